@@ -1,0 +1,49 @@
+# A shell without profile does not find a Rust toolchain in the home directory.
+ifeq (,$(findstring $(HOME)/.cargo/bin,$(PATH)))
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+endif
+
+PREFIX ?= /usr/local
+MODULES = $(DESTDIR)$(PREFIX)/lib/redis/modules
+
+# Read by the scripts and by the tests.
+export REDIS_LOCK_MODULE ?= $(abspath $(or $(CARGO_TARGET_DIR),target))/release/libredis_lock.so
+export REDIS_LOCK_SERVERS ?= $(CURDIR)/.servers
+
+MAKEFLAGS += --no-print-directory
+.PHONY: help setup build run test check servers install clean
+
+help: ## Show these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+setup: ## Install what is missing to build and test (Debian; does nothing when all is there)
+	@scripts/setup.sh
+
+build: ## Build the module: target/release/libredis_lock.so
+	cargo build --release --locked
+
+run: setup ## Start a private server with the module and play a short story on it
+	@$(MAKE) build
+	@scripts/servers.sh redis-7.0.15
+	@scripts/run.sh
+
+# The servers load the module's .so, which `cargo test` does not make from a cdylib: hence the build first.
+test: setup ## Build, then run all tests, against real servers of several versions
+	@$(MAKE) servers build
+	cargo test --locked
+
+check: setup ## Check format, lints and layers
+	cargo fmt --check
+	cargo clippy --all-targets --locked -- -D warnings
+	cargo test --locked --test tidy
+
+servers: ## Fetch the servers of the tests into .servers/
+	@scripts/servers.sh
+
+install: ## Install what `make build` built into PREFIX/lib/redis/modules (PREFIX is /usr/local)
+	@test -f $(REDIS_LOCK_MODULE) || { echo "nothing to install yet: run 'make build' first" >&2; exit 1; }
+	install -d $(MODULES)
+	install -m 755 $(REDIS_LOCK_MODULE) $(MODULES)/
+
+clean: ## Remove what was built (the fetched servers stay)
+	rm -rf $(or $(CARGO_TARGET_DIR),target)

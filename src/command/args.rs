@@ -1,0 +1,116 @@
+//! A cursor over a command's arguments (the manner is mini-redis's `parse.rs`): every command takes what its grammar names, in
+//! order, and ends with [`Args::finish`].
+
+use super::Error;
+use crate::lock::{Token, TokenError, Ttl};
+
+/// The arguments that are left, after the command's name and its key.
+#[derive(Debug)]
+pub struct Args<I> {
+    rest: I,
+}
+
+impl<'a, I: Iterator<Item = &'a [u8]>> Args<I> {
+    /// A cursor over `rest`.
+    pub const fn new(rest: I) -> Self {
+        Self { rest }
+    }
+
+    /// The next argument, if there is one.
+    pub fn optional(&mut self) -> Option<&'a [u8]> {
+        self.rest.next()
+    }
+
+    /// The next argument.
+    ///
+    /// # Errors
+    /// [`Error::Arity`] when there is none.
+    pub fn required(&mut self) -> Result<&'a [u8], Error> {
+        self.rest.next().ok_or(Error::Arity)
+    }
+
+    /// A token.
+    ///
+    /// # Errors
+    /// When there is none, or it is empty or too long.
+    pub fn token(&mut self) -> Result<Token<'a>, Error> {
+        Token::new(self.required()?).map_err(|error| match error {
+            TokenError::Empty => Error::TokenEmpty,
+            TokenError::TooLong => Error::TokenTooLong,
+        })
+    }
+
+    /// A ttl in milliseconds.
+    ///
+    /// # Errors
+    /// When there is none, or it is not an integer in the bounds of [`Ttl`].
+    pub fn ttl(&mut self) -> Result<Ttl, Error> {
+        integer(self.required()?)
+            .and_then(Ttl::from_millis)
+            .ok_or(Error::Ttl)
+    }
+
+    /// The end of the arguments.
+    ///
+    /// # Errors
+    /// [`Error::Arity`] when something is left.
+    pub fn finish(mut self) -> Result<(), Error> {
+        match self.rest.next() {
+            None => Ok(()),
+            Some(_) => Err(Error::Arity),
+        }
+    }
+}
+
+/// A number that is not negative, in the only form that the server itself takes: digits, no sign, no space, no leading zero.
+pub(super) fn integer(bytes: &[u8]) -> Option<u64> {
+    if bytes.len() > 1 && bytes.starts_with(b"0") {
+        return None;
+    }
+    if bytes.is_empty() || !bytes.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    std::str::from_utf8(bytes).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_are_read_as_the_server_reads_them() {
+        for (text, value) in [
+            ("0", Some(0)),
+            ("1", Some(1)),
+            ("18446744073709551615", Some(u64::MAX)),
+            ("18446744073709551616", None),
+            ("", None),
+            ("-1", None),
+            ("-0", None),
+            ("+1", None),
+            ("01", None),
+            ("00", None),
+            (" 1", None),
+            ("1 ", None),
+            ("1e3", None),
+            ("1.0", None),
+            ("0x10", None),
+            ("1\0", None),
+            ("\u{0661}", None),
+        ] {
+            assert_eq!(integer(text.as_bytes()), value, "{text:?}");
+        }
+        assert_eq!(integer(b"\xff"), None);
+    }
+
+    #[test]
+    fn a_command_must_take_all() {
+        let args = || Args::new([&b"a"[..], b"5"].into_iter());
+        assert_eq!(args().finish(), Err(Error::Arity));
+        let mut all = args();
+        assert_eq!(all.token().unwrap().as_bytes(), b"a");
+        assert_eq!(all.ttl().unwrap().ms(), 5);
+        assert_eq!(all.required(), Err(Error::Arity));
+        assert_eq!(all.finish(), Ok(()));
+    }
+}

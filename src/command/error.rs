@@ -1,0 +1,63 @@
+//! Every error that a command answers. None of them carries a byte that the client sent.
+
+use std::ffi::CStr;
+
+/// Why a command was refused. Nothing has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// Too few or too many arguments; the server words this one, for it names the command.
+    Arity,
+    /// The ttl is not an integer from 1 to 2^48.
+    Ttl,
+    /// The timeout is not an integer from 0 to 2^48.
+    Timeout,
+    /// An option that the command does not know.
+    UnknownOption,
+    /// An option for the second time.
+    RepeatedOption,
+    /// An option without its value.
+    MissingValue,
+    /// The token has no bytes.
+    TokenEmpty,
+    /// The token has more than 512 bytes.
+    TokenTooLong,
+    /// The key holds a value of another type.
+    WrongType,
+    /// Another token already waits to convert its share.
+    Deadlock,
+    /// There is no fence left below 2^53.
+    FencesExhausted,
+    /// An effect from somewhere else than a primary or the append-only file.
+    Internal,
+    /// An effect whose bytes do not decode.
+    BadEffect,
+}
+
+impl Error {
+    /// The error as it goes to the client, its code first.
+    pub const fn message(self) -> &'static CStr {
+        match self {
+            Self::Arity => c"ERR wrong number of arguments",
+            Self::Ttl => c"ERR ttl must be an integer from 1 to 281474976710656, in milliseconds",
+            Self::Timeout => {
+                c"ERR timeout must be an integer from 0 to 281474976710656, in milliseconds"
+            }
+            Self::UnknownOption => c"ERR unknown option, the only one is BLOCK",
+            Self::RepeatedOption => c"ERR the option BLOCK was given twice",
+            Self::MissingValue => c"ERR the option BLOCK needs a timeout in milliseconds",
+            Self::TokenEmpty => c"ERR the token is empty",
+            Self::TokenTooLong => c"ERR the token is longer than 512 bytes",
+            Self::WrongType => {
+                c"WRONGTYPE Operation against a key holding the wrong kind of value"
+            }
+            Self::Deadlock => {
+                c"DEADLOCK another shared holder already waits to become exclusive, release this hold"
+            }
+            Self::FencesExhausted => c"ERR no fence is left below 2^53",
+            Self::Internal => {
+                c"ERR this command is for replication and the append-only file only"
+            }
+            Self::BadEffect => c"ERR the effect is malformed or of an unknown version",
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The fence clock: numbers that only ever grow, so that a resource can refuse a late owner.
+//!
+//! The idea of the fencing token is Martin Kleppmann's ("How to do distributed locking", 2016). The rule
+//! `max(last + 1, now in µs)` makes the numbers follow the clock: a replica that is promoted without the newest effects still
+//! gives larger ones, as long as its clock is not behind the old primary's by more than the failover took; and a clock that
+//! is set back does not matter to a server that remembers its last number.
+
+use super::time::Now;
+
+/// A number given with a hold: greater than 0, below 2^53 (exact as a JSON or Lua number), larger than all before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fence(u64);
+
+impl Fence {
+    /// The largest fence: 2^53 - 1. As microseconds it lies in the year 2255.
+    pub const MAX: u64 = (1 << 53) - 1;
+
+    /// The fence `n`; `None` for 0 and beyond [`Fence::MAX`].
+    pub const fn new(n: u64) -> Option<Self> {
+        if n == 0 || n > Self::MAX {
+            return None;
+        }
+        Some(Self(n))
+    }
+
+    /// The number.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+/// All 2^53 - 1 fences were given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FenceExhausted;
+
+/// Gives fences. There is one for a whole server, for all keys of all databases.
+#[derive(Debug, Default)]
+pub struct FenceClock {
+    /// The largest fence given or seen; 0 when there was none. It never goes down.
+    last: u64,
+}
+
+impl FenceClock {
+    /// A clock that gave nothing yet.
+    pub const fn new() -> Self {
+        Self { last: 0 }
+    }
+
+    /// The fence for a hold granted at `now`.
+    ///
+    /// # Errors
+    /// [`FenceExhausted`] when there is no larger one below 2^53.
+    pub fn next(&mut self, now: Now) -> Result<Fence, FenceExhausted> {
+        let n = self.last.saturating_add(1).max(now.us());
+        let fence = Fence::new(n).ok_or(FenceExhausted)?;
+        self.last = n;
+        Ok(fence)
+    }
+
+    /// Takes notice of a fence that another server, or this one in an earlier life, has given.
+    pub fn observe(&mut self, fence: Fence) {
+        self.last = self.last.max(fence.get());
+    }
+
+    /// The largest fence given or seen, if any.
+    pub const fn last(&self) -> Option<Fence> {
+        Fence::new(self.last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn follows_the_clock_and_never_goes_back() {
+        let mut clock = FenceClock::new();
+        assert_eq!(clock.last(), None);
+        assert_eq!(clock.next(Now::from_micros(1000)).unwrap().get(), 1000);
+        assert_eq!(clock.next(Now::from_micros(1000)).unwrap().get(), 1001);
+        assert_eq!(clock.next(Now::from_micros(5)).unwrap().get(), 1002);
+        assert_eq!(clock.next(Now::from_micros(2000)).unwrap().get(), 2000);
+    }
+
+    #[test]
+    fn starts_above_zero_even_at_the_epoch() {
+        assert_eq!(
+            FenceClock::new().next(Now::from_micros(0)).unwrap().get(),
+            1
+        );
+    }
+
+    #[test]
+    fn gives_more_than_it_has_seen() {
+        let mut clock = FenceClock::new();
+        clock.observe(Fence::new(500).unwrap());
+        clock.observe(Fence::new(400).unwrap());
+        assert_eq!(clock.next(Now::from_micros(3)).unwrap().get(), 501);
+    }
+
+    #[test]
+    fn ends_with_an_error_and_not_with_a_repetition() {
+        let mut clock = FenceClock::new();
+        clock.observe(Fence::new(Fence::MAX - 1).unwrap());
+        assert_eq!(clock.next(Now::from_micros(1)).unwrap().get(), Fence::MAX);
+        assert_eq!(clock.next(Now::from_micros(1)), Err(FenceExhausted));
+        assert_eq!(clock.last().unwrap().get(), Fence::MAX);
+        assert_eq!(Fence::new(0), None);
+        assert_eq!(Fence::new(Fence::MAX + 1), None);
+    }
+}

@@ -1,0 +1,422 @@
+//! The core against a naive oracle: all short histories, and long random ones.
+//!
+//! The oracle is a list of holds that every step walks from end to end. Beside the lock that decides runs a replica, which gets
+//! nothing but the bytes of the effects, with a clock of its own that is never asked: it must be equal after every step.
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use super::codec::{decode, encode_effect, encode_state, Record};
+use super::*;
+
+#[derive(Clone, Copy, Debug)]
+enum Op {
+    Acquire(Mode, u8, u64),
+    Release(u8),
+    Renew(u8, u64),
+    /// An EXPIRE from outside brings the key's end to now + this.
+    Expire(u64),
+    Tick(u64),
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Answer {
+    Fence(u64),
+    Refused(Refusal),
+    Done(bool),
+}
+
+/// What the oracle knows of a hold. Nothing is ever dropped before it is asked about.
+#[derive(Clone, Copy, Debug)]
+struct Naive {
+    token: u8,
+    mode: Mode,
+    fence: u64,
+    deadline: u64,
+    since: u64,
+}
+
+/// One history in progress.
+#[derive(Clone)]
+struct World {
+    now_ms: u64,
+    lock: Option<Lock>,
+    replica: Option<Lock>,
+    last_fence: u64,
+    /// The key's own end, where it comes before the latest deadline.
+    key_end: Option<u64>,
+    oracle: Vec<Naive>,
+}
+
+const START_MS: u64 = 1;
+/// Ahead of any instant here, so that every fence is `last + 1` and the oracle can count along.
+const FIRST_FENCE: u64 = 1 << 50;
+
+impl World {
+    fn new() -> Self {
+        Self {
+            now_ms: START_MS,
+            lock: None,
+            replica: None,
+            last_fence: FIRST_FENCE,
+            key_end: None,
+            oracle: Vec::new(),
+        }
+    }
+
+    fn now(&self) -> Now {
+        Now::from_millis(self.now_ms)
+    }
+
+    /// Does what the server's shell does.
+    fn step(&mut self, op: Op) -> Answer {
+        let name;
+        let (effect, answer) = match op {
+            Op::Acquire(mode, t, ttl) => {
+                name = [t];
+                let mut fences = FenceClock::new();
+                fences.observe(Fence::new(self.last_fence).unwrap());
+                let ask = Ask {
+                    mode,
+                    token: Token::new(&name).unwrap(),
+                    ttl: Ttl::from_millis(ttl).unwrap(),
+                };
+                let waiting = Waiting::default();
+                match Lock::acquire(self.lock.as_ref(), ask, self.now(), waiting, &mut fences) {
+                    Ok(grant) => {
+                        self.last_fence = fences.last().unwrap().get();
+                        (Some(grant.effect), Answer::Fence(grant.fence.get()))
+                    }
+                    Err(refusal) => (None, Answer::Refused(refusal)),
+                }
+            }
+            Op::Release(t) => {
+                name = [t];
+                let token = Token::new(&name).unwrap();
+                let effect = self
+                    .lock
+                    .as_ref()
+                    .and_then(|l| l.release(token, self.now()));
+                (effect, Answer::Done(effect.is_some()))
+            }
+            Op::Renew(t, ttl) => {
+                name = [t];
+                let (token, ttl) = (Token::new(&name).unwrap(), Ttl::from_millis(ttl).unwrap());
+                let effect = self
+                    .lock
+                    .as_ref()
+                    .and_then(|l| l.renew(token, ttl, self.now()));
+                (effect, Answer::Done(effect.is_some()))
+            }
+            Op::Expire(ms) => {
+                self.key_end = self.lock.as_ref().map(|_| self.now_ms + ms);
+                (None, Answer::Done(self.key_end.is_some()))
+            }
+            Op::Tick(ms) => {
+                self.now_ms += ms;
+                if self.key_end.is_some_and(|end| self.now_ms > end) {
+                    // The server deletes the key, on all sides.
+                    (self.lock, self.replica, self.key_end) = (None, None, None);
+                }
+                (None, Answer::Done(true))
+            }
+        };
+        if let Some(effect) = effect {
+            let cap = self.key_end.take().and_then(|end| {
+                let lock = self.lock.as_ref()?;
+                lock.cap(Deadline::from_millis(end).unwrap())
+            });
+            if let Some(cap) = cap {
+                self.carry_out(&cap);
+            }
+            self.carry_out(&effect);
+        }
+        answer
+    }
+
+    fn carry_out(&mut self, effect: &Effect<'_>) {
+        apply(&mut self.lock, effect);
+        let mut bytes = Vec::new();
+        encode_effect(effect, &mut bytes);
+        let Ok(Record::Effect(received)) = decode(&bytes) else {
+            panic!("{effect:?} does not come back")
+        };
+        assert_eq!(received, *effect);
+        apply(&mut self.replica, &received);
+    }
+
+    /// What must happen, told by walking over everything.
+    fn oracle_step(&mut self, op: Op) -> Answer {
+        let now = self.now_ms;
+        let live = |holds: &[Naive]| -> Vec<Naive> {
+            holds
+                .iter()
+                .filter(|h| now <= h.deadline)
+                .copied()
+                .collect()
+        };
+        match op {
+            Op::Acquire(mode, token, ttl) => {
+                let mut holds = live(&self.oracle);
+                let (own, others): (Vec<Naive>, Vec<Naive>) =
+                    holds.iter().partition(|h| h.token == token);
+                let compatible =
+                    mode == Mode::Shared && others.iter().all(|h| h.mode == Mode::Shared);
+                if !others.is_empty() && !compatible {
+                    return Answer::Refused(match own[..] {
+                        [] => Refusal::Busy,
+                        _ => Refusal::BusyUpgrade,
+                    });
+                }
+                let (fence, since) = match own[..] {
+                    [] => (self.last_fence, now),
+                    [hold, ..] => (hold.fence, hold.since),
+                };
+                holds.retain(|h| h.token != token);
+                holds.push(Naive {
+                    token,
+                    mode,
+                    fence,
+                    deadline: now + ttl,
+                    since,
+                });
+                self.oracle = holds;
+                Answer::Fence(fence)
+            }
+            Op::Release(token) => {
+                let held = live(&self.oracle).iter().any(|h| h.token == token);
+                self.oracle.retain(|h| h.token != token);
+                Answer::Done(held)
+            }
+            Op::Renew(token, ttl) => {
+                let mut holds = live(&self.oracle);
+                let own = holds.iter_mut().find(|h| h.token == token);
+                let held = own.map(|h| h.deadline = now + ttl).is_some();
+                self.oracle = holds;
+                Answer::Done(held)
+            }
+            Op::Expire(ms) => {
+                for hold in &mut self.oracle {
+                    hold.deadline = hold.deadline.min(now + ms);
+                }
+                Answer::Done(true)
+            }
+            Op::Tick(_) => Answer::Done(true),
+        }
+    }
+
+    /// A step of both, and everything that must hold after it.
+    fn check(&mut self, op: Op) {
+        let given = self.step(op);
+        let expected = self.oracle_step(op);
+        if !matches!(op, Op::Expire(_)) {
+            assert_eq!(given, expected, "{op:?} in {self:#?}");
+        }
+        assert_eq!(self.lock, self.replica, "the replica differs after {op:?}");
+        self.check_state();
+    }
+
+    fn check_state(&self) {
+        let now = self.now();
+        let end = |deadline: u64| self.key_end.map_or(deadline, |end| end.min(deadline));
+        let mut expected: Vec<_> = self
+            .oracle
+            .iter()
+            .filter(|h| self.now_ms <= h.deadline)
+            .map(|h| (h.fence, h.token, h.mode, h.deadline, h.since))
+            .collect();
+        expected.sort_unstable_by_key(|h| h.0);
+        let mut found = Vec::new();
+        if let Some(lock) = &self.lock {
+            for (token, hold) in lock.holders() {
+                if !hold.deadline.is_over(self.now_ms) {
+                    let deadline = end(hold.deadline.ms());
+                    let token = token.as_bytes()[0];
+                    found.push((
+                        hold.fence.get(),
+                        token,
+                        lock.mode(),
+                        deadline,
+                        hold.since_ms,
+                    ));
+                }
+            }
+            assert_eq!(lock.is_free(now), found.is_empty());
+            assert!(!lock.is_empty());
+            let latest = lock.holders().iter().map(|(_, hold)| hold.deadline).max();
+            assert_eq!(lock.latest_deadline(), latest);
+            for (token, _) in lock.holders() {
+                let others = lock.holders().into_iter().filter(|(t, _)| *t != token);
+                let latest = others.map(|(_, hold)| hold.deadline).max();
+                assert_eq!(lock.latest_deadline_of_others(token), latest);
+            }
+            assert_eq!(decode(&encode_state(lock)), Ok(Record::State(lock.clone())));
+        }
+        assert_eq!(found, expected, "{self:#?}");
+        let exclusive = found.iter().filter(|h| h.2 == Mode::Exclusive).count();
+        assert!(exclusive == 0 || found.len() == 1, "two holders: {found:?}");
+        assert!(found.iter().all(|h| h.0 <= self.last_fence));
+    }
+}
+
+impl std::fmt::Debug for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("World")
+            .field("now_ms", &self.now_ms)
+            .field("lock", &self.lock)
+            .field("oracle", &self.oracle)
+            .finish_non_exhaustive()
+    }
+}
+
+fn apply(slot: &mut Option<Lock>, effect: &Effect<'_>) {
+    match slot {
+        None => *slot = effect.apply_to_absent(),
+        Some(lock) => {
+            if effect.apply_to(lock) == Fate::Free {
+                *slot = None;
+            }
+        }
+    }
+}
+
+/// Runs every history of `depth` steps out of `ops`, sharing their common beginnings. Answers how many there were.
+fn all_histories(world: &World, ops: &[Op], depth: u32) -> u64 {
+    if depth == 0 {
+        return 1;
+    }
+    ops.iter()
+        .map(|op| {
+            let mut next = world.clone();
+            next.check(*op);
+            all_histories(&next, ops, depth - 1)
+        })
+        .sum()
+}
+
+fn alphabet(tokens: &[u8], ttls: &[u64]) -> Vec<Op> {
+    let mut ops = vec![Op::Tick(1), Op::Expire(0)];
+    for &token in tokens {
+        ops.push(Op::Release(token));
+        for &ttl in ttls {
+            ops.push(Op::Acquire(Mode::Exclusive, token, ttl));
+            ops.push(Op::Acquire(Mode::Shared, token, ttl));
+            ops.push(Op::Renew(token, ttl));
+        }
+    }
+    ops
+}
+
+#[test]
+fn all_histories_of_five_steps_by_three_tokens_with_two_ttls() {
+    let ops = alphabet(b"abc", &[1, 2]);
+    let histories = all_histories(&World::new(), &ops, 5);
+    assert_eq!(histories, 23u64.pow(5));
+    println!("{histories} histories of 5 steps");
+}
+
+#[test]
+fn all_histories_of_seven_steps_by_two_tokens() {
+    let ops = alphabet(b"ab", &[1]);
+    let histories = all_histories(&World::new(), &ops, 7);
+    assert_eq!(histories, 10u64.pow(7));
+    println!("{histories} histories of 7 steps");
+}
+
+#[test]
+fn long_random_histories() {
+    const RUNS: u64 = 2_000;
+    const STEPS: usize = 1_000;
+    for seed in 0..RUNS {
+        let mut rng = StdRng::seed_from_u64(seed);
+        // From few tokens, which meet all the time, to many, which make a crowd of readers.
+        let tokens: u8 = rng.random_range(2..40);
+        let longest = rng.random_range(1..200);
+        let mut world = World::new();
+        for _ in 0..STEPS {
+            let token = rng.random_range(0..tokens);
+            let ttl = rng.random_range(1..=longest);
+            world.check(match rng.random_range(0..20) {
+                0..=2 => Op::Acquire(Mode::Exclusive, token, ttl),
+                3..=9 => Op::Acquire(Mode::Shared, token, ttl),
+                10..=13 => Op::Release(token),
+                14..=15 => Op::Renew(token, ttl),
+                16 => Op::Expire(rng.random_range(0..=longest)),
+                _ => Op::Tick(rng.random_range(0..=longest / 4 + 1)),
+            });
+        }
+    }
+    println!("{RUNS} histories of {STEPS} steps");
+}
+
+#[test]
+fn a_second_upgrade_is_a_deadlock_only_for_another_token() {
+    let mut world = World::new();
+    world.check(Op::Acquire(Mode::Shared, b'a', 9));
+    world.check(Op::Acquire(Mode::Shared, b'b', 9));
+    let ask = |token| Ask {
+        mode: Mode::Exclusive,
+        token: Token::new(token).unwrap(),
+        ttl: Ttl::from_millis(5).unwrap(),
+    };
+    let waiting = Waiting {
+        any: true,
+        upgrading: Some(Token::new(b"a").unwrap()),
+    };
+    let decide = |token| {
+        let lock = world.lock.as_ref();
+        Lock::acquire(
+            lock,
+            ask(token),
+            world.now(),
+            waiting,
+            &mut FenceClock::new(),
+        )
+        .map(|_| ())
+    };
+    assert_eq!(decide(b"a"), Err(Refusal::BusyUpgrade));
+    assert_eq!(decide(b"b"), Err(Refusal::Deadlock));
+    assert_eq!(decide(b"c"), Err(Refusal::Busy));
+}
+
+#[test]
+fn nobody_new_passes_those_who_wait() {
+    let mut world = World::new();
+    world.check(Op::Acquire(Mode::Shared, b'a', 9));
+    let waiting = Waiting {
+        any: true,
+        upgrading: None,
+    };
+    let decide = |lock: Option<&Lock>, token: &[u8]| {
+        let ask = Ask {
+            mode: Mode::Shared,
+            token: Token::new(token).unwrap(),
+            ttl: Ttl::from_millis(5).unwrap(),
+        };
+        Lock::acquire(lock, ask, world.now(), waiting, &mut FenceClock::new()).map(|_| ())
+    };
+    let lock = world.lock.as_ref();
+    assert_eq!(
+        decide(lock, b"b"),
+        Err(Refusal::Busy),
+        "a reader beside a reader"
+    );
+    assert_eq!(
+        decide(None, b"b"),
+        Err(Refusal::Busy),
+        "a lock about to be handed on"
+    );
+    assert_eq!(decide(lock, b"a"), Ok(()), "the holder itself");
+}
+
+#[test]
+fn memory_is_measured_without_walking_and_grows_with_the_readers() {
+    let mut world = World::new();
+    world.step(Op::Acquire(Mode::Shared, 0, 9));
+    let one = world.lock.as_ref().unwrap().memory_bytes();
+    for token in 1..=99 {
+        world.step(Op::Acquire(Mode::Shared, token, 9));
+    }
+    let hundred = world.lock.as_ref().unwrap().memory_bytes();
+    assert!(hundred > one + 99 * 48, "{one} then {hundred}");
+}

@@ -1,0 +1,332 @@
+//! The lock while it is held, and the decisions about it.
+
+use std::mem::size_of;
+
+use super::effect::{Effect, Fate};
+use super::fence::{Fence, FenceClock};
+use super::readers::Readers;
+use super::time::{Deadline, Now, Ttl};
+use super::token::{Token, TokenBuf};
+
+/// How a hold relates to others on the same lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Mode {
+    /// Alone: the writer's hold, or the mutex's.
+    Exclusive,
+    /// Beside other shared holds: the reader's.
+    Shared,
+}
+
+impl Mode {
+    /// The mode's name as a user reads it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Exclusive => "exclusive",
+            Self::Shared => "shared",
+        }
+    }
+}
+
+/// What one token has of a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// Given with the hold; kept when it is renewed, taken again or converted.
+    pub fence: Fence,
+    /// When it ends by itself.
+    pub deadline: Deadline,
+    /// When it was granted first, in milliseconds since the Unix epoch.
+    pub since_ms: u64,
+}
+
+/// A request for a hold.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask<'a> {
+    /// Exclusive or shared.
+    pub mode: Mode,
+    /// For whom.
+    pub token: Token<'a>,
+    /// For how long, counted from the grant.
+    pub ttl: Ttl,
+}
+
+/// What a decision needs to know of those who wait for the same lock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Waiting<'a> {
+    /// Somebody waits, so nobody new may pass.
+    pub any: bool,
+    /// The token that holds a share and waits for the others to end, to become exclusive.
+    pub upgrading: Option<Token<'a>>,
+}
+
+/// A request that was granted: what is to be applied and replicated.
+#[derive(Clone, Copy, Debug)]
+pub struct Grant<'a> {
+    /// The change.
+    pub effect: Effect<'a>,
+    /// The hold's fence: the reply.
+    pub fence: Fence,
+}
+
+/// Why a request was not granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Others hold it, or wait for it. Who may wait stands behind them.
+    Busy,
+    /// The token's own share stands, but others hold shares too. Who may wait stands before the queue.
+    BusyUpgrade,
+    /// Another token already waits to convert its share: neither could ever proceed.
+    Deadlock,
+    /// No fence is left below 2^53.
+    FencesExhausted,
+}
+
+/// A held lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lock {
+    holds: Holds,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Holds {
+    Exclusive(TokenBuf, Hold),
+    /// Not empty but for the moment between the parts of one effect.
+    Shared(Box<Readers>),
+}
+
+/// The decisions. They change nothing.
+impl Lock {
+    /// Decides a request at `now`; `lock` is `None` when the key is absent.
+    ///
+    /// Idempotent by token: the holder that asks again in the same mode keeps its fence and gets a new deadline, and in the
+    /// other mode it is converted. A new hold gets the next fence.
+    ///
+    /// # Errors
+    /// A [`Refusal`]: nothing is to be changed.
+    pub fn acquire<'a>(
+        lock: Option<&Self>,
+        ask: Ask<'a>,
+        now: Now,
+        waiting: Waiting<'_>,
+        fences: &mut FenceClock,
+    ) -> Result<Grant<'a>, Refusal> {
+        let own = lock.and_then(|lock| lock.hold_of(ask.token, now));
+        let hold = match own {
+            Some((had, hold)) => {
+                let upgrade = had == Mode::Shared && ask.mode == Mode::Exclusive;
+                if upgrade && lock.is_some_and(|lock| lock.is_held_by_others(ask.token, now)) {
+                    return Err(match waiting.upgrading {
+                        Some(first) if first != ask.token => Refusal::Deadlock,
+                        _ => Refusal::BusyUpgrade,
+                    });
+                }
+                Hold {
+                    deadline: Deadline::after(now, ask.ttl),
+                    ..hold
+                }
+            }
+            None => {
+                if waiting.any || lock.is_some_and(|lock| lock.excludes(ask.mode, now)) {
+                    return Err(Refusal::Busy);
+                }
+                Hold {
+                    fence: fences.next(now).map_err(|_| Refusal::FencesExhausted)?,
+                    deadline: Deadline::after(now, ask.ttl),
+                    since_ms: now.ms(),
+                }
+            }
+        };
+        let effect = Effect::Hold {
+            now_ms: now.ms(),
+            mode: ask.mode,
+            token: ask.token,
+            hold,
+        };
+        Ok(Grant {
+            effect,
+            fence: hold.fence,
+        })
+    }
+
+    /// Decides the end of a token's hold: `None` when it holds nothing.
+    pub fn release<'a>(&self, token: Token<'a>, now: Now) -> Option<Effect<'a>> {
+        self.hold_of(token, now)?;
+        Some(Effect::Release {
+            now_ms: now.ms(),
+            token,
+        })
+    }
+
+    /// Decides a new deadline for a token's hold: `None` when it holds nothing, for a lost lock is never taken again.
+    pub fn renew<'a>(&self, token: Token<'a>, ttl: Ttl, now: Now) -> Option<Effect<'a>> {
+        let (mode, hold) = self.hold_of(token, now)?;
+        Some(Effect::Hold {
+            now_ms: now.ms(),
+            mode,
+            token,
+            hold: Hold {
+                deadline: Deadline::after(now, ttl),
+                ..hold
+            },
+        })
+    }
+
+    /// The deadline that an `EXPIRE` from outside has brought down: the effect that makes the holds agree with it.
+    ///
+    /// A hold ends at its deadline or with its key, whichever is first. As long as nothing is written the key's own ttl sees
+    /// to that; before something is written, which sets that ttl anew, the holds must learn of it.
+    pub fn cap(&self, key_deadline: Deadline) -> Option<Effect<'static>> {
+        let later = self
+            .latest_deadline()
+            .is_some_and(|latest| latest > key_deadline);
+        later.then_some(Effect::Cap {
+            deadline: key_deadline,
+        })
+    }
+}
+
+/// Questions.
+impl Lock {
+    /// The token's hold at `now`, if it has one.
+    pub fn hold_of(&self, token: Token<'_>, now: Now) -> Option<(Mode, Hold)> {
+        let (mode, hold) = match &self.holds {
+            Holds::Exclusive(owner, hold) if owner.as_token() == token => (Mode::Exclusive, *hold),
+            Holds::Exclusive(..) => return None,
+            Holds::Shared(readers) => (Mode::Shared, *readers.get(token)?),
+        };
+        (!hold.deadline.is_over(now.ms())).then_some((mode, hold))
+    }
+
+    /// Whether any other token has a hold at `now`.
+    pub fn is_held_by_others(&self, token: Token<'_>, now: Now) -> bool {
+        self.latest_deadline_of_others(token)
+            .is_some_and(|deadline| !deadline.is_over(now.ms()))
+    }
+
+    /// Whether no hold is left at `now`.
+    pub fn is_free(&self, now: Now) -> bool {
+        self.latest_deadline()
+            .is_none_or(|deadline| deadline.is_over(now.ms()))
+    }
+
+    /// Exclusive or shared.
+    pub const fn mode(&self) -> Mode {
+        match self.holds {
+            Holds::Exclusive(..) => Mode::Exclusive,
+            Holds::Shared(_) => Mode::Shared,
+        }
+    }
+
+    /// When the last hold ends by itself: the deadline of the key. `None` only of a lock that is free.
+    pub fn latest_deadline(&self) -> Option<Deadline> {
+        match &self.holds {
+            Holds::Exclusive(_, hold) => Some(hold.deadline),
+            Holds::Shared(readers) => readers.latest_deadline(),
+        }
+    }
+
+    /// When the last hold of another token ends by itself, if there is one.
+    pub fn latest_deadline_of_others(&self, token: Token<'_>) -> Option<Deadline> {
+        match &self.holds {
+            Holds::Exclusive(owner, _) if owner.as_token() == token => None,
+            Holds::Exclusive(_, hold) => Some(hold.deadline),
+            Holds::Shared(readers) => readers.latest_deadline_of_others(token),
+        }
+    }
+
+    /// How many holds there are, those included that are over and not dropped yet.
+    pub fn len(&self) -> usize {
+        match &self.holds {
+            Holds::Exclusive(..) => 1,
+            Holds::Shared(readers) => readers.len(),
+        }
+    }
+
+    /// Whether there is no hold at all. Never so between effects.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// All holds in the order of their fences, which is the order in which they were granted. `O(n log n)`.
+    pub fn holders(&self) -> Vec<(Token<'_>, Hold)> {
+        match &self.holds {
+            Holds::Exclusive(owner, hold) => vec![(owner.as_token(), *hold)],
+            Holds::Shared(readers) => {
+                let mut holders: Vec<_> = readers.iter().collect();
+                holders.sort_unstable_by_key(|(token, hold)| (hold.fence, *token));
+                holders
+            }
+        }
+    }
+
+    /// An estimate of the bytes that the lock takes, made without walking its holds.
+    pub fn memory_bytes(&self) -> usize {
+        let heap = match &self.holds {
+            // The two counters of the shared bytes, and the bytes.
+            Holds::Exclusive(owner, _) => owner
+                .as_token()
+                .as_bytes()
+                .len()
+                .saturating_add(size_of::<[usize; 2]>()),
+            Holds::Shared(readers) => readers.heap_bytes().saturating_add(size_of::<Readers>()),
+        };
+        heap.saturating_add(size_of::<Self>())
+    }
+
+    /// Whether the holds at `now` keep a token out that has none of them.
+    fn excludes(&self, mode: Mode, now: Now) -> bool {
+        !self.is_free(now) && (self.mode() == Mode::Exclusive || mode == Mode::Exclusive)
+    }
+}
+
+/// The changes. Only [`Effect`] makes them.
+impl Lock {
+    pub(super) fn new(mode: Mode, token: Token<'_>, hold: Hold) -> Self {
+        let holds = match mode {
+            Mode::Exclusive => Holds::Exclusive(token.into(), hold),
+            Mode::Shared => {
+                let mut readers = Box::<Readers>::default();
+                readers.put(token, hold);
+                Holds::Shared(readers)
+            }
+        };
+        Self { holds }
+    }
+
+    /// Gives `token` this hold, beside the shared ones that stand if it is shared too, else in place of all.
+    pub(super) fn put(&mut self, mode: Mode, token: Token<'_>, hold: Hold) {
+        match (&mut self.holds, mode) {
+            (Holds::Exclusive(owner, held), Mode::Exclusive) if owner.as_token() == token => {
+                *held = hold;
+            }
+            (Holds::Shared(readers), Mode::Shared) => readers.put(token, hold),
+            _ => *self = Self::new(mode, token, hold),
+        }
+    }
+
+    pub(super) fn remove(&mut self, token: Token<'_>) -> Fate {
+        match &mut self.holds {
+            Holds::Exclusive(owner, _) => Fate::free_if(owner.as_token() == token),
+            Holds::Shared(readers) => {
+                readers.remove(token);
+                Fate::free_if(readers.is_empty())
+            }
+        }
+    }
+
+    pub(super) fn purge(&mut self, now_ms: u64) -> Fate {
+        match &mut self.holds {
+            Holds::Exclusive(_, hold) => Fate::free_if(hold.deadline.is_over(now_ms)),
+            Holds::Shared(readers) => {
+                readers.purge(now_ms);
+                Fate::free_if(readers.is_empty())
+            }
+        }
+    }
+
+    pub(super) fn cap_deadlines(&mut self, cap: Deadline) {
+        match &mut self.holds {
+            Holds::Exclusive(_, hold) => hold.deadline = hold.deadline.min(cap),
+            Holds::Shared(readers) => readers.cap(cap),
+        }
+    }
+}

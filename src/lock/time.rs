@@ -1,0 +1,100 @@
+//! Instants and spans. Wall-clock, in milliseconds since the Unix epoch, as every ttl of the server is.
+
+/// The instant at which a decision is made.
+///
+/// Microseconds since the Unix epoch: deadlines need milliseconds, fences follow the microsecond.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Now {
+    us: u64,
+}
+
+impl Now {
+    /// The instant `us` microseconds after the Unix epoch.
+    pub const fn from_micros(us: u64) -> Self {
+        Self { us }
+    }
+
+    /// The instant `ms` milliseconds after the Unix epoch (the largest one when that overflows).
+    pub const fn from_millis(ms: u64) -> Self {
+        Self {
+            us: ms.saturating_mul(1000),
+        }
+    }
+
+    /// Whole milliseconds since the Unix epoch.
+    pub const fn ms(self) -> u64 {
+        self.us / 1000
+    }
+
+    /// Microseconds since the Unix epoch.
+    pub const fn us(self) -> u64 {
+        self.us
+    }
+}
+
+/// How long a hold may live: 1 ms to 2^48 ms (about 8,900 years).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ttl {
+    ms: u64,
+}
+
+impl Ttl {
+    /// The longest ttl in milliseconds.
+    pub const MAX_MS: u64 = 1 << 48;
+
+    /// A ttl of `ms` milliseconds; `None` when it is 0 or longer than [`Ttl::MAX_MS`].
+    pub const fn from_millis(ms: u64) -> Option<Self> {
+        if ms == 0 || ms > Self::MAX_MS {
+            return None;
+        }
+        Some(Self { ms })
+    }
+
+    /// Milliseconds.
+    pub const fn ms(self) -> u64 {
+        self.ms
+    }
+}
+
+/// The last millisecond at which a hold still lives, since the Unix epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Deadline {
+    ms: u64,
+}
+
+impl Deadline {
+    /// The latest deadline that can be written down: no `now + ttl` comes near it, and it fits every signed
+    /// millisecond field of the server.
+    pub const MAX_MS: u64 = 1 << 52;
+
+    /// The deadline of a hold that is taken or renewed at `now` for `ttl`.
+    pub const fn after(now: Now, ttl: Ttl) -> Self {
+        let ms = now.ms().saturating_add(ttl.ms);
+        Self {
+            ms: if ms > Self::MAX_MS { Self::MAX_MS } else { ms },
+        }
+    }
+
+    /// The deadline `ms` milliseconds after the Unix epoch; `None` beyond [`Deadline::MAX_MS`].
+    pub const fn from_millis(ms: u64) -> Option<Self> {
+        if ms > Self::MAX_MS {
+            return None;
+        }
+        Some(Self { ms })
+    }
+
+    /// Milliseconds since the Unix epoch.
+    pub const fn ms(self) -> u64 {
+        self.ms
+    }
+
+    /// Whether it lies behind `now_ms`. As with a key of the server, the deadline itself still counts.
+    pub const fn is_over(self, now_ms: u64) -> bool {
+        now_ms > self.ms
+    }
+
+    /// Milliseconds from `now_ms` to the deadline; 0 when it is over.
+    pub const fn remaining_ms(self, now_ms: u64) -> u64 {
+        self.ms.saturating_sub(now_ms)
+    }
+}

@@ -1,0 +1,364 @@
+//! The module API under safe names. Each wrapper states why its call is sound; the callers have nothing left to prove.
+
+use std::ffi::{c_char, c_int, c_long, c_longlong, CStr};
+use std::marker::PhantomData;
+use std::ptr::{self, NonNull};
+
+use redis_module::raw;
+
+/// Calls a function of the module API that every supported server has; used inside an `unsafe` block.
+///
+/// Of the pointer no user needs to say anything: it is filled in when the module is loaded, `missing_function` has the load
+/// refused without it, and it never changes after that. What the arguments need is said at each use.
+macro_rules! call {
+    ($name:ident($($arg:expr),* $(,)?)) => {
+        (raw::$name.unwrap_unchecked())($($arg),*)
+    };
+}
+pub(super) use call;
+
+/// Names the functions that [`call`] may be used with.
+macro_rules! required {
+    ($($name:ident),* $(,)?) => {
+        /// The name of a needed function that this server does not have: one older than 6.2.
+        pub(super) fn missing_function() -> Option<&'static str> {
+            // SAFETY: these statics are written while the module is being initialised, in this thread, and before this call.
+            $(if unsafe { (*(&raw const raw::$name)).is_none() } { return Some(stringify!($name)); })*
+            None
+        }
+    };
+}
+
+required! {
+    RedisModule_Alloc, RedisModule_Free, RedisModule_CreateCommand, RedisModule_CreateDataType, RedisModule_SetModuleOptions,
+    RedisModule_WrongArity, RedisModule_ReplyWithLongLong, RedisModule_ReplyWithNull, RedisModule_ReplyWithError,
+    RedisModule_ReplyWithArray, RedisModule_ReplyWithStringBuffer, RedisModule_StringPtrLen, RedisModule_OpenKey,
+    RedisModule_CloseKey, RedisModule_KeyType, RedisModule_DeleteKey, RedisModule_ModuleTypeGetType,
+    RedisModule_ModuleTypeGetValue, RedisModule_ModuleTypeSetValue, RedisModule_GetExpire, RedisModule_SetExpire,
+    RedisModule_SignalModifiedKey, RedisModule_Replicate, RedisModule_ReplicateVerbatim, RedisModule_GetContextFlags,
+    RedisModule_GetServerVersion, RedisModule_GetContextFromIO, RedisModule_IsIOError, RedisModule_SaveStringBuffer,
+    RedisModule_LoadStringBuffer, RedisModule_EmitAOF, RedisModule_DigestAddStringBuffer, RedisModule_DigestEndSequence,
+    RedisModule_Log,
+}
+
+/// The context of a call from the server: valid until that call returns, which `'c` stands for.
+#[derive(Clone, Copy)]
+pub(super) struct Context<'c> {
+    raw: NonNull<raw::RedisModuleCtx>,
+    call: PhantomData<&'c raw::RedisModuleCtx>,
+}
+
+/// An argument of a command: a string of the server's, alive as long as its context.
+#[derive(Clone, Copy)]
+pub(super) struct Arg<'c> {
+    raw: *mut raw::RedisModuleString,
+    call: PhantomData<&'c raw::RedisModuleString>,
+}
+
+/// The arguments of a command, its name the first.
+#[derive(Clone, Copy)]
+pub(super) struct Argv<'c>(&'c [*mut raw::RedisModuleString]);
+
+/// Where a message of the log belongs.
+#[derive(Clone, Copy)]
+pub(super) enum Level {
+    Notice,
+    Warning,
+}
+
+impl<'c> Context<'c> {
+    /// # Safety
+    /// `raw` is the context that the server passed to a callback, and `'c` does not outlive that callback.
+    pub(super) unsafe fn new(raw: *mut raw::RedisModuleCtx) -> Option<Self> {
+        NonNull::new(raw).map(|raw| Self {
+            raw,
+            call: PhantomData,
+        })
+    }
+
+    pub(super) const fn as_ptr(self) -> *mut raw::RedisModuleCtx {
+        self.raw.as_ptr()
+    }
+
+    pub(super) fn reply_integer(self, n: u64) {
+        let n = c_longlong::try_from(n).unwrap_or(c_longlong::MAX);
+        // SAFETY: the context is alive.
+        unsafe { call!(RedisModule_ReplyWithLongLong(self.as_ptr(), n)) };
+    }
+
+    pub(super) fn reply_null(self) {
+        // SAFETY: the context is alive.
+        unsafe { call!(RedisModule_ReplyWithNull(self.as_ptr())) };
+    }
+
+    pub(super) fn reply_error(self, message: &'static CStr) {
+        // SAFETY: the context is alive; the server copies the message.
+        unsafe { call!(RedisModule_ReplyWithError(self.as_ptr(), message.as_ptr())) };
+    }
+
+    pub(super) fn reply_wrong_arity(self) {
+        // SAFETY: the context is alive.
+        unsafe { call!(RedisModule_WrongArity(self.as_ptr())) };
+    }
+
+    pub(super) fn reply_bytes(self, bytes: &[u8]) {
+        let (start, len) = (bytes.as_ptr().cast::<c_char>(), bytes.len());
+        // SAFETY: the context is alive; the server copies `len` bytes.
+        unsafe { call!(RedisModule_ReplyWithStringBuffer(self.as_ptr(), start, len)) };
+    }
+
+    /// Opens an array; `len` replies must follow.
+    pub(super) fn reply_array(self, len: usize) {
+        let len = c_long::try_from(len).unwrap_or(c_long::MAX);
+        // SAFETY: the context is alive.
+        unsafe { call!(RedisModule_ReplyWithArray(self.as_ptr(), len)) };
+    }
+
+    /// Opens a map; `len` pairs of replies must follow. RESP2 has no maps, nor has the module API before 7.0: a flat array.
+    pub(super) fn reply_map(self, len: usize) {
+        // SAFETY: the static is not written after the load.
+        let Some(reply_with_map) = (unsafe { raw::RedisModule_ReplyWithMap }) else {
+            return self.reply_array(len.saturating_mul(2));
+        };
+        let len = c_long::try_from(len).unwrap_or(c_long::MAX);
+        // SAFETY: the context is alive.
+        unsafe { reply_with_map(self.as_ptr(), len) };
+    }
+
+    /// Sends `command key payload` to the replicas and the append-only file, after this command's other effects.
+    pub(super) fn replicate(self, command: &'static CStr, key: Arg<'_>, payload: &[u8]) {
+        let (start, len) = (payload.as_ptr().cast::<c_char>(), payload.len());
+        // SAFETY: the context and the key's name are alive; the format "sb" takes a string, a pointer and a length.
+        unsafe {
+            call!(RedisModule_Replicate(
+                self.as_ptr(),
+                command.as_ptr(),
+                c"sb".as_ptr(),
+                key.raw,
+                start,
+                len,
+            ))
+        };
+    }
+
+    /// Sends this very command on: to the append-only file of a replica.
+    pub(super) fn replicate_verbatim(self) {
+        // SAFETY: the context is alive.
+        unsafe { call!(RedisModule_ReplicateVerbatim(self.as_ptr())) };
+    }
+
+    /// Tells WATCH and CLIENT TRACKING that the key has changed.
+    pub(super) fn signal_modified(self, key: Arg<'_>) {
+        // SAFETY: the context and the key's name are alive.
+        unsafe { call!(RedisModule_SignalModifiedKey(self.as_ptr(), key.raw)) };
+    }
+
+    /// Whether what runs now comes from a primary or from the append-only file, and from no client.
+    pub(super) fn is_replay(self) -> bool {
+        // While a replica loads a new data set beside the old one its clients are served, so loading alone proves nothing then.
+        self.has_flag(raw::REDISMODULE_CTX_FLAGS_REPLICATED)
+            || (self.has_flag(raw::REDISMODULE_CTX_FLAGS_LOADING)
+                && !self.has_flag(raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING))
+    }
+
+    /// Whether this server is a primary with its data in memory, so that what comes in comes from clients.
+    pub(super) fn is_serving_primary(self) -> bool {
+        self.has_flag(raw::REDISMODULE_CTX_FLAGS_MASTER)
+            && !self.has_flag(raw::REDISMODULE_CTX_FLAGS_LOADING)
+    }
+
+    fn has_flag(self, flag: u32) -> bool {
+        // SAFETY: the context is alive.
+        let flags = unsafe { call!(RedisModule_GetContextFlags(self.as_ptr())) };
+        flags & flag as c_int != 0
+    }
+
+    /// Writes a line to the server's log. `text` must be the module's own words.
+    pub(super) fn log(self, level: Level, text: &'static CStr) {
+        let level = match level {
+            Level::Notice => c"notice",
+            Level::Warning => c"warning",
+        };
+        // SAFETY: the context is alive; the text is passed under a format of its own, never as one.
+        unsafe {
+            call!(RedisModule_Log(
+                self.as_ptr(),
+                level.as_ptr(),
+                c"%s".as_ptr(),
+                text.as_ptr(),
+            ))
+        };
+    }
+}
+
+impl<'c> Arg<'c> {
+    /// # Safety
+    /// `raw` is a string that the server passed to a callback, and `'c` does not outlive that callback.
+    pub(super) const unsafe fn new(raw: *mut raw::RedisModuleString) -> Self {
+        Self {
+            raw,
+            call: PhantomData,
+        }
+    }
+
+    pub(super) fn bytes(self) -> &'c [u8] {
+        let mut len = 0;
+        // SAFETY: the string is alive as long as its context.
+        let start = unsafe { call!(RedisModule_StringPtrLen(self.raw, &mut len)) };
+        if start.is_null() {
+            return &[];
+        }
+        // SAFETY: the string has `len` bytes, and they stand still while it is alive: nobody but this module has it now.
+        unsafe { std::slice::from_raw_parts(start.cast::<u8>(), len) }
+    }
+}
+
+impl<'c> Argv<'c> {
+    /// # Safety
+    /// `argv` and `argc` are what the server passed to a command's handler, and `'c` does not outlive that handler.
+    pub(super) unsafe fn new(argv: *mut *mut raw::RedisModuleString, argc: c_int) -> Self {
+        let argc = usize::try_from(argc).unwrap_or_default();
+        if argv.is_null() {
+            return Self(&[]);
+        }
+        // SAFETY: the caller vouches for `argc` pointers at `argv`.
+        Self(unsafe { std::slice::from_raw_parts(argv, argc) })
+    }
+
+    /// The key: the first argument after the name.
+    pub(super) fn key(self) -> Option<Arg<'c>> {
+        // SAFETY: `Argv` holds the strings of a live call.
+        self.0.get(1).map(|raw| unsafe { Arg::new(*raw) })
+    }
+
+    /// The arguments after the key.
+    pub(super) fn after_key(self) -> impl Iterator<Item = &'c [u8]> {
+        self.0.iter().skip(2).map(|raw| {
+            // SAFETY: `Argv` holds the strings of a live call.
+            unsafe { Arg::new(*raw) }.bytes()
+        })
+    }
+}
+
+/// A key, open until it is dropped.
+pub(super) struct OpenKey<'c> {
+    raw: *mut raw::RedisModuleKey,
+    call: PhantomData<&'c raw::RedisModuleKey>,
+}
+
+/// What is under a key.
+pub(super) enum Content {
+    Absent,
+    /// A value of the type that was asked for.
+    Value(*mut std::ffi::c_void),
+    OtherType,
+}
+
+/// What a key is opened for.
+#[derive(Clone, Copy)]
+pub(super) enum Purpose {
+    Read,
+    Write,
+}
+
+impl<'c> OpenKey<'c> {
+    pub(super) fn open(ctx: Context<'c>, name: Arg<'c>, purpose: Purpose) -> Self {
+        let mode = match purpose {
+            Purpose::Read => raw::REDISMODULE_READ,
+            Purpose::Write => raw::REDISMODULE_READ | raw::REDISMODULE_WRITE,
+        };
+        // SAFETY: the context and the name are alive.
+        let key = unsafe { call!(RedisModule_OpenKey(ctx.as_ptr(), name.raw, mode as c_int)) };
+        Self {
+            raw: key.cast(),
+            call: PhantomData,
+        }
+    }
+
+    /// What is under the key, if it is of type `ty`.
+    pub(super) fn content(&self, ty: *mut raw::RedisModuleType) -> Content {
+        if self.raw.is_null() {
+            // A key that is absent, opened for reading.
+            return Content::Absent;
+        }
+        // SAFETY: the key is open.
+        let kind = unsafe { call!(RedisModule_KeyType(self.raw)) };
+        if kind == raw::REDISMODULE_KEYTYPE_EMPTY as c_int {
+            return Content::Absent;
+        }
+        // SAFETY: the key is open; both calls answer null when the value is not a module's.
+        let (found, value) = unsafe {
+            (
+                call!(RedisModule_ModuleTypeGetType(self.raw)),
+                call!(RedisModule_ModuleTypeGetValue(self.raw)),
+            )
+        };
+        if ptr::eq(found, ty) && !value.is_null() {
+            Content::Value(value)
+        } else {
+            Content::OtherType
+        }
+    }
+
+    /// Sets the value of a key that is open for writing. The key owns it from now on, unless this answers false.
+    ///
+    /// # Safety
+    /// `value` is what the methods of the type `ty` expect.
+    pub(super) unsafe fn set_value(
+        &self,
+        ty: *mut raw::RedisModuleType,
+        value: *mut std::ffi::c_void,
+    ) -> bool {
+        // SAFETY: the key is open; the caller vouches for the value.
+        let status = unsafe { call!(RedisModule_ModuleTypeSetValue(self.raw, ty, value)) };
+        status == raw::REDISMODULE_OK as c_int
+    }
+
+    /// Deletes a key that is open for writing, its value with it.
+    pub(super) fn delete(&self) {
+        // SAFETY: the key is open.
+        unsafe { call!(RedisModule_DeleteKey(self.raw)) };
+    }
+
+    /// When the key expires, in milliseconds since the epoch; `None` when it does not.
+    ///
+    /// Before 6.2.8 only the rest of its life can be asked for: `now_ms` makes an instant of it.
+    pub(super) fn expires_at_ms(&self, now_ms: u64) -> Option<u64> {
+        if self.raw.is_null() {
+            return None;
+        }
+        // SAFETY: the static is not written after the load.
+        if let Some(abs_expire) = unsafe { raw::RedisModule_GetAbsExpire } {
+            // SAFETY: the key is open.
+            return u64::try_from(unsafe { abs_expire(self.raw) }).ok();
+        }
+        // SAFETY: the key is open.
+        let rest = unsafe { call!(RedisModule_GetExpire(self.raw)) };
+        u64::try_from(rest)
+            .ok()
+            .map(|rest| now_ms.saturating_add(rest))
+    }
+
+    /// Sets when a key that is open for writing expires, in milliseconds since the epoch.
+    pub(super) fn expire_at_ms(&self, at_ms: u64, now_ms: u64) {
+        // SAFETY: the static is not written after the load.
+        if let Some(set_abs_expire) = unsafe { raw::RedisModule_SetAbsExpire } {
+            let at_ms = c_longlong::try_from(at_ms).unwrap_or(c_longlong::MAX);
+            // SAFETY: the key is open.
+            unsafe { set_abs_expire(self.raw, at_ms) };
+            return;
+        }
+        let rest = c_longlong::try_from(at_ms.saturating_sub(now_ms)).unwrap_or(c_longlong::MAX);
+        // SAFETY: the key is open.
+        unsafe { call!(RedisModule_SetExpire(self.raw, rest)) };
+    }
+}
+
+impl Drop for OpenKey<'_> {
+    fn drop(&mut self) {
+        if !self.raw.is_null() {
+            // SAFETY: the key is open, and closed only here.
+            unsafe { call!(RedisModule_CloseKey(self.raw)) };
+        }
+    }
+}

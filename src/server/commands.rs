@@ -1,0 +1,327 @@
+//! The commands as the server calls them: bytes in, one decision, one reply out.
+
+use std::ffi::{c_int, CStr};
+
+use redis_module::raw;
+
+use super::api::{call, Argv, Context, Level, Purpose};
+use super::clock;
+use super::command_docs::{self, Docs};
+use super::fences;
+use super::keyspace::{Key, WrongType, APPLY};
+use crate::command::acquire::Acquire;
+use crate::command::info::{self, Info};
+use crate::command::release::Release;
+use crate::command::renew::Renew;
+use crate::command::{acquire, rlock, wlock, Args, Decision, Error, Reply};
+use crate::lock::codec::{decode, Record};
+use crate::lock::{Lock, Mode, Now, Waiting};
+
+/// A command's handler, as the server calls it.
+type Handler = unsafe extern "C" fn(
+    *mut raw::RedisModuleCtx,
+    *mut *mut raw::RedisModuleString,
+    c_int,
+) -> c_int;
+
+struct Command {
+    name: &'static CStr,
+    handler: Handler,
+    flags: &'static CStr,
+    /// The ACL categories beside those that follow from the flags, for servers that can be told (7.2+).
+    acl_categories: &'static CStr,
+    docs: Docs,
+}
+
+const COMMANDS: [Command; 7] = [
+    Command {
+        name: c"lock.acquire",
+        handler: handler!(|call| take_hold(call, acquire::MODE)),
+        flags: TAKES,
+        acl_categories: c"write",
+        docs: command_docs::ACQUIRE,
+    },
+    Command {
+        name: c"rwlock.wlock",
+        handler: handler!(|call| take_hold(call, wlock::MODE)),
+        flags: TAKES,
+        acl_categories: c"write",
+        docs: command_docs::WLOCK,
+    },
+    Command {
+        name: c"rwlock.rlock",
+        handler: handler!(|call| take_hold(call, rlock::MODE)),
+        flags: TAKES,
+        acl_categories: c"write",
+        docs: command_docs::RLOCK,
+    },
+    Command {
+        name: c"lock.release",
+        handler: handler!(release),
+        flags: CHANGES,
+        acl_categories: c"write",
+        docs: command_docs::RELEASE,
+    },
+    Command {
+        name: c"lock.renew",
+        handler: handler!(renew),
+        flags: CHANGES,
+        acl_categories: c"write",
+        docs: command_docs::RENEW,
+    },
+    Command {
+        name: c"lock.info",
+        handler: handler!(info),
+        flags: c"readonly",
+        acl_categories: c"read",
+        docs: command_docs::INFO,
+    },
+    Command {
+        name: APPLY,
+        handler: handler!(apply),
+        // Not deny-oom: a replica must follow its primary, and a file must load.
+        flags: c"write deny-script admin",
+        acl_categories: c"write admin dangerous",
+        docs: command_docs::APPLY,
+    },
+];
+
+/// Refused when memory is short.
+const TAKES: &CStr = c"write deny-oom fast";
+/// Never refused for lack of memory: releasing must always work.
+const CHANGES: &CStr = c"write fast";
+
+/// Makes the `extern "C"` face of a handler: one that gets a [`Call`] and answers with what it could not do.
+macro_rules! handler {
+    ($run:expr) => {{
+        unsafe extern "C" fn handler(
+            ctx: *mut raw::RedisModuleCtx,
+            argv: *mut *mut raw::RedisModuleString,
+            argc: c_int,
+        ) -> c_int {
+            // SAFETY: these are what the server called the handler with, and `run` returns before it does.
+            if let Some(call) = unsafe { Call::new(ctx, argv, argc) } {
+                call.answer($run);
+            }
+            raw::REDISMODULE_OK as c_int
+        }
+        handler as Handler
+    }};
+}
+use handler;
+
+/// One call of a command.
+#[derive(Clone, Copy)]
+struct Call<'c> {
+    ctx: Context<'c>,
+    argv: Argv<'c>,
+}
+
+impl<'c> Call<'c> {
+    /// # Safety
+    /// The arguments are a handler's own, and `'c` does not outlive it.
+    unsafe fn new(
+        ctx: *mut raw::RedisModuleCtx,
+        argv: *mut *mut raw::RedisModuleString,
+        argc: c_int,
+    ) -> Option<Self> {
+        // SAFETY: the caller's word.
+        unsafe {
+            Some(Self {
+                ctx: Context::new(ctx)?,
+                argv: Argv::new(argv, argc),
+            })
+        }
+    }
+
+    fn answer(self, run: impl FnOnce(Self) -> Result<(), Error>) {
+        match run(self) {
+            Ok(()) => {}
+            Err(Error::Arity) => self.ctx.reply_wrong_arity(),
+            Err(error) => self.ctx.reply_error(error.message()),
+        }
+    }
+
+    fn args(self) -> Args<impl Iterator<Item = &'c [u8]>> {
+        Args::new(self.argv.after_key())
+    }
+
+    fn key(self, purpose: Purpose) -> Result<Key<'c>, Error> {
+        let name = self.argv.key().ok_or(Error::Arity)?;
+        Key::open(self.ctx, name, purpose).map_err(|WrongType| Error::WrongType)
+    }
+
+    /// Decides on the lock under the key, and does what was decided.
+    fn change<'r>(
+        self,
+        decide: impl FnOnce(Option<&Lock>, Now) -> Decision<'r>,
+    ) -> Result<(), Error> {
+        let mut key = self.key(Purpose::Write)?;
+        let now = clock::now();
+        let reply = match decide(key.lock(), now) {
+            Decision::Change(effect, reply) => {
+                key.commit(&effect, now);
+                reply
+            }
+            Decision::Same(reply) => reply,
+        };
+        self.reply(reply)
+    }
+
+    fn reply(self, reply: Reply<'_>) -> Result<(), Error> {
+        let ctx = self.ctx;
+        match reply {
+            Reply::Fence(fence) => ctx.reply_integer(fence.get()),
+            Reply::Made(token, fence) => {
+                ctx.reply_array(2);
+                ctx.reply_bytes(token);
+                ctx.reply_integer(fence.get());
+            }
+            Reply::Done(done) => ctx.reply_integer(done.into()),
+            Reply::Null => ctx.reply_null(),
+            Reply::Error(error) => return Err(error),
+        }
+        Ok(())
+    }
+}
+
+fn take_hold(call: Call<'_>, mode: Mode) -> Result<(), Error> {
+    let acquire = Acquire::parse(mode, call.args())?;
+    call.change(|lock, now| {
+        fences::with(|fences| acquire.decide(lock, now, Waiting::default(), fences))
+    })
+}
+
+fn release(call: Call<'_>) -> Result<(), Error> {
+    let release = Release::parse(call.args())?;
+    call.change(|lock, now| release.decide(lock, now))
+}
+
+fn renew(call: Call<'_>) -> Result<(), Error> {
+    let renew = Renew::parse(call.args())?;
+    call.change(|lock, now| renew.decide(lock, now))
+}
+
+fn info(call: Call<'_>) -> Result<(), Error> {
+    info::parse(call.args())?;
+    let key = call.key(Purpose::Read)?;
+    let now = clock::now();
+    let info = key
+        .lock()
+        .and_then(|lock| Info::of(lock, key.deadline(now), now));
+    match info {
+        Some(info) => reply_info(call.ctx, &info),
+        None => call.ctx.reply_null(),
+    }
+    Ok(())
+}
+
+fn reply_info(ctx: Context<'_>, info: &Info<'_>) {
+    ctx.reply_map(3);
+    ctx.reply_bytes(b"mode");
+    ctx.reply_bytes(info.mode.name().as_bytes());
+    ctx.reply_bytes(b"holders");
+    ctx.reply_array(info.holders.len());
+    for holder in &info.holders {
+        ctx.reply_map(4);
+        ctx.reply_bytes(b"token");
+        ctx.reply_bytes(holder.token.as_bytes());
+        ctx.reply_bytes(b"fence");
+        ctx.reply_integer(holder.fence.get());
+        ctx.reply_bytes(b"ttl");
+        ctx.reply_integer(holder.ttl_ms);
+        ctx.reply_bytes(b"since");
+        ctx.reply_integer(holder.since_ms);
+    }
+    ctx.reply_bytes(b"waiters");
+    ctx.reply_array(0);
+}
+
+/// ```text
+/// LOCK._APPLY key record
+/// ```
+/// Does what the primary decided. Only the replication link and the append-only file may call it.
+fn apply(call: Call<'_>) -> Result<(), Error> {
+    if !call.ctx.is_replay() {
+        return Err(Error::Internal);
+    }
+    let mut args = call.args();
+    let record = decode(args.required()?).map_err(|_| Error::BadEffect)?;
+    args.finish()?;
+    let mut key = call.key(Purpose::Write)?;
+    let now = clock::now();
+    match record {
+        Record::Effect(effect) => {
+            effect.fence().into_iter().for_each(fences::observe);
+            key.apply(&effect, now);
+        }
+        Record::State(lock) => {
+            for (_, hold) in lock.holders() {
+                fences::observe(hold.fence);
+            }
+            key.replace(lock, now);
+        }
+        Record::Fence(fence) => fences::observe(fence),
+    }
+    if let Some(name) = call.argv.key() {
+        call.ctx.signal_modified(name);
+    }
+    call.ctx.replicate_verbatim();
+    call.reply(Reply::Done(true))
+}
+
+/// Registers all commands. False when the server refuses one.
+pub(super) fn register(ctx: Context<'_>) -> bool {
+    COMMANDS.iter().all(|command| {
+        let registered = create(ctx, command) && describe(ctx, command);
+        if !registered {
+            ctx.log(Level::Warning, c"a command could not be registered");
+        }
+        registered
+    })
+}
+
+fn create(ctx: Context<'_>, command: &Command) -> bool {
+    // SAFETY: the context is alive, and the server copies the strings. The key is the first argument.
+    let status = unsafe {
+        call!(RedisModule_CreateCommand(
+            ctx.as_ptr(),
+            command.name.as_ptr(),
+            Some(command.handler),
+            command.flags.as_ptr(),
+            1,
+            1,
+            1,
+        ))
+    };
+    status == raw::REDISMODULE_OK as c_int
+}
+
+/// Says what the command is, to servers that can be told: arity, key flags and docs from 7.0 on, ACL categories from 7.2 on.
+fn describe(ctx: Context<'_>, command: &Command) -> bool {
+    // SAFETY: the statics are not written after the load.
+    let (Some(command_of), Some(set_info)) =
+        (unsafe { (raw::RedisModule_GetCommand, raw::RedisModule_SetCommandInfo) })
+    else {
+        return true;
+    };
+    // SAFETY: the context is alive; the command was created just now.
+    let handle = unsafe { command_of(ctx.as_ptr(), command.name.as_ptr()) };
+    if handle.is_null() {
+        return false;
+    }
+    // SAFETY: the server copies what it is given, strings and arrays, before it returns.
+    let told = command
+        .docs
+        .with_info(|info| unsafe { set_info(handle, info) });
+    if told != raw::REDISMODULE_OK as c_int {
+        return false;
+    }
+    // SAFETY: the static is not written after the load.
+    let Some(set_categories) = (unsafe { raw::RedisModule_SetCommandACLCategories }) else {
+        return true;
+    };
+    // SAFETY: the command exists; the server reads the string before it returns.
+    let status = unsafe { set_categories(handle, command.acl_categories.as_ptr()) };
+    status == raw::REDISMODULE_OK as c_int
+}

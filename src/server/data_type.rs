@@ -1,0 +1,263 @@
+//! The native type `redislock`: how a lock is saved, loaded, rewritten, measured and freed. One codec does all of it.
+
+use std::ffi::{c_char, c_int, c_void, CStr};
+use std::mem::size_of;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use redis_module::raw;
+
+use super::api::{call, Context};
+use super::clock;
+use super::fences;
+use super::keyspace::APPLY;
+use crate::lock::codec::{decode, encode_fence, encode_state, Record};
+use crate::lock::{Fence, Lock};
+
+/// The type's name, which TYPE answers and SCAN takes.
+const NAME: &CStr = c"redislock";
+
+/// The version of the value in an RDB. The bytes carry their own version too; this one is for servers to show.
+const ENCODING_VERSION: c_int = 1;
+
+/// How far ahead of this server's clock a fence may be that comes by RESTORE: a year. Fences follow the clock, so an honest one is
+/// ahead by the clocks' difference, and a forged one must not bring the end of all fences near.
+const MAX_FENCE_LEAD_US: u64 = 365 * 24 * 3600 * 1_000_000;
+
+static TYPE: AtomicPtr<raw::RedisModuleType> = AtomicPtr::new(ptr::null_mut());
+
+/// The type as the server knows it.
+pub(super) fn raw() -> *mut raw::RedisModuleType {
+    TYPE.load(Ordering::Relaxed)
+}
+
+/// Registers the type. False when the server refuses it.
+pub(super) fn register(ctx: Context<'_>) -> bool {
+    // SAFETY: a structure of numbers and optional functions: all zeroes is a value of it.
+    let mut methods: raw::RedisModuleTypeMethods = unsafe { std::mem::zeroed() };
+    methods.version = u64::from(raw::REDISMODULE_TYPE_METHOD_VERSION);
+    methods.rdb_load = Some(rdb_load);
+    methods.rdb_save = Some(rdb_save);
+    methods.aof_rewrite = Some(aof_rewrite);
+    methods.mem_usage = Some(mem_usage);
+    methods.digest = Some(digest);
+    methods.free = Some(free);
+    methods.free_effort = Some(free_effort);
+    methods.aux_load = Some(aux_load);
+    // A server that knows the second one (7.2+) leaves the field out of its RDB when nothing is written.
+    methods.aux_save = Some(aux_save);
+    methods.aux_save2 = Some(aux_save2);
+    methods.aux_save_triggers = raw::REDISMODULE_AUX_BEFORE_RDB as c_int;
+    // `copy` stays empty, so the server refuses COPY: a copied hold would be a second exclusive one.
+
+    // SAFETY: the context is alive, the name has nine characters, and the server copies the structure.
+    let ty = unsafe {
+        call!(RedisModule_CreateDataType(
+            ctx.as_ptr(),
+            NAME.as_ptr(),
+            ENCODING_VERSION,
+            &mut methods,
+        ))
+    };
+    TYPE.store(ty, Ordering::Relaxed);
+    !ty.is_null()
+}
+
+/// Borrows the value that the server hands to a method.
+///
+/// # Safety
+/// `value` is a value of this type, and `'v` does not outlive the method.
+unsafe fn lock_at<'v>(value: *const c_void) -> Option<&'v Lock> {
+    // SAFETY: every value of this type is a boxed `Lock`, by the caller's word.
+    unsafe { value.cast::<Lock>().as_ref() }
+}
+
+unsafe extern "C" fn rdb_save(io: *mut raw::RedisModuleIO, value: *mut c_void) {
+    // SAFETY: the server passes a value of this type.
+    if let Some(lock) = unsafe { lock_at(value) } {
+        save_bytes(io, &encode_state(lock));
+    }
+}
+
+/// Loads a lock; null when the bytes are not one, which fails a RESTORE, and the loading of a broken RDB.
+unsafe extern "C" fn rdb_load(io: *mut raw::RedisModuleIO, encoding_version: c_int) -> *mut c_void {
+    if encoding_version != ENCODING_VERSION {
+        return ptr::null_mut();
+    }
+    let Some(Record::State(lock)) = load_bytes(io, decode_owned).flatten() else {
+        return ptr::null_mut();
+    };
+    if lock
+        .holders()
+        .iter()
+        .any(|(_, hold)| is_forged(io, hold.fence))
+    {
+        return ptr::null_mut();
+    }
+    for (_, hold) in lock.holders() {
+        fences::observe(hold.fence);
+    }
+    Box::into_raw(Box::new(lock)).cast()
+}
+
+unsafe extern "C" fn aof_rewrite(
+    io: *mut raw::RedisModuleIO,
+    key: *mut raw::RedisModuleString,
+    value: *mut c_void,
+) {
+    // SAFETY: the server passes a value of this type.
+    let Some(lock) = (unsafe { lock_at(value) }) else {
+        return;
+    };
+    // An append-only file without an RDB at its head has no other place for the largest fence given.
+    if let Some(fence) = fences::last() {
+        emit(io, key, &encode_fence(fence));
+    }
+    emit(io, key, &encode_state(lock));
+}
+
+fn emit(io: *mut raw::RedisModuleIO, key: *mut raw::RedisModuleString, bytes: &[u8]) {
+    let (start, len) = (bytes.as_ptr().cast::<c_char>(), bytes.len());
+    // SAFETY: the server passed `io` and `key` to the running method; "sb" takes a string, a pointer and a length.
+    unsafe {
+        call!(RedisModule_EmitAOF(
+            io,
+            APPLY.as_ptr(),
+            c"sb".as_ptr(),
+            key,
+            start,
+            len
+        ))
+    };
+}
+
+unsafe extern "C" fn mem_usage(value: *const c_void) -> usize {
+    // SAFETY: the server passes a value of this type.
+    unsafe { lock_at(value) }.map_or(0, Lock::memory_bytes)
+}
+
+/// How much work it is to free the value: the server frees what is large on another thread.
+unsafe extern "C" fn free_effort(_key: *mut raw::RedisModuleString, value: *const c_void) -> usize {
+    // SAFETY: the server passes a value of this type.
+    unsafe { lock_at(value) }.map_or(1, Lock::len)
+}
+
+unsafe extern "C" fn digest(md: *mut raw::RedisModuleDigest, value: *mut c_void) {
+    // SAFETY: the server passes a value of this type.
+    let Some(lock) = (unsafe { lock_at(value) }) else {
+        return;
+    };
+    let bytes = encode_state(lock);
+    // SAFETY: `md` is alive during the method; the server reads `len` bytes.
+    unsafe {
+        call!(RedisModule_DigestAddStringBuffer(
+            md,
+            bytes.as_ptr().cast::<c_char>(),
+            bytes.len()
+        ));
+        call!(RedisModule_DigestEndSequence(md));
+    }
+}
+
+/// Frees a value, maybe on another thread: it touches nothing but the value.
+unsafe extern "C" fn free(value: *mut c_void) {
+    if !value.is_null() {
+        // SAFETY: every value of this type came out of a `Box`, and the server frees it once.
+        drop(unsafe { Box::from_raw(value.cast::<Lock>()) });
+    }
+}
+
+/// The largest fence given, so that fences do not go back over a restart when no lock is held at the save.
+unsafe extern "C" fn aux_save(io: *mut raw::RedisModuleIO, _when: c_int) {
+    match fences::last() {
+        Some(fence) => save_bytes(io, &encode_fence(fence)),
+        None => save_bytes(io, &[]),
+    }
+}
+
+unsafe extern "C" fn aux_save2(io: *mut raw::RedisModuleIO, _when: c_int) {
+    if let Some(fence) = fences::last() {
+        save_bytes(io, &encode_fence(fence));
+    }
+}
+
+unsafe extern "C" fn aux_load(
+    io: *mut raw::RedisModuleIO,
+    encoding_version: c_int,
+    _when: c_int,
+) -> c_int {
+    const OK: c_int = raw::REDISMODULE_OK as c_int;
+    const ERR: c_int = raw::REDISMODULE_ERR as c_int;
+    if encoding_version != ENCODING_VERSION {
+        return ERR;
+    }
+    let fence = load_bytes(io, |bytes| match decode(bytes) {
+        _ if bytes.is_empty() => Ok(None),
+        Ok(Record::Fence(fence)) => Ok(Some(fence)),
+        _ => Err(()),
+    });
+    match fence {
+        Some(Ok(fence)) => {
+            fence.into_iter().for_each(fences::observe);
+            OK
+        }
+        Some(Err(())) | None => ERR,
+    }
+}
+
+fn save_bytes(io: *mut raw::RedisModuleIO, bytes: &[u8]) {
+    // SAFETY: the server passed `io` to the running method; it reads `len` bytes.
+    unsafe {
+        call!(RedisModule_SaveStringBuffer(
+            io,
+            bytes.as_ptr().cast::<c_char>(),
+            bytes.len()
+        ));
+    }
+}
+
+/// Reads one string of the value and hands its bytes to `read`; `None` when the input ends before it does.
+fn load_bytes<R>(io: *mut raw::RedisModuleIO, read: impl FnOnce(&[u8]) -> R) -> Option<R> {
+    let mut len = 0;
+    // SAFETY: the server passed `io` to the running method. With HANDLE_IO_ERRORS set a short input gives null and sets the
+    // error, it does not end the server.
+    let buffer = unsafe { call!(RedisModule_LoadStringBuffer(io, &mut len)) };
+    // SAFETY: as above.
+    let failed = unsafe { call!(RedisModule_IsIOError(io)) } != 0;
+    if buffer.is_null() {
+        return None;
+    }
+    let value = if failed {
+        None
+    } else {
+        // SAFETY: the server gives a buffer of `len` bytes, which is ours until it is freed below.
+        Some(read(unsafe {
+            std::slice::from_raw_parts(buffer.cast::<u8>(), len)
+        }))
+    };
+    // SAFETY: the buffer was allocated for us, and this is the only place that frees it.
+    unsafe { call!(RedisModule_Free(buffer.cast())) };
+    value
+}
+
+/// A whole lock out of bytes that are about to go.
+fn decode_owned(bytes: &[u8]) -> Option<Record<'static>> {
+    match decode(bytes) {
+        Ok(Record::State(lock)) => Some(Record::State(lock)),
+        _ => None,
+    }
+}
+
+/// Whether a fence that comes by RESTORE from a client is too far ahead to be honest. What a primary or this server's own files say
+/// is taken as it is.
+fn is_forged(io: *mut raw::RedisModuleIO, fence: Fence) -> bool {
+    if fence.get() <= clock::now().us().saturating_add(MAX_FENCE_LEAD_US) {
+        return false;
+    }
+    // SAFETY: the server passed `io` to the running method, which the context does not outlive.
+    let ctx = unsafe { Context::new(call!(RedisModule_GetContextFromIO(io))) };
+    ctx.is_some_and(Context::is_serving_primary)
+}
+
+// `mem_usage` counts the box, which `memory_bytes` includes as the size of the lock itself.
+const _: () = assert!(size_of::<Lock>() <= 64);

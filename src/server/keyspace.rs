@@ -1,0 +1,143 @@
+//! Locks in the keyspace: a key as the core wants to see it, and the one place where an effect is carried out.
+
+use std::cell::RefCell;
+
+use super::api::{Arg, Content, Context, OpenKey, Purpose};
+use super::data_type;
+use crate::lock::codec::{encode_effect, MAX_EFFECT_LEN};
+use crate::lock::{Deadline, Effect, Fate, Lock, Now};
+
+/// The command that carries an effect to replicas and into the append-only file.
+pub(super) const APPLY: &std::ffi::CStr = c"lock._apply";
+
+/// A key that is absent or holds a lock.
+pub(super) struct Key<'c> {
+    ctx: Context<'c>,
+    name: Arg<'c>,
+    open: OpenKey<'c>,
+    /// What the key has now.
+    lock: Option<&'c mut Lock>,
+}
+
+/// The key holds a value of another type.
+#[derive(Debug)]
+pub(super) struct WrongType;
+
+impl<'c> Key<'c> {
+    pub(super) fn open(
+        ctx: Context<'c>,
+        name: Arg<'c>,
+        purpose: Purpose,
+    ) -> Result<Self, WrongType> {
+        let open = OpenKey::open(ctx, name, purpose);
+        let lock = match open.content(data_type::raw()) {
+            Content::Absent => None,
+            // SAFETY: a value of our type is a `Lock` that `data_type` boxed; the key owns it, nobody else can reach it while
+            // the key is open, and `self.lock` is given up before it is deleted.
+            Content::Value(value) => Some(unsafe { &mut *value.cast::<Lock>() }),
+            Content::OtherType => return Err(WrongType),
+        };
+        Ok(Self {
+            ctx,
+            name,
+            open,
+            lock,
+        })
+    }
+
+    /// The lock under the key; `None` when it is absent.
+    pub(super) fn lock(&self) -> Option<&Lock> {
+        self.lock.as_deref()
+    }
+
+    /// When the key expires by itself.
+    pub(super) fn deadline(&self, now: Now) -> Option<Deadline> {
+        let at_ms = self.open.expires_at_ms(now.ms())?;
+        Deadline::from_millis(at_ms.min(Deadline::MAX_MS))
+    }
+
+    /// Carries a decision out: the value, the key's ttl, the replicas and the append-only file, WATCH and CLIENT TRACKING.
+    pub(super) fn commit(&mut self, effect: &Effect<'_>, now: Now) {
+        if let Some(cap) = self.cap_from_outside(effect, now) {
+            self.apply(&cap, now);
+            self.replicate(&cap);
+        }
+        self.apply(effect, now);
+        self.replicate(effect);
+        self.ctx.signal_modified(self.name);
+    }
+
+    /// Changes the key as `effect` says, without telling anybody.
+    pub(super) fn apply(&mut self, effect: &Effect<'_>, now: Now) {
+        let fate = match self.lock.as_deref_mut() {
+            Some(lock) => effect.apply_to(lock),
+            None => match effect.apply_to_absent() {
+                Some(lock) => self.create(lock),
+                None => return,
+            },
+        };
+        match fate {
+            Fate::Free => self.delete(),
+            Fate::Held => self.follow_deadline(now),
+        }
+    }
+
+    /// Puts a whole lock under the key, in place of what it has.
+    pub(super) fn replace(&mut self, lock: Lock, now: Now) {
+        if self.lock.is_some() {
+            self.delete();
+        }
+        let Fate::Held = self.create(lock) else {
+            return;
+        };
+        self.follow_deadline(now);
+    }
+
+    /// The effect that must come before `effect` because an `EXPIRE` has brought the key's end before that of its holds.
+    fn cap_from_outside(&self, effect: &Effect<'_>, now: Now) -> Option<Effect<'static>> {
+        let lock = self.lock()?;
+        if matches!(effect, Effect::Release { .. }) && lock.len() == 1 {
+            return None; // The key goes, and its ttl with it.
+        }
+        lock.cap(self.deadline(now)?)
+    }
+
+    fn create(&mut self, lock: Lock) -> Fate {
+        let value = Box::into_raw(Box::new(lock));
+        // SAFETY: the type's methods expect a boxed `Lock`.
+        if unsafe { self.open.set_value(data_type::raw(), value.cast()) } {
+            // SAFETY: as in `open`.
+            self.lock = Some(unsafe { &mut *value });
+            return Fate::Held;
+        }
+        // SAFETY: the key has refused the value, so it is still ours.
+        drop(unsafe { Box::from_raw(value) });
+        Fate::Free
+    }
+
+    fn delete(&mut self) {
+        if self.lock.take().is_some() {
+            self.open.delete();
+        }
+    }
+
+    /// The key ends with its last hold.
+    fn follow_deadline(&self, now: Now) {
+        if let Some(deadline) = self.lock().and_then(Lock::latest_deadline) {
+            self.open.expire_at_ms(deadline.ms(), now.ms());
+        }
+    }
+
+    fn replicate(&self, effect: &Effect<'_>) {
+        thread_local! {
+            /// The effect's bytes: kept from one to the next, so that none allocates.
+            static BYTES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+        }
+        let mut bytes = BYTES.take();
+        bytes.clear();
+        bytes.reserve(MAX_EFFECT_LEN);
+        encode_effect(effect, &mut bytes);
+        self.ctx.replicate(APPLY, self.name, &bytes);
+        BYTES.set(bytes);
+    }
+}

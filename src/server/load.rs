@@ -1,0 +1,96 @@
+//! Loading: what is checked and registered before the first command runs.
+
+use std::ffi::c_int;
+
+use redis_module::{raw, RedisString, Status};
+
+use super::api::{call, missing_function, Context, Level};
+use super::{commands, data_type};
+
+/// The allocator of the module.
+#[cfg(not(test))]
+pub(crate) type Allocator = redis_module::alloc::RedisAlloc;
+/// The allocator of the module.
+#[cfg(not(test))]
+pub(crate) const ALLOCATOR: Allocator = redis_module::alloc::RedisAlloc;
+
+/// The allocator of unit tests: the server's would end a process that is no server.
+#[cfg(test)]
+pub(crate) type Allocator = std::alloc::System;
+/// The allocator of unit tests.
+#[cfg(test)]
+pub(crate) const ALLOCATOR: Allocator = std::alloc::System;
+
+/// The module's version as MODULE LIST shows it: 10203 is 1.2.3.
+pub(crate) const VERSION: i32 = version_number(env!("CARGO_PKG_VERSION"));
+
+/// The first version of the server that has all that is needed: 6.2.0, as the module API writes it.
+const OLDEST_SERVER: c_int = 0x0006_0200;
+
+/// Registers the type and the commands. The server drops the module when this answers `Err`.
+pub(crate) fn on_load(ctx: &redis_module::Context, args: &[RedisString]) -> Status {
+    // SAFETY: the context is that of the load, which runs until this function returns.
+    let Some(ctx) = (unsafe { Context::new(ctx.ctx.cast()) }) else {
+        return Status::Err;
+    };
+    if missing_function().is_some() || server_version() < OLDEST_SERVER {
+        ctx.log(
+            Level::Warning,
+            c"the server is too old: this module needs 6.2.0 or later",
+        );
+        return Status::Err;
+    }
+    if !args.is_empty() {
+        ctx.log(Level::Warning, c"this module takes no arguments");
+        return Status::Err;
+    }
+    let options = raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS
+        | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED;
+    // SAFETY: the context is alive.
+    //
+    // With HANDLE_IO_ERRORS a broken payload is an error here and not the end of the server. Without the implicit signal a
+    // command that is refused does not break a WATCH: what changes a key signals it.
+    unsafe { call!(RedisModule_SetModuleOptions(ctx.as_ptr(), options as c_int)) };
+    if !data_type::register(ctx) || !commands::register(ctx) {
+        return Status::Err;
+    }
+    ctx.log(Level::Notice, c"locks are ready: LOCK.* and RWLOCK.*");
+    Status::Ok
+}
+
+fn server_version() -> c_int {
+    // SAFETY: the function takes nothing and reads a number; `missing_function` has found it.
+    unsafe { call!(RedisModule_GetServerVersion()) }
+}
+
+/// "1.2.3" as 10203.
+const fn version_number(text: &str) -> i32 {
+    let bytes = text.as_bytes();
+    let (mut number, mut part, mut at) = (0i32, 0i32, 0usize);
+    while at < bytes.len() {
+        // In a constant an overflow is an error of the build.
+        #[allow(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+        match bytes[at] {
+            digit @ b'0'..=b'9' => part = part * 10 + (digit - b'0') as i32,
+            b'.' => {
+                number = (number + part) * 100;
+                part = 0;
+            }
+            _ => break,
+        }
+        at = at.saturating_add(1);
+    }
+    number.saturating_add(part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_is_a_number_per_place() {
+        assert_eq!(version_number("1.2.3"), 10203);
+        assert_eq!(version_number("0.1.0"), 100);
+        assert_eq!(version_number("2.0.15-rc.1"), 20015);
+    }
+}

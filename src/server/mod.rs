@@ -1,0 +1,29 @@
+//! The shell: the only layer that knows the server. Every call of the module API and every `unsafe` block is in here.
+//!
+//! # How a command runs
+//!
+//! [`commands`] parses the arguments, opens the key, asks the core for a decision, has [`keyspace`] carry the effect out, and
+//! replies. All of it happens in the server's main thread inside one command, so no other command sees the lock in between.
+//!
+//! # Rules
+//!
+//! - An effect is applied, replicated and signalled in one place: [`keyspace::Key::commit`].
+//! - What the server's memory holds beside the keys ([`fences`]) is borrowed only around calls of the core, never around a call
+//!   of the module API, because many of those call the module back.
+//! - A function of the module API that is not in every server from 6.2.0 on is an `Option` at its call; the others are checked once,
+//!   at load ([`api::missing_function`]).
+//! - Nothing that a client sent goes to the log or into a reply that is not length-prefixed.
+
+mod api;
+mod clock;
+mod command_docs;
+mod commands;
+mod data_type;
+mod fences;
+mod keyspace;
+mod load;
+
+pub(crate) use load::{on_load, ALLOCATOR, VERSION};
+/// The allocator: the server's own, so that `used_memory` and `maxmemory` see the locks; the system's in unit tests, which run
+/// without a server.
+pub(crate) type Allocator = load::Allocator;

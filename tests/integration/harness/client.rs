@@ -1,0 +1,205 @@
+use std::time::Duration;
+
+use redis::{Connection, RedisError, Value};
+
+/// A connection to a server, by the `redis` crate, in the manner of redis-cli: a line in, a reply out.
+pub struct Client {
+    connection: Connection,
+}
+
+/// What a server answered.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reply {
+    Nil,
+    Int(i64),
+    Bulk(Vec<u8>),
+    Simple(String),
+    Array(Vec<Reply>),
+    Map(Vec<(Reply, Reply)>),
+    /// With its code: `ERR unknown option`.
+    Error(String),
+    /// Any of the other kinds, printed.
+    Other(String),
+}
+
+impl Client {
+    pub fn connect(port: u16) -> Self {
+        Self::open(&format!("redis://127.0.0.1:{port}/"))
+    }
+
+    pub fn connect_resp3(port: u16) -> Self {
+        Self::open(&format!("redis://127.0.0.1:{port}/?protocol=resp3"))
+    }
+
+    fn open(url: &str) -> Self {
+        let client = redis::Client::open(url).expect("a good address");
+        let connection = client.get_connection().expect("a connection");
+        // No test may hang for ever on a reply that does not come.
+        connection
+            .set_read_timeout(Some(Duration::from_secs(30)))
+            .unwrap();
+        Self { connection }
+    }
+
+    pub(super) fn is_ready(port: u16) -> bool {
+        let Ok(client) = redis::Client::open(format!("redis://127.0.0.1:{port}/")) else {
+            return false;
+        };
+        let Ok(mut connection) = client.get_connection_with_timeout(Duration::from_secs(1)) else {
+            return false;
+        };
+        redis::cmd("PING")
+            .query::<String>(&mut connection)
+            .is_ok_and(|pong| pong == "PONG")
+    }
+
+    /// Sends a line of words.
+    #[track_caller]
+    pub fn call(&mut self, line: &str) -> Reply {
+        self.try_call(line).expect("a reply")
+    }
+
+    /// Sends a line of words; `Err` when the connection broke.
+    pub fn try_call(&mut self, line: &str) -> Result<Reply, RedisError> {
+        let words: Vec<&[u8]> = line.split_whitespace().map(str::as_bytes).collect();
+        self.try_send(&words)
+    }
+
+    /// Sends a command of any bytes.
+    #[track_caller]
+    pub fn send<A: AsRef<[u8]>>(&mut self, args: &[A]) -> Reply {
+        self.try_send(args).expect("a reply")
+    }
+
+    pub fn try_send<A: AsRef<[u8]>>(&mut self, args: &[A]) -> Result<Reply, RedisError> {
+        let mut command = redis::Cmd::new();
+        for arg in args {
+            command.arg(arg.as_ref());
+        }
+        match command.query::<Value>(&mut self.connection) {
+            Ok(value) => Ok(Reply::from(value)),
+            Err(error) if error.is_io_error() || error.is_connection_dropped() => Err(error),
+            Err(error) => Ok(Reply::Error(error_text(&error))),
+        }
+    }
+
+    /// Sends a line that must answer an integer.
+    #[track_caller]
+    pub fn int(&mut self, line: &str) -> i64 {
+        match self.call(line) {
+            Reply::Int(n) => n,
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    /// Sends a line that must answer text.
+    #[track_caller]
+    pub fn text(&mut self, line: &str) -> String {
+        match self.call(line) {
+            Reply::Bulk(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+            Reply::Simple(text) | Reply::Other(text) => text,
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    /// Sends a line that must answer an error.
+    #[track_caller]
+    pub fn error(&mut self, line: &str) -> String {
+        match self.call(line) {
+            Reply::Error(error) => error,
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    /// One field of INFO.
+    #[track_caller]
+    pub fn info(&mut self, field: &str) -> String {
+        let text = self.text("INFO everything");
+        let mut lines = text.lines();
+        lines
+            .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))
+            .unwrap_or_else(|| panic!("INFO has no {field}"))
+            .to_string()
+    }
+}
+
+impl Reply {
+    /// A field of a map, or of the flat array that RESP2 has for it.
+    #[track_caller]
+    pub fn field(&self, name: &str) -> Reply {
+        let name = Reply::from(name);
+        let found = match self {
+            Reply::Map(pairs) => pairs.iter().find(|(k, _)| *k == name).map(|(_, v)| v),
+            Reply::Array(flat) => flat
+                .chunks(2)
+                .find(|pair| pair[0] == name)
+                .map(|pair| &pair[1]),
+            _ => None,
+        };
+        found
+            .unwrap_or_else(|| panic!("no {name:?} in {self:?}"))
+            .clone()
+    }
+
+    #[track_caller]
+    pub fn items(&self) -> &[Reply] {
+        match self {
+            Reply::Array(items) => items,
+            other => panic!("no array: {other:?}"),
+        }
+    }
+
+    #[track_caller]
+    pub fn as_int(&self) -> i64 {
+        match self {
+            Reply::Int(n) => *n,
+            other => panic!("no integer: {other:?}"),
+        }
+    }
+
+    #[track_caller]
+    pub fn as_bytes(&self) -> &[u8] {
+        match self {
+            Reply::Bulk(bytes) => bytes,
+            other => panic!("no bytes: {other:?}"),
+        }
+    }
+}
+
+impl From<&str> for Reply {
+    fn from(text: &str) -> Self {
+        Reply::Bulk(text.as_bytes().to_vec())
+    }
+}
+
+impl From<Value> for Reply {
+    fn from(value: Value) -> Self {
+        match value {
+            Value::Nil => Reply::Nil,
+            Value::Int(n) => Reply::Int(n),
+            Value::BulkString(bytes) => Reply::Bulk(bytes),
+            Value::SimpleString(text) => Reply::Simple(text),
+            Value::Okay => Reply::Simple("OK".into()),
+            Value::Array(items) => Reply::Array(items.into_iter().map(Reply::from).collect()),
+            Value::Map(pairs) => Reply::Map(
+                pairs
+                    .into_iter()
+                    .map(|(key, value)| (key.into(), value.into()))
+                    .collect(),
+            ),
+            Value::ServerError(error) => Reply::Error(format!(
+                "{} {}",
+                error.code(),
+                error.details().unwrap_or_default()
+            )),
+            Value::VerbatimString { text, .. } => Reply::Other(text),
+            other => Reply::Other(format!("{other:?}")),
+        }
+    }
+}
+
+fn error_text(error: &RedisError) -> String {
+    let code = error.code().unwrap_or("?");
+    let detail = error.detail().unwrap_or_default();
+    format!("{code} {detail}")
+}

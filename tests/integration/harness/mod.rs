@@ -1,0 +1,7 @@
+//! Real servers for the tests: started on a free loopback port in a temporary directory, ended by pid.
+
+mod client;
+mod server;
+
+pub use client::{Client, Reply};
+pub use server::{wait_for, Kind, Server};

@@ -1,0 +1,247 @@
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use super::client::Client;
+
+/// One of the servers that the module supports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Redis6_2,
+    Redis7_0,
+    Redis8_2,
+    Valkey8_0,
+}
+
+impl Kind {
+    /// Redis 7.0 and what came after it: key specs, COMMAND DOCS, functions, RESP3 maps from modules.
+    pub fn is_7_0_or_later(self) -> bool {
+        self != Kind::Redis6_2
+    }
+
+    /// Redis 7.2 and what came after it: ACL categories of module commands, RDB files without empty module fields.
+    pub fn is_7_2_or_later(self) -> bool {
+        matches!(self, Kind::Redis8_2 | Kind::Valkey8_0)
+    }
+
+    /// The folder that `make servers` makes.
+    fn folder(self) -> PathBuf {
+        let name = match self {
+            Kind::Redis6_2 => "redis-6.2.14",
+            Kind::Redis7_0 => "redis-7.0.15",
+            Kind::Redis8_2 => "redis-8.2.3",
+            Kind::Valkey8_0 => "valkey-8.0.1",
+        };
+        let servers = std::env::var_os("REDIS_LOCK_SERVERS").map_or_else(
+            || Path::new(env!("CARGO_MANIFEST_DIR")).join(".servers"),
+            PathBuf::from,
+        );
+        servers.join(name).join("bin")
+    }
+
+    pub fn binary(self) -> PathBuf {
+        let binary = self.folder().join("server");
+        assert!(binary.exists(), "{self:?} is missing: run `make servers`");
+        binary
+    }
+}
+
+/// The shared object that `make build` makes.
+pub fn module() -> PathBuf {
+    let module = std::env::var_os("REDIS_LOCK_MODULE").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("target/release/libredis_lock.so"),
+        PathBuf::from,
+    );
+    assert!(module.exists(), "{module:?} is missing: run `make build`");
+    module
+}
+
+/// A running server. Dropping it ends the process and removes its directory.
+pub struct Server {
+    pub kind: Kind,
+    pub port: u16,
+    dir: PathBuf,
+    options: Vec<String>,
+    child: Child,
+}
+
+/// How long anything may take that a test waits for.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Waits until `condition` answers, and fails the test when it does not in time.
+#[track_caller]
+pub fn wait_for<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(value) = condition() {
+            return value;
+        }
+        assert!(start.elapsed() < PATIENCE, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+impl Server {
+    /// Starts a server with the module and nothing else out of the ordinary.
+    pub fn start(kind: Kind) -> Self {
+        Self::start_with(kind, &[])
+    }
+
+    /// Starts a server with the module and further options, as on its command line: `["--appendonly", "yes"]`.
+    pub fn start_with(kind: Kind, options: &[&str]) -> Self {
+        let mut all = vec!["--loadmodule".to_string(), path(&module())];
+        all.extend(options.iter().map(ToString::to_string));
+        Self::start_bare(kind, all)
+    }
+
+    /// Starts a server without the module.
+    pub fn start_without_module(kind: Kind, options: &[&str]) -> Self {
+        Self::start_bare(kind, options.iter().map(ToString::to_string).collect())
+    }
+
+    fn start_bare(kind: Kind, options: Vec<String>) -> Self {
+        let dir = temporary_dir();
+        let (port, child) = launch_until_ready(kind, &dir, &options);
+        Self {
+            kind,
+            port,
+            dir,
+            options,
+            child,
+        }
+    }
+
+    /// Tries to start a server that is expected to give up by itself; answers its log.
+    pub fn log_of_failed_start(kind: Kind, options: &[&str]) -> String {
+        let dir = temporary_dir();
+        let options: Vec<_> = options.iter().map(ToString::to_string).collect();
+        let mut child = launch(kind, &dir, free_port(), &options);
+        let status = wait_for("the server to give up", || child.try_wait().unwrap());
+        let log = fs::read_to_string(dir.join("log")).unwrap_or_default();
+        fs::remove_dir_all(&dir).ok();
+        assert!(!status.success(), "the server ended well: {log}");
+        log
+    }
+
+    pub fn client(&self) -> Client {
+        Client::connect(self.port)
+    }
+
+    pub fn client_resp3(&self) -> Client {
+        Client::connect_resp3(self.port)
+    }
+
+    /// The server's working directory, where its RDB and AOF are.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn log(&self) -> String {
+        String::from_utf8_lossy(&fs::read(self.dir.join("log")).unwrap_or_default()).into_owned()
+    }
+
+    /// Ends the server at once, as a crash or a power cut would.
+    pub fn kill(&mut self) {
+        self.child.kill().expect("to kill the server");
+        self.child.wait().expect("to reap the server");
+    }
+
+    /// Ends the server in order: SHUTDOWN, with what it saves.
+    pub fn shut_down(&mut self) {
+        // The reply is the end of the connection.
+        self.client().try_call("SHUTDOWN").ok();
+        wait_for("the server to shut down", || self.child.try_wait().unwrap());
+    }
+
+    /// Starts the server again after `kill` or `shut_down`, on its own files, on a new port.
+    pub fn start_again(&mut self) {
+        let (port, child) = launch_until_ready(self.kind, &self.dir, &self.options);
+        (self.port, self.child) = (port, child);
+    }
+
+    /// The same with one more option.
+    pub fn start_again_with(&mut self, options: &[&str]) {
+        self.options.extend(options.iter().map(ToString::to_string));
+        self.start_again();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if self.child.try_wait().ok().flatten().is_none() {
+            self.child.kill().ok();
+            self.child.wait().ok();
+        } else if std::thread::panicking() {
+            eprintln!("the server had ended by itself; its log:\n{}", self.log());
+        }
+        fs::remove_dir_all(&self.dir).ok();
+    }
+}
+
+fn launch_until_ready(kind: Kind, dir: &Path, options: &[String]) -> (u16, Child) {
+    // Between our look for a free port and the server's bind another process may take it.
+    for _ in 0..10 {
+        let port = free_port();
+        let mut child = launch(kind, dir, port, options);
+        let ready = wait_for("the server to be ready", || {
+            if child.try_wait().unwrap().is_some() {
+                return Some(false);
+            }
+            Client::is_ready(port).then_some(true)
+        });
+        if ready {
+            return (port, child);
+        }
+        let log = fs::read_to_string(dir.join("log")).unwrap_or_default();
+        let port_was_taken = log.contains("in use");
+        assert!(port_was_taken, "{kind:?} did not start:\n{log}");
+        fs::remove_file(dir.join("log")).ok();
+    }
+    panic!("found no port for {kind:?}");
+}
+
+fn launch(kind: Kind, dir: &Path, port: u16, options: &[String]) -> Child {
+    let log = File::options()
+        .create(true)
+        .append(true)
+        .open(dir.join("log"))
+        .unwrap();
+    let mut command = Command::new(kind.binary());
+    command
+        .args(["--bind", "127.0.0.1", "--port", &port.to_string()])
+        .args(["--dir", &path(dir), "--save", ""]);
+    if kind.is_7_0_or_later() {
+        command.args(["--enable-debug-command", "yes"]);
+    }
+    command
+        .args(options)
+        .stdin(Stdio::null())
+        .stdout(log.try_clone().unwrap())
+        .stderr(log)
+        .spawn()
+        .unwrap_or_else(|error| panic!("{kind:?} cannot be run: {error}"))
+}
+
+fn free_port() -> u16 {
+    let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    socket.local_addr().unwrap().port()
+}
+
+fn temporary_dir() -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let n = NEXT.fetch_add(1, Ordering::Relaxed);
+    let dir = std::env::temp_dir().join(format!("redis-lock-test-{}-{n}", std::process::id()));
+    fs::create_dir(&dir).expect("a temporary directory");
+    dir
+}
+
+fn path(path: &Path) -> String {
+    path.to_str().expect("a path in UTF-8").to_string()
+}

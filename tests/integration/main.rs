@@ -1,0 +1,21 @@
+//! The integration tests: one binary that speaks RESP to real servers with the module loaded.
+//!
+//! Every test runs on all four servers, each in a server of its own: `cargo test --test integration redis_7_0` runs one
+//! server's, `cargo test --test integration acquire::` one file's. `make test` builds the module and fetches the servers first.
+
+#![allow(unreachable_pub)] // A test binary has no public face.
+
+/// Makes each of the named functions a test per server.
+macro_rules! on_every_server {
+    ($($test:ident),* $(,)?) => {
+        mod redis_6_2 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Redis6_2); })* }
+        mod redis_7_0 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Redis7_0); })* }
+        mod redis_8_2 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Redis8_2); })* }
+        mod valkey_8_0 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Valkey8_0); })* }
+    };
+}
+
+mod harness;
+
+// What the commands do.
+mod acquire;

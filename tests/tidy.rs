@@ -1,0 +1,100 @@
+//! The house's rules that no compiler knows: which layer may import which, where `unsafe` may stand, and how long a file may be.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A file longer than this no longer fits the head.
+const MAX_LINES: usize = 500;
+
+fn sources(folder: &str) -> Vec<(PathBuf, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let mut found = Vec::new();
+    let mut folders = vec![root.clone()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|ext| ext == "rs") {
+                let text = fs::read_to_string(&path).unwrap();
+                found.push((path, text));
+            }
+        }
+    }
+    assert!(!found.is_empty(), "no sources under {root:?}");
+    found
+}
+
+/// The lines of code, without comments.
+fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let lines = text.lines().enumerate().map(|(n, line)| (n + 1, line));
+    lines.filter(|(_, line)| !line.trim_start().starts_with("//"))
+}
+
+fn refuse(folder: &str, words: &[&str], why: &str) {
+    for (path, text) in sources(folder) {
+        for (n, line) in code(&text) {
+            for word in words {
+                assert!(
+                    !line.contains(word),
+                    "{}:{n}: {why}: {line}",
+                    path.display()
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn the_core_imports_nothing_of_ours_and_no_server() {
+    let words = [
+        "crate::command",
+        "crate::server",
+        "redis_module",
+        "uuid::",
+        "SystemTime",
+        "Instant::now",
+    ];
+    refuse("src/lock", &words, "the core knows only itself and std");
+}
+
+#[test]
+fn the_commands_import_only_the_core() {
+    let words = [
+        "crate::server",
+        "redis_module",
+        "SystemTime",
+        "Instant::now",
+    ];
+    refuse("src/command", &words, "a command knows only the core");
+}
+
+#[test]
+fn unsafe_stands_in_the_shell_only() {
+    for folder in ["src/lock", "src/command"] {
+        refuse(folder, &["unsafe "], "`unsafe` belongs into src/server");
+    }
+}
+
+#[test]
+fn nothing_but_the_library_imports_the_shell() {
+    for (path, text) in sources("src") {
+        if path.ends_with("src/lib.rs") {
+            continue;
+        }
+        for (n, line) in code(&text) {
+            let imports = line.contains("crate::server");
+            assert!(!imports, "{}:{n}: {line}", path.display());
+        }
+    }
+}
+
+#[test]
+fn files_stay_small() {
+    for folder in ["src", "tests", "examples"] {
+        for (path, text) in sources(folder) {
+            let lines = text.lines().count();
+            assert!(lines <= MAX_LINES, "{} has {lines} lines", path.display());
+        }
+    }
+}
