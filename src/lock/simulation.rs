@@ -145,9 +145,14 @@ impl World {
         apply(&mut self.replica, &received);
     }
 
-    /// What must happen, told by walking over everything.
-    fn oracle_step(&mut self, op: Op) -> Answer {
+    /// What must happen, told by walking over everything; `key_end` is the key's own end before the step.
+    fn oracle_step(&mut self, op: Op, key_end: Option<u64>) -> Answer {
         let now = self.now_ms;
+        let changes = |holds: &mut Vec<Naive>| {
+            for hold in holds {
+                hold.deadline = hold.deadline.min(key_end.unwrap_or(u64::MAX));
+            }
+        };
         let live = |holds: &[Naive]| -> Vec<Naive> {
             holds
                 .iter()
@@ -168,6 +173,7 @@ impl World {
                         _ => Refusal::BusyUpgrade,
                     });
                 }
+                changes(&mut holds);
                 let (fence, since) = match own[..] {
                     [] => (self.last_fence, now),
                     [hold, ..] => (hold.fence, hold.since),
@@ -185,30 +191,38 @@ impl World {
             }
             Op::Release(token) => {
                 let held = live(&self.oracle).iter().any(|h| h.token == token);
-                self.oracle.retain(|h| h.token != token);
+                if held {
+                    changes(&mut self.oracle);
+                    self.oracle.retain(|h| h.token != token);
+                }
                 Answer::Done(held)
             }
             Op::Renew(token, ttl) => {
                 let mut holds = live(&self.oracle);
-                let own = holds.iter_mut().find(|h| h.token == token);
-                let held = own.map(|h| h.deadline = now + ttl).is_some();
-                self.oracle = holds;
+                let held = holds.iter().any(|h| h.token == token);
+                if held {
+                    changes(&mut holds);
+                    let own = holds.iter_mut().find(|h| h.token == token).unwrap();
+                    own.deadline = now + ttl;
+                    self.oracle = holds;
+                }
                 Answer::Done(held)
             }
-            Op::Expire(ms) => {
-                for hold in &mut self.oracle {
-                    hold.deadline = hold.deadline.min(now + ms);
+            Op::Expire(_) => Answer::Done(!live(&self.oracle).is_empty()),
+            Op::Tick(_) => {
+                if key_end.is_some_and(|end| now > end) {
+                    self.oracle.clear();
                 }
                 Answer::Done(true)
             }
-            Op::Tick(_) => Answer::Done(true),
         }
     }
 
     /// A step of both, and everything that must hold after it.
     fn check(&mut self, op: Op) {
+        let key_end = self.key_end;
         let given = self.step(op);
-        let expected = self.oracle_step(op);
+        let expected = self.oracle_step(op, key_end);
         if !matches!(op, Op::Expire(_)) {
             assert_eq!(given, expected, "{op:?} in {self:#?}");
         }
@@ -223,7 +237,7 @@ impl World {
             .oracle
             .iter()
             .filter(|h| self.now_ms <= h.deadline)
-            .map(|h| (h.fence, h.token, h.mode, h.deadline, h.since))
+            .map(|h| (h.fence, h.token, h.mode, end(h.deadline), h.since))
             .collect();
         expected.sort_unstable_by_key(|h| h.0);
         let mut found = Vec::new();

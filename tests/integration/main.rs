@@ -19,3 +19,6 @@ mod harness;
 
 // What the commands do.
 mod acquire;
+
+// What the documents say.
+mod readme;

@@ -4,4 +4,4 @@ mod client;
 mod server;
 
 pub use client::{Client, Reply};
-pub use server::{wait_for, Kind, Server};
+pub use server::{module, redis_cli, wait_for, Kind, Server};

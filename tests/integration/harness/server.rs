@@ -59,6 +59,13 @@ pub fn module() -> PathBuf {
     module
 }
 
+/// A redis-cli, whichever server it talks to.
+pub fn redis_cli() -> PathBuf {
+    let cli = Kind::Redis7_0.folder().join("redis-cli");
+    assert!(cli.exists(), "redis-cli is missing: run `make servers`");
+    cli
+}
+
 /// A running server. Dropping it ends the process and removes its directory.
 pub struct Server {
     pub kind: Kind,
@@ -67,6 +74,9 @@ pub struct Server {
     options: Vec<String>,
     child: Child,
 }
+
+/// The configuration file in a server's directory, where a test has written one.
+const CONFIG: &str = "server.conf";
 
 /// How long anything may take that a test waits for.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -102,8 +112,18 @@ impl Server {
         Self::start_bare(kind, options.iter().map(ToString::to_string).collect())
     }
 
-    fn start_bare(kind: Kind, options: Vec<String>) -> Self {
+    /// Starts a server on a configuration file, which loads the module itself.
+    pub fn start_with_config(kind: Kind, config: &str) -> Self {
         let dir = temporary_dir();
+        fs::write(dir.join(CONFIG), config).unwrap();
+        Self::start_in(kind, dir, Vec::new())
+    }
+
+    fn start_bare(kind: Kind, options: Vec<String>) -> Self {
+        Self::start_in(kind, temporary_dir(), options)
+    }
+
+    fn start_in(kind: Kind, dir: PathBuf, options: Vec<String>) -> Self {
         let (port, child) = launch_until_ready(kind, &dir, &options);
         Self {
             kind,
@@ -214,6 +234,9 @@ fn launch(kind: Kind, dir: &Path, port: u16, options: &[String]) -> Child {
         .open(dir.join("log"))
         .unwrap();
     let mut command = Command::new(kind.binary());
+    if dir.join(CONFIG).exists() {
+        command.arg(dir.join(CONFIG));
+    }
     command
         .args(["--bind", "127.0.0.1", "--port", &port.to_string()])
         .args(["--dir", &path(dir), "--save", ""]);
