@@ -3,7 +3,9 @@
 # What is there is found by trying it, not by the names of packages: it may have come from anywhere.
 set -euo pipefail
 
-oldest_rust=1.85 # as rust-version in Cargo.toml
+# A toolchain may be chosen by folder, so all is asked in the one that is built.
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+oldest_rust=$(sed -nE 's/^rust-version *= *"([0-9.]+)".*/\1/p' Cargo.toml)
 # As in the Makefile; and ldconfig is in /sbin.
 [[ :$PATH: == *":$HOME/.cargo/bin:"* ]] || PATH=$HOME/.cargo/bin:$PATH
 export PATH=$PATH:/sbin
@@ -52,14 +54,13 @@ libsystemd.so.0 libsystemd0
 LIBRARIES
 }
 
-# The packages with a Rust that is new enough. Debian 12 has an old one and, in its security updates, a
-# current one with names of its own; what knows neither has rustup.
+# The packages with a Rust that is new enough. Debian 12 and 13 have an old one and, in their security
+# updates, a current one with names of its own; what has neither has rustup.
 rust_packages() {
-    local web='rustc-web cargo-web rustfmt-web rust-web-clippy'
     if candidate cargo; then
         echo rustc cargo rustfmt rust-clippy
-    elif candidate cargo-web || grep -q '^VERSION_CODENAME=bookworm$' /etc/os-release; then
-        echo "$web"
+    elif candidate cargo-web || grep -qE '^VERSION_CODENAME=(bookworm|trixie)$' /etc/os-release; then
+        echo rustc-web cargo-web rustfmt-web rust-web-clippy
     else
         echo rustup
     fi
@@ -120,7 +121,12 @@ if [ ${#packages[@]} -gt 0 ] || [ $rust = packages ]; then
 fi
 
 if has rustup; then
-    has_rust || { echo "setup: fetching the stable Rust"; rustup update stable; rustup default stable; }
+    if ! has_rust; then
+        echo "setup: fetching the stable Rust"
+        rustup toolchain install stable
+        # Whoever has chosen an older one elsewhere keeps it elsewhere.
+        if rustup default >/dev/null 2>&1; then rustup override set stable; else rustup default stable; fi
+    fi
     has_rust_tools || { echo "setup: fetching rustfmt and clippy"; rustup component add rustfmt clippy; }
 fi
 
