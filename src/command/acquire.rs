@@ -1,8 +1,9 @@
 //! ```text
 //! LOCK.ACQUIRE key token ttl [BLOCK timeout]
 //! ```
-//! Takes the exclusive hold. The reply is the fence, or null when another token holds the lock or waits for it. The token `*`
-//! has the server make a UUIDv4, and the reply is then `[token, fence]`.
+//! Takes the exclusive hold. The reply is the fence, or null when another token holds the lock or waits for it. With BLOCK the
+//! client waits in a queue instead, and gets null only after `timeout` milliseconds (0 is for ever). The token `*` has the server
+//! make a UUIDv4, and the reply is then `[token, fence]`.
 //!
 //! The three commands that take a hold have this one grammar and differ in the mode: see [`super::wlock`], [`super::rlock`].
 
@@ -11,6 +12,7 @@ use uuid::Uuid;
 
 use super::args::integer;
 use super::{Args, Decision, Error, Reply};
+use crate::lock::queue::Waiter;
 use crate::lock::{Ask, FenceClock, Lock, Mode, Now, Refusal, Token, Ttl, Waiting};
 
 /// The mode that LOCK.ACQUIRE asks for.
@@ -101,10 +103,25 @@ impl<'a> Acquire<'a> {
                     Owner::Made(token) => Reply::Made(token, grant.fence),
                 },
             ),
-            Err(Refusal::Busy | Refusal::BusyUpgrade) => Decision::Same(Reply::Null),
+            Err(refusal @ (Refusal::Busy | Refusal::BusyUpgrade)) => Decision::Wait(refusal),
             Err(Refusal::Deadlock) => Decision::Same(Reply::Error(Error::Deadlock)),
             Err(Refusal::FencesExhausted) => Decision::Same(Reply::Error(Error::FencesExhausted)),
         }
+    }
+
+    /// The request as it stands in a queue.
+    pub fn waiter(&self, now: Now) -> Waiter {
+        Waiter {
+            mode: self.mode,
+            token: self.token().into(),
+            ttl: self.ttl,
+            since_ms: now.ms(),
+        }
+    }
+
+    /// Whether the server has made the token.
+    pub const fn is_made(&self) -> bool {
+        matches!(self.owner, Owner::Made(_))
     }
 
     fn ask(&self) -> Ask<'_> {

@@ -25,6 +25,12 @@ pub enum Error {
     WrongType,
     /// Another token already waits to convert its share.
     Deadlock,
+    /// As many wait for the key as may.
+    KeyQueueFull,
+    /// As many wait for any key as may.
+    ServerQueueFull,
+    /// The key is on its way to another server.
+    TryAgain,
     /// There is no fence left below 2^53.
     FencesExhausted,
     /// An effect from somewhere else than a primary or the append-only file.
@@ -53,6 +59,13 @@ impl Error {
             Self::Deadlock => {
                 c"DEADLOCK another shared holder already waits to become exclusive, release this hold"
             }
+            Self::KeyQueueFull => {
+                c"QUEUEFULL too many clients wait for this lock (max-waiters-per-key), try again later"
+            }
+            Self::ServerQueueFull => {
+                c"QUEUEFULL too many clients wait for locks (max-waiters), try again later"
+            }
+            Self::TryAgain => c"TRYAGAIN the key has moved or is moving to another node",
             Self::FencesExhausted => c"ERR no fence is left below 2^53",
             Self::Internal => {
                 c"ERR this command is for replication and the append-only file only"

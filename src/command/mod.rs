@@ -13,7 +13,7 @@ pub mod wlock;
 pub use args::Args;
 pub use error::Error;
 
-use crate::lock::{Effect, Fence};
+use crate::lock::{Effect, Fence, Refusal};
 
 /// What a command on the lock as it stands comes to.
 #[derive(Debug)]
@@ -22,6 +22,8 @@ pub enum Decision<'a> {
     Change(Effect<'a>, Reply<'a>),
     /// Nothing changes.
     Same(Reply<'a>),
+    /// Nothing changes now: the client may wait, if it said so. Else the reply is null.
+    Wait(Refusal),
 }
 
 /// A command's answer.

@@ -109,31 +109,24 @@ impl Lock {
         waiting: Waiting<'_>,
         fences: &mut FenceClock,
     ) -> Result<Grant<'a>, Refusal> {
-        let own = lock.and_then(|lock| lock.hold_of(ask.token, now));
+        let own = match Self::admits(lock, ask.mode, ask.token, now) {
+            Ok(None) if waiting.any => return Err(Refusal::Busy),
+            Ok(own) => own,
+            Err(Refusal::BusyUpgrade) if waiting.upgrading.is_some_and(|t| t != ask.token) => {
+                return Err(Refusal::Deadlock);
+            }
+            Err(refusal) => return Err(refusal),
+        };
         let hold = match own {
-            Some((had, hold)) => {
-                let upgrade = had == Mode::Shared && ask.mode == Mode::Exclusive;
-                if upgrade && lock.is_some_and(|lock| lock.is_held_by_others(ask.token, now)) {
-                    return Err(match waiting.upgrading {
-                        Some(first) if first != ask.token => Refusal::Deadlock,
-                        _ => Refusal::BusyUpgrade,
-                    });
-                }
-                Hold {
-                    deadline: Deadline::after(now, ask.ttl),
-                    ..hold
-                }
-            }
-            None => {
-                if waiting.any || lock.is_some_and(|lock| lock.excludes(ask.mode, now)) {
-                    return Err(Refusal::Busy);
-                }
-                Hold {
-                    fence: fences.next(now).map_err(|_| Refusal::FencesExhausted)?,
-                    deadline: Deadline::after(now, ask.ttl),
-                    since_ms: now.ms(),
-                }
-            }
+            Some(hold) => Hold {
+                deadline: Deadline::after(now, ask.ttl),
+                ..hold
+            },
+            None => Hold {
+                fence: fences.next(now).map_err(|_| Refusal::FencesExhausted)?,
+                deadline: Deadline::after(now, ask.ttl),
+                since_ms: now.ms(),
+            },
         };
         let effect = Effect::Hold {
             now_ms: now.ms(),
@@ -145,6 +138,31 @@ impl Lock {
             effect,
             fence: hold.fence,
         })
+    }
+
+    /// Whether the holds at `now` let a token have one in this mode; if it has one already, in any mode, that one.
+    ///
+    /// # Errors
+    /// [`Refusal::Busy`] or [`Refusal::BusyUpgrade`].
+    pub fn admits(
+        lock: Option<&Self>,
+        mode: Mode,
+        token: Token<'_>,
+        now: Now,
+    ) -> Result<Option<Hold>, Refusal> {
+        let Some(lock) = lock else {
+            return Ok(None);
+        };
+        match lock.hold_of(token, now) {
+            Some((Mode::Shared, _))
+                if mode == Mode::Exclusive && lock.is_held_by_others(token, now) =>
+            {
+                Err(Refusal::BusyUpgrade)
+            }
+            Some((_, hold)) => Ok(Some(hold)),
+            None if lock.excludes(mode, now) => Err(Refusal::Busy),
+            None => Ok(None),
+        }
     }
 
     /// Decides the end of a token's hold: `None` when it holds nothing.

@@ -1,10 +1,13 @@
 //! The module API under safe names. Each wrapper states why its call is sound; the callers have nothing left to prove.
 
-use std::ffi::{c_char, c_int, c_long, c_longlong, CStr};
+use std::ffi::{c_char, c_int, c_long, c_longlong, c_void, CStr};
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use redis_module::raw;
+
+use crate::command::{Error, Reply};
 
 /// Calls a function of the module API that every supported server has; used inside an `unsafe` block.
 ///
@@ -38,8 +41,14 @@ required! {
     RedisModule_SignalModifiedKey, RedisModule_Replicate, RedisModule_ReplicateVerbatim, RedisModule_GetContextFlags,
     RedisModule_GetServerVersion, RedisModule_GetContextFromIO, RedisModule_IsIOError, RedisModule_SaveStringBuffer,
     RedisModule_LoadStringBuffer, RedisModule_EmitAOF, RedisModule_DigestAddStringBuffer, RedisModule_DigestEndSequence,
-    RedisModule_Log,
+    RedisModule_Log, RedisModule_BlockClient, RedisModule_UnblockClient, RedisModule_SetDisconnectCallback,
+    RedisModule_GetBlockedClientPrivateData, RedisModule_GetBlockedClientHandle, RedisModule_BlockedClientDisconnected,
+    RedisModule_GetSelectedDb, RedisModule_SelectDb, RedisModule_CreateString, RedisModule_FreeString, RedisModule_CreateTimer,
+    RedisModule_StopTimer, RedisModule_AvoidReplicaTraffic, RedisModule_SubscribeToServerEvent, RedisModule_Call,
+    RedisModule_FreeCallReply, RedisModule_SubscribeToKeyspaceEvents, RedisModule_GetDetachedThreadSafeContext,
 }
+
+static DETACHED: AtomicPtr<raw::RedisModuleCtx> = AtomicPtr::new(ptr::null_mut());
 
 /// The context of a call from the server: valid until that call returns, which `'c` stands for.
 #[derive(Clone, Copy)]
@@ -167,10 +176,115 @@ impl<'c> Context<'c> {
             && !self.has_flag(raw::REDISMODULE_CTX_FLAGS_LOADING)
     }
 
+    /// Whether this server is a primary.
+    pub(super) fn is_primary(self) -> bool {
+        self.has_flag(raw::REDISMODULE_CTX_FLAGS_MASTER)
+    }
+
+    /// Whether this server is part of a cluster.
+    pub(super) fn is_cluster(self) -> bool {
+        self.has_flag(raw::REDISMODULE_CTX_FLAGS_CLUSTER)
+    }
+
+    /// Whether the running command may block its client, and somebody could grant it later.
+    pub(super) fn may_block(self) -> bool {
+        self.is_primary() && !self.has_flag(raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING)
+    }
+
     fn has_flag(self, flag: u32) -> bool {
         // SAFETY: the context is alive.
         let flags = unsafe { call!(RedisModule_GetContextFlags(self.as_ptr())) };
         flags & flag as c_int != 0
+    }
+
+    /// Whether a write outside a command must wait, as the server is paused.
+    pub(super) fn must_not_write(self) -> bool {
+        // SAFETY: the function takes nothing.
+        unsafe { call!(RedisModule_AvoidReplicaTraffic()) != 0 }
+    }
+
+    /// Whether a node of a cluster serves this key, now and to everybody: not so while its slot is leaving.
+    pub(super) fn is_served_here(self, key: Arg<'_>) -> bool {
+        // SAFETY: the context and the name are alive; the format "s" takes a string.
+        let reply = unsafe {
+            call!(RedisModule_Call(
+                self.as_ptr(),
+                c"EXISTS".as_ptr(),
+                c"s".as_ptr(),
+                key.raw
+            ))
+        };
+        if reply.is_null() {
+            return false;
+        }
+        // SAFETY: the reply is ours.
+        unsafe { call!(RedisModule_FreeCallReply(reply)) };
+        true
+    }
+
+    /// The number of the database that the context looks at.
+    pub(super) fn selected_db(self) -> c_int {
+        // SAFETY: the context is alive.
+        unsafe { call!(RedisModule_GetSelectedDb(self.as_ptr())) }
+    }
+
+    /// Has the context look at a database.
+    pub(super) fn select_db(self, db: c_int) {
+        // SAFETY: the context is alive.
+        unsafe { call!(RedisModule_SelectDb(self.as_ptr(), db)) };
+    }
+
+    /// Calls `callback` after `ms` milliseconds, once.
+    pub(super) fn create_timer(
+        self,
+        ms: u64,
+        callback: unsafe extern "C" fn(*mut raw::RedisModuleCtx, *mut c_void),
+    ) -> raw::RedisModuleTimerID {
+        let ms = c_longlong::try_from(ms).unwrap_or(c_longlong::MAX);
+        // SAFETY: the context is alive.
+        unsafe {
+            call!(RedisModule_CreateTimer(
+                self.as_ptr(),
+                ms,
+                Some(callback),
+                ptr::null_mut()
+            ))
+        }
+    }
+
+    /// Stops a timer that has not gone off yet.
+    pub(super) fn stop_timer(self, id: raw::RedisModuleTimerID) {
+        // SAFETY: the context is alive; the server looks the number up.
+        unsafe { call!(RedisModule_StopTimer(self.as_ptr(), id, ptr::null_mut())) };
+    }
+
+    /// Answers a command.
+    pub(super) fn reply(self, reply: Reply<'_>) {
+        match reply {
+            Reply::Fence(fence) => self.reply_integer(fence.get()),
+            Reply::Made(token, fence) => {
+                self.reply_array(2);
+                self.reply_bytes(token);
+                self.reply_integer(fence.get());
+            }
+            Reply::Done(done) => self.reply_integer(done.into()),
+            Reply::Null => self.reply_null(),
+            Reply::Error(Error::Arity) => self.reply_wrong_arity(),
+            Reply::Error(error) => self.reply_error(error.message()),
+        }
+    }
+
+    /// Keeps a context of the module's own, for what is called without one.
+    pub(super) fn detach(self) {
+        // SAFETY: the context is that of the load. The new one is kept until the server ends.
+        let detached = unsafe { call!(RedisModule_GetDetachedThreadSafeContext(self.as_ptr())) };
+        DETACHED.store(detached, Ordering::Relaxed);
+    }
+
+    /// The module's own context, for timers only: it looks at no database and has no client.
+    pub(super) fn detached() -> Option<Context<'static>> {
+        // SAFETY: it is kept until the server ends, and used in the main thread.
+        unsafe { Context::new(DETACHED.load(Ordering::Relaxed)) }
     }
 
     /// Writes a line to the server's log. `text` must be the module's own words.
@@ -240,6 +354,33 @@ impl<'c> Argv<'c> {
     }
 }
 
+/// A string of the server's that this module has made.
+pub(super) struct OwnedString<'c> {
+    ctx: Context<'c>,
+    raw: *mut raw::RedisModuleString,
+}
+
+impl<'c> OwnedString<'c> {
+    pub(super) fn new(ctx: Context<'c>, bytes: &[u8]) -> Self {
+        let (start, len) = (bytes.as_ptr().cast::<c_char>(), bytes.len());
+        // SAFETY: the context is alive; the server copies `len` bytes.
+        let raw = unsafe { call!(RedisModule_CreateString(ctx.as_ptr(), start, len)) };
+        Self { ctx, raw }
+    }
+
+    pub(super) const fn arg(&self) -> Arg<'_> {
+        // SAFETY: the string lives as long as this borrow of it.
+        unsafe { Arg::new(self.raw) }
+    }
+}
+
+impl Drop for OwnedString<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the string is ours, and freed only here.
+        unsafe { call!(RedisModule_FreeString(self.ctx.as_ptr(), self.raw)) };
+    }
+}
+
 /// A key, open until it is dropped.
 pub(super) struct OpenKey<'c> {
     raw: *mut raw::RedisModuleKey,
@@ -250,7 +391,7 @@ pub(super) struct OpenKey<'c> {
 pub(super) enum Content {
     Absent,
     /// A value of the type that was asked for.
-    Value(*mut std::ffi::c_void),
+    Value(*mut c_void),
     OtherType,
 }
 
@@ -307,7 +448,7 @@ impl<'c> OpenKey<'c> {
     pub(super) unsafe fn set_value(
         &self,
         ty: *mut raw::RedisModuleType,
-        value: *mut std::ffi::c_void,
+        value: *mut c_void,
     ) -> bool {
         // SAFETY: the key is open; the caller vouches for the value.
         let status = unsafe { call!(RedisModule_ModuleTypeSetValue(self.raw, ty, value)) };

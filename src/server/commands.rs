@@ -9,13 +9,14 @@ use super::clock;
 use super::command_docs::{self, Docs};
 use super::fences;
 use super::keyspace::{Key, WrongType, APPLY};
+use super::waiting::{self, Entered, Place};
 use crate::command::acquire::Acquire;
 use crate::command::info::{self, Info};
 use crate::command::release::Release;
 use crate::command::renew::Renew;
 use crate::command::{acquire, rlock, wlock, Args, Decision, Error, Reply};
 use crate::lock::codec::{decode, Record};
-use crate::lock::{Lock, Mode, Now, Waiting};
+use crate::lock::{Mode, Now, Refusal};
 
 /// A command's handler, as the server calls it.
 type Handler = unsafe extern "C" fn(
@@ -135,10 +136,8 @@ impl<'c> Call<'c> {
     }
 
     fn answer(self, run: impl FnOnce(Self) -> Result<(), Error>) {
-        match run(self) {
-            Ok(()) => {}
-            Err(Error::Arity) => self.ctx.reply_wrong_arity(),
-            Err(error) => self.ctx.reply_error(error.message()),
+        if let Err(error) = run(self) {
+            self.ctx.reply(Reply::Error(error));
         }
     }
 
@@ -151,65 +150,97 @@ impl<'c> Call<'c> {
         Key::open(self.ctx, name, purpose).map_err(|WrongType| Error::WrongType)
     }
 
-    /// Decides on the lock under the key, and does what was decided.
+    /// Opens the key, serves who waits for it, decides, does what was decided, and serves again.
     fn change<'r>(
         self,
-        decide: impl FnOnce(Option<&Lock>, Now) -> Decision<'r>,
-    ) -> Result<(), Error> {
+        decide: impl FnOnce(&Scene<'_, 'c>) -> Decision<'r>,
+    ) -> Result<Outcome<'c, 'r>, Error> {
         let mut key = self.key(Purpose::Write)?;
         let now = clock::now();
-        let reply = match decide(key.lock(), now) {
+        let place = waiting::place_of(self.ctx, key.name());
+        if let Some(place) = &place {
+            waiting::serve(&mut key, place, now);
+        }
+        let scene = Scene {
+            key: &key,
+            place: place.as_ref(),
+            now,
+        };
+        match decide(&scene) {
             Decision::Change(effect, reply) => {
                 key.commit(&effect, now);
-                reply
+                if let Some(place) = &place {
+                    waiting::serve(&mut key, place, now);
+                }
+                effect.fence().into_iter().for_each(waiting::acknowledge);
+                Ok(Outcome::Reply(reply))
             }
-            Decision::Same(reply) => reply,
-        };
-        self.reply(reply)
+            Decision::Same(reply) => Ok(Outcome::Reply(reply)),
+            Decision::Wait(refusal) => Ok(Outcome::Refused { key, refusal, now }),
+        }
     }
 
-    fn reply(self, reply: Reply<'_>) -> Result<(), Error> {
-        let ctx = self.ctx;
-        match reply {
-            Reply::Fence(fence) => ctx.reply_integer(fence.get()),
-            Reply::Made(token, fence) => {
-                ctx.reply_array(2);
-                ctx.reply_bytes(token);
-                ctx.reply_integer(fence.get());
-            }
-            Reply::Done(done) => ctx.reply_integer(done.into()),
-            Reply::Null => ctx.reply_null(),
-            Reply::Error(error) => return Err(error),
+    fn reply(self, outcome: Outcome<'_, '_>) {
+        match outcome {
+            Outcome::Reply(reply) => self.ctx.reply(reply),
+            Outcome::Refused { .. } => self.ctx.reply_null(),
         }
-        Ok(())
     }
+}
+
+/// What a decision is made on.
+struct Scene<'k, 'c> {
+    key: &'k Key<'c>,
+    place: Option<&'k Place>,
+    now: Now,
+}
+
+/// What a decision has come to.
+enum Outcome<'c, 'r> {
+    Reply(Reply<'r>),
+    Refused {
+        key: Key<'c>,
+        refusal: Refusal,
+        now: Now,
+    },
 }
 
 fn take_hold(call: Call<'_>, mode: Mode) -> Result<(), Error> {
     let acquire = Acquire::parse(mode, call.args())?;
-    call.change(|lock, now| {
-        fences::with(|fences| acquire.decide(lock, now, Waiting::default(), fences))
-    })
+    let outcome = call.change(|scene| {
+        waiting::while_waiting(scene.place, |waiting| {
+            fences::with(|fences| acquire.decide(scene.key.lock(), scene.now, waiting, fences))
+        })
+    })?;
+    if let Outcome::Refused { key, refusal, now } = &outcome {
+        if let Entered::Yes = waiting::enter(call.ctx, key, &acquire, *refusal, *now)? {
+            return Ok(()); // The reply comes when the wait ends.
+        }
+    }
+    call.reply(outcome);
+    Ok(())
 }
 
 fn release(call: Call<'_>) -> Result<(), Error> {
     let release = Release::parse(call.args())?;
-    call.change(|lock, now| release.decide(lock, now))
+    let outcome = call.change(|scene| release.decide(scene.key.lock(), scene.now))?;
+    call.reply(outcome);
+    Ok(())
 }
 
 fn renew(call: Call<'_>) -> Result<(), Error> {
     let renew = Renew::parse(call.args())?;
-    call.change(|lock, now| renew.decide(lock, now))
+    let outcome = call.change(|scene| renew.decide(scene.key.lock(), scene.now))?;
+    call.reply(outcome);
+    Ok(())
 }
 
 fn info(call: Call<'_>) -> Result<(), Error> {
     info::parse(call.args())?;
     let key = call.key(Purpose::Read)?;
     let now = clock::now();
-    let info = key
-        .lock()
-        .and_then(|lock| Info::of(lock, key.deadline(now), now));
-    match info {
+    let waiters = waiting::waiters(call.ctx, key.name(), now);
+    match Info::of(key.lock(), key.deadline(now), waiters, now) {
         Some(info) => reply_info(call.ctx, &info),
         None => call.ctx.reply_null(),
     }
@@ -219,7 +250,7 @@ fn info(call: Call<'_>) -> Result<(), Error> {
 fn reply_info(ctx: Context<'_>, info: &Info<'_>) {
     ctx.reply_map(3);
     ctx.reply_bytes(b"mode");
-    ctx.reply_bytes(info.mode.name().as_bytes());
+    ctx.reply_bytes(info.mode.map_or("free", Mode::name).as_bytes());
     ctx.reply_bytes(b"holders");
     ctx.reply_array(info.holders.len());
     for holder in &info.holders {
@@ -234,7 +265,16 @@ fn reply_info(ctx: Context<'_>, info: &Info<'_>) {
         ctx.reply_integer(holder.since_ms);
     }
     ctx.reply_bytes(b"waiters");
-    ctx.reply_array(0);
+    ctx.reply_array(info.waiters.len());
+    for waiter in &info.waiters {
+        ctx.reply_map(3);
+        ctx.reply_bytes(b"token");
+        ctx.reply_bytes(waiter.token.as_token().as_bytes());
+        ctx.reply_bytes(b"mode");
+        ctx.reply_bytes(waiter.mode.name().as_bytes());
+        ctx.reply_bytes(b"waited");
+        ctx.reply_integer(waiter.waited_ms);
+    }
 }
 
 /// ```text
@@ -267,7 +307,8 @@ fn apply(call: Call<'_>) -> Result<(), Error> {
         call.ctx.signal_modified(name);
     }
     call.ctx.replicate_verbatim();
-    call.reply(Reply::Done(true))
+    call.ctx.reply(Reply::Done(true));
+    Ok(())
 }
 
 /// Registers all commands. False when the server refuses one.

@@ -11,6 +11,7 @@ use super::api::{call, Context};
 use super::clock;
 use super::fences;
 use super::keyspace::APPLY;
+use super::waiting::alarm;
 use crate::lock::codec::{decode, encode_fence, encode_state, Record};
 use crate::lock::{Fence, Lock};
 
@@ -48,6 +49,8 @@ pub(super) fn register(ctx: Context<'_>) -> bool {
     methods.aux_save = Some(aux_save);
     methods.aux_save2 = Some(aux_save2);
     methods.aux_save_triggers = raw::REDISMODULE_AUX_BEFORE_RDB as c_int;
+    methods.unlink = Some(alarm::on_unlink);
+    methods.unlink2 = Some(alarm::on_unlink2);
     // `copy` stays empty, so the server refuses COPY: a copied hold would be a second exclusive one.
 
     // SAFETY: the context is alive, the name has nine characters, and the server copies the structure.

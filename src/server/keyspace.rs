@@ -4,6 +4,7 @@ use std::cell::RefCell;
 
 use super::api::{Arg, Content, Context, OpenKey, Purpose};
 use super::data_type;
+use super::waiting::alarm;
 use crate::lock::codec::{encode_effect, MAX_EFFECT_LEN};
 use crate::lock::{Deadline, Effect, Fate, Lock, Now};
 
@@ -43,6 +44,11 @@ impl<'c> Key<'c> {
             open,
             lock,
         })
+    }
+
+    /// The key's name.
+    pub(super) const fn name(&self) -> Arg<'c> {
+        self.name
     }
 
     /// The lock under the key; `None` when it is absent.
@@ -117,7 +123,7 @@ impl<'c> Key<'c> {
 
     fn delete(&mut self) {
         if self.lock.take().is_some() {
-            self.open.delete();
+            alarm::quietly(|| self.open.delete());
         }
     }
 

@@ -5,7 +5,8 @@ use std::ffi::c_int;
 use redis_module::{raw, RedisString, Status};
 
 use super::api::{call, missing_function, Context, Level};
-use super::{commands, data_type};
+use super::waiting::{alarm, client};
+use super::{commands, config, data_type};
 
 /// The allocator of the module.
 #[cfg(not(test))]
@@ -27,6 +28,9 @@ pub(crate) const VERSION: i32 = version_number(env!("CARGO_PKG_VERSION"));
 /// The first version of the server that has all that is needed: 6.2.0, as the module API writes it.
 const OLDEST_SERVER: c_int = 0x0006_0200;
 
+/// From here on a timeout callback and a grant may meet: Redis 7.4.0 and, as it counts above it, Valkey 8.
+const SAFE_TO_UNBLOCK: c_int = 0x0007_0400;
+
 /// Registers the type and the commands. The server drops the module when this answers `Err`.
 pub(crate) fn on_load(ctx: &redis_module::Context, args: &[RedisString]) -> Status {
     // SAFETY: the context is that of the load, which runs until this function returns.
@@ -40,8 +44,8 @@ pub(crate) fn on_load(ctx: &redis_module::Context, args: &[RedisString]) -> Stat
         );
         return Status::Err;
     }
-    if !args.is_empty() {
-        ctx.log(Level::Warning, c"this module takes no arguments");
+    if !config::read_arguments(args.iter().map(RedisString::as_slice)) {
+        ctx.log(Level::Warning, config::BAD_ARGUMENTS);
         return Status::Err;
     }
     let options = raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS
@@ -51,8 +55,15 @@ pub(crate) fn on_load(ctx: &redis_module::Context, args: &[RedisString]) -> Stat
     // With HANDLE_IO_ERRORS a broken payload is an error here and not the end of the server. Without the implicit signal a
     // command that is refused does not break a WATCH: what changes a key signals it.
     unsafe { call!(RedisModule_SetModuleOptions(ctx.as_ptr(), options as c_int)) };
-    if !data_type::register(ctx) || !commands::register(ctx) {
+    if !data_type::register(ctx) || !commands::register(ctx) || !config::register(ctx) {
         return Status::Err;
+    }
+    ctx.detach();
+    if !alarm::subscribe(ctx) {
+        return Status::Err;
+    }
+    if server_version() >= SAFE_TO_UNBLOCK {
+        client::allow_timeout_callback();
     }
     ctx.log(Level::Notice, c"locks are ready: LOCK.* and RWLOCK.*");
     Status::Ok

@@ -4,6 +4,7 @@
 //!
 //! [`commands`] parses the arguments, opens the key, asks the core for a decision, has [`keyspace`] carry the effect out, and
 //! replies. All of it happens in the server's main thread inside one command, so no other command sees the lock in between.
+//! Clients that wait are [`waiting`]'s, where the rules for them stand.
 //!
 //! # Rules
 //!
@@ -18,10 +19,12 @@ mod api;
 mod clock;
 mod command_docs;
 mod commands;
+mod config;
 mod data_type;
 mod fences;
 mod keyspace;
 mod load;
+mod waiting;
 
 pub(crate) use load::{on_load, ALLOCATOR, VERSION};
 /// The allocator: the server's own, so that `used_memory` and `maxmemory` see the locks; the system's in unit tests, which run

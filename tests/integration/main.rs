@@ -19,6 +19,7 @@ mod harness;
 
 // What the commands do.
 mod acquire;
+mod waiting;
 
 // What the documents say.
 mod readme;

@@ -1,0 +1,276 @@
+//! What happens without a command: deadlines, timeouts, and keys that were changed by others.
+//!
+//! One timer of the server's is set to the earliest thing that there is to do. Everything else here only marks keys and sets it.
+
+use std::cell::Cell;
+use std::ffi::{c_char, c_int, c_void};
+
+use redis_module::raw;
+
+use super::super::api::{call, Arg, Context, OwnedString, Purpose};
+use super::super::clock;
+use super::super::keyspace::{Key, WrongType};
+use super::client::{self, Outcome};
+use super::room::{Granted, Place};
+use super::{dismiss_all, serve, with};
+use crate::command::Error;
+use crate::lock::Now;
+
+/// The longest that the timer sleeps, so that a clock which is set forward is noticed soon.
+const LONGEST_SLEEP_MS: u64 = 1_000;
+
+/// How soon the timer looks again while the server is paused.
+const PAUSED_MS: u64 = 10;
+
+/// The timer that is set.
+#[derive(Clone, Copy)]
+struct Armed {
+    id: raw::RedisModuleTimerID,
+    at_ms: u64,
+}
+
+thread_local! {
+    static ARMED: Cell<Option<Armed>> = const { Cell::new(None) };
+    /// Whether the change that the server reports is our own.
+    static QUIET: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Does `change`, which needs no mark as its key is served after it.
+pub(crate) fn quietly(change: impl FnOnce()) {
+    QUIET.set(true);
+    change();
+    QUIET.set(false);
+}
+
+/// Sets the timer, if there is something to do before it goes off.
+pub(super) fn arm() {
+    if let Some(at_ms) = with(|room| room.next_alarm_ms()) {
+        arm_at(at_ms);
+    }
+}
+
+fn arm_at(at_ms: u64) {
+    let Some(ctx) = Context::detached() else {
+        return;
+    };
+    let now = clock::now();
+    if let Some(armed) = ARMED.get() {
+        if armed.at_ms <= at_ms.max(now.ms()) {
+            return; // It goes off early enough, and is set anew then.
+        }
+        ctx.stop_timer(armed.id);
+    }
+    let left_us = at_ms.saturating_mul(1_000).saturating_sub(now.us());
+    let sleep_ms = left_us.div_ceil(1_000).min(LONGEST_SLEEP_MS);
+    ARMED.set(Some(Armed {
+        id: ctx.create_timer(sleep_ms, on_timer),
+        at_ms: now.ms().saturating_add(sleep_ms),
+    }));
+}
+
+unsafe extern "C" fn on_timer(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) {
+    // It has gone off, and must not be stopped any more.
+    ARMED.set(None);
+    // SAFETY: the server's own context, in its callback.
+    if let Some(ctx) = unsafe { Context::new(ctx) } {
+        run(ctx, clock::now());
+    }
+}
+
+/// Does all that is due.
+fn run(ctx: Context<'_>, now: Now) {
+    for leaver in with(|room| room.take_timed_out(now.ms())) {
+        // Who stood behind it may be next.
+        with(|room| room.mark(leaver.place.db, &leaver.place.key));
+        client::unblock(leaver, |_| Outcome::TimedOut);
+    }
+    with(|room| room.mark_woken(now.ms()));
+    if with(|room| room.next_alarm_ms()) != Some(0) {
+        return arm();
+    }
+    if !ctx.is_primary() {
+        // The new primary decides from now on. Who still waits here has been told so by the server.
+        with(|room| (room.take_dirty(), room.take_forfeited()));
+        return arm();
+    }
+    if ctx.must_not_write() {
+        return arm_at(now.ms().saturating_add(PAUSED_MS));
+    }
+    for granted in with(|room| room.take_forfeited()) {
+        take_back(ctx, &granted, now);
+    }
+    for place in with(|room| room.take_dirty()) {
+        look_at(ctx, &place, now);
+    }
+    arm();
+}
+
+/// Serves a key outside a command.
+fn look_at(ctx: Context<'_>, place: &Place, now: Now) {
+    if with(|room| room.queue(place.db, &place.key).is_none()) {
+        return;
+    }
+    ctx.select_db(place.db);
+    let name = OwnedString::new(ctx, &place.key);
+    if ctx.is_cluster() && !ctx.is_served_here(name.arg()) {
+        return dismiss_all(place, Error::TryAgain);
+    }
+    let opened = Key::open(ctx, name.arg(), Purpose::Write);
+    match opened {
+        Ok(mut key) => serve(&mut key, place, now),
+        Err(WrongType) => dismiss_all(place, Error::WrongType),
+    }
+}
+
+/// Ends a hold whose owner was gone before it heard of it.
+fn take_back(ctx: Context<'_>, granted: &Granted, now: Now) {
+    let place = &granted.place;
+    ctx.select_db(place.db);
+    let name = OwnedString::new(ctx, &place.key);
+    if ctx.is_cluster() && !ctx.is_served_here(name.arg()) {
+        return;
+    }
+    let Ok(mut key) = Key::open(ctx, name.arg(), Purpose::Write) else {
+        return;
+    };
+    let token = granted.token.as_token();
+    let stands = key.lock().and_then(|lock| lock.hold_of(token, now));
+    if stands.is_some_and(|(_, hold)| hold.fence == granted.fence) {
+        let effect = key.lock().and_then(|lock| lock.release(token, now));
+        if let Some(effect) = effect {
+            key.commit(&effect, now);
+        }
+    }
+    with(|room| room.mark(place.db, &place.key));
+}
+
+/// Subscribes to what can end a hold without a command of ours. False when the server refuses.
+pub(crate) fn subscribe(ctx: Context<'_>) -> bool {
+    let flush = event(raw::REDISMODULE_EVENT_FLUSHDB);
+    let swap = event(raw::REDISMODULE_EVENT_SWAPDB);
+    // SAFETY: the context is that of the load; the callbacks have the form that their events ask for. GENERIC is EXPIRE and the
+    // like: that a key goes is seen by `on_unlink`.
+    let statuses = unsafe {
+        [
+            call!(RedisModule_SubscribeToServerEvent(
+                ctx.as_ptr(),
+                flush,
+                Some(on_flush)
+            )),
+            call!(RedisModule_SubscribeToServerEvent(
+                ctx.as_ptr(),
+                swap,
+                Some(on_swap)
+            )),
+            call!(RedisModule_SubscribeToKeyspaceEvents(
+                ctx.as_ptr(),
+                raw::REDISMODULE_NOTIFY_GENERIC,
+                Some(on_generic_event)
+            )),
+        ]
+    };
+    statuses
+        .iter()
+        .all(|status| *status == raw::REDISMODULE_OK as c_int)
+}
+
+const fn event(id: u64) -> raw::RedisModuleEvent {
+    raw::RedisModuleEvent { id, dataver: 1 }
+}
+
+/// FLUSHDB and FLUSHALL, which do not unlink the keys one by one.
+unsafe extern "C" fn on_flush(
+    _ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    _subevent: u64,
+    data: *mut c_void,
+) {
+    // SAFETY: the data of this event is a structure of this kind.
+    let Some(info) = (unsafe { data.cast::<raw::RedisModuleFlushInfo>().as_ref() }) else {
+        return;
+    };
+    let db = (info.dbnum >= 0).then_some(info.dbnum);
+    if with(|room| room.mark_db(db)) {
+        arm();
+    }
+}
+
+/// SWAPDB, after which the same waiters wait for other keys.
+unsafe extern "C" fn on_swap(
+    _ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    _subevent: u64,
+    data: *mut c_void,
+) {
+    // SAFETY: the data of this event is a structure of this kind.
+    let Some(info) = (unsafe { data.cast::<raw::RedisModuleSwapDbInfo>().as_ref() }) else {
+        return;
+    };
+    let marked = with(|room| {
+        let first = room.mark_db(Some(info.dbnum_first));
+        room.mark_db(Some(info.dbnum_second)) || first
+    });
+    if marked {
+        arm();
+    }
+}
+
+/// EXPIRE, RENAME, RESTORE and the like.
+unsafe extern "C" fn on_generic_event(
+    ctx: *mut raw::RedisModuleCtx,
+    _kind: c_int,
+    _event: *const c_char,
+    key: *mut raw::RedisModuleString,
+) -> c_int {
+    if !with(|room| room.is_empty()) {
+        // SAFETY: the server's own context and string, in its callback.
+        let (ctx, key) = unsafe { (Context::new(ctx), Arg::new(key)) };
+        if ctx.is_some_and(|ctx| {
+            let db = ctx.selected_db();
+            with(|room| room.mark(db, key.bytes()))
+        }) {
+            arm();
+        }
+    }
+    raw::REDISMODULE_OK as c_int
+}
+
+/// A lock has left its key: DEL, expiry, eviction, overwriting, RENAME, MOVE, a slot that goes. From 7.0 on.
+pub(crate) unsafe extern "C" fn on_unlink2(
+    key: *mut raw::RedisModuleKeyOptCtx,
+    _value: *const c_void,
+) {
+    if is_of_no_interest() {
+        return;
+    }
+    // SAFETY: the statics are not written after the load.
+    let (Some(name_of), Some(db_of)) = (unsafe {
+        (
+            raw::RedisModule_GetKeyNameFromOptCtx,
+            raw::RedisModule_GetDbIdFromOptCtx,
+        )
+    }) else {
+        return;
+    };
+    // SAFETY: the server's own structure, in its callback; the name lives as long.
+    let (name, db) = unsafe { (Arg::new(name_of(key).cast_mut()), db_of(key)) };
+    if with(|room| room.mark(db, name.bytes())) {
+        arm();
+    }
+}
+
+/// The same on 6.2, which does not say in which database.
+pub(crate) unsafe extern "C" fn on_unlink(key: *mut raw::RedisModuleString, _value: *const c_void) {
+    if is_of_no_interest() {
+        return;
+    }
+    // SAFETY: the server's own string, in its callback.
+    let name = unsafe { Arg::new(key) };
+    if with(|room| room.mark_in_all_dbs(name.bytes())) {
+        arm();
+    }
+}
+
+fn is_of_no_interest() -> bool {
+    QUIET.get() || with(|room| room.is_empty())
+}

@@ -1,0 +1,218 @@
+//! Waiting: clients that are blocked until they get a hold.
+//!
+//! # How it flows
+//!
+//! A request with BLOCK that cannot be granted enters the [`room`] ([`enter`]). Whatever ends a hold later, the key is **served**
+//! ([`serve`]): as long as the core says that somebody is next, that request is granted as if it came now, its effect is carried out
+//! and replicated, and its client is unblocked. Nobody wakes up to race.
+//!
+//! # Rules
+//!
+//! 1. **Where a grant may happen.** In a command of ours, before and after it does its own work ([`commands`]); and in our
+//!    timer ([`alarm`]). Nowhere else: a notification, an `unlink` of the type, a server event or a callback for a client that is gone runs
+//!    in the middle of something of the server's, and a write there reaches replicas out of order or not at all. These only
+//!    **mark** the key and set the timer to 0 ms. The mark needs no reader but the timer, for a command serves its key anyhow.
+//! 2. **What the timer may do.** It runs on replicas and while clients are paused. On a replica it grants nothing. While the
+//!    server is paused it writes nothing, for a write then ends the server, and tries again shortly; requests still time out. In a
+//!    cluster it first asks whether the key is still served here; if not, its waiters are told to try again.
+//! 3. **Who may call UnblockClient.** Whoever takes the request out of the room ([`room::Room::leave`]), and exactly once: a client that
+//!    is not in the room was unblocked already. That is: a grant, a timeout, an error for all, a client that is gone.
+//! 4. **A grant that nobody hears of** is taken back: the server frees the outcome without having called for the reply
+//!    ([`client`]), and the timer ends the hold and serves the key. Unless the same owner has learned of it otherwise: another
+//!    request of its token was answered.
+//! 5. **Nothing is borrowed across the module API.** The room is borrowed around calls of the core only ([`with`]).
+//!
+//! [`commands`]: super::commands
+
+pub(super) mod alarm;
+pub(super) mod client;
+pub(super) mod limits;
+mod room;
+
+use std::cell::RefCell;
+
+use super::api::{Arg, Context};
+use super::fences;
+use super::keyspace::Key;
+use crate::command::acquire::Acquire;
+use crate::command::info::Waiter as WaiterInfo;
+use crate::command::Error;
+use crate::lock::queue::{Ticket, Waiter};
+use crate::lock::{Fence, Lock, Now, Refusal, Waiting};
+use client::Outcome;
+pub(super) use room::Place;
+use room::{Leaver, Newcomer, Room};
+
+thread_local! {
+    static ROOM: RefCell<Room> = RefCell::new(Room::default());
+}
+
+/// Lends the room to `act`, which must not call the module API.
+fn with<R>(act: impl FnOnce(&mut Room) -> R) -> R {
+    ROOM.with_borrow_mut(act)
+}
+
+/// The place of a key that is waited for; `None`, fast, when nobody waits for it.
+pub(super) fn place_of(ctx: Context<'_>, key: Arg<'_>) -> Option<Place> {
+    if with(|room| room.is_empty()) {
+        return None;
+    }
+    let db = ctx.selected_db();
+    with(|room| room.place(db, key.bytes()))
+}
+
+/// Shows those who wait at a place to a decision.
+pub(super) fn while_waiting<R>(place: Option<&Place>, decide: impl FnOnce(Waiting<'_>) -> R) -> R {
+    match place {
+        Some(place) => with(|room| decide(room.waiting(place.db, &place.key))),
+        None => decide(Waiting::default()),
+    }
+}
+
+/// Has the client of a refused request wait.
+pub(super) fn enter(
+    ctx: Context<'_>,
+    key: &Key<'_>,
+    acquire: &Acquire<'_>,
+    refusal: Refusal,
+    now: Now,
+) -> Result<Entered, Error> {
+    let Some(timeout) = acquire.block() else {
+        return Ok(Entered::No);
+    };
+    // Asked only here, as it is slow: inside MULTI, scripts and the like nobody may block. A replica that takes writes of its own
+    // grants nothing later.
+    if !ctx.may_block() {
+        return Ok(Entered::No);
+    }
+    let db = ctx.selected_db();
+    limits::admit(with(|room| {
+        let here = room.queue(db, key.name().bytes());
+        (here.map_or(0, |queue| queue.len()), room.len())
+    }))?;
+    let Some(client) = client::block(ctx) else {
+        return Ok(Entered::No);
+    };
+    let newcomer = Newcomer {
+        client,
+        waiter: acquire.waiter(now),
+        refusal,
+        // 1 ms more, so that the timeout has fully passed.
+        times_out_at_ms: (timeout.ms > 0)
+            .then(|| now.ms().saturating_add(timeout.ms).saturating_add(1)),
+        made: acquire.is_made(),
+    };
+    let place = Place {
+        db,
+        key: key.name().bytes().into(),
+    };
+    with(|room| room.enter(place.clone(), newcomer));
+    watch(key, &place, now);
+    Ok(Entered::Yes)
+}
+
+/// Whether a client waits now.
+pub(super) enum Entered {
+    Yes,
+    No,
+}
+
+/// Grants whoever is next at a place, until nobody is.
+pub(super) fn serve(key: &mut Key<'_>, place: &Place, now: Now) {
+    while let Some((ticket, waiter)) = with(|room| room.next(place, key.lock(), now)) {
+        if !grant(key, ticket, &waiter, now) {
+            break;
+        }
+        // Requests of one token are one owner's: what it has now may be what the others ask for.
+        let token = waiter.token.as_token();
+        let siblings = with(|room| {
+            let queue = room.queue(place.db, &place.key)?;
+            let tickets = queue.tickets_of(token).into_iter();
+            let siblings = tickets.filter_map(|t| Some((t, queue.get(t)?.clone())));
+            Some(siblings.collect::<Vec<_>>())
+        });
+        for (ticket, waiter) in siblings.unwrap_or_default() {
+            grant(key, ticket, &waiter, now);
+        }
+    }
+    with(|room| room.unmark(place));
+    watch(key, place, now);
+}
+
+/// Grants one request if the lock lets it in. False when it does not.
+fn grant(key: &mut Key<'_>, ticket: Ticket, waiter: &Waiter, now: Now) -> bool {
+    let decided = fences::with(|fences| {
+        Lock::acquire(key.lock(), waiter.ask(), now, Waiting::default(), fences)
+    });
+    match decided {
+        Ok(grant) => {
+            key.commit(&grant.effect, now);
+            let leaver = with(|room| {
+                room.granted(grant.fence);
+                room.leave(ticket)
+            });
+            if let Some(leaver) = leaver {
+                client::unblock(leaver, |leaver| Outcome::granted(leaver, grant.fence));
+            }
+            true
+        }
+        Err(Refusal::FencesExhausted) => {
+            dismiss(with(|room| room.leave(ticket)), Error::FencesExhausted);
+            true
+        }
+        Err(_) => false,
+    }
+}
+
+/// Answers everybody who waits at a place with an error.
+fn dismiss_all(place: &Place, error: Error) {
+    for ticket in with(|room| room.tickets(place)) {
+        dismiss(with(|room| room.leave(ticket)), error);
+    }
+    with(|room| room.unmark(place));
+}
+
+fn dismiss(leaver: Option<Leaver>, error: Error) {
+    if let Some(leaver) = leaver {
+        client::unblock(leaver, |_| Outcome::Error(error));
+    }
+}
+
+/// Sets the alarm for the instant at which time alone may make somebody next.
+fn watch(key: &Key<'_>, place: &Place, now: Now) {
+    let by_holds = with(|room| {
+        let queue = room.queue(place.db, &place.key)?;
+        queue.wakes_at(key.lock(), now)
+    });
+    // A key that was given an earlier end from outside takes its holds with it.
+    let by_key = key.lock().and_then(|_| key.deadline(now));
+    let earliest = match (by_holds, by_key) {
+        (Some(holds), Some(key)) => Some(holds.min(key)),
+        (holds, key) => holds.or(key),
+    };
+    // The deadline itself still counts.
+    let at_ms = earliest.map(|deadline| deadline.ms().saturating_add(1));
+    with(|room| room.set_wake(place, at_ms));
+    alarm::arm();
+}
+
+/// Notes that the owner of a hold knows of it.
+pub(super) fn acknowledge(fence: Fence) {
+    with(|room| room.acknowledge(fence));
+}
+
+/// Those who wait for a key, for LOCK.INFO.
+pub(super) fn waiters(ctx: Context<'_>, key: Arg<'_>, now: Now) -> Vec<WaiterInfo> {
+    let db = ctx.selected_db();
+    with(|room| {
+        let queue = room.queue(db, key.bytes());
+        let waiters = queue.into_iter().flat_map(|queue| queue.iter());
+        waiters
+            .map(|(_, waiter)| WaiterInfo {
+                token: waiter.token.clone(),
+                mode: waiter.mode,
+                waited_ms: now.ms().saturating_sub(waiter.since_ms),
+            })
+            .collect()
+    })
+}

@@ -1,0 +1,333 @@
+//! Who waits where: plain data, without a call of the module API, so that it can be borrowed around any of them.
+
+use std::collections::{BTreeSet, HashMap};
+use std::rc::Rc;
+
+use crate::lock::queue::{Ticket, WaitQueue, Waiter};
+use crate::lock::{Fence, Lock, Now, Refusal, TokenBuf, Waiting};
+
+/// A key in a database.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Place {
+    pub(crate) db: i32,
+    pub(crate) key: Rc<[u8]>,
+}
+
+/// A blocked client as the server knows it. The pointer is only ever compared here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Handle(pub(crate) *mut redis_module::raw::RedisModuleBlockedClient);
+
+/// A hold that was granted to a waiting client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Granted {
+    pub(crate) place: Place,
+    pub(crate) token: TokenBuf,
+    pub(crate) fence: Fence,
+}
+
+/// Who waits, and what is to be done when.
+#[derive(Debug, Default)]
+pub(crate) struct Room {
+    lines: HashMap<i32, HashMap<Rc<[u8]>, Line>>,
+    /// Exactly the tickets in `lines`.
+    seats: HashMap<Ticket, Seat>,
+    by_client: HashMap<Handle, Ticket>,
+    alarms: BTreeSet<(u64, Alarm)>,
+    /// Keys that have changed outside a command of ours.
+    dirty: BTreeSet<Place>,
+    /// Holds that were granted to waiting clients which have not read the reply yet.
+    undelivered: HashMap<Fence, Undelivered>,
+    /// Granted to clients that are gone.
+    forfeited: Vec<Granted>,
+    last_ticket: u64,
+}
+
+/// The queue of a key. There is none without a waiter.
+#[derive(Debug, Default)]
+struct Line {
+    queue: WaitQueue,
+    /// The key's entry in `alarms`.
+    wakes_at_ms: Option<u64>,
+}
+
+#[derive(Debug)]
+struct Seat {
+    place: Place,
+    client: Handle,
+    /// The request's entry in `alarms`.
+    times_out_at_ms: Option<u64>,
+    /// Whether the server made the token, which the reply then carries.
+    made: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Alarm {
+    /// Somebody may be next on this key.
+    Wake(Place),
+    /// This request has waited long enough.
+    TimeOut(Ticket),
+}
+
+/// The requests of one token share a hold: it stays when any of them learns of it.
+#[derive(Debug, Default)]
+struct Undelivered {
+    pending: usize,
+    known: bool,
+}
+
+/// A waiter that has left the room.
+#[derive(Debug)]
+pub(crate) struct Leaver {
+    pub(crate) place: Place,
+    pub(crate) client: Handle,
+    pub(crate) waiter: Waiter,
+    pub(crate) made: bool,
+}
+
+/// A client that comes to wait.
+#[derive(Debug)]
+pub(crate) struct Newcomer {
+    pub(crate) client: Handle,
+    pub(crate) waiter: Waiter,
+    pub(crate) refusal: Refusal,
+    pub(crate) times_out_at_ms: Option<u64>,
+    pub(crate) made: bool,
+}
+
+impl Room {
+    /// Whether nobody waits anywhere.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.seats.is_empty()
+    }
+
+    /// How many wait, on all keys.
+    pub(crate) fn len(&self) -> usize {
+        self.seats.len()
+    }
+
+    /// The queue of a key, if anybody waits for it.
+    pub(crate) fn queue(&self, db: i32, key: &[u8]) -> Option<&WaitQueue> {
+        self.lines.get(&db)?.get(key).map(|line| &line.queue)
+    }
+
+    /// What a request on this key must know of those who wait.
+    pub(crate) fn waiting(&self, db: i32, key: &[u8]) -> Waiting<'_> {
+        self.queue(db, key)
+            .map_or_else(Waiting::default, WaitQueue::as_waiting)
+    }
+
+    /// The place of a key that is waited for.
+    pub(crate) fn place(&self, db: i32, key: &[u8]) -> Option<Place> {
+        let (key, _) = self.lines.get(&db)?.get_key_value(key)?;
+        let key = Rc::clone(key);
+        Some(Place { db, key })
+    }
+
+    /// The request that is to be granted now on a key with this lock.
+    pub(crate) fn next(
+        &mut self,
+        place: &Place,
+        lock: Option<&Lock>,
+        now: Now,
+    ) -> Option<(Ticket, Waiter)> {
+        let line = self.line(place)?;
+        let (ticket, waiter) = line.queue.next(lock, now)?;
+        Some((ticket, waiter.clone()))
+    }
+
+    pub(crate) fn enter(&mut self, place: Place, newcomer: Newcomer) {
+        self.last_ticket = self.last_ticket.saturating_add(1);
+        let ticket = Ticket(self.last_ticket);
+        let lines = self.lines.entry(place.db).or_default();
+        let line = lines.entry(Rc::clone(&place.key)).or_default();
+        line.queue.push(ticket, newcomer.waiter, newcomer.refusal);
+        if let Some(at_ms) = newcomer.times_out_at_ms {
+            self.alarms.insert((at_ms, Alarm::TimeOut(ticket)));
+        }
+        self.by_client.insert(newcomer.client, ticket);
+        let seat = Seat {
+            place,
+            client: newcomer.client,
+            times_out_at_ms: newcomer.times_out_at_ms,
+            made: newcomer.made,
+        };
+        self.seats.insert(ticket, seat);
+    }
+
+    /// Takes a request out. Whoever takes it must unblock its client.
+    pub(crate) fn leave(&mut self, ticket: Ticket) -> Option<Leaver> {
+        let seat = self.seats.remove(&ticket)?;
+        self.by_client.remove(&seat.client);
+        if let Some(at_ms) = seat.times_out_at_ms {
+            self.alarms.remove(&(at_ms, Alarm::TimeOut(ticket)));
+        }
+        let line = self.line(&seat.place)?;
+        let waiter = line.queue.remove(ticket)?;
+        if line.queue.is_empty() {
+            self.set_wake(&seat.place, None);
+            if let Some(lines) = self.lines.get_mut(&seat.place.db) {
+                lines.remove(&seat.place.key);
+            }
+        }
+        Some(Leaver {
+            place: seat.place,
+            client: seat.client,
+            waiter,
+            made: seat.made,
+        })
+    }
+
+    /// Takes out the request of a client; `None` when it does not wait any more.
+    pub(crate) fn leave_client(&mut self, client: Handle) -> Option<Leaver> {
+        let ticket = self.by_client.get(&client).copied()?;
+        self.leave(ticket)
+    }
+
+    /// All requests on a key.
+    pub(crate) fn tickets(&self, place: &Place) -> Vec<Ticket> {
+        let queue = self.queue(place.db, &place.key);
+        queue.map_or_else(Vec::new, |queue| queue.iter().map(|(t, _)| t).collect())
+    }
+
+    /// Sets the alarm of a key that is waited for.
+    pub(crate) fn set_wake(&mut self, place: &Place, at_ms: Option<u64>) {
+        let Some(line) = self.line(place) else {
+            return;
+        };
+        let before = std::mem::replace(&mut line.wakes_at_ms, at_ms);
+        if before == at_ms {
+            return;
+        }
+        if let Some(before) = before {
+            self.alarms.remove(&(before, Alarm::Wake(place.clone())));
+        }
+        if let Some(at_ms) = at_ms {
+            self.alarms.insert((at_ms, Alarm::Wake(place.clone())));
+        }
+    }
+
+    /// Marks a key as changed, if anybody waits for it. Answers whether somebody does.
+    pub(crate) fn mark(&mut self, db: i32, key: &[u8]) -> bool {
+        let place = self.place(db, key);
+        place.map(|place| self.dirty.insert(place)).is_some()
+    }
+
+    /// Marks a key as changed in whatever database it is waited for.
+    pub(crate) fn mark_in_all_dbs(&mut self, key: &[u8]) -> bool {
+        let dbs: Vec<i32> = self.lines.keys().copied().collect();
+        dbs.into_iter()
+            .fold(false, |any, db| self.mark(db, key) || any)
+    }
+
+    /// Marks all keys of a database, or of all, that anybody waits for.
+    pub(crate) fn mark_db(&mut self, db: Option<i32>) -> bool {
+        for (number, lines) in &self.lines {
+            if db.is_none_or(|db| db == *number) {
+                self.dirty.extend(lines.keys().map(|key| Place {
+                    db: *number,
+                    key: Rc::clone(key),
+                }));
+            }
+        }
+        !self.dirty.is_empty()
+    }
+
+    /// What a served key needs no more.
+    pub(crate) fn unmark(&mut self, place: &Place) {
+        self.dirty.remove(place);
+    }
+
+    /// Takes the marks.
+    pub(crate) fn take_dirty(&mut self) -> BTreeSet<Place> {
+        std::mem::take(&mut self.dirty)
+    }
+
+    /// Takes the requests whose time is over at `now_ms`.
+    pub(crate) fn take_timed_out(&mut self, now_ms: u64) -> Vec<Leaver> {
+        let due = self.due(now_ms);
+        let timed_out = due.filter_map(|alarm| match alarm {
+            Alarm::TimeOut(ticket) => Some(*ticket),
+            Alarm::Wake(_) => None,
+        });
+        let tickets: Vec<Ticket> = timed_out.collect();
+        tickets.into_iter().filter_map(|t| self.leave(t)).collect()
+    }
+
+    /// Marks the keys whose alarm has rung at `now_ms`.
+    pub(crate) fn mark_woken(&mut self, now_ms: u64) {
+        let woken: Vec<Place> = self
+            .due(now_ms)
+            .filter_map(|alarm| match alarm {
+                Alarm::Wake(place) => Some(place.clone()),
+                Alarm::TimeOut(_) => None,
+            })
+            .collect();
+        for place in woken {
+            self.set_wake(&place, None);
+            self.dirty.insert(place);
+        }
+    }
+
+    /// When there is something to do: at once (0), at an instant, or never.
+    pub(crate) fn next_alarm_ms(&self) -> Option<u64> {
+        if !self.dirty.is_empty() || !self.forfeited.is_empty() {
+            return Some(0);
+        }
+        self.alarms.first().map(|(at_ms, _)| *at_ms)
+    }
+
+    /// Notes that a waiting client was granted a hold, and has not been told yet.
+    pub(crate) fn granted(&mut self, fence: Fence) {
+        let undelivered = self.undelivered.entry(fence).or_default();
+        undelivered.pending = undelivered.pending.saturating_add(1);
+    }
+
+    /// Notes that a client was told.
+    pub(crate) fn delivered(&mut self, fence: Fence) {
+        self.acknowledge(fence);
+        self.settle(fence);
+    }
+
+    /// Notes that the client is gone which was to be told.
+    pub(crate) fn lost(&mut self, granted: Granted) {
+        let known = self.undelivered.get(&granted.fence).is_none_or(|u| u.known);
+        if !known {
+            self.forfeited.push(granted.clone());
+        }
+        self.settle(granted.fence);
+    }
+
+    /// Notes that the owner of a hold knows of it: it has asked again, or renewed.
+    pub(crate) fn acknowledge(&mut self, fence: Fence) {
+        if let Some(undelivered) = self.undelivered.get_mut(&fence) {
+            undelivered.known = true;
+        }
+        self.forfeited.retain(|granted| granted.fence != fence);
+    }
+
+    /// Takes the holds that are to be taken back.
+    pub(crate) fn take_forfeited(&mut self) -> Vec<Granted> {
+        std::mem::take(&mut self.forfeited)
+    }
+
+    fn settle(&mut self, fence: Fence) {
+        let Some(undelivered) = self.undelivered.get_mut(&fence) else {
+            return;
+        };
+        undelivered.pending = undelivered.pending.saturating_sub(1);
+        if undelivered.pending == 0 {
+            self.undelivered.remove(&fence);
+        }
+    }
+
+    fn due(&self, now_ms: u64) -> impl Iterator<Item = &Alarm> {
+        self.alarms
+            .iter()
+            .take_while(move |(at_ms, _)| *at_ms <= now_ms)
+            .map(|(_, alarm)| alarm)
+    }
+
+    fn line(&mut self, place: &Place) -> Option<&mut Line> {
+        self.lines.get_mut(&place.db)?.get_mut(&place.key)
+    }
+}

@@ -1,0 +1,112 @@
+use std::sync::mpsc::{channel, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redis::RedisError;
+
+use super::client::{Client, Reply};
+use super::server::{wait_for, Server};
+
+/// A command that has been sent and may be answered later, on a connection of its own.
+pub struct Later {
+    /// The connection's number, for CLIENT KILL and CLIENT UNBLOCK.
+    pub id: i64,
+    line: String,
+    answer: Receiver<Answer>,
+}
+
+type Answer = (Result<Reply, RedisError>, Instant, Client);
+
+impl Server {
+    /// Sends a command that need not be answered at once.
+    pub fn later(&self, line: &str) -> Later {
+        later(self.client(), line)
+    }
+
+    /// Sends a command that must block, and returns when it does.
+    #[track_caller]
+    pub fn blocked(&self, line: &str) -> Later {
+        let before = self.blocked_clients();
+        let later = self.later(line);
+        wait_for(&format!("{line} to block"), || {
+            (self.blocked_clients() > before).then_some(())
+        });
+        later
+    }
+
+    /// How many clients are blocked now.
+    pub fn blocked_clients(&self) -> i64 {
+        self.client().info("blocked_clients").parse().unwrap()
+    }
+}
+
+/// Sends a command on a connection that need not be answered at once.
+pub fn later(mut client: Client, line: &str) -> Later {
+    let id = client.int("CLIENT ID");
+    let (sender, answer) = channel();
+    let line = line.to_string();
+    let sent = line.clone();
+    thread::spawn(move || {
+        let reply = client.try_call(&sent);
+        // The test may have ended.
+        sender.send((reply, Instant::now(), client)).ok();
+    });
+    Later { id, line, answer }
+}
+
+impl Later {
+    /// The reply, which must come.
+    #[track_caller]
+    pub fn reply(self) -> Reply {
+        self.reply_and_instant().0
+    }
+
+    /// The reply and when it came.
+    #[track_caller]
+    pub fn reply_and_instant(self) -> (Reply, Instant) {
+        let (reply, at, _) = self.receive();
+        let reply = reply.unwrap_or_else(|error| panic!("{}: {error}", self.line));
+        (reply, at)
+    }
+
+    /// The reply, and the connection for more.
+    #[track_caller]
+    pub fn reply_and_client(self) -> (Reply, Client) {
+        let (reply, _, client) = self.receive();
+        let reply = reply.unwrap_or_else(|error| panic!("{}: {error}", self.line));
+        (reply, client)
+    }
+
+    /// The fence, which must come.
+    #[track_caller]
+    pub fn fence(self) -> i64 {
+        let line = self.line.clone();
+        match self.reply() {
+            Reply::Int(fence) => fence,
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    /// The end of the connection, which must come.
+    #[track_caller]
+    pub fn broken(self) {
+        let (reply, ..) = self.receive();
+        assert!(reply.is_err(), "{}: {reply:?}", self.line);
+    }
+
+    /// Whether no reply has come yet.
+    pub fn is_pending(&self) -> bool {
+        match self.answer.recv_timeout(Duration::ZERO) {
+            Ok((reply, ..)) => panic!("{} was answered: {reply:?}", self.line),
+            Err(RecvTimeoutError::Timeout) => true,
+            Err(RecvTimeoutError::Disconnected) => false,
+        }
+    }
+
+    #[track_caller]
+    fn receive(&self) -> Answer {
+        self.answer
+            .recv_timeout(Duration::from_secs(20))
+            .unwrap_or_else(|_| panic!("{} was not answered", self.line))
+    }
+}
