@@ -28,6 +28,8 @@ pub mod codec;
 mod effect;
 mod fence;
 pub mod queue;
+#[cfg(test)]
+mod queue_simulation;
 mod readers;
 #[cfg(test)]
 mod simulation;

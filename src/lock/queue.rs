@@ -8,13 +8,14 @@
 //! - A token that holds a share and waits to become exclusive stands ahead of the line, for nobody in it could enter before that
 //!   share ends. There is one such token at a time: a second one would wait for the first, and the first for it
 //!   ([`Refusal::Deadlock`]). When its share ends while it waits, it is a writer like any other and takes its place in the line.
-//! - Requests of one token are one owner's: when one is granted, the others are decided again ([`WaitQueue::tickets_of`]).
+//! - Requests of one token are one owner's: when one is granted, the others are granted too, as far as what the token then has
+//!   lets them be.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::state::{Ask, Lock, Mode, Refusal, Waiting};
 use super::time::{Deadline, Now, Ttl};
-use super::token::{Token, TokenBuf};
+use super::token::TokenBuf;
 
 /// A place in a queue: smaller is earlier. A server gives each only once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -54,6 +55,8 @@ pub struct WaitQueue {
     upgrades: BTreeMap<Ticket, Waiter>,
     /// Exactly the tickets of `line` and `upgrades`.
     by_token: HashMap<TokenBuf, BTreeSet<Ticket>>,
+    /// The token that was granted last, while others of its requests may wait.
+    owner: Option<TokenBuf>,
 }
 
 impl WaitQueue {
@@ -83,20 +86,39 @@ impl WaitQueue {
         Some(waiter)
     }
 
-    /// The request that is to be granted now, if there is one.
-    pub fn next(&mut self, lock: Option<&Lock>, now: Now) -> Option<(Ticket, &Waiter)> {
+    /// The request that is to be granted now, if there is one. The caller does so, or takes it out.
+    pub fn next(&mut self, lock: Option<&Lock>, now: Now) -> Option<(Ticket, Waiter)> {
         self.settle(lock, now);
-        let first = self.upgrades.first_key_value();
-        let (ticket, waiter) = first.or_else(|| self.line.first_key_value())?;
-        let admitted = Lock::admits(lock, waiter.mode, waiter.token.as_token(), now).is_ok();
-        admitted.then_some((*ticket, waiter))
+        let ticket = match self.next_of_owner(lock, now) {
+            Some(ticket) => ticket,
+            None => self.next_in_order(lock, now)?,
+        };
+        let waiter = self.get(ticket)?.clone();
+        self.owner = Some(waiter.token.clone());
+        Some((ticket, waiter))
+    }
+
+    fn next_of_owner(&mut self, lock: Option<&Lock>, now: Now) -> Option<Ticket> {
+        let owner = self.owner.take()?;
+        let mut tickets = self.by_token.get(&owner)?.iter().copied();
+        tickets.find(|ticket| self.is_admitted(*ticket, lock, now))
+    }
+
+    fn next_in_order(&self, lock: Option<&Lock>, now: Now) -> Option<Ticket> {
+        let (first, _) = self.iter().next()?;
+        self.is_admitted(first, lock, now).then_some(first)
+    }
+
+    fn is_admitted(&self, ticket: Ticket, lock: Option<&Lock>, now: Now) -> bool {
+        self.get(ticket).is_some_and(|waiter| {
+            Lock::admits(lock, waiter.mode, waiter.token.as_token(), now).is_ok()
+        })
     }
 
     /// When the passing of time alone may make somebody next. It is never too late, but may be too early.
     pub fn wakes_at(&self, lock: Option<&Lock>, now: Now) -> Option<Deadline> {
         let lock = lock?;
-        let first = self.upgrades.first_key_value();
-        let (_, waiter) = first.or_else(|| self.line.first_key_value())?;
+        let (_, waiter) = self.iter().next()?;
         let token = waiter.token.as_token();
         let others = lock.latest_deadline_of_others(token);
         let own = lock.hold_of(token, now).map(|(_, hold)| hold.deadline);
@@ -114,14 +136,8 @@ impl WaitQueue {
         }
     }
 
-    /// The requests of one token.
-    pub fn tickets_of(&self, token: Token<'_>) -> Vec<Ticket> {
-        let tickets = self.by_token.get(token.as_bytes());
-        tickets.map_or_else(Vec::new, |tickets| tickets.iter().copied().collect())
-    }
-
     /// A request.
-    pub fn get(&self, ticket: Ticket) -> Option<&Waiter> {
+    fn get(&self, ticket: Ticket) -> Option<&Waiter> {
         self.upgrades
             .get(&ticket)
             .or_else(|| self.line.get(&ticket))

@@ -123,17 +123,6 @@ pub(super) fn serve(key: &mut Key<'_>, place: &Place, now: Now) {
         if !grant(key, ticket, &waiter, now) {
             break;
         }
-        // Requests of one token are one owner's: what it has now may be what the others ask for.
-        let token = waiter.token.as_token();
-        let siblings = with(|room| {
-            let queue = room.queue(place.db, &place.key)?;
-            let tickets = queue.tickets_of(token).into_iter();
-            let siblings = tickets.filter_map(|t| Some((t, queue.get(t)?.clone())));
-            Some(siblings.collect::<Vec<_>>())
-        });
-        for (ticket, waiter) in siblings.unwrap_or_default() {
-            grant(key, ticket, &waiter, now);
-        }
     }
     with(|room| room.unmark(place));
     watch(key, place, now);
@@ -146,14 +135,15 @@ fn grant(key: &mut Key<'_>, ticket: Ticket, waiter: &Waiter, now: Now) -> bool {
     });
     match decided {
         Ok(grant) => {
-            key.commit(&grant.effect, now);
             let leaver = with(|room| {
                 room.granted(grant.fence);
                 room.leave(ticket)
             });
-            if let Some(leaver) = leaver {
-                client::unblock(leaver, |leaver| Outcome::granted(leaver, grant.fence));
-            }
+            let Some(leaver) = leaver else {
+                return false;
+            };
+            key.commit(&grant.effect, now);
+            client::unblock(leaver, |leaver| Outcome::granted(leaver, grant.fence));
             true
         }
         Err(Refusal::FencesExhausted) => {

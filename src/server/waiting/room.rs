@@ -130,9 +130,7 @@ impl Room {
         lock: Option<&Lock>,
         now: Now,
     ) -> Option<(Ticket, Waiter)> {
-        let line = self.line(place)?;
-        let (ticket, waiter) = line.queue.next(lock, now)?;
-        Some((ticket, waiter.clone()))
+        self.line(place)?.queue.next(lock, now)
     }
 
     pub(crate) fn enter(&mut self, place: Place, newcomer: Newcomer) {
@@ -215,8 +213,11 @@ impl Room {
     /// Marks a key as changed in whatever database it is waited for.
     pub(crate) fn mark_in_all_dbs(&mut self, key: &[u8]) -> bool {
         let dbs: Vec<i32> = self.lines.keys().copied().collect();
-        dbs.into_iter()
-            .fold(false, |any, db| self.mark(db, key) || any)
+        let mut any = false;
+        for db in dbs {
+            any |= self.mark(db, key);
+        }
+        any
     }
 
     /// Marks all keys of a database, or of all, that anybody waits for.
