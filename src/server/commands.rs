@@ -29,6 +29,8 @@ struct Command {
     name: &'static CStr,
     handler: Handler,
     flags: &'static CStr,
+    /// The flags where `blocking` can be one of them (7.0+).
+    blocking: Option<&'static CStr>,
     /// The ACL categories beside those that follow from the flags, for servers that can be told (7.2+).
     acl_categories: &'static CStr,
     docs: Docs,
@@ -39,6 +41,7 @@ const COMMANDS: [Command; 7] = [
         name: c"lock.acquire",
         handler: handler!(|call| take_hold(call, acquire::MODE)),
         flags: TAKES,
+        blocking: Some(TAKES_BLOCKING),
         acl_categories: c"write",
         docs: command_docs::ACQUIRE,
     },
@@ -46,6 +49,7 @@ const COMMANDS: [Command; 7] = [
         name: c"rwlock.wlock",
         handler: handler!(|call| take_hold(call, wlock::MODE)),
         flags: TAKES,
+        blocking: Some(TAKES_BLOCKING),
         acl_categories: c"write",
         docs: command_docs::WLOCK,
     },
@@ -53,6 +57,7 @@ const COMMANDS: [Command; 7] = [
         name: c"rwlock.rlock",
         handler: handler!(|call| take_hold(call, rlock::MODE)),
         flags: TAKES,
+        blocking: Some(TAKES_BLOCKING),
         acl_categories: c"write",
         docs: command_docs::RLOCK,
     },
@@ -60,6 +65,7 @@ const COMMANDS: [Command; 7] = [
         name: c"lock.release",
         handler: handler!(release),
         flags: CHANGES,
+        blocking: None,
         acl_categories: c"write",
         docs: command_docs::RELEASE,
     },
@@ -67,6 +73,7 @@ const COMMANDS: [Command; 7] = [
         name: c"lock.renew",
         handler: handler!(renew),
         flags: CHANGES,
+        blocking: None,
         acl_categories: c"write",
         docs: command_docs::RENEW,
     },
@@ -74,6 +81,7 @@ const COMMANDS: [Command; 7] = [
         name: c"lock.info",
         handler: handler!(info),
         flags: c"readonly",
+        blocking: None,
         acl_categories: c"read",
         docs: command_docs::INFO,
     },
@@ -82,6 +90,7 @@ const COMMANDS: [Command; 7] = [
         handler: handler!(apply),
         // Not deny-oom: a replica must follow its primary, and a file must load.
         flags: c"write deny-script admin",
+        blocking: None,
         acl_categories: c"write admin dangerous",
         docs: command_docs::APPLY,
     },
@@ -89,6 +98,7 @@ const COMMANDS: [Command; 7] = [
 
 /// Refused when memory is short.
 const TAKES: &CStr = c"write deny-oom fast";
+const TAKES_BLOCKING: &CStr = c"write deny-oom fast blocking";
 /// Never refused for lack of memory: releasing must always work.
 const CHANGES: &CStr = c"write fast";
 
@@ -323,13 +333,21 @@ pub(super) fn register(ctx: Context<'_>) -> bool {
 }
 
 fn create(ctx: Context<'_>, command: &Command) -> bool {
+    // 6.2 does not know the flag `blocking`.
+    command
+        .blocking
+        .is_some_and(|flags| create_with(ctx, command, flags))
+        || create_with(ctx, command, command.flags)
+}
+
+fn create_with(ctx: Context<'_>, command: &Command, flags: &'static CStr) -> bool {
     // SAFETY: the context is alive, and the server copies the strings. The key is the first argument.
     let status = unsafe {
         call!(RedisModule_CreateCommand(
             ctx.as_ptr(),
             command.name.as_ptr(),
             Some(command.handler),
-            command.flags.as_ptr(),
+            flags.as_ptr(),
             1,
             1,
             1,

@@ -6,7 +6,7 @@ use super::api::{Arg, Content, Context, OpenKey, Purpose};
 use super::data_type;
 use super::waiting::alarm;
 use crate::lock::codec::{encode_effect, MAX_EFFECT_LEN};
-use crate::lock::{Deadline, Effect, Fate, Lock, Now};
+use crate::lock::{Deadline, Effect, Fate, Lock, Now, TokenBuf};
 
 /// The command that carries an effect to replicas and into the append-only file.
 pub(super) const APPLY: &std::ffi::CStr = c"lock._apply";
@@ -71,6 +71,26 @@ impl<'c> Key<'c> {
         self.apply(effect, now);
         self.replicate(effect);
         self.ctx.signal_modified(self.name);
+    }
+
+    /// Has the key end with its last hold again, after a command that took its ttl away or brought in a lock without one.
+    pub(super) fn mend(&mut self, now: Now) {
+        let Some((lock, latest)) = self
+            .lock()
+            .and_then(|lock| lock.latest_deadline().map(|d| (lock, d)))
+        else {
+            return;
+        };
+        if lock.is_free(now) {
+            let last = lock.holders().pop().map(|(token, _)| TokenBuf::from(token));
+            if let Some(token) = last {
+                let now_ms = now.ms();
+                let token = token.as_token();
+                self.commit(&Effect::Release { now_ms, token }, now);
+            }
+        } else if self.deadline(now).is_none_or(|deadline| deadline > latest) {
+            self.commit(&Effect::Cap { deadline: latest }, now);
+        }
     }
 
     /// Changes the key as `effect` says, without telling anybody.

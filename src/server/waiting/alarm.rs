@@ -3,7 +3,7 @@
 //! One timer of the server's is set to the earliest thing that there is to do. Everything else here only marks keys and sets it.
 
 use std::cell::Cell;
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_char, c_int, c_void, CStr};
 
 use redis_module::raw;
 
@@ -97,19 +97,16 @@ fn run(ctx: Context<'_>, now: Now) {
         return arm_at(now.ms().saturating_add(PAUSED_MS));
     }
     for granted in with(|room| room.take_forfeited()) {
-        take_back(ctx, &granted, now);
+        take_back(ctx, &granted);
     }
     for place in with(|room| room.take_dirty()) {
-        look_at(ctx, &place, now);
+        look_at(ctx, &place);
     }
     arm();
 }
 
-/// Serves a key outside a command.
-fn look_at(ctx: Context<'_>, place: &Place, now: Now) {
-    if with(|room| room.queue(place.db, &place.key).is_none()) {
-        return;
-    }
+/// Serves a key outside a command, and mends it.
+fn look_at(ctx: Context<'_>, place: &Place) {
     ctx.select_db(place.db);
     let name = OwnedString::new(ctx, &place.key);
     if ctx.is_cluster() && !ctx.is_served_here(name.arg()) {
@@ -117,13 +114,18 @@ fn look_at(ctx: Context<'_>, place: &Place, now: Now) {
     }
     let opened = Key::open(ctx, name.arg(), Purpose::Write);
     match opened {
-        Ok(mut key) => serve(&mut key, place, now),
+        // The clock is read after the server has looked at it, so that no grant is dated before the expiry that made room for it.
+        Ok(mut key) => {
+            let now = clock::now();
+            serve(&mut key, place, now);
+            key.mend(now);
+        }
         Err(WrongType) => dismiss_all(place, Error::WrongType),
     }
 }
 
 /// Ends a hold whose owner was gone before it heard of it.
-fn take_back(ctx: Context<'_>, granted: &Granted, now: Now) {
+fn take_back(ctx: Context<'_>, granted: &Granted) {
     let place = &granted.place;
     ctx.select_db(place.db);
     let name = OwnedString::new(ctx, &place.key);
@@ -133,6 +135,7 @@ fn take_back(ctx: Context<'_>, granted: &Granted, now: Now) {
     let Ok(mut key) = Key::open(ctx, name.arg(), Purpose::Write) else {
         return;
     };
+    let now = clock::now();
     let token = granted.token.as_token();
     let stands = key.lock().and_then(|lock| lock.hold_of(token, now));
     if stands.is_some_and(|(_, hold)| hold.fence == granted.fence) {
@@ -219,15 +222,24 @@ unsafe extern "C" fn on_swap(
 unsafe extern "C" fn on_generic_event(
     ctx: *mut raw::RedisModuleCtx,
     _kind: c_int,
-    _event: *const c_char,
+    event: *const c_char,
     key: *mut raw::RedisModuleString,
 ) -> c_int {
-    if !with(|room| room.is_empty()) {
+    // SAFETY: the server passes the name of the event, a string that ends with NUL.
+    let event = unsafe { CStr::from_ptr(event) };
+    // These leave a lock without a ttl. EXPIRE may leave one that is too long, but is too common with other keys to look at each.
+    let may_need_mending = event == c"persist" || event == c"restore";
+    if may_need_mending || !with(|room| room.is_empty()) {
         // SAFETY: the server's own context and string, in its callback.
         let (ctx, key) = unsafe { (Context::new(ctx), Arg::new(key)) };
         if ctx.is_some_and(|ctx| {
             let db = ctx.selected_db();
-            with(|room| room.mark(db, key.bytes()))
+            with(|room| {
+                if may_need_mending {
+                    room.mark_anyway(db, key.bytes());
+                }
+                room.mark(db, key.bytes()) || may_need_mending
+            })
         }) {
             arm();
         }

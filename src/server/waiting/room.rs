@@ -210,6 +210,12 @@ impl Room {
         place.map(|place| self.dirty.insert(place)).is_some()
     }
 
+    /// Marks a key as changed, whether anybody waits for it or not.
+    pub(crate) fn mark_anyway(&mut self, db: i32, key: &[u8]) {
+        let key = key.into();
+        self.dirty.insert(Place { db, key });
+    }
+
     /// Marks a key as changed in whatever database it is waited for.
     pub(crate) fn mark_in_all_dbs(&mut self, key: &[u8]) -> bool {
         let dbs: Vec<i32> = self.lines.keys().copied().collect();
