@@ -1,6 +1,8 @@
-//! The clock that the core is told of: wall-clock time, which is what the server's own ttls are measured with.
+//! The clocks. The core is told wall-clock time, which is what the server's own ttls are measured with; how long a client waits is
+//! measured by a clock that nobody can set.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::OnceLock;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use crate::lock::Now;
 
@@ -10,4 +12,11 @@ pub(super) fn now() -> Now {
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
     Now::from_micros(u64::try_from(since_epoch.as_micros()).unwrap_or(u64::MAX))
+}
+
+/// Microseconds on a clock that only runs forward, since the first call.
+pub(super) fn monotonic_us() -> u64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    let running = START.get_or_init(Instant::now).elapsed();
+    u64::try_from(running.as_micros()).unwrap_or(u64::MAX)
 }

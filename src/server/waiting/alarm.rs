@@ -14,19 +14,19 @@ use super::client::{self, Outcome};
 use super::room::{Granted, Place};
 use super::{dismiss_all, serve, with};
 use crate::command::Error;
-use crate::lock::Now;
 
-/// The longest that the timer sleeps, so that a clock which is set forward is noticed soon.
-const LONGEST_SLEEP_MS: u64 = 1_000;
+/// The longest that the timer sleeps, so that a wall clock which is set forward is noticed soon.
+const LONGEST_SLEEP_US: u64 = 1_000_000;
 
 /// How soon the timer looks again while the server is paused.
-const PAUSED_MS: u64 = 10;
+const PAUSED_US: u64 = 10_000;
 
 /// The timer that is set.
 #[derive(Clone, Copy)]
 struct Armed {
     id: raw::RedisModuleTimerID,
-    at_ms: u64,
+    /// When it goes off, on the monotonic clock.
+    at_us: u64,
 }
 
 thread_local! {
@@ -44,28 +44,27 @@ pub(crate) fn quietly(change: impl FnOnce()) {
 
 /// Sets the timer, if there is something to do before it goes off.
 pub(super) fn arm() {
-    if let Some(at_ms) = with(|room| room.next_alarm_ms()) {
-        arm_at(at_ms);
+    let idle_us = with(|room| room.idle_us(clock::now(), clock::monotonic_us()));
+    if let Some(idle_us) = idle_us {
+        arm_in(idle_us);
     }
 }
 
-fn arm_at(at_ms: u64) {
+fn arm_in(idle_us: u64) {
     let Some(ctx) = Context::detached() else {
         return;
     };
-    let now = clock::now();
+    // The server counts in milliseconds.
+    let sleep_ms = idle_us.min(LONGEST_SLEEP_US).div_ceil(1_000);
+    let at_us = clock::monotonic_us().saturating_add(sleep_ms.saturating_mul(1_000));
     if let Some(armed) = ARMED.get() {
-        if armed.at_ms <= at_ms.max(now.ms()) {
+        if armed.at_us <= at_us {
             return; // It goes off early enough, and is set anew then.
         }
         ctx.stop_timer(armed.id);
     }
-    let left_us = at_ms.saturating_mul(1_000).saturating_sub(now.us());
-    let sleep_ms = left_us.div_ceil(1_000).min(LONGEST_SLEEP_MS);
-    ARMED.set(Some(Armed {
-        id: ctx.create_timer(sleep_ms, on_timer),
-        at_ms: now.ms().saturating_add(sleep_ms),
-    }));
+    let id = ctx.create_timer(sleep_ms, on_timer);
+    ARMED.set(Some(Armed { id, at_us }));
 }
 
 unsafe extern "C" fn on_timer(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) {
@@ -73,19 +72,19 @@ unsafe extern "C" fn on_timer(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void)
     ARMED.set(None);
     // SAFETY: the server's own context, in its callback.
     if let Some(ctx) = unsafe { Context::new(ctx) } {
-        run(ctx, clock::now());
+        run(ctx);
     }
 }
 
 /// Does all that is due.
-fn run(ctx: Context<'_>, now: Now) {
-    for leaver in with(|room| room.take_timed_out(now.ms())) {
+fn run(ctx: Context<'_>) {
+    for leaver in with(|room| room.take_timed_out(clock::monotonic_us())) {
         // Who stood behind it may be next.
         with(|room| room.mark(leaver.place.db, &leaver.place.key));
         client::unblock(leaver, |_| Outcome::TimedOut);
     }
-    with(|room| room.mark_woken(now.ms()));
-    if with(|room| room.next_alarm_ms()) != Some(0) {
+    with(|room| room.mark_woken(clock::now()));
+    if !with(|room| room.has_work()) {
         return arm();
     }
     if !ctx.is_primary() {
@@ -94,7 +93,7 @@ fn run(ctx: Context<'_>, now: Now) {
         return arm();
     }
     if ctx.must_not_write() {
-        return arm_at(now.ms().saturating_add(PAUSED_MS));
+        return arm_in(PAUSED_US);
     }
     for granted in with(|room| room.take_forfeited()) {
         take_back(ctx, &granted);

@@ -32,6 +32,7 @@ mod room;
 use std::cell::RefCell;
 
 use super::api::{Arg, Context};
+use super::clock;
 use super::fences;
 use super::keyspace::Key;
 use crate::command::acquire::Acquire;
@@ -97,9 +98,10 @@ pub(super) fn enter(
         client,
         waiter: acquire.waiter(now),
         refusal,
-        // 1 ms more, so that the timeout has fully passed.
-        times_out_at_ms: (timeout.ms > 0)
-            .then(|| now.ms().saturating_add(timeout.ms).saturating_add(1)),
+        times_out_at_us: (timeout.ms > 0).then(|| {
+            let timeout_us = timeout.ms.saturating_mul(1_000);
+            clock::monotonic_us().saturating_add(timeout_us)
+        }),
         made: acquire.is_made(),
     };
     let place = Place {

@@ -32,7 +32,10 @@ pub(crate) struct Room {
     /// Exactly the tickets in `lines`.
     seats: HashMap<Ticket, Seat>,
     by_client: HashMap<Handle, Ticket>,
-    alarms: BTreeSet<(u64, Alarm)>,
+    /// When somebody may be next, in wall-clock milliseconds: one entry for each line that has one.
+    wakes: BTreeSet<(u64, Place)>,
+    /// When a request has waited long enough, in microseconds of the monotonic clock: one entry for each that does not wait for ever.
+    timeouts: BTreeSet<(u64, Ticket)>,
     /// Keys that have changed outside a command of ours.
     dirty: BTreeSet<Place>,
     /// Holds that were granted to waiting clients which have not read the reply yet.
@@ -46,7 +49,7 @@ pub(crate) struct Room {
 #[derive(Debug, Default)]
 struct Line {
     queue: WaitQueue,
-    /// The key's entry in `alarms`.
+    /// The key's entry in `wakes`.
     wakes_at_ms: Option<u64>,
 }
 
@@ -54,18 +57,10 @@ struct Line {
 struct Seat {
     place: Place,
     client: Handle,
-    /// The request's entry in `alarms`.
-    times_out_at_ms: Option<u64>,
+    /// The request's entry in `timeouts`.
+    times_out_at_us: Option<u64>,
     /// Whether the server made the token, which the reply then carries.
     made: bool,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Alarm {
-    /// Somebody may be next on this key.
-    Wake(Place),
-    /// This request has waited long enough.
-    TimeOut(Ticket),
 }
 
 /// The requests of one token share a hold: it stays when any of them learns of it.
@@ -90,7 +85,8 @@ pub(crate) struct Newcomer {
     pub(crate) client: Handle,
     pub(crate) waiter: Waiter,
     pub(crate) refusal: Refusal,
-    pub(crate) times_out_at_ms: Option<u64>,
+    /// On the monotonic clock; `None` is never.
+    pub(crate) times_out_at_us: Option<u64>,
     pub(crate) made: bool,
 }
 
@@ -139,14 +135,14 @@ impl Room {
         let lines = self.lines.entry(place.db).or_default();
         let line = lines.entry(Rc::clone(&place.key)).or_default();
         line.queue.push(ticket, newcomer.waiter, newcomer.refusal);
-        if let Some(at_ms) = newcomer.times_out_at_ms {
-            self.alarms.insert((at_ms, Alarm::TimeOut(ticket)));
+        if let Some(at_us) = newcomer.times_out_at_us {
+            self.timeouts.insert((at_us, ticket));
         }
         self.by_client.insert(newcomer.client, ticket);
         let seat = Seat {
             place,
             client: newcomer.client,
-            times_out_at_ms: newcomer.times_out_at_ms,
+            times_out_at_us: newcomer.times_out_at_us,
             made: newcomer.made,
         };
         self.seats.insert(ticket, seat);
@@ -156,8 +152,8 @@ impl Room {
     pub(crate) fn leave(&mut self, ticket: Ticket) -> Option<Leaver> {
         let seat = self.seats.remove(&ticket)?;
         self.by_client.remove(&seat.client);
-        if let Some(at_ms) = seat.times_out_at_ms {
-            self.alarms.remove(&(at_ms, Alarm::TimeOut(ticket)));
+        if let Some(at_us) = seat.times_out_at_us {
+            self.timeouts.remove(&(at_us, ticket));
         }
         let line = self.line(&seat.place)?;
         let waiter = line.queue.remove(ticket)?;
@@ -197,10 +193,10 @@ impl Room {
             return;
         }
         if let Some(before) = before {
-            self.alarms.remove(&(before, Alarm::Wake(place.clone())));
+            self.wakes.remove(&(before, place.clone()));
         }
         if let Some(at_ms) = at_ms {
-            self.alarms.insert((at_ms, Alarm::Wake(place.clone())));
+            self.wakes.insert((at_ms, place.clone()));
         }
     }
 
@@ -249,38 +245,46 @@ impl Room {
         std::mem::take(&mut self.dirty)
     }
 
-    /// Takes the requests whose time is over at `now_ms`.
-    pub(crate) fn take_timed_out(&mut self, now_ms: u64) -> Vec<Leaver> {
-        let due = self.due(now_ms);
-        let timed_out = due.filter_map(|alarm| match alarm {
-            Alarm::TimeOut(ticket) => Some(*ticket),
-            Alarm::Wake(_) => None,
-        });
-        let tickets: Vec<Ticket> = timed_out.collect();
+    /// Takes the requests whose time is over at `now_us` of the monotonic clock.
+    pub(crate) fn take_timed_out(&mut self, now_us: u64) -> Vec<Leaver> {
+        let due = self
+            .timeouts
+            .iter()
+            .take_while(|(at_us, _)| *at_us <= now_us);
+        let tickets: Vec<Ticket> = due.map(|(_, ticket)| *ticket).collect();
         tickets.into_iter().filter_map(|t| self.leave(t)).collect()
     }
 
-    /// Marks the keys whose alarm has rung at `now_ms`.
-    pub(crate) fn mark_woken(&mut self, now_ms: u64) {
-        let woken: Vec<Place> = self
-            .due(now_ms)
-            .filter_map(|alarm| match alarm {
-                Alarm::Wake(place) => Some(place.clone()),
-                Alarm::TimeOut(_) => None,
-            })
-            .collect();
-        for place in woken {
+    /// Marks the keys whose alarm has rung.
+    pub(crate) fn mark_woken(&mut self, now: Now) {
+        let due = self
+            .wakes
+            .iter()
+            .take_while(|(at_ms, _)| *at_ms <= now.ms());
+        let places: Vec<Place> = due.map(|(_, place)| place.clone()).collect();
+        for place in places {
             self.set_wake(&place, None);
             self.dirty.insert(place);
         }
     }
 
-    /// When there is something to do: at once (0), at an instant, or never.
-    pub(crate) fn next_alarm_ms(&self) -> Option<u64> {
-        if !self.dirty.is_empty() || !self.forfeited.is_empty() {
+    /// Whether there are keys to look at.
+    pub(crate) fn has_work(&self) -> bool {
+        !self.dirty.is_empty() || !self.forfeited.is_empty()
+    }
+
+    /// In how many microseconds there is something to do: 0 is at once, `None` is never.
+    pub(crate) fn idle_us(&self, now: Now, monotonic_us: u64) -> Option<u64> {
+        if self.has_work() {
             return Some(0);
         }
-        self.alarms.first().map(|(at_ms, _)| *at_ms)
+        let wake = self.wakes.first().map(|(at_ms, _)| {
+            let at_us = at_ms.saturating_mul(1_000);
+            at_us.saturating_sub(now.us())
+        });
+        let timeout = self.timeouts.first();
+        let timeout = timeout.map(|(at_us, _)| at_us.saturating_sub(monotonic_us));
+        wake.into_iter().chain(timeout).min()
     }
 
     /// Notes that a waiting client was granted a hold, and has not been told yet.
@@ -325,13 +329,6 @@ impl Room {
         if undelivered.pending == 0 {
             self.undelivered.remove(&fence);
         }
-    }
-
-    fn due(&self, now_ms: u64) -> impl Iterator<Item = &Alarm> {
-        self.alarms
-            .iter()
-            .take_while(move |(at_ms, _)| *at_ms <= now_ms)
-            .map(|(_, alarm)| alarm)
     }
 
     fn line(&mut self, place: &Place) -> Option<&mut Line> {
