@@ -74,9 +74,11 @@ impl Effect<'_> {
                 token,
                 hold,
             } => {
-                // The holds that are over must not stay beside the new one; that none is left does not matter here.
-                let _ = lock.purge(now_ms);
-                lock.put(mode, token, hold);
+                // The holds that are over must not stay beside the new one.
+                match lock.purge(now_ms) {
+                    Fate::Held => lock.put(mode, token, hold),
+                    Fate::Free => *lock = Lock::new(mode, token, hold),
+                }
                 Fate::Held
             }
             Self::Release { now_ms, token } => match lock.purge(now_ms) {

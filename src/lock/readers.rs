@@ -10,6 +10,9 @@ use super::token::{Token, TokenBuf};
 /// What an `Arc` keeps before its bytes.
 const ARC_COUNTERS: usize = size_of::<[usize; 2]>();
 
+/// How many entries a leaf of the standard library's B-tree has room for.
+const BTREE_LEAF: usize = 11;
+
 /// The shared holds of a lock.
 ///
 /// `O(log n)` for every change, `O(1)` for a look-up by token, `O(d log n)` to drop the `d` that are over.
@@ -25,10 +28,6 @@ pub(super) struct Readers {
 impl Readers {
     pub(super) fn len(&self) -> usize {
         self.by_token.len()
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.by_token.is_empty()
     }
 
     pub(super) fn get(&self, token: Token<'_>) -> Option<&Hold> {
@@ -48,6 +47,12 @@ impl Readers {
 
     pub(super) fn remove(&mut self, token: Token<'_>) -> Option<Hold> {
         self.take(token).map(|(_, hold)| hold)
+    }
+
+    /// Takes one of them out, of no particular token.
+    pub(super) fn take_any(&mut self) -> Option<(TokenBuf, Hold)> {
+        let (_, token) = self.by_deadline.first()?.clone();
+        self.take(token.as_token())
     }
 
     fn take(&mut self, token: Token<'_>) -> Option<(TokenBuf, Hold)> {
@@ -109,17 +114,12 @@ impl Readers {
 
     /// An estimate of the bytes on the heap, made without walking.
     pub(super) fn heap_bytes(&self) -> usize {
-        // Per slot the table keeps the entry and one control byte; a B-tree is about two thirds full; an `Arc` has two
-        // counters before its bytes.
-        let table = self
-            .by_token
-            .capacity()
-            .saturating_mul(size_of::<(TokenBuf, Hold)>().saturating_add(1));
-        let tree = self
-            .len()
-            .saturating_mul(size_of::<(Deadline, TokenBuf)>())
-            .saturating_mul(3)
-            / 2;
+        // Per slot the table keeps the entry and one control byte, with three slots in four in use at the most and never fewer
+        // than 4; a B-tree's leaf has 11 places and is about two thirds full, and the first one is there from the first entry on.
+        let slots = self.by_token.capacity().saturating_mul(4) / 3;
+        let table = slots.saturating_mul(size_of::<(TokenBuf, Hold)>().saturating_add(1));
+        let places = (self.len().saturating_mul(3) / 2).max(BTREE_LEAF);
+        let tree = places.saturating_mul(size_of::<(Deadline, TokenBuf)>());
         let tokens = self
             .token_bytes
             .saturating_add(self.len().saturating_mul(ARC_COUNTERS));

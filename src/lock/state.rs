@@ -88,9 +88,10 @@ pub struct Lock {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Holds {
-    Exclusive(TokenBuf, Hold),
-    /// Not empty but for the moment between the parts of one effect.
-    Shared(Box<Readers>),
+    /// One hold, of either mode: most locks are never anything else.
+    Sole(Mode, TokenBuf, Hold),
+    /// Two shared holds or more; fewer only for the moment between the parts of one effect.
+    Crowd(Box<Readers>),
 }
 
 /// The decisions. They change nothing.
@@ -207,9 +208,9 @@ impl Lock {
     /// The token's hold at `now`, if it has one.
     pub fn hold_of(&self, token: Token<'_>, now: Now) -> Option<(Mode, Hold)> {
         let (mode, hold) = match &self.holds {
-            Holds::Exclusive(owner, hold) if owner.as_token() == token => (Mode::Exclusive, *hold),
-            Holds::Exclusive(..) => return None,
-            Holds::Shared(readers) => (Mode::Shared, *readers.get(token)?),
+            Holds::Sole(mode, owner, hold) if owner.as_token() == token => (*mode, *hold),
+            Holds::Sole(..) => return None,
+            Holds::Crowd(readers) => (Mode::Shared, *readers.get(token)?),
         };
         (!hold.deadline.is_over(now.ms())).then_some((mode, hold))
     }
@@ -229,33 +230,33 @@ impl Lock {
     /// Exclusive or shared.
     pub const fn mode(&self) -> Mode {
         match self.holds {
-            Holds::Exclusive(..) => Mode::Exclusive,
-            Holds::Shared(_) => Mode::Shared,
+            Holds::Sole(mode, ..) => mode,
+            Holds::Crowd(_) => Mode::Shared,
         }
     }
 
     /// When the last hold ends by itself: the deadline of the key. `None` only of a lock that is free.
     pub fn latest_deadline(&self) -> Option<Deadline> {
         match &self.holds {
-            Holds::Exclusive(_, hold) => Some(hold.deadline),
-            Holds::Shared(readers) => readers.latest_deadline(),
+            Holds::Sole(_, _, hold) => Some(hold.deadline),
+            Holds::Crowd(readers) => readers.latest_deadline(),
         }
     }
 
     /// When the last hold of another token ends by itself, if there is one.
     pub fn latest_deadline_of_others(&self, token: Token<'_>) -> Option<Deadline> {
         match &self.holds {
-            Holds::Exclusive(owner, _) if owner.as_token() == token => None,
-            Holds::Exclusive(_, hold) => Some(hold.deadline),
-            Holds::Shared(readers) => readers.latest_deadline_of_others(token),
+            Holds::Sole(_, owner, _) if owner.as_token() == token => None,
+            Holds::Sole(_, _, hold) => Some(hold.deadline),
+            Holds::Crowd(readers) => readers.latest_deadline_of_others(token),
         }
     }
 
     /// How many holds there are, those included that are over and not dropped yet.
     pub fn len(&self) -> usize {
         match &self.holds {
-            Holds::Exclusive(..) => 1,
-            Holds::Shared(readers) => readers.len(),
+            Holds::Sole(..) => 1,
+            Holds::Crowd(readers) => readers.len(),
         }
     }
 
@@ -267,8 +268,8 @@ impl Lock {
     /// All holds in the order of their fences, which is the order in which they were granted. `O(n log n)`.
     pub fn holders(&self) -> Vec<(Token<'_>, Hold)> {
         match &self.holds {
-            Holds::Exclusive(owner, hold) => vec![(owner.as_token(), *hold)],
-            Holds::Shared(readers) => {
+            Holds::Sole(_, owner, hold) => vec![(owner.as_token(), *hold)],
+            Holds::Crowd(readers) => {
                 let mut holders: Vec<_> = readers.iter().collect();
                 holders.sort_unstable_by_key(|(token, hold)| (hold.fence, *token));
                 holders
@@ -280,12 +281,12 @@ impl Lock {
     pub fn memory_bytes(&self) -> usize {
         let heap = match &self.holds {
             // The two counters of the shared bytes, and the bytes.
-            Holds::Exclusive(owner, _) => owner
+            Holds::Sole(_, owner, _) => owner
                 .as_token()
                 .as_bytes()
                 .len()
                 .saturating_add(size_of::<[usize; 2]>()),
-            Holds::Shared(readers) => readers.heap_bytes().saturating_add(size_of::<Readers>()),
+            Holds::Crowd(readers) => readers.heap_bytes().saturating_add(size_of::<Readers>()),
         };
         heap.saturating_add(size_of::<Self>())
     }
@@ -299,52 +300,66 @@ impl Lock {
 /// The changes. Only [`Effect`] makes them.
 impl Lock {
     pub(super) fn new(mode: Mode, token: Token<'_>, hold: Hold) -> Self {
-        let holds = match mode {
-            Mode::Exclusive => Holds::Exclusive(token.into(), hold),
-            Mode::Shared => {
-                let mut readers = Box::<Readers>::default();
-                readers.put(token, hold);
-                Holds::Shared(readers)
-            }
-        };
-        Self { holds }
+        Self {
+            holds: Holds::Sole(mode, token.into(), hold),
+        }
     }
 
     /// Gives `token` this hold, beside the shared ones that stand if it is shared too, else in place of all.
     pub(super) fn put(&mut self, mode: Mode, token: Token<'_>, hold: Hold) {
         match (&mut self.holds, mode) {
-            (Holds::Exclusive(owner, held), Mode::Exclusive) if owner.as_token() == token => {
-                *held = hold;
+            (Holds::Sole(held_mode, owner, held), _) if owner.as_token() == token => {
+                (*held_mode, *held) = (mode, hold);
             }
-            (Holds::Shared(readers), Mode::Shared) => readers.put(token, hold),
+            (Holds::Sole(Mode::Shared, first, held), Mode::Shared) => {
+                let mut readers = Box::<Readers>::default();
+                readers.put(first.as_token(), *held);
+                readers.put(token, hold);
+                self.holds = Holds::Crowd(readers);
+            }
+            (Holds::Crowd(readers), Mode::Shared) => readers.put(token, hold),
             _ => *self = Self::new(mode, token, hold),
         }
     }
 
     pub(super) fn remove(&mut self, token: Token<'_>) -> Fate {
         match &mut self.holds {
-            Holds::Exclusive(owner, _) => Fate::free_if(owner.as_token() == token),
-            Holds::Shared(readers) => {
+            Holds::Sole(_, owner, _) => Fate::free_if(owner.as_token() == token),
+            Holds::Crowd(readers) => {
                 readers.remove(token);
-                Fate::free_if(readers.is_empty())
+                self.shrink()
             }
         }
     }
 
     pub(super) fn purge(&mut self, now_ms: u64) -> Fate {
         match &mut self.holds {
-            Holds::Exclusive(_, hold) => Fate::free_if(hold.deadline.is_over(now_ms)),
-            Holds::Shared(readers) => {
+            Holds::Sole(_, _, hold) => Fate::free_if(hold.deadline.is_over(now_ms)),
+            Holds::Crowd(readers) => {
                 readers.purge(now_ms);
-                Fate::free_if(readers.is_empty())
+                self.shrink()
             }
         }
     }
 
+    /// Keeps a crowd only as long as it is one: equal locks are built alike.
+    fn shrink(&mut self) -> Fate {
+        if let Holds::Crowd(readers) = &mut self.holds {
+            if readers.len() > 1 {
+                return Fate::Held;
+            }
+            let Some((token, hold)) = readers.take_any() else {
+                return Fate::Free;
+            };
+            self.holds = Holds::Sole(Mode::Shared, token, hold);
+        }
+        Fate::Held
+    }
+
     pub(super) fn cap_deadlines(&mut self, cap: Deadline) {
         match &mut self.holds {
-            Holds::Exclusive(_, hold) => hold.deadline = hold.deadline.min(cap),
-            Holds::Shared(readers) => readers.cap(cap),
+            Holds::Sole(_, _, hold) => hold.deadline = hold.deadline.min(cap),
+            Holds::Crowd(readers) => readers.cap(cap),
         }
     }
 }
