@@ -45,7 +45,7 @@ required! {
     RedisModule_GetBlockedClientPrivateData, RedisModule_GetBlockedClientHandle, RedisModule_BlockedClientDisconnected,
     RedisModule_GetSelectedDb, RedisModule_SelectDb, RedisModule_CreateString, RedisModule_FreeString, RedisModule_CreateTimer,
     RedisModule_StopTimer, RedisModule_AvoidReplicaTraffic, RedisModule_SubscribeToServerEvent, RedisModule_Call,
-    RedisModule_FreeCallReply, RedisModule_SubscribeToKeyspaceEvents, RedisModule_GetDetachedThreadSafeContext,
+    RedisModule_FreeCallReply, RedisModule_CallReplyStringPtr, RedisModule_GetClientId, RedisModule_SubscribeToKeyspaceEvents, RedisModule_GetDetachedThreadSafeContext,
 }
 
 static DETACHED: AtomicPtr<raw::RedisModuleCtx> = AtomicPtr::new(ptr::null_mut());
@@ -222,6 +222,37 @@ impl<'c> Context<'c> {
         true
     }
 
+    /// Whether the server is about to close the client of a reply callback, so that no reply reaches it any more. It says so nowhere but
+    /// in CLIENT LIST, by the flag `A`.
+    pub(super) fn is_closing(self) -> bool {
+        // SAFETY: the context is alive and has a client; the format takes two strings that end with NUL and a number.
+        let reply = unsafe {
+            let id = call!(RedisModule_GetClientId(self.as_ptr()));
+            let (list, by_id) = (c"LIST".as_ptr(), c"ID".as_ptr());
+            let id = c_longlong::try_from(id).unwrap_or_default();
+            call!(RedisModule_Call(
+                self.as_ptr(),
+                c"CLIENT".as_ptr(),
+                c"ccl".as_ptr(),
+                list,
+                by_id,
+                id
+            ))
+        };
+        if reply.is_null() {
+            return false;
+        }
+        let mut len = 0;
+        // SAFETY: the reply is ours until it is freed; its text, if it is one, has `len` bytes.
+        let closing = unsafe {
+            let text = call!(RedisModule_CallReplyStringPtr(reply, &mut len));
+            !text.is_null() && says_closing(std::slice::from_raw_parts(text.cast::<u8>(), len))
+        };
+        // SAFETY: as above.
+        unsafe { call!(RedisModule_FreeCallReply(reply)) };
+        closing
+    }
+
     /// The number of the database that the context looks at.
     pub(super) fn selected_db(self) -> c_int {
         // SAFETY: the context is alive.
@@ -315,6 +346,10 @@ impl<'c> Arg<'c> {
         }
     }
 
+    pub(super) const fn as_ptr(self) -> *mut raw::RedisModuleString {
+        self.raw
+    }
+
     pub(super) fn bytes(self) -> &'c [u8] {
         let mut len = 0;
         // SAFETY: the string is alive as long as its context.
@@ -354,6 +389,13 @@ impl<'c> Argv<'c> {
     }
 }
 
+/// Whether a line of CLIENT LIST is that of a client which is being closed. A client's own words in it have no spaces.
+fn says_closing(line: &[u8]) -> bool {
+    let mut fields = line.split(|byte| *byte == b' ');
+    let flags = fields.find_map(|field| field.strip_prefix(b"flags="));
+    flags.is_some_and(|flags| flags.contains(&b'A'))
+}
+
 /// A string of the server's that this module has made.
 pub(super) struct OwnedString<'c> {
     ctx: Context<'c>,
@@ -378,128 +420,5 @@ impl Drop for OwnedString<'_> {
     fn drop(&mut self) {
         // SAFETY: the string is ours, and freed only here.
         unsafe { call!(RedisModule_FreeString(self.ctx.as_ptr(), self.raw)) };
-    }
-}
-
-/// A key, open until it is dropped.
-pub(super) struct OpenKey<'c> {
-    raw: *mut raw::RedisModuleKey,
-    call: PhantomData<&'c raw::RedisModuleKey>,
-}
-
-/// What is under a key.
-pub(super) enum Content {
-    Absent,
-    /// A value of the type that was asked for.
-    Value(*mut c_void),
-    OtherType,
-}
-
-/// What a key is opened for.
-#[derive(Clone, Copy)]
-pub(super) enum Purpose {
-    Read,
-    Write,
-}
-
-impl<'c> OpenKey<'c> {
-    pub(super) fn open(ctx: Context<'c>, name: Arg<'c>, purpose: Purpose) -> Self {
-        let mode = match purpose {
-            Purpose::Read => raw::REDISMODULE_READ,
-            Purpose::Write => raw::REDISMODULE_READ | raw::REDISMODULE_WRITE,
-        };
-        // SAFETY: the context and the name are alive.
-        let key = unsafe { call!(RedisModule_OpenKey(ctx.as_ptr(), name.raw, mode as c_int)) };
-        Self {
-            raw: key.cast(),
-            call: PhantomData,
-        }
-    }
-
-    /// What is under the key, if it is of type `ty`.
-    pub(super) fn content(&self, ty: *mut raw::RedisModuleType) -> Content {
-        if self.raw.is_null() {
-            // A key that is absent, opened for reading.
-            return Content::Absent;
-        }
-        // SAFETY: the key is open.
-        let kind = unsafe { call!(RedisModule_KeyType(self.raw)) };
-        if kind == raw::REDISMODULE_KEYTYPE_EMPTY as c_int {
-            return Content::Absent;
-        }
-        // SAFETY: the key is open; both calls answer null when the value is not a module's.
-        let (found, value) = unsafe {
-            (
-                call!(RedisModule_ModuleTypeGetType(self.raw)),
-                call!(RedisModule_ModuleTypeGetValue(self.raw)),
-            )
-        };
-        if ptr::eq(found, ty) && !value.is_null() {
-            Content::Value(value)
-        } else {
-            Content::OtherType
-        }
-    }
-
-    /// Sets the value of a key that is open for writing. The key owns it from now on, unless this answers false.
-    ///
-    /// # Safety
-    /// `value` is what the methods of the type `ty` expect.
-    pub(super) unsafe fn set_value(
-        &self,
-        ty: *mut raw::RedisModuleType,
-        value: *mut c_void,
-    ) -> bool {
-        // SAFETY: the key is open; the caller vouches for the value.
-        let status = unsafe { call!(RedisModule_ModuleTypeSetValue(self.raw, ty, value)) };
-        status == raw::REDISMODULE_OK as c_int
-    }
-
-    /// Deletes a key that is open for writing, its value with it.
-    pub(super) fn delete(&self) {
-        // SAFETY: the key is open.
-        unsafe { call!(RedisModule_DeleteKey(self.raw)) };
-    }
-
-    /// When the key expires, in milliseconds since the epoch; `None` when it does not.
-    ///
-    /// Before 6.2.8 only the rest of its life can be asked for: `now_ms` makes an instant of it.
-    pub(super) fn expires_at_ms(&self, now_ms: u64) -> Option<u64> {
-        if self.raw.is_null() {
-            return None;
-        }
-        // SAFETY: the static is not written after the load.
-        if let Some(abs_expire) = unsafe { raw::RedisModule_GetAbsExpire } {
-            // SAFETY: the key is open.
-            return u64::try_from(unsafe { abs_expire(self.raw) }).ok();
-        }
-        // SAFETY: the key is open.
-        let rest = unsafe { call!(RedisModule_GetExpire(self.raw)) };
-        u64::try_from(rest)
-            .ok()
-            .map(|rest| now_ms.saturating_add(rest))
-    }
-
-    /// Sets when a key that is open for writing expires, in milliseconds since the epoch.
-    pub(super) fn expire_at_ms(&self, at_ms: u64, now_ms: u64) {
-        // SAFETY: the static is not written after the load.
-        if let Some(set_abs_expire) = unsafe { raw::RedisModule_SetAbsExpire } {
-            let at_ms = c_longlong::try_from(at_ms).unwrap_or(c_longlong::MAX);
-            // SAFETY: the key is open.
-            unsafe { set_abs_expire(self.raw, at_ms) };
-            return;
-        }
-        let rest = c_longlong::try_from(at_ms.saturating_sub(now_ms)).unwrap_or(c_longlong::MAX);
-        // SAFETY: the key is open.
-        unsafe { call!(RedisModule_SetExpire(self.raw, rest)) };
-    }
-}
-
-impl Drop for OpenKey<'_> {
-    fn drop(&mut self) {
-        if !self.raw.is_null() {
-            // SAFETY: the key is open, and closed only here.
-            unsafe { call!(RedisModule_CloseKey(self.raw)) };
-        }
     }
 }

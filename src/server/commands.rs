@@ -4,11 +4,12 @@ use std::ffi::{c_int, CStr};
 
 use redis_module::raw;
 
-use super::api::{call, Argv, Context, Level, Purpose};
+use super::api::{call, Argv, Context, Level};
 use super::clock;
 use super::command_docs::{self, Docs};
 use super::fences;
 use super::keyspace::{Key, WrongType, APPLY};
+use super::open_key::Purpose;
 use super::waiting::{self, Entered, Place};
 use crate::command::acquire::Acquire;
 use crate::command::info::{self, Info};

@@ -209,14 +209,14 @@ unsafe extern "C" fn aux_load(
 }
 
 fn save_bytes(io: *mut raw::RedisModuleIO, bytes: &[u8]) {
-    // SAFETY: the server passed `io` to the running method; it reads `len` bytes.
-    unsafe {
-        call!(RedisModule_SaveStringBuffer(
-            io,
-            bytes.as_ptr().cast::<c_char>(),
-            bytes.len()
-        ));
-    }
+    // 6.2 reads an empty string as a number, up to its NUL; the pointer of an empty slice points nowhere.
+    let start = if bytes.is_empty() {
+        c"".as_ptr()
+    } else {
+        bytes.as_ptr().cast::<c_char>()
+    };
+    // SAFETY: the server passed `io` to the running method; it reads `len` bytes, or the NUL of an empty string.
+    unsafe { call!(RedisModule_SaveStringBuffer(io, start, bytes.len())) };
 }
 
 /// Reads one string of the value and hands its bytes to `read`; `None` when the input ends before it does.

@@ -2,8 +2,9 @@
 
 use std::cell::RefCell;
 
-use super::api::{Arg, Content, Context, OpenKey, Purpose};
+use super::api::{Arg, Context};
 use super::data_type;
+use super::open_key::{Content, OpenKey, Purpose};
 use super::waiting::alarm;
 use crate::lock::codec::{encode_effect, MAX_EFFECT_LEN};
 use crate::lock::{Deadline, Effect, Fate, Lock, Now, TokenBuf};

@@ -49,11 +49,13 @@ pub(crate) fn on_load(ctx: &redis_module::Context, args: &[RedisString]) -> Stat
         return Status::Err;
     }
     let options = raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS
-        | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED;
+        | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED
+        | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD;
     // SAFETY: the context is alive.
     //
     // With HANDLE_IO_ERRORS a broken payload is an error here and not the end of the server. Without the implicit signal a
-    // command that is refused does not break a WATCH: what changes a key signals it.
+    // command that is refused does not break a WATCH: what changes a key signals it. A replica may load a new data set beside the old
+    // one (repl-diskless-load swapdb): nothing here knows of a key but the keyspace, and the fence clock only takes the larger.
     unsafe { call!(RedisModule_SetModuleOptions(ctx.as_ptr(), options as c_int)) };
     if !data_type::register(ctx) || !commands::register(ctx) || !config::register(ctx) {
         return Status::Err;

@@ -24,6 +24,7 @@ mod data_type;
 mod fences;
 mod keyspace;
 mod load;
+mod open_key;
 mod waiting;
 
 pub(crate) use load::{on_load, ALLOCATOR, VERSION};

@@ -7,9 +7,10 @@ use std::ffi::{c_char, c_int, c_void, CStr};
 
 use redis_module::raw;
 
-use super::super::api::{call, Arg, Context, OwnedString, Purpose};
+use super::super::api::{call, Arg, Context, OwnedString};
 use super::super::clock;
 use super::super::keyspace::{Key, WrongType};
+use super::super::open_key::Purpose;
 use super::client::{self, Outcome};
 use super::room::{Granted, Place};
 use super::{dismiss_all, serve, with};
@@ -95,8 +96,8 @@ fn run(ctx: Context<'_>) {
     if ctx.must_not_write() {
         return arm_in(PAUSED_US);
     }
-    for granted in with(|room| room.take_forfeited()) {
-        take_back(ctx, &granted);
+    for forfeit in with(|room| room.take_forfeited()) {
+        take_back(ctx, &forfeit);
     }
     for place in with(|room| room.take_dirty()) {
         look_at(ctx, &place);
@@ -123,8 +124,9 @@ fn look_at(ctx: Context<'_>, place: &Place) {
     }
 }
 
-/// Ends a hold whose owner was gone before it heard of it.
-fn take_back(ctx: Context<'_>, granted: &Granted) {
+/// Ends a hold whose owner was gone before it heard of it. What the owner had before, and knows of, it has again.
+fn take_back(ctx: Context<'_>, forfeit: &Forfeit) {
+    let granted = &forfeit.granted;
     let place = &granted.place;
     ctx.select_db(place.db);
     let name = OwnedString::new(ctx, &place.key);

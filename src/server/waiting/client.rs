@@ -106,7 +106,14 @@ unsafe extern "C" fn on_reply(
     match outcome {
         Some(outcome) => {
             if let Outcome::Granted(granted, _) = outcome {
-                with(|room| room.delivered(granted.fence));
+                // The server asks for a reply even when it knows that the client has closed its connection (6.2), or when the user was
+                // deleted (all), but sends none then.
+                if ctx.is_closing() {
+                    with(|room| room.lost(granted.clone()));
+                    alarm::arm();
+                } else {
+                    with(|room| room.delivered(granted.fence));
+                }
             }
             ctx.reply(outcome.reply());
         }

@@ -132,13 +132,15 @@ pub(super) fn serve(key: &mut Key<'_>, place: &Place, now: Now) {
 
 /// Grants one request if the lock lets it in. False when it does not.
 fn grant(key: &mut Key<'_>, ticket: Ticket, waiter: &Waiter, now: Now) -> bool {
+    let token = waiter.token.as_token();
     let decided = fences::with(|fences| {
         Lock::acquire(key.lock(), waiter.ask(), now, Waiting::default(), fences)
     });
     match decided {
         Ok(grant) => {
+            let before = key.lock().and_then(|lock| lock.hold_of(token, now));
             let leaver = with(|room| {
-                room.granted(grant.fence);
+                room.granted(grant.fence, before);
                 room.leave(ticket)
             });
             let Some(leaver) = leaver else {

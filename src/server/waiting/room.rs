@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
 use crate::lock::queue::{Ticket, WaitQueue, Waiter};
-use crate::lock::{Fence, Lock, Now, Refusal, TokenBuf, Waiting};
+use crate::lock::{Fence, Hold, Lock, Mode, Now, Refusal, TokenBuf, Waiting};
 
 /// A key in a database.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,7 +41,7 @@ pub(crate) struct Room {
     /// Holds that were granted to waiting clients which have not read the reply yet.
     undelivered: HashMap<Fence, Undelivered>,
     /// Granted to clients that are gone.
-    forfeited: Vec<Granted>,
+    forfeited: Vec<Forfeit>,
     last_ticket: u64,
 }
 
@@ -64,10 +64,20 @@ struct Seat {
 }
 
 /// The requests of one token share a hold: it stays when any of them learns of it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Undelivered {
     pending: usize,
     known: bool,
+    /// What the token had before, of which it knows: the share that was converted.
+    before: Option<(Mode, Hold)>,
+}
+
+/// A hold that is to be taken back.
+#[derive(Debug)]
+pub(crate) struct Forfeit {
+    pub(crate) granted: Granted,
+    /// What its owner knows of, and keeps.
+    pub(crate) before: Option<(Mode, Hold)>,
 }
 
 /// A waiter that has left the room.
@@ -287,9 +297,13 @@ impl Room {
         wake.into_iter().chain(timeout).min()
     }
 
-    /// Notes that a waiting client was granted a hold, and has not been told yet.
-    pub(crate) fn granted(&mut self, fence: Fence) {
-        let undelivered = self.undelivered.entry(fence).or_default();
+    /// Notes that a waiting client was granted a hold in place of what it had before, and has not been told yet.
+    pub(crate) fn granted(&mut self, fence: Fence, before: Option<(Mode, Hold)>) {
+        let undelivered = self.undelivered.entry(fence).or_insert(Undelivered {
+            pending: 0,
+            known: false,
+            before,
+        });
         undelivered.pending = undelivered.pending.saturating_add(1);
     }
 
@@ -301,11 +315,12 @@ impl Room {
 
     /// Notes that the client is gone which was to be told.
     pub(crate) fn lost(&mut self, granted: Granted) {
-        let known = self.undelivered.get(&granted.fence).is_none_or(|u| u.known);
-        if !known {
-            self.forfeited.push(granted.clone());
+        let fence = granted.fence;
+        let unknown = self.undelivered.get(&fence).filter(|u| !u.known);
+        if let Some(before) = unknown.map(|undelivered| undelivered.before) {
+            self.forfeited.push(Forfeit { granted, before });
         }
-        self.settle(granted.fence);
+        self.settle(fence);
     }
 
     /// Notes that the owner of a hold knows of it: it has asked again, or renewed.
@@ -313,11 +328,11 @@ impl Room {
         if let Some(undelivered) = self.undelivered.get_mut(&fence) {
             undelivered.known = true;
         }
-        self.forfeited.retain(|granted| granted.fence != fence);
+        self.forfeited.retain(|f| f.granted.fence != fence);
     }
 
     /// Takes the holds that are to be taken back.
-    pub(crate) fn take_forfeited(&mut self) -> Vec<Granted> {
+    pub(crate) fn take_forfeited(&mut self) -> Vec<Forfeit> {
         std::mem::take(&mut self.forfeited)
     }
 

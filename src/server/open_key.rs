@@ -1,0 +1,138 @@
+//! Keys of the server's, open for a look or a change.
+
+use std::ffi::{c_int, c_longlong, c_void};
+use std::marker::PhantomData;
+use std::ptr;
+
+use redis_module::raw;
+
+use super::api::{call, Arg, Context};
+
+/// A key, open until it is dropped.
+pub(super) struct OpenKey<'c> {
+    raw: *mut raw::RedisModuleKey,
+    call: PhantomData<&'c raw::RedisModuleKey>,
+}
+
+/// What is under a key.
+pub(super) enum Content {
+    Absent,
+    /// A value of the type that was asked for.
+    Value(*mut c_void),
+    OtherType,
+}
+
+/// What a key is opened for.
+#[derive(Clone, Copy)]
+pub(super) enum Purpose {
+    Read,
+    Write,
+}
+
+impl<'c> OpenKey<'c> {
+    pub(super) fn open(ctx: Context<'c>, name: Arg<'c>, purpose: Purpose) -> Self {
+        let mode = match purpose {
+            Purpose::Read => raw::REDISMODULE_READ,
+            Purpose::Write => raw::REDISMODULE_READ | raw::REDISMODULE_WRITE,
+        };
+        // SAFETY: the context and the name are alive.
+        let key = unsafe {
+            call!(RedisModule_OpenKey(
+                ctx.as_ptr(),
+                name.as_ptr(),
+                mode as c_int
+            ))
+        };
+        Self {
+            raw: key.cast(),
+            call: PhantomData,
+        }
+    }
+
+    /// What is under the key, if it is of type `ty`.
+    pub(super) fn content(&self, ty: *mut raw::RedisModuleType) -> Content {
+        if self.raw.is_null() {
+            // A key that is absent, opened for reading.
+            return Content::Absent;
+        }
+        // SAFETY: the key is open.
+        let kind = unsafe { call!(RedisModule_KeyType(self.raw)) };
+        if kind == raw::REDISMODULE_KEYTYPE_EMPTY as c_int {
+            return Content::Absent;
+        }
+        // SAFETY: the key is open; both calls answer null when the value is not a module's.
+        let (found, value) = unsafe {
+            (
+                call!(RedisModule_ModuleTypeGetType(self.raw)),
+                call!(RedisModule_ModuleTypeGetValue(self.raw)),
+            )
+        };
+        if ptr::eq(found, ty) && !value.is_null() {
+            Content::Value(value)
+        } else {
+            Content::OtherType
+        }
+    }
+
+    /// Sets the value of a key that is open for writing. The key owns it from now on, unless this answers false.
+    ///
+    /// # Safety
+    /// `value` is what the methods of the type `ty` expect.
+    pub(super) unsafe fn set_value(
+        &self,
+        ty: *mut raw::RedisModuleType,
+        value: *mut c_void,
+    ) -> bool {
+        // SAFETY: the key is open; the caller vouches for the value.
+        let status = unsafe { call!(RedisModule_ModuleTypeSetValue(self.raw, ty, value)) };
+        status == raw::REDISMODULE_OK as c_int
+    }
+
+    /// Deletes a key that is open for writing, its value with it.
+    pub(super) fn delete(&self) {
+        // SAFETY: the key is open.
+        unsafe { call!(RedisModule_DeleteKey(self.raw)) };
+    }
+
+    /// When the key expires, in milliseconds since the epoch; `None` when it does not.
+    ///
+    /// Before 6.2.8 only the rest of its life can be asked for: `now_ms` makes an instant of it.
+    pub(super) fn expires_at_ms(&self, now_ms: u64) -> Option<u64> {
+        if self.raw.is_null() {
+            return None;
+        }
+        // SAFETY: the static is not written after the load.
+        if let Some(abs_expire) = unsafe { raw::RedisModule_GetAbsExpire } {
+            // SAFETY: the key is open.
+            return u64::try_from(unsafe { abs_expire(self.raw) }).ok();
+        }
+        // SAFETY: the key is open.
+        let rest = unsafe { call!(RedisModule_GetExpire(self.raw)) };
+        u64::try_from(rest)
+            .ok()
+            .map(|rest| now_ms.saturating_add(rest))
+    }
+
+    /// Sets when a key that is open for writing expires, in milliseconds since the epoch.
+    pub(super) fn expire_at_ms(&self, at_ms: u64, now_ms: u64) {
+        // SAFETY: the static is not written after the load.
+        if let Some(set_abs_expire) = unsafe { raw::RedisModule_SetAbsExpire } {
+            let at_ms = c_longlong::try_from(at_ms).unwrap_or(c_longlong::MAX);
+            // SAFETY: the key is open.
+            unsafe { set_abs_expire(self.raw, at_ms) };
+            return;
+        }
+        let rest = c_longlong::try_from(at_ms.saturating_sub(now_ms)).unwrap_or(c_longlong::MAX);
+        // SAFETY: the key is open.
+        unsafe { call!(RedisModule_SetExpire(self.raw, rest)) };
+    }
+}
+
+impl Drop for OpenKey<'_> {
+    fn drop(&mut self) {
+        if !self.raw.is_null() {
+            // SAFETY: the key is open, and closed only here.
+            unsafe { call!(RedisModule_CloseKey(self.raw)) };
+        }
+    }
+}
