@@ -170,10 +170,9 @@ impl<'c> Context<'c> {
                 && !self.has_flag(raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING))
     }
 
-    /// Whether this server is a primary with its data in memory, so that what comes in comes from clients.
-    pub(super) fn is_serving_primary(self) -> bool {
-        self.has_flag(raw::REDISMODULE_CTX_FLAGS_MASTER)
-            && !self.has_flag(raw::REDISMODULE_CTX_FLAGS_LOADING)
+    /// Whether the server reads a file or a primary's data set.
+    pub(super) fn is_loading(self) -> bool {
+        self.has_flag(raw::REDISMODULE_CTX_FLAGS_LOADING)
     }
 
     /// Whether this server is a primary.

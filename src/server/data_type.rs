@@ -251,15 +251,18 @@ fn decode_owned(bytes: &[u8]) -> Option<Record<'static>> {
     }
 }
 
-/// Whether a fence that comes by RESTORE from a client is too far ahead to be honest. What a primary or this server's own files say
-/// is taken as it is.
+/// Whether a fence that comes by RESTORE is too far ahead to be honest. What a file says is taken as it is; what comes to a replica was
+/// let in by its primary, whose clock may be another, or by a client of a replica that takes writes.
 fn is_forged(io: *mut raw::RedisModuleIO, fence: Fence) -> bool {
     if fence.get() <= clock::now().us().saturating_add(MAX_FENCE_LEAD_US) {
         return false;
     }
     // SAFETY: the server passed `io` to the running method, which the context does not outlive.
-    let ctx = unsafe { Context::new(call!(RedisModule_GetContextFromIO(io))) };
-    ctx.is_some_and(Context::is_serving_primary)
+    let Some(ctx) = (unsafe { Context::new(call!(RedisModule_GetContextFromIO(io))) }) else {
+        return false;
+    };
+    let beyond_any_clock = clock::now().us().saturating_add(10 * MAX_FENCE_LEAD_US);
+    !ctx.is_loading() && (ctx.is_primary() || fence.get() > beyond_any_clock)
 }
 
 // `mem_usage` counts the box, which `memory_bytes` includes as the size of the lock itself.

@@ -19,7 +19,18 @@ mod harness;
 
 // What the commands do.
 mod acquire;
+mod native;
+mod together;
 mod waiting;
+
+// What outlives a server, and what reaches others.
+mod persistence;
+mod replication;
+
+// What is refused, and what the server says of the module.
+mod bad_input;
+mod hostile;
+mod metadata;
 
 // What the documents say.
 mod readme;

@@ -12,9 +12,10 @@ use super::super::clock;
 use super::super::keyspace::{Key, WrongType};
 use super::super::open_key::Purpose;
 use super::client::{self, Outcome};
-use super::room::{Granted, Place};
+use super::room::{Forfeit, Place};
 use super::{dismiss_all, serve, with};
 use crate::command::Error;
+use crate::lock::{Effect, Hold};
 
 /// The longest that the timer sleeps, so that a wall clock which is set forward is noticed soon.
 const LONGEST_SLEEP_US: u64 = 1_000_000;
@@ -140,10 +141,22 @@ fn take_back(ctx: Context<'_>, forfeit: &Forfeit) {
     let token = granted.token.as_token();
     let stands = key.lock().and_then(|lock| lock.hold_of(token, now));
     if stands.is_some_and(|(_, hold)| hold.fence == granted.fence) {
-        let effect = key.lock().and_then(|lock| lock.release(token, now));
-        if let Some(effect) = effect {
-            key.commit(&effect, now);
-        }
+        let now_ms = now.ms();
+        let effect = match forfeit.before {
+            Some((mode, hold)) if !hold.deadline.is_over(now_ms) => {
+                let end = key.deadline(now).unwrap_or(hold.deadline);
+                let deadline = hold.deadline.min(end);
+                let hold = Hold { deadline, ..hold };
+                Effect::Hold {
+                    now_ms,
+                    mode,
+                    token,
+                    hold,
+                }
+            }
+            _ => Effect::Release { now_ms, token },
+        };
+        key.commit(&effect, now);
     }
     with(|room| room.mark(place.db, &place.key));
 }

@@ -41,16 +41,19 @@ impl Client {
         Self { connection }
     }
 
-    pub(super) fn is_ready(port: u16) -> bool {
+    /// Whether the process `pid` answers on the port: another test's server may have taken it first.
+    pub(super) fn is_ready(port: u16, pid: u32) -> bool {
         let Ok(client) = redis::Client::open(format!("redis://127.0.0.1:{port}/")) else {
             return false;
         };
         let Ok(mut connection) = client.get_connection_with_timeout(Duration::from_secs(1)) else {
             return false;
         };
-        redis::cmd("PING")
+        let ours = format!("process_id:{pid}");
+        redis::cmd("INFO")
+            .arg("server")
             .query::<String>(&mut connection)
-            .is_ok_and(|pong| pong == "PONG")
+            .is_ok_and(|info| info.lines().any(|line| line == ours))
     }
 
     /// Sends a line of words.
@@ -72,15 +75,24 @@ impl Client {
     }
 
     pub fn try_send<A: AsRef<[u8]>>(&mut self, args: &[A]) -> Result<Reply, RedisError> {
-        let mut command = redis::Cmd::new();
-        for arg in args {
-            command.arg(arg.as_ref());
-        }
-        match command.query::<Value>(&mut self.connection) {
+        match command(args).query::<Value>(&mut self.connection) {
             Ok(value) => Ok(Reply::from(value)),
             Err(error) if error.is_io_error() || error.is_connection_dropped() => Err(error),
             Err(error) => Ok(Reply::Error(error_text(&error))),
         }
+    }
+
+    /// Sends many commands at once and reads all their replies: for thousands of them.
+    #[track_caller]
+    pub fn pipeline(&mut self, commands: &[Vec<Vec<u8>>]) -> Vec<Reply> {
+        let mut packed = Vec::new();
+        for args in commands {
+            packed.extend(command(args).get_packed_command());
+        }
+        let sent = self.connection.send_packed_command(&packed);
+        sent.expect("to send a pipeline");
+        let mut reply = || self.connection.recv_response().expect("a reply");
+        commands.iter().map(|_| Reply::from(reply())).collect()
     }
 
     /// Sends a line that must answer an integer.
@@ -109,6 +121,17 @@ impl Client {
             Reply::Error(error) => error,
             other => panic!("{line}: {other:?}"),
         }
+    }
+
+    /// The server's clock.
+    #[track_caller]
+    pub fn now_us(&mut self) -> u64 {
+        let time = self.call("TIME");
+        let part = |n: usize| {
+            let digits = std::str::from_utf8(time.items()[n].as_bytes());
+            digits.unwrap().parse::<u64>().unwrap()
+        };
+        part(0) * 1_000_000 + part(1)
     }
 
     /// One field of INFO.
@@ -196,6 +219,14 @@ impl From<Value> for Reply {
             other => Reply::Other(format!("{other:?}")),
         }
     }
+}
+
+fn command<A: AsRef<[u8]>>(args: &[A]) -> redis::Cmd {
+    let mut command = redis::Cmd::new();
+    for arg in args {
+        command.arg(arg.as_ref());
+    }
+    command
 }
 
 fn error_text(error: &RedisError) -> String {

@@ -1,9 +1,16 @@
 //! Real servers for the tests: started on a free loopback port in a temporary directory, ended by pid.
 
 mod client;
+pub mod dump;
 mod later;
+mod locks;
+mod raw;
 mod server;
+mod state;
+pub mod workload;
 
 pub use client::{Client, Reply};
 pub use later::{later, Later};
+pub use raw::Raw;
 pub use server::{module, redis_cli, wait_for, Kind, Server};
+pub use state::{now_ms, State};

@@ -42,6 +42,16 @@ impl Kind {
         servers.join(name).join("bin")
     }
 
+    /// The tool that checks this server's files, `redis-check-rdb` for `rdb`, where one was fetched that knows their version.
+    pub fn checker(self, of: &str) -> Option<PathBuf> {
+        let (kind, name) = match self {
+            Kind::Redis6_2 | Kind::Redis7_0 => (Kind::Redis7_0, "redis-check"),
+            Kind::Valkey8_0 => (self, "valkey-check"),
+            Kind::Redis8_2 => return None,
+        };
+        Some(kind.folder().join(format!("{name}-{of}")))
+    }
+
     pub fn binary(self) -> PathBuf {
         let binary = self.folder().join("server");
         assert!(binary.exists(), "{self:?} is missing: run `make servers`");
@@ -112,6 +122,26 @@ impl Server {
         Self::start_bare(kind, options.iter().map(ToString::to_string).collect())
     }
 
+    /// Starts a replica of `primary`, with the module, and waits until it has all that the primary has.
+    pub fn start_replica_of(primary: &Server, options: &[&str]) -> Self {
+        let port = primary.port.to_string();
+        let of = [&["--replicaof", "127.0.0.1", &port], options].concat();
+        let replica = Self::start_with(primary.kind, &of);
+        replica.wait_until_it_follows(primary);
+        replica
+    }
+
+    /// Waits until this replica has executed all that `primary` has sent.
+    #[track_caller]
+    pub fn wait_until_it_follows(&self, primary: &Server) {
+        let (mut of, mut here) = (primary.client(), self.client());
+        wait_for("the replica to follow", || {
+            let sent = of.info("master_repl_offset");
+            let up = here.info("master_link_status") == "up";
+            (up && here.info("slave_repl_offset") == sent).then_some(())
+        });
+    }
+
     /// Starts a server on a configuration file, which loads the module itself.
     pub fn start_with_config(kind: Kind, config: &str) -> Self {
         let dir = temporary_dir();
@@ -175,8 +205,17 @@ impl Server {
 
     /// Ends the server in order: SHUTDOWN, with what it saves.
     pub fn shut_down(&mut self) {
+        self.shut_down_by("SHUTDOWN");
+    }
+
+    /// Ends the server in order, its RDB written.
+    pub fn shut_down_saving(&mut self) {
+        self.shut_down_by("SHUTDOWN SAVE");
+    }
+
+    fn shut_down_by(&mut self, line: &str) {
         // The reply is the end of the connection.
-        self.client().try_call("SHUTDOWN").ok();
+        self.client().try_call(line).ok();
         wait_for("the server to shut down", || self.child.try_wait().unwrap());
     }
 
@@ -214,7 +253,7 @@ fn launch_until_ready(kind: Kind, dir: &Path, options: &[String]) -> (u16, Child
             if child.try_wait().unwrap().is_some() {
                 return Some(false);
             }
-            Client::is_ready(port).then_some(true)
+            Client::is_ready(port, child.id()).then_some(true)
         });
         if ready {
             return (port, child);

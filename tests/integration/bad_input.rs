@@ -1,0 +1,439 @@
+//! Every error that a command can answer, and that nothing has changed after it: no value, no ttl, no key, no byte to a replica.
+
+mod stage;
+
+use std::fs;
+use std::path::Path;
+
+use crate::harness::{wait_for, Client, Kind, Reply, Server};
+use stage::{line, words, Stage};
+
+on_every_server![
+    a_command_that_is_not_understood_changes_nothing,
+    the_bounds_themselves_are_understood,
+    a_key_of_another_type_is_left_alone,
+    legacy_locks_and_these_keep_each_other_out,
+    a_no_changes_nothing_and_is_not_replicated,
+    a_replica_refuses_what_writes_and_tells_who_holds,
+    without_memory_locks_can_be_given_up_but_not_taken,
+    no_client_can_apply_a_record,
+    only_a_change_breaks_a_watch,
+];
+
+const TAKES: [&str; 3] = ["LOCK.ACQUIRE", "RWLOCK.WLOCK", "RWLOCK.RLOCK"];
+
+// The whole texts: they are constants, so none of them has a byte that the user sent.
+const TTL: &str = "ERR ttl must be an integer from 1 to 281474976710656, in milliseconds";
+const TIMEOUT: &str = "ERR timeout must be an integer from 0 to 281474976710656, in milliseconds";
+const UNKNOWN_OPTION: &str = "ERR unknown option, the only one is BLOCK";
+const TWICE: &str = "ERR the option BLOCK was given twice";
+const NO_TIMEOUT: &str = "ERR the option BLOCK needs a timeout in milliseconds";
+const TOKEN_EMPTY: &str = "ERR the token is empty";
+const TOKEN_LONG: &str = "ERR the token is longer than 512 bytes";
+const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
+const NOT_FOR_CLIENTS: &str = "ERR this command is for replication and the append-only file only";
+
+/// What a ttl or a timeout cannot be. The second to last would be 100 if it were cut to 64 bits.
+const NO_NUMBERS: [&[u8]; 24] = [
+    b"",
+    b"-1",
+    b"-0",
+    b"+5",
+    b"007",
+    b"00",
+    b" 100",
+    b"100 ",
+    b"\n100",
+    b"1e3",
+    b"1.5",
+    b"0x10",
+    b"abc",
+    b"*",
+    b"\0",
+    b"100\0",
+    b"1\x0000",
+    b"\xff\xfe",
+    b"\xd9\xa1",
+    b"281474976710657",
+    b"9223372036854775808",
+    b"18446744073709551616",
+    b"18446744073709551716",
+    b"-9223372036854775809",
+];
+
+fn a_command_that_is_not_understood_changes_nothing(kind: Kind) {
+    let mut stage = Stage::set(kind);
+    let long_token = [b'x'; 513];
+    for key in ["free", "held", "shared", "capped"] {
+        let k = key.as_bytes();
+        // The holder's own token: what is understood of it would change the lock.
+        let t: &[u8] = if key == "shared" { b"a" } else { b"me" };
+        for command in TAKES {
+            let c = command.as_bytes();
+            for wrong in [&[c][..], &[c, k], &[c, k, t]] {
+                stage.refuses_arity(wrong);
+            }
+            for (options, error) in [
+                (&["NX"][..], UNKNOWN_OPTION),
+                (&[""], UNKNOWN_OPTION),
+                (&["BLOCKS", "5"], UNKNOWN_OPTION),
+                (&["BLOC", "5"], UNKNOWN_OPTION),
+                (&["BLOCK\0", "5"], UNKNOWN_OPTION),
+                (&["5", "BLOCK"], UNKNOWN_OPTION),
+                (&["BLOCK"], NO_TIMEOUT),
+                (&["block"], NO_TIMEOUT),
+                (&["BLOCK", "BLOCK", "5"], TIMEOUT),
+                (&["BLOCK", "5", "5"], UNKNOWN_OPTION),
+                (&["BLOCK", "5", "NX"], UNKNOWN_OPTION),
+                (&["BLOCK", "5", "BLOCK"], TWICE),
+                (&["BLOCK", "5", "block", "5"], TWICE),
+            ] {
+                let options: Vec<_> = options.iter().map(|option| option.as_bytes()).collect();
+                let all = [&[c, k, t, b"1000"], &options[..]].concat();
+                stage.refuses(&line(&all), error);
+            }
+            for timeout in NO_NUMBERS {
+                let blocking = line(&[c, k, t, b"1000", b"BLOCK", timeout]);
+                stage.refuses(&blocking, TIMEOUT);
+            }
+        }
+        for command in [&TAKES[..], &["LOCK.RENEW"]].concat() {
+            let c = command.as_bytes();
+            for ttl in NO_NUMBERS.into_iter().chain([&b"0"[..]]) {
+                stage.refuses(&line(&[c, k, t, ttl]), TTL);
+            }
+            stage.refuses(&line(&[c, k, b"", b"1000"]), TOKEN_EMPTY);
+            let long = line(&[c, k, &long_token, b"1000"]);
+            stage.refuses(&long, TOKEN_LONG);
+        }
+        let release = b"LOCK.RELEASE";
+        stage.refuses(&line(&[release, k, b""]), TOKEN_EMPTY);
+        let long = line(&[release, k, &long_token]);
+        stage.refuses(&long, TOKEN_LONG);
+        stage.refuses_arity(&[release]);
+        stage.refuses_arity(&[release, k]);
+        stage.refuses_arity(&[release, k, t, b"1"]);
+        stage.refuses_arity(&[b"LOCK.RENEW"]);
+        stage.refuses_arity(&[b"LOCK.RENEW", k]);
+        stage.refuses_arity(&[b"LOCK.RENEW", k, t]);
+        stage.refuses_arity(&[b"LOCK.RENEW", k, t, b"1000", b"1"]);
+        stage.refuses_arity(&[b"LOCK.INFO"]);
+        stage.refuses_arity(&[b"LOCK.INFO", k, t]);
+    }
+    // Were they understood, they would have been seen.
+    stage.changed("LOCK.ACQUIRE free me 1000000");
+    stage.changed("LOCK.RENEW held me 1000000");
+    stage.changed("RWLOCK.RLOCK shared a 1000000");
+    stage.changed("LOCK.RELEASE capped me");
+}
+
+fn the_bounds_themselves_are_understood(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    let max = 1i64 << 48;
+    for command in TAKES {
+        for rest in [
+            "1".to_string(),
+            max.to_string(),
+            format!("{max} BLOCK {max}"),
+            "5000 BLOCK 0".to_string(),
+            "5000 block 1".to_string(),
+        ] {
+            assert!(c.int(&format!("{command} k t {rest}")) > 0);
+            c.int("DEL k");
+        }
+    }
+    c.int("LOCK.ACQUIRE k t 5000");
+    for ttl in [1, max] {
+        assert_eq!(c.int(&format!("LOCK.RENEW k t {ttl}")), 1);
+        c.int("LOCK.ACQUIRE k t 5000");
+    }
+}
+
+fn a_key_of_another_type_is_left_alone(kind: Kind) {
+    let mut stage = Stage::set(kind);
+    for key in ["string", "list", "hash", "stream", "set", "zset", "legacy"] {
+        for command in [
+            format!("LOCK.ACQUIRE {key} me 1000"),
+            format!("RWLOCK.WLOCK {key} me 1000"),
+            format!("RWLOCK.RLOCK {key} me 1000"),
+            format!("LOCK.ACQUIRE {key} * 1000"),
+            format!("LOCK.RELEASE {key} me"),
+            format!("LOCK.RENEW {key} me 1000"),
+            format!("LOCK.INFO {key}"),
+        ] {
+            stage.refuses(&words(&command), WRONG_TYPE);
+        }
+    }
+    stage.changed("LOCK.ACQUIRE free me 1000000");
+}
+
+fn legacy_locks_and_these_keep_each_other_out(kind: Kind) {
+    let mut stage = Stage::set(kind);
+    for key in ["held", "shared", "capped"] {
+        for set in [format!("SET {key} v NX"), format!("SET {key} v NX PX 1000")] {
+            let reply = stage.unchanged(&set, |c| c.call(&set));
+            assert_eq!(reply, Reply::Nil, "{set}");
+        }
+        let compare =
+            "EVAL return(redis.call('GET',KEYS[1])=='me')and(redis.call('DEL',KEYS[1])) 1";
+        let reply = stage.unchanged(&compare, |c| c.call(&format!("{compare} {key}")));
+        assert!(matches!(reply, Reply::Error(e) if e.contains("WRONGTYPE")));
+    }
+    // The other way round, until the legacy lock is given up.
+    let error = WRONG_TYPE;
+    stage.refuses(&words("LOCK.ACQUIRE legacy v 1000"), error);
+    stage.refuses(&words("LOCK.RELEASE legacy v"), error);
+    assert_eq!(stage.c.int("DEL legacy"), 1);
+    stage.changed("LOCK.ACQUIRE legacy v 1000000");
+}
+
+fn a_no_changes_nothing_and_is_not_replicated(kind: Kind) {
+    let mut stage = Stage::set(kind);
+    for key in ["held", "capped", "persisted"] {
+        for command in TAKES {
+            for token in ["you", "*"] {
+                let line = format!("{command} {key} {token} 1000");
+                assert_eq!(stage.unchanged(&line, |c| c.call(&line)), Reply::Nil);
+            }
+        }
+    }
+    for line in [
+        "LOCK.ACQUIRE shared you 1000",
+        "RWLOCK.WLOCK shared you 1000",
+        "RWLOCK.WLOCK shared a 1000",
+        "LOCK.INFO free",
+    ] {
+        let reply = stage.unchanged(&line, |c| c.call(line));
+        assert_eq!(reply, Reply::Nil, "{line}");
+    }
+    for key in ["free", "held", "shared", "capped", "persisted"] {
+        for line in [
+            format!("LOCK.RELEASE {key} you"),
+            format!("LOCK.RENEW {key} you 1000"),
+            format!("LOCK.RELEASE {key} *"),
+        ] {
+            let reply = stage.unchanged(&line, |c| c.call(&line));
+            assert_eq!(reply, Reply::Int(0), "{line}");
+        }
+    }
+    for (key, holders) in [("held", 1), ("shared", 2), ("capped", 1), ("persisted", 1)] {
+        let line = format!("LOCK.INFO {key}");
+        let info = stage.unchanged(&line, |c| c.call(&line));
+        assert_eq!(info.field("holders").items().len(), holders, "{line}");
+    }
+    stage.changed("RWLOCK.RLOCK shared you 1000000");
+    assert_eq!(stage.changed("LOCK.RENEW capped me 1000000"), 1);
+    assert_eq!(stage.changed("LOCK.RELEASE persisted me"), 1);
+}
+
+fn a_replica_refuses_what_writes_and_tells_who_holds(kind: Kind) {
+    let mut stage = Stage::set(kind);
+    let mut r = stage.replica.client();
+    for key in ["held", "shared", "free", "string"] {
+        let dump = format!("DUMP {key}");
+        let before = r.call(&dump);
+        for command in [
+            format!("LOCK.ACQUIRE {key} me 1000"),
+            format!("RWLOCK.WLOCK {key} me 1000"),
+            format!("RWLOCK.RLOCK {key} me 1000"),
+            format!("LOCK.ACQUIRE {key} * 1000"),
+            format!("LOCK.RELEASE {key} me"),
+            format!("LOCK.RENEW {key} me 1000"),
+        ] {
+            let error = stage.unchanged(&command, |_| r.error(&command));
+            assert!(error.starts_with("READONLY "), "{command}: {error}");
+        }
+        assert_eq!(r.call(&dump), before);
+    }
+    for key in ["held", "shared"] {
+        // All but the ttls, which run.
+        let known = |c: &mut Client| {
+            let info = c.call(&format!("LOCK.INFO {key}"));
+            let holders = info.field("holders");
+            let fields = ["token", "fence", "since"];
+            let of = |holder: &Reply| fields.map(|name| holder.field(name));
+            (
+                info.field("mode"),
+                holders.items().iter().map(of).collect::<Vec<_>>(),
+            )
+        };
+        assert_eq!(known(&mut r), known(&mut stage.c));
+    }
+    assert_eq!(r.call("LOCK.INFO free"), Reply::Nil);
+    let error = r.error("LOCK.INFO string");
+    assert_eq!(error, WRONG_TYPE);
+}
+
+fn without_memory_locks_can_be_given_up_but_not_taken(kind: Kind) {
+    let mut stage = Stage::set(kind);
+    stage.c.call("CONFIG SET maxmemory-policy noeviction");
+    stage.c.call("CONFIG SET maxmemory 1");
+    for key in ["free", "held", "shared"] {
+        for command in TAKES {
+            for token in ["me", "a", "*"] {
+                let line = format!("{command} {key} {token} 1000");
+                let error = stage.unchanged(&line, |c| c.error(&line));
+                assert!(error.starts_with("OOM "), "{line}: {error}");
+            }
+        }
+    }
+    let info = stage.c.call("LOCK.INFO held");
+    assert_eq!(info.field("mode"), Reply::from("exclusive"));
+    assert_eq!(stage.changed("LOCK.RENEW held me 1000000"), 1);
+    assert_eq!(stage.changed("LOCK.RELEASE held me"), 1);
+    assert_eq!(stage.changed("LOCK.RELEASE shared a"), 1);
+    let lua = "EVAL return(redis.call('LOCK.RELEASE',KEYS[1],'b')) 1 shared";
+    assert_eq!(stage.changed(lua), 1);
+    if kind.is_7_2_or_later() {
+        // Servers before queue nothing at all when memory is short.
+        let lines = ["MULTI", "LOCK.RELEASE capped me", "EXEC"].map(words);
+        let replies = stage.c.pipeline(&lines);
+        assert_eq!(replies[2], Reply::Array(vec![Reply::Int(1)]));
+    }
+    stage.c.call("CONFIG SET maxmemory 0");
+    assert!(stage.c.int("LOCK.ACQUIRE held you 1000000") > 0);
+}
+
+/// Records that would change the keys of a [`Stage`], with the key each is for: what a server wrote to its own append-only file.
+fn records(kind: Kind) -> Vec<(String, Vec<u8>)> {
+    let options = "--appendonly yes --appendfsync always --aof-use-rdb-preamble no";
+    let options: Vec<_> = options.split(' ').collect();
+    let server = Server::start_with(kind, &options);
+    let mut c = server.client();
+    for command in [
+        "LOCK.ACQUIRE free thief 1000000",
+        "LOCK.ACQUIRE held me 1000000",
+        "LOCK.RELEASE held me",
+        "RWLOCK.RLOCK shared a 1000000",
+        "PEXPIRE shared 900000",
+        "RWLOCK.RLOCK shared thief 1000000",
+    ] {
+        assert!(c.int(command) > 0);
+    }
+    let mut records = applied_in(server.dir());
+    c.call("BGREWRITEAOF");
+    wait_for("the rewrite", || {
+        let is_over =
+            c.info("aof_rewrite_in_progress") == "0" && c.info("aof_rewrite_scheduled") == "0";
+        is_over.then_some(())
+    });
+    records.extend(applied_in(server.dir()));
+    // Five effects, a cap, and the states of two keys.
+    assert!(records.len() >= 8, "{records:?}");
+    let largest_fence = ((1u64 << 53) - 1).to_le_bytes();
+    records.push(("free".into(), [&[1, 5], &largest_fence[..]].concat()));
+    records.push(("held".into(), b"rubbish".to_vec()));
+    records
+}
+
+/// The keys and records of all LOCK._APPLY in the append-only files under a directory.
+fn applied_in(dir: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(applied_in(&path));
+        } else if path.extension().is_some_and(|ext| ext == "aof") {
+            let args = bulk_strings(&fs::read(path).unwrap());
+            let applies = args
+                .windows(3)
+                .filter(|three| three[0].eq_ignore_ascii_case(b"lock._apply"));
+            found.extend(applies.map(|three| {
+                let key = String::from_utf8(three[1].clone()).unwrap();
+                (key, three[2].clone())
+            }));
+        }
+    }
+    found
+}
+
+/// All the arguments of all the commands in a piece of RESP.
+fn bulk_strings(mut rest: &[u8]) -> Vec<Vec<u8>> {
+    let mut found = Vec::new();
+    while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+        let head = &rest[..end - 1];
+        rest = &rest[end + 1..];
+        if let Some(len) = head.strip_prefix(b"$") {
+            let len: usize = std::str::from_utf8(len).unwrap().parse().unwrap();
+            found.push(rest[..len].to_vec());
+            rest = &rest[len + 2..];
+        }
+    }
+    found
+}
+
+fn no_client_can_apply_a_record(kind: Kind) {
+    let mut stage = Stage::set(kind);
+    let mut r = stage.replica.client();
+    stage.c.call("ACL SETUSER boss on nopass ~* &* +@all");
+    for (key, record) in records(kind) {
+        let apply = line(&[b"LOCK._APPLY", key.as_bytes(), &record]);
+        stage.refuses(&apply, NOT_FOR_CLIENTS);
+        let in_multi = stage.unchanged(&"MULTI", |c| {
+            c.pipeline(&[words("MULTI"), apply.clone(), words("EXEC")])
+        });
+        let refused = Reply::Error(NOT_FOR_CLIENTS.into());
+        assert_eq!(in_multi[2], Reply::Array(vec![refused.clone()]));
+        let script = b"return redis.call('LOCK._APPLY', KEYS[1], ARGV[1])";
+        let eval = line(&[b"EVAL", script, b"1", key.as_bytes(), &record]);
+        let in_lua = stage.unchanged(&"EVAL", |c| c.send(&eval));
+        assert!(matches!(in_lua, Reply::Error(_)), "{in_lua:?}");
+        let mut boss = stage.server.client();
+        boss.call("AUTH boss any");
+        assert_eq!(boss.text("ACL WHOAMI"), "boss");
+        let by_boss = stage.unchanged(&"boss", |_| boss.send(&apply));
+        assert_eq!(by_boss, refused);
+        for readonly in ["yes", "no"] {
+            r.call(&format!("CONFIG SET replica-read-only {readonly}"));
+            let dump = format!("DUMP {key}");
+            let before = r.call(&dump);
+            let on_replica = stage.unchanged(&"replica", |_| r.send(&apply));
+            match readonly {
+                "no" => assert_eq!(on_replica, refused),
+                _ => assert!(matches!(on_replica, Reply::Error(e) if e.starts_with("READONLY"))),
+            }
+            assert_eq!(r.call(&dump), before);
+        }
+    }
+    // Nor was the fence in them taken notice of.
+    assert!(stage.changed("LOCK.ACQUIRE free me 1000000") < 1 << 52);
+}
+
+fn only_a_change_breaks_a_watch(kind: Kind) {
+    let mut stage = Stage::set(kind);
+    let mut watcher = stage.server.client();
+    let mut breaks = |key: &str, line: &str| {
+        watcher.call(&format!("WATCH {key}"));
+        stage.c.call(line);
+        watcher.call("MULTI");
+        watcher.call("PING");
+        watcher.call("EXEC") == Reply::Nil
+    };
+    for (key, line) in [
+        ("held", "LOCK.ACQUIRE held you 1000"),
+        ("held", "RWLOCK.RLOCK held you 1000"),
+        ("held", "LOCK.RELEASE held you"),
+        ("held", "LOCK.RENEW held you 1000"),
+        ("held", "LOCK.RENEW held me 0"),
+        ("held", "LOCK.INFO held"),
+        ("held", "LOCK._APPLY held x"),
+        ("held", "LOCK.ACQUIRE free me 1000000"),
+        ("shared", "RWLOCK.WLOCK shared a 1000"),
+        ("string", "LOCK.ACQUIRE string me 1000"),
+        ("legacy", "LOCK.RELEASE legacy me"),
+    ] {
+        assert!(!breaks(key, line), "{line}");
+    }
+    for (key, line) in [
+        ("held", "LOCK.RENEW held me 1000000"),
+        ("held", "LOCK.ACQUIRE held me 1000000"),
+        ("held", "RWLOCK.RLOCK held me 1000000"),
+        ("shared", "RWLOCK.RLOCK shared you 1000000"),
+        ("shared", "LOCK.RELEASE shared a"),
+        ("held", "LOCK.RELEASE held me"),
+        ("held", "LOCK.ACQUIRE held you 1000000"),
+    ] {
+        assert!(breaks(key, line), "{line}");
+    }
+}

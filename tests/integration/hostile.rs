@@ -1,0 +1,421 @@
+//! Input from someone who means harm, or whose cable is bad: payloads given to RESTORE and random commands. Nothing of it may
+//! end the server, hang it, or leave behind a lock that does not work.
+
+mod lines;
+mod mutants;
+mod payload;
+
+use rand::rngs::StdRng;
+use rand::SeedableRng;
+
+use crate::harness::{wait_for, Client, Kind, Reply, Server};
+use lines::random_line;
+use mutants::{damaged, Damage};
+use payload::Payload;
+
+on_every_server![
+    mutated_payloads_are_refused_or_become_locks_that_work,
+    a_fence_from_far_ahead_is_refused,
+    a_fence_from_another_server_is_never_given_again,
+    a_lock_comes_back_as_it_was,
+    a_restored_hold_ends_at_its_own_deadline,
+    a_restored_lock_gets_its_ttl_back,
+    random_commands_are_all_answered,
+];
+
+/// Payloads for each server, and how many of them are on the way at a time.
+const PAYLOADS: usize = 16_000;
+const BATCH: usize = 1_000;
+
+fn line<A: AsRef<[u8]>>(words: &[A]) -> Vec<Vec<u8>> {
+    words.iter().map(|word| word.as_ref().to_vec()).collect()
+}
+
+/// A server whose payloads are plain: no compression between the bytes that a test writes and those that the module reads. And one
+/// that looks through payloads of its own types, which a mutant may turn into.
+fn start(kind: Kind) -> Server {
+    let options = ["--rdbcompression", "no", "--sanitize-dump-payload", "yes"];
+    Server::start_with(kind, &options)
+}
+
+#[track_caller]
+fn dump(c: &mut Client, key: &str) -> Vec<u8> {
+    c.call(&format!("DUMP {key}")).as_bytes().to_vec()
+}
+
+fn restore(c: &mut Client, key: &str, ttl: &str, payload: &[u8]) -> Reply {
+    c.send(&[b"RESTORE", key.as_bytes(), ttl.as_bytes(), payload])
+}
+
+/// The payloads that are mutated: one exclusive hold, one reader, several, many, and tokens of all lengths.
+fn seeds(c: &mut Client) -> Vec<Vec<u8>> {
+    let long = "x".repeat(512);
+    let mut lines = vec![
+        "LOCK.ACQUIRE exclusive me 900000000".to_string(),
+        format!("LOCK.ACQUIRE long {long} 900000000"),
+        "RWLOCK.RLOCK reader a 900000000".to_string(),
+    ];
+    for n in 0..4 {
+        lines.push(format!("RWLOCK.RLOCK readers r{n} {}", 900_000_000 - n));
+    }
+    for n in 0..40 {
+        let token = "y".repeat(1 + n * 511 / 39);
+        lines.push(format!("RWLOCK.RLOCK many {token} 900000000"));
+    }
+    for line in &lines {
+        assert!(c.int(line) > 0);
+    }
+    ["exclusive", "long", "reader", "readers", "many"]
+        .map(|key| dump(c, key))
+        .to_vec()
+}
+
+#[derive(Default)]
+struct Tally {
+    accepted: usize,
+    refused: usize,
+    held: usize,
+}
+
+fn mutated_payloads_are_refused_or_become_locks_that_work(kind: Kind) {
+    let server = start(kind);
+    let mut c = server.client();
+    let seeds = seeds(&mut c);
+    for seed in &seeds {
+        assert_eq!(Payload::read(seed).write(), *seed, "the footer is wrong");
+    }
+    let mut rng = StdRng::seed_from_u64(0x6861_726d);
+    let (mut records, mut envelopes, mut any) = Default::default();
+    for _ in 0..PAYLOADS / BATCH {
+        let batch: Vec<_> = (0..BATCH).map(|_| damaged(&mut rng, &seeds)).collect();
+        for (damage, held) in try_batch(&mut c, &batch) {
+            let tally: &mut Tally = match damage {
+                Damage::Record => &mut records,
+                Damage::Envelope => &mut envelopes,
+                Damage::Any => &mut any,
+            };
+            match held {
+                None => tally.refused += 1,
+                Some(held) => {
+                    tally.accepted += 1;
+                    tally.held += usize::from(held);
+                }
+            }
+        }
+        c.call("FLUSHALL");
+    }
+    // Both answers must have been put to the test, and with footers that let the bytes through to the module.
+    assert!(records.accepted > PAYLOADS / 20 && records.refused > PAYLOADS / 20);
+    assert!(records.held > PAYLOADS / 20);
+    assert!(envelopes.accepted > 0 && envelopes.refused > PAYLOADS / 20);
+    // A change that the footer does not fit is always found.
+    assert!(any.accepted <= PAYLOADS / 1000 && any.refused > PAYLOADS / 20);
+    println!(
+        "{} + {} accepted, {} + {} + {} refused",
+        records.accepted, envelopes.accepted, records.refused, envelopes.refused, any.refused
+    );
+}
+
+/// Gives the payloads to the server and looks at what came of them: for each `None` when it was refused, else whether it is a lock
+/// that somebody holds.
+fn try_batch(c: &mut Client, batch: &[(Damage, Vec<u8>)]) -> Vec<(Damage, Option<bool>)> {
+    const MULTI: usize = 1 + 5 + 1;
+    let mut commands = Vec::with_capacity(batch.len() * MULTI);
+    for (n, (_, payload)) in batch.iter().enumerate() {
+        let key = format!("k{n}");
+        // In one step, for the module takes a lock away whose holds are all over.
+        commands.extend([
+            line(&["MULTI"]),
+            line(&[b"RESTORE", key.as_bytes(), b"0", payload]),
+            line(&["EXISTS", &key]),
+            line(&["TYPE", &key]),
+            line(&["DUMP", &key]),
+            line(&["LOCK.INFO", &key]),
+            line(&["EXEC"]),
+        ]);
+    }
+    let replies = c.pipeline(&commands);
+    let mut results = Vec::with_capacity(batch.len());
+    for (n, (damage, payload)) in batch.iter().enumerate() {
+        let done = &replies[n * MULTI..][..MULTI];
+        let [restored, exists, ty, dumped, info] = done[MULTI - 1].items() else {
+            panic!("{done:?}")
+        };
+        let shown = || format!("{damage:?} {}", payload.escape_ascii());
+        if let Reply::Error(_) = restored {
+            assert_eq!(*exists, Reply::Int(0), "{}", shown());
+            results.push((*damage, None));
+            continue;
+        }
+        assert_eq!(*restored, Reply::Simple("OK".into()), "{}", shown());
+        assert_eq!(*ty, Reply::Simple("redislock".into()), "{}", shown());
+        if *damage == Damage::Record {
+            // One lock has one encoding.
+            assert_eq!(dumped.as_bytes(), payload, "{}", shown());
+        }
+        assert_works(c, &format!("k{n}"), dumped.as_bytes(), info, &shown);
+        results.push((*damage, Some(*info != Reply::Nil)));
+    }
+    results
+}
+
+/// Fails unless all that is said of a restored lock is true, and it can be held, given up, saved and loaded again.
+fn assert_works(
+    c: &mut Client,
+    key: &str,
+    dumped: &[u8],
+    info: &Reply,
+    shown: &dyn Fn() -> String,
+) {
+    let k = key.as_bytes();
+    let mut commands = vec![
+        line(&["MULTI"]),
+        line(&[b"RESTORE", &b"again"[..], b"0", dumped, b"REPLACE"]),
+        line(&["DUMP", "again"]),
+        line(&["EXEC"]),
+        line(&["LOCK.RENEW", key, "nobody at all", "1000"]),
+        line(&["LOCK.ACQUIRE", key, "nobody at all", "1000000"]),
+    ];
+    let mut held = Vec::new();
+    if *info == Reply::Nil {
+        // All its holds are over, so the lock is free.
+        held.push(Reply::from("nobody at all"));
+    } else {
+        for holder in info.field("holders").items() {
+            held.push(holder.field("token"));
+        }
+    }
+    let tokens: Vec<_> = held.iter().map(Reply::as_bytes).collect();
+    for token in &tokens {
+        commands.push(line(&[&b"LOCK.RENEW"[..], k, token, b"1000000"]));
+    }
+    for token in &tokens {
+        commands.push(line(&[&b"LOCK.RELEASE"[..], k, token]));
+    }
+    commands.push(line(&["EXISTS", key]));
+    let replies = c.pipeline(&commands);
+    let again = [Reply::Simple("OK".into()), Reply::Bulk(dumped.to_vec())];
+    assert_eq!(replies[3].items(), again, "{}", shown());
+    assert_eq!(replies[4], Reply::Int(0), "{}", shown());
+    match (info, &replies[5]) {
+        (Reply::Nil, Reply::Int(fence)) => assert!(*fence > 0 && *fence < 1 << 53),
+        (Reply::Nil, other) => panic!("{other:?}: {}", shown()),
+        (_, other) => assert_eq!(*other, Reply::Nil, "{}", shown()),
+    }
+    let (done, exists) = replies[6..].split_at(tokens.len() * 2);
+    assert!(
+        done.iter().all(|reply| *reply == Reply::Int(1)),
+        "{done:?}: {}",
+        shown()
+    );
+    assert_eq!(exists, [Reply::Int(0)], "{}", shown());
+}
+
+const HOUR_US: u64 = 3600 * 1_000_000;
+
+fn a_fence_from_far_ahead_is_refused(kind: Kind) {
+    let server = start(kind);
+    let mut c = server.client();
+    c.int("LOCK.ACQUIRE exclusive me 1000000");
+    c.int("RWLOCK.RLOCK shared a 1000000");
+    let now = c.now_us();
+    for key in ["exclusive", "shared"] {
+        let mut payload = Payload::read(&dump(&mut c, key));
+        for fence in [
+            (1 << 53) - 1,
+            now + 2 * 365 * 24 * HOUR_US,
+            1 << 53,
+            u64::MAX,
+            0,
+        ] {
+            payload.set_fence(fence);
+            let forged = payload.write();
+            let reply = restore(&mut c, "forged", "0", &forged);
+            assert!(matches!(reply, Reply::Error(_)), "{fence}: {reply:?}");
+            let reply = c.send(&[b"RESTORE", key.as_bytes(), b"0", &forged, b"REPLACE"]);
+            assert!(matches!(reply, Reply::Error(_)), "{fence}: {reply:?}");
+            let script = b"return redis.call('RESTORE', 'forged', 0, ARGV[1])";
+            let reply = c.send(&[b"EVAL", &script[..], b"0", &forged]);
+            assert!(matches!(reply, Reply::Error(_)), "{fence}: {reply:?}");
+        }
+        assert_eq!(c.int("EXISTS forged"), 0);
+        assert_eq!(c.int(&format!("EXISTS {key}")), 1);
+    }
+    let next = c.int("LOCK.ACQUIRE other me 1000000") as u64;
+    assert!(next < now + HOUR_US, "{next} follows no clock");
+}
+
+fn a_fence_from_another_server_is_never_given_again(kind: Kind) {
+    let server = start(kind);
+    let mut c = server.client();
+    for (n, take) in ["LOCK.ACQUIRE", "RWLOCK.RLOCK"].iter().enumerate() {
+        let own = c.int(&format!("{take} k me 1000000")) as u64;
+        let mut payload = Payload::read(&dump(&mut c, "k"));
+        assert_eq!(payload.fence(), own, "the test knows the format");
+        // The other server's clock is ahead of this one's.
+        let ahead = c.now_us() + HOUR_US * (1 + n as u64);
+        payload.set_fence(ahead);
+        c.int("DEL k");
+        let reply = restore(&mut c, "k", "0", &payload.write());
+        assert_eq!(reply, Reply::Simple("OK".into()));
+        assert_eq!(c.int(&format!("{take} k me 1000000")) as u64, ahead);
+        let next = c.int("LOCK.ACQUIRE other me 1000000") as u64;
+        assert!(next > ahead, "{next} after {ahead}");
+        c.call("FLUSHALL");
+        assert!(c.int("LOCK.ACQUIRE k you 1000000") as u64 > next);
+        c.call("FLUSHALL");
+    }
+}
+
+fn a_lock_comes_back_as_it_was(kind: Kind) {
+    let server = start(kind);
+    let mut c = server.client();
+    c.int("LOCK.ACQUIRE exclusive me 1000000");
+    c.int("RWLOCK.RLOCK shared a 1000000");
+    c.int("RWLOCK.RLOCK shared b 2000000");
+    for (key, tokens) in [("exclusive", &["me"][..]), ("shared", &["a", "b"])] {
+        let known = |c: &mut Client| {
+            let info = c.call(&format!("LOCK.INFO {key}"));
+            let holders = info.field("holders").items().to_vec();
+            let fields = ["token", "fence", "since"];
+            let of = |holder: &Reply| fields.map(|name| holder.field(name));
+            (
+                info.field("mode"),
+                holders.iter().map(of).collect::<Vec<_>>(),
+            )
+        };
+        let before = known(&mut c);
+        let payload = dump(&mut c, key);
+        let pttl = c.int(&format!("PTTL {key}"));
+        let digest = c.call(&format!("DEBUG DIGEST-VALUE {key}"));
+
+        let reply = restore(&mut c, key, "1000", &payload);
+        assert!(matches!(reply, Reply::Error(e) if e.starts_with("BUSYKEY ")));
+        assert!(c.int(&format!("PTTL {key}")) > 900_000, "the old one stays");
+
+        c.int(&format!("DEL {key}"));
+        assert_eq!(c.call(&format!("LOCK.INFO {key}")), Reply::Nil);
+        let reply = restore(&mut c, key, &pttl.to_string(), &payload);
+        assert_eq!(reply, Reply::Simple("OK".into()));
+        assert_eq!(known(&mut c), before);
+        assert_eq!(c.call(&format!("DEBUG DIGEST-VALUE {key}")), digest);
+        let rest = c.int(&format!("PTTL {key}"));
+        assert!(rest <= pttl && rest > pttl - 60_000, "{rest} of {pttl}");
+        assert_eq!(c.call(&format!("LOCK.ACQUIRE {key} you 1000")), Reply::Nil);
+
+        // In place of another lock, and of something else.
+        for other in ["LOCK.ACQUIRE KEY you 1000000", "SET KEY v"] {
+            c.int(&format!("DEL {key}"));
+            c.call(&other.replace("KEY", key));
+            let replace = [b"RESTORE", key.as_bytes(), b"500000", &payload, b"REPLACE"];
+            assert_eq!(c.send(&replace), Reply::Simple("OK".into()));
+            assert_eq!(known(&mut c), before);
+            assert!((400_000..=500_000).contains(&c.int(&format!("PTTL {key}"))));
+        }
+        for token in tokens {
+            assert_eq!(c.int(&format!("LOCK.RENEW {key} {token} 1000000")), 1);
+        }
+        for token in tokens {
+            assert_eq!(c.int(&format!("LOCK.RELEASE {key} {token}")), 1);
+        }
+        assert_eq!(c.int(&format!("EXISTS {key}")), 0);
+    }
+}
+
+fn a_restored_hold_ends_at_its_own_deadline(kind: Kind) {
+    let server = start(kind);
+    let mut c = server.client();
+    for take in ["LOCK.ACQUIRE", "RWLOCK.RLOCK"] {
+        let first = c.int(&format!("{take} k early 300"));
+        let payload = dump(&mut c, "k");
+        let deadline_ms = Payload::read(&payload).deadline_ms();
+        c.int("DEL k");
+        // The key itself is to stay for a day, and then for ever.
+        for ttl in ["86400000", "0"] {
+            let reply = c.send(&[b"RESTORE", &b"k"[..], ttl.as_bytes(), &payload, b"REPLACE"]);
+            assert_eq!(reply, Reply::Simple("OK".into()));
+            let second = wait_for("the deadline", || {
+                match c.call("LOCK.ACQUIRE k late 60000") {
+                    Reply::Int(fence) => Some(fence),
+                    _ => None,
+                }
+            });
+            // A hold lives through the millisecond of its deadline, but Redis 8 takes the key away in it.
+            let over_ms = deadline_ms + u64::from(kind != Kind::Redis8_2);
+            assert!(c.now_us() / 1000 >= over_ms, "it ended before its time");
+            assert!(second > first);
+            assert_eq!(c.int("LOCK.RELEASE k early"), 0);
+            assert_eq!(c.int("LOCK.RELEASE k late"), 1);
+        }
+    }
+}
+
+fn a_restored_lock_gets_its_ttl_back(kind: Kind) {
+    let server = start(kind);
+    let mut c = server.client();
+    for take in ["LOCK.ACQUIRE", "RWLOCK.RLOCK"] {
+        c.int(&format!("{take} k me 1000000"));
+        let payload = dump(&mut c, "k");
+        for ttl in ["0", "86400000"] {
+            let reply = c.send(&[b"RESTORE", &b"k"[..], ttl.as_bytes(), &payload, b"REPLACE"]);
+            assert_eq!(reply, Reply::Simple("OK".into()));
+            let whole = 900_000..=1_000_000;
+            wait_for("the ttl", || whole.contains(&c.int("PTTL k")).then_some(()));
+        }
+        // One that is over does not stay.
+        c.int("DEL k");
+        let mut payload = Payload::read(&payload);
+        payload.set_deadline_ms(c.now_us() / 1000 - 1);
+        let reply = restore(&mut c, "k", "0", &payload.write());
+        assert_eq!(reply, Reply::Simple("OK".into()));
+        wait_for("the lock to go", || (c.int("EXISTS k") == 0).then_some(()));
+    }
+}
+
+const LINES: usize = 6_000;
+
+fn random_commands_are_all_answered(kind: Kind) {
+    let server = start(kind);
+    let mut c = server.client();
+    let mut rng = StdRng::seed_from_u64(0x6368_616f);
+    c.call("SET string v");
+    let megabyte = vec![b'm'; 1 << 20];
+    let mut kinds = std::collections::HashMap::new();
+    for batch in 0..LINES / BATCH {
+        let mut commands: Vec<_> = (0..BATCH)
+            .map(|_| random_line(&mut rng, &megabyte))
+            .collect();
+        let last = format!("the end of batch {batch}");
+        commands.push(line(&["ECHO", &last]));
+        let replies = c.pipeline(&commands);
+        // Had one command none or two replies, this would not come last.
+        assert_eq!(replies[BATCH], Reply::from(last.as_str()));
+        for (command, reply) in commands.iter().zip(&replies[..BATCH]) {
+            let kind = match reply {
+                Reply::Error(error) => {
+                    let code = error.split(' ').next().unwrap();
+                    assert!(matches!(code, "ERR" | "WRONGTYPE" | "DEADLOCK"), "{error}");
+                    assert!(!error.contains("mmmmmmmmm"));
+                    "error"
+                }
+                Reply::Int(n) => {
+                    assert!((0..1 << 53).contains(n));
+                    "number"
+                }
+                Reply::Nil => "null",
+                Reply::Array(_) | Reply::Map(_) => "array",
+                other => panic!("{:?}: {other:?}", command[0].escape_ascii()),
+            };
+            *kinds.entry(kind).or_insert(0) += 1;
+        }
+    }
+    for kind in ["error", "number", "null", "array"] {
+        assert!(
+            kinds.get(kind).is_some_and(|n| *n > LINES / 200),
+            "{kinds:?}"
+        );
+    }
+    assert_eq!(c.text("GET string"), "v");
+    c.call("FLUSHALL");
+    assert_eq!(server.client().call("PING"), Reply::Simple("PONG".into()));
+}

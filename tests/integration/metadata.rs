@@ -1,0 +1,436 @@
+//! What the server says about the commands and the values: COMMAND, OBJECT, MEMORY, DEBUG, MODULE, and the form of LOCK.INFO.
+
+mod users;
+
+use std::collections::HashSet;
+
+use crate::harness::{module, wait_for, Client, Kind, Reply, Server};
+
+on_every_server![
+    command_info_tells_arity_flags_and_key,
+    command_getkeys_finds_the_key,
+    command_docs_describe_every_command,
+    the_module_is_listed_and_stays,
+    an_unknown_argument_fails_the_load_with_a_word_on_why,
+    type_and_scan_find_the_held_locks,
+    object_and_debug_commands_answer,
+    memory_usage_follows_the_holders,
+    a_digest_stands_for_the_whole_value,
+    a_lock_cannot_be_copied,
+    info_has_exactly_its_fields,
+    resp3_has_maps_and_a_null,
+];
+
+struct Described {
+    name: &'static str,
+    /// As COMMAND INFO counts.
+    arity: i64,
+    flags: &'static [&'static str],
+    /// After the key.
+    args: &'static [&'static str],
+}
+
+const COMMANDS: [Described; 7] = [
+    takes("lock.acquire"),
+    takes("rwlock.wlock"),
+    takes("rwlock.rlock"),
+    Described {
+        name: "lock.release",
+        arity: 3,
+        flags: &["write", "fast"],
+        args: &["token"],
+    },
+    Described {
+        name: "lock.renew",
+        arity: 4,
+        flags: &["write", "fast"],
+        args: &["token", "ttl"],
+    },
+    Described {
+        name: "lock.info",
+        arity: 2,
+        flags: &["readonly"],
+        args: &[],
+    },
+    Described {
+        name: "lock._apply",
+        arity: 3,
+        flags: &["write", "admin", "noscript"],
+        args: &["record"],
+    },
+];
+
+const fn takes(name: &'static str) -> Described {
+    Described {
+        name,
+        arity: -4,
+        flags: &["write", "denyoom", "fast"],
+        args: &["token", "ttl", "block"],
+    }
+}
+
+fn words(reply: &Reply) -> HashSet<String> {
+    let word = |item: &Reply| match item {
+        Reply::Simple(text) => text.clone(),
+        Reply::Bulk(bytes) => String::from_utf8(bytes.clone()).unwrap(),
+        other => panic!("no word: {other:?}"),
+    };
+    reply.items().iter().map(word).collect()
+}
+
+fn command_info_tells_arity_flags_and_key(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    for command in &COMMANDS {
+        let name = command.name;
+        let reply = c.call(&format!("COMMAND INFO {name}"));
+        let info = reply.items()[0].items();
+        assert_eq!(info[0], Reply::from(name));
+        let flags = words(&info[2]);
+        for flag in command.flags {
+            assert!(flags.contains(*flag), "{name} is not {flag}: {flags:?}");
+        }
+        let denied = flags.contains("denyoom");
+        assert_eq!(denied, command.flags.contains(&"denyoom"), "{name}");
+        // The first key, the last one, and the step.
+        assert_eq!(info[3..6], [1, 1, 1].map(Reply::Int), "{name}");
+        if kind.is_7_0_or_later() {
+            assert_eq!(info[1], Reply::Int(command.arity), "{name}");
+            assert!(flags.contains("module"), "{name}: {flags:?}");
+            let key_spec = &info[8].items()[0];
+            let key_flags = words(&key_spec.field("flags"));
+            let reads_only = name == "lock.info";
+            assert_eq!(key_flags.contains("RO"), reads_only, "{name}");
+            assert_eq!(key_flags.contains("access"), reads_only, "{name}");
+        }
+    }
+}
+
+fn command_getkeys_finds_the_key(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    for command in &COMMANDS {
+        // One word for each argument; `block` is an option.
+        let args = command.args.iter().filter(|arg| **arg != "block");
+        let args: Vec<_> = args.copied().collect();
+        let line = format!(
+            "COMMAND GETKEYS {} the-key {}",
+            command.name,
+            args.join(" ")
+        );
+        assert_eq!(
+            c.call(&line),
+            Reply::Array(vec!["the-key".into()]),
+            "{line}"
+        );
+        if command.args.contains(&"block") {
+            let reply = c.call(&format!("{line} BLOCK 5"));
+            assert_eq!(reply, Reply::Array(vec!["the-key".into()]), "{line}");
+        }
+    }
+}
+
+fn command_docs_describe_every_command(kind: Kind) {
+    if !kind.is_7_0_or_later() {
+        return;
+    }
+    let server = Server::start(kind);
+    let mut c = server.client();
+    for command in &COMMANDS {
+        let name = command.name;
+        let docs = c.call(&format!("COMMAND DOCS {name}")).field(name);
+        let text = |field: &str| String::from_utf8(docs.field(field).as_bytes().to_vec()).unwrap();
+        assert!(text("summary").ends_with('.'), "{}", text("summary"));
+        assert!(!text("complexity").is_empty() && !text("since").is_empty());
+        assert_eq!(
+            (text("group"), text("module")),
+            ("module".into(), "lock".into())
+        );
+        let arguments = docs.field("arguments");
+        let names: Vec<_> = arguments
+            .items()
+            .iter()
+            .map(|arg| arg.field("name"))
+            .collect();
+        let expected = [&["key"], command.args].concat();
+        let expected: Vec<_> = expected.into_iter().map(Reply::from).collect();
+        assert_eq!(names, expected, "{name}");
+        assert_eq!(arguments.items()[0].field("type"), Reply::from("key"));
+        let last = arguments.items().last().unwrap();
+        if last.field("name") == Reply::from("block") {
+            assert!(words(&last.field("flags")).contains("optional"));
+            let parts = last.field("arguments");
+            assert_eq!(parts.items()[0].field("token"), Reply::from("BLOCK"));
+            assert_eq!(parts.items()[1].field("type"), Reply::from("integer"));
+        }
+    }
+}
+
+fn listed(c: &mut Client) -> Option<Reply> {
+    let list = c.call("MODULE LIST");
+    let mut found = list.items().iter();
+    found
+        .find(|m| m.field("name") == Reply::from("lock"))
+        .cloned()
+}
+
+fn the_module_is_listed_and_stays(kind: Kind) {
+    let options: &[&str] = match kind.is_7_0_or_later() {
+        true => &["--enable-module-command", "yes"],
+        false => &[],
+    };
+    let server = Server::start_with(kind, options);
+    let mut c = server.client();
+    let module = listed(&mut c).expect("the module in MODULE LIST");
+    assert_eq!(module.field("ver"), Reply::Int(100), "0.1.0");
+    let fence = c.int("LOCK.ACQUIRE k me 1000000");
+    for key in ["k", "none"] {
+        let error = c.error("MODULE UNLOAD lock");
+        assert!(error.contains("data type"), "{error}");
+        assert!(listed(&mut c).is_some());
+        // Not even without a lock in the keyspace.
+        assert_eq!(c.int("LOCK.ACQUIRE k me 1000000") == fence, key == "k");
+        c.call("FLUSHALL");
+    }
+}
+
+fn an_unknown_argument_fails_the_load_with_a_word_on_why(kind: Kind) {
+    let module = module().to_str().unwrap().to_string();
+    let load = ["--loadmodule", &module, "surely-no-such-argument", "1"];
+    let log = Server::log_of_failed_start(kind, &load);
+    let said = |word: &str| {
+        let mut ours = log.lines().filter(|line| line.contains("<lock>"));
+        ours.any(|line| line.contains(word))
+    };
+    assert!(said("argument"), "{log}");
+    assert!(!said("locks are ready"), "{log}");
+}
+
+fn type_and_scan_find_the_held_locks(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    let mut expected = HashSet::new();
+    for n in 0..50 {
+        c.call(&format!("SET string{n} v"));
+        c.int(&format!("LOCK.ACQUIRE lock{n} me 1000000"));
+        c.int(&format!("RWLOCK.RLOCK shared{n} me 1000000"));
+        expected.extend([format!("lock{n}"), format!("shared{n}")]);
+    }
+    assert_eq!(c.text("TYPE lock7"), "redislock");
+    assert_eq!(c.text("TYPE shared7"), "redislock");
+    let scan = "SCAN 0 COUNT 10000 TYPE redislock";
+    assert_eq!(words(&c.call(scan).items()[1]), expected);
+    assert_eq!(c.int("LOCK.RELEASE lock7 me"), 1);
+    assert!(expected.remove("lock7"));
+    assert_eq!(words(&c.call(scan).items()[1]), expected);
+}
+
+fn object_and_debug_commands_answer(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    for take in ["LOCK.ACQUIRE", "RWLOCK.RLOCK"] {
+        c.int(&format!("{take} k me 1000000"));
+        assert_eq!(c.text("OBJECT ENCODING k"), "raw");
+        assert!(c.int("OBJECT REFCOUNT k") >= 1);
+        assert!(c.int("OBJECT IDLETIME k") >= 0);
+        assert!(c.text("DEBUG OBJECT k").contains("encoding:raw"));
+        assert!(c.error("OBJECT FREQ k").contains("LFU"));
+        c.call("CONFIG SET maxmemory-policy allkeys-lfu");
+        assert!(c.int("OBJECT FREQ k") >= 0);
+        c.call("CONFIG SET maxmemory-policy noeviction");
+        for wrong in ["SORT k", "GET k", "LLEN k", "STRLEN k", "XLEN k"] {
+            assert!(c.error(wrong).starts_with("WRONGTYPE "), "{wrong}");
+        }
+        assert_eq!(c.int("LOCK.RELEASE k me"), 1);
+    }
+}
+
+fn memory_usage_follows_the_holders(kind: Kind) {
+    const READERS: i64 = 1000;
+    let server = Server::start(kind);
+    let mut c = server.client();
+    let usage = |c: &mut Client| c.int("MEMORY USAGE k SAMPLES 0");
+    let used = |c: &mut Client| c.info("used_memory").parse::<i64>().unwrap();
+
+    for take in ["LOCK.ACQUIRE", "RWLOCK.RLOCK"] {
+        c.int(&format!("{take} k me 1000000"));
+        let short = usage(&mut c);
+        assert!((50..800).contains(&short), "{short} bytes for one hold");
+        c.int("DEL k");
+        c.int(&format!("{take} k {} 1000000", "x".repeat(512)));
+        let long = usage(&mut c);
+        assert!((short + 510..short + 1024).contains(&long), "{long} bytes");
+        c.int("DEL k");
+    }
+
+    c.int("RWLOCK.RLOCK k reader-0000 1000000");
+    let (first, mut last, before) = (usage(&mut c), usage(&mut c), used(&mut c));
+    for n in 1..READERS {
+        c.int(&format!("RWLOCK.RLOCK k reader-{n:04} 1000000"));
+        let now = usage(&mut c);
+        assert!(now > last, "{now} after {last} bytes for {n} readers");
+        last = now;
+    }
+    let (said, grown) = (last - first, used(&mut c) - before);
+    assert!(
+        said < grown * 2 && grown < said * 2,
+        "{said} bytes said, {grown} bytes used"
+    );
+    // And back, at least by the tokens, when all but one are gone.
+    for n in 1..READERS {
+        c.int(&format!("LOCK.RELEASE k reader-{n:04}"));
+    }
+    assert!(usage(&mut c) < last - READERS * 11);
+}
+
+fn a_digest_stands_for_the_whole_value(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    let digest = |c: &mut Client, key: &str| match &c.call(&format!("DEBUG DIGEST-VALUE {key}")) {
+        Reply::Array(digests) => match &digests[0] {
+            Reply::Simple(text) => text.clone(),
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    };
+    let mut seen = HashSet::new();
+    for line in [
+        "LOCK.ACQUIRE k me 1000000",
+        "LOCK.RENEW k me 2000000",
+        "RWLOCK.RLOCK k me 2000000",
+        "RWLOCK.RLOCK k you 2000000",
+        "LOCK.RELEASE k me",
+        "LOCK.ACQUIRE other me 1000000",
+        "LOCK.ACQUIRE another me 1000000",
+    ] {
+        c.int(line);
+        let key = line.split(' ').nth(1).unwrap();
+        let new = digest(&mut c, key);
+        assert_eq!(digest(&mut c, key), new);
+        assert_ne!(new, "0".repeat(40));
+        assert!(seen.insert(new), "{line} does not show");
+        // With a ttl, because the server's digest tells whether there is one.
+        let dump = c.call(&format!("DUMP {key}"));
+        let copy = c.send(&[
+            &b"RESTORE"[..],
+            b"copy",
+            b"1000000",
+            dump.as_bytes(),
+            b"REPLACE",
+        ]);
+        assert_eq!(copy, Reply::Simple("OK".into()));
+        assert_eq!(digest(&mut c, "copy"), digest(&mut c, key), "{line}");
+    }
+}
+
+fn a_lock_cannot_be_copied(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    c.call("SET string v");
+    for take in ["LOCK.ACQUIRE", "RWLOCK.RLOCK"] {
+        c.int(&format!("{take} k me 1000000"));
+        for copy in ["COPY k new", "COPY k string REPLACE", "COPY k k DB 1"] {
+            assert!(c.error(copy).starts_with("ERR "), "{copy}");
+        }
+        assert_eq!(c.int("LOCK.RELEASE k me"), 1);
+        assert_eq!(c.int("DBSIZE"), 1);
+        assert_eq!(c.text("GET string"), "v");
+        c.call("SELECT 1");
+        assert_eq!(c.int("DBSIZE"), 0);
+        c.call("SELECT 0");
+    }
+}
+
+/// Pairs as they are in a flat array, names and all.
+fn flat(pairs: Vec<(&str, Reply)>) -> Reply {
+    let items = pairs
+        .into_iter()
+        .flat_map(|(name, value)| [name.into(), value]);
+    Reply::Array(items.collect())
+}
+
+fn map(pairs: Vec<(&str, Reply)>) -> Reply {
+    Reply::Map(
+        pairs
+            .into_iter()
+            .map(|(name, value)| (name.into(), value))
+            .collect(),
+    )
+}
+
+/// Takes holds and compares the whole answer of LOCK.INFO with what must be in it.
+fn check_info(c: &mut Client, pairs: fn(Vec<(&str, Reply)>) -> Reply) {
+    assert_eq!(c.call("LOCK.INFO k"), Reply::Nil);
+    for (take, mode, tokens) in [
+        ("LOCK.ACQUIRE", "exclusive", &["me"][..]),
+        ("RWLOCK.RLOCK", "shared", &["z", "a", "m"]),
+    ] {
+        let mut holders = Vec::new();
+        let mut grants = Vec::new();
+        for token in tokens {
+            let from_ms = c.now_us() / 1000;
+            let fence = c.int(&format!("{take} k {token} 1000000"));
+            let until_ms = c.now_us() / 1000;
+            grants.push((*token, fence, from_ms..=until_ms));
+        }
+        // Later than all the grants, so that no other instant passes for one of them; and a renewal is no grant.
+        let granted_ms = c.now_us() / 1000;
+        wait_for("the clock to move on", || {
+            (c.now_us() / 1000 > granted_ms).then_some(())
+        });
+        for token in tokens {
+            assert_eq!(c.int(&format!("LOCK.RENEW k {token} 1000000")), 1);
+        }
+        let longest = c.int("PTTL k");
+        let info = c.call("LOCK.INFO k");
+        let shortest = c.int("PTTL k");
+        for (holder, (token, fence, granted_ms)) in info.field("holders").items().iter().zip(grants)
+        {
+            let (ttl, since) = (holder.field("ttl"), holder.field("since"));
+            let since_ms = u64::try_from(since.as_int()).unwrap();
+            assert!(
+                granted_ms.contains(&since_ms),
+                "{since_ms} is not in {granted_ms:?}"
+            );
+            assert!(ttl.as_int() <= longest);
+            if tokens.len() == 1 {
+                assert!(ttl.as_int() >= shortest);
+            }
+            holders.push(pairs(vec![
+                ("token", token.into()),
+                ("fence", Reply::Int(fence)),
+                ("ttl", ttl),
+                ("since", since),
+            ]));
+        }
+        assert_eq!(holders.len(), tokens.len(), "{info:?}");
+        let expected = pairs(vec![
+            ("mode", mode.into()),
+            ("holders", Reply::Array(holders)),
+            ("waiters", Reply::Array(Vec::new())),
+        ]);
+        assert_eq!(info, expected);
+        c.int("DEL k");
+    }
+    assert_eq!(c.call("LOCK.INFO k"), Reply::Nil);
+}
+
+fn info_has_exactly_its_fields(kind: Kind) {
+    let server = Server::start(kind);
+    check_info(&mut server.client(), flat);
+}
+
+fn resp3_has_maps_and_a_null(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client_resp3();
+    // Modules of Redis 6.2 have no maps.
+    let pairs = match kind.is_7_0_or_later() {
+        true => map,
+        false => flat,
+    };
+    check_info(&mut c, pairs);
+    assert!(c.int("LOCK.ACQUIRE k me 1000000") > 0);
+    assert_eq!(c.call("LOCK.ACQUIRE k you 1000000"), Reply::Nil);
+    let made = c.call("LOCK.ACQUIRE other * 1000000");
+    assert!(matches!(made.items(), [Reply::Bulk(_), Reply::Int(_)]));
+}

@@ -1,0 +1,395 @@
+//! What comes back after a restart, from an RDB or an append-only file.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::harness::dump::raise_fences_by_an_hour;
+use crate::harness::{now_ms, wait_for, workload, Client, Kind, Reply, Server, State};
+
+on_every_server![
+    an_rdb_brings_everything_back,
+    what_ended_while_the_server_was_down_is_gone,
+    a_reload_changes_nothing,
+    an_aof_brings_everything_back_after_a_crash,
+    a_rewritten_aof_brings_everything_back,
+    an_aof_with_a_torn_tail_loses_the_tail_only,
+    a_random_life_comes_back_from_the_aof,
+    a_random_life_comes_back_from_a_rewrite_in_its_middle,
+    a_random_life_comes_back_from_an_rdb,
+    a_server_that_gave_no_fence_saves_and_loads,
+    fences_do_not_go_back_while_the_server_lives,
+    fences_do_not_go_back_over_an_rdb,
+    fences_do_not_go_back_over_an_aof,
+    fences_do_not_go_back_over_a_rewritten_aof,
+    the_servers_own_tools_accept_the_files,
+    a_server_without_the_module_refuses_an_rdb_with_fences_clearly,
+];
+
+const AOF: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
+
+/// With the RDB at the head of a rewritten append-only file, and with commands only.
+const PREAMBLES: [&str; 2] = ["yes", "no"];
+
+fn aof_server(kind: Kind, preamble: &str) -> Server {
+    let options = [&AOF[..], &["--aof-use-rdb-preamble", preamble]].concat();
+    Server::start_with(kind, &options)
+}
+
+/// Locks of every shape, in several databases.
+fn take_many(c: &mut Client) {
+    let longest = [b'x'; 512];
+    for db in ["0", "1", "3"] {
+        c.send(&["SELECT", db]);
+        c.int("LOCK.ACQUIRE exclusive me 600000");
+        c.int("RWLOCK.RLOCK alone me 600000");
+        c.int("LOCK.ACQUIRE long me 281474976710656");
+        c.int("RWLOCK.WLOCK converted me 600000");
+        c.int("RWLOCK.RLOCK converted me 700000");
+        c.int("RWLOCK.RLOCK converted you 500000");
+        for token in [&b"\0"[..], b"\r\n*1\r\n", b"\xff\xfe", &longest] {
+            let fence = c.send(&[&b"RWLOCK.RLOCK"[..], b"sha\0red", token, b"600000"]);
+            assert!(fence.as_int() > 0);
+        }
+        c.send(&[&b"LOCK.ACQUIRE"[..], &longest, &longest, b"600000"]);
+        c.int("RWLOCK.RLOCK shortened a 600000");
+        c.int("RWLOCK.RLOCK shortened b 300000");
+        c.int("PEXPIRE shortened 400000"); // not yet written into the holds
+        c.int("RWLOCK.RLOCK capped a 600000");
+        c.int("PEXPIRE capped 400000");
+        c.int("RWLOCK.RLOCK capped b 500000"); // now it is
+        c.int("LOCK.ACQUIRE lengthened me 600000");
+        c.int("PEXPIRE lengthened 900000");
+        c.int("RWLOCK.RLOCK persisted me 600000");
+        c.int("PERSIST persisted");
+        c.call("SET text text");
+    }
+    c.call("SELECT 0");
+}
+
+/// The state that `take_many` makes, to be compared with what comes back.
+fn with_many(c: &mut Client) -> State {
+    take_many(c);
+    workload::settle(c);
+    let state = State::of(c);
+    assert_eq!(state.len(), 3 * 11);
+    state
+}
+
+#[track_caller]
+fn assert_back(server: &Server, state: &State, when: &str) {
+    let mut c = server.client();
+    State::of(&mut c).assert_same(state, when);
+    // They are not only there, they work.
+    assert_eq!(c.call("LOCK.ACQUIRE exclusive you 60000"), Reply::Nil);
+    assert_eq!(c.int("LOCK.RENEW exclusive me 600000"), 1);
+    assert_eq!(c.int("LOCK.RELEASE converted you"), 1);
+    assert_eq!(c.int("LOCK.RELEASE alone me"), 1);
+}
+
+#[track_caller]
+fn rewrite_aof(c: &mut Client) {
+    // One that the server started by itself may be under way.
+    wait_for("the rewrite to begin", || {
+        (!matches!(c.call("BGREWRITEAOF"), Reply::Error(_))).then_some(())
+    });
+    wait_for("the rewrite to end", || {
+        let idle = |field: &str| field == "0";
+        let ended = idle(&c.info("aof_rewrite_in_progress"));
+        (ended && idle(&c.info("aof_rewrite_scheduled"))).then_some(())
+    });
+    assert_eq!(c.info("aof_last_bgrewrite_status"), "ok");
+}
+
+fn an_rdb_brings_everything_back(kind: Kind) {
+    let mut server = Server::start(kind);
+    let mut c = server.client();
+    let state = with_many(&mut c);
+    let since = |c: &mut Client| {
+        let info = c.call("LOCK.INFO exclusive");
+        info.field("holders").items()[0].field("since")
+    };
+    let was_since = since(&mut c);
+    server.shut_down_saving();
+    server.start_again();
+    assert_eq!(since(&mut server.client()), was_since);
+    assert_back(&server, &state, "after SHUTDOWN SAVE");
+}
+
+fn what_ended_while_the_server_was_down_is_gone(kind: Kind) {
+    for aof in [false, true] {
+        let mut server = Server::start_with(kind, if aof { &AOF } else { &[] });
+        let mut c = server.client();
+        c.int("RWLOCK.RLOCK shared stays 600000");
+        c.int("RWLOCK.RLOCK shared short 600");
+        let fence = c.int("LOCK.ACQUIRE k short 600");
+        c.int("PEXPIRE k 600000"); // then only the hold itself knows
+        c.int("LOCK.ACQUIRE gone short 600");
+        let ends = now_ms() + 600;
+        if !aof {
+            c.call("SAVE");
+        }
+        server.kill();
+        wait_for("the deadline", || (now_ms() > ends).then_some(()));
+        server.start_again();
+        let mut c = server.client();
+        assert_eq!(c.int("EXISTS gone"), 0);
+        assert_eq!(c.call("LOCK.INFO k"), Reply::Nil);
+        assert_eq!(c.int("LOCK.RENEW k short 60000"), 0);
+        assert!(c.int("LOCK.ACQUIRE k you 60000") > fence);
+        let holders = c.call("LOCK.INFO shared").field("holders");
+        assert_eq!(holders.items().len(), 1);
+        assert!(c.int("RWLOCK.RLOCK shared short 60000") > fence);
+    }
+}
+
+fn a_reload_changes_nothing(kind: Kind) {
+    for preamble in PREAMBLES {
+        let server = aof_server(kind, preamble);
+        let mut c = server.client();
+        let state = with_many(&mut c);
+        for reload in ["DEBUG RELOAD", "DEBUG LOADAOF"] {
+            assert_eq!(c.call(reload), Reply::Simple("OK".into()));
+            State::of(&mut c).assert_same(&state, reload);
+        }
+        rewrite_aof(&mut c);
+        assert_eq!(c.call("DEBUG LOADAOF"), Reply::Simple("OK".into()));
+        assert_back(&server, &state, "after a rewrite and DEBUG LOADAOF");
+    }
+}
+
+fn an_aof_brings_everything_back_after_a_crash(kind: Kind) {
+    for preamble in PREAMBLES {
+        let mut server = aof_server(kind, preamble);
+        let state = with_many(&mut server.client());
+        server.kill();
+        server.start_again();
+        assert_back(&server, &state, preamble);
+    }
+}
+
+fn a_rewritten_aof_brings_everything_back(kind: Kind) {
+    for preamble in PREAMBLES {
+        let mut server = aof_server(kind, preamble);
+        let mut c = server.client();
+        take_many(&mut c);
+        rewrite_aof(&mut c);
+        // Effects on top of what was rewritten.
+        c.int("LOCK.RENEW long me 600000");
+        c.int("RWLOCK.RLOCK shortened d 800000");
+        c.int("LOCK.RELEASE capped b");
+        c.int("RWLOCK.WLOCK new me 600000");
+        workload::settle(&mut c);
+        let state = State::of(&mut c);
+        server.kill();
+        server.start_again();
+        assert_back(&server, &state, preamble);
+    }
+}
+
+fn an_aof_with_a_torn_tail_loses_the_tail_only(kind: Kind) {
+    let mut server = aof_server(kind, "yes");
+    let mut c = server.client();
+    let state = with_many(&mut c);
+    c.int("LOCK.ACQUIRE torn me 60000");
+    server.kill();
+    // In the middle of the last effect, as when the power fails during a write.
+    let aof = if kind.is_7_0_or_later() {
+        server.dir().join("appendonlydir/appendonly.aof.1.incr.aof")
+    } else {
+        server.dir().join("appendonly.aof")
+    };
+    let file = std::fs::File::options().write(true).open(aof).unwrap();
+    file.set_len(file.metadata().unwrap().len() - 20).unwrap();
+    server.start_again();
+    assert_eq!(server.client().call("LOCK.INFO torn"), Reply::Nil);
+    assert_back(&server, &state, "without the tail");
+}
+
+fn a_random_life_comes_back_from_the_aof(kind: Kind) {
+    for (seed, preamble) in (10..).zip(PREAMBLES) {
+        let mut server = aof_server(kind, preamble);
+        let mut c = server.client();
+        let tally = workload::run(&mut c, seed, 4000);
+        tally.assert_rich(4000);
+        let state = State::of(&mut c);
+        server.kill();
+        server.start_again();
+        let mut c = server.client();
+        State::of(&mut c).assert_same(&state, &format!("seed {seed}"));
+        assert!(c.int("LOCK.ACQUIRE next me 60000") > tally.largest_fence);
+    }
+}
+
+fn a_random_life_comes_back_from_a_rewrite_in_its_middle(kind: Kind) {
+    for (seed, preamble) in (20..).zip(PREAMBLES) {
+        let mut server = aof_server(kind, preamble);
+        let mut c = server.client();
+        workload::run(&mut c, seed, 2000);
+        rewrite_aof(&mut c);
+        let tally = workload::run(&mut c, seed + 100, 1000);
+        let state = State::of(&mut c);
+        server.kill();
+        server.start_again();
+        let mut c = server.client();
+        State::of(&mut c).assert_same(&state, &format!("seed {seed}, preamble {preamble}"));
+        rewrite_aof(&mut c);
+        server.kill();
+        server.start_again();
+        let mut c = server.client();
+        State::of(&mut c).assert_same(&state, &format!("seed {seed}, preamble {preamble}"));
+        assert!(c.int("LOCK.ACQUIRE next me 60000") > tally.largest_fence);
+    }
+}
+
+fn a_random_life_comes_back_from_an_rdb(kind: Kind) {
+    let mut server = Server::start(kind);
+    for seed in 30..33 {
+        let mut c = server.client();
+        let tally = workload::run(&mut c, seed, 4000);
+        tally.assert_rich(4000);
+        let state = State::of(&mut c);
+        server.shut_down_saving();
+        server.start_again();
+        let mut c = server.client();
+        State::of(&mut c).assert_same(&state, &format!("seed {seed}"));
+        assert!(c.int("LOCK.ACQUIRE next me 60000") > tally.largest_fence);
+    }
+}
+
+fn a_server_that_gave_no_fence_saves_and_loads(kind: Kind) {
+    for preamble in PREAMBLES {
+        let mut server = aof_server(kind, preamble);
+        let mut c = server.client();
+        c.call("SET text text"); // 6.2 reloads no empty file
+        for line in ["SAVE", "DEBUG RELOAD", "DEBUG LOADAOF"] {
+            assert_eq!(c.call(line), Reply::Simple("OK".into()), "{line}");
+        }
+        rewrite_aof(&mut c);
+        server.shut_down_saving();
+        server.start_again();
+        assert!(server.client().int("LOCK.ACQUIRE k me 60000") > 0);
+    }
+}
+
+/// Fails the test when the next fence is not larger than the one that was raised beyond the clock.
+#[track_caller]
+fn assert_beyond(c: &mut Client, ahead: i64, when: &str) {
+    let next = c.int("LOCK.ACQUIRE next me 60000");
+    assert!(next > ahead, "{when}: {next} after {ahead}");
+    // Far from where the clock alone would have taken it.
+    assert!(next < ahead + 1_000_000_000, "{when}: {next} after {ahead}");
+    c.int("LOCK.RELEASE next me");
+}
+
+fn fences_do_not_go_back_while_the_server_lives(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    let ahead = raise_fences_by_an_hour(&mut c);
+    for line in ["PING", "DEL k", "FLUSHDB", "FLUSHALL", "DEBUG RELOAD"] {
+        c.int("LOCK.ACQUIRE k me 60000");
+        c.call(line);
+        assert_beyond(&mut c, ahead, line);
+        c.call("DEL k");
+    }
+}
+
+fn fences_do_not_go_back_over_an_rdb(kind: Kind) {
+    for held in [false, true] {
+        let mut server = Server::start(kind);
+        let mut c = server.client();
+        if held {
+            c.int("LOCK.ACQUIRE k me 600000"); // with a smaller fence
+        }
+        let ahead = raise_fences_by_an_hour(&mut c);
+        assert_eq!(c.int("DBSIZE"), held.into());
+        for _ in 0..2 {
+            server.shut_down_saving();
+            server.start_again();
+        }
+        assert_beyond(&mut server.client(), ahead, &format!("held: {held}"));
+    }
+}
+
+fn fences_do_not_go_back_over_an_aof(kind: Kind) {
+    for preamble in PREAMBLES {
+        let mut server = aof_server(kind, preamble);
+        let ahead = raise_fences_by_an_hour(&mut server.client());
+        server.client().call("FLUSHALL");
+        server.kill();
+        server.start_again();
+        assert_beyond(&mut server.client(), ahead, preamble);
+    }
+}
+
+fn fences_do_not_go_back_over_a_rewritten_aof(kind: Kind) {
+    // Without the RDB at its head and with no lock held, a rewritten file has no place for them: not a case here.
+    for (preamble, held) in [("yes", false), ("yes", true), ("no", true)] {
+        let mut server = aof_server(kind, preamble);
+        let mut c = server.client();
+        if held {
+            c.int("LOCK.ACQUIRE k me 600000"); // with a smaller fence
+        }
+        let ahead = raise_fences_by_an_hour(&mut c);
+        assert_eq!(c.int("DBSIZE"), held.into());
+        for _ in 0..2 {
+            rewrite_aof(&mut server.client());
+            server.kill();
+            server.start_again();
+        }
+        let when = format!("preamble {preamble}, held: {held}");
+        assert_beyond(&mut server.client(), ahead, &when);
+    }
+}
+
+#[track_caller]
+fn assert_accepted(checker: &Path, file: &Path) {
+    let run = Command::new(checker).arg(file).output().unwrap();
+    let said = String::from_utf8_lossy(&run.stdout);
+    assert!(run.status.success(), "{checker:?}: {said}");
+}
+
+fn the_servers_own_tools_accept_the_files(kind: Kind) {
+    let (Some(check_rdb), Some(check_aof)) = (kind.checker("rdb"), kind.checker("aof")) else {
+        return;
+    };
+    for preamble in PREAMBLES {
+        let mut server = aof_server(kind, preamble);
+        let mut c = server.client();
+        take_many(&mut c);
+        rewrite_aof(&mut c);
+        workload::run(&mut c, 40, 500);
+        c.call("SAVE");
+        server.kill();
+        assert_accepted(&check_rdb, &server.dir().join("dump.rdb"));
+        let aof = if kind.is_7_0_or_later() {
+            "appendonlydir/appendonly.aof.manifest"
+        } else {
+            "appendonly.aof"
+        };
+        assert_accepted(&check_aof, &server.dir().join(aof));
+    }
+}
+
+fn a_server_without_the_module_refuses_an_rdb_with_fences_clearly(kind: Kind) {
+    for locks in [
+        &[][..],
+        &["LOCK.ACQUIRE k me 600000", "LOCK.RELEASE k me"],
+        &["LOCK.ACQUIRE k me 600000"],
+    ] {
+        let mut server = Server::start(kind);
+        let mut c = server.client();
+        for line in locks {
+            c.int(line);
+        }
+        server.shut_down_saving();
+        let dir = server.dir().to_str().unwrap();
+        if locks.is_empty() && kind.is_7_2_or_later() {
+            // Nothing of ours is in it.
+            let bare = Server::start_without_module(kind, &["--dir", dir]);
+            assert_eq!(bare.client().int("DBSIZE"), 0);
+        } else {
+            let log = Server::log_of_failed_start(kind, &["--dir", dir]);
+            assert!(log.contains("no matching module 'redislock'"), "{log}");
+        }
+    }
+}

@@ -1,0 +1,396 @@
+//! What reaches a replica, and what a replica is when it becomes the primary.
+
+use crate::harness::dump::raise_fences_by_an_hour;
+use crate::harness::workload::{self, script};
+use crate::harness::{now_ms, wait_for, Client, Kind, Reply, Server, State};
+
+on_every_server![
+    every_operation_arrives,
+    what_changes_nothing_sends_nothing,
+    a_random_life_arrives,
+    a_random_life_arrives_over_broken_links,
+    a_replica_that_comes_later_gets_everything,
+    a_replica_of_a_primary_that_gave_no_fence_follows,
+    a_replica_of_a_replica_gets_everything,
+    a_replica_answers_questions_and_takes_no_orders,
+    a_replica_shows_what_has_ended_before_it_is_told,
+    a_promoted_replica_gives_larger_fences_and_knows_the_holders,
+    a_replica_that_came_later_gives_larger_fences,
+    the_old_primary_follows_the_new_one,
+    a_replica_comes_back_from_its_own_aof,
+];
+
+/// A primary that sends nothing by itself.
+fn primary(kind: Kind) -> Server {
+    Server::start_with(
+        kind,
+        &[
+            "--repl-ping-replica-period",
+            "3600",
+            "--repl-diskless-sync-delay",
+            "0",
+            // Broken links are mended from the backlog.
+            "--repl-backlog-size",
+            "64mb",
+        ],
+    )
+}
+
+#[track_caller]
+fn assert_same(primary: &Server, replica: &Server, when: &str) {
+    workload::settle(&mut primary.client());
+    replica.wait_until_it_follows(primary);
+    let here = State::of(&mut replica.client());
+    here.assert_same(&State::of(&mut primary.client()), when);
+}
+
+/// LOCK.INFO without what time changes.
+fn info(c: &mut Client, key: &str) -> Vec<Reply> {
+    let info = c.call(&format!("LOCK.INFO {key}"));
+    let mut parts = vec![info.field("mode")];
+    for holder in info.field("holders").items() {
+        parts.extend(["token", "fence", "since"].map(|name| holder.field(name)));
+    }
+    parts
+}
+
+fn every_operation_arrives(kind: Kind) {
+    let primary = primary(kind);
+    let replica = Server::start_replica_of(&primary, &[]);
+    let mut c = primary.client();
+    for line in [
+        "LOCK.ACQUIRE k me 600000",
+        "LOCK.ACQUIRE k me 700000",
+        "LOCK.RENEW k me 500000",
+        "PEXPIRE k 400000",
+        "RWLOCK.RLOCK k me 600000",
+        "RWLOCK.RLOCK k you 900000",
+        "RWLOCK.RLOCK k * 800000",
+        "PEXPIRE k 400000",
+        "LOCK.RENEW k you 600000",
+        "PERSIST k",
+        "RWLOCK.RLOCK k late 500000",
+        "LOCK.RELEASE k late",
+        "RENAME k k2",
+        "MOVE k2 2",
+        "SWAPDB 2 0",
+        "LOCK.RELEASE k2 me",
+        "LOCK.RELEASE k2 you",
+        "COPY k2 k3",
+        "RWLOCK.WLOCK k w 600000",
+        "SET k2 text",
+        "LOCK.ACQUIRE gone me 600000",
+        "UNLINK gone",
+        "LOCK.RELEASE k w",
+        "LOCK.ACQUIRE k me 600000",
+        "FLUSHDB",
+        "LOCK.ACQUIRE k me 600000",
+    ] {
+        c.call(line);
+        assert_same(&primary, &replica, line);
+    }
+    assert_eq!(info(&mut c, "k"), info(&mut replica.client(), "k"));
+    c.send(&script(&[
+        "LOCK.ACQUIRE s me 600000",
+        "RWLOCK.RLOCK s me 600000",
+        "LOCK.RENEW k me 900000",
+    ]));
+    assert_same(&primary, &replica, "after a script");
+    c.call("MULTI");
+    for line in ["LOCK.RELEASE k me", "RWLOCK.RLOCK k you 600000", "PING"] {
+        c.call(line);
+    }
+    c.call("EXEC");
+    assert_same(&primary, &replica, "after a transaction");
+    let payload = c.call("DUMP s");
+    c.send(&[&b"RESTORE"[..], b"restored", b"600000", payload.as_bytes()]);
+    assert_same(&primary, &replica, "after RESTORE");
+    assert_eq!(c.int("DBSIZE"), 3);
+}
+
+fn what_changes_nothing_sends_nothing(kind: Kind) {
+    let primary = primary(kind);
+    let replica = Server::start_replica_of(&primary, &[]);
+    let mut c = primary.client();
+    c.int("LOCK.ACQUIRE k me 600000");
+    c.int("RWLOCK.RLOCK shared a 600000");
+    c.int("RWLOCK.RLOCK shared b 600000");
+    c.call("SET text text");
+    replica.wait_until_it_follows(&primary);
+    let sent = |c: &mut Client| c.info("master_repl_offset").parse::<i64>().unwrap();
+    let before = sent(&mut c);
+    let nothing = [
+        "LOCK.ACQUIRE k you 60000",
+        "RWLOCK.WLOCK k you 60000",
+        "RWLOCK.RLOCK k you 60000",
+        "RWLOCK.RLOCK k * 60000",
+        "RWLOCK.WLOCK shared a 60000",
+        "LOCK.RENEW k you 60000",
+        "LOCK.RELEASE k you",
+        "LOCK.RENEW free me 60000",
+        "LOCK.RELEASE free me",
+        "LOCK.INFO k",
+        "LOCK.INFO free",
+        "LOCK.ACQUIRE k",
+        "LOCK.ACQUIRE free me 0",
+        "LOCK.ACQUIRE free me 10 NX",
+        "LOCK.ACQUIRE text me 60000",
+        "LOCK.RELEASE text me",
+        "LOCK._APPLY k x",
+    ];
+    for line in nothing {
+        c.call(line);
+        assert_eq!(sent(&mut c), before, "{line}");
+    }
+    c.call("MULTI");
+    for line in &nothing[..10] {
+        c.call(line);
+    }
+    assert_eq!(c.call("EXEC").items().len(), 10);
+    c.send(&script(&nothing[..10]));
+    // 6.2 sends the words MULTI and EXEC around nothing.
+    let empty = "*1\r\n$5\r\nMULTI\r\n*1\r\n$4\r\nEXEC\r\n".len();
+    let around = if kind.is_7_0_or_later() { 0 } else { empty };
+    assert_eq!(sent(&mut c), before + i64::try_from(around).unwrap());
+    // And what changes something does send.
+    c.int("LOCK.RENEW k me 700000");
+    assert!(sent(&mut c) > before + 40);
+    assert_same(&primary, &replica, "after all");
+}
+
+fn a_random_life_arrives(kind: Kind) {
+    let primary = primary(kind);
+    let replica = Server::start_replica_of(&primary, &[]);
+    let mut c = primary.client();
+    let mut seen = 0;
+    for seed in 0..25 {
+        let tally = workload::run(&mut c, seed, 1000);
+        tally.assert_rich(1000);
+        assert_same(&primary, &replica, &format!("seed {seed}"));
+        seen += State::of(&mut c).len();
+    }
+    assert!(seen > 50, "only {seen} keys were compared");
+}
+
+fn a_random_life_arrives_over_broken_links(kind: Kind) {
+    let primary = primary(kind);
+    let replica = Server::start_replica_of(&primary, &[]);
+    let mut c = primary.client();
+    for seed in 50..54 {
+        assert_eq!(c.int("CLIENT KILL TYPE replica"), 1);
+        workload::run(&mut c, seed, 1000);
+        assert_same(&primary, &replica, &format!("seed {seed}"));
+    }
+    assert_eq!(c.info("sync_full"), "1");
+    assert_eq!(c.info("sync_partial_ok"), "4");
+}
+
+fn a_replica_that_comes_later_gets_everything(kind: Kind) {
+    for (diskless, load) in [
+        ("no", "disabled"),
+        ("yes", "swapdb"),
+        ("yes", "on-empty-db"),
+    ] {
+        let primary = primary(kind);
+        let mut c = primary.client();
+        c.call(&format!("CONFIG SET repl-diskless-sync {diskless}"));
+        workload::run(&mut c, 60, 2000);
+        c.int("LOCK.ACQUIRE held me 600000");
+        c.int("PERSIST held");
+        c.int("RWLOCK.RLOCK shared me 600000");
+        let when = format!("diskless {diskless}, load {load}");
+        let replica = Server::start_replica_of(&primary, &["--repl-diskless-load", load]);
+        assert_same(&primary, &replica, &when);
+        // Once more, beside what it has by now.
+        replica.client().call("REPLICAOF NO ONE");
+        replica.client().int("LOCK.ACQUIRE mine me 600000");
+        c.int("RWLOCK.RLOCK shared you 600000");
+        let again = format!("REPLICAOF 127.0.0.1 {}", primary.port);
+        replica.client().call(&again);
+        assert_same(&primary, &replica, &when);
+        c.int("LOCK.RELEASE held me");
+        assert_same(&primary, &replica, &when);
+        assert_eq!(replica.client().int("EXISTS mine held"), 0);
+    }
+}
+
+fn a_replica_of_a_primary_that_gave_no_fence_follows(kind: Kind) {
+    let primary = primary(kind);
+    let replica = Server::start_replica_of(&primary, &[]);
+    primary.client().int("LOCK.ACQUIRE k me 600000");
+    assert_same(&primary, &replica, "from nothing");
+    assert_eq!(replica.client().int("DBSIZE"), 1);
+}
+
+fn a_replica_of_a_replica_gets_everything(kind: Kind) {
+    let primary = primary(kind);
+    let middle = Server::start_replica_of(&primary, &["--repl-diskless-sync-delay", "0"]);
+    let last = Server::start_replica_of(&middle, &[]);
+    let mut c = primary.client();
+    for seed in 70..73 {
+        let tally = workload::run(&mut c, seed, 2000);
+        tally.assert_rich(2000);
+        assert_same(&primary, &middle, &format!("seed {seed}, in the middle"));
+        assert_same(&primary, &last, &format!("seed {seed}, at the end"));
+    }
+}
+
+fn a_replica_answers_questions_and_takes_no_orders(kind: Kind) {
+    let primary = primary(kind);
+    let replica = Server::start_replica_of(&primary, &[]);
+    let (mut c, mut r) = (primary.client(), replica.client());
+    c.int("RWLOCK.RLOCK k a 600000");
+    c.int("RWLOCK.RLOCK k b 300000");
+    c.call("PEXPIRE k 200000");
+    replica.wait_until_it_follows(&primary);
+    assert_eq!(info(&mut c, "k"), info(&mut r, "k"));
+    for holder in r.call("LOCK.INFO k").field("holders").items() {
+        let ttl = holder.field("ttl").as_int();
+        assert!((190_001..=200_000).contains(&ttl), "{ttl}");
+    }
+    for line in [
+        "LOCK.ACQUIRE k2 me 60000",
+        "RWLOCK.WLOCK k2 me 60000",
+        "RWLOCK.RLOCK k you 60000",
+        "LOCK.RENEW k a 60000",
+        "LOCK.RELEASE k a",
+    ] {
+        assert!(r.error(line).starts_with("READONLY"), "{line}");
+    }
+    assert_same(&primary, &replica, "after the refusals");
+}
+
+fn a_replica_shows_what_has_ended_before_it_is_told(kind: Kind) {
+    let primary = primary(kind);
+    let replica = Server::start_replica_of(&primary, &[]);
+    let (mut c, mut r) = (primary.client(), replica.client());
+    // The primary deletes nothing unless it is asked for it.
+    c.call("DEBUG SET-ACTIVE-EXPIRE 0");
+    c.int("LOCK.ACQUIRE alone me 1000");
+    c.int("RWLOCK.RLOCK shared short 1000");
+    let last = c.int("RWLOCK.RLOCK shared long 600000");
+    let ends = now_ms() + 1000;
+    replica.wait_until_it_follows(&primary);
+    let told = c.info("master_repl_offset");
+    wait_for("the deadline", || (now_ms() > ends).then_some(()));
+    assert_eq!(r.call("LOCK.INFO alone"), Reply::Nil);
+    let holders = r.call("LOCK.INFO shared").field("holders");
+    assert_eq!(holders.items().len(), 1);
+    assert_eq!(c.info("master_repl_offset"), told);
+    assert_eq!(r.int("DBSIZE"), 2, "it deletes nothing by itself");
+    // The next owners arrive where the old holds still lie.
+    assert!(c.int("LOCK.ACQUIRE alone you 600000") > last);
+    assert!(c.int("RWLOCK.RLOCK shared new 600000") > last);
+    assert_same(&primary, &replica, "after the next owners");
+    assert_eq!(c.int("LOCK.RELEASE shared new"), 1);
+    assert_eq!(c.int("RWLOCK.WLOCK shared long 600000"), last);
+    assert_same(&primary, &replica, "after the conversion");
+    assert_eq!(info(&mut r, "alone")[1], Reply::from("you"));
+}
+
+/// Makes a primary of the replica of a primary that is gone.
+fn promote(replica: &Server) -> Client {
+    let mut r = replica.client();
+    assert_eq!(r.call("REPLICAOF NO ONE"), Reply::Simple("OK".into()));
+    r
+}
+
+fn a_promoted_replica_gives_larger_fences_and_knows_the_holders(kind: Kind) {
+    for ahead in [false, true] {
+        let mut primary = primary(kind);
+        let replica = Server::start_replica_of(&primary, &[]);
+        let mut c = primary.client();
+        let held = c.int("LOCK.ACQUIRE held me 600000");
+        c.int("RWLOCK.RLOCK shared a 600000");
+        c.int("RWLOCK.RLOCK shared b 600000");
+        let raised = ahead.then(|| raise_fences_by_an_hour(&mut c));
+        let last = raised.unwrap_or_else(|| c.int("LOCK.ACQUIRE last me 600000"));
+        c.call("DEL last");
+        replica.wait_until_it_follows(&primary);
+        primary.kill();
+        let mut r = promote(&replica);
+        assert!(r.int("LOCK.ACQUIRE new you 600000") > last);
+        assert_eq!(r.call("LOCK.ACQUIRE held you 600000"), Reply::Nil);
+        assert_eq!(r.int("LOCK.RENEW held me 700000"), 1);
+        assert_eq!(r.int("LOCK.ACQUIRE held me 600000"), held);
+        assert_eq!(r.int("LOCK.RELEASE held me"), 1);
+        assert_eq!(r.int("LOCK.RELEASE shared a"), 1);
+        assert_eq!(r.call("RWLOCK.WLOCK shared you 600000"), Reply::Nil);
+        assert_eq!(r.int("LOCK.RELEASE shared b"), 1);
+        assert!(r.int("RWLOCK.WLOCK shared you 600000") > last);
+    }
+}
+
+fn a_replica_that_came_later_gives_larger_fences(kind: Kind) {
+    // One that was told nothing, but that got the data as a whole: with no lock in it, and with one of a smaller fence.
+    for held in [false, true] {
+        let mut primary = primary(kind);
+        let mut c = primary.client();
+        if held {
+            c.int("LOCK.ACQUIRE k me 600000");
+        }
+        let ahead = raise_fences_by_an_hour(&mut c);
+        assert_eq!(c.int("DBSIZE"), held.into());
+        let replica = Server::start_replica_of(&primary, &[]);
+        primary.kill();
+        let next = promote(&replica).int("LOCK.ACQUIRE new me 600000");
+        assert!(next > ahead, "held {held}: {next} after {ahead}");
+    }
+}
+
+fn the_old_primary_follows_the_new_one(kind: Kind) {
+    let old = primary(kind);
+    let new = Server::start_replica_of(&old, &[]);
+    let (mut o, mut n) = (old.client(), new.client());
+    o.int("LOCK.ACQUIRE k me 600000");
+    new.wait_until_it_follows(&old);
+    promote(&new);
+    o.int("LOCK.ACQUIRE lost me 600000"); // which the new one never hears of
+    assert_eq!(n.int("LOCK.RELEASE k me"), 1);
+    let ahead = raise_fences_by_an_hour(&mut n);
+    n.int("RWLOCK.RLOCK k you 600000");
+    o.call(&format!("REPLICAOF 127.0.0.1 {}", new.port));
+    assert_same(&new, &old, "after the change of roles");
+    assert_eq!(o.int("EXISTS lost"), 0);
+    assert!(promote(&old).int("LOCK.ACQUIRE new me 600000") > ahead);
+}
+
+fn a_replica_comes_back_from_its_own_aof(kind: Kind) {
+    for preamble in ["yes", "no"] {
+        let primary = primary(kind);
+        let mut replica = Server::start_replica_of(
+            &primary,
+            &[
+                "--appendonly",
+                "yes",
+                "--appendfsync",
+                "always",
+                "--aof-use-rdb-preamble",
+                preamble,
+            ],
+        );
+        let mut c = primary.client();
+        // It rewrites its file after the first synchronization; what follows is to come after that.
+        wait_for("the file to be open", || {
+            let mut r = replica.client();
+            let idle = r.info("aof_rewrite_in_progress") == "0";
+            (idle && r.info("aof_rewrite_scheduled") == "0").then_some(())
+        });
+        workload::run(&mut c, 80, 2000);
+        c.int("LOCK.ACQUIRE k me 600000");
+        c.int("RWLOCK.RLOCK shared a 600000");
+        c.int("PEXPIRE shared 500000");
+        c.int("RWLOCK.RLOCK shared b 600000");
+        assert_same(&primary, &replica, "before");
+        let state = State::of(&mut c);
+        let last = c.int("LOCK.ACQUIRE last me 600000");
+        c.call("DEL last");
+        replica.wait_until_it_follows(&primary);
+        replica.kill();
+        replica.start_again_with(&["--replicaof", "no", "one"]);
+        let mut r = replica.client();
+        State::of(&mut r).assert_same(&state, &format!("preamble {preamble}"));
+        assert_eq!(r.int("LOCK.RELEASE k me"), 1);
+        assert!(r.int("LOCK.ACQUIRE k you 600000") > last);
+    }
+}
