@@ -50,10 +50,11 @@ impl Client {
             return false;
         };
         let ours = format!("process_id:{pid}");
-        redis::cmd("INFO")
-            .arg("server")
-            .query::<String>(&mut connection)
-            .is_ok_and(|info| info.lines().any(|line| line == ours))
+        let info = redis::cmd("INFO").query::<String>(&mut connection);
+        let is_ours = info.is_ok_and(|info| info.lines().any(|line| line == ours));
+        // INFO answers while the data are still being loaded, PING does not.
+        let pong = redis::cmd("PING").query::<String>(&mut connection);
+        is_ours && pong.is_ok_and(|pong| pong == "PONG")
     }
 
     /// Sends a line of words.
