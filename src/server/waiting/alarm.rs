@@ -29,6 +29,8 @@ struct Armed {
     id: raw::RedisModuleTimerID,
     /// When it goes off, on the monotonic clock.
     at_us: u64,
+    /// Whether it was set to go off in this very turn of the server's loop.
+    at_once: bool,
 }
 
 thread_local! {
@@ -59,14 +61,19 @@ fn arm_in(idle_us: u64) {
     // The server counts in milliseconds.
     let sleep_ms = idle_us.min(LONGEST_SLEEP_US).div_ceil(1_000);
     let at_us = clock::monotonic_us().saturating_add(sleep_ms.saturating_mul(1_000));
+    let at_once = sleep_ms == 0;
     if let Some(armed) = ARMED.get() {
-        if armed.at_us <= at_us {
+        // The server may be a millisecond or two late with a timer that has waited, but not with one that need not.
+        if armed.at_once || (!at_once && armed.at_us <= at_us) {
             return; // It goes off early enough, and is set anew then.
         }
         ctx.stop_timer(armed.id);
     }
-    let id = ctx.create_timer(sleep_ms, on_timer);
-    ARMED.set(Some(Armed { id, at_us }));
+    ARMED.set(Some(Armed {
+        id: ctx.create_timer(sleep_ms, on_timer),
+        at_us,
+        at_once,
+    }));
 }
 
 unsafe extern "C" fn on_timer(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) {
