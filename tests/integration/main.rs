@@ -23,6 +23,11 @@ mod native;
 mod together;
 mod waiting;
 
+// How a wait ends otherwise, and what the ground of the module API has in store.
+mod handoff_replication;
+mod leaving;
+mod traps;
+
 // What outlives a server, and what reaches others.
 mod persistence;
 mod replication;
@@ -31,6 +36,9 @@ mod replication;
 mod bad_input;
 mod hostile;
 mod metadata;
+
+// What a crowd does to it, and whether every rule was kept.
+mod soak;
 
 // What the documents say.
 mod readme;

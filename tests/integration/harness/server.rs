@@ -292,8 +292,14 @@ fn launch(kind: Kind, dir: &Path, port: u16, options: &[String]) -> Child {
 }
 
 fn free_port() -> u16 {
-    let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-    socket.local_addr().unwrap().port()
+    loop {
+        let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let port = socket.local_addr().unwrap().port();
+        // A node of a cluster takes the port 10000 above it, too.
+        if port <= u16::MAX - 10_000 {
+            return port;
+        }
+    }
 }
 
 fn temporary_dir() -> PathBuf {

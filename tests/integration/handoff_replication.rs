@@ -1,0 +1,330 @@
+//! A grant to somebody who waited reaches the replicas and the append-only file, in its place among what else happened.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
+
+use crate::harness::{wait_for, Client, Kind, Reply, Server};
+
+on_every_server![
+    every_kind_of_hand_off_reaches_the_replica,
+    a_replica_sees_one_holder_after_another,
+    every_kind_of_hand_off_outlives_a_crash,
+    readers_that_enter_together_outlive_a_crash,
+    grants_that_are_taken_back_reach_the_replica,
+    who_waits_is_in_no_file,
+    waits_that_end_without_a_grant_send_nothing,
+    a_promoted_replica_knows_who_was_granted,
+];
+
+/// What ends the hold of `a` on `k`, each a transaction when it has several lines.
+const ENDS: [&[&str]; 16] = [
+    &["LOCK.RELEASE k a"],
+    &["LOCK.RENEW k a 20"],
+    &["LOCK.ACQUIRE k a 20"],
+    &["DEL k"],
+    &["UNLINK k"],
+    &["FLUSHALL"],
+    &["FLUSHDB"],
+    &["FLUSHALL ASYNC"],
+    &["PEXPIRE k 20"],
+    &["PEXPIREAT k 1"],
+    &["RENAME k elsewhere"],
+    &["MOVE k 3"],
+    &["SET other 1", "LOCK.RELEASE k a", "SET other 2"],
+    &["SET other 1", "DEL k", "SET other 2"],
+    &["EVAL return{redis.call('LOCK.RELEASE',KEYS[1],'a')} 1 k"],
+    &["EVAL redis.call('SET','other',1);redis.call('DEL',KEYS[1]) 1 k"],
+];
+
+/// Ends the hold of `a`, for which others wait.
+fn end(c: &mut Client, lines: &[&str]) {
+    match lines {
+        [line] => {
+            let reply = c.call(line);
+            assert!(!matches!(reply, Reply::Error(_)), "{line}: {reply:?}");
+        }
+        lines => {
+            c.multi(lines);
+        }
+    }
+}
+
+fn pair(kind: Kind) -> (Server, Server) {
+    let options = [
+        "--appendonly",
+        "yes",
+        "--repl-diskless-sync-delay",
+        "0",
+        "--repl-ping-replica-period",
+        "3600",
+    ];
+    let primary = Server::start_with(kind, &options);
+    let replica = Server::start_replica_of(&primary, &options);
+    (primary, replica)
+}
+
+/// The holders with their fences.
+fn holds(c: &mut Client, key: &str) -> Vec<(Reply, i64)> {
+    match c.call(&format!("LOCK.INFO {key}")) {
+        Reply::Nil => Vec::new(),
+        info => {
+            let holders = info.field("holders");
+            let hold = |h: &Reply| (h.field("token"), h.field("fence").as_int());
+            holders.items().iter().map(hold).collect()
+        }
+    }
+}
+
+#[track_caller]
+fn assert_same(primary: &Server, replica: &Server, when: &str) {
+    replica.wait_until_it_follows(primary);
+    let (mut p, mut r) = (primary.client(), replica.client());
+    assert_eq!(holds(&mut p, "k"), holds(&mut r, "k"), "{when}");
+    assert_eq!(p.text("DEBUG DIGEST"), r.text("DEBUG DIGEST"), "{when}");
+}
+
+fn every_kind_of_hand_off_reaches_the_replica(kind: Kind) {
+    let (primary, replica) = pair(kind);
+    let mut c = primary.client();
+    for lines in ENDS {
+        let when = lines.join("; ");
+        c.int("LOCK.ACQUIRE k a 60000");
+        let b = primary.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
+        let d = primary.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
+        end(&mut c, lines);
+        let fence = b.fence();
+        assert_eq!(holds(&mut c, "k"), [("b".into(), fence)], "{when}");
+        assert_same(&primary, &replica, &when);
+        let ttl = replica.client().int("PTTL k");
+        assert!((50_000..=60_000).contains(&ttl), "{when}: {ttl}");
+        c.int("LOCK.RELEASE k b");
+        d.fence();
+        c.int("LOCK.RELEASE k d");
+        assert_same(&primary, &replica, &when);
+        c.call("FLUSHALL");
+    }
+    assert_eq!(replica.blocked_clients(), 0);
+    assert_eq!(replica.client().info("sync_full"), "0");
+    assert_eq!(c.info("sync_full"), "1", "the link has never broken");
+}
+
+/// Looks at the replica all the while: its holder is always one, and a later one has a larger fence.
+fn a_replica_sees_one_holder_after_another(kind: Kind) {
+    let (primary, replica) = pair(kind);
+    let (done, seen) = (AtomicBool::new(false), AtomicU32::new(0));
+    thread::scope(|scope| {
+        let watch = scope.spawn(|| {
+            let mut r = replica.client();
+            let mut last = 0;
+            while !done.load(Ordering::Relaxed) {
+                let holds = holds(&mut r, "k");
+                assert!(holds.len() <= 1, "{holds:?}");
+                if let Some((_, fence)) = holds.first() {
+                    assert!(*fence >= last, "{fence} after {last}");
+                    seen.fetch_add(u32::from(*fence > last), Ordering::Relaxed);
+                    last = *fence;
+                }
+            }
+        });
+        let clients: Vec<_> = (0..6)
+            .map(|n| {
+                let (primary, seen) = (&primary, &seen);
+                let goes_on = move |round| round < 30 || seen.load(Ordering::Relaxed) < 20;
+                scope.spawn(move || live(&mut primary.client(), n, goes_on))
+            })
+            .collect();
+        let ends: Vec<_> = clients.into_iter().map(|client| client.join()).collect();
+        done.store(true, Ordering::Relaxed);
+        watch.join().unwrap();
+        ends.into_iter().for_each(Result::unwrap);
+    });
+    assert_same(&primary, &replica, "at the end");
+}
+
+/// Takes the lock again and again, and gives it back in one way or another.
+fn live(c: &mut Client, n: usize, goes_on: impl Fn(usize) -> bool) {
+    for round in (0..2_000).take_while(|round| goes_on(*round)) {
+        let token = format!("t{n}-{round}");
+        // Some holders die.
+        let dies = (n + round) % 6 == 0;
+        let ttl = if dies { 15 } else { 60_000 };
+        let fence = c.int(&format!("LOCK.ACQUIRE k {token} {ttl} BLOCK 0"));
+        assert!(fence > 0);
+        let release = format!("LOCK.RELEASE k {token}");
+        match (n + round) % 6 {
+            0 => {}
+            1 => assert_eq!(c.int("DEL k"), 1),
+            2 => assert_eq!(c.multi(&["SET x 1", &release])[1], Reply::Int(1)),
+            3 => assert_eq!(c.int("PEXPIRE k 1"), 1),
+            _ => assert_eq!(c.int(&release), 1),
+        }
+    }
+}
+
+fn every_kind_of_hand_off_outlives_a_crash(kind: Kind) {
+    let mut server = Server::start_with(kind, &["--appendonly", "yes", "--appendfsync", "always"]);
+    for lines in ENDS {
+        let when = lines.join("; ");
+        let mut c = server.client();
+        c.int("LOCK.ACQUIRE k a 60000");
+        let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
+        let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
+        end(&mut c, lines);
+        let fence = b.fence();
+        server.kill();
+        d.broken();
+        server.start_again();
+        let mut c = server.client();
+        assert_eq!(holds(&mut c, "k"), [("b".into(), fence)], "{when}");
+        assert!(c.waiters("k").is_empty(), "{when}");
+        let ttl = c.int("PTTL k");
+        assert!((40_000..=60_000).contains(&ttl), "{when}: {ttl}");
+        assert_eq!(c.int("LOCK.RENEW k b 60000"), 1, "{when}");
+        c.int("LOCK.RELEASE k b");
+        assert!(c.int("LOCK.ACQUIRE k next 60000") > fence, "{when}");
+        c.call("FLUSHALL");
+    }
+}
+
+fn readers_that_enter_together_outlive_a_crash(kind: Kind) {
+    let mut server = Server::start_with(kind, &["--appendonly", "yes", "--appendfsync", "always"]);
+    let mut c = server.client();
+    for end in ["LOCK.RELEASE k w", "DEL k", "RWLOCK.RLOCK k w 60000"] {
+        c.int("RWLOCK.WLOCK k w 60000");
+        let readers: Vec<_> = (0..5)
+            .map(|n| server.blocked(&format!("RWLOCK.RLOCK k r{n} 60000 BLOCK 0")))
+            .collect();
+        let writer = server.blocked("RWLOCK.WLOCK k w2 60000 BLOCK 0");
+        c.int(end);
+        for reader in readers {
+            reader.fence();
+        }
+        let before = holds(&mut c, "k");
+        assert!(before.len() >= 5);
+        server.kill();
+        writer.broken();
+        server.start_again();
+        c = server.client();
+        assert_eq!(holds(&mut c, "k"), before, "{end}");
+        c.call("FLUSHALL");
+    }
+}
+
+fn grants_that_are_taken_back_reach_the_replica(kind: Kind) {
+    let (primary, replica) = pair(kind);
+    let mut c = primary.client();
+    for release in ["LOCK.RELEASE k a", "DEL k"] {
+        c.int("LOCK.ACQUIRE k a 60000");
+        let b = primary.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
+        let d = primary.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
+        c.multi(&[release, &format!("CLIENT KILL ID {}", b.id)]);
+        b.broken();
+        let fence = d.fence();
+        assert_eq!(holds(&mut c, "k"), [("d".into(), fence)]);
+        assert_same(&primary, &replica, release);
+        c.call("FLUSHALL");
+    }
+    // A conversion is taken back to the share that was there before.
+    let share = c.int("RWLOCK.RLOCK k up 60000");
+    c.int("RWLOCK.RLOCK k other 60000");
+    let up = primary.blocked("RWLOCK.WLOCK k up 60000 BLOCK 0");
+    let r = primary.blocked("RWLOCK.RLOCK k r 60000 BLOCK 0");
+    let kill = format!("CLIENT KILL ID {}", up.id);
+    c.multi(&["LOCK.RELEASE k other", &kill]);
+    up.broken();
+    let fence = r.fence();
+    let expected = [("up".into(), share), ("r".into(), fence)];
+    assert_eq!(holds(&mut c, "k"), expected);
+    assert_same(&primary, &replica, "a conversion");
+    assert_eq!(holds(&mut replica.client(), "k"), expected);
+}
+
+fn who_waits_is_in_no_file(kind: Kind) {
+    for options in [
+        ["--appendonly", "yes", "--aof-use-rdb-preamble", "yes"],
+        ["--appendonly", "yes", "--aof-use-rdb-preamble", "no"],
+        ["--appendonly", "no", "--aof-use-rdb-preamble", "yes"],
+    ] {
+        let mut server = Server::start_with(kind, &options);
+        let mut c = server.client();
+        let fence = c.int("LOCK.ACQUIRE k a 60000");
+        let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
+        let d = server.blocked("RWLOCK.RLOCK k d 60000 BLOCK 60000");
+        if options[1] == "yes" {
+            c.text("BGREWRITEAOF");
+            wait_for("the rewrite", || {
+                let busy = ["aof_rewrite_in_progress", "aof_rewrite_scheduled"];
+                let idle = busy.map(|field| c.info(field) == "0");
+                (idle == [true; 2]).then_some(())
+            });
+        } else {
+            c.text("SAVE");
+        }
+        server.kill();
+        b.broken();
+        d.broken();
+        server.start_again();
+        let mut c = server.client();
+        assert_eq!(holds(&mut c, "k"), [("a".into(), fence)]);
+        assert!(c.waiters("k").is_empty());
+        assert_eq!(server.blocked_clients(), 0);
+        c.int("LOCK.RELEASE k a");
+        assert_eq!(c.int("EXISTS k"), 0, "nobody is granted");
+    }
+}
+
+fn waits_that_end_without_a_grant_send_nothing(kind: Kind) {
+    let (primary, replica) = pair(kind);
+    let mut c = primary.client();
+    c.int("RWLOCK.RLOCK k a 60000");
+    replica.wait_until_it_follows(&primary);
+    let size = |c: &mut Client| (c.info("master_repl_offset"), c.info("aof_current_size"));
+    let before = size(&mut c);
+    let timed_out = primary.later("RWLOCK.WLOCK k w 60000 BLOCK 60");
+    assert_eq!(timed_out.reply(), Reply::Nil);
+    let killed = primary.blocked("RWLOCK.WLOCK k w 60000 BLOCK 0");
+    c.int(&format!("CLIENT KILL ID {}", killed.id));
+    killed.broken();
+    drop(primary.raw_blocked("RWLOCK.WLOCK k w 60000 BLOCK 0"));
+    wait_for("it to leave", || c.waiters("k").is_empty().then_some(()));
+    assert_eq!(c.call("RWLOCK.WLOCK k w 60000"), Reply::Nil);
+    assert_eq!(size(&mut c), before);
+    // A grant does.
+    let w = primary.blocked("RWLOCK.WLOCK k w 60000 BLOCK 0");
+    assert_eq!(size(&mut c), before, "not the wait itself");
+    c.int("LOCK.RELEASE k a");
+    w.fence();
+    assert_ne!(size(&mut c), before);
+    assert_same(&primary, &replica, "after the grant");
+}
+
+fn a_promoted_replica_knows_who_was_granted(kind: Kind) {
+    for lines in [
+        &["LOCK.RELEASE k a"][..],
+        &["LOCK.RENEW k a 20"],
+        &["DEL k"],
+    ] {
+        let (mut primary, replica) = pair(kind);
+        let mut c = primary.client();
+        let first = c.int("LOCK.ACQUIRE k a 60000");
+        let b = primary.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
+        let d = primary.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
+        end(&mut c, lines);
+        let (granted, mut b) = b.reply_and_client();
+        let fence = granted.as_int();
+        assert!(fence > first);
+        // The client that was granted makes sure that the replica knows of it.
+        assert_eq!(b.int("LOCK.RENEW k b 60000"), 1);
+        assert_eq!(b.int("WAIT 1 10000"), 1);
+        primary.kill();
+        d.broken();
+        let mut r = replica.client();
+        r.text("REPLICAOF NO ONE");
+        assert_eq!(holds(&mut r, "k"), [("b".into(), fence)]);
+        assert!(r.waiters("k").is_empty(), "they waited elsewhere");
+        assert_eq!(r.int("LOCK.RENEW k b 60000"), 1);
+        let d = replica.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
+        assert_eq!(r.int("LOCK.RELEASE k b"), 1);
+        assert!(d.fence() > fence);
+    }
+}

@@ -1,0 +1,84 @@
+//! Many clients on one lock, of which some leave at any moment. Nobody may stay behind as a holder that does not know of it: no hold here
+//! lasts less than a minute, so a single one would stop the test.
+
+use std::thread;
+use std::time::Duration;
+
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+use crate::harness::{wait_for, Kind, Raw, Server};
+
+on_every_server![
+    nobody_who_left_keeps_the_lock,
+    nobody_who_was_killed_keeps_the_lock,
+    nobody_who_left_keeps_the_lock_of_a_server_with_io_threads,
+];
+
+const LEAVERS: u64 = 24;
+const STAYERS: u64 = 8;
+const ROUNDS: u64 = 25;
+
+/// How a leaver ends its connection.
+type Leave = fn(&Server, &mut Raw);
+
+fn nobody_who_left_keeps_the_lock(kind: Kind) {
+    run(&Server::start(kind), |_, client| client.leave());
+}
+
+fn nobody_who_left_keeps_the_lock_of_a_server_with_io_threads(kind: Kind) {
+    let options = ["--io-threads", "3", "--io-threads-do-reads", "yes"];
+    let server = Server::start_with(kind, &options);
+    run(&server, |_, client| client.leave());
+}
+
+fn nobody_who_was_killed_keeps_the_lock(kind: Kind) {
+    run(&Server::start(kind), |server, client| {
+        let mut killer = server.client();
+        killer.call(&format!("CLIENT KILL ID {}", client.id));
+    });
+}
+
+fn run(server: &Server, leave: Leave) {
+    thread::scope(|scope| {
+        for n in 0..LEAVERS {
+            scope.spawn(move || leaver(server, n, leave));
+        }
+        for n in 0..STAYERS {
+            scope.spawn(move || stayer(server, n));
+        }
+    });
+    let mut c = server.client();
+    wait_for("the lock to be free", || {
+        (c.int("EXISTS k") == 0).then_some(())
+    });
+    assert_eq!(server.blocked_clients(), 0);
+}
+
+/// Leaves at any moment. What the server sent until then can still be read, so it is known whether it was told of a grant.
+fn leaver(server: &Server, n: u64, leave: Leave) {
+    let mut random = SmallRng::seed_from_u64(n);
+    for round in 0..ROUNDS {
+        let token = format!("leaver-{n}-{round}");
+        let mut client = server.raw();
+        let command = ["LOCK.ACQUIRE", "RWLOCK.RLOCK"][usize::from(random.random_bool(0.5))];
+        client.send(&format!("{command} k {token} 60000 BLOCK 0"));
+        thread::sleep(Duration::from_micros(random.random_range(0..4_000)));
+        leave(server, &mut client);
+        let told = client.line();
+        assert!(told.as_ref().is_none_or(|line| line.starts_with(':')));
+        if told.is_some() {
+            assert_eq!(server.client().int(&format!("LOCK.RELEASE k {token}")), 1);
+        }
+    }
+}
+
+/// Waits for its turn and releases the lock, every time.
+fn stayer(server: &Server, n: u64) {
+    let mut client = server.client();
+    for round in 0..ROUNDS {
+        let token = format!("stayer-{n}-{round}");
+        assert!(client.int(&format!("LOCK.ACQUIRE k {token} 60000 BLOCK 0")) > 0);
+        assert_eq!(client.int(&format!("LOCK.RELEASE k {token}")), 1);
+    }
+}

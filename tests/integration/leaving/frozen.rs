@@ -1,0 +1,146 @@
+//! A client that closes its connection in the very moment in which the lock is released. The server is busy while both happen, so it learns
+//! of them in one turn of its loop, in the order in which they happened. No hold here lasts less than a minute.
+
+use crate::harness::{wait_for, Kind, Server};
+
+on_every_server![
+    closed_before_the_release,
+    closed_after_the_release,
+    closed_when_the_holder_renames_the_lock_away,
+    a_whole_queue_that_closes_with_its_holder,
+    one_twin_that_closes_does_not_cost_the_other_its_hold,
+    who_stays_is_granted,
+];
+
+/// Runs `act` while the server is busy and reads nothing.
+fn while_frozen(server: &Server, act: impl FnOnce()) {
+    let naps = server.log().matches("nap-begins").count();
+    let mut sleeper = server.raw();
+    // The log is written at once, so it tells when the nap begins.
+    let log = "EVAL redis.log(redis.LOG_WARNING,ARGV[1]) 0 nap-begins";
+    sleeper.send(&format!("MULTI\r\n{log}\r\nDEBUG SLEEP 0.5\r\nEXEC"));
+    wait_for("the server to be busy", || {
+        (server.log().matches("nap-begins").count() > naps).then_some(())
+    });
+    act();
+}
+
+fn closed_before_the_release(kind: Kind) {
+    let server = Server::start(kind);
+    let (mut c, mut holder) = (server.client(), server.raw());
+    for _ in 0..3 {
+        c.int("LOCK.ACQUIRE k a 60000");
+        let b = server.raw_blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
+        let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
+        while_frozen(&server, || {
+            drop(b);
+            holder.send("LOCK.RELEASE k a");
+        });
+        assert_eq!(holder.line().unwrap(), ":1");
+        d.fence();
+        assert_eq!(c.holders("k"), ["d"]);
+        c.int("LOCK.RELEASE k d");
+    }
+}
+
+fn closed_after_the_release(kind: Kind) {
+    let server = Server::start(kind);
+    let (mut c, mut holder) = (server.client(), server.raw());
+    for _ in 0..3 {
+        c.int("LOCK.ACQUIRE k a 60000");
+        let b = server.raw_blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
+        let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
+        while_frozen(&server, || {
+            holder.send("LOCK.RELEASE k a");
+            drop(b);
+        });
+        assert_eq!(holder.line().unwrap(), ":1");
+        d.fence();
+        assert_eq!(c.holders("k"), ["d"]);
+        c.int("LOCK.RELEASE k d");
+    }
+}
+
+fn closed_when_the_holder_renames_the_lock_away(kind: Kind) {
+    let server = Server::start(kind);
+    let (mut c, mut holder) = (server.client(), server.raw());
+    c.int("LOCK.ACQUIRE k a 60000");
+    let b = server.raw_blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
+    let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
+    // The grant comes from the timer, which runs after all that has been read.
+    while_frozen(&server, || {
+        holder.send("RENAME k elsewhere");
+        drop(b);
+    });
+    assert_eq!(holder.line().unwrap(), "+OK");
+    d.fence();
+    assert_eq!(c.holders("k"), ["d"]);
+    assert_eq!(c.holders("elsewhere"), ["a"]);
+}
+
+fn a_whole_queue_that_closes_with_its_holder(kind: Kind) {
+    let server = Server::start(kind);
+    let (mut c, mut holder) = (server.client(), server.raw());
+    c.int("RWLOCK.WLOCK k a 60000");
+    let line = |n: i32| match n % 3 {
+        0 => format!("RWLOCK.WLOCK k w{n} 60000 BLOCK 0"),
+        _ => format!("RWLOCK.RLOCK k r{n} 60000 BLOCK 0"),
+    };
+    let mut queue: Vec<_> = (0..9).map(|n| server.raw_blocked(&line(n))).collect();
+    let last = server.blocked("RWLOCK.WLOCK k last 60000 BLOCK 0");
+    while_frozen(&server, || {
+        queue.truncate(4);
+        holder.send("LOCK.RELEASE k a");
+        queue.clear();
+    });
+    last.fence();
+    assert_eq!(c.holders("k"), ["last"]);
+    assert_eq!(server.blocked_clients(), 0);
+}
+
+fn one_twin_that_closes_does_not_cost_the_other_its_hold(kind: Kind) {
+    let server = Server::start(kind);
+    let (mut c, mut holder) = (server.client(), server.raw());
+    for first_stays in [true, false] {
+        c.int("LOCK.ACQUIRE k a 60000");
+        let line = "LOCK.ACQUIRE k twin 60000 BLOCK 0";
+        let (one, two) = (server.raw_blocked(line), server.raw_blocked(line));
+        let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
+        let (mut stays, goes) = if first_stays { (one, two) } else { (two, one) };
+        while_frozen(&server, || {
+            holder.send("LOCK.RELEASE k a");
+            drop(goes);
+        });
+        assert_eq!(holder.line().unwrap(), ":1");
+        let fence = stays.line().unwrap();
+        stays.send("LOCK.ACQUIRE k twin 60000");
+        assert_eq!(stays.line().unwrap(), fence);
+        assert!(d.is_pending());
+        c.int("LOCK.RELEASE k twin");
+        d.fence();
+        c.int("LOCK.RELEASE k d");
+    }
+}
+
+fn who_stays_is_granted(kind: Kind) {
+    let server = Server::start(kind);
+    let (mut c, mut holder) = (server.client(), server.raw());
+    c.int("LOCK.ACQUIRE k a 60000");
+    let mut b = server.raw_blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
+    let d = server.raw_blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
+    let e = server.blocked("LOCK.ACQUIRE k e 60000 BLOCK 0");
+    while_frozen(&server, || {
+        holder.send("LOCK.RELEASE k a");
+        drop(d);
+    });
+    assert!(b.line().unwrap().starts_with(':'));
+    assert_eq!(c.holders("k"), ["b"]);
+    assert!(e.is_pending());
+    // Who was told keeps what it was told, whatever becomes of its connection.
+    let id = b.id;
+    drop(b);
+    let mut knows_b = || c.text("CLIENT LIST").contains(&format!("id={id} "));
+    wait_for("b to be gone", || (!knows_b()).then_some(()));
+    assert_eq!(c.holders("k"), ["b"]);
+    assert!(e.is_pending());
+}

@@ -1,0 +1,459 @@
+//! Judges a history offline: walks the server's account from line to line with a replay of the locks beside it.
+//!
+//! What is lawful is decided here anew, by looking at all holds each time.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+
+use redis_lock::lock::{Effect, Hold, Mode, Token};
+
+use super::course::{follow, Course};
+use super::history::{effect, Entry, History, Mark, Outcome, What};
+use super::looks::Due;
+use super::replay::Replayed;
+use super::rule::{Breach, Rule};
+
+/// What was checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Findings {
+    pub requests: usize,
+    pub effects: usize,
+    pub grants: usize,
+    /// Grants to requests that had waited.
+    pub hand_offs: usize,
+    /// Grants whose client was gone before it was told.
+    pub unheard: usize,
+    /// Such holds that the server has ended by itself.
+    pub taken_back: usize,
+    pub timeouts: usize,
+    pub samples: usize,
+    pub waiters_seen: usize,
+}
+
+impl fmt::Display for Findings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            requests,
+            effects,
+            grants,
+            hand_offs,
+            unheard,
+            taken_back,
+            timeouts,
+            samples,
+            waiters_seen,
+        } = self;
+        write!(
+            f,
+            "{requests} requests, {timeouts} of them timed out; {effects} effects; {grants} grants, {hand_offs} to waiters, \
+             {unheard} unheard, {taken_back} taken back; {samples} looks at {waiters_seen} waiters"
+        )
+    }
+}
+
+/// A hold that nobody knows of.
+#[derive(Clone)]
+pub(super) struct Unheard<'h> {
+    pub(super) key: &'h str,
+    pub(super) token: Vec<u8>,
+    pub(super) fence: u64,
+    /// That it is taken back.
+    pub(super) due: Due,
+}
+
+pub(super) struct Checker<'h> {
+    pub(super) history: &'h History,
+    courses: BTreeMap<u64, Course<'h>>,
+    keys: BTreeMap<&'h str, Replayed>,
+    /// Who may wait, or has asked just now, by key and in the order of arrival.
+    queues: BTreeMap<&'h str, Vec<u64>>,
+    /// Requests that came while their token had a share, with its fence: they stand before the queue.
+    upgrades: BTreeMap<u64, u64>,
+    /// The keys that were changed by effects since the last command, and when.
+    served: BTreeMap<&'h str, u64>,
+    /// The request that came last.
+    current: Option<u64>,
+    /// Whether it did what it was to do.
+    carried_out: bool,
+    now_ms: u64,
+    last_fence: u64,
+    /// The fences that a client was told, and where they were granted first.
+    told: HashMap<u64, usize>,
+    /// The new holds since the last command, with the connections of those who may have asked for them.
+    fresh: Vec<(Unheard<'h>, Vec<i64>)>,
+    /// Holds whose client was struck before the server could tell it.
+    pub(super) unheard: Vec<Unheard<'h>>,
+    /// The keys whose head was seen waiting for nothing.
+    pub(super) stuck: BTreeMap<&'h str, (String, Due)>,
+    pub(super) findings: Findings,
+    breaches: Vec<Breach>,
+}
+
+/// Checks every rule.
+pub fn check(history: &History) -> Result<Findings, Vec<Breach>> {
+    let mut breaches = Vec::new();
+    let courses = follow(history, &mut breaches);
+    let mut told = HashMap::new();
+    for course in courses.values() {
+        if let (Outcome::Fence(fence), Some(at)) = (&course.request.outcome, course.granted) {
+            let first = told.entry(*fence).or_insert(at);
+            *first = at.min(*first);
+        }
+    }
+    let mut checker = Checker {
+        history,
+        courses,
+        keys: BTreeMap::new(),
+        queues: BTreeMap::new(),
+        upgrades: BTreeMap::new(),
+        served: BTreeMap::new(),
+        current: None,
+        carried_out: false,
+        now_ms: 0,
+        last_fence: 0,
+        told,
+        fresh: Vec::new(),
+        unheard: Vec::new(),
+        stuck: BTreeMap::new(),
+        findings: Findings::default(),
+        breaches,
+    };
+    for (at, entry) in history.log.iter().enumerate() {
+        checker.step(at, entry);
+    }
+    checker.finish();
+    match checker.breaches.is_empty() {
+        true => Ok(checker.findings),
+        false => Err(checker.breaches),
+    }
+}
+
+impl<'h> Checker<'h> {
+    pub(super) fn refuse(&mut self, rule: Rule, at: usize, text: impl Into<String>) {
+        let text = text.into();
+        self.breaches.push(Breach { rule, at, text });
+    }
+
+    fn step(&mut self, at: usize, entry: &'h Entry) {
+        match entry {
+            Entry::Mark(mark) => self.command(at, *mark),
+            Entry::Effect(key, bytes) => self.effect(at, key, &effect(bytes)),
+            Entry::Gone(key) => {
+                self.keys.remove(&key[..]);
+                self.served.remove(&key[..]);
+            }
+            Entry::Renamed(from, to) => {
+                let moved = self.keys.remove(&from[..]).unwrap_or_default();
+                self.keys.insert(to, moved);
+                self.served.remove(&from[..]);
+                self.served.remove(&to[..]);
+            }
+            Entry::Ends(key, end_ms) => {
+                self.keys.entry(key).or_default().ends(*end_ms);
+                self.served.remove(&key[..]);
+            }
+        }
+    }
+
+    /// A command arrives: what the one before has done is done.
+    fn command(&mut self, at: usize, mark: Mark) {
+        self.end_of_command(at);
+        self.current = None;
+        let fresh = std::mem::take(&mut self.fresh);
+        match mark {
+            Mark::Asked(number) => self.asked(at, number),
+            Mark::Sampled(number) => {
+                let sample = &self.history.samples[&number];
+                self.now_ms = self.now_ms.max(sample.server_us / 1_000);
+                self.sampled(at, sample);
+            }
+            // The operator strikes in the turn of the server's loop in which it has the lock handed on: the reply waits for its end.
+            Mark::Killed(id) | Mark::Unblocked(id) => {
+                let struck = fresh.into_iter().filter(|(_, takers)| takers.contains(&id));
+                self.unheard.extend(struck.map(|(unheard, _)| unheard));
+            }
+            Mark::Operated => {}
+        }
+    }
+
+    fn asked(&mut self, at: usize, number: u64) {
+        let request = &self.history.requests[&number];
+        self.current = Some(number);
+        self.carried_out = false;
+        self.now_ms = self.now_ms.max(request.asked_us / 1_000);
+        let (asked_ms, ended_ms) = (request.asked_us / 1_000, request.ended_us / 1_000);
+        let token = request.token.as_bytes();
+        let state = self.keys.entry(&request.key).or_default();
+        let own = state.own(token, asked_ms);
+        let still_own = state.own(token, ended_ms).is_some();
+        let excluded = match request.what {
+            What::Acquire(mode, _) => state.excludes(token, mode, asked_ms),
+            What::Release | What::Renew => false,
+        };
+        let upgrades = matches!(request.what, What::Acquire(Mode::Exclusive, _))
+            && state.mode() == Some(Mode::Shared);
+        let somebody_may_wait = self
+            .queue(&request.key)
+            .any(|course| course.may_wait(at, self.now_ms));
+        match (request.what, &request.outcome) {
+            (What::Release | What::Renew, Outcome::Done(false)) if still_own => {
+                self.refuse(Rule::WrongAnswer, at, format!("0 to a holder: {request:?}"));
+            }
+            (What::Acquire(_, None), Outcome::Null) if !excluded && !somebody_may_wait => {
+                self.refuse(
+                    Rule::WrongAnswer,
+                    at,
+                    format!("null when free: {request:?}"),
+                );
+            }
+            (What::Acquire(..), Outcome::Error(error)) if error.starts_with("DEADLOCK ") => {
+                let other_upgrades = self.queue(&request.key).any(|course| {
+                    self.upgrades.contains_key(&course.number)
+                        && course.request.token != request.token
+                        && course.may_wait(at, self.now_ms)
+                });
+                if !other_upgrades || own.is_none() {
+                    self.refuse(Rule::WrongAnswer, at, format!("no deadlock: {request:?}"));
+                }
+            }
+            _ => {}
+        }
+        if let What::Acquire(..) = request.what {
+            if let (true, Some(hold)) = (upgrades, own) {
+                self.upgrades.insert(number, hold.fence.get());
+            }
+            let now_ms = self.now_ms;
+            let courses = &self.courses;
+            let queue = self.queues.entry(&request.key).or_default();
+            queue.retain(|waiter| courses[waiter].may_wait(at, now_ms));
+            queue.push(number);
+        }
+    }
+
+    fn effect(&mut self, at: usize, key: &'h str, effect: &Effect<'_>) {
+        self.findings.effects += 1;
+        let now_ms = match *effect {
+            Effect::Hold { now_ms, .. } | Effect::Release { now_ms, .. } => now_ms,
+            Effect::Cap { .. } => self.now_ms,
+        };
+        if now_ms < self.now_ms {
+            self.refuse(
+                Rule::TimeOrder,
+                at,
+                format!("{effect:?} before {}", self.now_ms),
+            );
+        }
+        self.now_ms = self.now_ms.max(now_ms);
+        match *effect {
+            Effect::Hold {
+                mode, token, hold, ..
+            } => self.held(at, key, now_ms, mode, token, hold),
+            Effect::Release { token, .. } => self.released(at, key, now_ms, token),
+            Effect::Cap { .. } => {}
+        }
+        if let Effect::Hold { token, .. } | Effect::Release { token, .. } = *effect {
+            self.served.insert(key, now_ms);
+            // The key's own end goes with the effect, so the holds must have been brought down to it.
+            let state = self.keys.entry(key).or_default();
+            if state.outlives_key(token.as_bytes(), now_ms) {
+                let live = format!("{key}: {:?}", state.live(now_ms));
+                self.refuse(Rule::Lengthened, at, live);
+            }
+        }
+        self.stuck.remove(key);
+        self.keys.entry(key).or_default().apply(effect);
+    }
+
+    fn held(
+        &mut self,
+        at: usize,
+        key: &'h str,
+        now_ms: u64,
+        mode: Mode,
+        token: Token<'_>,
+        hold: Hold,
+    ) {
+        let state = self.keys.entry(key).or_default();
+        let own = state.own(token.as_bytes(), now_ms);
+        let excluded = state.excludes(token.as_bytes(), mode, now_ms);
+        let what = format!("{mode:?} {token:?} {hold:?} on {key} at {now_ms}");
+        if excluded {
+            let text = format!("{what} beside {:?}", state.live(now_ms));
+            self.refuse(Rule::TwoHolders, at, text);
+        }
+        self.carried_out |= self.is_current(What::Renew, key, token) && own.is_some();
+        match own {
+            Some(own) if own.fence == hold.fence && own.since_ms == hold.since_ms => {}
+            Some(own) => self.refuse(Rule::KeptFence, at, format!("{what}, had {own:?}")),
+            None => {
+                if hold.fence.get() <= self.last_fence {
+                    let text = format!("{what} after {}", self.last_fence);
+                    self.refuse(Rule::FenceOrder, at, text);
+                }
+                self.last_fence = self.last_fence.max(hold.fence.get());
+                self.granted(at, key, now_ms, mode, token, hold);
+            }
+        }
+    }
+
+    /// A new hold: somebody must have asked for it, and nobody must have stood before.
+    fn granted(
+        &mut self,
+        at: usize,
+        key: &'h str,
+        now_ms: u64,
+        mode: Mode,
+        token: Token<'_>,
+        hold: Hold,
+    ) {
+        self.findings.grants += 1;
+        let what = format!("{mode:?} {token:?} {hold:?} on {key} at {now_ms}");
+        let takers = self.queue(key).filter(|course| {
+            course.mode == mode
+                && course.request.token.as_bytes() == token.as_bytes()
+                && course.may_wait(at, now_ms)
+        });
+        let takers: Vec<_> = takers.collect();
+        // The one that came first may be dead; that it is taken for the owner can only excuse.
+        let Some(first) = takers.first() else {
+            return self.refuse(Rule::Ghost, at, what);
+        };
+        let heard = self.told.contains_key(&hold.fence.get());
+        let excused = takers.iter().any(|course| {
+            let outcome = &course.request.outcome;
+            matches!(
+                outcome,
+                Outcome::Cut { .. } | Outcome::Closed | Outcome::Error(_)
+            )
+        });
+        let waited = self.current != Some(first.number);
+        let connections = takers
+            .iter()
+            .map(|course| course.request.connection)
+            .collect();
+        let passed = self.queue(key).find(|other| {
+            let stands_before = other.arrived < first.arrived || self.is_ahead(key, other, now_ms);
+            other.request.token != first.request.token
+                && stands_before
+                && other.surely_waits(at, now_ms)
+        });
+        if let Some(passed) = passed {
+            let text = format!("{what} for {:?} past {:?}", first.request, passed.request);
+            self.refuse(Rule::OutOfOrder, at, text);
+        }
+        self.findings.hand_offs += usize::from(waited);
+        if !heard && !excused {
+            self.refuse(Rule::Unheard, at, what);
+        }
+        if !heard {
+            self.findings.unheard += 1;
+            let unheard = Unheard {
+                key,
+                token: token.as_bytes().to_vec(),
+                fence: hold.fence.get(),
+                due: Due::since(now_ms * 1_000),
+            };
+            self.fresh.push((unheard, connections));
+        }
+    }
+
+    fn released(&mut self, at: usize, key: &'h str, now_ms: u64, token: Token<'_>) {
+        let state = self.keys.entry(key).or_default();
+        let Some(own) = state.own(token.as_bytes(), now_ms) else {
+            return; // The server clears up what is over.
+        };
+        if self.is_current(What::Release, key, token) && !self.carried_out {
+            self.carried_out = true;
+            return;
+        }
+        self.findings.taken_back += 1;
+        if self
+            .told
+            .get(&own.fence.get())
+            .is_some_and(|told| *told < at)
+        {
+            let text = format!("{token:?} on {key} at {now_ms}, {own:?}");
+            self.refuse(Rule::TakenAway, at, text);
+        }
+    }
+
+    /// Whether the command that is being carried out is this one.
+    fn is_current(&self, what: What, key: &str, token: Token<'_>) -> bool {
+        let current = self.current.map(|number| &self.history.requests[&number]);
+        current.is_some_and(|request| {
+            request.what == what
+                && request.key == key
+                && request.token.as_bytes() == token.as_bytes()
+                && request.outcome != Outcome::Done(false)
+        })
+    }
+
+    fn end_of_command(&mut self, at: usize) {
+        if let Some(request) = self.current.map(|n| &self.history.requests[&n]) {
+            if request.outcome == Outcome::Done(true) && !self.carried_out {
+                self.refuse(Rule::WrongAnswer, at, format!("1 for nothing: {request:?}"));
+            }
+        }
+        for (key, now_ms) in std::mem::take(&mut self.served) {
+            if let Some(head) = self.surely_next(at, key, now_ms) {
+                let text = format!("{key} at {now_ms}: {:?}", head.request);
+                self.refuse(Rule::Idle, at, text);
+            }
+        }
+    }
+
+    /// The request that should have the lock at this place; `None` when nobody should, or it is not certain who.
+    fn surely_next(&self, at: usize, key: &str, now_ms: u64) -> Option<&Course<'h>> {
+        let waiting = || self.queue(key).filter(|c| c.may_wait(at, now_ms));
+        let head = waiting()
+            .find(|course| self.is_ahead(key, course, now_ms))
+            .or_else(|| waiting().next())?;
+        let token = head.request.token.as_bytes();
+        let excluded = self.keys[key].excludes(token, head.mode, now_ms);
+        (!excluded && head.surely_waits(at, now_ms)).then_some(head)
+    }
+
+    /// Whether a request stands before the queue: its token still has the share with which it came.
+    pub(super) fn is_ahead(&self, key: &str, course: &Course<'_>, now_ms: u64) -> bool {
+        self.upgrades.get(&course.number).is_some_and(|share| {
+            let own = self.keys.get(key);
+            let own = own.and_then(|state| state.own(course.request.token.as_bytes(), now_ms));
+            own.is_some_and(|own| own.fence.get() == *share)
+        })
+    }
+
+    pub(super) fn was_upgrade(&self, course: &Course<'_>) -> bool {
+        self.upgrades.contains_key(&course.number)
+    }
+
+    /// Those who wait or have asked on a key, in the order of arrival.
+    pub(super) fn queue(&self, key: &str) -> impl Iterator<Item = &Course<'h>> {
+        let numbers = self.queues.get(key).into_iter().flatten();
+        numbers.map(|number| &self.courses[number])
+    }
+
+    pub(super) fn replayed(&self, key: &str) -> Option<&Replayed> {
+        self.keys.get(key)
+    }
+
+    fn finish(&mut self) {
+        let end = self.history.log.len();
+        self.end_of_command(end);
+        self.findings.requests = self.history.requests.len();
+        let timeouts = self
+            .courses
+            .values()
+            .filter(|course| course.block.is_some() && course.request.outcome == Outcome::Null);
+        self.findings.timeouts = timeouts.count();
+        if self.history.blocked_at_end != 0 {
+            let text = format!("{} clients are blocked", self.history.blocked_at_end);
+            self.refuse(Rule::LeftOver, end, text);
+        }
+        if let Some((_, sample)) = self.history.samples.last_key_value() {
+            let waiters = sample.shown.values().map(|shown| shown.waiters.len());
+            if waiters.sum::<usize>() > 0 {
+                self.refuse(Rule::LeftOver, end, format!("in a queue: {sample:?}"));
+            }
+        }
+    }
+}

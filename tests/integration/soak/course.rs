@@ -1,0 +1,243 @@
+//! What became of a request that asked for a hold: from when to when it may have waited, and surely did.
+//!
+//! Its arrival and its grant have their exact places in the server's account. When it left without a grant is known only within
+//! bounds, so the two questions differ, and whoever asks takes the one that accuses nobody falsely.
+
+use std::collections::{BTreeMap, HashMap};
+
+use redis_lock::lock::{Effect, Mode};
+
+use super::history::{effect, Entry, History, Mark, Outcome, Request, What};
+use super::rule::{Breach, Rule};
+
+/// A request for a hold that has arrived.
+pub struct Course<'h> {
+    pub number: u64,
+    pub request: &'h Request,
+    pub mode: Mode,
+    pub block: Option<u64>,
+    /// Where in the log it arrived, and where the next command did.
+    pub arrived: usize,
+    pub next_command: usize,
+    /// Where it was granted, if the client was told so.
+    pub granted: Option<usize>,
+    /// From where on the operator may have ended its wait, or it may have been granted without being told.
+    struck: usize,
+    /// From where on it cannot wait any more, as far as its connection is concerned.
+    gone: usize,
+}
+
+impl Course<'_> {
+    /// Whether it could be granted at this place of the log, at or after this instant.
+    pub fn may_wait(&self, at: usize, not_before_ms: u64) -> bool {
+        let connected = self.arrived < at && at < self.gone;
+        let waits = self.block.is_some() || at < self.next_command;
+        connected
+            && waits
+            && match self.request.outcome {
+                Outcome::Fence(_) => self.granted.is_some_and(|granted| at <= granted),
+                Outcome::Null => {
+                    self.block.is_some() && not_before_ms <= self.request.ended_us / 1_000
+                }
+                Outcome::Error(_) => self.gone < usize::MAX,
+                _ => true,
+            }
+    }
+
+    /// Whether it stood in the queue at this place of the log, at or before this instant.
+    pub fn surely_waits(&self, at: usize, not_after_ms: u64) -> bool {
+        let request = self.request;
+        let Some(timeout_ms) = self.block else {
+            return false;
+        };
+        let surely_over_us = (not_after_ms + 1) * 1_000;
+        let in_time = timeout_ms == 0 || surely_over_us <= request.asked_us + timeout_ms * 1_000;
+        // Its own command serves those who wait already before it looks at the request.
+        self.next_command <= at
+            && at < self.struck
+            && match request.outcome {
+                Outcome::Fence(_) => self.granted.is_some_and(|granted| at < granted),
+                Outcome::Null | Outcome::Closed => in_time,
+                Outcome::Cut { since_us } => in_time && surely_over_us <= since_us,
+                Outcome::Error(_) => in_time && self.gone < usize::MAX,
+                Outcome::Silence => true,
+                Outcome::Done(_) => false,
+            }
+    }
+}
+
+/// The looks of the observer that the server may take before it has noticed that a connection was cut. It reads what is left
+/// of the connection in one turn of its loop, and its end in the next; two looks are never in one turn.
+const LOOKS_UNTIL_A_CUT_IS_SEEN: usize = 3;
+
+/// An effect that gives a hold.
+#[derive(Clone, Copy)]
+struct Granted {
+    at: usize,
+    now_ms: u64,
+    mode: Mode,
+    fence: u64,
+}
+
+/// Where things are in the log.
+#[derive(Default)]
+struct Index<'h> {
+    /// Requests, and where the next command is.
+    arrivals: BTreeMap<u64, (usize, usize)>,
+    /// By key and token.
+    holds: HashMap<(&'h str, Vec<u8>), Vec<Granted>>,
+    kills: HashMap<i64, Vec<usize>>,
+    unblocks: HashMap<i64, Vec<usize>>,
+    /// Where the observer looked, and when it asked to.
+    looks: Vec<(usize, u64)>,
+}
+
+impl<'h> Index<'h> {
+    fn of(history: &'h History) -> Self {
+        let mut index = Self::default();
+        let mut last = None;
+        for (at, entry) in history.log.iter().enumerate() {
+            match entry {
+                Entry::Effect(key, bytes) => {
+                    if let Effect::Hold {
+                        now_ms,
+                        mode,
+                        token,
+                        hold,
+                    } = effect(bytes)
+                    {
+                        let holds = index.holds.entry((key, token.as_bytes().to_vec()));
+                        holds.or_default().push(Granted {
+                            at,
+                            now_ms,
+                            mode,
+                            fence: hold.fence.get(),
+                        });
+                    }
+                }
+                Entry::Mark(mark) => {
+                    if let Some(last) = last.take() {
+                        index
+                            .arrivals
+                            .entry(last)
+                            .and_modify(|(_, next)| *next = at);
+                    }
+                    match *mark {
+                        Mark::Asked(number) => {
+                            index.arrivals.insert(number, (at, usize::MAX));
+                            last = Some(number);
+                        }
+                        Mark::Sampled(number) => {
+                            let asked_us = history.samples[&number].asked_us;
+                            index.looks.push((at, asked_us));
+                        }
+                        Mark::Killed(id) => index.kills.entry(id).or_default().push(at),
+                        Mark::Unblocked(id) => index.unblocks.entry(id).or_default().push(at),
+                        Mark::Operated => {}
+                    }
+                }
+                _ => {}
+            }
+        }
+        index
+    }
+
+    /// From where on a strike at a connection works that comes after a place: behind its mark.
+    fn after(strikes: &HashMap<i64, Vec<usize>>, connection: i64, at: usize) -> usize {
+        let mut strikes = strikes.get(&connection).into_iter().flatten();
+        let strike = strikes.find(|strike| **strike > at);
+        strike.map_or(usize::MAX, |strike| strike + 1)
+    }
+
+    /// From where on a connection is gone that was cut before this instant.
+    fn cut_is_seen(&self, cut_us: u64) -> usize {
+        let first = self
+            .looks
+            .partition_point(|(_, asked_us)| *asked_us <= cut_us);
+        let seen = self.looks.get(first + LOOKS_UNTIL_A_CUT_IS_SEEN - 1);
+        seen.map_or(usize::MAX, |(at, _)| at + 1)
+    }
+}
+
+/// Follows every request, and refuses what its answer alone, or the place of its grant, shows to be wrong.
+pub fn follow<'h>(history: &'h History, breaches: &mut Vec<Breach>) -> BTreeMap<u64, Course<'h>> {
+    let index = Index::of(history);
+    let mut courses = BTreeMap::new();
+    for (&number, request) in &history.requests {
+        let arrival = index.arrivals.get(&number).copied();
+        let killed = Index::after(&index.kills, request.connection, arrival.map_or(0, |a| a.0));
+        let mut refuse = |rule, at: usize, why: &str| {
+            let text = format!("{why}: {number} {request:?}");
+            breaches.push(Breach { rule, at, text });
+        };
+        match &request.outcome {
+            Outcome::Silence => refuse(Rule::Unanswered, 0, "no answer came"),
+            Outcome::Closed if arrival.is_some() && killed == usize::MAX => {
+                refuse(Rule::Unanswered, 0, "closed by the server without a kill");
+            }
+            Outcome::Cut { .. } | Outcome::Closed => {}
+            _ if arrival.is_none() => refuse(Rule::WrongAnswer, 0, "answered without arriving"),
+            _ => {}
+        }
+        let Some((arrived, next_command)) = arrival else {
+            continue;
+        };
+        let What::Acquire(mode, block) = request.what else {
+            continue;
+        };
+        let unblocked = Index::after(&index.unblocks, request.connection, arrived);
+        let mut course = Course {
+            number,
+            request,
+            mode,
+            block,
+            arrived,
+            next_command,
+            granted: None,
+            struck: killed.min(unblocked),
+            gone: usize::MAX,
+        };
+        let whose = (&request.key[..], request.token.clone().into_bytes());
+        let holds = index.holds.get(&whose).into_iter().flatten();
+        let mut fitting = holds.filter(|hold| hold.at > arrived && hold.mode == mode);
+        match &request.outcome {
+            Outcome::Fence(fence) => match fitting.find(|hold| hold.fence == *fence) {
+                Some(hold)
+                    if hold.now_ms < request.asked_us / 1_000
+                        || hold.now_ms > request.ended_us / 1_000 =>
+                {
+                    refuse(Rule::UnknownFence, arrived, "granted at another time");
+                }
+                Some(hold) => course.granted = Some(hold.at),
+                None => refuse(Rule::UnknownFence, arrived, "the log has no such grant"),
+            },
+            Outcome::Null => {
+                let waited_us = request.ended_us - request.asked_us;
+                match block {
+                    Some(0) => refuse(Rule::EarlyTimeout, arrived, "it was to wait for ever"),
+                    Some(ms) if waited_us < ms * 1_000 => {
+                        refuse(Rule::EarlyTimeout, arrived, "it waited too short");
+                    }
+                    _ => {}
+                }
+            }
+            Outcome::Error(error) if error.starts_with("UNBLOCKED ") => {
+                course.gone = unblocked;
+                if unblocked == usize::MAX {
+                    refuse(Rule::Unanswered, arrived, "nobody had it unblocked");
+                }
+            }
+            Outcome::Error(error) if error.starts_with("DEADLOCK ") => {}
+            Outcome::Cut { .. } => course.gone = index.cut_is_seen(request.ended_us).min(killed),
+            Outcome::Closed => course.gone = killed,
+            Outcome::Silence => {}
+            _ => refuse(Rule::WrongAnswer, arrived, "no such answer"),
+        }
+        if course.granted.is_none() {
+            let untold = fitting.next().map_or(usize::MAX, |hold| hold.at);
+            course.struck = course.struck.min(untold);
+        }
+        courses.insert(number, course);
+    }
+    courses
+}

@@ -1,0 +1,193 @@
+//! Forges histories, line by line, to try the checker on.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use redis_lock::lock::codec::encode_effect;
+use redis_lock::lock::{Deadline, Effect, Fence, Hold, Mode, Token};
+
+use super::checker::check;
+use super::history::{Entry, History, Holder, Mark, Outcome, Request, Sample, Shown, What};
+use super::rule::Rule;
+
+/// A history of one lock in the making. Every command is carried out in the millisecond in which it is asked.
+pub struct Forged {
+    pub history: History,
+    pub now_ms: u64,
+    /// By fence: when a hold was given first, and when it ends.
+    pub since_ms: BTreeMap<u64, u64>,
+    pub deadline_ms: BTreeMap<u64, u64>,
+}
+
+pub const KEY: &str = "k";
+pub const TTL_MS: u64 = 100;
+
+pub fn start() -> Forged {
+    Forged {
+        history: History {
+            log: Vec::new(),
+            requests: BTreeMap::new(),
+            samples: BTreeMap::new(),
+            pauses: Vec::new(),
+            blocked_at_end: 0,
+        },
+        now_ms: 1_000_000,
+        since_ms: BTreeMap::new(),
+        deadline_ms: BTreeMap::new(),
+    }
+}
+
+impl Forged {
+    pub fn after(&mut self, ms: u64) {
+        self.now_ms += ms;
+    }
+
+    pub fn now_us(&self) -> u64 {
+        self.now_ms * 1_000
+    }
+
+    pub fn mark(&mut self, mark: Mark) {
+        self.history.log.push(Entry::Mark(mark));
+    }
+
+    /// A request arrives; its connection has its number.
+    pub fn asks(&mut self, token: &str, what: What) -> u64 {
+        let number = self.history.requests.len() as u64 + 1;
+        let request = Request {
+            connection: number.cast_signed(),
+            what,
+            key: KEY.into(),
+            token: token.into(),
+            asked_us: self.now_us(),
+            ended_us: 0,
+            outcome: Outcome::Silence,
+        };
+        self.history.requests.insert(number, request);
+        self.mark(Mark::Asked(number));
+        number
+    }
+
+    pub fn waits(&mut self, token: &str, mode: Mode) -> u64 {
+        self.asks(token, What::Acquire(mode, Some(0)))
+    }
+
+    pub fn ends(&mut self, number: u64, outcome: Outcome) {
+        let now_us = self.now_us();
+        let request = self.history.requests.get_mut(&number).unwrap();
+        request.ended_us = now_us;
+        request.outcome = outcome;
+    }
+
+    pub fn told(&mut self, number: u64, fence: u64) {
+        self.ends(number, Outcome::Fence(fence));
+    }
+
+    /// The server gives a hold, or keeps it.
+    pub fn gives(&mut self, token: &str, mode: Mode, fence: u64) {
+        let since_ms = *self.since_ms.entry(fence).or_insert(self.now_ms);
+        self.deadline_ms.insert(fence, self.now_ms + TTL_MS);
+        self.effect(&Effect::Hold {
+            now_ms: self.now_ms,
+            mode,
+            token: Token::new(token.as_bytes()).unwrap(),
+            hold: Hold {
+                fence: Fence::new(fence).unwrap(),
+                deadline: Deadline::from_millis(self.now_ms + TTL_MS).unwrap(),
+                since_ms,
+            },
+        });
+    }
+
+    pub fn ends_hold(&mut self, token: &str) {
+        self.effect(&Effect::Release {
+            now_ms: self.now_ms,
+            token: Token::new(token.as_bytes()).unwrap(),
+        });
+    }
+
+    pub fn is_capped(&mut self, end_ms: u64) {
+        let deadline = Deadline::from_millis(end_ms).unwrap();
+        self.effect(&Effect::Cap { deadline });
+    }
+
+    fn effect(&mut self, effect: &Effect<'_>) {
+        let mut bytes = Vec::new();
+        encode_effect(effect, &mut bytes);
+        self.history.log.push(Entry::Effect(KEY.into(), bytes));
+    }
+
+    /// Asks without waiting, is granted and told so.
+    pub fn takes(&mut self, token: &str, mode: Mode, fence: u64) {
+        let number = self.asks(token, What::Acquire(mode, None));
+        self.gives(token, mode, fence);
+        self.told(number, fence);
+    }
+
+    /// Asks for the end of a hold and gets it.
+    pub fn releases(&mut self, token: &str) {
+        let number = self.asks(token, What::Release);
+        self.ends(number, Outcome::Done(true));
+        self.ends_hold(token);
+    }
+
+    pub fn is_deleted(&mut self) {
+        self.mark(Mark::Operated);
+        self.history.log.push(Entry::Gone(KEY.into()));
+    }
+
+    pub fn is_killed(&mut self, number: u64) {
+        self.mark(Mark::Killed(number.cast_signed()));
+        self.ends(number, Outcome::Closed);
+    }
+
+    /// The observer looks and is shown these holds, with the time that is left of them, and this queue.
+    pub fn shows(&mut self, mode: Option<Mode>, holders: &[(&str, u64)], waiters: &[(&str, Mode)]) {
+        let holders = holders.iter().map(|(token, fence)| Holder {
+            token: token.to_string(),
+            fence: *fence,
+            ttl_ms: self
+                .deadline_ms
+                .get(fence)
+                .map_or(TTL_MS, |end| end.saturating_sub(self.now_ms)),
+        });
+        let waiters = waiters
+            .iter()
+            .map(|(token, mode)| (token.to_string(), *mode));
+        let shown = Shown {
+            mode,
+            holders: holders.collect(),
+            waiters: waiters.collect(),
+        };
+        self.looks(BTreeMap::from([(KEY.to_string(), shown)]));
+    }
+
+    pub fn looks(&mut self, shown: BTreeMap<String, Shown>) {
+        let number = self.history.samples.len() as u64;
+        self.mark(Mark::Sampled(number));
+        let now_us = self.now_us();
+        let sample = Sample {
+            asked_us: now_us,
+            server_us: now_us,
+            ended_us: now_us,
+            shown,
+        };
+        self.history.samples.insert(number, sample);
+    }
+
+    pub fn shows_nothing(&mut self) {
+        self.shows(None, &[], &[]);
+    }
+
+    #[track_caller]
+    pub fn accepted(self) {
+        if let Err(breaches) = check(&self.history) {
+            panic!("{breaches:?}");
+        }
+    }
+
+    #[track_caller]
+    pub fn refused_for(self, rule: Rule) {
+        let breaches = check(&self.history).expect_err("a breach");
+        let rules: BTreeSet<_> = breaches.iter().map(|breach| breach.rule).collect();
+        assert_eq!(rules, BTreeSet::from([rule]), "{breaches:?}");
+    }
+}

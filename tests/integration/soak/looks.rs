@@ -1,0 +1,173 @@
+//! Judges what LOCK.INFO showed at one place of the server's account.
+
+use redis_lock::lock::Mode;
+
+use super::checker::Checker;
+use super::course::Course;
+use super::history::{Sample, Shown};
+use super::rule::Rule;
+
+/// Something that the server's timer has to do.
+#[derive(Clone)]
+pub(super) struct Due {
+    pub(super) since_us: u64,
+    /// How often the observer has looked after it ought to be done.
+    late_looks: usize,
+}
+
+/// The server's timers count in milliseconds: one that is due at once may go off in the next, and one at a deadline one later still.
+const ALARM_US: u64 = 3_000;
+
+/// A timer that is due in one turn of the server's loop has gone off before the next, and two looks are never in one turn.
+const LOOKS_UNTIL_DONE: usize = 2;
+
+impl Due {
+    pub(super) fn since(since_us: u64) -> Self {
+        Self {
+            since_us,
+            late_looks: 0,
+        }
+    }
+
+    /// Whether it ought to be done when this look is taken.
+    fn is_over(&mut self, sample: &Sample) -> bool {
+        self.late_looks += usize::from(sample.server_us >= self.since_us + ALARM_US);
+        self.late_looks >= LOOKS_UNTIL_DONE
+    }
+}
+
+/// The server tries again so long after a pause.
+const AFTER_A_PAUSE_US: u64 = 30_000;
+
+impl<'h> Checker<'h> {
+    pub(super) fn sampled(&mut self, at: usize, sample: &'h Sample) {
+        self.findings.samples += 1;
+        self.check_unheard(at, sample);
+        for (key, shown) in &sample.shown {
+            self.findings.waiters_seen += shown.waiters.len();
+            self.check_holds(at, sample, key, shown);
+            self.check_queue(at, sample, key, shown);
+            self.check_head(at, sample, key, shown);
+        }
+    }
+
+    /// What is shown are the holds of the account, but for those that end in the course of the look.
+    fn check_holds(&mut self, at: usize, sample: &Sample, key: &str, shown: &Shown) {
+        let (from_ms, to_ms) = (sample.server_us / 1_000, sample.ended_us / 1_000);
+        let Some(state) = self.replayed(key) else {
+            if !shown.holders.is_empty() {
+                self.refuse(Rule::ShownHolds, at, format!("{key} is free: {shown:?}"));
+            }
+            return;
+        };
+        let mut fits = shown.holders.is_empty() || shown.mode == state.mode();
+        let mut left: Vec<_> = shown.holders.iter().collect();
+        for (token, hold) in state.live(from_ms) {
+            let end_ms = state.end_ms(hold);
+            let same = left.iter().position(|holder| {
+                holder.token.as_bytes() == token.as_bytes()
+                    && holder.fence == hold.fence.get()
+                    && holder.ttl_ms + from_ms <= end_ms
+                    && holder.ttl_ms + to_ms >= end_ms
+            });
+            match same {
+                Some(same) => drop(left.remove(same)),
+                None => fits &= end_ms <= to_ms,
+            }
+        }
+        if !fits || !left.is_empty() {
+            let live = state.live(from_ms);
+            let text = format!("{key} from {from_ms} to {to_ms} has {live:?}: {shown:?}");
+            self.refuse(Rule::ShownHolds, at, text);
+        }
+    }
+
+    /// Who is shown may wait, who surely waits is shown, and all in the order of arrival behind those who convert.
+    fn check_queue(&mut self, at: usize, sample: &Sample, key: &str, shown: &Shown) {
+        let (from_ms, to_ms) = (sample.server_us / 1_000, sample.ended_us / 1_000);
+        let is = |course: &Course<'_>, (token, mode): &(String, Mode)| {
+            course.request.token == *token && course.mode == *mode
+        };
+        let waiting = || self.queue(key).filter(|c| c.may_wait(at, from_ms));
+        let mut wrong = Vec::new();
+        for course in self.queue(key).filter(|c| c.surely_waits(at, to_ms)) {
+            if !shown.waiters.iter().any(|waiter| is(course, waiter)) {
+                wrong.push(format!("not shown: {:?}", course.request));
+            }
+        }
+        let mut last = 0;
+        let mut seen_line = false;
+        for waiter in &shown.waiters {
+            let same = shown.waiters.iter().filter(|other| *other == waiter);
+            let courses: Vec<_> = waiting().filter(|course| is(course, waiter)).collect();
+            if same.count() > courses.len() {
+                wrong.push(format!("does not wait: {waiter:?}"));
+            }
+            // Of two with one token nobody can tell which is which, and of a conversion not when its share ended.
+            let [course] = courses[..] else { continue };
+            if self.is_ahead(key, course, to_ms) {
+                if seen_line {
+                    wrong.push(format!("not ahead: {waiter:?}"));
+                }
+            } else if !self.was_upgrade(course) {
+                if course.arrived < last {
+                    wrong.push(format!("out of order: {waiter:?}"));
+                }
+                last = course.arrived;
+                seen_line = true;
+            }
+        }
+        for text in wrong {
+            self.refuse(Rule::ShownQueue, at, format!("{key} {text} in {shown:?}"));
+        }
+    }
+
+    /// No head waits for nothing.
+    fn check_head(&mut self, at: usize, sample: &Sample, key: &'h str, shown: &Shown) {
+        let enters = shown.waiters.first().filter(|(token, mode)| {
+            let mut others = shown.holders.iter().filter(|holder| holder.token != *token);
+            let is_shared = shown.mode != Some(Mode::Exclusive) && *mode == Mode::Shared;
+            is_shared || others.next().is_none()
+        });
+        let Some((head, _)) = enters else {
+            self.stuck.remove(key);
+            return;
+        };
+        let mut due = match self.stuck.remove(key) {
+            Some((before, due)) if before == *head => due,
+            _ => Due::since(sample.server_us),
+        };
+        if due.is_over(sample) && !self.was_paused(due.since_us, sample) {
+            let text = format!("{key} since {} us: {shown:?}", due.since_us);
+            self.refuse(Rule::Idle, at, text);
+        }
+        self.stuck.insert(key, (head.clone(), due));
+    }
+
+    /// What nobody heard of is taken back as soon.
+    fn check_unheard(&mut self, at: usize, sample: &Sample) {
+        for mut unheard in std::mem::take(&mut self.unheard) {
+            if !unheard.due.is_over(sample) {
+                self.unheard.push(unheard);
+                continue;
+            }
+            let state = self.replayed(unheard.key);
+            let own = state.and_then(|s| s.own(&unheard.token, sample.server_us / 1_000));
+            let stands = own.is_some_and(|own| own.fence.get() == unheard.fence);
+            if stands && !self.was_paused(unheard.due.since_us, sample) {
+                self.refuse(
+                    Rule::NotTakenBack,
+                    at,
+                    format!("{own:?} on {}", unheard.key),
+                );
+            }
+        }
+    }
+
+    /// Whether the server could not act at some time between an instant and a look.
+    fn was_paused(&self, since_us: u64, sample: &Sample) -> bool {
+        self.history.pauses.iter().any(|pause| {
+            pause.from_us <= sample.ended_us && pause.until_us + AFTER_A_PAUSE_US >= since_us
+        })
+    }
+}

@@ -1,0 +1,144 @@
+//! The soak: a crowd of clients on a few locks for a while, with crashes, kills, deletions and pauses, and a checker that judges
+//! the recorded history afterwards.
+//!
+//! - [`clients`] and [`operator`]: what is done to the server, by a seed. [`wire`]: their connections.
+//! - [`history`]: what was recorded, and the server's own account of it.
+//! - [`rule`], [`course`], [`checker`], [`looks`]: the rules, over a [`replay`]. [`refusals`] shows with [`forged`] histories that each refuses
+//!   what it is there for.
+//!
+//! `SOAK_SECONDS` makes it longer (`make soak`), `SOAK_SEED` repeats the choices of a run, not its timing.
+
+mod checker;
+mod clients;
+mod course;
+mod forged;
+mod history;
+mod looks;
+mod memory;
+mod operator;
+mod refusals;
+mod replay;
+mod rule;
+mod wire;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::harness::{wait_for, Kind, Reply, Server};
+use checker::check;
+use clients::{Client, Stage};
+use history::{now_us, read_log, History};
+use operator::{Observer, Operator};
+
+on_every_server![a_crowd_on_a_few_locks_keeps_every_rule];
+
+const CLIENTS: usize = 64;
+const LOCKS: usize = 10;
+
+/// The whole file is one history from the first command on.
+const OPTIONS: [&str; 8] = [
+    "--appendonly",
+    "yes",
+    "--appendfsync",
+    "no",
+    "--aof-use-rdb-preamble",
+    "no",
+    "--auto-aof-rewrite-percentage",
+    "0",
+];
+
+fn a_crowd_on_a_few_locks_keeps_every_rule(kind: Kind) {
+    let seconds: u64 = setting("SOAK_SECONDS").unwrap_or(4);
+    let seed = setting("SOAK_SEED").unwrap_or_else(now_us);
+    let mut server = Server::start_with(kind, &OPTIONS);
+    let stage = Stage {
+        port: server.port,
+        keys: (0..LOCKS).map(|n| format!("lock:{n}")).collect(),
+        seed,
+        over: AtomicBool::new(false),
+        connections: (0..=CLIENTS).map(|_| AtomicI64::new(0)).collect(),
+    };
+    let history = record(&stage, &mut server, Duration::from_secs(seconds));
+    match check(&history) {
+        Ok(findings) => {
+            assert!(findings.grants > 0 && findings.hand_offs > 0);
+            println!("{kind:?}: {seconds} s, seed {seed}: {findings}");
+        }
+        Err(breaches) => {
+            for breach in breaches.iter().take(5) {
+                let around = breach.at.saturating_sub(12)..history.log.len().min(breach.at + 4);
+                for at in around {
+                    eprintln!("  {at}: {}", history.log[at]);
+                }
+                eprintln!("{:?} at {}: {}", breach.rule, breach.at, breach.text);
+            }
+            panic!(
+                "{kind:?}: {} breaches with SOAK_SEED={seed} SOAK_SECONDS={seconds}",
+                breaches.len()
+            );
+        }
+    }
+}
+
+fn setting(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name} is {text}")))
+}
+
+/// Lets the crowd in, and out again.
+fn record(stage: &Stage, server: &mut Server, time: Duration) -> History {
+    let mut observer = Observer::new(stage);
+    let start = Instant::now();
+    let (mut requests, operator): (BTreeMap<_, _>, _) = thread::scope(|scope| {
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|number| scope.spawn(move || Client::new(stage, number).run()))
+            .collect();
+        let operator = scope.spawn(|| Operator::new(stage).run());
+        let observing = scope.spawn(|| observer.run());
+        while start.elapsed() < time {
+            thread::sleep(Duration::from_millis(20));
+        }
+        stage.over.store(true, Ordering::Relaxed);
+        let requests = clients
+            .into_iter()
+            .flat_map(|c| c.join().unwrap())
+            .collect();
+        observing.join().unwrap();
+        (requests, operator.join().unwrap())
+    });
+    // What is held still runs out, and then nothing is left.
+    wait_for("all locks to be free", || observer.look().then_some(()));
+    let blocked_at_end = server.blocked_clients();
+    requests.extend(operator.requests);
+    requests.extend(Client::new(stage, CLIENTS).leave_locks_held());
+    observer.look();
+    let log = read_log(server.dir());
+    let before = holders(stage, server);
+    server.kill();
+    server.start_again();
+    assert_eq!(holders(stage, server), before, "after a restart");
+    History {
+        log,
+        requests,
+        samples: observer.samples,
+        pauses: operator.pauses,
+        blocked_at_end,
+    }
+}
+
+/// Token, fence and beginning of every hold.
+fn holders(stage: &Stage, server: &Server) -> Vec<Vec<[Reply; 3]>> {
+    let mut client = server.client();
+    let holders = |key| {
+        let info = client.call(&format!("LOCK.INFO {key}"));
+        if info == Reply::Nil {
+            return Vec::new();
+        }
+        let holders = info.field("holders");
+        let fields = |holder: &Reply| ["token", "fence", "since"].map(|name| holder.field(name));
+        holders.items().iter().map(fields).collect()
+    };
+    stage.keys.iter().map(holders).collect()
+}

@@ -1,0 +1,488 @@
+//! The checker on forged histories: a lawful one is accepted, and each rule refuses what breaks it, and no other rule does.
+
+use std::collections::BTreeMap;
+
+use redis_lock::lock::Mode::{Exclusive, Shared};
+
+use super::checker::check;
+use super::forged::{start, KEY, TTL_MS};
+use super::history::{Entry, Mark, Outcome, Pause, What};
+use super::rule::Rule;
+
+#[test]
+fn a_lawful_history_is_accepted() {
+    let mut h = start();
+    h.takes("a", Exclusive, 1);
+    let b = h.waits("b", Shared);
+    let c = h.waits("c", Shared);
+    let d = h.asks("d", What::Acquire(Exclusive, Some(10)));
+    let queue = [("b", Shared), ("c", Shared), ("d", Exclusive)];
+    h.shows(Some(Exclusive), &[("a", 1)], &queue);
+    h.after(11);
+    h.ends(d, Outcome::Null);
+    h.releases("a");
+    h.gives("b", Shared, 2);
+    h.gives("c", Shared, 3);
+    h.told(b, 2);
+    h.told(c, 3);
+    // Converts ahead of the queue, in which one is killed.
+    let w = h.waits("w", Exclusive);
+    let b = h.waits("b", Exclusive);
+    let readers = [("b", 2), ("c", 3)];
+    h.shows(
+        Some(Shared),
+        &readers,
+        &[("b", Exclusive), ("w", Exclusive)],
+    );
+    h.releases("c");
+    h.gives("b", Exclusive, 2);
+    h.told(b, 2);
+    h.is_killed(w);
+    h.shows(Some(Exclusive), &[("b", 2)], &[]);
+    // What is given to one that is cut is taken back.
+    let x = h.waits("x", Exclusive);
+    h.is_deleted();
+    h.gives("x", Exclusive, 4);
+    h.ends(
+        x,
+        Outcome::Cut {
+            since_us: h.now_us(),
+        },
+    );
+    h.ends_hold("x");
+    h.shows_nothing();
+    let findings = check(&h.history).unwrap();
+    assert_eq!((findings.grants, findings.hand_offs), (4, 3));
+    assert_eq!((findings.unheard, findings.taken_back), (1, 1));
+}
+
+#[test]
+fn two_holders_are_refused() {
+    for (first, second) in [
+        (Exclusive, Exclusive),
+        (Exclusive, Shared),
+        (Shared, Exclusive),
+    ] {
+        let mut h = start();
+        h.takes("a", first, 1);
+        h.after(TTL_MS); // The deadline itself still counts.
+        h.takes("b", second, 2);
+        h.refused_for(Rule::TwoHolders);
+    }
+    let mut h = start();
+    h.takes("a", Exclusive, 1);
+    h.after(TTL_MS + 1);
+    h.takes("b", Exclusive, 2);
+    h.accepted();
+    // An end of the key is one of its holds.
+    let mut h = start();
+    h.takes("a", Exclusive, 1);
+    h.mark(Mark::Operated);
+    let end_ms = Some(h.now_ms + 5);
+    h.history.log.push(Entry::Ends(KEY.into(), end_ms));
+    h.after(6);
+    h.takes("b", Exclusive, 2);
+    h.accepted();
+    // Whatever is written to it afterwards.
+    for capped in [false, true] {
+        let mut h = start();
+        h.takes("a", Shared, 1);
+        h.mark(Mark::Operated);
+        let end_ms = h.now_ms + 5;
+        h.history.log.push(Entry::Ends(KEY.into(), Some(end_ms)));
+        if capped {
+            h.is_capped(end_ms);
+        }
+        h.takes("b", Shared, 2);
+        match capped {
+            true => h.accepted(),
+            false => h.refused_for(Rule::Lengthened),
+        }
+    }
+    // But to make it longer makes no hold longer.
+    let mut h = start();
+    h.takes("a", Exclusive, 1);
+    h.mark(Mark::Operated);
+    h.history.log.push(Entry::Ends(KEY.into(), None));
+    h.after(TTL_MS + 1);
+    h.shows(Some(Exclusive), &[("a", 1)], &[]);
+    h.refused_for(Rule::ShownHolds);
+}
+
+#[test]
+fn fences_that_do_not_rise_are_refused() {
+    for second in [7, 6] {
+        let mut h = start();
+        h.takes("a", Exclusive, 7);
+        h.releases("a");
+        h.after(1);
+        h.since_ms.clear();
+        h.takes("b", Exclusive, second);
+        h.refused_for(Rule::FenceOrder);
+    }
+}
+
+#[test]
+fn a_kept_hold_with_another_fence_is_refused() {
+    let mut h = start();
+    h.takes("a", Exclusive, 1);
+    h.takes("a", Shared, 2);
+    h.refused_for(Rule::KeptFence);
+}
+
+#[test]
+fn an_effect_from_the_past_is_refused() {
+    let mut h = start();
+    let a = h.asks("a", What::Acquire(Shared, None));
+    h.gives("a", Shared, 1);
+    h.told(a, 1);
+    let b = h.waits("b", Shared);
+    h.now_ms -= 1;
+    h.gives("b", Shared, 2);
+    h.ends(
+        b,
+        Outcome::Cut {
+            since_us: h.now_us(),
+        },
+    );
+    h.refused_for(Rule::TimeOrder);
+}
+
+#[test]
+fn a_fence_that_was_never_given_is_refused() {
+    let mut h = start();
+    h.takes("a", Shared, 1);
+    let b = h.asks("b", What::Acquire(Shared, None));
+    h.told(b, 1); // Another one's.
+    h.refused_for(Rule::UnknownFence);
+    let mut h = start();
+    let a = h.asks("a", What::Acquire(Shared, None));
+    h.after(1);
+    let late = h.asks("a", What::Acquire(Shared, None));
+    h.gives("a", Shared, 1);
+    h.told(late, 1);
+    h.now_ms -= 1;
+    h.told(a, 1); // Before it was given.
+    h.refused_for(Rule::UnknownFence);
+}
+
+#[test]
+fn a_grant_to_nobody_is_refused() {
+    let mut h = start();
+    h.takes("a", Shared, 1);
+    h.gives("b", Shared, 2);
+    h.refused_for(Rule::Ghost);
+    // To one that was killed.
+    let mut h = start();
+    h.takes("a", Exclusive, 1);
+    let b = h.waits("b", Exclusive);
+    h.is_killed(b);
+    h.is_deleted();
+    h.gives("b", Exclusive, 2);
+    h.refused_for(Rule::Ghost);
+    // To one that did not wait.
+    let mut h = start();
+    h.takes("a", Exclusive, 1);
+    let b = h.asks("b", What::Acquire(Exclusive, None));
+    h.ends(
+        b,
+        Outcome::Cut {
+            since_us: h.now_us(),
+        },
+    );
+    h.is_deleted();
+    h.gives("b", Exclusive, 2);
+    h.refused_for(Rule::Ghost);
+    // To one that has been cut for long.
+    let mut h = start();
+    h.takes("a", Exclusive, 1);
+    let b = h.waits("b", Exclusive);
+    h.ends(
+        b,
+        Outcome::Cut {
+            since_us: h.now_us(),
+        },
+    );
+    h.after(1);
+    for _ in 0..3 {
+        h.looks(BTreeMap::new());
+    }
+    h.is_deleted();
+    h.gives("b", Exclusive, 2);
+    h.refused_for(Rule::Ghost);
+    // A renewal does not take a lost lock again.
+    let mut h = start();
+    let renewal = h.asks("a", What::Renew);
+    h.gives("a", Exclusive, 1);
+    h.ends(
+        renewal,
+        Outcome::Cut {
+            since_us: h.now_us(),
+        },
+    );
+    h.refused_for(Rule::Ghost);
+}
+
+#[test]
+fn a_grant_to_one_that_was_told_otherwise_is_refused() {
+    let mut h = start();
+    h.takes("a", Exclusive, 1);
+    let b = h.asks("b", What::Acquire(Exclusive, Some(10)));
+    h.after(11);
+    h.ends(b, Outcome::Null);
+    h.is_deleted();
+    h.gives("b", Exclusive, 2);
+    h.refused_for(Rule::Unheard);
+}
+
+#[test]
+fn a_grant_out_of_order_is_refused() {
+    // (who holds, who waits first, who gets it)
+    for (held, first, second) in [
+        (Exclusive, Exclusive, Exclusive),
+        (Shared, Exclusive, Shared),
+        (Exclusive, Shared, Exclusive),
+    ] {
+        let mut h = start();
+        h.takes("a", held, 1);
+        let b = h.waits("b", first);
+        let c = h.waits("c", second);
+        if held == Exclusive {
+            h.is_deleted();
+        }
+        h.gives("c", second, 2);
+        h.told(c, 2);
+        h.after(TTL_MS + 1);
+        h.mark(Mark::Operated);
+        h.gives("b", first, 3);
+        h.told(b, 3);
+        h.refused_for(Rule::OutOfOrder);
+    }
+    // Somebody who does not wait passes somebody who does.
+    let mut h = start();
+    h.takes("a", Shared, 1);
+    let b = h.asks("b", What::Acquire(Exclusive, Some(50)));
+    h.takes("c", Shared, 2);
+    h.after(51);
+    h.ends(b, Outcome::Null);
+    h.refused_for(Rule::OutOfOrder);
+    // A reader that came first passes one that converts.
+    let mut h = start();
+    h.takes("a", Shared, 1);
+    h.takes("b", Shared, 2);
+    let w = h.waits("w", Exclusive);
+    let c = h.waits("c", Shared);
+    let b = h.waits("b", Exclusive);
+    h.is_killed(w);
+    h.gives("c", Shared, 3);
+    h.told(c, 3);
+    h.is_killed(b);
+    h.refused_for(Rule::OutOfOrder);
+}
+
+#[test]
+fn a_lost_waiter_is_refused() {
+    let mut h = start();
+    h.takes("a", Exclusive, 1);
+    h.waits("b", Exclusive);
+    h.refused_for(Rule::Unanswered);
+    let mut h = start();
+    h.takes("a", Exclusive, 1);
+    let b = h.waits("b", Exclusive);
+    h.ends(b, Outcome::Closed);
+    h.refused_for(Rule::Unanswered);
+    let mut h = start();
+    h.takes("a", Exclusive, 1);
+    let b = h.waits("b", Exclusive);
+    h.ends(b, Outcome::Error("UNBLOCKED by nobody".into()));
+    h.refused_for(Rule::Unanswered);
+}
+
+#[test]
+fn an_early_timeout_is_refused() {
+    for (timeout_ms, after_ms) in [(10, 9), (0, 1_000)] {
+        let mut h = start();
+        h.takes("a", Exclusive, 1);
+        let b = h.asks("b", What::Acquire(Exclusive, Some(timeout_ms)));
+        h.after(after_ms);
+        h.ends(b, Outcome::Null);
+        h.refused_for(Rule::EarlyTimeout);
+    }
+}
+
+#[test]
+fn a_lock_that_is_not_handed_on_is_refused() {
+    let mut h = start();
+    h.takes("a", Exclusive, 1);
+    let b = h.waits("b", Exclusive);
+    h.releases("a");
+    h.mark(Mark::Operated);
+    h.gives("b", Exclusive, 2);
+    h.told(b, 2);
+    h.refused_for(Rule::Idle);
+    // The second of two readers.
+    let mut h = start();
+    h.takes("a", Exclusive, 1);
+    let b = h.waits("b", Shared);
+    let c = h.waits("c", Shared);
+    h.releases("a");
+    h.gives("b", Shared, 2);
+    h.told(b, 2);
+    h.mark(Mark::Operated);
+    h.gives("c", Shared, 3);
+    h.told(c, 3);
+    h.refused_for(Rule::Idle);
+    // Free by itself, and looked at again and again.
+    for (looks, paused) in [(5, false), (4, false), (5, true)] {
+        let mut h = start();
+        h.takes("a", Exclusive, 1);
+        let b = h.waits("b", Exclusive);
+        h.is_deleted();
+        for _ in 0..looks {
+            h.shows(None, &[], &[("b", Exclusive)]);
+            h.after(1);
+        }
+        let from_us = h.now_us();
+        let until_us = from_us + 1_000;
+        if paused {
+            h.history.pauses.push(Pause {
+                from_us: from_us - 10_000,
+                until_us,
+            });
+        }
+        h.gives("b", Exclusive, 2);
+        h.told(b, 2);
+        h.shows(Some(Exclusive), &[("b", 2)], &[]);
+        match (looks, paused) {
+            (5, false) => h.refused_for(Rule::Idle),
+            _ => h.accepted(),
+        }
+    }
+}
+
+#[test]
+fn a_look_at_other_holds_is_refused() {
+    for (mode, holders) in [
+        (Some(Exclusive), &[("a", 2)][..]),
+        (Some(Exclusive), &[("b", 1)]),
+        (Some(Shared), &[("a", 1)]),
+        (Some(Exclusive), &[("a", 1), ("b", 2)]),
+        (None, &[]),
+    ] {
+        let mut h = start();
+        h.takes("a", Exclusive, 1);
+        h.shows(mode, holders, &[]);
+        h.refused_for(Rule::ShownHolds);
+    }
+    let mut h = start();
+    h.takes("a", Exclusive, 1);
+    h.deadline_ms.insert(1, h.now_ms + TTL_MS + 1);
+    h.shows(Some(Exclusive), &[("a", 1)], &[]);
+    h.refused_for(Rule::ShownHolds);
+}
+
+#[test]
+fn a_look_at_another_queue_is_refused() {
+    let (b, c) = (("b", Exclusive), ("c", Exclusive));
+    for (queue, lawful) in [
+        (&[b, c][..], true),
+        (&[c, b], false),
+        (&[b], false),
+        (&[b, c, c], false),
+        (&[b, c, ("d", Shared)], false),
+        (&[b, ("c", Shared)], false),
+    ] {
+        let mut h = start();
+        h.takes("a", Exclusive, 1);
+        let first = h.waits("b", Exclusive);
+        let second = h.waits("c", Exclusive);
+        h.shows(Some(Exclusive), &[("a", 1)], queue);
+        h.is_killed(first);
+        h.is_killed(second);
+        h.shows(Some(Exclusive), &[("a", 1)], &[]);
+        match lawful {
+            true => h.accepted(),
+            false => h.refused_for(Rule::ShownQueue),
+        }
+    }
+}
+
+#[test]
+fn an_answer_that_does_not_fit_is_refused() {
+    for what in [What::Release, What::Renew] {
+        let mut h = start();
+        h.takes("a", Exclusive, 1);
+        let nothing = h.asks("a", what);
+        h.ends(nothing, Outcome::Done(true));
+        h.refused_for(Rule::WrongAnswer);
+        let mut h = start();
+        h.takes("a", Exclusive, 1);
+        let nothing = h.asks("a", what);
+        h.ends(nothing, Outcome::Done(false));
+        h.refused_for(Rule::WrongAnswer);
+    }
+    for outcome in [
+        Outcome::Null,
+        Outcome::Error("DEADLOCK with nobody".into()),
+        Outcome::Error("ERR of any kind".into()),
+    ] {
+        let mut h = start();
+        let a = h.asks("a", What::Acquire(Exclusive, None));
+        h.ends(a, outcome);
+        h.refused_for(Rule::WrongAnswer);
+    }
+}
+
+#[test]
+fn a_hold_that_nobody_ends_may_not_end() {
+    let mut h = start();
+    h.takes("a", Shared, 1);
+    h.takes("b", Shared, 2);
+    let b = h.waits("b", Exclusive);
+    h.releases("a");
+    h.gives("b", Exclusive, 2);
+    h.is_killed(b);
+    h.ends_hold("b"); // It knew of its share.
+    h.refused_for(Rule::TakenAway);
+}
+
+#[test]
+fn a_grant_to_the_dead_may_not_stay() {
+    for taken_back in [false, true] {
+        let mut h = start();
+        h.takes("a", Exclusive, 1);
+        let b = h.waits("b", Exclusive);
+        h.releases("a");
+        h.gives("b", Exclusive, 2);
+        h.is_killed(b);
+        h.shows(Some(Exclusive), &[("b", 2)], &[]);
+        if taken_back {
+            h.ends_hold("b");
+        }
+        for _ in 0..2 {
+            h.after(3);
+            match taken_back {
+                true => h.shows_nothing(),
+                false => h.shows(Some(Exclusive), &[("b", 2)], &[]),
+            }
+        }
+        match taken_back {
+            true => h.accepted(),
+            false => h.refused_for(Rule::NotTakenBack),
+        }
+    }
+}
+
+#[test]
+fn what_is_left_over_is_refused() {
+    let mut h = start();
+    h.takes("a", Exclusive, 1);
+    h.history.blocked_at_end = 1;
+    h.refused_for(Rule::LeftOver);
+    let mut h = start();
+    h.takes("a", Exclusive, 1);
+    let b = h.waits("b", Exclusive);
+    h.shows(Some(Exclusive), &[("a", 1)], &[("b", Exclusive)]);
+    h.is_killed(b);
+    h.refused_for(Rule::LeftOver);
+}

@@ -1,0 +1,241 @@
+//! What the ground of the module API has in store for those who wait: each test is a trap that a server has been seen to set.
+
+use std::time::{Duration, Instant};
+
+use crate::harness::{wait_for, Client, Kind, Reply, Server};
+
+mod cluster;
+mod databases;
+mod demotion;
+mod pause;
+
+on_every_server![
+    timeouts_and_a_deadline_in_one_millisecond,
+    a_lock_that_is_evicted_is_handed_on,
+    a_busy_script_delays_a_hand_off_and_loses_none,
+    who_leaves_during_a_busy_script_is_not_granted,
+    saving_with_waiters_changes_nothing,
+    reloading_the_data_set_under_waiters_changes_nothing,
+    flushing_everything_asynchronously_hands_on,
+    a_waiter_is_granted_while_the_server_forks,
+];
+
+/// Each waiter is answered once: with a hold that it has, or with null and no hold.
+fn timeouts_and_a_deadline_in_one_millisecond(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    for round in 0..8 {
+        c.int("LOCK.ACQUIRE k dead 250");
+        let end = Instant::now() + Duration::from_millis(250);
+        let waiters: Vec<_> = (0..24)
+            .map(|n: i32| {
+                let rest = end.saturating_duration_since(Instant::now()).as_millis();
+                // All around the deadline, most of them at it.
+                let timeout = i64::try_from(rest).unwrap() + i64::from(n % 4) - 1;
+                let token = format!("w{round}-{n}");
+                let line = format!("LOCK.ACQUIRE k {token} 60000 BLOCK {}", timeout.max(1));
+                (token, server.later(&line))
+            })
+            .collect();
+        let mut granted = 0;
+        let mut last = 0;
+        for (token, waiter) in waiters {
+            let (reply, mut client) = waiter.reply_and_client();
+            let released = client.int(&format!("LOCK.RELEASE k {token}"));
+            match reply {
+                Reply::Int(fence) => {
+                    assert_eq!(released, 1, "{token} was told of {fence}");
+                    assert!(fence > last, "in the order of the queue");
+                    (granted, last) = (granted + 1, fence);
+                }
+                Reply::Nil => assert_eq!(released, 0, "{token} was told of no hold"),
+                other => panic!("{token}: {other:?}"),
+            }
+            assert_eq!(client.text("ECHO next"), "next", "one reply, no more");
+        }
+        assert_eq!(c.call("LOCK.INFO k"), Reply::Nil, "{granted} granted");
+    }
+    assert_eq!(server.blocked_clients(), 0);
+}
+
+fn a_lock_that_is_evicted_is_handed_on(kind: Kind) {
+    let server = Server::start_with(kind, &["--maxmemory-policy", "allkeys-lru"]);
+    let mut c = server.client();
+    let first = c.int("LOCK.ACQUIRE k a 60000");
+    let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
+    let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
+    c.call("CONFIG SET maxmemory 1");
+    // A command that may use memory makes the server look for what to evict.
+    let mut evicted = 0;
+    wait_for("two evictions", || {
+        c.call("SET x y");
+        evicted = c.info("evicted_keys").parse().unwrap();
+        (evicted >= 2).then_some(())
+    });
+    c.call("CONFIG SET maxmemory 0");
+    let second = b.fence();
+    assert!(first < second);
+    assert!(second < d.fence(), "by the eviction of b's hold");
+    assert!(c.waiters("k").is_empty());
+}
+
+/// A script that runs until SCRIPT KILL, on a connection of its own; returns when the server says that it is busy.
+fn busy_script(server: &Server) -> crate::harness::Raw {
+    let mut script = server.raw();
+    script.send("EVAL while(true)do(function()end)()end 0");
+    let mut c = server.client();
+    wait_for("the server to be busy", || {
+        matches!(c.call("PING"), Reply::Error(error) if error.starts_with("BUSY")).then_some(())
+    });
+    script
+}
+
+fn kill_script(c: &mut Client, script: &mut crate::harness::Raw) {
+    assert_eq!(c.text("SCRIPT KILL"), "OK");
+    assert!(script.line().unwrap().starts_with("-ERR"));
+}
+
+fn a_busy_script_delays_a_hand_off_and_loses_none(kind: Kind) {
+    let server = Server::start_with(kind, &["--lua-time-limit", "5"]);
+    let mut c = server.client();
+    c.int("LOCK.ACQUIRE k a 300");
+    c.int("LOCK.ACQUIRE other a 60000");
+    let start = Instant::now();
+    let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
+    let e = server.blocked("LOCK.ACQUIRE other e 60000 BLOCK 250");
+    let mut script = busy_script(&server);
+    let started_in_time = start.elapsed() < Duration::from_millis(250);
+    wait_for("the deadline to pass", || {
+        (start.elapsed() > Duration::from_millis(400)).then_some(())
+    });
+    if started_in_time {
+        assert!(b.is_pending() && e.is_pending(), "the server runs a script");
+    }
+    for line in [
+        "LOCK.RELEASE other a",
+        "LOCK.ACQUIRE free f 1000",
+        "LOCK.INFO k",
+    ] {
+        assert!(c.error(line).starts_with("BUSY"), "{line}");
+    }
+    kill_script(&mut c, &mut script);
+    b.fence();
+    assert_eq!(e.reply(), Reply::Nil);
+    assert_eq!(c.holders("k"), ["b"]);
+    assert_eq!(c.holders("other"), ["a"]);
+}
+
+fn who_leaves_during_a_busy_script_is_not_granted(kind: Kind) {
+    let server = Server::start_with(kind, &["--lua-time-limit", "5"]);
+    let mut c = server.client();
+    c.int("LOCK.ACQUIRE k a 60000");
+    let b = server.raw_blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
+    let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
+    let mut script = busy_script(&server);
+    drop(b);
+    // The server notices it while the script runs.
+    let mut turns = 0;
+    wait_for("some turns of the server's loop", || {
+        turns += i32::from(c.error("PING").starts_with("BUSY"));
+        (turns > 5).then_some(())
+    });
+    kill_script(&mut c, &mut script);
+    c.int("LOCK.RELEASE k a");
+    d.fence();
+    assert_eq!(c.holders("k"), ["d"]);
+}
+
+fn saving_with_waiters_changes_nothing(kind: Kind) {
+    let server = Server::start_with(kind, &["--appendonly", "yes"]);
+    let mut c = server.client();
+    c.int("RWLOCK.RLOCK k a 60000");
+    let b = server.blocked("RWLOCK.WLOCK k b 60000 BLOCK 0");
+    let d = server.blocked("RWLOCK.RLOCK k d 60000 BLOCK 0");
+    for (save, field) in [
+        ("BGSAVE", "rdb_bgsave_in_progress"),
+        ("BGREWRITEAOF", "aof_rewrite_in_progress"),
+        ("SAVE", "rdb_bgsave_in_progress"),
+    ] {
+        let digest = c.text("DEBUG DIGEST");
+        c.text(save);
+        wait_for(save, || (c.info(field) == "0").then_some(()));
+        assert_eq!(c.text("DEBUG DIGEST"), digest, "{save}");
+        assert_eq!(c.holders("k"), ["a"], "{save}");
+        assert_eq!(c.waiters("k"), ["b", "d"], "{save}");
+    }
+    assert_eq!(c.info("rdb_last_bgsave_status"), "ok");
+    assert_eq!(c.info("aof_last_bgrewrite_status"), "ok");
+    c.int("LOCK.RELEASE k a");
+    b.fence();
+    assert!(d.is_pending());
+    c.int("LOCK.RELEASE k b");
+    d.fence();
+}
+
+fn reloading_the_data_set_under_waiters_changes_nothing(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    let fence = c.int("LOCK.ACQUIRE k a 60000");
+    c.int("LOCK.ACQUIRE short a 400");
+    let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
+    let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
+    let e = server.blocked("LOCK.ACQUIRE short e 60000 BLOCK 0");
+    assert_eq!(c.text("DEBUG RELOAD"), "OK");
+    assert_eq!(c.holders("k"), ["a"]);
+    assert_eq!(c.waiters("k"), ["b", "d"]);
+    assert_eq!(c.int("LOCK.ACQUIRE k a 60000"), fence);
+    e.fence();
+    assert!(b.is_pending());
+    c.int("LOCK.RELEASE k a");
+    assert!(b.fence() > fence);
+    c.int("DEL k");
+    d.fence();
+}
+
+fn flushing_everything_asynchronously_hands_on(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    for line in ["FLUSHALL ASYNC", "FLUSHDB ASYNC", "FLUSHALL SYNC"] {
+        let mut waiters = Vec::new();
+        for n in 0..20 {
+            c.int(&format!("RWLOCK.RLOCK k{n} a 60000"));
+            c.int(&format!("RWLOCK.RLOCK k{n} b 60000"));
+            waiters.push(server.blocked(&format!("RWLOCK.WLOCK k{n} w 60000 BLOCK 0")));
+        }
+        // The values are freed on another thread meanwhile.
+        c.call(line);
+        for waiter in waiters {
+            waiter.fence();
+        }
+        for n in 0..20 {
+            assert_eq!(c.holders(&format!("k{n}")), ["w"], "{line}");
+            c.int(&format!("DEL k{n}"));
+        }
+    }
+}
+
+fn a_waiter_is_granted_while_the_server_forks(kind: Kind) {
+    let server = Server::start_with(kind, &["--rdb-key-save-delay", "1000"]);
+    let mut c = server.client();
+    for n in 0..2_000 {
+        c.int(&format!("LOCK.ACQUIRE filler{n} t 600000"));
+    }
+    c.int("LOCK.ACQUIRE k a 60000");
+    c.int("LOCK.ACQUIRE short a 300");
+    let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
+    let d = server.blocked("LOCK.ACQUIRE short d 60000 BLOCK 0");
+    c.text("BGSAVE");
+    c.int("LOCK.RELEASE k a");
+    b.fence();
+    d.fence();
+    assert_eq!(
+        c.info("rdb_bgsave_in_progress"),
+        "1",
+        "or this has tested nothing"
+    );
+    c.call("CONFIG SET rdb-key-save-delay 0");
+    assert_eq!(
+        (c.holders("k"), c.holders("short")),
+        (vec!["b".into()], vec!["d".into()])
+    );
+}

@@ -1,0 +1,159 @@
+//! A key that changes under those who wait for it without having been free: SWAPDB, MOVE, RENAME and RESTORE bring another lock.
+
+use crate::harness::{Client, Kind, Later, Reply, Server};
+
+on_every_server![
+    swapdb_brings_another_holder,
+    swapdb_takes_the_holder_away_and_back,
+    move_brings_another_holder,
+    rename_brings_another_holder,
+    rename_of_a_contended_lock_leaves_its_waiters_behind,
+    restore_brings_another_holder,
+    a_waiter_becomes_the_holder_by_restore,
+    waiters_of_several_databases_do_not_meet,
+];
+
+/// `b` waits for what `z` holds now, until `z` releases it or its deadline passes.
+fn b_waits_for_z(c: &mut Client, b: Later) {
+    assert_eq!(c.holders("k"), ["z"]);
+    assert_eq!(c.waiters("k"), ["b"]);
+    assert!(b.is_pending());
+    assert_eq!(c.int("LOCK.RELEASE k z"), 1);
+    b.fence();
+    assert_eq!(c.holders("k"), ["b"]);
+}
+
+/// A lock of `z` under `key`, and one of `a` under `k` that `b` waits for.
+fn two_locks(server: &Server, c: &mut Client, z: &str) -> Later {
+    c.int("LOCK.ACQUIRE k a 60000");
+    c.int(z);
+    server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0")
+}
+
+fn swapdb_brings_another_holder(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    let mut one = server.client();
+    one.text("SELECT 1");
+    one.int("LOCK.ACQUIRE k z 60000");
+    c.int("LOCK.ACQUIRE k a 60000");
+    let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
+    c.text("SWAPDB 0 1");
+    // By deadline, too: z's hold is watched from now on.
+    c.int("LOCK.RENEW k z 60000");
+    assert_eq!(one.holders("k"), ["a"]);
+    b_waits_for_z(&mut c, b);
+    // Who waits in a database that a held lock is brought into by its deadline alone.
+    one.text("FLUSHALL");
+    one.int("LOCK.ACQUIRE k z 500");
+    c.int("LOCK.ACQUIRE k a 60000");
+    let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
+    c.text("SWAPDB 1 0");
+    b.fence();
+}
+
+fn swapdb_takes_the_holder_away_and_back(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    c.int("LOCK.ACQUIRE k a 60000");
+    let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
+    c.multi(&["SWAPDB 0 1", "SWAPDB 0 1"]);
+    assert_eq!(c.holders("k"), ["a"]);
+    assert_eq!(c.waiters("k"), ["b"]);
+    c.text("SWAPDB 0 1");
+    b.fence();
+    assert_eq!(c.holders("k"), ["b"]);
+    c.text("SELECT 1");
+    assert_eq!(c.holders("k"), ["a"]);
+}
+
+fn move_brings_another_holder(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    c.text("SELECT 1");
+    c.int("LOCK.ACQUIRE k z 60000");
+    c.text("SELECT 0");
+    let b = {
+        c.int("LOCK.ACQUIRE k a 60000");
+        server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0")
+    };
+    let replies = c.multi(&["DEL k", "SELECT 1", "MOVE k 0", "SELECT 0"]);
+    assert_eq!(replies[2], Reply::Int(1));
+    b_waits_for_z(&mut c, b);
+}
+
+fn rename_brings_another_holder(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    let b = two_locks(&server, &mut c, "LOCK.ACQUIRE other z 60000");
+    c.text("RENAME other k");
+    b_waits_for_z(&mut c, b);
+    c.text("FLUSHALL");
+    // The deadline of the lock that came hands on.
+    let b = two_locks(&server, &mut c, "LOCK.ACQUIRE other z 500");
+    c.text("RENAME other k");
+    b.fence();
+    assert_eq!(c.holders("k"), ["b"]);
+}
+
+fn rename_of_a_contended_lock_leaves_its_waiters_behind(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    let b = two_locks(&server, &mut c, "LOCK.ACQUIRE other z 60000");
+    let y = server.blocked("LOCK.ACQUIRE other y 60000 BLOCK 0");
+    c.text("RENAME other k");
+    y.fence();
+    assert_eq!(c.holders("other"), ["y"]);
+    b_waits_for_z(&mut c, b);
+}
+
+fn restore_brings_another_holder(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    let b = two_locks(&server, &mut c, "LOCK.ACQUIRE other z 60000");
+    let dump = c.call("DUMP other");
+    let restore = |c: &mut Client, options: &[&[u8]]| {
+        let mut args: Vec<&[u8]> = vec![b"RESTORE", b"k", b"0", dump.as_bytes(), b"REPLACE"];
+        args.extend(options);
+        assert_eq!(c.send(&args), Reply::Simple("OK".into()));
+    };
+    restore(&mut c, &[]);
+    b_waits_for_z(&mut c, b);
+}
+
+fn a_waiter_becomes_the_holder_by_restore(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    let fence = c.int("LOCK.ACQUIRE other b 60000");
+    c.int("LOCK.ACQUIRE k a 60000");
+    let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
+    let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
+    c.text("RENAME other k");
+    assert_eq!(b.fence(), fence, "it holds what it waits for");
+    assert!(d.is_pending());
+    assert_eq!(c.int("LOCK.RELEASE k b"), 1);
+    d.fence();
+}
+
+fn waiters_of_several_databases_do_not_meet(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    let mut waiters = Vec::new();
+    for db in 0..3 {
+        c.text(&format!("SELECT {db}"));
+        c.int("LOCK.ACQUIRE k a 60000");
+        let mut raw = server.raw();
+        raw.send(&format!("SELECT {db}"));
+        assert_eq!(raw.line().unwrap(), "+OK");
+        raw.send(&format!("LOCK.ACQUIRE k w{db} 60000 BLOCK 0"));
+        crate::harness::wait_for("it to wait", || (c.waiters("k").len() == 1).then_some(()));
+        waiters.push(raw);
+    }
+    for db in [1, 2, 0] {
+        c.text(&format!("SELECT {db}"));
+        assert_eq!(c.waiters("k"), [format!("w{db}")]);
+        c.int("DEL k");
+        assert!(waiters[db].line().unwrap().starts_with(':'));
+        assert_eq!(c.holders("k"), [format!("w{db}")]);
+    }
+}

@@ -1,0 +1,122 @@
+//! A primary that becomes a replica: who waits is told so and granted nothing, by whatever happens in the same step.
+
+use crate::harness::{wait_for, Client, Kind, Later, Reply, Server};
+
+on_every_server![
+    who_waits_on_a_primary_that_becomes_a_replica_is_told_so,
+    a_demotion_in_a_transaction_with_a_release_grants_nobody,
+    a_primary_again_has_its_locks_and_queues,
+    a_failover_tells_those_who_wait,
+    a_replica_takes_no_waiters,
+];
+
+fn is_told_to_go(waiter: Later) {
+    match waiter.reply() {
+        Reply::Error(error) => assert!(error.starts_with("UNBLOCKED "), "{error}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn is_replica(c: &mut Client) -> bool {
+    c.info("role") == "slave"
+}
+
+fn who_waits_on_a_primary_that_becomes_a_replica_is_told_so(kind: Kind) {
+    let (other, server) = (Server::start(kind), Server::start(kind));
+    let mut c = server.client();
+    other.client().int("LOCK.ACQUIRE theirs t 60000");
+    c.int("LOCK.ACQUIRE k a 60000");
+    c.int("LOCK.ACQUIRE short a 400");
+    let waiters = ["k", "k", "short"]
+        .map(|key| server.blocked(&format!("LOCK.ACQUIRE {key} * 60000 BLOCK 0")));
+    c.text(&format!("REPLICAOF 127.0.0.1 {}", other.port));
+    waiters.into_iter().for_each(is_told_to_go);
+    assert_eq!(server.blocked_clients(), 0);
+    // The other's data set comes in place of this one's, which empties the keys that were waited for.
+    wait_for("the data set", || {
+        (c.holders("theirs") == ["t"]).then_some(())
+    });
+    assert_eq!(c.int("EXISTS k short"), 0);
+    c.text("REPLICAOF NO ONE");
+    c.int("LOCK.ACQUIRE k a 60000");
+    let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
+    c.int("LOCK.RELEASE k a");
+    b.fence();
+}
+
+fn a_demotion_in_a_transaction_with_a_release_grants_nobody(kind: Kind) {
+    for end in ["DEL k", "PEXPIRE k 1", "FLUSHALL"] {
+        let server = Server::start(kind);
+        let mut c = server.client();
+        c.int("LOCK.ACQUIRE k a 60000");
+        let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
+        // To nobody: the data set stays as it is.
+        c.multi(&[end, "REPLICAOF 127.0.0.1 1"]);
+        is_told_to_go(b);
+        assert!(is_replica(&mut c));
+        wait_for("the lock to be free", || {
+            (c.call("LOCK.INFO k") == Reply::Nil).then_some(())
+        });
+        c.text("REPLICAOF NO ONE");
+        c.int("LOCK.ACQUIRE k d 60000");
+        assert_eq!(c.holders("k"), ["d"], "{end}");
+    }
+}
+
+fn a_primary_again_has_its_locks_and_queues(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    let fence = c.int("LOCK.ACQUIRE k a 60000");
+    let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
+    c.multi(&["REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"]);
+    is_told_to_go(b);
+    assert_eq!(c.int("LOCK.ACQUIRE k a 60000"), fence);
+    assert!(c.waiters("k").is_empty());
+    let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
+    c.int("DEL k");
+    assert!(d.fence() > fence);
+}
+
+fn a_failover_tells_those_who_wait(kind: Kind) {
+    let primary = Server::start(kind);
+    let link = ["--replicaof", "127.0.0.1", &primary.port.to_string()].map(str::to_string);
+    let link: Vec<&str> = link.iter().map(String::as_str).collect();
+    let replica = Server::start_with(kind, &link);
+    let (mut p, mut r) = (primary.client(), replica.client());
+    wait_for("the link", || {
+        let online = p.info("connected_slaves") == "1" && p.info("slave0").contains("state=online");
+        online.then_some(())
+    });
+    let fence = p.int("LOCK.ACQUIRE k a 60000");
+    let b = primary.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
+    p.text(&format!(
+        "FAILOVER TO 127.0.0.1 {} TIMEOUT 15000",
+        replica.port
+    ));
+    wait_for("the replica to lead", || {
+        (r.info("role") == "master").then_some(())
+    });
+    is_told_to_go(b);
+    assert_eq!(r.int("LOCK.RENEW k a 60000"), 1);
+    assert_eq!(r.int("LOCK.ACQUIRE k a 60000"), fence);
+    let b = replica.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
+    assert_eq!(r.int("LOCK.RELEASE k a"), 1);
+    assert!(b.fence() > fence);
+    wait_for("the old primary to follow", || {
+        (is_replica(&mut p) && p.holders("k") == ["b"]).then_some(())
+    });
+}
+
+fn a_replica_takes_no_waiters(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    c.int("LOCK.ACQUIRE k a 60000");
+    c.text("REPLICAOF 127.0.0.1 1");
+    assert!(c
+        .error("LOCK.ACQUIRE k b 60000 BLOCK 0")
+        .starts_with("READONLY "));
+    // Even when it takes writes of its own, for it could grant nothing later.
+    c.call("CONFIG SET replica-read-only no");
+    assert_eq!(c.call("LOCK.ACQUIRE k b 60000 BLOCK 0"), Reply::Nil);
+    assert_eq!(server.blocked_clients(), 0);
+}
