@@ -41,7 +41,7 @@ impl Server {
 }
 
 /// Sends a command on a connection that need not be answered at once.
-pub fn later(mut client: Client, line: &str) -> Later {
+fn later(mut client: Client, line: &str) -> Later {
     let id = client.int("CLIENT ID");
     let (sender, answer) = channel();
     let line = line.to_string();

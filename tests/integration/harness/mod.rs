@@ -10,7 +10,7 @@ mod state;
 pub mod workload;
 
 pub use client::{Client, Reply};
-pub use later::{later, Later};
+pub use later::Later;
 pub use raw::Raw;
 pub use server::{module, redis_cli, wait_for, Kind, Server};
 pub use state::{now_ms, State};

@@ -189,10 +189,6 @@ impl Server {
         &self.dir
     }
 
-    pub fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
     pub fn log(&self) -> String {
         String::from_utf8_lossy(&fs::read(self.dir.join("log")).unwrap_or_default()).into_owned()
     }
