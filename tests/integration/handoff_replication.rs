@@ -103,7 +103,10 @@ fn every_kind_of_hand_off_reaches_the_replica(kind: Kind) {
         assert_same(&primary, &replica, &when);
         c.call("FLUSHALL");
     }
-    assert_eq!(replica.blocked_clients(), 0);
+    // Redis 8 counts the primary's link for a moment, while another thread empties the data of its FLUSHALL.
+    wait_for("nobody to wait on the replica", || {
+        (replica.blocked_clients() == 0).then_some(())
+    });
     assert_eq!(replica.client().info("sync_full"), "0");
     assert_eq!(c.info("sync_full"), "1", "the link has never broken");
 }

@@ -57,6 +57,8 @@ pub(super) struct Unheard<'h> {
     pub(super) key: &'h str,
     pub(super) token: Vec<u8>,
     pub(super) fence: u64,
+    /// Where it was given.
+    pub(super) at: usize,
     /// That it is taken back.
     pub(super) due: Due,
 }
@@ -158,7 +160,7 @@ impl<'h> Checker<'h> {
     /// A command arrives: what the one before has done is done.
     fn command(&mut self, at: usize, mark: Mark) {
         self.end_of_command(at);
-        self.current = None;
+        let before = self.current.take().map(|n| &self.history.requests[&n]);
         let fresh = std::mem::take(&mut self.fresh);
         match mark {
             Mark::Asked(number) => self.asked(at, number),
@@ -167,12 +169,14 @@ impl<'h> Checker<'h> {
                 self.now_ms = self.now_ms.max(sample.server_us / 1_000);
                 self.sampled(at, sample);
             }
-            // The operator strikes in the turn of the server's loop in which it has the lock handed on: the reply waits for its end.
-            Mark::Killed(id) | Mark::Unblocked(id) => {
+            // In the turn of the server's loop in which the lock was handed on. The reply is sent at its end.
+            Mark::Killed(id) | Mark::Unblocked(id)
+                if before.is_some_and(|request| request.connection == self.history.operator) =>
+            {
                 let struck = fresh.into_iter().filter(|(_, takers)| takers.contains(&id));
                 self.unheard.extend(struck.map(|(unheard, _)| unheard));
             }
-            Mark::Operated => {}
+            Mark::Killed(_) | Mark::Unblocked(_) | Mark::Operated => {}
         }
     }
 
@@ -351,6 +355,7 @@ impl<'h> Checker<'h> {
                 key,
                 token: token.as_bytes().to_vec(),
                 fence: hold.fence.get(),
+                at,
                 due: Due::since(now_ms * 1_000),
             };
             self.fresh.push((unheard, connections));

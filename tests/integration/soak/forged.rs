@@ -28,6 +28,7 @@ pub fn start() -> Forged {
             requests: BTreeMap::new(),
             samples: BTreeMap::new(),
             pauses: Vec::new(),
+            operator: 0,
             blocked_at_end: 0,
         },
         now_ms: 1_000_000,

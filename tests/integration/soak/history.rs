@@ -18,6 +18,8 @@ pub struct History {
     pub requests: BTreeMap<u64, Request>,
     pub samples: BTreeMap<u64, Sample>,
     pub pauses: Vec<Pause>,
+    /// The connection of the operator, whose commands before a strike come in the same write as the strike.
+    pub operator: i64,
     /// How many clients the server had blocked when all had ended.
     pub blocked_at_end: i64,
 }

@@ -42,7 +42,7 @@ const AFTER_A_PAUSE_US: u64 = 30_000;
 impl<'h> Checker<'h> {
     pub(super) fn sampled(&mut self, at: usize, sample: &'h Sample) {
         self.findings.samples += 1;
-        self.check_unheard(at, sample);
+        self.check_unheard(sample);
         for (key, shown) in &sample.shown {
             self.findings.waiters_seen += shown.waiters.len();
             self.check_holds(at, sample, key, shown);
@@ -145,7 +145,7 @@ impl<'h> Checker<'h> {
     }
 
     /// What nobody heard of is taken back as soon.
-    fn check_unheard(&mut self, at: usize, sample: &Sample) {
+    fn check_unheard(&mut self, sample: &Sample) {
         for mut unheard in std::mem::take(&mut self.unheard) {
             if !unheard.due.is_over(sample) {
                 self.unheard.push(unheard);
@@ -155,11 +155,8 @@ impl<'h> Checker<'h> {
             let own = state.and_then(|s| s.own(&unheard.token, sample.server_us / 1_000));
             let stands = own.is_some_and(|own| own.fence.get() == unheard.fence);
             if stands && !self.was_paused(unheard.due.since_us, sample) {
-                self.refuse(
-                    Rule::NotTakenBack,
-                    at,
-                    format!("{own:?} on {}", unheard.key),
-                );
+                let text = format!("{own:?} on {} at {sample:?}", unheard.key);
+                self.refuse(Rule::NotTakenBack, unheard.at, text);
             }
         }
     }

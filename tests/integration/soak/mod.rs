@@ -124,6 +124,7 @@ fn record(stage: &Stage, server: &mut Server, time: Duration) -> History {
         requests,
         samples: observer.samples,
         pauses: operator.pauses,
+        operator: operator.wire.id,
         blocked_at_end,
     }
 }

@@ -17,7 +17,7 @@ use crate::harness::Reply;
 /// Strikes at clients, locks and the server.
 pub struct Operator<'s> {
     stage: &'s Stage,
-    wire: Wire,
+    pub wire: Wire,
     rng: StdRng,
     /// When it paused the clients.
     pub pauses: Vec<Pause>,

@@ -453,6 +453,7 @@ fn a_grant_to_the_dead_may_not_stay() {
         h.takes("a", Exclusive, 1);
         let b = h.waits("b", Exclusive);
         h.releases("a");
+        h.history.operator = 3; // Whose request that was.
         h.gives("b", Exclusive, 2);
         h.is_killed(b);
         h.shows(Some(Exclusive), &[("b", 2)], &[]);
