@@ -1,6 +1,6 @@
 //! A key that changes under those who wait for it without having been free: SWAPDB, MOVE, RENAME and RESTORE bring another lock.
 
-use crate::harness::{Client, Kind, Later, Reply, Server};
+use crate::harness::{wait_for, Client, Kind, Later, Reply, Server};
 
 on_every_server![
     swapdb_brings_another_holder,
@@ -39,11 +39,9 @@ fn swapdb_brings_another_holder(kind: Kind) {
     c.int("LOCK.ACQUIRE k a 60000");
     let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
     c.text("SWAPDB 0 1");
-    // By deadline, too: z's hold is watched from now on.
-    c.int("LOCK.RENEW k z 60000");
     assert_eq!(one.holders("k"), ["a"]);
     b_waits_for_z(&mut c, b);
-    // Who waits in a database that a held lock is brought into by its deadline alone.
+    // The deadline of the lock that came hands on.
     one.text("FLUSHALL");
     one.int("LOCK.ACQUIRE k z 500");
     c.int("LOCK.ACQUIRE k a 60000");
@@ -73,10 +71,8 @@ fn move_brings_another_holder(kind: Kind) {
     c.text("SELECT 1");
     c.int("LOCK.ACQUIRE k z 60000");
     c.text("SELECT 0");
-    let b = {
-        c.int("LOCK.ACQUIRE k a 60000");
-        server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0")
-    };
+    c.int("LOCK.ACQUIRE k a 60000");
+    let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
     let replies = c.multi(&["DEL k", "SELECT 1", "MOVE k 0", "SELECT 0"]);
     assert_eq!(replies[2], Reply::Int(1));
     b_waits_for_z(&mut c, b);
@@ -112,12 +108,8 @@ fn restore_brings_another_holder(kind: Kind) {
     let mut c = server.client();
     let b = two_locks(&server, &mut c, "LOCK.ACQUIRE other z 60000");
     let dump = c.call("DUMP other");
-    let restore = |c: &mut Client, options: &[&[u8]]| {
-        let mut args: Vec<&[u8]> = vec![b"RESTORE", b"k", b"0", dump.as_bytes(), b"REPLACE"];
-        args.extend(options);
-        assert_eq!(c.send(&args), Reply::Simple("OK".into()));
-    };
-    restore(&mut c, &[]);
+    let restored = c.send::<&[u8]>(&[b"RESTORE", b"k", b"0", dump.as_bytes(), b"REPLACE"]);
+    assert_eq!(restored, Reply::Simple("OK".into()));
     b_waits_for_z(&mut c, b);
 }
 
@@ -146,7 +138,7 @@ fn waiters_of_several_databases_do_not_meet(kind: Kind) {
         raw.send(&format!("SELECT {db}"));
         assert_eq!(raw.line().unwrap(), "+OK");
         raw.send(&format!("LOCK.ACQUIRE k w{db} 60000 BLOCK 0"));
-        crate::harness::wait_for("it to wait", || (c.waiters("k").len() == 1).then_some(()));
+        wait_for("it to wait", || (c.waiters("k").len() == 1).then_some(()));
         waiters.push(raw);
     }
     for db in [1, 2, 0] {

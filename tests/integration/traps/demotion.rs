@@ -1,14 +1,20 @@
 //! A primary that becomes a replica: who waits is told so and granted nothing, by whatever happens in the same step.
 
+use std::time::{Duration, Instant};
+
 use crate::harness::{wait_for, Client, Kind, Later, Reply, Server};
 
 on_every_server![
     who_waits_on_a_primary_that_becomes_a_replica_is_told_so,
     a_demotion_in_a_transaction_with_a_release_grants_nobody,
+    a_replica_takes_nothing_back,
     a_primary_again_has_its_locks_and_queues,
     a_failover_tells_those_who_wait,
     a_replica_takes_no_waiters,
 ];
+
+/// A primary sends its data set to a replica without waiting for others to come.
+const AT_ONCE: [&str; 2] = ["--repl-diskless-sync-delay", "0"];
 
 fn is_told_to_go(waiter: Later) {
     match waiter.reply() {
@@ -22,7 +28,7 @@ fn is_replica(c: &mut Client) -> bool {
 }
 
 fn who_waits_on_a_primary_that_becomes_a_replica_is_told_so(kind: Kind) {
-    let (other, server) = (Server::start(kind), Server::start(kind));
+    let (other, server) = (Server::start_with(kind, &AT_ONCE), Server::start(kind));
     let mut c = server.client();
     other.client().int("LOCK.ACQUIRE theirs t 60000");
     c.int("LOCK.ACQUIRE k a 60000");
@@ -33,9 +39,8 @@ fn who_waits_on_a_primary_that_becomes_a_replica_is_told_so(kind: Kind) {
     waiters.into_iter().for_each(is_told_to_go);
     assert_eq!(server.blocked_clients(), 0);
     // The other's data set comes in place of this one's, which empties the keys that were waited for.
-    wait_for("the data set", || {
-        (c.holders("theirs") == ["t"]).then_some(())
-    });
+    server.wait_until_it_follows(&other);
+    assert_eq!(c.holders("theirs"), ["t"]);
     assert_eq!(c.int("EXISTS k short"), 0);
     c.text("REPLICAOF NO ONE");
     c.int("LOCK.ACQUIRE k a 60000");
@@ -63,6 +68,21 @@ fn a_demotion_in_a_transaction_with_a_release_grants_nobody(kind: Kind) {
     }
 }
 
+fn a_replica_takes_nothing_back(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    c.int("LOCK.ACQUIRE k a 60000");
+    let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
+    // Granted, and not told: but what becomes of it is for the new primary to decide, which may have it already.
+    c.multi(&["LOCK.RELEASE k a", "REPLICAOF 127.0.0.1 1"]);
+    is_told_to_go(b);
+    let start = Instant::now();
+    wait_for("some turns of the server's loop", || {
+        assert_eq!(c.holders("k"), ["b"]);
+        (start.elapsed() > Duration::from_millis(50)).then_some(())
+    });
+}
+
 fn a_primary_again_has_its_locks_and_queues(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
@@ -78,10 +98,8 @@ fn a_primary_again_has_its_locks_and_queues(kind: Kind) {
 }
 
 fn a_failover_tells_those_who_wait(kind: Kind) {
-    let primary = Server::start(kind);
-    let link = ["--replicaof", "127.0.0.1", &primary.port.to_string()].map(str::to_string);
-    let link: Vec<&str> = link.iter().map(String::as_str).collect();
-    let replica = Server::start_with(kind, &link);
+    let primary = Server::start_with(kind, &AT_ONCE);
+    let replica = Server::start_replica_of(&primary, &AT_ONCE);
     let (mut p, mut r) = (primary.client(), replica.client());
     wait_for("the link", || {
         let online = p.info("connected_slaves") == "1" && p.info("slave0").contains("state=online");
