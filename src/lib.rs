@@ -39,7 +39,7 @@ mod entry {
     redis_module::redis_module! {
         name: "lock",
         version: server::VERSION,
-        allocator: (server::Allocator, server::ALLOCATOR),
+        allocator: (server::ServerMemory, server::ServerMemory),
         data_types: [],
         init: on_load,
         commands: [],

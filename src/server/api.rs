@@ -33,7 +33,7 @@ macro_rules! required {
 }
 
 required! {
-    RedisModule_Alloc, RedisModule_Free, RedisModule_CreateCommand, RedisModule_CreateDataType, RedisModule_SetModuleOptions,
+    RedisModule_Alloc, RedisModule_Realloc, RedisModule_Free, RedisModule_CreateCommand, RedisModule_CreateDataType, RedisModule_SetModuleOptions,
     RedisModule_WrongArity, RedisModule_ReplyWithLongLong, RedisModule_ReplyWithNull, RedisModule_ReplyWithError,
     RedisModule_ReplyWithArray, RedisModule_ReplyWithStringBuffer, RedisModule_StringPtrLen, RedisModule_OpenKey,
     RedisModule_CloseKey, RedisModule_KeyType, RedisModule_DeleteKey, RedisModule_ModuleTypeGetType,

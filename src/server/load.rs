@@ -8,20 +8,6 @@ use super::api::{call, missing_function, Context, Level};
 use super::waiting::{alarm, client};
 use super::{commands, config, data_type};
 
-/// The allocator of the module.
-#[cfg(not(test))]
-pub(crate) type Allocator = redis_module::alloc::RedisAlloc;
-/// The allocator of the module.
-#[cfg(not(test))]
-pub(crate) const ALLOCATOR: Allocator = redis_module::alloc::RedisAlloc;
-
-/// The allocator of unit tests: the server's would end a process that is no server.
-#[cfg(test)]
-pub(crate) type Allocator = std::alloc::System;
-/// The allocator of unit tests.
-#[cfg(test)]
-pub(crate) const ALLOCATOR: Allocator = std::alloc::System;
-
 /// The module's version as MODULE LIST shows it: 10203 is 1.2.3.
 pub(crate) const VERSION: i32 = version_number(env!("CARGO_PKG_VERSION"));
 

@@ -24,10 +24,9 @@ mod data_type;
 mod fences;
 mod keyspace;
 mod load;
+mod memory;
 mod open_key;
 mod waiting;
 
-pub(crate) use load::{on_load, ALLOCATOR, VERSION};
-/// The allocator: the server's own, so that `used_memory` and `maxmemory` see the locks; the system's in unit tests, which run
-/// without a server.
-pub(crate) type Allocator = load::Allocator;
+pub(crate) use load::{on_load, VERSION};
+pub(crate) use memory::ServerMemory;

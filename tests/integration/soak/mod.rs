@@ -14,7 +14,6 @@ mod course;
 mod forged;
 mod history;
 mod looks;
-mod memory;
 mod operator;
 mod refusals;
 mod replay;
