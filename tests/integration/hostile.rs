@@ -8,7 +8,7 @@ mod payload;
 use rand::rngs::StdRng;
 use rand::SeedableRng;
 
-use crate::harness::{wait_for, Client, Kind, Reply, Server};
+use crate::harness::{figure, scale, wait_for, Client, Kind, Reply, Server};
 use lines::random_line;
 use mutants::{damaged, Damage};
 use payload::Payload;
@@ -78,6 +78,7 @@ struct Tally {
 }
 
 fn mutated_payloads_are_refused_or_become_locks_that_work(kind: Kind) {
+    let payloads = PAYLOADS * scale();
     let server = start(kind);
     let mut c = server.client();
     let seeds = seeds(&mut c);
@@ -86,7 +87,7 @@ fn mutated_payloads_are_refused_or_become_locks_that_work(kind: Kind) {
     }
     let mut rng = StdRng::seed_from_u64(0x6861_726d);
     let (mut records, mut envelopes, mut any) = Default::default();
-    for _ in 0..PAYLOADS / BATCH {
+    for _ in 0..payloads / BATCH {
         let batch: Vec<_> = (0..BATCH).map(|_| damaged(&mut rng, &seeds)).collect();
         for (damage, held) in try_batch(&mut c, &batch) {
             let tally: &mut Tally = match damage {
@@ -105,14 +106,15 @@ fn mutated_payloads_are_refused_or_become_locks_that_work(kind: Kind) {
         c.call("FLUSHALL");
     }
     // Both answers must have been put to the test, and with footers that let the bytes through to the module.
-    assert!(records.accepted > PAYLOADS / 20 && records.refused > PAYLOADS / 20);
-    assert!(records.held > PAYLOADS / 20);
-    assert!(envelopes.accepted > 0 && envelopes.refused > PAYLOADS / 20);
+    assert!(records.accepted > payloads / 20 && records.refused > payloads / 20);
+    assert!(records.held > payloads / 20);
+    assert!(envelopes.accepted > 0 && envelopes.refused > payloads / 20);
     // A change that the footer does not fit is always found.
-    assert!(any.accepted <= PAYLOADS / 1000 && any.refused > PAYLOADS / 20);
-    println!(
-        "{} + {} accepted, {} + {} + {} refused",
-        records.accepted, envelopes.accepted, records.refused, envelopes.refused, any.refused
+    assert!(any.accepted <= payloads / 1000 && any.refused > payloads / 20);
+    let accepted = records.accepted + envelopes.accepted;
+    figure(
+        kind,
+        &format!("{payloads} payloads, {accepted} accepted, the others refused"),
     );
 }
 
@@ -375,13 +377,14 @@ fn a_restored_lock_gets_its_ttl_back(kind: Kind) {
 const LINES: usize = 6_000;
 
 fn random_commands_are_all_answered(kind: Kind) {
+    let lines = LINES * scale();
     let server = start(kind);
     let mut c = server.client();
     let mut rng = StdRng::seed_from_u64(0x6368_616f);
     c.call("SET string v");
     let megabyte = vec![b'm'; 1 << 20];
     let mut kinds = std::collections::HashMap::new();
-    for batch in 0..LINES / BATCH {
+    for batch in 0..lines / BATCH {
         let mut commands: Vec<_> = (0..BATCH)
             .map(|_| random_line(&mut rng, &megabyte))
             .collect();
@@ -411,11 +414,12 @@ fn random_commands_are_all_answered(kind: Kind) {
     }
     for kind in ["error", "number", "null", "array"] {
         assert!(
-            kinds.get(kind).is_some_and(|n| *n > LINES / 200),
+            kinds.get(kind).is_some_and(|n| *n > lines / 200),
             "{kinds:?}"
         );
     }
     assert_eq!(c.text("GET string"), "v");
     c.call("FLUSHALL");
     assert_eq!(server.client().call("PING"), Reply::Simple("PONG".into()));
+    figure(kind, &format!("{lines} random command lines, all answered"));
 }

@@ -2,6 +2,7 @@
 
 mod client;
 pub mod dump;
+mod figures;
 mod later;
 mod locks;
 mod raw;
@@ -10,7 +11,9 @@ mod state;
 pub mod workload;
 
 pub use client::{Client, Reply};
+pub use figures::{figure, scale};
 pub use later::Later;
 pub use raw::Raw;
-pub use server::{module, redis_cli, wait_for, Kind, Server};
+#[allow(unused_imports)] // Merging.
+pub use server::{module, redis_cli, wait_for, Kind, Server, Setup};
 pub use state::{now_ms, State};

@@ -76,13 +76,37 @@ pub fn redis_cli() -> PathBuf {
     cli
 }
 
+/// What is out of the ordinary in how a server is started.
+#[derive(Clone, Debug, Default)]
+pub struct Setup {
+    /// As on its command line.
+    pub options: Vec<String>,
+    /// What it runs under: a program and its arguments, the server's command line behind them.
+    pub under: Vec<String>,
+    pub env: Vec<(String, String)>,
+}
+
 /// A running server. Dropping it ends the process and removes its directory.
 pub struct Server {
     pub kind: Kind,
     pub port: u16,
     dir: PathBuf,
-    options: Vec<String>,
+    setup: Setup,
     child: Child,
+}
+
+impl Setup {
+    fn of(options: &[&str]) -> Self {
+        Self {
+            options: options.iter().map(ToString::to_string).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// The module and further options.
+    pub fn with_module(options: &[&str]) -> Self {
+        Self::of(&[&["--loadmodule", &path(&module())], options].concat())
+    }
 }
 
 /// The configuration file in a server's directory, where a test has written one.
@@ -112,14 +136,17 @@ impl Server {
 
     /// Starts a server with the module and further options, as on its command line: `["--appendonly", "yes"]`.
     pub fn start_with(kind: Kind, options: &[&str]) -> Self {
-        let mut all = vec!["--loadmodule".to_string(), path(&module())];
-        all.extend(options.iter().map(ToString::to_string));
-        Self::start_bare(kind, all)
+        Self::start_as(kind, Setup::with_module(options))
+    }
+
+    /// Starts a server as the setup says, and with nothing beside it: not even the module.
+    pub fn start_as(kind: Kind, setup: Setup) -> Self {
+        Self::start_in(kind, temporary_dir(), setup)
     }
 
     /// Starts a server without the module.
     pub fn start_without_module(kind: Kind, options: &[&str]) -> Self {
-        Self::start_bare(kind, options.iter().map(ToString::to_string).collect())
+        Self::start_as(kind, Setup::of(options))
     }
 
     /// Starts a replica of `primary`, with the module, and waits until it has all that the primary has.
@@ -146,20 +173,16 @@ impl Server {
     pub fn start_with_config(kind: Kind, config: &str) -> Self {
         let dir = temporary_dir();
         fs::write(dir.join(CONFIG), config).unwrap();
-        Self::start_in(kind, dir, Vec::new())
+        Self::start_in(kind, dir, Setup::default())
     }
 
-    fn start_bare(kind: Kind, options: Vec<String>) -> Self {
-        Self::start_in(kind, temporary_dir(), options)
-    }
-
-    fn start_in(kind: Kind, dir: PathBuf, options: Vec<String>) -> Self {
-        let (port, child) = launch_until_ready(kind, &dir, &options);
+    fn start_in(kind: Kind, dir: PathBuf, setup: Setup) -> Self {
+        let (port, child) = launch_until_ready(kind, &dir, &setup);
         Self {
             kind,
             port,
             dir,
-            options,
+            setup,
             child,
         }
     }
@@ -167,8 +190,7 @@ impl Server {
     /// Tries to start a server that is expected to give up by itself; answers its log.
     pub fn log_of_failed_start(kind: Kind, options: &[&str]) -> String {
         let dir = temporary_dir();
-        let options: Vec<_> = options.iter().map(ToString::to_string).collect();
-        let mut child = launch(kind, &dir, free_port(), &options);
+        let mut child = launch(kind, &dir, free_port(), &Setup::of(options));
         let status = wait_for("the server to give up", || child.try_wait().unwrap());
         let log = fs::read_to_string(dir.join("log")).unwrap_or_default();
         fs::remove_dir_all(&dir).ok();
@@ -191,6 +213,22 @@ impl Server {
 
     pub fn log(&self) -> String {
         String::from_utf8_lossy(&fs::read(self.dir.join("log")).unwrap_or_default()).into_owned()
+    }
+
+    #[allow(dead_code)] // Merging.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    #[allow(dead_code)] // Merging.
+    /// Sends a signal: `STOP`, `CONT`, `TERM`.
+    pub fn signal(&self, name: &str) {
+        let pid = self.pid().to_string();
+        let status = Command::new("kill").args(["-s", name, &pid]).status();
+        assert!(
+            status.is_ok_and(|status| status.success()),
+            "kill -s {name}"
+        );
     }
 
     /// Ends the server at once, as a crash or a power cut would.
@@ -217,13 +255,14 @@ impl Server {
 
     /// Starts the server again after `kill` or `shut_down`, on its own files, on a new port.
     pub fn start_again(&mut self) {
-        let (port, child) = launch_until_ready(self.kind, &self.dir, &self.options);
+        let (port, child) = launch_until_ready(self.kind, &self.dir, &self.setup);
         (self.port, self.child) = (port, child);
     }
 
     /// The same with one more option.
     pub fn start_again_with(&mut self, options: &[&str]) {
-        self.options.extend(options.iter().map(ToString::to_string));
+        let all = &mut self.setup.options;
+        all.extend(options.iter().map(ToString::to_string));
         self.start_again();
     }
 }
@@ -240,11 +279,11 @@ impl Drop for Server {
     }
 }
 
-fn launch_until_ready(kind: Kind, dir: &Path, options: &[String]) -> (u16, Child) {
+fn launch_until_ready(kind: Kind, dir: &Path, setup: &Setup) -> (u16, Child) {
     // Between our look for a free port and the server's bind another process may take it.
     for _ in 0..10 {
         let port = free_port();
-        let mut child = launch(kind, dir, port, options);
+        let mut child = launch(kind, dir, port, setup);
         let ready = wait_for("the server to be ready", || {
             if child.try_wait().unwrap().is_some() {
                 return Some(false);
@@ -262,13 +301,20 @@ fn launch_until_ready(kind: Kind, dir: &Path, options: &[String]) -> (u16, Child
     panic!("found no port for {kind:?}");
 }
 
-fn launch(kind: Kind, dir: &Path, port: u16, options: &[String]) -> Child {
+fn launch(kind: Kind, dir: &Path, port: u16, setup: &Setup) -> Child {
     let log = File::options()
         .create(true)
         .append(true)
         .open(dir.join("log"))
         .unwrap();
-    let mut command = Command::new(kind.binary());
+    let mut command = match setup.under.split_first() {
+        Some((program, args)) => {
+            let mut command = Command::new(program);
+            command.args(args).arg(kind.binary());
+            command
+        }
+        None => Command::new(kind.binary()),
+    };
     if dir.join(CONFIG).exists() {
         command.arg(dir.join(CONFIG));
     }
@@ -279,7 +325,8 @@ fn launch(kind: Kind, dir: &Path, port: u16, options: &[String]) -> Child {
         command.args(["--enable-debug-command", "yes"]);
     }
     command
-        .args(options)
+        .args(&setup.options)
+        .envs(setup.env.iter().cloned())
         .stdin(Stdio::null())
         .stdout(log.try_clone().unwrap())
         .stderr(log)

@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::harness::{wait_for, Kind, Reply, Server};
+use crate::harness::{figure, wait_for, Kind, Reply, Server};
 use checker::check;
 use clients::{Client, Stage};
 use history::{now_us, read_log, History};
@@ -63,7 +63,7 @@ fn a_crowd_on_a_few_locks_keeps_every_rule(kind: Kind) {
     match check(&history) {
         Ok(findings) => {
             assert!(findings.grants > 0 && findings.hand_offs > 0);
-            println!("{kind:?}: {seconds} s, seed {seed}: {findings}");
+            figure(kind, &format!("{seconds} s, seed {seed}: {findings}"));
         }
         Err(breaches) => {
             for breach in breaches.iter().take(5) {
