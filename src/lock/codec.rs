@@ -7,6 +7,7 @@
 //! release (kind 3)  now_ms:u64 | token
 //! cap     (kind 4)  deadline_ms:u64
 //! fence   (kind 5)  fence:u64                  the largest fence given, of a whole server
+//! held    (kind 6)  now_ms:u64 | mode:u8 | fence:u64 | deadline_ms:u64 | since_ms:u64      a hold whose token is sent beside it
 //! hold    = fence:u64 | deadline_ms:u64 | since_ms:u64 | token
 //! mode    = 1 exclusive | 2 shared
 //! token   = length:u16 | bytes                 1 to 512 bytes
@@ -32,6 +33,10 @@ const HOLD: u8 = 2;
 const RELEASE: u8 = 3;
 const CAP: u8 = 4;
 const FENCE: u8 = 5;
+const HELD: u8 = 6;
+
+/// The length of a record `held`.
+pub const HELD_LEN: usize = 2 + 8 + 1 + 3 * 8;
 
 const EXCLUSIVE: u8 = 1;
 const SHARED: u8 = 2;
@@ -89,6 +94,27 @@ pub fn decode(bytes: &[u8]) -> Result<Record<'_>, DecodeError> {
     Ok(record)
 }
 
+/// Reads a record `held` and the token that stands beside it.
+///
+/// # Errors
+/// When the token is not one, or the record is not exactly one `held` of this version with every number in its bounds.
+pub fn decode_held<'a>(token: &'a [u8], record: &[u8]) -> Result<Effect<'a>, DecodeError> {
+    let mut input = Input { rest: record };
+    if input.array()? != [VERSION, HELD] {
+        return Err(DecodeError);
+    }
+    let effect = Effect::Hold {
+        now_ms: input.time()?,
+        mode: input.mode()?,
+        token: Token::new(token).map_err(|_| DecodeError)?,
+        hold: input.hold_without_token()?,
+    };
+    if !input.rest.is_empty() {
+        return Err(DecodeError);
+    }
+    Ok(effect)
+}
+
 /// Writes a whole lock. `O(n log n)` in its holds.
 pub fn encode_state(lock: &Lock) -> Vec<u8> {
     let holders = lock.holders();
@@ -129,6 +155,21 @@ pub fn encode_effect(effect: &Effect<'_>, out: &mut Vec<u8>) {
             out.extend_from_slice(&deadline.ms().to_le_bytes());
         }
     }
+}
+
+/// Writes the record `held` of a hold whose token is sent beside it.
+pub fn encode_held(now_ms: u64, mode: Mode, hold: &Hold) -> [u8; HELD_LEN] {
+    let mut out = [0; HELD_LEN];
+    let (head, numbers) = out.split_at_mut(2 + 8 + 1);
+    head.copy_from_slice(&{
+        let [a, b, c, d, e, f, g, h] = now_ms.to_le_bytes();
+        [VERSION, HELD, a, b, c, d, e, f, g, h, mode_byte(mode)]
+    });
+    let values = [hold.fence.get(), hold.deadline.ms(), hold.since_ms];
+    for (place, value) in numbers.as_chunks_mut().0.iter_mut().zip(values) {
+        *place = u64::to_le_bytes(value);
+    }
+    out
 }
 
 /// Writes the largest fence that a server gave.
@@ -211,12 +252,16 @@ impl<'a> Input<'a> {
     }
 
     fn hold(&mut self) -> Result<(Token<'a>, Hold), DecodeError> {
-        let hold = Hold {
+        let hold = self.hold_without_token()?;
+        Ok((self.token()?, hold))
+    }
+
+    fn hold_without_token(&mut self) -> Result<Hold, DecodeError> {
+        Ok(Hold {
             fence: self.fence()?,
             deadline: self.deadline()?,
             since_ms: self.time()?,
-        };
-        Ok((self.token()?, hold))
+        })
     }
 
     fn state(&mut self) -> Result<Lock, DecodeError> {
@@ -311,6 +356,35 @@ mod tests {
         }
         let fence = Fence::new(Fence::MAX).unwrap();
         assert_eq!(decode(&encode_fence(fence)), Ok(Record::Fence(fence)));
+    }
+
+    #[test]
+    fn a_hold_comes_back_with_the_token_beside_it() {
+        let record = encode_held(17, Mode::Shared, &hold(3));
+        let effect = Effect::Hold {
+            now_ms: 17,
+            mode: Mode::Shared,
+            token: token(b"me"),
+            hold: hold(3),
+        };
+        assert_eq!(decode_held(b"me", &record), Ok(effect));
+        assert_eq!(decode_held(b"", &record), Err(DecodeError));
+        assert_eq!(decode_held(&[b'x'; 513], &record), Err(DecodeError));
+        // Alone it says nothing, and what says all by itself wants no token.
+        assert_eq!(decode(&record), Err(DecodeError));
+        assert_eq!(decode_held(b"me", &effect_bytes(&effect)), Err(DecodeError));
+        for end in 0..record.len() {
+            assert_eq!(decode_held(b"me", &record[..end]), Err(DecodeError));
+        }
+        for (at, bad) in [(0, 2), (1, 2), (9, 0xff), (10, 3), (18, 0xff), (26, 0xff)] {
+            let mut record = record;
+            record[at] = bad;
+            assert_eq!(decode_held(b"me", &record), Err(DecodeError), "{at}");
+        }
+        assert_eq!(
+            decode_held(b"me", &[&record[..], b"\0"].concat()),
+            Err(DecodeError)
+        );
     }
 
     #[test]

@@ -64,9 +64,14 @@ pub(super) struct Arg<'c> {
     call: PhantomData<&'c raw::RedisModuleString>,
 }
 
-/// The arguments of a command, its name the first.
+/// The arguments of the running command, its name the first.
 #[derive(Clone, Copy)]
-pub(super) struct Argv<'c>(&'c [*mut raw::RedisModuleString]);
+pub(super) struct Argv<'c> {
+    /// `len` strings of the server's.
+    start: *mut *mut raw::RedisModuleString,
+    len: usize,
+    call: PhantomData<&'c raw::RedisModuleString>,
+}
 
 /// Where a message of the log belongs.
 #[derive(Clone, Copy)]
@@ -132,22 +137,6 @@ impl<'c> Context<'c> {
         let len = c_long::try_from(len).unwrap_or(c_long::MAX);
         // SAFETY: the context is alive.
         unsafe { reply_with_map(self.as_ptr(), len) };
-    }
-
-    /// Sends `command key payload` to the replicas and the append-only file, after this command's other effects.
-    pub(super) fn replicate(self, command: &'static CStr, key: Arg<'_>, payload: &[u8]) {
-        let (start, len) = (payload.as_ptr().cast::<c_char>(), payload.len());
-        // SAFETY: the context and the key's name are alive; the format "sb" takes a string, a pointer and a length.
-        unsafe {
-            call!(RedisModule_Replicate(
-                self.as_ptr(),
-                command.as_ptr(),
-                c"sb".as_ptr(),
-                key.raw,
-                start,
-                len,
-            ))
-        };
     }
 
     /// Sends this very command on: to the append-only file of a replica.
@@ -362,29 +351,65 @@ impl<'c> Arg<'c> {
 }
 
 impl<'c> Argv<'c> {
+    /// How many words [`Argv::with_words`] can exchange: more than any command of ours takes.
+    pub(super) const MAX_LEN: usize = 8;
+
     /// # Safety
     /// `argv` and `argc` are what the server passed to a command's handler, and `'c` does not outlive that handler.
     pub(super) unsafe fn new(argv: *mut *mut raw::RedisModuleString, argc: c_int) -> Self {
-        let argc = usize::try_from(argc).unwrap_or_default();
-        if argv.is_null() {
-            return Self(&[]);
+        let len = usize::try_from(argc).unwrap_or_default();
+        Self {
+            start: argv,
+            len: if argv.is_null() { 0 } else { len },
+            call: PhantomData,
         }
-        // SAFETY: the caller vouches for `argc` pointers at `argv`.
-        Self(unsafe { std::slice::from_raw_parts(argv, argc) })
+    }
+
+    /// How many words the command has.
+    pub(super) const fn len(self) -> usize {
+        self.len
     }
 
     /// The key: the first argument after the name.
     pub(super) fn key(self) -> Option<Arg<'c>> {
-        // SAFETY: `Argv` holds the strings of a live call.
-        self.0.get(1).map(|raw| unsafe { Arg::new(*raw) })
+        self.word(1)
+    }
+
+    /// The argument after the key, which is a token in every command that has one.
+    pub(super) fn token(self) -> Option<Arg<'c>> {
+        self.word(2)
     }
 
     /// The arguments after the key.
     pub(super) fn after_key(self) -> impl Iterator<Item = &'c [u8]> {
-        self.0.iter().skip(2).map(|raw| {
-            // SAFETY: `Argv` holds the strings of a live call.
-            unsafe { Arg::new(*raw) }.bytes()
-        })
+        (2..self.len).filter_map(move |at| self.word(at).map(Arg::bytes))
+    }
+
+    fn word(self, at: usize) -> Option<Arg<'c>> {
+        // SAFETY: there are `len` strings, and they live as long as the call.
+        (at < self.len).then(|| unsafe { Arg::new(*self.start.add(at)) })
+    }
+
+    /// Lets `act` see other words in the command: those given, in their places, where `None` stands for the command's own, and
+    /// `filler` in all places behind them. The command has no more than [`Argv::MAX_LEN`] words.
+    pub(super) fn with_words(self, words: &[Option<Arg<'_>>], filler: Arg<'_>, act: impl FnOnce()) {
+        let mut own = [ptr::null_mut(); Self::MAX_LEN];
+        for (at, own) in own.iter_mut().enumerate().take(self.len) {
+            let word = words.get(at).copied().unwrap_or(Some(filler));
+            // SAFETY: there are `len` places. The server passes its own vector, for a command to do with as it likes while it runs.
+            unsafe {
+                let place = self.start.add(at);
+                *own = *place;
+                if let Some(word) = word {
+                    *place = word.raw;
+                }
+            }
+        }
+        act();
+        for (at, own) in own.iter().enumerate().take(self.len) {
+            // SAFETY: as above; every place has its own string back, for whose count the server answers.
+            unsafe { *self.start.add(at) = *own };
+        }
     }
 }
 

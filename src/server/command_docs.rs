@@ -79,9 +79,17 @@ pub(super) const INFO: Docs = Docs {
 pub(super) const APPLY: Docs = Docs {
     summary: c"Carries a decided change to replicas and the append-only file. Refused to clients.",
     complexity: c"As the command whose effect it carries.",
-    arity: 3,
+    arity: -3,
     key: KeyUse::Updates,
     args: &[Arg::Text(c"record")],
+};
+
+pub(super) const APPLY_RELEASE: Docs = Docs {
+    summary: c"Carries a release to replicas and the append-only file. Refused to clients.",
+    complexity: c"O(1)",
+    arity: 3,
+    key: KeyUse::Updates,
+    args: &[Arg::Text(c"token")],
 };
 
 impl Docs {

@@ -8,16 +8,17 @@ use super::api::{call, Argv, Context, Level};
 use super::clock;
 use super::command_docs::{self, Docs};
 use super::fences;
-use super::keyspace::{Key, WrongType, APPLY};
+use super::keyspace::{Key, WrongType};
 use super::open_key::Purpose;
+use super::propagation::{self, APPLY, RELEASE};
 use super::waiting::{self, Entered, Place};
 use crate::command::acquire::Acquire;
 use crate::command::info::{self, Info};
 use crate::command::release::Release;
 use crate::command::renew::Renew;
 use crate::command::{acquire, rlock, wlock, Args, Decision, Error, Reply};
-use crate::lock::codec::{decode, Record};
-use crate::lock::{Mode, Now, Refusal};
+use crate::lock::codec::Record;
+use crate::lock::{Effect, Mode, Now, Refusal};
 
 /// A command's handler, as the server calls it.
 type Handler = unsafe extern "C" fn(
@@ -37,7 +38,7 @@ struct Command {
     docs: Docs,
 }
 
-const COMMANDS: [Command; 7] = [
+const COMMANDS: [Command; 8] = [
     Command {
         name: c"lock.acquire",
         handler: handler!(|call| take_hold(call, acquire::MODE)),
@@ -89,11 +90,18 @@ const COMMANDS: [Command; 7] = [
     Command {
         name: APPLY,
         handler: handler!(apply),
-        // Not deny-oom: a replica must follow its primary, and a file must load.
-        flags: c"write deny-script admin",
+        flags: INTERNAL,
         blocking: None,
         acl_categories: c"write admin dangerous",
         docs: command_docs::APPLY,
+    },
+    Command {
+        name: RELEASE,
+        handler: handler!(apply_release),
+        flags: INTERNAL,
+        blocking: None,
+        acl_categories: c"write admin dangerous",
+        docs: command_docs::APPLY_RELEASE,
     },
 ];
 
@@ -102,6 +110,8 @@ const TAKES: &CStr = c"write deny-oom fast";
 const TAKES_BLOCKING: &CStr = c"write deny-oom fast blocking";
 /// Never refused for lack of memory: releasing must always work.
 const CHANGES: &CStr = c"write fast";
+/// Not deny-oom: a replica must follow its primary, and a file must load.
+const INTERNAL: &CStr = c"write deny-script admin";
 
 /// Makes the `extern "C"` face of a handler: one that gets a [`Call`] and answers with what it could not do.
 macro_rules! handler {
@@ -158,7 +168,22 @@ impl<'c> Call<'c> {
 
     fn key(self, purpose: Purpose) -> Result<Key<'c>, Error> {
         let name = self.argv.key().ok_or(Error::Arity)?;
-        Key::open(self.ctx, name, purpose).map_err(|WrongType| Error::WrongType)
+        Key::of_command(self.ctx, self.argv, name, purpose).map_err(|WrongType| Error::WrongType)
+    }
+
+    /// Opens the key of an effect that another server, or this one in an earlier life, has decided.
+    fn replayed_key(self) -> Result<Key<'c>, Error> {
+        if !self.ctx.is_replay() {
+            return Err(Error::Internal);
+        }
+        self.key(Purpose::Write)
+    }
+
+    /// Tells of an effect that was carried out, to WATCH, CLIENT TRACKING, and the append-only file of a replica.
+    fn pass_on(self, key: &Key<'_>) {
+        self.ctx.signal_modified(key.name());
+        self.ctx.replicate_verbatim();
+        self.ctx.reply(Reply::Done(true));
     }
 
     /// Opens the key, serves who waits for it, decides, does what was decided, and serves again.
@@ -290,18 +315,13 @@ fn reply_info(ctx: Context<'_>, info: &Info<'_>) {
 
 /// ```text
 /// LOCK._APPLY key record
+/// LOCK._APPLY key token record
 /// ```
-/// Does what the primary decided. Only the replication link and the append-only file may call it.
+/// Does what the primary decided (the forms are [`propagation`]'s). Only the replication link and the append-only file may call it.
 fn apply(call: Call<'_>) -> Result<(), Error> {
-    if !call.ctx.is_replay() {
-        return Err(Error::Internal);
-    }
-    let mut args = call.args();
-    let record = decode(args.required()?).map_err(|_| Error::BadEffect)?;
-    args.finish()?;
-    let mut key = call.key(Purpose::Write)?;
     let now = clock::now();
-    match record {
+    let mut key = call.replayed_key()?;
+    match propagation::read(call.argv.after_key()).map_err(|_| Error::BadEffect)? {
         Record::Effect(effect) => {
             effect.fence().into_iter().for_each(fences::observe);
             key.apply(&effect, now);
@@ -314,11 +334,24 @@ fn apply(call: Call<'_>) -> Result<(), Error> {
         }
         Record::Fence(fence) => fences::observe(fence),
     }
-    if let Some(name) = call.argv.key() {
-        call.ctx.signal_modified(name);
-    }
-    call.ctx.replicate_verbatim();
-    call.ctx.reply(Reply::Done(true));
+    call.pass_on(&key);
+    Ok(())
+}
+
+/// ```text
+/// LOCK._RELEASE key token
+/// ```
+/// The token's hold, the lock's only one, has ended. Only the replication link and the append-only file may call it.
+fn apply_release(call: Call<'_>) -> Result<(), Error> {
+    let now = clock::now();
+    let mut key = call.replayed_key()?;
+    let mut args = call.args();
+    let token = args.token().map_err(|_| Error::BadEffect)?;
+    args.finish()?;
+    // There are no others that could be over.
+    let effect = Effect::Release { now_ms: 0, token };
+    key.apply(&effect, now);
+    call.pass_on(&key);
     Ok(())
 }
 

@@ -10,7 +10,7 @@ use redis_module::raw;
 use super::api::{call, Context};
 use super::clock;
 use super::fences;
-use super::keyspace::APPLY;
+use super::propagation::APPLY;
 use super::waiting::alarm;
 use crate::lock::codec::{decode, encode_fence, encode_state, Record};
 use crate::lock::{Fence, Lock};

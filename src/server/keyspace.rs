@@ -1,21 +1,17 @@
 //! Locks in the keyspace: a key as the core wants to see it, and the one place where an effect is carried out.
 
-use std::cell::RefCell;
-
-use super::api::{Arg, Context};
-use super::data_type;
+use super::api::{Arg, Argv, Context};
 use super::open_key::{Content, OpenKey, Purpose};
 use super::waiting::alarm;
-use crate::lock::codec::{encode_effect, MAX_EFFECT_LEN};
+use super::{data_type, propagation};
 use crate::lock::{Deadline, Effect, Fate, Lock, Now, TokenBuf};
-
-/// The command that carries an effect to replicas and into the append-only file.
-pub(super) const APPLY: &std::ffi::CStr = c"lock._apply";
 
 /// A key that is absent or holds a lock.
 pub(super) struct Key<'c> {
     ctx: Context<'c>,
     name: Arg<'c>,
+    /// Of the command that runs, if one does; `name` is then its key.
+    argv: Option<Argv<'c>>,
     open: OpenKey<'c>,
     /// What the key has now.
     lock: Option<&'c mut Lock>,
@@ -42,8 +38,23 @@ impl<'c> Key<'c> {
         Ok(Self {
             ctx,
             name,
+            argv: None,
             open,
             lock,
+        })
+    }
+
+    /// Opens the key of the command that runs.
+    pub(super) fn of_command(
+        ctx: Context<'c>,
+        argv: Argv<'c>,
+        name: Arg<'c>,
+        purpose: Purpose,
+    ) -> Result<Self, WrongType> {
+        let key = Self::open(ctx, name, purpose)?;
+        Ok(Self {
+            argv: Some(argv),
+            ..key
         })
     }
 
@@ -65,12 +76,17 @@ impl<'c> Key<'c> {
 
     /// Carries a decision out: the value, the key's ttl, the replicas and the append-only file, WATCH and CLIENT TRACKING.
     pub(super) fn commit(&mut self, effect: &Effect<'_>, now: Now) {
-        if let Some(cap) = self.cap_from_outside(effect, now) {
-            self.apply(&cap, now);
-            self.replicate(&cap);
+        let ends_lock = matches!(effect, Effect::Release { .. })
+            && self.lock().is_some_and(|lock| lock.len() == 1);
+        // A key that goes takes its ttl along.
+        if !ends_lock {
+            if let Some(cap) = self.cap_from_outside(now) {
+                self.apply(&cap, now);
+                propagation::send(self.ctx, self.argv, self.name, &cap, false);
+            }
         }
         self.apply(effect, now);
-        self.replicate(effect);
+        propagation::send(self.ctx, self.argv, self.name, effect, ends_lock);
         self.ctx.signal_modified(self.name);
     }
 
@@ -120,13 +136,9 @@ impl<'c> Key<'c> {
         self.follow_deadline(now);
     }
 
-    /// The effect that must come before `effect` because an `EXPIRE` has brought the key's end before that of its holds.
-    fn cap_from_outside(&self, effect: &Effect<'_>, now: Now) -> Option<Effect<'static>> {
-        let lock = self.lock()?;
-        if matches!(effect, Effect::Release { .. }) && lock.len() == 1 {
-            return None; // The key goes, and its ttl with it.
-        }
-        lock.cap(self.deadline(now)?)
+    /// The effect that must come before any other because an `EXPIRE` has brought the key's end before that of its holds.
+    fn cap_from_outside(&self, now: Now) -> Option<Effect<'static>> {
+        self.lock()?.cap(self.deadline(now)?)
     }
 
     fn create(&mut self, lock: Lock) -> Fate {
@@ -153,18 +165,5 @@ impl<'c> Key<'c> {
         if let Some(deadline) = self.lock().and_then(Lock::latest_deadline) {
             self.open.expire_at_ms(deadline.ms(), now.ms());
         }
-    }
-
-    fn replicate(&self, effect: &Effect<'_>) {
-        thread_local! {
-            /// The effect's bytes: kept from one to the next, so that none allocates.
-            static BYTES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-        }
-        let mut bytes = BYTES.take();
-        bytes.clear();
-        bytes.reserve(MAX_EFFECT_LEN);
-        encode_effect(effect, &mut bytes);
-        self.ctx.replicate(APPLY, self.name, &bytes);
-        BYTES.set(bytes);
     }
 }

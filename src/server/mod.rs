@@ -26,6 +26,7 @@ mod keyspace;
 mod load;
 mod memory;
 mod open_key;
+mod propagation;
 mod waiting;
 
 pub(crate) use load::{on_load, VERSION};

@@ -5,7 +5,10 @@ mod stage;
 use std::fs;
 use std::path::Path;
 
-use crate::harness::{wait_for, Client, Kind, Reply, Server};
+use redis_lock::lock::codec::encode_held;
+use redis_lock::lock::{Deadline, Fence, Hold, Mode};
+
+use crate::harness::{record_of, wait_for, Client, Kind, Reply, Server};
 use stage::{line, words, Stage};
 
 on_every_server![
@@ -327,7 +330,7 @@ fn records(kind: Kind) -> Vec<(String, Vec<u8>)> {
     records
 }
 
-/// The keys and records of all LOCK._APPLY in the append-only files under a directory.
+/// The keys and records of all effects in the append-only files under a directory.
 fn applied_in(dir: &Path) -> Vec<(String, Vec<u8>)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).unwrap() {
@@ -335,28 +338,28 @@ fn applied_in(dir: &Path) -> Vec<(String, Vec<u8>)> {
         if path.is_dir() {
             found.extend(applied_in(&path));
         } else if path.extension().is_some_and(|ext| ext == "aof") {
-            let args = bulk_strings(&fs::read(path).unwrap());
-            let applies = args
-                .windows(3)
-                .filter(|three| three[0].eq_ignore_ascii_case(b"lock._apply"));
-            found.extend(applies.map(|three| {
-                let key = String::from_utf8(three[1].clone()).unwrap();
-                (key, three[2].clone())
-            }));
+            for command in commands(&fs::read(path).unwrap()) {
+                if let Some(record) = record_of(&command) {
+                    found.push((String::from_utf8(command[1].clone()).unwrap(), record));
+                }
+            }
         }
     }
     found
 }
 
-/// All the arguments of all the commands in a piece of RESP.
-fn bulk_strings(mut rest: &[u8]) -> Vec<Vec<u8>> {
-    let mut found = Vec::new();
+/// All the commands in a piece of RESP.
+fn commands(mut rest: &[u8]) -> Vec<Vec<Vec<u8>>> {
+    let mut found: Vec<Vec<Vec<u8>>> = Vec::new();
     while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
         let head = &rest[..end - 1];
         rest = &rest[end + 1..];
+        if head.starts_with(b"*") {
+            found.push(Vec::new());
+        }
         if let Some(len) = head.strip_prefix(b"$") {
             let len: usize = std::str::from_utf8(len).unwrap().parse().unwrap();
-            found.push(rest[..len].to_vec());
+            found.last_mut().unwrap().push(rest[..len].to_vec());
             rest = &rest[len + 2..];
         }
     }
@@ -367,16 +370,30 @@ fn no_client_can_apply_a_record(kind: Kind) {
     let mut stage = Stage::set(kind);
     let mut r = stage.replica.client();
     stage.c.call("ACL SETUSER boss on nopass ~* &* +@all");
-    for (key, record) in records(kind) {
-        let apply = line(&[b"LOCK._APPLY", key.as_bytes(), &record]);
+    let mut all: Vec<_> = records(kind)
+        .iter()
+        .map(|(key, record)| line(&[b"LOCK._APPLY", key.as_bytes(), record]))
+        .collect();
+    let hold = Hold {
+        fence: Fence::new(Fence::MAX).unwrap(),
+        deadline: Deadline::from_millis(Deadline::MAX_MS).unwrap(),
+        since_ms: 1,
+    };
+    let held = encode_held(1, Mode::Exclusive, &hold);
+    all.push(line(&[b"LOCK._APPLY", b"held", b"me", &held]));
+    all.push(line(&[b"LOCK._APPLY", b"held", b"you", &held, b""]));
+    all.push(words("LOCK._RELEASE held me"));
+    for apply in all {
+        let key = String::from_utf8(apply[1].clone()).unwrap();
         stage.refuses(&apply, NOT_FOR_CLIENTS);
         let in_multi = stage.unchanged(&"MULTI", |c| {
             c.pipeline(&[words("MULTI"), apply.clone(), words("EXEC")])
         });
         let refused = Reply::Error(NOT_FOR_CLIENTS.into());
         assert_eq!(in_multi[2], Reply::Array(vec![refused.clone()]));
-        let script = b"return redis.call('LOCK._APPLY', KEYS[1], ARGV[1])";
-        let eval = line(&[b"EVAL", script, b"1", key.as_bytes(), &record]);
+        let script = b"return redis.call(unpack(ARGV))".to_vec();
+        let head = [b"EVAL".to_vec(), script, b"1".to_vec(), apply[1].clone()];
+        let eval = [&head[..], &apply].concat();
         let in_lua = stage.unchanged(&"EVAL", |c| c.send(&eval));
         assert!(matches!(in_lua, Reply::Error(_)), "{in_lua:?}");
         let mut boss = stage.server.client();
@@ -418,6 +435,7 @@ fn only_a_change_breaks_a_watch(kind: Kind) {
         ("held", "LOCK.RENEW held me 0"),
         ("held", "LOCK.INFO held"),
         ("held", "LOCK._APPLY held x"),
+        ("held", "LOCK._RELEASE held me"),
         ("held", "LOCK.ACQUIRE free me 1000000"),
         ("shared", "RWLOCK.WLOCK shared a 1000"),
         ("string", "LOCK.ACQUIRE string me 1000"),

@@ -30,7 +30,7 @@ struct Described {
     args: &'static [&'static str],
 }
 
-const COMMANDS: [Described; 7] = [
+const COMMANDS: [Described; 8] = [
     takes("lock.acquire"),
     takes("rwlock.wlock"),
     takes("rwlock.rlock"),
@@ -54,9 +54,15 @@ const COMMANDS: [Described; 7] = [
     },
     Described {
         name: "lock._apply",
-        arity: 3,
+        arity: -3,
         flags: &["write", "admin", "noscript"],
         args: &["record"],
+    },
+    Described {
+        name: "lock._release",
+        arity: 3,
+        flags: &["write", "admin", "noscript"],
+        args: &["token"],
     },
 ];
 

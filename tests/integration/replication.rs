@@ -18,6 +18,7 @@ on_every_server![
     a_replica_that_came_later_gives_larger_fences,
     the_old_primary_follows_the_new_one,
     a_replica_comes_back_from_its_own_aof,
+    what_an_operator_sees_is_what_the_client_has_sent,
 ];
 
 /// A primary that sends nothing by itself.
@@ -137,6 +138,7 @@ fn what_changes_nothing_sends_nothing(kind: Kind) {
         "LOCK.ACQUIRE text me 60000",
         "LOCK.RELEASE text me",
         "LOCK._APPLY k x",
+        "LOCK._RELEASE k me",
     ];
     for line in nothing {
         c.call(line);
@@ -393,4 +395,49 @@ fn a_replica_comes_back_from_its_own_aof(kind: Kind) {
         assert_eq!(r.int("LOCK.RELEASE k me"), 1);
         assert!(r.int("LOCK.ACQUIRE k you 600000") > last);
     }
+}
+
+/// An effect stands in the place of the client's own words for a moment: nobody may see that.
+fn what_an_operator_sees_is_what_the_client_has_sent(kind: Kind) {
+    let server = primary(kind);
+    let replica = Server::start_replica_of(&server, &[]);
+    let mut c = server.client();
+    let mut monitor = server.raw();
+    monitor.send("MONITOR");
+    assert_eq!(monitor.line().unwrap(), "+OK");
+    c.call("CONFIG SET slowlog-log-slower-than 0");
+    c.call("SLOWLOG RESET");
+    let lines = [
+        "LOCK.ACQUIRE k me 60000",
+        "LOCK.RENEW k me 70000",
+        "LOCK.ACQUIRE k me 80000 BLOCK 5000",
+        "LOCK.RELEASE k me",
+        "RWLOCK.RLOCK k * 60000",
+        "RWLOCK.RLOCK k you 60000",
+        "LOCK.RELEASE k you",
+    ];
+    for line in lines {
+        c.call(line);
+    }
+    let slow = c.call("SLOWLOG GET 100");
+    let logged: Vec<String> = slow
+        .items()
+        .iter()
+        .rev()
+        .map(|entry| {
+            let words = entry.items()[3].items().iter();
+            let words: Vec<_> = words
+                .map(|w| String::from_utf8_lossy(w.as_bytes()).into_owned())
+                .collect();
+            words.join(" ")
+        })
+        .collect();
+    for line in lines {
+        assert!(logged.contains(&line.to_string()), "{line}: {logged:?}");
+        let quoted: Vec<_> = line.split(' ').map(|word| format!("\"{word}\"")).collect();
+        let quoted = quoted.join(" ");
+        while !monitor.line().unwrap().ends_with(&quoted) {}
+    }
+    replica.wait_until_it_follows(&server);
+    assert_same(&server, &replica, "at the end");
 }

@@ -6,6 +6,7 @@ mod figures;
 mod later;
 mod locks;
 mod raw;
+mod records;
 mod server;
 mod state;
 pub mod workload;
@@ -14,6 +15,7 @@ pub use client::{Client, Reply};
 pub use figures::{figure, scale};
 pub use later::Later;
 pub use raw::Raw;
+pub use records::record_of;
 #[allow(unused_imports)] // Merging.
 pub use server::{module, redis_cli, wait_for, Kind, Server, Setup};
 pub use state::{now_ms, State};

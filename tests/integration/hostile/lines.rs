@@ -4,7 +4,7 @@ use rand::rngs::StdRng;
 use rand::RngExt;
 
 pub fn random_line(rng: &mut StdRng, megabyte: &[u8]) -> Vec<Vec<u8>> {
-    const COMMANDS: [&str; 7] = [
+    const COMMANDS: [&str; 8] = [
         "LOCK.ACQUIRE",
         "RWLOCK.WLOCK",
         "RWLOCK.RLOCK",
@@ -12,6 +12,7 @@ pub fn random_line(rng: &mut StdRng, megabyte: &[u8]) -> Vec<Vec<u8>> {
         "LOCK.RENEW",
         "LOCK.INFO",
         "lock._apply",
+        "lock._release",
     ];
     const KEYS: [&[u8]; 6] = [b"a", b"b", b"", b"\0\r\n", b"\xff", b"string"];
     const TOKENS: [&[u8]; 8] = [b"t", b"u", b"*", b"", b"-1", b"\0", b"\xc3\x28", b"%s%n%p"];
@@ -46,7 +47,7 @@ pub fn random_line(rng: &mut StdRng, megabyte: &[u8]) -> Vec<Vec<u8>> {
     // As many as the command takes, or some more or less.
     let fitting = match command {
         "LOCK.INFO" => 2,
-        "LOCK.RELEASE" | "lock._apply" => 3,
+        "LOCK.RELEASE" | "lock._apply" | "lock._release" => 3,
         _ => 4,
     };
     if rng.random_bool(0.8) {

@@ -69,7 +69,7 @@ fn a_user_of_some_keys_cannot_touch_others(kind: Kind) {
         c.int(&format!("LOCK.ACQUIRE {key} me 1000000"));
     }
     let lines = || WRITES.into_iter().chain(["LOCK.INFO {}"]);
-    for line in lines().chain(["LOCK._APPLY {} x"]) {
+    for line in lines().chain(["LOCK._APPLY {} x", "LOCK._RELEASE {} me"]) {
         for key in others {
             assert_may_not(&mut some, &line.replace("{}", key));
         }
@@ -121,6 +121,7 @@ fn categories_contain_the_commands(kind: Kind) {
     for category in ["admin", "dangerous"] {
         let mut plain = user(&server, "plain", &format!("~* +@all -@{category}"));
         assert_may_not(&mut plain, "LOCK._APPLY k x");
+        assert_may_not(&mut plain, "LOCK._RELEASE k me");
         assert_may(&mut plain, "LOCK.ACQUIRE k me 1000000");
     }
 }

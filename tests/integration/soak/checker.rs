@@ -240,6 +240,8 @@ impl<'h> Checker<'h> {
             Effect::Hold { now_ms, .. } | Effect::Release { now_ms, .. } => now_ms,
             Effect::Cap { .. } => self.now_ms,
         };
+        // An only hold's end is written down without its time.
+        let now_ms = if now_ms == 0 { self.now_ms } else { now_ms };
         if now_ms < self.now_ms {
             self.refuse(
                 Rule::TimeOrder,

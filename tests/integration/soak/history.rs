@@ -13,6 +13,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use redis_lock::lock::codec::{decode, Record};
 use redis_lock::lock::{Effect, Mode};
 
+use crate::harness::record_of;
+
 pub struct History {
     pub log: Vec<Entry>,
     pub requests: BTreeMap<u64, Request>,
@@ -212,11 +214,13 @@ fn take_number(rest: &mut &[u8], kind: u8) -> usize {
 
 fn entry(args: Vec<&[u8]>) -> Option<Entry> {
     let text = |n: usize| String::from_utf8_lossy(args[n]).into_owned();
+    if let Some(record) = record_of(&args) {
+        return Some(Entry::Effect(text(1), record));
+    }
     let name = text(0).to_ascii_uppercase();
     Some(match name.as_str() {
         "SELECT" | "MULTI" | "EXEC" => return None,
         "SET" => Entry::Mark(Mark::read(&text(1), &text(2))),
-        "LOCK._APPLY" => Entry::Effect(text(1), args[2].to_vec()),
         "DEL" | "UNLINK" if args.len() == 2 => Entry::Gone(text(1)),
         "RENAME" => Entry::Renamed(text(1), text(2)),
         "PEXPIREAT" => Entry::Ends(text(1), Some(text(2).parse().unwrap())),
