@@ -64,13 +64,14 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Args<I> {
 
 /// A number that is not negative, in the only form that the server itself takes: digits, no sign, no space, no leading zero.
 pub(super) fn integer(bytes: &[u8]) -> Option<u64> {
-    if bytes.len() > 1 && bytes.starts_with(b"0") {
+    if bytes.is_empty() || (bytes.len() > 1 && bytes.starts_with(b"0")) {
         return None;
     }
-    if bytes.is_empty() || !bytes.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    std::str::from_utf8(bytes).ok()?.parse().ok()
+    bytes.iter().try_fold(0u64, |number, digit| {
+        let digit = digit.wrapping_sub(b'0');
+        let shifted = (digit < 10).then(|| number.checked_mul(10)).flatten();
+        shifted?.checked_add(digit.into())
+    })
 }
 
 #[cfg(test)]

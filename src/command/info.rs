@@ -5,7 +5,7 @@
 //! and `since`, in grant order) and `waiters` (each a map of `token`, `mode` and `waited`, in queue order). It changes nothing, so a replica answers it too.
 
 use super::{Args, Error};
-use crate::lock::{Deadline, Fence, Lock, Mode, Now, Token, TokenBuf};
+use crate::lock::{Deadline, Fence, Lock, Mode, Now, TokenBuf, TokenText};
 
 /// Reads the arguments that follow the key: there are none.
 ///
@@ -41,7 +41,7 @@ pub struct Waiter {
 #[derive(Debug)]
 pub struct Holder<'a> {
     /// Whose.
-    pub token: Token<'a>,
+    pub token: TokenText<'a>,
     /// Its fence.
     pub fence: Fence,
     /// Milliseconds that are left of it.

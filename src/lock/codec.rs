@@ -120,13 +120,13 @@ pub fn encode_state(lock: &Lock) -> Vec<u8> {
     let holders = lock.holders();
     let tokens: usize = holders
         .iter()
-        .map(|(token, _)| token.as_bytes().len())
+        .map(|(token, _)| token.as_token().as_bytes().len())
         .sum();
     let per_hold = holders.len().saturating_mul(3 * 8 + 2);
     let mut out = Vec::with_capacity(per_hold.saturating_add(tokens).saturating_add(3));
     out.extend_from_slice(&[VERSION, STATE, mode_byte(lock.mode())]);
     for (token, hold) in holders {
-        put_hold(&mut out, token, &hold);
+        put_hold(&mut out, token.as_token(), &hold);
     }
     out
 }

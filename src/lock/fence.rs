@@ -29,6 +29,30 @@ impl Fence {
     }
 }
 
+/// A fence and a mark, together as small as a fence: that needs 53 of its 64 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct MarkedFence(u64);
+
+impl MarkedFence {
+    const MARK: u64 = 1 << 63;
+
+    pub(super) const fn new(fence: Fence, marked: bool) -> Self {
+        Self(if marked {
+            fence.0 | Self::MARK
+        } else {
+            fence.0
+        })
+    }
+
+    pub(super) const fn fence(self) -> Fence {
+        Fence(self.0 & !Self::MARK)
+    }
+
+    pub(super) const fn is_marked(self) -> bool {
+        self.0 & Self::MARK != 0
+    }
+}
+
 /// All 2^53 - 1 fences were given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FenceExhausted;

@@ -25,6 +25,7 @@
 //!   an argument ([`Waiting`]).
 
 pub mod codec;
+mod compact;
 mod effect;
 mod fence;
 pub mod queue;
@@ -37,6 +38,7 @@ mod state;
 mod time;
 mod token;
 
+pub use compact::TokenText;
 pub use effect::{Effect, Fate};
 pub use fence::{Fence, FenceClock, FenceExhausted};
 pub use state::{Ask, Grant, Hold, Lock, Mode, Refusal, Waiting};

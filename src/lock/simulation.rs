@@ -245,7 +245,7 @@ impl World {
             for (token, hold) in lock.holders() {
                 if !hold.deadline.is_over(self.now_ms) {
                     let deadline = end(hold.deadline.ms());
-                    let token = token.as_bytes()[0];
+                    let token = token.as_token().as_bytes()[0];
                     found.push((
                         hold.fence.get(),
                         token,
@@ -260,7 +260,9 @@ impl World {
             let latest = lock.holders().iter().map(|(_, hold)| hold.deadline).max();
             assert_eq!(lock.latest_deadline(), latest);
             for (token, _) in lock.holders() {
-                let others = lock.holders().into_iter().filter(|(t, _)| *t != token);
+                let token = token.as_token();
+                let others = lock.holders().into_iter();
+                let others = others.filter(|(other, _)| other.as_token() != token);
                 let latest = others.map(|(_, hold)| hold.deadline).max();
                 assert_eq!(lock.latest_deadline_of_others(token), latest);
             }

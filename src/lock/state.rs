@@ -2,11 +2,12 @@
 
 use std::mem::size_of;
 
+use super::compact::{CompactToken, TokenText};
 use super::effect::{Effect, Fate};
-use super::fence::{Fence, FenceClock};
+use super::fence::{Fence, FenceClock, MarkedFence};
 use super::readers::Readers;
 use super::time::{Deadline, Now, Ttl};
-use super::token::{Token, TokenBuf};
+use super::token::Token;
 
 /// How a hold relates to others on the same lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -89,9 +90,54 @@ pub struct Lock {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Holds {
     /// One hold, of either mode: most locks are never anything else.
-    Sole(Mode, TokenBuf, Hold),
+    Sole(Sole),
     /// Two shared holds or more; fewer only for the moment between the parts of one effect.
     Crowd(Box<Readers>),
+}
+
+/// An only hold. With nothing to spare between its parts, so that a lock takes 48 bytes, which is a size that allocators have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Sole {
+    /// Marked when the hold is shared.
+    fence: MarkedFence,
+    deadline: Deadline,
+    since_ms: u64,
+    token: CompactToken,
+}
+
+const _: () = assert!(size_of::<Lock>() == 48);
+
+impl Sole {
+    fn new(mode: Mode, token: CompactToken, hold: Hold) -> Self {
+        Self {
+            fence: MarkedFence::new(hold.fence, mode == Mode::Shared),
+            deadline: hold.deadline,
+            since_ms: hold.since_ms,
+            token,
+        }
+    }
+
+    const fn mode(&self) -> Mode {
+        if self.fence.is_marked() {
+            Mode::Shared
+        } else {
+            Mode::Exclusive
+        }
+    }
+
+    const fn hold(&self) -> Hold {
+        Hold {
+            fence: self.fence.fence(),
+            deadline: self.deadline,
+            since_ms: self.since_ms,
+        }
+    }
+
+    fn set(&mut self, mode: Mode, hold: Hold) {
+        self.fence = MarkedFence::new(hold.fence, mode == Mode::Shared);
+        self.deadline = hold.deadline;
+        self.since_ms = hold.since_ms;
+    }
 }
 
 /// The decisions. They change nothing.
@@ -208,8 +254,8 @@ impl Lock {
     /// The token's hold at `now`, if it has one.
     pub fn hold_of(&self, token: Token<'_>, now: Now) -> Option<(Mode, Hold)> {
         let (mode, hold) = match &self.holds {
-            Holds::Sole(mode, owner, hold) if owner.as_token() == token => (*mode, *hold),
-            Holds::Sole(..) => return None,
+            Holds::Sole(sole) if sole.token.is(token) => (sole.mode(), sole.hold()),
+            Holds::Sole(_) => return None,
             Holds::Crowd(readers) => (Mode::Shared, *readers.get(token)?),
         };
         (!hold.deadline.is_over(now.ms())).then_some((mode, hold))
@@ -229,8 +275,8 @@ impl Lock {
 
     /// Exclusive or shared.
     pub const fn mode(&self) -> Mode {
-        match self.holds {
-            Holds::Sole(mode, ..) => mode,
+        match &self.holds {
+            Holds::Sole(sole) => sole.mode(),
             Holds::Crowd(_) => Mode::Shared,
         }
     }
@@ -238,7 +284,7 @@ impl Lock {
     /// When the last hold ends by itself: the deadline of the key. `None` only of a lock that is free.
     pub fn latest_deadline(&self) -> Option<Deadline> {
         match &self.holds {
-            Holds::Sole(_, _, hold) => Some(hold.deadline),
+            Holds::Sole(sole) => Some(sole.deadline),
             Holds::Crowd(readers) => readers.latest_deadline(),
         }
     }
@@ -246,8 +292,8 @@ impl Lock {
     /// When the last hold of another token ends by itself, if there is one.
     pub fn latest_deadline_of_others(&self, token: Token<'_>) -> Option<Deadline> {
         match &self.holds {
-            Holds::Sole(_, owner, _) if owner.as_token() == token => None,
-            Holds::Sole(_, _, hold) => Some(hold.deadline),
+            Holds::Sole(sole) if sole.token.is(token) => None,
+            Holds::Sole(sole) => Some(sole.deadline),
             Holds::Crowd(readers) => readers.latest_deadline_of_others(token),
         }
     }
@@ -255,7 +301,7 @@ impl Lock {
     /// How many holds there are, those included that are over and not dropped yet.
     pub fn len(&self) -> usize {
         match &self.holds {
-            Holds::Sole(..) => 1,
+            Holds::Sole(_) => 1,
             Holds::Crowd(readers) => readers.len(),
         }
     }
@@ -266,13 +312,16 @@ impl Lock {
     }
 
     /// All holds in the order of their fences, which is the order in which they were granted. `O(n log n)`.
-    pub fn holders(&self) -> Vec<(Token<'_>, Hold)> {
+    pub fn holders(&self) -> Vec<(TokenText<'_>, Hold)> {
         match &self.holds {
-            Holds::Sole(_, owner, hold) => vec![(owner.as_token(), *hold)],
+            Holds::Sole(sole) => vec![(sole.token.text(), sole.hold())],
             Holds::Crowd(readers) => {
                 let mut holders: Vec<_> = readers.iter().collect();
                 holders.sort_unstable_by_key(|(token, hold)| (hold.fence, *token));
+                let holders = holders.into_iter();
                 holders
+                    .map(|(token, hold)| (TokenText::Kept(token), hold))
+                    .collect()
             }
         }
     }
@@ -280,12 +329,7 @@ impl Lock {
     /// An estimate of the bytes that the lock takes, made without walking its holds.
     pub fn memory_bytes(&self) -> usize {
         let heap = match &self.holds {
-            // The two counters of the shared bytes, and the bytes.
-            Holds::Sole(_, owner, _) => owner
-                .as_token()
-                .as_bytes()
-                .len()
-                .saturating_add(size_of::<[usize; 2]>()),
+            Holds::Sole(sole) => sole.token.heap_bytes(),
             Holds::Crowd(readers) => readers.heap_bytes().saturating_add(size_of::<Readers>()),
         };
         heap.saturating_add(size_of::<Self>())
@@ -301,19 +345,17 @@ impl Lock {
 impl Lock {
     pub(super) fn new(mode: Mode, token: Token<'_>, hold: Hold) -> Self {
         Self {
-            holds: Holds::Sole(mode, token.into(), hold),
+            holds: Holds::Sole(Sole::new(mode, token.into(), hold)),
         }
     }
 
     /// Gives `token` this hold, beside the shared ones that stand if it is shared too, else in place of all.
     pub(super) fn put(&mut self, mode: Mode, token: Token<'_>, hold: Hold) {
         match (&mut self.holds, mode) {
-            (Holds::Sole(held_mode, owner, held), _) if owner.as_token() == token => {
-                (*held_mode, *held) = (mode, hold);
-            }
-            (Holds::Sole(Mode::Shared, first, held), Mode::Shared) => {
+            (Holds::Sole(sole), _) if sole.token.is(token) => sole.set(mode, hold),
+            (Holds::Sole(sole), Mode::Shared) if sole.mode() == Mode::Shared => {
                 let mut readers = Box::<Readers>::default();
-                readers.put(first.as_token(), *held);
+                readers.put(sole.token.text().as_token(), sole.hold());
                 readers.put(token, hold);
                 self.holds = Holds::Crowd(readers);
             }
@@ -324,7 +366,7 @@ impl Lock {
 
     pub(super) fn remove(&mut self, token: Token<'_>) -> Fate {
         match &mut self.holds {
-            Holds::Sole(_, owner, _) => Fate::free_if(owner.as_token() == token),
+            Holds::Sole(sole) => Fate::free_if(sole.token.is(token)),
             Holds::Crowd(readers) => {
                 readers.remove(token);
                 self.shrink()
@@ -334,7 +376,7 @@ impl Lock {
 
     pub(super) fn purge(&mut self, now_ms: u64) -> Fate {
         match &mut self.holds {
-            Holds::Sole(_, _, hold) => Fate::free_if(hold.deadline.is_over(now_ms)),
+            Holds::Sole(sole) => Fate::free_if(sole.deadline.is_over(now_ms)),
             Holds::Crowd(readers) => {
                 readers.purge(now_ms);
                 self.shrink()
@@ -351,14 +393,14 @@ impl Lock {
             let Some((token, hold)) = readers.take_any() else {
                 return Fate::Free;
             };
-            self.holds = Holds::Sole(Mode::Shared, token, hold);
+            self.holds = Holds::Sole(Sole::new(Mode::Shared, token.as_token().into(), hold));
         }
         Fate::Held
     }
 
     pub(super) fn cap_deadlines(&mut self, cap: Deadline) {
         match &mut self.holds {
-            Holds::Sole(_, _, hold) => hold.deadline = hold.deadline.min(cap),
+            Holds::Sole(sole) => sole.deadline = sole.deadline.min(cap),
             Holds::Crowd(readers) => readers.cap(cap),
         }
     }

@@ -11,7 +11,8 @@ pub(super) fn now() -> Now {
     let since_epoch = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
-    Now::from_micros(u64::try_from(since_epoch.as_micros()).unwrap_or(u64::MAX))
+    let micros = since_epoch.as_secs().saturating_mul(1_000_000);
+    Now::from_micros(micros.saturating_add(since_epoch.subsec_micros().into()))
 }
 
 /// Microseconds on a clock that only runs forward, since the first call.

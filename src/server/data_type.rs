@@ -1,7 +1,6 @@
 //! The native type `redislock`: how a lock is saved, loaded, rewritten, measured and freed. One codec does all of it.
 
 use std::ffi::{c_char, c_int, c_void, CStr};
-use std::mem::size_of;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -264,6 +263,3 @@ fn is_forged(io: *mut raw::RedisModuleIO, fence: Fence) -> bool {
     let beyond_any_clock = clock::now().us().saturating_add(10 * MAX_FENCE_LEAD_US);
     !ctx.is_loading() && (ctx.is_primary() || fence.get() > beyond_any_clock)
 }
-
-// `mem_usage` counts the box, which `memory_bytes` includes as the size of the lock itself.
-const _: () = assert!(size_of::<Lock>() <= 64);

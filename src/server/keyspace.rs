@@ -99,7 +99,8 @@ impl<'c> Key<'c> {
             return;
         };
         if lock.is_free(now) {
-            let last = lock.holders().pop().map(|(token, _)| TokenBuf::from(token));
+            let last = lock.holders().pop();
+            let last = last.map(|(token, _)| TokenBuf::from(token.as_token()));
             if let Some(token) = last {
                 let now_ms = now.ms();
                 let token = token.as_token();

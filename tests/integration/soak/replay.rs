@@ -1,6 +1,6 @@
 //! A key as the server's account leaves it: the core's own effects, applied as a replica does, and slow questions about what came of it.
 
-use redis_lock::lock::{Effect, Fate, Hold, Lock, Mode, Token};
+use redis_lock::lock::{Effect, Fate, Hold, Lock, Mode, TokenText};
 
 /// A key as the account leaves it.
 #[derive(Default)]
@@ -12,7 +12,7 @@ pub struct Replayed {
 
 impl Replayed {
     /// All holds that live at this instant.
-    pub fn live(&self, now_ms: u64) -> Vec<(Token<'_>, Hold)> {
+    pub fn live(&self, now_ms: u64) -> Vec<(TokenText<'_>, Hold)> {
         let key_lives = self.ends_ms.is_none_or(|end| now_ms <= end);
         let lock = self.lock.iter().filter(|_| key_lives);
         let holders = lock.flat_map(Lock::holders);
@@ -28,21 +28,27 @@ impl Replayed {
     /// The hold of a token that lives at this instant.
     pub fn own(&self, token: &[u8], now_ms: u64) -> Option<Hold> {
         let live = self.live(now_ms);
-        let own = live.iter().find(|(owner, _)| owner.as_bytes() == token);
+        let own = live
+            .iter()
+            .find(|(owner, _)| owner.as_token().as_bytes() == token);
         own.map(|(_, hold)| *hold)
     }
 
     /// Whether the holds of others at this instant keep this mode out.
     pub fn excludes(&self, token: &[u8], mode: Mode, now_ms: u64) -> bool {
         let live = self.live(now_ms);
-        let others = live.iter().any(|(owner, _)| owner.as_bytes() != token);
+        let others = live
+            .iter()
+            .any(|(owner, _)| owner.as_token().as_bytes() != token);
         others && (mode == Mode::Exclusive || self.mode() == Some(Mode::Exclusive))
     }
 
     /// Whether the hold of another token lives longer than the key.
     pub fn outlives_key(&self, token: &[u8], now_ms: u64) -> bool {
         let live = self.live(now_ms);
-        let mut others = live.iter().filter(|(owner, _)| owner.as_bytes() != token);
+        let mut others = live
+            .iter()
+            .filter(|(owner, _)| owner.as_token().as_bytes() != token);
         others.any(|(_, hold)| self.end_ms(*hold) < hold.deadline.ms())
     }
 

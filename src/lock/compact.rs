@@ -1,0 +1,249 @@
+//! The token of an only hold, in few bytes: most locks are one hold, and there may be millions of them.
+//!
+//! Most tokens are the text of a UUID or of 16 random bytes in hexadecimal digits. Kept as the 16 bytes that they stand for they need no memory of
+//! their own, nor does what is short anyway.
+
+use super::token::Token;
+
+/// An owner's name, kept. One token has one form, so equal tokens are equal here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum CompactToken {
+    /// 32 lower-case hexadecimal digits, with the dashes of a UUID or without any.
+    Digits { dashed: bool, bytes: [u8; 16] },
+    /// The first `len` of the bytes; the others are 0.
+    Short { len: u8, bytes: [u8; SHORT] },
+    /// Whatever else.
+    Long(Box<[u8]>),
+}
+
+/// The longest token that is kept in place, as it is.
+const SHORT: usize = 22;
+
+/// A UUID's text: digits in groups of 8, 4, 4, 4 and 12, a dash between one and the next.
+const UUID_LEN: usize = 36;
+
+/// The bytes of a token that may have to be made from what is kept.
+#[derive(Clone, Copy, Debug)]
+pub enum TokenText<'a> {
+    /// As it is kept.
+    Kept(Token<'a>),
+    /// 32 digits.
+    Hex([u8; 32]),
+    /// A UUID.
+    Uuid([u8; UUID_LEN]),
+}
+
+impl TokenText<'_> {
+    /// The token.
+    pub fn as_token(&self) -> Token<'_> {
+        match self {
+            Self::Kept(token) => *token,
+            Self::Hex(text) => Token::from_hex(text),
+            Self::Uuid(text) => Token::from_uuid(text),
+        }
+    }
+}
+
+impl CompactToken {
+    /// Whether this is that token.
+    pub(super) fn is(&self, token: Token<'_>) -> bool {
+        match self {
+            Self::Short { len, bytes } => bytes.get(..usize::from(*len)) == Some(token.as_bytes()),
+            Self::Long(bytes) => **bytes == *token.as_bytes(),
+            Self::Digits { dashed, bytes } => number_of(token, *dashed) == Some(*bytes),
+        }
+    }
+
+    /// The token's bytes.
+    pub(super) fn text(&self) -> TokenText<'_> {
+        match self {
+            Self::Digits { dashed, bytes } => {
+                let digits = digits_of(bytes);
+                if *dashed {
+                    TokenText::Uuid(with_dashes(&digits))
+                } else {
+                    TokenText::Hex(digits)
+                }
+            }
+            Self::Short { len, bytes } => {
+                let bytes = bytes.get(..usize::from(*len)).unwrap_or_default();
+                TokenText::Kept(Token::of_kept(bytes))
+            }
+            Self::Long(bytes) => TokenText::Kept(Token::of_kept(bytes)),
+        }
+    }
+
+    /// How many bytes it has beyond its own.
+    pub(super) const fn heap_bytes(&self) -> usize {
+        match self {
+            Self::Long(bytes) => bytes.len(),
+            Self::Digits { .. } | Self::Short { .. } => 0,
+        }
+    }
+}
+
+impl From<Token<'_>> for CompactToken {
+    fn from(token: Token<'_>) -> Self {
+        for dashed in [true, false] {
+            if let Some(bytes) = number_of(token, dashed) {
+                return Self::Digits { dashed, bytes };
+            }
+        }
+        let bytes = token.as_bytes();
+        let mut short = [0; SHORT];
+        match (short.get_mut(..bytes.len()), u8::try_from(bytes.len())) {
+            (Some(place), Ok(len)) => {
+                place.copy_from_slice(bytes);
+                Self::Short { len, bytes: short }
+            }
+            _ => Self::Long(bytes.into()),
+        }
+    }
+}
+
+/// What a token stands for whose text is 32 digits, with the dashes of a UUID or without any.
+fn number_of(token: Token<'_>, dashed: bool) -> Option<[u8; 16]> {
+    let text = token.as_bytes();
+    if dashed {
+        bytes_of(&without_dashes(text.try_into().ok()?)?)
+    } else {
+        bytes_of(text.try_into().ok()?)
+    }
+}
+
+/// The digits of a UUID's text; `None` when its dashes are not in their places.
+fn without_dashes(text: &[u8; UUID_LEN]) -> Option<[u8; 32]> {
+    if [text[8], text[13], text[18], text[23]] != *b"----" {
+        return None;
+    }
+    let mut digits = [0; 32];
+    digits[..8].copy_from_slice(&text[..8]);
+    digits[8..12].copy_from_slice(&text[9..13]);
+    digits[12..16].copy_from_slice(&text[14..18]);
+    digits[16..20].copy_from_slice(&text[19..23]);
+    digits[20..].copy_from_slice(&text[24..]);
+    Some(digits)
+}
+
+fn with_dashes(digits: &[u8; 32]) -> [u8; UUID_LEN] {
+    let mut text = [b'-'; UUID_LEN];
+    text[..8].copy_from_slice(&digits[..8]);
+    text[9..13].copy_from_slice(&digits[8..12]);
+    text[14..18].copy_from_slice(&digits[12..16]);
+    text[19..23].copy_from_slice(&digits[16..20]);
+    text[24..].copy_from_slice(&digits[20..]);
+    text
+}
+
+/// What the digits stand for; `None` when they are not all lower-case hexadecimal digits. Without a branch inside the loops, so that
+/// they are run for many digits at once.
+fn bytes_of(digits: &[u8; 32]) -> Option<[u8; 16]> {
+    let mut values = [0; 32];
+    let mut bad = false;
+    for (value, digit) in values.iter_mut().zip(digits) {
+        let (decimal, letter) = (digit.wrapping_sub(b'0'), digit.wrapping_sub(b'a'));
+        let (is_decimal, is_letter) = (decimal < 10, letter < 6);
+        *value = if is_decimal {
+            decimal
+        } else {
+            letter.wrapping_add(10)
+        };
+        bad |= !(is_decimal | is_letter);
+    }
+    let mut bytes = [0; 16];
+    for (byte, [high, low]) in bytes.iter_mut().zip(values.as_chunks().0) {
+        *byte = (high << 4) | (low & 15);
+    }
+    (!bad).then_some(bytes)
+}
+
+fn digits_of(bytes: &[u8; 16]) -> [u8; 32] {
+    let mut digits = [0; 32];
+    for ([high, low], byte) in digits.as_chunks_mut().0.iter_mut().zip(bytes) {
+        *high = digit(byte >> 4);
+        *low = digit(byte & 15);
+    }
+    digits
+}
+
+const fn digit(value: u8) -> u8 {
+    let letter = value.wrapping_add(b'a'.wrapping_sub(10));
+    let decimal = value.wrapping_add(b'0');
+    if value < 10 {
+        decimal
+    } else {
+        letter
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UUID: &str = "0f3c1b2a-8a51-4d0e-9f0b-6f2f0f6f3a11";
+
+    fn kept(text: &[u8]) -> CompactToken {
+        let token = Token::new(text).unwrap();
+        let kept = CompactToken::from(token);
+        assert_eq!(kept.text().as_token(), token, "{text:?}");
+        assert!(kept.is(token), "{text:?}");
+        kept
+    }
+
+    fn is_digits(kept: &CompactToken) -> bool {
+        matches!(kept, CompactToken::Digits { .. })
+    }
+
+    #[test]
+    fn hexadecimal_digits_are_kept_as_what_they_stand_for() {
+        assert!(is_digits(&kept(UUID.as_bytes())));
+        assert!(is_digits(&kept(UUID.replace('-', "").as_bytes())));
+        assert!(is_digits(&kept(&[b'0'; 32])));
+        assert!(is_digits(&kept(&[b'f'; 32])));
+        for at in 0..UUID.len() {
+            let mut text = UUID.as_bytes().to_vec();
+            for other in [b'A', b'g', b'/', b':', b'`', b'-', 0, 0xff] {
+                let same = text[at] == other;
+                text[at] = other;
+                assert_eq!(is_digits(&kept(&text)), same, "{}", text.escape_ascii());
+                text[at] = UUID.as_bytes()[at];
+            }
+        }
+    }
+
+    #[test]
+    fn whatever_a_token_is_it_comes_back_and_is_no_other() {
+        let long = [b'x'; 512];
+        let mut texts: Vec<Vec<u8>> = (1..=512).map(|len| long[..len].to_vec()).collect();
+        for text in [
+            UUID,
+            "a",
+            "b",
+            "\0",
+            &UUID[1..],
+            "0f3c1b2a8a514d0e9f0b6f2f0f6f3a11",
+        ] {
+            texts.push(text.into());
+            texts.push([text.as_bytes(), b"\0"].concat());
+        }
+        for one in &texts {
+            let kept_one = kept(one);
+            assert_eq!(
+                is_digits(&kept_one),
+                [32, 36].contains(&one.len()) && one[0] == b'0'
+            );
+            let in_place = one.len() <= SHORT || is_digits(&kept_one);
+            assert_eq!(kept_one.heap_bytes(), if in_place { 0 } else { one.len() });
+            for other in &texts {
+                let token = Token::new(other).unwrap();
+                assert_eq!(kept_one.is(token), one == other);
+                assert_eq!(kept_one == CompactToken::from(token), one == other);
+            }
+        }
+    }
+
+    #[test]
+    fn it_is_small() {
+        assert_eq!(std::mem::size_of::<CompactToken>(), 24);
+    }
+}
