@@ -4,7 +4,20 @@
 use std::sync::OnceLock;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use redis_module::raw;
+
 use crate::lock::Now;
+
+/// The time of the command that runs: the instant at which the server began it, where the server says that (7.2+), as it is for its own ttls. It
+/// saves a look at the clock, and in a transaction or a script all commands have one time, as SET PX there has.
+pub(super) fn of_command() -> Now {
+    // SAFETY: the static is not written after the load; the function takes nothing and reads a number.
+    let cached_us = unsafe { raw::RedisModule_CachedMicroseconds.map(|cached| cached()) };
+    match cached_us.map(u64::try_from) {
+        Some(Ok(us)) => Now::from_micros(us),
+        _ => now(),
+    }
+}
 
 /// The time now. A clock before 1970 reads as 1970.
 pub(super) fn now() -> Now {

@@ -192,7 +192,7 @@ impl<'c> Call<'c> {
         decide: impl FnOnce(&Scene<'_, 'c>) -> Decision<'r>,
     ) -> Result<Outcome<'c, 'r>, Error> {
         let mut key = self.key(Purpose::Write)?;
-        let now = clock::now();
+        let now = clock::of_command();
         let place = waiting::place_of(self.ctx, key.name());
         if let Some(place) = &place {
             waiting::serve(&mut key, place, now);
@@ -274,7 +274,7 @@ fn renew(call: Call<'_>) -> Result<(), Error> {
 fn info(call: Call<'_>) -> Result<(), Error> {
     info::parse(call.args())?;
     let key = call.key(Purpose::Read)?;
-    let now = clock::now();
+    let now = clock::of_command();
     let waiters = waiting::waiters(call.ctx, key.name(), now);
     match Info::of(key.lock(), key.deadline(now), waiters, now) {
         Some(info) => reply_info(call.ctx, &info),
@@ -319,7 +319,7 @@ fn reply_info(ctx: Context<'_>, info: &Info<'_>) {
 /// ```
 /// Does what the primary decided (the forms are [`propagation`]'s). Only the replication link and the append-only file may call it.
 fn apply(call: Call<'_>) -> Result<(), Error> {
-    let now = clock::now();
+    let now = clock::of_command();
     let mut key = call.replayed_key()?;
     match propagation::read(call.argv.after_key()).map_err(|_| Error::BadEffect)? {
         Record::Effect(effect) => {
@@ -343,7 +343,7 @@ fn apply(call: Call<'_>) -> Result<(), Error> {
 /// ```
 /// The token's hold, the lock's only one, has ended. Only the replication link and the append-only file may call it.
 fn apply_release(call: Call<'_>) -> Result<(), Error> {
-    let now = clock::now();
+    let now = clock::of_command();
     let mut key = call.replayed_key()?;
     let mut args = call.args();
     let token = args.token().map_err(|_| Error::BadEffect)?;
