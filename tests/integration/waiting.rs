@@ -204,13 +204,19 @@ fn a_made_token_comes_with_the_grant(kind: Kind) {
 fn a_deadline_hands_on_not_early_and_soon(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
+    // 8.2 deletes a key within the millisecond of its deadline, as it does with every key.
+    let least_ms = if kind == Kind::Redis8_2 { 59 } else { 60 };
     for _ in 0..10 {
         let start = Instant::now();
         c.int("LOCK.ACQUIRE k dead 60");
         let b = server.later("LOCK.ACQUIRE k b 60000 BLOCK 5000");
         let (reply, at) = b.reply_and_instant();
         assert!(matches!(reply, Reply::Int(_)), "{reply:?}");
-        assert!(at - start >= Duration::from_millis(60), "{:?}", at - start);
+        assert!(
+            at - start >= Duration::from_millis(least_ms),
+            "{:?}",
+            at - start
+        );
         // How late it is is measured elsewhere; a second would be another mechanism's doing.
         assert!(
             at - start < Duration::from_millis(1_060),
