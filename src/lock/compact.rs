@@ -42,6 +42,11 @@ impl TokenText<'_> {
             Self::Uuid(text) => Token::from_uuid(text),
         }
     }
+
+    /// The token's bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.as_token().as_bytes()
+    }
 }
 
 impl CompactToken {

@@ -292,7 +292,7 @@ fn reply_info(ctx: Context<'_>, info: &Info<'_>) {
     for holder in &info.holders {
         ctx.reply_map(4);
         ctx.reply_bytes(b"token");
-        ctx.reply_bytes(holder.token.as_token().as_bytes());
+        ctx.reply_bytes(holder.token.as_bytes());
         ctx.reply_bytes(b"fence");
         ctx.reply_integer(holder.fence.get());
         ctx.reply_bytes(b"ttl");

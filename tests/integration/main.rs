@@ -31,6 +31,7 @@ mod traps;
 // What outlives a server, and what reaches others.
 mod persistence;
 mod replication;
+mod restart;
 
 // What is refused, and what the server says of the module.
 mod bad_input;

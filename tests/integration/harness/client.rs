@@ -86,14 +86,18 @@ impl Client {
     /// Sends many commands at once and reads all their replies: for thousands of them.
     #[track_caller]
     pub fn pipeline(&mut self, commands: &[Vec<Vec<u8>>]) -> Vec<Reply> {
+        self.try_pipeline(commands).expect("all replies")
+    }
+
+    /// The same; `Err` when the connection broke before the last reply.
+    pub fn try_pipeline(&mut self, commands: &[Vec<Vec<u8>>]) -> Result<Vec<Reply>, RedisError> {
         let mut packed = Vec::new();
         for args in commands {
             packed.extend(command(args).get_packed_command());
         }
-        let sent = self.connection.send_packed_command(&packed);
-        sent.expect("to send a pipeline");
-        let mut reply = || self.connection.recv_response().expect("a reply");
-        commands.iter().map(|_| Reply::from(reply())).collect()
+        self.connection.send_packed_command(&packed)?;
+        let mut reply = || self.connection.recv_response().map(Reply::from);
+        commands.iter().map(|_| reply()).collect()
     }
 
     /// Sends a line that must answer an integer.

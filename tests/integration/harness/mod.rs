@@ -1,5 +1,6 @@
 //! Real servers for the tests: started on a free loopback port in a temporary directory, ended by pid.
 
+pub mod aof;
 mod client;
 pub mod dump;
 mod figures;
@@ -18,4 +19,4 @@ pub use raw::Raw;
 pub use records::record_of;
 #[allow(unused_imports)] // Merging.
 pub use server::{module, redis_cli, wait_for, Kind, Server, Setup};
-pub use state::{now_ms, State};
+pub use state::{now_ms, now_us, State};

@@ -247,7 +247,8 @@ impl Server {
         self.shut_down_by("SHUTDOWN SAVE");
     }
 
-    fn shut_down_by(&mut self, line: &str) {
+    /// Ends the server in order, by this line.
+    pub fn shut_down_by(&mut self, line: &str) {
         // The reply is the end of the connection.
         self.client().try_call(line).ok();
         wait_for("the server to shut down", || self.child.try_wait().unwrap());

@@ -91,6 +91,11 @@ fn expires(c: &mut Client, name: &[u8], has_pexpiretime: bool) -> Option<RangeIn
 
 /// The time, as the servers on this machine have it.
 pub fn now_ms() -> i64 {
+    i64::try_from(now_us() / 1_000).unwrap()
+}
+
+/// The same in microseconds.
+pub fn now_us() -> u64 {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    i64::try_from(since_epoch.as_millis()).unwrap()
+    u64::try_from(since_epoch.as_micros()).unwrap()
 }

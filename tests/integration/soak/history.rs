@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use redis_lock::lock::codec::{decode, Record};
 use redis_lock::lock::{Effect, Mode};
 
-use crate::harness::record_of;
+pub use crate::harness::now_us;
+use crate::harness::{aof, record_of};
 
 pub struct History {
     pub log: Vec<Entry>,
@@ -124,11 +124,6 @@ pub struct Pause {
     pub until_us: u64,
 }
 
-pub fn now_us() -> u64 {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    u64::try_from(since_epoch.as_micros()).unwrap()
-}
-
 impl Mark {
     /// The command that leaves it in the file.
     pub fn command(self) -> [String; 3] {
@@ -173,43 +168,17 @@ pub fn effect(bytes: &[u8]) -> Effect<'_> {
 
 /// Reads the append-only file in a server's directory.
 pub fn read_log(dir: &Path) -> Vec<Entry> {
-    let mut files = vec![dir.join("appendonly.aof")];
-    if !files[0].exists() {
-        // From 7.0 on: a base and what came after it, which sort so.
-        let folder = fs::read_dir(dir.join("appendonlydir")).expect("an append-only file");
-        files = folder.map(|file| file.unwrap().path()).collect();
-        files.retain(|file| file.extension().is_some_and(|end| end == "aof"));
-        files.sort();
-    }
     let mut log = Vec::new();
-    for file in files {
-        let bytes = fs::read(file).unwrap();
-        let mut rest = &bytes[..];
-        while !rest.is_empty() {
-            log.extend(entry(take_command(&mut rest)));
+    for part in aof::parts(dir) {
+        let bytes = fs::read(part).unwrap();
+        let mut end = 0;
+        for command in aof::commands(&bytes) {
+            log.extend(entry(command.args));
+            end = command.end;
         }
+        assert_eq!(end, bytes.len(), "the rest is no command");
     }
     log
-}
-
-/// Takes one command, an array of strings, off the front.
-fn take_command<'b>(rest: &mut &'b [u8]) -> Vec<&'b [u8]> {
-    let count = take_number(rest, b'*');
-    let args = (0..count).map(|_| {
-        let len = take_number(rest, b'$');
-        let (arg, after) = rest.split_at(len);
-        *rest = &after[2..];
-        arg
-    });
-    args.collect()
-}
-
-fn take_number(rest: &mut &[u8], kind: u8) -> usize {
-    assert_eq!(rest[0], kind, "an append-only file of commands");
-    let end = rest.iter().position(|byte| *byte == b'\r').unwrap();
-    let number = std::str::from_utf8(&rest[1..end]).unwrap().parse().unwrap();
-    *rest = &rest[end + 2..];
-    number
 }
 
 fn entry(args: Vec<&[u8]>) -> Option<Entry> {

@@ -65,7 +65,7 @@ impl<'h> Checker<'h> {
         for (token, hold) in state.live(from_ms) {
             let end_ms = state.end_ms(hold);
             let same = left.iter().position(|holder| {
-                holder.token.as_bytes() == token.as_token().as_bytes()
+                holder.token.as_bytes() == token.as_bytes()
                     && holder.fence == hold.fence.get()
                     && holder.ttl_ms + from_ms <= end_ms
                     && holder.ttl_ms + to_ms >= end_ms

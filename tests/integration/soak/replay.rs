@@ -28,27 +28,21 @@ impl Replayed {
     /// The hold of a token that lives at this instant.
     pub fn own(&self, token: &[u8], now_ms: u64) -> Option<Hold> {
         let live = self.live(now_ms);
-        let own = live
-            .iter()
-            .find(|(owner, _)| owner.as_token().as_bytes() == token);
+        let own = live.iter().find(|(owner, _)| owner.as_bytes() == token);
         own.map(|(_, hold)| *hold)
     }
 
     /// Whether the holds of others at this instant keep this mode out.
     pub fn excludes(&self, token: &[u8], mode: Mode, now_ms: u64) -> bool {
         let live = self.live(now_ms);
-        let others = live
-            .iter()
-            .any(|(owner, _)| owner.as_token().as_bytes() != token);
+        let others = live.iter().any(|(owner, _)| owner.as_bytes() != token);
         others && (mode == Mode::Exclusive || self.mode() == Some(Mode::Exclusive))
     }
 
     /// Whether the hold of another token lives longer than the key.
     pub fn outlives_key(&self, token: &[u8], now_ms: u64) -> bool {
         let live = self.live(now_ms);
-        let mut others = live
-            .iter()
-            .filter(|(owner, _)| owner.as_token().as_bytes() != token);
+        let mut others = live.iter().filter(|(owner, _)| owner.as_bytes() != token);
         others.any(|(_, hold)| self.end_ms(*hold) < hold.deadline.ms())
     }
 

@@ -1,0 +1,104 @@
+//! The append-only file in a server's directory: its parts in the order of loading, and the commands in them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A command of the file and where it ends.
+pub struct Command<'b> {
+    pub args: Vec<&'b [u8]>,
+    pub end: usize,
+}
+
+/// The whole commands at the front of some bytes: it stops where one is torn.
+pub struct Commands<'b> {
+    bytes: &'b [u8],
+    at: usize,
+}
+
+/// The parts of the file as the server loads them. What the manifest does not name does not count: a rewrite may have been broken off.
+pub fn parts(dir: &Path) -> Vec<PathBuf> {
+    let whole = dir.join("appendonly.aof");
+    if whole.exists() {
+        return vec![whole]; // Before 7.0.
+    }
+    let folder = dir.join("appendonlydir");
+    let manifest = fs::read_to_string(folder.join("appendonly.aof.manifest")).expect("a manifest");
+    let lines = manifest.lines().map(|line| {
+        let words: Vec<_> = line.split(' ').collect();
+        let [_, name, _, _, _, kind, ..] = words[..] else {
+            panic!("a line of a manifest: {line}");
+        };
+        (name, kind)
+    });
+    // What has become history is about to be deleted.
+    let loaded = lines.filter(|(_, kind)| *kind != "h");
+    loaded.map(|(name, _)| folder.join(name)).collect()
+}
+
+/// What the servers' checker is to be given: the manifest where there is one.
+pub fn entrance(dir: &Path) -> PathBuf {
+    let whole = dir.join("appendonly.aof");
+    match whole.exists() {
+        true => whole,
+        false => dir.join("appendonlydir/appendonly.aof.manifest"),
+    }
+}
+
+/// How long the RDB at the head is, if there is one. The first command after it selects a database.
+pub fn len_of_preamble(bytes: &[u8]) -> usize {
+    const SELECT: &[u8] = b"*2\r\n$6\r\nSELECT\r\n";
+    if !bytes.starts_with(b"REDIS") {
+        return 0;
+    }
+    let first = bytes.windows(SELECT.len()).position(|at| at == SELECT);
+    first.unwrap_or(bytes.len())
+}
+
+pub fn commands(bytes: &[u8]) -> Commands<'_> {
+    Commands { bytes, at: 0 }
+}
+
+impl<'b> Iterator for Commands<'b> {
+    type Item = Command<'b>;
+
+    fn next(&mut self) -> Option<Command<'b>> {
+        let mut at = self.at;
+        let count = self.take_number(&mut at, b'*')?;
+        let mut args = Vec::with_capacity(count);
+        for _ in 0..count {
+            let len = self.take_number(&mut at, b'$')?;
+            args.push(self.bytes.get(at..at + len)?);
+            at += len + 2;
+        }
+        if at > self.bytes.len() {
+            return None;
+        }
+        self.at = at;
+        Some(Command { args, end: at })
+    }
+}
+
+impl Commands<'_> {
+    /// `None` where the bytes end before the number does.
+    fn take_number(&self, at: &mut usize, kind: u8) -> Option<usize> {
+        let rest = self.bytes.get(*at..)?;
+        let first = rest.first()?;
+        assert_eq!(*first, kind, "an append-only file of commands, at {at}");
+        let end = rest.windows(2).position(|two| two == b"\r\n")?;
+        *at += end + 2;
+        let digits = std::str::from_utf8(&rest[1..end]).unwrap();
+        Some(digits.parse().unwrap())
+    }
+}
+
+#[test]
+fn a_torn_command_is_left_out() {
+    let bytes = b"*1\r\n$4\r\nPING\r\n*2\r\n$3\r\nDEL\r\n$3\r\na\r\n\r\n";
+    let whole: Vec<_> = commands(bytes).map(|command| command.end).collect();
+    assert_eq!(whole, [14, bytes.len()]);
+    for end in 14..bytes.len() {
+        let commands: Vec<_> = commands(&bytes[..end]).collect();
+        assert_eq!(commands.len(), 1);
+        assert_eq!(commands[0].args, [b"PING"]);
+    }
+}

@@ -1,0 +1,176 @@
+//! Servers that are ended under load, by `kill -9` and by SHUTDOWN at random instants, and come back on their files.
+//!
+//! - [`crowd`]: the clients, and [`journal`]: what they asked and were answered. [`trial`]: the lives of a server under them.
+//! - [`file`]: what the append-only file says while no server runs. [`look`]: what the server says in its next life.
+//! - [`judge`]: the rules. [`refusals`] shows with forged journals that each refuses what it is there for.
+//! - [`deadlines`]: locks that end while the server is down. [`torn`]: files that end anywhere.
+
+mod crowd;
+mod deadlines;
+mod file;
+mod journal;
+mod judge;
+mod look;
+mod refusals;
+mod torn;
+mod trial;
+
+use std::fs;
+
+use rand::RngExt;
+
+use crate::harness::dump::raise_fences_by_an_hour;
+use crate::harness::{aof, figure, scale, Kind};
+use deadlines::what_ends_while_the_server_is_down_is_gone_and_the_rest_ends_when_it_was_to;
+use torn::an_aof_that_ends_anywhere_is_a_prefix;
+use trial::{Beside, Ending, Trial, EVERYTHING};
+
+on_every_server![
+    nothing_acknowledged_is_lost_with_appendfsync_always,
+    nothing_acknowledged_is_lost_when_a_rewrite_is_cut_off,
+    a_kill_leaves_a_recent_state_with_appendfsync_everysec,
+    a_power_cut_leaves_a_prefix_of_the_aof,
+    a_kill_leaves_the_state_of_a_save_with_rdb,
+    an_aof_that_ends_anywhere_is_a_prefix,
+    what_ends_while_the_server_is_down_is_gone_and_the_rest_ends_when_it_was_to,
+];
+
+const ALWAYS: [&str; 6] = [
+    "--appendonly",
+    "yes",
+    "--appendfsync",
+    "always",
+    "--auto-aof-rewrite-percentage",
+    "0",
+];
+
+const EVERYSEC: [&str; 6] = [
+    "--appendonly",
+    "yes",
+    "--appendfsync",
+    "everysec",
+    "--auto-aof-rewrite-percentage",
+    "0",
+];
+
+/// A fork writes for long enough to be met by a kill.
+const SLOW_CHILD: [&str; 2] = ["--rdb-key-save-delay", "3000"];
+
+/// What may be lost with `everysec`.
+const TWO_SECONDS_US: u64 = 2_000_000;
+
+fn nothing_acknowledged_is_lost_with_appendfsync_always(kind: Kind) {
+    let mut trial = Trial::start(kind, &ALWAYS);
+    // From here on the clock alone would give fences again that were given.
+    raise_fences_by_an_hour(&mut trial.server.client());
+    for n in 0..5 * scale() {
+        let ending = match n % 5 {
+            3 => Ending::Order("SHUTDOWN NOSAVE"),
+            4 => Ending::Order("SHUTDOWN SAVE"),
+            _ => Ending::Kill,
+        };
+        let ms = trial.rng.random_range(20..300);
+        trial.live(ms, ending, Beside::Nothing);
+        let account = trial.read_file(true);
+        let look = trial.come_back(&EVERYTHING);
+        look.assert_is(&account.locks, &trial.context());
+    }
+    figure(kind, &format!("{}", trial.tally));
+}
+
+fn nothing_acknowledged_is_lost_when_a_rewrite_is_cut_off(kind: Kind) {
+    for preamble in ["yes", "no"] {
+        let preamble = ["--aof-use-rdb-preamble", preamble];
+        let mut trial = Trial::start(kind, &[&ALWAYS[..], &preamble, &SLOW_CHILD].concat());
+        raise_fences_by_an_hour(&mut trial.server.client());
+        for n in 0..4 * scale() {
+            let ending = match n % 4 {
+                0 => Ending::KillInSwap,
+                1 => Ending::KillInRewrite,
+                2 => Ending::KillAfterRewrite,
+                _ => Ending::Order("SHUTDOWN NOSAVE"),
+            };
+            let ms = trial.rng.random_range(20..200);
+            trial.live(ms, ending, Beside::Rewrites);
+            let account = trial.read_file(false);
+            let look = trial.come_back(&EVERYTHING);
+            if !account.begins_with_rdb {
+                look.assert_is(&account.locks, &trial.context());
+            }
+        }
+        let tally = &trial.tally;
+        assert!(tally.rewrites > 0, "no rewrite was completed");
+        let cut_off = tally.in_a_rewrite + tally.in_a_swap;
+        assert!(cut_off > 0, "no rewrite was cut off");
+        figure(kind, &format!("{}: {tally}", preamble.join(" ")));
+    }
+}
+
+fn a_kill_leaves_a_recent_state_with_appendfsync_everysec(kind: Kind) {
+    let mut trial = Trial::start(kind, &[&EVERYSEC[..], &SLOW_CHILD].concat());
+    for n in 0..4 * scale() {
+        let (ending, beside, ms) = match n % 4 {
+            // Longer than what may be lost.
+            0 => (Ending::Kill, Beside::Nothing, 2_100..2_200),
+            1 => (Ending::KillAfterRewrite, Beside::Rewrites, 20..200),
+            2 => (Ending::KillInRewrite, Beside::Rewrites, 20..200),
+            _ => (Ending::Order("SHUTDOWN"), Beside::Nothing, 20..200),
+        };
+        let ms = trial.rng.random_range(ms);
+        let notes = trial.live(ms, ending, beside);
+        let allowed = match ending {
+            // It writes and syncs what it has.
+            Ending::Order(_) => EVERYTHING,
+            _ => notes.struck_us - TWO_SECONDS_US..=u64::MAX,
+        };
+        trial.check_file();
+        trial.come_back(&allowed);
+    }
+    figure(kind, &format!("{}", trial.tally));
+}
+
+/// What a kill leaves is what was written. A power cut leaves what was synced, which is what was written at an instant at most a second
+/// before: so the file is cut to the length that it had at some instant.
+fn a_power_cut_leaves_a_prefix_of_the_aof(kind: Kind) {
+    let mut trial = Trial::start(kind, &EVERYSEC);
+    for _ in 0..3 * scale() {
+        let ms = trial.rng.random_range(50..400);
+        let notes = trial.live(ms, Ending::Kill, Beside::Meter);
+        let any = trial.rng.random_range(0..notes.lengths.len());
+        let (from_us, until_us, len) = notes.lengths[any];
+        let last = aof::parts(trial.server.dir()).pop().unwrap();
+        let file = fs::File::options().write(true).open(last).unwrap();
+        file.set_len(len).unwrap();
+        trial.come_back(&(from_us - TWO_SECONDS_US..=until_us));
+    }
+    figure(kind, &format!("{}", trial.tally));
+}
+
+fn a_kill_leaves_the_state_of_a_save_with_rdb(kind: Kind) {
+    let mut trial = Trial::start(kind, &SLOW_CHILD);
+    let mut saves = 0;
+    for n in 0..6 * scale() {
+        let (ending, beside, ms) = match n % 6 {
+            2 => (Ending::Order("SHUTDOWN NOSAVE"), Beside::Saves, 20..300),
+            3 => (Ending::Order("SHUTDOWN SAVE"), Beside::Saves, 20..300),
+            // The server saves by itself.
+            4 => (Ending::KillAfterSave, Beside::SavePoint, 1..2),
+            5 => (Ending::KillInRewrite, Beside::Saves, 100..300),
+            _ => (Ending::Kill, Beside::Saves, 100..400),
+        };
+        let ms = trial.rng.random_range(ms);
+        let notes = trial.live(ms, ending, beside);
+        saves += notes.saves;
+        let allowed = match ending {
+            Ending::Order("SHUTDOWN SAVE") => EVERYTHING,
+            _ => notes.saved_us.unwrap_or(notes.began_us)..=u64::MAX,
+        };
+        let rdb = trial.server.dir().join("dump.rdb");
+        if rdb.exists() {
+            trial.check("rdb", &rdb);
+        }
+        trial.come_back(&allowed);
+    }
+    assert!(saves > 0, "nothing was saved");
+    figure(kind, &format!("{saves} saves; {}", trial.tally));
+}
