@@ -32,6 +32,9 @@ mod traps;
 mod persistence;
 mod replication;
 
+// What becomes of locks when there is more than one primary.
+mod cluster;
+
 // What is refused, and what the server says of the module.
 mod bad_input;
 mod hostile;

@@ -1,6 +1,7 @@
 //! Real servers for the tests: started on a free loopback port in a temporary directory, ended by pid.
 
 mod client;
+mod cluster;
 pub mod dump;
 mod figures;
 mod later;
@@ -11,6 +12,7 @@ mod state;
 pub mod workload;
 
 pub use client::{Client, Reply};
+pub use cluster::{cluster_connection, Cluster, SHARDS};
 pub use figures::{figure, scale};
 pub use later::Later;
 pub use raw::Raw;

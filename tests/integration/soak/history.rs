@@ -171,6 +171,12 @@ pub fn effect(bytes: &[u8]) -> Effect<'_> {
 
 /// Reads the append-only file in a server's directory.
 pub fn read_log(dir: &Path) -> Vec<Entry> {
+    let commands = commands_in_log(dir);
+    commands.iter().filter_map(|args| entry(args)).collect()
+}
+
+/// The commands of an append-only file, as their arguments.
+pub fn commands_in_log(dir: &Path) -> Vec<Vec<Vec<u8>>> {
     let mut files = vec![dir.join("appendonly.aof")];
     if !files[0].exists() {
         // From 7.0 on: a base and what came after it, which sort so.
@@ -179,25 +185,25 @@ pub fn read_log(dir: &Path) -> Vec<Entry> {
         files.retain(|file| file.extension().is_some_and(|end| end == "aof"));
         files.sort();
     }
-    let mut log = Vec::new();
+    let mut commands = Vec::new();
     for file in files {
         let bytes = fs::read(file).unwrap();
         let mut rest = &bytes[..];
         while !rest.is_empty() {
-            log.extend(entry(take_command(&mut rest)));
+            commands.push(take_command(&mut rest));
         }
     }
-    log
+    commands
 }
 
 /// Takes one command, an array of strings, off the front.
-fn take_command<'b>(rest: &mut &'b [u8]) -> Vec<&'b [u8]> {
+fn take_command(rest: &mut &[u8]) -> Vec<Vec<u8>> {
     let count = take_number(rest, b'*');
     let args = (0..count).map(|_| {
         let len = take_number(rest, b'$');
         let (arg, after) = rest.split_at(len);
         *rest = &after[2..];
-        arg
+        arg.to_vec()
     });
     args.collect()
 }
@@ -210,8 +216,8 @@ fn take_number(rest: &mut &[u8], kind: u8) -> usize {
     number
 }
 
-fn entry(args: Vec<&[u8]>) -> Option<Entry> {
-    let text = |n: usize| String::from_utf8_lossy(args[n]).into_owned();
+fn entry(args: &[Vec<u8>]) -> Option<Entry> {
+    let text = |n: usize| String::from_utf8_lossy(&args[n]).into_owned();
     let name = text(0).to_ascii_uppercase();
     Some(match name.as_str() {
         "SELECT" | "MULTI" | "EXEC" => return None,
