@@ -34,6 +34,7 @@ mod replication;
 
 // What becomes of locks when there is more than one primary.
 mod cluster;
+mod quorum;
 
 // What is refused, and what the server says of the module.
 mod bad_input;
