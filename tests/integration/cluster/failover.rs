@@ -11,11 +11,11 @@ use crate::harness::{figure, scale, wait_for, Client, Cluster, Kind, Later, Repl
 
 on_every_server![
     a_failover_costs_only_what_was_not_replicated,
-    a_killed_primary_costs_only_what_was_not_replicated,
+    a_primary_that_fails_costs_only_what_was_not_replicated,
 ];
 
 /// How long the crowd works before and after each blow.
-const WORK: Duration = Duration::from_millis(250);
+const WORK: Duration = Duration::from_millis(200);
 
 fn work() {
     thread::sleep(WORK);
@@ -213,25 +213,44 @@ fn say(kind: Kind, what: &str, verdict: &Verdict) {
     figure(
         kind,
         &format!(
-            "{times} times {what}: {holds} holds, {pairs} pairs of them compared; {unreplicated} were unknown to the new primary, \
+            "{times} × {what}: {holds} holds, {pairs} pairs of them compared; {unreplicated} were unknown to the new primary, \
              {excused} pairs were held at once, each with one of these"
         ),
     );
 }
 
-fn a_killed_primary_costs_only_what_was_not_replicated(kind: Kind) {
-    let mut verdict = Verdict::default();
+fn a_primary_that_fails_costs_only_what_was_not_replicated(kind: Kind) {
+    let [mut killed, mut stopped] = [Verdict::default(); 2];
     for _ in 0..scale() {
-        verdict += by_kill(kind);
+        let mut cluster = Cluster::start(kind);
+        killed += by_kill(&mut cluster);
+        stopped += by_stop(&mut cluster, 1);
     }
-    say(kind, "kill -9 of a primary", &verdict);
+    say(kind, "kill -9 of a primary", &killed);
+    say(kind, "SIGSTOP of a primary until it was replaced", &stopped);
 }
 
-fn by_kill(kind: Kind) -> Verdict {
-    let mut cluster = Cluster::start(kind);
+/// A primary sleeps through the vote, and does what was asked of it meanwhile before it learns that it is none any more.
+fn by_stop(cluster: &mut Cluster, shard: usize) -> Verdict {
+    promote(cluster, shard, |cluster, _| {
+        let primary = &cluster.nodes[shard];
+        cluster.believe_failures_after_ms(1_000);
+        primary.signal("STOP");
+        wait_for("the replica to be promoted", || {
+            cluster.is_primary(shard + SHARDS).then_some(())
+        });
+        work();
+        primary.signal("CONT");
+        cluster.wait_until_all_agree();
+        cluster.believe_failures_after_ms(Cluster::PATIENT_MS);
+        Vec::new()
+    })
+}
+
+fn by_kill(cluster: &mut Cluster) -> Verdict {
     let keys = cluster.keys_of(0, 4);
     let (held, keys) = keys.split_first().unwrap();
-    let (journal, struck_us) = crowd_while(&mut cluster, keys, |cluster| {
+    let (journal, struck_us) = crowd_while(cluster, keys, |cluster| {
         let fence = cluster
             .client(0)
             .int(&format!("LOCK.ACQUIRE {held} a 60000"));

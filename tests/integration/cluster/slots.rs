@@ -222,8 +222,9 @@ fn a_deleted_slot_keeps_its_locks(kind: Kind, cluster: &mut Cluster, owner: usiz
     });
     let Verdict { holds, pairs, .. } = verdict_of(&journal);
     assert!(holds > 20, "{holds} {:?}", journal.errors);
+    let deleted = (keys.len() + 1) * scale();
     figure(
         kind,
-        &format!("4 slots deleted and added, {holds} holds of the crowd, {pairs} pairs compared, none lost or held twice"),
+        &format!("{deleted} slots deleted and added, {holds} holds of the crowd, {pairs} pairs compared, none lost or held twice"),
     );
 }
