@@ -37,9 +37,9 @@ soak: setup ## A crowd on a few locks for some minutes, its history checked: SOA
 	@$(MAKE) servers build
 	SOAK_SECONDS=$(or $(SOAK_SECONDS),45) cargo test --locked --test integration soak:: -- --nocapture --test-threads 1
 
-bench: setup ## Measure hand-offs, lateness of deadlines and memory of waiters, on all servers
+bench: setup ## Measure hand-offs, deadlines, memory and what a shard of a cluster carries, on all servers
 	@$(MAKE) servers build
-	cargo bench --locked --bench contention
+	cargo bench --locked --bench contention --bench shard
 
 check: setup ## Check format, lints and layers
 	cargo fmt --check

@@ -33,6 +33,10 @@ mod persistence;
 mod replication;
 mod restart;
 
+// What becomes of locks when there is more than one primary.
+mod cluster;
+mod quorum;
+
 // What is refused, and what the server says of the module.
 mod bad_input;
 mod hostile;

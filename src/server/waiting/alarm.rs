@@ -20,6 +20,10 @@ use crate::lock::{Effect, Hold};
 /// The longest that the timer sleeps, so that a wall clock which is set forward is noticed soon.
 const LONGEST_SLEEP_US: u64 = 1_000_000;
 
+/// How often a node of a cluster looks whether it still serves the slots of those who wait: it is told by nothing when one was taken
+/// from it. As long as the server takes with its own blocked clients.
+const SLOTS_LOOKED_AT_US: u64 = 1_000_000;
+
 /// How soon the timer looks again while the server is paused.
 const PAUSED_US: u64 = 10_000;
 
@@ -35,6 +39,8 @@ struct Armed {
 
 thread_local! {
     static ARMED: Cell<Option<Armed>> = const { Cell::new(None) };
+    /// When the slots were looked at, on the monotonic clock.
+    static SLOTS_SEEN_US: Cell<u64> = const { Cell::new(0) };
     /// Whether the change that the server reports is our own.
     static QUIET: Cell<bool> = const { Cell::new(false) };
 }
@@ -93,6 +99,7 @@ fn run(ctx: Context<'_>) {
         client::unblock(leaver, |_| Outcome::TimedOut);
     }
     with(|room| room.mark_woken(clock::now()));
+    look_at_slots(ctx);
     if !with(|room| room.has_work()) {
         return arm();
     }
@@ -111,6 +118,24 @@ fn run(ctx: Context<'_>) {
         look_at(ctx, &place);
     }
     arm();
+}
+
+/// Sends away who waits for a key that this node does not serve any more, though it may have it still.
+fn look_at_slots(ctx: Context<'_>) {
+    let now_us = clock::monotonic_us();
+    if now_us.saturating_sub(SLOTS_SEEN_US.get()) < SLOTS_LOOKED_AT_US {
+        return;
+    }
+    SLOTS_SEEN_US.set(now_us);
+    if !ctx.is_cluster() {
+        return;
+    }
+    for place in with(|room| room.places()) {
+        let name = OwnedString::new(ctx, &place.key);
+        if !ctx.is_served_here(name.arg()) {
+            dismiss_all(&place, Error::TryAgain);
+        }
+    }
 }
 
 /// Serves a key outside a command, and mends it.

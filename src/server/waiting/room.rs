@@ -129,6 +129,15 @@ impl Room {
         Some(Place { db, key })
     }
 
+    /// All keys that are waited for.
+    pub(crate) fn places(&self) -> Vec<Place> {
+        let lines = self.lines.iter().flat_map(|(db, lines)| {
+            let keys = lines.keys().map(Rc::clone);
+            keys.map(|key| Place { db: *db, key })
+        });
+        lines.collect()
+    }
+
     /// The request that is to be granted now on a key with this lock.
     pub(crate) fn next(
         &mut self,

@@ -2,6 +2,7 @@
 
 pub mod aof;
 mod client;
+mod cluster;
 pub mod dump;
 mod figures;
 mod later;
@@ -13,6 +14,7 @@ mod state;
 pub mod workload;
 
 pub use client::{Client, Reply};
+pub use cluster::{cluster_connection, Cluster, SHARDS};
 pub use figures::{figure, scale};
 pub use later::Later;
 pub use raw::Raw;

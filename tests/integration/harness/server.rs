@@ -169,6 +169,15 @@ impl Server {
         });
     }
 
+    /// Waits until this replica is connected to its primary.
+    #[track_caller]
+    pub fn wait_until_link_is_up(&self) {
+        let mut c = self.client();
+        wait_for("the link to be up", || {
+            (c.info("master_link_status") == "up").then_some(())
+        });
+    }
+
     /// Starts a server on a configuration file, which loads the module itself.
     pub fn start_with_config(kind: Kind, config: &str) -> Self {
         let dir = temporary_dir();
@@ -229,6 +238,11 @@ impl Server {
             status.is_ok_and(|status| status.success()),
             "kill -s {name}"
         );
+    }
+
+    /// Whether it was not ended by `kill` or `shut_down`, and lives.
+    pub fn is_running(&self) -> bool {
+        std::path::Path::new(&format!("/proc/{}/exe", self.pid())).exists()
     }
 
     /// Ends the server at once, as a crash or a power cut would.

@@ -72,7 +72,7 @@ pub(super) struct Checker<'h> {
     /// Requests that came while their token had a share, with its fence: they stand before the queue.
     upgrades: BTreeMap<u64, u64>,
     /// The keys that were changed by effects since the last command, and when.
-    served: BTreeMap<&'h str, u64>,
+    served: BTreeMap<&'h str, (u64, u64)>,
     /// The request that came last.
     current: Option<u64>,
     /// Whether it did what it was to do.
@@ -240,8 +240,11 @@ impl<'h> Checker<'h> {
             Effect::Hold { now_ms, .. } | Effect::Release { now_ms, .. } => now_ms,
             Effect::Cap { .. } => self.now_ms,
         };
-        // An only hold's end is written down without its time.
-        let now_ms = if now_ms == 0 { self.now_ms } else { now_ms };
+        // An only hold's end is written down without its time: it lies between what is known before and after it.
+        let (now_ms, latest_ms) = match now_ms {
+            0 => (self.now_ms, self.next_known_ms(at)),
+            _ => (now_ms, now_ms),
+        };
         if now_ms < self.now_ms {
             self.refuse(
                 Rule::TimeOrder,
@@ -258,7 +261,7 @@ impl<'h> Checker<'h> {
             Effect::Cap { .. } => {}
         }
         if let Effect::Hold { token, .. } | Effect::Release { token, .. } = *effect {
-            self.served.insert(key, now_ms);
+            self.served.insert(key, (now_ms, latest_ms));
             // The key's own end goes with the effect, so the holds must have been brought down to it.
             let state = self.keys.entry(key).or_default();
             if state.outlives_key(token.as_bytes(), now_ms) {
@@ -401,12 +404,26 @@ impl<'h> Checker<'h> {
                 self.refuse(Rule::WrongAnswer, at, format!("1 for nothing: {request:?}"));
             }
         }
-        for (key, now_ms) in std::mem::take(&mut self.served) {
-            if let Some(head) = self.surely_next(at, key, now_ms) {
+        for (key, (now_ms, latest_ms)) in std::mem::take(&mut self.served) {
+            let head = self.surely_next(at, key, now_ms);
+            if let Some(head) = head.filter(|head| head.surely_waits(at, latest_ms)) {
                 let text = format!("{key} at {now_ms}: {:?}", head.request);
                 self.refuse(Rule::Idle, at, text);
             }
         }
+    }
+
+    /// The time of the next effect that says it.
+    fn next_known_ms(&self, at: usize) -> u64 {
+        let later = self.history.log.iter().skip(at);
+        let mut known = later.filter_map(|entry| match entry {
+            Entry::Effect(_, bytes) => match effect(bytes) {
+                Effect::Hold { now_ms, .. } | Effect::Release { now_ms, .. } => Some(now_ms),
+                Effect::Cap { .. } => None,
+            },
+            _ => None,
+        });
+        known.find(|now_ms| *now_ms > 0).unwrap_or(u64::MAX)
     }
 
     /// The request that should have the lock at this place; `None` when nobody should, or it is not certain who.

@@ -168,22 +168,28 @@ pub fn effect(bytes: &[u8]) -> Effect<'_> {
 
 /// Reads the append-only file in a server's directory.
 pub fn read_log(dir: &Path) -> Vec<Entry> {
-    let mut log = Vec::new();
+    let commands = commands_in_log(dir);
+    commands.iter().filter_map(|args| entry(args)).collect()
+}
+
+/// The commands of an append-only file, as their arguments.
+pub fn commands_in_log(dir: &Path) -> Vec<Vec<Vec<u8>>> {
+    let mut commands = Vec::new();
     for part in aof::parts(dir) {
         let bytes = fs::read(part).unwrap();
         let mut end = 0;
         for command in aof::commands(&bytes) {
-            log.extend(entry(command.args));
+            commands.push(command.args.iter().map(|arg| arg.to_vec()).collect());
             end = command.end;
         }
         assert_eq!(end, bytes.len(), "the rest is no command");
     }
-    log
+    commands
 }
 
-fn entry(args: Vec<&[u8]>) -> Option<Entry> {
-    let text = |n: usize| String::from_utf8_lossy(args[n]).into_owned();
-    if let Some(record) = record_of(&args) {
+fn entry(args: &[Vec<u8>]) -> Option<Entry> {
+    let text = |n: usize| String::from_utf8_lossy(&args[n]).into_owned();
+    if let Some(record) = record_of(args) {
         return Some(Entry::Effect(text(1), record));
     }
     let name = text(0).to_ascii_uppercase();

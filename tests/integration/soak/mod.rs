@@ -12,7 +12,7 @@ mod checker;
 mod clients;
 mod course;
 mod forged;
-mod history;
+pub mod history;
 mod looks;
 mod operator;
 mod refusals;

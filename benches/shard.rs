@@ -1,0 +1,158 @@
+//! What one shard of a cluster carries, on every server: `cargo bench --bench shard`.
+//!
+//! - acquisitions and releases per second with 50 clients, one command at a time and 16, on a primary with its replica;
+//! - the processor time of the primary for each, which says what it would carry alone on a machine;
+//! - the memory of a held lock.
+
+#[allow(dead_code, unused_imports, unreachable_pub)]
+#[path = "../tests/integration/harness/mod.rs"]
+mod harness;
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use harness::{Client, Cluster, Kind};
+
+const SERVERS: [Kind; 4] = [
+    Kind::Redis6_2,
+    Kind::Redis7_0,
+    Kind::Redis8_2,
+    Kind::Valkey8_0,
+];
+const CLIENTS: usize = 50;
+/// More would leave the server no processor.
+const THREADS: usize = 1;
+const PIPELINES: [usize; 2] = [1, 16];
+const ROUNDS: usize = 3;
+const ROUND: Duration = Duration::from_millis(2_000);
+const HELD: usize = 200_000;
+/// As long as a UUID.
+const TOKEN: &str = "0f3c1b2a-8a51-4d0e-9f0b-6f2f0f6f3a11";
+
+fn main() {
+    println!("| server | acquired and released/s, one at a time (spread) | CPU µs each | 16 at a time (spread) | CPU µs each | bytes of a held lock |");
+    println!("| --- | --- | --- | --- | --- | --- |");
+    for kind in SERVERS {
+        let cluster = Cluster::start(kind);
+        // The account that the tests keep.
+        cluster.client(0).call("CONFIG SET appendonly no");
+        cluster
+            .client(harness::SHARDS)
+            .call("CONFIG SET appendonly no");
+        let tag = cluster.keys_of(0, 1).remove(0);
+        let [one, many] = PIPELINES.map(|pipeline| traffic(&cluster, &tag, pipeline));
+        let bytes = bytes_of_a_lock(&cluster, &tag);
+        println!("| {kind:?} | {one} | {many} | {bytes:.0} |");
+    }
+}
+
+/// Pairs per second and the primary's processor time for each.
+fn traffic(cluster: &Cluster, tag: &str, pipeline: usize) -> String {
+    let mut control = cluster.client(0);
+    let mut rounds: Vec<_> = (0..ROUNDS)
+        .map(|_| {
+            let (cpu, begin) = (cpu_us(&mut control), Instant::now());
+            let port = cluster.nodes[0].port;
+            let pairs: usize = thread::scope(|scope| {
+                let threads: Vec<_> = (0..THREADS)
+                    .map(|n| scope.spawn(move || load(port, tag, n, pipeline)))
+                    .collect();
+                threads.into_iter().map(|t| t.join().unwrap()).sum()
+            });
+            let pairs = pairs as f64;
+            let per_second = pairs / begin.elapsed().as_secs_f64();
+            (per_second, (cpu_us(&mut control) - cpu) / pairs)
+        })
+        .collect();
+    rounds.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let [slowest, .., fastest] = &rounds[..] else {
+        panic!("two rounds at least");
+    };
+    let (per_second, cpu) = rounds[ROUNDS / 2];
+    let (from, to) = (slowest.0, fastest.0);
+    format!("{per_second:.0} ({from:.0} to {to:.0}) | {cpu:.1}")
+}
+
+/// Clients that each take some locks and give them up, again and again; answers how many.
+fn load(port: u16, tag: &str, thread: usize, pipeline: usize) -> usize {
+    let mut clients: Vec<_> = (0..CLIENTS / THREADS)
+        .map(|n| {
+            let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+            stream.set_nodelay(true).unwrap();
+            let keys = (0..pipeline).map(|key| format!("{{{tag}}}:{thread}:{n}:{key}"));
+            let keys: Vec<_> = keys.collect();
+            let take = keys
+                .iter()
+                .flat_map(|key| command(&["LOCK.ACQUIRE", key, TOKEN, "60000"]));
+            let take: Vec<u8> = take.collect();
+            let give = keys
+                .iter()
+                .flat_map(|key| command(&["LOCK.RELEASE", key, TOKEN]));
+            (stream, [take, give.collect()])
+        })
+        .collect();
+    let begin = Instant::now();
+    let mut pairs = 0;
+    while begin.elapsed() < ROUND {
+        for step in [0, 1] {
+            for (stream, commands) in &mut clients {
+                stream.write_all(&commands[step]).unwrap();
+            }
+            for (stream, _) in &mut clients {
+                read_integers(stream, pipeline);
+            }
+        }
+        pairs += clients.len() * pipeline;
+    }
+    pairs
+}
+
+fn command(args: &[&str]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", args.len());
+    for arg in args {
+        bytes += &format!("${}\r\n{arg}\r\n", arg.len());
+    }
+    bytes.into_bytes()
+}
+
+/// Reads as many replies, none of which may be null or an error.
+fn read_integers(stream: &mut TcpStream, count: usize) {
+    let mut seen = 0;
+    let mut buffer = [0; 4_096];
+    while seen < count {
+        let read = stream.read(&mut buffer).unwrap();
+        assert!(read > 0, "the server closed the connection");
+        let bytes = &buffer[..read];
+        assert!(bytes
+            .iter()
+            .all(|b| b.is_ascii_digit() || b":\r\n".contains(b)));
+        seen += bytes.iter().filter(|b| **b == b'\n').count();
+    }
+}
+
+/// The server's processor time in microseconds.
+fn cpu_us(control: &mut Client) -> f64 {
+    let part = |control: &mut Client, field| control.info(field).parse::<f64>().unwrap() * 1e6;
+    part(control, "used_cpu_user") + part(control, "used_cpu_sys")
+}
+
+fn bytes_of_a_lock(cluster: &Cluster, tag: &str) -> f64 {
+    let mut control = cluster.client(0);
+    let replica = &cluster.nodes[harness::SHARDS];
+    let used = |control: &mut Client| {
+        replica.wait_until_it_follows(&cluster.nodes[0]);
+        control.info("used_memory").parse::<f64>().unwrap()
+    };
+    let before = used(&mut control);
+    let words = |n: usize| {
+        let key = format!("{{{tag}}}:{n:06}");
+        ["LOCK.ACQUIRE", &key, TOKEN, "600000"].map(|word| word.as_bytes().to_vec())
+    };
+    let all: Vec<_> = (0..HELD).map(|n| words(n).to_vec()).collect();
+    for some in all.chunks(1_000) {
+        control.pipeline(some);
+    }
+    (used(&mut control) - before) / HELD as f64
+}

@@ -1,0 +1,134 @@
+//! Judges the journal of a crowd: no two holders of one lock, fences in the order of the grants, nothing lost that was acknowledged.
+
+use std::ops::AddAssign;
+
+use super::journal::{Account, Hold};
+
+/// What a promotion may have cost, for replication is asynchronous: holds of which the new primary did not know.
+pub struct Promotion<'a> {
+    /// All that reached the node before it became primary, and what it did then.
+    pub account: &'a Account,
+    /// Just before the old primary was struck.
+    pub struck_us: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    pub holds: usize,
+    /// Pairs of holds of one lock that were compared.
+    pub pairs: usize,
+    /// Holds that the new primary never heard of.
+    pub unreplicated: usize,
+    /// Pairs that were held at once, one of them unreplicated.
+    pub excused: usize,
+}
+
+impl AddAssign for Verdict {
+    fn add_assign(&mut self, other: Self) {
+        self.holds += other.holds;
+        self.pairs += other.pairs;
+        self.unreplicated += other.unreplicated;
+        self.excused += other.excused;
+    }
+}
+
+/// How long before the strike an effect may have been on its way to the replica.
+const REPLICATION_US: u64 = 2_000_000;
+
+/// Checks all rules. A pair of holders, or a hold that is gone, is excused only where the promoted node never heard of the hold.
+pub fn judge(holds: &[Hold], promotion: Option<&Promotion<'_>>) -> Result<Verdict, Vec<String>> {
+    let mut verdict = Verdict::default();
+    let mut breaches = Vec::new();
+    let is_lost = |hold: &Hold| promotion.is_some_and(|p| !p.account.knows(hold));
+    for hold in holds {
+        verdict.holds += 1;
+        verdict.unreplicated += usize::from(is_lost(hold));
+        let early = |p: &Promotion<'_>| hold.told_us + REPLICATION_US < p.struck_us;
+        if is_lost(hold) && promotion.is_some_and(early) {
+            breaches.push(format!("long replicated, and yet not known: {hold:?}"));
+        }
+        // A reply may be lost in a crash, and the release be sent again.
+        let answered = promotion.is_some_and(|p| p.account.knows_the_release_of(hold));
+        if hold.released == Some(false) && !is_lost(hold) && !answered {
+            breaches.push(format!("lost while it was held: {hold:?}"));
+        }
+    }
+    let mut sorted: Vec<&Hold> = holds.iter().collect();
+    sorted.sort_by(|a, b| (&a.key, a.told_us).cmp(&(&b.key, b.told_us)));
+    for (n, a) in sorted.iter().enumerate() {
+        for b in sorted[n + 1..].iter().take_while(|b| b.key == a.key) {
+            verdict.pairs += 1;
+            let excused = is_lost(a) || is_lost(b);
+            let excludes = !(a.is_shared && b.is_shared);
+            if excludes && b.told_us < a.end_us {
+                verdict.excused += usize::from(excused);
+                if !excused {
+                    breaches.push(format!("two holders:\n  {a:?}\n  {b:?}"));
+                }
+            }
+            // The grant lies between question and answer; and of two that exclude each other the one who is told first had it first.
+            let in_order = a.told_us < b.asked_us || excludes;
+            if in_order && !excused && a.fence >= b.fence {
+                breaches.push(format!("the later fence is smaller:\n  {a:?}\n  {b:?}"));
+            }
+        }
+    }
+    match breaches.is_empty() {
+        true => Ok(verdict),
+        false => Err(breaches),
+    }
+}
+
+fn hold(token: &str, fence: u64, instants: [u64; 3]) -> Hold {
+    Hold::exclusive("k", token, fence, instants)
+}
+
+#[test]
+fn one_after_the_other_is_lawful() {
+    let verdict = judge(&[hold("a", 1, [0, 1, 5]), hold("b", 2, [2, 7, 9])], None);
+    assert_eq!(verdict.unwrap().pairs, 1);
+}
+
+#[test]
+fn two_holders_are_seen() {
+    let both = [hold("a", 1, [0, 1, 5]), hold("b", 2, [2, 4, 9])];
+    assert!(judge(&both, None).unwrap_err()[0].starts_with("two holders"));
+    let shared = both.clone().map(|hold| Hold {
+        is_shared: true,
+        ..hold
+    });
+    assert!(judge(&shared, None).is_ok());
+    let mut account = Account::default();
+    account.grants.extend([("k".into(), 1), ("k".into(), 2)]);
+    let replicated = Promotion {
+        account: &account,
+        struck_us: 0,
+    };
+    assert!(judge(&both, Some(&replicated)).is_err());
+    let mut account = Account::default();
+    account.grants.insert(("k".into(), 2));
+    let unreplicated = Promotion {
+        account: &account,
+        struck_us: 0,
+    };
+    assert_eq!(judge(&both, Some(&unreplicated)).unwrap().excused, 1);
+    let long_ago = Promotion {
+        account: &account,
+        struck_us: 10 * REPLICATION_US,
+    };
+    assert!(judge(&both, Some(&long_ago)).unwrap_err()[0].starts_with("long replicated"));
+}
+
+#[test]
+fn a_fence_that_falls_is_seen() {
+    let falls = [hold("a", 2, [0, 1, 5]), hold("b", 2, [2, 7, 9])];
+    assert!(judge(&falls, None).unwrap_err()[0].starts_with("the later fence"));
+}
+
+#[test]
+fn a_hold_that_is_gone_is_seen() {
+    let mut gone = hold("a", 1, [0, 1, 5]);
+    gone.released = Some(false);
+    let breaches = judge(&[gone], None).unwrap_err();
+    assert!(breaches[0].starts_with("lost while it was held"));
+}

@@ -1,0 +1,304 @@
+//! A Redis Cluster for the tests: three primaries with a replica each, on loopback, every node ended by its `Drop`.
+
+use std::ops::Range;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redis::cluster::{ClusterClient, ClusterConnection};
+use redis::RedisResult;
+
+use super::client::{Client, Reply};
+use super::later::Later;
+use super::server::{wait_for, Kind, Server};
+
+/// How many primaries share the slots.
+pub const SHARDS: usize = 3;
+
+const SLOTS: i64 = 16_384;
+
+/// Nothing is to happen by itself: no replica leaves its primary, and none is too old to be elected. The append-only file of a node,
+/// which is the account of all that the node knows of, has everything since `start` as text.
+const OPTIONS: [&str; 12] = [
+    "--cluster-enabled",
+    "yes",
+    "--cluster-migration-barrier",
+    "100",
+    "--cluster-replica-validity-factor",
+    "0",
+    "--repl-diskless-sync-delay",
+    "0",
+    "--aof-use-rdb-preamble",
+    "no",
+    "--auto-aof-rewrite-percentage",
+    "0",
+];
+
+/// Six nodes. Those from `SHARDS` on begin as replicas of those before: node 3 of node 0, node 4 of node 1, node 5 of node 2.
+pub struct Cluster {
+    pub nodes: Vec<Server>,
+}
+
+impl Cluster {
+    /// A `cluster-node-timeout` with which no node believes that another has failed when the machine stalls.
+    pub const PATIENT_MS: u32 = 15_000;
+
+    pub fn start(kind: Kind) -> Self {
+        Self::start_with(kind, &[])
+    }
+
+    /// Starts a cluster whose nodes have further options.
+    pub fn start_with(kind: Kind, options: &[&str]) -> Self {
+        let patient = Self::PATIENT_MS.to_string();
+        let patient = ["--cluster-node-timeout", &patient];
+        let options = [&OPTIONS[..], &patient, options].concat();
+        let nodes: Vec<_> = (0..2 * SHARDS)
+            .map(|_| Server::start_with(kind, &options))
+            .collect();
+        let cluster = Self { nodes };
+        (0..SHARDS).for_each(|shard| cluster.give_slots(shard));
+        cluster.introduce();
+        (0..SHARDS).for_each(|shard| cluster.follow(shard + SHARDS, shard));
+        cluster.wait_until_all_agree();
+        cluster.keep_account();
+        cluster
+    }
+
+    /// Has all nodes know each other.
+    fn introduce(&self) {
+        for (number, node) in self.nodes.iter().enumerate() {
+            let mut c = node.client();
+            // Different epochs, so that the nodes need not agree on them first.
+            c.text(&format!("CLUSTER SET-CONFIG-EPOCH {}", number + 1));
+            for other in &self.nodes[..number] {
+                c.text(&format!("CLUSTER MEET 127.0.0.1 {}", other.port));
+            }
+        }
+        for node in &self.nodes {
+            let mut c = node.client();
+            wait_for("the nodes to know each other", || {
+                let nodes = c.text("CLUSTER NODES");
+                let all = nodes.lines().count() == self.nodes.len();
+                (all && !nodes.contains("handshake")).then_some(())
+            });
+        }
+    }
+
+    fn give_slots(&self, shard: usize) {
+        let mut words = vec!["CLUSTER".to_string(), "ADDSLOTS".to_string()];
+        words.extend(self.slots_of(shard).map(|slot| slot.to_string()));
+        let given = self.client(shard).send(&words);
+        assert_eq!(given, Reply::Simple("OK".into()));
+    }
+
+    fn follow(&self, replica: usize, primary: usize) {
+        let line = format!("CLUSTER REPLICATE {}", self.id(primary));
+        self.client(replica).text(&line);
+    }
+
+    /// Has every node write all that it does, and all that it is told to do, into its append-only file.
+    fn keep_account(&self) {
+        for replica in SHARDS..2 * SHARDS {
+            let primary = &self.nodes[replica - SHARDS];
+            self.nodes[replica].wait_until_it_follows(primary);
+        }
+        for node in &self.nodes {
+            let mut c = node.client();
+            c.text("CONFIG SET appendfsync no");
+            c.text("CONFIG SET appendonly yes");
+        }
+        for node in &self.nodes {
+            let mut c = node.client();
+            wait_for("the append-only file to begin", || {
+                let idle = ["aof_rewrite_in_progress", "aof_rewrite_scheduled"];
+                idle.iter().all(|field| c.info(field) == "0").then_some(())
+            });
+        }
+    }
+
+    /// Waits until every node that runs says the same of who serves which slot and who stands by, and all slots are served.
+    #[track_caller]
+    pub fn wait_until_all_agree(&self) {
+        let mut told = Instant::now();
+        wait_for("the nodes to agree", || {
+            let mut views = self.running().map(|node| view(&mut node.client()));
+            let first = views.next()??;
+            let all = first.iter().map(|(from, to, _)| to - from + 1).sum::<i64>();
+            let agreed = views.all(|view| view.as_ref() == Some(&first));
+            if agreed && all == SLOTS {
+                return Some(());
+            }
+            if told.elapsed() > Duration::from_millis(200) {
+                self.tell_each_other();
+                told = Instant::now();
+            }
+            thread::sleep(Duration::from_millis(20));
+            None
+        });
+    }
+
+    /// Has all nodes tell all others what they are. By themselves they take seconds for it.
+    fn tell_each_other(&self) {
+        for node in self.running() {
+            let mut c = node.client();
+            for other in self.running().filter(|other| other.port != node.port) {
+                // It may be on its way already.
+                c.call(&format!("CLUSTER MEET 127.0.0.1 {}", other.port));
+            }
+        }
+    }
+
+    /// Sets how long a node must be silent until the others have its replica take over.
+    pub fn believe_failures_after_ms(&self, ms: u32) {
+        for node in self.running() {
+            let line = format!("CONFIG SET cluster-node-timeout {ms}");
+            assert_eq!(node.client().text(&line), "OK");
+        }
+    }
+
+    fn running(&self) -> impl Iterator<Item = &Server> {
+        self.nodes.iter().filter(|node| node.is_running())
+    }
+
+    pub fn client(&self, node: usize) -> Client {
+        self.nodes[node].client()
+    }
+
+    pub fn id(&self, node: usize) -> String {
+        self.client(node).text("CLUSTER MYID")
+    }
+
+    pub fn slot(&self, key: &str) -> i64 {
+        self.client(0).int(&format!("CLUSTER KEYSLOT {key}"))
+    }
+
+    /// The slots that a shard begins with.
+    pub fn slots_of(&self, shard: usize) -> Range<i64> {
+        let at = |shard: usize| shard as i64 * SLOTS / SHARDS as i64;
+        at(shard)..at(shard + 1)
+    }
+
+    /// Keys that a shard begins with.
+    pub fn keys_of(&self, shard: usize, count: usize) -> Vec<String> {
+        let mut c = self.client(0);
+        let mut keys = (0..).map(|n| format!("lock:{n}"));
+        let mut found = Vec::new();
+        while found.len() < count {
+            let key = keys.next().expect("no end of keys");
+            let slot = c.int(&format!("CLUSTER KEYSLOT {key}"));
+            if self.slots_of(shard).contains(&slot) {
+                found.push(key);
+            }
+        }
+        found
+    }
+
+    /// Sends a command that must block to a node whose other clients come and go: by the token, which is the third word.
+    #[track_caller]
+    pub fn blocked(&self, node: usize, line: &str) -> Later {
+        let mut words = line.split(' ').skip(1);
+        let (key, token) = (words.next().unwrap(), words.next().unwrap());
+        let later = self.nodes[node].later(line);
+        let mut c = self.client(node);
+        wait_for(&format!("{line} to block"), || {
+            c.waiters(key).iter().any(|t| t == token).then_some(())
+        });
+        later
+    }
+
+    /// Whether a node believes to be a primary.
+    pub fn is_primary(&self, node: usize) -> bool {
+        self.client(node).info("role") == "master"
+    }
+
+    /// Where a client may begin.
+    pub fn addresses(&self) -> Vec<String> {
+        let ports = self.running().map(|node| node.port);
+        ports
+            .map(|port| format!("redis://127.0.0.1:{port}/"))
+            .collect()
+    }
+
+    /// Begins to move a slot as redis-cli does.
+    #[track_caller]
+    pub fn begin_to_move(&self, slot: i64, from: usize, to: usize) {
+        let importing = format!("CLUSTER SETSLOT {slot} IMPORTING {}", self.id(from));
+        let migrating = format!("CLUSTER SETSLOT {slot} MIGRATING {}", self.id(to));
+        self.set_slot(to, &importing);
+        self.set_slot(from, &migrating);
+    }
+
+    /// Moves the keys of a slot, one at a time; answers how many there were.
+    #[track_caller]
+    pub fn move_keys(&self, slot: i64, from: usize, to: usize) -> usize {
+        let mut c = self.client(from);
+        let port = self.nodes[to].port;
+        let mut moved = 0;
+        loop {
+            let keys = c.call(&format!("CLUSTER GETKEYSINSLOT {slot} 1"));
+            let [key] = keys.items() else {
+                return moved;
+            };
+            let key = String::from_utf8_lossy(key.as_bytes());
+            // The lock may be free by now, and the key gone.
+            if c.text(&format!("MIGRATE 127.0.0.1 {port} {key} 0 10000")) == "OK" {
+                moved += 1;
+            }
+        }
+    }
+
+    #[track_caller]
+    pub fn end_of_move(&self, slot: i64, from: usize, to: usize) {
+        let line = format!("CLUSTER SETSLOT {slot} NODE {}", self.id(to));
+        // The new owner first, that the slot is never without one.
+        let others = (0..SHARDS).filter(|node| *node != to && *node != from);
+        for node in [to, from].into_iter().chain(others) {
+            self.set_slot(node, &line);
+        }
+    }
+
+    #[track_caller]
+    fn set_slot(&self, node: usize, line: &str) {
+        let mut c = self.client(node);
+        wait_for(line, || match c.call(line) {
+            Reply::Simple(ok) if ok == "OK" => Some(()),
+            // Valkey asks its replicas first, and gives them two seconds.
+            Reply::Error(error) if error.starts_with("NOREPLICAS") => None,
+            other => panic!("{line}: {other:?}"),
+        });
+    }
+}
+
+/// Connects as users do: to a node or two, which tell of the others.
+pub fn cluster_connection(addresses: &[String]) -> RedisResult<ClusterConnection> {
+    // It asks again by itself where a node says MOVED, ASK, TRYAGAIN or CLUSTERDOWN.
+    let client = ClusterClient::builder(addresses.iter().map(String::as_str))
+        .retries(4)
+        .min_retry_wait(5)
+        .max_retry_wait(40)
+        .connection_timeout(Duration::from_secs(2))
+        // Longer than any BLOCK.
+        .response_timeout(Duration::from_secs(30))
+        .build()?;
+    client.get_connection()
+}
+
+/// Slots from, to, and the ports of the primary and of the replicas.
+type Served = (i64, i64, Vec<i64>);
+
+/// Who serves which slots, as a node sees it; `None` while it says that the cluster is down.
+fn view(c: &mut Client) -> Option<Vec<Served>> {
+    if !c.text("CLUSTER INFO").contains("cluster_state:ok") {
+        return None;
+    }
+    let slots = c.call("CLUSTER SLOTS");
+    let ranges = slots.items().iter().map(|range| {
+        let range = range.items();
+        let ports = range[2..].iter().map(|node| node.items()[1].as_int());
+        let mut ports: Vec<_> = ports.collect();
+        ports[1..].sort_unstable();
+        (range[0].as_int(), range[1].as_int(), ports)
+    });
+    let mut view: Vec<_> = ranges.collect();
+    view.sort_unstable();
+    Some(view)
+}
