@@ -9,6 +9,7 @@ use redis_module::raw;
 
 use super::super::api::{call, Arg, Context, OwnedString};
 use super::super::clock;
+use super::super::eviction;
 use super::super::keyspace::{Key, WrongType};
 use super::super::open_key::Purpose;
 use super::client::{self, Outcome};
@@ -248,6 +249,7 @@ unsafe extern "C" fn on_generic_event(
 ) -> c_int {
     // SAFETY: the server passes the name of the event, a string that ends with NUL.
     let event = unsafe { CStr::from_ptr(event) };
+    eviction::left_otherwise();
     // These leave a lock without a ttl. EXPIRE may leave one that is too long, but is too common with other keys to look at each.
     let may_need_mending = event == c"persist" || event == c"restore";
     if may_need_mending || !with(|room| room.is_empty()) {
@@ -273,7 +275,7 @@ pub(crate) unsafe extern "C" fn on_unlink2(
     key: *mut raw::RedisModuleKeyOptCtx,
     _value: *const c_void,
 ) {
-    if is_of_no_interest() {
+    if QUIET.get() {
         return;
     }
     // SAFETY: the statics are not written after the load.
@@ -287,6 +289,7 @@ pub(crate) unsafe extern "C" fn on_unlink2(
     };
     // SAFETY: the server's own structure, in its callback; the name lives as long.
     let (name, db) = unsafe { (Arg::new(name_of(key).cast_mut()), db_of(key)) };
+    eviction::has_left(name.bytes());
     if with(|room| room.mark(db, name.bytes())) {
         arm();
     }
@@ -294,16 +297,13 @@ pub(crate) unsafe extern "C" fn on_unlink2(
 
 /// The same on 6.2, which does not say in which database.
 pub(crate) unsafe extern "C" fn on_unlink(key: *mut raw::RedisModuleString, _value: *const c_void) {
-    if is_of_no_interest() {
+    if QUIET.get() {
         return;
     }
     // SAFETY: the server's own string, in its callback.
     let name = unsafe { Arg::new(key) };
+    eviction::has_left(name.bytes());
     if with(|room| room.mark_in_all_dbs(name.bytes())) {
         arm();
     }
-}
-
-fn is_of_no_interest() -> bool {
-    QUIET.get() || with(|room| room.is_empty())
 }

@@ -53,6 +53,15 @@ fn with<R>(act: impl FnOnce(&mut Room) -> R) -> R {
     ROOM.with_borrow_mut(act)
 }
 
+/// How many wait, and for how many keys; `None` in the middle of a change.
+pub(super) fn counts() -> Option<(u64, u64)> {
+    ROOM.with(|room| {
+        let room = room.try_borrow().ok()?;
+        let count = |n| u64::try_from(n).ok();
+        Some((count(room.len())?, count(room.keys())?))
+    })
+}
+
 /// The place of a key that is waited for; `None`, fast, when nobody waits for it.
 pub(super) fn place_of(ctx: Context<'_>, key: Arg<'_>) -> Option<Place> {
     if with(|room| room.is_empty()) {
