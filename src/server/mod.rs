@@ -28,6 +28,7 @@ mod keyspace;
 mod load;
 mod memory;
 mod open_key;
+mod refusal;
 mod waiting;
 
 pub(crate) use load::{on_load, VERSION};

@@ -12,6 +12,7 @@ use super::super::clock;
 use super::super::eviction;
 use super::super::keyspace::{Key, WrongType};
 use super::super::open_key::Purpose;
+use super::super::refusal;
 use super::client::{self, Outcome};
 use super::room::{Forfeit, Place};
 use super::{dismiss_all, serve, with};
@@ -23,6 +24,9 @@ const LONGEST_SLEEP_US: u64 = 1_000_000;
 
 /// How soon the timer looks again while the server is paused.
 const PAUSED_US: u64 = 10_000;
+
+/// How soon the timer looks again while the server refuses writes, which may last for hours.
+const REFUSED_US: u64 = 50_000;
 
 /// The timer that is set.
 #[derive(Clone, Copy)]
@@ -104,6 +108,9 @@ fn run(ctx: Context<'_>) {
     }
     if ctx.must_not_write() {
         return arm_in(PAUSED_US);
+    }
+    if refusal::of_writes(ctx) {
+        return arm_in(REFUSED_US);
     }
     for forfeit in with(|room| room.take_forfeited()) {
         take_back(ctx, &forfeit);

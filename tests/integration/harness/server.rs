@@ -237,6 +237,11 @@ impl Server {
         self.child.wait().expect("to reap the server");
     }
 
+    /// Whether the server has ended by itself.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
     /// Ends the server in order: SHUTDOWN, with what it saves.
     pub fn shut_down(&mut self) {
         self.shut_down_by("SHUTDOWN");
