@@ -22,6 +22,9 @@ use crate::lock::{Effect, Hold};
 /// The longest that the timer sleeps, so that a wall clock which is set forward is noticed soon.
 const LONGEST_SLEEP_US: u64 = 1_000_000;
 
+/// By how much the server's timer must be late to be given up. An honest one is a millisecond or two.
+const OVERDUE_US: u64 = 20_000;
+
 /// How soon the timer looks again while the server is paused.
 const PAUSED_US: u64 = 10_000;
 
@@ -87,6 +90,24 @@ unsafe extern "C" fn on_timer(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void)
     // SAFETY: the server's own context, in its callback.
     if let Some(ctx) = unsafe { Context::new(ctx) } {
         run(ctx);
+    }
+}
+
+/// The server's own round, ten times a second by a clock that nobody can set. Its timers it measures by the wall clock: when that is set
+/// back, they sleep for as long as it was set back by.
+unsafe extern "C" fn on_round(
+    _ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    _subevent: u64,
+    _data: *mut c_void,
+) {
+    let (Some(armed), Some(ctx)) = (ARMED.get(), Context::detached()) else {
+        return;
+    };
+    if clock::monotonic_us() > armed.at_us.saturating_add(OVERDUE_US) {
+        ctx.stop_timer(armed.id);
+        ARMED.set(None);
+        arm_in(0);
     }
 }
 
@@ -180,6 +201,7 @@ fn take_back(ctx: Context<'_>, forfeit: &Forfeit) {
 pub(crate) fn subscribe(ctx: Context<'_>) -> bool {
     let flush = event(raw::REDISMODULE_EVENT_FLUSHDB);
     let swap = event(raw::REDISMODULE_EVENT_SWAPDB);
+    let round = event(raw::REDISMODULE_EVENT_CRON_LOOP);
     // SAFETY: the context is that of the load; the callbacks have the form that their events ask for. GENERIC is EXPIRE and the
     // like: that a key goes is seen by `on_unlink`.
     let statuses = unsafe {
@@ -193,6 +215,11 @@ pub(crate) fn subscribe(ctx: Context<'_>) -> bool {
                 ctx.as_ptr(),
                 swap,
                 Some(on_swap)
+            )),
+            call!(RedisModule_SubscribeToServerEvent(
+                ctx.as_ptr(),
+                round,
+                Some(on_round)
             )),
             call!(RedisModule_SubscribeToKeyspaceEvents(
                 ctx.as_ptr(),

@@ -2,6 +2,7 @@
 
 mod client;
 pub mod dump;
+mod faketime;
 mod figures;
 mod later;
 mod locks;
@@ -11,6 +12,7 @@ mod state;
 pub mod workload;
 
 pub use client::{Client, Reply};
+pub use faketime::FakeClock;
 pub use figures::{figure, scale};
 pub use later::Later;
 pub use raw::Raw;
