@@ -216,10 +216,10 @@ fn a_crowd_on_a_server_that_is_paused(kind: Kind) {
 fn a_crowd_on_a_server_with_io_threads(kind: Kind) {
     let options = ["--io-threads", "4", "--io-threads-do-reads", "yes"];
     let server = Server::start_with(kind, &options);
-    let crowd = Crowd::new(40, 100 * scale(), 3);
+    let crowd = Crowd::new(40, 40 * scale(), 3);
     let mut c = server.client();
     let mut killed = 0;
-    crowd.run(&server, usize::MAX, |_| {
+    crowd.run(&server, 50 * scale(), |_| {
         // Who comes to wait and is killed is nobody of the crowd.
         let waiter = server.later("LOCK.ACQUIRE k0 guest 600000 BLOCK 0");
         sleep(Duration::from_millis(2));
