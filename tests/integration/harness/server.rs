@@ -284,11 +284,24 @@ impl Drop for Server {
     }
 }
 
+/// A server that is ended unless it gets ready.
+struct Starting(Option<Child>);
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            child.kill().ok();
+            child.wait().ok();
+        }
+    }
+}
+
 fn launch_until_ready(kind: Kind, dir: &Path, setup: &Setup) -> (u16, Child) {
     // Between our look for a free port and the server's bind another process may take it.
     for _ in 0..10 {
         let port = free_port();
-        let mut child = launch(kind, dir, port, setup);
+        let mut starting = Starting(Some(launch(kind, dir, port, setup)));
+        let child = starting.0.as_mut().unwrap();
         let ready = wait_for("the server to be ready", || {
             if child.try_wait().unwrap().is_some() {
                 return Some(false);
@@ -296,7 +309,7 @@ fn launch_until_ready(kind: Kind, dir: &Path, setup: &Setup) -> (u16, Child) {
             Client::is_ready(port, child.id()).then_some(true)
         });
         if ready {
-            return (port, child);
+            return (port, starting.0.take().unwrap());
         }
         let log = fs::read_to_string(dir.join("log")).unwrap_or_default();
         let port_was_taken = log.contains("in use");
