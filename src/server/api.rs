@@ -1,6 +1,6 @@
 //! The module API under safe names. Each wrapper states why its call is sound; the callers have nothing left to prove.
 
-use std::ffi::{c_char, c_int, c_long, c_longlong, c_void, CStr};
+use std::ffi::{c_char, c_int, c_long, c_longlong, c_void, CStr, CString};
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -46,6 +46,8 @@ required! {
     RedisModule_GetSelectedDb, RedisModule_SelectDb, RedisModule_CreateString, RedisModule_FreeString, RedisModule_CreateTimer,
     RedisModule_StopTimer, RedisModule_AvoidReplicaTraffic, RedisModule_SubscribeToServerEvent, RedisModule_Call,
     RedisModule_FreeCallReply, RedisModule_CallReplyStringPtr, RedisModule_GetClientId, RedisModule_SubscribeToKeyspaceEvents, RedisModule_GetDetachedThreadSafeContext,
+    RedisModule_GetServerInfo, RedisModule_ServerInfoGetFieldC, RedisModule_FreeServerInfo, RedisModule_RegisterInfoFunc,
+    RedisModule_InfoAddSection, RedisModule_InfoAddFieldULongLong,
 }
 
 static DETACHED: AtomicPtr<raw::RedisModuleCtx> = AtomicPtr::new(ptr::null_mut());
@@ -239,6 +241,22 @@ impl<'c> Context<'c> {
         // SAFETY: as above.
         unsafe { call!(RedisModule_FreeCallReply(reply)) };
         closing
+    }
+
+    /// A field of a section of INFO.
+    pub(super) fn server_info(self, section: &CStr, field: &CStr) -> Option<CString> {
+        // SAFETY: the context is alive; the server copies the name of the section.
+        let info = unsafe { call!(RedisModule_GetServerInfo(self.as_ptr(), section.as_ptr())) };
+        if info.is_null() {
+            return None;
+        }
+        // SAFETY: the data are ours until they are freed, and the value of the field, a string that ends with NUL, is part of them.
+        unsafe {
+            let value = call!(RedisModule_ServerInfoGetFieldC(info, field.as_ptr()));
+            let value = (!value.is_null()).then(|| CStr::from_ptr(value).to_owned());
+            call!(RedisModule_FreeServerInfo(self.as_ptr(), info));
+            value
+        }
     }
 
     /// The number of the database that the context looks at.

@@ -21,12 +21,15 @@ mod command_docs;
 mod commands;
 mod config;
 mod data_type;
+mod eviction;
 mod fences;
+mod info_section;
 mod keyspace;
 mod load;
 mod memory;
 mod open_key;
 mod propagation;
+mod refusal;
 mod waiting;
 
 pub(crate) use load::{on_load, VERSION};

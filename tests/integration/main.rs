@@ -45,5 +45,8 @@ mod metadata;
 // What a crowd does to it, and whether every rule was kept.
 mod soak;
 
+// What a bad day does to it.
+mod faults;
+
 // What the documents say.
 mod readme;

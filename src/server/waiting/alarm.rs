@@ -9,8 +9,10 @@ use redis_module::raw;
 
 use super::super::api::{call, Arg, Context, OwnedString};
 use super::super::clock;
+use super::super::eviction;
 use super::super::keyspace::{Key, WrongType};
 use super::super::open_key::Purpose;
+use super::super::refusal;
 use super::client::{self, Outcome};
 use super::room::{Forfeit, Place};
 use super::{dismiss_all, serve, with};
@@ -23,9 +25,14 @@ const LONGEST_SLEEP_US: u64 = 1_000_000;
 /// How often a node of a cluster looks whether it still serves the slots of those who wait: it is told by nothing when one was taken
 /// from it. As long as the server takes with its own blocked clients.
 const SLOTS_LOOKED_AT_US: u64 = 1_000_000;
+/// By how much the server's timer must be late to be given up. An honest one is a millisecond or two.
+const OVERDUE_US: u64 = 20_000;
 
 /// How soon the timer looks again while the server is paused.
 const PAUSED_US: u64 = 10_000;
+
+/// How soon the timer looks again while the server refuses writes, which may last for hours.
+const REFUSED_US: u64 = 50_000;
 
 /// The timer that is set.
 #[derive(Clone, Copy)]
@@ -91,6 +98,24 @@ unsafe extern "C" fn on_timer(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void)
     }
 }
 
+/// The server's own round, ten times a second by a clock that nobody can set. Its timers it measures by the wall clock: when that is set
+/// back, they sleep for as long as it was set back by.
+unsafe extern "C" fn on_round(
+    _ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    _subevent: u64,
+    _data: *mut c_void,
+) {
+    let (Some(armed), Some(ctx)) = (ARMED.get(), Context::detached()) else {
+        return;
+    };
+    if clock::monotonic_us() > armed.at_us.saturating_add(OVERDUE_US) {
+        ctx.stop_timer(armed.id);
+        ARMED.set(None);
+        arm_in(0);
+    }
+}
+
 /// Does all that is due.
 fn run(ctx: Context<'_>) {
     for leaver in with(|room| room.take_timed_out(clock::monotonic_us())) {
@@ -110,6 +135,9 @@ fn run(ctx: Context<'_>) {
     }
     if ctx.must_not_write() {
         return arm_in(PAUSED_US);
+    }
+    if refusal::of_writes(ctx) {
+        return arm_in(REFUSED_US);
     }
     for forfeit in with(|room| room.take_forfeited()) {
         take_back(ctx, &forfeit);
@@ -197,6 +225,7 @@ fn take_back(ctx: Context<'_>, forfeit: &Forfeit) {
 pub(crate) fn subscribe(ctx: Context<'_>) -> bool {
     let flush = event(raw::REDISMODULE_EVENT_FLUSHDB);
     let swap = event(raw::REDISMODULE_EVENT_SWAPDB);
+    let round = event(raw::REDISMODULE_EVENT_CRON_LOOP);
     // SAFETY: the context is that of the load; the callbacks have the form that their events ask for. GENERIC is EXPIRE and the
     // like: that a key goes is seen by `on_unlink`.
     let statuses = unsafe {
@@ -210,6 +239,11 @@ pub(crate) fn subscribe(ctx: Context<'_>) -> bool {
                 ctx.as_ptr(),
                 swap,
                 Some(on_swap)
+            )),
+            call!(RedisModule_SubscribeToServerEvent(
+                ctx.as_ptr(),
+                round,
+                Some(on_round)
             )),
             call!(RedisModule_SubscribeToKeyspaceEvents(
                 ctx.as_ptr(),
@@ -273,6 +307,7 @@ unsafe extern "C" fn on_generic_event(
 ) -> c_int {
     // SAFETY: the server passes the name of the event, a string that ends with NUL.
     let event = unsafe { CStr::from_ptr(event) };
+    eviction::left_otherwise();
     // These leave a lock without a ttl. EXPIRE may leave one that is too long, but is too common with other keys to look at each.
     let may_need_mending = event == c"persist" || event == c"restore";
     if may_need_mending || !with(|room| room.is_empty()) {
@@ -298,7 +333,7 @@ pub(crate) unsafe extern "C" fn on_unlink2(
     key: *mut raw::RedisModuleKeyOptCtx,
     _value: *const c_void,
 ) {
-    if is_of_no_interest() {
+    if QUIET.get() {
         return;
     }
     // SAFETY: the statics are not written after the load.
@@ -312,6 +347,7 @@ pub(crate) unsafe extern "C" fn on_unlink2(
     };
     // SAFETY: the server's own structure, in its callback; the name lives as long.
     let (name, db) = unsafe { (Arg::new(name_of(key).cast_mut()), db_of(key)) };
+    eviction::has_left(name.bytes());
     if with(|room| room.mark(db, name.bytes())) {
         arm();
     }
@@ -319,16 +355,13 @@ pub(crate) unsafe extern "C" fn on_unlink2(
 
 /// The same on 6.2, which does not say in which database.
 pub(crate) unsafe extern "C" fn on_unlink(key: *mut raw::RedisModuleString, _value: *const c_void) {
-    if is_of_no_interest() {
+    if QUIET.get() {
         return;
     }
     // SAFETY: the server's own string, in its callback.
     let name = unsafe { Arg::new(key) };
+    eviction::has_left(name.bytes());
     if with(|room| room.mark_in_all_dbs(name.bytes())) {
         arm();
     }
-}
-
-fn is_of_no_interest() -> bool {
-    QUIET.get() || with(|room| room.is_empty())
 }

@@ -13,8 +13,9 @@
 //!    in the middle of something of the server's, and a write there reaches replicas out of order or not at all. These only
 //!    **mark** the key and set the timer to 0 ms. The mark needs no reader but the timer, for a command serves its key anyhow.
 //! 2. **What the timer may do.** It runs on replicas and while clients are paused. On a replica it grants nothing. While the
-//!    server is paused it writes nothing, for a write then ends the server, and tries again shortly; requests still time out. In a
-//!    cluster it first asks whether the key is still served here; if not, its waiters are told to try again.
+//!    server is paused it writes nothing, for a write then ends the server, and tries again shortly; requests still time out. The
+//!    same while the server refuses the writes of clients, as its disk fails or too few replicas follow it. In a cluster it first
+//!    asks whether the key is still served here; if not, its waiters are told to try again.
 //! 3. **Who may call UnblockClient.** Whoever takes the request out of the room ([`room::Room::leave`]), and exactly once: a client that
 //!    is not in the room was unblocked already. That is: a grant, a timeout, an error for all, a client that is gone.
 //! 4. **A grant that nobody hears of** is taken back: the server frees the outcome without having called for the reply
@@ -51,6 +52,15 @@ thread_local! {
 /// Lends the room to `act`, which must not call the module API.
 fn with<R>(act: impl FnOnce(&mut Room) -> R) -> R {
     ROOM.with_borrow_mut(act)
+}
+
+/// How many wait, and for how many keys; `None` in the middle of a change.
+pub(super) fn counts() -> Option<(u64, u64)> {
+    ROOM.with(|room| {
+        let room = room.try_borrow().ok()?;
+        let count = |n| u64::try_from(n).ok();
+        Some((count(room.len())?, count(room.keys())?))
+    })
 }
 
 /// The place of a key that is waited for; `None`, fast, when nobody waits for it.

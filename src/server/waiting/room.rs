@@ -111,6 +111,11 @@ impl Room {
         self.seats.len()
     }
 
+    /// For how many keys they wait.
+    pub(crate) fn keys(&self) -> usize {
+        self.lines.values().map(HashMap::len).sum()
+    }
+
     /// The queue of a key, if anybody waits for it.
     pub(crate) fn queue(&self, db: i32, key: &[u8]) -> Option<&WaitQueue> {
         self.lines.get(&db)?.get(key).map(|line| &line.queue)

@@ -4,6 +4,7 @@ pub mod aof;
 mod client;
 mod cluster;
 pub mod dump;
+mod faketime;
 mod figures;
 mod later;
 mod locks;
@@ -15,6 +16,7 @@ pub mod workload;
 
 pub use client::{Client, Reply};
 pub use cluster::{cluster_connection, Cluster, SHARDS};
+pub use faketime::FakeClock;
 pub use figures::{figure, scale};
 pub use later::Later;
 pub use raw::Raw;

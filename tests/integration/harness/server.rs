@@ -251,6 +251,11 @@ impl Server {
         self.child.wait().expect("to reap the server");
     }
 
+    /// Whether the server has ended by itself.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
     /// Ends the server in order: SHUTDOWN, with what it saves.
     pub fn shut_down(&mut self) {
         self.shut_down_by("SHUTDOWN");
@@ -294,11 +299,24 @@ impl Drop for Server {
     }
 }
 
+/// A server that is ended unless it gets ready.
+struct Starting(Option<Child>);
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            child.kill().ok();
+            child.wait().ok();
+        }
+    }
+}
+
 fn launch_until_ready(kind: Kind, dir: &Path, setup: &Setup) -> (u16, Child) {
     // Between our look for a free port and the server's bind another process may take it.
     for _ in 0..10 {
         let port = free_port();
-        let mut child = launch(kind, dir, port, setup);
+        let mut starting = Starting(Some(launch(kind, dir, port, setup)));
+        let child = starting.0.as_mut().unwrap();
         let ready = wait_for("the server to be ready", || {
             if child.try_wait().unwrap().is_some() {
                 return Some(false);
@@ -306,7 +324,7 @@ fn launch_until_ready(kind: Kind, dir: &Path, setup: &Setup) -> (u16, Child) {
             Client::is_ready(port, child.id()).then_some(true)
         });
         if ready {
-            return (port, child);
+            return (port, starting.0.take().unwrap());
         }
         let log = fs::read_to_string(dir.join("log")).unwrap_or_default();
         let port_was_taken = log.contains("in use");

@@ -1,0 +1,42 @@
+//! The module's part of INFO: `INFO lock`.
+
+use std::ffi::{c_int, CStr};
+use std::ptr;
+
+use redis_module::raw;
+
+use super::api::{call, Context};
+use super::{eviction, waiting};
+
+/// Offers the section. False when the server refuses it.
+pub(super) fn register(ctx: Context<'_>) -> bool {
+    // SAFETY: the context is that of the load; the callback has the form that is asked for.
+    let status = unsafe { call!(RedisModule_RegisterInfoFunc(ctx.as_ptr(), Some(on_info))) };
+    status == raw::REDISMODULE_OK as c_int
+}
+
+/// The server puts the module's name before each field: `lock_waiters`.
+unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, _for_crash_report: c_int) {
+    // SAFETY: the server's own structure, in its callback. The section without a name of its own is called as the module is.
+    let status = unsafe { call!(RedisModule_InfoAddSection(info, ptr::null())) };
+    if status != raw::REDISMODULE_OK as c_int {
+        return; // Another section was asked for.
+    }
+    // A report of a crash may be asked for in the middle of a change.
+    if let Some((waiters, waited_keys)) = waiting::counts() {
+        add(info, c"waiters", waiters);
+        add(info, c"waited_keys", waited_keys);
+    }
+    add(info, c"evicted", eviction::count());
+}
+
+fn add(info: *mut raw::RedisModuleInfoCtx, field: &CStr, value: u64) {
+    // SAFETY: the structure is alive during the callback, which is the only caller; the server copies the name.
+    unsafe {
+        call!(RedisModule_InfoAddFieldULongLong(
+            info,
+            field.as_ptr(),
+            value
+        ))
+    };
+}

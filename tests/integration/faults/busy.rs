@@ -1,0 +1,236 @@
+//! A server that has no time: busy scripts and functions, DEBUG SLEEP, pauses, and threads that read for it.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use super::super::harness::{figure, scale, wait_for, Client, Kind, Raw, Reply, Server};
+use super::crowd::Crowd;
+
+on_every_server![
+    a_busy_function_delays_a_hand_off_and_loses_none,
+    a_script_that_has_taken_a_lock_cannot_be_killed,
+    a_script_that_is_killed_before_it_writes_has_taken_nothing,
+    deadlines_and_timeouts_in_a_sleep_are_seen_after_it,
+    a_crowd_on_a_server_that_falls_asleep,
+    a_crowd_on_a_server_that_runs_long_scripts,
+    a_crowd_on_a_server_that_is_paused,
+    a_crowd_on_a_server_with_io_threads,
+];
+
+const ENDLESS: &str = "while true do end";
+
+/// Waits until the server says that it is busy.
+fn wait_until_busy(c: &mut Client) {
+    wait_for("the server to be busy", || {
+        matches!(c.call("PING"), Reply::Error(error) if error.starts_with("BUSY")).then_some(())
+    });
+}
+
+fn bytes(parts: &[&str]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", parts.len());
+    for part in parts {
+        bytes += &format!("${}\r\n{part}\r\n", part.len());
+    }
+    bytes.into_bytes()
+}
+
+fn a_busy_function_delays_a_hand_off_and_loses_none(kind: Kind) {
+    if !kind.is_7_0_or_later() {
+        return; // Functions came with 7.0.
+    }
+    let server = Server::start_with(kind, &["--busy-reply-threshold", "5"]);
+    let mut c = server.client();
+    // Only a function without writes may be called read-only.
+    let library = format!(
+        "#!lua name=endless\nredis.register_function{{function_name='endless', \
+         callback=function() {ENDLESS} end, flags={{'no-writes'}}}}"
+    );
+    assert_eq!(
+        c.send(&["FUNCTION", "LOAD", &library]),
+        Reply::from("endless")
+    );
+    for call in ["FCALL", "FCALL_RO"] {
+        c.int("LOCK.ACQUIRE k a 100");
+        c.int("LOCK.ACQUIRE other a 60000");
+        let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
+        let e = server.blocked("LOCK.ACQUIRE other e 60000 BLOCK 100");
+        let mut caller = server.raw();
+        caller.send(&format!("{call} endless 0"));
+        wait_until_busy(&mut c);
+        for line in [
+            "LOCK.RELEASE other a",
+            "LOCK.ACQUIRE free f 1000",
+            "LOCK.INFO k",
+        ] {
+            assert!(c.error(line).starts_with("BUSY"), "{line}");
+        }
+        assert_eq!(c.text("FUNCTION KILL"), "OK");
+        assert!(caller.line().unwrap().starts_with('-'));
+        b.fence();
+        assert_eq!(e.reply(), Reply::Nil);
+        assert_eq!(
+            (c.holders("k"), c.holders("other")),
+            (vec!["b".into()], vec!["a".into()])
+        );
+        c.call("DEL k other");
+    }
+}
+
+fn a_script_that_has_taken_a_lock_cannot_be_killed(kind: Kind) {
+    let server = Server::start_with(kind, &["--lua-time-limit", "5"]);
+    let mut c = server.client();
+    c.int("LOCK.ACQUIRE k a 60000");
+    let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
+    let mut caller = server.raw();
+    // Long enough to be asked, and then it ends by itself.
+    let script = "local fence = redis.call('LOCK.ACQUIRE', 'own', 'script', '60000') \
+                  redis.call('LOCK.RELEASE', 'k', 'a') \
+                  for n = 1, 50000000 do end \
+                  return fence";
+    caller.send_bytes(&bytes(&["EVAL", script, "0"]));
+    wait_until_busy(&mut c);
+    let killed = c.error("SCRIPT KILL");
+    assert!(killed.starts_with("UNKILLABLE"), "{killed}");
+    assert!(b.is_pending(), "what a script does is seen when it ends");
+    let fence: i64 = caller.line().unwrap()[1..].parse().unwrap();
+    assert!(b.fence() > fence);
+    assert_eq!(
+        (c.holders("own"), c.holders("k")),
+        (vec!["script".into()], vec!["b".into()])
+    );
+}
+
+fn a_script_that_is_killed_before_it_writes_has_taken_nothing(kind: Kind) {
+    let server = Server::start_with(kind, &["--lua-time-limit", "5"]);
+    let mut c = server.client();
+    c.int("LOCK.ACQUIRE k a 60000");
+    let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
+    let mut caller = server.raw();
+    let script =
+        format!("redis.call('LOCK.INFO', 'k') {ENDLESS} redis.call('LOCK.RELEASE', 'k', 'a')");
+    caller.send_bytes(&bytes(&["EVAL", &script, "0"]));
+    wait_until_busy(&mut c);
+    assert_eq!(c.text("SCRIPT KILL"), "OK");
+    assert!(caller.line().unwrap().starts_with('-'));
+    assert_eq!(c.holders("k"), ["a"]);
+    assert!(b.is_pending());
+    c.int("LOCK.RELEASE k a");
+    b.fence();
+}
+
+/// Sends the server to sleep, and returns when it has begun to.
+fn sleep_for(server: &Server, seconds: &str) -> Raw {
+    let naps = server.log().matches("nap-begins").count();
+    let mut sleeper = server.raw();
+    let log = "EVAL redis.log(redis.LOG_WARNING,ARGV[1]) 0 nap-begins";
+    sleeper.send(&format!("MULTI\r\n{log}\r\nDEBUG SLEEP {seconds}\r\nEXEC"));
+    wait_for("the server to sleep", || {
+        (server.log().matches("nap-begins").count() > naps).then_some(())
+    });
+    sleeper
+}
+
+fn deadlines_and_timeouts_in_a_sleep_are_seen_after_it(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    c.int("LOCK.ACQUIRE long a 60000");
+    let mut last = c.int("LOCK.ACQUIRE k a 60000");
+    // Each has a lease that would end in the sleep, but it counts from the grant.
+    let waiters: Vec<_> = (0..4)
+        .map(|n| server.blocked(&format!("LOCK.ACQUIRE k w{n} 50 BLOCK 0")))
+        .collect();
+    let start = Instant::now();
+    let e = server.blocked("LOCK.ACQUIRE long e 60000 BLOCK 400");
+    c.int("LOCK.RENEW k a 300");
+    let _sleeper = sleep_for(&server, "0.5");
+    for waiter in waiters {
+        let (reply, at) = waiter.reply_and_instant();
+        assert!(reply.as_int() > last);
+        last = reply.as_int();
+        assert!(at - start >= Duration::from_millis(300));
+    }
+    let (reply, at) = e.reply_and_instant();
+    assert_eq!(reply, Reply::Nil);
+    assert!(at - start >= Duration::from_millis(400), "{:?}", at - start);
+    assert_eq!(c.holders("long"), ["a"]);
+}
+
+fn a_crowd_on_a_server_that_falls_asleep(kind: Kind) {
+    let server = Server::start(kind);
+    let crowd = Crowd::new(12, 120 * scale(), 2);
+    let mut c = server.client();
+    let naps = crowd.run(&server, 20 * scale(), |_| {
+        c.text("DEBUG SLEEP 0.02");
+    });
+    figure(
+        kind,
+        &format!(
+            "{naps} naps of DEBUG SLEEP under {} holds, none lost",
+            crowd.holds()
+        ),
+    );
+}
+
+fn a_crowd_on_a_server_that_runs_long_scripts(kind: Kind) {
+    let server = Server::start_with(kind, &["--lua-time-limit", "3"]);
+    let crowd = Crowd::new(8, 300 * scale(), 2);
+    let mut c = server.client();
+    let kills = crowd.run(&server, 15 * scale(), |_| {
+        let mut script = server.raw();
+        script.send_bytes(&bytes(&["EVAL", ENDLESS, "0"]));
+        wait_until_busy(&mut c);
+        assert_eq!(c.text("SCRIPT KILL"), "OK");
+        assert!(script.line().unwrap().starts_with('-'));
+        sleep(Duration::from_millis(2));
+    });
+    figure(
+        kind,
+        &format!(
+            "{kills} busy scripts killed under {} holds, none lost",
+            crowd.holds()
+        ),
+    );
+}
+
+fn a_crowd_on_a_server_that_is_paused(kind: Kind) {
+    let server = Server::start_with(kind, &["--appendonly", "yes"]);
+    let crowd = Crowd::new(12, 120 * scale(), 2);
+    let mut c = server.client();
+    let pauses = crowd.run(&server, 20 * scale(), |n| {
+        if n % 4 == 0 {
+            // Nobody can end this one. It ends with the next round of the server's, which comes every tenth of a second.
+            c.text("CLIENT PAUSE 20 ALL");
+        } else {
+            c.text("CLIENT PAUSE 10000 WRITE");
+            sleep(Duration::from_millis(10));
+            c.text("CLIENT UNPAUSE");
+        }
+        sleep(Duration::from_millis(2));
+    });
+    figure(
+        kind,
+        &format!("{pauses} pauses under {} holds, none lost", crowd.holds()),
+    );
+}
+
+fn a_crowd_on_a_server_with_io_threads(kind: Kind) {
+    let options = ["--io-threads", "4", "--io-threads-do-reads", "yes"];
+    let server = Server::start_with(kind, &options);
+    let crowd = Crowd::new(40, 40 * scale(), 3);
+    let mut c = server.client();
+    let mut killed = 0;
+    crowd.run(&server, 50 * scale(), |_| {
+        // Who comes to wait and is killed is nobody of the crowd.
+        let waiter = server.later("LOCK.ACQUIRE k0 guest 600000 BLOCK 0");
+        sleep(Duration::from_millis(2));
+        killed += c.int(&format!("CLIENT KILL ID {}", waiter.id));
+        c.int("LOCK.RELEASE k0 guest");
+    });
+    figure(
+        kind,
+        &format!(
+            "4 io-threads: {} holds by 40 clients, none lost; {killed} guests killed meanwhile",
+            crowd.holds()
+        ),
+    );
+}

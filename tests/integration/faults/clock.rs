@@ -1,0 +1,229 @@
+//! The wall clock jumps by an hour while locks are held and waited for. Deadlines follow it, as every ttl of the server does; how long a
+//! client waits does not.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use super::super::harness::{
+    figure, scale, wait_for, Client, FakeClock, Kind, Reply, Server, Setup,
+};
+
+on_every_server![
+    forward_every_lease_that_is_over_is_over,
+    forward_no_timeout_fires_early,
+    back_fences_rise_and_nobody_else_gets_in,
+    back_timeouts_fire_in_time,
+    back_leases_of_the_new_time_end_in_time,
+    back_whoever_is_next_is_granted_at_once,
+    there_and_back_again_nobody_is_forgotten,
+];
+
+const HOUR_MS: i64 = 3_600_000;
+
+fn start(kind: Kind, clock: &FakeClock) -> Server {
+    Server::start_as(kind, clock.rules(kind, Setup::with_module(&[])))
+}
+
+/// Sets the clock, and waits until the server has seen it.
+fn jump(clock: &FakeClock, c: &mut Client, ahead_ms: i64) {
+    clock.set_ahead_ms(ahead_ms);
+    wait_for("the server's clock to jump", || {
+        let ahead = i64::try_from(c.now_us() / 1000).unwrap() - super::super::harness::now_ms();
+        ((ahead - ahead_ms).abs() < 60_000).then_some(())
+    });
+}
+
+fn forward_every_lease_that_is_over_is_over(kind: Kind) {
+    let clock = FakeClock::new();
+    let server = start(kind, &clock);
+    let mut c = server.client();
+    let a = c.int("LOCK.ACQUIRE k a 60000");
+    c.int("RWLOCK.RLOCK shared r1 60000");
+    c.int("RWLOCK.RLOCK shared r2 86400000");
+    let day = c.int("LOCK.ACQUIRE day a 86400000");
+    let b = server.blocked(&format!("LOCK.ACQUIRE k b {} BLOCK 0", 2 * HOUR_MS));
+    let w = server.blocked("RWLOCK.WLOCK shared w 60000 BLOCK 0");
+    let e = server.blocked("LOCK.ACQUIRE day e 60000 BLOCK 0");
+    jump(&clock, &mut c, HOUR_MS);
+    let b = b.fence();
+    assert!(
+        b >= a + 1000 * HOUR_MS - 60_000_000,
+        "fences follow the clock"
+    );
+    assert_eq!(c.int("LOCK.RENEW k a 60000"), 0);
+    assert_eq!(c.int("LOCK.RELEASE k a"), 0);
+    assert_eq!(c.holders("k"), ["b"], "its whole ttl counts from the grant");
+    assert!(c.int("PTTL k") > 2 * HOUR_MS - 60_000);
+    assert_eq!(c.holders("shared"), ["r2"]);
+    assert_eq!(c.int("LOCK.RELEASE shared r1"), 0);
+    assert_eq!(
+        c.int("LOCK.ACQUIRE day a 86400000"),
+        day,
+        "this one is not over"
+    );
+    assert!(w.is_pending() && e.is_pending());
+    c.int("LOCK.RELEASE shared r2");
+    assert!(w.fence() > b);
+}
+
+fn forward_no_timeout_fires_early(kind: Kind) {
+    let clock = FakeClock::new();
+    let server = start(kind, &clock);
+    let mut c = server.client();
+    c.int("LOCK.ACQUIRE k a 86400000");
+    let start = Instant::now();
+    let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 600");
+    let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 3000000");
+    jump(&clock, &mut c, HOUR_MS);
+    let (reply, at) = b.reply_and_instant();
+    assert_eq!(reply, Reply::Nil);
+    assert!(at - start >= Duration::from_millis(600), "{:?}", at - start);
+    assert!(d.is_pending(), "50 minutes have not passed");
+    assert_eq!(c.waiters("k"), ["d"]);
+    c.int("LOCK.RELEASE k a");
+    d.fence();
+}
+
+fn back_fences_rise_and_nobody_else_gets_in(kind: Kind) {
+    let clock = FakeClock::new();
+    let server = start(kind, &clock);
+    let mut c = server.client();
+    let mut last = c.int("LOCK.ACQUIRE k a 300");
+    let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
+    jump(&clock, &mut c, -HOUR_MS);
+    assert!(
+        c.int("PTTL k") > HOUR_MS - 60_000,
+        "it lasts longer by that much"
+    );
+    assert_eq!(c.call("LOCK.ACQUIRE k d 60000"), Reply::Nil);
+    for n in 0..100 {
+        let fence = c.int(&format!("LOCK.ACQUIRE other{n} t 60000"));
+        assert!(fence > last, "{fence} after {last}");
+        last = fence;
+    }
+    assert!(b.is_pending());
+    assert_eq!(c.int("LOCK.RENEW k a 300"), 1, "or until it is renewed");
+    let b = b.fence();
+    assert!(b > last);
+    assert_eq!(c.int("LOCK.RELEASE k a"), 0);
+    assert_eq!(c.holders("k"), ["b"]);
+}
+
+fn back_timeouts_fire_in_time(kind: Kind) {
+    let clock = FakeClock::new();
+    let server = start(kind, &clock);
+    let mut c = server.client();
+    c.int("LOCK.ACQUIRE k a 60000");
+    let start = Instant::now();
+    let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 400");
+    jump(&clock, &mut c, -HOUR_MS);
+    let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 800");
+    let (b, b_at) = b.reply_and_instant();
+    let (d, d_at) = d.reply_and_instant();
+    assert_eq!((b, d), (Reply::Nil, Reply::Nil));
+    let (b, d) = (b_at - start, d_at - start);
+    assert!(
+        b >= Duration::from_millis(400) && b < Duration::from_secs(5),
+        "{b:?}"
+    );
+    assert!(
+        d >= Duration::from_millis(800) && d < Duration::from_secs(5),
+        "{d:?}"
+    );
+    assert_eq!(c.holders("k"), ["a"]);
+}
+
+fn back_leases_of_the_new_time_end_in_time(kind: Kind) {
+    let clock = FakeClock::new();
+    let server = start(kind, &clock);
+    let mut c = server.client();
+    c.int("RWLOCK.RLOCK k a 60000");
+    c.int("RWLOCK.RLOCK k up 60000");
+    let up = server.blocked("RWLOCK.WLOCK k up 60000 BLOCK 0");
+    jump(&clock, &mut c, -HOUR_MS);
+    // By then the server's timer should have gone off, which never sleeps for longer than a second.
+    sleep(Duration::from_millis(1100));
+    let start = Instant::now();
+    assert_eq!(c.int("LOCK.RENEW k a 100"), 1);
+    // The key itself does not end, so nothing but the timer sees it.
+    let (reply, at) = up.reply_and_instant();
+    assert!(matches!(reply, Reply::Int(_)), "{reply:?}");
+    let waited = at - start;
+    assert!(
+        waited >= Duration::from_millis(100) && waited < Duration::from_secs(5),
+        "{waited:?}"
+    );
+}
+
+fn back_whoever_is_next_is_granted_at_once(kind: Kind) {
+    let clock = FakeClock::new();
+    let server = start(kind, &clock);
+    let mut c = server.client();
+    for (n, end) in [
+        "DEL k",
+        "PEXPIRE k 50",
+        "LOCK.RENEW k a 50",
+        "LOCK.RELEASE k a",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        c.int("LOCK.ACQUIRE k a 60000");
+        let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
+        let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
+        let jumps = i64::try_from(n).unwrap() + 1;
+        jump(&clock, &mut c, -HOUR_MS * jumps);
+        let start = Instant::now();
+        assert_eq!(c.int(end), 1, "{end}");
+        let (reply, at) = b.reply_and_instant();
+        assert!(matches!(reply, Reply::Int(_)), "{end}: {reply:?}");
+        assert!(
+            at - start < Duration::from_secs(5),
+            "{end}: {:?}",
+            at - start
+        );
+        // One that leaves lets the next one in.
+        assert_eq!(c.int("LOCK.RELEASE k b"), 1);
+        d.fence();
+        c.int("LOCK.RELEASE k d");
+    }
+}
+
+/// Short leases and short waits, with the clock set to and fro: every request is answered, and fences rise over all of it.
+fn there_and_back_again_nobody_is_forgotten(kind: Kind) {
+    let clock = FakeClock::new();
+    let server = start(kind, &clock);
+    let mut c = server.client();
+    let mut last = 0;
+    let (mut granted, mut timed_out, jumps) = (0, 0, 6 * scale());
+    for n in 0..jumps {
+        let fence = c.int("LOCK.ACQUIRE k dead 80");
+        assert!(fence > last);
+        last = fence;
+        let waiters: Vec<_> = (0..5)
+            .map(|m| {
+                let timeout = 100 + 60 * m;
+                server.later(&format!("LOCK.ACQUIRE k w{m} 40 BLOCK {timeout}"))
+            })
+            .collect();
+        let hours = [1, -1, 0, 2, -2, 24, -24, 0][n % 8];
+        jump(&clock, &mut c, hours * HOUR_MS);
+        let mut fences = Vec::new();
+        for waiter in waiters {
+            match waiter.reply() {
+                Reply::Int(fence) => fences.push(fence),
+                Reply::Nil => timed_out += 1,
+                other => panic!("{other:?}"),
+            }
+        }
+        fences.sort_unstable();
+        for fence in fences {
+            assert!(fence > last, "{fence} after {last}");
+            (granted, last) = (granted + 1, fence);
+        }
+        c.int("DEL k");
+    }
+    assert!(granted > 0 && timed_out > 0, "{granted} {timed_out}");
+    assert_eq!(server.blocked_clients(), 0);
+    figure(kind, &format!("{jumps} jumps of up to two days: {granted} waiters granted, {timed_out} timed out, none forgotten"));
+}

@@ -1,0 +1,346 @@
+//! The disk fails. A save fails as a folder stands where the file is to be; the append-only file cannot grow as the server's limit for
+//! the size of files is set down to what it has: neither needs a full disk or any right.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use super::super::harness::{figure, scale, wait_for, Kind, Later, Reply, Server, Setup};
+
+on_every_server![
+    a_failed_save_stops_everything_until_one_succeeds,
+    a_failed_save_stops_nothing_where_it_is_told_not_to,
+    a_full_disk_stops_everything_until_there_is_room,
+    a_deadline_while_the_disk_is_full_hands_on_when_there_is_room,
+    what_was_granted_before_the_disk_was_full_is_there_after_a_crash,
+    with_always_nothing_is_acknowledged_that_is_not_written,
+    with_always_no_waiter_is_told_of_a_grant_that_is_not_written,
+    without_enough_replicas_nobody_is_granted,
+];
+
+/// Each of them writes.
+const WRITES: [&str; 9] = [
+    "LOCK.ACQUIRE free x 60000",
+    "LOCK.ACQUIRE k a 60000",
+    "LOCK.ACQUIRE k x 60000 BLOCK 0",
+    "RWLOCK.RLOCK free x 60000",
+    "RWLOCK.WLOCK free x 60000",
+    "LOCK.RENEW k a 60000",
+    "LOCK.RELEASE k a",
+    "LOCK.RELEASE free x",
+    "DEL k",
+];
+
+/// Locks with those who wait for them.
+struct Stage {
+    b: Later,
+    d: Later,
+    writer: Later,
+    reader: Later,
+    timed_out: Later,
+}
+
+fn set_stage(server: &Server) -> Stage {
+    let mut c = server.client();
+    c.int("LOCK.ACQUIRE k a 60000");
+    c.int("RWLOCK.RLOCK shared a 60000");
+    Stage {
+        b: server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0"),
+        d: server.blocked("RWLOCK.RLOCK k d 60000 BLOCK 0"),
+        writer: server.blocked("RWLOCK.WLOCK shared w 60000 BLOCK 0"),
+        reader: server.blocked("RWLOCK.RLOCK shared r 60000 BLOCK 0"),
+        timed_out: server.blocked("LOCK.ACQUIRE k t 60000 BLOCK 500"),
+    }
+}
+
+/// What holds while the server refuses writes.
+fn check_refusals(server: &Server, stage: &Stage, code: &str) {
+    let mut c = server.client();
+    for line in WRITES {
+        assert!(c.error(line).starts_with(code), "{line}");
+    }
+    let script = ["EVAL", "return redis.call('LOCK.RELEASE', 'k', 'a')", "0"];
+    match c.send(&script) {
+        Reply::Error(error) => assert!(error.contains(code.trim_end()), "{error}"),
+        other => panic!("{other:?}"),
+    }
+    c.call("MULTI");
+    assert!(c.error("LOCK.RELEASE k a").starts_with(code));
+    assert!(c.error("EXEC").starts_with("EXECABORT"));
+    assert!(c.int("PTTL k") > 0);
+    assert_eq!(c.text("TYPE k"), "redislock");
+    // Now the reader is next, but a grant is a write.
+    assert_eq!(c.int(&format!("CLIENT KILL ID {}", stage.writer.id)), 1);
+    wait_for("the timeout and some time more", || {
+        assert_eq!(c.holders("shared"), ["a"]);
+        assert_eq!(c.waiters("shared"), ["r"]);
+        (c.waiters("k") == ["b", "d"]).then_some(())
+    });
+    assert_eq!(c.holders("k"), ["a"]);
+    assert!(stage.reader.is_pending() && stage.b.is_pending() && stage.d.is_pending());
+}
+
+/// What comes when it takes them again.
+fn check_recovery(server: &Server, stage: Stage) {
+    let mut c = server.client();
+    assert_eq!(stage.timed_out.reply(), Reply::Nil);
+    stage.writer.broken();
+    assert!(stage.reader.fence() > 0);
+    assert_eq!(c.holders("shared"), ["a", "r"]);
+    assert_eq!(c.int("LOCK.RENEW k a 60000"), 1);
+    assert_eq!(c.int("LOCK.RELEASE k a"), 1);
+    let b = stage.b.fence();
+    assert_eq!(c.int("LOCK.RELEASE k b"), 1);
+    assert!(stage.d.fence() > b);
+    assert_eq!(server.blocked_clients(), 0);
+}
+
+fn start_saving(kind: Kind) -> Server {
+    let server = Server::start(kind);
+    let set = ["CONFIG", "SET", "save", "3600 1000000"];
+    assert_eq!(server.client().send(&set), Reply::Simple("OK".into()));
+    server
+}
+
+/// A folder where the dump is to be.
+fn in_the_way(server: &Server) -> PathBuf {
+    server.dir().join("dump.rdb")
+}
+
+fn fail_to_save(server: &Server) {
+    fs::create_dir(in_the_way(server)).unwrap();
+    let mut c = server.client();
+    c.text("BGSAVE");
+    wait_for("the save to fail", || {
+        (c.info("rdb_last_bgsave_status") == "err").then_some(())
+    });
+}
+
+fn a_failed_save_stops_everything_until_one_succeeds(kind: Kind) {
+    let server = start_saving(kind);
+    let stage = set_stage(&server);
+    fail_to_save(&server);
+    check_refusals(&server, &stage, "MISCONF ");
+    fs::remove_dir(in_the_way(&server)).unwrap();
+    server.client().text("BGSAVE");
+    check_recovery(&server, stage);
+}
+
+fn a_failed_save_stops_nothing_where_it_is_told_not_to(kind: Kind) {
+    let server = start_saving(kind);
+    let mut c = server.client();
+    c.int("LOCK.ACQUIRE k a 300");
+    let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
+    fail_to_save(&server);
+    assert!(c.error("LOCK.RELEASE k a").starts_with("MISCONF "));
+    c.text("CONFIG SET stop-writes-on-bgsave-error no");
+    b.fence();
+    assert_eq!(c.int("LOCK.RELEASE k b"), 1);
+}
+
+/// With an append-only file, in a process that is told of a file too large instead of being ended.
+fn start_appending(kind: Kind, fsync: &str) -> Server {
+    let options = [
+        "--appendonly",
+        "yes",
+        "--appendfsync",
+        fsync,
+        "--auto-aof-rewrite-percentage",
+        "0",
+    ];
+    let mut setup = Setup::with_module(&options);
+    setup.under = vec!["env".into(), "--ignore-signal=XFSZ".into()];
+    let server = Server::start_as(kind, setup);
+    // The limit is for all files, and the log must stay below it.
+    let text = "x".repeat(200_000);
+    server.client().text(&format!("SET filler {text}"));
+    server
+}
+
+fn append_only_file(server: &Server) -> PathBuf {
+    let folder = server.dir().join("appendonlydir");
+    if !folder.exists() {
+        return server.dir().join("appendonly.aof");
+    }
+    let files = fs::read_dir(folder).unwrap().flatten();
+    let mut files = files.map(|file| file.path());
+    let is_growing = |file: &PathBuf| file.to_str().unwrap().ends_with(".incr.aof");
+    files.find(is_growing).expect("the file that grows")
+}
+
+/// Lets the append-only file grow by so many bytes and no more.
+fn leave_room(server: &Server, bytes: u64) {
+    let size = fs::metadata(append_only_file(server)).unwrap().len();
+    limit_files(server, &format!("{}:", size + bytes));
+}
+
+fn have_room_again(server: &Server) {
+    limit_files(server, "unlimited:");
+}
+
+fn limit_files(server: &Server, soft: &str) {
+    let (pid, limit) = (server.pid().to_string(), format!("--fsize={soft}"));
+    let status = Command::new("prlimit")
+        .args(["--pid", &pid, &limit])
+        .status();
+    assert!(
+        status.is_ok_and(|status| status.success()),
+        "prlimit {limit}"
+    );
+}
+
+/// Has the server notice, by a write that it takes and cannot keep.
+fn fill_disk(server: &Server) {
+    leave_room(server, 0);
+    let mut c = server.client();
+    wait_for("the disk to be full", || {
+        let refused =
+            matches!(c.call("SET filler2 x"), Reply::Error(e) if e.starts_with("MISCONF "));
+        refused.then_some(())
+    });
+}
+
+fn a_full_disk_stops_everything_until_there_is_room(kind: Kind) {
+    let server = start_appending(kind, "everysec");
+    let stage = set_stage(&server);
+    fill_disk(&server);
+    check_refusals(&server, &stage, "MISCONF ");
+    have_room_again(&server);
+    check_recovery(&server, stage);
+}
+
+fn a_deadline_while_the_disk_is_full_hands_on_when_there_is_room(kind: Kind) {
+    let server = start_appending(kind, "everysec");
+    let mut c = server.client();
+    let b;
+    let d;
+    loop {
+        c.int("LOCK.ACQUIRE k a 400");
+        let first = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
+        let second = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
+        fill_disk(&server);
+        if c.holders("k") == ["a"] {
+            (b, d) = (first, second);
+            break;
+        }
+        // The machine was too slow: it was handed on before.
+        have_room_again(&server);
+        first.fence();
+        wait_for("the disk to be seen", || {
+            matches!(c.call("DEL k"), Reply::Int(_)).then_some(())
+        });
+        second.fence();
+        c.int("DEL k");
+    }
+    wait_for("the lease to end", || {
+        c.holders("k").is_empty().then_some(())
+    });
+    assert_eq!(c.waiters("k"), ["b", "d"]);
+    assert_eq!(c.int(&format!("CLIENT KILL ID {}", b.id)), 1);
+    b.broken();
+    wait_for("b to leave", || (c.waiters("k") == ["d"]).then_some(()));
+    assert!(c.holders("k").is_empty() && d.is_pending());
+    have_room_again(&server);
+    d.fence();
+    assert_eq!(c.holders("k"), ["d"]);
+}
+
+fn what_was_granted_before_the_disk_was_full_is_there_after_a_crash(kind: Kind) {
+    let mut server = start_appending(kind, "everysec");
+    let mut c = server.client();
+    let mut fences = Vec::new();
+    for n in 0..50 {
+        fences.push(c.int(&format!("LOCK.ACQUIRE k{n} t 600000")));
+    }
+    c.int("RWLOCK.RLOCK shared a 600000");
+    let w = server.blocked("RWLOCK.WLOCK shared w 600000 BLOCK 0");
+    let r = server.blocked("RWLOCK.RLOCK shared r 600000 BLOCK 0");
+    fill_disk(&server);
+    assert_eq!(c.int(&format!("CLIENT KILL ID {}", w.id)), 1);
+    wait_for("w to leave", || {
+        (c.waiters("shared") == ["r"]).then_some(())
+    });
+    server.kill();
+    r.broken();
+    have_it_back(&mut server, &fences);
+    assert_eq!(server.client().holders("shared"), ["a"]);
+}
+
+/// Starts the server again, without a limit, and looks for what was acknowledged.
+fn have_it_back(server: &mut Server, fences: &[i64]) {
+    server.start_again();
+    let mut c = server.client();
+    for (n, fence) in fences.iter().enumerate() {
+        let again = c.int(&format!("LOCK.ACQUIRE k{n} t 600000"));
+        assert_eq!(again, *fence, "the hold of k{n}");
+    }
+    let last = fences.last().copied().unwrap_or_default();
+    assert!(c.int("LOCK.ACQUIRE new t 600000") > last);
+}
+
+fn with_always_nothing_is_acknowledged_that_is_not_written(kind: Kind) {
+    let mut server = start_appending(kind, "always");
+    let mut acknowledged = 0;
+    let crashes = 3 * scale();
+    for crash in 0..crashes {
+        let mut c = server.client();
+        c.text("FLUSHALL");
+        // It ends in the middle of a record, each time in another place.
+        leave_room(&server, 20_000 + 17 * crash as u64);
+        let mut fences = Vec::new();
+        loop {
+            let line = format!("LOCK.ACQUIRE k{} t 600000", fences.len());
+            match c.try_call(&line) {
+                Ok(Reply::Int(fence)) => fences.push(fence),
+                Ok(other) => panic!("{other:?}"),
+                Err(_) => break,
+            }
+        }
+        wait_for("the server to end", || server.has_ended().then_some(()));
+        assert!(server.log().contains("Exiting"), "{}", server.log());
+        assert!(fences.len() > 10);
+        acknowledged += fences.len();
+        have_it_back(&mut server, &fences);
+    }
+    figure(kind, &format!("{crashes} full disks with appendfsync always: {acknowledged} acknowledged holds, none lost"));
+}
+
+fn with_always_no_waiter_is_told_of_a_grant_that_is_not_written(kind: Kind) {
+    let mut server = start_appending(kind, "always");
+    let mut c = server.client();
+    let fence = c.int("LOCK.ACQUIRE k a 300");
+    let b = server.blocked("LOCK.ACQUIRE k b 600000 BLOCK 0");
+    leave_room(&server, 0);
+    // The grant is the next write that there is.
+    b.broken();
+    wait_for("the server to end", || server.has_ended().then_some(()));
+    server.start_again();
+    let mut c = server.client();
+    assert!(c.holders("k").is_empty());
+    assert!(c.int("LOCK.ACQUIRE k d 60000") > fence);
+}
+
+/// Not a disk, but the other reason for which a server refuses all writes.
+fn without_enough_replicas_nobody_is_granted(kind: Kind) {
+    let server = Server::start(kind);
+    let mut replica = Server::start(kind);
+    let mut c = server.client();
+    let follow = format!("REPLICAOF 127.0.0.1 {}", server.port);
+    replica.client().text(&follow);
+    wait_for("the replica", || {
+        let online = c.info("connected_slaves") == "1" && c.info("slave0").contains("state=online");
+        online.then_some(())
+    });
+    c.text("CONFIG SET min-replicas-to-write 1");
+    wait_for("a write to be taken", || {
+        matches!(c.call("SET text text"), Reply::Simple(_)).then_some(())
+    });
+    let stage = set_stage(&server);
+    replica.kill();
+    wait_for("writes to be refused", || {
+        matches!(c.call("SET text text"), Reply::Error(_)).then_some(())
+    });
+    check_refusals(&server, &stage, "NOREPLICAS ");
+    c.text("CONFIG SET min-replicas-to-write 0");
+    check_recovery(&server, stage);
+}

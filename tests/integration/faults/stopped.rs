@@ -1,0 +1,208 @@
+//! Processes that are stopped and go on later: the server, and the owner of a lock.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use super::super::harness::{figure, redis_cli, scale, wait_for, Kind, Reply, Server};
+use super::crowd::Crowd;
+
+on_every_server![
+    an_owner_that_is_stopped_loses_its_lock_to_the_next,
+    a_waiter_that_is_stopped_costs_the_next_one_its_ttl,
+    what_ended_while_the_server_was_stopped_is_over,
+    what_was_sent_while_the_server_was_stopped_is_answered_in_order,
+    a_crowd_on_a_server_that_stops_and_goes_on,
+];
+
+/// A client in a process of its own.
+struct Process {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Process {
+    fn start(server: &Server) -> Self {
+        let mut child = Command::new(redis_cli())
+            .args(["-p", &server.port.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("redis-cli");
+        let input = child.stdin.take().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let mut process = Self {
+            child,
+            input,
+            output,
+        };
+        process.send("ECHO ready");
+        assert_eq!(process.line(), "ready");
+        process
+    }
+
+    fn send(&mut self, line: &str) {
+        self.input
+            .write_all(format!("{line}\n").as_bytes())
+            .unwrap();
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        line.trim_end().to_string()
+    }
+
+    /// Sends a signal, and waits until the process has obeyed it.
+    fn signal(&self, name: &str, state: char) {
+        let pid = self.child.id().to_string();
+        let status = Command::new("kill").args(["-s", name, &pid]).status();
+        assert!(status.is_ok_and(|status| status.success()));
+        let stat = format!("/proc/{pid}/stat");
+        wait_for("the process to obey", || {
+            let stat = std::fs::read_to_string(&stat).unwrap();
+            let is = stat.split(") ").last()?.chars().next()?;
+            (if state == 'T' { is == 'T' } else { is != 'T' }).then_some(())
+        });
+    }
+
+    fn stop(&self) {
+        self.signal("STOP", 'T');
+    }
+
+    fn go_on(&self) {
+        self.signal("CONT", 'R');
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+fn an_owner_that_is_stopped_loses_its_lock_to_the_next(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    let mut owner = Process::start(&server);
+    owner.send("LOCK.ACQUIRE k owner 60000");
+    let fence: i64 = owner.line().parse().unwrap();
+    owner.send("LOCK.RENEW k owner 300");
+    assert_eq!(owner.line(), "1");
+    owner.stop();
+    let next = c.int("LOCK.ACQUIRE k next 60000 BLOCK 0");
+    assert!(
+        next > fence,
+        "a resource that remembers it refuses the late one"
+    );
+    owner.send("LOCK.RENEW k owner 60000");
+    owner.send("LOCK.RELEASE k owner");
+    owner.go_on();
+    assert_eq!((owner.line(), owner.line()), ("0".into(), "0".into()));
+    assert_eq!(c.holders("k"), ["next"]);
+    assert_eq!(c.int("LOCK.RELEASE k next"), 1);
+}
+
+fn a_waiter_that_is_stopped_costs_the_next_one_its_ttl(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    c.int("LOCK.ACQUIRE k a 60000");
+    let mut b = Process::start(&server);
+    b.send("LOCK.ACQUIRE k b 400 BLOCK 0");
+    wait_for("b to wait", || (c.waiters("k") == ["b"]).then_some(()));
+    let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
+    b.stop();
+    let granted = Instant::now();
+    c.int("LOCK.RELEASE k a");
+    // The server cannot know that b does not hear of it.
+    let (reply, at) = d.reply_and_instant();
+    assert!(
+        at - granted >= Duration::from_millis(400),
+        "{:?}",
+        at - granted
+    );
+    b.send("LOCK.RENEW k b 60000");
+    b.send("LOCK.RELEASE k b");
+    b.go_on();
+    let late: i64 = b.line().parse().unwrap();
+    assert_eq!((b.line(), b.line()), ("0".into(), "0".into()));
+    assert!(reply.as_int() > late);
+    assert_eq!(c.holders("k"), ["d"]);
+}
+
+fn what_ended_while_the_server_was_stopped_is_over(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    let first = c.int("LOCK.ACQUIRE k a 800");
+    c.int("LOCK.ACQUIRE long a 60000");
+    let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
+    let gone = server.raw_blocked("LOCK.ACQUIRE k gone 60000 BLOCK 0");
+    let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
+    let e = server.blocked("LOCK.ACQUIRE long e 60000 BLOCK 800");
+    server.signal("STOP");
+    drop(gone);
+    sleep(Duration::from_millis(1000)); // longer than the lease and the timeout
+    assert!(d.is_pending() && e.is_pending());
+    server.signal("CONT");
+    let second = b.fence();
+    assert!(second > first);
+    assert_eq!(e.reply(), Reply::Nil);
+    assert_eq!(c.int("LOCK.RENEW k a 60000"), 0);
+    assert_eq!(c.int("LOCK.RELEASE k b"), 1);
+    assert!(d.fence() > second);
+    assert_eq!(
+        (c.holders("k"), c.holders("long")),
+        (vec!["d".into()], vec!["a".into()])
+    );
+    assert_eq!(server.blocked_clients(), 0);
+}
+
+fn what_was_sent_while_the_server_was_stopped_is_answered_in_order(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    c.int("LOCK.ACQUIRE k a 400");
+    let mut late = server.raw();
+    let mut others: Vec<_> = (0..5).map(|_| server.raw()).collect();
+    server.signal("STOP");
+    for (n, other) in others.iter_mut().enumerate() {
+        other.send(&format!("LOCK.ACQUIRE k t{n} 60000 BLOCK 0"));
+    }
+    sleep(Duration::from_millis(600)); // longer than the lease
+    late.send("LOCK.RENEW k a 60000\r\nLOCK.RELEASE k a");
+    server.signal("CONT");
+    assert_eq!(
+        (late.line().unwrap(), late.line().unwrap()),
+        (":0".into(), ":0".into())
+    );
+    let mut last = 0;
+    // The server may read them in any order, but it grants in the order in which it has read them.
+    for _ in 0..others.len() {
+        let holder = wait_for("the next holder", || c.holders("k").pop());
+        let n: usize = holder[1..].parse().unwrap();
+        let fence: i64 = others[n].line().unwrap()[1..].parse().unwrap();
+        assert!(fence > last);
+        last = fence;
+        assert_eq!(c.int(&format!("LOCK.RELEASE k {holder}")), 1);
+    }
+}
+
+fn a_crowd_on_a_server_that_stops_and_goes_on(kind: Kind) {
+    let server = Server::start(kind);
+    let crowd = Crowd::new(12, 300 * scale(), 2);
+    let stops = crowd.run(&server, 25 * scale(), |_| {
+        server.signal("STOP");
+        sleep(Duration::from_millis(10));
+        server.signal("CONT");
+        sleep(Duration::from_millis(2));
+    });
+    figure(
+        kind,
+        &format!(
+            "{stops} stops of the server under {} holds, none lost",
+            crowd.holds()
+        ),
+    );
+}
