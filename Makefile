@@ -11,7 +11,7 @@ export REDIS_LOCK_MODULE ?= $(abspath $(or $(CARGO_TARGET_DIR),target))/release/
 export REDIS_LOCK_SERVERS ?= $(CURDIR)/.servers
 
 MAKEFLAGS += --no-print-directory
-.PHONY: help setup build run test soak bench check servers install clean
+.PHONY: help setup build run test soak valgrind bench check servers install clean
 
 help: ## Show these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -36,6 +36,11 @@ test: setup ## Build, then run all tests, against real servers of several versio
 soak: setup ## A crowd on a few locks for some minutes, its history checked: SOAK_SECONDS (each server), SOAK_SEED
 	@$(MAKE) servers build
 	SOAK_SECONDS=$(or $(SOAK_SECONDS),45) cargo test --locked --test integration soak:: -- --nocapture --test-threads 1
+
+# A short version of it is one of the tests.
+valgrind: setup ## The tests of Redis 7.0 with every server under valgrind
+	@$(MAKE) servers build
+	@scripts/valgrind.sh
 
 bench: setup ## Measure hand-offs, lateness of deadlines and memory of waiters, on all servers
 	@$(MAKE) servers build

@@ -40,6 +40,7 @@ missing() {
     has_libclang || echo libclang-dev
     has python3 && python3 -m pip --version >/dev/null 2>&1 || echo python3 python3-pip
     [ -e /etc/ssl/certs/ca-certificates.crt ] || echo ca-certificates
+    has valgrind || echo valgrind
     # The servers of the tests are linked to these.
     local library package
     while read -r library package; do

@@ -37,6 +37,9 @@ mod bad_input;
 mod hostile;
 mod metadata;
 
+// What it costs the server's memory, and what becomes of that.
+mod memory;
+
 // What a crowd does to it, and whether every rule was kept.
 mod soak;
 

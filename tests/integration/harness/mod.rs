@@ -5,6 +5,7 @@ pub mod dump;
 mod figures;
 mod later;
 mod locks;
+mod memcheck;
 mod raw;
 mod server;
 mod state;
