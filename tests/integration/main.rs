@@ -34,6 +34,7 @@ mod replication;
 
 // What is refused, and what the server says of the module.
 mod bad_input;
+mod fuzz;
 mod hostile;
 mod metadata;
 
