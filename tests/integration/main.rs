@@ -37,6 +37,7 @@ mod bad_input;
 mod fuzz;
 mod hostile;
 mod metadata;
+mod security;
 
 // What it costs the server's memory, and what becomes of that.
 mod memory;
