@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use super::{in_scripts, load_function, user};
-use crate::harness::{redis_cli, wait_for, Client, Kind, Reply, Server};
+use crate::harness::{figure, redis_cli, wait_for, Client, Kind, Reply, Server};
 
 on_every_server![
     no_surrounding_makes_a_client_a_primary,
@@ -168,6 +168,7 @@ fn no_effect_is_let_in_while_a_replica_loads_beside_its_clients(kind: Kind) {
         p.call("CONFIG SET rdb-key-save-delay 0");
     }
     assert!(refused > 0);
+    figure(kind, &format!("{refused} effects refused while it loaded"));
     replica.wait_until_it_follows(&primary);
     assert_not_applied(&mut p);
     assert_eq!(c.holders("k"), ["holder"]);

@@ -1,7 +1,7 @@
 //! A user who may use some keys, and all the ways to the others.
 
 use super::{in_scripts, load_function, user};
-use crate::harness::{wait_for, Client, Kind, Reply, Server};
+use crate::harness::{figure, wait_for, Client, Kind, Reply, Server};
 
 on_every_server![
     a_user_of_some_keys_gets_at_no_others_in_any_surrounding,
@@ -55,6 +55,7 @@ fn a_user_of_some_keys_gets_at_no_others_in_any_surrounding(kind: Kind) {
     if kind.is_7_0_or_later() {
         rules.extend(["%R~app:* %W~app:* +@all", "+@all ~none (~app:* +@all)"]);
     }
+    let mut refused = 0;
     for (n, rules) in rules.iter().enumerate() {
         let mut some = user(&server, &format!("some-{n}"), rules);
         for key in ["other:held", "other:free", "other:text", "app", "APP:k"] {
@@ -69,7 +70,9 @@ fn a_user_of_some_keys_gets_at_no_others_in_any_surrounding(kind: Kind) {
                 for script in in_scripts(&line, kind.is_7_0_or_later()) {
                     let what = script[..2].concat().escape_ascii().to_string() + &line;
                     assert_no_permission(&some.send(&script), &what);
+                    refused += 1;
                 }
+                refused += 2;
             }
         }
         // The user's own are at hand in all of these.
@@ -85,6 +88,10 @@ fn a_user_of_some_keys_gets_at_no_others_in_any_surrounding(kind: Kind) {
     assert_eq!(c.int("EXISTS other:free app APP:k"), 0);
     assert_eq!(server.blocked_clients(), 1);
     assert!(waiter.is_pending());
+    figure(
+        kind,
+        &format!("{refused} requests, alone, in transactions, scripts and functions: all refused"),
+    );
 }
 
 fn a_refusal_tells_nothing_of_the_key(kind: Kind) {

@@ -131,9 +131,12 @@ fn all_at_once(c: &mut Client, readers: usize) -> String {
     let kept = time(c, "RWLOCK.RLOCK k kept 9000000");
     assert!(matches!(kept, Reply::Int(_)));
     // All get an earlier end, and are over at once but one.
-    time(c, "PEXPIRE k 1000");
+    let end_us = c.now_us() + 2_100_000;
+    time(c, "PEXPIRE k 2000");
     assert_eq!(time(c, "LOCK.RENEW k kept 9000000"), Reply::Int(1));
-    std::thread::sleep(Duration::from_millis(1_010));
+    wait_for("the end of the others", || {
+        (c.now_us() > end_us).then_some(())
+    });
     assert_eq!(time(c, "LOCK.RENEW k kept 8000000"), Reply::Int(1));
     assert_eq!(c.holders("k"), ["kept"]);
     said.join(", ")
