@@ -11,7 +11,7 @@ export REDIS_LOCK_MODULE ?= $(abspath $(or $(CARGO_TARGET_DIR),target))/release/
 export REDIS_LOCK_SERVERS ?= $(CURDIR)/.servers
 
 MAKEFLAGS += --no-print-directory
-.PHONY: help setup build run test soak bench check servers install clean
+.PHONY: help setup build run test soak fuzz valgrind bench check servers install clean
 
 help: ## Show these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -36,6 +36,16 @@ test: setup ## Build, then run all tests, against real servers of several versio
 soak: setup ## A crowd on a few locks for some minutes, its history checked: SOAK_SECONDS (each server), SOAK_SEED
 	@$(MAKE) servers build
 	SOAK_SECONDS=$(or $(SOAK_SECONDS),45) cargo test --locked --test integration soak:: -- --nocapture --test-threads 1
+
+# The short versions of these two are tests, too.
+fuzz: setup ## Coverage-guided fuzzing of the codec, the parser, the queue and RESTORE: FUZZ_SECONDS (each, 60)
+	@$(MAKE) build
+	@scripts/servers.sh redis-7.0.15
+	@scripts/fuzz.sh
+
+valgrind: setup ## The tests of Redis 7.0 with every server under valgrind
+	@$(MAKE) servers build
+	@scripts/valgrind.sh
 
 bench: setup ## Measure hand-offs, deadlines, memory and what a shard of a cluster carries, on all servers
 	@$(MAKE) servers build

@@ -36,12 +36,15 @@ has_rust_tools() { cargo fmt --version >/dev/null 2>&1 && cargo clippy --version
 # Prints the packages whose job nobody does here.
 missing() {
     has_compiler || echo gcc libc6-dev
+    # What `make fuzz` runs is in C++.
+    has c++ || echo g++
     has make || echo make
     has_libclang || echo libclang-dev
     has python3 && python3 -m pip --version >/dev/null 2>&1 || echo python3 python3-pip
     [ -e /etc/ssl/certs/ca-certificates.crt ] || echo ca-certificates
     # Some tests set the clock of their servers.
     compgen -G '/usr/lib/*/faketime/libfaketimeMT.so.1' >/dev/null || echo faketime
+    has valgrind || echo valgrind
     # The servers of the tests are linked to these.
     local library package
     while read -r library package; do

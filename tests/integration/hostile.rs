@@ -1,9 +1,9 @@
 //! Input from someone who means harm, or whose cable is bad: payloads given to RESTORE and random commands. Nothing of it may
 //! end the server, hang it, or leave behind a lock that does not work.
 
-mod lines;
-mod mutants;
-mod payload;
+pub mod lines;
+pub mod mutants;
+pub mod payload;
 
 use rand::rngs::StdRng;
 use rand::SeedableRng;

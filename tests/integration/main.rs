@@ -39,8 +39,13 @@ mod quorum;
 
 // What is refused, and what the server says of the module.
 mod bad_input;
+mod fuzz;
 mod hostile;
 mod metadata;
+mod security;
+
+// What it costs the server's memory, and what becomes of that.
+mod memory;
 
 // What a crowd does to it, and whether every rule was kept.
 mod soak;

@@ -2,6 +2,8 @@ use std::time::Duration;
 
 use redis::{Connection, RedisError, Value};
 
+use super::memcheck::patience;
+
 /// A connection to a server, by the `redis` crate, in the manner of redis-cli: a line in, a reply out.
 pub struct Client {
     connection: Connection,
@@ -36,7 +38,7 @@ impl Client {
         let connection = client.get_connection().expect("a connection");
         // No test may hang for ever on a reply that does not come.
         connection
-            .set_read_timeout(Some(Duration::from_secs(30)))
+            .set_read_timeout(Some(patience(Duration::from_secs(30))))
             .unwrap();
         Self { connection }
     }

@@ -12,11 +12,12 @@ pub fn scale() -> usize {
 }
 
 /// Says what a test has done, for docs/RELIABILITY.md: "31 kills, 4,211 acknowledged effects". With `--nocapture` it is seen, and
-/// `TEST_FIGURES` names a file that gets it as a line: test, server, scale, figure.
-pub fn figure(kind: Kind, what: &str) {
+/// `TEST_FIGURES` names a file that gets it as a line: test, server if there is one, scale, figure.
+pub fn figure(kind: impl Into<Option<Kind>>, what: &str) {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("?");
-    let line = format!("{test}\t{kind:?}\t{}\t{what}\n", scale());
+    let server = kind.into().map_or("-".into(), |kind| format!("{kind:?}"));
+    let line = format!("{test}\t{server}\t{}\t{what}\n", scale());
     eprint!("{line}");
     if let Some(path) = std::env::var_os("TEST_FIGURES") {
         let mut file = File::options()

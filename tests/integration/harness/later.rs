@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use redis::RedisError;
 
 use super::client::{Client, Reply};
+use super::memcheck::patience;
 use super::server::{wait_for, Server};
 
 /// A command that has been sent and may be answered later, on a connection of its own.
@@ -106,7 +107,7 @@ impl Later {
     #[track_caller]
     fn receive(&self) -> Answer {
         self.answer
-            .recv_timeout(Duration::from_secs(20))
+            .recv_timeout(patience(Duration::from_secs(20)))
             .unwrap_or_else(|_| panic!("{} was not answered", self.line))
     }
 }

@@ -8,6 +8,7 @@ mod faketime;
 mod figures;
 mod later;
 mod locks;
+mod memcheck;
 mod raw;
 mod records;
 mod server;

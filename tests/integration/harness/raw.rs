@@ -2,6 +2,7 @@ use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpStream};
 use std::time::Duration;
 
+use super::memcheck::patience;
 use super::server::{wait_for, Server};
 
 /// A bare connection, for a client that leaves in the middle of something. It speaks lines, and reads single-line replies.
@@ -16,7 +17,7 @@ impl Server {
     pub fn raw(&self) -> Raw {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).expect("a connection");
         stream
-            .set_read_timeout(Some(Duration::from_secs(30)))
+            .set_read_timeout(Some(patience(Duration::from_secs(30))))
             .unwrap();
         stream.set_nodelay(true).unwrap();
         let stream = BufReader::new(stream);

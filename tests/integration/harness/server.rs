@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use super::client::Client;
+use super::memcheck::{self, Report};
 
 /// One of the servers that the module supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +85,8 @@ pub struct Setup {
     /// What it runs under: a program and its arguments, the server's command line behind them.
     pub under: Vec<String>,
     pub env: Vec<(String, String)>,
+    /// Whether it runs under valgrind's memcheck instead.
+    pub memcheck: bool,
 }
 
 /// A running server. Dropping it ends the process and removes its directory.
@@ -123,7 +126,10 @@ pub fn wait_for<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
         if let Some(value) = condition() {
             return value;
         }
-        assert!(start.elapsed() < PATIENCE, "waited in vain for {what}");
+        assert!(
+            start.elapsed() < memcheck::patience(PATIENCE),
+            "waited in vain for {what}"
+        );
         std::thread::sleep(Duration::from_millis(2));
     }
 }
@@ -186,6 +192,8 @@ impl Server {
     }
 
     fn start_in(kind: Kind, dir: PathBuf, setup: Setup) -> Self {
+        let mut setup = setup;
+        setup.memcheck |= setup.under.is_empty() && memcheck::is_for_all_tests();
         let (port, child) = launch_until_ready(kind, &dir, &setup);
         Self {
             kind,
@@ -249,6 +257,7 @@ impl Server {
     pub fn kill(&mut self) {
         self.child.kill().expect("to kill the server");
         self.child.wait().expect("to reap the server");
+        self.look_at_report();
     }
 
     /// Whether the server has ended by itself.
@@ -271,6 +280,37 @@ impl Server {
         // The reply is the end of the connection.
         self.client().try_call(line).ok();
         wait_for("the server to shut down", || self.child.try_wait().unwrap());
+        self.look_at_report();
+    }
+
+    /// What memcheck has said of this server so far.
+    pub fn report(&self) -> Option<Report> {
+        self.setup.memcheck.then(|| Report::read(&self.dir))
+    }
+
+    #[track_caller]
+    fn look_at_report(&self) {
+        if let Some(report) = self.report() {
+            report.assert_clean();
+        }
+    }
+
+    /// Ends the process, in order where memcheck is to say what was lost.
+    fn end(&mut self) {
+        if self.setup.memcheck {
+            for signal in ["CONT", "TERM"] {
+                self.signal(signal);
+            }
+            let start = Instant::now();
+            while start.elapsed() < PATIENCE {
+                if self.child.try_wait().is_ok_and(|status| status.is_some()) {
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        self.child.kill().ok();
+        self.child.wait().ok();
     }
 
     /// Starts the server again after `kill` or `shut_down`, on its own files, on a new port.
@@ -290,12 +330,15 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if self.child.try_wait().ok().flatten().is_none() {
-            self.child.kill().ok();
-            self.child.wait().ok();
+            self.end();
         } else if std::thread::panicking() {
             eprintln!("the server had ended by itself; its log:\n{}", self.log());
         }
+        let report = self.report();
         fs::remove_dir_all(&self.dir).ok();
+        if let (Some(report), false) = (report, std::thread::panicking()) {
+            report.assert_clean();
+        }
     }
 }
 
@@ -340,7 +383,11 @@ fn launch(kind: Kind, dir: &Path, port: u16, setup: &Setup) -> Child {
         .append(true)
         .open(dir.join("log"))
         .unwrap();
-    let mut command = match setup.under.split_first() {
+    let under = match setup.memcheck {
+        true => memcheck::command(dir),
+        false => setup.under.clone(),
+    };
+    let mut command = match under.split_first() {
         Some((program, args)) => {
             let mut command = Command::new(program);
             command.args(args).arg(kind.binary());
@@ -356,6 +403,9 @@ fn launch(kind: Kind, dir: &Path, port: u16, setup: &Setup) -> Child {
         .args(["--dir", &path(dir), "--save", ""]);
     if kind.is_7_0_or_later() {
         command.args(["--enable-debug-command", "yes"]);
+    }
+    if setup.memcheck {
+        command.args(memcheck::OPTIONS);
     }
     command
         .args(&setup.options)

@@ -1,0 +1,175 @@
+//! The command that carries effects, in every surrounding that a client can bring about.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use super::{in_scripts, load_function, user};
+use crate::harness::{figure, redis_cli, wait_for, Client, Kind, Reply, Server};
+
+on_every_server![
+    no_surrounding_makes_a_client_a_primary,
+    an_aof_cannot_be_piped_in,
+    a_connection_that_asks_for_replication_cannot_apply,
+    no_effect_is_let_in_while_a_replica_loads_beside_its_clients,
+];
+
+/// An effect that would take the lock `k`, with a fence that would be seen ever after.
+fn effect() -> Vec<u8> {
+    let mut record = vec![1, 2];
+    record.extend(1_000u64.to_le_bytes());
+    record.push(1);
+    record.extend((1u64 << 52).to_le_bytes());
+    record.extend((1u64 << 50).to_le_bytes());
+    record.extend(1_000u64.to_le_bytes());
+    record.extend(5u16.to_le_bytes());
+    record.extend(b"thief");
+    record
+}
+
+/// Fails when an effect, or its fence, has come in.
+#[track_caller]
+fn assert_not_applied(c: &mut Client) {
+    assert_eq!(c.holders("k"), ["holder"]);
+    let fence = c.int("LOCK.ACQUIRE later me 1000000");
+    assert!(fence < 1 << 52, "{fence}");
+}
+
+fn stage(kind: Kind) -> (Server, Client) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    assert!(c.int("LOCK.ACQUIRE k holder 1000000") < 1 << 52);
+    (server, c)
+}
+
+fn no_surrounding_makes_a_client_a_primary(kind: Kind) {
+    let (server, mut c) = stage(kind);
+    if kind.is_7_0_or_later() {
+        load_function(&mut c);
+    }
+    let mut boss = user(&server, "boss", "~* &* +@all");
+    let apply = [b"LOCK._APPLY".to_vec(), b"k".to_vec(), effect()];
+    for setup in [
+        "PING",
+        "CLIENT SETNAME master",
+        "CLIENT TRACKING ON",
+        "CLIENT NO-EVICT on",
+        "CLIENT SETINFO lib-name master",
+        "READONLY",
+        "ASKING",
+        "WATCH k",
+        "REPLCONF listening-port 1",
+        "REPLCONF capa eof capa psync2",
+        "HELLO 3",
+    ] {
+        // Not all servers know all of these.
+        boss.call(setup);
+        let reply = boss.send(&apply);
+        assert!(matches!(reply, Reply::Error(_)), "{setup}: {reply:?}");
+    }
+    let in_multi = [
+        vec![b"MULTI".to_vec()],
+        apply.to_vec(),
+        vec![b"EXEC".to_vec()],
+    ];
+    let replies = boss.pipeline(&in_multi);
+    assert!(matches!(&replies[2].items()[0], Reply::Error(_)));
+    for mut script in in_scripts("LOCK._APPLY k", kind.is_7_0_or_later()) {
+        script.push(effect());
+        let reply = boss.send(&script);
+        assert!(matches!(reply, Reply::Error(_)), "{reply:?}");
+    }
+    assert_not_applied(&mut c);
+}
+
+fn an_aof_cannot_be_piped_in(kind: Kind) {
+    let (server, mut c) = stage(kind);
+    let record = effect();
+    let mut file = b"*3\r\n$11\r\nLOCK._APPLY\r\n$1\r\nk\r\n".to_vec();
+    file.extend(format!("${}\r\n", record.len()).as_bytes());
+    file.extend(&record);
+    file.extend(b"\r\n");
+    let mut cli = Command::new(redis_cli())
+        .args(["-p", &server.port.to_string(), "--pipe"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    cli.stdin.take().unwrap().write_all(&file).unwrap();
+    let output = cli.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains("errors: 1, replies: 1"), "{said}");
+    assert_not_applied(&mut c);
+}
+
+fn a_connection_that_asks_for_replication_cannot_apply(kind: Kind) {
+    for ask in ["SYNC", "PSYNC ? -1"] {
+        let (server, mut c) = stage(kind);
+        let mut replica = server.raw();
+        replica.send(ask);
+        wait_for("the server to have a replica", || {
+            (c.info("connected_slaves") == "1").then_some(())
+        });
+        let record = effect();
+        let mut bytes = b"*3\r\n$11\r\nLOCK._APPLY\r\n$1\r\nk\r\n".to_vec();
+        bytes.extend(format!("${}\r\n", record.len()).as_bytes());
+        bytes.extend(&record);
+        bytes.extend(b"\r\n");
+        replica.send_bytes(&bytes);
+        let calls = |c: &mut Client| c.text("INFO commandstats");
+        wait_for("the command to be refused", || {
+            calls(&mut c).contains("cmdstat_lock._apply").then_some(())
+        });
+        assert_not_applied(&mut c);
+    }
+}
+
+/// With repl-diskless-load swapdb a replica serves its clients while it loads, and says that it is loading.
+fn no_effect_is_let_in_while_a_replica_loads_beside_its_clients(kind: Kind) {
+    if !kind.is_7_0_or_later() {
+        return; // 6.2 does not serve its clients meanwhile.
+    }
+    let (primary, mut p) = stage(kind);
+    p.call("CONFIG SET repl-diskless-sync yes");
+    p.call("CONFIG SET repl-diskless-sync-delay 0");
+    p.call("DEBUG POPULATE 3000");
+    let options = [
+        "--repl-diskless-load",
+        "swapdb",
+        "--replica-read-only",
+        "no",
+        // How often it serves them meanwhile.
+        "--loading-process-events-interval-bytes",
+        "1024",
+    ];
+    let replica = Server::start_with(kind, &options);
+    let mut c = replica.client();
+    c.call(&format!("REPLICAOF 127.0.0.1 {}", primary.port));
+    replica.wait_until_it_follows(&primary);
+    // It misses more than the primary keeps, and so gets everything anew, which takes seconds; what it has is of the same history.
+    p.call("CONFIG SET rdb-key-save-delay 1000");
+    p.call("CONFIG SET repl-backlog-size 16384");
+    replica.signal("STOP");
+    p.call("CLIENT KILL TYPE replica");
+    p.call(&format!("SET large {}", "x".repeat(100_000)));
+    p.call("SET small x");
+    replica.signal("CONT");
+    wait_for("the replica to load beside its clients", || {
+        (c.info("async_loading") == "1").then_some(())
+    });
+    let mut refused = 0;
+    loop {
+        let reply = c.send(&[b"LOCK._APPLY".to_vec(), b"k".to_vec(), effect()]);
+        assert!(matches!(reply, Reply::Error(_)), "{reply:?}");
+        if c.info("async_loading") == "0" {
+            break;
+        }
+        refused += 1;
+        p.call("CONFIG SET rdb-key-save-delay 0");
+    }
+    assert!(refused > 0);
+    figure(kind, &format!("{refused} effects refused while it loaded"));
+    replica.wait_until_it_follows(&primary);
+    assert_not_applied(&mut p);
+    assert_eq!(c.holders("k"), ["holder"]);
+}

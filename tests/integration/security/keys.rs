@@ -1,0 +1,157 @@
+//! A user who may use some keys, and all the ways to the others.
+
+use super::{in_scripts, load_function, user};
+use crate::harness::{figure, wait_for, Client, Kind, Reply, Server};
+
+on_every_server![
+    a_user_of_some_keys_gets_at_no_others_in_any_surrounding,
+    a_refusal_tells_nothing_of_the_key,
+    who_may_only_read_or_only_write_cannot_do_the_other_in_a_script,
+    a_user_who_is_deleted_waits_no_more,
+];
+
+const LINES: [&str; 9] = [
+    "LOCK.ACQUIRE {} me 1000000",
+    "LOCK.ACQUIRE {} * 1000000",
+    "LOCK.ACQUIRE {} me 1000000 BLOCK 0",
+    "RWLOCK.RLOCK {} me 1000000",
+    "RWLOCK.WLOCK {} me 1000000 BLOCK 0",
+    "LOCK.RENEW {} me 1000000",
+    "LOCK.RELEASE {} me",
+    "LOCK.RELEASE {} holder",
+    "LOCK.INFO {}",
+];
+
+/// A server with a lock that is held and waited for, and users of other keys.
+fn stage(kind: Kind) -> (Server, Client) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    if kind.is_7_0_or_later() {
+        load_function(&mut c);
+    }
+    c.int("LOCK.ACQUIRE other:held holder 1000000");
+    c.call("SET other:text v");
+    (server, c)
+}
+
+#[track_caller]
+fn assert_no_permission(reply: &Reply, what: &str) {
+    let Reply::Error(error) = reply else {
+        panic!("{what}: {reply:?}")
+    };
+    // In a script the server puts its own words around it.
+    let words = ["NOPERM", "permission", "can't access", "cannot access"];
+    assert!(
+        words.iter().any(|word| error.contains(word)),
+        "{what}: {error}"
+    );
+}
+
+fn a_user_of_some_keys_gets_at_no_others_in_any_surrounding(kind: Kind) {
+    let (server, mut c) = stage(kind);
+    let waiter = server.blocked("LOCK.ACQUIRE other:held waiter 1000000 BLOCK 0");
+    let before = c.call("DUMP other:held");
+    let mut rules = vec!["~app:* +@all"];
+    if kind.is_7_0_or_later() {
+        rules.extend(["%R~app:* %W~app:* +@all", "+@all ~none (~app:* +@all)"]);
+    }
+    let mut refused = 0;
+    for (n, rules) in rules.iter().enumerate() {
+        let mut some = user(&server, &format!("some-{n}"), rules);
+        for key in ["other:held", "other:free", "other:text", "app", "APP:k"] {
+            for line in LINES.map(|line| line.replace("{}", key)) {
+                assert_no_permission(&some.call(&line), &line);
+                // A refused command spoils the whole transaction.
+                some.call("MULTI");
+                some.call("LOCK.INFO app:k");
+                assert_no_permission(&some.call(&line), &line);
+                let exec = some.error("EXEC");
+                assert!(exec.starts_with("EXECABORT"), "{exec}");
+                for script in in_scripts(&line, kind.is_7_0_or_later()) {
+                    let what = script[..2].concat().escape_ascii().to_string() + &line;
+                    assert_no_permission(&some.send(&script), &what);
+                    refused += 1;
+                }
+                refused += 2;
+            }
+        }
+        // The user's own are at hand in all of these.
+        let line = "LOCK.ACQUIRE app:k me 1000000";
+        assert!(some.int(line) > 0);
+        for script in in_scripts(line, kind.is_7_0_or_later()) {
+            let reply = some.send(&script);
+            assert!(matches!(reply, Reply::Int(fence) if fence > 0), "{reply:?}");
+        }
+    }
+    assert_eq!(c.call("DUMP other:held"), before);
+    assert_eq!(c.waiters("other:held"), ["waiter"]);
+    assert_eq!(c.int("EXISTS other:free app APP:k"), 0);
+    assert_eq!(server.blocked_clients(), 1);
+    assert!(waiter.is_pending());
+    figure(
+        kind,
+        &format!("{refused} requests, alone, in transactions, scripts and functions: all refused"),
+    );
+}
+
+fn a_refusal_tells_nothing_of_the_key(kind: Kind) {
+    let (server, mut c) = stage(kind);
+    let mut some = user(&server, "some", "~app:* +@all");
+    let keyspace = |c: &mut Client| (c.info("keyspace_hits"), c.info("keyspace_misses"));
+    let before = keyspace(&mut c);
+    for line in LINES {
+        let mut tell = |key: &str| some.error(&line.replace("{}", key)).replace(key, "KEY");
+        let free = tell("other:free");
+        assert_eq!(tell("other:held"), free, "{line}");
+        assert_eq!(tell("other:text"), free, "{line}");
+    }
+    // Nor by the time that it takes: nobody has looked.
+    assert_eq!(keyspace(&mut c), before);
+    let mut may = user(&server, "may", "~* +@all");
+    may.call("LOCK.INFO other:held");
+    assert_ne!(keyspace(&mut c), before, "a look is counted");
+}
+
+fn who_may_only_read_or_only_write_cannot_do_the_other_in_a_script(kind: Kind) {
+    if !kind.is_7_0_or_later() {
+        return; // Key permissions for reading and writing came with 7.0.
+    }
+    let (server, mut c) = stage(kind);
+    let mut reader = user(&server, "reader", "%R~other:* +@all");
+    let mut writer = user(&server, "writer", "%W~other:* +@all");
+    let before = c.call("DUMP other:held");
+    for line in LINES.map(|line| line.replace("{}", "other:held")) {
+        let refused = match line.starts_with("LOCK.INFO") {
+            true => &mut writer,
+            false => &mut reader,
+        };
+        for script in in_scripts(&line, true) {
+            assert_no_permission(&refused.send(&script), &line);
+        }
+    }
+    assert_eq!(c.call("DUMP other:held"), before);
+    // A script that names its keys asks for both permissions itself.
+    let script = &in_scripts("LOCK.INFO other:held", true)[1];
+    assert!(matches!(reader.send(script), Reply::Array(_)));
+    let script = &in_scripts("LOCK.RELEASE other:held holder", true)[1];
+    assert_eq!(writer.send(script), Reply::Int(1));
+}
+
+fn a_user_who_is_deleted_waits_no_more(kind: Kind) {
+    let (server, mut c) = stage(kind);
+    user(&server, "some", "~other:* +@all");
+    let mut waiter = server.raw();
+    waiter.send("AUTH some any");
+    assert_eq!(waiter.line().unwrap(), "+OK");
+    waiter.send("LOCK.ACQUIRE other:held some 1000000 BLOCK 0");
+    wait_for("the user to wait", || {
+        (c.waiters("other:held") == ["some"]).then_some(())
+    });
+    assert_eq!(c.int("ACL DELUSER some"), 1);
+    assert_eq!(waiter.line(), None);
+    wait_for("the queue to be empty", || {
+        c.waiters("other:held").is_empty().then_some(())
+    });
+    assert_eq!(c.int("LOCK.RELEASE other:held holder"), 1);
+    assert_eq!(c.call("LOCK.INFO other:held"), Reply::Nil);
+}

@@ -1,0 +1,101 @@
+//! The log is read by people and programs: nothing that a client says may look like a line of it, or steer a terminal.
+
+use crate::harness::{module, Client, Kind, Reply, Server};
+
+on_every_server![
+    nothing_that_a_client_says_is_in_the_log,
+    bad_load_arguments_are_not_repeated,
+];
+
+/// What is looked for. On either side of it is what makes it dangerous.
+const MARK: &str = "M4RK";
+
+fn dangerous() -> Vec<Vec<u8>> {
+    let parts: [(&[u8], &[u8]); 6] = [
+        (b"%s%n%p%x", b"%n%n%n%n"),
+        (b"\r\n1:M 01 Jan 1970 00:00:00.000 # ", b"\r\n"),
+        (b"\x1b[31m\x1b]0;", b"\x07\x1b[2J"),
+        (b"\0", b"\0\0"),
+        (b"\xff\xfe\xc3\x28", b"\xe2\x80\xae"),
+        (b"'\"\\$(", b")`;"),
+    ];
+    let join = |(before, after): &(&[u8], &[u8])| [before, MARK.as_bytes(), after].concat();
+    parts.iter().map(join).collect()
+}
+
+fn nothing_that_a_client_says_is_in_the_log(kind: Kind) {
+    let server = Server::start_with(kind, &["--loglevel", "debug", "--appendonly", "yes"]);
+    let replica = Server::start_replica_of(&server, &["--loglevel", "debug"]);
+    let mut c = server.client();
+    for bytes in dangerous() {
+        say(&mut c, &bytes);
+        // Somebody waits for such a key, under such a name, and is killed.
+        let mut waiter = server.client();
+        let id = waiter.int("CLIENT ID");
+        c.send(&[b"LOCK.ACQUIRE", &bytes[..], b"holder", b"1000000"]);
+        let wait: Vec<Vec<u8>> = [b"LOCK.ACQUIRE", &bytes[..], &bytes, b"1000", b"BLOCK", b"0"]
+            .map(<[u8]>::to_vec)
+            .to_vec();
+        let waiting = std::thread::spawn(move || waiter.try_send(&wait).is_err());
+        let info = [b"LOCK.INFO".to_vec(), bytes.clone()];
+        crate::harness::wait_for("it to wait", || {
+            let info = c.send(&info);
+            (info != Reply::Nil && info.field("waiters").items().len() == 1).then_some(())
+        });
+        c.int(&format!("CLIENT KILL ID {id}"));
+        assert!(waiting.join().unwrap());
+    }
+    replica.wait_until_it_follows(&server);
+    for server in [&server, &replica] {
+        let log = server.log();
+        assert!(log.lines().count() > 10, "{log}");
+        assert!(!log.contains(MARK), "{log}");
+    }
+    assert!(c.text("DEBUG DIGEST").len() == 40, "it is alive");
+}
+
+/// The bytes in the place of every argument.
+fn say(c: &mut Client, bytes: &[u8]) {
+    for args in [
+        &[b"LOCK.ACQUIRE", bytes, bytes, b"1000000"][..],
+        &[b"LOCK.ACQUIRE", b"k", bytes, bytes],
+        &[b"LOCK.ACQUIRE", b"k", bytes, b"1000", bytes],
+        &[b"LOCK.ACQUIRE", b"k", bytes, b"1000", b"BLOCK", bytes],
+        &[b"RWLOCK.RLOCK", bytes, bytes, b"1000000"],
+        &[b"LOCK.RENEW", bytes, bytes, bytes],
+        &[b"LOCK.RENEW", bytes, bytes, b"1000000"],
+        &[b"LOCK.INFO", bytes],
+        &[b"LOCK.INFO", bytes, bytes],
+        &[b"LOCK._APPLY", bytes, bytes],
+        &[b"RESTORE", bytes, b"0", bytes],
+        &[b"CONFIG", b"SET", b"lock.max-waiters", bytes],
+        &[
+            b"EVAL",
+            b"return redis.call('LOCK.ACQUIRE', KEYS[1], ARGV[1], 5)",
+            b"1",
+            bytes,
+            bytes,
+        ],
+        &[b"LOCK.RELEASE", bytes, bytes],
+    ] {
+        c.send(args);
+    }
+}
+
+fn bad_load_arguments_are_not_repeated(kind: Kind) {
+    let module = module();
+    let evil = format!("\x1b[31m{MARK}%n%s");
+    let arguments = [
+        "--loadmodule",
+        module.to_str().unwrap(),
+        "max-waiters",
+        &evil,
+    ];
+    let log = Server::log_of_failed_start(kind, &arguments);
+    assert!(log.contains("bad arguments: expected"), "{log}");
+    let ours = log.lines().filter(|line| line.contains("<lock>"));
+    assert!(ours.clone().count() > 0);
+    for line in ours {
+        assert!(!line.contains(MARK) && !line.contains('\x1b'), "{line}");
+    }
+}
