@@ -11,10 +11,10 @@ export REDIS_LOCK_MODULE ?= $(abspath $(or $(CARGO_TARGET_DIR),target))/release/
 export REDIS_LOCK_SERVERS ?= $(CURDIR)/.servers
 
 MAKEFLAGS += --no-print-directory
-.PHONY: help setup build run test soak bench check servers install clean
+.PHONY: help setup build run test soak bench bench-check check servers install clean
 
 help: ## Show these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup: ## Install what is missing to build and test (Debian; does nothing when all is there)
 	@scripts/setup.sh
@@ -40,6 +40,12 @@ soak: setup ## A crowd on a few locks for some minutes, its history checked: SOA
 bench: setup ## Measure hand-offs, lateness of deadlines and memory of waiters, on all servers
 	@$(MAKE) servers build
 	cargo bench --locked --bench contention
+
+# Run as a test, which needs no build of its own: the server is what is counted.
+bench-check: setup ## Count the instructions of each command and compare them with benches/instructions.tsv (BASELINE=write: set it)
+	@$(MAKE) build
+	@scripts/servers.sh redis-7.0.15
+	cargo test --locked --bench bench -- instructions
 
 check: setup ## Check format, lints and layers
 	cargo fmt --check

@@ -37,6 +37,7 @@ has_rust_tools() { cargo fmt --version >/dev/null 2>&1 && cargo clippy --version
 missing() {
     has_compiler || echo gcc libc6-dev
     has make || echo make
+    has valgrind && has vgdb || echo valgrind
     has_libclang || echo libclang-dev
     has python3 && python3 -m pip --version >/dev/null 2>&1 || echo python3 python3-pip
     [ -e /etc/ssl/certs/ca-certificates.crt ] || echo ca-certificates
