@@ -10,6 +10,7 @@ MODULES = $(DESTDIR)$(PREFIX)/lib/redis/modules
 export REDIS_LOCK_MODULE ?= $(abspath $(or $(CARGO_TARGET_DIR),target))/release/libredis_lock.so
 export REDIS_LOCK_SERVERS ?= $(CURDIR)/.servers
 
+comma := ,
 MAKEFLAGS += --no-print-directory
 .PHONY: help setup build run test soak bench bench-check check servers install clean
 
@@ -37,9 +38,10 @@ soak: setup ## A crowd on a few locks for some minutes, its history checked: SOA
 	@$(MAKE) servers build
 	SOAK_SECONDS=$(or $(SOAK_SECONDS),45) cargo test --locked --test integration soak:: -- --nocapture --test-threads 1
 
-bench: setup ## Measure hand-offs, lateness of deadlines and memory of waiters, on all servers
+# BENCH=owner,handoff: some of its parts; BENCH_QUICK=1: only whether it works; BENCH_SERVERS=7.0.15,8.2.3
+bench: setup ## Measure what locks cost beside their rivals, into docs/benchmarks/ (BENCH=part, BENCH_QUICK=1, BENCH_SERVERS=)
 	@$(MAKE) servers build
-	cargo bench --locked --bench contention
+	ulimit -Sn $$(ulimit -Hn) && cargo bench --locked --bench bench -- $(subst $(comma), ,$(BENCH))
 
 # Run as a test, which needs no build of its own: the server is what is counted.
 bench-check: setup ## Count the instructions of each command and compare them with benches/instructions.tsv (BASELINE=write: set it)

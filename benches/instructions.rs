@@ -12,6 +12,7 @@ use std::process::Command;
 
 use crate::harness::{Kind, Server, Setup};
 use crate::load::{key, run, token, Connection, Requests, Tally};
+use crate::peers::COMPARE_AND_DELETE;
 
 /// The keys of a round, each of which gets every command once. So few that the memory of those deleted is at hand for the next
 /// ones: what the allocator does beyond that depends on its history, by some percent.
@@ -30,8 +31,6 @@ const TOLERANCE: f64 = 0.05;
 const HOUSEKEEPING: &str = "serverCron";
 const KIND: Kind = Kind::Redis7_0;
 const SCRIPT: &str = "EVALSHA compare-and-delete";
-const COMPARE_AND_DELETE: &str =
-    "if redis.call('GET',KEYS[1])==ARGV[1] then return redis.call('DEL',KEYS[1]) else return 0 end";
 const BASELINE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/instructions.tsv");
 
 /// A command, what it is compared with, and its instructions.

@@ -50,6 +50,14 @@ impl Requests {
         self.ends.len()
     }
 
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
     /// The bytes of `count` commands from the `first` on, and how many there are.
     fn slice(&self, first: usize, count: usize) -> (&[u8], usize) {
         let last = self.len().min(first + count);
@@ -125,6 +133,20 @@ impl Connection {
         tally
     }
 
+    /// For one of thousands, which has little to read.
+    pub fn shrink(&mut self) {
+        self.buffer = vec![0; 256].into();
+    }
+
+    /// Whether something has come, without waiting for it.
+    pub fn has_reply(&self) -> bool {
+        let stream = &self.stream;
+        stream.set_nonblocking(true).unwrap();
+        let has = self.from < self.to || matches!(stream.peek(&mut [0]), Ok(1..));
+        stream.set_nonblocking(false).unwrap();
+        has
+    }
+
     fn fill(&mut self) {
         self.buffer.copy_within(self.from..self.to, 0);
         (self.from, self.to) = (0, self.to - self.from);
@@ -157,7 +179,7 @@ pub fn run(connections: &mut [Connection], requests: &Requests, pipeline: usize)
 }
 
 /// The length of the reply that the bytes start with and what it says; `None` when it is not all there.
-fn reply_at_start(bytes: &[u8]) -> Option<(usize, Tally)> {
+pub fn reply_at_start(bytes: &[u8]) -> Option<(usize, Tally)> {
     let line = bytes.windows(2).position(|pair| pair == b"\r\n")?;
     let (kind, rest) = bytes[..line].split_first().expect("a reply's kind");
     let end = line + 2;
