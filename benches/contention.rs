@@ -6,7 +6,7 @@ use crate::bed::{name, Bed};
 use crate::crowd::Crowd;
 use crate::harness::Kind;
 use crate::peers::{Protocol, Scripts};
-use crate::plot::{Chart, Series};
+use crate::plot::{add, Chart, Series};
 use crate::report::{Bound, Report};
 use crate::stats::{jain, shown_us, Spread};
 use crate::Run;
@@ -15,6 +15,8 @@ const CLIENTS: [usize; 4] = [2, 16, 64, 256];
 const HOLDS_MS: [u64; 2] = [0, 1];
 const ROUNDS: usize = 3;
 const ROUND: Duration = Duration::from_millis(600);
+/// With a lock that is held, everybody is to have several turns.
+const ROUND_PER_CLIENT: Duration = Duration::from_millis(6);
 /// Who polls with long pauses has to be watched for longer.
 const POLL_ROUND: Duration = Duration::from_secs(4);
 /// On all servers; polling costs time and differs little between them.
@@ -40,7 +42,7 @@ pub fn measure(with: &Run) {
     report.say(
         "A hand-off is an acquisition by another client than the one before: who polls often takes the lock again itself. The ceiling is no \
          lock: a list with one element, BLPOP takes it, LPUSH gives it back. The BLPOP signal is the protocol of python-redis-lock. \
-         Rounds of 0.6 s, polling of 4 s; `starved` is the number of clients that got nothing in a round.",
+         Rounds of 0.6 s or 6 ms per client of a lock that is held, of 4 s with polling; `starved` is the number of clients that got nothing in a round.",
     );
     for hold in HOLDS_MS {
         let mut rows = Vec::new();
@@ -78,6 +80,7 @@ pub fn measure(with: &Run) {
         let title = format!("Hand-offs per second, the lock held for {hold} ms");
         let chart = Chart {
             title: &title,
+            base: 2.0,
             x: "clients",
             y: "hand-offs/s",
         };
@@ -101,7 +104,8 @@ fn cell(
     let mut shown: Vec<(Protocol, Shown)> = BLOCKING.map(|p| (p, Shown::default())).into();
     for _ in 0..with.rounds(ROUNDS) {
         for (protocol, shown) in &mut shown {
-            round(&mut bed, *protocol, clients, hold, ROUND, shown);
+            let time = round_of(clients, hold);
+            round(&mut bed, *protocol, clients, hold, time, shown);
         }
     }
     if kind == POLLED || with.quick {
@@ -118,18 +122,9 @@ fn cell(
         println!("{}", row.join(" | "));
         rows.push(row);
         if kind == POLLED || with.kinds.len() == 1 {
-            let of = series
-                .iter_mut()
-                .find(|series| series.name == protocol.name());
             // Nothing is no place on a logarithmic axis.
             let point = (clients as f64, Spread::of(&shown.hand_offs).median.max(0.1));
-            match of {
-                Some(series) => series.points.push(point),
-                None => series.push(Series {
-                    name: protocol.name(),
-                    points: vec![point],
-                }),
-            }
+            add(series, protocol.name(), point);
         }
     }
     let of = |which| {
@@ -235,6 +230,11 @@ fn row(
         format!("{:.1}", median(&shown.cpu)),
     ]);
     row
+}
+
+fn round_of(clients: usize, hold: u64) -> Duration {
+    let turns = ROUND_PER_CLIENT * clients as u32;
+    ROUND.max(if hold == 0 { ROUND } else { turns })
 }
 
 fn round(

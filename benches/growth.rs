@@ -3,7 +3,7 @@
 use crate::bed::{name, Bed};
 use crate::harness::{wait_for, Kind};
 use crate::load::{key, run, token, Connection, Requests};
-use crate::plot::{Chart, Series};
+use crate::plot::{add, Chart};
 use crate::report::Report;
 use crate::stats::Spread;
 use crate::Run;
@@ -23,16 +23,6 @@ pub fn measure(with: &Run) {
     held(with, &mut report);
     contended(with, &mut report);
     report.write();
-}
-
-fn add(series: &mut Vec<Series>, name: String, point: (f64, f64)) {
-    match series.iter_mut().find(|series| series.name == name) {
-        Some(series) => series.points.push(point),
-        None => series.push(Series {
-            name,
-            points: vec![point],
-        }),
-    }
 }
 
 /// The `n`-th in no order that a cache could guess.
@@ -138,6 +128,7 @@ fn held(with: &Run, report: &mut Report) {
     );
     let chart = Chart {
         title: "To take a lock and give it back while others are held: server CPU",
+        base: 10.0,
         x: "locks held",
         y: "µs per pair",
     };
@@ -270,6 +261,7 @@ fn contended(with: &Run, report: &mut Report) {
     );
     let chart = Chart {
         title: "A hand-off while others are waited for, 10 waiters each: server CPU",
+        base: 10.0,
         x: "keys that are waited for",
         y: "µs per hand-off",
     };

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::bed::{name, Bed};
 use crate::load::{token, Connection, Requests};
-use crate::plot::{Chart, Series};
+use crate::plot::{add, Chart};
 use crate::report::{Bound, Report};
 use crate::stats::{shown_us, Latency, Spread};
 use crate::Run;
@@ -99,7 +99,7 @@ pub fn measure(with: &Run) {
          Beside it the same with LPUSH and BLPOP, in turns, on the same server.",
     );
     let mut rows = Vec::new();
-    let mut series: Vec<Series> = Vec::new();
+    let mut series = Vec::new();
     for &kind in &with.kinds {
         let mut first: Option<Vec<f64>> = None;
         for waiters in WAITERS {
@@ -167,13 +167,7 @@ pub fn measure(with: &Run) {
             for (what, found) in [("LOCK.RELEASE", ours), ("LPUSH", theirs)] {
                 let name = format!("{what}, {}", name(kind));
                 let point = (waiters as f64, Spread::of(&found[0]).median);
-                match series.iter_mut().find(|series| series.name == name) {
-                    Some(series) => series.points.push(point),
-                    None => series.push(Series {
-                        name,
-                        points: vec![point],
-                    }),
-                }
+                add(&mut series, name, point);
             }
         }
     }
@@ -194,6 +188,7 @@ pub fn measure(with: &Run) {
     );
     let chart = Chart {
         title: "From the release to the next one's reply, p50",
+        base: 10.0,
         x: "waiters",
         y: "µs",
     };

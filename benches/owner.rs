@@ -163,6 +163,7 @@ pub fn measure(with: &Run) {
     let groups: Vec<String> = with.kinds.iter().map(|kind| name(*kind).into()).collect();
     let chart = Chart {
         title: "To take a lock and give it back: server CPU, 16 commands in a pipeline",
+        base: 10.0,
         x: "",
         y: "µs per pair",
     };
