@@ -50,8 +50,8 @@ fn ttl_ms(lock: usize, death: usize) -> i64 {
 
 fn next_holder(with: &Run, report: &mut Report) {
     report.say(
-        "### The holder dies\n\nFrom the deadline of a lock whose holder is gone to the next client's having it; 8 locks at a time, ttl 25 to 44 ms \
-         (3 s with the BLPOP signal, whose waiters look again when that much time has passed). `granted` is by the server's clock: a fence is the microsecond of its \
+        "### The holder dies\n\nFrom the deadline of a lock whose holder is gone to the next client's having it; 8 locks at a time, ttl 25 to 44 ms, \
+         longer than the pause where one polls (3 s with the BLPOP signal, whose waiters look again when that much time has passed). `granted` is by the server's clock: a fence is the microsecond of its \
          grant. The others are by the client's clock, the reply's way included. Early is before the end of the deadline's own millisecond.",
     );
     let deaths = with.size(DEATHS).max(4);
@@ -181,7 +181,10 @@ fn end_of(client: &mut Client, line: &str, ttl: i64) -> f64 {
 fn polled(bed: &Bed, lock: usize, deaths: usize, pause_ms: u64) -> Lateness {
     let mut client = bed.server.client();
     let deaths = (0..deaths).map(|death| {
-        let ttl = ttl_ms(lock, death);
+        // Longer than the pause, or the first try after the deadline would come at a moment of no chance.
+        let ttl = ttl_ms(lock, death * 3)
+            + (death as i64 * 41 + lock as i64 * 13) % pause_ms as i64
+            + pause_ms as i64;
         let end = end_of(
             &mut client,
             &format!("SET string:{lock} dead PX {ttl}"),

@@ -7,17 +7,16 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use crate::harness::{Kind, Server, Setup};
-use crate::load::{key, run, token, Connection, Requests, Tally};
-use crate::peers::COMPARE_AND_DELETE;
+use crate::callgrind::{Counted, HandOff};
+use crate::harness::Kind;
+use crate::load::{key, token, Requests};
 
 /// The keys of a round, each of which gets every command once. So few that the memory of those deleted is at hand for the next
 /// ones: what the allocator does beyond that depends on its history, by some percent.
 const KEYS: usize = 48;
-const PIPELINE: usize = 16;
 /// The median of them is taken.
 const ROUNDS: usize = 5;
 const WARM_UP: usize = 1;
@@ -27,8 +26,6 @@ const READERS: usize = 1000;
 /// More than this above the baseline is a failure.
 const TOLERANCE: f64 = 0.05;
 
-/// What the server does once in a while, whatever its clients do.
-const HOUSEKEEPING: &str = "serverCron";
 const KIND: Kind = Kind::Redis7_0;
 const SCRIPT: &str = "EVALSHA compare-and-delete";
 const BASELINE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/instructions.tsv");
@@ -213,112 +210,6 @@ fn rendered(counts: &[Count], circumstances: &[String]) -> String {
     text
 }
 
-/// A server under callgrind.
-struct Counted {
-    server: Server,
-    connections: Vec<Connection>,
-    folder: PathBuf,
-    dumps: usize,
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.server.kill();
-        fs::remove_dir_all(&self.folder).ok();
-    }
-}
-
-impl Counted {
-    fn start() -> Self {
-        // Its housekeeping once per second instead of ten times: it would be counted, too.
-        let mut setup = Setup::with_module(&["--hz", "1", "--dynamic-hz", "no"]);
-        let folder = format!("redis-lock-counts-{}", std::process::id());
-        let folder = std::env::temp_dir().join(folder);
-        fs::create_dir(&folder).expect("a temporary directory");
-        let file = folder.join("counts");
-        let words = [
-            "valgrind",
-            "--quiet",
-            "--tool=callgrind",
-            "--instr-atstart=no",
-        ];
-        setup.under = words.map(String::from).to_vec();
-        // Memory would be given back to the system by the clock, and had again.
-        let never = "dirty_decay_ms:-1,muzzy_decay_ms:-1".to_string();
-        setup.env.push(("MALLOC_CONF".into(), never));
-        let to = format!("--callgrind-out-file={}", file.display());
-        setup.under.push(to);
-        let server = Server::start_as(KIND, setup);
-        let connections = vec![Connection::to(server.port)];
-        let mut counted = Self {
-            server,
-            connections,
-            folder,
-            dumps: 0,
-        };
-        counted.tell("instrumentation on");
-        counted
-    }
-
-    /// Brings the server to the size that it keeps; answers the name of the script.
-    fn prepare(&mut self) -> String {
-        // Keys that stay keep the server from shrinking its tables when its clock says so.
-        let resident = (0..RESIDENT).map(|n| format!("SET resident:{n} x PX 3600000"));
-        self.run(&Requests::of(resident));
-        let crowd = (0..READERS).map(|n| format!("RWLOCK.RLOCK crowd {} 3600000", token(n)));
-        self.run(&Requests::of(crowd));
-        let mut client = self.server.client();
-        client.call("DEBUG SET-ACTIVE-EXPIRE 0");
-        let script = client.send(&["SCRIPT", "LOAD", COMPARE_AND_DELETE]);
-        drop(client);
-        self.instructions();
-        String::from_utf8_lossy(script.as_bytes()).into_owned()
-    }
-
-    /// Sends a word to callgrind in the server's process.
-    fn tell(&mut self, words: &str) {
-        let pid = format!("--pid={}", self.server.pid());
-        let mut vgdb = Command::new("vgdb");
-        let output = vgdb.arg(pid).args(words.split(' ')).output();
-        let output = output.expect("vgdb, which comes with valgrind");
-        assert!(output.status.success(), "vgdb {words}: {output:?}");
-    }
-
-    /// The instructions since the last time.
-    fn instructions(&mut self) -> f64 {
-        self.tell("dump");
-        self.dumps += 1;
-        let file = self.folder.join(format!("counts.{}", self.dumps));
-        let text = fs::read_to_string(file).expect("a dump of callgrind");
-        let total = text.lines().find_map(|line| line.strip_prefix("totals: "));
-        let total: f64 = total.expect("a total").trim().parse().expect("a number");
-        total - called(&text, HOUSEKEEPING)
-    }
-
-    fn run(&mut self, requests: &Requests) -> Tally {
-        run(&mut self.connections, requests, PIPELINE)
-    }
-}
-
-/// What the calls of a function have cost with all that they called, by a dump: a line `cfn=(id) name`, the name only where
-/// the function is first met, a line `calls=`, and one that ends in the cost.
-fn called(dump: &str, function: &str) -> f64 {
-    let is_it = |line: &str| line.ends_with(&format!(") {function}"));
-    let id_of = |line: &str| Some(line.split_once('(')?.1.split_once(')')?.0.to_string());
-    let Some(id) = dump.lines().find(|line| is_it(line)).and_then(id_of) else {
-        return 0.0;
-    };
-    let mut cost = 0.0;
-    let mut lines = dump.lines();
-    while let Some(line) = lines.next() {
-        if line.starts_with("cfn=") && id_of(line).as_ref() == Some(&id) {
-            let call = lines.nth(1).and_then(|line| line.rsplit(' ').next());
-            cost += call.and_then(|n| n.parse::<f64>().ok()).expect("a cost");
-        }
-    }
-    cost
-}
-
 /// What a command has to say to every request.
 #[derive(Clone, Copy, PartialEq)]
 enum Said {
@@ -410,9 +301,37 @@ fn steps(script: &str, round: usize) -> Vec<Step> {
     steps
 }
 
+/// A lock, or what is nearest to it among lists, handed to and fro.
+fn hand_offs() -> [(&'static str, Option<&'static str>, HandOff); 2] {
+    let list = "LPUSH + BLPOP, handed on";
+    [
+        (
+            list,
+            None,
+            HandOff {
+                take: |_| "BLPOP list 0".into(),
+                give: |_| "LPUSH list x".into(),
+            },
+        ),
+        (
+            "LOCK.RELEASE + LOCK.ACQUIRE BLOCK, handed on",
+            Some(list),
+            HandOff {
+                take: |n| format!("LOCK.ACQUIRE lock {} 60000 BLOCK 0", token(n)),
+                give: |n| format!("LOCK.RELEASE lock {}", token(n)),
+            },
+        ),
+    ]
+}
+
+fn median(mut rounds: Vec<f64>) -> f64 {
+    rounds.sort_by(f64::total_cmp);
+    rounds[rounds.len() / 2]
+}
+
 fn count() -> Vec<Count> {
-    let mut counted = Counted::start();
-    let script = counted.prepare();
+    let mut counted = Counted::start(KIND);
+    let script = counted.prepare(RESIDENT, READERS);
     let names = steps(&script, 0);
     let mut rounds = vec![Vec::new(); names.len()];
     for round in 0..WARM_UP + ROUNDS {
@@ -429,14 +348,22 @@ fn count() -> Vec<Count> {
             }
         }
     }
-    let counts = names.iter().zip(rounds).map(|(step, mut rounds)| {
-        rounds.sort_by(f64::total_cmp);
-        Count {
-            name: step.name,
-            against: step.against,
-            instructions: rounds[ROUNDS / 2],
-        }
+    let steps = names.iter().zip(rounds).map(|(step, rounds)| Count {
+        name: step.name,
+        against: step.against,
+        instructions: median(rounds),
     });
     // The script's lock is taken a second time, without a name.
-    counts.filter(|count| !count.name.is_empty()).collect()
+    let mut counts: Vec<Count> = steps.filter(|count| !count.name.is_empty()).collect();
+    // There is something to take.
+    counted.run(&Requests::of(["LPUSH list x".into()]));
+    for (name, against, by) in hand_offs() {
+        let rounds = (0..ROUNDS).map(|_| counted.hand_off(KEYS, &by)).collect();
+        counts.push(Count {
+            name,
+            against,
+            instructions: median(rounds),
+        });
+    }
+    counts
 }

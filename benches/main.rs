@@ -21,6 +21,7 @@ mod owner;
 
 // With what.
 mod bed;
+mod callgrind;
 mod crowd;
 mod load;
 mod peers;
