@@ -80,6 +80,16 @@ impl Bed {
         part("used_cpu_user_main_thread") + part("used_cpu_sys_main_thread")
     }
 
+    /// What a call of a command has cost since CONFIG RESETSTAT, in µs, by the server's own stop-watch.
+    pub fn us_per_call(&mut self, command: &str) -> f64 {
+        let text = self.control.text("INFO commandstats");
+        let prefix = format!("cmdstat_{command}:");
+        let line = text.lines().find_map(|line| line.strip_prefix(&prefix));
+        let mut fields = line.expect("a command that was called").split(',');
+        let per_call = fields.find_map(|field| field.strip_prefix("usec_per_call="));
+        per_call.expect("a mean").parse().unwrap()
+    }
+
     /// The commands that the server has executed, those of scripts too.
     pub fn commands(&mut self) -> f64 {
         self.field("stats", "total_commands_processed").unwrap()

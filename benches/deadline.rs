@@ -66,7 +66,7 @@ fn next_holder(with: &Run, report: &mut Report) {
             |of: Vec<(usize, &f64)>| of.into_iter().map(|(_, late)| *late).collect::<Vec<_>>();
         let granted = values(granted);
         for (share, at, limit) in GOAL_US {
-            let late = Spread::of(&[quantile(&granted, at)]);
+            let late = spread(&granted, at);
             report.goal(
                 kind,
                 &format!("deadline to the next grant, {share}, µs"),
@@ -134,6 +134,16 @@ fn quantile(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted[((sorted.len() - 1) as f64 * share).round() as usize]
+}
+
+/// With the smallest and the largest of those of four parts.
+fn spread(values: &[f64], share: f64) -> Spread {
+    let parts = values.chunks(values.len().div_ceil(4));
+    let parts: Vec<f64> = parts.map(|part| quantile(part, share)).collect();
+    Spread {
+        median: quantile(values, share),
+        ..Spread::of(&parts)
+    }
 }
 
 fn row(report: &mut Report, rows: &mut Vec<Vec<String>>, kind: Kind, who: &str, late: &Lateness) {
@@ -231,7 +241,7 @@ fn time_outs(with: &Run, report: &mut Report) {
         let late = together(LOCKS, |n| gave_up(&bed, n, count, &lock));
         // The reply's way is in the figure, so one before the end is early beyond doubt.
         let early = late.iter().filter(|late| **late < 0.0).count();
-        let p99 = Spread::of(&[quantile(&late, 0.99)]);
+        let p99 = spread(&late, 0.99);
         report.goal(
             kind,
             "BLOCK time-outs before their time",

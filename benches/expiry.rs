@@ -15,7 +15,7 @@ const LOCKS: usize = 1_000_000;
 const BATCH: usize = 2_000;
 const ROUNDS: usize = 2;
 /// How long the filling may take; the first deadline comes then.
-const HEADROOM: Duration = Duration::from_secs(6);
+const HEADROOM: Duration = Duration::from_secs(8);
 /// Nobody waits longer than this for the last of them.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -35,13 +35,14 @@ pub fn measure(with: &Run) {
     );
     let count = with.size(LOCKS);
     let mut rows = Vec::new();
+    let mut headroom = HEADROOM.mul_f64((count as f64 / LOCKS as f64).max(0.1));
     for &kind in &with.kinds {
         let mut found = [Vec::new(), Vec::new()];
         for _ in 0..with.rounds(ROUNDS) {
             let strings = |n: usize, ttl: u128| format!("SET {} {} NX PX {ttl}", key(n), token(n));
             let locks = |n: usize, ttl: u128| format!("LOCK.ACQUIRE {} {} {ttl}", key(n), token(n));
-            found[0].push(expire(kind, count, strings));
-            found[1].push(expire(kind, count, locks));
+            found[0].push(expire(kind, count, &mut headroom, strings));
+            found[1].push(expire(kind, count, &mut headroom, locks));
         }
         let gone = |shown: &[Shown]| shown.iter().map(|shown| shown.gone_us).collect::<Vec<_>>();
         let [theirs, ours] = [gone(&found[0]), gone(&found[1])];
@@ -105,18 +106,22 @@ fn now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap()
 }
 
-fn expire(kind: Kind, count: usize, line: impl Fn(usize, u128) -> String) -> Shown {
-    let mut headroom = HEADROOM.mul_f64((count as f64 / LOCKS as f64).max(0.1));
+fn expire(
+    kind: Kind,
+    count: usize,
+    headroom: &mut Duration,
+    line: impl Fn(usize, u128) -> String,
+) -> Shown {
     let (mut bed, first) = loop {
         let mut bed = Bed::start(kind, &[]);
-        let first = now() + headroom;
+        let first = now() + *headroom;
         fill(&mut bed, count, first, &line);
         if now() < first {
             break (bed, first);
         }
         println!("Not filled in {headroom:?}: once more, with more time.");
-        headroom *= 2;
-        assert!(headroom < PATIENCE, "filling takes for ever");
+        *headroom *= 2;
+        assert!(*headroom < PATIENCE, "filling takes for ever");
     };
     assert_eq!(bed.control.int("DBSIZE"), count as i64);
     thread::sleep(first.saturating_sub(now()));
@@ -146,7 +151,7 @@ fn fill(bed: &mut Bed, count: usize, first: Duration, line: &impl Fn(usize, u128
             let deadline = first.as_millis() + (n * 7919 % 1000) as u128;
             line(n, deadline.saturating_sub(since).max(1))
         }));
-        let tally = run(&mut crowd, &requests, 100);
+        let tally = run(&mut crowd, &requests, BATCH);
         assert_eq!(tally.yes, requests.len());
     }
 }

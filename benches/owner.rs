@@ -133,7 +133,7 @@ pub fn measure(with: &Run) {
         "µs of the server's CPU for taking a lock and giving it back, 16-byte keys, 36-byte tokens, 16 connections that each send \
          `-P` commands at once. DEL gives back without a look at the owner, EVALSHA runs the usual compare-and-delete.",
     );
-    let mut rows = Vec::new();
+    let (mut rows, mut calls) = (Vec::new(), Vec::new());
     let mut bars: Vec<(String, Vec<f64>)> = Vec::new();
     for &kind in &with.kinds {
         for setting in Setting::ALL {
@@ -143,6 +143,7 @@ pub fn measure(with: &Run) {
                     let costs = pair(with, &mut ground.bed, pipeline);
                     pair_row(&mut report, &mut rows, kind, setting, pipeline, &costs);
                     if setting == Setting::Plain && pipeline == 16 {
+                        calls.push(call_row(&mut report, kind, &mut ground.bed));
                         add_bars(&mut bars, &costs);
                     }
                 }
@@ -168,9 +169,22 @@ pub fn measure(with: &Run) {
         y: "µs per pair",
     };
     report.bars("owner", &chart, &groups, &bars);
+    report.say("### In the commands themselves\n\nµs per call by the server's own stop-watch (INFO commandstats), without reading, parsing and replying; -P 16.");
+    report.table(&[&["server"], &CALLS[..]].concat(), &calls);
     singles(with, &mut report);
     readers(with, &mut report);
     report.write();
+}
+
+const CALLS: [&str; 5] = ["set", "del", "evalsha", "lock.acquire", "lock.release"];
+
+fn call_row(report: &mut Report, kind: Kind, bed: &mut Bed) -> Vec<String> {
+    let us = CALLS.map(|command| (command, bed.us_per_call(command)));
+    for (command, us) in us {
+        report.figure(kind, "µs per call", command, Spread::of(&[us]));
+    }
+    let shown = us.iter().map(|(_, us)| format!("{us:.2}"));
+    [name(kind).to_string()].into_iter().chain(shown).collect()
 }
 
 /// What the server has to do beside.
@@ -226,6 +240,7 @@ fn pair(with: &Run, bed: &mut Bed, pipeline: usize) -> Vec<Vec<f64>> {
     let scripts = Scripts::load(&mut bed.control);
     let count = with.size(if pipeline == 1 { 8_192 } else { 32_768 });
     let courses = pair_courses(count, pipeline, &scripts);
+    bed.control.call("CONFIG RESETSTAT");
     in_turns(bed, &courses, pipeline, count, with.rounds(ROUNDS))
 }
 
