@@ -239,6 +239,8 @@ impl Ground {
 fn pair(with: &Run, bed: &mut Bed, pipeline: usize) -> Vec<Vec<f64>> {
     let scripts = Scripts::load(&mut bed.control);
     let count = with.size(if pipeline == 1 { 8_192 } else { 32_768 });
+    // Whole windows: what is given back must not be on the way together with its taking.
+    let count = count.next_multiple_of(CONNECTIONS * pipeline);
     let courses = pair_courses(count, pipeline, &scripts);
     bed.control.call("CONFIG RESETSTAT");
     in_turns(bed, &courses, pipeline, count, with.rounds(ROUNDS))
