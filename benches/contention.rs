@@ -14,11 +14,11 @@ use crate::Run;
 const CLIENTS: [usize; 4] = [2, 16, 64, 256];
 const HOLDS_MS: [u64; 2] = [0, 1];
 const ROUNDS: usize = 3;
-const ROUND: Duration = Duration::from_millis(600);
+const ROUND: Duration = Duration::from_millis(500);
 /// With a lock that is held, everybody is to have several turns.
 const ROUND_PER_CLIENT: Duration = Duration::from_millis(6);
 /// Who polls with long pauses has to be watched for longer.
-const POLL_ROUND: Duration = Duration::from_secs(4);
+const POLL_ROUND: Duration = Duration::from_secs(3);
 /// On all servers; polling costs time and differs little between them.
 const BLOCKING: [Protocol; 3] = [Protocol::Lock, Protocol::Ceiling, Protocol::Signal];
 const POLLING: [Protocol; 3] = [Protocol::Poll(1), Protocol::Poll(10), Protocol::Poll(100)];
@@ -42,7 +42,7 @@ pub fn measure(with: &Run) {
     report.say(
         "A hand-off is an acquisition by another client than the one before: who polls often takes the lock again itself. The ceiling is no \
          lock: a list with one element, BLPOP takes it, LPUSH gives it back. The BLPOP signal is the protocol of python-redis-lock. \
-         Rounds of 0.6 s or 6 ms per client of a lock that is held, of 4 s with polling; `starved` is the number of clients that got nothing in a round.",
+         Rounds of 0.5 s or 6 ms per client of a lock that is held, of 3 s with polling; `starved` is the number of clients that got nothing in a round.",
     );
     for hold in HOLDS_MS {
         let mut rows = Vec::new();
