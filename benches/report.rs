@@ -311,7 +311,11 @@ impl Circumstances {
             date,
             machine,
         } = self;
-        let pinned = "the server on one core, the clients on the other";
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let pinned = match status.contains("Cpus_allowed_list:\t1\n") {
+            true => "the server on one core, the clients on the other",
+            false => "the server and the clients on any core",
+        };
         format!("Commit {commit}, {date}, {machine}; {pinned}.\n")
     }
 }
