@@ -10,11 +10,12 @@ MODULES = $(DESTDIR)$(PREFIX)/lib/redis/modules
 export REDIS_LOCK_MODULE ?= $(abspath $(or $(CARGO_TARGET_DIR),target))/release/libredis_lock.so
 export REDIS_LOCK_SERVERS ?= $(CURDIR)/.servers
 
+comma := ,
 MAKEFLAGS += --no-print-directory
-.PHONY: help setup build run test soak fuzz valgrind bench check servers install clean
+.PHONY: help setup build run test soak fuzz valgrind bench bench-shard bench-check check servers install clean
 
 help: ## Show these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup: ## Install what is missing to build and test (Debian; does nothing when all is there)
 	@scripts/setup.sh
@@ -47,9 +48,20 @@ valgrind: setup ## The tests of Redis 7.0 with every server under valgrind
 	@$(MAKE) servers build
 	@scripts/valgrind.sh
 
-bench: setup ## Measure hand-offs, deadlines, memory and what a shard of a cluster carries, on all servers
+# BENCH=owner,handoff: some of its parts; BENCH_QUICK=1: only whether it works; BENCH_SERVERS=7.0.15,8.2.3
+bench: setup ## Measure what locks cost beside their rivals, into docs/benchmarks/ (BENCH=part, BENCH_QUICK=1, BENCH_SERVERS=)
 	@$(MAKE) servers build
-	cargo bench --locked --bench contention --bench shard
+	ulimit -Sn $$(ulimit -Hn) && cargo bench --locked --bench bench -- $(subst $(comma), ,$(BENCH))
+
+bench-shard: setup ## Measure what one shard of a cluster carries: acquisitions per second and memory
+	@$(MAKE) servers build
+	cargo bench --locked --bench shard
+
+# Run as a test, which needs no build of its own: the server is what is counted.
+bench-check: setup ## Count the instructions of each command and compare them with benches/instructions.tsv (BASELINE=write: set it)
+	@$(MAKE) build
+	@scripts/servers.sh redis-7.0.15
+	cargo test --locked --bench bench -- instructions
 
 check: setup ## Check format, lints and layers
 	cargo fmt --check

@@ -1,209 +1,357 @@
-//! What waiting costs, on every server: `make bench`.
-//!
-//! - hand-offs per second, fairness and server CPU with 2 to 256 clients on one lock that hold it for no time at all, beside
-//!   the ceiling of blocked clients: a one-element list, BLPOP to take and LPUSH to give, in the same run;
-//! - how late a deadline hands the lock on, by the server's own clock;
-//! - what a waiting client costs in memory, beside one that is blocked in BLPOP.
+//! Many clients, one lock.
 
-#[allow(dead_code, unused_imports, unreachable_pub)]
-#[path = "../tests/integration/harness/mod.rs"]
-mod harness;
+use std::time::Duration;
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Barrier};
-use std::thread;
-use std::time::{Duration, Instant};
+use crate::bed::{name, Bed};
+use crate::crowd::Crowd;
+use crate::harness::Kind;
+use crate::peers::{Protocol, Scripts};
+use crate::plot::{add, Chart, Series};
+use crate::report::{Bound, Report};
+use crate::stats::{jain, shown_us, Spread};
+use crate::Run;
 
-use harness::{Client, Kind, Reply, Server};
-
-const SERVERS: [Kind; 4] = [
-    Kind::Redis6_2,
-    Kind::Redis7_0,
-    Kind::Redis8_2,
-    Kind::Valkey8_0,
-];
 const CLIENTS: [usize; 4] = [2, 16, 64, 256];
+const HOLDS_MS: [u64; 2] = [0, 1];
 const ROUNDS: usize = 3;
-const ROUND: Duration = Duration::from_millis(1_500);
-const DEADLINES: usize = 300;
-const WAITERS: usize = 500;
+const ROUND: Duration = Duration::from_millis(500);
+/// With a lock that is held, everybody is to have several turns.
+const ROUND_PER_CLIENT: Duration = Duration::from_millis(6);
+/// Who polls with long pauses has to be watched for longer.
+const POLL_ROUND: Duration = Duration::from_secs(3);
+/// On all servers; polling costs time and differs little between them.
+const BLOCKING: [Protocol; 3] = [Protocol::Lock, Protocol::Ceiling, Protocol::Signal];
+const POLLING: [Protocol; 3] = [Protocol::Poll(1), Protocol::Poll(10), Protocol::Poll(100)];
+const POLLED: Kind = Kind::Redis8_2;
 
-#[derive(Clone, Copy, PartialEq)]
-enum Protocol {
-    Lock,
-    List,
+/// What a round has shown, each figure once per round.
+#[derive(Default)]
+struct Shown {
+    hand_offs: Vec<f64>,
+    waits: [Vec<f64>; 3],
+    jain: Vec<f64>,
+    starved: Vec<f64>,
+    commands: Vec<f64>,
+    cpu: Vec<f64>,
+    /// Acquisitions per second.
+    taken: Vec<f64>,
 }
 
-impl Protocol {
-    fn take(self, token: &str) -> String {
-        match self {
-            Self::Lock => format!("LOCK.ACQUIRE bench:lock {token} 60000 BLOCK 0"),
-            Self::List => "BLPOP bench:list 0".into(),
+pub fn measure(with: &Run) {
+    let mut report = Report::new("contention", "Many clients, one lock", with.quick);
+    report.say(
+        "A hand-off is an acquisition by another client than the one before: who polls often takes the lock again itself. The ceiling is no \
+         lock: a list with one element, BLPOP takes it, LPUSH gives it back. The BLPOP signal is the protocol of python-redis-lock. \
+         Rounds of 0.5 s or 6 ms per client of a lock that is held, of 3 s with polling; `starved` is the number of clients that got nothing in a round.",
+    );
+    for hold in HOLDS_MS {
+        let mut rows = Vec::new();
+        let mut series: Vec<Series> = Vec::new();
+        for &kind in &with.kinds {
+            for clients in CLIENTS {
+                cell(
+                    with,
+                    &mut report,
+                    kind,
+                    clients,
+                    hold,
+                    &mut rows,
+                    &mut series,
+                );
+            }
+        }
+        report.say(&format!("### The lock is held for {hold} ms"));
+        report.table(
+            &[
+                "server",
+                "protocol",
+                "clients",
+                "hand-offs/s",
+                "wait p50",
+                "p99",
+                "max",
+                "Jain",
+                "starved",
+                "commands each",
+                "server CPU µs each",
+            ],
+            &rows,
+        );
+        let title = format!("Hand-offs per second, the lock held for {hold} ms");
+        let chart = Chart {
+            title: &title,
+            base: 2.0,
+            x: "clients",
+            y: "hand-offs/s",
+        };
+        report.lines(&format!("contention-{hold}ms"), &chart, &series);
+    }
+    readers_and_writers(with, &mut report);
+    report.write();
+}
+
+/// One number of clients on one server, all protocols in turns.
+fn cell(
+    with: &Run,
+    report: &mut Report,
+    kind: Kind,
+    clients: usize,
+    hold: u64,
+    rows: &mut Vec<Vec<String>>,
+    series: &mut Vec<Series>,
+) {
+    let mut bed = Bed::start(kind, &[]);
+    let mut shown: Vec<(Protocol, Shown)> = BLOCKING.map(|p| (p, Shown::default())).into();
+    for _ in 0..with.rounds(ROUNDS) {
+        for (protocol, shown) in &mut shown {
+            let time = round_of(clients, hold);
+            round(&mut bed, *protocol, clients, hold, time, shown);
         }
     }
-
-    fn give(self, token: &str) -> String {
-        match self {
-            Self::Lock => format!("LOCK.RELEASE bench:lock {token}"),
-            Self::List => "LPUSH bench:list x".into(),
+    if kind == POLLED || with.quick {
+        for protocol in POLLING {
+            let mut polled = Shown::default();
+            let time = if with.quick { ROUND } else { POLL_ROUND };
+            round(&mut bed, protocol, clients, hold, time, &mut polled);
+            shown.push((protocol, polled));
         }
     }
-}
-
-/// What one round has shown.
-#[derive(Clone, Copy)]
-struct Round {
-    per_second: f64,
-    jain: f64,
-    cpu_us: f64,
-    commands: f64,
-}
-
-fn main() {
-    println!("| server | clients | hand-offs/s (spread) | BLPOP ceiling/s | ratio | Jain | commands each | CPU µs each | ceiling's |");
-    println!("| --- | --- | --- | --- | --- | --- | --- | --- | --- |");
-    for kind in SERVERS {
-        for clients in CLIENTS {
-            contention(kind, clients);
+    for (protocol, shown) in &shown {
+        let subject = format!("{}, {clients} clients, held {hold} ms", protocol.name());
+        let row = row(report, kind, *protocol, clients, &subject, shown);
+        println!("{}", row.join(" | "));
+        rows.push(row);
+        if kind == POLLED || with.kinds.len() == 1 {
+            // Nothing is no place on a logarithmic axis.
+            let point = (clients as f64, Spread::of(&shown.hand_offs).median.max(0.1));
+            add(series, protocol.name(), point);
         }
     }
-    println!("\n| server | deadline to grant, µs: p50 | p99 | max | early |");
-    println!("| --- | --- | --- | --- | --- |");
-    SERVERS.into_iter().for_each(lateness);
-    println!("\n| server | bytes per waiting client | blocked in BLPOP | idle |");
-    println!("| --- | --- | --- | --- |");
-    SERVERS.into_iter().for_each(memory);
-}
-
-fn contention(kind: Kind, clients: usize) {
-    let server = Server::start(kind);
-    let (mut lock, mut list) = (Vec::new(), Vec::new());
-    for _ in 0..ROUNDS {
-        lock.push(round(&server, clients, Protocol::Lock));
-        list.push(round(&server, clients, Protocol::List));
-    }
-    let all: Vec<f64> = lock.iter().map(|round| round.per_second).collect();
-    let of = |rounds: &[Round], what: fn(&Round) -> f64| median(rounds.iter().map(what).collect());
-    let (ours, theirs) = (of(&lock, |r| r.per_second), of(&list, |r| r.per_second));
-    println!(
-        "| {kind:?} | {clients} | {ours:.0} ({:.0} to {:.0}) | {theirs:.0} | {:.2} | {:.4} | {:.2} | {:.1} | {:.1} |",
-        all.iter().copied().fold(f64::INFINITY, f64::min),
-        all.iter().copied().fold(0.0, f64::max),
-        ours / theirs,
-        of(&lock, |r| r.jain),
-        of(&lock, |r| r.commands),
-        of(&lock, |r| r.cpu_us),
-        of(&list, |r| r.cpu_us),
+    let of = |which| {
+        let found = shown.iter().find(|(protocol, _)| *protocol == which);
+        &found.expect("a protocol").1
+    };
+    goals(
+        report,
+        kind,
+        clients,
+        hold,
+        of(Protocol::Lock),
+        of(Protocol::Ceiling),
+        of(Protocol::Signal),
     );
 }
 
-fn round(server: &Server, clients: usize, protocol: Protocol) -> Round {
-    let mut control = server.client();
-    control.call("FLUSHALL");
-    control.call("LPUSH bench:list x");
-    let stop = Arc::new(AtomicBool::new(false));
-    let start = Arc::new(Barrier::new(clients + 1));
-    let workers: Vec<_> = (0..clients)
-        .map(|n| {
-            let (stop, start) = (Arc::clone(&stop), Arc::clone(&start));
-            let mut client = server.client();
-            thread::spawn(move || {
-                let token = format!("{n:036}");
-                let (take, give) = (protocol.take(&token), protocol.give(&token));
-                start.wait();
-                let mut taken = 0u64;
-                while !stop.load(Ordering::Relaxed) {
-                    assert!(!matches!(client.call(&take), Reply::Nil | Reply::Error(_)));
-                    taken += 1;
-                    client.call(&give);
+fn goals(
+    report: &mut Report,
+    kind: Kind,
+    clients: usize,
+    hold: u64,
+    ours: &Shown,
+    ceiling: &Shown,
+    signal: &Shown,
+) {
+    let subject = format!("{clients} clients, held {hold} ms");
+    let commands = Spread::of(&ours.commands);
+    report.goal(
+        kind,
+        "server commands per contended acquisition",
+        &subject,
+        Bound::AtMost(2.01),
+        commands,
+    );
+    let starved = Spread::of(&ours.starved);
+    report.goal(
+        kind,
+        "clients that starve",
+        &subject,
+        Bound::AtMost(0.0),
+        starved,
+    );
+    let fair = Spread::of(&ours.jain);
+    if hold == 0 {
+        let to_ceiling = Spread::of_ratios(&ours.hand_offs, &ceiling.hand_offs);
+        let to_signal = Spread::of_ratios(&ours.hand_offs, &signal.hand_offs);
+        let goal = "hand-offs/s against the BLPOP / LPUSH ceiling";
+        report.goal(kind, goal, &subject, Bound::AtLeast(0.95), to_ceiling);
+        report.goal(
+            kind,
+            "hand-offs/s against the BLPOP signal",
+            &subject,
+            Bound::AtLeast(2.0),
+            to_signal,
+        );
+        report.goal(
+            kind,
+            "fairness (Jain)",
+            &subject,
+            Bound::AtLeast(0.999),
+            fair,
+        );
+    } else {
+        // With a few acquisitions for each client, one more or less is no unfairness.
+        report.figure(kind, "fairness (Jain)", &subject, fair);
+    }
+}
+
+fn row(
+    report: &mut Report,
+    kind: Kind,
+    protocol: Protocol,
+    clients: usize,
+    subject: &str,
+    shown: &Shown,
+) -> Vec<String> {
+    let median = |values: &[f64]| Spread::of(values).median;
+    let hand_offs = Spread::of(&shown.hand_offs);
+    for (measure, values) in [
+        ("hand-offs/s", &shown.hand_offs),
+        ("wait p50 µs", &shown.waits[0]),
+        ("wait p99 µs", &shown.waits[1]),
+        ("wait max µs", &shown.waits[2]),
+        ("Jain", &shown.jain),
+        ("starved", &shown.starved),
+        ("commands per acquisition", &shown.commands),
+        ("server CPU µs per acquisition", &shown.cpu),
+    ] {
+        report.figure(kind, measure, subject, Spread::of(values));
+    }
+    let mut row = vec![
+        name(kind).to_string(),
+        protocol.name(),
+        clients.to_string(),
+        hand_offs.shown(0),
+    ];
+    row.extend(shown.waits.iter().map(|waits| shown_us(median(waits))));
+    row.extend([
+        format!("{:.4}", median(&shown.jain)),
+        format!("{:.0}", median(&shown.starved)),
+        format!("{:.2}", median(&shown.commands)),
+        format!("{:.1}", median(&shown.cpu)),
+    ]);
+    row
+}
+
+fn round_of(clients: usize, hold: u64) -> Duration {
+    let turns = ROUND_PER_CLIENT * clients as u32;
+    ROUND.max(if hold == 0 { ROUND } else { turns })
+}
+
+fn round(
+    bed: &mut Bed,
+    protocol: Protocol,
+    clients: usize,
+    hold: u64,
+    time: Duration,
+    shown: &mut Shown,
+) {
+    let course = contend(bed, protocol, clients, hold, time, shown);
+    shown.jain.push(jain(&course.taken));
+}
+
+fn contend(
+    bed: &mut Bed,
+    protocol: Protocol,
+    clients: usize,
+    hold: u64,
+    time: Duration,
+    shown: &mut Shown,
+) -> crate::crowd::Course {
+    bed.clear();
+    let scripts = Scripts::load(&mut bed.control);
+    protocol.prepare(&mut bed.control);
+    let scripts = (0..clients).map(|n| protocol.script(n, &scripts)).collect();
+    let mut crowd = Crowd::connect(bed.server.port, scripts, Duration::from_millis(hold));
+    let (cpu, commands) = (bed.cpu_us(), bed.commands());
+    let course = crowd.contend(time);
+    let acquisitions = course.acquisitions();
+    shown.cpu.push((bed.cpu_us() - cpu) / acquisitions);
+    // Who waits at the end has sent a command for nothing yet. The looks at the CPU and at the commands are two more.
+    shown
+        .commands
+        .push((bed.commands() - commands - 2.0 - course.pending as f64) / acquisitions);
+    shown
+        .hand_offs
+        .push(course.hand_offs as f64 / course.seconds);
+    shown.taken.push(acquisitions / course.seconds);
+    shown.starved.push(course.starved() as f64);
+    for (waits, share) in shown.waits.iter_mut().zip([0.5, 0.99, 1.0]) {
+        waits.push(course.waits.at(share));
+    }
+    course
+}
+
+fn readers_and_writers(with: &Run, report: &mut Report) {
+    report.say("### Readers and writers, 9:1\n\nEvery tenth client writes. Jain's index is each side's own.");
+    let mut rows = Vec::new();
+    for &kind in &with.kinds {
+        for hold in HOLDS_MS {
+            for clients in [16, 64, 256] {
+                let mut bed = Bed::start(kind, &[]);
+                let mut shown = Shown::default();
+                let mut sides: [(Vec<f64>, Vec<f64>); 2] = Default::default();
+                for _ in 0..with.rounds(ROUNDS) {
+                    let protocol = Protocol::ReadersAndWriters;
+                    let course = contend(&mut bed, protocol, clients, hold, ROUND, &mut shown);
+                    for (writes, (per_second, fair)) in [false, true].iter().zip(&mut sides) {
+                        let taken = course.taken.iter().enumerate();
+                        let side = taken.filter(|(n, _)| protocol.writes(*n) == *writes);
+                        let side: Vec<f64> = side.map(|(_, taken)| *taken).collect();
+                        per_second.push(side.iter().sum::<f64>() / course.seconds);
+                        fair.push(jain(&side));
+                    }
                 }
-                taken
-            })
-        })
-        .collect();
-    let (cpu, commands) = (cpu_us(&mut control), count(&mut control));
-    start.wait();
-    let begin = Instant::now();
-    thread::sleep(ROUND);
-    stop.store(true, Ordering::Relaxed);
-    let taken: Vec<f64> = workers
-        .into_iter()
-        .map(|w| w.join().unwrap() as f64)
-        .collect();
-    let seconds = begin.elapsed().as_secs_f64();
-    let sum: f64 = taken.iter().sum();
-    let squares: f64 = taken.iter().map(|n| n * n).sum();
-    Round {
-        per_second: sum / seconds,
-        jain: sum * sum / (squares * clients as f64),
-        cpu_us: (cpu_us(&mut control) - cpu) / sum,
-        commands: (count(&mut control) - commands) / sum,
-    }
-}
-
-/// The server's CPU time in microseconds.
-fn cpu_us(control: &mut Client) -> f64 {
-    let part = |control: &mut Client, field| control.info(field).parse::<f64>().unwrap() * 1e6;
-    part(control, "used_cpu_user") + part(control, "used_cpu_sys")
-}
-
-fn count(control: &mut Client) -> f64 {
-    control.info("total_commands_processed").parse().unwrap()
-}
-
-/// A fence is the microsecond of its grant by the server's clock, so two of them tell how late the second one was.
-fn lateness(kind: Kind) {
-    const TTL_MS: i64 = 15;
-    let server = Server::start(kind);
-    let (mut dead, mut next) = (server.client(), server.client());
-    let mut late: Vec<f64> = (0..DEADLINES)
-        .map(|_| {
-            let first = dead.int(&format!("LOCK.ACQUIRE k dead {TTL_MS}"));
-            let second = next.int("LOCK.ACQUIRE k next 60000 BLOCK 0");
-            next.call("LOCK.RELEASE k next");
-            // The deadline's own millisecond still counts.
-            (second - (first / 1000 + TTL_MS + 1) * 1000) as f64
-        })
-        .collect();
-    let early = late.iter().filter(|late| **late < 0.0).count();
-    late.sort_by(f64::total_cmp);
-    let at = |share: f64| late[((late.len() - 1) as f64 * share) as usize];
-    println!(
-        "| {kind:?} | {:.0} | {:.0} | {:.0} | {early} |",
-        at(0.5),
-        at(0.99),
-        at(1.0)
-    );
-}
-
-fn memory(kind: Kind) {
-    let waiting = bytes_per_client(kind, Some("LOCK.ACQUIRE k waiter 60000 BLOCK 0"));
-    let popping = bytes_per_client(kind, Some("BLPOP list 0"));
-    let idle = bytes_per_client(kind, None);
-    println!("| {kind:?} | {waiting:.0} | {popping:.0} | {idle:.0} |");
-}
-
-fn bytes_per_client(kind: Kind, line: Option<&str>) -> f64 {
-    let server = Server::start(kind);
-    let mut control = server.client();
-    control.int("LOCK.ACQUIRE k holder 60000");
-    let used = |control: &mut Client| control.info("used_memory").parse::<f64>().unwrap();
-    let before = used(&mut control);
-    let mut idle = Vec::new();
-    let mut blocked = Vec::new();
-    for _ in 0..WAITERS {
-        match line {
-            Some(line) => blocked.push(server.later(line)),
-            None => idle.push(server.client()),
+                let subject = format!("{clients} clients, held {hold} ms");
+                let mut row = vec![
+                    name(kind).to_string(),
+                    clients.to_string(),
+                    hold.to_string(),
+                ];
+                for ((per_second, fair), side) in sides.iter().zip(["reads/s", "writes/s"]) {
+                    let per_second = Spread::of(per_second);
+                    report.figure(kind, side, &subject, per_second);
+                    row.push(per_second.shown(0));
+                    row.push(format!("{:.4}", Spread::of(fair).median));
+                }
+                row.extend(
+                    shown
+                        .waits
+                        .iter()
+                        .map(|waits| shown_us(Spread::of(waits).median)),
+                );
+                let starved = Spread::of(&shown.starved);
+                row.push(format!("{:.0}", starved.median));
+                row.push(format!("{:.2}", Spread::of(&shown.commands).median));
+                row.push(Spread::of(&shown.cpu).shown(1));
+                println!("{}", row.join(" | "));
+                rows.push(row);
+                let subject = format!("readers and writers 9:1, {subject}");
+                report.goal(
+                    kind,
+                    "clients that starve",
+                    &subject,
+                    Bound::AtMost(0.0),
+                    starved,
+                );
+            }
         }
     }
-    harness::wait_for("all to block", || {
-        (server.blocked_clients() as usize == blocked.len()).then_some(())
-    });
-    (used(&mut control) - before) / WAITERS as f64
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+    report.table(
+        &[
+            "server",
+            "clients",
+            "held ms",
+            "reads/s",
+            "Jain",
+            "writes/s",
+            "Jain",
+            "wait p50",
+            "p99",
+            "max",
+            "starved",
+            "commands each",
+            "server CPU µs each",
+        ],
+        &rows,
+    );
 }

@@ -39,6 +39,7 @@ missing() {
     # What `make fuzz` runs is in C++.
     has c++ || echo g++
     has make || echo make
+    has valgrind && has vgdb || echo valgrind
     has_libclang || echo libclang-dev
     has python3 && python3 -m pip --version >/dev/null 2>&1 || echo python3 python3-pip
     [ -e /etc/ssl/certs/ca-certificates.crt ] || echo ca-certificates

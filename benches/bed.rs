@@ -1,0 +1,117 @@
+//! The server that is measured: on a core of its own where there are two, its CPU time by its own account.
+
+use std::process::Command;
+use std::thread;
+
+use crate::harness::{wait_for, Client, Kind, Server, Setup};
+use crate::load::Connection;
+
+pub fn name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Redis6_2 => "Redis 6.2.14",
+        Kind::Redis7_0 => "Redis 7.0.15",
+        Kind::Redis8_2 => "Redis 8.2.3",
+        Kind::Valkey8_0 => "Valkey 8.0.1",
+    }
+}
+
+fn has_cores_to_choose() -> bool {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    cores > 1 && Command::new("taskset").arg("--version").output().is_ok()
+}
+
+/// Moves this process away from the server's core, 0. Threads started later follow.
+pub fn take_the_other_core() -> bool {
+    if !has_cores_to_choose() {
+        return false;
+    }
+    let pid = std::process::id().to_string();
+    let mut taskset = Command::new("taskset");
+    let moved = taskset.args(["-cp", "1", &pid]).output();
+    moved.is_ok_and(|output| output.status.success())
+}
+
+pub struct Bed {
+    pub server: Server,
+    pub control: Client,
+}
+
+impl Bed {
+    pub fn start(kind: Kind, options: &[&str]) -> Self {
+        let limits = ["max-waiters-per-key", "100000", "max-waiters", "100000"];
+        let mut setup = Setup::with_module(&limits);
+        setup
+            .options
+            .extend(options.iter().map(ToString::to_string));
+        if Command::new("taskset").arg("--version").output().is_ok() {
+            setup.under = ["taskset", "-c", "0"].map(String::from).to_vec();
+        }
+        let server = Server::start_as(kind, setup);
+        let control = server.client();
+        Self { server, control }
+    }
+
+    pub fn connections(&self, count: usize) -> Vec<Connection> {
+        (0..count)
+            .map(|_| Connection::to(self.server.port))
+            .collect()
+    }
+
+    fn field(&mut self, section: &str, field: &str) -> Option<f64> {
+        let text = self.control.text(&format!("INFO {section}"));
+        let mut lines = text.lines();
+        let value = lines.find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
+        value.trim().parse().ok()
+    }
+
+    /// The CPU time of the thread that runs commands, in microseconds.
+    pub fn cpu_us(&mut self) -> f64 {
+        let text = self.control.text("INFO cpu");
+        let part = |field: &str| {
+            let mut lines = text.lines();
+            let value = lines.find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+            value
+                .expect("a field of INFO")
+                .trim()
+                .parse::<f64>()
+                .unwrap()
+                * 1e6
+        };
+        part("used_cpu_user_main_thread") + part("used_cpu_sys_main_thread")
+    }
+
+    /// What a call of a command has cost since CONFIG RESETSTAT, in µs, by the server's own stop-watch.
+    pub fn us_per_call(&mut self, command: &str) -> f64 {
+        let text = self.control.text("INFO commandstats");
+        let prefix = format!("cmdstat_{command}:");
+        let line = text.lines().find_map(|line| line.strip_prefix(&prefix));
+        let mut fields = line.expect("a command that was called").split(',');
+        let per_call = fields.find_map(|field| field.strip_prefix("usec_per_call="));
+        per_call.expect("a mean").parse().unwrap()
+    }
+
+    /// The commands that the server has executed, those of scripts too.
+    pub fn commands(&mut self) -> f64 {
+        self.field("stats", "total_commands_processed").unwrap()
+    }
+
+    pub fn used_memory(&mut self) -> f64 {
+        self.field("memory", "used_memory").unwrap()
+    }
+
+    pub fn wait_for_blocked(&mut self, count: usize) {
+        wait_for("the clients to block", || {
+            let blocked = self.field("clients", "blocked_clients").unwrap();
+            (blocked as usize == count).then_some(())
+        });
+    }
+
+    /// An empty server without other clients.
+    pub fn clear(&mut self) {
+        wait_for("the clients to leave", || {
+            let connected = self.field("clients", "connected_clients").unwrap();
+            (connected as usize == 1).then_some(())
+        });
+        self.control.call("FLUSHALL");
+    }
+}

@@ -1,0 +1,154 @@
+//! A server whose instructions callgrind counts.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::harness::{Kind, Server, Setup};
+use crate::load::{run, token, Connection, Requests, Tally};
+use crate::peers::COMPARE_AND_DELETE;
+
+const PIPELINE: usize = 16;
+/// What the server does once in a while, whatever its clients do.
+const HOUSEKEEPING: &str = "serverCron";
+
+/// A server under callgrind.
+pub struct Counted {
+    server: Server,
+    connections: Vec<Connection>,
+    folder: PathBuf,
+    dumps: usize,
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.server.kill();
+        fs::remove_dir_all(&self.folder).ok();
+    }
+}
+
+impl Counted {
+    pub fn start(kind: Kind) -> Self {
+        // Its housekeeping once per second instead of ten times: it would be counted, too.
+        let mut setup = Setup::with_module(&["--hz", "1", "--dynamic-hz", "no"]);
+        let folder = format!("redis-lock-counts-{}", std::process::id());
+        let folder = std::env::temp_dir().join(folder);
+        fs::create_dir(&folder).expect("a temporary directory");
+        let file = folder.join("counts");
+        let words = [
+            "valgrind",
+            "--quiet",
+            "--tool=callgrind",
+            "--instr-atstart=no",
+        ];
+        setup.under = words.map(String::from).to_vec();
+        // Memory would be given back to the system by the clock, and had again.
+        let never = "dirty_decay_ms:-1,muzzy_decay_ms:-1".to_string();
+        setup.env.push(("MALLOC_CONF".into(), never));
+        let to = format!("--callgrind-out-file={}", file.display());
+        setup.under.push(to);
+        let server = Server::start_as(kind, setup);
+        let connections = vec![Connection::to(server.port), Connection::to(server.port)];
+        let mut counted = Self {
+            server,
+            connections,
+            folder,
+            dumps: 0,
+        };
+        counted.tell("instrumentation on");
+        counted
+    }
+
+    /// Brings the server to the size that it keeps; answers the name of the script.
+    pub fn prepare(&mut self, resident: usize, readers: usize) -> String {
+        // Keys that stay keep the server from shrinking its tables when its clock says so.
+        let resident = (0..resident).map(|n| format!("SET resident:{n} x PX 3600000"));
+        self.run(&Requests::of(resident));
+        let crowd = (0..readers).map(|n| format!("RWLOCK.RLOCK crowd {} 3600000", token(n)));
+        self.run(&Requests::of(crowd));
+        let mut client = self.server.client();
+        client.call("DEBUG SET-ACTIVE-EXPIRE 0");
+        let script = client.send(&["SCRIPT", "LOAD", COMPARE_AND_DELETE]);
+        drop(client);
+        self.instructions();
+        String::from_utf8_lossy(script.as_bytes()).into_owned()
+    }
+
+    /// Sends a word to callgrind in the server's process.
+    fn tell(&mut self, words: &str) {
+        let pid = format!("--pid={}", self.server.pid());
+        let mut vgdb = Command::new("vgdb");
+        let output = vgdb.arg(pid).args(words.split(' ')).output();
+        let output = output.expect("vgdb, which comes with valgrind");
+        assert!(output.status.success(), "vgdb {words}: {output:?}");
+    }
+
+    /// The instructions since the last time.
+    pub fn instructions(&mut self) -> f64 {
+        self.tell("dump");
+        self.dumps += 1;
+        let file = self.folder.join(format!("counts.{}", self.dumps));
+        let text = fs::read_to_string(file).expect("a dump of callgrind");
+        let total = text.lines().find_map(|line| line.strip_prefix("totals: "));
+        let total: f64 = total.expect("a total").trim().parse().expect("a number");
+        total - called(&text, HOUSEKEEPING)
+    }
+
+    pub fn run(&mut self, requests: &Requests) -> Tally {
+        run(&mut self.connections[..1], requests, PIPELINE)
+    }
+
+    /// Two clients that hand one thing to and fro: the instructions for a hand-off, with the next wait.
+    pub fn hand_off(&mut self, count: usize, by: &HandOff) -> f64 {
+        let takes = [0, 1].map(|n| Requests::of([(by.take)(n)]));
+        let gives = [0, 1].map(|n| Requests::of([(by.give)(n)]));
+        self.one(0, &takes[0]);
+        self.instructions();
+        for n in 0..count {
+            let (holder, next) = (n % 2, (n + 1) % 2);
+            self.connections[next].send(takes[next].bytes());
+            // The server has read what came before this, so that the next one waits.
+            self.one(holder, &Requests::of(["PING".into()]));
+            self.one(holder, &gives[holder]);
+            assert_eq!(self.connections[next].receive(1).yes, 1);
+        }
+        let instructions = self.instructions();
+        self.one(count % 2, &gives[count % 2]);
+        self.instructions();
+        for _ in 0..count {
+            self.one(0, &Requests::of(["PING".into()]));
+        }
+        (instructions - self.instructions()) / count as f64
+    }
+
+    fn one(&mut self, client: usize, request: &Requests) {
+        let connection = &mut self.connections[client];
+        connection.send(request.bytes());
+        assert_eq!(connection.receive(1).errors, 0);
+    }
+}
+
+/// The commands of the clients that hand something to and fro.
+pub struct HandOff {
+    pub take: fn(usize) -> String,
+    pub give: fn(usize) -> String,
+}
+
+/// What the calls of a function have cost with all that they called, by a dump: a line `cfn=(id) name`, the name only where
+/// the function is first met, a line `calls=`, and one that ends in the cost.
+fn called(dump: &str, function: &str) -> f64 {
+    let is_it = |line: &str| line.ends_with(&format!(") {function}"));
+    let id_of = |line: &str| Some(line.split_once('(')?.1.split_once(')')?.0.to_string());
+    let Some(id) = dump.lines().find(|line| is_it(line)).and_then(id_of) else {
+        return 0.0;
+    };
+    let mut cost = 0.0;
+    let mut lines = dump.lines();
+    while let Some(line) = lines.next() {
+        if line.starts_with("cfn=") && id_of(line).as_ref() == Some(&id) {
+            let call = lines.nth(1).and_then(|line| line.rsplit(' ').next());
+            cost += call.and_then(|n| n.parse::<f64>().ok()).expect("a cost");
+        }
+    }
+    cost
+}

@@ -1,0 +1,247 @@
+//! Clients that contend for one lock, all in one thread: each takes, holds, gives back and comes again.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use mio::net::TcpStream;
+use mio::{Events, Interest, Poll, Token};
+
+use crate::load::reply_at_start;
+use crate::peers::{Refused, Script};
+use crate::stats::Latency;
+
+/// What the server is to answer next.
+#[derive(Clone, Copy, PartialEq)]
+enum Step {
+    Acquire,
+    /// The wait for a signal, after which the client tries again.
+    Signal,
+    /// Nothing: the client holds the lock, or pauses before the next try.
+    Hold,
+    Pause,
+    Release,
+}
+
+struct Member {
+    stream: TcpStream,
+    script: Script,
+    step: Step,
+    since: Instant,
+    taken: u64,
+    buffer: [u8; 256],
+    filled: usize,
+}
+
+/// What a crowd has done.
+pub struct Course {
+    pub taken: Vec<f64>,
+    /// Acquisitions by another client than the one before.
+    pub hand_offs: u64,
+    pub waits: Latency,
+    pub seconds: f64,
+    /// Commands that were under way at the end.
+    pub pending: usize,
+}
+
+impl Course {
+    pub fn acquisitions(&self) -> f64 {
+        self.taken.iter().sum()
+    }
+
+    pub fn starved(&self) -> usize {
+        self.taken.iter().filter(|taken| **taken == 0.0).count()
+    }
+}
+
+/// A crowd whose members are connected and have not asked for anything yet.
+pub struct Crowd {
+    poll: Poll,
+    members: Vec<Member>,
+    hold: Duration,
+    /// Who has to be woken when.
+    alarms: BinaryHeap<Reverse<(Instant, usize)>>,
+    last: Option<usize>,
+    hand_offs: u64,
+    waits: Latency,
+}
+
+impl Crowd {
+    pub fn connect(port: u16, scripts: Vec<Script>, hold: Duration) -> Self {
+        let poll = Poll::new().expect("to poll");
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let members = scripts.into_iter().enumerate().map(|(n, script)| {
+            let stream = std::net::TcpStream::connect(address).expect("a connection");
+            stream.set_nodelay(true).unwrap();
+            stream.set_nonblocking(true).unwrap();
+            let mut stream = TcpStream::from_std(stream);
+            let registry = poll.registry();
+            registry
+                .register(&mut stream, Token(n), Interest::READABLE)
+                .unwrap();
+            Member {
+                stream,
+                script,
+                step: Step::Pause,
+                since: Instant::now(),
+                taken: 0,
+                buffer: [0; 256],
+                filled: 0,
+            }
+        });
+        Self {
+            members: members.collect(),
+            poll,
+            hold,
+            alarms: BinaryHeap::new(),
+            last: None,
+            hand_offs: 0,
+            waits: Latency::new(),
+        }
+    }
+
+    /// Contends for `time`. Who waits at the end goes on waiting until the crowd is dropped.
+    pub fn contend(&mut self, time: Duration) -> Course {
+        let begin = Instant::now();
+        let mut events = Events::with_capacity(1024);
+        for n in 0..self.members.len() {
+            self.ask(n);
+        }
+        while begin.elapsed() < time {
+            self.poll
+                .poll(
+                    &mut events,
+                    Some(self.patience(time.saturating_sub(begin.elapsed()))),
+                )
+                .expect("to poll");
+            for event in &events {
+                self.hear(event.token().0);
+            }
+            self.ring();
+        }
+        Course {
+            taken: self
+                .members
+                .iter()
+                .map(|member| member.taken as f64)
+                .collect(),
+            hand_offs: self.hand_offs,
+            waits: std::mem::replace(&mut self.waits, Latency::new()),
+            seconds: begin.elapsed().as_secs_f64(),
+            pending: self
+                .members
+                .iter()
+                .filter(|member| member.is_pending())
+                .count(),
+        }
+    }
+
+    /// How long nobody has to be woken. The system counts such waits in milliseconds, so the last one is spent awake.
+    fn patience(&self, rest: Duration) -> Duration {
+        let next = self
+            .alarms
+            .peek()
+            .map(|Reverse((at, _))| at.saturating_duration_since(Instant::now()));
+        let wait = next.map_or(rest, |next| next.min(rest));
+        Duration::from_millis(wait.as_millis().saturating_sub(1) as u64)
+    }
+
+    fn ring(&mut self) {
+        while let Some(Reverse((at, n))) = self.alarms.peek().copied() {
+            if at > Instant::now() {
+                return;
+            }
+            self.alarms.pop();
+            if self.members[n].step == Step::Hold {
+                self.give(n);
+            } else {
+                self.try_to_take(n);
+            }
+        }
+    }
+
+    /// Reads what the server has said to a member.
+    fn hear(&mut self, n: usize) {
+        loop {
+            let member = &mut self.members[n];
+            match member.stream.read(&mut member.buffer[member.filled..]) {
+                Ok(0) => panic!("the server has ended a connection"),
+                Ok(count) => member.filled += count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) => panic!("no reply: {error}"),
+            }
+            if let Some((end, said)) = reply_at_start(&member.buffer[..member.filled]) {
+                // One command at a time, so one reply.
+                assert_eq!(end, member.filled, "more than a reply");
+                let text = String::from_utf8_lossy(&member.buffer[..end]);
+                assert_eq!(said.errors, 0, "{text}");
+                member.filled = 0;
+                self.act(n, said.yes == 1);
+                return;
+            }
+        }
+    }
+
+    fn act(&mut self, n: usize, granted: bool) {
+        match self.members[n].step {
+            Step::Acquire if granted => self.taken(n),
+            Step::Acquire => match &self.members[n].script.refused {
+                Refused::Never => panic!("a wait without end has ended"),
+                Refused::Sleep(pause) => {
+                    self.alarms.push(Reverse((Instant::now() + *pause, n)));
+                    self.members[n].step = Step::Pause;
+                }
+                Refused::Block(_) => self.members[n].send(Step::Signal),
+            },
+            Step::Signal => self.try_to_take(n),
+            Step::Release => self.ask(n),
+            Step::Hold | Step::Pause => panic!("a reply to nothing"),
+        }
+    }
+
+    fn taken(&mut self, n: usize) {
+        self.waits.record(self.members[n].since.elapsed());
+        if self.last.replace(n) != Some(n) {
+            self.hand_offs += 1;
+        }
+        self.members[n].taken += 1;
+        if self.hold.is_zero() {
+            return self.give(n);
+        }
+        self.members[n].step = Step::Hold;
+        self.alarms.push(Reverse((Instant::now() + self.hold, n)));
+    }
+
+    fn ask(&mut self, n: usize) {
+        self.members[n].since = Instant::now();
+        self.try_to_take(n);
+    }
+
+    fn try_to_take(&mut self, n: usize) {
+        self.members[n].send(Step::Acquire);
+    }
+
+    fn give(&mut self, n: usize) {
+        self.members[n].send(Step::Release);
+    }
+}
+
+impl Member {
+    fn is_pending(&self) -> bool {
+        !matches!(self.step, Step::Hold | Step::Pause)
+    }
+
+    fn send(&mut self, step: Step) {
+        let bytes = match (step, &self.script.refused) {
+            (Step::Signal, Refused::Block(wait)) => wait,
+            (Step::Release, _) => &self.script.release,
+            _ => &self.script.acquire,
+        };
+        // A hundred bytes always find room.
+        let sent = self.stream.write(bytes).expect("to send");
+        assert_eq!(sent, bytes.len(), "no room for a command");
+        self.step = step;
+    }
+}

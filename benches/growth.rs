@@ -1,0 +1,301 @@
+//! Whether an operation costs more when there is more of everything.
+
+use crate::bed::{name, Bed};
+use crate::harness::{wait_for, Kind};
+use crate::load::{key, run, token, Connection, Requests};
+use crate::plot::{add, Chart};
+use crate::report::Report;
+use crate::stats::Spread;
+use crate::Run;
+
+const HELD: [usize; 4] = [1_000, 10_000, 100_000, 1_000_000];
+const ROUNDS: usize = 5;
+const PAIRS: usize = 16_384;
+/// Keys, and clients that contend for each. A client that waits needs a connection of its own, and a process may
+/// not have 110,000 of them: the last two are as near as 20,000 come to 10,000 keys of 10 waiters.
+const CONTENDED: [(usize, usize); 5] = [(10, 10), (100, 10), (1_000, 10), (1_600, 10), (8_000, 1)];
+const HAND_OFFS: usize = 4_000;
+/// Hand-offs that are under way at once.
+const AT_ONCE: usize = 10;
+
+pub fn measure(with: &Run) {
+    let mut report = Report::new("growth", "Growth", with.quick);
+    held(with, &mut report);
+    contended(with, &mut report);
+    report.write();
+}
+
+/// The `n`-th in no order that a cache could guess.
+fn anywhere(n: usize, count: usize) -> usize {
+    n * 7919 % count
+}
+
+fn held(with: &Run, report: &mut Report) {
+    report.say(
+        "### Locks that are held\n\nµs of the server's CPU, -P 16, one connection, while that many other locks are held: taking a free lock and giving it back, \
+         and renewing one of those held. Beside it strings, as many: SET NX PX + DEL, and PEXPIRE.",
+    );
+    let mut rows = Vec::new();
+    let mut series = Vec::new();
+    for &kind in &with.kinds {
+        for &held in &HELD[..if with.quick { 2 } else { HELD.len() }] {
+            let fills: [fn(usize) -> String; 2] = [
+                |n| format!("LOCK.ACQUIRE {} {} 6000000", key(n), token(n)),
+                |n| format!("SET {} {} NX PX 6000000", key(n), token(n)),
+            ];
+            let mut beds = fills.map(|fill| {
+                let bed = Bed::start(kind, &[]);
+                let tally = run(
+                    &mut bed.connections(1),
+                    &Requests::of((0..held).map(fill)),
+                    100,
+                );
+                assert_eq!(tally.yes, held);
+                bed
+            });
+            let count = with.size(PAIRS);
+            let other = |n: usize| (key(held + n / 2), token(n / 2));
+            let courses = [
+                [
+                    Requests::of((0..2 * count).map(|n| match (n % 2, other(n)) {
+                        (0, (key, token)) => format!("LOCK.ACQUIRE {key} {token} 60000"),
+                        (_, (key, token)) => format!("LOCK.RELEASE {key} {token}"),
+                    })),
+                    Requests::of((0..count).map(|n| {
+                        let n = anywhere(n, held);
+                        format!("LOCK.RENEW {} {} 6000000", key(n), token(n))
+                    })),
+                ],
+                [
+                    Requests::of((0..2 * count).map(|n| match (n % 2, other(n)) {
+                        (0, (key, token)) => format!("SET {key} {token} NX PX 60000"),
+                        (_, (key, _)) => format!("DEL {key}"),
+                    })),
+                    Requests::of(
+                        (0..count).map(|n| format!("PEXPIRE {} 6000000", key(anywhere(n, held)))),
+                    ),
+                ],
+            ];
+            let mut costs = [[Vec::new(), Vec::new()], [Vec::new(), Vec::new()]];
+            let mut crowds = [beds[0].connections(1), beds[1].connections(1)];
+            for round in 0..=with.rounds(ROUNDS) {
+                for which in 0..2 {
+                    for (course, costs) in courses[which].iter().zip(&mut costs[which]) {
+                        let before = beds[which].cpu_us();
+                        let tally = run(&mut crowds[which], course, 16);
+                        assert_eq!(tally.yes, course.len());
+                        if round > 0 {
+                            costs.push((beds[which].cpu_us() - before) / count as f64);
+                        }
+                    }
+                }
+            }
+            let mut row = vec![name(kind).to_string(), held.to_string()];
+            for what in 0..2 {
+                let [ours, theirs] = [&costs[0][what], &costs[1][what]];
+                let ratio = Spread::of_ratios(ours, theirs);
+                row.extend([ours, theirs].map(|costs| Spread::of(costs).shown(2)));
+                row.push(format!("{:.2}", ratio.median));
+                let measure = ["acquire + release", "renew"][what];
+                let subject = format!("{held} held");
+                report.figure(
+                    kind,
+                    &format!("{measure}, server CPU µs"),
+                    &subject,
+                    Spread::of(ours),
+                );
+                report.figure(kind, &format!("{measure} against strings"), &subject, ratio);
+            }
+            let point = |which: usize| (held as f64, Spread::of(&costs[which][0]).median);
+            add(&mut series, format!("locks, {}", name(kind)), point(0));
+            add(&mut series, format!("strings, {}", name(kind)), point(1));
+            println!("{}", row.join(" | "));
+            rows.push(row);
+        }
+    }
+    report.table(
+        &[
+            "server",
+            "held",
+            "ACQUIRE + RELEASE",
+            "SET + DEL",
+            "ratio",
+            "RENEW",
+            "PEXPIRE",
+            "ratio",
+        ],
+        &rows,
+    );
+    let chart = Chart {
+        title: "To take a lock and give it back while others are held: server CPU",
+        base: 10.0,
+        x: "locks held",
+        y: "µs per pair",
+    };
+    report.lines("growth", &chart, &series);
+}
+
+/// Clients that wait for many keys, each key with its own line.
+struct Lines {
+    /// By key, in the order of the line; the first one holds.
+    members: Vec<Vec<Connection>>,
+    at: Vec<usize>,
+    take: fn(usize, usize) -> String,
+    give: fn(usize, usize) -> String,
+}
+
+impl Lines {
+    fn form(
+        bed: &mut Bed,
+        keys: usize,
+        waiters: usize,
+        take: fn(usize, usize) -> String,
+        give: fn(usize, usize) -> String,
+    ) -> Self {
+        let mut members: Vec<Vec<Connection>> = Vec::new();
+        for key in 0..keys {
+            let mut line = bed.connections(waiters + 1);
+            for (n, member) in line.iter_mut().enumerate() {
+                member.shrink();
+                member.send(Requests::of([take(key, n)]).bytes());
+                if n == 0 {
+                    assert_eq!(member.receive(1).yes, 1);
+                }
+            }
+            members.push(line);
+            // Not so many connections at once that the server's queue of new ones overflows.
+            if key % 16 == 15 || key == keys - 1 {
+                bed.wait_for_blocked((key + 1) * waiters);
+            }
+        }
+        Self {
+            at: vec![0; keys],
+            members,
+            take,
+            give,
+        }
+    }
+
+    /// Who has the key now that `before` has given it back. The replies need not come in one go.
+    fn granted(&self, key: usize, before: usize) -> usize {
+        let line = &self.members[key];
+        wait_for("a grant", || {
+            (0..line.len()).find(|n| *n != before && line[*n].has_reply())
+        })
+    }
+
+    /// Hands these keys on, all at once. Who stands where in a line need not be known, but for the holder: the others came in any order.
+    fn hand_off(&mut self, keys: &[usize]) {
+        for &key in keys {
+            let at = self.at[key];
+            self.members[key][at].send(Requests::of([(self.give)(key, at)]).bytes());
+        }
+        for &key in keys {
+            let at = self.at[key];
+            assert_eq!(self.members[key][at].receive(1).errors, 0);
+            let granted = self.granted(key, at);
+            assert_eq!(self.members[key][granted].receive(1).yes, 1);
+            self.members[key][at].send(Requests::of([(self.take)(key, at)]).bytes());
+            self.at[key] = granted;
+        }
+    }
+}
+
+/// How many files and connections this process may have open.
+fn open_files() -> usize {
+    let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let mut lines = limits.lines();
+    let limit = lines.find_map(|line| line.strip_prefix("Max open files"));
+    let soft = limit.and_then(|limit| limit.split_whitespace().next());
+    soft.and_then(|soft| soft.parse().ok()).unwrap_or(1024)
+}
+
+fn contended(with: &Run, report: &mut Report) {
+    report.say(
+        "### Locks that are waited for\n\nµs of the server's CPU for a hand-off (RELEASE, the grant, and the former holder's ACQUIRE … BLOCK 0), 10 of them at once, \
+         on keys with that many waiters each; beside it LPUSH and BLPOP.",
+    );
+    let mut rows = Vec::new();
+    let mut series = Vec::new();
+    for &kind in &with.kinds {
+        for &(keys, waiters) in &CONTENDED[..if with.quick { 2 } else { CONTENDED.len() }] {
+            if keys * (waiters + 1) + 200 > open_files() {
+                report.say(&format!("{keys} keys of {waiters} waiters: more connections than this process may have."));
+                continue;
+            }
+            // One after the other: both at once would be too many connections.
+            let ours = hand_offs(with, kind, keys, waiters, true);
+            let theirs = hand_offs(with, kind, keys, waiters, false);
+            let subject = format!("{keys} keys of {waiters} waiters");
+            let ratio = Spread::of_ratios(&ours, &theirs);
+            let (ours, theirs) = (Spread::of(&ours), Spread::of(&theirs));
+            report.figure(kind, "hand-off, server CPU µs", &subject, ours);
+            report.figure(kind, "LPUSH / BLPOP, server CPU µs", &subject, theirs);
+            let row = vec![
+                name(kind).to_string(),
+                keys.to_string(),
+                waiters.to_string(),
+                ours.shown(1),
+                theirs.shown(1),
+                ratio.shown(2),
+            ];
+            println!("{}", row.join(" | "));
+            rows.push(row);
+            if waiters > 1 {
+                add(
+                    &mut series,
+                    format!("locks, {}", name(kind)),
+                    (keys as f64, ours.median),
+                );
+                add(
+                    &mut series,
+                    format!("lists, {}", name(kind)),
+                    (keys as f64, theirs.median),
+                );
+            }
+        }
+    }
+    report.table(
+        &["server", "keys", "waiters each", "lock", "list", "ratio"],
+        &rows,
+    );
+    let chart = Chart {
+        title: "A hand-off while others are waited for, 10 waiters each: server CPU",
+        base: 10.0,
+        x: "keys that are waited for",
+        y: "µs per hand-off",
+    };
+    report.lines("growth-contended", &chart, &series);
+}
+
+fn hand_offs(with: &Run, kind: Kind, keys: usize, waiters: usize, locks: bool) -> Vec<f64> {
+    let mut bed = Bed::start(kind, &["--maxclients", "19000"]);
+    let mut lines = if locks {
+        let take = |key, n| format!("LOCK.ACQUIRE lock:{key} {} 6000000 BLOCK 0", token(n));
+        Lines::form(&mut bed, keys, waiters, take, |key, n| {
+            format!("LOCK.RELEASE lock:{key} {}", token(n))
+        })
+    } else {
+        let filled = Requests::of((0..keys).map(|key| format!("LPUSH list:{key} x")));
+        run(&mut bed.connections(1), &filled, 100);
+        let take = |key, _| format!("BLPOP list:{key} 0");
+        Lines::form(&mut bed, keys, waiters, take, |key, _| {
+            format!("LPUSH list:{key} x")
+        })
+    };
+    let count = with.size(HAND_OFFS);
+    let mut costs = Vec::new();
+    for round in 0..=with.rounds(ROUNDS) {
+        let before = bed.cpu_us();
+        for start in (0..count).step_by(AT_ONCE) {
+            let some: Vec<usize> = (start..start + AT_ONCE)
+                .map(|n| anywhere(n, keys))
+                .collect();
+            lines.hand_off(&some);
+        }
+        if round > 0 {
+            costs.push((bed.cpu_us() - before) / count as f64);
+        }
+    }
+    costs
+}

@@ -1,0 +1,369 @@
+//! How many instructions the server executes for a command, counted by callgrind: unlike times they are the same on a
+//! busy machine, so that a change which makes a command dearer is seen at once. `make bench-check` compares them with
+//! `instructions.tsv`.
+//!
+//! All that the server does is counted: reading, parsing, the command, memory, the reply, the event loop's share.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::callgrind::{Counted, HandOff};
+use crate::harness::Kind;
+use crate::load::{key, token, Requests};
+
+/// The keys of a round, each of which gets every command once. So few that the memory of those deleted is at hand for the next
+/// ones: what the allocator does beyond that depends on its history, by some percent.
+const KEYS: usize = 48;
+/// The median of them is taken.
+const ROUNDS: usize = 5;
+const WARM_UP: usize = 1;
+const RESIDENT: usize = 3000;
+/// Readers on one key, where their number matters.
+const READERS: usize = 1000;
+/// More than this above the baseline is a failure.
+const TOLERANCE: f64 = 0.05;
+
+const KIND: Kind = Kind::Redis7_0;
+const SCRIPT: &str = "EVALSHA compare-and-delete";
+const BASELINE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/instructions.tsv");
+
+/// A command, what it is compared with, and its instructions.
+struct Count {
+    name: &'static str,
+    against: Option<&'static str>,
+    instructions: f64,
+}
+
+/// Counts, prints a table, and compares it with the baseline; writes the baseline when BASELINE=write says so.
+pub fn check() {
+    let mut counts = count();
+    counts.extend(pairs(&counts));
+    let circumstances = circumstances();
+    let write = std::env::var("BASELINE").is_ok_and(|what| what == "write");
+    let baseline = if write {
+        Baseline::default()
+    } else {
+        Baseline::read()
+    };
+    let failures = compare(&counts, &baseline, &circumstances);
+    if write {
+        fs::write(BASELINE, rendered(&counts, &circumstances)).expect("to write the baseline");
+        println!("written: {BASELINE}");
+    }
+    if !failures.is_empty() {
+        for failure in &failures {
+            eprintln!("{failure}");
+        }
+        eprintln!("If it must be: BASELINE=write make bench-check, and say why in the commit.");
+        std::process::exit(1);
+    }
+}
+
+/// What taking and giving back cost together.
+fn pairs(counts: &[Count]) -> Vec<Count> {
+    let of = |name| {
+        let count = counts.iter().find(|count| count.name == name);
+        count.expect("a count").instructions
+    };
+    let plain = "SET NX PX + DEL";
+    let script = "SET NX PX + EVALSHA";
+    let pair = |name, against, one, other| Count {
+        name,
+        against,
+        instructions: of(one) + of(other),
+    };
+    vec![
+        pair(plain, None, "SET NX PX", "DEL"),
+        pair(script, None, "SET NX PX", SCRIPT),
+        pair(
+            "LOCK.ACQUIRE + LOCK.RELEASE",
+            Some(plain),
+            "LOCK.ACQUIRE",
+            "LOCK.RELEASE",
+        ),
+        pair(
+            "LOCK.ACQUIRE + LOCK.RELEASE (script)",
+            Some(script),
+            "LOCK.ACQUIRE",
+            "LOCK.RELEASE",
+        ),
+    ]
+}
+
+fn compare(counts: &[Count], baseline: &Baseline, circumstances: &[String]) -> Vec<String> {
+    // Another compiler or server makes other instructions; the plain commands beside ours tell how many are due to it.
+    let alike = baseline.circumstances == circumstances;
+    let mut failures = Vec::new();
+    println!("| command | instructions | baseline | against | ratio | baseline |");
+    println!("| --- | ---: | ---: | --- | ---: | ---: |");
+    for count in counts {
+        let ratio = ratio(counts, count);
+        let known = baseline.counts.get(count.name);
+        let shown = |value: Option<f64>, digits| {
+            value.map_or(String::new(), |value| format!("{value:.digits$}"))
+        };
+        println!(
+            "| {} | {:.0} | {} | {} | {} | {} |",
+            count.name,
+            count.instructions,
+            shown(known.map(|known| known.0), 0),
+            count.against.unwrap_or_default(),
+            shown(ratio, 3),
+            shown(known.and_then(|known| known.1), 3),
+        );
+        let (Some(ratio), Some((instructions, Some(known)))) = (ratio, known) else {
+            continue;
+        };
+        let growth = if alike {
+            count.instructions / instructions
+        } else {
+            ratio / known
+        } - 1.0;
+        if growth > TOLERANCE {
+            let percent = growth * 100.0;
+            failures.push(format!("{}: {percent:.1} % dearer", count.name));
+        } else if growth < -TOLERANCE {
+            let percent = -growth * 100.0;
+            println!("{}: {percent:.1} % cheaper than the baseline", count.name);
+        }
+    }
+    if !alike && !baseline.counts.is_empty() {
+        println!("The ratios were compared: the baseline was counted with");
+        baseline
+            .circumstances
+            .iter()
+            .for_each(|c| println!("  {c}"));
+        println!("and this is");
+        circumstances.iter().for_each(|c| println!("  {c}"));
+    }
+    failures
+}
+
+fn ratio(counts: &[Count], count: &Count) -> Option<f64> {
+    let of = |name| {
+        counts
+            .iter()
+            .find(|c| c.name == name)
+            .map(|c| c.instructions)
+    };
+    Some(count.instructions / of(count.against?)?)
+}
+
+/// What the counts depend on beside this project's source.
+fn circumstances() -> Vec<String> {
+    let first_line = |program: &Path| {
+        let output = Command::new(program).arg("--version").output();
+        let output = output.unwrap_or_else(|error| panic!("{program:?} cannot be run: {error}"));
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        text.lines().next().unwrap_or_default().to_string()
+    };
+    vec![
+        first_line(Path::new("rustc")),
+        first_line(&KIND.binary()),
+        first_line(Path::new("valgrind")),
+    ]
+}
+
+#[derive(Default)]
+struct Baseline {
+    circumstances: Vec<String>,
+    counts: BTreeMap<String, (f64, Option<f64>)>,
+}
+
+impl Baseline {
+    fn read() -> Self {
+        let text = fs::read_to_string(BASELINE).expect("a baseline: BASELINE=write makes one");
+        let mut baseline = Self::default();
+        for line in text.lines() {
+            if let Some(circumstance) = line.strip_prefix("# with ") {
+                baseline.circumstances.push(circumstance.to_string());
+            } else if !line.starts_with('#') {
+                let mut fields = line.split('\t');
+                let name = fields.next().unwrap_or_default().to_string();
+                let instructions = fields.next().and_then(|n| n.parse().ok());
+                let ratio = fields.nth(1).and_then(|n| n.parse().ok());
+                let instructions = instructions.unwrap_or_else(|| panic!("no count: {line}"));
+                baseline.counts.insert(name, (instructions, ratio));
+            }
+        }
+        baseline
+    }
+}
+
+fn rendered(counts: &[Count], circumstances: &[String]) -> String {
+    let mut text = String::from(
+        "# Instructions of the server per command, by `BASELINE=write make bench-check`.\n",
+    );
+    for circumstance in circumstances {
+        writeln!(text, "# with {circumstance}").unwrap();
+    }
+    text.push_str("# command\tinstructions\tagainst\tratio\n");
+    for count in counts {
+        let against = count.against.unwrap_or("-");
+        let ratio = ratio(counts, count).map_or("-".into(), |ratio| format!("{ratio:.4}"));
+        let (name, n) = (count.name, count.instructions);
+        writeln!(text, "{name}\t{n:.0}\t{against}\t{ratio}").unwrap();
+    }
+    text
+}
+
+/// What a command has to say to every request.
+#[derive(Clone, Copy, PartialEq)]
+enum Said {
+    Yes,
+    No,
+}
+
+/// A command of the round: what it is called, what it is compared with, its requests.
+struct Step {
+    name: &'static str,
+    against: Option<&'static str>,
+    said: Said,
+    requests: Requests,
+}
+
+/// The keys differ from round to round: how many share a place in the server's table is chance.
+fn steps(script: &str, round: usize) -> Vec<Step> {
+    let key = |n| key(KEYS * round + n);
+    let mut steps = Vec::new();
+    let mut step = |name, against, said, line: &dyn Fn(usize) -> String| {
+        steps.push(Step {
+            name,
+            against,
+            said,
+            requests: Requests::of((0..KEYS).map(line)),
+        });
+    };
+    use Said::{No, Yes};
+    let (set, del, refused) = ("SET NX PX", "DEL", "SET NX PX, refused");
+    step("PING", None, Yes, &|_| "PING".into());
+    step(set, None, Yes, &|n| {
+        format!("SET {} {} NX PX 60000", key(n), token(n))
+    });
+    step(refused, None, No, &|n| {
+        format!("SET {} {} NX PX 60000", key(n), token(n + 1))
+    });
+    step("PEXPIRE", None, Yes, &|n| {
+        format!("PEXPIRE {} 60000", key(n))
+    });
+    step(del, None, Yes, &|n| format!("DEL {}", key(n)));
+    // A second life, for the script.
+    step("", None, Yes, &|n| {
+        format!("SET {} {} NX PX 60000", key(n), token(n))
+    });
+    step(SCRIPT, None, Yes, &|n| {
+        format!("EVALSHA {script} 1 {} {}", key(n), token(n))
+    });
+    step("LOCK.ACQUIRE", Some(set), Yes, &|n| {
+        format!("LOCK.ACQUIRE {} {} 60000", key(n), token(n))
+    });
+    step("LOCK.ACQUIRE, refused", Some(refused), No, &|n| {
+        format!("LOCK.ACQUIRE {} {} 60000", key(n), token(n + 1))
+    });
+    step("LOCK.ACQUIRE, again", Some("PEXPIRE"), Yes, &|n| {
+        format!("LOCK.ACQUIRE {} {} 60000", key(n), token(n))
+    });
+    step("LOCK.RENEW", Some("PEXPIRE"), Yes, &|n| {
+        format!("LOCK.RENEW {} {} 60000", key(n), token(n))
+    });
+    step("LOCK.RELEASE, refused", Some("PEXPIRE"), No, &|n| {
+        format!("LOCK.RELEASE {} {}", key(n), token(n + 1))
+    });
+    step("LOCK.RELEASE", Some(del), Yes, &|n| {
+        format!("LOCK.RELEASE {} {}", key(n), token(n))
+    });
+    step("RWLOCK.RLOCK, first", Some(set), Yes, &|n| {
+        format!("RWLOCK.RLOCK {} {} 60000", key(n), token(n))
+    });
+    step("RWLOCK.RLOCK, second", Some(set), Yes, &|n| {
+        format!("RWLOCK.RLOCK {} {} 60000", key(n), token(n + 1))
+    });
+    step("LOCK.RELEASE, of two readers", Some(del), Yes, &|n| {
+        format!("LOCK.RELEASE {} {}", key(n), token(n))
+    });
+    step("LOCK.RELEASE, last reader", Some(del), Yes, &|n| {
+        format!("LOCK.RELEASE {} {}", key(n), token(n + 1))
+    });
+    step("LOCK.RENEW, of 1000 readers", Some("PEXPIRE"), Yes, &|n| {
+        let reader = token(n * READERS / KEYS);
+        format!("LOCK.RENEW crowd {reader} 60000")
+    });
+    step("RLOCK + RELEASE, of 1001 readers", Some(set), Yes, &|n| {
+        let newcomer = token(READERS + n / 2);
+        match n % 2 {
+            0 => format!("RWLOCK.RLOCK crowd {newcomer} 60000"),
+            _ => format!("LOCK.RELEASE crowd {newcomer}"),
+        }
+    });
+    steps
+}
+
+/// A lock, or what is nearest to it among lists, handed to and fro.
+fn hand_offs() -> [(&'static str, Option<&'static str>, HandOff); 2] {
+    let list = "LPUSH + BLPOP, handed on";
+    [
+        (
+            list,
+            None,
+            HandOff {
+                take: |_| "BLPOP list 0".into(),
+                give: |_| "LPUSH list x".into(),
+            },
+        ),
+        (
+            "LOCK.RELEASE + LOCK.ACQUIRE BLOCK, handed on",
+            Some(list),
+            HandOff {
+                take: |n| format!("LOCK.ACQUIRE lock {} 60000 BLOCK 0", token(n)),
+                give: |n| format!("LOCK.RELEASE lock {}", token(n)),
+            },
+        ),
+    ]
+}
+
+fn median(mut rounds: Vec<f64>) -> f64 {
+    rounds.sort_by(f64::total_cmp);
+    rounds[rounds.len() / 2]
+}
+
+fn count() -> Vec<Count> {
+    let mut counted = Counted::start(KIND);
+    let script = counted.prepare(RESIDENT, READERS);
+    let names = steps(&script, 0);
+    let mut rounds = vec![Vec::new(); names.len()];
+    for round in 0..WARM_UP + ROUNDS {
+        for (step, rounds) in steps(&script, round).iter().zip(&mut rounds) {
+            let tally = counted.run(&step.requests);
+            let instructions = counted.instructions();
+            let said = match step.said {
+                Said::Yes => tally.yes,
+                Said::No => tally.no,
+            };
+            assert_eq!(said, step.requests.len(), "{}: {tally:?}", step.name);
+            if round >= WARM_UP {
+                rounds.push(instructions / said as f64);
+            }
+        }
+    }
+    let steps = names.iter().zip(rounds).map(|(step, rounds)| Count {
+        name: step.name,
+        against: step.against,
+        instructions: median(rounds),
+    });
+    // The script's lock is taken a second time, without a name.
+    let mut counts: Vec<Count> = steps.filter(|count| !count.name.is_empty()).collect();
+    // There is something to take.
+    counted.run(&Requests::of(["LPUSH list x".into()]));
+    for (name, against, by) in hand_offs() {
+        let rounds = (0..ROUNDS).map(|_| counted.hand_off(KEYS, &by)).collect();
+        counts.push(Count {
+            name,
+            against,
+            instructions: median(rounds),
+        });
+    }
+    counts
+}

@@ -1,0 +1,419 @@
+//! One owner, many keys: what taking, refusing, renewing and releasing cost the server.
+
+use std::fmt::Display;
+
+use crate::bed::{name, Bed};
+use crate::harness::{Kind, Server, Setup};
+use crate::load::{key, run, token, Connection, Requests, Tally};
+use crate::peers::Scripts;
+use crate::plot::Chart;
+use crate::report::{Bound, Report};
+use crate::stats::Spread;
+use crate::Run;
+
+const CONNECTIONS: usize = 16;
+const PIPELINES: [usize; 3] = [1, 16, 64];
+const ROUNDS: usize = 7;
+
+/// What a client does over and over, and what the replies must be.
+struct Course {
+    name: &'static str,
+    /// Yes, and no to those of every pair that are refused.
+    expected: Tally,
+    requests: Requests,
+}
+
+impl Course {
+    /// Requests that are all granted.
+    fn granted(name: &'static str, requests: Requests) -> Self {
+        let expected = Tally {
+            yes: requests.len(),
+            ..Tally::default()
+        };
+        Self {
+            name,
+            expected,
+            requests,
+        }
+    }
+
+    fn refused(name: &'static str, requests: Requests) -> Self {
+        let expected = Tally {
+            no: requests.len(),
+            ..Tally::default()
+        };
+        Self {
+            name,
+            expected,
+            requests,
+        }
+    }
+
+    /// Server CPU in µs for each of `units`.
+    fn cost(&self, bed: &mut Bed, crowd: &mut [Connection], pipeline: usize, units: usize) -> f64 {
+        let before = bed.cpu_us();
+        let tally = run(crowd, &self.requests, pipeline);
+        assert_eq!(tally, self.expected, "{}", self.name);
+        (bed.cpu_us() - before) / units as f64
+    }
+}
+
+/// Takes a window of keys and then gives them back: as many as are on the way at once.
+fn pairs(
+    count: usize,
+    pipeline: usize,
+    take: impl Fn(usize) -> String,
+    give: impl Fn(usize) -> String,
+) -> Requests {
+    let window = CONNECTIONS * pipeline;
+    let starts = (0..count).step_by(window);
+    Requests::of(starts.flat_map(|start| {
+        let keys = start..count.min(start + window);
+        let taken: Vec<String> = keys.clone().map(&take).collect();
+        taken.into_iter().chain(keys.map(&give).collect::<Vec<_>>())
+    }))
+}
+
+fn set(n: usize) -> String {
+    format!("SET {} {} NX PX 60000", key(n), token(n))
+}
+
+fn acquire(n: usize) -> String {
+    format!("LOCK.ACQUIRE {} {} 60000", key(n), token(n))
+}
+
+fn release(n: usize) -> String {
+    format!("LOCK.RELEASE {} {}", key(n), token(n))
+}
+
+/// Ours is the last one.
+fn pair_courses(count: usize, pipeline: usize, scripts: &Scripts) -> Vec<Course> {
+    let script = &scripts.compare_and_delete;
+    let ping = |_| "PING".to_string();
+    let delete = |n| format!("EVALSHA {script} 1 {} {}", key(n), token(n));
+    vec![
+        Course::granted("PING twice", pairs(count, pipeline, ping, ping)),
+        Course::granted(
+            "SET NX PX + DEL",
+            pairs(count, pipeline, set, |n| format!("DEL {}", key(n))),
+        ),
+        Course::granted("SET NX PX + EVALSHA", pairs(count, pipeline, set, delete)),
+        Course::granted(
+            "LOCK.ACQUIRE + LOCK.RELEASE",
+            pairs(count, pipeline, acquire, release),
+        ),
+    ]
+}
+
+/// Costs by course and round, the courses in turns.
+fn in_turns(
+    bed: &mut Bed,
+    courses: &[Course],
+    pipeline: usize,
+    units: usize,
+    rounds: usize,
+) -> Vec<Vec<f64>> {
+    let mut crowd = bed.connections(CONNECTIONS);
+    let mut costs = vec![Vec::new(); courses.len()];
+    for round in 0..=rounds {
+        for (course, costs) in courses.iter().zip(&mut costs) {
+            let cost = course.cost(bed, &mut crowd, pipeline, units);
+            // The first round warms up.
+            if round > 0 {
+                costs.push(cost);
+            }
+        }
+    }
+    costs
+}
+
+pub fn measure(with: &Run) {
+    let mut report = Report::new("owner", "One owner, many keys: server CPU", with.quick);
+    report.say(
+        "µs of the server's CPU for taking a lock and giving it back, 16-byte keys, 36-byte tokens, 16 connections that each send \
+         `-P` commands at once. DEL gives back without a look at the owner, EVALSHA runs the usual compare-and-delete.",
+    );
+    let (mut rows, mut calls) = (Vec::new(), Vec::new());
+    let mut bars: Vec<(String, Vec<f64>)> = Vec::new();
+    for &kind in &with.kinds {
+        for setting in Setting::ALL {
+            let mut ground = Ground::start(kind, setting);
+            for pipeline in PIPELINES {
+                if setting == Setting::Plain || pipeline == 16 {
+                    let costs = pair(with, &mut ground.bed, pipeline);
+                    pair_row(&mut report, &mut rows, kind, setting, pipeline, &costs);
+                    if setting == Setting::Plain && pipeline == 16 {
+                        calls.push(call_row(&mut report, kind, &mut ground.bed));
+                        add_bars(&mut bars, &costs);
+                    }
+                }
+            }
+        }
+    }
+    let header = [
+        "server",
+        "-P",
+        "PING twice",
+        "SET + DEL",
+        "SET + EVALSHA",
+        "ACQUIRE + RELEASE",
+        "against SET + DEL",
+        "against SET + EVALSHA",
+    ];
+    report.table(&header, &rows);
+    let groups: Vec<String> = with.kinds.iter().map(|kind| name(*kind).into()).collect();
+    let chart = Chart {
+        title: "To take a lock and give it back: server CPU, 16 commands in a pipeline",
+        base: 10.0,
+        x: "",
+        y: "µs per pair",
+    };
+    report.bars("owner", &chart, &groups, &bars);
+    report.say("### In the commands themselves\n\nµs per call by the server's own stop-watch (INFO commandstats), without reading, parsing and replying; -P 16.");
+    report.table(&[&["server"], &CALLS[..]].concat(), &calls);
+    singles(with, &mut report);
+    readers(with, &mut report);
+    report.write();
+}
+
+const CALLS: [&str; 5] = ["set", "del", "evalsha", "lock.acquire", "lock.release"];
+
+fn call_row(report: &mut Report, kind: Kind, bed: &mut Bed) -> Vec<String> {
+    let us = CALLS.map(|command| (command, bed.us_per_call(command)));
+    for (command, us) in us {
+        report.figure(kind, "µs per call", command, Spread::of(&[us]));
+    }
+    let shown = us.iter().map(|(_, us)| format!("{us:.2}"));
+    [name(kind).to_string()].into_iter().chain(shown).collect()
+}
+
+/// What the server has to do beside.
+#[derive(Clone, Copy, PartialEq)]
+enum Setting {
+    Plain,
+    AppendOnly,
+    Replica,
+}
+
+impl Setting {
+    const ALL: [Self; 3] = [Self::Plain, Self::AppendOnly, Self::Replica];
+}
+
+impl Display for Setting {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Plain => "",
+            Self::AppendOnly => ", AOF everysec",
+            Self::Replica => ", one replica",
+        })
+    }
+}
+
+struct Ground {
+    bed: Bed,
+    /// Kept while the measurement lasts.
+    _replica: Option<Server>,
+}
+
+impl Ground {
+    fn start(kind: Kind, setting: Setting) -> Self {
+        let options: &[&str] = match setting {
+            Setting::AppendOnly => &["--appendonly", "yes", "--appendfsync", "everysec"],
+            _ => &[],
+        };
+        let bed = Bed::start(kind, options);
+        let replica = (setting == Setting::Replica).then(|| {
+            let port = bed.server.port.to_string();
+            let of = ["--replicaof", "127.0.0.1", &port];
+            let replica = Server::start_as(kind, Setup::with_module(&of));
+            replica.wait_until_it_follows(&bed.server);
+            replica
+        });
+        Self {
+            bed,
+            _replica: replica,
+        }
+    }
+}
+
+fn pair(with: &Run, bed: &mut Bed, pipeline: usize) -> Vec<Vec<f64>> {
+    let scripts = Scripts::load(&mut bed.control);
+    let count = with.size(if pipeline == 1 { 8_192 } else { 32_768 });
+    // Whole windows: what is given back must not be on the way together with its taking.
+    let count = count.next_multiple_of(CONNECTIONS * pipeline);
+    let courses = pair_courses(count, pipeline, &scripts);
+    bed.control.call("CONFIG RESETSTAT");
+    in_turns(bed, &courses, pipeline, count, with.rounds(ROUNDS))
+}
+
+fn pair_row(
+    report: &mut Report,
+    rows: &mut Vec<Vec<String>>,
+    kind: Kind,
+    setting: Setting,
+    pipeline: usize,
+    costs: &[Vec<f64>],
+) {
+    let subject = format!("-P {pipeline}{setting}");
+    let names = [
+        "PING twice",
+        "SET + DEL",
+        "SET + EVALSHA",
+        "ACQUIRE + RELEASE",
+    ];
+    let mut row = vec![format!("{}{setting}", name(kind)), pipeline.to_string()];
+    for (of, costs) in names.iter().zip(costs) {
+        let spread = Spread::of(costs);
+        report.figure(
+            kind,
+            "server CPU µs per pair",
+            &format!("{of} {subject}"),
+            spread,
+        );
+        row.push(spread.shown(2));
+    }
+    let [_, del, script, ours] = costs else {
+        unreachable!("four courses")
+    };
+    for (limit, rival, theirs) in [(1.0, "SET + DEL", del), (0.5, "SET + EVALSHA", script)] {
+        let ratio = Spread::of_ratios(ours, theirs);
+        row.push(ratio.shown(2));
+        let goal = format!("acquire + release against {rival}, server CPU");
+        if pipeline == 1 {
+            // The goal is not for this: the network costs more than the commands.
+            report.figure(kind, &goal, &subject, ratio);
+        } else {
+            report.goal(kind, &goal, &subject, Bound::AtMost(limit), ratio);
+        }
+    }
+    println!("{}", row.join(" | "));
+    rows.push(row);
+}
+
+fn add_bars(bars: &mut Vec<(String, Vec<f64>)>, costs: &[Vec<f64>]) {
+    // In the order of the colours: ours first.
+    let names = [
+        (3, "LOCK.ACQUIRE + LOCK.RELEASE"),
+        (0, "PING twice"),
+        (1, "SET NX PX + DEL (no owner check)"),
+        (2, "SET NX PX + EVALSHA compare-and-delete"),
+    ];
+    bars.resize_with(names.len(), Default::default);
+    for ((course, label), (name, values)) in names.into_iter().zip(bars) {
+        *name = label.into();
+        values.push(Spread::of(&costs[course]).median);
+    }
+}
+
+/// Commands that change nothing, or only a deadline.
+fn singles(with: &Run, report: &mut Report) {
+    report.say("### Refused and renewed\n\nµs of the server's CPU per command; -P 16 and 64.");
+    let mut rows = Vec::new();
+    for &kind in &with.kinds {
+        let mut bed = Bed::start(kind, &[]);
+        let count = with.size(32_768);
+        let strings = |n: usize| format!("string:{n:09}");
+        let mut crowd = bed.connections(1);
+        run(&mut crowd, &Requests::of((0..count).map(acquire)), 64);
+        let filled = (0..count).map(|n| format!("SET {} {} PX 600000", strings(n), token(n)));
+        run(&mut crowd, &Requests::of(filled), 64);
+        let of = |line: &dyn Fn(usize) -> String| Requests::of((0..count).map(line));
+        let other = |n| token(n + 1);
+        let courses = [
+            Course::refused(
+                "SET NX PX, refused",
+                of(&|n| format!("SET {} {} NX PX 60000", strings(n), other(n))),
+            ),
+            Course::refused(
+                "LOCK.ACQUIRE, refused",
+                of(&|n| format!("LOCK.ACQUIRE {} {} 60000", key(n), other(n))),
+            ),
+            Course::granted("PEXPIRE", of(&|n| format!("PEXPIRE {} 600000", strings(n)))),
+            Course::granted(
+                "LOCK.RENEW",
+                of(&|n| format!("LOCK.RENEW {} {} 600000", key(n), token(n))),
+            ),
+        ];
+        for pipeline in [16, 64] {
+            let costs = in_turns(&mut bed, &courses, pipeline, count, with.rounds(ROUNDS));
+            let subject = format!("-P {pipeline}");
+            let refused = Spread::of_ratios(&costs[1], &costs[0]);
+            let renewed = Spread::of_ratios(&costs[3], &costs[2]);
+            let mut row = vec![name(kind).to_string(), pipeline.to_string()];
+            row.extend(costs.iter().map(|costs| Spread::of(costs).shown(2)));
+            row.extend([refused.shown(2), renewed.shown(2)]);
+            rows.push(row);
+            let goal = "refused acquire against refused SET NX, server CPU";
+            report.goal(kind, goal, &subject, Bound::AtMost(1.0), refused);
+            report.figure(kind, "renew against PEXPIRE, server CPU", &subject, renewed);
+        }
+    }
+    let header = [
+        "server",
+        "-P",
+        "SET NX, refused",
+        "ACQUIRE, refused",
+        "PEXPIRE",
+        "RENEW",
+        "refused, ratio",
+        "renewed, ratio",
+    ];
+    report.table(&header, &rows);
+}
+
+/// One key with ever more readers.
+fn readers(with: &Run, report: &mut Report) {
+    report.say("### Readers of one lock\n\nµs of the server's CPU, -P 16, one connection: a newcomer's RLOCK + RELEASE, and RENEW.");
+    let mut rows = Vec::new();
+    for &kind in &with.kinds {
+        let beds = [1, 1_000, 100_000].map(|readers| (readers, Bed::start(kind, &[])));
+        let mut beds = beds.map(|(readers, bed)| {
+            let crowd = (0..readers).map(|n| format!("RWLOCK.RLOCK page {} 6000000", token(n)));
+            run(&mut bed.connections(1), &Requests::of(crowd), 64);
+            (readers, bed)
+        });
+        let count = with.size(8_192);
+        let rounds = with.rounds(ROUNDS);
+        let mut costs = vec![[Vec::new(), Vec::new()]; beds.len()];
+        for _ in 0..rounds {
+            for ((readers, bed), costs) in beds.iter_mut().zip(&mut costs) {
+                let mut crowd = bed.connections(1);
+                let coming = (0..2 * count).map(|n| {
+                    let newcomer = token(1_000_000 + n / 2);
+                    match n % 2 {
+                        0 => format!("RWLOCK.RLOCK page {newcomer} 60000"),
+                        _ => format!("LOCK.RELEASE page {newcomer}"),
+                    }
+                });
+                // All over the crowd, in no order that the structure could like.
+                let renewing = (0..count).map(|n| {
+                    let reader = token(n * 7919 % *readers);
+                    format!("LOCK.RENEW page {reader} 6000000")
+                });
+                let coming = Course::granted("RLOCK + RELEASE", Requests::of(coming));
+                let renewing = Course::granted("RENEW", Requests::of(renewing));
+                costs[0].push(coming.cost(bed, &mut crowd, 16, count));
+                costs[1].push(renewing.cost(bed, &mut crowd, 16, count));
+            }
+        }
+        let names = ["RLOCK + RELEASE", "RENEW"];
+        for ((readers, _), of) in beds.iter().zip(&costs) {
+            let mut row = vec![name(kind).to_string(), readers.to_string()];
+            for (n, what) in names.iter().enumerate() {
+                let ratio = Spread::of_ratios(&of[n], &costs[0][n]);
+                row.push(format!(
+                    "{} = {:.2} x",
+                    Spread::of(&of[n]).shown(2),
+                    ratio.median
+                ));
+                if *readers > 1 {
+                    let goal = "readers of one lock against one reader, server CPU";
+                    let subject = format!("{what}, {readers} readers");
+                    report.goal(kind, goal, &subject, Bound::AtMost(2.0), ratio);
+                }
+            }
+            rows.push(row);
+        }
+    }
+    report.table(&["server", "readers", "RLOCK + RELEASE", "RENEW"], &rows);
+}

@@ -1,0 +1,321 @@
+//! What a run leaves: `results.md` with a section per part, `results.tsv` with every figure, and pictures.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::harness::Kind;
+use crate::stats::Spread;
+use crate::{bed, plot};
+
+/// What a measured ratio, or a duration, has to keep to.
+#[derive(Clone, Copy)]
+pub enum Bound {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+/// The results of one part of the benchmark.
+pub struct Report {
+    part: &'static str,
+    folder: PathBuf,
+    text: String,
+    figures: Vec<String>,
+}
+
+impl Report {
+    pub fn new(part: &'static str, title: &str, quick: bool) -> Self {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        // A smoke run must not take the place of results.
+        let target =
+            std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
+        let folder = match quick {
+            true => target.join("benchmarks"),
+            false => root.join("docs/benchmarks"),
+        };
+        fs::create_dir_all(&folder).expect("to make the folder of the results");
+        println!("\n## {title}\n");
+        Self {
+            part,
+            text: format!("## {title}\n\n{}\n", Circumstances::look().shown()),
+            folder,
+            figures: Vec::new(),
+        }
+    }
+
+    pub fn say(&mut self, text: &str) {
+        println!("{text}\n");
+        write!(self.text, "{text}\n\n").unwrap();
+    }
+
+    /// Columns but for the first are aligned to the right.
+    pub fn table(&mut self, header: &[&str], rows: &[Vec<String>]) {
+        let mut table = format!("| {} |\n|", header.join(" | "));
+        for n in 0..header.len() {
+            table.push_str(if n == 0 { " --- |" } else { " ---: |" });
+        }
+        table.push('\n');
+        for row in rows {
+            writeln!(table, "| {} |", row.join(" | ")).unwrap();
+        }
+        self.say(table.trim_end());
+    }
+
+    /// One figure for `results.tsv`.
+    pub fn figure(&mut self, kind: Kind, measure: &str, subject: &str, value: Spread) {
+        let (part, server) = (self.part, bed::name(kind));
+        let Spread { median, low, high } = value;
+        self.figures.push(format!(
+            "{part}\tfigure\t{server}\t{measure}\t{subject}\t{median:.4}\t{low:.4}\t{high:.4}\t\t"
+        ));
+    }
+
+    /// A figure that has a goal.
+    pub fn goal(&mut self, kind: Kind, goal: &str, subject: &str, bound: Bound, value: Spread) {
+        let (part, server) = (self.part, bed::name(kind));
+        let Spread { median, low, high } = value;
+        let (bound, met) = match bound {
+            Bound::AtMost(limit) => (format!("<= {limit}"), median <= limit),
+            Bound::AtLeast(limit) => (format!(">= {limit}"), median >= limit),
+        };
+        let met = if met { "met" } else { "missed" };
+        self.figures.push(format!(
+            "{part}\tgoal\t{server}\t{goal}\t{subject}\t{median:.4}\t{low:.4}\t{high:.4}\t{bound}\t{met}"
+        ));
+        println!(
+            "{server}: {goal}, {subject}: {} {bound}: {met}",
+            value.shown(3)
+        );
+    }
+
+    pub fn lines(&mut self, name: &str, chart: &plot::Chart, series: &[plot::Series]) {
+        plot::lines(&self.folder.join(format!("{name}.svg")), chart, series);
+        self.say(&format!("![{}]({name}.svg)", chart.title));
+    }
+
+    pub fn bars(
+        &mut self,
+        name: &str,
+        chart: &plot::Chart,
+        groups: &[String],
+        series: &[(String, Vec<f64>)],
+    ) {
+        plot::bars(
+            &self.folder.join(format!("{name}.svg")),
+            chart,
+            groups,
+            series,
+        );
+        self.say(&format!("![{}]({name}.svg)", chart.title));
+    }
+
+    /// Puts this part's results in the place of its former ones, and leaves those of other parts alone.
+    pub fn write(self) {
+        let tsv = self.folder.join("results.tsv");
+        let markdown = self.folder.join("results.md");
+        let former = fs::read_to_string(&tsv).unwrap_or_default();
+        let prefix = format!("{}\t", self.part);
+        let kept = former
+            .lines()
+            .skip(1)
+            .filter(|line| !line.starts_with(&prefix));
+        let mut figures: Vec<String> = kept.map(String::from).collect();
+        figures.extend(self.figures);
+        figures.sort_by_key(|line| place_of(line.split('\t').next().unwrap_or_default()));
+        let head = "part\tkind\tserver\tmeasure\tsubject\tmedian\tlow\thigh\tgoal\tmet\n";
+        fs::write(&tsv, format!("{head}{}\n", figures.join("\n"))).expect("to write the figures");
+
+        let former = fs::read_to_string(&markdown).unwrap_or_default();
+        let mut sections: BTreeMap<usize, String> = BTreeMap::new();
+        for section in former.split(MARK).skip(1) {
+            let (part, text) = section.split_once(" -->\n").unwrap_or_default();
+            sections.insert(
+                place_of(part),
+                format!("{MARK}{part} -->\n{}", text.trim_end()),
+            );
+        }
+        let text = format!("{MARK}{} -->\n{}", self.part, self.text.trim_end());
+        sections.insert(place_of(self.part), text);
+        let sections: Vec<String> = sections.into_values().collect();
+        let text = format!("{HEAD}\n{}\n{}\n", goals(&figures), sections.join("\n\n"));
+        fs::write(&markdown, text).expect("to write the results");
+        println!("written: {}", markdown.display());
+    }
+}
+
+const MARK: &str = "<!-- part: ";
+const HEAD: &str = "# What a lock costs
+
+Written by `make bench`, which measures everything that it compares side by side in one run, in turns. Each figure is the median of
+its rounds with the smallest and the largest beside it; a ratio is formed within each round. Times are this machine's; the ratios are what
+counts. All figures are in [results.tsv](results.tsv).
+
+## The goals
+
+Every case of every goal is in the tables below and in results.tsv; here is the worst one of each server.
+";
+
+fn place_of(part: &str) -> usize {
+    let place = crate::PARTS.iter().position(|(name, _)| *name == part);
+    place.unwrap_or(crate::PARTS.len())
+}
+
+/// A goal's figure as it stands in `results.tsv`.
+struct Measured<'a> {
+    server: &'a str,
+    goal: &'a str,
+    subject: &'a str,
+    values: [f64; 3],
+    bound: &'a str,
+    is_met: bool,
+}
+
+impl<'a> Measured<'a> {
+    fn read(line: &'a str) -> Option<Self> {
+        let fields: Vec<&str> = line.split('\t').collect();
+        let [_, "goal", server, goal, subject, median, low, high, bound, met] = fields[..] else {
+            return None;
+        };
+        Some(Self {
+            server,
+            goal,
+            subject,
+            values: [median, low, high].map(|text| text.parse().unwrap_or(f64::NAN)),
+            bound,
+            is_met: met == "met",
+        })
+    }
+
+    fn is_worse_than(&self, other: &Self) -> bool {
+        let (this, that) = (self.values[0], other.values[0]);
+        if self.bound.starts_with('<') {
+            this > that
+        } else {
+            this < that
+        }
+    }
+
+    fn shown(&self) -> String {
+        let [median, low, high] = self.values.map(|value| match value {
+            value if value >= 100.0 => format!("{value:.0}"),
+            value => format!("{value:.3}"),
+        });
+        let values = match low == high {
+            true => median,
+            false => format!("{median} ({low} to {high})"),
+        };
+        match self.subject {
+            "" => values,
+            subject => format!("{values} at {subject}"),
+        }
+    }
+}
+
+/// For each goal and server the worst case and how many cases keep to it.
+fn goals(figures: &[String]) -> String {
+    let all: Vec<Measured> = figures
+        .iter()
+        .filter_map(|line| Measured::read(line))
+        .collect();
+    let mut seen: Vec<(&str, &str)> = Vec::new();
+    let mut table =
+        "| goal | bound | server | its worst case | met |\n| --- | --- | --- | --- | --- |\n"
+            .to_string();
+    for goal in &all {
+        if !seen.contains(&(goal.goal, goal.bound)) {
+            seen.push((goal.goal, goal.bound));
+        }
+    }
+    for (goal, bound) in seen {
+        for server in SERVERS {
+            let cases = all
+                .iter()
+                .filter(|case| (case.goal, case.bound, case.server) == (goal, bound, server));
+            let cases: Vec<&Measured> = cases.collect();
+            let worst =
+                cases
+                    .iter()
+                    .copied()
+                    .reduce(|one, other| if other.is_worse_than(one) { other } else { one });
+            let Some(worst) = worst else { continue };
+            let met = cases.iter().filter(|case| case.is_met).count();
+            let met = match cases.len() {
+                1 if met == 1 => "met".to_string(),
+                1 => "**missed**".to_string(),
+                count if met == count => format!("met, all {count}"),
+                count => format!("**missed** in {} of {count}", count - met),
+            };
+            writeln!(
+                table,
+                "| {goal} | {bound} | {server} | {} | {met} |",
+                worst.shown()
+            )
+            .unwrap();
+        }
+    }
+    table
+}
+
+const SERVERS: [&str; 4] = [
+    "Redis 6.2.14",
+    "Redis 7.0.15",
+    "Redis 8.2.3",
+    "Valkey 8.0.1",
+];
+
+/// What every table has to say of itself.
+struct Circumstances {
+    commit: String,
+    date: String,
+    machine: String,
+}
+
+impl Circumstances {
+    fn look() -> Self {
+        let said = |program: &str, args: &[&str]| {
+            let mut command = Command::new(program);
+            let output = command
+                .args(args)
+                .current_dir(env!("CARGO_MANIFEST_DIR"))
+                .output();
+            let text =
+                output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_string());
+            text.unwrap_or_default()
+        };
+        let changed = !said(
+            "git",
+            &["status", "--porcelain", "--untracked-files=no", "src"],
+        )
+        .is_empty();
+        let commit = said("git", &["rev-parse", "--short", "HEAD"]);
+        let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let mut models = cpus.lines().filter(|line| line.starts_with("model name"));
+        let model = models.next().and_then(|line| line.split_once(": "));
+        Self {
+            commit: format!("{commit}{}", if changed { " with changes" } else { "" }),
+            date: said("date", &["-u", "+%F %H:%M UTC"]),
+            machine: format!(
+                "{} x {}, Linux {}",
+                cpus.matches("model name").count(),
+                model.map_or("a processor", |model| model.1),
+                said("uname", &["-r"]),
+            ),
+        }
+    }
+
+    fn shown(&self) -> String {
+        let Self {
+            commit,
+            date,
+            machine,
+        } = self;
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let pinned = match status.contains("Cpus_allowed_list:\t1\n") {
+            true => "the server on one core, the clients on the other",
+            false => "the server and the clients on any core",
+        };
+        format!("Commit {commit}, {date}, {machine}; {pinned}.\n")
+    }
+}
