@@ -231,6 +231,7 @@ unsafe extern "C" fn on_swap(
         return;
     };
     let marked = with(|room| {
+        room.swap_marks(info.dbnum_first, info.dbnum_second);
         let first = room.mark_db(Some(info.dbnum_first));
         room.mark_db(Some(info.dbnum_second)) || first
     });
@@ -249,7 +250,10 @@ unsafe extern "C" fn on_generic_event(
     // SAFETY: the server passes the name of the event, a string that ends with NUL.
     let event = unsafe { CStr::from_ptr(event) };
     // These leave a lock without a ttl. EXPIRE may leave one that is too long, but is too common with other keys to look at each.
-    let may_need_mending = event == c"persist" || event == c"restore";
+    let loses_ttl = event == c"persist" || event == c"restore";
+    // And these take such a one elsewhere before it is mended, within one transaction.
+    let moves = event == c"rename_to" || event == c"move_to";
+    let may_need_mending = loses_ttl || (moves && with(|room| room.has_work()));
     if may_need_mending || !with(|room| room.is_empty()) {
         // SAFETY: the server's own context and string, in its callback.
         let (ctx, key) = unsafe { (Context::new(ctx), Arg::new(key)) };
