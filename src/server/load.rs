@@ -6,7 +6,7 @@ use redis_module::{raw, RedisString, Status};
 
 use super::api::{call, missing_function, Context, Level};
 use super::waiting::{alarm, client};
-use super::{commands, config, data_type};
+use super::{commands, config, data_type, fences};
 
 /// The module's version as MODULE LIST shows it: 10203 is 1.2.3.
 pub(crate) const VERSION: i32 = version_number(env!("CARGO_PKG_VERSION"));
@@ -47,9 +47,10 @@ pub(crate) fn on_load(ctx: &redis_module::Context, args: &[RedisString]) -> Stat
         return Status::Err;
     }
     ctx.detach();
-    if !alarm::subscribe(ctx) {
+    if !alarm::subscribe(ctx) || !fences::subscribe(ctx) {
         return Status::Err;
     }
+    fences::begin_ahead();
     if server_version() >= SAFE_TO_UNBLOCK {
         client::allow_timeout_callback();
     }
