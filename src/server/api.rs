@@ -44,8 +44,9 @@ required! {
     RedisModule_Log, RedisModule_BlockClient, RedisModule_UnblockClient, RedisModule_SetDisconnectCallback,
     RedisModule_GetBlockedClientPrivateData, RedisModule_GetBlockedClientHandle, RedisModule_BlockedClientDisconnected,
     RedisModule_GetSelectedDb, RedisModule_SelectDb, RedisModule_CreateString, RedisModule_FreeString, RedisModule_CreateTimer,
-    RedisModule_StopTimer, RedisModule_AvoidReplicaTraffic, RedisModule_SubscribeToServerEvent, RedisModule_Call,
-    RedisModule_FreeCallReply, RedisModule_CallReplyStringPtr, RedisModule_GetClientId, RedisModule_SubscribeToKeyspaceEvents, RedisModule_GetDetachedThreadSafeContext,
+    RedisModule_StopTimer, RedisModule_AvoidReplicaTraffic, RedisModule_GetServerInfo,
+    RedisModule_FreeServerInfo, RedisModule_ServerInfoGetFieldUnsigned, RedisModule_SubscribeToServerEvent, RedisModule_Call,
+    RedisModule_FreeCallReply, RedisModule_CallReplyStringPtr, RedisModule_CallReplyArrayElement, RedisModule_GetClientId, RedisModule_SubscribeToKeyspaceEvents, RedisModule_GetDetachedThreadSafeContext,
 }
 
 static DETACHED: AtomicPtr<raw::RedisModuleCtx> = AtomicPtr::new(ptr::null_mut());

@@ -22,6 +22,7 @@ mod commands;
 mod config;
 mod data_type;
 mod fences;
+mod good_replicas;
 mod keyspace;
 mod load;
 mod memory;

@@ -9,6 +9,7 @@ use redis_module::raw;
 
 use super::super::api::{call, Arg, Context, OwnedString};
 use super::super::clock;
+use super::super::good_replicas;
 use super::super::keyspace::{Key, WrongType};
 use super::super::open_key::Purpose;
 use super::client::{self, Outcome};
@@ -20,8 +21,14 @@ use crate::lock::{Effect, Hold};
 /// The longest that the timer sleeps, so that a wall clock which is set forward is noticed soon.
 const LONGEST_SLEEP_US: u64 = 1_000_000;
 
-/// How soon the timer looks again while the server is paused.
+/// How soon the timer looks again while the server is paused or lacks the replicas that it must have.
 const PAUSED_US: u64 = 10_000;
+
+/// How late the timer is when the server must have stood still, by a stopped process or machine.
+const STALLED_US: u64 = 100_000;
+
+/// How long the timer then waits, for the server to hear first what happened meanwhile: that its replicas have left, that it is one.
+const LISTEN_US: u64 = 20_000;
 
 /// The timer that is set.
 #[derive(Clone, Copy)]
@@ -35,6 +42,8 @@ struct Armed {
 
 thread_local! {
     static ARMED: Cell<Option<Armed>> = const { Cell::new(None) };
+    /// Until when nothing is done after the server has stood still, on the monotonic clock.
+    static LISTENS_UNTIL_US: Cell<u64> = const { Cell::new(0) };
     /// Whether the change that the server reports is our own.
     static QUIET: Cell<bool> = const { Cell::new(false) };
 }
@@ -58,6 +67,7 @@ fn arm_in(idle_us: u64) {
     let Some(ctx) = Context::detached() else {
         return;
     };
+    let idle_us = idle_us.max(listens_for_us(ARMED.get()));
     // The server counts in milliseconds.
     let sleep_ms = idle_us.min(LONGEST_SLEEP_US).div_ceil(1_000);
     let at_us = clock::monotonic_us().saturating_add(sleep_ms.saturating_mul(1_000));
@@ -76,9 +86,20 @@ fn arm_in(idle_us: u64) {
     }));
 }
 
+/// For how much longer the server is to listen and do nothing. That it has stood still is seen by the timer, which should have gone off.
+fn listens_for_us(armed: Option<Armed>) -> u64 {
+    let now_us = clock::monotonic_us();
+    if armed.is_some_and(|armed| now_us.saturating_sub(armed.at_us) > STALLED_US) {
+        LISTENS_UNTIL_US.set(now_us.saturating_add(LISTEN_US));
+    }
+    LISTENS_UNTIL_US.get().saturating_sub(now_us)
+}
+
 unsafe extern "C" fn on_timer(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) {
     // It has gone off, and must not be stopped any more.
-    ARMED.set(None);
+    if listens_for_us(ARMED.take()) > 0 {
+        return arm_in(0);
+    }
     // SAFETY: the server's own context, in its callback.
     if let Some(ctx) = unsafe { Context::new(ctx) } {
         run(ctx);
@@ -101,7 +122,7 @@ fn run(ctx: Context<'_>) {
         with(|room| (room.take_dirty(), room.take_forfeited()));
         return arm();
     }
-    if ctx.must_not_write() {
+    if ctx.must_not_write() || good_replicas::are_missing(ctx) {
         return arm_in(PAUSED_US);
     }
     for forfeit in with(|room| room.take_forfeited()) {

@@ -13,7 +13,8 @@
 //!    in the middle of something of the server's, and a write there reaches replicas out of order or not at all. These only
 //!    **mark** the key and set the timer to 0 ms. The mark needs no reader but the timer, for a command serves its key anyhow.
 //! 2. **What the timer may do.** It runs on replicas and while clients are paused. On a replica it grants nothing. While the
-//!    server is paused it writes nothing, for a write then ends the server, and tries again shortly; requests still time out. In a
+//!    server is paused it writes nothing, for a write then ends the server, and tries again shortly; requests still time out. Nor does
+//!    it write while `min-replicas-to-write` has the server refuse the commands that would. In a
 //!    cluster it first asks whether the key is still served here; if not, its waiters are told to try again.
 //! 3. **Who may call UnblockClient.** Whoever takes the request out of the room ([`room::Room::leave`]), and exactly once: a client that
 //!    is not in the room was unblocked already. That is: a grant, a timeout, an error for all, a client that is gone.
