@@ -30,7 +30,11 @@ mod traps;
 
 // What outlives a server, and what reaches others.
 mod persistence;
+mod replicas;
 mod replication;
+
+// Who decides when a primary is gone.
+mod failover;
 
 // What is refused, and what the server says of the module.
 mod bad_input;
