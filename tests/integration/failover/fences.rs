@@ -83,7 +83,7 @@ fn fences_ahead_of_every_clock_go_on_above_what_a_replica_never_heard_of(kind: K
     let primary = Server::start_with(kind, &AT_ONCE);
     let mut c = primary.client();
     raise_fences_by_an_hour(&mut c);
-    let replica = Server::start_replica_of(&primary, &[]);
+    let replica = Server::start_replica_of(&primary, &AT_ONCE);
     let mut r = replica.client();
     for round in 0..3 {
         r.text("REPLICAOF 127.0.0.1 1");
