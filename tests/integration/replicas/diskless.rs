@@ -1,5 +1,7 @@
 //! Full synchronizations under load, by every way that the data set can take, and one that breaks off.
 
+use std::thread;
+
 use super::{assert_same, follow, info, lose_primary, primary, syncs};
 use crate::harness::crowd::{self, wait_for_link};
 use crate::harness::dump::raise_fences_by_an_hour;
@@ -19,35 +21,39 @@ const WAYS: [(&str, &str, &str); 4] = [
 ];
 
 fn every_way_of_synchronizing_arrives_under_load(kind: Kind) {
-    let mut syncs_done = 0;
-    for (diskless, load, says) in WAYS {
-        let primary = primary(kind);
-        let way = format!("diskless {diskless}, load {load}");
-        primary
-            .client()
-            .text(&format!("CONFIG SET repl-diskless-sync {diskless}"));
-        let replica = Server::start_with(kind, &["--repl-diskless-load", load]);
-        crowd::live(&primary, 500, 3_000 * scale(), || {
-            follow(&replica, &primary);
-            wait_for_link(&replica);
-        });
-        assert_same(&primary, &replica, &way);
-        assert!(replica.log().contains(says), "{way}:\n{}", replica.log());
-        // Once more, beside what it has by now.
-        replica.client().text("REPLICAOF NO ONE");
-        replica.client().int("LOCK.ACQUIRE mine me 600000");
-        crowd::live(&primary, 501, 3_000 * scale(), || {
-            follow(&replica, &primary);
-            wait_for_link(&replica);
-        });
-        assert_same(&primary, &replica, &way);
-        assert_eq!(syncs(&primary), (2, 0), "{way}");
-        syncs_done += 2;
-    }
+    // All at once, as it is mostly waiting.
+    thread::scope(|scope| {
+        let ways = WAYS.map(|way| scope.spawn(move || arrives_by(way, kind)));
+        ways.into_iter().for_each(|way| way.join().unwrap());
+    });
+    let syncs = 2 * WAYS.len();
     figure(
         kind,
-        &format!("{syncs_done} full resyncs under load, in 4 ways"),
+        &format!("{syncs} full resyncs under load, in {} ways", WAYS.len()),
     );
+}
+
+fn arrives_by((diskless, load, says): (&str, &str, &str), kind: Kind) {
+    let primary = primary(kind);
+    let way = format!("diskless {diskless}, load {load}");
+    let set = format!("CONFIG SET repl-diskless-sync {diskless}");
+    primary.client().text(&set);
+    let replica = Server::start_with(kind, &["--repl-diskless-load", load]);
+    crowd::live(&primary, 500, 3_000 * scale(), || {
+        follow(&replica, &primary);
+        wait_for_link(&replica);
+    });
+    assert_same(&primary, &replica, &way);
+    assert!(replica.log().contains(says), "{way}:\n{}", replica.log());
+    // Once more, beside what it has by now.
+    replica.client().text("REPLICAOF NO ONE");
+    replica.client().int("LOCK.ACQUIRE mine me 600000");
+    crowd::live(&primary, 501, 3_000 * scale(), || {
+        follow(&replica, &primary);
+        wait_for_link(&replica);
+    });
+    assert_same(&primary, &replica, &way);
+    assert_eq!(syncs(&primary), (2, 0), "{way}");
 }
 
 fn a_data_set_that_breaks_off_leaves_the_old_one(kind: Kind) {
