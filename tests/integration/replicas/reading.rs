@@ -54,10 +54,12 @@ fn what_has_ended_is_free_on_a_replica_as_any_other_key_is_gone(kind: Kind) {
     let replica = Server::start_replica_of(&primary, &[]);
     let (mut c, mut r) = (primary.client(), replica.client());
     c.call("DEBUG SET-ACTIVE-EXPIRE 0");
-    let end = now_ms() + 1_000;
     c.int("LOCK.ACQUIRE k a 600000");
-    c.int(&format!("PEXPIREAT k {end}"));
     c.text("SET text t");
+    // The first of all may take a second to arrive.
+    replica.wait_until_it_follows(&primary);
+    let end = now_ms() + 1_000;
+    c.int(&format!("PEXPIREAT k {end}"));
     c.int(&format!("PEXPIREAT text {end}"));
     replica.wait_until_it_follows(&primary);
     assert_eq!(r.int("EXISTS k text"), 2);
