@@ -6,7 +6,7 @@ use redis_module::{raw, RedisString, Status};
 
 use super::api::{call, missing_function, Context, Level};
 use super::waiting::{alarm, client};
-use super::{commands, config, data_type, eviction, info_section, propagation};
+use super::{commands, config, data_type, eviction, fences, info_section, propagation};
 
 /// The module's version as MODULE LIST shows it: 10203 is 1.2.3.
 pub(crate) const VERSION: i32 = version_number(env!("CARGO_PKG_VERSION"));
@@ -48,9 +48,11 @@ pub(crate) fn on_load(ctx: &redis_module::Context, args: &[RedisString]) -> Stat
     }
     ctx.detach();
     propagation::prepare();
-    if !alarm::subscribe(ctx) || !eviction::subscribe(ctx) || !info_section::register(ctx) {
+    let subscribed = alarm::subscribe(ctx) && eviction::subscribe(ctx) && fences::subscribe(ctx);
+    if !subscribed || !info_section::register(ctx) {
         return Status::Err;
     }
+    fences::begin_ahead();
     if server_version() >= SAFE_TO_UNBLOCK {
         client::allow_timeout_callback();
     }

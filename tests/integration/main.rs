@@ -30,12 +30,16 @@ mod traps;
 
 // What outlives a server, and what reaches others.
 mod persistence;
+mod replicas;
 mod replication;
 mod restart;
 
 // What becomes of locks when there is more than one primary.
 mod cluster;
 mod quorum;
+
+// Who decides when a primary is gone.
+mod failover;
 
 // What is refused, and what the server says of the module.
 mod bad_input;

@@ -34,6 +34,12 @@ const PAUSED_US: u64 = 10_000;
 /// How soon the timer looks again while the server refuses writes, which may last for hours.
 const REFUSED_US: u64 = 50_000;
 
+/// How late the timer is when the server must have stood still, by a stopped process or machine.
+const STALLED_US: u64 = 100_000;
+
+/// How long the timer then waits, for the server to hear first what happened meanwhile: that its replicas have left, that it is one.
+const LISTEN_US: u64 = 20_000;
+
 /// The timer that is set.
 #[derive(Clone, Copy)]
 struct Armed {
@@ -48,6 +54,8 @@ thread_local! {
     static ARMED: Cell<Option<Armed>> = const { Cell::new(None) };
     /// When the slots were looked at, on the monotonic clock.
     static SLOTS_SEEN_US: Cell<u64> = const { Cell::new(0) };
+    /// Until when nothing is done after the server has stood still, on the monotonic clock.
+    static LISTENS_UNTIL_US: Cell<u64> = const { Cell::new(0) };
     /// Whether the change that the server reports is our own.
     static QUIET: Cell<bool> = const { Cell::new(false) };
 }
@@ -71,6 +79,7 @@ fn arm_in(idle_us: u64) {
     let Some(ctx) = Context::detached() else {
         return;
     };
+    let idle_us = idle_us.max(listens_for_us(ARMED.get()));
     // The server counts in milliseconds.
     let sleep_ms = idle_us.min(LONGEST_SLEEP_US).div_ceil(1_000);
     let at_us = clock::monotonic_us().saturating_add(sleep_ms.saturating_mul(1_000));
@@ -89,9 +98,20 @@ fn arm_in(idle_us: u64) {
     }));
 }
 
+/// For how much longer the server is to listen and do nothing. That it has stood still is seen by the timer, which should have gone off.
+fn listens_for_us(armed: Option<Armed>) -> u64 {
+    let now_us = clock::monotonic_us();
+    if armed.is_some_and(|armed| now_us.saturating_sub(armed.at_us) > STALLED_US) {
+        LISTENS_UNTIL_US.set(now_us.saturating_add(LISTEN_US));
+    }
+    LISTENS_UNTIL_US.get().saturating_sub(now_us)
+}
+
 unsafe extern "C" fn on_timer(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) {
     // It has gone off, and must not be stopped any more.
-    ARMED.set(None);
+    if listens_for_us(ARMED.take()) > 0 {
+        return arm_in(0);
+    }
     // SAFETY: the server's own context, in its callback.
     if let Some(ctx) = unsafe { Context::new(ctx) } {
         run(ctx);
@@ -111,7 +131,8 @@ unsafe extern "C" fn on_round(
     };
     if clock::monotonic_us() > armed.at_us.saturating_add(OVERDUE_US) {
         ctx.stop_timer(armed.id);
-        ARMED.set(None);
+        // It may be the whole server that was late.
+        listens_for_us(ARMED.take());
         arm_in(0);
     }
 }
@@ -290,6 +311,7 @@ unsafe extern "C" fn on_swap(
         return;
     };
     let marked = with(|room| {
+        room.swap_marks(info.dbnum_first, info.dbnum_second);
         let first = room.mark_db(Some(info.dbnum_first));
         room.mark_db(Some(info.dbnum_second)) || first
     });
@@ -309,7 +331,10 @@ unsafe extern "C" fn on_generic_event(
     let event = unsafe { CStr::from_ptr(event) };
     eviction::left_otherwise();
     // These leave a lock without a ttl. EXPIRE may leave one that is too long, but is too common with other keys to look at each.
-    let may_need_mending = event == c"persist" || event == c"restore";
+    let loses_ttl = event == c"persist" || event == c"restore";
+    // And these take such a one elsewhere before it is mended, within one transaction.
+    let moves = event == c"rename_to" || event == c"move_to";
+    let may_need_mending = loses_ttl || (moves && with(|room| room.has_work()));
     if may_need_mending || !with(|room| room.is_empty()) {
         // SAFETY: the server's own context and string, in its callback.
         let (ctx, key) = unsafe { (Context::new(ctx), Arg::new(key)) };

@@ -259,6 +259,21 @@ impl Room {
         !self.dirty.is_empty()
     }
 
+    /// Has the marks of two databases that change places count in both.
+    pub(crate) fn swap_marks(&mut self, one: i32, other: i32) {
+        let swapped = |place: &Place| {
+            let db = match place.db {
+                db if db == one => other,
+                db if db == other => one,
+                _ => return None,
+            };
+            let key = Rc::clone(&place.key);
+            Some(Place { db, key })
+        };
+        let marks: Vec<Place> = self.dirty.iter().filter_map(swapped).collect();
+        self.dirty.extend(marks);
+    }
+
     /// What a served key needs no more.
     pub(crate) fn unmark(&mut self, place: &Place) {
         self.dirty.remove(place);

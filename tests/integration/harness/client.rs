@@ -33,14 +33,23 @@ impl Client {
         Self::open(&format!("redis://127.0.0.1:{port}/?protocol=resp3"))
     }
 
+    /// A connection, unless nobody listens.
+    pub fn try_connect(port: u16) -> Option<Self> {
+        Self::try_open(&format!("redis://127.0.0.1:{port}/")).ok()
+    }
+
     fn open(url: &str) -> Self {
+        Self::try_open(url).expect("a connection")
+    }
+
+    fn try_open(url: &str) -> Result<Self, RedisError> {
         let client = redis::Client::open(url).expect("a good address");
-        let connection = client.get_connection().expect("a connection");
+        let connection = client.get_connection()?;
         // No test may hang for ever on a reply that does not come.
         connection
             .set_read_timeout(Some(patience(Duration::from_secs(30))))
             .unwrap();
-        Self { connection }
+        Ok(Self { connection })
     }
 
     /// Whether the process `pid` answers on the port: another test's server may have taken it first.

@@ -84,7 +84,7 @@ fn stand_in() -> PathBuf {
             .stdin(Stdio::piped())
             .spawn()
             .expect("a C compiler: run `make setup`");
-        let source = include_bytes!("clock.c");
+        let source = include_bytes!("faketime.c");
         compiler.stdin.take().unwrap().write_all(source).unwrap();
         assert!(compiler.wait().unwrap().success());
         fs::copy(&new, library.with_extension("new")).unwrap();

@@ -95,6 +95,16 @@ impl Later {
         assert!(reply.is_err(), "{}: {reply:?}", self.line);
     }
 
+    /// The end of the wait without a grant, which must come: the server says that it is no primary any more, or closes the connection.
+    #[track_caller]
+    pub fn sent_away(self) {
+        match self.receive().0 {
+            Err(_) => {}
+            Ok(Reply::Error(error)) if error.starts_with("UNBLOCKED ") => {}
+            other => panic!("{}: {other:?}", self.line),
+        }
+    }
+
     /// Whether no reply has come yet.
     pub fn is_pending(&self) -> bool {
         match self.answer.recv_timeout(Duration::ZERO) {

@@ -2,7 +2,9 @@
 
 pub mod aof;
 mod client;
+mod clock;
 mod cluster;
+pub mod crowd;
 pub mod dump;
 mod faketime;
 mod figures;
@@ -11,17 +13,19 @@ mod locks;
 mod memcheck;
 mod raw;
 mod records;
+mod sentinel;
 mod server;
 mod state;
 pub mod workload;
 
 pub use client::{Client, Reply};
+pub use clock::Clock;
 pub use cluster::{cluster_connection, Cluster, SHARDS};
 pub use faketime::FakeClock;
 pub use figures::{figure, scale};
 pub use later::Later;
 pub use raw::Raw;
 pub use records::record_of;
-#[allow(unused_imports)] // Merging.
+pub use sentinel::Sentinels;
 pub use server::{module, redis_cli, wait_for, Kind, Server, Setup};
 pub use state::{now_ms, now_us, State};

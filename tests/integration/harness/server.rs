@@ -232,12 +232,10 @@ impl Server {
         String::from_utf8_lossy(&fs::read(self.dir.join("log")).unwrap_or_default()).into_owned()
     }
 
-    #[allow(dead_code)] // Merging.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    #[allow(dead_code)] // Merging.
     /// Sends a signal: `STOP`, `CONT`, `TERM`.
     pub fn signal(&self, name: &str) {
         let pid = self.pid().to_string();
@@ -417,7 +415,7 @@ fn launch(kind: Kind, dir: &Path, port: u16, setup: &Setup) -> Child {
         .unwrap_or_else(|error| panic!("{kind:?} cannot be run: {error}"))
 }
 
-fn free_port() -> u16 {
+pub(super) fn free_port() -> u16 {
     loop {
         let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let port = socket.local_addr().unwrap().port();
@@ -428,7 +426,7 @@ fn free_port() -> u16 {
     }
 }
 
-fn temporary_dir() -> PathBuf {
+pub(super) fn temporary_dir() -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let n = NEXT.fetch_add(1, Ordering::Relaxed);
     let dir = std::env::temp_dir().join(format!("redis-lock-test-{}-{n}", std::process::id()));

@@ -11,6 +11,7 @@ on_every_server![
     restore_brings_another_holder,
     a_waiter_becomes_the_holder_by_restore,
     waiters_of_several_databases_do_not_meet,
+    a_lock_that_is_moved_without_its_ttl_has_it_again,
 ];
 
 /// `b` waits for what `z` holds now, until `z` releases it or its deadline passes.
@@ -147,5 +148,31 @@ fn waiters_of_several_databases_do_not_meet(kind: Kind) {
         c.int("DEL k");
         assert!(waiters[db].line().unwrap().starts_with(':'));
         assert_eq!(c.holders("k"), [format!("w{db}")]);
+    }
+}
+
+fn a_lock_that_is_moved_without_its_ttl_has_it_again(kind: Kind) {
+    for (moves, db) in [
+        (&["RENAME k there"][..], 0),
+        (&["RENAME k k2", "RENAME k2 there"], 0),
+        (&["RENAME k there", "MOVE there 1"], 1),
+        (&["RENAME k there", "SWAPDB 0 1"], 1),
+        (
+            &["SWAPDB 0 1", "SWAPDB 1 2", "SELECT 2", "RENAME k there"],
+            2,
+        ),
+        (&["MOVE k 1", "SELECT 1", "RENAME k there", "SWAPDB 1 3"], 3),
+    ] {
+        let server = Server::start(kind);
+        let mut c = server.client();
+        c.int("LOCK.ACQUIRE k a 60000");
+        // It is without one only until the server turns to the next command.
+        c.multi(&[&["PERSIST k"], moves].concat());
+        c.call(&format!("SELECT {db}"));
+        assert_eq!(c.holders("there"), ["a"], "{moves:?}");
+        let ttl = wait_for("the ttl", || {
+            Some(c.int("PTTL there")).filter(|ttl| *ttl != -1)
+        });
+        assert!((50_000..=60_000).contains(&ttl), "{moves:?}: {ttl}");
     }
 }

@@ -1,0 +1,165 @@
+//! A change of the primary with holders and waiters in flight: who waits on the old one is told to ask again and granted nothing there,
+//! and the new one goes on with larger fences.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use crate::harness::{figure, scale, wait_for, Client, Kind, Later, Reply, Server, State};
+
+mod clients;
+mod fences;
+mod sentinel;
+mod writes;
+
+use clients::Group;
+
+on_every_server![
+    a_promotion_by_hand_under_load,
+    a_failover_under_load,
+    a_failover_that_is_given_up_changes_nothing,
+];
+
+/// A primary and its replica, either of which can lead.
+fn pair(kind: Kind) -> (Server, Server) {
+    let options = [
+        "--repl-diskless-sync-delay",
+        "0",
+        "--repl-ping-replica-period",
+        "3600",
+    ];
+    let primary = Server::start_with(kind, &options);
+    let replica = Server::start_replica_of(&primary, &options);
+    wait_for_replicas(&primary);
+    (primary, replica)
+}
+
+/// Waits until the primary has its replica in touch.
+fn wait_for_replicas(primary: &Server) {
+    let mut c = primary.client();
+    wait_for("the replica to be online", || {
+        let online = c.info("connected_slaves") == "1" && c.info("slave0").contains("state=online");
+        online.then_some(())
+    });
+}
+
+fn is_primary(c: &mut Client) -> bool {
+    c.info("role") == "master"
+}
+
+fn follow(replica: &Server, primary: &Server) {
+    let line = format!("REPLICAOF 127.0.0.1 {}", primary.port);
+    replica.client().text(&line);
+}
+
+fn is_told_to_go(waiter: Later) {
+    match waiter.reply() {
+        Reply::Error(error) => assert!(error.starts_with("UNBLOCKED "), "{error}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[track_caller]
+fn assert_same(primary: &Server, replica: &Server) {
+    replica.wait_until_it_follows(primary);
+    let state = State::of(&mut primary.client());
+    State::of(&mut replica.client()).assert_same(&state, "after the failover");
+}
+
+/// The operator makes a primary of the replica and tells the clients; the old one becomes its replica a moment later.
+fn a_promotion_by_hand_under_load(kind: Kind) {
+    let (old, new) = pair(kind);
+    let group = Group::of(old.port, true);
+    let (story, demoted) = group.live(|| {
+        group.wait_for_grants(100 * scale());
+        new.client().text("REPLICAOF NO ONE");
+        group.primary.store(new.port, Ordering::Relaxed);
+        // Those who wait on the old one do not hear of it but by this.
+        follow(&old, &new);
+        let demoted = Instant::now();
+        group.wait_for_grants(100 * scale());
+        demoted
+    });
+    let (before, after) = story.assert_fences_grow(old.port, new.port);
+    story.assert_nothing_granted(old.port, demoted);
+    // What the new primary had not heard of when it became one is lost, and only that.
+    story.assert_one_holder(|grant| grant.port == old.port && !grant.sure);
+    assert!(
+        story.sent_away.contains_key("UNBLOCKED"),
+        "{:?}",
+        story.sent_away
+    );
+    assert_eq!(old.blocked_clients(), 0);
+    assert_same(&new, &old);
+    let sent_away = &story.sent_away;
+    figure(kind, &format!("{before} grants before and {after} after a promotion by hand, clients sent away: {sent_away:?}"));
+}
+
+/// FAILOVER, there and back: nothing is lost.
+fn a_failover_under_load(kind: Kind) {
+    let (one, other) = pair(kind);
+    let failovers = 2 * scale();
+    let (mut from, mut to) = (&one, &other);
+    let (mut grants, mut told) = (0, 0);
+    for _ in 0..failovers {
+        wait_for_replicas(from);
+        let group = Group::of(from.port, false);
+        let (story, demoted) = group.live(|| {
+            group.wait_for_grants(100);
+            from.client()
+                .text(&format!("FAILOVER TO 127.0.0.1 {} TIMEOUT 15000", to.port));
+            wait_for("the replica to lead", || {
+                is_primary(&mut to.client()).then_some(())
+            });
+            assert!(!is_primary(&mut from.client()));
+            let demoted = Instant::now();
+            group.primary.store(to.port, Ordering::Relaxed);
+            group.wait_for_grants(100);
+            demoted
+        });
+        let (before, after) = story.assert_fences_grow(from.port, to.port);
+        story.assert_nothing_granted(from.port, demoted);
+        story.assert_one_holder(|_| false);
+        assert!(
+            story.sent_away.contains_key("UNBLOCKED"),
+            "{:?}",
+            story.sent_away
+        );
+        assert_eq!(from.blocked_clients(), 0);
+        assert_same(to, from);
+        grants += before + after;
+        told += story.sent_away["UNBLOCKED"];
+        (from, to) = (to, from);
+    }
+    figure(kind, &format!("{failovers} failovers under {grants} grants, {told} waiters told to ask again, never two holders"));
+}
+
+/// The replica stands still and never catches up, so the primary stays one. Its waiters stay, too.
+fn a_failover_that_is_given_up_changes_nothing(kind: Kind) {
+    let (primary, replica) = pair(kind);
+    let mut c = primary.client();
+    replica.signal("STOP");
+    let fence = c.int("LOCK.ACQUIRE k a 600000");
+    c.int("LOCK.ACQUIRE short a 200");
+    let b = primary.blocked("LOCK.ACQUIRE k b 600000 BLOCK 0");
+    let d = primary.blocked("LOCK.ACQUIRE short d 600000 BLOCK 0");
+    c.text(&format!(
+        "FAILOVER TO 127.0.0.1 {} TIMEOUT 500",
+        replica.port
+    ));
+    assert_eq!(c.info("master_failover_state"), "waiting-for-sync");
+    let paused = Instant::now();
+    // The deadline passes while nothing may be written.
+    wait_for("the deadline", || {
+        (paused.elapsed() > Duration::from_millis(250)).then_some(())
+    });
+    assert!(b.is_pending() && d.is_pending());
+    wait_for("it to be given up", || {
+        (c.info("master_failover_state") == "no-failover").then_some(())
+    });
+    replica.signal("CONT");
+    assert!(d.fence() > fence);
+    assert!(b.is_pending());
+    c.int("LOCK.RELEASE k a");
+    assert!(b.fence() > fence);
+    assert_same(&primary, &replica);
+}

@@ -1,0 +1,256 @@
+//! Clients that follow the primary: they take locks, hold them for a moment and give them back, and go to the new primary with what they
+//! have when the old one is gone or sends them away. What they saw is checked in the end.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use crate::harness::{wait_for, Client, Reply};
+
+/// What all the clients have in common.
+#[derive(Default)]
+pub struct Group {
+    /// The primary's port, as the test has it.
+    pub primary: AtomicU16,
+    /// The server, if any, with which each makes sure by WAIT that a replica has its hold.
+    pub sure_with: Option<u16>,
+    pub granted: AtomicUsize,
+    done: AtomicBool,
+}
+
+/// A hold as its owner saw it.
+#[derive(Clone, Debug)]
+pub struct Grant {
+    /// Who granted it.
+    pub port: u16,
+    pub key: String,
+    pub shared: bool,
+    pub fence: i64,
+    /// It was asked for before, elsewhere: it may be the answer that was lost then.
+    pub again: bool,
+    /// A replica had it, by WAIT.
+    pub sure: bool,
+    pub asked: Instant,
+    pub from: Instant,
+    /// When its owner sent its release.
+    pub until: Instant,
+    /// Whether it still was the owner's then.
+    pub kept: bool,
+}
+
+/// What became of the clients.
+#[derive(Debug, Default)]
+pub struct Story {
+    pub grants: Vec<Grant>,
+    /// The errors that sent somebody to the new primary, and how often.
+    pub sent_away: BTreeMap<String, usize>,
+}
+
+const CLIENTS: u64 = 8;
+
+/// Longer than anybody holds a lock. A release that is lost with a primary costs the others no more than that.
+const TTL_MS: u64 = 3_000;
+
+/// The answers after which a client asks again, elsewhere.
+const RETRYABLE: [&str; 4] = ["UNBLOCKED", "READONLY", "LOADING", "MASTERDOWN"];
+
+impl Group {
+    pub fn of(port: u16, sure: bool) -> Self {
+        Self {
+            primary: AtomicU16::new(port),
+            sure_with: sure.then_some(port),
+            ..Self::default()
+        }
+    }
+
+    /// Waits until the clients have so many more grants.
+    #[track_caller]
+    pub fn wait_for_grants(&self, count: usize) {
+        let goal = self.granted.load(Ordering::Relaxed) + count;
+        wait_for("more grants", || {
+            (self.granted.load(Ordering::Relaxed) >= goal).then_some(())
+        });
+    }
+
+    /// Has the clients live while `act` goes on.
+    pub fn live<R>(&self, act: impl FnOnce() -> R) -> (Story, R) {
+        thread::scope(|scope| {
+            let clients: Vec<_> = (0..CLIENTS)
+                .map(|n| scope.spawn(move || Member::new(self, n).live()))
+                .collect();
+            // The clients must end, also when it fails.
+            let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(act));
+            self.done.store(true, Ordering::Relaxed);
+            let mut story = Story::default();
+            for client in clients {
+                let part: Story = client.join().unwrap();
+                story.grants.extend(part.grants);
+                for (code, count) in part.sent_away {
+                    *story.sent_away.entry(code).or_default() += count;
+                }
+            }
+            match result {
+                Ok(result) => (story, result),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        })
+    }
+}
+
+struct Member<'g> {
+    group: &'g Group,
+    number: u64,
+    random: StdRng,
+    connection: Option<(u16, Client)>,
+    story: Story,
+}
+
+impl<'g> Member<'g> {
+    fn new(group: &'g Group, number: u64) -> Self {
+        Self {
+            group,
+            number,
+            random: StdRng::seed_from_u64(number),
+            connection: None,
+            story: Story::default(),
+        }
+    }
+
+    fn live(mut self) -> Story {
+        for round in 0.. {
+            if self.group.done.load(Ordering::Relaxed) {
+                break;
+            }
+            self.take_and_release(round);
+        }
+        self.story
+    }
+
+    fn take_and_release(&mut self, round: usize) {
+        let key = format!("k{}", self.random.random_range(0..3));
+        let token = format!("t{}-{round}", self.number);
+        let shared = self.random.random_range(0..3) == 0;
+        let take = if shared {
+            "RWLOCK.RLOCK"
+        } else {
+            "LOCK.ACQUIRE"
+        };
+        let line = format!("{take} {key} {token} {TTL_MS} BLOCK 0");
+        let (fence, port, asked, again) = self.ask(&line);
+        let from = Instant::now();
+        self.group.granted.fetch_add(1, Ordering::Relaxed);
+        let sure = self.group.sure_with == Some(port) && self.is_replicated(port);
+        let pause = self.random.random_range(0..3_000);
+        thread::sleep(Duration::from_micros(pause));
+        let until = Instant::now();
+        let (released, _, _, twice) = self.ask(&format!("LOCK.RELEASE {key} {token}"));
+        // A release whose answer was lost may have been done.
+        let kept = released == 1 || twice;
+        self.story.grants.push(Grant {
+            port,
+            key,
+            shared,
+            fence,
+            again,
+            sure,
+            asked,
+            from,
+            until,
+            kept,
+        });
+    }
+
+    /// Asks the primary until it answers, be it another one; says who did, when it was asked, and whether others were before.
+    fn ask(&mut self, line: &str) -> (i64, u16, Instant, bool) {
+        let mut again = false;
+        loop {
+            let port = self.group.primary.load(Ordering::Relaxed);
+            let connected = self.connection.take().filter(|(to, _)| *to == port);
+            let client = connected.or_else(|| Some((port, Client::try_connect(port)?)));
+            let Some((port, mut client)) = client else {
+                self.send_away("no connection");
+                continue;
+            };
+            let asked = Instant::now();
+            match client.try_call(line) {
+                Ok(Reply::Int(n)) => {
+                    self.connection = Some((port, client));
+                    return (n, port, asked, again);
+                }
+                Ok(Reply::Error(error)) => {
+                    let code = RETRYABLE.iter().find(|code| error.starts_with(**code));
+                    self.send_away(code.unwrap_or_else(|| panic!("{line}: {error}")));
+                }
+                Ok(other) => panic!("{line}: {other:?}"),
+                Err(_) => self.send_away("broken connection"),
+            }
+            again = true;
+        }
+    }
+
+    fn send_away(&mut self, code: &str) {
+        *self.story.sent_away.entry(code.to_string()).or_default() += 1;
+        // Until the new primary is known.
+        thread::sleep(Duration::from_millis(5));
+    }
+
+    fn is_replicated(&mut self, port: u16) -> bool {
+        let Some((to, client)) = &mut self.connection else {
+            return false;
+        };
+        *to == port
+            && client
+                .try_call("WAIT 1 1000")
+                .is_ok_and(|n| n == Reply::Int(1))
+    }
+}
+
+impl Story {
+    /// Fails the test unless all fences that `new` gave are larger than all that `old` gave; answers how many of each.
+    #[track_caller]
+    pub fn assert_fences_grow(&self, old: u16, new: u16) -> (usize, usize) {
+        let of = |port| self.grants.iter().filter(move |grant| grant.port == port);
+        let last = of(old).max_by_key(|grant| grant.fence).expect("a grant");
+        // Who asks again may be told the fence that it had from the old one.
+        let mut fresh = of(new).filter(|grant| !grant.again).peekable();
+        assert!(fresh.peek().is_some(), "nothing was granted anew");
+        for grant in fresh {
+            assert!(grant.fence > last.fence, "{grant:?} after {last:?}");
+        }
+        // The same hold keeps its number, and no two share one but readers that entered by one token.
+        let mut by_fence = BTreeMap::new();
+        for grant in &self.grants {
+            let before = by_fence.insert(grant.fence, grant);
+            assert!(before.is_none(), "{grant:?} and {before:?}");
+        }
+        (of(old).count(), of(new).count())
+    }
+
+    /// Fails the test when two held one lock at the same time. `lost` says of which holds this is to be expected.
+    #[track_caller]
+    pub fn assert_one_holder(&self, lost: impl Fn(&Grant) -> bool) {
+        let mut grants: Vec<_> = self.grants.iter().filter(|grant| !lost(grant)).collect();
+        grants.sort_by_key(|grant| grant.from);
+        for (n, one) in grants.iter().enumerate() {
+            for other in &grants[n + 1..] {
+                let apart = other.key != one.key || other.from > one.until;
+                let both_read = one.shared && other.shared;
+                assert!(apart || both_read, "{one:?} and {other:?}");
+            }
+        }
+        for grant in &grants {
+            assert!(grant.kept, "{grant:?} was lost");
+        }
+    }
+
+    /// Fails the test when something was granted by a server that was asked after this instant.
+    #[track_caller]
+    pub fn assert_nothing_granted(&self, by: u16, after: Instant) {
+        let late = self.grants.iter().find(|g| g.port == by && g.asked > after);
+        assert!(late.is_none(), "{late:?}");
+    }
+}

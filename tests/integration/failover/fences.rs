@@ -1,0 +1,138 @@
+//! Fences over a change of the primary: the new one's are larger than all that the old one gave, also those of which it never heard, and
+//! by a clock that is behind.
+
+use crate::harness::dump::raise_fences_by_an_hour;
+use crate::harness::{figure, scale, wait_for, Client, Clock, Kind, Server, Setup};
+
+on_every_server![
+    fences_go_on_above_what_a_replica_never_heard_of,
+    fences_ahead_of_every_clock_go_on_above_what_a_replica_never_heard_of,
+    fences_go_on_when_the_new_primary_is_killed_at_once,
+    a_promotion_is_no_fence,
+];
+
+const AT_ONCE: [&str; 2] = ["--repl-diskless-sync-delay", "0"];
+
+fn replica_of(primary: &Server, clock: &Clock) -> Server {
+    let setup = Setup::with_module(&[]).with_clock(clock);
+    let replica = Server::start_as(primary.kind, setup);
+    let line = format!("REPLICAOF 127.0.0.1 {}", primary.port);
+    replica.client().text(&line);
+    replica.wait_until_it_follows(primary);
+    replica
+}
+
+/// Takes that many locks at once, and has them freed; answers the largest fence.
+fn take(c: &mut Client, count: usize) -> i64 {
+    let lines = (0..count).map(|n| format!("LOCK.ACQUIRE k{n} me 600000"));
+    let commands = lines.map(|line| line.split(' ').map(|word| word.into()).collect());
+    let replies = c.pipeline(&commands.collect::<Vec<_>>());
+    c.call("FLUSHALL");
+    replies.iter().map(|reply| reply.as_int()).max().unwrap()
+}
+
+/// Waits until fences follow the clock: a server begins ahead of it.
+fn wait_for_the_clock(server: &Server) {
+    let mut c = server.client();
+    wait_for("the clock to be ahead of the fences", || {
+        let before = i64::try_from(c.now_us()).unwrap();
+        let fence = c.int("LOCK.ACQUIRE first me 1000");
+        c.int("LOCK.RELEASE first me");
+        (fence - before < 100_000).then_some(())
+    });
+}
+
+/// The link breaks, the primary gives fences, and a moment later, before the replica's clock is where the primary's was, the replica is
+/// promoted.
+fn fences_go_on_above_what_a_replica_never_heard_of(kind: Kind) {
+    let primary = Server::start_with(kind, &AT_ONCE);
+    let mut c = primary.client();
+    let (mut fences, mut promotions) = (0, 0);
+    for _ in 0..scale() {
+        let replicas = [50_000, 50_000, 900_000].map(|behind_us| {
+            let clock = Clock::ahead_by_us(-behind_us);
+            let replica = replica_of(&primary, &clock);
+            (behind_us, replica, clock)
+        });
+        // All have started longer ago than they began ahead.
+        let started = c.now_us();
+        wait_for("a second", || {
+            (c.now_us() > started + 1_050_000).then_some(())
+        });
+        wait_for_the_clock(&primary);
+        for (behind_us, replica, _clock) in replicas {
+            let mut r = replica.client();
+            take(&mut c, 50); // of which it hears
+            replica.wait_until_it_follows(&primary);
+            r.text("REPLICAOF 127.0.0.1 1");
+            let last = take(&mut c, 200);
+            r.text("REPLICAOF NO ONE");
+            let next = r.int("LOCK.ACQUIRE new me 600000");
+            assert!(next > last, "{behind_us}: {next} after {last}");
+            // And ahead of what the old primary would give in this moment.
+            assert!(next > c.int("LOCK.ACQUIRE late me 600000"));
+            c.call("FLUSHALL");
+            (fences, promotions) = (fences + 200, promotions + 1);
+        }
+    }
+    figure(kind, &format!("{promotions} promotions by a clock 50 or 900 ms behind, {fences} fences given before them and not replicated, all smaller than the next"));
+}
+
+/// Once fences are ahead of the clock they go up one by one, and no clock helps.
+fn fences_ahead_of_every_clock_go_on_above_what_a_replica_never_heard_of(kind: Kind) {
+    let primary = Server::start_with(kind, &AT_ONCE);
+    let mut c = primary.client();
+    raise_fences_by_an_hour(&mut c);
+    let replica = Server::start_replica_of(&primary, &AT_ONCE);
+    let mut r = replica.client();
+    for round in 0..3 {
+        r.text("REPLICAOF 127.0.0.1 1");
+        let last = take(&mut c, 5_000);
+        r.text("REPLICAOF NO ONE");
+        let next = take(&mut r, 1);
+        assert!(next > last, "{round}: {next} after {last}");
+        // Back and forth: what was the new one is behind now.
+        c.text(&format!("REPLICAOF 127.0.0.1 {}", replica.port));
+        primary.wait_until_it_follows(&replica);
+        c.text("REPLICAOF 127.0.0.1 1");
+        let last = take(&mut r, 5_000);
+        c.text("REPLICAOF NO ONE");
+        let next = take(&mut c, 1);
+        assert!(next > last, "{round}: {next} after {last}");
+        r.text(&format!("REPLICAOF 127.0.0.1 {}", primary.port));
+        replica.wait_until_it_follows(&primary);
+    }
+}
+
+/// It has begun ahead of its clock, and nothing of that is on disk.
+fn fences_go_on_when_the_new_primary_is_killed_at_once(kind: Kind) {
+    let primary = Server::start_with(kind, &AT_ONCE);
+    wait_for_the_clock(&primary);
+    let mut replica = Server::start_replica_of(&primary, &[]);
+    let mut r = replica.client();
+    r.text("REPLICAOF 127.0.0.1 1");
+    r.text("REPLICAOF NO ONE");
+    let last = take(&mut r, 500);
+    assert!(last > i64::try_from(r.now_us()).unwrap());
+    replica.kill();
+    replica.start_again_with(&["--replicaof", "no", "one"]);
+    let next = take(&mut replica.client(), 500);
+    assert!(next > last, "{next} after {last}");
+}
+
+/// So a server that never gave one still has none to save, and its RDB can be read without the module, where the server leaves out what
+/// is empty.
+fn a_promotion_is_no_fence(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    c.text("SET text t");
+    c.text("REPLICAOF 127.0.0.1 1");
+    c.text("REPLICAOF NO ONE");
+    c.text("SAVE");
+    if !kind.is_7_2_or_later() {
+        return; // They have the field in any case.
+    }
+    let dir = server.dir().to_str().unwrap();
+    let bare = Server::start_without_module(kind, &["--dir", dir]);
+    assert_eq!(bare.client().text("GET text"), "t");
+}

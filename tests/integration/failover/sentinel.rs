@@ -1,0 +1,87 @@
+//! Three sentinels and a primary that is killed, or stands still and comes back.
+
+use std::sync::atomic::Ordering;
+use std::thread;
+
+use super::clients::Group;
+use super::{assert_same, is_primary, pair, wait_for_replicas};
+use crate::harness::{figure, scale, wait_for, Kind, Reply, Sentinels};
+
+on_every_server![sentinels_replace_a_primary_that_was_killed_or_sleeps];
+
+/// Both at once, in two groups, as it is mostly waiting.
+fn sentinels_replace_a_primary_that_was_killed_or_sleeps(kind: Kind) {
+    let figures = thread::scope(|scope| {
+        let sleeps = scope.spawn(|| sleeps(kind));
+        [was_killed(kind), sleeps.join().unwrap()]
+    });
+    for what in figures {
+        figure(kind, &what);
+    }
+}
+
+fn was_killed(kind: Kind) -> String {
+    let (mut old, new) = pair(kind);
+    let sentinels = Sentinels::watch(&old);
+    let (old_port, new_port) = (old.port, new.port);
+    let group = Group::of(old_port, true);
+    let (story, took) = group.live(|| {
+        group.wait_for_grants(100 * scale());
+        old.kill();
+        let took = sentinels.wait_for_another_than(old_port);
+        assert_eq!(sentinels.primary(), new_port);
+        group.primary.store(new_port, Ordering::Relaxed);
+        group.wait_for_grants(100 * scale());
+        took
+    });
+    let (before, after) = story.assert_fences_grow(old_port, new_port);
+    // A hold that the replica had not heard of is lost with the primary; one that was waited for is not.
+    story.assert_one_holder(|grant| grant.port == old_port && !grant.sure);
+    let sure = story
+        .grants
+        .iter()
+        .filter(|grant| grant.sure && grant.port == old_port);
+    let sure = sure.count();
+    assert!(sure > before / 2, "{sure} of {before}");
+    assert!(story.sent_away.contains_key("broken connection"));
+    let ms = took.as_millis();
+    format!("{before} grants, {sure} sure by WAIT; killed; new primary after {ms} ms; {after} grants, none of a sure hold's lock before its release, every fence larger")
+}
+
+fn sleeps(kind: Kind) -> String {
+    let (old, new) = pair(kind);
+    // The other one would take nothing as long as this one sleeps.
+    old.client().text("CONFIG SET min-replicas-to-write 1");
+    let sentinels = Sentinels::watch(&old);
+    let mut c = old.client();
+    let held = c.int("LOCK.ACQUIRE held a 600000");
+    c.int("LOCK.ACQUIRE k dead 3000");
+    let b = old.blocked("LOCK.ACQUIRE k b 600000 BLOCK 0");
+    let d = old.blocked("LOCK.ACQUIRE held d 600000 BLOCK 0");
+    assert_eq!(c.int("WAIT 1 10000"), 1);
+    old.signal("STOP");
+    assert!(b.is_pending() && d.is_pending());
+    let took = sentinels.wait_for_another_than(old.port);
+    let mut n = new.client();
+    wait_for("it to lead", || is_primary(&mut n).then_some(()));
+    wait_for("the dead owner's deadline", || {
+        (n.call("LOCK.INFO k") == Reply::Nil).then_some(())
+    });
+    let fence = n.int("LOCK.ACQUIRE k e 600000");
+    old.signal("CONT");
+    // The sentinels make a replica of it, and close its connections.
+    for waiter in [b, d] {
+        waiter.sent_away();
+    }
+    wait_for("the sentinels to have it follow", || {
+        (!is_primary(&mut old.client())).then_some(())
+    });
+    wait_for_replicas(&new);
+    assert_same(&new, &old);
+    assert_eq!(old.client().holders("k"), ["e"]);
+    assert_eq!(old.client().holders("held"), ["a"]);
+    assert_eq!(n.int("LOCK.ACQUIRE held a 600000"), held);
+    assert_eq!(n.call("LOCK.ACQUIRE k b 600000"), Reply::Nil);
+    assert!(fence > held);
+    format!("a primary that slept, replaced after {} ms, told both its waiters to go and granted nothing", took.as_millis())
+}

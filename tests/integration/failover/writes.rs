@@ -1,0 +1,159 @@
+//! WAIT and min-replicas-to-write: how a user makes sure that a replica knows.
+
+use std::time::{Duration, Instant};
+
+use super::{follow, is_told_to_go, pair};
+use crate::harness::{figure, scale, wait_for, Kind, Later, Reply, Server};
+
+on_every_server![
+    a_hold_that_was_waited_for_is_on_the_promoted_replica,
+    without_its_replicas_a_primary_takes_and_frees_nothing,
+    without_its_replicas_a_primary_hands_nothing_on,
+    a_primary_that_was_asleep_hands_nothing_on,
+];
+
+/// Acquire, WAIT, and the primary is killed at once, with others waiting.
+fn a_hold_that_was_waited_for_is_on_the_promoted_replica(kind: Kind) {
+    let rounds = 3 * scale();
+    let mut known = 0;
+    for round in 0..rounds {
+        let (mut primary, replica) = pair(kind);
+        let mut c = primary.client();
+        let mut fences = Vec::new();
+        for n in 0..50 {
+            let fence = c.int(&format!("LOCK.ACQUIRE k{n} a{n} 600000"));
+            let shared = c.int(&format!("RWLOCK.RLOCK s{} r{n} 600000", n % 3));
+            fences.push((n, fence, shared));
+        }
+        c.int("LOCK.ACQUIRE contended a 600000");
+        let b = primary.blocked("LOCK.ACQUIRE contended b 600000 BLOCK 0");
+        let d = primary.blocked("LOCK.ACQUIRE contended d 600000 BLOCK 0");
+        c.int("LOCK.RELEASE contended a");
+        // A grant after a wait is a write of somebody else's: a renewal makes it the client's own.
+        let (granted, mut b) = b.reply_and_client();
+        assert_eq!(b.int("LOCK.RENEW contended b 600000"), 1);
+        assert_eq!(b.int("WAIT 1 10000"), 1);
+        assert_eq!(c.int("WAIT 1 10000"), 1);
+        primary.kill();
+        d.broken();
+        let mut r = replica.client();
+        r.text("REPLICAOF NO ONE");
+        let last = granted.as_int();
+        for (n, fence, shared) in fences {
+            assert_eq!(r.call(&format!("LOCK.ACQUIRE k{n} you 600000")), Reply::Nil);
+            assert_eq!(r.int(&format!("LOCK.ACQUIRE k{n} a{n} 600000")), fence);
+            let again = format!("RWLOCK.RLOCK s{} r{n} 600000", n % 3);
+            assert_eq!(r.int(&again), shared);
+            known += 2;
+        }
+        assert_eq!(r.int("LOCK.ACQUIRE contended b 600000"), last, "{round}");
+        assert!(r.int("LOCK.ACQUIRE new me 600000") > last);
+    }
+    figure(kind, &format!("{known} holds acknowledged by WAIT, {rounds} primaries killed, every hold on the promoted replica"));
+}
+
+/// A primary that wants a replica, and has one.
+fn careful(kind: Kind) -> (Server, Server) {
+    let (primary, replica) = pair(kind);
+    primary.client().text("CONFIG SET min-replicas-to-write 1");
+    (primary, replica)
+}
+
+fn lacks_replicas(server: &Server) {
+    let mut c = server.client();
+    wait_for("the replicas to be missed", || {
+        (c.info("min_slaves_good_slaves") == "0").then_some(())
+    });
+}
+
+fn without_its_replicas_a_primary_takes_and_frees_nothing(kind: Kind) {
+    let (primary, mut replica) = careful(kind);
+    let mut c = primary.client();
+    c.int("LOCK.ACQUIRE k a 600000");
+    replica.kill();
+    lacks_replicas(&primary);
+    for line in [
+        "LOCK.ACQUIRE free b 600000",
+        "LOCK.ACQUIRE k b 600000 BLOCK 0",
+        "RWLOCK.RLOCK free b 600000",
+        "LOCK.ACQUIRE k a 600000",
+        // As every write. A hold then ends at its deadline.
+        "LOCK.RENEW k a 600000",
+        "LOCK.RELEASE k a",
+        "DEL k",
+    ] {
+        let error = c.error(line);
+        assert!(error.starts_with("NOREPLICAS "), "{line}: {error}");
+    }
+    assert_eq!(c.holders("k"), ["a"]);
+    assert_eq!(primary.blocked_clients(), 0);
+    replica.start_again();
+    follow(&replica, &primary);
+    wait_for("the replica", || {
+        (c.call("LOCK.RELEASE k a") == Reply::Int(1)).then_some(())
+    });
+}
+
+/// One whose lock has no owner any more, and one who waits for it.
+fn waiter_for_a_dead_owner(primary: &Server, ttl_ms: u64) -> (Later, Instant) {
+    let line = format!("LOCK.ACQUIRE k dead {ttl_ms}");
+    primary.client().int(&line);
+    let end = Instant::now() + Duration::from_millis(ttl_ms);
+    (primary.blocked("LOCK.ACQUIRE k b 600000 BLOCK 0"), end)
+}
+
+fn wait_until(instant: Instant) {
+    wait_for("the time", || (Instant::now() > instant).then_some(()));
+}
+
+fn without_its_replicas_a_primary_hands_nothing_on(kind: Kind) {
+    let (primary, mut replica) = careful(kind);
+    let mut c = primary.client();
+    let (b, end) = waiter_for_a_dead_owner(&primary, 800);
+    let gives_up = primary.blocked("LOCK.ACQUIRE k d 600000 BLOCK 1000");
+    replica.kill();
+    lacks_replicas(&primary);
+    // The deadline passes, and a write that nobody would know of does not follow.
+    assert_eq!(gives_up.reply(), Reply::Nil);
+    wait_until(end + Duration::from_millis(300));
+    assert!(b.is_pending());
+    assert_eq!(c.waiters("k"), ["b"]);
+    assert_eq!(c.int("EXISTS k"), 0);
+    replica.start_again();
+    follow(&replica, &primary);
+    let fence = b.fence();
+    replica.wait_until_it_follows(&primary);
+    assert_eq!(replica.client().holders("k"), ["b"]);
+    // Or the operator gives up the demand.
+    c.int("LOCK.ACQUIRE k b 800");
+    let d = primary.blocked("LOCK.ACQUIRE k d 600000 BLOCK 0");
+    replica.kill();
+    lacks_replicas(&primary);
+    wait_until(Instant::now() + Duration::from_millis(1_000));
+    assert!(d.is_pending());
+    c.text("CONFIG SET min-replicas-to-write 0");
+    assert!(d.fence() > fence);
+}
+
+/// A primary that stood still finds a lock whose time is over, a waiter for it, and, behind these, that its replica has left.
+fn a_primary_that_was_asleep_hands_nothing_on(kind: Kind) {
+    for _ in 0..scale() {
+        let (old, new) = careful(kind);
+        let (b, end) = waiter_for_a_dead_owner(&old, 700);
+        assert_eq!(old.client().int("WAIT 1 10000"), 1);
+        old.signal("STOP");
+        assert!(Instant::now() < end && b.is_pending(), "too slow a machine");
+        new.client().text("REPLICAOF NO ONE");
+        wait_until(end + Duration::from_millis(150));
+        new.client().int("LOCK.ACQUIRE k d 600000");
+        old.signal("CONT");
+        lacks_replicas(&old);
+        wait_until(Instant::now() + Duration::from_millis(50));
+        assert!(b.is_pending());
+        assert!(old.client().holders("k").is_empty());
+        follow(&old, &new);
+        is_told_to_go(b);
+        old.wait_until_it_follows(&new);
+        assert_eq!(old.client().holders("k"), ["d"]);
+    }
+}

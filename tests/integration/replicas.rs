@@ -1,0 +1,110 @@
+//! Replicas under load: whatever happens to the link, to a replica or in between, they have in the end what the primary has, value, ttl
+//! and fence of every key.
+
+use crate::harness::crowd::{self, wait_for_link, Deeds};
+use crate::harness::{figure, scale, Client, Kind, Reply, Server, State};
+
+mod diskless;
+mod reading;
+mod restarts;
+mod resync;
+
+use resync::STAYS_FREE;
+
+on_every_server![a_crowd_arrives, a_crowd_arrives_over_two_links,];
+
+/// A primary whose replicas are served at once.
+fn primary(kind: Kind) -> Server {
+    let backlog = ["--repl-backlog-size", "64mb"];
+    Server::start_with(kind, &[&AT_ONCE[..], &backlog].concat())
+}
+
+const AT_ONCE: [&str; 4] = [
+    "--repl-diskless-sync-delay",
+    "0",
+    // It sends nothing by itself.
+    "--repl-ping-replica-period",
+    "3600",
+];
+
+/// A replica that is told so by a command, as the port of its primary may change.
+fn follow(replica: &Server, primary: &Server) {
+    let line = format!("REPLICAOF 127.0.0.1 {}", primary.port);
+    replica.client().text(&line);
+}
+
+/// Has a replica follow nobody, and stay one.
+fn lose_primary(replica: &Server) {
+    replica.client().text("REPLICAOF 127.0.0.1 1");
+}
+
+/// Fails the test unless the replica has all that the primary has; answers how many keys that are.
+#[track_caller]
+fn assert_same(primary: &Server, replica: &Server, when: &str) -> usize {
+    replica.wait_until_it_follows(primary);
+    let state = State::of(&mut primary.client());
+    State::of(&mut replica.client()).assert_same(&state, when);
+    state.len()
+}
+
+/// How often the primary has sent all of its data, and how often only what a replica had missed.
+fn syncs(primary: &Server) -> (usize, usize) {
+    let mut c = primary.client();
+    let mut count = |field| c.info(field).parse().unwrap();
+    (count("sync_full"), count("sync_partial_ok"))
+}
+
+fn a_crowd_arrives(kind: Kind) {
+    let primary = primary(kind);
+    let replica = Server::start_replica_of(&primary, &[]);
+    let (mut deeds, mut keys) = (Deeds::default(), 0);
+    let rounds = 8 * scale();
+    for seed in 0..rounds {
+        deeds.add(&crowd::live(&primary, seed as u64, 12_600, || ()));
+        keys += assert_same(&primary, &replica, &format!("seed {seed}"));
+    }
+    assert!(deeds.ops >= 100_000 * scale(), "{deeds:?}");
+    assert!(keys > 20 * scale(), "only {keys} keys were compared");
+    assert_eq!(syncs(&primary), (1, 0), "the link has never broken");
+    let Deeds { ops, waited, .. } = deeds;
+    figure(kind, &format!("{ops} operations, {waited} of them grants to waiters; {keys} keys compared in {rounds} digests, none differs"));
+}
+
+fn a_crowd_arrives_over_two_links(kind: Kind) {
+    let primary = primary(kind);
+    let middle = Server::start_replica_of(&primary, &[&AT_ONCE[..], &STAYS_FREE].concat());
+    let last = Server::start_replica_of(&middle, &STAYS_FREE);
+    let deeds = crowd::live(&primary, 200, 6_000 * scale(), || {
+        for _ in 0..2 {
+            primary.client().call("CLIENT KILL TYPE replica");
+            wait_for_link(&middle);
+            middle.client().call("CLIENT KILL TYPE replica");
+            wait_for_link(&last);
+        }
+    });
+    assert_same(&primary, &middle, "in the middle");
+    assert_same(&middle, &last, "at the end");
+    // The one in the middle goes on alone, and the last one with it.
+    middle.client().text("REPLICAOF NO ONE");
+    wait_for_link(&last);
+    let next = middle.client().int("LOCK.ACQUIRE new me 600000");
+    assert!(next > deeds.largest_fence);
+    assert_same(&middle, &last, "after the promotion");
+    assert_eq!(syncs(&primary), (1, 2));
+    let (full, partial) = syncs(&middle);
+    assert!(full == 1 && partial >= 2, "{full} {partial}");
+    figure(
+        kind,
+        &format!("{} operations over 4 broken links", deeds.ops),
+    );
+}
+
+/// LOCK.INFO without what time changes.
+fn info(c: &mut Client, key: &str) -> Vec<Reply> {
+    let info = c.call(&format!("LOCK.INFO {key}"));
+    let mut parts = vec![info.field("mode")];
+    for holder in info.field("holders").items() {
+        parts.extend(["token", "fence", "since"].map(|name| holder.field(name)));
+    }
+    parts
+}

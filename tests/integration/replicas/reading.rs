@@ -1,0 +1,150 @@
+//! What a replica says of its locks, and what it refuses.
+
+use super::{assert_same, info, primary};
+use crate::harness::workload::script;
+use crate::harness::{now_ms, wait_for, Client, Kind, Reply, Server};
+
+on_every_server![
+    a_replica_says_what_the_primary_says,
+    what_has_ended_is_free_on_a_replica_as_any_other_key_is_gone,
+    a_replica_ends_nothing_by_itself,
+    every_write_on_a_replica_is_refused,
+];
+
+fn a_replica_says_what_the_primary_says(kind: Kind) {
+    let primary = primary(kind);
+    let replica = Server::start_replica_of(&primary, &[]);
+    let (mut c, mut r) = (primary.client(), replica.client());
+    c.int("LOCK.ACQUIRE k a 600000");
+    let waiter = primary.blocked("LOCK.ACQUIRE k b 600000 BLOCK 0");
+    for line in [
+        "PING",
+        "LOCK.RENEW k a 700000",
+        "LOCK.RELEASE k a",
+        "RWLOCK.RLOCK k b 600000",
+        "RWLOCK.RLOCK k * 600000",
+        "PEXPIRE k 500000",
+        "LOCK.RELEASE k b",
+    ] {
+        c.call(line);
+        replica.wait_until_it_follows(&primary);
+        assert_eq!(info(&mut c, "k"), info(&mut r, "k"), "{line}");
+        for ask in ["TYPE k", "EXISTS k", "DUMP k", "SCAN 0 TYPE redislock"] {
+            assert_eq!(c.call(ask), r.call(ask), "{line}: {ask}");
+        }
+        // Who waits, waits on the primary.
+        assert_eq!(r.call("LOCK.INFO k").field("waiters").items(), []);
+        let left = |c: &mut Client| {
+            let holders = c.call("LOCK.INFO k").field("holders");
+            let ttls = holders.items().iter().map(|h| h.field("ttl").as_int());
+            ttls.collect::<Vec<_>>()
+        };
+        // Asked one after the other, on either side.
+        let (first, there, second) = (left(&mut c), left(&mut r), left(&mut c));
+        for n in 0..first.len() {
+            assert!((second[n]..=first[n]).contains(&there[n]), "{line}");
+        }
+    }
+    waiter.fence();
+}
+
+/// A lock beside a string with the same end.
+fn what_has_ended_is_free_on_a_replica_as_any_other_key_is_gone(kind: Kind) {
+    let primary = primary(kind);
+    let replica = Server::start_replica_of(&primary, &[]);
+    let (mut c, mut r) = (primary.client(), replica.client());
+    c.call("DEBUG SET-ACTIVE-EXPIRE 0");
+    c.int("LOCK.ACQUIRE k a 600000");
+    c.text("SET text t");
+    // The first of all may take a second to arrive.
+    replica.wait_until_it_follows(&primary);
+    let end = now_ms() + 1_000;
+    c.int(&format!("PEXPIREAT k {end}"));
+    c.int(&format!("PEXPIREAT text {end}"));
+    replica.wait_until_it_follows(&primary);
+    assert_eq!(r.int("EXISTS k text"), 2);
+    assert_eq!(r.holders("k"), ["a"]);
+    wait_for("the deadline", || (now_ms() > end + 1).then_some(()));
+    // It knows that both are over, and keeps both.
+    assert_eq!(r.call("LOCK.INFO k"), Reply::Nil);
+    assert_eq!(r.call("GET text"), Reply::Nil);
+    assert_eq!(r.int("EXISTS k text"), 0);
+    assert_eq!((r.int("PTTL k"), r.int("PTTL text")), (-2, -2));
+    assert_eq!(r.text("TYPE k"), "none");
+    assert_eq!(r.int("DBSIZE"), 2);
+    // The primary tells it.
+    c.call("DEBUG SET-ACTIVE-EXPIRE 1");
+    wait_for("the DEL", || (r.int("DBSIZE") == 0).then_some(()));
+    assert_same(&primary, &replica, "at the end");
+}
+
+fn a_replica_ends_nothing_by_itself(kind: Kind) {
+    let primary = primary(kind);
+    let replica = Server::start_replica_of(&primary, &[]);
+    let (mut c, mut r) = (primary.client(), replica.client());
+    // Nothing before it stands still.
+    c.call("DEBUG SET-ACTIVE-EXPIRE 0");
+    for n in 0..20 {
+        c.int(&format!("LOCK.ACQUIRE k{n} a 100"));
+        c.int(&format!("RWLOCK.RLOCK s{n} a 100"));
+        c.int(&format!("RWLOCK.RLOCK s{n} b 600000"));
+    }
+    replica.wait_until_it_follows(&primary);
+    // The primary stands still, and cannot tell it anything.
+    primary.signal("STOP");
+    let end = now_ms() + 300;
+    wait_for("the deadlines", || (now_ms() > end).then_some(()));
+    for n in 0..20 {
+        assert_eq!(r.call(&format!("LOCK.INFO k{n}")), Reply::Nil);
+        assert_eq!(r.holders(&format!("s{n}")), ["b"]);
+    }
+    let size = r.int("DBSIZE");
+    primary.signal("CONT");
+    assert_eq!(size, 40);
+    c.call("DEBUG SET-ACTIVE-EXPIRE 1");
+    wait_for("the primary to delete", || {
+        (c.int("DBSIZE") == 20).then_some(())
+    });
+    assert_same(&primary, &replica, "after the deletions");
+}
+
+fn every_write_on_a_replica_is_refused(kind: Kind) {
+    let primary = primary(kind);
+    let replica = Server::start_replica_of(&primary, &[]);
+    let (mut c, mut r) = (primary.client(), replica.client());
+    c.int("LOCK.ACQUIRE k a 600000");
+    c.int("RWLOCK.RLOCK s a 600000");
+    replica.wait_until_it_follows(&primary);
+    let writes = [
+        "LOCK.ACQUIRE k a 600000",
+        "LOCK.ACQUIRE free a 600000 BLOCK 0",
+        "LOCK.ACQUIRE k b 600000 BLOCK 10",
+        "RWLOCK.WLOCK s a 600000",
+        "RWLOCK.RLOCK s b 600000 BLOCK 0",
+        "LOCK.RENEW k a 1",
+        "LOCK.RELEASE k a",
+        "LOCK.RELEASE free a",
+        "LOCK._APPLY k x",
+        "DEL k",
+        "PEXPIRE k 1",
+    ];
+    for line in writes {
+        let error = r.error(line);
+        assert!(error.starts_with("READONLY "), "{line}: {error}");
+        // In a script and in a transaction as well; the first does not let the internal command in at all.
+        if !line.starts_with("LOCK._APPLY") {
+            let reply = r.pipeline(&[script(&[line])]).remove(0);
+            let said = format!("{reply:?}");
+            assert!(
+                said.contains("READONLY") || said.contains("read only"),
+                "{line}: {said}"
+            );
+        }
+        r.text("MULTI");
+        let error = r.error(line);
+        assert!(error.starts_with("READONLY "), "{line}: {error}");
+        assert!(r.error("EXEC").starts_with("EXECABORT"));
+    }
+    assert_eq!(replica.blocked_clients(), 0);
+    assert_same(&primary, &replica, "after the refusals");
+}

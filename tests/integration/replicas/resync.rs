@@ -1,0 +1,99 @@
+//! Links that break under load: what is mended from the backlog and what takes a full synchronization.
+
+use std::thread;
+use std::time::Duration;
+
+use super::{assert_same, follow, lose_primary, primary, syncs};
+use crate::harness::crowd::{self, wait_for_link};
+use crate::harness::{figure, scale, wait_for, Kind, Server};
+
+on_every_server![
+    a_link_that_is_cut_is_mended_from_the_backlog,
+    a_replica_that_went_astray_is_mended_from_the_backlog,
+    a_replica_that_has_missed_too_much_gets_all,
+    a_replica_that_has_led_gets_all,
+];
+
+/// Redis 8 has the primary's link wait while another thread empties the data of a FLUSHDB, and forgets where it was when the link breaks
+/// then; not so with this.
+pub const STAYS_FREE: [&str; 2] = ["--lazyfree-lazy-user-flush", "yes"];
+
+/// How often the link is broken.
+const CUTS: usize = 4;
+
+fn a_link_that_is_cut_is_mended_from_the_backlog(kind: Kind) {
+    let primary = primary(kind);
+    let replica = Server::start_replica_of(&primary, &STAYS_FREE);
+    let cuts = CUTS * scale();
+    let deeds = crowd::live(&primary, 300, 6_000 * scale(), || {
+        let mut c = primary.client();
+        for _ in 0..cuts {
+            wait_for("the link", || {
+                (c.int("CLIENT KILL TYPE replica") == 1).then_some(())
+            });
+        }
+    });
+    assert_same(&primary, &replica, "after the cuts");
+    assert_eq!(syncs(&primary), (1, cuts));
+    let ops = deeds.ops;
+    figure(
+        kind,
+        &format!("{cuts} cuts under {ops} operations, {cuts} partial resyncs"),
+    );
+}
+
+fn a_replica_that_went_astray_is_mended_from_the_backlog(kind: Kind) {
+    let primary = primary(kind);
+    let replica = Server::start_replica_of(&primary, &STAYS_FREE);
+    let cuts = CUTS * scale();
+    crowd::live(&primary, 310, 6_000 * scale(), || {
+        for _ in 0..cuts {
+            lose_primary(&replica);
+            thread::sleep(Duration::from_millis(20)); // for the crowd to go on
+            follow(&replica, &primary);
+            wait_for_link(&replica);
+        }
+    });
+    assert_same(&primary, &replica, "after the cuts");
+    assert_eq!(syncs(&primary), (1, cuts));
+}
+
+fn a_replica_that_has_missed_too_much_gets_all(kind: Kind) {
+    let primary = primary(kind);
+    primary.client().text("CONFIG SET repl-backlog-size 16384");
+    let replica = Server::start_replica_of(&primary, &[]);
+    let rounds = 2 * scale();
+    for round in 0..rounds {
+        lose_primary(&replica);
+        // Whatever it had it has still, and it is not the primary's any more.
+        crowd::live(&primary, 320 + round as u64, 6_000, || ());
+        follow(&replica, &primary);
+        assert_same(&primary, &replica, "after a full synchronization");
+    }
+    assert_eq!(syncs(&primary), (1 + rounds, 0));
+    figure(
+        kind,
+        &format!("{rounds} full resyncs after more than the backlog"),
+    );
+}
+
+fn a_replica_that_has_led_gets_all(kind: Kind) {
+    let primary = primary(kind);
+    let replica = Server::start_replica_of(&primary, &[]);
+    let rounds = 2 * scale();
+    for round in 0..rounds {
+        let seed = 330 + 10 * round as u64;
+        crowd::live(&primary, seed, 4_000, || {
+            let mut r = replica.client();
+            r.text("REPLICAOF NO ONE");
+            // It gives fences of its own, and forgets those holds.
+            for n in 0..50 {
+                r.int(&format!("LOCK.ACQUIRE mine{n} me 600000"));
+            }
+            follow(&replica, &primary);
+            wait_for_link(&replica);
+        });
+        assert_same(&primary, &replica, "after it had led");
+    }
+    assert_eq!(syncs(&primary), (1 + rounds, 0));
+}
