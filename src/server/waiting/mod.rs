@@ -136,7 +136,10 @@ pub(super) fn serve(key: &mut Key<'_>, place: &Place, now: Now) {
             break;
         }
     }
-    with(|room| room.unmark(place));
+    // A mark may say that the key has lost its ttl, and the timer will not look at it now.
+    if with(|room| room.unmark(place)) {
+        key.mend(now);
+    }
     watch(key, place, now);
 }
 

@@ -274,9 +274,9 @@ impl Room {
         self.dirty.extend(marks);
     }
 
-    /// What a served key needs no more.
-    pub(crate) fn unmark(&mut self, place: &Place) {
-        self.dirty.remove(place);
+    /// Takes the mark of a key that is served. Whether it had one.
+    pub(crate) fn unmark(&mut self, place: &Place) -> bool {
+        self.dirty.remove(place)
     }
 
     /// Takes the marks.

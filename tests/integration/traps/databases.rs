@@ -12,6 +12,7 @@ on_every_server![
     a_waiter_becomes_the_holder_by_restore,
     waiters_of_several_databases_do_not_meet,
     a_lock_that_is_moved_without_its_ttl_has_it_again,
+    a_look_that_changes_nothing_forgets_no_ttl,
 ];
 
 /// `b` waits for what `z` holds now, until `z` releases it or its deadline passes.
@@ -175,4 +176,16 @@ fn a_lock_that_is_moved_without_its_ttl_has_it_again(kind: Kind) {
         });
         assert!((50_000..=60_000).contains(&ttl), "{moves:?}: {ttl}");
     }
+}
+
+/// A command of ours serves a marked key before the timer does; what the mark was for must not be lost with it.
+fn a_look_that_changes_nothing_forgets_no_ttl(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    c.int("LOCK.ACQUIRE k a 60000");
+    let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 100");
+    let replies = c.multi(&["PERSIST k", "LOCK.RELEASE k nobody"]);
+    assert_eq!(replies, [Reply::Int(1), Reply::Int(0)]);
+    assert_eq!(b.reply(), Reply::Nil);
+    wait_for("the ttl", || (c.int("PTTL k") > 0).then_some(()));
 }
