@@ -33,10 +33,15 @@ test: setup ## Build, then run all tests, against real servers of several versio
 	@$(MAKE) servers build
 	cargo test --locked
 
-# The short version of it is one of the tests.
-soak: setup ## A crowd on a few locks for some minutes, its history checked: SOAK_SECONDS (each server), SOAK_SEED
+# The short versions of these are among the tests. What they did is in FIGURES: docs/RELIABILITY.md quotes it.
+FAULTS = soak:: restart:: replicas:: failover:: cluster:: quorum:: faults:: hostile:: fuzz:: security::effects
+FIGURES = $(abspath $(or $(CARGO_TARGET_DIR),target))/figures.tsv
+soak: setup ## The long versions of the tests of faults: TEST_SCALE (times as much, 4), SOAK_SECONDS (45), SOAK_SEED, FAULTS
 	@$(MAKE) servers build
-	SOAK_SECONDS=$(or $(SOAK_SECONDS),45) cargo test --locked --test integration soak:: -- --nocapture --test-threads 1
+	rm -f $(FIGURES)
+	TEST_FIGURES=$(FIGURES) TEST_SCALE=$(or $(TEST_SCALE),4) SOAK_SECONDS=$(or $(SOAK_SECONDS),45) \
+	    cargo test --locked --test integration -- $(FAULTS) --test-threads 2
+	TEST_FIGURES=$(FIGURES) TEST_SCALE=$(or $(TEST_SCALE),50) cargo test --locked --test integration -- memory::growth security::limits --test-threads 2
 
 # The short versions of these two are tests, too.
 fuzz: setup ## Coverage-guided fuzzing of the codec, the parser, the queue and RESTORE: FUZZ_SECONDS (each, 60)

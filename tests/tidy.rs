@@ -98,3 +98,31 @@ fn files_stay_small() {
         }
     }
 }
+
+/// What docs/RELIABILITY.md says is shown by tests: a name in it is a test, or a file or folder of tests.
+#[test]
+fn the_tests_that_the_documents_name_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let text = fs::read_to_string(root.join("docs/RELIABILITY.md")).unwrap();
+    let is_name = |word: &&str| {
+        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_:".contains(c);
+        word.contains("::") && word.chars().all(plain)
+    };
+    let names: Vec<_> = text.split('`').filter(is_name).collect();
+    assert!(names.len() > 40, "only {} names", names.len());
+    let tests = sources("tests/integration");
+    for name in names {
+        let (group, last) = name.rsplit_once("::").unwrap();
+        let is_of = |path: &Path, group: &str| {
+            let folder = root
+                .join("tests/integration")
+                .join(group.replace("::", "/"));
+            path.starts_with(&folder) || path == folder.with_extension("rs")
+        };
+        let is_test = tests
+            .iter()
+            .any(|(path, text)| is_of(path, group) && text.contains(&format!("fn {last}(")));
+        let is_group = tests.iter().any(|(path, _)| is_of(path, name));
+        assert!(is_test || is_group, "there is no test {name}");
+    }
+}
