@@ -39,7 +39,14 @@ pub struct Bed {
 impl Bed {
     pub fn start(kind: Kind, options: &[&str]) -> Self {
         let limits = ["max-waiters-per-key", "100000", "max-waiters", "100000"];
-        let mut setup = Setup::with_module(&limits);
+        Self::start_as(kind, Setup::with_module(&limits), options)
+    }
+
+    pub fn start_without_module(kind: Kind) -> Self {
+        Self::start_as(kind, Setup::default(), &[])
+    }
+
+    fn start_as(kind: Kind, mut setup: Setup, options: &[&str]) -> Self {
         setup
             .options
             .extend(options.iter().map(ToString::to_string));

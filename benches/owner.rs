@@ -171,6 +171,7 @@ pub fn measure(with: &Run) {
     report.bars("owner", &chart, &groups, &bars);
     report.say("### In the commands themselves\n\nµs per call by the server's own stop-watch (INFO commandstats), without reading, parsing and replying; -P 16.");
     report.table(&[&["server"], &CALLS[..]].concat(), &calls);
+    without_module(with, &mut report);
     singles(with, &mut report);
     readers(with, &mut report);
     report.write();
@@ -303,6 +304,64 @@ fn add_bars(bars: &mut Vec<(String, Vec<f64>)>, costs: &[Vec<f64>]) {
         *name = label.into();
         values.push(Spread::of(&costs[course]).median);
     }
+}
+
+/// What the module costs others: it listens to keyspace events, which SET with a ttl and DEL fire.
+fn without_module(with: &Run, report: &mut Report) {
+    report.say("### Beside a server without the module\n\nµs of the server's CPU per pair, -P 16: the module makes SET with a ttl and DEL dearer, as it listens to their keyspace events.");
+    let mut rows = Vec::new();
+    for &kind in &with.kinds {
+        let mut beds = [Bed::start_without_module(kind), Bed::start(kind, &[])];
+        let pipeline = 16;
+        let count = with.size(32_768).next_multiple_of(CONNECTIONS * pipeline);
+        let strings = || pairs(count, pipeline, set, |n| format!("DEL {}", key(n)));
+        let courses = [
+            (0, Course::granted("SET NX PX + DEL", strings())),
+            (1, Course::granted("SET NX PX + DEL", strings())),
+            (
+                1,
+                Course::granted("ours", pairs(count, pipeline, acquire, release)),
+            ),
+        ];
+        let mut crowds = [
+            beds[0].connections(CONNECTIONS),
+            beds[1].connections(CONNECTIONS),
+        ];
+        let mut costs = vec![Vec::new(); courses.len()];
+        for round in 0..=with.rounds(ROUNDS) {
+            for ((at, course), costs) in courses.iter().zip(&mut costs) {
+                let cost = course.cost(&mut beds[*at], &mut crowds[*at], pipeline, count);
+                if round > 0 {
+                    costs.push(cost);
+                }
+            }
+        }
+        let ratios = [
+            ("SET + DEL with the module, against without", &costs[1]),
+            (
+                "acquire + release against SET + DEL without the module",
+                &costs[2],
+            ),
+        ];
+        let mut row = vec![name(kind).to_string()];
+        row.extend(costs.iter().map(|costs| Spread::of(costs).shown(2)));
+        for (what, theirs) in ratios {
+            let ratio = Spread::of_ratios(theirs, &costs[0]);
+            report.figure(kind, what, "-P 16", ratio);
+            row.push(ratio.shown(2));
+        }
+        println!("{}", row.join(" | "));
+        rows.push(row);
+    }
+    let header = [
+        "server",
+        "SET + DEL, no module",
+        "SET + DEL",
+        "ACQUIRE + RELEASE",
+        "SET + DEL, ratio",
+        "ours against no module",
+    ];
+    report.table(&header, &rows);
 }
 
 /// Commands that change nothing, or only a deadline.
