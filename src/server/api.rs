@@ -45,7 +45,7 @@ required! {
     RedisModule_GetBlockedClientPrivateData, RedisModule_GetBlockedClientHandle, RedisModule_BlockedClientDisconnected,
     RedisModule_GetSelectedDb, RedisModule_SelectDb, RedisModule_CreateString, RedisModule_FreeString, RedisModule_CreateTimer,
     RedisModule_StopTimer, RedisModule_AvoidReplicaTraffic, RedisModule_SubscribeToServerEvent, RedisModule_Call,
-    RedisModule_FreeCallReply, RedisModule_CallReplyStringPtr, RedisModule_GetClientId, RedisModule_SubscribeToKeyspaceEvents, RedisModule_GetDetachedThreadSafeContext,
+    RedisModule_FreeCallReply, RedisModule_CallReplyStringPtr, RedisModule_CallReplyArrayElement, RedisModule_GetClientId, RedisModule_SubscribeToKeyspaceEvents, RedisModule_GetDetachedThreadSafeContext,
     RedisModule_GetServerInfo, RedisModule_ServerInfoGetFieldC, RedisModule_FreeServerInfo, RedisModule_RegisterInfoFunc,
     RedisModule_InfoAddSection, RedisModule_InfoAddFieldULongLong,
 }
@@ -161,6 +161,11 @@ impl<'c> Context<'c> {
                 && !self.has_flag(raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING))
     }
 
+    /// Whether a script or a function runs.
+    pub(super) fn is_in_script(self) -> bool {
+        self.has_flag(raw::REDISMODULE_CTX_FLAGS_LUA)
+    }
+
     /// Whether the server reads a file or a primary's data set.
     pub(super) fn is_loading(self) -> bool {
         self.has_flag(raw::REDISMODULE_CTX_FLAGS_LOADING)
@@ -212,35 +217,10 @@ impl<'c> Context<'c> {
         true
     }
 
-    /// Whether the server is about to close the client of a reply callback, so that no reply reaches it any more. It says so nowhere but
-    /// in CLIENT LIST, by the flag `A`.
-    pub(super) fn is_closing(self) -> bool {
-        // SAFETY: the context is alive and has a client; the format takes two strings that end with NUL and a number.
-        let reply = unsafe {
-            let id = call!(RedisModule_GetClientId(self.as_ptr()));
-            let (list, by_id) = (c"LIST".as_ptr(), c"ID".as_ptr());
-            let id = c_longlong::try_from(id).unwrap_or_default();
-            call!(RedisModule_Call(
-                self.as_ptr(),
-                c"CLIENT".as_ptr(),
-                c"ccl".as_ptr(),
-                list,
-                by_id,
-                id
-            ))
-        };
-        if reply.is_null() {
-            return false;
-        }
-        let mut len = 0;
-        // SAFETY: the reply is ours until it is freed; its text, if it is one, has `len` bytes.
-        let closing = unsafe {
-            let text = call!(RedisModule_CallReplyStringPtr(reply, &mut len));
-            !text.is_null() && says_closing(std::slice::from_raw_parts(text.cast::<u8>(), len))
-        };
-        // SAFETY: as above.
-        unsafe { call!(RedisModule_FreeCallReply(reply)) };
-        closing
+    /// The number of the context's client.
+    pub(super) fn client_id(self) -> u64 {
+        // SAFETY: the context is alive; without a client the server answers 0.
+        unsafe { call!(RedisModule_GetClientId(self.as_ptr())) }
     }
 
     /// A field of a section of INFO.
@@ -429,13 +409,6 @@ impl<'c> Argv<'c> {
             unsafe { *self.start.add(at) = *own };
         }
     }
-}
-
-/// Whether a line of CLIENT LIST is that of a client which is being closed. A client's own words in it have no spaces.
-fn says_closing(line: &[u8]) -> bool {
-    let mut fields = line.split(|byte| *byte == b' ');
-    let flags = fields.find_map(|field| field.strip_prefix(b"flags="));
-    flags.is_some_and(|flags| flags.contains(&b'A'))
 }
 
 /// A string of the server's that this module has made.

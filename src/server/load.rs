@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use redis_module::{raw, RedisString, Status};
 
 use super::api::{call, missing_function, Context, Level};
-use super::waiting::{alarm, client};
+use super::waiting::{alarm, client, told};
 use super::{commands, config, data_type, eviction, fences, info_section, propagation};
 
 /// The module's version as MODULE LIST shows it: 10203 is 1.2.3.
@@ -13,6 +13,9 @@ pub(crate) const VERSION: i32 = version_number(env!("CARGO_PKG_VERSION"));
 
 /// The first version of the server that has all that is needed: 6.2.0, as the module API writes it.
 const OLDEST_SERVER: c_int = 0x0006_0200;
+
+/// From here on the server says when it looks for events: 7.0.0.
+const SAYS_WHEN_IT_SLEEPS: c_int = 0x0007_0000;
 
 /// From here on a timeout callback and a grant may meet: Redis 7.4.0 and, as it counts above it, Valkey 8.
 const SAFE_TO_UNBLOCK: c_int = 0x0007_0400;
@@ -53,6 +56,9 @@ pub(crate) fn on_load(ctx: &redis_module::Context, args: &[RedisString]) -> Stat
         return Status::Err;
     }
     fences::begin_ahead();
+    if server_version() >= SAYS_WHEN_IT_SLEEPS {
+        told::prepare(ctx);
+    }
     if server_version() >= SAFE_TO_UNBLOCK {
         client::allow_timeout_callback();
     }

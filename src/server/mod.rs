@@ -29,6 +29,7 @@ mod load;
 mod memory;
 mod open_key;
 mod propagation;
+mod questions;
 mod refusal;
 mod waiting;
 

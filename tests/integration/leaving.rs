@@ -7,6 +7,7 @@ use crate::harness::{wait_for, Client, Kind, Raw, Reply, Server};
 mod crowd;
 mod frozen;
 mod limits;
+mod told;
 mod undelivered;
 
 on_every_server![

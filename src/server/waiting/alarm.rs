@@ -15,7 +15,7 @@ use super::super::open_key::Purpose;
 use super::super::refusal;
 use super::client::{self, Outcome};
 use super::room::{Forfeit, Place};
-use super::{dismiss_all, serve, with};
+use super::{dismiss_all, serve, told, with};
 use crate::command::Error;
 use crate::lock::{Effect, Hold};
 
@@ -126,6 +126,7 @@ unsafe extern "C" fn on_round(
     _subevent: u64,
     _data: *mut c_void,
 ) {
+    told::rest();
     let (Some(armed), Some(ctx)) = (ARMED.get(), Context::detached()) else {
         return;
     };

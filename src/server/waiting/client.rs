@@ -8,7 +8,7 @@ use redis_module::raw;
 
 use super::super::api::{call, Context};
 use super::room::{Granted, Handle, Leaver};
-use super::{alarm, with};
+use super::{alarm, told, with};
 use crate::command::{Error, Reply};
 use crate::lock::Fence;
 
@@ -106,14 +106,7 @@ unsafe extern "C" fn on_reply(
     match outcome {
         Some(outcome) => {
             if let Outcome::Granted(granted, _) = outcome {
-                // The server asks for a reply even when it knows that the client has closed its connection (6.2), or when the user was
-                // deleted (all), but sends none then.
-                if ctx.is_closing() {
-                    with(|room| room.lost(granted.clone()));
-                    alarm::arm();
-                } else {
-                    with(|room| room.delivered(granted.fence));
-                }
+                told::tell(ctx, granted);
             }
             ctx.reply(outcome.reply());
         }

@@ -19,8 +19,9 @@
 //! 3. **Who may call UnblockClient.** Whoever takes the request out of the room ([`room::Room::leave`]), and exactly once: a client that
 //!    is not in the room was unblocked already. That is: a grant, a timeout, an error for all, a client that is gone.
 //! 4. **A grant that nobody hears of** is taken back: the server frees the outcome without having called for the reply
-//!    ([`client`]), and the timer ends the hold and serves the key. Unless the same owner has learned of it otherwise: another
-//!    request of its token was answered.
+//!    ([`client`]), or frees the client before it has sent the reply ([`told`]), and the timer ends the hold and serves the key.
+//!    Unless the same owner has learned of it otherwise: another request of its token was answered. A client that may have read the
+//!    reply has the hold.
 //! 5. **Nothing is borrowed across the module API.** The room is borrowed around calls of the core only ([`with`]).
 //!
 //! [`commands`]: super::commands
@@ -29,6 +30,7 @@ pub(super) mod alarm;
 pub(super) mod client;
 pub(super) mod limits;
 mod room;
+pub(super) mod told;
 
 use std::cell::RefCell;
 
