@@ -7,6 +7,7 @@ use std::ffi::{c_char, c_int, c_void, CStr};
 use redis_module::raw;
 
 use super::api::{call, Arg, Context, Level};
+use super::waiting::told;
 
 /// The only policy that spares locks.
 const SPARES_LOCKS: &CStr = c"noeviction";
@@ -101,7 +102,7 @@ unsafe extern "C" fn on_evicted(
     raw::REDISMODULE_OK as c_int
 }
 
-/// CONFIG SET.
+/// CONFIG SET. A module has one callback for an event, so that others who depend on settings are told from here.
 unsafe extern "C" fn on_config(
     ctx: *mut raw::RedisModuleCtx,
     _event: raw::RedisModuleEvent,
@@ -122,6 +123,7 @@ unsafe extern "C" fn on_config(
         return;
     }
     let count = usize::try_from(changes.num_changes).unwrap_or_default();
+    told::look_at_config(ctx);
     // SAFETY: the structure has as many names as it says, strings that end with NUL.
     let is_policy = unsafe {
         let names = std::slice::from_raw_parts(changes.config_names, count);

@@ -37,6 +37,8 @@ thread_local! {
     static SINCE_US: Cell<u64> = const { Cell::new(0) };
     /// Whether this server says what has become of a client in the turn of its grant.
     static SAYS_LATER: Cell<bool> = const { Cell::new(false) };
+    /// Whether the module hears of clients that are freed. From 7.0 on.
+    static LISTENS_TO_CLIENTS: Cell<bool> = const { Cell::new(false) };
     /// Whether the module listens to the event of the loop.
     static LISTENS: Cell<bool> = const { Cell::new(false) };
     /// Whether the timer is set that ends it.
@@ -167,30 +169,21 @@ fn is_idle() -> bool {
     with_told(|told| told.is_empty()) && with(|room| room.is_empty())
 }
 
-/// Looks at what this server can say, and listens to what may change it; for a server from 7.0 on.
+/// Looks at what this server can say; for a server from 7.0 on.
 pub(crate) fn prepare(ctx: Context<'_>) {
-    let listens = subscribe_to(ctx, raw::REDISMODULE_EVENT_CLIENT_CHANGE, Some(on_client))
-        && subscribe_to(ctx, raw::REDISMODULE_EVENT_CONFIG, Some(on_config));
-    if listens {
-        look_at_config(ctx);
-    }
+    LISTENS_TO_CLIENTS.set(subscribe_to(
+        ctx,
+        raw::REDISMODULE_EVENT_CLIENT_CHANGE,
+        Some(on_client),
+    ));
+    look_at_config(ctx);
 }
 
-unsafe extern "C" fn on_config(
-    ctx: *mut raw::RedisModuleCtx,
-    _event: raw::RedisModuleEvent,
-    _subevent: u64,
-    _data: *mut c_void,
-) {
-    // SAFETY: the server's own context, in its callback.
-    if let Some(ctx) = unsafe { Context::new(ctx) } {
-        look_at_config(ctx);
-    }
-}
-
-fn look_at_config(ctx: Context<'_>) {
+/// Looks at the settings on which it depends: at the load, and when any has changed.
+pub(crate) fn look_at_config(ctx: Context<'_>) {
     let is = |name, value: &[u8]| ctx.config_is(name, value);
-    SAYS_LATER.set(is(c"io-threads", b"1") && is(c"maxmemory-clients", b"0"));
+    SAYS_LATER
+        .set(LISTENS_TO_CLIENTS.get() && is(c"io-threads", b"1") && is(c"maxmemory-clients", b"0"));
 }
 
 fn subscribe_to(ctx: Context<'_>, event: u64, callback: raw::RedisModuleEventCallback) -> bool {
