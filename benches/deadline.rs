@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::bed::{name, Bed};
-use crate::harness::{Client, Kind};
+use crate::harness::{wait_for, Client, Kind};
 use crate::report::{Bound, Report};
 use crate::stats::{shown_us, Spread};
 use crate::Run;
@@ -38,6 +38,15 @@ fn together(count: usize, work: impl Fn(usize) -> Lateness + Sync) -> Lateness {
     })
 }
 
+/// A server begins its fences a second ahead of its clock.
+fn until_fences_tell_the_time(bed: &mut Bed) {
+    wait_for("the clock to have caught up with the fences", || {
+        let fence = bed.control.int("LOCK.ACQUIRE clock me 1");
+        bed.control.call("DEL clock");
+        (fence as f64 <= now_us()).then_some(())
+    });
+}
+
 fn now_us() -> f64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     now.as_nanos() as f64 / 1000.0
@@ -59,7 +68,8 @@ fn next_holder(with: &Run, report: &mut Report) {
     let slow = with.size(SLOW_DEATHS).max(2);
     let mut rows = Vec::new();
     for &kind in &with.kinds {
-        let bed = Bed::start(kind, &[]);
+        let mut bed = Bed::start(kind, &[]);
+        until_fences_tell_the_time(&mut bed);
         let both = together(LOCKS, |lock| died(&bed, lock, deaths));
         let (granted, heard): (Vec<_>, Vec<_>) =
             both.iter().enumerate().partition(|(n, _)| n % 2 == 0);
