@@ -38,7 +38,7 @@ impl TokenText<'_> {
     pub fn as_token(&self) -> Token<'_> {
         match self {
             Self::Kept(token) => *token,
-            Self::Hex(text) => Token::from_hex(text),
+            Self::Hex(text) => Token::of_kept(text),
             Self::Uuid(text) => Token::from_uuid(text),
         }
     }

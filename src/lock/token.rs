@@ -38,11 +38,6 @@ impl<'a> Token<'a> {
         Self(text)
     }
 
-    /// The token that is 32 digits.
-    pub(super) const fn from_hex(text: &'a [u8; 32]) -> Self {
-        Self(text)
-    }
-
     /// The bytes of a token that was taken apart, or of none: then it is no token of anybody's.
     pub(super) const fn of_kept(bytes: &'a [u8]) -> Self {
         Self(bytes)

@@ -6,7 +6,7 @@ use std::ffi::{c_char, c_int, c_void, CStr};
 
 use redis_module::raw;
 
-use super::api::{call, Arg, Context, Level};
+use super::api::{Arg, Context, Level};
 use super::waiting::told;
 
 /// The only policy that spares locks.
@@ -57,24 +57,9 @@ pub(super) fn left_otherwise() {
 
 /// Subscribes to evictions, and to changes of the policy where the server tells of them (7.0+). False when the server refuses.
 pub(super) fn subscribe(ctx: Context<'_>) -> bool {
-    let config = raw::RedisModuleEvent {
-        id: raw::REDISMODULE_EVENT_CONFIG,
-        dataver: 1,
-    };
-    // SAFETY: the context is that of the load; the callbacks have the form that their events ask for. 6.2 refuses the first one.
-    let evictions = unsafe {
-        call!(RedisModule_SubscribeToServerEvent(
-            ctx.as_ptr(),
-            config,
-            Some(on_config)
-        ));
-        call!(RedisModule_SubscribeToKeyspaceEvents(
-            ctx.as_ptr(),
-            raw::REDISMODULE_NOTIFY_EVICTED,
-            Some(on_evicted)
-        ))
-    };
-    evictions == raw::REDISMODULE_OK as c_int
+    // 6.2 refuses the first one.
+    ctx.on_server_event(raw::REDISMODULE_EVENT_CONFIG, Some(on_config));
+    ctx.on_keyspace_event(raw::REDISMODULE_NOTIFY_EVICTED, Some(on_evicted))
 }
 
 /// Writes a warning to the log when the server may evict locks.

@@ -9,11 +9,11 @@
 //! before it could save what it gave.
 
 use std::cell::{Cell, RefCell};
-use std::ffi::{c_int, c_void};
+use std::ffi::c_void;
 
 use redis_module::raw;
 
-use super::api::{call, Context};
+use super::api::Context;
 use super::clock;
 use crate::lock::{Fence, FenceClock};
 
@@ -65,19 +65,10 @@ pub(super) fn begin_ahead() {
 
 /// Has a promotion noticed. False when the server refuses.
 pub(super) fn subscribe(ctx: Context<'_>) -> bool {
-    let event = raw::RedisModuleEvent {
-        id: raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED,
-        dataver: 1,
-    };
-    // SAFETY: the context is that of the load; the callback has the form that its event asks for.
-    let status = unsafe {
-        call!(RedisModule_SubscribeToServerEvent(
-            ctx.as_ptr(),
-            event,
-            Some(on_role_change)
-        ))
-    };
-    status == raw::REDISMODULE_OK as c_int
+    ctx.on_server_event(
+        raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED,
+        Some(on_role_change),
+    )
 }
 
 unsafe extern "C" fn on_role_change(

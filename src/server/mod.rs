@@ -21,6 +21,7 @@ mod command_docs;
 mod commands;
 mod config;
 mod data_type;
+mod events;
 mod eviction;
 mod fences;
 mod info_section;

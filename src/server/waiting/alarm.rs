@@ -7,7 +7,7 @@ use std::ffi::{c_char, c_int, c_void, CStr};
 
 use redis_module::raw;
 
-use super::super::api::{call, Arg, Context, OwnedString};
+use super::super::api::{Arg, Context, OwnedString};
 use super::super::clock;
 use super::super::eviction;
 use super::super::keyspace::{Key, WrongType};
@@ -245,42 +245,15 @@ fn take_back(ctx: Context<'_>, forfeit: &Forfeit) {
 
 /// Subscribes to what can end a hold without a command of ours. False when the server refuses.
 pub(crate) fn subscribe(ctx: Context<'_>) -> bool {
-    let flush = event(raw::REDISMODULE_EVENT_FLUSHDB);
-    let swap = event(raw::REDISMODULE_EVENT_SWAPDB);
-    let round = event(raw::REDISMODULE_EVENT_CRON_LOOP);
-    // SAFETY: the context is that of the load; the callbacks have the form that their events ask for. GENERIC is EXPIRE and the
-    // like: that a key goes is seen by `on_unlink`.
-    let statuses = unsafe {
-        [
-            call!(RedisModule_SubscribeToServerEvent(
-                ctx.as_ptr(),
-                flush,
-                Some(on_flush)
-            )),
-            call!(RedisModule_SubscribeToServerEvent(
-                ctx.as_ptr(),
-                swap,
-                Some(on_swap)
-            )),
-            call!(RedisModule_SubscribeToServerEvent(
-                ctx.as_ptr(),
-                round,
-                Some(on_round)
-            )),
-            call!(RedisModule_SubscribeToKeyspaceEvents(
-                ctx.as_ptr(),
-                raw::REDISMODULE_NOTIFY_GENERIC,
-                Some(on_generic_event)
-            )),
-        ]
-    };
-    statuses
-        .iter()
-        .all(|status| *status == raw::REDISMODULE_OK as c_int)
-}
-
-const fn event(id: u64) -> raw::RedisModuleEvent {
-    raw::RedisModuleEvent { id, dataver: 1 }
+    let generic = raw::REDISMODULE_NOTIFY_GENERIC;
+    // GENERIC is EXPIRE and the like: that a key goes is seen by `on_unlink`.
+    let heard = [
+        ctx.on_server_event(raw::REDISMODULE_EVENT_FLUSHDB, Some(on_flush)),
+        ctx.on_server_event(raw::REDISMODULE_EVENT_SWAPDB, Some(on_swap)),
+        ctx.on_server_event(raw::REDISMODULE_EVENT_CRON_LOOP, Some(on_round)),
+        ctx.on_keyspace_event(generic, Some(on_generic_event)),
+    ];
+    heard.iter().all(|heard| *heard)
 }
 
 /// FLUSHDB and FLUSHALL, which do not unlink the keys one by one.

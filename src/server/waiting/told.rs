@@ -17,11 +17,11 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::ffi::{c_int, c_void};
+use std::ffi::c_void;
 
 use redis_module::raw;
 
-use super::super::api::{call, Context};
+use super::super::api::Context;
 use super::super::clock;
 use super::room::Granted;
 use super::{alarm, with};
@@ -136,11 +136,7 @@ fn may_have_read(ctx: Context<'_>) -> bool {
 /// Has the server say when it looks for events. False when it does not.
 fn listen(ctx: Context<'_>) -> bool {
     if !LISTENS.get() {
-        LISTENS.set(subscribe_to(
-            ctx,
-            raw::REDISMODULE_EVENT_EVENTLOOP,
-            Some(after_sleep),
-        ));
+        LISTENS.set(ctx.on_server_event(raw::REDISMODULE_EVENT_EVENTLOOP, Some(after_sleep)));
     }
     LISTENS.get()
 }
@@ -160,7 +156,7 @@ unsafe extern "C" fn on_rest(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) 
     ENDS.set(false);
     // SAFETY: the server's own context, in its callback.
     if let (Some(ctx), true) = (unsafe { Context::new(ctx) }, is_idle()) {
-        subscribe_to(ctx, raw::REDISMODULE_EVENT_EVENTLOOP, None);
+        ctx.on_server_event(raw::REDISMODULE_EVENT_EVENTLOOP, None);
         LISTENS.set(false);
     }
 }
@@ -171,11 +167,8 @@ fn is_idle() -> bool {
 
 /// Looks at what this server can say; for a server from 7.0 on.
 pub(crate) fn prepare(ctx: Context<'_>) {
-    LISTENS_TO_CLIENTS.set(subscribe_to(
-        ctx,
-        raw::REDISMODULE_EVENT_CLIENT_CHANGE,
-        Some(on_client),
-    ));
+    LISTENS_TO_CLIENTS
+        .set(ctx.on_server_event(raw::REDISMODULE_EVENT_CLIENT_CHANGE, Some(on_client)));
     look_at_config(ctx);
 }
 
@@ -184,20 +177,4 @@ pub(crate) fn look_at_config(ctx: Context<'_>) {
     let is = |name, value: &[u8]| ctx.config_is(name, value);
     SAYS_LATER
         .set(LISTENS_TO_CLIENTS.get() && is(c"io-threads", b"1") && is(c"maxmemory-clients", b"0"));
-}
-
-fn subscribe_to(ctx: Context<'_>, event: u64, callback: raw::RedisModuleEventCallback) -> bool {
-    let event = raw::RedisModuleEvent {
-        id: event,
-        dataver: 1,
-    };
-    // SAFETY: the context is alive; the callbacks have the form that their events ask for.
-    let status = unsafe {
-        call!(RedisModule_SubscribeToServerEvent(
-            ctx.as_ptr(),
-            event,
-            callback
-        ))
-    };
-    status == raw::REDISMODULE_OK as c_int
 }
