@@ -10,8 +10,8 @@ use rand::{RngExt, SeedableRng};
 use redis::cluster::ClusterConnection;
 use redis::RedisError;
 
-use super::journal::{now_us, Hold};
-use crate::harness::{cluster_connection, Cluster};
+use super::journal::Hold;
+use crate::harness::{cluster_connection, now_us, Cluster};
 
 const CLIENTS: usize = 8;
 /// How long a hold may last when nobody can release it.

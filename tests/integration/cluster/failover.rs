@@ -4,10 +4,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::crowd::{crowd_while, Journal};
-use super::journal::{now_us, Account, Hold};
+use super::journal::{Account, Hold};
 use super::judge::{judge, Promotion, Verdict};
 use crate::harness::dump::raise_fences_by_an_hour;
-use crate::harness::{figure, scale, wait_for, Client, Cluster, Kind, Later, Reply, SHARDS};
+use crate::harness::{
+    figure, now_us, scale, wait_for, Client, Cluster, Kind, Later, Reply, SHARDS,
+};
 
 on_every_server![
     a_failover_costs_only_what_was_not_replicated,

@@ -1,7 +1,6 @@
 //! What is known of a run: what each client asked and was told, and what each node wrote into its append-only file.
 
 use std::collections::BTreeSet;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use redis_lock::lock::codec::{decode, Record};
 use redis_lock::lock::Effect;
@@ -83,9 +82,4 @@ impl Account {
         let release = (hold.key.clone(), hold.token.clone());
         self.releases.contains(&release)
     }
-}
-
-pub fn now_us() -> u64 {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    u64::try_from(since_epoch.as_micros()).unwrap()
 }

@@ -5,9 +5,9 @@ use std::thread;
 use std::time::Duration;
 
 use super::crowd::{crowd_while, Journal};
-use super::journal::{now_us, Account};
+use super::journal::Account;
 use super::judge::{judge, Verdict};
-use crate::harness::{figure, scale, wait_for, Cluster, Kind, Later, Reply, SHARDS};
+use crate::harness::{figure, now_us, scale, wait_for, Cluster, Kind, Later, Reply, SHARDS};
 
 on_every_server![a_slot_that_moves_or_is_deleted_costs_nothing];
 

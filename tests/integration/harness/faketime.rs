@@ -1,17 +1,18 @@
-//! Servers whose wall clock is not this machine's, by libfaketime. Their monotonic clock stays real.
+//! Servers whose wall clock is not this machine's, by libfaketime where it can. Their monotonic clock stays real.
 
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::OnceLock;
 
+use super::clock::Clock;
 use super::server::{Kind, Setup};
 
 /// The wall clock of a server, which can be set while it runs. It must live as long as the server.
 pub struct FakeClock {
+    /// What libfaketime reads.
     file: PathBuf,
+    /// What stands in for it.
+    stand_in: Clock,
 }
 
 impl FakeClock {
@@ -21,6 +22,7 @@ impl FakeClock {
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
         let clock = Self {
             file: temporary(&format!("clock-{n}")),
+            stand_in: Clock::ahead_by_us(0),
         };
         clock.set_ahead_ms(0);
         clock
@@ -28,6 +30,7 @@ impl FakeClock {
 
     /// Sets the clock to this much ahead of the real one: a jump, not a change of speed.
     pub fn set_ahead_ms(&self, ms: i64) {
+        self.stand_in.set_ahead_by_us(ms * 1000);
         // The server may read the file at any moment, so it is replaced as a whole.
         let new = self.file.with_extension("new");
         let sign = if ms < 0 { '-' } else { '+' };
@@ -38,14 +41,13 @@ impl FakeClock {
 
     /// The setup of a server that goes by this clock.
     pub fn rules(&self, kind: Kind, mut setup: Setup) -> Setup {
-        let library = match kind {
-            // Their allocator, a library of its own, asks for the time while it starts, and libfaketime for memory when it is first asked:
-            // neither goes on.
-            Kind::Redis7_0 | Kind::Valkey8_0 => stand_in(),
-            _ => libfaketime(),
-        };
+        // Their allocator, a library of its own, asks for the time while it starts, and libfaketime for memory when it is first asked:
+        // neither goes on.
+        if matches!(kind, Kind::Redis7_0 | Kind::Valkey8_0) {
+            return setup.with_clock(&self.stand_in);
+        }
         for (name, value) in [
-            ("LD_PRELOAD", path(&library)),
+            ("LD_PRELOAD", path(&libfaketime())),
             ("FAKETIME_TIMESTAMP_FILE", path(&self.file)),
             ("FAKETIME_NO_CACHE", "1"),
             ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
@@ -70,29 +72,6 @@ fn libfaketime() -> PathBuf {
         .map(|folder| folder.join("libfaketimeMT.so.1"))
         .filter(|library| library.exists());
     found.next().expect("libfaketime: run `make setup`")
-}
-
-/// What stands in for libfaketime, compiled.
-fn stand_in() -> PathBuf {
-    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    let compile = || {
-        let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join("clock.so");
-        // Another process may compile or use it at the same time.
-        let new = temporary("clock.so");
-        let mut compiler = Command::new("cc")
-            .args(["-shared", "-fPIC", "-O1", "-x", "c", "-", "-o", path(&new)])
-            .stdin(Stdio::piped())
-            .spawn()
-            .expect("a C compiler: run `make setup`");
-        let source = include_bytes!("faketime.c");
-        compiler.stdin.take().unwrap().write_all(source).unwrap();
-        assert!(compiler.wait().unwrap().success());
-        fs::copy(&new, library.with_extension("new")).unwrap();
-        fs::rename(library.with_extension("new"), &library).unwrap();
-        fs::remove_file(&new).unwrap();
-        library
-    };
-    LIBRARY.get_or_init(compile).clone()
 }
 
 fn temporary(name: &str) -> PathBuf {
