@@ -10,6 +10,7 @@ pub mod renew;
 pub mod rlock;
 pub mod wlock;
 
+pub(crate) use args::integer;
 pub use args::Args;
 pub use error::Error;
 

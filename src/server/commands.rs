@@ -33,7 +33,7 @@ struct Command {
     flags: &'static CStr,
     /// The flags where `blocking` can be one of them (7.0+).
     blocking: Option<&'static CStr>,
-    /// The ACL categories beside those that follow from the flags, for servers that can be told (7.2+).
+    /// The ACL categories, for servers that can be told (7.2+). Of a module's command nothing follows from its flags.
     acl_categories: &'static CStr,
     docs: Docs,
 }
@@ -44,7 +44,7 @@ const COMMANDS: [Command; 8] = [
         handler: handler!(|call| take_hold(call, acquire::MODE)),
         flags: TAKES,
         blocking: Some(TAKES_BLOCKING),
-        acl_categories: c"write",
+        acl_categories: c"write fast blocking",
         docs: command_docs::ACQUIRE,
     },
     Command {
@@ -52,7 +52,7 @@ const COMMANDS: [Command; 8] = [
         handler: handler!(|call| take_hold(call, wlock::MODE)),
         flags: TAKES,
         blocking: Some(TAKES_BLOCKING),
-        acl_categories: c"write",
+        acl_categories: c"write fast blocking",
         docs: command_docs::WLOCK,
     },
     Command {
@@ -60,7 +60,7 @@ const COMMANDS: [Command; 8] = [
         handler: handler!(|call| take_hold(call, rlock::MODE)),
         flags: TAKES,
         blocking: Some(TAKES_BLOCKING),
-        acl_categories: c"write",
+        acl_categories: c"write fast blocking",
         docs: command_docs::RLOCK,
     },
     Command {
@@ -68,7 +68,7 @@ const COMMANDS: [Command; 8] = [
         handler: handler!(release),
         flags: CHANGES,
         blocking: None,
-        acl_categories: c"write",
+        acl_categories: c"write fast",
         docs: command_docs::RELEASE,
     },
     Command {
@@ -76,7 +76,7 @@ const COMMANDS: [Command; 8] = [
         handler: handler!(renew),
         flags: CHANGES,
         blocking: None,
-        acl_categories: c"write",
+        acl_categories: c"write fast",
         docs: command_docs::RENEW,
     },
     Command {
@@ -84,7 +84,7 @@ const COMMANDS: [Command; 8] = [
         handler: handler!(info),
         flags: c"readonly",
         blocking: None,
-        acl_categories: c"read",
+        acl_categories: c"read slow",
         docs: command_docs::INFO,
     },
     Command {
@@ -92,7 +92,7 @@ const COMMANDS: [Command; 8] = [
         handler: handler!(apply),
         flags: INTERNAL,
         blocking: None,
-        acl_categories: c"write admin dangerous",
+        acl_categories: c"write admin dangerous slow",
         docs: command_docs::APPLY,
     },
     Command {
@@ -100,7 +100,7 @@ const COMMANDS: [Command; 8] = [
         handler: handler!(apply_release),
         flags: INTERNAL,
         blocking: None,
-        acl_categories: c"write admin dangerous",
+        acl_categories: c"write admin dangerous slow",
         docs: command_docs::APPLY_RELEASE,
     },
 ];

@@ -58,4 +58,6 @@ mod soak;
 mod faults;
 
 // What the documents say.
+mod commands_doc;
 mod readme;
+mod terminal;

@@ -56,7 +56,7 @@ const COMMANDS: [Described; 8] = [
         name: "lock._apply",
         arity: -3,
         flags: &["write", "admin", "noscript"],
-        args: &["record"],
+        args: &["token", "record"],
     },
     Described {
         name: "lock._release",
@@ -71,7 +71,7 @@ const fn takes(name: &'static str) -> Described {
         name,
         arity: -4,
         flags: &["write", "denyoom", "fast"],
-        args: &["token", "ttl", "block"],
+        args: &["token", "ttl", "timeout"],
     }
 }
 
@@ -116,8 +116,8 @@ fn command_getkeys_finds_the_key(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     for command in &COMMANDS {
-        // One word for each argument; `block` is an option.
-        let args = command.args.iter().filter(|arg| **arg != "block");
+        // One word for each argument; the timeout is an option.
+        let args = command.args.iter().filter(|arg| **arg != "timeout");
         let args: Vec<_> = args.copied().collect();
         let line = format!(
             "COMMAND GETKEYS {} the-key {}",
@@ -129,7 +129,7 @@ fn command_getkeys_finds_the_key(kind: Kind) {
             Reply::Array(vec!["the-key".into()]),
             "{line}"
         );
-        if command.args.contains(&"block") {
+        if command.args.contains(&"timeout") {
             let reply = c.call(&format!("{line} BLOCK 5"));
             assert_eq!(reply, Reply::Array(vec!["the-key".into()]), "{line}");
         }
@@ -163,11 +163,10 @@ fn command_docs_describe_every_command(kind: Kind) {
         assert_eq!(names, expected, "{name}");
         assert_eq!(arguments.items()[0].field("type"), Reply::from("key"));
         let last = arguments.items().last().unwrap();
-        if last.field("name") == Reply::from("block") {
+        if last.field("name") == Reply::from("timeout") {
             assert!(words(&last.field("flags")).contains("optional"));
-            let parts = last.field("arguments");
-            assert_eq!(parts.items()[0].field("token"), Reply::from("BLOCK"));
-            assert_eq!(parts.items()[1].field("type"), Reply::from("integer"));
+            assert_eq!(last.field("token"), Reply::from("BLOCK"));
+            assert_eq!(last.field("type"), Reply::from("integer"));
         }
     }
 }

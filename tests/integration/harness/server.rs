@@ -70,11 +70,26 @@ pub fn module() -> PathBuf {
     module
 }
 
+/// A file of the project.
+pub fn project_file(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path:?}: {error}"))
+}
+
 /// A redis-cli, whichever server it talks to.
 pub fn redis_cli() -> PathBuf {
-    let cli = Kind::Redis7_0.folder().join("redis-cli");
-    assert!(cli.exists(), "redis-cli is missing: run `make servers`");
-    cli
+    program(Kind::Redis7_0, "redis-cli")
+}
+
+/// A valkey-cli, whichever server it talks to.
+pub fn valkey_cli() -> PathBuf {
+    program(Kind::Valkey8_0, "valkey-cli")
+}
+
+fn program(of: Kind, name: &str) -> PathBuf {
+    let program = of.folder().join(name);
+    assert!(program.exists(), "{name} is missing: run `make servers`");
+    program
 }
 
 /// What is out of the ordinary in how a server is started.
