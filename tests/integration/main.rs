@@ -48,6 +48,9 @@ mod hostile;
 mod metadata;
 mod security;
 
+// What an operator sets.
+mod configuration;
+
 // What it costs the server's memory, and what becomes of that.
 mod memory;
 

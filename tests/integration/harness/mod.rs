@@ -30,6 +30,8 @@ pub use later::Later;
 pub use raw::Raw;
 pub use records::record_of;
 pub use sentinel::Sentinels;
-pub use server::{module, project_file, redis_cli, valkey_cli, wait_for, Kind, Server, Setup};
+pub use server::{
+    free_port, module, project_file, redis_cli, valkey_cli, wait_for, Kind, Server, Setup,
+};
 pub use state::{now_ms, now_us, State};
 pub use terminal::Terminal;

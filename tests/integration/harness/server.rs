@@ -201,9 +201,21 @@ impl Server {
 
     /// Starts a server on a configuration file, which loads the module itself.
     pub fn start_with_config(kind: Kind, config: &str) -> Self {
+        Self::start_with_files(kind, config, &[])
+    }
+
+    /// The same, with further files in the server's directory, which the configuration may name.
+    pub fn start_with_files(kind: Kind, config: &str, files: &[(&str, &[u8])]) -> Self {
         let dir = temporary_dir();
-        fs::write(dir.join(CONFIG), config).unwrap();
+        for (name, content) in files.iter().chain(&[(CONFIG, config.as_bytes())]) {
+            fs::write(dir.join(name), content).unwrap();
+        }
         Self::start_in(kind, dir, Setup::default())
+    }
+
+    /// The configuration file that the server was started on, as it is now.
+    pub fn config(&self) -> String {
+        fs::read_to_string(self.dir.join(CONFIG)).expect("a configuration file")
     }
 
     fn start_in(kind: Kind, dir: PathBuf, setup: Setup) -> Self {
@@ -220,14 +232,17 @@ impl Server {
     }
 
     /// Tries to start a server that is expected to give up by itself; answers its log.
+    #[track_caller]
     pub fn log_of_failed_start(kind: Kind, options: &[&str]) -> String {
+        fail_to_start(kind, &temporary_dir(), &Setup::of(options))
+    }
+
+    /// The same on a configuration file.
+    #[track_caller]
+    pub fn log_of_failed_start_with_config(kind: Kind, config: &str) -> String {
         let dir = temporary_dir();
-        let mut child = launch(kind, &dir, free_port(), &Setup::of(options));
-        let status = wait_for("the server to give up", || child.try_wait().unwrap());
-        let log = fs::read_to_string(dir.join("log")).unwrap_or_default();
-        fs::remove_dir_all(&dir).ok();
-        assert!(!status.success(), "the server ended well: {log}");
-        log
+        fs::write(dir.join(CONFIG), config).unwrap();
+        fail_to_start(kind, &dir, &Setup::default())
     }
 
     pub fn client(&self) -> Client {
@@ -390,6 +405,19 @@ fn launch_until_ready(kind: Kind, dir: &Path, setup: &Setup) -> (u16, Child) {
     panic!("found no port for {kind:?}");
 }
 
+#[track_caller]
+fn fail_to_start(kind: Kind, dir: &Path, setup: &Setup) -> String {
+    let mut starting = Starting(Some(launch(kind, dir, free_port(), setup)));
+    let child = starting.0.as_mut().unwrap();
+    let status = wait_for("the server to give up", || child.try_wait().unwrap());
+    let log = fs::read_to_string(dir.join("log")).unwrap_or_default();
+    fs::remove_dir_all(dir).ok();
+    // A crash would be no status but a signal.
+    let in_order = status.code().is_some_and(|code| code != 0);
+    assert!(in_order, "the server ended by {status}: {log}");
+    log
+}
+
 fn launch(kind: Kind, dir: &Path, port: u16, setup: &Setup) -> Child {
     let log = File::options()
         .create(true)
@@ -430,7 +458,7 @@ fn launch(kind: Kind, dir: &Path, port: u16, setup: &Setup) -> Child {
         .unwrap_or_else(|error| panic!("{kind:?} cannot be run: {error}"))
 }
 
-pub(super) fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     loop {
         let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let port = socket.local_addr().unwrap().port();
