@@ -1,5 +1,7 @@
 //! Locks in the keyspace: a key as the core wants to see it, and the one place where an effect is carried out.
 
+use std::cell::Cell;
+
 use super::api::{Arg, Argv, Context};
 use super::open_key::{Content, OpenKey, Purpose};
 use super::waiting::alarm;
@@ -15,6 +17,8 @@ pub(super) struct Key<'c> {
     open: OpenKey<'c>,
     /// What the key has now.
     lock: Option<&'c mut Lock>,
+    /// When it expires by itself, once that was asked for or set: the server looks it up each time.
+    deadline: Cell<Option<Option<Deadline>>>,
 }
 
 /// The key holds a value of another type.
@@ -41,6 +45,7 @@ impl<'c> Key<'c> {
             argv: None,
             open,
             lock,
+            deadline: Cell::new(None),
         })
     }
 
@@ -70,8 +75,13 @@ impl<'c> Key<'c> {
 
     /// When the key expires by itself.
     pub(super) fn deadline(&self, now: Now) -> Option<Deadline> {
-        let at_ms = self.open.expires_at_ms(now.ms())?;
-        Deadline::from_millis(at_ms.min(Deadline::MAX_MS))
+        if let Some(known) = self.deadline.get() {
+            return known;
+        }
+        let at_ms = self.open.expires_at_ms(now.ms());
+        let deadline = at_ms.and_then(|at_ms| Deadline::from_millis(at_ms.min(Deadline::MAX_MS)));
+        self.deadline.set(Some(deadline));
+        deadline
     }
 
     /// Carries a decision out: the value, the key's ttl, the replicas and the append-only file, WATCH and CLIENT TRACKING.
@@ -157,6 +167,7 @@ impl<'c> Key<'c> {
 
     fn delete(&mut self) {
         if self.lock.take().is_some() {
+            self.deadline.set(None);
             alarm::quietly(|| self.open.delete());
         }
     }
@@ -165,6 +176,7 @@ impl<'c> Key<'c> {
     fn follow_deadline(&self, now: Now) {
         if let Some(deadline) = self.lock().and_then(Lock::latest_deadline) {
             self.open.expire_at_ms(deadline.ms(), now.ms());
+            self.deadline.set(Some(Some(deadline)));
         }
     }
 }
