@@ -17,6 +17,9 @@ pub(super) struct Key<'c> {
     open: OpenKey<'c>,
     /// What the key has now.
     lock: Option<&'c mut Lock>,
+    /// The value of a lock that has ended while this is open: still there, and deleted with the drop. The lock of who comes next takes its
+    /// place in one step, where a key that goes and comes again is looked up time and again. Never beside `lock`.
+    vacated: Option<&'c mut Lock>,
     /// When it expires by itself, once that was asked for or set: the server looks it up each time.
     deadline: Cell<Option<Option<Deadline>>>,
 }
@@ -45,6 +48,7 @@ impl<'c> Key<'c> {
             argv: None,
             open,
             lock,
+            vacated: None,
             deadline: Cell::new(None),
         })
     }
@@ -56,11 +60,9 @@ impl<'c> Key<'c> {
         name: Arg<'c>,
         purpose: Purpose,
     ) -> Result<Self, WrongType> {
-        let key = Self::open(ctx, name, purpose)?;
-        Ok(Self {
-            argv: Some(argv),
-            ..key
-        })
+        let mut key = Self::open(ctx, name, purpose)?;
+        key.argv = Some(argv);
+        Ok(key)
     }
 
     /// The key's name.
@@ -131,7 +133,7 @@ impl<'c> Key<'c> {
             },
         };
         match fate {
-            Fate::Free => self.delete(),
+            Fate::Free => self.vacate(),
             Fate::Held => self.follow_deadline(now),
         }
     }
@@ -139,7 +141,7 @@ impl<'c> Key<'c> {
     /// Puts a whole lock under the key, in place of what it has.
     pub(super) fn replace(&mut self, lock: Lock, now: Now) {
         if self.lock.is_some() {
-            self.delete();
+            self.vacate();
         }
         let Fate::Held = self.create(lock) else {
             return;
@@ -153,6 +155,11 @@ impl<'c> Key<'c> {
     }
 
     fn create(&mut self, lock: Lock) -> Fate {
+        if let Some(place) = self.vacated.take() {
+            *place = lock;
+            self.lock = Some(place);
+            return Fate::Held;
+        }
         let value = Box::into_raw(Box::new(lock));
         // SAFETY: the type's methods expect a boxed `Lock`.
         if unsafe { self.open.set_value(data_type::raw(), value.cast()) } {
@@ -165,11 +172,9 @@ impl<'c> Key<'c> {
         Fate::Free
     }
 
-    fn delete(&mut self) {
-        if self.lock.take().is_some() {
-            self.deadline.set(None);
-            alarm::quietly(|| self.open.delete());
-        }
+    fn vacate(&mut self) {
+        self.vacated = self.lock.take();
+        self.deadline.set(Some(None));
     }
 
     /// The key ends with its last hold.
@@ -177,6 +182,14 @@ impl<'c> Key<'c> {
         if let Some(deadline) = self.lock().and_then(Lock::latest_deadline) {
             self.open.expire_at_ms(deadline.ms(), now.ms());
             self.deadline.set(Some(Some(deadline)));
+        }
+    }
+}
+
+impl Drop for Key<'_> {
+    fn drop(&mut self) {
+        if self.vacated.take().is_some() {
+            alarm::quietly(|| self.open.delete());
         }
     }
 }
