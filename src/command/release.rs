@@ -4,7 +4,7 @@
 //! Ends this token's hold, shared or exclusive. The reply is 1, or 0 when the token holds nothing.
 
 use super::{Args, Decision, Error, Reply};
-use crate::lock::{Lock, Now, Token};
+use crate::lock::{Hold, Lock, Now, Token};
 
 /// A parsed request to end a hold.
 #[derive(Debug)]
@@ -21,6 +21,12 @@ impl<'a> Release<'a> {
         let token = args.token()?;
         args.finish()?;
         Ok(Self { token })
+    }
+
+    /// The hold that the request ends, if there is one.
+    pub fn hold(&self, lock: Option<&Lock>, now: Now) -> Option<Hold> {
+        let (_, hold) = lock?.hold_of(self.token, now)?;
+        Some(hold)
     }
 
     /// Decides the request.

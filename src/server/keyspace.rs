@@ -4,6 +4,8 @@ use std::cell::Cell;
 
 use super::api::{Arg, Argv, Context};
 use super::open_key::{Content, OpenKey, Purpose};
+use super::stats::held::{self, Held};
+use super::stats::{counters, Before};
 use super::waiting::alarm;
 use super::{data_type, propagation};
 use crate::lock::{Deadline, Effect, Fate, Lock, Now, TokenBuf};
@@ -86,8 +88,15 @@ impl<'c> Key<'c> {
         deadline
     }
 
-    /// Carries a decision out: the value, the key's ttl, the replicas and the append-only file, WATCH and CLIENT TRACKING.
-    pub(super) fn commit(&mut self, effect: &Effect<'_>, now: Now) {
+    /// Carries a decision out: the value, the key's ttl, the replicas and the append-only file, WATCH and CLIENT TRACKING. Answers whether
+    /// the effect's token had its hold before.
+    pub(super) fn commit(&mut self, effect: &Effect<'_>, now: Now) -> bool {
+        let before = Before::of(effect, self.holds(), || self.has_hold_of(effect, now));
+        self.carry_out(effect, now);
+        before.count(effect, self.holds())
+    }
+
+    fn carry_out(&mut self, effect: &Effect<'_>, now: Now) {
         let ends_lock = matches!(effect, Effect::Release { .. })
             && self.lock().is_some_and(|lock| lock.len() == 1);
         // A key that goes takes its ttl along.
@@ -116,17 +125,23 @@ impl<'c> Key<'c> {
             if let Some(token) = last {
                 let now_ms = now.ms();
                 let token = token.as_token();
-                self.commit(&Effect::Release { now_ms, token }, now);
+                counters::EXPIRED.add(self.holds());
+                self.carry_out(&Effect::Release { now_ms, token }, now);
             }
         } else if self.deadline(now).is_none_or(|deadline| deadline > latest) {
-            self.commit(&Effect::Cap { deadline: latest }, now);
+            self.carry_out(&Effect::Cap { deadline: latest }, now);
         }
     }
 
     /// Changes the key as `effect` says, without telling anybody.
     pub(super) fn apply(&mut self, effect: &Effect<'_>, now: Now) {
         let fate = match self.lock.as_deref_mut() {
-            Some(lock) => effect.apply_to(lock),
+            Some(lock) => {
+                let before = Held::of(lock);
+                let fate = effect.apply_to(lock);
+                held::changed(before, Held::of(lock));
+                fate
+            }
             None => match effect.apply_to_absent() {
                 Some(lock) => self.create(lock),
                 None => return,
@@ -149,6 +164,20 @@ impl<'c> Key<'c> {
         self.follow_deadline(now);
     }
 
+    /// How many holds the lock has, those included that are over.
+    fn holds(&self) -> usize {
+        self.lock().map_or(0, Lock::len)
+    }
+
+    fn has_hold_of(&self, effect: &Effect<'_>, now: Now) -> bool {
+        let token = match effect {
+            Effect::Hold { token, .. } | Effect::Release { token, .. } => *token,
+            Effect::Cap { .. } => return false,
+        };
+        let hold = self.lock().and_then(|lock| lock.hold_of(token, now));
+        hold.is_some()
+    }
+
     /// The effect that must come before any other because an `EXPIRE` has brought the key's end before that of its holds.
     fn cap_from_outside(&self, now: Now) -> Option<Effect<'static>> {
         self.lock()?.cap(self.deadline(now)?)
@@ -156,6 +185,7 @@ impl<'c> Key<'c> {
 
     fn create(&mut self, lock: Lock) -> Fate {
         if let Some(place) = self.vacated.take() {
+            held::changed(Held::of(place), Held::of(&lock));
             *place = lock;
             self.lock = Some(place);
             return Fate::Held;
@@ -164,7 +194,9 @@ impl<'c> Key<'c> {
         // SAFETY: the type's methods expect a boxed `Lock`.
         if unsafe { self.open.set_value(data_type::raw(), value.cast()) } {
             // SAFETY: as in `open`.
-            self.lock = Some(unsafe { &mut *value });
+            let lock = unsafe { &mut *value };
+            held::made(lock);
+            self.lock = Some(lock);
             return Fate::Held;
         }
         // SAFETY: the key has refused the value, so it is still ours.

@@ -38,6 +38,7 @@ use super::api::{Arg, Context};
 use super::clock;
 use super::fences;
 use super::keyspace::Key;
+use super::stats;
 use crate::command::acquire::Acquire;
 use crate::command::info::Waiter as WaiterInfo;
 use crate::command::Error;
@@ -107,14 +108,14 @@ pub(super) fn enter(
     let Some(client) = client::block(ctx) else {
         return Ok(Entered::No);
     };
+    let since_us = clock::monotonic_us();
     let newcomer = Newcomer {
         client,
         waiter: acquire.waiter(now),
         refusal,
-        times_out_at_us: (timeout.ms > 0).then(|| {
-            let timeout_us = timeout.ms.saturating_mul(1_000);
-            clock::monotonic_us().saturating_add(timeout_us)
-        }),
+        since_us,
+        times_out_at_us: (timeout.ms > 0)
+            .then(|| since_us.saturating_add(timeout.ms.saturating_mul(1_000))),
         made: acquire.is_made(),
     };
     let place = Place {
@@ -183,7 +184,9 @@ fn grant(key: &mut Key<'_>, ticket: Ticket, waiter: &Waiter, now: Now) -> bool {
             let Some(leaver) = leaver else {
                 return false;
             };
-            key.commit(&grant.effect, now);
+            let had_it = key.commit(&grant.effect, now);
+            let waited_us = clock::monotonic_us().saturating_sub(leaver.since_us);
+            stats::handed_over(waited_us, had_it);
             client::unblock(leaver, |leaver| Outcome::granted(leaver, grant.fence));
             true
         }

@@ -59,6 +59,8 @@ struct Line {
 struct Seat {
     place: Place,
     client: Handle,
+    /// Since when it waits, on the monotonic clock.
+    since_us: u64,
     /// The request's entry in `timeouts`.
     times_out_at_us: Option<u64>,
     /// Whether the server made the token, which the reply then carries.
@@ -88,6 +90,8 @@ pub(crate) struct Leaver {
     pub(crate) place: Place,
     pub(crate) client: Handle,
     pub(crate) waiter: Waiter,
+    /// Since when it has waited, on the monotonic clock.
+    pub(crate) since_us: u64,
     pub(crate) made: bool,
 }
 
@@ -134,7 +138,9 @@ pub(crate) struct Newcomer {
     pub(crate) client: Handle,
     pub(crate) waiter: Waiter,
     pub(crate) refusal: Refusal,
-    /// On the monotonic clock; `None` is never.
+    /// On the monotonic clock, as the next.
+    pub(crate) since_us: u64,
+    /// `None` is never.
     pub(crate) times_out_at_us: Option<u64>,
     pub(crate) made: bool,
 }
@@ -205,6 +211,7 @@ impl Room {
         let seat = Seat {
             place,
             client: newcomer.client,
+            since_us: newcomer.since_us,
             times_out_at_us: newcomer.times_out_at_us,
             made: newcomer.made,
         };
@@ -230,6 +237,7 @@ impl Room {
             place: seat.place,
             client: seat.client,
             waiter,
+            since_us: seat.since_us,
             made: seat.made,
         })
     }
