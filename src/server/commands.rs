@@ -215,7 +215,7 @@ impl<'c> Call<'c> {
             Decision::Change(effect, reply) => {
                 let had_it = key.commit(&effect, now);
                 if let Some(place) = &place {
-                    waiting::serve(&mut key, place, now);
+                    waiting::serve_changed(&mut key, place, now);
                 }
                 effect.fence().into_iter().for_each(waiting::acknowledge);
                 Ok(Outcome::Changed { reply, had_it })

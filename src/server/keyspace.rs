@@ -1,5 +1,7 @@
 //! Locks in the keyspace: a key as the core wants to see it, and the one place where an effect is carried out.
 
+use std::cell::Cell;
+
 use super::api::{Arg, Argv, Context};
 use super::open_key::{Content, OpenKey, Purpose};
 use super::stats::held;
@@ -17,6 +19,11 @@ pub(super) struct Key<'c> {
     open: OpenKey<'c>,
     /// What the key has now.
     lock: Option<&'c mut Lock>,
+    /// The value of a lock that has ended while this is open: still there, and deleted with the drop. The lock of who comes next takes its
+    /// place in one step, where a key that goes and comes again is looked up time and again. Never beside `lock`.
+    vacated: Option<&'c mut Lock>,
+    /// When it expires by itself, once that was asked for or set: the server looks it up each time.
+    deadline: Cell<Option<Option<Deadline>>>,
 }
 
 /// The key holds a value of another type.
@@ -43,6 +50,8 @@ impl<'c> Key<'c> {
             argv: None,
             open,
             lock,
+            vacated: None,
+            deadline: Cell::new(None),
         })
     }
 
@@ -53,11 +62,9 @@ impl<'c> Key<'c> {
         name: Arg<'c>,
         purpose: Purpose,
     ) -> Result<Self, WrongType> {
-        let key = Self::open(ctx, name, purpose)?;
-        Ok(Self {
-            argv: Some(argv),
-            ..key
-        })
+        let mut key = Self::open(ctx, name, purpose)?;
+        key.argv = Some(argv);
+        Ok(key)
     }
 
     /// The key's name.
@@ -72,8 +79,13 @@ impl<'c> Key<'c> {
 
     /// When the key expires by itself.
     pub(super) fn deadline(&self, now: Now) -> Option<Deadline> {
-        let at_ms = self.open.expires_at_ms(now.ms())?;
-        Deadline::from_millis(at_ms.min(Deadline::MAX_MS))
+        if let Some(known) = self.deadline.get() {
+            return known;
+        }
+        let at_ms = self.open.expires_at_ms(now.ms());
+        let deadline = at_ms.and_then(|at_ms| Deadline::from_millis(at_ms.min(Deadline::MAX_MS)));
+        self.deadline.set(Some(deadline));
+        deadline
     }
 
     /// Carries a decision out: the value, the key's ttl, the replicas and the append-only file, WATCH and CLIENT TRACKING. Answers whether
@@ -146,7 +158,7 @@ impl<'c> Key<'c> {
             },
         };
         match fate {
-            Fate::Free => self.delete(),
+            Fate::Free => self.vacate(),
             Fate::Held => self.follow_deadline(now),
         }
     }
@@ -154,7 +166,7 @@ impl<'c> Key<'c> {
     /// Puts a whole lock under the key, in place of what it has.
     pub(super) fn replace(&mut self, lock: Lock, now: Now) {
         if self.lock.is_some() {
-            self.delete();
+            self.vacate();
         }
         let Fate::Held = self.create(lock) else {
             return;
@@ -182,6 +194,12 @@ impl<'c> Key<'c> {
     }
 
     fn create(&mut self, lock: Lock) -> Fate {
+        if let Some(place) = self.vacated.take() {
+            held::changed(Held::of(place), Held::of(&lock));
+            *place = lock;
+            self.lock = Some(place);
+            return Fate::Held;
+        }
         let value = Box::into_raw(Box::new(lock));
         // SAFETY: the type's methods expect a boxed `Lock`.
         if unsafe { self.open.set_value(data_type::raw(), value.cast()) } {
@@ -196,16 +214,24 @@ impl<'c> Key<'c> {
         Fate::Free
     }
 
-    fn delete(&mut self) {
-        if self.lock.take().is_some() {
-            alarm::quietly(|| self.open.delete());
-        }
+    fn vacate(&mut self) {
+        self.vacated = self.lock.take();
+        self.deadline.set(Some(None));
     }
 
     /// The key ends with its last hold.
     fn follow_deadline(&self, now: Now) {
         if let Some(deadline) = self.lock().and_then(Lock::latest_deadline) {
             self.open.expire_at_ms(deadline.ms(), now.ms());
+            self.deadline.set(Some(Some(deadline)));
+        }
+    }
+}
+
+impl Drop for Key<'_> {
+    fn drop(&mut self) {
+        if self.vacated.take().is_some() {
+            alarm::quietly(|| self.open.delete());
         }
     }
 }

@@ -16,8 +16,8 @@ use super::super::refusal;
 use super::super::stats::counters::{TAKEN_BACK, TIMED_OUT};
 use super::super::stats::departures;
 use super::client::{self, Outcome};
-use super::room::{Forfeit, Place};
-use super::{dismiss_all, serve, told, with};
+use super::room::{Due, Forfeit, Place};
+use super::{dismiss_all, serve_changed, told, with};
 use crate::command::Error;
 use crate::lock::{Effect, Hold};
 
@@ -50,6 +50,8 @@ struct Armed {
     at_us: u64,
     /// Whether it was set to go off in this very turn of the server's loop.
     at_once: bool,
+    /// What it was set for; nothing when it has a reason of its own.
+    due: Due,
 }
 
 thread_local! {
@@ -71,13 +73,21 @@ pub(crate) fn quietly(change: impl FnOnce()) {
 
 /// Sets the timer, if there is something to do before it goes off.
 pub(super) fn arm() {
-    let idle_us = with(|room| room.idle_us(clock::now(), clock::monotonic_us()));
-    if let Some(idle_us) = idle_us {
-        arm_in(idle_us);
+    let due = with(|room| room.due());
+    // The usual case: no clock need be read.
+    if ARMED.get().is_some_and(|armed| armed.due.covers(&due)) {
+        return;
+    }
+    if let Some(idle_us) = due.idle_us(clock::now(), clock::monotonic_us()) {
+        arm_for(due, idle_us);
     }
 }
 
 fn arm_in(idle_us: u64) {
+    arm_for(Due::default(), idle_us);
+}
+
+fn arm_for(due: Due, idle_us: u64) {
     let Some(ctx) = Context::detached() else {
         return;
     };
@@ -97,6 +107,7 @@ fn arm_in(idle_us: u64) {
         id: ctx.create_timer(sleep_ms, on_timer),
         at_us,
         at_once,
+        due,
     }));
 }
 
@@ -204,7 +215,7 @@ fn look_at(ctx: Context<'_>, place: &Place) {
         // The clock is read after the server has looked at it, so that no grant is dated before the expiry that made room for it.
         Ok(mut key) => {
             let now = clock::now();
-            serve(&mut key, place, now);
+            serve_changed(&mut key, place, now);
             key.mend(now);
         }
         Err(WrongType) => dismiss_all(place, Error::WrongType),

@@ -100,10 +100,11 @@ pub(super) fn enter(
         return Ok(Entered::No);
     }
     let db = ctx.selected_db();
-    limits::admit(with(|room| {
+    let (here, everywhere) = with(|room| {
         let here = room.queue(db, key.name().bytes());
         (here.map_or(0, |queue| queue.len()), room.len())
-    }))?;
+    });
+    limits::admit((here, everywhere))?;
     let Some(client) = client::block(ctx) else {
         return Ok(Entered::No);
     };
@@ -122,7 +123,12 @@ pub(super) fn enter(
         key: key.name().bytes().into(),
     };
     with(|room| room.enter(place.clone(), newcomer));
-    watch(key, &place, now);
+    // Only who is ahead of the others is watched for; the others are there for their timeouts.
+    if here == 0 || refusal == Refusal::BusyUpgrade {
+        watch(key, &place, now);
+    } else {
+        alarm::arm();
+    }
     Ok(Entered::Yes)
 }
 
@@ -132,9 +138,24 @@ pub(super) enum Entered {
     No,
 }
 
-/// Grants whoever is next at a place, until nobody is.
+/// Grants whoever is next at a place, until nobody is: before a command does its work.
 pub(super) fn serve(key: &mut Key<'_>, place: &Place, now: Now) {
+    if serve_all(key, place, now) {
+        watch(key, place, now);
+    }
+}
+
+/// The same where the key has changed, or may have.
+pub(super) fn serve_changed(key: &mut Key<'_>, place: &Place, now: Now) {
+    serve_all(key, place, now);
+    watch(key, place, now);
+}
+
+/// Whether the key has changed by it, or was marked as changed.
+fn serve_all(key: &mut Key<'_>, place: &Place, now: Now) -> bool {
+    let mut changed = false;
     while let Some((ticket, waiter)) = with(|room| room.next(place, key.lock(), now)) {
+        changed = true;
         if !grant(key, ticket, &waiter, now) {
             break;
         }
@@ -142,8 +163,9 @@ pub(super) fn serve(key: &mut Key<'_>, place: &Place, now: Now) {
     // A mark may say that the key has lost its ttl, and the timer will not look at it now.
     if with(|room| room.unmark(place)) {
         key.mend(now);
+        changed = true;
     }
-    watch(key, place, now);
+    changed
 }
 
 /// Grants one request if the lock lets it in. False when it does not.
