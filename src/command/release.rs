@@ -23,17 +23,11 @@ impl<'a> Release<'a> {
         Ok(Self { token })
     }
 
-    /// The hold that the request ends, if there is one.
-    pub fn hold(&self, lock: Option<&Lock>, now: Now) -> Option<Hold> {
-        let (_, hold) = lock?.hold_of(self.token, now)?;
-        Some(hold)
-    }
-
-    /// Decides the request.
-    pub fn decide(&self, lock: Option<&Lock>, now: Now) -> Decision<'a> {
+    /// Decides the request; with it comes the hold that ends, if one does.
+    pub fn decide(&self, lock: Option<&Lock>, now: Now) -> (Decision<'a>, Option<Hold>) {
         match lock.and_then(|lock| lock.release(self.token, now)) {
-            Some(effect) => Decision::Change(effect, Reply::Done(true)),
-            None => Decision::Same(Reply::Done(false)),
+            Some((effect, hold)) => (Decision::Change(effect, Reply::Done(true)), Some(hold)),
+            None => (Decision::Same(Reply::Done(false)), None),
         }
     }
 }

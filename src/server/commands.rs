@@ -279,15 +279,15 @@ fn take_hold(call: Call<'_>, mode: Mode) -> Result<(), Error> {
 
 fn release(call: Call<'_>) -> Result<(), Error> {
     let release = Release::parse(call.args())?;
-    let mut hold = None;
+    let mut ended = None;
     let outcome = call.change(|scene| {
-        let own = release.hold(scene.key.lock(), scene.now);
-        hold = own.map(|hold| (hold, scene.now));
-        release.decide(scene.key.lock(), scene.now)
+        let (decision, hold) = release.decide(scene.key.lock(), scene.now);
+        ended = hold.map(|hold| (hold, scene.now));
+        decision
     })?;
-    match (&outcome, &hold) {
-        (Outcome::Changed { .. }, Some((hold, now))) => stats::released(hold, *now),
-        _ => counters::NOT_OWNER.add_one(),
+    match ended {
+        Some((hold, now)) => stats::released(&hold, now),
+        None => counters::NOT_OWNER.add_one(),
     }
     call.reply(outcome);
     Ok(())

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use super::api::{Arg, Argv, Context};
 use super::open_key::{Content, OpenKey, Purpose};
-use super::stats::held::{self, Held};
+use super::stats::held;
 use super::stats::{counters, Before};
 use super::waiting::alarm;
 use super::{data_type, propagation};
@@ -91,11 +91,21 @@ impl<'c> Key<'c> {
     /// Carries a decision out: the value, the key's ttl, the replicas and the append-only file, WATCH and CLIENT TRACKING. Answers whether
     /// the effect's token had its hold before.
     pub(super) fn commit(&mut self, effect: &Effect<'_>, now: Now) -> bool {
-        let before = Before::of(effect, self.holds(), || self.has_hold_of(effect, now));
+        let holds = self.holds();
+        // Mostly an absent lock is taken, or the only hold released, and there is nothing to ask.
+        let is_plain = matches!(
+            (effect, holds),
+            (Effect::Hold { .. }, 0) | (Effect::Release { .. }, 1)
+        );
+        let before = (!is_plain).then(|| Before::of(effect, holds, self.has_hold_of(effect, now)));
         self.carry_out(effect, now);
-        before.count(effect, self.holds())
+        match before {
+            Some(before) => before.count(effect, self.holds()),
+            None => holds > 0,
+        }
     }
 
+    #[inline(always)] // It is on the way of every command that changes something.
     fn carry_out(&mut self, effect: &Effect<'_>, now: Now) {
         let ends_lock = matches!(effect, Effect::Release { .. })
             && self.lock().is_some_and(|lock| lock.len() == 1);
@@ -137,9 +147,9 @@ impl<'c> Key<'c> {
     pub(super) fn apply(&mut self, effect: &Effect<'_>, now: Now) {
         let fate = match self.lock.as_deref_mut() {
             Some(lock) => {
-                let before = Held::of(lock);
+                let before = (lock.mode(), lock.len());
                 let fate = effect.apply_to(lock);
-                held::changed(before, Held::of(lock));
+                held::changed(before, (lock.mode(), lock.len()));
                 fate
             }
             None => match effect.apply_to_absent() {

@@ -26,9 +26,9 @@ pub(in super::super) struct Held {
 }
 
 impl Held {
-    /// Of one lock.
-    pub(in super::super) fn of(lock: &Lock) -> Self {
-        match lock.mode() {
+    /// Of one lock, by its mode and how many holds it has.
+    fn of((mode, holds): (Mode, usize)) -> Self {
+        match mode {
             Mode::Exclusive => Self {
                 exclusive: 1,
                 shared_keys: 0,
@@ -37,7 +37,7 @@ impl Held {
             Mode::Shared => Self {
                 exclusive: 0,
                 shared_keys: 1,
-                shared: u64::try_from(lock.len()).unwrap_or_default(),
+                shared: u64::try_from(holds).unwrap_or_default(),
             },
         }
     }
@@ -64,6 +64,13 @@ impl Side {
         }
     }
 
+    /// By a load and a store, which is enough where one thread writes.
+    fn count(&self, held: Held, change: impl Fn(u64, u64) -> u64) {
+        self.each(held, |sum, n| {
+            sum.store(change(sum.load(Ordering::Relaxed), n), Ordering::Relaxed);
+        });
+    }
+
     fn each(&self, held: Held, act: impl Fn(&AtomicU64, u64)) {
         if held.exclusive > 0 {
             act(&self.exclusive, held.exclusive);
@@ -84,38 +91,32 @@ thread_local! {
     static IS_MAIN: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Makes the calling thread the one that counts by itself.
+/// Makes the calling thread the one that makes and changes values.
 pub(in super::super) fn count_here() {
     IS_MAIN.set(true);
 }
 
 /// Notes that a lock has become a value.
 pub(in super::super) fn made(lock: &Lock) {
-    count(Held::of(lock), u64::wrapping_add);
+    MAIN.count(Held::of((lock.mode(), lock.len())), u64::wrapping_add);
+}
+
+/// Notes that a value has changed: its mode, and how many holds it has.
+pub(in super::super) fn changed(before: (Mode, usize), after: (Mode, usize)) {
+    if before != after {
+        MAIN.count(Held::of(before), u64::wrapping_sub);
+        MAIN.count(Held::of(after), u64::wrapping_add);
+    }
 }
 
 /// Notes that a value is freed, on whatever thread.
 pub(in super::super) fn freed(lock: &Lock) {
-    count(Held::of(lock), u64::wrapping_sub);
-}
-
-/// Notes that a value has changed.
-pub(in super::super) fn changed(before: Held, after: Held) {
-    if before != after {
-        count(before, u64::wrapping_sub);
-        count(after, u64::wrapping_add);
-    }
-}
-
-fn count(held: Held, change: fn(u64, u64) -> u64) {
+    let held = Held::of((lock.mode(), lock.len()));
     if IS_MAIN.get() {
-        MAIN.each(held, |sum, n| {
-            sum.store(change(sum.load(Ordering::Relaxed), n), Ordering::Relaxed);
-        });
+        MAIN.count(held, u64::wrapping_sub);
     } else {
         OTHERS.each(held, |sum, n| {
-            // 0 changed by n is n or its negative, to be added.
-            sum.fetch_add(change(0, n), Ordering::Relaxed);
+            sum.fetch_sub(n, Ordering::Relaxed);
         });
     }
 }

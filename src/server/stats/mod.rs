@@ -74,14 +74,10 @@ pub(super) struct Before {
 }
 
 impl Before {
-    /// `holds` is how many the lock has. `lives` says whether the effect's token has one that lives, and is asked only where it is not
-    /// known: an effect that ends a hold is decided only where there is one.
-    pub(super) fn of(effect: &Effect<'_>, holds: usize, lives: impl FnOnce() -> bool) -> Self {
-        let own = match effect {
-            Effect::Hold { .. } => holds > 0 && lives(),
-            Effect::Release { .. } => true,
-            Effect::Cap { .. } => false,
-        };
+    /// `holds` is how many the lock has, `lives` whether the effect's token has one that lives.
+    pub(super) fn of(effect: &Effect<'_>, holds: usize, lives: bool) -> Self {
+        // An end is decided only where there is a hold that lives.
+        let own = lives || matches!(effect, Effect::Release { .. });
         Self { holds, own }
     }
 
