@@ -195,7 +195,7 @@ impl<'c> Key<'c> {
 
     fn create(&mut self, lock: Lock) -> Fate {
         if let Some(place) = self.vacated.take() {
-            held::changed(Held::of(place), Held::of(&lock));
+            held::changed((place.mode(), place.len()), (lock.mode(), lock.len()));
             *place = lock;
             self.lock = Some(place);
             return Fate::Held;
