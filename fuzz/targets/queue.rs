@@ -57,7 +57,7 @@ impl World {
                 let ttl = Ttl::from_millis(amount + 1).expect("a ttl");
                 let lock = self.lock.as_ref();
                 let effect = lock.and_then(|lock| lock.renew(token, ttl, now));
-                effect.iter().for_each(|(effect, _)| self.apply(effect));
+                effect.iter().for_each(|effect| self.apply(effect));
             }
             7 => {
                 let nth = usize::from(who) % self.queue.len().max(1);
@@ -73,7 +73,7 @@ impl World {
                 // An EXPIRE from outside, before the next effect.
                 let deadline = Deadline::from_millis(self.now_ms + amount).expect("an instant");
                 let effect = self.lock.as_ref().and_then(|lock| lock.cap(deadline));
-                effect.iter().for_each(|(effect, _)| self.apply(effect));
+                effect.iter().for_each(|effect| self.apply(effect));
             }
         }
     }
