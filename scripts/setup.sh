@@ -46,6 +46,8 @@ missing() {
     # Some tests set the clock of their servers.
     compgen -G '/usr/lib/*/faketime/libfaketimeMT.so.1' >/dev/null || echo faketime
     has valgrind || echo valgrind
+    # Some make a certificate.
+    has openssl || echo openssl
     # The servers of the tests are linked to these.
     local library package
     while read -r library package; do

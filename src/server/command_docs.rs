@@ -14,7 +14,7 @@ pub(super) struct Docs {
     complexity: &'static CStr,
     /// As COMMAND INFO counts: the name included, negative when more may follow.
     arity: c_int,
-    key: KeyUse,
+    key: Option<KeyUse>,
     /// Those after the key.
     args: &'static [Arg],
     /// For clients and proxies, words with a space between: <https://redis.io/docs/latest/develop/reference/command-tips/>.
@@ -52,7 +52,7 @@ pub(super) const ACQUIRE: Docs = Docs {
     summary: c"Takes the exclusive hold of a lock and returns its fence.",
     complexity: c"O(1), and O(log(M)) to wait behind M others.",
     arity: -4,
-    key: KeyUse::Updates,
+    key: Some(KeyUse::Updates),
     args: TAKE,
     tips: NEVER_TWICE,
 };
@@ -69,7 +69,7 @@ pub(super) const RELEASE: Docs = Docs {
     summary: c"Ends a token's hold of a lock.",
     complexity: c"O(1) for an exclusive hold, O(log(N)) for one of N shared holds, and O(log(M)) of M waiters for each that is let in.",
     arity: 3,
-    key: KeyUse::Deletes,
+    key: Some(KeyUse::Deletes),
     args: &[Arg::Text(c"token")],
     tips: None,
 };
@@ -77,7 +77,7 @@ pub(super) const RENEW: Docs = Docs {
     summary: c"Sets the deadline of a token's hold to now + ttl.",
     complexity: c"O(1) for an exclusive hold, O(log(N)) for one of N shared holds.",
     arity: 4,
-    key: KeyUse::Updates,
+    key: Some(KeyUse::Updates),
     args: &[Arg::Text(c"token"), Arg::Integer(c"ttl")],
     tips: None,
 };
@@ -85,15 +85,24 @@ pub(super) const INFO: Docs = Docs {
     summary: c"Returns who holds a lock and who waits for it.",
     complexity: c"O(N*log(N)+M) for N holds and M waiters.",
     arity: 2,
-    key: KeyUse::Reads,
+    key: Some(KeyUse::Reads),
     args: &[],
     tips: NEVER_TWICE,
+};
+pub(super) const RESETSTAT: Docs = Docs {
+    summary: c"Resets the counters and percentiles of the section lock of INFO.",
+    complexity: c"O(1)",
+    arity: 1,
+    key: None,
+    args: &[],
+    // Of a cluster, as CONFIG RESETSTAT.
+    tips: Some(c"request_policy:all_nodes response_policy:all_succeeded"),
 };
 pub(super) const APPLY: Docs = Docs {
     summary: c"Carries a decided change to replicas and the append-only file. Refused to clients.",
     complexity: c"As the command whose effect it carries.",
     arity: -3,
-    key: KeyUse::Updates,
+    key: Some(KeyUse::Updates),
     args: &[Arg::Optional(c"token"), Arg::Text(c"record")],
     tips: None,
 };
@@ -102,18 +111,27 @@ pub(super) const APPLY_RELEASE: Docs = Docs {
     summary: c"Carries a release to replicas and the append-only file. Refused to clients.",
     complexity: c"O(1)",
     arity: 3,
-    key: KeyUse::Updates,
+    key: Some(KeyUse::Updates),
     args: &[Arg::Text(c"token")],
     tips: None,
 };
 
 impl Docs {
+    /// Where the key stands among the words of the command; 0 is nowhere.
+    pub(super) const fn key_position(&self) -> c_int {
+        match self.key {
+            Some(_) => 1,
+            None => 0,
+        }
+    }
+
     /// Lends the description in the server's form to `tell`.
     pub(super) fn with_info<R>(
         &self,
         tell: impl FnOnce(*const raw::RedisModuleCommandInfo) -> R,
     ) -> R {
-        let mut key_specs = [self.key.spec(), END_OF_KEY_SPECS];
+        let key_spec = self.key.map_or(END_OF_KEY_SPECS, KeyUse::spec);
+        let mut key_specs = [key_spec, END_OF_KEY_SPECS];
         let mut owner = [
             named(c"token", TEXT),
             raw::RedisModuleCommandArg {
@@ -122,7 +140,7 @@ impl Docs {
             },
             END_OF_ARGS,
         ];
-        let mut args = vec![key_arg()];
+        let mut args = Vec::from_iter(self.key.map(|_| key_arg()));
         for arg in self.args {
             args.push(arg.raw(owner.as_mut_ptr()));
         }

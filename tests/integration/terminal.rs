@@ -16,9 +16,10 @@ fn redis_cli_completes_and_hints_the_commands(kind: Kind) {
     let server = Server::start(kind);
     let mut terminal = Terminal::open(&server, &redis_cli());
     // What 6.2 does not say of arguments nobody can hint at.
-    let hint = |of: &'static str| match kind.is_7_0_or_later() {
-        true => of,
-        false => "key ...options...",
+    let hint = |of: &'static str| match (kind.is_7_0_or_later(), of) {
+        (true, _) => of,
+        (false, "") => "...options...",
+        (false, _) => "key ...options...",
     };
     terminal.shows("LOCK.AC", "> LOCK.AC");
     terminal.shows(
@@ -48,6 +49,7 @@ fn redis_cli_completes_and_hints_the_commands(kind: Kind) {
         ("lock.rel", "LOCK.RELEASE", "key token"),
         ("lock.ren", "LOCK.RENEW", "key token ttl"),
         ("lock.i", "LOCK.INFO", "key"),
+        ("lock.res", "LOCK.RESETSTAT", ""),
     ] {
         terminal.shows(CLEAR, "> ");
         terminal.shows(

@@ -12,7 +12,7 @@ pub struct Described {
     pub complexity: String,
     pub arity: i64,
     pub flags: BTreeSet<String>,
-    /// The key's place, and what becomes of it.
+    /// The key's place, and what becomes of it. 0 is the place of none.
     pub key: (i64, BTreeSet<String>),
     pub categories: BTreeSet<String>,
     pub tips: BTreeSet<String>,
@@ -59,7 +59,11 @@ fn described(body: &str) -> Described {
         value.unwrap_or_else(|| panic!("{syntax} has no {name}"))
     };
     let arity = field("Arity").parse().expect("an arity is an integer");
-    let (position, _) = field("Key specs").split_once(',').expect("a place");
+    let key = field("Key specs");
+    let place = match key.split_once(',') {
+        Some((place, _)) => place.parse().expect("a place is a number"),
+        None => 0,
+    };
     Described {
         syntax: syntax.into(),
         summary: summary.into(),
@@ -67,10 +71,7 @@ fn described(body: &str) -> Described {
         complexity: field("Time complexity").into(),
         arity,
         flags: quoted(field("Command flags")),
-        key: (
-            position.parse().expect("a place is a number"),
-            quoted(field("Key specs")),
-        ),
+        key: (place, quoted(key)),
         categories: quoted(field("ACL categories")),
         tips: quoted(field("Tips")),
         history: Vec::new(),
