@@ -170,6 +170,8 @@ fn module_loadex_refuses_bad_values(kind: Kind) {
         let reply = c.send(&[&b"CONFIG"[..], b"SET", name, &value]);
         assert!(matches!(reply, Reply::Error(_)), "{value:?}: {reply:?}");
     }
+    // Both or neither.
+    c.error("CONFIG SET lock.max-waiters 9 lock.max-waiters-per-key -1");
     let found = c.call("CONFIG GET lock.*");
     assert_eq!(found.field("lock.max-waiters"), "7".into());
     assert_eq!(found.items().len(), 4, "{found:?}");

@@ -99,7 +99,7 @@ impl Certificate {
             );
             let start = text.find(&from).expect(kind);
             let end = text.find(&to).expect(kind) + to.len();
-            text[start..end].as_bytes().to_vec()
+            text.as_bytes()[start..end].to_vec()
         };
         Self {
             public: part("CERTIFICATE"),

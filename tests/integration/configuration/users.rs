@@ -1,7 +1,7 @@
 //! Users of redis.conf.example: in the configuration itself and in an ACL file.
 
 use super::{commented, example};
-use crate::harness::{Client, Kind, Reply, Server};
+use crate::harness::{wait_for, Client, Kind, Reply, Server};
 
 on_every_server![
     the_users_of_the_example_may_lock_and_look,
@@ -36,7 +36,7 @@ fn check_users(server: &Server) {
     assert!(watcher.text("INFO lock").contains("lock_waiters:"));
     let mut second = login(server, "worker");
     let waiting = std::thread::spawn(move || second.int("LOCK.ACQUIRE jobs:1 b 30000 BLOCK 0"));
-    crate::harness::wait_for("it to wait", || {
+    wait_for("it to wait", || {
         (watcher.waiters("jobs:1") == ["b"]).then_some(())
     });
     assert_eq!(worker.int("LOCK.RENEW jobs:1 a 30000"), 1);

@@ -6,7 +6,8 @@
 
 use std::process::{Child, Command, Stdio};
 
-use super::server::{redis_cli, wait_for, Server};
+use super::files::redis_cli;
+use super::server::{wait_for, Server};
 
 const PROMPT: &str = "127.0.0.1:6379> ";
 const SHELL: &str = "$ redis-cli ";

@@ -9,6 +9,7 @@ pub mod crowd;
 pub mod dump;
 mod faketime;
 mod figures;
+mod files;
 mod later;
 mod locks;
 mod memcheck;
@@ -26,12 +27,11 @@ pub use cluster::{cluster_connection, Cluster, SHARDS};
 pub use console::run_examples;
 pub use faketime::FakeClock;
 pub use figures::{figure, scale};
+pub use files::{project_file, redis_cli, valkey_cli};
 pub use later::Later;
 pub use raw::Raw;
 pub use records::record_of;
 pub use sentinel::Sentinels;
-pub use server::{
-    free_port, module, project_file, redis_cli, valkey_cli, wait_for, Kind, Server, Setup,
-};
+pub use server::{free_port, module, wait_for, Kind, Server, Setup};
 pub use state::{now_ms, now_us, State};
 pub use terminal::Terminal;

@@ -29,7 +29,7 @@ impl Kind {
     }
 
     /// The folder that `make servers` makes.
-    fn folder(self) -> PathBuf {
+    pub(super) fn folder(self) -> PathBuf {
         let name = match self {
             Kind::Redis6_2 => "redis-6.2.14",
             Kind::Redis7_0 => "redis-7.0.15",
@@ -68,28 +68,6 @@ pub fn module() -> PathBuf {
     );
     assert!(module.exists(), "{module:?} is missing: run `make build`");
     module
-}
-
-/// A file of the project.
-pub fn project_file(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
-    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path:?}: {error}"))
-}
-
-/// A redis-cli, whichever server it talks to.
-pub fn redis_cli() -> PathBuf {
-    program(Kind::Redis7_0, "redis-cli")
-}
-
-/// A valkey-cli, whichever server it talks to.
-pub fn valkey_cli() -> PathBuf {
-    program(Kind::Valkey8_0, "valkey-cli")
-}
-
-fn program(of: Kind, name: &str) -> PathBuf {
-    let program = of.folder().join(name);
-    assert!(program.exists(), "{name} is missing: run `make servers`");
-    program
 }
 
 /// What is out of the ordinary in how a server is started.
