@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 
+use super::announce::{self, Event};
 use super::api::{Arg, Argv, Context};
 use super::open_key::{Content, OpenKey, Purpose};
 use super::stats::held;
@@ -100,7 +101,12 @@ impl<'c> Key<'c> {
         let before = (!is_plain).then(|| Before::of(effect, holds, self.has_hold_of(effect, now)));
         self.carry_out(effect, now);
         match before {
-            Some(before) => before.count(effect, self.holds()),
+            Some(before) => {
+                if before.count(effect, self.holds()) > 0 {
+                    self.note(Event::Expire);
+                }
+                before.had_it()
+            }
             None => holds > 0,
         }
     }
@@ -136,6 +142,7 @@ impl<'c> Key<'c> {
                 let now_ms = now.ms();
                 let token = token.as_token();
                 counters::EXPIRED.add(self.holds());
+                self.note(Event::Expire);
                 self.carry_out(&Effect::Release { now_ms, token }, now);
             }
         } else if self.deadline(now).is_none_or(|deadline| deadline > latest) {
@@ -172,6 +179,23 @@ impl<'c> Key<'c> {
             return;
         };
         self.follow_deadline(now);
+    }
+
+    /// Notes what has happened to the key, for those who listen to events.
+    pub(super) fn note(&self, event: Event) {
+        announce::note(self.ctx, event, self.name);
+    }
+
+    /// Notes what an effect that another server has decided is about to do.
+    pub(super) fn note_effect(&self, effect: &Effect<'_>, now: Now) {
+        match effect {
+            Effect::Hold { .. } if announce::is_on() && self.has_hold_of(effect, now) => {
+                self.note(Event::Renew);
+            }
+            Effect::Hold { .. } => self.note(Event::Acquire),
+            Effect::Release { .. } => self.note(Event::Release),
+            Effect::Cap { .. } => {}
+        }
     }
 
     /// How many holds the lock has, those included that are over.

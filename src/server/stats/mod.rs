@@ -81,16 +81,20 @@ impl Before {
         Self { holds, own }
     }
 
-    /// Counts what the change has dropped beside what it was for: holds that were over. Answers whether the token had its hold before.
-    pub(super) fn count(self, effect: &Effect<'_>, holds_after: usize) -> bool {
+    /// Whether the token had its hold.
+    pub(super) const fn had_it(self) -> bool {
+        self.own
+    }
+
+    /// Counts what the change has dropped beside what it was for, and says how many that were: holds that were over.
+    pub(super) fn count(self, effect: &Effect<'_>, holds_after: usize) -> usize {
         let expected = match effect {
             Effect::Hold { .. } if !self.own => self.holds.saturating_add(1),
             Effect::Release { .. } => self.holds.saturating_sub(1),
             Effect::Hold { .. } | Effect::Cap { .. } => self.holds,
         };
-        if expected > holds_after {
-            counters::EXPIRED.add(expected.saturating_sub(holds_after));
-        }
-        self.own
+        let over = expected.saturating_sub(holds_after);
+        counters::EXPIRED.add(over);
+        over
     }
 }
