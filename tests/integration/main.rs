@@ -48,6 +48,11 @@ mod hostile;
 mod metadata;
 mod security;
 
+// What an operator sees.
+mod events;
+mod stats;
+mod tracking;
+
 // What it costs the server's memory, and what becomes of that.
 mod memory;
 
