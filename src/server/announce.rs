@@ -65,6 +65,7 @@ thread_local! {
 }
 
 /// Whether anybody is to be told.
+#[inline]
 pub(super) fn is_on() -> bool {
     // SAFETY: the function takes nothing and reads a number.
     let classes = unsafe { call!(RedisModule_GetNotifyKeyspaceEvents()) };
@@ -72,10 +73,15 @@ pub(super) fn is_on() -> bool {
 }
 
 /// Notes an event of a key in the database that the context looks at. Whoever calls it sees to it that [`flush`] follows.
+#[inline]
 pub(super) fn note(ctx: Context<'_>, event: Event, key: Arg<'_>) {
-    if !is_on() {
-        return;
+    if is_on() {
+        keep(ctx, event, key);
     }
+}
+
+#[cold]
+fn keep(ctx: Context<'_>, event: Event, key: Arg<'_>) {
     let note = Note {
         event,
         db: ctx.selected_db(),
@@ -86,6 +92,7 @@ pub(super) fn note(ctx: Context<'_>, event: Event, key: Arg<'_>) {
 }
 
 /// Announces what was noted.
+#[inline]
 pub(super) fn flush(ctx: Context<'_>) {
     if PENDING.load(Ordering::Relaxed) {
         flush_notes(ctx);
