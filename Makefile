@@ -12,7 +12,7 @@ export REDIS_LOCK_SERVERS ?= $(CURDIR)/.servers
 
 comma := ,
 MAKEFLAGS += --no-print-directory
-.PHONY: help setup build run test soak fuzz valgrind bench bench-shard bench-check check servers install clean
+.PHONY: help setup build run test soak fuzz valgrind bench bench-shard bench-check check diagrams dashboard servers install clean
 
 help: ## Show these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -72,6 +72,15 @@ check: setup ## Check format, lints and layers
 	cargo fmt --check
 	cargo clippy --all-targets --locked -- -D warnings
 	cargo test --locked --test tidy
+
+diagrams: ## Draw docs/diagrams/*.svg from their text sources
+	@command -v plantuml >/dev/null || { echo "diagrams: please install plantuml (Debian: apt-get install plantuml graphviz)" >&2; exit 1; }
+	plantuml -tsvg docs/diagrams/*.puml
+
+dashboard: setup ## Draw docs/dashboard.svg from a run with real Prometheus and redis_exporter; needs a few minutes
+	@$(MAKE) build
+	@scripts/servers.sh redis-7.0.15
+	@scripts/dashboard.sh
 
 servers: ## Fetch the servers of the tests into .servers/
 	@scripts/servers.sh

@@ -46,6 +46,7 @@ mod bad_input;
 mod fuzz;
 mod hostile;
 mod metadata;
+mod monitoring;
 mod security;
 
 // What an operator sees.
