@@ -215,8 +215,12 @@ impl<'c> Call<'c> {
             now,
         };
         match decide(&scene) {
-            Decision::Change(effect, reply) => {
-                let had_it = key.commit(&effect, now);
+            Decision::Change {
+                effect,
+                reply,
+                had_it,
+            } => {
+                key.commit(&effect, had_it, now);
                 key.note(event);
                 if let Some(place) = &place {
                     waiting::serve_changed(&mut key, place, now);

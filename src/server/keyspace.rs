@@ -6,7 +6,7 @@ use super::announce::{self, Event};
 use super::api::{Arg, Argv, Context};
 use super::open_key::{Content, OpenKey, Purpose};
 use super::stats::held;
-use super::stats::{counters, Before};
+use super::stats::{self, counters};
 use super::waiting::alarm;
 use super::{data_type, propagation};
 use crate::lock::{Deadline, Effect, Fate, Lock, Now, TokenBuf};
@@ -89,25 +89,15 @@ impl<'c> Key<'c> {
         deadline
     }
 
-    /// Carries a decision out: the value, the key's ttl, the replicas and the append-only file, WATCH and CLIENT TRACKING. Answers whether
-    /// the effect's token had its hold before.
-    pub(super) fn commit(&mut self, effect: &Effect<'_>, now: Now) -> bool {
-        let holds = self.holds();
-        // Mostly an absent lock is taken, or the only hold released, and there is nothing to ask.
-        let is_plain = matches!(
-            (effect, holds),
-            (Effect::Hold { .. }, 0) | (Effect::Release { .. }, 1)
-        );
-        let before = (!is_plain).then(|| Before::of(effect, holds, self.has_hold_of(effect, now)));
+    /// Carries a decision out: the value, the key's ttl, the replicas and the append-only file, WATCH and CLIENT TRACKING. `had_it` says
+    /// whether the effect's token has its hold before.
+    pub(super) fn commit(&mut self, effect: &Effect<'_>, had_it: bool, now: Now) {
+        let before = self.holds();
         self.carry_out(effect, now);
-        match before {
-            Some(before) => {
-                if before.count(effect, self.holds()) > 0 {
-                    self.note(Event::Expire);
-                }
-                before.had_it()
-            }
-            None => holds > 0,
+        let over = stats::dropped(effect, had_it, before, self.holds());
+        if over > 0 {
+            counters::EXPIRED.add(over);
+            self.note(Event::Expire);
         }
     }
 

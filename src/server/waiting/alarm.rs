@@ -260,7 +260,7 @@ fn take_back(ctx: Context<'_>, forfeit: &Forfeit) {
             }
             _ => Effect::Release { now_ms, token },
         };
-        key.commit(&effect, now);
+        key.commit(&effect, true, now);
         TAKEN_BACK.add_one();
         if matches!(effect, Effect::Release { .. }) {
             key.note(Event::Release);
