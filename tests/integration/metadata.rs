@@ -350,6 +350,9 @@ fn a_lock_cannot_be_copied(kind: Kind) {
 }
 
 /// Pairs as they are in a flat array, names and all.
+/// How a protocol writes pairs.
+type Form = fn(Vec<(&str, Reply)>) -> Reply;
+
 fn flat(pairs: Vec<(&str, Reply)>) -> Reply {
     let items = pairs
         .into_iter()
@@ -367,7 +370,7 @@ fn map(pairs: Vec<(&str, Reply)>) -> Reply {
 }
 
 /// Takes holds and compares the whole answer of LOCK.INFO with what must be in it.
-fn check_info(c: &mut Client, pairs: fn(Vec<(&str, Reply)>) -> Reply) {
+fn check_info(c: &mut Client, pairs: Form) {
     assert_eq!(c.call("LOCK.INFO k"), Reply::Nil);
     for (take, mode, tokens) in [
         ("LOCK.ACQUIRE", "exclusive", &["me"][..]),
@@ -458,9 +461,10 @@ fn info_has_the_waiters_in_both_protocols(kind: Kind) {
         true => map,
         false => flat,
     };
-    let forms: [(Client, fn(Vec<(&str, Reply)>) -> Reply); 2] =
-        [(server.client(), flat), (server.client_resp3(), pairs)];
-    for (mut c, pairs) in forms {
+    for (mut c, pairs) in [
+        (server.client(), flat as Form),
+        (server.client_resp3(), pairs),
+    ] {
         let info = c.call("LOCK.INFO k");
         let shown = info.field("waiters");
         let longest = i64::try_from(asks.elapsed().as_millis()).unwrap() + 1;
