@@ -47,7 +47,8 @@ required! {
     RedisModule_StopTimer, RedisModule_AvoidReplicaTraffic, RedisModule_SubscribeToServerEvent, RedisModule_Call,
     RedisModule_FreeCallReply, RedisModule_CallReplyStringPtr, RedisModule_CallReplyArrayElement, RedisModule_GetClientId, RedisModule_SubscribeToKeyspaceEvents, RedisModule_GetDetachedThreadSafeContext,
     RedisModule_GetServerInfo, RedisModule_ServerInfoGetFieldC, RedisModule_FreeServerInfo, RedisModule_RegisterInfoFunc,
-    RedisModule_InfoAddSection, RedisModule_InfoAddFieldULongLong,
+    RedisModule_InfoAddSection, RedisModule_InfoAddFieldULongLong, RedisModule_GetNotifyKeyspaceEvents,
+    RedisModule_NotifyKeyspaceEvent,
 }
 
 static DETACHED: AtomicPtr<raw::RedisModuleCtx> = AtomicPtr::new(ptr::null_mut());

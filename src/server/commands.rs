@@ -4,6 +4,7 @@ use std::ffi::{c_int, CStr};
 
 use redis_module::raw;
 
+use super::announce::{self, Event};
 use super::api::{call, Argv, Context, Level};
 use super::clock;
 use super::command_docs::{self, Docs};
@@ -169,6 +170,7 @@ impl<'c> Call<'c> {
         if let Err(error) = run(self) {
             self.ctx.reply(Reply::Error(error));
         }
+        announce::flush(self.ctx);
     }
 
     fn args(self) -> Args<impl Iterator<Item = &'c [u8]>> {
@@ -195,9 +197,10 @@ impl<'c> Call<'c> {
         self.ctx.reply(Reply::Done(true));
     }
 
-    /// Opens the key, serves who waits for it, decides, does what was decided, and serves again.
+    /// Opens the key, serves who waits for it, decides, does what was decided, which is the `event`, and serves again.
     fn change<'r>(
         self,
+        event: Event,
         decide: impl FnOnce(&Scene<'_, 'c>) -> Decision<'r>,
     ) -> Result<Outcome<'c, 'r>, Error> {
         let mut key = self.key(Purpose::Write)?;
@@ -212,8 +215,13 @@ impl<'c> Call<'c> {
             now,
         };
         match decide(&scene) {
-            Decision::Change(effect, reply) => {
-                let had_it = key.commit(&effect, now);
+            Decision::Change {
+                effect,
+                reply,
+                had_it,
+            } => {
+                key.commit(&effect, had_it, now);
+                key.note(event);
                 if let Some(place) = &place {
                     waiting::serve_changed(&mut key, place, now);
                 }
@@ -257,7 +265,7 @@ enum Outcome<'c, 'r> {
 
 fn take_hold(call: Call<'_>, mode: Mode) -> Result<(), Error> {
     let acquire = Acquire::parse(mode, call.args())?;
-    let outcome = call.change(|scene| {
+    let outcome = call.change(Event::Acquire, |scene| {
         waiting::while_waiting(scene.place, |waiting| {
             fences::with(|fences| acquire.decide(scene.key.lock(), scene.now, waiting, fences))
         })
@@ -280,7 +288,7 @@ fn take_hold(call: Call<'_>, mode: Mode) -> Result<(), Error> {
 fn release(call: Call<'_>) -> Result<(), Error> {
     let release = Release::parse(call.args())?;
     let mut ended = None;
-    let outcome = call.change(|scene| {
+    let outcome = call.change(Event::Release, |scene| {
         let (decision, hold) = release.decide(scene.key.lock(), scene.now);
         ended = hold.map(|hold| (hold, scene.now));
         decision
@@ -295,7 +303,9 @@ fn release(call: Call<'_>) -> Result<(), Error> {
 
 fn renew(call: Call<'_>) -> Result<(), Error> {
     let renew = Renew::parse(call.args())?;
-    let outcome = call.change(|scene| renew.decide(scene.key.lock(), scene.now))?;
+    let outcome = call.change(Event::Renew, |scene| {
+        renew.decide(scene.key.lock(), scene.now)
+    })?;
     match outcome {
         Outcome::Changed { .. } => counters::RENEWED.add_one(),
         _ => counters::LOST_RENEWALS.add_one(),
@@ -370,6 +380,7 @@ fn apply(call: Call<'_>) -> Result<(), Error> {
     match propagation::read(call.argv.after_key()).map_err(|_| Error::BadEffect)? {
         Record::Effect(effect) => {
             effect.fence().into_iter().for_each(fences::observe);
+            key.note_effect(&effect, now);
             key.apply(&effect, now);
         }
         Record::State(lock) => {
@@ -396,6 +407,7 @@ fn apply_release(call: Call<'_>) -> Result<(), Error> {
     args.finish()?;
     // There are no others that could be over.
     let effect = Effect::Release { now_ms: 0, token };
+    key.note_effect(&effect, now);
     key.apply(&effect, now);
     call.pass_on(&key);
     Ok(())
