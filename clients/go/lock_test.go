@@ -76,7 +76,12 @@ func TestSlices(t *testing.T) {
 	must(t, admin.ConfigResetStat(ctx).Err())
 	mutex := locks.NewMutex("a", WithTries(forever))
 	done := inBackground(mutex.Lock)
+	start := time.Now()
 	eventually(t, "three slices", func() bool { return calls(t, "lock.acquire") >= 3 })
+	// Without slices the time-out would cut the connection now and then.
+	if took := time.Since(start); took > 5*time.Second {
+		t.Fatalf("three slices took %v", took)
+	}
 	released(t)(holder.Unlock())
 	must(t, result(t, done))
 	released(t)(mutex.Unlock())
@@ -148,8 +153,10 @@ func TestALostReplyIsHadByAskingAgain(t *testing.T) {
 
 	must(t, admin.ConfigResetStat(ctx).Err())
 	proxy.swallow.Store(true)
-	mutex := locks.NewMutex("a", WithTries(forever))
-	must(t, mutex.Lock())
+	// So long that another token would never get it.
+	const expiry = time.Hour
+	mutex := locks.NewMutex("a", WithTries(forever), WithExpiry(expiry))
+	must(t, result(t, inBackground(mutex.Lock)))
 	expect(t, "swallowed", proxy.swallow.Load(), false)
 	expect(t, "acquires", calls(t, "lock.acquire"), 2)
 	expect(t, "one hold", mutex.Fence() > 0 && admin.Exists(ctx, "a").Val() == 1, true)
@@ -157,7 +164,7 @@ func TestALostReplyIsHadByAskingAgain(t *testing.T) {
 
 	// One who gives up after a lost reply leaves no hold behind.
 	proxy.swallow.Store(true)
-	err := locks.NewMutex("a", WithTries(2), WithRetryDelay(20*time.Millisecond)).Lock()
+	err := locks.NewMutex("a", WithTries(2), WithRetryDelay(20*time.Millisecond), WithExpiry(expiry)).Lock()
 	expect(t, "an error of the connection", errors.As(err, new(*RedisError)), true)
 	eventually(t, "a free lock", func() bool { return admin.Exists(ctx, "a").Val() == 0 })
 }
@@ -230,7 +237,9 @@ func TestUntilIsNeverLaterThanTheServersDeadline(t *testing.T) {
 
 func TestWaitersDoNotUseThePool(t *testing.T) {
 	must(t, admin.FlushAll(ctx).Err())
-	client := redis.NewClient(&redis.Options{Addr: server.Addr, PoolSize: 1, MaxActiveConns: 1})
+	client := redis.NewClient(&redis.Options{
+		Addr: server.Addr, PoolSize: 1, MaxActiveConns: 1, PoolTimeout: 2 * time.Second, ReadTimeout: time.Minute,
+	})
 	defer client.Close()
 	locks := New(client)
 	defer locks.Close()
