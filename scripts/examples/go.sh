@@ -44,6 +44,7 @@ candidate() { LC_ALL=C apt-cache policy "$1" | awk '$1 == "Candidate:" { sub(/^[
 # Installs $2… from the backports of release $1, which need not be among the machine's sources and do not become one of them.
 from_backports() {
     local release=$1 mirror lists
+    # shellcheck disable=SC2016 # These are apt's to expand.
     mirror=$(apt-get indextargets --format '$(REPO_URI) $(CODENAME)' 'Created-By: Packages' |
         awk -v release="$release" '$2 == release { print $1; exit }')
     [ -n "$mirror" ] || { echo "setup: no source of Debian's $release is set up here" >&2; exit 1; }
