@@ -17,6 +17,10 @@ SLICE = 0.75
 # How long redis-py waits for a reply when nobody says otherwise.
 DEFAULT_SOCKET_TIMEOUT = 5.0
 
+# How often in a row an acquire whose connection broke is sent again, after what the client itself retries.
+RESENDS = 5
+FIRST_PAUSE = 0.05
+
 # How often a lock that an old client holds is asked for: it has no queue to stand in.
 OLD_CLIENT_PACE_MS = 50
 
@@ -48,6 +52,15 @@ class Patience:
             return ()
         block = min(left, self._slice * 1000)
         return ("BLOCK", 0 if block == math.inf else max(int(block), 1))
+
+    def pause(self, failures: int) -> float | None:
+        """Return the seconds until the same token asks again after failures in a row, None when it should not."""
+        left = self.left_ms() / 1000
+        # Who does not wait sends a second time only, for a lost reply.
+        if failures > (RESENDS if left else 1):
+            return None
+        pause: float = min(FIRST_PAUSE * 2 ** (failures - 1), left)
+        return pause
 
     def pace(self, pttl: int) -> float:
         """Return the seconds until an old client's lock, which lives for `pttl` ms, is asked for again."""

@@ -5,8 +5,6 @@ import time
 from collections.abc import Callable
 from typing import Self
 
-from redis.exceptions import RedisError
-
 from . import _protocol as protocol
 
 
@@ -57,8 +55,8 @@ class KeepAlive:
                 if not self._renewed():
                     return self._lose()
                 pause = self._ttl / 3
-            except RedisError:
-                # Sooner than usual: the rest of the lease is short.
+            except Exception:
+                # Whatever it was, the clock goes on. Sooner than usual, for the rest of the lease is short.
                 pause = self._ttl / 10
 
     def _watch_the_clock(self) -> None:

@@ -71,23 +71,25 @@ class Lock(redis.lock.Lock):
 
     def _ask(self, token: bytes, patience: protocol.Patience) -> bool:
         ttl = protocol.lock_ttl_ms(self.timeout)
-        failed = False
+        failures = 0
         while True:
             try:
                 fence = self.redis.execute_command(self.ACQUIRE, self.name, token, ttl, *patience.block())
+                failures = 0
             except (ConnectionError, TimeoutError, ResponseError) as error:
                 if protocol.is_wrong_type(error):
                     if patience.left_ms() == 0:
                         return False
-                    time.sleep(patience.pace(self.redis.pttl(self.name)))
-                    failed = False
-                elif failed or not protocol.may_ask_again(error):
-                    raise
+                    pause: float | None = patience.pace(self.redis.pttl(self.name))
+                    failures = 0
                 else:
-                    # The same token asks once more: if it was granted, it gets its own fence.
-                    failed = True
+                    # The same token asks again: if it was granted, it gets its own fence.
+                    failures += 1
+                    pause = patience.pause(failures) if protocol.may_ask_again(error) else None
+                if pause is None:
+                    raise
+                time.sleep(pause)
                 continue
-            failed = False
             if fence is not None:
                 self.local.token, self.local.fence = token, fence
                 return True
