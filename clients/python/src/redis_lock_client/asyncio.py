@@ -167,6 +167,7 @@ class KeepAlive:
     def __init__(self, renew: Callable[[], Awaitable[bool]], ttl_ms: int, name: object) -> None:
         """Renew by `renew`, which returns whether anything was held. Use `Lock.keep_alive`."""
         self.lost = False
+        self._over = False
         self._renew = renew
         self._ttl = ttl_ms / 1000
         self._name = name
@@ -186,6 +187,8 @@ class KeepAlive:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Stop renewing. Nothing is released."""
+        # Before Python 3.12 asyncio.wait_for, which redis-py uses, may swallow a cancellation: hence the flag beside it.
+        self._over = True
         self._renewing.cancel()
         if not self.lost:
             return
@@ -209,7 +212,7 @@ class KeepAlive:
         pause = self._ttl / 3
         try:
             async with asyncio.timeout_at(self._lease_end) as lease:
-                while True:
+                while not self._over:
                     await asyncio.sleep(pause)
                     try:
                         if not await self._renewed():
@@ -221,8 +224,9 @@ class KeepAlive:
                         pause = self._ttl / 10
         except builtins.TimeoutError:
             pass
-        self.lost = True
-        self._body.cancel()
+        if not self._over:
+            self.lost = True
+            self._body.cancel()
 
 
 class ReadLock(Lock):
