@@ -15,6 +15,7 @@ class Proxy:
         self.port: int = self._listener.getsockname()[1]
         self.lost = 0
         self._to_lose: bytes | None = None
+        self._cuts = True
         self._flowing = threading.Event()
         self._flowing.set()
         self._sockets: list[socket.socket] = [self._listener]
@@ -22,6 +23,11 @@ class Proxy:
     def lose_reply_to(self, command: bytes) -> None:
         """Cut the connection instead of passing on the reply to the next command of this name."""
         self._to_lose = command
+
+    def hold_reply_to(self, command: bytes) -> None:
+        """Keep the reply to the next command of this name, and cut nothing."""
+        self._cuts = False
+        self.lose_reply_to(command)
 
     def pause(self) -> None:
         """Pass no request on any more, and cut nothing: as a server that hangs."""
@@ -68,6 +74,8 @@ class Proxy:
             while data := server.recv(65536):
                 if lose.is_set():
                     self.lost += 1
+                    if not self._cuts:
+                        continue
                     client.shutdown(socket.SHUT_RDWR)
                     return
                 client.sendall(data)

@@ -40,7 +40,7 @@ def test_nothing_of_the_interface_is_left_on_scripts() -> None:
 def test_fences_rise_and_go_with_the_hold(client: redis.Redis) -> None:
     lock = Lock(client, "stock", timeout=10)
     assert lock.fence is None
-    fences = []
+    fences: list[int] = []
     for _ in range(3):
         with lock:
             assert lock.fence is not None

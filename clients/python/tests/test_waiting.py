@@ -4,7 +4,6 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -129,20 +128,17 @@ def test_a_server_that_is_gone_is_told(server: Server) -> None:
             Lock(client, "stock", timeout=30).acquire()
 
 
-def test_an_interrupted_wait_leaves_nothing_behind(
-    server: Server, client: redis.Redis, interrupt: Callable[[], None]
-) -> None:
+def test_an_interrupted_wait_leaves_nothing_behind(server: Server, client: redis.Redis) -> None:
+    def interrupt() -> None:
+        server.wait_for_waiters("stock", 1)
+        os.kill(os.getpid(), signal.SIGINT)
+
     with Lock(server.admin, "stock", timeout=30):
-        threading.Thread(target=lambda: (server.wait_for_waiters("stock", 1), interrupt())).start()
+        threading.Thread(target=interrupt).start()
         with pytest.raises(KeyboardInterrupt):
             Lock(client, "stock", timeout=30).acquire()
         server.wait_for_waiters("stock", 0)
     assert not server.admin.exists("stock")
-
-
-@pytest.fixture
-def interrupt() -> Callable[[], None]:
-    return lambda: os.kill(os.getpid(), signal.SIGINT)
 
 
 def waiter(server: Server) -> str | None:

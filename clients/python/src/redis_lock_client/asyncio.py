@@ -41,6 +41,11 @@ class Lock(redis.asyncio.lock.Lock):
         fence: int | None = self.local.fence if self.local.token is not None else None
         return fence
 
+    async def __aenter__(self) -> Self:
+        """Acquire, or raise LockError."""
+        await super().__aenter__()  # type: ignore[no-untyped-call]
+        return self
+
     async def acquire(
         self,
         blocking: bool | None = None,
@@ -153,7 +158,13 @@ class Lock(redis.asyncio.lock.Lock):
             raise
 
     async def _execute(self, *args: Any, **options: Any) -> Any:
-        return await self.redis.execute_command(*args, **options)
+        task = asyncio.current_task()
+        cancelled_before = task.cancelling() if task else 0
+        reply = await self.redis.execute_command(*args, **options)
+        # Before Python 3.12 asyncio.wait_for, which redis-py sends by, may swallow a cancellation. It is not forgotten.
+        if task and task.cancelling() > cancelled_before:
+            raise asyncio.CancelledError
+        return reply
 
 
 class KeepAlive:
@@ -187,7 +198,7 @@ class KeepAlive:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Stop renewing. Nothing is released."""
-        # Before Python 3.12 asyncio.wait_for, which redis-py uses, may swallow a cancellation: hence the flag beside it.
+        # A renewal under way ends as it likes; it is of no interest any more.
         self._over = True
         self._renewing.cancel()
         if not self.lost:

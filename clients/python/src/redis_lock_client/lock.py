@@ -4,7 +4,7 @@ import contextlib
 import time
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 from uuid import uuid4
 
 import redis.lock
@@ -40,6 +40,11 @@ class Lock(redis.lock.Lock):
         """The number of this hold, larger than any before it: send it with every write. None when nothing is held."""
         fence: int | None = self.local.fence if self.local.token is not None else None
         return fence
+
+    def __enter__(self) -> Self:
+        """Acquire, or raise LockError."""
+        super().__enter__()
+        return self
 
     def acquire(
         self,
