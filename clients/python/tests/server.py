@@ -45,6 +45,11 @@ class Server:
     def wait_for_waiters(self, key: str, number: int) -> None:
         until(lambda: self.waiters(key) == number, f"{number} waiters for {key}")
 
+    def connections(self) -> int:
+        """How many clients have connected since CONFIG RESETSTAT."""
+        number: int = self.admin.info("stats")["total_connections_received"]
+        return number
+
     def calls(self, command: str) -> int:
         """How often the command was called since CONFIG RESETSTAT."""
         stats = self.admin.info("commandstats").get(f"cmdstat_{command}")

@@ -95,8 +95,11 @@ async def test_waiting_goes_on_over_slices_below_the_socket_timeout(server: Serv
         held = Lock(impatient, "stock", timeout=30)
         await held.acquire()
         task = await waiting(server, Lock(impatient, "stock", timeout=30))
+        connections = server.connections()
         await asyncio.to_thread(until, lambda: server.calls("lock.acquire") >= 5, "several slices")
         assert not task.done()
+        # A slice that outlives the socket timeout costs its connection.
+        assert server.connections() == connections
         await held.release()
         assert await task
 
@@ -150,6 +153,22 @@ async def test_a_wait_cancelled_with_its_grant_on_the_way_leaves_nothing_behind(
             with pytest.raises(asyncio.CancelledError):
                 await task
             assert not await async_client.exists("stock")
+
+
+async def test_a_cancellation_counts_at_whatever_moment(server: Server) -> None:
+    async with Client.from_url(server.url, socket_timeout=0.4) as client:
+        await client.ping()
+        async with Lock(client, "stock", timeout=30):
+            for steps in range(40):
+                task = asyncio.create_task(Lock(client, "stock", timeout=30).acquire())
+                for _ in range(steps):
+                    await asyncio.sleep(0)
+                task.cancel()
+                # Waits for ever if the cancellation was swallowed.
+                _, pending = await asyncio.wait([task], timeout=2)
+                assert not pending, f"swallowed after {steps} steps"
+                assert task.cancelled()
+        assert not await client.exists("stock")
 
 
 async def test_a_cluster_finds_the_node_of_the_lock(server: Server) -> None:
