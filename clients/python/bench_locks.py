@@ -34,23 +34,18 @@ TTL = 30
 Acquisition = tuple[int, int, int, int]
 
 
-def redis_py(url: str, key: str, lock_class: type[redis.lock.Lock]) -> AbstractContextManager[object]:
-    """Return a lock of redis-py, or of a class with its interface."""
-    return lock_class(redis.Redis.from_url(url), key, timeout=TTL)
-
-
-def python_redis_lock(url: str, key: str) -> AbstractContextManager[object]:
+def python_redis_lock(client: redis.Redis, key: str) -> AbstractContextManager[object]:
     """Return a lock of python-redis-lock."""
-    client = redis.Redis.from_url(url, socket_timeout=TTL + 5)
     lock: AbstractContextManager[object] = redis_lock.Lock(client, key, expire=TTL)
     return lock
 
 
-THREADED: dict[str, Callable[[str, str], AbstractContextManager[object]]] = {
-    "redis-lock": lambda url, key: redis_py(url, key, redis_lock_client.Lock),
-    "redis-py": lambda url, key: redis_py(url, key, redis.lock.Lock),
+THREADED: dict[str, Callable[[redis.Redis, str], AbstractContextManager[object]]] = {
+    "redis-lock": lambda client, key: redis_lock_client.Lock(client, key, timeout=TTL),
+    "redis-py": lambda client, key: redis.lock.Lock(client, key, timeout=TTL),
     "python-redis-lock": python_redis_lock,
 }
+SETTINGS: dict[str, dict[str, float]] = {"python-redis-lock": {"socket_timeout": TTL + 5}}
 LIBRARIES = [*THREADED, "redis-lock-asyncio"]
 
 
@@ -80,10 +75,11 @@ def threads(options: argparse.Namespace) -> Iterator[Acquisition]:
 
     def client(number: int) -> None:
         make = THREADED[options.library]
+        redis_client = redis.Redis.from_url(options.url, **SETTINGS.get(options.library, {}))
         # Connects, and has the server know the scripts, on a lock of its own.
-        lock = make(options.url, options.lock)
-        with make(options.url, f"{options.lock}:{number}"):
+        with make(redis_client, f"{options.lock}:{number}"):
             pass
+        lock = make(redis_client, options.lock)
         together.wait()
         while (asked := clock.us()) < clock.end:
             with lock:
