@@ -5,6 +5,8 @@ import java.net.InetSocketAddress;
 import java.net.Socket;
 import java.net.StandardSocketOptions;
 import java.nio.channels.SocketChannel;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 import redis.clients.jedis.HostAndPort;
 import redis.clients.jedis.JedisClientConfig;
 import redis.clients.jedis.JedisSocketFactory;
@@ -14,7 +16,16 @@ import redis.clients.jedis.exceptions.JedisConnectionException;
  * Sockets whose reads end when their thread is interrupted: a plain {@link Socket} reads on until its time-out, the socket
  * of a channel is closed. The server sees that at once and takes the waiter out of the queue.
  */
-record InterruptibleSockets(HostAndPort address, JedisClientConfig config) implements JedisSocketFactory {
+final class InterruptibleSockets implements JedisSocketFactory, AutoCloseable {
+    private final HostAndPort address;
+    private final JedisClientConfig config;
+    private final Set<SocketChannel> open = ConcurrentHashMap.newKeySet();
+
+    InterruptibleSockets(HostAndPort address, JedisClientConfig config) {
+        this.address = address;
+        this.config = config;
+    }
+
     @Override
     public Socket createSocket() {
         SocketChannel channel = null;
@@ -26,11 +37,19 @@ record InterruptibleSockets(HostAndPort address, JedisClientConfig config) imple
             socket.connect(
                     new InetSocketAddress(address.getHost(), address.getPort()), config.getConnectionTimeoutMillis());
             socket.setSoTimeout(config.getSocketTimeoutMillis());
+            open.removeIf(other -> !other.isOpen());
+            open.add(channel);
             return socket;
         } catch (IOException | RuntimeException failed) {
             close(channel);
             throw new JedisConnectionException("cannot connect to " + address, failed);
         }
+    }
+
+    /** Closes those in use, too, which a pool leaves to their users: who waits does not wait on for a closed client. */
+    @Override
+    public void close() {
+        open.forEach(InterruptibleSockets::close);
     }
 
     private static void close(SocketChannel channel) {

@@ -17,6 +17,10 @@ public record LockOptions(Duration ttl, Duration slice, Duration reconnect, Cons
     /**
      * Checks what was chosen.
      *
+     * @param ttl at least a millisecond
+     * @param slice at least a millisecond
+     * @param reconnect may be zero
+     * @param onLost not null
      * @throws IllegalArgumentException when the ttl or the slice is shorter than a millisecond
      */
     public LockOptions {

@@ -19,15 +19,13 @@ import redis.clients.jedis.util.JedisURIHelper;
  * {@code unlock()}.
  */
 public final class RedisLockClient implements AutoCloseable {
-    private final UnifiedJedis jedis;
-    private final boolean ownsJedis;
+    private final Runnable disconnecting;
     private final LockOptions options;
     private final Commands commands;
     private final Holds holds;
 
-    private RedisLockClient(UnifiedJedis jedis, boolean ownsJedis, LockOptions options) {
-        this.jedis = jedis;
-        this.ownsJedis = ownsJedis;
+    private RedisLockClient(UnifiedJedis jedis, LockOptions options, Runnable disconnecting) {
+        this.disconnecting = disconnecting;
         this.options = options;
         this.commands = new Commands(jedis);
         this.holds = new Holds(commands, options);
@@ -67,16 +65,21 @@ public final class RedisLockClient implements AutoCloseable {
         ConnectionPoolConfig pool = new ConnectionPoolConfig();
         // No more than the threads: a bound would have unlock() wait for a connection that a waiter has.
         pool.setMaxTotal(-1);
+        InterruptibleSockets sockets = new InterruptibleSockets(address, config);
         ConnectionFactory factory =
-                config.isSsl()
-                        ? new ConnectionFactory(address, config)
-                        : new ConnectionFactory(new InterruptibleSockets(address, config), config);
+                config.isSsl() ? new ConnectionFactory(address, config) : new ConnectionFactory(sockets, config);
         UnifiedJedis jedis =
                 RedisClient.builder()
                         .clientConfig(config)
                         .connectionProvider(new PooledConnectionProvider(factory, pool))
                         .build();
-        return new RedisLockClient(jedis, true, options);
+        return new RedisLockClient(
+                jedis,
+                options,
+                () -> {
+                    jedis.close();
+                    sockets.close();
+                });
     }
 
     /**
@@ -89,7 +92,7 @@ public final class RedisLockClient implements AutoCloseable {
      * @return a client, to be closed before {@code jedis}
      */
     public static RedisLockClient over(UnifiedJedis jedis, LockOptions options) {
-        return new RedisLockClient(jedis, false, options);
+        return new RedisLockClient(jedis, options, () -> {});
     }
 
     /**
@@ -112,12 +115,13 @@ public final class RedisLockClient implements AutoCloseable {
         return new RedisReadWriteLock(lock(name), new RedisLock(commands, options, holds, name, Mode.SHARED));
     }
 
-    /** Stops the watchdog and closes the connections. What is still held is not released: it ends with its lease. */
+    /**
+     * Stops the watchdog and closes the connections. What is still held is not released: it ends with its lease. Who waits
+     * gets a {@link redis.clients.jedis.exceptions.JedisException}.
+     */
     @Override
     public void close() {
         holds.close();
-        if (ownsJedis) {
-            jedis.close();
-        }
+        disconnecting.run();
     }
 }

@@ -86,7 +86,7 @@ final class TestServer implements AutoCloseable {
         return info == null ? 0 : ((List<?>) ENCODED_OBJECT_MAP.build(info).get("waiters")).size();
     }
 
-    private static CommandArguments command(String name) {
+    static CommandArguments command(String name) {
         return new CommandArguments(() -> name.getBytes(UTF_8));
     }
 

@@ -18,6 +18,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 import redis.clients.jedis.ConnectionPoolConfig;
 import redis.clients.jedis.RedisClient;
 import redis.clients.jedis.exceptions.JedisConnectionException;
+import redis.clients.jedis.exceptions.JedisException;
 
 /** Waiting: in line, in slices, over cut connections, until an interrupt. */
 class WaitingTest extends ServerTest {
@@ -179,6 +180,16 @@ class WaitingTest extends ServerTest {
         lock.unlock();
         assertTrue(Thread.interrupted());
         assertFalse(lock.isLocked());
+    }
+
+    @Test
+    void aClosedClientWaitsNoMore() {
+        server.redis.executeCommand(TestServer.command("LOCK.ACQUIRE").key("a").add("stranger").add(60_000));
+        Future<Void> waiting = other.starts(() -> locks.lock("a").lock());
+        awaitWaiters("a", 1);
+        locks.close();
+        awaitWaiters("a", 0);
+        assertThrows(JedisException.class, () -> Other.result(waiting));
     }
 
     @Test
