@@ -4,15 +4,20 @@ import com.hazelcast.core.HazelcastInstance;
 import com.hazelcast.cp.CPSubsystem;
 import com.hazelcast.cp.internal.datastructures.lock.AbstractFencedLockBasicTest;
 import com.hazelcast.test.TestHazelcastInstanceFactory;
-import java.lang.reflect.Proxy;
-import java.util.function.Function;
+
 import org.junit.After;
 import org.junit.AfterClass;
 import org.junit.BeforeClass;
 import org.junit.Ignore;
 import org.junit.Test;
 
-/** Hazelcast's tests of its FencedLock, which is a Lock with fences. What does not apply is in ../PEER-SUITE.md. */
+import java.lang.reflect.Proxy;
+import java.util.function.Function;
+
+/**
+ * Hazelcast's tests of its FencedLock, which is a Lock with fences. What does not apply is in
+ * ../PEER-SUITE.md.
+ */
 public class HazelcastLockTest extends AbstractFencedLockBasicTest {
     private static TestServer server;
     private RedisLockClient locks;
@@ -47,8 +52,13 @@ public class HazelcastLockTest extends AbstractFencedLockBasicTest {
     protected HazelcastInstance[] createInstances() {
         locks = RedisLockClient.connect(server.url());
         CPSubsystem subsystem =
-                proxy(CPSubsystem.class, "getLock", name -> new ShimLock(locks.lock((String) name)));
-        return new HazelcastInstance[] {proxy(HazelcastInstance.class, "getCPSubsystem", none -> subsystem)};
+                proxy(
+                        CPSubsystem.class,
+                        "getLock",
+                        name -> new ShimLock(locks.lock((String) name)));
+        return new HazelcastInstance[] {
+            proxy(HazelcastInstance.class, "getCPSubsystem", none -> subsystem)
+        };
     }
 
     @Override
@@ -70,7 +80,8 @@ public class HazelcastLockTest extends AbstractFencedLockBasicTest {
     }
 
     private static final String SESSIONS =
-            "closes a session of Hazelcast's by its internals; here each hold has a lease, which LeaseTest ends";
+            "closes a session of Hazelcast's by its internals; here each hold has a lease, which"
+                + " LeaseTest ends";
 
     @Override
     @Test
@@ -114,6 +125,8 @@ public class HazelcastLockTest extends AbstractFencedLockBasicTest {
 
     @Override
     @Test
-    @Ignore("destroys a distributed object for good; a key of the server is there again when it is locked again")
+    @Ignore(
+            "destroys a distributed object for good; a key of the server is there again when it is"
+                + " locked again")
     public void test_destroy() {}
 }

@@ -2,10 +2,14 @@ package io.github.redislock;
 
 import com.hazelcast.cp.CPGroupId;
 import com.hazelcast.cp.lock.FencedLock;
+
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Condition;
 
-/** A RedisLock under the interface of Hazelcast's lock: other names, and a fence that is 0 where there is none. */
+/**
+ * A RedisLock under the interface of Hazelcast's lock: other names, and a fence that is 0 where
+ * there is none.
+ */
 final class ShimLock implements FencedLock {
     private final RedisLock lock;
 
@@ -73,7 +77,10 @@ final class ShimLock implements FencedLock {
         return lock.isHeldByCurrentThread();
     }
 
-    /** Hazelcast counts for all threads, this lock for the own: another's is known to be held, not how often. */
+    /**
+     * Hazelcast counts for all threads, this lock for the own: another's is known to be held, not
+     * how often.
+     */
     @Override
     public int getLockCount() {
         return lock.isHeldByCurrentThread() || !lock.isLocked() ? lock.getHoldCount() : 1;

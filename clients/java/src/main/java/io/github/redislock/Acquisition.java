@@ -1,12 +1,14 @@
 package io.github.redislock;
 
-import java.util.concurrent.TimeUnit;
 import redis.clients.jedis.exceptions.JedisConnectionException;
 import redis.clients.jedis.exceptions.JedisException;
 
+import java.util.concurrent.TimeUnit;
+
 /**
- * One way to the lock: asks in slices, always with the same token, until the lock is granted, the time is over or, where that
- * is wanted, the thread is interrupted. Leaves nothing behind when it fails.
+ * One way to the lock: asks in slices, always with the same token, until the lock is granted, the
+ * time is over or, where that is wanted, the thread is interrupted. Leaves nothing behind when it
+ * fails.
  */
 final class Acquisition {
     /** A grant, and the moment from which its lease is surely not over-estimated. */
@@ -53,7 +55,9 @@ final class Acquisition {
         this.interruptible = interruptible;
     }
 
-    /** Waits for up to {@code waitNanos}, not at all with 0; null when the lock was not to be had. */
+    /**
+     * Waits for up to {@code waitNanos}, not at all with 0; null when the lock was not to be had.
+     */
     Grant await(long waitNanos) throws InterruptedException {
         try {
             return ask(waitNanos);
@@ -90,13 +94,18 @@ final class Acquisition {
 
     private Grant askOnce(long leftNanos) {
         // Rounded up, as BLOCK 0 would be for ever.
-        long blockMs = leftNanos <= 0 ? 0 : Math.min(options.slice().toMillis(), (leftNanos - 1) / 1_000_000 + 1);
+        long blockMs =
+                leftNanos <= 0
+                        ? 0
+                        : Math.min(options.slice().toMillis(), (leftNanos - 1) / 1_000_000 + 1);
         long sentNanos = System.nanoTime();
         Long fence = commands.acquire(mode, name, token, ttlMs, blockMs);
         // From here on a hold is there to be given back if anything fails before it is handed out.
         uncertain = fence != null;
-        // It was granted at any moment of the wait. After a long one the lease is begun anew, which also tells if it is over.
-        if (fence != null && System.nanoTime() - sentNanos > TimeUnit.MILLISECONDS.toNanos(ttlMs) / 10) {
+        // It was granted at any moment of the wait. After a long one the lease is begun anew, which
+        // also tells if it is over.
+        if (fence != null
+                && System.nanoTime() - sentNanos > TimeUnit.MILLISECONDS.toNanos(ttlMs) / 10) {
             sentNanos = System.nanoTime();
             fence = commands.renew(name, token, ttlMs) ? fence : null;
         }
@@ -122,7 +131,8 @@ final class Acquisition {
         }
         long now = System.nanoTime();
         if (outOfReachSince == 0) {
-            // A connection from the pool may have been dead for long: the first new try needs no pause.
+            // A connection from the pool may have been dead for long: the first new try needs no
+            // pause.
             outOfReachSince = now;
         } else if (now - outOfReachSince > options.reconnect().toNanos()) {
             uncertain = false; // There is nobody to tell.
@@ -152,8 +162,9 @@ final class Acquisition {
     }
 
     /**
-     * Sees that nothing is held or waited for by a request that was cut off. The server may not have noticed the closed
-     * connection yet, and a hold that is given back before it is granted is not given back.
+     * Sees that nothing is held or waited for by a request that was cut off. The server may not
+     * have noticed the closed connection yet, and a hold that is given back before it is granted is
+     * not given back.
      */
     private void abandon() {
         boolean flag = Thread.interrupted();

@@ -5,8 +5,8 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 
 /**
- * One thread's hold on one lock: one token, one fence, one lease, however often the thread locked. Its counts belong to the
- * owner alone; the rest is shared with the watchdog.
+ * One thread's hold on one lock: one token, one fence, one lease, however often the thread locked.
+ * Its counts belong to the owner alone; the rest is shared with the watchdog.
  */
 final class Hold {
     final String name;
@@ -14,7 +14,10 @@ final class Hold {
     final String token;
     final long fence;
 
-    /** How often the owner has it exclusively and shared. On the server it is exclusive while the first is above 0. */
+    /**
+     * How often the owner has it exclusively and shared. On the server it is exclusive while the
+     * first is above 0.
+     */
     int exclusive;
 
     int shared;
@@ -25,7 +28,10 @@ final class Hold {
     /** What the watchdog does next. */
     volatile Future<?> next;
 
-    /** By {@link System#nanoTime()}; counted from before the sending, so the server's deadline is not earlier. */
+    /**
+     * By {@link System#nanoTime()}; counted from before the sending, so the server's deadline is
+     * not earlier.
+     */
     private volatile long endNanos;
 
     private final AtomicBoolean over = new AtomicBoolean();

@@ -1,13 +1,17 @@
 package io.github.redislock;
 
+import redis.clients.jedis.exceptions.JedisException;
+
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ScheduledThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
-import redis.clients.jedis.exceptions.JedisException;
 
-/** What the threads of one client hold, and the watchdog: one thread that renews it all and sees what is lost. */
+/**
+ * What the threads of one client hold, and the watchdog: one thread that renews it all and sees
+ * what is lost.
+ */
 final class Holds implements AutoCloseable {
     private record Key(String name, Thread owner) {}
 
@@ -74,7 +78,8 @@ final class Holds implements AutoCloseable {
         if (hold.next != null) {
             hold.next.cancel(false);
         }
-        // Not before the end of the lease has passed, nor after it because of a renewal that was due later.
+        // Not before the end of the lease has passed, nor after it because of a renewal that was
+        // due later.
         long delay = Math.max(0, Math.min(delayNanos, hold.leftNanos()) + 1);
         if (!hold.isOver() && !watchdog.isShutdown()) {
             hold.next = watchdog.schedule(() -> look(hold), delay, TimeUnit.NANOSECONDS);
@@ -86,7 +91,11 @@ final class Holds implements AutoCloseable {
             return;
         }
         if (hold.leftNanos() <= 0) {
-            lose(hold, hold.renewed ? "no renewal came through before its lease ended" : "its lease ended");
+            lose(
+                    hold,
+                    hold.renewed
+                            ? "no renewal came through before its lease ended"
+                            : "its lease ended");
             return;
         }
         // Who is dead cannot unlock; renewing for it would lock everybody out for ever.

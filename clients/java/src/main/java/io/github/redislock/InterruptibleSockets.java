@@ -1,5 +1,10 @@
 package io.github.redislock;
 
+import redis.clients.jedis.HostAndPort;
+import redis.clients.jedis.JedisClientConfig;
+import redis.clients.jedis.JedisSocketFactory;
+import redis.clients.jedis.exceptions.JedisConnectionException;
+
 import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.net.Socket;
@@ -7,14 +12,11 @@ import java.net.StandardSocketOptions;
 import java.nio.channels.SocketChannel;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
-import redis.clients.jedis.HostAndPort;
-import redis.clients.jedis.JedisClientConfig;
-import redis.clients.jedis.JedisSocketFactory;
-import redis.clients.jedis.exceptions.JedisConnectionException;
 
 /**
- * Sockets whose reads end when their thread is interrupted: a plain {@link Socket} reads on until its time-out, the socket
- * of a channel is closed. The server sees that at once and takes the waiter out of the queue.
+ * Sockets whose reads end when their thread is interrupted: a plain {@link Socket} reads on until
+ * its time-out, the socket of a channel is closed. The server sees that at once and takes the
+ * waiter out of the queue.
  */
 final class InterruptibleSockets implements JedisSocketFactory, AutoCloseable {
     private final HostAndPort address;
@@ -35,7 +37,8 @@ final class InterruptibleSockets implements JedisSocketFactory, AutoCloseable {
             channel.setOption(StandardSocketOptions.SO_KEEPALIVE, true);
             Socket socket = channel.socket();
             socket.connect(
-                    new InetSocketAddress(address.getHost(), address.getPort()), config.getConnectionTimeoutMillis());
+                    new InetSocketAddress(address.getHost(), address.getPort()),
+                    config.getConnectionTimeoutMillis());
             socket.setSoTimeout(config.getSocketTimeoutMillis());
             open.removeIf(other -> !other.isOpen());
             open.add(channel);
@@ -46,7 +49,10 @@ final class InterruptibleSockets implements JedisSocketFactory, AutoCloseable {
         }
     }
 
-    /** Closes those in use, too, which a pool leaves to their users: who waits does not wait on for a closed client. */
+    /**
+     * Closes those in use, too, which a pool leaves to their users: who waits does not wait on for
+     * a closed client.
+     */
     @Override
     public void close() {
         open.forEach(InterruptibleSockets::close);

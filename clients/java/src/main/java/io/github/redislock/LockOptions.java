@@ -6,14 +6,17 @@ import java.util.function.Consumer;
 /**
  * What may be chosen. Start from {@link #defaults()}.
  *
- * @param ttl the lease of a lock that is held until it is unlocked; the watchdog renews it at a third of this
- * @param slice the longest wait that is asked of the server at once. Between two slices a waiter loses its place in line;
- *     a connection that died without a word is noticed at the end of one
- * @param reconnect for how long a command is sent again, with the same token, while the server is out of reach; a
- *     {@code tryLock} may take that much longer then
- * @param onLost is told of every hold that ends without its owner, on the watchdog's thread: be quick
+ * @param ttl the lease of a lock that is held until it is unlocked; the watchdog renews it at a
+ *     third of this
+ * @param slice the longest wait that is asked of the server at once. Between two slices a waiter
+ *     loses its place in line; a connection that died without a word is noticed at the end of one
+ * @param reconnect for how long a command is sent again, with the same token, while the server is
+ *     out of reach; a {@code tryLock} may take that much longer then
+ * @param onLost is told of every hold that ends without its owner, on the watchdog's thread: be
+ *     quick
  */
-public record LockOptions(Duration ttl, Duration slice, Duration reconnect, Consumer<LostLock> onLost) {
+public record LockOptions(
+        Duration ttl, Duration slice, Duration reconnect, Consumer<LostLock> onLost) {
     /**
      * Checks what was chosen.
      *

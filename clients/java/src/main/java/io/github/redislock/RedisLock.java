@@ -1,24 +1,27 @@
 package io.github.redislock;
 
+import redis.clients.jedis.exceptions.JedisException;
+
 import java.util.Locale;
 import java.util.UUID;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.Lock;
-import redis.clients.jedis.exceptions.JedisException;
 
 /**
  * A {@link Lock} that is kept by the server, reentrant per thread, fair, and with a lease.
  *
- * <p>A hold without a lease of its own is renewed by the client's watchdog until its last {@code unlock()}, its thread's end
- * or {@link RedisLockClient#close()}. With a lease it ends by itself. A nested {@code lock()} asks the server whether the hold
- * is still there, and never shortens it; one without a lease has the watchdog renew it from then on.
+ * <p>A hold without a lease of its own is renewed by the client's watchdog until its last {@code
+ * unlock()}, its thread's end or {@link RedisLockClient#close()}. With a lease it ends by itself. A
+ * nested {@code lock()} asks the server whether the hold is still there, and never shortens it; one
+ * without a lease has the watchdog renew it from then on.
  *
- * <p>A hold that is lost takes its whole count with it: the thread holds nothing from then on, the next {@code lock()} is a new
- * hold with a new fence, and each {@code unlock()} that is left over throws {@link IllegalMonitorStateException}.
+ * <p>A hold that is lost takes its whole count with it: the thread holds nothing from then on, the
+ * next {@code lock()} is a new hold with a new fence, and each {@code unlock()} that is left over
+ * throws {@link IllegalMonitorStateException}.
  *
- * <p>When the server is out of reach for longer than {@link LockOptions#reconnect()}, all methods throw
- * {@link redis.clients.jedis.exceptions.JedisException}.
+ * <p>When the server is out of reach for longer than {@link LockOptions#reconnect()}, all methods
+ * throw {@link redis.clients.jedis.exceptions.JedisException}.
  */
 public final class RedisLock implements Lock {
     /** In place of a lease: until it is unlocked. */
@@ -63,13 +66,17 @@ public final class RedisLock implements Lock {
      *
      * @param lease after which it ends by itself
      * @param unit of the lease
-     * @throws InterruptedException when the thread is interrupted; it then holds nothing more than before
+     * @throws InterruptedException when the thread is interrupted; it then holds nothing more than
+     *     before
      */
     public void lockInterruptibly(long lease, TimeUnit unit) throws InterruptedException {
         acquire(Long.MAX_VALUE, leaseMs(lease, unit), true);
     }
 
-    /** Does not wait, nor pass those who do: it is false when somebody waits, even if the lock is free this moment. */
+    /**
+     * Does not wait, nor pass those who do: it is false when somebody waits, even if the lock is
+     * free this moment.
+     */
     @Override
     public boolean tryLock() {
         try {
@@ -91,7 +98,8 @@ public final class RedisLock implements Lock {
      * @param lease after which it ends by itself
      * @param unit of both
      * @return whether it is held
-     * @throws InterruptedException when the thread is interrupted; it then holds nothing more than before
+     * @throws InterruptedException when the thread is interrupted; it then holds nothing more than
+     *     before
      */
     public boolean tryLock(long time, long lease, TimeUnit unit) throws InterruptedException {
         return acquire(Math.max(0, unit.toNanos(time)), leaseMs(lease, unit), true);
@@ -125,7 +133,8 @@ public final class RedisLock implements Lock {
     }
 
     /**
-     * The number to send with every write, so that the resource can refuse an owner that has been replaced.
+     * The number to send with every write, so that the resource can refuse an owner that has been
+     * replaced.
      *
      * @return the fence of the calling thread's hold
      * @throws IllegalMonitorStateException when the thread does not hold it, or has lost it
@@ -135,8 +144,8 @@ public final class RedisLock implements Lock {
     }
 
     /**
-     * Whether the thread holds it, as far as the client knows: the lease is not over by its own clock and no renewal was
-     * refused. Only {@link #fence()} protects what is done after asking.
+     * Whether the thread holds it, as far as the client knows: the lease is not over by its own
+     * clock and no renewal was refused. Only {@link #fence()} protects what is done after asking.
      *
      * @return whether it does
      */
@@ -155,13 +164,15 @@ public final class RedisLock implements Lock {
     }
 
     /**
-     * Asks the server whether anybody holds it in this lock's way, exclusively or shared, or an old client in its own.
+     * Asks the server whether anybody holds it in this lock's way, exclusively or shared, or an old
+     * client in its own.
      *
      * @return whether somebody does
      */
     public boolean isLocked() {
         try {
-            return Resend.once(options, () -> commands.mode(name)).equals(mode.name().toLowerCase(Locale.ROOT));
+            return Resend.once(options, () -> commands.mode(name))
+                    .equals(mode.name().toLowerCase(Locale.ROOT));
         } catch (JedisException failed) {
             if (Commands.isForeign(failed)) {
                 return true;
@@ -180,7 +191,8 @@ public final class RedisLock implements Lock {
     }
 
     /**
-     * Takes the lock away from whoever holds it, readers and writers alike; the next waiter has it at once.
+     * Takes the lock away from whoever holds it, readers and writers alike; the next waiter has it
+     * at once.
      *
      * @return whether anybody held it
      */
@@ -210,7 +222,8 @@ public final class RedisLock implements Lock {
     }
 
     private IllegalMonitorStateException notHeld() {
-        return new IllegalMonitorStateException("this thread does not hold " + name + ", or has lost it");
+        return new IllegalMonitorStateException(
+                "this thread does not hold " + name + ", or has lost it");
     }
 
     private static long leaseMs(long lease, TimeUnit unit) {
@@ -231,7 +244,8 @@ public final class RedisLock implements Lock {
         }
     }
 
-    private boolean acquire(long waitNanos, long leaseMs, boolean interruptible) throws InterruptedException {
+    private boolean acquire(long waitNanos, long leaseMs, boolean interruptible)
+            throws InterruptedException {
         if (interruptible && Thread.interrupted()) {
             throw new InterruptedException("before asking for " + name);
         }
@@ -258,7 +272,10 @@ public final class RedisLock implements Lock {
         return true;
     }
 
-    /** What to ask for: the watchdog's ttl where it renews, otherwise the lease, but no less than is left of {@code hold}. */
+    /**
+     * What to ask for: the watchdog's ttl where it renews, otherwise the lease, but no less than is
+     * left of {@code hold}.
+     */
     private long ttlMs(Hold hold, long leaseMs) {
         if (leaseMs == RENEWED || (hold != null && hold.renewed)) {
             return options.ttl().toMillis();
@@ -269,13 +286,22 @@ public final class RedisLock implements Lock {
     /** Asks for a new hold, or with {@code reader} for the conversion of a shared one. */
     private boolean request(Hold reader, long waitNanos, long leaseMs, boolean interruptible)
             throws InterruptedException {
-        // Asked for anew, so that nothing that is still on its way for an earlier hold can touch this one.
+        // Asked for anew, so that nothing that is still on its way for an earlier hold can touch
+        // this one.
         String token = reader == null ? UUID.randomUUID().toString() : reader.token;
         long ttlMs = ttlMs(reader, leaseMs);
         Acquisition.Grant grant;
         try {
             grant =
-                    new Acquisition(commands, options, name, mode, token, ttlMs, reader, interruptible)
+                    new Acquisition(
+                                    commands,
+                                    options,
+                                    name,
+                                    mode,
+                                    token,
+                                    ttlMs,
+                                    reader,
+                                    interruptible)
                             .await(waitNanos);
         } catch (JedisException failed) {
             if (!Commands.isDeadlock(failed)) {
@@ -293,12 +319,14 @@ public final class RedisLock implements Lock {
         return true;
     }
 
-    private void take(Hold reader, String token, Acquisition.Grant grant, long leaseMs, long ttlMs) {
+    private void take(
+            Hold reader, String token, Acquisition.Grant grant, long leaseMs, long ttlMs) {
         boolean converted = reader != null && reader.fence == grant.fence() && !reader.isOver();
         if (reader != null && !converted) {
             holds.lose(reader, "it ended while it waited to become the writer");
         }
-        Hold hold = converted ? reader : new Hold(name, Thread.currentThread(), token, grant.fence());
+        Hold hold =
+                converted ? reader : new Hold(name, Thread.currentThread(), token, grant.fence());
         hold.add(mode, 1);
         hold.renewed |= leaseMs == RENEWED;
         hold.lease(grant.sentNanos(), ttlMs);
@@ -313,10 +341,14 @@ public final class RedisLock implements Lock {
     private void downgrade(Hold hold) {
         long ttlMs = hold.renewed ? options.ttl().toMillis() : hold.leftMs();
         long sentNanos = System.nanoTime();
-        Long fence = Resend.once(options, () -> commands.acquire(Mode.SHARED, name, hold.token, ttlMs, 0));
+        Long fence =
+                Resend.once(
+                        options, () -> commands.acquire(Mode.SHARED, name, hold.token, ttlMs, 0));
         if (fence == null || fence != hold.fence) {
             holds.lose(hold, "the server says that it is over");
-            if (fence != null) { // Another hold than the one that was to be converted: nobody asked for it.
+            if (fence
+                    != null) { // Another hold than the one that was to be converted: nobody asked
+                               // for it.
                 Resend.once(options, () -> commands.release(name, hold.token));
             }
             throw notHeld();
@@ -328,7 +360,8 @@ public final class RedisLock implements Lock {
 
     private void release(Hold hold) {
         holds.drop(hold);
-        // If the reply is lost, the second try cannot tell "released by the first" from "lost before". The lease was not
+        // If the reply is lost, the second try cannot tell "released by the first" from "lost
+        // before". The lease was not
         // over by the client's clock, so it is taken for the former.
         int[] tries = {0};
         boolean released =

@@ -1,7 +1,8 @@
 package io.github.redislock;
 
-import java.util.function.Supplier;
 import redis.clients.jedis.exceptions.JedisException;
+
+import java.util.function.Supplier;
 
 /** For commands that answer at once and may be sent twice, as all with a token may. */
 final class Resend {
@@ -9,7 +10,9 @@ final class Resend {
 
     private Resend() {}
 
-    /** Sends until there is an answer, for as long as it makes sense; an interrupt waits for that. */
+    /**
+     * Sends until there is an answer, for as long as it makes sense; an interrupt waits for that.
+     */
     static <T> T once(LockOptions options, Supplier<T> command) {
         // A set flag would close the socket, so it is taken down and kept.
         boolean interrupted = Thread.interrupted();
@@ -20,7 +23,8 @@ final class Resend {
                     return command.get();
                 } catch (JedisException failed) {
                     interrupted |= Thread.interrupted();
-                    if (!Commands.passes(failed) || System.nanoTime() - startNanos > options.reconnect().toNanos()) {
+                    if (!Commands.passes(failed)
+                            || System.nanoTime() - startNanos > options.reconnect().toNanos()) {
                         throw failed;
                     }
                 }

@@ -7,8 +7,9 @@ import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
+
+import java.util.concurrent.TimeUnit;
 
 /** How long a hold lasts, and what becomes of one that is lost. */
 class LeaseTest extends ServerTest {
@@ -35,7 +36,9 @@ class LeaseTest extends ServerTest {
         assertSame(Thread.currentThread(), told.owner());
         assertFalse(lock.isHeldByCurrentThread());
         assertThrows(IllegalMonitorStateException.class, lock::unlock);
-        assertTrue(other.does(() -> lock.isHeldByCurrentThread()), "the late unlock took nothing from the next one");
+        assertTrue(
+                other.does(() -> lock.isHeldByCurrentThread()),
+                "the late unlock took nothing from the next one");
     }
 
     @Test

@@ -5,8 +5,9 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
+
+import java.util.concurrent.TimeUnit;
 
 /** What every Lock owes. */
 class RedisLockTest extends ServerTest {
@@ -119,7 +120,10 @@ class RedisLockTest extends ServerTest {
 
     @Test
     void refusesLeasesThatAreNone() {
-        assertThrows(IllegalArgumentException.class, () -> locks.lock("a").lock(0, TimeUnit.SECONDS));
-        assertThrows(IllegalArgumentException.class, () -> locks.lock("a").lock(1, TimeUnit.MICROSECONDS));
+        assertThrows(
+                IllegalArgumentException.class, () -> locks.lock("a").lock(0, TimeUnit.SECONDS));
+        assertThrows(
+                IllegalArgumentException.class,
+                () -> locks.lock("a").lock(1, TimeUnit.MICROSECONDS));
     }
 }

@@ -5,8 +5,6 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import java.util.concurrent.Future;
-import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -15,6 +13,9 @@ import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.RedisException;
 import org.redisson.config.Config;
+
+import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
 
 /** A rolling change from Redisson: its locks and these are on the same names for a while. */
 class RedissonTest extends ServerTest {
@@ -55,7 +56,9 @@ class RedissonTest extends ServerTest {
         lock.lock();
         RLock old = redisson.getLock("a");
         for (Other.Action take :
-                new Other.Action[] {old::lock, old::tryLock, () -> old.tryLock(1, TimeUnit.SECONDS)}) {
+                new Other.Action[] {
+                    old::lock, old::tryLock, () -> old.tryLock(1, TimeUnit.SECONDS)
+                }) {
             RedisException refused = assertThrows(RedisException.class, take::run);
             assertTrue(refused.getMessage().contains("WRONGTYPE"), refused.getMessage());
         }
@@ -71,6 +74,7 @@ class RedissonTest extends ServerTest {
         assertFalse(lock.readLock().tryLock(), "not even readers share");
         redisson.getReadWriteLock("a").readLock().unlock();
         assertTrue(lock.readLock().tryLock());
-        assertThrows(RedisException.class, () -> redisson.getReadWriteLock("a").readLock().tryLock());
+        assertThrows(
+                RedisException.class, () -> redisson.getReadWriteLock("a").readLock().tryLock());
     }
 }

@@ -1,7 +1,12 @@
 package io.github.redislock;
 
-import static java.nio.charset.StandardCharsets.UTF_8;
 import static redis.clients.jedis.BuilderFactory.ENCODED_OBJECT_MAP;
+
+import static java.nio.charset.StandardCharsets.UTF_8;
+
+import redis.clients.jedis.CommandArguments;
+import redis.clients.jedis.RedisClient;
+import redis.clients.jedis.exceptions.JedisConnectionException;
 
 import java.io.IOException;
 import java.io.UncheckedIOException;
@@ -12,9 +17,6 @@ import java.nio.file.Path;
 import java.util.Comparator;
 import java.util.List;
 import java.util.stream.Stream;
-import redis.clients.jedis.CommandArguments;
-import redis.clients.jedis.RedisClient;
-import redis.clients.jedis.exceptions.JedisConnectionException;
 
 /** A real server with the module, on a free port of this machine, in a folder of its own. */
 final class TestServer implements AutoCloseable {
@@ -43,12 +45,22 @@ final class TestServer implements AutoCloseable {
             Process process =
                     new ProcessBuilder(
                                     List.of(
-                                            Path.of(setting("REDIS_LOCK_SERVERS"), version, "bin", "server").toString(),
-                                            "--port", Integer.toString(port),
-                                            "--bind", "127.0.0.1",
-                                            "--save", "",
-                                            "--dir", folder.toString(),
-                                            "--loadmodule", setting("REDIS_LOCK_MODULE")))
+                                            Path.of(
+                                                            setting("REDIS_LOCK_SERVERS"),
+                                                            version,
+                                                            "bin",
+                                                            "server")
+                                                    .toString(),
+                                            "--port",
+                                            Integer.toString(port),
+                                            "--bind",
+                                            "127.0.0.1",
+                                            "--save",
+                                            "",
+                                            "--dir",
+                                            folder.toString(),
+                                            "--loadmodule",
+                                            setting("REDIS_LOCK_MODULE")))
                             .redirectErrorStream(true)
                             .redirectOutput(folder.resolve("log").toFile())
                             .start();
@@ -68,7 +80,8 @@ final class TestServer implements AutoCloseable {
 
     /** Closes every connection but the one that says so, as a lost network would. */
     void cutConnections() {
-        redis.executeCommand(command("CLIENT").add("KILL").add("TYPE").add("normal").add("SKIPME").add("yes"));
+        redis.executeCommand(
+                command("CLIENT").add("KILL").add("TYPE").add("normal").add("SKIPME").add("yes"));
     }
 
     /** Has the server answer nothing until {@link #resume()}. */

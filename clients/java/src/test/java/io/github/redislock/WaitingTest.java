@@ -5,6 +5,15 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+import redis.clients.jedis.ConnectionPoolConfig;
+import redis.clients.jedis.RedisClient;
+import redis.clients.jedis.exceptions.JedisConnectionException;
+import redis.clients.jedis.exceptions.JedisException;
+
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -12,13 +21,6 @@ import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
-import org.junit.jupiter.api.Test;
-import org.junit.jupiter.params.ParameterizedTest;
-import org.junit.jupiter.params.provider.ValueSource;
-import redis.clients.jedis.ConnectionPoolConfig;
-import redis.clients.jedis.RedisClient;
-import redis.clients.jedis.exceptions.JedisConnectionException;
-import redis.clients.jedis.exceptions.JedisException;
 
 /** Waiting: in line, in slices, over cut connections, until an interrupt. */
 class WaitingTest extends ServerTest {
@@ -69,7 +71,8 @@ class WaitingTest extends ServerTest {
         lock.lock();
         Future<Boolean> waiting = other.starts(() -> lock.tryLock(1, TimeUnit.MINUTES));
         awaitWaiters("a", 1);
-        // Longer than the ttl: counted from the asking, the lease would be over before it was granted.
+        // Longer than the ttl: counted from the asking, the lease would be over before it was
+        // granted.
         Eventually.pause(2 * TTL_MS);
         lock.unlock();
         assertTrue(Other.result(waiting));
@@ -105,7 +108,9 @@ class WaitingTest extends ServerTest {
         RedisLockClient lonely;
         RedisLock lock;
         try (TestServer mortal = TestServer.start()) {
-            lonely = RedisLockClient.connect(mortal.url(), options.withReconnect(Duration.ofMillis(200)));
+            lonely =
+                    RedisLockClient.connect(
+                            mortal.url(), options.withReconnect(Duration.ofMillis(200)));
             lock = lonely.lock("a");
             lock.lock();
         }
@@ -134,7 +139,9 @@ class WaitingTest extends ServerTest {
         ExecutionException failed =
                 assertThrows(ExecutionException.class, () -> waiting.get(20, TimeUnit.SECONDS));
         assertEquals(InterruptedException.class, failed.getCause().getClass());
-        assertTrue(System.nanoTime() - start < options.slice().toNanos() / 2, "not only at the end of a slice");
+        assertTrue(
+                System.nanoTime() - start < options.slice().toNanos() / 2,
+                "not only at the end of a slice");
         assertEquals(0, server.waiting("a"), "it has left the line");
         assertFalse(other.does(() -> Thread.currentThread().isInterrupted()));
         lock.unlock();
@@ -184,7 +191,8 @@ class WaitingTest extends ServerTest {
 
     @Test
     void aClosedClientWaitsNoMore() {
-        server.redis.executeCommand(TestServer.command("LOCK.ACQUIRE").key("a").add("stranger").add(60_000));
+        server.redis.executeCommand(
+                TestServer.command("LOCK.ACQUIRE").key("a").add("stranger").add(60_000));
         Future<Void> waiting = other.starts(() -> locks.lock("a").lock());
         awaitWaiters("a", 1);
         locks.close();
@@ -208,11 +216,13 @@ class WaitingTest extends ServerTest {
         ConnectionPoolConfig pool = new ConnectionPoolConfig();
         pool.setMaxTotal(3);
         try (RedisClient jedis =
-                        RedisClient.builder()
-                                .hostAndPort("127.0.0.1", Integer.parseInt(server.url().replaceAll(".*:", "")))
-                                .poolConfig(pool)
-                                .build()) {
-            RedisLockClient mine = RedisLockClient.over(jedis, options.withSlice(Duration.ofMillis(100)));
+                RedisClient.builder()
+                        .hostAndPort(
+                                "127.0.0.1", Integer.parseInt(server.url().replaceAll(".*:", "")))
+                        .poolConfig(pool)
+                        .build()) {
+            RedisLockClient mine =
+                    RedisLockClient.over(jedis, options.withSlice(Duration.ofMillis(100)));
             RedisLock lock = mine.lock("a");
             lock.lock();
             Future<Void> waiting = other.starts(() -> lock.lockInterruptibly());

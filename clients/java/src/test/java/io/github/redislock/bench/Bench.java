@@ -10,8 +10,9 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Lock;
 
 /**
- * N threads take one lock in turns, for so long: {@code bench LIBRARY --url URL --lock KEY --clients N --hold-ms H --seconds S}.
- * Prints a line per acquisition, {@code CLIENT ASKED_US GRANTED_US RELEASED_US}, on one clock from the common start.
+ * N threads take one lock in turns, for so long: {@code bench LIBRARY --url URL --lock KEY
+ * --clients N --hold-ms H --seconds S}. Prints a line per acquisition, {@code CLIENT ASKED_US
+ * GRANTED_US RELEASED_US}, on one clock from the common start.
  */
 public final class Bench {
     private record Turn(int client, long askedUs, long grantedUs, long releasedUs) {}
@@ -42,7 +43,8 @@ public final class Bench {
 
     private static Settings settings(String[] words) {
         if (words.length % 2 == 0) {
-            throw new IllegalArgumentException("bench LIBRARY --url URL --lock KEY --clients N --hold-ms H --seconds S");
+            throw new IllegalArgumentException(
+                    "bench LIBRARY --url URL --lock KEY --clients N --hold-ms H --seconds S");
         }
         Map<String, String> options = new HashMap<>();
         for (int at = 1; at < words.length; at += 2) {
@@ -53,10 +55,14 @@ public final class Bench {
                 options.getOrDefault("--lock", "bench"),
                 Integer.parseInt(options.getOrDefault("--clients", "8")),
                 Long.parseLong(options.getOrDefault("--hold-ms", "1")),
-                Duration.ofMillis((long) (Double.parseDouble(options.getOrDefault("--seconds", "5")) * 1000)));
+                Duration.ofMillis(
+                        (long)
+                                (Double.parseDouble(options.getOrDefault("--seconds", "5"))
+                                        * 1000)));
     }
 
-    private static List<Turn> run(Contender contender, Settings settings) throws InterruptedException {
+    private static List<Turn> run(Contender contender, Settings settings)
+            throws InterruptedException {
         warmUp(contender, settings);
         CountDownLatch ready = new CountDownLatch(settings.clients());
         CountDownLatch start = new CountDownLatch(1);
@@ -86,7 +92,8 @@ public final class Bench {
         return all.stream().flatMap(List::stream).toList();
     }
 
-    private static void takeTurns(Lock lock, Settings settings, int client, long startNanos, List<Turn> turns) {
+    private static void takeTurns(
+            Lock lock, Settings settings, int client, long startNanos, List<Turn> turns) {
         long endNanos = startNanos + settings.duration().toNanos();
         while (System.nanoTime() - endNanos < 0) {
             long asked = System.nanoTime();
@@ -112,7 +119,10 @@ public final class Bench {
         return TimeUnit.NANOSECONDS.toMicros(nanos);
     }
 
-    /** Has the library connect, and the JVM compile, before anything is measured: every client once through all. */
+    /**
+     * Has the library connect, and the JVM compile, before anything is measured: every client once
+     * through all.
+     */
     private static void warmUp(Contender contender, Settings settings) throws InterruptedException {
         List<Thread> threads = new ArrayList<>();
         CountDownLatch together = new CountDownLatch(settings.clients());

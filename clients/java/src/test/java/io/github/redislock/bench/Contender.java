@@ -1,13 +1,18 @@
 package io.github.redislock.bench;
 
 import io.github.redislock.RedisLockClient;
-import java.util.List;
-import java.util.concurrent.locks.Lock;
+
 import org.redisson.Redisson;
 import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
 
-/** One library's lock, with the defaults of the library, both of which are a lease of 30 s with a watchdog. */
+import java.util.List;
+import java.util.concurrent.locks.Lock;
+
+/**
+ * One library's lock, with the defaults of the library, both of which are a lease of 30 s with a
+ * watchdog.
+ */
 record Contender(Lock lock, Runnable closing) implements AutoCloseable {
     static final List<String> NAMES = List.of("redis-lock", "redisson");
 
@@ -23,7 +28,9 @@ record Contender(Lock lock, Runnable closing) implements AutoCloseable {
                 RedissonClient client = Redisson.create(config);
                 yield new Contender(client.getLock(key), client::shutdown);
             }
-            default -> throw new IllegalArgumentException("no library of that name: " + name + "; there are " + NAMES);
+            default ->
+                    throw new IllegalArgumentException(
+                            "no library of that name: " + name + "; there are " + NAMES);
         };
     }
 

@@ -2,6 +2,11 @@ package io.github.redislock.example;
 
 import static java.util.concurrent.TimeUnit.MILLISECONDS;
 
+import redis.clients.jedis.CommandArguments;
+import redis.clients.jedis.RedisClient;
+import redis.clients.jedis.exceptions.JedisConnectionException;
+import redis.clients.jedis.exceptions.JedisDataException;
+
 import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
@@ -9,12 +14,10 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeoutException;
 import java.util.function.BooleanSupplier;
-import redis.clients.jedis.CommandArguments;
-import redis.clients.jedis.RedisClient;
-import redis.clients.jedis.exceptions.JedisConnectionException;
-import redis.clients.jedis.exceptions.JedisDataException;
 
-/** A hold on the lock that a watchdog keeps alive, and that knows by its own clock when it is over. */
+/**
+ * A hold on the lock that a watchdog keeps alive, and that knows by its own clock when it is over.
+ */
 final class Lease implements AutoCloseable {
     private static final long RE_ASK_MS = 50;
 
@@ -32,21 +35,28 @@ final class Lease implements AutoCloseable {
         this.endNanos = endNanos;
     }
 
-    /** Waits for the lock, in slices, for {@code --block} in all; empty when it was not to be had. */
-    static Optional<Lease> acquire(RedisClient redis, Arguments arguments) throws InterruptedException {
+    /**
+     * Waits for the lock, in slices, for {@code --block} in all; empty when it was not to be had.
+     */
+    static Optional<Lease> acquire(RedisClient redis, Arguments arguments)
+            throws InterruptedException {
         long giveUpNanos = System.nanoTime() + MILLISECONDS.toNanos(arguments.blockMs());
         while (true) {
             long sentNanos = System.nanoTime();
-            // The same token every time: if the reply to a grant was lost, this is told the same fence again.
+            // The same token every time: if the reply to a grant was lost, this is told the same
+            // fence again.
             Long fence = ask(redis, arguments, giveUpNanos);
-            // The server may have granted at any moment of the wait. After a long one, what is left of the lease is
-            // too uncertain: a renewal sets it anew, and its sending is surely before the lease's beginning.
+            // The server may have granted at any moment of the wait. After a long one, what is left
+            // of the lease is
+            // too uncertain: a renewal sets it anew, and its sending is surely before the lease's
+            // beginning.
             if (fence != null && waitedLong(sentNanos, arguments.ttlMs())) {
                 sentNanos = System.nanoTime();
                 fence = renew(redis, arguments, () -> isPast(giveUpNanos)) ? fence : null;
             }
             if (fence != null) {
-                return Optional.of(new Lease(redis, arguments, fence, end(sentNanos, arguments.ttlMs())));
+                return Optional.of(
+                        new Lease(redis, arguments, fence, end(sentNanos, arguments.ttlMs())));
             }
             if (isPast(giveUpNanos)) {
                 return Optional.empty();
@@ -54,17 +64,21 @@ final class Lease implements AutoCloseable {
         }
     }
 
-    private static Long ask(RedisClient redis, Arguments arguments, long giveUpNanos) throws InterruptedException {
+    private static Long ask(RedisClient redis, Arguments arguments, long giveUpNanos)
+            throws InterruptedException {
         LockCommand acquire = arguments.shared() ? LockCommand.RLOCK : LockCommand.ACQUIRE;
         try {
             return Connections.resending(
                     () -> isPast(giveUpNanos),
                     () -> {
                         CommandArguments command =
-                                acquire.of(arguments.lock(), arguments.token()).add(arguments.ttlMs());
+                                acquire.of(arguments.lock(), arguments.token())
+                                        .add(arguments.ttlMs());
                         long leftMs = (giveUpNanos - System.nanoTime()) / 1_000_000;
                         if (leftMs > 0) { // BLOCK 0 would wait for ever
-                            command.add("BLOCK").add(Math.min(leftMs, Connections.SLICE_MS)).blocking();
+                            command.add("BLOCK")
+                                    .add(Math.min(leftMs, Connections.SLICE_MS))
+                                    .blocking();
                         }
                         return (Long) redis.executeCommand(command);
                     });
@@ -123,7 +137,10 @@ final class Lease implements AutoCloseable {
         }
     }
 
-    /** Why the hold is over, or nothing while it is not. To be asked before everything that needs the lock. */
+    /**
+     * Why the hold is over, or nothing while it is not. To be asked before everything that needs
+     * the lock.
+     */
     Optional<String> lost() {
         // The watchdog may have slept as long as everybody else, so the clock is asked, too.
         if (isPast(endNanos)) {
@@ -149,7 +166,9 @@ final class Lease implements AutoCloseable {
     boolean release() throws InterruptedException {
         close();
         CommandArguments command = LockCommand.RELEASE.of(arguments.lock(), arguments.token());
-        return Connections.resending(() -> isPast(endNanos), () -> (Long) redis.executeCommand(command)) == 1;
+        return Connections.resending(
+                        () -> isPast(endNanos), () -> (Long) redis.executeCommand(command))
+                == 1;
     }
 
     /** Stops the watchdog; what is held then ends with its lease. */

@@ -4,7 +4,10 @@ import redis.clients.jedis.CommandArguments;
 import redis.clients.jedis.commands.ProtocolCommand;
 import redis.clients.jedis.util.SafeEncoder;
 
-/** The commands of the module, in the way in which Jedis wants to be told of commands that it does not know. */
+/**
+ * The commands of the module, in the way in which Jedis wants to be told of commands that it does
+ * not know.
+ */
 enum LockCommand implements ProtocolCommand {
     ACQUIRE("LOCK.ACQUIRE"),
     RLOCK("RWLOCK.RLOCK"),

@@ -1,15 +1,19 @@
 package io.github.redislock.example;
 
+import redis.clients.jedis.RedisClient;
+import redis.clients.jedis.exceptions.JedisConnectionException;
+
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 import java.util.List;
 import java.util.Optional;
-import redis.clients.jedis.RedisClient;
-import redis.clients.jedis.exceptions.JedisConnectionException;
 
-/** Takes a lock, works on a resource while a watchdog keeps the lock alive, and stops when it is lost. */
+/**
+ * Takes a lock, works on a resource while a watchdog keeps the lock alive, and stops when it is
+ * lost.
+ */
 public final class Worker {
     private static final int DONE = 0;
     private static final int NOT_GRANTED = 2;
@@ -77,17 +81,24 @@ public final class Worker {
         return released ? DONE : LOST;
     }
 
-    /** Reads or writes once, sending again while the lease lasts; false when the resource has seen a newer fence. */
+    /**
+     * Reads or writes once, sending again while the lease lasts; false when the resource has seen a
+     * newer fence.
+     */
     private boolean use(Lease lease, int turn) throws InterruptedException {
         if (arguments.shared()) {
             String value =
-                    Connections.resending(() -> lease.lost().isPresent(), () -> redis.hget(arguments.resource(), "writes"));
+                    Connections.resending(
+                            () -> lease.lost().isPresent(),
+                            () -> redis.hget(arguments.resource(), "writes"));
             say("read " + (value == null ? "0" : value));
             return true;
         }
         List<String> keys = List.of(arguments.resource());
         List<String> values = List.of(Long.toString(lease.fence()), arguments.token());
-        Object accepted = Connections.resending(() -> lease.lost().isPresent(), () -> redis.eval(resource, keys, values));
+        Object accepted =
+                Connections.resending(
+                        () -> lease.lost().isPresent(), () -> redis.eval(resource, keys, values));
         if (accepted.equals(0L)) {
             return false;
         }
