@@ -40,6 +40,8 @@ export interface Connection {
 }
 
 export function connectionOf(client: Client): Connection {
+  if ("isCluster" in client && client.isCluster)
+    throw new TypeError("Redlock does not know ioredis's Cluster yet.");
   if ("call" in client) return new OfIoredis(client);
   if ("sendCommand" in client) return new OfNodeRedis(client);
   throw new TypeError("Redlock needs clients of ioredis (Redis) or of node-redis (createClient).");

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { after, afterEach, before, beforeEach, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
+import { Cluster } from "ioredis";
 import { ExecutionError, Lock, Redlock, ResourceLockedError } from "redis-lock-client";
 import { libraries, Proxy, Server, until } from "./harness.js";
 
@@ -345,4 +346,6 @@ describe("ioredis", () => {
 it("refuses what it cannot use", async () => {
   assert.throws(() => new Redlock([]), /at least one/);
   assert.throws(() => new Redlock([{}]), TypeError);
+  const cluster = new Cluster([{ port: server.port }], { lazyConnect: true });
+  assert.throws(() => new Redlock([cluster]), /Cluster/);
 });
