@@ -12,6 +12,9 @@ import { type Routine, useLock } from "./using.js";
 import { type Outcome, vote } from "./voting.js";
 import type { Place } from "./waiting-room.js";
 
+/** The longest ttl that the module knows. */
+const MAX_DURATION_MS = 2 ** 48;
+
 /**
  * Locks in servers that have the redis-lock module, with the interface of node-redlock.
  *
@@ -242,6 +245,8 @@ export class Redlock extends EventEmitter {
 
 function checkDuration(duration: number): void {
   if (!Number.isInteger(duration)) throw new Error("Duration must be an integer value in milliseconds.");
+  if (duration < 1 || duration > MAX_DURATION_MS)
+    throw new RangeError("Duration must be from 1 to 2^48 milliseconds.");
 }
 
 /** As node-redlock has it: 2 ms for the precision of the servers' ttl, and a part for clocks of different rates. */

@@ -104,6 +104,8 @@ describe("using", () => {
       /at least 100ms greater/,
     );
     await assert.rejects(redlock.acquire(["a"], 1.5), /integer/);
+    await assert.rejects(redlock.acquire(["a"], 0), RangeError);
+    await assert.rejects(redlock.acquire(["a"], 2 ** 48 + 2), RangeError);
     await assert.rejects(redlock.acquire([], 1000), /at least one resource/);
     assert.equal((await server.admin.keys("*")).length, 0);
   });
