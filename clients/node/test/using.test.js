@@ -59,7 +59,7 @@ describe("using", () => {
     assert.match(reason.message, /not held any more: a/);
   });
 
-  it("aborts by the end of the lease when the server does not answer", async () => {
+  it("aborts by the end of the lease when the server does not answer", { timeout: 10_000 }, async () => {
     const errors = [];
     const using = redlock.using(["a"], 600, async (signal, lock) => {
       const start = performance.now();
