@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::bed::Bed;
-use crate::proxy::Proxy;
+use crate::proxy::{Fate, Proxy};
 
 with_every_worker![
     waits_on_after_a_cut,
@@ -43,12 +43,12 @@ fn works_on_after_cuts(mut bed: Bed) {
 }
 
 fn asks_again_with_its_token_when_the_reply_is_lost(mut bed: Bed) {
-    let proxy = Proxy::to(bed.server.port);
+    let proxy = Proxy::to(bed.server.port, Fate::Lost);
     let options = "--ttl 3000 --block 5000 --writes 2 --pause 20";
     let mut worker = bed.worker_on(proxy.port, options);
     // With another token it would wait for its own ttl, and get another fence.
     let (_, fence) = worker.granted();
-    assert_eq!(Some(fence), proxy.swallowed());
+    assert_eq!(Some(fence), proxy.caught());
     worker.finish().assert_done(2);
     assert!(bed.log().iter().all(|entry| entry.fence == fence));
     bed.assert_free();

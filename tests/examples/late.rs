@@ -1,13 +1,17 @@
 //! Owners that are too late: stopped past their ttl, or dead.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::bed::{Bed, LOCK};
 use crate::harness::wait_for;
+use crate::proxy::{Fate, Proxy};
+use crate::worker::Worker;
 
 with_every_worker![
     writes_nothing_after_a_stop_past_its_ttl,
+    writes_nothing_after_a_sleep_that_nobody_used,
     writes_nothing_for_a_grant_that_it_slept_through,
+    writes_nothing_for_a_grant_that_comes_late,
     leaves_the_lock_to_the_next_when_it_is_killed,
 ];
 
@@ -30,17 +34,45 @@ fn writes_nothing_after_a_stop_past_its_ttl(mut bed: Bed) {
     bed.assert_free();
 }
 
+/// The resource would take its writes: only the worker's own clock knows better, or a renewal that comes before the write.
+fn writes_nothing_after_a_sleep_that_nobody_used(mut bed: Bed) {
+    let mut worker = bed.worker("--ttl 1000 --block 5000 --writes 200 --pause 300 --token T");
+    worker.wrote(2);
+    worker.signal("STOP");
+    wait_for("the lock to be free", || {
+        bed.control.holders(LOCK).is_empty().then_some(())
+    });
+    let before = bed.written_by("T").len();
+    worker.signal("CONT");
+    worker.finish().assert_lost();
+    assert_eq!(bed.written_by("T").len(), before);
+    bed.assert_free();
+}
+
 fn writes_nothing_for_a_grant_that_it_slept_through(mut bed: Bed) {
     bed.take_as("first");
-    let mut worker = bed.worker("--ttl 700 --block 15000 --writes 2 --pause 20 --token T");
+    let worker = bed.worker("--ttl 700 --block 15000 --writes 2 --pause 20 --token T");
     bed.wait_until_waiting("T");
     worker.signal("STOP");
     bed.release_as("first");
     assert_eq!(bed.control.holders(LOCK), ["T"]);
     let newer = bed.take_as("second");
-    bed.write_as("second", newer);
     worker.signal("CONT");
-    // The old grant lies in its socket. It may call itself late or stand in line again, and both with the same token.
+    waits_again_or_ends(&mut bed, worker, newer);
+}
+
+fn writes_nothing_for_a_grant_that_comes_late(mut bed: Bed) {
+    let proxy = Proxy::to(bed.server.port, Fate::Late(Duration::from_millis(1_500)));
+    let options = "--ttl 700 --block 15000 --writes 2 --pause 20 --token T";
+    let worker = bed.worker_on(proxy.port, options);
+    wait_for("a grant", || proxy.caught());
+    let newer = bed.take_as("second");
+    waits_again_or_ends(&mut bed, worker, newer);
+}
+
+/// What a worker may do about a grant whose time is over when it reads of it: call itself late, or stand in line again, both with the
+/// same token. The resource would take its write, for nobody has written since.
+fn waits_again_or_ends(bed: &mut Bed, mut worker: Worker, newer: i64) {
     wait_for("the worker to see that it is late", || {
         let waiters = bed.control.waiters(LOCK);
         (waiters == ["T"] || worker.has_ended()).then_some(())
@@ -63,7 +95,7 @@ fn leaves_the_lock_to_the_next_when_it_is_killed(mut bed: Bed) {
     });
     let (_, older) = first.granted();
     first.kill();
-    let killed = std::time::Instant::now();
+    let killed = Instant::now();
     let (at, newer) = second.granted();
     assert!(newer > older);
     assert!(at - killed < Duration::from_millis(1_000 + 1_500));

@@ -1,27 +1,35 @@
-//! A network that loses one reply: the server's answer to the first acquire never comes, and its connection breaks.
+//! A network that is unkind to one reply: the server's answer to the first acquire is lost with its connection, or comes late.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
+
+/// What becomes of the first reply with a fence.
+#[derive(Clone, Copy)]
+pub enum Fate {
+    Lost,
+    Late(Duration),
+}
 
 pub struct Proxy {
     pub port: u16,
-    /// The fence that nobody was told of; 0 before.
-    swallowed: Arc<AtomicI64>,
+    /// The fence in that reply; 0 before.
+    caught: Arc<AtomicI64>,
     is_over: Arc<AtomicBool>,
 }
 
 impl Proxy {
-    pub fn to(server: u16) -> Self {
+    pub fn to(server: u16, fate: Fate) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let port = listener.local_addr().unwrap().port();
-        let swallowed = Arc::new(AtomicI64::new(0));
+        let caught = Arc::new(AtomicI64::new(0));
         let is_over = Arc::new(AtomicBool::new(false));
         let proxy = Self {
             port,
-            swallowed: Arc::clone(&swallowed),
+            caught: Arc::clone(&caught),
             is_over: Arc::clone(&is_over),
         };
         thread::spawn(move || {
@@ -33,14 +41,14 @@ impl Proxy {
                 let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, server)) else {
                     continue;
                 };
-                join(client, server, &swallowed);
+                join(client, server, &caught, fate);
             }
         });
         proxy
     }
 
-    pub fn swallowed(&self) -> Option<i64> {
-        Some(self.swallowed.load(Ordering::Relaxed)).filter(|fence| *fence > 0)
+    pub fn caught(&self) -> Option<i64> {
+        Some(self.caught.load(Ordering::Relaxed)).filter(|fence| *fence > 0)
     }
 }
 
@@ -53,22 +61,29 @@ impl Drop for Proxy {
 }
 
 /// Carries bytes both ways until one side closes.
-fn join(client: TcpStream, server: TcpStream, swallowed: &Arc<AtomicI64>) {
+fn join(client: TcpStream, server: TcpStream, caught: &Arc<AtomicI64>, fate: Fate) {
     for stream in [&client, &server] {
         stream.set_nodelay(true).ok();
     }
     let (from_client, to_server) = (client.try_clone().unwrap(), server.try_clone().unwrap());
     thread::spawn(move || carry(from_client, to_server, |_| true));
-    let swallowed = Arc::clone(swallowed);
-    // A fence is the only integer of the protocol that is as long; the first one is lost.
+    let caught = Arc::clone(caught);
+    // A fence is the only integer of the protocol that is as long.
     thread::spawn(move || {
-        carry(server, client, |bytes| match fence_in(bytes) {
-            Some(fence) => {
-                let first =
-                    swallowed.compare_exchange(0, fence, Ordering::AcqRel, Ordering::Acquire);
-                first.is_err()
+        carry(server, client, |bytes| {
+            let is_first = fence_in(bytes).is_some_and(|fence| {
+                let was = caught.compare_exchange(0, fence, Ordering::AcqRel, Ordering::Acquire);
+                was.is_ok()
+            });
+            match fate {
+                Fate::Lost => !is_first,
+                Fate::Late(delay) => {
+                    if is_first {
+                        thread::sleep(delay);
+                    }
+                    true
+                }
             }
-            None => true,
         });
     });
 }
