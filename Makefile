@@ -33,6 +33,11 @@ test: setup ## Build, then run all tests, against real servers of several versio
 	@$(MAKE) servers build
 	cargo test --locked
 
+oversell: setup ## Play the overselling story in six ways, into docs/benchmarks/oversell.md (PROCESSES=20, STOCK=300)
+	@$(MAKE) build
+	@scripts/servers.sh redis-7.0.15
+	@scripts/run.sh oversell --into docs/benchmarks --processes $(or $(PROCESSES),20) --stock $(or $(STOCK),300)
+
 # EXAMPLES=python,go: only these; PRESENT_ONLY=1: what the machine has no toolchain for is left out, and named
 setup-examples: setup ## Install what examples/ and clients/ need in each language (EXAMPLES=python,go, PRESENT_ONLY=1)
 	@scripts/examples.sh setup

@@ -184,7 +184,8 @@ impl Entry {
     }
 }
 
-fn kind() -> Kind {
+/// The server that the tests run on.
+pub fn kind() -> Kind {
     match std::env::var("EXAMPLE_SERVER").as_deref() {
         Err(_) | Ok("" | "7.0.15") => Kind::Redis7_0,
         Ok("6.2.14") => Kind::Redis6_2,

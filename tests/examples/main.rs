@@ -44,6 +44,9 @@ mod late;
 mod readers;
 mod work;
 
+// The overselling story, which needs no setup.
+mod oversell;
+
 // With what.
 mod bed;
 mod events;
