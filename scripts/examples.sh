@@ -58,7 +58,7 @@ shown() { "$@" 2>&1 | tee "$log"; }
 
 test_examples() {
     echo "== examples/$1"
-    if EXAMPLES_REQUIRED=$1 shown cargo test --locked --quiet --test examples -- --test-threads 2 "$1_"; then
+    if EXAMPLES_REQUIRED=$1 shown cargo test --locked --quiet --test examples -- --test-threads 4 "$1_"; then
         report "$1" "examples/$1: $(sed -nE 's/^test result: ok\. ([0-9]+) passed.*/\1 tests passed/p' "$log")"
     else
         report "$1" "examples/$1: FAILED"

@@ -19,11 +19,11 @@ fn writes_nothing_after_a_stop_past_its_ttl(mut bed: Bed) {
     let mut worker = bed.worker("--ttl 1000 --block 5000 --writes 200 --pause 50 --token T");
     worker.wrote(2);
     let (_, fence) = worker.granted();
-    worker.signal("STOP");
+    worker.stop();
     let newer = bed.take_as("other");
     assert!(newer > fence);
     bed.write_as("other", newer);
-    worker.signal("CONT");
+    worker.go_on();
     let ended = worker.finish();
     ended.assert_late(fence);
     // One that was on its way when the worker was stopped may be known to the resource alone.
@@ -38,12 +38,12 @@ fn writes_nothing_after_a_stop_past_its_ttl(mut bed: Bed) {
 fn writes_nothing_after_a_sleep_that_nobody_used(mut bed: Bed) {
     let mut worker = bed.worker("--ttl 1000 --block 5000 --writes 200 --pause 300 --token T");
     worker.wrote(2);
-    worker.signal("STOP");
+    worker.stop();
     wait_for("the lock to be free", || {
         bed.control.holders(LOCK).is_empty().then_some(())
     });
     let before = bed.written_by("T").len();
-    worker.signal("CONT");
+    worker.go_on();
     worker.finish().assert_lost();
     assert_eq!(bed.written_by("T").len(), before);
     bed.assert_free();
@@ -53,11 +53,11 @@ fn writes_nothing_for_a_grant_that_it_slept_through(mut bed: Bed) {
     bed.take_as("first");
     let worker = bed.worker("--ttl 700 --block 15000 --writes 2 --pause 20 --token T");
     bed.wait_until_waiting("T");
-    worker.signal("STOP");
+    worker.stop();
     bed.release_as("first");
     assert_eq!(bed.control.holders(LOCK), ["T"]);
     let newer = bed.take_as("second");
-    worker.signal("CONT");
+    worker.go_on();
     waits_again_or_ends(&mut bed, worker, newer);
 }
 

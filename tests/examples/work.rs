@@ -62,7 +62,9 @@ fn stops_when_its_lock_was_deleted(mut bed: Bed) {
     assert!(lost - deleted < Duration::from_millis(1_000) + SLACK);
     let ended = worker.finish();
     ended.assert_lost();
-    assert_eq!(bed.written_by("T").len(), ended.writes());
+    // One may have been on its way when the loss was noticed.
+    let written = bed.written_by("T").len();
+    assert!((ended.writes()..=ended.writes() + 1).contains(&written));
     // It does not take it again.
     bed.assert_free();
 }

@@ -1,5 +1,6 @@
 //! A worker as a process: what it says and when, and what is done to it.
 
+use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -121,9 +122,31 @@ impl Worker {
         at
     }
 
-    /// Sends a signal: `STOP`, `CONT`. It must be the program that gets it, not a shell around it.
+    /// Stops it, and returns when it has stopped: that takes a moment, in which it could still do what it must not.
     #[track_caller]
-    pub fn signal(&self, name: &str) {
+    pub fn stop(&self) {
+        self.signal("STOP");
+        wait_for("a worker to stop", || {
+            let threads = fs::read_dir(format!("/proc/{}/task", self.child.id())).ok()?;
+            let has_stopped = |thread: fs::DirEntry| {
+                let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+                // The state stands behind the name, which is in brackets.
+                stat.rsplit(')')
+                    .next()
+                    .is_none_or(|rest| rest.starts_with(" T"))
+            };
+            threads.flatten().all(has_stopped).then_some(())
+        });
+    }
+
+    #[track_caller]
+    pub fn go_on(&self) {
+        self.signal("CONT");
+    }
+
+    /// It must be the program that gets it, not a shell around it.
+    #[track_caller]
+    fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
         let status = Command::new("kill").args(["-s", name, &pid]).status();
         assert!(status.is_ok_and(|s| s.success()), "kill -s {name}");
