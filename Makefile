@@ -12,10 +12,10 @@ export REDIS_LOCK_SERVERS ?= $(CURDIR)/.servers
 
 comma := ,
 MAKEFLAGS += --no-print-directory
-.PHONY: help setup build run test soak fuzz valgrind bench bench-shard bench-check check diagrams dashboard servers install clean
+.PHONY: help setup build run test setup-examples test-examples oversell soak fuzz valgrind bench bench-shard bench-check check diagrams dashboard servers install clean
 
 help: ## Show these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup: ## Install what is missing to build and test (Debian; does nothing when all is there)
 	@scripts/setup.sh
@@ -32,6 +32,19 @@ run: setup ## Start a private server with the module and play a short story on i
 test: setup ## Build, then run all tests, against real servers of several versions
 	@$(MAKE) servers build
 	cargo test --locked
+
+oversell: setup ## Play the overselling story in six ways, into docs/benchmarks/oversell.md (PROCESSES=20, STOCK=300)
+	@$(MAKE) build
+	@scripts/servers.sh redis-7.0.15
+	@scripts/run.sh oversell --into docs/benchmarks --processes $(or $(PROCESSES),20) --stock $(or $(STOCK),300)
+
+# EXAMPLES=python,go: only these; PRESENT_ONLY=1: what the machine has no toolchain for is left out, and named
+setup-examples: setup ## Install what examples/ and clients/ need in each language (EXAMPLES=python,go, PRESENT_ONLY=1)
+	@scripts/examples.sh setup
+
+test-examples: setup ## Set up and test the examples and the clients of each language (EXAMPLES=python,go, PRESENT_ONLY=1)
+	@$(MAKE) servers build
+	@scripts/examples.sh test
 
 # The short versions of these are among the tests. What they did is in FIGURES: docs/RELIABILITY.md quotes it.
 FAULTS = soak:: restart:: replicas:: failover:: cluster:: quorum:: faults:: hostile:: fuzz:: security::effects

@@ -3,6 +3,7 @@
 # the commands by hand until Ctrl-C.
 #
 #   PORT=7000 scripts/run.sh        the first free port from 6379 when PORT is not given
+#   scripts/run.sh EXAMPLE ARG…     another of the examples, and no more
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -11,6 +12,8 @@ module=${REDIS_LOCK_MODULE:-$root/target/release/libredis_lock.so}
 cd "$root"
 
 fail() { echo "run: $*" >&2; exit 1; }
+
+example=${1:-story}
 
 taken() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
@@ -57,9 +60,9 @@ done
 kill -0 "$server" 2>/dev/null || { cat "$temp/log" >&2; fail "the server ended; its log is above"; }
 
 status=0
-REDIS_LOCK_CLI=$bin/redis-cli cargo run --quiet --release --locked --example story -- 127.0.0.1 "$PORT" || status=$?
+REDIS_LOCK_CLI=$bin/redis-cli cargo run --quiet --release --locked --example "$example" -- 127.0.0.1 "$PORT" "${@:2}" || status=$?
 
-if [ -t 1 ]; then
+if [ -t 1 ] && [ $# -eq 0 ]; then
     echo
     echo "The server is yours until Ctrl-C. In another terminal:"
     echo "    $bin/redis-cli -p $PORT LOCK.ACQUIRE my-lock me 30000"

@@ -28,6 +28,9 @@ mod handoff_replication;
 mod leaving;
 mod traps;
 
+// What other libraries' locks and these do to each other.
+mod migrating;
+
 // What outlives a server, and what reaches others.
 mod persistence;
 mod replicas;

@@ -1,0 +1,105 @@
+//! The table, and the page around it.
+
+use crate::buyer::THINK;
+use crate::shop::{Shop, SHORT_TTL, STALL, STALLS};
+use crate::ways::Way;
+use crate::Row;
+
+const HEAD: [&str; 8] = [
+    "way",
+    "sold",
+    "oversold",
+    "time",
+    "commands per sale",
+    "in vain per sale",
+    "longest wait",
+    "oversold when owners stall",
+];
+
+impl Row {
+    fn cells(&self) -> [String; HEAD.len()] {
+        let calm = &self.calm;
+        [
+            self.way.name().to_string(),
+            calm.sold.to_string(),
+            calm.oversold.to_string(),
+            format!("{:.2} s", calm.seconds),
+            format!("{:.1}", calm.commands_per_sale),
+            format!("{:.1}", calm.in_vain_per_sale),
+            match self.way {
+                Way::NoLock => "none".to_string(),
+                _ => format!("{:.0} ms", calm.longest_wait.as_secs_f64() * 1e3),
+            },
+            self.stalled.oversold.to_string(),
+        ]
+    }
+}
+
+/// In Markdown, its columns as wide as they need be.
+pub fn table(rows: &[Row]) -> String {
+    let mut lines = vec![HEAD.map(str::to_string)];
+    lines.extend(rows.iter().map(Row::cells));
+    let mut widths = [0; HEAD.len()];
+    for line in &lines {
+        for (width, cell) in widths.iter_mut().zip(line) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut text = String::new();
+    for (n, line) in lines.iter().enumerate() {
+        for (column, (cell, width)) in line.iter().zip(widths).enumerate() {
+            // Names to the left, numbers to the right.
+            text += &match column {
+                0 => format!("| {cell:<width$} |"),
+                _ => format!(" {cell:>width$} |"),
+            };
+        }
+        text.push('\n');
+        if n == 0 {
+            for (column, width) in widths.iter().enumerate() {
+                let line = "-".repeat(*width);
+                text += &match column {
+                    0 => format!("| {line} |"),
+                    _ => format!(" {}: |", &line[1..]),
+                };
+            }
+            text.push('\n');
+        }
+    }
+    text
+}
+
+pub fn page(shop: &Shop, rows: &[Row]) -> String {
+    let Shop {
+        processes,
+        stock,
+        server,
+        ..
+    } = shop;
+    let reads = rows
+        .iter()
+        .find(|row| row.way == Way::ReadersWriters)
+        .map_or(0, |row| row.calm.reads);
+    let (think, ttl, stall) = (THINK.as_millis(), SHORT_TTL.as_millis(), STALL.as_millis());
+    let table = table(rows);
+    format!(
+        "# Overselling
+
+{processes} processes buy from one stock of {stock}, on {server}. Each reads how many are left, thinks for {think} ms, and writes one less, until
+nothing is left. `make oversell` plays it and writes this page; [`examples/oversell`](../../examples/oversell/main.rs) is the program.
+
+{table}
+![The same as a picture](oversell.svg)
+
+- **sold**: how many left the shop; **oversold**: how many of them it never had.
+- **commands per sale**: all that the server executed, by its own count and those in scripts included. The purchase itself is five of them, seven
+  with a fence; in (f) {reads} readers looked at the stock meanwhile, and their commands are counted, too.
+- **in vain per sale**: polls that did not get the lock, transactions that were undone.
+- **longest wait**: of one buyer, from asking until the purchase began that came to an end.
+- **when owners stall**: the same again with locks of {ttl} ms, and the first {STALLS} buyers each stall for {stall} ms between reading and writing. Their
+  locks are over by then and others have read and bought; what they write is wrong, and sold twice. In (c) they also delete the lock of another.
+  A transaction (b) sees that the stock has changed. (e) and (f) show the stock their fence, with what they read and with what they
+  write: who is late is refused.
+"
+    )
+}

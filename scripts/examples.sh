@@ -1,0 +1,106 @@
+#!/usr/bin/env bash
+# Sets up and tests what is written in other languages: examples/LANG and clients/LANG.
+#
+#   scripts/examples.sh setup|test
+#
+#   EXAMPLES=python,go    only these
+#   PRESENT_ONLY=1        leave out what the machine has no toolchain for, instead of installing it
+#
+# Each folder has a Makefile that knows its language: `setup` installs what is missing, toolchain and packages, and
+# does nothing when all is there; `test` in clients/LANG runs its tests. Those of the examples are tests/examples.
+set -uo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+all=(python node go java rust)
+chosen=("${all[@]}")
+[ -z "${EXAMPLES:-}" ] || IFS=', ' read -ra chosen <<<"$EXAMPLES"
+for language in "${chosen[@]}"; do
+    [[ " ${all[*]} " == *" $language "* ]] || { echo "examples: there is no $language; there are: ${all[*]}" >&2; exit 1; }
+done
+
+# Whether the toolchain is there, and new enough; the same as in scripts/examples/.
+present() {
+    case $1 in
+        python) python3 -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' ;;
+        node) command -v npm && node -e 'process.exit(process.versions.node.split(".")[0] < 18 ? 1 : 0)' ;;
+        go) go version ;;
+        java) command -v mvn && javac -version && [ "$(javac -version 2>&1 | sed -E 's/^javac ([0-9]+).*/\1/')" -ge 17 ] ;;
+        rust) cargo --version ;;
+    esac >/dev/null 2>&1
+}
+
+# The folders of language $1 that are there.
+folders() {
+    local folder
+    for folder in "examples/$1" "clients/$1"; do
+        [ ! -e "$folder/Makefile" ] || echo "$folder"
+    done
+}
+
+summary=()
+failed=
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+# report LANGUAGE TEXT…
+report() { summary+=("$(printf '  %-8s %s' "$1" "${*:2}")"); }
+
+set_up() {
+    local folder
+    for folder in $(folders "$1"); do
+        echo "== $folder: setup"
+        make -C "$folder" setup || return 1
+    done
+}
+
+# Shows the tests' output as it comes, and keeps it to be quoted.
+shown() { "$@" 2>&1 | tee "$log"; }
+
+test_examples() {
+    echo "== examples/$1"
+    if EXAMPLES_REQUIRED=$1 shown cargo test --locked --quiet --test examples -- --test-threads 4 "$1_"; then
+        report "$1" "examples/$1: $(sed -nE 's/^test result: ok\. ([0-9]+) passed.*/\1 tests passed/p' "$log")"
+    else
+        report "$1" "examples/$1: FAILED"
+        failed=1
+    fi
+}
+
+test_client() {
+    echo "== clients/$1"
+    if shown make -C "clients/$1" test; then
+        # How a language's runner counts is its own affair.
+        report "$1" "clients/$1: tests passed"
+    else
+        report "$1" "clients/$1: FAILED"
+        failed=1
+    fi
+}
+
+what=${1:-}
+[[ $what == setup || $what == test ]] || { echo "usage: scripts/examples.sh setup|test" >&2; exit 1; }
+for language in "${chosen[@]}"; do
+    if [ -z "$(folders "$language")" ]; then
+        report "$language" "left out: there is no examples/$language"
+        continue
+    fi
+    if [ -n "${PRESENT_ONLY:-}" ] && ! present "$language"; then
+        report "$language" "left out: its toolchain is not on this machine, or too old"
+        continue
+    fi
+    if ! set_up "$language"; then
+        report "$language" "FAILED to be set up"
+        failed=1
+        continue
+    fi
+    if [ "$what" = setup ]; then
+        report "$language" "ready"
+        continue
+    fi
+    [ ! -e "examples/$language/run" ] || test_examples "$language"
+    [ ! -e "clients/$language/Makefile" ] || test_client "$language"
+done
+
+echo "== examples and clients: $what"
+printf '%s\n' "${summary[@]}"
+[ -z "$failed" ]

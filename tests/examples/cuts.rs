@@ -1,0 +1,55 @@
+//! Connections that break: while it waits, while it works, and with the reply on its way.
+
+use std::time::Duration;
+
+use crate::bed::Bed;
+use crate::proxy::{Fate, Proxy};
+
+with_every_worker![
+    waits_on_after_a_cut,
+    works_on_after_cuts,
+    asks_again_with_its_token_when_the_reply_is_lost,
+];
+
+fn waits_on_after_a_cut(mut bed: Bed) {
+    let older = bed.take_as("other");
+    let mut worker = bed.worker("--ttl 1000 --block 15000 --writes 2 --pause 20 --token T");
+    for _ in 0..2 {
+        bed.wait_until_waiting("T");
+        bed.cut_all();
+    }
+    bed.wait_until_waiting("T");
+    bed.release_as("other");
+    let (_, fence) = worker.granted();
+    assert!(fence > older);
+    worker.finish().assert_done(2);
+    assert_eq!(bed.written_by("T").len(), 2);
+    bed.assert_free();
+}
+
+fn works_on_after_cuts(mut bed: Bed) {
+    let mut worker = bed.worker("--ttl 1200 --block 5000 --writes 8 --pause 200 --token T");
+    for write in [2, 5] {
+        worker.wrote(write);
+        bed.cut_all();
+    }
+    let ended = worker.finish();
+    ended.assert_done(8);
+    assert!(ended.span() > Duration::from_millis(1_200), "{ended:?}");
+    // Where a reply was lost in a cut, the write was sent again.
+    let written = bed.written_by("T").len();
+    assert!((8..=10).contains(&written), "{written}");
+    bed.assert_free();
+}
+
+fn asks_again_with_its_token_when_the_reply_is_lost(mut bed: Bed) {
+    let proxy = Proxy::to(bed.server.port, Fate::Lost);
+    let options = "--ttl 3000 --block 5000 --writes 2 --pause 20";
+    let mut worker = bed.worker_on(proxy.port, options);
+    // With another token it would wait for its own ttl, and get another fence.
+    let (_, fence) = worker.granted();
+    assert_eq!(Some(fence), proxy.caught());
+    worker.finish().assert_done(2);
+    assert!(bed.log().iter().all(|entry| entry.fence == fence));
+    bed.assert_free();
+}

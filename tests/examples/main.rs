@@ -1,0 +1,54 @@
+//! The worker examples of all languages, put through the same bad days: `make test-examples`.
+//!
+//! Every test runs with each program that is set up (`make setup-examples`), in a server of its own: `cargo test --test examples
+//! python_` runs one language's. What is not set up is named and left out. The environment chooses:
+//!
+//! - `EXAMPLES_DIR`: where the folders of the languages are, instead of `examples/`;
+//! - `EXAMPLES_REQUIRED`: `python,go` or `all`: these may not be left out;
+//! - `EXAMPLE_SERVER`: `6.2.14`, `8.2.3` or `8.0.1` instead of Redis 7.0.15.
+
+#![allow(unreachable_pub)] // A test binary has no public face.
+
+#[allow(dead_code, unused_imports)]
+#[path = "../integration/harness/mod.rs"]
+mod harness;
+
+/// Makes each of the named functions a test per program.
+macro_rules! with_every_worker {
+    ($($test:ident),* $(,)?) => {
+        with_every_worker! { @ [$($test),*]
+            python_sync: "python", "sync";
+            python_asyncio: "python", "asyncio";
+            node_ioredis: "node", "ioredis";
+            node_redis: "node", "node-redis";
+            go_redis: "go", "go-redis";
+            java_jedis: "java", "jedis";
+            rust_redis: "rust", "redis";
+        }
+    };
+    (@ $tests:tt $($name:ident: $language:literal, $variant:literal;)*) => {
+        $(with_every_worker! { @@ $tests $name $language $variant })*
+    };
+    (@@ [$($test:ident),*] $name:ident $language:literal $variant:literal) => {
+        mod $name { $(#[test] fn $test() {
+            if let Some(program) = $crate::bed::Program::find($language, $variant) {
+                super::$test($crate::bed::Bed::with(program));
+            }
+        })* }
+    };
+}
+
+// What the programs go through.
+mod cuts;
+mod late;
+mod readers;
+mod work;
+
+// The overselling story, which needs no setup.
+mod oversell;
+
+// With what.
+mod bed;
+mod events;
+mod proxy;
+mod worker;
