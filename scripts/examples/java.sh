@@ -43,4 +43,7 @@ read -rd '' -a packages < <(missing) || true
 echo "java: installing ${packages[*]}"
 apt_get install --no-install-recommends "${packages[@]}"
 hash -r
-has_java && has_maven || { echo "java: still missing: $(missing | tr '\n' ' ')" >&2; exit 1; }
+if ! has_java || ! has_maven; then
+    echo "java: still missing: $(missing | tr '\n' ' ')" >&2
+    exit 1
+fi
