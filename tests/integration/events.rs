@@ -201,8 +201,9 @@ fn events_name_their_key_and_database(kind: Kind) {
     c.multi(&[
         "EXISTS k",
         "SELECT 2",
-        "LOCK.ACQUIRE other me 600000",
+        "LOCK.INFO other",
         "SET here x",
+        "LOCK.ACQUIRE other me 600000",
     ]);
     let channels: Vec<_> = listener
         .messages()
