@@ -57,5 +57,8 @@ mod soak;
 // What a bad day does to it.
 mod faults;
 
+// What becomes of locks when the module is upgraded, downgraded or missing.
+mod upgrade;
+
 // What the documents say.
 mod readme;

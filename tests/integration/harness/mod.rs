@@ -27,5 +27,5 @@ pub use later::Later;
 pub use raw::Raw;
 pub use records::record_of;
 pub use sentinel::Sentinels;
-pub use server::{module, redis_cli, wait_for, Kind, Server, Setup};
+pub use server::{copy_files, module, redis_cli, wait_for, Kind, Server, Setup};
 pub use state::{now_ms, now_us, State};

@@ -1,7 +1,7 @@
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -28,19 +28,23 @@ impl Kind {
         matches!(self, Kind::Redis8_2 | Kind::Valkey8_0)
     }
 
-    /// The folder that `make servers` makes.
-    fn folder(self) -> PathBuf {
-        let name = match self {
+    /// Which one it is, as scripts/servers.sh calls it.
+    pub fn name(self) -> &'static str {
+        match self {
             Kind::Redis6_2 => "redis-6.2.14",
             Kind::Redis7_0 => "redis-7.0.15",
             Kind::Redis8_2 => "redis-8.2.3",
             Kind::Valkey8_0 => "valkey-8.0.1",
-        };
+        }
+    }
+
+    /// The folder that `make servers` makes.
+    fn folder(self) -> PathBuf {
         let servers = std::env::var_os("REDIS_LOCK_SERVERS").map_or_else(
             || Path::new(env!("CARGO_MANIFEST_DIR")).join(".servers"),
             PathBuf::from,
         );
-        servers.join(name).join("bin")
+        servers.join(self.name()).join("bin")
     }
 
     /// The tool that checks this server's files, `redis-check-rdb` for `rdb`, where one was fetched that knows their version.
@@ -108,7 +112,12 @@ impl Setup {
 
     /// The module and further options.
     pub fn with_module(options: &[&str]) -> Self {
-        Self::of(&[&["--loadmodule", &path(&module())], options].concat())
+        Self::with_module_at(&module(), options)
+    }
+
+    /// Another build of the module, or a copy of it, and further options.
+    pub fn with_module_at(module: &Path, options: &[&str]) -> Self {
+        Self::of(&[&["--loadmodule", &path(module)], options].concat())
     }
 }
 
@@ -191,6 +200,13 @@ impl Server {
         Self::start_in(kind, dir, Setup::default())
     }
 
+    /// Starts a server on copies of the files in `folder`: its RDB, its append-only files.
+    pub fn start_on(kind: Kind, folder: &Path, setup: Setup) -> Self {
+        let dir = temporary_dir();
+        copy_files(folder, &dir);
+        Self::start_in(kind, dir, setup)
+    }
+
     fn start_in(kind: Kind, dir: PathBuf, setup: Setup) -> Self {
         let mut setup = setup;
         setup.memcheck |= setup.under.is_empty() && memcheck::is_for_all_tests();
@@ -204,15 +220,21 @@ impl Server {
         }
     }
 
-    /// Tries to start a server that is expected to give up by itself; answers its log.
+    /// Tries to start a server that is expected to give up by itself and to say so by its status; answers its log.
     pub fn log_of_failed_start(kind: Kind, options: &[&str]) -> String {
+        let (log, status) = Self::start_that_ends(kind, options);
+        assert!(!status.success(), "the server ended well: {log}");
+        log
+    }
+
+    /// Tries to start a server that is expected to give up by itself; answers its log and its status.
+    pub fn start_that_ends(kind: Kind, options: &[&str]) -> (String, ExitStatus) {
         let dir = temporary_dir();
         let mut child = launch(kind, &dir, free_port(), &Setup::of(options));
         let status = wait_for("the server to give up", || child.try_wait().unwrap());
         let log = fs::read_to_string(dir.join("log")).unwrap_or_default();
         fs::remove_dir_all(&dir).ok();
-        assert!(!status.success(), "the server ended well: {log}");
-        log
+        (log, status)
     }
 
     pub fn client(&self) -> Client {
@@ -432,6 +454,20 @@ pub(super) fn temporary_dir() -> PathBuf {
     let dir = std::env::temp_dir().join(format!("redis-lock-test-{}-{n}", std::process::id()));
     fs::create_dir(&dir).expect("a temporary directory");
     dir
+}
+
+/// Copies the files of a folder, and of those in it.
+pub fn copy_files(from: &Path, to: &Path) {
+    for entry in fs::read_dir(from).unwrap_or_else(|error| panic!("{from:?}: {error}")) {
+        let from = entry.unwrap().path();
+        let to = to.join(from.file_name().unwrap());
+        if from.is_dir() {
+            fs::create_dir_all(&to).unwrap();
+            copy_files(&from, &to);
+        } else {
+            fs::copy(&from, &to).unwrap();
+        }
+    }
 }
 
 fn path(path: &Path) -> String {
