@@ -13,7 +13,7 @@ export REDIS_LOCK_SERVERS ?= $(CURDIR)/.servers
 
 comma := ,
 MAKEFLAGS += --no-print-directory
-.PHONY: help setup build run test soak fuzz valgrind bench bench-shard bench-check check servers install uninstall clean
+.PHONY: help setup build run test soak fuzz valgrind bench bench-shard bench-check check diagrams dashboard servers install uninstall clean
 .PHONY: dist dist-check deb deb-check docker-check
 
 help: ## Show these targets
@@ -75,6 +75,15 @@ check: setup ## Check format, lints and layers
 	cargo clippy --all-targets --locked -- -D warnings
 	cargo test --locked --test tidy
 
+diagrams: ## Draw docs/diagrams/*.svg from their text sources
+	@command -v plantuml >/dev/null || { echo "diagrams: please install plantuml (Debian: apt-get install plantuml graphviz)" >&2; exit 1; }
+	plantuml -tsvg docs/diagrams/*.puml
+
+dashboard: setup ## Draw docs/dashboard.svg from a run with real Prometheus and redis_exporter; needs a few minutes
+	@$(MAKE) build
+	@scripts/servers.sh redis-7.0.15
+	@scripts/dashboard.sh
+
 servers: ## Fetch the servers of the tests into .servers/
 	@scripts/servers.sh
 
@@ -82,11 +91,10 @@ servers: ## Fetch the servers of the tests into .servers/
 # another name, and takes its own in one step; who has the old one keeps the old one until the restart.
 install: ## Install what `make build` built under PREFIX (/usr/local), below DESTDIR if given
 	@test -f $(REDIS_LOCK_MODULE) || { echo "nothing to install yet: run 'make build' first" >&2; exit 1; }
-	install -d $(DESTDIR)$(MODULES) $(DESTDIR)$(DOCS)/docs
+	install -d $(DESTDIR)$(MODULES)
 	install -m 755 $(REDIS_LOCK_MODULE) $(DESTDIR)$(MODULES)/.libredis_lock.so.new
 	mv -f $(DESTDIR)$(MODULES)/.libredis_lock.so.new $(DESTDIR)$(MODULES)/libredis_lock.so
-	install -m 644 README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE $(DESTDIR)$(DOCS)/
-	install -m 644 docs/*.md $(DESTDIR)$(DOCS)/docs/
+	scripts/documents.sh $(DESTDIR)$(DOCS)
 	sed 's|/usr/local/lib/redis/modules/|$(MODULES)/|' redis.conf.example >$(DESTDIR)$(DOCS)/redis.conf.example
 	chmod 644 $(DESTDIR)$(DOCS)/redis.conf.example
 

@@ -18,7 +18,7 @@ if [ "$(id -u)" -ne 0 ]; then exec unshare --map-root-user "${BASH_SOURCE[0]}" "
 fail() { echo "deb-check: $*" >&2; exit 1; }
 
 debs=("$dist"/*.deb)
-[ ${#debs[@]} -eq 1 ] && [ -f "${debs[0]}" ] || fail "there is no package in $dist: run 'make deb'"
+if [ ${#debs[@]} -ne 1 ] || [ ! -f "${debs[0]}" ]; then fail "there is no package in $dist: run 'make deb'"; fi
 deb=${debs[0]}
 
 inside=$(mktemp -d)
@@ -122,7 +122,7 @@ done
 rm "$inside"/etc/redis/* "$inside"/etc/valkey/*
 
 in_root --remove redis-lock
-[ ! -e "$inside$module" ] && [ -e "$inside$conf" ] || fail "a removed package keeps its settings and nothing else"
+if [ -e "$inside$module" ] || [ ! -e "$inside$conf" ]; then fail "a removed package keeps its settings and nothing else"; fi
 in_root --purge redis-lock
 diff <(echo "$before") <(files) || fail "there are traces of a purged package"
 [ "$(state)" = unknown ] || [ "$(state)" = "unknown ok not-installed" ] || fail "after purging: $(state)"

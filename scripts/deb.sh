@@ -21,10 +21,11 @@ scripts/dist.sh stage
 # What Cargo.toml names by target/release/deb.
 made=$dist/build/release/deb
 rm -rf "$made"
-mkdir -p "$made/docs"
-gzip -9 --no-name <CHANGELOG.md >"$made/changelog.gz"
-for document in README.md docs/*.md; do gzip -9 --no-name <"$document" >"$made/$document.gz"; done
-gzip -9 --no-name <"$dist/stage/NOTICES" >"$made/NOTICES.gz"
+scripts/documents.sh "$made/doc"
+# Debian has the licences and names the changelog in its own way.
+rm "$made"/doc/LICENSE-* "$made/doc/CHANGELOG.md"
+gzip -9 --no-name <CHANGELOG.md >"$made/doc/changelog.gz"
+gzip -9 --no-name <"$dist/stage/NOTICES" >"$made/doc/NOTICES.gz"
 # The settings as in redis.conf.example, from its first section on; only what is the module's own is in force.
 {
     cat packaging/deb/redis-lock.conf.head

@@ -71,11 +71,9 @@ assert_no_paths() {
 stage() {
     build
     rm -rf "$stage"
-    mkdir -p "$stage/docs"
+    scripts/documents.sh "$stage"
     install -m 755 "$dist/build/release/libredis_lock.so" "$stage/"
     assert_no_paths "$stage/libredis_lock.so"
-    install -m 644 README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE redis.conf.example "$stage/"
-    install -m 644 docs/*.md "$stage/docs/"
     scripts/notices.py >"$stage/NOTICES"
     cat >"$stage/BUILDINFO" <<INFO
 $name $version

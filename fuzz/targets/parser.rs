@@ -87,7 +87,7 @@ fn release(args: &[&[u8]]) {
     let expected = matches!(args, [token] if is_token(token));
     if let Some(request) = judge(parsed, expected) {
         for lock in locks() {
-            follow(&request.decide(lock.as_ref(), NOW));
+            follow(&request.decide(lock.as_ref(), NOW).0);
         }
     }
 }

@@ -212,13 +212,14 @@ impl Lock {
         }
     }
 
-    /// Decides the end of a token's hold: `None` when it holds nothing.
-    pub fn release<'a>(&self, token: Token<'a>, now: Now) -> Option<Effect<'a>> {
-        self.hold_of(token, now)?;
-        Some(Effect::Release {
+    /// Decides the end of a token's hold, and says what ends: `None` when it holds nothing.
+    pub fn release<'a>(&self, token: Token<'a>, now: Now) -> Option<(Effect<'a>, Hold)> {
+        let (_, hold) = self.hold_of(token, now)?;
+        let effect = Effect::Release {
             now_ms: now.ms(),
             token,
-        })
+        };
+        Some((effect, hold))
     }
 
     /// Decides a new deadline for a token's hold: `None` when it holds nothing, for a lost lock is never taken again.

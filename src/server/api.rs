@@ -34,7 +34,7 @@ macro_rules! required {
 
 required! {
     RedisModule_Alloc, RedisModule_Realloc, RedisModule_Free, RedisModule_CreateCommand, RedisModule_CreateDataType, RedisModule_SetModuleOptions,
-    RedisModule_WrongArity, RedisModule_ReplyWithLongLong, RedisModule_ReplyWithNull, RedisModule_ReplyWithError,
+    RedisModule_WrongArity, RedisModule_ReplyWithLongLong, RedisModule_ReplyWithNull, RedisModule_ReplyWithError, RedisModule_ReplyWithSimpleString,
     RedisModule_ReplyWithArray, RedisModule_ReplyWithStringBuffer, RedisModule_StringPtrLen, RedisModule_OpenKey,
     RedisModule_CloseKey, RedisModule_KeyType, RedisModule_DeleteKey, RedisModule_ModuleTypeGetType,
     RedisModule_ModuleTypeGetValue, RedisModule_ModuleTypeSetValue, RedisModule_GetExpire, RedisModule_SetExpire,
@@ -105,6 +105,16 @@ impl<'c> Context<'c> {
     pub(super) fn reply_null(self) {
         // SAFETY: the context is alive.
         unsafe { call!(RedisModule_ReplyWithNull(self.as_ptr())) };
+    }
+
+    pub(super) fn reply_ok(self) {
+        // SAFETY: the context is alive; the server copies the text.
+        unsafe {
+            call!(RedisModule_ReplyWithSimpleString(
+                self.as_ptr(),
+                c"OK".as_ptr()
+            ))
+        };
     }
 
     pub(super) fn reply_error(self, message: &'static CStr) {

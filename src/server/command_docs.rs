@@ -13,7 +13,7 @@ pub(super) struct Docs {
     complexity: &'static CStr,
     /// As COMMAND INFO counts: the name included, negative when more may follow.
     arity: c_int,
-    key: KeyUse,
+    key: Option<KeyUse>,
     /// Those after the key.
     args: &'static [Arg],
 }
@@ -43,7 +43,7 @@ pub(super) const ACQUIRE: Docs = Docs {
     summary: c"Takes the exclusive hold of a lock and returns its fence.",
     complexity: c"O(1)",
     arity: -4,
-    key: KeyUse::Updates,
+    key: Some(KeyUse::Updates),
     args: TAKE,
 };
 pub(super) const WLOCK: Docs = Docs {
@@ -59,28 +59,35 @@ pub(super) const RELEASE: Docs = Docs {
     summary: c"Ends a token's hold of a lock.",
     complexity: c"O(1) for an exclusive hold, O(log(N)) for one of N shared holds.",
     arity: 3,
-    key: KeyUse::Deletes,
+    key: Some(KeyUse::Deletes),
     args: &[Arg::Text(c"token")],
 };
 pub(super) const RENEW: Docs = Docs {
     summary: c"Sets the deadline of a token's hold to now + ttl.",
     complexity: c"O(1) for an exclusive hold, O(log(N)) for one of N shared holds.",
     arity: 4,
-    key: KeyUse::Updates,
+    key: Some(KeyUse::Updates),
     args: &[Arg::Text(c"token"), Arg::Integer(c"ttl")],
 };
 pub(super) const INFO: Docs = Docs {
     summary: c"Returns who holds a lock and who waits for it.",
     complexity: c"O(N*log(N)) where N is the number of holds.",
     arity: 2,
-    key: KeyUse::Reads,
+    key: Some(KeyUse::Reads),
+    args: &[],
+};
+pub(super) const RESETSTAT: Docs = Docs {
+    summary: c"Resets the counters and percentiles of the section lock of INFO.",
+    complexity: c"O(1)",
+    arity: 1,
+    key: None,
     args: &[],
 };
 pub(super) const APPLY: Docs = Docs {
     summary: c"Carries a decided change to replicas and the append-only file. Refused to clients.",
     complexity: c"As the command whose effect it carries.",
     arity: -3,
-    key: KeyUse::Updates,
+    key: Some(KeyUse::Updates),
     args: &[Arg::Text(c"record")],
 };
 
@@ -88,23 +95,32 @@ pub(super) const APPLY_RELEASE: Docs = Docs {
     summary: c"Carries a release to replicas and the append-only file. Refused to clients.",
     complexity: c"O(1)",
     arity: 3,
-    key: KeyUse::Updates,
+    key: Some(KeyUse::Updates),
     args: &[Arg::Text(c"token")],
 };
 
 impl Docs {
+    /// Where the key stands among the words of the command; 0 is nowhere.
+    pub(super) const fn key_position(&self) -> c_int {
+        match self.key {
+            Some(_) => 1,
+            None => 0,
+        }
+    }
+
     /// Lends the description in the server's form to `tell`.
     pub(super) fn with_info<R>(
         &self,
         tell: impl FnOnce(*const raw::RedisModuleCommandInfo) -> R,
     ) -> R {
-        let mut key_specs = [self.key.spec(), END_OF_KEY_SPECS];
+        let key_spec = self.key.map_or(END_OF_KEY_SPECS, KeyUse::spec);
+        let mut key_specs = [key_spec, END_OF_KEY_SPECS];
         let mut block = [
             Arg::with_token(c"BLOCK"),
             Arg::Integer(c"timeout").raw(ptr::null_mut()),
             END_OF_ARGS,
         ];
-        let mut args = vec![key_arg()];
+        let mut args = Vec::from_iter(self.key.map(|_| key_arg()));
         for arg in self.args {
             args.push(arg.raw(block.as_mut_ptr()));
         }

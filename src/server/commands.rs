@@ -11,6 +11,7 @@ use super::fences;
 use super::keyspace::{Key, WrongType};
 use super::open_key::Purpose;
 use super::propagation::{self, APPLY, RELEASE};
+use super::stats::{self, counters};
 use super::waiting::{self, Entered, Place};
 use crate::command::acquire::Acquire;
 use crate::command::info::{self, Info};
@@ -38,7 +39,7 @@ struct Command {
     docs: Docs,
 }
 
-const COMMANDS: [Command; 8] = [
+const COMMANDS: [Command; 9] = [
     Command {
         name: c"lock.acquire",
         handler: handler!(|call| take_hold(call, acquire::MODE)),
@@ -86,6 +87,14 @@ const COMMANDS: [Command; 8] = [
         blocking: None,
         acl_categories: c"read",
         docs: command_docs::INFO,
+    },
+    Command {
+        name: c"lock.resetstat",
+        handler: handler!(reset_stat),
+        flags: c"admin deny-script allow-loading allow-stale",
+        blocking: None,
+        acl_categories: c"admin dangerous",
+        docs: command_docs::RESETSTAT,
     },
     Command {
         name: APPLY,
@@ -204,21 +213,21 @@ impl<'c> Call<'c> {
         };
         match decide(&scene) {
             Decision::Change(effect, reply) => {
-                key.commit(&effect, now);
+                let had_it = key.commit(&effect, now);
                 if let Some(place) = &place {
-                    waiting::serve(&mut key, place, now);
+                    waiting::serve_changed(&mut key, place, now);
                 }
                 effect.fence().into_iter().for_each(waiting::acknowledge);
-                Ok(Outcome::Reply(reply))
+                Ok(Outcome::Changed { reply, had_it })
             }
-            Decision::Same(reply) => Ok(Outcome::Reply(reply)),
+            Decision::Same(reply) => Ok(Outcome::Same(reply)),
             Decision::Wait(refusal) => Ok(Outcome::Refused { key, refusal, now }),
         }
     }
 
     fn reply(self, outcome: Outcome<'_, '_>) {
         match outcome {
-            Outcome::Reply(reply) => self.ctx.reply(reply),
+            Outcome::Changed { reply, .. } | Outcome::Same(reply) => self.ctx.reply(reply),
             Outcome::Refused { .. } => self.ctx.reply_null(),
         }
     }
@@ -233,7 +242,12 @@ struct Scene<'k, 'c> {
 
 /// What a decision has come to.
 enum Outcome<'c, 'r> {
-    Reply(Reply<'r>),
+    Changed {
+        reply: Reply<'r>,
+        /// Whether the token had its hold before.
+        had_it: bool,
+    },
+    Same(Reply<'r>),
     Refused {
         key: Key<'c>,
         refusal: Refusal,
@@ -248,9 +262,15 @@ fn take_hold(call: Call<'_>, mode: Mode) -> Result<(), Error> {
             fences::with(|fences| acquire.decide(scene.key.lock(), scene.now, waiting, fences))
         })
     })?;
-    if let Outcome::Refused { key, refusal, now } = &outcome {
-        if let Entered::Yes = waiting::enter(call.ctx, key, &acquire, *refusal, *now)? {
-            return Ok(()); // The reply comes when the wait ends.
+    match &outcome {
+        Outcome::Changed { had_it, .. } => stats::acquired(*had_it),
+        Outcome::Same(reply) => stats::not_possible(*reply),
+        Outcome::Refused { key, refusal, now } => {
+            let entered = waiting::enter(call.ctx, key, &acquire, *refusal, *now);
+            stats::not_granted(&entered);
+            if let Entered::Yes = entered? {
+                return Ok(()); // The reply comes when the wait ends.
+            }
         }
     }
     call.reply(outcome);
@@ -259,7 +279,16 @@ fn take_hold(call: Call<'_>, mode: Mode) -> Result<(), Error> {
 
 fn release(call: Call<'_>) -> Result<(), Error> {
     let release = Release::parse(call.args())?;
-    let outcome = call.change(|scene| release.decide(scene.key.lock(), scene.now))?;
+    let mut ended = None;
+    let outcome = call.change(|scene| {
+        let (decision, hold) = release.decide(scene.key.lock(), scene.now);
+        ended = hold.map(|hold| (hold, scene.now));
+        decision
+    })?;
+    match ended {
+        Some((hold, now)) => stats::released(&hold, now),
+        None => counters::NOT_OWNER.add_one(),
+    }
     call.reply(outcome);
     Ok(())
 }
@@ -267,6 +296,10 @@ fn release(call: Call<'_>) -> Result<(), Error> {
 fn renew(call: Call<'_>) -> Result<(), Error> {
     let renew = Renew::parse(call.args())?;
     let outcome = call.change(|scene| renew.decide(scene.key.lock(), scene.now))?;
+    match outcome {
+        Outcome::Changed { .. } => counters::RENEWED.add_one(),
+        _ => counters::LOST_RENEWALS.add_one(),
+    }
     call.reply(outcome);
     Ok(())
 }
@@ -311,6 +344,19 @@ fn reply_info(ctx: Context<'_>, info: &Info<'_>) {
         ctx.reply_bytes(b"waited");
         ctx.reply_integer(waiter.waited_ms);
     }
+}
+
+/// ```text
+/// LOCK.RESETSTAT
+/// ```
+/// Begins the counters and percentiles of `INFO lock` anew; what is held and who waits is no statistic.
+fn reset_stat(call: Call<'_>) -> Result<(), Error> {
+    if call.argv.len() != 1 {
+        return Err(Error::Arity);
+    }
+    stats::reset();
+    call.ctx.reply_ok();
+    Ok(())
 }
 
 /// ```text
@@ -375,16 +421,18 @@ fn create(ctx: Context<'_>, command: &Command) -> bool {
 }
 
 fn create_with(ctx: Context<'_>, command: &Command, flags: &'static CStr) -> bool {
-    // SAFETY: the context is alive, and the server copies the strings. The key is the first argument.
+    let key_at = command.docs.key_position();
+    let step = key_at;
+    // SAFETY: the context is alive, and the server copies the strings.
     let status = unsafe {
         call!(RedisModule_CreateCommand(
             ctx.as_ptr(),
             command.name.as_ptr(),
             Some(command.handler),
             flags.as_ptr(),
-            1,
-            1,
-            1,
+            key_at,
+            key_at,
+            step,
         ))
     };
     status == raw::REDISMODULE_OK as c_int

@@ -10,6 +10,7 @@ use super::api::{call, Context, Level};
 use super::clock;
 use super::fences;
 use super::propagation::APPLY;
+use super::stats::held;
 use super::waiting::alarm;
 use crate::lock::codec::{self, decode, encode_fence, encode_state, Record};
 use crate::lock::{Fence, Lock};
@@ -69,7 +70,7 @@ pub(super) fn register(ctx: Context<'_>) -> bool {
 ///
 /// # Safety
 /// `value` is a value of this type, and `'v` does not outlive the method.
-unsafe fn lock_at<'v>(value: *const c_void) -> Option<&'v Lock> {
+pub(super) unsafe fn lock_at<'v>(value: *const c_void) -> Option<&'v Lock> {
     // SAFETY: every value of this type is a boxed `Lock`, by the caller's word.
     unsafe { value.cast::<Lock>().as_ref() }
 }
@@ -101,6 +102,7 @@ unsafe extern "C" fn rdb_load(io: *mut raw::RedisModuleIO, encoding_version: c_i
     for (_, hold) in lock.holders() {
         fences::observe(hold.fence);
     }
+    held::made(&lock);
     Box::into_raw(Box::new(lock)).cast()
 }
 
@@ -163,11 +165,12 @@ unsafe extern "C" fn digest(md: *mut raw::RedisModuleDigest, value: *mut c_void)
     }
 }
 
-/// Frees a value, maybe on another thread: it touches nothing but the value.
+/// Frees a value, maybe on another thread: it touches nothing but the value, and gauges that bear it.
 unsafe extern "C" fn free(value: *mut c_void) {
     if !value.is_null() {
         // SAFETY: every value of this type came out of a `Box`, and the server frees it once.
-        drop(unsafe { Box::from_raw(value.cast::<Lock>()) });
+        let lock = unsafe { Box::from_raw(value.cast::<Lock>()) };
+        held::freed(&lock);
     }
 }
 

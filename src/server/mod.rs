@@ -32,6 +32,7 @@ mod open_key;
 mod propagation;
 mod questions;
 mod refusal;
+mod stats;
 mod waiting;
 
 pub(crate) use load::{on_load, VERSION};

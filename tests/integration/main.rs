@@ -46,6 +46,7 @@ mod bad_input;
 mod fuzz;
 mod hostile;
 mod metadata;
+mod monitoring;
 mod security;
 
 // What it costs the server's memory, and what becomes of that.
