@@ -54,6 +54,8 @@ missing() {
         has dpkg-shlibdeps && has dpkg-parsechangelog || echo dpkg-dev
         has lintian || echo lintian
     fi
+    # Some make a certificate.
+    has openssl || echo openssl
     # The servers of the tests are linked to these.
     local library package
     while read -r library package; do

@@ -67,7 +67,7 @@ fn take(mode: Mode, args: &[&[u8]]) {
         );
         follow(&decision);
         if lock.is_none() {
-            assert!(matches!(decision, Decision::Change(..)), "{decision:?}");
+            assert!(matches!(decision, Decision::Change { .. }), "{decision:?}");
         }
     }
 }
@@ -100,7 +100,7 @@ fn judge<T: std::fmt::Debug>(parsed: Result<T, Error>, expected: bool) -> Option
 
 /// An effect that comes of a decision must reach the other servers as it is.
 fn follow(decision: &Decision<'_>) {
-    if let Decision::Change(effect, _) = decision {
+    if let Decision::Change { effect, .. } = decision {
         let mut bytes = Vec::new();
         encode_effect(effect, &mut bytes);
         assert_eq!(decode(&bytes), Ok(Record::Effect(*effect)));

@@ -26,7 +26,14 @@ impl<'a> Release<'a> {
     /// Decides the request; with it comes the hold that ends, if one does.
     pub fn decide(&self, lock: Option<&Lock>, now: Now) -> (Decision<'a>, Option<Hold>) {
         match lock.and_then(|lock| lock.release(self.token, now)) {
-            Some((effect, hold)) => (Decision::Change(effect, Reply::Done(true)), Some(hold)),
+            Some((effect, hold)) => {
+                let change = Decision::Change {
+                    effect,
+                    reply: Reply::Done(true),
+                    had_it: true,
+                };
+                (change, Some(hold))
+            }
             None => (Decision::Same(Reply::Done(false)), None),
         }
     }

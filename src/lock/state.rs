@@ -66,6 +66,8 @@ pub struct Grant<'a> {
     pub effect: Effect<'a>,
     /// The hold's fence: the reply.
     pub fence: Fence,
+    /// Whether the token has the hold already: it asks again, or for the other mode.
+    pub had_it: bool,
 }
 
 /// Why a request was not granted.
@@ -184,6 +186,7 @@ impl Lock {
         Ok(Grant {
             effect,
             fence: hold.fence,
+            had_it: own.is_some(),
         })
     }
 

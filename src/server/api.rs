@@ -47,7 +47,8 @@ required! {
     RedisModule_StopTimer, RedisModule_AvoidReplicaTraffic, RedisModule_SubscribeToServerEvent, RedisModule_Call,
     RedisModule_FreeCallReply, RedisModule_CallReplyStringPtr, RedisModule_CallReplyArrayElement, RedisModule_GetClientId, RedisModule_SubscribeToKeyspaceEvents, RedisModule_GetDetachedThreadSafeContext,
     RedisModule_GetServerInfo, RedisModule_ServerInfoGetFieldC, RedisModule_FreeServerInfo, RedisModule_RegisterInfoFunc,
-    RedisModule_InfoAddSection, RedisModule_InfoAddFieldULongLong,
+    RedisModule_InfoAddSection, RedisModule_InfoAddFieldULongLong, RedisModule_GetNotifyKeyspaceEvents,
+    RedisModule_NotifyKeyspaceEvent,
 }
 
 static DETACHED: AtomicPtr<raw::RedisModuleCtx> = AtomicPtr::new(ptr::null_mut());
@@ -316,19 +317,38 @@ impl<'c> Context<'c> {
 
     /// Writes a line to the server's log. `text` must be the module's own words.
     pub(super) fn log(self, level: Level, text: &'static CStr) {
-        let level = match level {
-            Level::Notice => c"notice",
-            Level::Warning => c"warning",
-        };
         // SAFETY: the context is alive; the text is passed under a format of its own, never as one.
         unsafe {
             call!(RedisModule_Log(
                 self.as_ptr(),
-                level.as_ptr(),
+                level.name().as_ptr(),
                 c"%s".as_ptr(),
                 text.as_ptr(),
             ))
         };
+    }
+
+    /// Writes a line of two parts to the server's log, both the module's own words: what it is about, and what is said of it.
+    pub(super) fn log_of(self, level: Level, about: &'static CStr, text: &'static CStr) {
+        // SAFETY: the context is alive; the format takes two strings that end with NUL.
+        unsafe {
+            call!(RedisModule_Log(
+                self.as_ptr(),
+                level.name().as_ptr(),
+                c"%s: %s".as_ptr(),
+                about.as_ptr(),
+                text.as_ptr(),
+            ))
+        };
+    }
+}
+
+impl Level {
+    const fn name(self) -> &'static CStr {
+        match self {
+            Self::Notice => c"notice",
+            Self::Warning => c"warning",
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use std::ffi::{c_int, CStr};
 
 use redis_module::raw;
 
+use super::announce::{self, Event};
 use super::api::{call, Argv, Context, Level};
 use super::clock;
 use super::command_docs::{self, Docs};
@@ -34,7 +35,7 @@ struct Command {
     flags: &'static CStr,
     /// The flags where `blocking` can be one of them (7.0+).
     blocking: Option<&'static CStr>,
-    /// The ACL categories beside those that follow from the flags, for servers that can be told (7.2+).
+    /// The ACL categories, for servers that can be told (7.2+). Of a module's command nothing follows from its flags.
     acl_categories: &'static CStr,
     docs: Docs,
 }
@@ -45,7 +46,7 @@ const COMMANDS: [Command; 9] = [
         handler: handler!(|call| take_hold(call, acquire::MODE)),
         flags: TAKES,
         blocking: Some(TAKES_BLOCKING),
-        acl_categories: c"write",
+        acl_categories: c"write fast blocking",
         docs: command_docs::ACQUIRE,
     },
     Command {
@@ -53,7 +54,7 @@ const COMMANDS: [Command; 9] = [
         handler: handler!(|call| take_hold(call, wlock::MODE)),
         flags: TAKES,
         blocking: Some(TAKES_BLOCKING),
-        acl_categories: c"write",
+        acl_categories: c"write fast blocking",
         docs: command_docs::WLOCK,
     },
     Command {
@@ -61,7 +62,7 @@ const COMMANDS: [Command; 9] = [
         handler: handler!(|call| take_hold(call, rlock::MODE)),
         flags: TAKES,
         blocking: Some(TAKES_BLOCKING),
-        acl_categories: c"write",
+        acl_categories: c"write fast blocking",
         docs: command_docs::RLOCK,
     },
     Command {
@@ -69,7 +70,7 @@ const COMMANDS: [Command; 9] = [
         handler: handler!(release),
         flags: CHANGES,
         blocking: None,
-        acl_categories: c"write",
+        acl_categories: c"write fast",
         docs: command_docs::RELEASE,
     },
     Command {
@@ -77,7 +78,7 @@ const COMMANDS: [Command; 9] = [
         handler: handler!(renew),
         flags: CHANGES,
         blocking: None,
-        acl_categories: c"write",
+        acl_categories: c"write fast",
         docs: command_docs::RENEW,
     },
     Command {
@@ -85,7 +86,7 @@ const COMMANDS: [Command; 9] = [
         handler: handler!(info),
         flags: c"readonly",
         blocking: None,
-        acl_categories: c"read",
+        acl_categories: c"read slow",
         docs: command_docs::INFO,
     },
     Command {
@@ -93,7 +94,7 @@ const COMMANDS: [Command; 9] = [
         handler: handler!(reset_stat),
         flags: c"admin deny-script allow-loading allow-stale",
         blocking: None,
-        acl_categories: c"admin dangerous",
+        acl_categories: c"admin dangerous slow",
         docs: command_docs::RESETSTAT,
     },
     Command {
@@ -101,7 +102,7 @@ const COMMANDS: [Command; 9] = [
         handler: handler!(apply),
         flags: INTERNAL,
         blocking: None,
-        acl_categories: c"write admin dangerous",
+        acl_categories: c"write admin dangerous slow",
         docs: command_docs::APPLY,
     },
     Command {
@@ -109,7 +110,7 @@ const COMMANDS: [Command; 9] = [
         handler: handler!(apply_release),
         flags: INTERNAL,
         blocking: None,
-        acl_categories: c"write admin dangerous",
+        acl_categories: c"write admin dangerous slow",
         docs: command_docs::APPLY_RELEASE,
     },
 ];
@@ -169,6 +170,7 @@ impl<'c> Call<'c> {
         if let Err(error) = run(self) {
             self.ctx.reply(Reply::Error(error));
         }
+        announce::flush(self.ctx);
     }
 
     fn args(self) -> Args<impl Iterator<Item = &'c [u8]>> {
@@ -195,9 +197,10 @@ impl<'c> Call<'c> {
         self.ctx.reply(Reply::Done(true));
     }
 
-    /// Opens the key, serves who waits for it, decides, does what was decided, and serves again.
+    /// Opens the key, serves who waits for it, decides, does what was decided, which is the `event`, and serves again.
     fn change<'r>(
         self,
+        event: Event,
         decide: impl FnOnce(&Scene<'_, 'c>) -> Decision<'r>,
     ) -> Result<Outcome<'c, 'r>, Error> {
         let mut key = self.key(Purpose::Write)?;
@@ -212,8 +215,13 @@ impl<'c> Call<'c> {
             now,
         };
         match decide(&scene) {
-            Decision::Change(effect, reply) => {
-                let had_it = key.commit(&effect, now);
+            Decision::Change {
+                effect,
+                reply,
+                had_it,
+            } => {
+                key.commit(&effect, had_it, now);
+                key.note(event);
                 if let Some(place) = &place {
                     waiting::serve_changed(&mut key, place, now);
                 }
@@ -257,7 +265,7 @@ enum Outcome<'c, 'r> {
 
 fn take_hold(call: Call<'_>, mode: Mode) -> Result<(), Error> {
     let acquire = Acquire::parse(mode, call.args())?;
-    let outcome = call.change(|scene| {
+    let outcome = call.change(Event::Acquire, |scene| {
         waiting::while_waiting(scene.place, |waiting| {
             fences::with(|fences| acquire.decide(scene.key.lock(), scene.now, waiting, fences))
         })
@@ -280,7 +288,7 @@ fn take_hold(call: Call<'_>, mode: Mode) -> Result<(), Error> {
 fn release(call: Call<'_>) -> Result<(), Error> {
     let release = Release::parse(call.args())?;
     let mut ended = None;
-    let outcome = call.change(|scene| {
+    let outcome = call.change(Event::Release, |scene| {
         let (decision, hold) = release.decide(scene.key.lock(), scene.now);
         ended = hold.map(|hold| (hold, scene.now));
         decision
@@ -295,7 +303,9 @@ fn release(call: Call<'_>) -> Result<(), Error> {
 
 fn renew(call: Call<'_>) -> Result<(), Error> {
     let renew = Renew::parse(call.args())?;
-    let outcome = call.change(|scene| renew.decide(scene.key.lock(), scene.now))?;
+    let outcome = call.change(Event::Renew, |scene| {
+        renew.decide(scene.key.lock(), scene.now)
+    })?;
     match outcome {
         Outcome::Changed { .. } => counters::RENEWED.add_one(),
         _ => counters::LOST_RENEWALS.add_one(),
@@ -370,6 +380,7 @@ fn apply(call: Call<'_>) -> Result<(), Error> {
     match propagation::read(call.argv.after_key()).map_err(|_| Error::BadEffect)? {
         Record::Effect(effect) => {
             effect.fence().into_iter().for_each(fences::observe);
+            key.note_effect(&effect, now);
             key.apply(&effect, now);
         }
         Record::State(lock) => {
@@ -396,6 +407,7 @@ fn apply_release(call: Call<'_>) -> Result<(), Error> {
     args.finish()?;
     // There are no others that could be over.
     let effect = Effect::Release { now_ms: 0, token };
+    key.note_effect(&effect, now);
     key.apply(&effect, now);
     call.pass_on(&key);
     Ok(())

@@ -2,10 +2,11 @@
 
 use std::cell::Cell;
 
+use super::announce::{self, Event};
 use super::api::{Arg, Argv, Context};
 use super::open_key::{Content, OpenKey, Purpose};
 use super::stats::held;
-use super::stats::{counters, Before};
+use super::stats::{self, counters};
 use super::waiting::alarm;
 use super::{data_type, propagation};
 use crate::lock::{Deadline, Effect, Fate, Lock, Now, TokenBuf};
@@ -88,20 +89,15 @@ impl<'c> Key<'c> {
         deadline
     }
 
-    /// Carries a decision out: the value, the key's ttl, the replicas and the append-only file, WATCH and CLIENT TRACKING. Answers whether
-    /// the effect's token had its hold before.
-    pub(super) fn commit(&mut self, effect: &Effect<'_>, now: Now) -> bool {
-        let holds = self.holds();
-        // Mostly an absent lock is taken, or the only hold released, and there is nothing to ask.
-        let is_plain = matches!(
-            (effect, holds),
-            (Effect::Hold { .. }, 0) | (Effect::Release { .. }, 1)
-        );
-        let before = (!is_plain).then(|| Before::of(effect, holds, self.has_hold_of(effect, now)));
+    /// Carries a decision out: the value, the key's ttl, the replicas and the append-only file, WATCH and CLIENT TRACKING. `had_it` says
+    /// whether the effect's token has its hold before.
+    pub(super) fn commit(&mut self, effect: &Effect<'_>, had_it: bool, now: Now) {
+        let before = self.holds();
         self.carry_out(effect, now);
-        match before {
-            Some(before) => before.count(effect, self.holds()),
-            None => holds > 0,
+        let over = stats::dropped(effect, had_it, before, self.holds());
+        if over > 0 {
+            counters::EXPIRED.add(over);
+            self.note(Event::Expire);
         }
     }
 
@@ -136,6 +132,7 @@ impl<'c> Key<'c> {
                 let now_ms = now.ms();
                 let token = token.as_token();
                 counters::EXPIRED.add(self.holds());
+                self.note(Event::Expire);
                 self.carry_out(&Effect::Release { now_ms, token }, now);
             }
         } else if self.deadline(now).is_none_or(|deadline| deadline > latest) {
@@ -172,6 +169,23 @@ impl<'c> Key<'c> {
             return;
         };
         self.follow_deadline(now);
+    }
+
+    /// Notes what has happened to the key, for those who listen to events.
+    pub(super) fn note(&self, event: Event) {
+        announce::note(self.ctx, event, self.name);
+    }
+
+    /// Notes what an effect that another server has decided is about to do.
+    pub(super) fn note_effect(&self, effect: &Effect<'_>, now: Now) {
+        match effect {
+            Effect::Hold { .. } if announce::is_on() && self.has_hold_of(effect, now) => {
+                self.note(Event::Renew);
+            }
+            Effect::Hold { .. } => self.note(Event::Acquire),
+            Effect::Release { .. } => self.note(Event::Release),
+            Effect::Cap { .. } => {}
+        }
     }
 
     /// How many holds the lock has, those included that are over.

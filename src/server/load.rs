@@ -34,7 +34,8 @@ pub(crate) fn on_load(ctx: &redis_module::Context, args: &[RedisString]) -> Stat
         );
         return Status::Err;
     }
-    if !config::read_arguments(args.iter().map(RedisString::as_slice)) {
+    if let Err(bad) = config::read_arguments(args.iter().map(RedisString::as_slice)) {
+        ctx.log_of(Level::Warning, bad.of, bad.why);
         ctx.log(Level::Warning, config::BAD_ARGUMENTS);
         return Status::Err;
     }

@@ -15,6 +15,7 @@
 //!   at load ([`api::missing_function`]).
 //! - Nothing that a client sent goes to the log or into a reply that is not length-prefixed.
 
+mod announce;
 mod api;
 mod clock;
 mod command_docs;

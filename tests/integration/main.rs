@@ -46,8 +46,16 @@ mod bad_input;
 mod fuzz;
 mod hostile;
 mod metadata;
-mod monitoring;
 mod security;
+
+// What an operator sets.
+mod configuration;
+
+// What an operator sees.
+mod events;
+mod monitoring;
+mod stats;
+mod tracking;
 
 // What it costs the server's memory, and what becomes of that.
 mod memory;
@@ -62,4 +70,6 @@ mod faults;
 mod upgrade;
 
 // What the documents say.
+mod commands_doc;
 mod readme;
+mod terminal;

@@ -6,7 +6,9 @@ use std::ffi::{c_char, c_int, CStr};
 
 use redis_module::raw;
 
+use super::super::announce::{self, Event};
 use super::super::api::{Arg, Context};
+use super::super::waiting::alarm;
 use super::counters::{EVICTED, EXPIRED, FORCED};
 use crate::lock::Lock;
 
@@ -88,22 +90,28 @@ pub(in super::super) fn subscribe(ctx: Context<'_>) -> bool {
 }
 
 unsafe extern "C" fn on_reason(
-    _ctx: *mut raw::RedisModuleCtx,
+    ctx: *mut raw::RedisModuleCtx,
     kind: c_int,
     _event: *const c_char,
     key: *mut raw::RedisModuleString,
 ) -> c_int {
-    // SAFETY: the server's own string, in its callback.
-    let key = unsafe { Arg::new(key) };
-    LAST.with_borrow_mut(|last| {
+    // SAFETY: the server's own context and string, in its callback.
+    let (ctx, key) = unsafe { (Context::new(ctx), Arg::new(key)) };
+    let has_expired = LAST.with_borrow_mut(|last| {
         if !last.is_open || !last.is_explained(key.bytes()) {
-            return last.settle();
+            last.settle();
+            return false;
         }
         if kind == raw::REDISMODULE_NOTIFY_EVICTED {
             EVICTED.add_one();
-        } else {
-            EXPIRED.add(last.holds);
+            return false;
         }
+        EXPIRED.add(last.holds);
+        true
     });
+    if let (true, Some(ctx)) = (has_expired && announce::is_on(), ctx) {
+        announce::note(ctx, Event::Expire, key);
+        alarm::arm_at_once();
+    }
     raw::REDISMODULE_OK as c_int
 }

@@ -65,32 +65,13 @@ pub(super) fn not_possible(reply: Reply<'_>) {
     }
 }
 
-/// What has to be known of a lock before a change that a client brings about.
-#[derive(Clone, Copy)]
-pub(super) struct Before {
-    holds: usize,
-    /// Whether the token of the effect has one of them, and it lives.
-    own: bool,
-}
-
-impl Before {
-    /// `holds` is how many the lock has, `lives` whether the effect's token has one that lives.
-    pub(super) fn of(effect: &Effect<'_>, holds: usize, lives: bool) -> Self {
-        // An end is decided only where there is a hold that lives.
-        let own = lives || matches!(effect, Effect::Release { .. });
-        Self { holds, own }
-    }
-
-    /// Counts what the change has dropped beside what it was for: holds that were over. Answers whether the token had its hold before.
-    pub(super) fn count(self, effect: &Effect<'_>, holds_after: usize) -> bool {
-        let expected = match effect {
-            Effect::Hold { .. } if !self.own => self.holds.saturating_add(1),
-            Effect::Release { .. } => self.holds.saturating_sub(1),
-            Effect::Hold { .. } | Effect::Cap { .. } => self.holds,
-        };
-        if expected > holds_after {
-            counters::EXPIRED.add(expected.saturating_sub(holds_after));
-        }
-        self.own
-    }
+/// How many holds a change has dropped beside what it was for, as they were over, when there were `before` and are `after` it. `had_it` says
+/// whether the effect's token had one of them, which lived: an end is decided only for such a one.
+pub(super) fn dropped(effect: &Effect<'_>, had_it: bool, before: usize, after: usize) -> usize {
+    let expected = match effect {
+        Effect::Hold { .. } if !had_it => before.saturating_add(1),
+        Effect::Release { .. } => before.saturating_sub(1),
+        Effect::Hold { .. } | Effect::Cap { .. } => before,
+    };
+    expected.saturating_sub(after)
 }

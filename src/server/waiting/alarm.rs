@@ -7,6 +7,7 @@ use std::ffi::{c_char, c_int, c_void, CStr};
 
 use redis_module::raw;
 
+use super::super::announce::{self, Event};
 use super::super::api::{Arg, Context, OwnedString};
 use super::super::clock;
 use super::super::data_type;
@@ -83,6 +84,11 @@ pub(super) fn arm() {
     }
 }
 
+/// Sets the timer to go off in this turn of the server's loop.
+pub(crate) fn arm_at_once() {
+    arm_in(0);
+}
+
 fn arm_in(idle_us: u64) {
     arm_for(Due::default(), idle_us);
 }
@@ -128,6 +134,7 @@ unsafe extern "C" fn on_timer(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void)
     // SAFETY: the server's own context, in its callback.
     if let Some(ctx) = unsafe { Context::new(ctx) } {
         run(ctx);
+        announce::flush(ctx);
     }
 }
 
@@ -253,8 +260,11 @@ fn take_back(ctx: Context<'_>, forfeit: &Forfeit) {
             }
             _ => Effect::Release { now_ms, token },
         };
-        key.commit(&effect, now);
+        key.commit(&effect, true, now);
         TAKEN_BACK.add_one();
+        if matches!(effect, Effect::Release { .. }) {
+            key.note(Event::Release);
+        }
     }
     with(|room| room.mark(place.db, &place.key));
 }

@@ -34,6 +34,7 @@ pub(super) mod told;
 
 use std::cell::RefCell;
 
+use super::announce::Event;
 use super::api::{Arg, Context};
 use super::clock;
 use super::fences;
@@ -184,9 +185,10 @@ fn grant(key: &mut Key<'_>, ticket: Ticket, waiter: &Waiter, now: Now) -> bool {
             let Some(leaver) = leaver else {
                 return false;
             };
-            let had_it = key.commit(&grant.effect, now);
+            key.commit(&grant.effect, grant.had_it, now);
+            key.note(Event::Handover);
             let waited_us = clock::monotonic_us().saturating_sub(leaver.since_us);
-            stats::handed_over(waited_us, had_it);
+            stats::handed_over(waited_us, grant.had_it);
             client::unblock(leaver, |leaver| Outcome::granted(leaver, grant.fence));
             true
         }

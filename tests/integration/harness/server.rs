@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use super::client::Client;
+use super::files::copy_files;
 use super::memcheck::{self, Report};
 
 /// One of the servers that the module supports.
@@ -39,7 +40,7 @@ impl Kind {
     }
 
     /// The folder that `make servers` makes.
-    fn folder(self) -> PathBuf {
+    pub(super) fn folder(self) -> PathBuf {
         let servers = std::env::var_os("REDIS_LOCK_SERVERS").map_or_else(
             || Path::new(env!("CARGO_MANIFEST_DIR")).join(".servers"),
             PathBuf::from,
@@ -72,13 +73,6 @@ pub fn module() -> PathBuf {
     );
     assert!(module.exists(), "{module:?} is missing: run `make build`");
     module
-}
-
-/// A redis-cli, whichever server it talks to.
-pub fn redis_cli() -> PathBuf {
-    let cli = Kind::Redis7_0.folder().join("redis-cli");
-    assert!(cli.exists(), "redis-cli is missing: run `make servers`");
-    cli
 }
 
 /// What is out of the ordinary in how a server is started.
@@ -195,8 +189,15 @@ impl Server {
 
     /// Starts a server on a configuration file, which loads the module itself.
     pub fn start_with_config(kind: Kind, config: &str) -> Self {
+        Self::start_with_files(kind, config, &[])
+    }
+
+    /// The same, with further files in the server's directory, which the configuration may name.
+    pub fn start_with_files(kind: Kind, config: &str, files: &[(&str, &[u8])]) -> Self {
         let dir = temporary_dir();
-        fs::write(dir.join(CONFIG), config).unwrap();
+        for (name, content) in files.iter().chain(&[(CONFIG, config.as_bytes())]) {
+            fs::write(dir.join(name), content).unwrap();
+        }
         Self::start_in(kind, dir, Setup::default())
     }
 
@@ -205,6 +206,11 @@ impl Server {
         let dir = temporary_dir();
         copy_files(folder, &dir);
         Self::start_in(kind, dir, setup)
+    }
+
+    /// The configuration file that the server was started on, as it is now.
+    pub fn config(&self) -> String {
+        fs::read_to_string(self.dir.join(CONFIG)).expect("a configuration file")
     }
 
     fn start_in(kind: Kind, dir: PathBuf, setup: Setup) -> Self {
@@ -220,21 +226,23 @@ impl Server {
         }
     }
 
-    /// Tries to start a server that is expected to give up by itself and to say so by its status; answers its log.
-    pub fn log_of_failed_start(kind: Kind, options: &[&str]) -> String {
-        let (log, status) = Self::start_that_ends(kind, options);
-        assert!(!status.success(), "the server ended well: {log}");
-        log
-    }
-
     /// Tries to start a server that is expected to give up by itself; answers its log and its status.
     pub fn start_that_ends(kind: Kind, options: &[&str]) -> (String, ExitStatus) {
+        run_to_the_end(kind, &temporary_dir(), &Setup::of(options))
+    }
+
+    /// Tries to start a server that is expected to give up by itself; answers its log.
+    #[track_caller]
+    pub fn log_of_failed_start(kind: Kind, options: &[&str]) -> String {
+        fail_to_start(kind, &temporary_dir(), &Setup::of(options))
+    }
+
+    /// The same on a configuration file.
+    #[track_caller]
+    pub fn log_of_failed_start_with_config(kind: Kind, config: &str) -> String {
         let dir = temporary_dir();
-        let mut child = launch(kind, &dir, free_port(), &Setup::of(options));
-        let status = wait_for("the server to give up", || child.try_wait().unwrap());
-        let log = fs::read_to_string(dir.join("log")).unwrap_or_default();
-        fs::remove_dir_all(&dir).ok();
-        (log, status)
+        fs::write(dir.join(CONFIG), config).unwrap();
+        fail_to_start(kind, &dir, &Setup::default())
     }
 
     pub fn client(&self) -> Client {
@@ -397,6 +405,25 @@ fn launch_until_ready(kind: Kind, dir: &Path, setup: &Setup) -> (u16, Child) {
     panic!("found no port for {kind:?}");
 }
 
+#[track_caller]
+fn fail_to_start(kind: Kind, dir: &Path, setup: &Setup) -> String {
+    let (log, status) = run_to_the_end(kind, dir, setup);
+    // A crash would be no status but a signal.
+    let in_order = status.code().is_some_and(|code| code != 0);
+    assert!(in_order, "the server ended by {status}: {log}");
+    log
+}
+
+#[track_caller]
+fn run_to_the_end(kind: Kind, dir: &Path, setup: &Setup) -> (String, ExitStatus) {
+    let mut starting = Starting(Some(launch(kind, dir, free_port(), setup)));
+    let child = starting.0.as_mut().unwrap();
+    let status = wait_for("the server to give up", || child.try_wait().unwrap());
+    let log = fs::read_to_string(dir.join("log")).unwrap_or_default();
+    fs::remove_dir_all(dir).ok();
+    (log, status)
+}
+
 fn launch(kind: Kind, dir: &Path, port: u16, setup: &Setup) -> Child {
     let log = File::options()
         .create(true)
@@ -437,7 +464,7 @@ fn launch(kind: Kind, dir: &Path, port: u16, setup: &Setup) -> Child {
         .unwrap_or_else(|error| panic!("{kind:?} cannot be run: {error}"))
 }
 
-pub(super) fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     loop {
         let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let port = socket.local_addr().unwrap().port();
@@ -454,20 +481,6 @@ pub(super) fn temporary_dir() -> PathBuf {
     let dir = std::env::temp_dir().join(format!("redis-lock-test-{}-{n}", std::process::id()));
     fs::create_dir(&dir).expect("a temporary directory");
     dir
-}
-
-/// Copies the files of a folder, and of those in it.
-pub fn copy_files(from: &Path, to: &Path) {
-    for entry in fs::read_dir(from).unwrap_or_else(|error| panic!("{from:?}: {error}")) {
-        let from = entry.unwrap().path();
-        let to = to.join(from.file_name().unwrap());
-        if from.is_dir() {
-            fs::create_dir_all(&to).unwrap();
-            copy_files(&from, &to);
-        } else {
-            fs::copy(&from, &to).unwrap();
-        }
-    }
 }
 
 fn path(path: &Path) -> String {
