@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use redis_module::raw;
 
-use super::api::{call, Context};
+use super::api::{call, Context, Level};
 use super::clock;
 use super::fences;
 use super::propagation::APPLY;
 use super::stats::held;
 use super::waiting::alarm;
-use crate::lock::codec::{decode, encode_fence, encode_state, Record};
+use crate::lock::codec::{self, decode, encode_fence, encode_state, Record};
 use crate::lock::{Fence, Lock};
 
 /// The type's name, which TYPE answers and SCAN takes.
@@ -85,9 +85,11 @@ unsafe extern "C" fn rdb_save(io: *mut raw::RedisModuleIO, value: *mut c_void) {
 /// Loads a lock; null when the bytes are not one, which fails a RESTORE, and the loading of a broken RDB.
 unsafe extern "C" fn rdb_load(io: *mut raw::RedisModuleIO, encoding_version: c_int) -> *mut c_void {
     if encoding_version != ENCODING_VERSION {
+        say_unknown(io);
         return ptr::null_mut();
     }
-    let Some(Record::State(lock)) = load_bytes(io, decode_owned).flatten() else {
+    let Some(Record::State(lock)) = load_bytes(io, |bytes| decode_owned(io, bytes)).flatten()
+    else {
         return ptr::null_mut();
     };
     if lock
@@ -194,12 +196,16 @@ unsafe extern "C" fn aux_load(
     const OK: c_int = raw::REDISMODULE_OK as c_int;
     const ERR: c_int = raw::REDISMODULE_ERR as c_int;
     if encoding_version != ENCODING_VERSION {
+        say_unknown(io);
         return ERR;
     }
     let fence = load_bytes(io, |bytes| match decode(bytes) {
         _ if bytes.is_empty() => Ok(None),
         Ok(Record::Fence(fence)) => Ok(Some(fence)),
-        _ => Err(()),
+        _ => {
+            say_if_later(io, bytes);
+            Err(())
+        }
     });
     match fence {
         Some(Ok(fence)) => {
@@ -246,10 +252,31 @@ fn load_bytes<R>(io: *mut raw::RedisModuleIO, read: impl FnOnce(&[u8]) -> R) -> 
 }
 
 /// A whole lock out of bytes that are about to go.
-fn decode_owned(bytes: &[u8]) -> Option<Record<'static>> {
+fn decode_owned(io: *mut raw::RedisModuleIO, bytes: &[u8]) -> Option<Record<'static>> {
     match decode(bytes) {
         Ok(Record::State(lock)) => Some(Record::State(lock)),
-        _ => None,
+        _ => {
+            say_if_later(io, bytes);
+            None
+        }
+    }
+}
+
+fn say_if_later(io: *mut raw::RedisModuleIO, bytes: &[u8]) {
+    if codec::is_of_later_version(bytes) {
+        say_unknown(io);
+    }
+}
+
+/// Says in the log why a file cannot be loaded: the server itself only points there. Who sends a RESTORE is told by its reply.
+fn say_unknown(io: *mut raw::RedisModuleIO) {
+    // SAFETY: the server passed `io` to the running method, which the context does not outlive.
+    let ctx = unsafe { Context::new(call!(RedisModule_GetContextFromIO(io))) };
+    if let Some(ctx) = ctx.filter(|ctx| ctx.is_loading()) {
+        ctx.log(
+            Level::Warning,
+            c"these locks are in a format that this version of the module does not know: a later one has written them",
+        );
     }
 }
 

@@ -69,6 +69,9 @@ mod soak;
 // What a bad day does to it.
 mod faults;
 
+// What becomes of locks when the module is upgraded, downgraded or missing.
+mod upgrade;
+
 // What the documents say.
 mod commands_doc;
 mod readme;

@@ -26,3 +26,17 @@ fn program(of: Kind, name: &str) -> PathBuf {
     assert!(program.exists(), "{name} is missing: run `make servers`");
     program
 }
+
+/// Copies the files of a folder, and of those in it.
+pub fn copy_files(from: &Path, to: &Path) {
+    for entry in fs::read_dir(from).unwrap_or_else(|error| panic!("{from:?}: {error}")) {
+        let from = entry.unwrap().path();
+        let to = to.join(from.file_name().unwrap());
+        if from.is_dir() {
+            fs::create_dir_all(&to).unwrap();
+            copy_files(&from, &to);
+        } else {
+            fs::copy(&from, &to).unwrap();
+        }
+    }
+}

@@ -27,7 +27,7 @@ pub use cluster::{cluster_connection, Cluster, SHARDS};
 pub use console::run_examples;
 pub use faketime::FakeClock;
 pub use figures::{figure, scale};
-pub use files::{project_file, redis_cli, valkey_cli};
+pub use files::{copy_files, project_file, redis_cli, valkey_cli};
 pub use later::Later;
 pub use raw::Raw;
 pub use records::record_of;

@@ -1,11 +1,12 @@
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use super::client::Client;
+use super::files::copy_files;
 use super::memcheck::{self, Report};
 
 /// One of the servers that the module supports.
@@ -28,19 +29,23 @@ impl Kind {
         matches!(self, Kind::Redis8_2 | Kind::Valkey8_0)
     }
 
-    /// The folder that `make servers` makes.
-    pub(super) fn folder(self) -> PathBuf {
-        let name = match self {
+    /// Which one it is, as scripts/servers.sh calls it.
+    pub fn name(self) -> &'static str {
+        match self {
             Kind::Redis6_2 => "redis-6.2.14",
             Kind::Redis7_0 => "redis-7.0.15",
             Kind::Redis8_2 => "redis-8.2.3",
             Kind::Valkey8_0 => "valkey-8.0.1",
-        };
+        }
+    }
+
+    /// The folder that `make servers` makes.
+    pub(super) fn folder(self) -> PathBuf {
         let servers = std::env::var_os("REDIS_LOCK_SERVERS").map_or_else(
             || Path::new(env!("CARGO_MANIFEST_DIR")).join(".servers"),
             PathBuf::from,
         );
-        servers.join(name).join("bin")
+        servers.join(self.name()).join("bin")
     }
 
     /// The tool that checks this server's files, `redis-check-rdb` for `rdb`, where one was fetched that knows their version.
@@ -101,7 +106,12 @@ impl Setup {
 
     /// The module and further options.
     pub fn with_module(options: &[&str]) -> Self {
-        Self::of(&[&["--loadmodule", &path(&module())], options].concat())
+        Self::with_module_at(&module(), options)
+    }
+
+    /// Another build of the module, or a copy of it, and further options.
+    pub fn with_module_at(module: &Path, options: &[&str]) -> Self {
+        Self::of(&[&["--loadmodule", &path(module)], options].concat())
     }
 }
 
@@ -191,6 +201,13 @@ impl Server {
         Self::start_in(kind, dir, Setup::default())
     }
 
+    /// Starts a server on copies of the files in `folder`: its RDB, its append-only files.
+    pub fn start_on(kind: Kind, folder: &Path, setup: Setup) -> Self {
+        let dir = temporary_dir();
+        copy_files(folder, &dir);
+        Self::start_in(kind, dir, setup)
+    }
+
     /// The configuration file that the server was started on, as it is now.
     pub fn config(&self) -> String {
         fs::read_to_string(self.dir.join(CONFIG)).expect("a configuration file")
@@ -207,6 +224,11 @@ impl Server {
             setup,
             child,
         }
+    }
+
+    /// Tries to start a server that is expected to give up by itself; answers its log and its status.
+    pub fn start_that_ends(kind: Kind, options: &[&str]) -> (String, ExitStatus) {
+        run_to_the_end(kind, &temporary_dir(), &Setup::of(options))
     }
 
     /// Tries to start a server that is expected to give up by itself; answers its log.
@@ -385,15 +407,21 @@ fn launch_until_ready(kind: Kind, dir: &Path, setup: &Setup) -> (u16, Child) {
 
 #[track_caller]
 fn fail_to_start(kind: Kind, dir: &Path, setup: &Setup) -> String {
+    let (log, status) = run_to_the_end(kind, dir, setup);
+    // A crash would be no status but a signal.
+    let in_order = status.code().is_some_and(|code| code != 0);
+    assert!(in_order, "the server ended by {status}: {log}");
+    log
+}
+
+#[track_caller]
+fn run_to_the_end(kind: Kind, dir: &Path, setup: &Setup) -> (String, ExitStatus) {
     let mut starting = Starting(Some(launch(kind, dir, free_port(), setup)));
     let child = starting.0.as_mut().unwrap();
     let status = wait_for("the server to give up", || child.try_wait().unwrap());
     let log = fs::read_to_string(dir.join("log")).unwrap_or_default();
     fs::remove_dir_all(dir).ok();
-    // A crash would be no status but a signal.
-    let in_order = status.code().is_some_and(|code| code != 0);
-    assert!(in_order, "the server ended by {status}: {log}");
-    log
+    (log, status)
 }
 
 fn launch(kind: Kind, dir: &Path, port: u16, setup: &Setup) -> Child {
