@@ -4,7 +4,8 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 endif
 
 PREFIX ?= /usr/local
-MODULES = $(DESTDIR)$(PREFIX)/lib/redis/modules
+MODULES = $(PREFIX)/lib/redis/modules
+DOCS = $(PREFIX)/share/doc/redis-lock
 
 # Read by the scripts and by the tests.
 export REDIS_LOCK_MODULE ?= $(abspath $(or $(CARGO_TARGET_DIR),target))/release/libredis_lock.so
@@ -12,7 +13,8 @@ export REDIS_LOCK_SERVERS ?= $(CURDIR)/.servers
 
 comma := ,
 MAKEFLAGS += --no-print-directory
-.PHONY: help setup build run test setup-examples test-examples oversell soak fuzz valgrind bench bench-shard bench-check check servers install clean
+.PHONY: help setup build run test setup-examples test-examples oversell soak fuzz valgrind bench bench-shard bench-check check diagrams dashboard servers install uninstall clean
+.PHONY: dist dist-check deb deb-check docker-check
 
 help: ## Show these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -86,13 +88,50 @@ check: setup ## Check format, lints and layers
 	cargo clippy --all-targets --locked -- -D warnings
 	cargo test --locked --test tidy
 
+diagrams: ## Draw docs/diagrams/*.svg from their text sources
+	@command -v plantuml >/dev/null || { echo "diagrams: please install plantuml (Debian: apt-get install plantuml graphviz)" >&2; exit 1; }
+	plantuml -tsvg docs/diagrams/*.puml
+
+dashboard: setup ## Draw docs/dashboard.svg from a run with real Prometheus and redis_exporter; needs a few minutes
+	@$(MAKE) build
+	@scripts/servers.sh redis-7.0.15
+	@scripts/dashboard.sh
+
 servers: ## Fetch the servers of the tests into .servers/
 	@scripts/servers.sh
 
-install: ## Install what `make build` built into PREFIX/lib/redis/modules (PREFIX is /usr/local)
+# A server maps the file into its memory: written over in place it would change under a server that runs, or crash it. So it comes under
+# another name, and takes its own in one step; who has the old one keeps the old one until the restart.
+install: ## Install what `make build` built under PREFIX (/usr/local), below DESTDIR if given
 	@test -f $(REDIS_LOCK_MODULE) || { echo "nothing to install yet: run 'make build' first" >&2; exit 1; }
-	install -d $(MODULES)
-	install -m 755 $(REDIS_LOCK_MODULE) $(MODULES)/
+	install -d $(DESTDIR)$(MODULES)
+	install -m 755 $(REDIS_LOCK_MODULE) $(DESTDIR)$(MODULES)/.libredis_lock.so.new
+	mv -f $(DESTDIR)$(MODULES)/.libredis_lock.so.new $(DESTDIR)$(MODULES)/libredis_lock.so
+	scripts/documents.sh $(DESTDIR)$(DOCS)
+	sed 's|/usr/local/lib/redis/modules/|$(MODULES)/|' redis.conf.example >$(DESTDIR)$(DOCS)/redis.conf.example
+	chmod 644 $(DESTDIR)$(DOCS)/redis.conf.example
+
+uninstall: ## Remove what `make install` installed (a server that has loaded the module keeps it until it ends)
+	rm -f $(DESTDIR)$(MODULES)/libredis_lock.so
+	rm -rf $(DESTDIR)$(DOCS)
+	-rmdir -p --ignore-fail-on-non-empty $(DESTDIR)$(MODULES) 2>/dev/null
+
+# These build once more, in dist/ of the target folder: without a path of this machine in what is passed on.
+dist: setup ## Pack the module and the source, reproducibly: dist/*.tar.gz and SHA256SUMS in the target folder
+	@scripts/dist.sh
+
+dist-check: dist ## Pack it once more from another folder, and see that not a byte differs (a minute)
+	@scripts/dist-check.sh
+
+deb: export SETUP_FOR = packages
+deb: setup ## Make a Debian package: dist/*.deb in the target folder
+	@scripts/deb.sh
+
+deb-check: deb servers ## Install the package in a root of its own, use it, remove it; and ask lintian
+	@scripts/deb-check.sh
+
+docker-check: setup ## Ask hadolint about the Dockerfile (no engine is needed, nothing is built)
+	@scripts/docker-check.sh
 
 clean: ## Remove what was built (the fetched servers stay)
 	rm -rf $(or $(CARGO_TARGET_DIR),target)

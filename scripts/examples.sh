@@ -23,7 +23,7 @@ present() {
     case $1 in
         python) python3 -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' ;;
         node) command -v npm && node -e 'process.exit(process.versions.node.split(".")[0] < 18 ? 1 : 0)' ;;
-        go) go version ;;
+        go) scripts/examples/go.sh where ;;
         java) command -v mvn && javac -version && [ "$(javac -version 2>&1 | sed -E 's/^javac ([0-9]+).*/\1/')" -ge 17 ] ;;
         rust) cargo --version ;;
     esac >/dev/null 2>&1

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Installs what building and testing needs and this machine lacks, from the packages of its Debian.
 # What is there is found by trying it, not by the names of packages: it may have come from anywhere.
+#
+#   scripts/setup.sh                          SETUP_FOR=packages: what making the Debian package needs, too
 set -euo pipefail
 
 # A toolchain may be chosen by folder, so all is asked in the one that is built.
@@ -46,6 +48,14 @@ missing() {
     # Some tests set the clock of their servers.
     compgen -G '/usr/lib/*/faketime/libfaketimeMT.so.1' >/dev/null || echo faketime
     has valgrind || echo valgrind
+    # The packages are made and checked by these.
+    if [ "${SETUP_FOR:-}" = packages ]; then
+        has git || echo git
+        has dpkg-shlibdeps && has dpkg-parsechangelog || echo dpkg-dev
+        has lintian || echo lintian
+    fi
+    # Some make a certificate.
+    has openssl || echo openssl
     # The servers of the tests are linked to these.
     local library package
     while read -r library package; do

@@ -24,6 +24,7 @@ a_timeout_answers_null_not_early                            the same
 an_expired_lock_counts_as_one_expired_key                   the same
 every_kind_of_hand_off_outlives_a_crash                     expects a restart in seconds
 module_loadex_sets_the_limits                               the server loses what it makes for a module that it then refuses
+configuration::arguments::redis_7_0::module_load            the same
 memory::growth                                              counts bytes of the allocator that memcheck takes the place of
 no_command_is_slow_because_others_read                      measures time
 TESTS

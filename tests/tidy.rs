@@ -131,3 +131,67 @@ fn named_tests_exist(document: &str, at_least: usize) {
         assert!(is_test || is_group, "there is no test {name}");
     }
 }
+
+/// The diagrams are drawn from text, which stands in the picture as a comment: `make diagrams` draws them anew.
+#[test]
+fn the_diagrams_are_those_of_their_sources() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/diagrams");
+    let mut seen = 0;
+    for entry in fs::read_dir(folder).unwrap() {
+        let source = entry.unwrap().path();
+        if source
+            .extension()
+            .is_none_or(|extension| extension != "puml")
+        {
+            continue;
+        }
+        let picture = fs::read_to_string(source.with_extension("svg")).unwrap();
+        // A comment must not hold two dashes.
+        let picture = picture.replace("- -", "--");
+        for line in fs::read_to_string(&source).unwrap().lines() {
+            let is_there = line.starts_with("!include") || picture.contains(line.trim());
+            assert!(is_there, "{}: {line}", source.display());
+        }
+        seen += 1;
+    }
+    assert!(seen >= 5, "only {seen} diagrams");
+}
+
+/// What a document points to is there.
+#[test]
+fn the_links_in_the_documents_lead_somewhere() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut documents = vec![root.join("README.md"), root.join("CHANGELOG.md")];
+    for folder in ["docs", "examples", "clients"] {
+        documents.extend(documents_in(&root.join(folder)));
+    }
+    let mut seen = 0;
+    for document in documents {
+        let text = fs::read_to_string(&document).unwrap();
+        for link in text.split("](").skip(1) {
+            let target = link.split([')', '#']).next().unwrap();
+            if target.is_empty() || target.contains("://") {
+                continue;
+            }
+            let path = document.parent().unwrap().join(target);
+            assert!(path.exists(), "{}: {target}", document.display());
+            seen += 1;
+        }
+    }
+    assert!(seen >= 20, "only {seen} links");
+}
+
+fn documents_in(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        // What was installed is none of ours.
+        if path.is_dir() && !name.starts_with('.') && name != "node_modules" && name != "target" {
+            found.extend(documents_in(&path));
+        } else if path.extension().is_some_and(|extension| extension == "md") {
+            found.push(path);
+        }
+    }
+    found
+}

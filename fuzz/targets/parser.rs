@@ -67,7 +67,7 @@ fn take(mode: Mode, args: &[&[u8]]) {
         );
         follow(&decision);
         if lock.is_none() {
-            assert!(matches!(decision, Decision::Change(..)), "{decision:?}");
+            assert!(matches!(decision, Decision::Change { .. }), "{decision:?}");
         }
     }
 }
@@ -87,7 +87,7 @@ fn release(args: &[&[u8]]) {
     let expected = matches!(args, [token] if is_token(token));
     if let Some(request) = judge(parsed, expected) {
         for lock in locks() {
-            follow(&request.decide(lock.as_ref(), NOW));
+            follow(&request.decide(lock.as_ref(), NOW).0);
         }
     }
 }
@@ -100,7 +100,7 @@ fn judge<T: std::fmt::Debug>(parsed: Result<T, Error>, expected: bool) -> Option
 
 /// An effect that comes of a decision must reach the other servers as it is.
 fn follow(decision: &Decision<'_>) {
-    if let Decision::Change(effect, _) = decision {
+    if let Decision::Change { effect, .. } = decision {
         let mut bytes = Vec::new();
         encode_effect(effect, &mut bytes);
         assert_eq!(decode(&bytes), Ok(Record::Effect(*effect)));

@@ -51,7 +51,7 @@ impl World {
             }
             4 | 5 => {
                 let effect = self.lock.as_ref().and_then(|lock| lock.release(token, now));
-                effect.iter().for_each(|effect| self.apply(effect));
+                effect.iter().for_each(|(effect, _)| self.apply(effect));
             }
             6 => {
                 let ttl = Ttl::from_millis(amount + 1).expect("a ttl");

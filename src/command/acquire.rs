@@ -96,13 +96,14 @@ impl<'a> Acquire<'a> {
         fences: &mut FenceClock,
     ) -> Decision<'_> {
         match Lock::acquire(lock, self.ask(), now, waiting, fences) {
-            Ok(grant) => Decision::Change(
-                grant.effect,
-                match &self.owner {
+            Ok(grant) => Decision::Change {
+                effect: grant.effect,
+                reply: match &self.owner {
                     Owner::Named(_) => Reply::Fence(grant.fence),
                     Owner::Made(token) => Reply::Made(token, grant.fence),
                 },
-            ),
+                had_it: grant.had_it,
+            },
             Err(refusal @ (Refusal::Busy | Refusal::BusyUpgrade)) => Decision::Wait(refusal),
             Err(Refusal::Deadlock) => Decision::Same(Reply::Error(Error::Deadlock)),
             Err(Refusal::FencesExhausted) => Decision::Same(Reply::Error(Error::FencesExhausted)),

@@ -63,7 +63,7 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Args<I> {
 }
 
 /// A number that is not negative, in the only form that the server itself takes: digits, no sign, no space, no leading zero.
-pub(super) fn integer(bytes: &[u8]) -> Option<u64> {
+pub(crate) fn integer(bytes: &[u8]) -> Option<u64> {
     if bytes.is_empty() || (bytes.len() > 1 && bytes.starts_with(b"0")) {
         return None;
     }

@@ -10,6 +10,7 @@ pub mod renew;
 pub mod rlock;
 pub mod wlock;
 
+pub(crate) use args::integer;
 pub use args::Args;
 pub use error::Error;
 
@@ -19,7 +20,14 @@ use crate::lock::{Effect, Fence, Refusal};
 #[derive(Debug)]
 pub enum Decision<'a> {
     /// The lock changes, and the client is told.
-    Change(Effect<'a>, Reply<'a>),
+    Change {
+        /// How it changes.
+        effect: Effect<'a>,
+        /// What the client is told.
+        reply: Reply<'a>,
+        /// Whether the token has its hold before.
+        had_it: bool,
+    },
     /// Nothing changes.
     Same(Reply<'a>),
     /// Nothing changes now: the client may wait, if it said so. Else the reply is null.

@@ -4,7 +4,7 @@
 //! Ends this token's hold, shared or exclusive. The reply is 1, or 0 when the token holds nothing.
 
 use super::{Args, Decision, Error, Reply};
-use crate::lock::{Lock, Now, Token};
+use crate::lock::{Hold, Lock, Now, Token};
 
 /// A parsed request to end a hold.
 #[derive(Debug)]
@@ -23,11 +23,18 @@ impl<'a> Release<'a> {
         Ok(Self { token })
     }
 
-    /// Decides the request.
-    pub fn decide(&self, lock: Option<&Lock>, now: Now) -> Decision<'a> {
+    /// Decides the request; with it comes the hold that ends, if one does.
+    pub fn decide(&self, lock: Option<&Lock>, now: Now) -> (Decision<'a>, Option<Hold>) {
         match lock.and_then(|lock| lock.release(self.token, now)) {
-            Some(effect) => Decision::Change(effect, Reply::Done(true)),
-            None => Decision::Same(Reply::Done(false)),
+            Some((effect, hold)) => {
+                let change = Decision::Change {
+                    effect,
+                    reply: Reply::Done(true),
+                    had_it: true,
+                };
+                (change, Some(hold))
+            }
+            None => (Decision::Same(Reply::Done(false)), None),
         }
     }
 }

@@ -29,7 +29,11 @@ impl<'a> Renew<'a> {
     /// Decides the request.
     pub fn decide(&self, lock: Option<&Lock>, now: Now) -> Decision<'a> {
         match lock.and_then(|lock| lock.renew(self.token, self.ttl, now)) {
-            Some(effect) => Decision::Change(effect, Reply::Done(true)),
+            Some(effect) => Decision::Change {
+                effect,
+                reply: Reply::Done(true),
+                had_it: true,
+            },
             None => Decision::Same(Reply::Done(false)),
         }
     }

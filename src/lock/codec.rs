@@ -94,6 +94,11 @@ pub fn decode(bytes: &[u8]) -> Result<Record<'_>, DecodeError> {
     Ok(record)
 }
 
+/// Whether the bytes, which could not be decoded, are in a format of a later version of this module.
+pub fn is_of_later_version(bytes: &[u8]) -> bool {
+    bytes.first().is_some_and(|version| *version > VERSION)
+}
+
 /// Reads a record `held` and the token that stands beside it.
 ///
 /// # Errors

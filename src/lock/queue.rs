@@ -11,7 +11,7 @@
 //! - Requests of one token are one owner's: when one is granted, the others are granted too, as far as what the token then has
 //!   lets them be.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::state::{Ask, Lock, Mode, Refusal, Waiting};
 use super::time::{Deadline, Now, Ttl};
@@ -54,7 +54,7 @@ pub struct WaitQueue {
     /// All of one token, which held a share when it came, and all exclusive.
     upgrades: BTreeMap<Ticket, Waiter>,
     /// Exactly the tickets of `line` and `upgrades`.
-    by_token: HashMap<TokenBuf, BTreeSet<Ticket>>,
+    by_token: BTreeSet<(TokenBuf, Ticket)>,
     /// The token that was granted last, while others of its requests may wait.
     owner: Option<TokenBuf>,
 }
@@ -62,8 +62,7 @@ pub struct WaitQueue {
 impl WaitQueue {
     /// Adds a request that was refused with `refusal`. Only [`Refusal::BusyUpgrade`] stands ahead of the line.
     pub fn push(&mut self, ticket: Ticket, waiter: Waiter, refusal: Refusal) {
-        let tickets = self.by_token.entry(waiter.token.clone()).or_default();
-        tickets.insert(ticket);
+        self.by_token.insert((waiter.token.clone(), ticket));
         let lane = match refusal {
             Refusal::BusyUpgrade => &mut self.upgrades,
             _ => &mut self.line,
@@ -77,13 +76,10 @@ impl WaitQueue {
             .upgrades
             .remove(&ticket)
             .or_else(|| self.line.remove(&ticket))?;
-        if let Some(tickets) = self.by_token.get_mut(&waiter.token) {
-            tickets.remove(&ticket);
-            if tickets.is_empty() {
-                self.by_token.remove(&waiter.token);
-            }
-        }
-        Some(waiter)
+        let of_token = (waiter.token, ticket);
+        self.by_token.remove(&of_token);
+        let (token, _) = of_token;
+        Some(Waiter { token, ..waiter })
     }
 
     /// The request that is to be granted now, if there is one. The caller does so, or takes it out.
@@ -100,7 +96,8 @@ impl WaitQueue {
 
     fn next_of_owner(&mut self, lock: Option<&Lock>, now: Now) -> Option<Ticket> {
         let owner = self.owner.take()?;
-        let mut tickets = self.by_token.get(&owner)?.iter().copied();
+        let requests = (owner.clone(), Ticket(0))..=(owner, Ticket(u64::MAX));
+        let mut tickets = self.by_token.range(requests).map(|(_, ticket)| *ticket);
         tickets.find(|ticket| self.is_admitted(*ticket, lock, now))
     }
 

@@ -279,6 +279,7 @@ impl World {
                 let token = Token::new(&name).unwrap();
                 let lock = self.real.lock.as_ref();
                 let effect = lock.and_then(|lock| lock.release(token, now));
+                let effect = effect.map(|(effect, _)| effect);
                 effect
                     .into_iter()
                     .for_each(|effect| self.real.apply(&effect));

@@ -96,7 +96,8 @@ impl World {
                 let effect = self
                     .lock
                     .as_ref()
-                    .and_then(|l| l.release(token, self.now()));
+                    .and_then(|l| l.release(token, self.now()))
+                    .map(|(effect, _)| effect);
                 (effect, Answer::Done(effect.is_some()))
             }
             Op::Renew(t, ttl) => {

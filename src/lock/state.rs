@@ -66,6 +66,8 @@ pub struct Grant<'a> {
     pub effect: Effect<'a>,
     /// The hold's fence: the reply.
     pub fence: Fence,
+    /// Whether the token has the hold already: it asks again, or for the other mode.
+    pub had_it: bool,
 }
 
 /// Why a request was not granted.
@@ -184,6 +186,7 @@ impl Lock {
         Ok(Grant {
             effect,
             fence: hold.fence,
+            had_it: own.is_some(),
         })
     }
 
@@ -212,13 +215,14 @@ impl Lock {
         }
     }
 
-    /// Decides the end of a token's hold: `None` when it holds nothing.
-    pub fn release<'a>(&self, token: Token<'a>, now: Now) -> Option<Effect<'a>> {
-        self.hold_of(token, now)?;
-        Some(Effect::Release {
+    /// Decides the end of a token's hold, and says what ends: `None` when it holds nothing.
+    pub fn release<'a>(&self, token: Token<'a>, now: Now) -> Option<(Effect<'a>, Hold)> {
+        let (_, hold) = self.hold_of(token, now)?;
+        let effect = Effect::Release {
             now_ms: now.ms(),
             token,
-        })
+        };
+        Some((effect, hold))
     }
 
     /// Decides a new deadline for a token's hold: `None` when it holds nothing, for a lost lock is never taken again.

@@ -34,7 +34,7 @@ macro_rules! required {
 
 required! {
     RedisModule_Alloc, RedisModule_Realloc, RedisModule_Free, RedisModule_CreateCommand, RedisModule_CreateDataType, RedisModule_SetModuleOptions,
-    RedisModule_WrongArity, RedisModule_ReplyWithLongLong, RedisModule_ReplyWithNull, RedisModule_ReplyWithError,
+    RedisModule_WrongArity, RedisModule_ReplyWithLongLong, RedisModule_ReplyWithNull, RedisModule_ReplyWithError, RedisModule_ReplyWithSimpleString,
     RedisModule_ReplyWithArray, RedisModule_ReplyWithStringBuffer, RedisModule_StringPtrLen, RedisModule_OpenKey,
     RedisModule_CloseKey, RedisModule_KeyType, RedisModule_DeleteKey, RedisModule_ModuleTypeGetType,
     RedisModule_ModuleTypeGetValue, RedisModule_ModuleTypeSetValue, RedisModule_GetExpire, RedisModule_SetExpire,
@@ -47,7 +47,8 @@ required! {
     RedisModule_StopTimer, RedisModule_AvoidReplicaTraffic, RedisModule_SubscribeToServerEvent, RedisModule_Call,
     RedisModule_FreeCallReply, RedisModule_CallReplyStringPtr, RedisModule_CallReplyArrayElement, RedisModule_GetClientId, RedisModule_SubscribeToKeyspaceEvents, RedisModule_GetDetachedThreadSafeContext,
     RedisModule_GetServerInfo, RedisModule_ServerInfoGetFieldC, RedisModule_FreeServerInfo, RedisModule_RegisterInfoFunc,
-    RedisModule_InfoAddSection, RedisModule_InfoAddFieldULongLong,
+    RedisModule_InfoAddSection, RedisModule_InfoAddFieldULongLong, RedisModule_GetNotifyKeyspaceEvents,
+    RedisModule_NotifyKeyspaceEvent,
 }
 
 static DETACHED: AtomicPtr<raw::RedisModuleCtx> = AtomicPtr::new(ptr::null_mut());
@@ -105,6 +106,16 @@ impl<'c> Context<'c> {
     pub(super) fn reply_null(self) {
         // SAFETY: the context is alive.
         unsafe { call!(RedisModule_ReplyWithNull(self.as_ptr())) };
+    }
+
+    pub(super) fn reply_ok(self) {
+        // SAFETY: the context is alive; the server copies the text.
+        unsafe {
+            call!(RedisModule_ReplyWithSimpleString(
+                self.as_ptr(),
+                c"OK".as_ptr()
+            ))
+        };
     }
 
     pub(super) fn reply_error(self, message: &'static CStr) {
@@ -306,19 +317,38 @@ impl<'c> Context<'c> {
 
     /// Writes a line to the server's log. `text` must be the module's own words.
     pub(super) fn log(self, level: Level, text: &'static CStr) {
-        let level = match level {
-            Level::Notice => c"notice",
-            Level::Warning => c"warning",
-        };
         // SAFETY: the context is alive; the text is passed under a format of its own, never as one.
         unsafe {
             call!(RedisModule_Log(
                 self.as_ptr(),
-                level.as_ptr(),
+                level.name().as_ptr(),
                 c"%s".as_ptr(),
                 text.as_ptr(),
             ))
         };
+    }
+
+    /// Writes a line of two parts to the server's log, both the module's own words: what it is about, and what is said of it.
+    pub(super) fn log_of(self, level: Level, about: &'static CStr, text: &'static CStr) {
+        // SAFETY: the context is alive; the format takes two strings that end with NUL.
+        unsafe {
+            call!(RedisModule_Log(
+                self.as_ptr(),
+                level.name().as_ptr(),
+                c"%s: %s".as_ptr(),
+                about.as_ptr(),
+                text.as_ptr(),
+            ))
+        };
+    }
+}
+
+impl Level {
+    const fn name(self) -> &'static CStr {
+        match self {
+            Self::Notice => c"notice",
+            Self::Warning => c"warning",
+        }
     }
 }
 

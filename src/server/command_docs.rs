@@ -1,4 +1,5 @@
-//! What COMMAND DOCS, COMMAND INFO and COMMAND GETKEYS answer (7.0+): arity, key flags, summary and arguments.
+//! What COMMAND DOCS, COMMAND INFO and COMMAND GETKEYS answer (7.0+): arity, key flags, summary, arguments and tips. docs/COMMANDS.md
+//! says the same, which a test sees to.
 
 use std::ffi::{c_char, c_int, CStr};
 use std::mem::size_of;
@@ -13,9 +14,11 @@ pub(super) struct Docs {
     complexity: &'static CStr,
     /// As COMMAND INFO counts: the name included, negative when more may follow.
     arity: c_int,
-    key: KeyUse,
+    key: Option<KeyUse>,
     /// Those after the key.
     args: &'static [Arg],
+    /// For clients and proxies, words with a space between: <https://redis.io/docs/latest/develop/reference/command-tips/>.
+    tips: Option<&'static CStr>,
 }
 
 /// What the command does to its key: the ground of the ACL rules `%R~` and `%W~`.
@@ -32,19 +35,26 @@ enum KeyUse {
 #[derive(Clone, Copy)]
 enum Arg {
     Text(&'static CStr),
+    Optional(&'static CStr),
     Integer(&'static CStr),
+    /// `token|*`
+    Owner,
     /// `[BLOCK timeout]`
     Block,
 }
 
-const TAKE: &[Arg] = &[Arg::Text(c"token"), Arg::Integer(c"ttl"), Arg::Block];
+const TAKE: &[Arg] = &[Arg::Owner, Arg::Integer(c"ttl"), Arg::Block];
+
+/// The same command on the same data may answer something else: fences and made tokens are new each time, and time passes.
+const NEVER_TWICE: Option<&CStr> = Some(c"nondeterministic_output");
 
 pub(super) const ACQUIRE: Docs = Docs {
     summary: c"Takes the exclusive hold of a lock and returns its fence.",
-    complexity: c"O(1)",
+    complexity: c"O(1), and O(log(M)) to wait behind M others.",
     arity: -4,
-    key: KeyUse::Updates,
+    key: Some(KeyUse::Updates),
     args: TAKE,
+    tips: NEVER_TWICE,
 };
 pub(super) const WLOCK: Docs = Docs {
     summary: c"Takes the exclusive (writer's) hold of a lock and returns its fence.",
@@ -52,61 +62,87 @@ pub(super) const WLOCK: Docs = Docs {
 };
 pub(super) const RLOCK: Docs = Docs {
     summary: c"Takes a shared (reader's) hold of a lock and returns its fence.",
-    complexity: c"O(log(N)) where N is the number of shared holds.",
+    complexity: c"O(log(N)) for N shared holds, and O(log(M)) to wait behind M others.",
     ..ACQUIRE
 };
 pub(super) const RELEASE: Docs = Docs {
     summary: c"Ends a token's hold of a lock.",
-    complexity: c"O(1) for an exclusive hold, O(log(N)) for one of N shared holds.",
+    complexity: c"O(1) for an exclusive hold, O(log(N)) for one of N shared holds, and O(log(M)) of M waiters for each that is let in.",
     arity: 3,
-    key: KeyUse::Deletes,
+    key: Some(KeyUse::Deletes),
     args: &[Arg::Text(c"token")],
+    tips: None,
 };
 pub(super) const RENEW: Docs = Docs {
     summary: c"Sets the deadline of a token's hold to now + ttl.",
     complexity: c"O(1) for an exclusive hold, O(log(N)) for one of N shared holds.",
     arity: 4,
-    key: KeyUse::Updates,
+    key: Some(KeyUse::Updates),
     args: &[Arg::Text(c"token"), Arg::Integer(c"ttl")],
+    tips: None,
 };
 pub(super) const INFO: Docs = Docs {
     summary: c"Returns who holds a lock and who waits for it.",
-    complexity: c"O(N*log(N)) where N is the number of holds.",
+    complexity: c"O(N*log(N)+M) for N holds and M waiters.",
     arity: 2,
-    key: KeyUse::Reads,
+    key: Some(KeyUse::Reads),
     args: &[],
+    tips: NEVER_TWICE,
+};
+pub(super) const RESETSTAT: Docs = Docs {
+    summary: c"Resets the counters and percentiles of the section lock of INFO.",
+    complexity: c"O(1)",
+    arity: 1,
+    key: None,
+    args: &[],
+    // Of a cluster, as CONFIG RESETSTAT.
+    tips: Some(c"request_policy:all_nodes response_policy:all_succeeded"),
 };
 pub(super) const APPLY: Docs = Docs {
     summary: c"Carries a decided change to replicas and the append-only file. Refused to clients.",
     complexity: c"As the command whose effect it carries.",
     arity: -3,
-    key: KeyUse::Updates,
-    args: &[Arg::Text(c"record")],
+    key: Some(KeyUse::Updates),
+    args: &[Arg::Optional(c"token"), Arg::Text(c"record")],
+    tips: None,
 };
 
 pub(super) const APPLY_RELEASE: Docs = Docs {
     summary: c"Carries a release to replicas and the append-only file. Refused to clients.",
     complexity: c"O(1)",
     arity: 3,
-    key: KeyUse::Updates,
+    key: Some(KeyUse::Updates),
     args: &[Arg::Text(c"token")],
+    tips: None,
 };
 
 impl Docs {
+    /// Where the key stands among the words of the command; 0 is nowhere.
+    pub(super) const fn key_position(&self) -> c_int {
+        match self.key {
+            Some(_) => 1,
+            None => 0,
+        }
+    }
+
     /// Lends the description in the server's form to `tell`.
     pub(super) fn with_info<R>(
         &self,
         tell: impl FnOnce(*const raw::RedisModuleCommandInfo) -> R,
     ) -> R {
-        let mut key_specs = [self.key.spec(), END_OF_KEY_SPECS];
-        let mut block = [
-            Arg::with_token(c"BLOCK"),
-            Arg::Integer(c"timeout").raw(ptr::null_mut()),
+        let key_spec = self.key.map_or(END_OF_KEY_SPECS, KeyUse::spec);
+        let mut key_specs = [key_spec, END_OF_KEY_SPECS];
+        let mut owner = [
+            named(c"token", TEXT),
+            raw::RedisModuleCommandArg {
+                token: c"*".as_ptr(),
+                ..named(c"make", PURE_TOKEN)
+            },
             END_OF_ARGS,
         ];
-        let mut args = vec![key_arg()];
+        let mut args = Vec::from_iter(self.key.map(|_| key_arg()));
         for arg in self.args {
-            args.push(arg.raw(block.as_mut_ptr()));
+            args.push(arg.raw(owner.as_mut_ptr()));
         }
         args.push(END_OF_ARGS);
         let info = raw::RedisModuleCommandInfo {
@@ -115,7 +151,7 @@ impl Docs {
             complexity: self.complexity.as_ptr(),
             since: SINCE.as_ptr(),
             history: ptr::null_mut(),
-            tips: ptr::null(),
+            tips: self.tips.map_or(ptr::null(), CStr::as_ptr),
             arity: self.arity,
             key_specs: key_specs.as_mut_ptr(),
             args: args.as_mut_ptr(),
@@ -132,7 +168,7 @@ const FORM: raw::RedisModuleCommandInfoVersion = raw::RedisModuleCommandInfoVers
     sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
 };
 
-/// The version of the module in which the commands came.
+/// The version of the module in which the commands came. None has changed since: it would be told in `history`.
 const SINCE: &CStr = c"0.1.0";
 
 impl KeyUse {
@@ -163,51 +199,50 @@ const END_OF_KEY_SPECS: raw::RedisModuleCommandKeySpec = unsafe { std::mem::zero
 const END_OF_ARGS: raw::RedisModuleCommandArg = unsafe { std::mem::zeroed() };
 
 impl Arg {
-    fn raw(self, block: *mut raw::RedisModuleCommandArg) -> raw::RedisModuleCommandArg {
+    /// `owner` is what an [`Arg::Owner`] is one of.
+    fn raw(self, owner: *mut raw::RedisModuleCommandArg) -> raw::RedisModuleCommandArg {
         match self {
-            Self::Text(name) => named(
-                name,
-                raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING,
-            ),
-            Self::Integer(name) => named(
-                name,
-                raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER,
-            ),
-            Self::Block => raw::RedisModuleCommandArg {
-                flags: raw::REDISMODULE_CMD_ARG_OPTIONAL as c_int,
-                subargs: block,
-                ..named(
-                    c"block",
-                    raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK,
-                )
+            Self::Text(name) => named(name, TEXT),
+            Self::Optional(name) => optional(named(name, TEXT)),
+            Self::Integer(name) => named(name, INTEGER),
+            Self::Owner => raw::RedisModuleCommandArg {
+                subargs: owner,
+                ..named(c"token", ONE_OF)
             },
-        }
-    }
-
-    fn with_token(token: &'static CStr) -> raw::RedisModuleCommandArg {
-        raw::RedisModuleCommandArg {
-            token: token.as_ptr(),
-            ..named(
-                c"block",
-                raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN,
-            )
+            Self::Block => optional(raw::RedisModuleCommandArg {
+                token: c"BLOCK".as_ptr(),
+                ..named(c"timeout", INTEGER)
+            }),
         }
     }
 }
 
+const KEY: raw::RedisModuleCommandArgType = raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY;
+const TEXT: raw::RedisModuleCommandArgType =
+    raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING;
+const INTEGER: raw::RedisModuleCommandArgType =
+    raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER;
+const PURE_TOKEN: raw::RedisModuleCommandArgType =
+    raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN;
+const ONE_OF: raw::RedisModuleCommandArgType =
+    raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF;
+
 fn key_arg() -> raw::RedisModuleCommandArg {
-    named(
-        c"key",
-        raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY,
-    )
+    named(c"key", KEY)
+}
+
+fn optional(arg: raw::RedisModuleCommandArg) -> raw::RedisModuleCommandArg {
+    raw::RedisModuleCommandArg {
+        flags: raw::REDISMODULE_CMD_ARG_OPTIONAL as c_int,
+        ..arg
+    }
 }
 
 fn named(name: &'static CStr, type_: raw::RedisModuleCommandArgType) -> raw::RedisModuleCommandArg {
-    let is_key = type_ == raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY;
     raw::RedisModuleCommandArg {
         name: name.as_ptr().cast::<c_char>(),
         type_,
-        key_spec_index: if is_key { 0 } else { -1 },
+        key_spec_index: if type_ == KEY { 0 } else { -1 },
         ..END_OF_ARGS
     }
 }

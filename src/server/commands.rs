@@ -4,6 +4,7 @@ use std::ffi::{c_int, CStr};
 
 use redis_module::raw;
 
+use super::announce::{self, Event};
 use super::api::{call, Argv, Context, Level};
 use super::clock;
 use super::command_docs::{self, Docs};
@@ -11,6 +12,7 @@ use super::fences;
 use super::keyspace::{Key, WrongType};
 use super::open_key::Purpose;
 use super::propagation::{self, APPLY, RELEASE};
+use super::stats::{self, counters};
 use super::waiting::{self, Entered, Place};
 use crate::command::acquire::Acquire;
 use crate::command::info::{self, Info};
@@ -33,18 +35,18 @@ struct Command {
     flags: &'static CStr,
     /// The flags where `blocking` can be one of them (7.0+).
     blocking: Option<&'static CStr>,
-    /// The ACL categories beside those that follow from the flags, for servers that can be told (7.2+).
+    /// The ACL categories, for servers that can be told (7.2+). Of a module's command nothing follows from its flags.
     acl_categories: &'static CStr,
     docs: Docs,
 }
 
-const COMMANDS: [Command; 8] = [
+const COMMANDS: [Command; 9] = [
     Command {
         name: c"lock.acquire",
         handler: handler!(|call| take_hold(call, acquire::MODE)),
         flags: TAKES,
         blocking: Some(TAKES_BLOCKING),
-        acl_categories: c"write",
+        acl_categories: c"write fast blocking",
         docs: command_docs::ACQUIRE,
     },
     Command {
@@ -52,7 +54,7 @@ const COMMANDS: [Command; 8] = [
         handler: handler!(|call| take_hold(call, wlock::MODE)),
         flags: TAKES,
         blocking: Some(TAKES_BLOCKING),
-        acl_categories: c"write",
+        acl_categories: c"write fast blocking",
         docs: command_docs::WLOCK,
     },
     Command {
@@ -60,7 +62,7 @@ const COMMANDS: [Command; 8] = [
         handler: handler!(|call| take_hold(call, rlock::MODE)),
         flags: TAKES,
         blocking: Some(TAKES_BLOCKING),
-        acl_categories: c"write",
+        acl_categories: c"write fast blocking",
         docs: command_docs::RLOCK,
     },
     Command {
@@ -68,7 +70,7 @@ const COMMANDS: [Command; 8] = [
         handler: handler!(release),
         flags: CHANGES,
         blocking: None,
-        acl_categories: c"write",
+        acl_categories: c"write fast",
         docs: command_docs::RELEASE,
     },
     Command {
@@ -76,7 +78,7 @@ const COMMANDS: [Command; 8] = [
         handler: handler!(renew),
         flags: CHANGES,
         blocking: None,
-        acl_categories: c"write",
+        acl_categories: c"write fast",
         docs: command_docs::RENEW,
     },
     Command {
@@ -84,15 +86,23 @@ const COMMANDS: [Command; 8] = [
         handler: handler!(info),
         flags: c"readonly",
         blocking: None,
-        acl_categories: c"read",
+        acl_categories: c"read slow",
         docs: command_docs::INFO,
+    },
+    Command {
+        name: c"lock.resetstat",
+        handler: handler!(reset_stat),
+        flags: c"admin deny-script allow-loading allow-stale",
+        blocking: None,
+        acl_categories: c"admin dangerous slow",
+        docs: command_docs::RESETSTAT,
     },
     Command {
         name: APPLY,
         handler: handler!(apply),
         flags: INTERNAL,
         blocking: None,
-        acl_categories: c"write admin dangerous",
+        acl_categories: c"write admin dangerous slow",
         docs: command_docs::APPLY,
     },
     Command {
@@ -100,7 +110,7 @@ const COMMANDS: [Command; 8] = [
         handler: handler!(apply_release),
         flags: INTERNAL,
         blocking: None,
-        acl_categories: c"write admin dangerous",
+        acl_categories: c"write admin dangerous slow",
         docs: command_docs::APPLY_RELEASE,
     },
 ];
@@ -160,6 +170,7 @@ impl<'c> Call<'c> {
         if let Err(error) = run(self) {
             self.ctx.reply(Reply::Error(error));
         }
+        announce::flush(self.ctx);
     }
 
     fn args(self) -> Args<impl Iterator<Item = &'c [u8]>> {
@@ -186,9 +197,10 @@ impl<'c> Call<'c> {
         self.ctx.reply(Reply::Done(true));
     }
 
-    /// Opens the key, serves who waits for it, decides, does what was decided, and serves again.
+    /// Opens the key, serves who waits for it, decides, does what was decided, which is the `event`, and serves again.
     fn change<'r>(
         self,
+        event: Event,
         decide: impl FnOnce(&Scene<'_, 'c>) -> Decision<'r>,
     ) -> Result<Outcome<'c, 'r>, Error> {
         let mut key = self.key(Purpose::Write)?;
@@ -203,22 +215,27 @@ impl<'c> Call<'c> {
             now,
         };
         match decide(&scene) {
-            Decision::Change(effect, reply) => {
-                key.commit(&effect, now);
+            Decision::Change {
+                effect,
+                reply,
+                had_it,
+            } => {
+                key.commit(&effect, had_it, now);
+                key.note(event);
                 if let Some(place) = &place {
-                    waiting::serve(&mut key, place, now);
+                    waiting::serve_changed(&mut key, place, now);
                 }
                 effect.fence().into_iter().for_each(waiting::acknowledge);
-                Ok(Outcome::Reply(reply))
+                Ok(Outcome::Changed { reply, had_it })
             }
-            Decision::Same(reply) => Ok(Outcome::Reply(reply)),
+            Decision::Same(reply) => Ok(Outcome::Same(reply)),
             Decision::Wait(refusal) => Ok(Outcome::Refused { key, refusal, now }),
         }
     }
 
     fn reply(self, outcome: Outcome<'_, '_>) {
         match outcome {
-            Outcome::Reply(reply) => self.ctx.reply(reply),
+            Outcome::Changed { reply, .. } | Outcome::Same(reply) => self.ctx.reply(reply),
             Outcome::Refused { .. } => self.ctx.reply_null(),
         }
     }
@@ -233,7 +250,12 @@ struct Scene<'k, 'c> {
 
 /// What a decision has come to.
 enum Outcome<'c, 'r> {
-    Reply(Reply<'r>),
+    Changed {
+        reply: Reply<'r>,
+        /// Whether the token had its hold before.
+        had_it: bool,
+    },
+    Same(Reply<'r>),
     Refused {
         key: Key<'c>,
         refusal: Refusal,
@@ -243,14 +265,20 @@ enum Outcome<'c, 'r> {
 
 fn take_hold(call: Call<'_>, mode: Mode) -> Result<(), Error> {
     let acquire = Acquire::parse(mode, call.args())?;
-    let outcome = call.change(|scene| {
+    let outcome = call.change(Event::Acquire, |scene| {
         waiting::while_waiting(scene.place, |waiting| {
             fences::with(|fences| acquire.decide(scene.key.lock(), scene.now, waiting, fences))
         })
     })?;
-    if let Outcome::Refused { key, refusal, now } = &outcome {
-        if let Entered::Yes = waiting::enter(call.ctx, key, &acquire, *refusal, *now)? {
-            return Ok(()); // The reply comes when the wait ends.
+    match &outcome {
+        Outcome::Changed { had_it, .. } => stats::acquired(*had_it),
+        Outcome::Same(reply) => stats::not_possible(*reply),
+        Outcome::Refused { key, refusal, now } => {
+            let entered = waiting::enter(call.ctx, key, &acquire, *refusal, *now);
+            stats::not_granted(&entered);
+            if let Entered::Yes = entered? {
+                return Ok(()); // The reply comes when the wait ends.
+            }
         }
     }
     call.reply(outcome);
@@ -259,14 +287,29 @@ fn take_hold(call: Call<'_>, mode: Mode) -> Result<(), Error> {
 
 fn release(call: Call<'_>) -> Result<(), Error> {
     let release = Release::parse(call.args())?;
-    let outcome = call.change(|scene| release.decide(scene.key.lock(), scene.now))?;
+    let mut ended = None;
+    let outcome = call.change(Event::Release, |scene| {
+        let (decision, hold) = release.decide(scene.key.lock(), scene.now);
+        ended = hold.map(|hold| (hold, scene.now));
+        decision
+    })?;
+    match ended {
+        Some((hold, now)) => stats::released(&hold, now),
+        None => counters::NOT_OWNER.add_one(),
+    }
     call.reply(outcome);
     Ok(())
 }
 
 fn renew(call: Call<'_>) -> Result<(), Error> {
     let renew = Renew::parse(call.args())?;
-    let outcome = call.change(|scene| renew.decide(scene.key.lock(), scene.now))?;
+    let outcome = call.change(Event::Renew, |scene| {
+        renew.decide(scene.key.lock(), scene.now)
+    })?;
+    match outcome {
+        Outcome::Changed { .. } => counters::RENEWED.add_one(),
+        _ => counters::LOST_RENEWALS.add_one(),
+    }
     call.reply(outcome);
     Ok(())
 }
@@ -314,6 +357,19 @@ fn reply_info(ctx: Context<'_>, info: &Info<'_>) {
 }
 
 /// ```text
+/// LOCK.RESETSTAT
+/// ```
+/// Begins the counters and percentiles of `INFO lock` anew; what is held and who waits is no statistic.
+fn reset_stat(call: Call<'_>) -> Result<(), Error> {
+    if call.argv.len() != 1 {
+        return Err(Error::Arity);
+    }
+    stats::reset();
+    call.ctx.reply_ok();
+    Ok(())
+}
+
+/// ```text
 /// LOCK._APPLY key record
 /// LOCK._APPLY key token record
 /// ```
@@ -324,6 +380,7 @@ fn apply(call: Call<'_>) -> Result<(), Error> {
     match propagation::read(call.argv.after_key()).map_err(|_| Error::BadEffect)? {
         Record::Effect(effect) => {
             effect.fence().into_iter().for_each(fences::observe);
+            key.note_effect(&effect, now);
             key.apply(&effect, now);
         }
         Record::State(lock) => {
@@ -350,6 +407,7 @@ fn apply_release(call: Call<'_>) -> Result<(), Error> {
     args.finish()?;
     // There are no others that could be over.
     let effect = Effect::Release { now_ms: 0, token };
+    key.note_effect(&effect, now);
     key.apply(&effect, now);
     call.pass_on(&key);
     Ok(())
@@ -375,16 +433,18 @@ fn create(ctx: Context<'_>, command: &Command) -> bool {
 }
 
 fn create_with(ctx: Context<'_>, command: &Command, flags: &'static CStr) -> bool {
-    // SAFETY: the context is alive, and the server copies the strings. The key is the first argument.
+    let key_at = command.docs.key_position();
+    let step = key_at;
+    // SAFETY: the context is alive, and the server copies the strings.
     let status = unsafe {
         call!(RedisModule_CreateCommand(
             ctx.as_ptr(),
             command.name.as_ptr(),
             Some(command.handler),
             flags.as_ptr(),
-            1,
-            1,
-            1,
+            key_at,
+            key_at,
+            step,
         ))
     };
     status == raw::REDISMODULE_OK as c_int

@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use redis_module::raw;
 
-use super::api::{call, Context};
+use super::api::{call, Context, Level};
 use super::clock;
 use super::fences;
 use super::propagation::APPLY;
+use super::stats::held;
 use super::waiting::alarm;
-use crate::lock::codec::{decode, encode_fence, encode_state, Record};
+use crate::lock::codec::{self, decode, encode_fence, encode_state, Record};
 use crate::lock::{Fence, Lock};
 
 /// The type's name, which TYPE answers and SCAN takes.
@@ -69,7 +70,7 @@ pub(super) fn register(ctx: Context<'_>) -> bool {
 ///
 /// # Safety
 /// `value` is a value of this type, and `'v` does not outlive the method.
-unsafe fn lock_at<'v>(value: *const c_void) -> Option<&'v Lock> {
+pub(super) unsafe fn lock_at<'v>(value: *const c_void) -> Option<&'v Lock> {
     // SAFETY: every value of this type is a boxed `Lock`, by the caller's word.
     unsafe { value.cast::<Lock>().as_ref() }
 }
@@ -84,9 +85,11 @@ unsafe extern "C" fn rdb_save(io: *mut raw::RedisModuleIO, value: *mut c_void) {
 /// Loads a lock; null when the bytes are not one, which fails a RESTORE, and the loading of a broken RDB.
 unsafe extern "C" fn rdb_load(io: *mut raw::RedisModuleIO, encoding_version: c_int) -> *mut c_void {
     if encoding_version != ENCODING_VERSION {
+        say_unknown(io);
         return ptr::null_mut();
     }
-    let Some(Record::State(lock)) = load_bytes(io, decode_owned).flatten() else {
+    let Some(Record::State(lock)) = load_bytes(io, |bytes| decode_owned(io, bytes)).flatten()
+    else {
         return ptr::null_mut();
     };
     if lock
@@ -99,6 +102,7 @@ unsafe extern "C" fn rdb_load(io: *mut raw::RedisModuleIO, encoding_version: c_i
     for (_, hold) in lock.holders() {
         fences::observe(hold.fence);
     }
+    held::made(&lock);
     Box::into_raw(Box::new(lock)).cast()
 }
 
@@ -161,11 +165,12 @@ unsafe extern "C" fn digest(md: *mut raw::RedisModuleDigest, value: *mut c_void)
     }
 }
 
-/// Frees a value, maybe on another thread: it touches nothing but the value.
+/// Frees a value, maybe on another thread: it touches nothing but the value, and gauges that bear it.
 unsafe extern "C" fn free(value: *mut c_void) {
     if !value.is_null() {
         // SAFETY: every value of this type came out of a `Box`, and the server frees it once.
-        drop(unsafe { Box::from_raw(value.cast::<Lock>()) });
+        let lock = unsafe { Box::from_raw(value.cast::<Lock>()) };
+        held::freed(&lock);
     }
 }
 
@@ -191,12 +196,16 @@ unsafe extern "C" fn aux_load(
     const OK: c_int = raw::REDISMODULE_OK as c_int;
     const ERR: c_int = raw::REDISMODULE_ERR as c_int;
     if encoding_version != ENCODING_VERSION {
+        say_unknown(io);
         return ERR;
     }
     let fence = load_bytes(io, |bytes| match decode(bytes) {
         _ if bytes.is_empty() => Ok(None),
         Ok(Record::Fence(fence)) => Ok(Some(fence)),
-        _ => Err(()),
+        _ => {
+            say_if_later(io, bytes);
+            Err(())
+        }
     });
     match fence {
         Some(Ok(fence)) => {
@@ -243,10 +252,31 @@ fn load_bytes<R>(io: *mut raw::RedisModuleIO, read: impl FnOnce(&[u8]) -> R) -> 
 }
 
 /// A whole lock out of bytes that are about to go.
-fn decode_owned(bytes: &[u8]) -> Option<Record<'static>> {
+fn decode_owned(io: *mut raw::RedisModuleIO, bytes: &[u8]) -> Option<Record<'static>> {
     match decode(bytes) {
         Ok(Record::State(lock)) => Some(Record::State(lock)),
-        _ => None,
+        _ => {
+            say_if_later(io, bytes);
+            None
+        }
+    }
+}
+
+fn say_if_later(io: *mut raw::RedisModuleIO, bytes: &[u8]) {
+    if codec::is_of_later_version(bytes) {
+        say_unknown(io);
+    }
+}
+
+/// Says in the log why a file cannot be loaded: the server itself only points there. Who sends a RESTORE is told by its reply.
+fn say_unknown(io: *mut raw::RedisModuleIO) {
+    // SAFETY: the server passed `io` to the running method, which the context does not outlive.
+    let ctx = unsafe { Context::new(call!(RedisModule_GetContextFromIO(io))) };
+    if let Some(ctx) = ctx.filter(|ctx| ctx.is_loading()) {
+        ctx.log(
+            Level::Warning,
+            c"these locks are in a format that this version of the module does not know: a later one has written them",
+        );
     }
 }
 

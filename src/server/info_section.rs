@@ -6,7 +6,9 @@ use std::ptr;
 use redis_module::raw;
 
 use super::api::{call, Context};
-use super::{eviction, waiting};
+use super::stats::times::{self, Times};
+use super::stats::{counters, departures, held};
+use super::waiting;
 
 /// Offers the section. False when the server refuses it.
 pub(super) fn register(ctx: Context<'_>) -> bool {
@@ -16,18 +18,65 @@ pub(super) fn register(ctx: Context<'_>) -> bool {
 }
 
 /// The server puts the module's name before each field: `lock_waiters`.
-unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, _for_crash_report: c_int) {
+unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_report: c_int) {
     // SAFETY: the server's own structure, in its callback. The section without a name of its own is called as the module is.
     let status = unsafe { call!(RedisModule_InfoAddSection(info, ptr::null())) };
     if status != raw::REDISMODULE_OK as c_int {
         return; // Another section was asked for.
     }
+    let held = held::now();
+    add(info, c"held_exclusive", held.exclusive);
+    add(info, c"held_shared", held.shared);
+    add(info, c"held_keys", held.keys());
     // A report of a crash may be asked for in the middle of a change.
     if let Some((waiters, waited_keys)) = waiting::counts() {
         add(info, c"waiters", waiters);
         add(info, c"waited_keys", waited_keys);
     }
-    add(info, c"evicted", eviction::count());
+    if for_crash_report == 0 {
+        departures::settle();
+    }
+    for (field, counter) in &counters::ALL {
+        add(info, field, counter.get());
+    }
+    add_times(info, Times::Waits);
+    add_times(info, Times::Holds);
+}
+
+/// In microseconds, as every name says.
+fn add_times(info: *mut raw::RedisModuleInfoCtx, of: Times) {
+    let Some(times) = times::summary(of) else {
+        return;
+    };
+    let names = match of {
+        Times::Waits => [
+            c"wait_count",
+            c"wait_usec_p50",
+            c"wait_usec_p90",
+            c"wait_usec_p99",
+            c"wait_usec_p999",
+            c"wait_usec_max",
+        ],
+        Times::Holds => [
+            c"hold_count",
+            c"hold_usec_p50",
+            c"hold_usec_p90",
+            c"hold_usec_p99",
+            c"hold_usec_p999",
+            c"hold_usec_max",
+        ],
+    };
+    let values = [
+        times.count,
+        times.p50,
+        times.p90,
+        times.p99,
+        times.p999,
+        times.max,
+    ];
+    for (name, value) in names.into_iter().zip(values) {
+        add(info, name, value);
+    }
 }
 
 fn add(info: *mut raw::RedisModuleInfoCtx, field: &CStr, value: u64) {

@@ -5,6 +5,7 @@ use std::ffi::c_int;
 use redis_module::{raw, RedisString, Status};
 
 use super::api::{call, missing_function, Context, Level};
+use super::stats::{departures, held};
 use super::waiting::{alarm, client, told};
 use super::{commands, config, data_type, eviction, fences, info_section, propagation};
 
@@ -33,7 +34,8 @@ pub(crate) fn on_load(ctx: &redis_module::Context, args: &[RedisString]) -> Stat
         );
         return Status::Err;
     }
-    if !config::read_arguments(args.iter().map(RedisString::as_slice)) {
+    if let Err(bad) = config::read_arguments(args.iter().map(RedisString::as_slice)) {
+        ctx.log_of(Level::Warning, bad.of, bad.why);
         ctx.log(Level::Warning, config::BAD_ARGUMENTS);
         return Status::Err;
     }
@@ -51,7 +53,9 @@ pub(crate) fn on_load(ctx: &redis_module::Context, args: &[RedisString]) -> Stat
     }
     ctx.detach();
     propagation::prepare();
-    let subscribed = alarm::subscribe(ctx) && eviction::subscribe(ctx) && fences::subscribe(ctx);
+    held::count_here();
+    eviction::subscribe(ctx);
+    let subscribed = alarm::subscribe(ctx) && departures::subscribe(ctx) && fences::subscribe(ctx);
     if !subscribed || !info_section::register(ctx) {
         return Status::Err;
     }

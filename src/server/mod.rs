@@ -15,6 +15,7 @@
 //!   at load ([`api::missing_function`]).
 //! - Nothing that a client sent goes to the log or into a reply that is not length-prefixed.
 
+mod announce;
 mod api;
 mod clock;
 mod command_docs;
@@ -32,6 +33,7 @@ mod open_key;
 mod propagation;
 mod questions;
 mod refusal;
+mod stats;
 mod waiting;
 
 pub(crate) use load::{on_load, VERSION};

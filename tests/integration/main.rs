@@ -51,6 +51,15 @@ mod hostile;
 mod metadata;
 mod security;
 
+// What an operator sets.
+mod configuration;
+
+// What an operator sees.
+mod events;
+mod monitoring;
+mod stats;
+mod tracking;
+
 // What it costs the server's memory, and what becomes of that.
 mod memory;
 
@@ -60,5 +69,10 @@ mod soak;
 // What a bad day does to it.
 mod faults;
 
+// What becomes of locks when the module is upgraded, downgraded or missing.
+mod upgrade;
+
 // What the documents say.
+mod commands_doc;
 mod readme;
+mod terminal;

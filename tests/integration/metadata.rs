@@ -3,6 +3,7 @@
 mod users;
 
 use std::collections::HashSet;
+use std::time::{Duration, Instant};
 
 use crate::harness::{module, wait_for, Client, Kind, Reply, Server};
 
@@ -19,6 +20,7 @@ on_every_server![
     a_lock_cannot_be_copied,
     info_has_exactly_its_fields,
     resp3_has_maps_and_a_null,
+    info_has_the_waiters_in_both_protocols,
 ];
 
 struct Described {
@@ -56,7 +58,7 @@ const COMMANDS: [Described; 8] = [
         name: "lock._apply",
         arity: -3,
         flags: &["write", "admin", "noscript"],
-        args: &["record"],
+        args: &["token", "record"],
     },
     Described {
         name: "lock._release",
@@ -71,7 +73,7 @@ const fn takes(name: &'static str) -> Described {
         name,
         arity: -4,
         flags: &["write", "denyoom", "fast"],
-        args: &["token", "ttl", "block"],
+        args: &["token", "ttl", "timeout"],
     }
 }
 
@@ -116,8 +118,8 @@ fn command_getkeys_finds_the_key(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     for command in &COMMANDS {
-        // One word for each argument; `block` is an option.
-        let args = command.args.iter().filter(|arg| **arg != "block");
+        // One word for each argument; the timeout is an option.
+        let args = command.args.iter().filter(|arg| **arg != "timeout");
         let args: Vec<_> = args.copied().collect();
         let line = format!(
             "COMMAND GETKEYS {} the-key {}",
@@ -129,7 +131,7 @@ fn command_getkeys_finds_the_key(kind: Kind) {
             Reply::Array(vec!["the-key".into()]),
             "{line}"
         );
-        if command.args.contains(&"block") {
+        if command.args.contains(&"timeout") {
             let reply = c.call(&format!("{line} BLOCK 5"));
             assert_eq!(reply, Reply::Array(vec!["the-key".into()]), "{line}");
         }
@@ -163,11 +165,10 @@ fn command_docs_describe_every_command(kind: Kind) {
         assert_eq!(names, expected, "{name}");
         assert_eq!(arguments.items()[0].field("type"), Reply::from("key"));
         let last = arguments.items().last().unwrap();
-        if last.field("name") == Reply::from("block") {
+        if last.field("name") == Reply::from("timeout") {
             assert!(words(&last.field("flags")).contains("optional"));
-            let parts = last.field("arguments");
-            assert_eq!(parts.items()[0].field("token"), Reply::from("BLOCK"));
-            assert_eq!(parts.items()[1].field("type"), Reply::from("integer"));
+            assert_eq!(last.field("token"), Reply::from("BLOCK"));
+            assert_eq!(last.field("type"), Reply::from("integer"));
         }
     }
 }
@@ -180,6 +181,12 @@ fn listed(c: &mut Client) -> Option<Reply> {
         .cloned()
 }
 
+/// The version in Cargo.toml as MODULE LIST shows it: 10203 is 1.2.3.
+fn version_number() -> i64 {
+    let numbers = env!("CARGO_PKG_VERSION").split(['.', '-']).take(3);
+    numbers.fold(0, |sum, n| sum * 100 + n.parse::<i64>().unwrap())
+}
+
 fn the_module_is_listed_and_stays(kind: Kind) {
     let options: &[&str] = match kind.is_7_0_or_later() {
         true => &["--enable-module-command", "yes"],
@@ -188,7 +195,7 @@ fn the_module_is_listed_and_stays(kind: Kind) {
     let server = Server::start_with(kind, options);
     let mut c = server.client();
     let module = listed(&mut c).expect("the module in MODULE LIST");
-    assert_eq!(module.field("ver"), Reply::Int(100), "0.1.0");
+    assert_eq!(module.field("ver"), Reply::Int(version_number()));
     let fence = c.int("LOCK.ACQUIRE k me 1000000");
     for key in ["k", "none"] {
         let error = c.error("MODULE UNLOAD lock");
@@ -348,6 +355,9 @@ fn a_lock_cannot_be_copied(kind: Kind) {
 }
 
 /// Pairs as they are in a flat array, names and all.
+/// How a protocol writes pairs.
+type Form = fn(Vec<(&str, Reply)>) -> Reply;
+
 fn flat(pairs: Vec<(&str, Reply)>) -> Reply {
     let items = pairs
         .into_iter()
@@ -365,7 +375,7 @@ fn map(pairs: Vec<(&str, Reply)>) -> Reply {
 }
 
 /// Takes holds and compares the whole answer of LOCK.INFO with what must be in it.
-fn check_info(c: &mut Client, pairs: fn(Vec<(&str, Reply)>) -> Reply) {
+fn check_info(c: &mut Client, pairs: Form) {
     assert_eq!(c.call("LOCK.INFO k"), Reply::Nil);
     for (take, mode, tokens) in [
         ("LOCK.ACQUIRE", "exclusive", &["me"][..]),
@@ -439,4 +449,51 @@ fn resp3_has_maps_and_a_null(kind: Kind) {
     assert_eq!(c.call("LOCK.ACQUIRE k you 1000000"), Reply::Nil);
     let made = c.call("LOCK.ACQUIRE other * 1000000");
     assert!(matches!(made.items(), [Reply::Bulk(_), Reply::Int(_)]));
+}
+
+fn info_has_the_waiters_in_both_protocols(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    c.int("LOCK.ACQUIRE k me 1000000");
+    let asks = Instant::now();
+    let _waiters = ["RWLOCK.RLOCK k reader", "LOCK.ACQUIRE k writer"]
+        .map(|request| server.blocked(&format!("{request} 1000000 BLOCK 0")));
+    let waits = Instant::now();
+    wait_for("a while", || {
+        (waits.elapsed() > Duration::from_millis(20)).then_some(())
+    });
+    let pairs = match kind.is_7_0_or_later() {
+        true => map,
+        false => flat,
+    };
+    for (mut c, pairs) in [
+        (server.client(), flat as Form),
+        (server.client_resp3(), pairs),
+    ] {
+        let info = c.call("LOCK.INFO k");
+        let shown = info.field("waiters");
+        let longest = i64::try_from(asks.elapsed().as_millis()).unwrap() + 1;
+        let expected = shown
+            .items()
+            .iter()
+            .zip([("reader", "shared"), ("writer", "exclusive")]);
+        let expected: Vec<_> = expected
+            .map(|(waiter, (token, mode))| {
+                let waited = waiter.field("waited");
+                assert!((20..=longest).contains(&waited.as_int()), "{waited:?}");
+                pairs(vec![
+                    ("token", token.into()),
+                    ("mode", mode.into()),
+                    ("waited", waited),
+                ])
+            })
+            .collect();
+        assert_eq!(shown, Reply::Array(expected));
+        let all = pairs(vec![
+            ("mode", "exclusive".into()),
+            ("holders", info.field("holders")),
+            ("waiters", shown),
+        ]);
+        assert_eq!(info, all);
+    }
 }

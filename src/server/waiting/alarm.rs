@@ -7,15 +7,18 @@ use std::ffi::{c_char, c_int, c_void, CStr};
 
 use redis_module::raw;
 
+use super::super::announce::{self, Event};
 use super::super::api::{Arg, Context, OwnedString};
 use super::super::clock;
-use super::super::eviction;
+use super::super::data_type;
 use super::super::keyspace::{Key, WrongType};
 use super::super::open_key::Purpose;
 use super::super::refusal;
+use super::super::stats::counters::{TAKEN_BACK, TIMED_OUT};
+use super::super::stats::departures;
 use super::client::{self, Outcome};
-use super::room::{Forfeit, Place};
-use super::{dismiss_all, serve, told, with};
+use super::room::{Due, Forfeit, Place};
+use super::{dismiss_all, serve_changed, told, with};
 use crate::command::Error;
 use crate::lock::{Effect, Hold};
 
@@ -48,6 +51,8 @@ struct Armed {
     at_us: u64,
     /// Whether it was set to go off in this very turn of the server's loop.
     at_once: bool,
+    /// What it was set for; nothing when it has a reason of its own.
+    due: Due,
 }
 
 thread_local! {
@@ -69,13 +74,26 @@ pub(crate) fn quietly(change: impl FnOnce()) {
 
 /// Sets the timer, if there is something to do before it goes off.
 pub(super) fn arm() {
-    let idle_us = with(|room| room.idle_us(clock::now(), clock::monotonic_us()));
-    if let Some(idle_us) = idle_us {
-        arm_in(idle_us);
+    let due = with(|room| room.due());
+    // The usual case: no clock need be read.
+    if ARMED.get().is_some_and(|armed| armed.due.covers(&due)) {
+        return;
+    }
+    if let Some(idle_us) = due.idle_us(clock::now(), clock::monotonic_us()) {
+        arm_for(due, idle_us);
     }
 }
 
+/// Sets the timer to go off in this turn of the server's loop.
+pub(crate) fn arm_at_once() {
+    arm_in(0);
+}
+
 fn arm_in(idle_us: u64) {
+    arm_for(Due::default(), idle_us);
+}
+
+fn arm_for(due: Due, idle_us: u64) {
     let Some(ctx) = Context::detached() else {
         return;
     };
@@ -95,6 +113,7 @@ fn arm_in(idle_us: u64) {
         id: ctx.create_timer(sleep_ms, on_timer),
         at_us,
         at_once,
+        due,
     }));
 }
 
@@ -115,6 +134,7 @@ unsafe extern "C" fn on_timer(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void)
     // SAFETY: the server's own context, in its callback.
     if let Some(ctx) = unsafe { Context::new(ctx) } {
         run(ctx);
+        announce::flush(ctx);
     }
 }
 
@@ -127,6 +147,7 @@ unsafe extern "C" fn on_round(
     _data: *mut c_void,
 ) {
     told::rest();
+    departures::settle();
     let (Some(armed), Some(ctx)) = (ARMED.get(), Context::detached()) else {
         return;
     };
@@ -143,6 +164,7 @@ fn run(ctx: Context<'_>) {
     for leaver in with(|room| room.take_timed_out(clock::monotonic_us())) {
         // Who stood behind it may be next.
         with(|room| room.mark(leaver.place.db, &leaver.place.key));
+        TIMED_OUT.add_one();
         client::unblock(leaver, |_| Outcome::TimedOut);
     }
     with(|room| room.mark_woken(clock::now()));
@@ -200,7 +222,7 @@ fn look_at(ctx: Context<'_>, place: &Place) {
         // The clock is read after the server has looked at it, so that no grant is dated before the expiry that made room for it.
         Ok(mut key) => {
             let now = clock::now();
-            serve(&mut key, place, now);
+            serve_changed(&mut key, place, now);
             key.mend(now);
         }
         Err(WrongType) => dismiss_all(place, Error::WrongType),
@@ -238,7 +260,11 @@ fn take_back(ctx: Context<'_>, forfeit: &Forfeit) {
             }
             _ => Effect::Release { now_ms, token },
         };
-        key.commit(&effect, now);
+        key.commit(&effect, true, now);
+        TAKEN_BACK.add_one();
+        if matches!(effect, Effect::Release { .. }) {
+            key.note(Event::Release);
+        }
     }
     with(|room| room.mark(place.db, &place.key));
 }
@@ -301,24 +327,23 @@ unsafe extern "C" fn on_generic_event(
     event: *const c_char,
     key: *mut raw::RedisModuleString,
 ) -> c_int {
-    // SAFETY: the server passes the name of the event, a string that ends with NUL.
-    let event = unsafe { CStr::from_ptr(event) };
-    eviction::left_otherwise();
+    // SAFETY: the server passes the name of the event, a string that ends with NUL, and the key's, both its own in its callback.
+    let (event, name) = unsafe { (CStr::from_ptr(event), Arg::new(key)) };
+    departures::hear(event, name);
     // These leave a lock without a ttl. EXPIRE may leave one that is too long, but is too common with other keys to look at each.
     let loses_ttl = event == c"persist" || event == c"restore";
     // And these take such a one elsewhere before it is mended, within one transaction.
     let moves = event == c"rename_to" || event == c"move_to";
     let may_need_mending = loses_ttl || (moves && with(|room| room.has_work()));
     if may_need_mending || !with(|room| room.is_empty()) {
-        // SAFETY: the server's own context and string, in its callback.
-        let (ctx, key) = unsafe { (Context::new(ctx), Arg::new(key)) };
-        if ctx.is_some_and(|ctx| {
+        // SAFETY: the server's own context, in its callback.
+        if unsafe { Context::new(ctx) }.is_some_and(|ctx| {
             let db = ctx.selected_db();
             with(|room| {
                 if may_need_mending {
-                    room.mark_anyway(db, key.bytes());
+                    room.mark_anyway(db, name.bytes());
                 }
-                room.mark(db, key.bytes()) || may_need_mending
+                room.mark(db, name.bytes()) || may_need_mending
             })
         }) {
             arm();
@@ -330,7 +355,7 @@ unsafe extern "C" fn on_generic_event(
 /// A lock has left its key: DEL, expiry, eviction, overwriting, RENAME, MOVE, a slot that goes. From 7.0 on.
 pub(crate) unsafe extern "C" fn on_unlink2(
     key: *mut raw::RedisModuleKeyOptCtx,
-    _value: *const c_void,
+    value: *const c_void,
 ) {
     if QUIET.get() {
         return;
@@ -346,20 +371,22 @@ pub(crate) unsafe extern "C" fn on_unlink2(
     };
     // SAFETY: the server's own structure, in its callback; the name lives as long.
     let (name, db) = unsafe { (Arg::new(name_of(key).cast_mut()), db_of(key)) };
-    eviction::has_left(name.bytes());
+    // SAFETY: the value that leaves, one of our type, is alive yet.
+    departures::begin(name.bytes(), unsafe { data_type::lock_at(value) });
     if with(|room| room.mark(db, name.bytes())) {
         arm();
     }
 }
 
 /// The same on 6.2, which does not say in which database.
-pub(crate) unsafe extern "C" fn on_unlink(key: *mut raw::RedisModuleString, _value: *const c_void) {
+pub(crate) unsafe extern "C" fn on_unlink(key: *mut raw::RedisModuleString, value: *const c_void) {
     if QUIET.get() {
         return;
     }
     // SAFETY: the server's own string, in its callback.
     let name = unsafe { Arg::new(key) };
-    eviction::has_left(name.bytes());
+    // SAFETY: the value that leaves, one of our type, is alive yet.
+    departures::begin(name.bytes(), unsafe { data_type::lock_at(value) });
     if with(|room| room.mark_in_all_dbs(name.bytes())) {
         arm();
     }

@@ -1,5 +1,6 @@
 //! How many may wait: a blocked client costs the server about 18 KB on 6.2 and 36 KB on 7.0 and later.
 
+use std::ffi::CStr;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use crate::command::Error;
@@ -8,7 +9,7 @@ use crate::command::Error;
 #[derive(Debug)]
 pub(crate) struct Limit {
     /// Its name as a load argument; as a configuration it has the module's name before it.
-    pub(crate) name: &'static str,
+    pub(crate) name: &'static CStr,
     value: AtomicI64,
 }
 
@@ -17,14 +18,14 @@ pub(crate) const MIN: i64 = 0;
 /// The largest value of a limit.
 pub(crate) const MAX: i64 = 1_000_000;
 
-pub(crate) static PER_KEY: Limit = Limit::new("max-waiters-per-key", 10_000);
-pub(crate) static PER_SERVER: Limit = Limit::new("max-waiters", 10_000);
+pub(crate) static PER_KEY: Limit = Limit::new(c"max-waiters-per-key", 10_000);
+pub(crate) static PER_SERVER: Limit = Limit::new(c"max-waiters", 10_000);
 
 /// All of them.
 pub(crate) static ALL: [&Limit; 2] = [&PER_KEY, &PER_SERVER];
 
 impl Limit {
-    const fn new(name: &'static str, default: i64) -> Self {
+    const fn new(name: &'static CStr, default: i64) -> Self {
         Self {
             name,
             value: AtomicI64::new(default),

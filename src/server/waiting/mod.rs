@@ -34,10 +34,12 @@ pub(super) mod told;
 
 use std::cell::RefCell;
 
+use super::announce::Event;
 use super::api::{Arg, Context};
 use super::clock;
 use super::fences;
 use super::keyspace::Key;
+use super::stats;
 use crate::command::acquire::Acquire;
 use crate::command::info::Waiter as WaiterInfo;
 use crate::command::Error;
@@ -99,21 +101,22 @@ pub(super) fn enter(
         return Ok(Entered::No);
     }
     let db = ctx.selected_db();
-    limits::admit(with(|room| {
+    let (here, everywhere) = with(|room| {
         let here = room.queue(db, key.name().bytes());
         (here.map_or(0, |queue| queue.len()), room.len())
-    }))?;
+    });
+    limits::admit((here, everywhere))?;
     let Some(client) = client::block(ctx) else {
         return Ok(Entered::No);
     };
+    let since_us = clock::monotonic_us();
     let newcomer = Newcomer {
         client,
         waiter: acquire.waiter(now),
         refusal,
-        times_out_at_us: (timeout.ms > 0).then(|| {
-            let timeout_us = timeout.ms.saturating_mul(1_000);
-            clock::monotonic_us().saturating_add(timeout_us)
-        }),
+        since_us,
+        times_out_at_us: (timeout.ms > 0)
+            .then(|| since_us.saturating_add(timeout.ms.saturating_mul(1_000))),
         made: acquire.is_made(),
     };
     let place = Place {
@@ -121,7 +124,12 @@ pub(super) fn enter(
         key: key.name().bytes().into(),
     };
     with(|room| room.enter(place.clone(), newcomer));
-    watch(key, &place, now);
+    // Only who is ahead of the others is watched for; the others are there for their timeouts.
+    if here == 0 || refusal == Refusal::BusyUpgrade {
+        watch(key, &place, now);
+    } else {
+        alarm::arm();
+    }
     Ok(Entered::Yes)
 }
 
@@ -131,9 +139,24 @@ pub(super) enum Entered {
     No,
 }
 
-/// Grants whoever is next at a place, until nobody is.
+/// Grants whoever is next at a place, until nobody is: before a command does its work.
 pub(super) fn serve(key: &mut Key<'_>, place: &Place, now: Now) {
+    if serve_all(key, place, now) {
+        watch(key, place, now);
+    }
+}
+
+/// The same where the key has changed, or may have.
+pub(super) fn serve_changed(key: &mut Key<'_>, place: &Place, now: Now) {
+    serve_all(key, place, now);
+    watch(key, place, now);
+}
+
+/// Whether the key has changed by it, or was marked as changed.
+fn serve_all(key: &mut Key<'_>, place: &Place, now: Now) -> bool {
+    let mut changed = false;
     while let Some((ticket, waiter)) = with(|room| room.next(place, key.lock(), now)) {
+        changed = true;
         if !grant(key, ticket, &waiter, now) {
             break;
         }
@@ -141,8 +164,9 @@ pub(super) fn serve(key: &mut Key<'_>, place: &Place, now: Now) {
     // A mark may say that the key has lost its ttl, and the timer will not look at it now.
     if with(|room| room.unmark(place)) {
         key.mend(now);
+        changed = true;
     }
-    watch(key, place, now);
+    changed
 }
 
 /// Grants one request if the lock lets it in. False when it does not.
@@ -161,7 +185,10 @@ fn grant(key: &mut Key<'_>, ticket: Ticket, waiter: &Waiter, now: Now) -> bool {
             let Some(leaver) = leaver else {
                 return false;
             };
-            key.commit(&grant.effect, now);
+            key.commit(&grant.effect, grant.had_it, now);
+            key.note(Event::Handover);
+            let waited_us = clock::monotonic_us().saturating_sub(leaver.since_us);
+            stats::handed_over(waited_us, grant.had_it);
             client::unblock(leaver, |leaver| Outcome::granted(leaver, grant.fence));
             true
         }

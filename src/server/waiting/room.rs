@@ -1,7 +1,9 @@
 //! Who waits where: plain data, without a call of the module API, so that it can be borrowed around any of them.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::rc::Rc;
+
+use foldhash::HashMap;
 
 use crate::lock::queue::{Ticket, WaitQueue, Waiter};
 use crate::lock::{Fence, Hold, Lock, Mode, Now, Refusal, TokenBuf, Waiting};
@@ -57,6 +59,8 @@ struct Line {
 struct Seat {
     place: Place,
     client: Handle,
+    /// Since when it waits, on the monotonic clock.
+    since_us: u64,
     /// The request's entry in `timeouts`.
     times_out_at_us: Option<u64>,
     /// Whether the server made the token, which the reply then carries.
@@ -86,7 +90,46 @@ pub(crate) struct Leaver {
     pub(crate) place: Place,
     pub(crate) client: Handle,
     pub(crate) waiter: Waiter,
+    /// Since when it has waited, on the monotonic clock.
+    pub(crate) since_us: u64,
     pub(crate) made: bool,
+}
+
+/// When there is something to do without a command.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Due {
+    pub(crate) at_once: bool,
+    /// When the first lock is to be looked at, in wall-clock milliseconds; `None` is never.
+    pub(crate) wakes_at_ms: Option<u64>,
+    /// When the first request has waited long enough, in microseconds of the monotonic clock; `None` is never.
+    pub(crate) times_out_at_us: Option<u64>,
+}
+
+impl Due {
+    /// In how many microseconds: 0 is at once, `None` is never.
+    pub(crate) fn idle_us(&self, now: Now, monotonic_us: u64) -> Option<u64> {
+        if self.at_once {
+            return Some(0);
+        }
+        let wake = self.wakes_at_ms.map(|at_ms| {
+            let at_us = at_ms.saturating_mul(1_000);
+            at_us.saturating_sub(now.us())
+        });
+        let timeout = self.times_out_at_us;
+        let timeout = timeout.map(|at_us| at_us.saturating_sub(monotonic_us));
+        wake.into_iter().chain(timeout).min()
+    }
+
+    /// Whether who is ready for this is ready for `later`.
+    pub(crate) fn covers(&self, later: &Self) -> bool {
+        let covers = |one: Option<u64>, other: Option<u64>| {
+            other.is_none_or(|other| one.is_some_and(|one| one <= other))
+        };
+        self.at_once
+            || (!later.at_once
+                && covers(self.wakes_at_ms, later.wakes_at_ms)
+                && covers(self.times_out_at_us, later.times_out_at_us))
+    }
 }
 
 /// A client that comes to wait.
@@ -95,7 +138,9 @@ pub(crate) struct Newcomer {
     pub(crate) client: Handle,
     pub(crate) waiter: Waiter,
     pub(crate) refusal: Refusal,
-    /// On the monotonic clock; `None` is never.
+    /// On the monotonic clock, as the next.
+    pub(crate) since_us: u64,
+    /// `None` is never.
     pub(crate) times_out_at_us: Option<u64>,
     pub(crate) made: bool,
 }
@@ -166,6 +211,7 @@ impl Room {
         let seat = Seat {
             place,
             client: newcomer.client,
+            since_us: newcomer.since_us,
             times_out_at_us: newcomer.times_out_at_us,
             made: newcomer.made,
         };
@@ -191,6 +237,7 @@ impl Room {
             place: seat.place,
             client: seat.client,
             waiter,
+            since_us: seat.since_us,
             made: seat.made,
         })
     }
@@ -312,18 +359,13 @@ impl Room {
         !self.dirty.is_empty() || !self.forfeited.is_empty()
     }
 
-    /// In how many microseconds there is something to do: 0 is at once, `None` is never.
-    pub(crate) fn idle_us(&self, now: Now, monotonic_us: u64) -> Option<u64> {
-        if self.has_work() {
-            return Some(0);
+    /// When there is something to do.
+    pub(crate) fn due(&self) -> Due {
+        Due {
+            at_once: self.has_work(),
+            wakes_at_ms: self.wakes.first().map(|(at_ms, _)| *at_ms),
+            times_out_at_us: self.timeouts.first().map(|(at_us, _)| *at_us),
         }
-        let wake = self.wakes.first().map(|(at_ms, _)| {
-            let at_us = at_ms.saturating_mul(1_000);
-            at_us.saturating_sub(now.us())
-        });
-        let timeout = self.timeouts.first();
-        let timeout = timeout.map(|(at_us, _)| at_us.saturating_sub(monotonic_us));
-        wake.into_iter().chain(timeout).min()
     }
 
     /// Notes that a waiting client was granted a hold in place of what it had before, and has not been told yet.

@@ -1,6 +1,7 @@
+use std::sync::mpsc::{channel, Receiver};
 use std::time::Duration;
 
-use redis::{Connection, RedisError, Value};
+use redis::{Connection, PushInfo, RedisError, Value};
 
 use super::memcheck::patience;
 
@@ -137,6 +138,13 @@ impl Client {
             Reply::Error(error) => error,
             other => panic!("{line}: {other:?}"),
         }
+    }
+
+    /// What the server pushes to this connection, which must speak RESP3, from now on: it comes with the replies to other commands.
+    pub fn pushes(&mut self) -> Receiver<PushInfo> {
+        let (sender, pushes) = channel();
+        self.connection.set_push_sender(sender);
+        pushes
     }
 
     /// The server's clock.

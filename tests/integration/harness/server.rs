@@ -1,11 +1,12 @@
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use super::client::Client;
+use super::files::copy_files;
 use super::memcheck::{self, Report};
 
 /// One of the servers that the module supports.
@@ -28,19 +29,23 @@ impl Kind {
         matches!(self, Kind::Redis8_2 | Kind::Valkey8_0)
     }
 
-    /// The folder that `make servers` makes.
-    fn folder(self) -> PathBuf {
-        let name = match self {
+    /// Which one it is, as scripts/servers.sh calls it.
+    pub fn name(self) -> &'static str {
+        match self {
             Kind::Redis6_2 => "redis-6.2.14",
             Kind::Redis7_0 => "redis-7.0.15",
             Kind::Redis8_2 => "redis-8.2.3",
             Kind::Valkey8_0 => "valkey-8.0.1",
-        };
+        }
+    }
+
+    /// The folder that `make servers` makes.
+    pub(super) fn folder(self) -> PathBuf {
         let servers = std::env::var_os("REDIS_LOCK_SERVERS").map_or_else(
             || Path::new(env!("CARGO_MANIFEST_DIR")).join(".servers"),
             PathBuf::from,
         );
-        servers.join(name).join("bin")
+        servers.join(self.name()).join("bin")
     }
 
     /// The tool that checks this server's files, `redis-check-rdb` for `rdb`, where one was fetched that knows their version.
@@ -68,13 +73,6 @@ pub fn module() -> PathBuf {
     );
     assert!(module.exists(), "{module:?} is missing: run `make build`");
     module
-}
-
-/// A redis-cli, whichever server it talks to.
-pub fn redis_cli() -> PathBuf {
-    let cli = Kind::Redis7_0.folder().join("redis-cli");
-    assert!(cli.exists(), "redis-cli is missing: run `make servers`");
-    cli
 }
 
 /// What is out of the ordinary in how a server is started.
@@ -108,7 +106,12 @@ impl Setup {
 
     /// The module and further options.
     pub fn with_module(options: &[&str]) -> Self {
-        Self::of(&[&["--loadmodule", &path(&module())], options].concat())
+        Self::with_module_at(&module(), options)
+    }
+
+    /// Another build of the module, or a copy of it, and further options.
+    pub fn with_module_at(module: &Path, options: &[&str]) -> Self {
+        Self::of(&[&["--loadmodule", &path(module)], options].concat())
     }
 }
 
@@ -186,9 +189,28 @@ impl Server {
 
     /// Starts a server on a configuration file, which loads the module itself.
     pub fn start_with_config(kind: Kind, config: &str) -> Self {
+        Self::start_with_files(kind, config, &[])
+    }
+
+    /// The same, with further files in the server's directory, which the configuration may name.
+    pub fn start_with_files(kind: Kind, config: &str, files: &[(&str, &[u8])]) -> Self {
         let dir = temporary_dir();
-        fs::write(dir.join(CONFIG), config).unwrap();
+        for (name, content) in files.iter().chain(&[(CONFIG, config.as_bytes())]) {
+            fs::write(dir.join(name), content).unwrap();
+        }
         Self::start_in(kind, dir, Setup::default())
+    }
+
+    /// Starts a server on copies of the files in `folder`: its RDB, its append-only files.
+    pub fn start_on(kind: Kind, folder: &Path, setup: Setup) -> Self {
+        let dir = temporary_dir();
+        copy_files(folder, &dir);
+        Self::start_in(kind, dir, setup)
+    }
+
+    /// The configuration file that the server was started on, as it is now.
+    pub fn config(&self) -> String {
+        fs::read_to_string(self.dir.join(CONFIG)).expect("a configuration file")
     }
 
     fn start_in(kind: Kind, dir: PathBuf, setup: Setup) -> Self {
@@ -204,15 +226,23 @@ impl Server {
         }
     }
 
+    /// Tries to start a server that is expected to give up by itself; answers its log and its status.
+    pub fn start_that_ends(kind: Kind, options: &[&str]) -> (String, ExitStatus) {
+        run_to_the_end(kind, &temporary_dir(), &Setup::of(options))
+    }
+
     /// Tries to start a server that is expected to give up by itself; answers its log.
+    #[track_caller]
     pub fn log_of_failed_start(kind: Kind, options: &[&str]) -> String {
+        fail_to_start(kind, &temporary_dir(), &Setup::of(options))
+    }
+
+    /// The same on a configuration file.
+    #[track_caller]
+    pub fn log_of_failed_start_with_config(kind: Kind, config: &str) -> String {
         let dir = temporary_dir();
-        let mut child = launch(kind, &dir, free_port(), &Setup::of(options));
-        let status = wait_for("the server to give up", || child.try_wait().unwrap());
-        let log = fs::read_to_string(dir.join("log")).unwrap_or_default();
-        fs::remove_dir_all(&dir).ok();
-        assert!(!status.success(), "the server ended well: {log}");
-        log
+        fs::write(dir.join(CONFIG), config).unwrap();
+        fail_to_start(kind, &dir, &Setup::default())
     }
 
     pub fn client(&self) -> Client {
@@ -375,6 +405,25 @@ fn launch_until_ready(kind: Kind, dir: &Path, setup: &Setup) -> (u16, Child) {
     panic!("found no port for {kind:?}");
 }
 
+#[track_caller]
+fn fail_to_start(kind: Kind, dir: &Path, setup: &Setup) -> String {
+    let (log, status) = run_to_the_end(kind, dir, setup);
+    // A crash would be no status but a signal.
+    let in_order = status.code().is_some_and(|code| code != 0);
+    assert!(in_order, "the server ended by {status}: {log}");
+    log
+}
+
+#[track_caller]
+fn run_to_the_end(kind: Kind, dir: &Path, setup: &Setup) -> (String, ExitStatus) {
+    let mut starting = Starting(Some(launch(kind, dir, free_port(), setup)));
+    let child = starting.0.as_mut().unwrap();
+    let status = wait_for("the server to give up", || child.try_wait().unwrap());
+    let log = fs::read_to_string(dir.join("log")).unwrap_or_default();
+    fs::remove_dir_all(dir).ok();
+    (log, status)
+}
+
 fn launch(kind: Kind, dir: &Path, port: u16, setup: &Setup) -> Child {
     let log = File::options()
         .create(true)
@@ -415,7 +464,7 @@ fn launch(kind: Kind, dir: &Path, port: u16, setup: &Setup) -> Child {
         .unwrap_or_else(|error| panic!("{kind:?} cannot be run: {error}"))
 }
 
-pub(super) fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     loop {
         let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let port = socket.local_addr().unwrap().port();

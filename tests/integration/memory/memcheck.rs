@@ -183,14 +183,16 @@ fn throw_lines(c: &mut Client, lines: usize) -> usize {
 
 /// Whatever else of the module is asked for by a server or its users.
 fn tell_of_all(c: &mut Client) {
+    c.call("CONFIG SET notify-keyspace-events KEA");
     c.int("LOCK.ACQUIRE k a 100000");
     c.int("RWLOCK.RLOCK shared a 100000");
     c.int("RWLOCK.RLOCK shared b 100000");
     for line in [
-        "COMMAND DOCS lock.acquire rwlock.rlock lock.info lock._apply",
+        "COMMAND DOCS lock.acquire rwlock.rlock lock.info lock.resetstat lock._apply",
         "COMMAND INFO lock.acquire",
         "MODULE LIST",
         "INFO everything",
+        "LOCK.RESETSTAT",
         "CONFIG GET lock.*",
         "CONFIG SET lock.max-waiters 500",
         "MEMORY USAGE k",

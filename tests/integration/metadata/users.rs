@@ -118,6 +118,18 @@ fn categories_contain_the_commands(kind: Kind) {
     assert_may_not(&mut writer, "LOCK.INFO k");
     assert_may(&mut reader, "LOCK.INFO k");
     assert_may(&mut no_writer, "LOCK.INFO k");
+    let mut fast = user(&server, "fast", "~* -@all +@fast");
+    let mut no_wait = user(&server, "no-wait", "~* +@all -@blocking");
+    for line in WRITES {
+        let line = line.replace("{}", "k");
+        assert_may(&mut fast, &line);
+        match line.contains("LOCK.RE") {
+            true => assert_may(&mut no_wait, &line),
+            false => assert_may_not(&mut no_wait, &line),
+        }
+    }
+    assert_may_not(&mut fast, "LOCK.INFO k");
+    assert_may(&mut no_wait, "LOCK.INFO k");
     for category in ["admin", "dangerous"] {
         let mut plain = user(&server, "plain", &format!("~* +@all -@{category}"));
         assert_may_not(&mut plain, "LOCK._APPLY k x");

@@ -1,0 +1,84 @@
+package redislock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"time"
+
+	redislock "github.com/redis-lock/redis-lock/clients/go"
+	"github.com/redis-lock/redis-lock/clients/go/internal/testserver"
+	"github.com/redis/go-redis/v9"
+)
+
+// server returns the address of a server with the module; yours is a constant.
+func server() (string, func()) {
+	server, err := testserver.Start()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return "", func() {}
+	}
+	return server.Addr, server.Stop
+}
+
+func Example() {
+	addr, stop := server()
+	defer stop()
+
+	client := redis.NewClient(&redis.Options{Addr: addr})
+	defer client.Close()
+	locks := redislock.New(client)
+	defer locks.Close()
+
+	mutex := locks.NewMutex("jobs:42", redislock.WithExpiry(30*time.Second))
+	if err := mutex.Lock(); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("held, with a fence:", mutex.Fence() > 0)
+	if err := locks.NewMutex("jobs:42").TryLock(); errors.Is(err, &redislock.ErrTaken{}) {
+		fmt.Println("taken")
+	}
+	if ok, err := mutex.Unlock(); !ok || err != nil {
+		log.Fatal("somebody else may have had the lock: ", err)
+	}
+	// Output:
+	// held, with a fence: true
+	// taken
+}
+
+func ExampleMutex_LockContext() {
+	addr, stop := server()
+	defer stop()
+	client := redis.NewClient(&redis.Options{Addr: addr})
+	defer client.Close()
+	locks := redislock.New(client)
+	defer locks.Close()
+	if err := locks.NewMutex("jobs:42").Lock(); err != nil {
+		log.Fatal(err)
+	}
+
+	// How long to wait is the context's to say, so the tries shall not end it.
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	err := locks.NewMutex("jobs:42", redislock.WithTries(1_000_000)).LockContext(ctx)
+	fmt.Println(errors.Is(err, redislock.ErrFailed), errors.Is(err, context.DeadlineExceeded))
+	// Output: true true
+}
+
+func ExampleRWMutex() {
+	addr, stop := server()
+	defer stop()
+	client := redis.NewClient(&redis.Options{Addr: addr})
+	defer client.Close()
+	locks := redislock.New(client)
+	defer locks.Close()
+
+	one, two, writer := locks.NewRWMutex("page:7"), locks.NewRWMutex("page:7"), locks.NewRWMutex("page:7")
+	fmt.Println(one.RLock(), two.RLock())
+	fmt.Println(errors.Is(writer.TryLock(), &redislock.ErrTaken{}))
+	// Output:
+	// <nil> <nil>
+	// true
+}

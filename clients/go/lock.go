@@ -1,0 +1,133 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// pause is the longest time between two questions that the server cannot make wait: to a key that an old client holds, and
+// after a lost connection.
+const pause = 50 * time.Millisecond
+
+// A hold is what the server granted.
+type hold struct {
+	value string
+	fence int64
+	sent  time.Time // before the command that began the lease
+}
+
+// lock asks until the lock is had, patience or ctx is over, or something happens that waiting does not cure. It asks with
+// one token throughout, so that a hold whose reply was lost is had by asking again.
+func (m *Mutex) lock(ctx context.Context, patience time.Duration) error {
+	value, err := m.genValueFunc()
+	if err != nil {
+		return err
+	}
+	deadline := time.Now().Add(patience)
+	lost := false // a reply was lost: the server may have granted what we do not know of
+	for {
+		held, err := m.ask(ctx, value, time.Until(deadline))
+		if err == nil {
+			m.remember(held)
+			return nil
+		}
+		lost = lost || !answered(err)
+		again := time.Duration(0)
+		switch {
+		case ctx.Err() != nil:
+			err = fmt.Errorf("%w: %w", ErrFailed, ctx.Err())
+			patience = 0
+		case errors.Is(err, redis.Nil):
+			err = taken()
+		case isTaken(err):
+			again = m.oldClientsPause(ctx)
+			err = taken()
+		case errors.Is(err, errNoServer) || answered(err) && !passes(err):
+			return &RedisError{Err: err}
+		default:
+			again = pause
+			err = &RedisError{Err: err}
+		}
+		if patience == 0 || time.Until(deadline)-again < time.Millisecond {
+			if lost {
+				m.giveBack(ctx, value)
+			}
+			return err
+		}
+		sleep(ctx, again)
+	}
+}
+
+// ask sends the acquire once, waiting in the server for at most wait.
+//
+// The lease begins at the grant, of which we know only that it was not before the command was sent. For a wait of up to half
+// of the expiry we count from there: safe, and still a useful lease. After a longer one a renewal begins a lease whose age is known.
+func (m *Mutex) ask(ctx context.Context, value string, wait time.Duration) (hold, error) {
+	held := hold{value: value, sent: time.Now()}
+	args := []any{m.acquire, m.name, value, m.expiry.Milliseconds()}
+	var err error
+	if wait < time.Millisecond {
+		held.fence, err = m.locks.client.Do(ctx, args...).Int64()
+	} else {
+		held.fence, err = m.locks.waiters.ask(ctx, wait, args)
+	}
+	if err != nil || time.Since(held.sent) <= m.expiry/2 {
+		return held, err
+	}
+	held.sent = time.Now()
+	renewed, err := m.locks.client.Do(ctx, "LOCK.RENEW", m.name, value, m.expiry.Milliseconds()).Bool()
+	if err == nil && !renewed {
+		err = redis.Nil
+	}
+	return held, err
+}
+
+// giveBack releases what may have been granted without our knowing. If it cannot, the lease ends by itself.
+func (m *Mutex) giveBack(ctx context.Context, value string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	_, _ = m.locks.waiters.do(ctx, "LOCK.RELEASE", m.name, value)
+}
+
+// oldClientsPause is the time after which to ask again for a key that an old client holds as a string, which has no queue.
+func (m *Mutex) oldClientsPause(ctx context.Context) time.Duration {
+	left, err := m.locks.client.PTTL(ctx, m.name).Result()
+	if err != nil || left <= 0 {
+		return pause
+	}
+	return min(left+time.Millisecond, pause)
+}
+
+// isTaken tells whether somebody else has the key: another token, or an old client by a value of another type.
+func isTaken(err error) bool {
+	return errors.Is(err, redis.Nil) || redis.HasErrorPrefix(err, "WRONGTYPE")
+}
+
+// answered tells whether err is a reply of the server, and not the lack of one.
+func answered(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply)
+}
+
+// passes tells whether the server said that it, or another one, will do the same command later.
+func passes(err error) bool {
+	for _, code := range []string{"UNBLOCKED", "TRYAGAIN", "MOVED", "ASK", "CLUSTERDOWN", "LOADING", "READONLY", "MASTERDOWN"} {
+		if redis.HasErrorPrefix(err, code) {
+			return true
+		}
+	}
+	return false
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

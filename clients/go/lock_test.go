@@ -1,0 +1,317 @@
+package redislock
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis-lock/redis-lock/clients/go/internal/testserver"
+	"github.com/redis/go-redis/v9"
+)
+
+const forever = 1_000_000 // tries
+
+func TestWaitersAreServedInOrderWithTwoCommandsEach(t *testing.T) {
+	locks := newLocks(t)
+	holder := locks.NewMutex("a")
+	must(t, holder.Lock())
+	must(t, admin.ConfigResetStat(ctx).Err())
+	var mu sync.Mutex
+	var order []int
+	var done []<-chan error
+	for i := 0; i < 5; i++ {
+		i := i
+		done = append(done, inBackground(func() error {
+			mutex := locks.NewMutex("a", WithTries(forever), WithExpiry(time.Minute))
+			if err := mutex.Lock(); err != nil {
+				return err
+			}
+			mu.Lock()
+			order = append(order, i)
+			mu.Unlock()
+			_, err := mutex.Unlock()
+			return err
+		}))
+		eventually(t, "a place in the queue", func() bool { return waiting("a") == i+1 })
+	}
+	released(t)(holder.Unlock())
+	for _, d := range done {
+		must(t, result(t, d))
+	}
+	for i, n := range order {
+		expect(t, "order", n, i)
+	}
+	expect(t, "acquires", calls(t, "lock.acquire"), 5)
+	expect(t, "releases", calls(t, "lock.release"), 6)
+	expect(t, "renewals", calls(t, "lock.renew"), 0)
+}
+
+func TestPatienceIsOneWaitInTheServer(t *testing.T) {
+	locks := newLocks(t)
+	must(t, locks.NewMutex("a", WithExpiry(time.Minute)).Lock())
+	must(t, admin.ConfigResetStat(ctx).Err())
+	start := time.Now()
+	err := locks.NewMutex("a", WithTries(4), WithRetryDelay(100*time.Millisecond)).Lock()
+	took := time.Since(start)
+	expect(t, "ErrTaken", errors.Is(err, &ErrTaken{}), true)
+	if took < 299*time.Millisecond {
+		t.Fatalf("it waited for only %v", took)
+	}
+	if n := calls(t, "lock.acquire"); n > 2 {
+		t.Fatalf("%d commands", n)
+	}
+}
+
+func TestSlices(t *testing.T) {
+	locks := newLocks(t)
+	locks.waiters.slice = 50 * time.Millisecond
+	holder := locks.NewMutex("a", WithExpiry(time.Minute))
+	must(t, holder.Lock())
+	must(t, admin.ConfigResetStat(ctx).Err())
+	mutex := locks.NewMutex("a", WithTries(forever))
+	done := inBackground(mutex.Lock)
+	start := time.Now()
+	eventually(t, "three slices", func() bool { return calls(t, "lock.acquire") >= 3 })
+	// Without slices the time-out would cut the connection now and then.
+	if took := time.Since(start); took > 5*time.Second {
+		t.Fatalf("three slices took %v", took)
+	}
+	released(t)(holder.Unlock())
+	must(t, result(t, done))
+	released(t)(mutex.Unlock())
+}
+
+func TestCancelLeavesTheQueueAtOnce(t *testing.T) {
+	locks := newLocks(t)
+	holder := locks.NewMutex("a", WithExpiry(time.Minute))
+	must(t, holder.Lock())
+	ctx, cancel := context.WithCancel(context.Background())
+	done := inBackground(func() error { return locks.NewMutex("a", WithTries(forever)).LockContext(ctx) })
+	eventually(t, "a place in the queue", func() bool { return waiting("a") == 1 })
+	start := time.Now()
+	cancel()
+	err := result(t, done)
+	expect(t, "ErrFailed", errors.Is(err, ErrFailed), true)
+	expect(t, "context.Canceled", errors.Is(err, context.Canceled), true)
+	eventually(t, "an empty queue", func() bool { return waiting("a") == 0 })
+	// A slice would be 30s.
+	if took := time.Since(start); took > 10*time.Second {
+		t.Fatalf("it took %v", took)
+	}
+	released(t)(holder.Unlock())
+	must(t, locks.NewMutex("a").TryLock())
+}
+
+func TestDeadlineOfTheContext(t *testing.T) {
+	locks := newLocks(t)
+	must(t, locks.NewMutex("a", WithExpiry(time.Minute)).Lock())
+	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	err := locks.NewMutex("a", WithTries(forever)).LockContext(ctx)
+	expect(t, "ErrFailed", errors.Is(err, ErrFailed), true)
+	expect(t, "DeadlineExceeded", errors.Is(err, context.DeadlineExceeded), true)
+	if took := time.Since(start); took < 199*time.Millisecond || took > 10*time.Second {
+		t.Fatalf("it took %v", took)
+	}
+	eventually(t, "an empty queue", func() bool { return waiting("a") == 0 })
+}
+
+func TestALostConnectionRejoinsTheQueue(t *testing.T) {
+	locks := newLocks(t)
+	holder := locks.NewMutex("a", WithExpiry(time.Minute))
+	must(t, holder.Lock())
+	mutex := locks.NewMutex("a", WithTries(forever))
+	done := inBackground(mutex.Lock)
+	eventually(t, "a place in the queue", func() bool { return waiting("a") == 1 })
+	first := waitingClient(t)
+	must(t, admin.ClientKillByFilter(ctx, "TYPE", "normal", "SKIPME", "yes").Err())
+	eventually(t, "another connection in the queue", func() bool {
+		second := waitingClient(t)
+		return second != "" && second != first && waiting("a") == 1
+	})
+	released(t)(holder.Unlock())
+	must(t, result(t, done))
+	released(t)(mutex.Unlock())
+}
+
+func TestALostReplyIsHadByAskingAgain(t *testing.T) {
+	must(t, admin.FlushAll(ctx).Err())
+	proxy := newProxy(t)
+	client := redis.NewClient(&redis.Options{Addr: proxy.addr})
+	defer client.Close()
+	locks := New(client)
+	defer locks.Close()
+	warm := locks.NewMutex("b")
+	must(t, warm.Lock())
+
+	must(t, admin.ConfigResetStat(ctx).Err())
+	proxy.swallow.Store(true)
+	// So long that another token would never get it.
+	const expiry = time.Hour
+	mutex := locks.NewMutex("a", WithTries(forever), WithExpiry(expiry))
+	must(t, result(t, inBackground(mutex.Lock)))
+	expect(t, "swallowed", proxy.swallow.Load(), false)
+	expect(t, "acquires", calls(t, "lock.acquire"), 2)
+	expect(t, "one hold", mutex.Fence() > 0 && admin.Exists(ctx, "a").Val() == 1, true)
+	released(t)(mutex.Unlock())
+
+	// One who gives up after a lost reply leaves no hold behind.
+	proxy.swallow.Store(true)
+	err := locks.NewMutex("a", WithTries(2), WithRetryDelay(20*time.Millisecond), WithExpiry(expiry)).Lock()
+	expect(t, "an error of the connection", errors.As(err, new(*RedisError)), true)
+	eventually(t, "a free lock", func() bool { return admin.Exists(ctx, "a").Val() == 0 })
+}
+
+// A proxy loses one reply, and the connection with it, when it is told to.
+type proxy struct {
+	addr    string
+	swallow atomic.Bool
+}
+
+func newProxy(t *testing.T) *proxy {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	t.Cleanup(func() { _ = listener.Close() })
+	p := &proxy{addr: listener.Addr().String()}
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go p.serve(conn)
+		}
+	}()
+	return p
+}
+
+func (p *proxy) serve(client net.Conn) {
+	defer client.Close()
+	upstream, err := net.Dial("tcp", server.Addr)
+	if err != nil {
+		return
+	}
+	defer upstream.Close()
+	go func() {
+		_, _ = io.Copy(upstream, client)
+		_ = upstream.Close()
+	}()
+	replies := bufio.NewReader(upstream)
+	buffer := make([]byte, 4096)
+	for {
+		n, err := replies.Read(buffer)
+		if err != nil || p.swallow.CompareAndSwap(true, false) {
+			return
+		}
+		if _, err := client.Write(buffer[:n]); err != nil {
+			return
+		}
+	}
+}
+
+func TestUntilIsNeverLaterThanTheServersDeadline(t *testing.T) {
+	locks := newLocks(t)
+	const expiry = time.Second
+	holder := locks.NewMutex("a", WithExpiry(time.Minute))
+	must(t, holder.Lock())
+	must(t, admin.ConfigResetStat(ctx).Err())
+	mutex := locks.NewMutex("a", WithTries(forever), WithExpiry(expiry))
+	done := inBackground(mutex.Lock)
+	eventually(t, "a place in the queue", func() bool { return waiting("a") == 1 })
+	time.Sleep(expiry) // the wait that is longer than the lease
+	released(t)(holder.Unlock())
+	must(t, result(t, done))
+	expect(t, "renewals", calls(t, "lock.renew"), 1)
+	left, until := admin.PTTL(ctx, "a").Val(), time.Until(mutex.Until())
+	if until > left || until < expiry/4 {
+		t.Fatalf("we believe in %v, the server in %v", until, left)
+	}
+}
+
+func TestWaitersDoNotUseThePool(t *testing.T) {
+	must(t, admin.FlushAll(ctx).Err())
+	client := redis.NewClient(&redis.Options{
+		Addr: server.Addr, PoolSize: 1, MaxActiveConns: 1, PoolTimeout: 2 * time.Second, ReadTimeout: time.Minute,
+	})
+	defer client.Close()
+	locks := New(client)
+	defer locks.Close()
+	holder := locks.NewMutex("a", WithExpiry(time.Minute))
+	must(t, holder.Lock())
+	mutex := locks.NewMutex("a", WithTries(forever))
+	done := inBackground(mutex.Lock)
+	eventually(t, "a place in the queue", func() bool { return waiting("a") == 1 })
+	released(t)(holder.Unlock())
+	must(t, result(t, done))
+}
+
+func TestCluster(t *testing.T) {
+	node, err := testserver.Start("--cluster-enabled", "yes")
+	must(t, err)
+	defer node.Stop()
+	direct := node.Client()
+	defer direct.Close()
+	for slot := 0; slot < 16384; slot += 4096 {
+		must(t, direct.ClusterAddSlotsRange(ctx, slot, slot+4095).Err())
+	}
+	eventually(t, "a cluster that is up", func() bool { return direct.Do(ctx, "LOCK.INFO", "a").Err() == redis.Nil })
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{node.Addr}})
+	defer client.Close()
+	locks := New(client)
+	defer locks.Close()
+	holder := locks.NewMutex("a", WithExpiry(time.Minute))
+	must(t, holder.Lock())
+	mutex := locks.NewMutex("a", WithTries(forever))
+	done := inBackground(mutex.Lock)
+	released(t)(holder.Unlock())
+	must(t, result(t, done))
+	released(t)(mutex.Unlock())
+}
+
+func TestARingCannotWait(t *testing.T) {
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": server.Addr}})
+	defer ring.Close()
+	must(t, admin.FlushAll(ctx).Err())
+	err := New(ring).NewMutex("a", WithTries(forever)).Lock()
+	expect(t, "an error at once", errors.Is(err, errNoServer), true)
+}
+
+func TestReadersShareAndWritersDoNot(t *testing.T) {
+	locks := newLocks(t)
+	one, two := locks.NewRWMutex("a", WithTries(forever)), locks.NewRWMutex("a", WithTries(forever))
+	writer, late := locks.NewRWMutex("a", WithTries(forever)), locks.NewRWMutex("a", WithTries(forever))
+	must(t, one.RLock())
+	must(t, two.RLockContext(ctx))
+	expect(t, "a writer beside readers", errors.Is(writer.TryLock(), &ErrTaken{}), true)
+	wrote := inBackground(writer.Lock)
+	eventually(t, "a waiting writer", func() bool { return waiting("a") == 1 })
+	expect(t, "a reader does not pass a writer", errors.Is(late.TryRLock(), &ErrTaken{}), true)
+	read := inBackground(late.RLock)
+	eventually(t, "a waiting reader", func() bool { return waiting("a") == 2 })
+
+	ok, err := one.Reader().Extend()
+	must(t, err)
+	expect(t, "a reader extends", ok, true)
+	released(t)(one.RUnlock())
+	expect(t, "both wait for the second reader", waiting("a"), 2)
+	released(t)(two.RUnlockContext(ctx))
+	must(t, result(t, wrote))
+	expect(t, "the reader still waits", waiting("a"), 1)
+	released(t)(writer.Unlock())
+	must(t, result(t, read))
+	if one.Reader().Fence() >= two.Reader().Fence() || two.Reader().Fence() >= writer.Fence() || writer.Fence() >= late.Reader().Fence() {
+		t.Fatal("fences do not rise")
+	}
+	must(t, one.TryRLockContext(ctx))
+	released(t)(late.RUnlock())
+	expect(t, "a mutex of the same name", errors.Is(locks.NewMutex("a").TryLock(), &ErrTaken{}), true)
+	released(t)(one.RUnlock())
+	must(t, locks.NewMutex("a").TryLock())
+}

@@ -1,0 +1,136 @@
+package redislock
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis-lock/redis-lock/clients/go/internal/testserver"
+	"github.com/redis/go-redis/v9"
+)
+
+var (
+	server *testserver.Server
+	ctx    = context.Background()
+	admin  *redis.Client
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		var err error
+		if server, err = testserver.Start(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer server.Stop()
+		admin = server.Client()
+		defer admin.Close()
+		return m.Run()
+	}())
+}
+
+// newLocks returns a RedisLock on a server without keys.
+func newLocks(t *testing.T) *RedisLock {
+	t.Helper()
+	must(t, admin.FlushAll(ctx).Err())
+	client := server.Client()
+	locks := New(client)
+	t.Cleanup(func() {
+		_ = locks.Close()
+		_ = client.Close()
+	})
+	return locks
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func expect[T comparable](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Fatalf("%s: got %v, want %v", what, got, want)
+	}
+}
+
+// released checks what Unlock returned.
+func released(t *testing.T) func(bool, error) {
+	return func(ok bool, err error) {
+		t.Helper()
+		if !ok || err != nil {
+			t.Fatalf("unlocked: %v, %v", ok, err)
+		}
+	}
+}
+
+// eventually waits for a condition, within a bound that only a bug or a dead machine outlasts.
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for until := time.Now().Add(15 * time.Second); time.Now().Before(until); time.Sleep(2 * time.Millisecond) {
+		if condition() {
+			return
+		}
+	}
+	t.Fatalf("never happened: %s", what)
+}
+
+// waiting returns how many wait in the server's queue for a key.
+func waiting(key string) int {
+	info, err := admin.Do(ctx, "LOCK.INFO", key).Result()
+	if err != nil {
+		return 0
+	}
+	// Both protocols' replies print the field as one line.
+	return strings.Count(regexp.MustCompile(`waiters.*`).FindString(fmt.Sprint(info)), "waited")
+}
+
+// waitingClient returns the id of a connection that waits for a lock, or nothing.
+func waitingClient(t *testing.T) string {
+	clients, err := admin.ClientList(ctx).Result()
+	must(t, err)
+	found := regexp.MustCompile(`(?m)^id=(\d+) .*cmd=lock\.acquire`).FindStringSubmatch(clients)
+	if found == nil {
+		return ""
+	}
+	return found[1]
+}
+
+// calls returns how often the server ran a command since the last CONFIG RESETSTAT.
+func calls(t *testing.T, command string) int {
+	t.Helper()
+	info, err := admin.Info(ctx, "commandstats").Result()
+	must(t, err)
+	found := regexp.MustCompile(`(?i)cmdstat_` + regexp.QuoteMeta(command) + `:calls=(\d+)`).FindStringSubmatch(info)
+	if found == nil {
+		return 0
+	}
+	n, err := strconv.Atoi(found[1])
+	must(t, err)
+	return n
+}
+
+// inBackground runs Lock and returns its result when it is there.
+func inBackground(lock func() error) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- lock() }()
+	return done
+}
+
+func result(t *testing.T, done <-chan error) error {
+	t.Helper()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(15 * time.Second):
+		t.Fatal("the lock never returned")
+		return nil
+	}
+}

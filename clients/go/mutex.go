@@ -1,0 +1,180 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A Mutex is a lock on the server. Every holder has a Mutex of its own: what it remembers is one hold. Extend, Until and
+// the others may be called by other goroutines than Lock.
+type Mutex struct {
+	locks   *RedisLock
+	name    string
+	acquire string // the command: exclusive or shared
+
+	expiry        time.Duration
+	tries         int
+	delayFunc     DelayFunc
+	driftFactor   float64
+	genValueFunc  func() (string, error)
+	setNXOnExtend bool
+
+	mu    sync.Mutex // of what follows
+	value string
+	until time.Time
+	fence int64
+}
+
+// Name returns the name of the mutex, which is the key of the lock.
+func (m *Mutex) Name() string { return m.name }
+
+// Value returns the token of the last lock. It is empty until a lock is had (or WithValue is used).
+func (m *Mutex) Value() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.value
+}
+
+// Until returns until when the lock is surely held if it is not extended, by this machine's clock. It is zero until a lock is had.
+func (m *Mutex) Until() time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.until
+}
+
+// Fence returns the fence of the last lock: a number larger than that of every lock given before. Send it with every
+// write, and let the resource refuse a number smaller than the largest that it has seen. It is 0 until a lock is had.
+func (m *Mutex) Fence() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.fence
+}
+
+// Lock takes the lock. It waits in the server's queue, for the time that [WithTries] explains, and then returns an [ErrTaken].
+func (m *Mutex) Lock() error { return m.LockContext(context.Background()) }
+
+// LockContext takes the lock. It waits in the server's queue, for the time that [WithTries] explains or until ctx ends,
+// whichever is first. A ctx that ends leaves the queue at once.
+func (m *Mutex) LockContext(ctx context.Context) error { return m.lock(ctx, m.patience()) }
+
+// TryLock takes the lock if it can be had at once: nobody holds it and nobody waits for it.
+func (m *Mutex) TryLock() error { return m.TryLockContext(context.Background()) }
+
+// TryLockContext takes the lock if it can be had at once: nobody holds it and nobody waits for it.
+func (m *Mutex) TryLockContext(ctx context.Context) error { return m.lock(ctx, 0) }
+
+// Unlock releases the lock. It returns false and ErrLockAlreadyExpired when it was no longer held.
+func (m *Mutex) Unlock() (bool, error) { return m.UnlockContext(context.Background()) }
+
+// UnlockContext releases the lock. It returns false and ErrLockAlreadyExpired when it was no longer held.
+func (m *Mutex) UnlockContext(ctx context.Context) (bool, error) {
+	released, err := m.ownerAsks(ctx, "LOCK.RELEASE", m.Value())
+	if err != nil {
+		return false, err
+	}
+	if !released {
+		return false, ErrLockAlreadyExpired
+	}
+	return true, nil
+}
+
+// Extend sets the expiry anew. It returns false and ErrExtendFailed when the lock was no longer held.
+func (m *Mutex) Extend() (bool, error) { return m.ExtendContext(context.Background()) }
+
+// ExtendContext sets the expiry anew. It returns false and ErrExtendFailed when the lock was no longer held.
+func (m *Mutex) ExtendContext(ctx context.Context) (bool, error) {
+	held := hold{value: m.Value(), fence: m.Fence(), sent: time.Now()}
+	renewed, err := m.ownerAsks(ctx, "LOCK.RENEW", held.value, m.expiry.Milliseconds())
+	if err != nil && !errors.Is(err, &ErrTaken{}) {
+		return false, err
+	}
+	if !renewed && m.setNXOnExtend && held.value != "" {
+		held, err = m.ask(ctx, held.value, 0)
+		renewed = err == nil
+		if err != nil && !isTaken(err) {
+			return false, &RedisError{Err: err}
+		}
+	}
+	if !renewed {
+		return false, fmt.Errorf("%w: %w", ErrExtendFailed, taken())
+	}
+	m.remember(held)
+	return true, nil
+}
+
+// Valid asks the server whether the lock is held.
+//
+// Deprecated: as in redsync. The answer is old when it arrives: see Until and Fence.
+func (m *Mutex) Valid() (bool, error) { return m.ValidContext(context.Background()) }
+
+// ValidContext asks the server whether the lock is held.
+//
+// Deprecated: as in redsync. The answer is old when it arrives: see Until and Fence.
+func (m *Mutex) ValidContext(ctx context.Context) (bool, error) {
+	info, err := m.locks.client.Do(ctx, "LOCK.INFO", m.name).Result()
+	if errors.Is(err, redis.Nil) || isTaken(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, &RedisError{Err: err}
+	}
+	return slices.Contains(tokens(info), m.Value()), nil
+}
+
+// tokens reads the holders out of LOCK.INFO's reply, which is made of maps in RESP3 and of flat arrays in RESP2.
+func tokens(info any) []string {
+	field := func(record any, name string) any {
+		switch record := record.(type) {
+		case map[any]any:
+			return record[name]
+		case []any:
+			for i := 0; i+1 < len(record); i += 2 {
+				if record[i] == name {
+					return record[i+1]
+				}
+			}
+		}
+		return nil
+	}
+	holders, _ := field(info, "holders").([]any)
+	var tokens []string
+	for _, holder := range holders {
+		if token, ok := field(holder, "token").(string); ok {
+			tokens = append(tokens, token)
+		}
+	}
+	return tokens
+}
+
+// ownerAsks sends a command that only the holder's token succeeds with. Without a token nothing can be held.
+func (m *Mutex) ownerAsks(ctx context.Context, command, value string, args ...any) (bool, error) {
+	if value == "" {
+		return false, nil
+	}
+	done, err := m.locks.client.Do(ctx, append([]any{command, m.name, value}, args...)...).Bool()
+	switch {
+	case err == nil:
+		return done, nil
+	case isTaken(err):
+		return false, taken()
+	default:
+		return false, &RedisError{Err: err}
+	}
+}
+
+func (m *Mutex) remember(held hold) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.value, m.fence, m.until = held.value, held.fence, m.untilFrom(held.sent)
+}
+
+// untilFrom is the end of a lease that began, on the server, no earlier than sent.
+func (m *Mutex) untilFrom(sent time.Time) time.Time {
+	return sent.Add(m.expiry - time.Duration(float64(m.expiry)*m.driftFactor))
+}

@@ -1,0 +1,208 @@
+package redislock
+
+import (
+	"errors"
+	"math"
+	"testing"
+	"time"
+)
+
+func TestLockAndUnlock(t *testing.T) {
+	locks := newLocks(t)
+	mutex := locks.NewMutex("a")
+	expect(t, "name", mutex.Name(), "a")
+	expect(t, "value before", mutex.Value(), "")
+	expect(t, "until before", mutex.Until().IsZero(), true)
+	must(t, mutex.Lock())
+	expect(t, "a token of 16 bytes", len(mutex.Value()), 24)
+	if left := time.Until(mutex.Until()); left > 7920*time.Millisecond || left < 4*time.Second {
+		t.Fatalf("8s less the drift should be left, not %v", left)
+	}
+	ok, err := mutex.Valid()
+	must(t, err)
+	expect(t, "valid", ok, true)
+	released(t)(mutex.Unlock())
+
+	ok, err = mutex.Valid()
+	must(t, err)
+	expect(t, "valid when unlocked", ok, false)
+	ok, err = mutex.Unlock()
+	expect(t, "unlocked twice", ok, false)
+	expect(t, "unlocked twice", errors.Is(err, ErrLockAlreadyExpired), true)
+	ok, err = locks.NewMutex("a").Unlock()
+	expect(t, "unlocked without a lock", ok, false)
+	expect(t, "unlocked without a lock", errors.Is(err, ErrLockAlreadyExpired), true)
+}
+
+func TestTakenIsRedsyncsError(t *testing.T) {
+	locks := newLocks(t)
+	holder := locks.NewMutex("a")
+	must(t, holder.Lock())
+	other := locks.NewMutex("a")
+	err := other.TryLock()
+	var errTaken *ErrTaken
+	expect(t, "errors.As", errors.As(err, &errTaken), true)
+	expect(t, "nodes", len(errTaken.Nodes), 1)
+	expect(t, "errors.Is", errors.Is(err, &ErrTaken{}), true)
+	expect(t, "not ErrFailed", errors.Is(err, ErrFailed), false)
+	expect(t, "no value", other.Value(), "")
+
+	ok, err := other.Valid()
+	must(t, err)
+	expect(t, "valid of another", ok, false)
+	released(t)(holder.Unlock())
+	must(t, other.TryLock())
+	if other.Fence() <= holder.Fence() {
+		t.Fatalf("fences: %d, then %d", holder.Fence(), other.Fence())
+	}
+}
+
+func TestWithValueMovesTheOwnership(t *testing.T) {
+	locks := newLocks(t)
+	mutex := locks.NewMutex("a")
+	must(t, mutex.Lock())
+	elsewhere := locks.NewMutex("a", WithValue(mutex.Value()), WithExpiry(time.Hour))
+	ok, err := elsewhere.Extend()
+	must(t, err)
+	expect(t, "extended", ok, true)
+	if left := admin.PTTL(ctx, "a").Val(); left < 59*time.Minute {
+		t.Fatalf("an hour should be left, not %v", left)
+	}
+	released(t)(elsewhere.Unlock())
+}
+
+func TestGenValueFunc(t *testing.T) {
+	locks := newLocks(t)
+	mutex := locks.NewMutex("a", WithGenValueFunc(func() (string, error) { return "mine", nil }))
+	must(t, mutex.Lock())
+	expect(t, "value", mutex.Value(), "mine")
+	trouble := errors.New("no entropy")
+	mutex = locks.NewMutex("b", WithGenValueFunc(func() (string, error) { return "", trouble }))
+	expect(t, "error", errors.Is(mutex.Lock(), trouble), true)
+}
+
+func TestExpiry(t *testing.T) {
+	locks := newLocks(t)
+	mutex := locks.NewMutex("a", WithExpiry(100*time.Millisecond))
+	must(t, mutex.Lock())
+	eventually(t, "expiry", func() bool { return admin.Exists(ctx, "a").Val() == 0 })
+	expect(t, "until is over when the lock is", time.Now().After(mutex.Until()), true)
+
+	ok, err := mutex.Extend()
+	expect(t, "extended", ok, false)
+	expect(t, "ErrExtendFailed", errors.Is(err, ErrExtendFailed), true)
+	expect(t, "ErrTaken, as redsync has it", errors.Is(err, &ErrTaken{}), true)
+	ok, err = mutex.Unlock()
+	expect(t, "unlocked", ok, false)
+	expect(t, "ErrLockAlreadyExpired", errors.Is(err, ErrLockAlreadyExpired), true)
+
+	ok, err = locks.NewMutex("a").Extend()
+	expect(t, "extended without a lock", ok, false)
+	expect(t, "extended without a lock", errors.Is(err, ErrExtendFailed), true)
+}
+
+func TestExtend(t *testing.T) {
+	locks := newLocks(t)
+	mutex := locks.NewMutex("a", WithExpiry(time.Minute))
+	must(t, mutex.Lock())
+	must(t, admin.PExpire(ctx, "a", time.Second).Err())
+	until, fence := mutex.Until(), mutex.Fence()
+	ok, err := mutex.Extend()
+	must(t, err)
+	expect(t, "extended", ok, true)
+	expect(t, "until moved", mutex.Until().After(until), true)
+	expect(t, "fence stays", mutex.Fence(), fence)
+	if left := admin.PTTL(ctx, "a").Val(); left < 50*time.Second {
+		t.Fatalf("a minute should be left, not %v", left)
+	}
+}
+
+func TestSetNXOnExtend(t *testing.T) {
+	locks := newLocks(t)
+	mutex := locks.NewMutex("a", WithSetNXOnExtend())
+	must(t, mutex.Lock())
+	fence := mutex.Fence()
+	must(t, admin.Del(ctx, "a").Err())
+	ok, err := mutex.Extend()
+	must(t, err)
+	expect(t, "extended", ok, true)
+	expect(t, "a new fence", mutex.Fence() > fence, true)
+
+	must(t, admin.Del(ctx, "a").Err())
+	must(t, locks.NewMutex("a").Lock())
+	ok, err = mutex.Extend()
+	expect(t, "extended", ok, false)
+	expect(t, "ErrExtendFailed", errors.Is(err, ErrExtendFailed), true)
+}
+
+func TestOldClientsString(t *testing.T) {
+	locks := newLocks(t)
+	mutex := locks.NewMutex("a")
+	must(t, mutex.Lock())
+	must(t, admin.Set(ctx, "a", "old", time.Minute).Err()) // a SET without NX: forced away
+	ok, err := mutex.Unlock()
+	expect(t, "unlocked", ok, false)
+	expect(t, "ErrTaken", errors.Is(err, &ErrTaken{}), true)
+	ok, err = mutex.Extend()
+	expect(t, "extended", ok, false)
+	expect(t, "ErrExtendFailed", errors.Is(err, ErrExtendFailed), true)
+	ok, err = mutex.Valid()
+	must(t, err)
+	expect(t, "valid", ok, false)
+	expect(t, "ErrTaken", errors.Is(mutex.TryLock(), &ErrTaken{}), true)
+	expect(t, "old value", admin.Get(ctx, "a").Val(), "old")
+
+	waiter := locks.NewMutex("a", WithTries(3), WithRetryDelay(100*time.Millisecond))
+	start := time.Now()
+	expect(t, "ErrTaken", errors.Is(waiter.Lock(), &ErrTaken{}), true)
+	if took := time.Since(start); took < 100*time.Millisecond {
+		t.Fatalf("it waited for only %v", took)
+	}
+	done := inBackground(locks.NewMutex("a", WithTries(100)).Lock)
+	must(t, admin.Del(ctx, "a").Err())
+	must(t, result(t, done))
+}
+
+func TestErrorsOfTheServerAreNotWaitedOut(t *testing.T) {
+	locks := newLocks(t)
+	start := time.Now()
+	err := locks.NewMutex("a", WithExpiry(0), WithTries(1000)).Lock()
+	var redisError *RedisError
+	expect(t, "RedisError", errors.As(err, &redisError), true)
+	if took := time.Since(start); took > 30*time.Second {
+		t.Fatalf("it waited for %v", took)
+	}
+}
+
+func TestPatience(t *testing.T) {
+	locks := newLocks(t)
+	for _, c := range []struct {
+		tries  int
+		delay  time.Duration
+		result time.Duration
+	}{
+		{1, time.Second, 0},
+		{0, time.Second, 0},
+		{4, 100 * time.Millisecond, 300 * time.Millisecond},
+		{4, -time.Second, 0},
+		{1_000_001, time.Second, 1_000_000 * time.Second},
+	} {
+		mutex := locks.NewMutex("a", WithTries(c.tries), WithRetryDelay(c.delay))
+		expect(t, "patience", mutex.patience(), c.result)
+	}
+	if d := locks.NewMutex("a", WithTries(math.MaxInt), WithRetryDelay(time.Hour)).patience(); d < 100*365*24*time.Hour {
+		t.Fatalf("for ever is %v", d)
+	}
+	var asked []int
+	locks.NewMutex("a", WithTries(4), WithRetryDelayFunc(func(try int) time.Duration {
+		asked = append(asked, try)
+		return time.Second
+	})).patience()
+	expect(t, "delays asked for", len(asked), 3)
+	expect(t, "the first", asked[0], 1)
+	if d := locks.NewMutex("a").patience(); d < 31*50*time.Millisecond || d > 31*250*time.Millisecond {
+		t.Fatalf("by default it waits for %v", d)
+	}
+	// What redsync's options without a meaning here must not do: fail.
+	must(t, locks.NewMutex("a", WithFailFast(true), WithShufflePools(true), WithTimeoutFactor(1), WithDriftFactor(0.1)).Lock())
+}

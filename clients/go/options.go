@@ -1,0 +1,106 @@
+package redislock
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"math"
+	mathrand "math/rand"
+	"time"
+)
+
+// An Option configures a mutex.
+type Option interface {
+	Apply(*Mutex)
+}
+
+// OptionFunc is a function that configures a mutex.
+type OptionFunc func(*Mutex)
+
+// Apply calls f(mutex).
+func (f OptionFunc) Apply(mutex *Mutex) { f(mutex) }
+
+// WithExpiry sets how long the lock is held if it is neither extended nor unlocked. The default is 8s.
+func WithExpiry(expiry time.Duration) Option {
+	return OptionFunc(func(m *Mutex) { m.expiry = expiry })
+}
+
+// WithTries and [WithRetryDelay] say together how long Lock waits: as long as that many tries with these delays between
+// them would take. There are no tries: the wait is in the server. WithTries(1) does not wait. The default is 32.
+func WithTries(tries int) Option {
+	return OptionFunc(func(m *Mutex) { m.tries = tries })
+}
+
+// WithRetryDelay sets the delay that [WithTries] counts with. The default is rand(50ms, 250ms), so that Lock waits for
+// about 4.6s.
+func WithRetryDelay(delay time.Duration) Option {
+	return WithRetryDelayFunc(func(int) time.Duration { return delay })
+}
+
+// A DelayFunc tells the time between a try and the one before it. It is called with 1, 2, … when Lock begins.
+type DelayFunc func(tries int) time.Duration
+
+// WithRetryDelayFunc sets the delays that [WithTries] counts with.
+func WithRetryDelayFunc(delayFunc DelayFunc) Option {
+	return OptionFunc(func(m *Mutex) { m.delayFunc = delayFunc })
+}
+
+// WithSetNXOnExtend has Extend take the lock again when it was lost and nobody has it. The fence is then a new one: what
+// was done without the lock may have been overtaken.
+func WithSetNXOnExtend() Option {
+	return OptionFunc(func(m *Mutex) { m.setNXOnExtend = true })
+}
+
+// WithDriftFactor sets by which part of the expiry Until is early, for clocks that run at different speeds. The default is 0.01.
+func WithDriftFactor(factor float64) Option {
+	return OptionFunc(func(m *Mutex) { m.driftFactor = factor })
+}
+
+// WithTimeoutFactor does nothing. It bounds how long redsync lets one of several servers hold it up; here the time-outs
+// are those of the client.
+func WithTimeoutFactor(float64) Option { return ignored }
+
+// WithGenValueFunc sets what makes the token of each Lock. It must make a different one every time: who holds the lock and asks
+// again with its token has it. The default is 16 random bytes in base64.
+func WithGenValueFunc(genValueFunc func() (string, error)) Option {
+	return OptionFunc(func(m *Mutex) { m.genValueFunc = genValueFunc })
+}
+
+// WithValue sets the token without a Lock, so that another mutex's lock can be extended or unlocked.
+func WithValue(v string) Option {
+	return OptionFunc(func(m *Mutex) { m.value = v })
+}
+
+// WithFailFast does nothing: there are no several servers of which a majority would do.
+func WithFailFast(bool) Option { return ignored }
+
+// WithShufflePools does nothing: there are no several servers to shuffle.
+func WithShufflePools(bool) Option { return ignored }
+
+var ignored = OptionFunc(func(*Mutex) {})
+
+func genValue() (string, error) {
+	b := make([]byte, 16)
+	if _, err := rand.Read(b); err != nil {
+		return "", err
+	}
+	return base64.StdEncoding.EncodeToString(b), nil
+}
+
+func defaultDelay(int) time.Duration {
+	return time.Duration(50+mathrand.Intn(200)) * time.Millisecond
+}
+
+// patience is the sum of the delays between the tries. Who says "for ever" by a huge number of them is not made to wait for
+// the adding up: beyond a while it goes on as it began.
+func (m *Mutex) patience() time.Duration {
+	const counted = 256
+	delays := max(m.tries-1, 0)
+	var sum float64
+	for i := 1; i <= min(delays, counted); i++ {
+		sum += float64(max(m.delayFunc(i), 0))
+	}
+	if delays > counted {
+		sum *= float64(delays) / counted
+	}
+	return time.Duration(min(sum, math.MaxInt64/2))
+}

@@ -1,0 +1,124 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// waiters are the connections that commands wait on: each a go-redis client with a single connection, for go-redis gives a command
+// of its user neither a read time-out of its own nor a way to end it. A context's cancellation does not reach a read, but closing
+// the client does.
+type waiters struct {
+	client redis.UniversalClient
+	slice  time.Duration // the longest time that one command waits: what a dead connection costs
+
+	mu   sync.Mutex // of what follows
+	idle map[string][]*redis.Client
+	over bool
+}
+
+var errNoServer = errors.New("only a redis.Client or a redis.ClusterClient can wait")
+
+// maxIdle is how many connections per server are kept for the next wait.
+const maxIdle = 64
+
+func newWaiters(client redis.UniversalClient, slice time.Duration) *waiters {
+	return &waiters{client: client, slice: slice, idle: map[string][]*redis.Client{}}
+}
+
+// ask sends an acquire with BLOCK, for at most wait, slice and what is left of ctx.
+func (w *waiters) ask(ctx context.Context, wait time.Duration, args []any) (int64, error) {
+	wait = min(wait, w.slice)
+	if deadline, ok := ctx.Deadline(); ok {
+		// A little less, so that the server's answer comes before the connection is closed.
+		left := time.Until(deadline)
+		wait = min(wait, left-min(left/10, 20*time.Millisecond))
+	}
+	// BLOCK 0 would be for ever.
+	return w.do(ctx, append(args, "BLOCK", max(wait.Milliseconds(), 1))...)
+}
+
+// do sends a command whose second argument is its key, and ends it, by closing its connection, when ctx ends.
+func (w *waiters) do(ctx context.Context, args ...any) (int64, error) {
+	client, err := w.get(ctx, fmt.Sprint(args[1]))
+	if err != nil {
+		return 0, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = client.Close() })
+	reply, err := client.Do(ctx, args...).Int64()
+	if !stop() {
+		return 0, ctx.Err()
+	}
+	if err != nil && (!answered(err) || passes(err)) {
+		// The next one asks anew who the server is.
+		_ = client.Close()
+		if cluster, ok := w.client.(*redis.ClusterClient); ok {
+			cluster.ReloadState(ctx)
+		}
+		return 0, err
+	}
+	w.put(client)
+	return reply, err
+}
+
+// get returns an idle connection, or a new one, to the server that has the key.
+func (w *waiters) get(ctx context.Context, key string) (*redis.Client, error) {
+	var options redis.Options
+	switch client := w.client.(type) {
+	case *redis.Client:
+		options = *client.Options()
+	case *redis.ClusterClient:
+		node, err := client.MasterForKey(ctx, key)
+		if err != nil {
+			return nil, err
+		}
+		options = *node.Options()
+	default:
+		return nil, fmt.Errorf("%w: %T", errNoServer, client)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if idle := w.idle[options.Addr]; len(idle) > 0 {
+		last := len(idle) - 1
+		w.idle[options.Addr] = idle[:last]
+		return idle[last], nil
+	}
+	options.PoolSize, options.MinIdleConns = 1, 0
+	options.ReadTimeout = w.slice + max(options.ReadTimeout, time.Second)
+	options.ContextTimeoutEnabled = true
+	options.MaxRetries = -1 // the mutex asks again itself, as long as it may
+	options.DialerRetries = 1
+	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	return redis.NewClient(&options), nil
+}
+
+func (w *waiters) put(client *redis.Client) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	addr := client.Options().Addr
+	if w.over || len(w.idle[addr]) >= maxIdle {
+		_ = client.Close()
+		return
+	}
+	w.idle[addr] = append(w.idle[addr], client)
+}
+
+// Close closes the idle connections, and those in use when they are done.
+func (w *waiters) Close() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.over = true
+	for _, idle := range w.idle {
+		for _, client := range idle {
+			_ = client.Close()
+		}
+	}
+	w.idle = nil
+	return nil
+}

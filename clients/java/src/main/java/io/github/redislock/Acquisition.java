@@ -1,0 +1,186 @@
+package io.github.redislock;
+
+import redis.clients.jedis.exceptions.JedisConnectionException;
+import redis.clients.jedis.exceptions.JedisException;
+
+import java.util.concurrent.TimeUnit;
+
+/**
+ * One way to the lock: asks in slices, always with the same token, until the lock is granted, the
+ * time is over or, where that is wanted, the thread is interrupted. Leaves nothing behind when it
+ * fails.
+ */
+final class Acquisition {
+    /** A grant, and the moment from which its lease is surely not over-estimated. */
+    record Grant(long fence, long sentNanos) {}
+
+    /** The pace of asking again where the server cannot do the waiting. */
+    private static final long PACE_MS = 50;
+
+    /** How long is long enough for the server to notice that a connection was closed. */
+    private static final int ABANDON_TRIES = 100;
+
+    private final Commands commands;
+    private final LockOptions options;
+    private final String name;
+    private final Mode mode;
+    private final String token;
+    private final long ttlMs;
+    private final Hold reader;
+    private final boolean interruptible;
+
+    /** Whether the last answer was lost, so that the server may have granted what was not seen. */
+    private boolean uncertain;
+
+    private long outOfReachSince;
+    private boolean interrupted;
+
+    /** With {@code reader} it converts that hold; otherwise {@code token} is new. */
+    Acquisition(
+            Commands commands,
+            LockOptions options,
+            String name,
+            Mode mode,
+            String token,
+            long ttlMs,
+            Hold reader,
+            boolean interruptible) {
+        this.commands = commands;
+        this.options = options;
+        this.name = name;
+        this.mode = mode;
+        this.token = token;
+        this.ttlMs = ttlMs;
+        this.reader = reader;
+        this.interruptible = interruptible;
+    }
+
+    /**
+     * Waits for up to {@code waitNanos}, not at all with 0; null when the lock was not to be had.
+     */
+    Grant await(long waitNanos) throws InterruptedException {
+        try {
+            return ask(waitNanos);
+        } finally {
+            if (uncertain) {
+                abandon();
+            }
+            if (interrupted) {
+                Thread.currentThread().interrupt();
+            }
+        }
+    }
+
+    private Grant ask(long waitNanos) throws InterruptedException {
+        long startNanos = System.nanoTime();
+        while (true) {
+            // A set flag would close the socket, so it is taken down and kept.
+            noteInterrupt();
+            long leftNanos = waitNanos - (System.nanoTime() - startNanos);
+            boolean answered = true;
+            try {
+                Grant grant = askOnce(leftNanos);
+                if (grant != null) {
+                    return grant;
+                }
+            } catch (JedisException failed) {
+                answered = recover(failed);
+            }
+            if (answered && waitNanos - (System.nanoTime() - startNanos) <= 0) {
+                return null;
+            }
+        }
+    }
+
+    private Grant askOnce(long leftNanos) {
+        // Rounded up, as BLOCK 0 would be for ever.
+        long blockMs =
+                leftNanos <= 0
+                        ? 0
+                        : Math.min(options.slice().toMillis(), (leftNanos - 1) / 1_000_000 + 1);
+        long sentNanos = System.nanoTime();
+        Long fence = commands.acquire(mode, name, token, ttlMs, blockMs);
+        // From here on a hold is there to be given back if anything fails before it is handed out.
+        uncertain = fence != null;
+        // It was granted at any moment of the wait. After a long one the lease is begun anew, which
+        // also tells if it is over.
+        if (fence != null
+                && System.nanoTime() - sentNanos > TimeUnit.MILLISECONDS.toNanos(ttlMs) / 10) {
+            sentNanos = System.nanoTime();
+            fence = commands.renew(name, token, ttlMs) ? fence : null;
+        }
+        uncertain = false;
+        outOfReachSince = 0;
+        return fence == null ? null : new Grant(fence, sentNanos);
+    }
+
+    /** Pauses where that helps; true if the server has said that the lock is not to be had now. */
+    private boolean recover(JedisException failed) throws InterruptedException {
+        uncertain |= failed instanceof JedisConnectionException;
+        if (Thread.currentThread().isInterrupted()) {
+            return false; // That has closed the connection. The loop sees to it.
+        }
+        if (Commands.isForeign(failed)) {
+            uncertain = false;
+            long heldMs = Resend.once(options, () -> commands.ttlMs(name));
+            pause(heldMs < 0 ? PACE_MS : Math.min(PACE_MS, heldMs + 1));
+            return true;
+        }
+        if (!Commands.passes(failed)) {
+            throw failed;
+        }
+        long now = System.nanoTime();
+        if (outOfReachSince == 0) {
+            // A connection from the pool may have been dead for long: the first new try needs no
+            // pause.
+            outOfReachSince = now;
+        } else if (now - outOfReachSince > options.reconnect().toNanos()) {
+            uncertain = false; // There is nobody to tell.
+            throw failed;
+        } else {
+            pause(PACE_MS);
+        }
+        return false;
+    }
+
+    private void pause(long pauseMs) throws InterruptedException {
+        try {
+            Thread.sleep(pauseMs);
+        } catch (InterruptedException flag) {
+            Thread.currentThread().interrupt();
+        }
+        noteInterrupt();
+    }
+
+    private void noteInterrupt() throws InterruptedException {
+        if (Thread.interrupted()) {
+            if (interruptible) {
+                throw new InterruptedException("while waiting for " + name);
+            }
+            interrupted = true;
+        }
+    }
+
+    /**
+     * Sees that nothing is held or waited for by a request that was cut off. The server may not
+     * have noticed the closed connection yet, and a hold that is given back before it is granted is
+     * not given back.
+     */
+    private void abandon() {
+        boolean flag = Thread.interrupted();
+        try {
+            for (int tries = 0; tries < ABANDON_TRIES && commands.isWaiting(name, token); tries++) {
+                Thread.sleep(Math.min(PACE_MS, 1 + tries));
+            }
+            if (reader == null) {
+                commands.release(name, token);
+            } else if (!reader.isOver()) {
+                commands.acquire(Mode.SHARED, name, token, Math.max(ttlMs, reader.leftMs()), 0);
+            }
+        } catch (JedisException | InterruptedException outOfReach) {
+            // Then the lease ends it.
+            flag |= outOfReach instanceof InterruptedException;
+        }
+        interrupted |= flag;
+    }
+}

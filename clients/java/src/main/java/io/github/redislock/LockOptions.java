@@ -1,0 +1,84 @@
+package io.github.redislock;
+
+import java.time.Duration;
+import java.util.function.Consumer;
+
+/**
+ * What may be chosen. Start from {@link #defaults()}.
+ *
+ * @param ttl the lease of a lock that is held until it is unlocked; the watchdog renews it at a
+ *     third of this
+ * @param slice the longest wait that is asked of the server at once. Between two slices a waiter
+ *     loses its place in line; a connection that died without a word is noticed at the end of one
+ * @param reconnect for how long a command is sent again, with the same token, while the server is
+ *     out of reach; a {@code tryLock} may take that much longer then
+ * @param onLost is told of every hold that ends without its owner, on the watchdog's thread: be
+ *     quick
+ */
+public record LockOptions(
+        Duration ttl, Duration slice, Duration reconnect, Consumer<LostLock> onLost) {
+    /**
+     * Checks what was chosen.
+     *
+     * @param ttl at least a millisecond
+     * @param slice at least a millisecond
+     * @param reconnect may be zero
+     * @param onLost not null
+     * @throws IllegalArgumentException when the ttl or the slice is shorter than a millisecond
+     */
+    public LockOptions {
+        if (ttl.toMillis() < 1 || slice.toMillis() < 1) {
+            throw new IllegalArgumentException("ttl and slice must be at least a millisecond");
+        }
+    }
+
+    /**
+     * A ttl of 30 s, slices of 10 s, 3 s to reconnect, and nobody listens.
+     *
+     * @return these
+     */
+    public static LockOptions defaults() {
+        return new LockOptions(
+                Duration.ofSeconds(30), Duration.ofSeconds(10), Duration.ofSeconds(3), lost -> {});
+    }
+
+    /**
+     * With another ttl.
+     *
+     * @param ttl the new one
+     * @return a copy
+     */
+    public LockOptions withTtl(Duration ttl) {
+        return new LockOptions(ttl, slice, reconnect, onLost);
+    }
+
+    /**
+     * With slices of another length.
+     *
+     * @param slice the new one
+     * @return a copy
+     */
+    public LockOptions withSlice(Duration slice) {
+        return new LockOptions(ttl, slice, reconnect, onLost);
+    }
+
+    /**
+     * With another time to reconnect.
+     *
+     * @param reconnect the new one
+     * @return a copy
+     */
+    public LockOptions withReconnect(Duration reconnect) {
+        return new LockOptions(ttl, slice, reconnect, onLost);
+    }
+
+    /**
+     * With somebody who listens.
+     *
+     * @param onLost who
+     * @return a copy
+     */
+    public LockOptions withOnLost(Consumer<LostLock> onLost) {
+        return new LockOptions(ttl, slice, reconnect, onLost);
+    }
+}

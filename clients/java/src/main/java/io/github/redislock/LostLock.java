@@ -1,0 +1,13 @@
+package io.github.redislock;
+
+/**
+ * Tells of a hold that ended without its owner: its lease ran out, or somebody deleted or shortened
+ * it.
+ *
+ * @param name the lock's key
+ * @param owner the thread that held it and may still believe so; interrupting it is one way to tell
+ *     it
+ * @param fence the fence of the hold that is over
+ * @param reason one line for a log
+ */
+public record LostLock(String name, Thread owner, long fence, String reason) {}

@@ -1,0 +1,136 @@
+package io.github.redislock;
+
+import redis.clients.jedis.ConnectionFactory;
+import redis.clients.jedis.ConnectionPoolConfig;
+import redis.clients.jedis.DefaultJedisClientConfig;
+import redis.clients.jedis.HostAndPort;
+import redis.clients.jedis.JedisClientConfig;
+import redis.clients.jedis.RedisClient;
+import redis.clients.jedis.UnifiedJedis;
+import redis.clients.jedis.providers.PooledConnectionProvider;
+import redis.clients.jedis.util.JedisURIHelper;
+
+import java.net.URI;
+
+/**
+ * Gives out locks. One client serves all threads of a program; two clients are two owners, whatever
+ * the thread.
+ *
+ * <p>Locks are views: two that were made with one name are the same lock, and it is reentrant
+ * through either. What a thread holds is kept in the client, with one token and one fence per
+ * thread and name from the first {@code lock()} to the last {@code unlock()}.
+ */
+public final class RedisLockClient implements AutoCloseable {
+    private final Runnable disconnecting;
+    private final LockOptions options;
+    private final Commands commands;
+    private final Holds holds;
+
+    private RedisLockClient(UnifiedJedis jedis, LockOptions options, Runnable disconnecting) {
+        this.disconnecting = disconnecting;
+        this.options = options;
+        this.commands = new Commands(jedis);
+        this.holds = new Holds(commands, options);
+    }
+
+    /**
+     * Connects to one server with {@link LockOptions#defaults()}.
+     *
+     * @param url {@code redis://[[user]:password@]host:port[/database]}, or {@code rediss://}
+     * @return a client, to be closed
+     */
+    public static RedisLockClient connect(String url) {
+        return connect(url, LockOptions.defaults());
+    }
+
+    /**
+     * Connects to one server. Every thread that asks or waits has a connection of its own for that
+     * time, so nobody stands behind a waiting one; up to eight idle ones are kept.
+     *
+     * @param url {@code redis://[[user]:password@]host:port[/database]}, or {@code rediss://}, with
+     *     which a waiting thread notices an interrupt only at the end of a slice
+     * @param options what may be chosen
+     * @return a client, to be closed
+     */
+    public static RedisLockClient connect(String url, LockOptions options) {
+        URI uri = URI.create(url);
+        HostAndPort address = JedisURIHelper.getHostAndPort(uri);
+        // A renewal without an answer after a third of the ttl must be tried again while there is a
+        // lease to renew.
+        int answerMs = (int) Math.min(2_000, Math.max(1, options.ttl().toMillis() / 3));
+        JedisClientConfig config =
+                DefaultJedisClientConfig.builder(uri)
+                        .connectionTimeoutMillis(answerMs)
+                        .socketTimeoutMillis(answerMs)
+                        // Above every BLOCK that is sent; the default is for ever.
+                        .blockingSocketTimeoutMillis(
+                                Math.toIntExact(options.slice().toMillis() + answerMs))
+                        .build();
+        ConnectionPoolConfig pool = new ConnectionPoolConfig();
+        // No more than the threads: a bound would have unlock() wait for a connection that a waiter
+        // has.
+        pool.setMaxTotal(-1);
+        InterruptibleSockets sockets = new InterruptibleSockets(address, config);
+        ConnectionFactory factory =
+                config.isSsl()
+                        ? new ConnectionFactory(address, config)
+                        : new ConnectionFactory(sockets, config);
+        UnifiedJedis jedis =
+                RedisClient.builder()
+                        .clientConfig(config)
+                        .connectionProvider(new PooledConnectionProvider(factory, pool))
+                        .build();
+        return new RedisLockClient(
+                jedis,
+                options,
+                () -> {
+                    jedis.close();
+                    sockets.close();
+                });
+    }
+
+    /**
+     * Works with a Jedis client of your own, as for Sentinel or Cluster. Its {@code
+     * blockingSocketTimeoutMillis} must be above the slice, its pool larger than the number of
+     * threads that wait at once, and its own retries few. A waiting thread notices an interrupt at
+     * the end of a slice.
+     *
+     * @param jedis stays yours to close
+     * @param options what may be chosen
+     * @return a client, to be closed before {@code jedis}
+     */
+    public static RedisLockClient over(UnifiedJedis jedis, LockOptions options) {
+        return new RedisLockClient(jedis, options, () -> {});
+    }
+
+    /**
+     * A lock that one thread holds at a time.
+     *
+     * @param name its key
+     * @return a view; the same lock as the write lock of that name
+     */
+    public RedisLock lock(String name) {
+        return new RedisLock(commands, options, holds, name, Mode.EXCLUSIVE);
+    }
+
+    /**
+     * A lock that one writer or any number of readers hold.
+     *
+     * @param name its key
+     * @return a view
+     */
+    public RedisReadWriteLock readWriteLock(String name) {
+        return new RedisReadWriteLock(
+                lock(name), new RedisLock(commands, options, holds, name, Mode.SHARED));
+    }
+
+    /**
+     * Stops the watchdog and closes the connections. What is still held is not released: it ends
+     * with its lease. Who waits gets a {@link redis.clients.jedis.exceptions.JedisException}.
+     */
+    @Override
+    public void close() {
+        holds.close();
+        disconnecting.run();
+    }
+}

@@ -1,0 +1,7 @@
+/**
+ * {@link java.util.concurrent.locks.Lock} and {@link java.util.concurrent.locks.ReadWriteLock} over
+ * the redis-lock module of Redis and Valkey, by Jedis.
+ *
+ * <p>{@link io.github.redislock.RedisLockClient} is where to start.
+ */
+package io.github.redislock;

@@ -1,0 +1,151 @@
+package io.github.redislock;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertSame;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import org.junit.jupiter.api.Test;
+
+import java.util.concurrent.TimeUnit;
+
+/** How long a hold lasts, and what becomes of one that is lost. */
+class LeaseTest extends ServerTest {
+    @Test
+    void theWatchdogKeepsItBeyondTheTtl() {
+        RedisLock lock = locks.lock("a");
+        lock.lock();
+        Eventually.pause(3 * TTL_MS);
+        assertTrue(lock.isHeldByCurrentThread());
+        assertFalse(other.does(() -> lock.tryLock()));
+        lock.unlock();
+        assertNull(lost.poll());
+    }
+
+    @Test
+    void aLeaseEndsByItself() throws Exception {
+        RedisLock lock = locks.lock("a");
+        lock.lock(300, TimeUnit.MILLISECONDS);
+        long fence = lock.fence();
+        assertTrue(other.does(() -> lock.tryLock(1, TimeUnit.MINUTES)));
+        LostLock told = awaitLost();
+        assertEquals("a", told.name());
+        assertEquals(fence, told.fence());
+        assertSame(Thread.currentThread(), told.owner());
+        assertFalse(lock.isHeldByCurrentThread());
+        assertThrows(IllegalMonitorStateException.class, lock::unlock);
+        assertTrue(
+                other.does(() -> lock.isHeldByCurrentThread()),
+                "the late unlock took nothing from the next one");
+    }
+
+    @Test
+    void aNestedLeaseDoesNotShortenIt() {
+        RedisLock lock = locks.lock("a");
+        lock.lock(1, TimeUnit.HOURS);
+        lock.lock(1, TimeUnit.SECONDS);
+        assertTrue(lock.remainTimeToLive() > 3_500_000);
+    }
+
+    @Test
+    void aNestedLeaseLengthensIt() {
+        RedisLock lock = locks.lock("a");
+        lock.lock(1, TimeUnit.MINUTES);
+        lock.lock(1, TimeUnit.HOURS);
+        assertTrue(lock.remainTimeToLive() > 3_500_000);
+    }
+
+    @Test
+    void aNestedLockWithoutLeaseBringsTheWatchdog() {
+        RedisLock lock = locks.lock("a");
+        lock.lock(300, TimeUnit.MILLISECONDS);
+        lock.lock();
+        Eventually.pause(2 * TTL_MS);
+        assertEquals(2, lock.getHoldCount());
+        assertFalse(other.does(() -> lock.tryLock()));
+    }
+
+    @Test
+    void theWatchdogSeesThatItWasTakenAway() throws InterruptedException {
+        RedisLock lock = locks.lock("a");
+        lock.lock();
+        lock.lock();
+        server.redis.del("a");
+        assertEquals("a", awaitLost().name());
+        assertEquals(0, lock.getHoldCount(), "the whole count is lost");
+        assertThrows(IllegalMonitorStateException.class, lock::unlock);
+    }
+
+    @Test
+    void unlockSeesThatItWasTakenAway() {
+        RedisLock lock = locks.lock("a");
+        lock.lock();
+        server.redis.del("a");
+        assertThrows(IllegalMonitorStateException.class, lock::unlock);
+        assertNull(lost.poll(), "the exception has told it");
+    }
+
+    @Test
+    void aNestedLockAfterALossIsANewHold() throws InterruptedException {
+        RedisLock lock = locks.lock("a");
+        lock.lock();
+        long fence = lock.fence();
+        server.redis.del("a");
+        lock.lock();
+        assertEquals(fence, awaitLost().fence());
+        assertTrue(lock.fence() > fence);
+        assertEquals(1, lock.getHoldCount());
+        lock.unlock();
+        assertThrows(IllegalMonitorStateException.class, lock::unlock, "that of the lost one");
+    }
+
+    @Test
+    void aSilentServerMeansLostByTheOwnClock() throws InterruptedException {
+        RedisLock lock = locks.lock("a");
+        lock.lock();
+        server.pause();
+        try {
+            assertTrue(awaitLost().reason().contains("no renewal"));
+            assertFalse(lock.isHeldByCurrentThread());
+        } finally {
+            server.resume();
+        }
+    }
+
+    @Test
+    void renewalsOutliveCutConnections() {
+        RedisLock lock = locks.lock("a");
+        lock.lock();
+        long fence = lock.fence();
+        for (int turn = 0; turn < 6; turn++) {
+            Eventually.pause(TTL_MS / 3);
+            server.cutConnections();
+        }
+        assertTrue(lock.isHeldByCurrentThread());
+        assertEquals(fence, lock.fence());
+        server.cutConnections();
+        lock.unlock();
+        assertFalse(lock.isLocked());
+        assertNull(lost.poll());
+    }
+
+    @Test
+    void aDeadThreadIsNotRenewed() throws Exception {
+        RedisLock lock = locks.lock("a");
+        Thread mortal = new Thread(lock::lock);
+        mortal.start();
+        mortal.join();
+        assertTrue(lock.isLocked());
+        assertTrue(lock.tryLock(1, TimeUnit.MINUTES));
+        assertSame(mortal, awaitLost().owner());
+    }
+
+    @Test
+    void aClosedClientIsNotRenewed() {
+        locks.lock("a").lock();
+        locks.close();
+        Eventually.isTrue("the lease ends", () -> !server.redis.exists("a"));
+    }
+}

@@ -1,0 +1,171 @@
+package io.github.redislock;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+
+import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
+
+/** Readers, writers, and what becomes of one that turns into the other. */
+class RedisReadWriteLockTest extends ServerTest {
+    private RedisLock read;
+    private RedisLock write;
+
+    @BeforeEach
+    void makeLock() {
+        RedisReadWriteLock lock = locks.readWriteLock("a");
+        read = lock.readLock();
+        write = lock.writeLock();
+    }
+
+    @Test
+    void readersShareAndKeepWritersOut() {
+        read.lock();
+        assertTrue(other.does(() -> read.tryLock()));
+        assertTrue(read.isLocked());
+        assertFalse(write.isLocked());
+        assertFalse(other.does(() -> locks.lock("a").tryLock()));
+        read.unlock();
+        assertTrue(read.isLocked(), "the other still reads");
+        other.does(() -> read.unlock());
+        assertTrue(write.tryLock());
+        assertTrue(write.isLocked());
+        assertFalse(read.isLocked());
+        assertFalse(other.does(() -> read.tryLock()));
+    }
+
+    @Test
+    void readersDoNotPassAWaitingWriter() {
+        read.lock();
+        Future<Void> writing = other.starts(() -> write.lock());
+        awaitWaiters("a", 1);
+        try (Other late = new Other()) {
+            assertFalse(late.does(() -> read.tryLock()));
+        }
+        read.unlock();
+        Other.result(writing);
+    }
+
+    @Test
+    void bothAreReentrant() {
+        read.lock();
+        read.lock();
+        assertEquals(2, read.getHoldCount());
+        read.unlock();
+        assertTrue(read.isHeldByCurrentThread());
+        read.unlock();
+        write.lock();
+        write.lock();
+        write.unlock();
+        assertFalse(other.does(() -> read.tryLock()));
+        write.unlock();
+        assertThrows(IllegalMonitorStateException.class, read::unlock);
+        assertThrows(IllegalMonitorStateException.class, write::unlock);
+    }
+
+    @Test
+    void theWriterTurnsIntoAReader() {
+        write.lock();
+        long fence = write.fence();
+        read.lock();
+        assertFalse(other.does(() -> read.tryLock()), "still writing");
+        Future<Void> reading = other.starts(() -> read.lock());
+        awaitWaiters("a", 1);
+        write.unlock();
+        Other.result(reading);
+        assertEquals(fence, read.fence());
+        assertFalse(write.isHeldByCurrentThread());
+        assertThrows(IllegalMonitorStateException.class, write::unlock);
+        Eventually.pause(2 * TTL_MS);
+        assertEquals(1, read.getHoldCount(), "the watchdog goes on");
+        read.unlock();
+        other.does(() -> read.unlock());
+        assertFalse(server.redis.exists("a"));
+    }
+
+    @Test
+    void aWriterThatReadsMeanwhileGoesOnWriting() {
+        write.lock();
+        read.lock();
+        read.unlock();
+        assertFalse(other.does(() -> read.tryLock()));
+        write.unlock();
+        assertFalse(server.redis.exists("a"));
+    }
+
+    @Test
+    void aLostWriterDoesNotTurnIntoAReader() {
+        write.lock();
+        read.lock();
+        server.redis.del("a");
+        assertThrows(IllegalMonitorStateException.class, write::unlock);
+        assertFalse(read.isHeldByCurrentThread());
+        assertFalse(server.redis.exists("a"), "nor is anything left behind");
+    }
+
+    @Test
+    void theOnlyReaderTurnsIntoTheWriterAndBack() {
+        read.lock();
+        long fence = read.fence();
+        assertTrue(write.tryLock());
+        assertEquals(fence, write.fence());
+        assertFalse(other.does(() -> read.tryLock()));
+        write.unlock();
+        assertTrue(other.does(() -> read.tryLock()));
+        assertEquals(fence, read.fence());
+    }
+
+    @Test
+    void aReaderBesideOthersWaitsToWriteAndKeepsReading() throws InterruptedException {
+        other.does(() -> read.lock());
+        read.lock();
+        assertFalse(write.tryLock());
+        assertFalse(write.tryLock(50, TimeUnit.MILLISECONDS));
+        assertTrue(read.isHeldByCurrentThread());
+        Future<Void> leaving =
+                other.starts(
+                        () -> {
+                            awaitWaiters("a", 1);
+                            Eventually.pause(2 * TTL_MS);
+                            read.unlock();
+                        });
+        write.lock();
+        Other.result(leaving);
+        assertEquals(1, write.getHoldCount());
+        assertEquals(1, read.getHoldCount());
+    }
+
+    @Test
+    void twoReadersThatWantToWriteAreToldSo() {
+        read.lock();
+        other.does(() -> read.lock());
+        Future<Void> writing = other.starts(() -> write.lock());
+        awaitWaiters("a", 1);
+        assertFalse(write.tryLock());
+        assertThrows(LockDeadlockException.class, write::lock);
+        assertTrue(read.isHeldByCurrentThread());
+        read.unlock();
+        Other.result(writing);
+    }
+
+    @Test
+    void anInterruptedReaderGoesOnReading() throws Exception {
+        read.lock();
+        other.does(() -> read.lock());
+        Future<Void> writing = other.starts(() -> write.lockInterruptibly());
+        awaitWaiters("a", 1);
+        other.thread.interrupt();
+        assertThrows(Exception.class, () -> writing.get(20, TimeUnit.SECONDS));
+        assertTrue(other.does(() -> read.isHeldByCurrentThread()));
+        assertFalse(write.isLocked());
+        read.unlock();
+        assertTrue(read.isLocked());
+        other.does(() -> read.unlock());
+        assertFalse(server.redis.exists("a"));
+    }
+}

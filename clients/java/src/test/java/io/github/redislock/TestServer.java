@@ -1,0 +1,164 @@
+package io.github.redislock;
+
+import static redis.clients.jedis.BuilderFactory.ENCODED_OBJECT_MAP;
+
+import static java.nio.charset.StandardCharsets.UTF_8;
+
+import redis.clients.jedis.CommandArguments;
+import redis.clients.jedis.RedisClient;
+import redis.clients.jedis.exceptions.JedisConnectionException;
+
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Comparator;
+import java.util.List;
+import java.util.stream.Stream;
+
+/** A real server with the module, on a free port of this machine, in a folder of its own. */
+final class TestServer implements AutoCloseable {
+    static final String VERSION = System.getenv().getOrDefault("CLIENT_SERVER", "redis-7.0.15");
+
+    private final Process process;
+    private final Path folder;
+    private final int port;
+    final RedisClient redis;
+
+    private TestServer(Process process, Path folder, int port) {
+        this.process = process;
+        this.folder = folder;
+        this.port = port;
+        this.redis = RedisClient.create("127.0.0.1", port);
+    }
+
+    static TestServer start() {
+        return start(VERSION);
+    }
+
+    static TestServer start(String version) {
+        try {
+            Path folder = Files.createTempDirectory("redis-lock-client");
+            int port = freePort();
+            Process process =
+                    new ProcessBuilder(
+                                    List.of(
+                                            Path.of(
+                                                            setting("REDIS_LOCK_SERVERS"),
+                                                            version,
+                                                            "bin",
+                                                            "server")
+                                                    .toString(),
+                                            "--port",
+                                            Integer.toString(port),
+                                            "--bind",
+                                            "127.0.0.1",
+                                            "--save",
+                                            "",
+                                            "--dir",
+                                            folder.toString(),
+                                            "--loadmodule",
+                                            setting("REDIS_LOCK_MODULE")))
+                            .redirectErrorStream(true)
+                            .redirectOutput(folder.resolve("log").toFile())
+                            .start();
+            // Also when the tests are ended by a signal.
+            Runtime.getRuntime().addShutdownHook(new Thread(process::destroyForcibly));
+            TestServer server = new TestServer(process, folder, port);
+            server.awaitReady();
+            return server;
+        } catch (IOException failed) {
+            throw new UncheckedIOException(failed);
+        }
+    }
+
+    String url() {
+        return "redis://127.0.0.1:" + port;
+    }
+
+    /** Closes every connection but the one that says so, as a lost network would. */
+    void cutConnections() {
+        redis.executeCommand(
+                command("CLIENT").add("KILL").add("TYPE").add("normal").add("SKIPME").add("yes"));
+    }
+
+    /** Has the server answer nothing until {@link #resume()}. */
+    void pause() {
+        signal("STOP");
+    }
+
+    void resume() {
+        signal("CONT");
+    }
+
+    /** How many stand in line for a lock. */
+    long waiting(String name) {
+        Object info = redis.executeCommand(command("LOCK.INFO").key(name));
+        return info == null ? 0 : ((List<?>) ENCODED_OBJECT_MAP.build(info).get("waiters")).size();
+    }
+
+    static CommandArguments command(String name) {
+        return new CommandArguments(() -> name.getBytes(UTF_8));
+    }
+
+    private void signal(String name) {
+        try {
+            new ProcessBuilder("kill", "-" + name, Long.toString(process.pid())).start().waitFor();
+        } catch (IOException | InterruptedException failed) {
+            throw new IllegalStateException(failed);
+        }
+    }
+
+    private void awaitReady() {
+        Eventually.isTrue(
+                "the server answers",
+                () -> {
+                    if (!process.isAlive()) {
+                        throw new IllegalStateException("the server ended: " + log());
+                    }
+                    try {
+                        return redis.ping().equals("PONG");
+                    } catch (JedisConnectionException notYet) {
+                        return false;
+                    }
+                });
+    }
+
+    private String log() {
+        try {
+            return Files.readString(folder.resolve("log"));
+        } catch (IOException failed) {
+            throw new UncheckedIOException(failed);
+        }
+    }
+
+    private static int freePort() throws IOException {
+        try (ServerSocket socket = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+            return socket.getLocalPort();
+        }
+    }
+
+    private static String setting(String name) {
+        String value = System.getenv(name);
+        if (value == null) {
+            throw new IllegalStateException(name + " is not set: run the tests by make");
+        }
+        return value;
+    }
+
+    @Override
+    public void close() {
+        redis.close();
+        process.destroyForcibly();
+        try (Stream<Path> files = Files.walk(folder)) {
+            process.waitFor();
+            for (Path path : files.sorted(Comparator.reverseOrder()).toList()) {
+                Files.delete(path);
+            }
+        } catch (IOException | InterruptedException failed) {
+            throw new IllegalStateException(failed);
+        }
+    }
+}

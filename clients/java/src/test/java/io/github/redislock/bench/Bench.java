@@ -1,0 +1,155 @@
+package io.github.redislock.bench;
+
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.Lock;
+
+/**
+ * N threads take one lock in turns, for so long: {@code bench LIBRARY --url URL --lock KEY
+ * --clients N --hold-ms H --seconds S}. Prints a line per acquisition, {@code CLIENT ASKED_US
+ * GRANTED_US RELEASED_US}, on one clock from the common start.
+ */
+public final class Bench {
+    private record Turn(int client, long askedUs, long grantedUs, long releasedUs) {}
+
+    private record Settings(String url, String lock, int clients, long holdMs, Duration duration) {}
+
+    private Bench() {}
+
+    /** Runs it. */
+    public static void main(String[] words) throws Exception {
+        if (words.length == 1 && words[0].equals("--list")) {
+            Contender.NAMES.forEach(System.out::println);
+            return;
+        }
+        Settings settings = settings(words);
+        List<Turn> turns;
+        try (Contender contender = Contender.named(words[0], settings.url(), settings.lock())) {
+            turns = run(contender, settings);
+        }
+        StringBuilder lines = new StringBuilder();
+        for (Turn turn : turns) {
+            lines.append(turn.client()).append(' ').append(turn.askedUs()).append(' ');
+            lines.append(turn.grantedUs()).append(' ').append(turn.releasedUs()).append('\n');
+        }
+        System.out.print(lines);
+        System.out.flush();
+    }
+
+    private static Settings settings(String[] words) {
+        if (words.length % 2 == 0) {
+            throw new IllegalArgumentException(
+                    "bench LIBRARY --url URL --lock KEY --clients N --hold-ms H --seconds S");
+        }
+        Map<String, String> options = new HashMap<>();
+        for (int at = 1; at < words.length; at += 2) {
+            options.put(words[at], words[at + 1]);
+        }
+        return new Settings(
+                options.getOrDefault("--url", "redis://127.0.0.1:6379"),
+                options.getOrDefault("--lock", "bench"),
+                Integer.parseInt(options.getOrDefault("--clients", "8")),
+                Long.parseLong(options.getOrDefault("--hold-ms", "1")),
+                Duration.ofMillis(
+                        (long)
+                                (Double.parseDouble(options.getOrDefault("--seconds", "5"))
+                                        * 1000)));
+    }
+
+    private static List<Turn> run(Contender contender, Settings settings)
+            throws InterruptedException {
+        warmUp(contender, settings);
+        CountDownLatch ready = new CountDownLatch(settings.clients());
+        CountDownLatch start = new CountDownLatch(1);
+        long[] startNanos = {0};
+        List<List<Turn>> all = new ArrayList<>();
+        List<Thread> threads = new ArrayList<>();
+        for (int number = 0; number < settings.clients(); number++) {
+            int client = number;
+            List<Turn> mine = new ArrayList<>();
+            all.add(mine);
+            Thread thread =
+                    new Thread(
+                            () -> {
+                                ready.countDown();
+                                awaitQuietly(start);
+                                takeTurns(contender.lock(), settings, client, startNanos[0], mine);
+                            });
+            threads.add(thread);
+            thread.start();
+        }
+        ready.await();
+        startNanos[0] = System.nanoTime();
+        start.countDown();
+        for (Thread thread : threads) {
+            thread.join();
+        }
+        return all.stream().flatMap(List::stream).toList();
+    }
+
+    private static void takeTurns(
+            Lock lock, Settings settings, int client, long startNanos, List<Turn> turns) {
+        long endNanos = startNanos + settings.duration().toNanos();
+        while (System.nanoTime() - endNanos < 0) {
+            long asked = System.nanoTime();
+            lock.lock();
+            long granted = System.nanoTime();
+            try {
+                Thread.sleep(settings.holdMs());
+            } catch (InterruptedException never) {
+                throw new IllegalStateException(never);
+            } finally {
+                lock.unlock();
+            }
+            turns.add(
+                    new Turn(
+                            client,
+                            micros(asked - startNanos),
+                            micros(granted - startNanos),
+                            micros(System.nanoTime() - startNanos)));
+        }
+    }
+
+    private static long micros(long nanos) {
+        return TimeUnit.NANOSECONDS.toMicros(nanos);
+    }
+
+    /**
+     * Has the library connect, and the JVM compile, before anything is measured: every client once
+     * through all.
+     */
+    private static void warmUp(Contender contender, Settings settings) throws InterruptedException {
+        List<Thread> threads = new ArrayList<>();
+        CountDownLatch together = new CountDownLatch(settings.clients());
+        for (int client = 0; client < settings.clients(); client++) {
+            Thread thread =
+                    new Thread(
+                            () -> {
+                                together.countDown();
+                                awaitQuietly(together);
+                                for (int turn = 0; turn < 20; turn++) {
+                                    contender.lock().lock();
+                                    contender.lock().unlock();
+                                }
+                            });
+            threads.add(thread);
+            thread.start();
+        }
+        for (Thread thread : threads) {
+            thread.join();
+        }
+    }
+
+    private static void awaitQuietly(CountDownLatch latch) {
+        try {
+            latch.await();
+        } catch (InterruptedException never) {
+            throw new IllegalStateException(never);
+        }
+    }
+}

@@ -1,0 +1,43 @@
+import type { Client } from "./connection.js";
+
+/** How the clients voted in one attempt. */
+export interface ExecutionStats {
+  readonly membershipSize: number;
+  readonly quorumSize: number;
+  readonly votesFor: ReadonlySet<Client>;
+  readonly votesAgainst: ReadonlyMap<Client, Error>;
+}
+
+/** The attempts that were made; each resolves when the last client has answered. */
+export interface ExecutionResult {
+  readonly attempts: ReadonlyArray<Promise<ExecutionStats>>;
+}
+
+/** A resource is held by another, or, when it was to be extended or released, not by this lock any more. */
+export class ResourceLockedError extends Error {
+  override readonly name: string = "ResourceLockedError";
+}
+
+/** The resource is held by a client that knows only string locks (`SET key value NX PX ttl`): nobody can wait in line for it. */
+export class StringLockError extends ResourceLockedError {
+  constructor(
+    resource: string,
+    /** When to ask again, in milliseconds. */
+    readonly retryAfter: number,
+  ) {
+    super(`${resource} is held by a client with a string lock`);
+  }
+}
+
+/** An operation did not succeed on a majority of the clients; `attempts` tell why. */
+export class ExecutionError extends Error implements ExecutionResult {
+  override readonly name = "ExecutionError";
+
+  constructor(
+    message: string,
+    readonly attempts: ReadonlyArray<Promise<ExecutionStats>>,
+    options?: ErrorOptions,
+  ) {
+    super(message, options);
+  }
+}

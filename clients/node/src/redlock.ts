@@ -1,0 +1,265 @@
+import { randomBytes } from "node:crypto";
+import { EventEmitter } from "node:events";
+import { performance } from "node:perf_hooks";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Client } from "./connection.js";
+import { ExecutionError, type ExecutionResult, type ExecutionStats } from "./errors.js";
+import { ResourceLockedError, StringLockError } from "./errors.js";
+import { Lock } from "./lock.js";
+import { type Request, Server, type Waiting } from "./server.js";
+import { DEFAULT_SETTINGS, Patience, type Settings, withDefaults } from "./settings.js";
+import { type Routine, useLock } from "./using.js";
+import { type Outcome, vote } from "./voting.js";
+import type { Place } from "./waiting-room.js";
+
+/** The longest ttl that the module knows. */
+const MAX_DURATION_MS = 2 ** 48;
+
+/**
+ * Locks in servers that have the redis-lock module, with the interface of node-redlock.
+ *
+ * With one client, who finds a lock held waits in the server's queue. With several, which are to be independent servers, a
+ * majority decides, and who is refused tries again, for nobody can stand in several queues at once.
+ *
+ * Emits `error` for each client's vote against an operation, whatever became of the operation.
+ */
+export class Redlock extends EventEmitter {
+  readonly clients: ReadonlySet<Client>;
+  readonly settings: Settings;
+  readonly #servers: readonly Server[];
+  #hasQuit = false;
+
+  constructor(clients: Iterable<Client>, settings: Partial<Settings> = {}) {
+    super();
+    // Without a listener an `error` event would end the process.
+    this.on("error", () => {});
+    this.clients = new Set(clients);
+    if (this.clients.size === 0)
+      throw new Error("Redlock must be instantiated with at least one redis client.");
+    this.settings = withDefaults(settings, DEFAULT_SETTINGS);
+    this.#servers = [...this.clients].map(
+      (client) => new Server(client, this.settings.maxWaitingConnections),
+    );
+  }
+
+  /** Ends all connections, the given clients' too. */
+  async quit(): Promise<void> {
+    this.#hasQuit = true;
+    await Promise.all(this.#servers.map((server) => server.quit()));
+  }
+
+  /** Takes all resources for `duration` milliseconds, or none. Rejects with an `ExecutionError` when the waiting time is over. */
+  async acquire(resources: string[], duration: number, settings: Partial<Settings> = {}): Promise<Lock> {
+    checkDuration(duration);
+    if (resources.length === 0) throw new Error("There must be at least one resource to lock.");
+    const effective = withDefaults(settings, this.settings);
+    const request: Request = {
+      resources: [...new Set(resources)].sort(),
+      token: randomBytes(16).toString("hex"),
+      duration,
+      shared: effective.shared,
+    };
+    try {
+      return await this.#acquire(request, effective);
+    } catch (error) {
+      // A part may be held, or all of it when only the answer was lost; nothing when it was one lock, and it was refused.
+      const isRefused = (error as Error).cause instanceof ResourceLockedError;
+      if (!isRefused || request.resources.length > 1 || this.#servers.length > 1)
+        await this.#giveBack(request);
+      throw error;
+    }
+  }
+
+  /** Takes shared holds: any number of readers have them at the same time. */
+  acquireRead(resources: string[], duration: number, settings: Partial<Settings> = {}): Promise<Lock> {
+    return this.acquire(resources, duration, { ...settings, shared: true });
+  }
+
+  /** Takes exclusive holds, as `acquire` does by default. */
+  acquireWrite(resources: string[], duration: number, settings: Partial<Settings> = {}): Promise<Lock> {
+    return this.acquire(resources, duration, { ...settings, shared: false });
+  }
+
+  async #acquire(request: Request, settings: Settings): Promise<Lock> {
+    const patience = new Patience(settings);
+    const attempts: Promise<ExecutionStats>[] = [];
+    let place: Place | undefined;
+    let waiting: Waiting | undefined;
+    try {
+      for (;;) {
+        const start = performance.now();
+        const ask = () => this.#round(attempts, settings, (server) => server.acquire(request, waiting));
+        const { isPassed, answers, errors } = await (waiting ? patience.spend(ask) : ask());
+        const took = performance.now() - start;
+        const until = start + request.duration - drift(request.duration, settings);
+        if (isPassed && waiting && took > request.duration / 10) {
+          // The lease counts from before the asking, so the waiting has eaten of it. Asked again, all answer at once.
+          waiting = undefined;
+          continue;
+        }
+        if (isPassed && performance.now() < until) {
+          return new Lock(
+            this,
+            request.resources,
+            request.token,
+            attempts,
+            fencesOf(request, answers),
+            until,
+          );
+        }
+
+        // Votes are split if nobody gives them back.
+        if (this.#servers.length > 1) await this.#giveBack(request);
+        if (patience.isOver || this.#hasQuit || errors.some(isHopeless)) throw this.#failed(attempts, errors);
+        waiting = undefined;
+        const [error] = errors;
+        if (this.#servers.length > 1 || !(error instanceof ResourceLockedError)) {
+          await patience.pause();
+        } else if (error instanceof StringLockError) {
+          await patience.spend(() => sleep(Math.min(error.retryAfter, patience.left)));
+        } else {
+          place ??= this.#servers[0]?.room.enter();
+          waiting = await this.#waitingAt(place, patience, settings);
+        }
+      }
+    } finally {
+      place?.leave();
+    }
+  }
+
+  async #giveBack(request: Request): Promise<void> {
+    await vote(this.#servers, (server) => server.release(request)).decided;
+  }
+
+  /** Where to wait, if there is a place free; if not, the lock is asked for again as node-redlock would. */
+  async #waitingAt(
+    place: Place | undefined,
+    patience: Patience,
+    settings: Settings,
+  ): Promise<Waiting | undefined> {
+    const atMost = Math.min(settings.retryDelay, patience.left);
+    const isReady = await patience.spend(async () => place?.isReadyWithin(atMost));
+    return place && isReady ? { place, ms: Math.min(patience.left, settings.blockSlice) } : undefined;
+  }
+
+  /** Gives the lock back. Rejects with an `ExecutionError` when it was not held any more, or no majority can be reached. */
+  async release(lock: Lock, settings: Partial<Settings> = {}): Promise<ExecutionResult> {
+    lock.end();
+    const request = { resources: lock.resources, token: lock.value, duration: 0, shared: false };
+    // Asked twice, the first may have done it: then nothing is left to release.
+    let isInDoubt = false;
+    const release = async (server: Server) => {
+      try {
+        await server.release(request);
+      } catch (error) {
+        if (!(error instanceof ResourceLockedError)) isInDoubt = true;
+        if (!(error instanceof ResourceLockedError && isInDoubt)) throw error;
+      }
+    };
+    return { attempts: await this.#insist(settings, release) };
+  }
+
+  /** Sets the lease anew. Rejects with an `ExecutionError` when it was lost, for a lost lock is never taken again. */
+  async extend(lock: Lock, duration: number, settings: Partial<Settings> = {}): Promise<Lock> {
+    checkDuration(duration);
+    if (!lock.isValid) throw new ExecutionError("Cannot extend an already-expired lock.", []);
+    const request = { resources: lock.resources, token: lock.value, duration, shared: false };
+    let start = 0;
+    await this.#insist(settings, (server) => {
+      start = performance.now();
+      return server.renew(request);
+    });
+    lock.leaseUntil(start + duration - drift(duration, withDefaults(settings, this.settings)));
+    return lock;
+  }
+
+  /** Repeats an operation while it fails by connections; when a majority says that the lock is lost it is over. */
+  async #insist(settings: Partial<Settings>, ask: (server: Server) => Promise<void>) {
+    const effective = withDefaults(settings, this.settings);
+    const patience = new Patience(effective);
+    const attempts: Promise<ExecutionStats>[] = [];
+    for (;;) {
+      const { isPassed, errors } = await this.#round(attempts, effective, ask);
+      if (isPassed) return attempts;
+      if (
+        patience.isOver ||
+        errors.some((error) => error instanceof ResourceLockedError || isHopeless(error))
+      ) {
+        throw this.#failed(attempts, errors);
+      }
+      await patience.pause();
+    }
+  }
+
+  /**
+   * Runs the routine under a lock that is extended until it has ended. The signal is aborted when the lock is lost; then this
+   * rejects, even if the routine has gone on to its end.
+   */
+  using<T>(resources: string[], duration: number, routine: Routine<T>): Promise<T>;
+  using<T>(
+    resources: string[],
+    duration: number,
+    settings: Partial<Settings>,
+    routine: Routine<T>,
+  ): Promise<T>;
+  async using<T>(
+    resources: string[],
+    duration: number,
+    settingsOrRoutine: Partial<Settings> | Routine<T>,
+    optionalRoutine?: Routine<T>,
+  ): Promise<T> {
+    const [settings, routine] =
+      typeof settingsOrRoutine === "function"
+        ? [{}, settingsOrRoutine]
+        : [settingsOrRoutine, optionalRoutine];
+    if (typeof routine !== "function") throw new Error("INVARIANT: routine is not a function.");
+    checkDuration(duration);
+    const { automaticExtensionThreshold } = withDefaults(settings, this.settings);
+    if (automaticExtensionThreshold > duration - 100) {
+      throw new Error(
+        "A lock `duration` must be at least 100ms greater than the `automaticExtensionThreshold` setting.",
+      );
+    }
+    const lock = await this.acquire(resources, duration, settings);
+    return useLock(lock, duration, automaticExtensionThreshold, routine);
+  }
+
+  #round<T>(
+    attempts: Promise<ExecutionStats>[],
+    { retryCount }: Settings,
+    ask: (server: Server) => Promise<T>,
+  ): Promise<Outcome<T>> {
+    const { decided, stats } = vote(this.#servers, ask, (error) => this.emit("error", error));
+    // Of attempts without end only the last is kept.
+    if (retryCount === -1) attempts.length = 0;
+    attempts.push(stats);
+    return decided;
+  }
+
+  #failed(attempts: ReadonlyArray<Promise<ExecutionStats>>, errors: readonly Error[]): ExecutionError {
+    const [cause] = errors;
+    const message = "The operation was unable to achieve a quorum during its retry window.";
+    return new ExecutionError(`${message} (${cause?.message ?? "too late"})`, attempts, { cause });
+  }
+}
+
+function checkDuration(duration: number): void {
+  if (!Number.isInteger(duration)) throw new Error("Duration must be an integer value in milliseconds.");
+  if (duration < 1 || duration > MAX_DURATION_MS)
+    throw new RangeError("Duration must be from 1 to 2^48 milliseconds.");
+}
+
+/** As node-redlock has it: 2 ms for the precision of the servers' ttl, and a part for clocks of different rates. */
+function drift(duration: number, settings: Settings): number {
+  return Math.round(settings.driftFactor * duration) + 2;
+}
+
+/** The server has no such module. */
+function isHopeless(error: Error): boolean {
+  return /^ERR unknown command/i.test(error.message);
+}
+
+function fencesOf(request: Request, answers: ReadonlyArray<number[] | undefined>) {
+  const of = (i: number) => answers.map((fences) => fences?.[i] ?? null);
+  return new Map(request.resources.map((resource, i) => [resource, of(i)]));
+}

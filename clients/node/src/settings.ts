@@ -1,0 +1,73 @@
+import { performance } from "node:perf_hooks";
+import { setTimeout as sleep } from "node:timers/promises";
+
+/** All that node-redlock has, and three more. Times are in milliseconds. */
+export interface Settings {
+  /** This part of the duration, and 2 ms, is taken off each lease, for clocks that run at different rates. 0.01 */
+  readonly driftFactor: number;
+  /** With `retryDelay`: waits for `retryCount * retryDelay` in all. -1: as long as it takes. 10 */
+  readonly retryCount: number;
+  /** 200 */
+  readonly retryDelay: number;
+  /** Of a pause after an error, not of the waiting in the server's queue. 100 */
+  readonly retryJitter: number;
+  /** `using` extends the lock this long before its end. 500 */
+  readonly automaticExtensionThreshold: number;
+  /** Takes a shared hold (a reader's) instead of an exclusive one. */
+  readonly shared: boolean;
+  /** One BLOCK at most: longer keeps the place in the queue longer, shorter notices a dead server sooner. 5000 */
+  readonly blockSlice: number;
+  /** How many connections may wait in the server, for each client; of the constructor only. 10 */
+  readonly maxWaitingConnections: number;
+}
+
+export const DEFAULT_SETTINGS: Settings = Object.freeze({
+  driftFactor: 0.01,
+  retryCount: 10,
+  retryDelay: 200,
+  retryJitter: 100,
+  automaticExtensionThreshold: 500,
+  shared: false,
+  blockSlice: 5000,
+  maxWaitingConnections: 10,
+});
+
+export function withDefaults(settings: Partial<Settings>, defaults: Settings): Settings {
+  const given = Object.entries(settings).filter(([, value]) => value !== undefined);
+  return { ...defaults, ...Object.fromEntries(given) };
+}
+
+/** How long an operation may still wait: the retries of node-redlock, as time. */
+export class Patience {
+  #left: number;
+
+  constructor(private readonly settings: Settings) {
+    const { retryCount, retryDelay } = settings;
+    this.#left = retryCount === -1 ? Infinity : retryCount * retryDelay;
+  }
+
+  get left(): number {
+    return Math.max(0, Math.floor(this.#left));
+  }
+
+  get isOver(): boolean {
+    return this.left === 0;
+  }
+
+  /** Waits for this, and counts the time. */
+  async spend<T>(wait: () => Promise<T>): Promise<T> {
+    const start = performance.now();
+    try {
+      return await wait();
+    } finally {
+      this.#left -= performance.now() - start;
+    }
+  }
+
+  /** Pauses after an attempt that failed. Counted as one retry, however long it is, so that there are `retryCount` of them. */
+  async pause(): Promise<void> {
+    const { retryDelay, retryJitter } = this.settings;
+    this.#left -= retryDelay;
+    await sleep(Math.max(1, retryDelay + (Math.random() * 2 - 1) * retryJitter));
+  }
+}

@@ -1,0 +1,76 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { ResourceLockedError } from "./errors.js";
+import type { Lock } from "./lock.js";
+
+/** Aborted when the lock is lost; `error` (and `reason`) say why. */
+export type LockSignal = AbortSignal & { error?: Error };
+
+/** The lock is given for its fence. */
+export type Routine<T> = (signal: LockSignal, lock: Lock) => Promise<T>;
+
+/** Between two extensions of which the first could not be sent. */
+const RETRY_MS = 50;
+
+/** Runs the routine, extends the lock `threshold` milliseconds before each end of its lease, and releases it. */
+export async function useLock<T>(
+  lock: Lock,
+  duration: number,
+  threshold: number,
+  routine: Routine<T>,
+): Promise<T> {
+  const controller = new AbortController();
+  const signal: LockSignal = controller.signal;
+  let isOver = false;
+  let extension: NodeJS.Timeout | undefined;
+  let end: NodeJS.Timeout | undefined;
+
+  const stop = () => {
+    isOver = true;
+    clearTimeout(extension);
+    clearTimeout(end);
+  };
+  const lose = (error: Error) => {
+    stop();
+    signal.error = error;
+    controller.abort(error);
+  };
+  const keep = () => {
+    clearTimeout(end);
+    // Not left to the extension, which may be waiting for a server that does not answer.
+    end = setTimeout(
+      () => lose(new Error("The lock was not extended before its lease was over.")),
+      lock.remaining,
+    );
+    extension = setTimeout(extend, lock.remaining - threshold);
+  };
+  const extend = async () => {
+    while (!isOver) {
+      try {
+        await lock.extend(duration, { retryCount: 0 });
+        return isOver || keep();
+      } catch (error) {
+        const { cause } = error as Error;
+        if (!isOver && (cause instanceof ResourceLockedError || !lock.isValid)) lose(error as Error);
+      }
+      await sleep(RETRY_MS);
+    }
+  };
+
+  keep();
+  let value: T;
+  try {
+    value = await routine(signal, lock);
+    // The lease is asked, too: after a stop of the whole process its timer may not have had its turn.
+    if (!isOver && !lock.isValid) lose(new Error("The lease was over before the routine was."));
+    signal.throwIfAborted();
+  } catch (error) {
+    stop();
+    // Nobody waits for a server that may not answer to release what is lost.
+    const released = lock.release().catch(() => {});
+    if (!signal.aborted) await released;
+    throw error;
+  }
+  stop();
+  await lock.release();
+  return value;
+}

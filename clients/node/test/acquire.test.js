@@ -1,0 +1,351 @@
+import assert from "node:assert/strict";
+import { after, afterEach, before, beforeEach, describe, it } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Cluster } from "ioredis";
+import { ExecutionError, Lock, Redlock, ResourceLockedError } from "redis-lock-client";
+import { libraries, Proxy, Server, until } from "./harness.js";
+
+let server;
+before(async () => (server = await Server.start()));
+after(() => server?.stop());
+
+for (const [name, library] of Object.entries(libraries)) {
+  describe(name, () => {
+    let client;
+    let redlock;
+    const clients = [];
+    const connect = async (port = server.port, options = {}) => {
+      clients.push(await library.connect(port, options));
+      return clients.at(-1);
+    };
+
+    beforeEach(async () => {
+      await server.admin.flushall();
+      client = await connect();
+      redlock = new Redlock([client]);
+    });
+    afterEach(async () => {
+      for (const one of clients.splice(0)) library.end(one);
+      await until(async () => (await server.clients()).length === 0, "all connections are closed");
+    });
+
+    it("acquires, extends and releases", async () => {
+      const lock = await redlock.acquire(["a"], 5000);
+      assert.ok(lock instanceof Lock);
+      assert.deepEqual(await server.holders("a"), [lock.value]);
+      assert.ok(lock.fence > 0);
+      assert.equal(lock.attempts.length, 1);
+      assert.ok(lock.isValid && lock.expiration > Date.now() && lock.expiration <= Date.now() + 5000);
+
+      assert.equal(await lock.extend(60_000), lock);
+      assert.ok((await server.admin.pttl("a")) > 50_000);
+      assert.ok(lock.remaining > 50_000);
+
+      await lock.release();
+      assert.deepEqual(await server.holders("a"), []);
+      assert.ok(!lock.isValid);
+      assert.equal(lock.expiration, 0);
+    });
+
+    it("gives larger fences to later holders", async () => {
+      const first = await redlock.acquire(["a"], 5000);
+      await first.release();
+      const second = await redlock.acquire(["a"], 5000);
+      assert.ok(second.fence > first.fence);
+      assert.deepEqual([...second.fences], [["a", [second.fence]]]);
+    });
+
+    it("waits in the server's queue, without asking again", async () => {
+      const first = await redlock.acquire(["a"], 30_000);
+      const calls = await server.calls("lock.acquire");
+      const waiting = redlock.acquire(["a"], 30_000, { retryCount: -1 });
+      await until(async () => (await server.waiters("a")).length === 1);
+      await sleep(500);
+      await first.release();
+      const second = await waiting;
+      assert.deepEqual(await server.holders("a"), [second.value]);
+      // One that was refused, one that waited.
+      assert.equal((await server.calls("lock.acquire")) - calls, 2);
+    });
+
+    it("serves in the order of asking", async () => {
+      const first = await redlock.acquire(["a"], 30_000);
+      const order = [];
+      const all = [];
+      for (const n of [1, 2, 3]) {
+        all.push(redlock.using(["a"], 5000, { retryCount: -1 }, async () => void order.push(n)));
+        await until(async () => (await server.waiters("a")).length === n);
+      }
+      await first.release();
+      await Promise.all(all);
+      assert.deepEqual(order, [1, 2, 3]);
+    });
+
+    it("gives up after retryCount times retryDelay", async () => {
+      await redlock.acquire(["a"], 30_000);
+      const start = performance.now();
+      const refused = await redlock
+        .acquire(["a"], 30_000, { retryCount: 3, retryDelay: 100 })
+        .catch((error) => error);
+      const took = performance.now() - start;
+      assert.ok(refused instanceof ExecutionError, String(refused));
+      assert.ok(refused.cause instanceof ResourceLockedError);
+      assert.ok(took >= 295 && took < 3000, `${took} ms`);
+      for (const { membershipSize, votesFor, votesAgainst } of await Promise.all(refused.attempts)) {
+        assert.deepEqual([membershipSize, votesFor.size, votesAgainst.size], [1, 0, 1]);
+      }
+      assert.deepEqual(await server.waiters("a"), []);
+    });
+
+    it("does not wait at all with retryCount 0", async () => {
+      await redlock.acquire(["a"], 30_000);
+      await assert.rejects(redlock.acquire(["a"], 30_000, { retryCount: 0 }), ExecutionError);
+      assert.equal((await server.clients()).length, 1, "no connection to wait with");
+    });
+
+    it("waits in slices, with one token", async () => {
+      const first = await redlock.acquire(["a"], 30_000);
+      const waiting = redlock.acquire(["a"], 30_000, { retryCount: -1, blockSlice: 50 });
+      const calls = await server.calls("lock.acquire");
+      await until(async () => (await server.calls("lock.acquire")) > calls + 4);
+      await first.release();
+      const second = await waiting;
+      assert.deepEqual(await server.holders("a"), [second.value]);
+      assert.equal(second.attempts.length, 1, "an endless wait does not gather attempts");
+    });
+
+    it("leaves the shared connection free", async () => {
+      const first = await redlock.acquire(["a"], 30_000);
+      const waiting = redlock.acquire(["a"], 30_000);
+      await until(async () => (await server.waiters("a")).length === 1);
+      const start = performance.now();
+      await client.ping();
+      assert.ok(performance.now() - start < 1000);
+      await first.release();
+      await waiting;
+    });
+
+    it("keeps its time-outs to itself", async () => {
+      const hasty = await connect(
+        server.port,
+        {
+          ioredis: { commandTimeout: 300, socketTimeout: 300 },
+          "node-redis": { socket: { port: server.port, socketTimeout: 300 }, pingInterval: 100 },
+        }[name],
+      );
+      const first = await redlock.acquire(["a"], 30_000);
+      const waiting = new Redlock([hasty]).acquire(["a"], 30_000);
+      await until(async () => (await server.waiters("a")).length === 1);
+      await sleep(800);
+      assert.equal((await server.waiters("a")).length, 1);
+      await first.release();
+      assert.equal((await waiting).attempts.length, 2);
+    });
+
+    it("counts the lease from after the waiting", async () => {
+      await redlock.acquire(["a"], 700);
+      const lock = await redlock.acquire(["a"], 1000);
+      assert.ok(lock.remaining > 600, `${lock.remaining} ms`);
+      assert.ok(lock.remaining <= (await server.admin.pttl("a")), "the server's ttl ends later");
+    });
+
+    it("uses a few connections, and asks as node-redlock does when all are waiting", async () => {
+      redlock = new Redlock([client], { maxWaitingConnections: 2, retryCount: -1, retryDelay: 20 });
+      const first = await redlock.acquire(["a"], 30_000);
+      let inside = 0;
+      const routine = async () => {
+        assert.equal(++inside, 1);
+        await sleep(5);
+        inside--;
+      };
+      const all = [1, 2, 3, 4, 5, 6].map(() => redlock.using(["a"], 5000, routine));
+      await until(async () => (await server.waiters("a")).length === 2);
+      // A lock that is free is had all the same, and one that gets free, too.
+      const other = await redlock.acquire(["b"], 5000);
+      const next = redlock.acquire(["b"], 5000);
+      await other.release();
+      await next;
+      assert.equal((await server.clients()).length, 3);
+      await first.release();
+      await Promise.all(all);
+      assert.equal((await server.clients()).length, 3, "they are kept, and no more than these");
+    });
+
+    it("ends its connections with the client's", async () => {
+      const first = await redlock.acquire(["a"], 30_000);
+      const waiting = redlock.acquire(["a"], 5000);
+      await until(async () => (await server.waiters("a")).length === 1);
+      await first.release();
+      await (await waiting).release();
+      assert.equal((await server.clients()).length, 2);
+      library.end(client);
+      await until(async () => (await server.clients()).length === 0);
+    });
+
+    it("quits all", async () => {
+      const first = await redlock.acquire(["a"], 30_000);
+      const waiting = assert.rejects(
+        redlock.acquire(["a"], 5000, { retryCount: 1, retryDelay: 5000, retryJitter: 0 }),
+      );
+      await until(async () => (await server.waiters("a")).length === 1);
+      await redlock.quit();
+      await until(async () => (await server.clients()).length === 0);
+      assert.deepEqual(await server.waiters("a"), []);
+      assert.deepEqual(await server.holders("a"), [first.value]);
+      await waiting;
+    });
+
+    it("stands in line again when its connection is lost", async () => {
+      const first = await redlock.acquire(["a"], 30_000);
+      const waiting = redlock.acquire(["a"], 30_000, { retryDelay: 50 });
+      await until(async () => (await server.waiters("a")).length === 1);
+      const [token] = await server.waiters("a");
+      const errors = [];
+      redlock.on("error", (error) => errors.push(error));
+      const blocked = (await server.clients()).find(({ flags }) => flags.includes("b"));
+      await server.admin.client("KILL", "ID", blocked.id);
+      await until(() => errors.length > 0);
+      await until(async () => (await server.waiters("a"))[0] === token, "the same token waits again");
+      await first.release();
+      assert.equal((await waiting).value, token);
+    });
+
+    it("finds what was granted when the reply was lost", async () => {
+      const proxy = await Proxy.start(server.port);
+      try {
+        redlock = new Redlock([await connect(proxy.port)], { retryDelay: 50 });
+        await (await redlock.acquire(["warm"], 5000)).release();
+        proxy.loseNextReply();
+        const acquired = redlock.acquire(["a"], 30_000);
+        await until(async () => proxy.hasLostReply);
+        const [token] = await server.holders("a");
+        const lock = await acquired;
+        assert.equal(lock.value, token);
+        assert.deepEqual(await server.holders("a"), [token]);
+      } finally {
+        proxy.stop();
+      }
+    });
+
+    it("gives a connection up that has fallen silent", async () => {
+      const proxy = await Proxy.start(server.port);
+      try {
+        const waiter = new Redlock([await connect(proxy.port)], {
+          retryDelay: 50,
+          blockSlice: 200,
+          retryCount: -1,
+        });
+        const errors = [];
+        waiter.on("error", (error) => errors.push(error));
+        const first = await redlock.acquire(["a"], 30_000);
+        const waiting = waiter.acquire(["a"], 30_000);
+        await until(async () => (await server.waiters("a")).length === 1);
+        proxy.hold();
+        await until(() => errors.some(({ message }) => message.startsWith("no answer")));
+        proxy.go();
+        await first.release();
+        const { value } = await waiting;
+        assert.deepEqual(await server.holders("a"), [value]);
+      } finally {
+        proxy.stop();
+      }
+    });
+
+    it("takes several resources, or none", async () => {
+      const [low, high] = [await redlock.acquire(["a", "b", "a"], 5000), redlock.acquire(["b", "c"], 5000)];
+      assert.deepEqual(low.resources, ["a", "b"]);
+      assert.throws(() => low.fence, /several/);
+      assert.deepEqual([...low.fences.keys()], ["a", "b"]);
+      await until(async () => (await server.waiters("b")).length === 1);
+      await low.release();
+      await (await high).release();
+
+      await redlock.acquire(["b"], 5000);
+      await assert.rejects(
+        redlock.acquire(["b", "a"], 5000, { retryCount: 1, retryDelay: 100 }),
+        ExecutionError,
+      );
+      assert.deepEqual(await server.holders("a"), [], "what was had is given back");
+    });
+
+    it("does not wait in a circle", { timeout: 15_000 }, async () => {
+      let inside = 0;
+      const routine = async () => {
+        assert.equal(++inside, 1);
+        await sleep(1);
+        inside--;
+      };
+      const turns = [];
+      for (let i = 0; i < 20; i++) {
+        turns.push(
+          redlock.using(i % 2 ? ["x", "y", "z"] : ["z", "y", "x"], 60_000, { retryCount: -1 }, routine),
+        );
+      }
+      await Promise.all(turns);
+    });
+
+    it("keeps the first resource alive while it waits for the second", async () => {
+      const second = await redlock.acquire(["b"], 30_000);
+      const both = redlock.acquire(["a", "b"], 300, { retryCount: -1 });
+      await until(async () => (await server.holders("a")).length === 1);
+      const [token] = await server.holders("a");
+      for (const end = performance.now() + 1000; performance.now() < end; await sleep(20)) {
+        assert.deepEqual(await server.holders("a"), [token]);
+      }
+      await second.release();
+      assert.equal((await both).value, token);
+    });
+
+    it("lets readers in together, and writers alone", async () => {
+      const readers = await Promise.all([redlock.acquireRead(["a"], 5000), redlock.acquireRead(["a"], 5000)]);
+      assert.equal((await server.holders("a")).length, 2);
+      const writing = redlock.acquireWrite(["a"], 5000);
+      await until(async () => (await server.waiters("a")).length === 1);
+      const third = redlock.acquire(["a"], 5000, { shared: true });
+      await until(async () => (await server.waiters("a")).length === 2, "a reader does not pass the writer");
+      for (const reader of readers) await reader.release();
+      const writer = await writing;
+      assert.deepEqual(await server.holders("a"), [writer.value]);
+      await writer.extend(5000);
+      await writer.release();
+      await (await third).release();
+    });
+
+    it("knows what is lost", async () => {
+      const lock = await redlock.acquire(["a"], 5000);
+      await server.admin.del("a");
+      await assert.rejects(lock.extend(5000), (error) => error.cause instanceof ResourceLockedError);
+      await assert.rejects(lock.release(), ExecutionError);
+      const short = await redlock.acquire(["a"], 100);
+      await until(() => !short.isValid);
+      await assert.rejects(short.extend(5000), /already-expired/);
+    });
+
+    it("says at once that the server lacks the module", async () => {
+      const bare = await Server.start({ withModule: false });
+      try {
+        const without = new Redlock([await connect(bare.port)], { retryCount: -1 });
+        await assert.rejects(without.acquire(["a"], 5000), /unknown command/i);
+      } finally {
+        await bare.stop();
+      }
+    });
+  });
+}
+
+describe("ioredis", () => {
+  it("adds the client's prefix to the key", async () => {
+    const client = await libraries.ioredis.connect(server.port, { keyPrefix: "app:" });
+    const lock = await new Redlock([client]).acquire(["a"], 5000);
+    assert.deepEqual(await server.holders("app:a"), [lock.value]);
+    await lock.release();
+    client.disconnect();
+  });
+});
+
+it("refuses what it cannot use", async () => {
+  assert.throws(() => new Redlock([]), /at least one/);
+  assert.throws(() => new Redlock([{}]), TypeError);
+  const cluster = new Cluster([{ port: server.port }], { lazyConnect: true });
+  assert.throws(() => new Redlock([cluster]), /Cluster/);
+});

@@ -1,0 +1,170 @@
+// Real servers for the tests, and a way to cut connections.
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import net from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { Redis } from "ioredis";
+import { createClient } from "redis";
+
+const root = fileURLToPath(new URL("../../../", import.meta.url));
+const servers = process.env.REDIS_LOCK_SERVERS ?? join(root, ".servers");
+const module = process.env.REDIS_LOCK_MODULE ?? join(root, "target/release/libredis_lock.so");
+const version = process.env.REDIS_LOCK_SERVER ?? "redis-7.0.15";
+
+/** A server with the module (or without), on a free port, and an ioredis client to look at it. */
+export class Server {
+  static async start({ withModule = true } = {}) {
+    const binary = join(servers, version, "bin/server");
+    for (const file of [binary, module])
+      if (!existsSync(file)) throw new Error(`${file} is missing: see README.md`);
+    const server = new Server();
+    server.port = await freePort();
+    server.dir = mkdtempSync(join(tmpdir(), "redis-lock-client-"));
+    const settings = ["--port", server.port, "--bind", "127.0.0.1", "--save", "", "--dir", server.dir];
+    const load = withModule ? ["--loadmodule", module] : [];
+    server.process = spawn(binary, [...settings, ...load].map(String), { stdio: "ignore" });
+    // Also when a test fails in a way that no hook sees.
+    server.kill = () => server.process.kill("SIGKILL");
+    process.once("exit", server.kill);
+    server.admin = new Redis(server.port, { retryStrategy: () => 50, maxRetriesPerRequest: null });
+    server.admin.on("error", () => {});
+    await server.admin.ping();
+    return server;
+  }
+
+  get url() {
+    return `redis://127.0.0.1:${this.port}`;
+  }
+
+  async stop() {
+    this.admin.disconnect();
+    this.kill();
+    if (this.process.exitCode === null && this.process.signalCode === null) await once(this.process, "exit");
+    process.removeListener("exit", this.kill);
+    rmSync(this.dir, { recursive: true, force: true });
+  }
+
+  /** The clients that the server knows, but `admin`. */
+  async clients() {
+    const [list, own] = [await this.admin.client("LIST"), await this.admin.client("ID")];
+    const lines = list.trim().split("\n");
+    const clients = lines.map((line) =>
+      Object.fromEntries(line.split(" ").map((field) => field.split("=", 2))),
+    );
+    return clients.filter(({ id }) => Number(id) !== own);
+  }
+
+  /** The tokens that wait for a lock, in order. */
+  async waiters(key) {
+    const info = await this.admin.call("LOCK.INFO", key);
+    const waiters = info?.[info.indexOf("waiters") + 1] ?? [];
+    return waiters.map((waiter) => waiter[waiter.indexOf("token") + 1]);
+  }
+
+  /** The tokens that hold a lock. */
+  async holders(key) {
+    const info = await this.admin.call("LOCK.INFO", key);
+    const holders = info?.[info.indexOf("holders") + 1] ?? [];
+    return holders.map((holder) => holder[holder.indexOf("token") + 1]);
+  }
+
+  /** How often a command was called, all clients together. */
+  async calls(command) {
+    const stats = await this.admin.info("commandstats");
+    return Number(stats.match(new RegExp(`cmdstat_${command}:calls=(\\d+)`, "i"))?.[1] ?? 0);
+  }
+}
+
+/** Waits for a condition, with a bound. */
+export async function until(condition, what = condition.toString()) {
+  for (const end = Date.now() + 10_000; !(await condition()); await sleep(10)) {
+    if (Date.now() > end) throw new Error(`waited too long for: ${what}`);
+  }
+}
+
+/** The libraries that the package works with: how to make a client, and how to end it. */
+export const libraries = {
+  ioredis: {
+    async connect(port, options = {}) {
+      const client = new Redis({ port, lazyConnect: true, ...options });
+      client.on("error", () => {});
+      await client.connect();
+      return client;
+    },
+    end: (client) => client.disconnect(),
+  },
+  "node-redis": {
+    async connect(port, options = {}) {
+      const client = createClient({ socket: { host: "127.0.0.1", port }, ...options });
+      client.on("error", () => {});
+      await client.connect();
+      return client;
+    },
+    end: (client) => client.isOpen && client.destroy(),
+  },
+};
+
+/** Stands between a client and a server, and fails on demand. */
+export class Proxy {
+  #pairs = new Set();
+  #cutAtReply = 0;
+
+  static async start(port) {
+    const proxy = new Proxy();
+    proxy.server = net.createServer((client) => {
+      const server = net.connect(port, "127.0.0.1");
+      const pair = [client, server];
+      proxy.#pairs.add(pair);
+      for (const socket of pair) {
+        socket.on("error", () => {});
+        socket.on("close", () => (pair.forEach((other) => other.destroy()), proxy.#pairs.delete(pair)));
+      }
+      client.on("data", (data) => server.write(data));
+      server.on("data", (data) => {
+        if (proxy.#cutAtReply > 0) return (proxy.#cutAtReply--, client.destroy());
+        client.write(data);
+      });
+    });
+    proxy.server.listen(0, "127.0.0.1");
+    await once(proxy.server, "listening");
+    proxy.port = proxy.server.address().port;
+    return proxy;
+  }
+
+  /** Keeps the connections, and lets nothing through. */
+  hold() {
+    for (const pair of this.#pairs) for (const socket of pair) socket.pause();
+  }
+
+  /** Lets through what was held. */
+  go() {
+    for (const pair of this.#pairs) for (const socket of pair) socket.resume();
+  }
+
+  /** The next reply is lost, and its connection. */
+  loseNextReply() {
+    this.#cutAtReply = 1;
+  }
+
+  get hasLostReply() {
+    return this.#cutAtReply === 0;
+  }
+
+  stop() {
+    for (const pair of this.#pairs) for (const socket of pair) socket.destroy();
+    this.server.close();
+  }
+}
+
+async function freePort() {
+  const server = net.createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address();
+  server.close();
+  await once(server, "close");
+  return port;
+}

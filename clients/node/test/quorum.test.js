@@ -1,0 +1,96 @@
+import assert from "node:assert/strict";
+import { after, afterEach, before, beforeEach, describe, it } from "node:test";
+import { ExecutionError, Redlock, ResourceLockedError } from "redis-lock-client";
+import { libraries, Server, until } from "./harness.js";
+
+describe("three servers", () => {
+  let servers;
+  let clients;
+  let redlock;
+  before(async () => (servers = await Promise.all([Server.start(), Server.start(), Server.start()])));
+  beforeEach(async () => {
+    await Promise.all(servers.map((server) => server.admin.flushall()));
+    clients = await Promise.all(
+      servers.map(({ port }) => libraries.ioredis.connect(port, { commandTimeout: 500 })),
+    );
+    redlock = new Redlock(clients, { retryCount: 2, retryDelay: 20 });
+  });
+  afterEach(() => clients.forEach((client) => client.disconnect()));
+  after(() => Promise.all(servers?.map((server) => server.stop()) ?? []));
+
+  const holders = async () => (await Promise.all(servers.map((server) => server.holders("a")))).flat();
+
+  it("all give their vote, and a fence each", async () => {
+    const lock = await redlock.acquire(["a"], 5000);
+    assert.throws(() => lock.fence, /no single fence/);
+    await Promise.all(lock.attempts);
+    assert.deepEqual(await holders(), [lock.value, lock.value, lock.value]);
+    const fences = lock.fences.get("a");
+    assert.equal(fences.length, 3);
+    assert.ok(fences.filter((fence) => fence > 0).length >= 2, "of a majority");
+    await lock.extend(60_000);
+    await Promise.all(servers.map(async ({ admin }) => assert.ok((await admin.pttl("a")) > 50_000)));
+    const { attempts } = await lock.release();
+    await Promise.all(attempts);
+    assert.deepEqual(await holders(), []);
+  });
+
+  it("two are enough, and an error tells of the third", async () => {
+    await servers[1].admin.call("LOCK.ACQUIRE", "a", "other", 30_000);
+    const errors = [];
+    redlock.on("error", (error) => errors.push(error));
+    const lock = await redlock.acquire(["a"], 5000);
+    const [stats] = await Promise.all(lock.attempts);
+    assert.deepEqual([stats.membershipSize, stats.quorumSize, stats.votesFor.size], [3, 2, 2]);
+    assert.ok(stats.votesAgainst.get(clients[1]) instanceof ResourceLockedError);
+    assert.equal(errors.length, 1);
+    assert.equal(lock.fences.get("a")[1], null);
+    await lock.extend(5000);
+    await lock.release();
+    assert.deepEqual(await holders(), ["other"]);
+  });
+
+  it("one is not, and nothing stays behind", async () => {
+    for (const { admin } of servers.slice(1)) await admin.call("LOCK.ACQUIRE", "a", "other", 30_000);
+    await assert.rejects(redlock.acquire(["a"], 5000), (error) => {
+      return error instanceof ExecutionError && error.attempts.length === 3;
+    });
+    assert.deepEqual(await holders(), ["other", "other"]);
+  });
+
+  it("one that does not answer costs a time-out, not the lock", async () => {
+    servers[2].process.kill("SIGSTOP");
+    try {
+      const lock = await redlock.acquire(["a"], 5000);
+      await lock.extend(5000);
+      await lock.release();
+    } finally {
+      servers[2].process.kill("SIGCONT");
+    }
+    await until(async () => (await holders()).length === 0);
+  });
+
+  it("a lost majority is a lost lock", async () => {
+    const lock = await redlock.acquire(["a"], 5000);
+    await Promise.all(lock.attempts);
+    for (const { admin } of servers.slice(1)) await admin.del("a");
+    await assert.rejects(lock.extend(5000), ExecutionError);
+    await assert.rejects(lock.release(), ExecutionError);
+    assert.deepEqual(await holders(), []);
+  });
+
+  it("one holds it at a time, and all have their turn", async () => {
+    let inside = 0;
+    const routine = async () => {
+      assert.equal(++inside, 1);
+      await new Promise((resolve) => setTimeout(resolve, 2));
+      inside--;
+    };
+    const rivals = [1, 2, 3, 4].map(
+      () => new Redlock(clients, { retryCount: -1, retryDelay: 10, retryJitter: 10 }),
+    );
+    await Promise.all(
+      rivals.flatMap((rival) => [rival.using(["a"], 5000, routine), rival.using(["a"], 5000, routine)]),
+    );
+  });
+});

@@ -1,0 +1,112 @@
+import assert from "node:assert/strict";
+import { after, before, beforeEach, describe, it } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { ExecutionError, Redlock } from "redis-lock-client";
+import { libraries, Server, until } from "./harness.js";
+
+const aborted = (signal) => new Promise((resolve) => signal.addEventListener("abort", resolve));
+
+describe("using", () => {
+  let server, client, redlock;
+  before(async () => {
+    server = await Server.start();
+    client = await libraries.ioredis.connect(server.port);
+    redlock = new Redlock([client], { automaticExtensionThreshold: 200 });
+  });
+  beforeEach(() => server.admin.flushall());
+  after(async () => {
+    client?.disconnect();
+    await server?.stop();
+  });
+
+  it("keeps the lock for as long as the routine runs, and returns its value", async () => {
+    const value = await redlock.using(["a"], 400, async (signal, lock) => {
+      for (const end = performance.now() + 1200; performance.now() < end; await sleep(20)) {
+        assert.deepEqual(await server.holders("a"), [lock.value]);
+        assert.ok(lock.isValid && !signal.aborted);
+      }
+      return lock.fence;
+    });
+    assert.ok(value > 0);
+    assert.deepEqual(await server.holders("a"), []);
+  });
+
+  it("hands the routine's error on, and releases", async () => {
+    const failing = redlock.using(["a"], 1000, async () => {
+      throw new RangeError("mine");
+    });
+    await assert.rejects(failing, RangeError);
+    assert.deepEqual(await server.holders("a"), []);
+  });
+
+  it("takes settings, and several resources", async () => {
+    await redlock.using(["b", "a"], 1000, { shared: true, retryCount: 0 }, async (_, lock) => {
+      assert.deepEqual(lock.resources, ["a", "b"]);
+      await (await redlock.acquireRead(["a"], 1000)).release();
+    });
+  });
+
+  it("aborts when the lock is taken away", async () => {
+    let reason;
+    const using = redlock.using(["a"], 400, async (signal) => {
+      await server.admin.del("a");
+      await aborted(signal);
+      reason = signal.error;
+      assert.equal(signal.reason, signal.error);
+      return "as if nothing had happened";
+    });
+    await assert.rejects(using, ExecutionError);
+    assert.match(reason.message, /not held any more: a/);
+  });
+
+  it("aborts by the end of the lease when the server does not answer", { timeout: 10_000 }, async () => {
+    const errors = [];
+    const using = redlock.using(["a"], 600, async (signal, lock) => {
+      const start = performance.now();
+      server.process.kill("SIGSTOP");
+      await aborted(signal);
+      errors.push(signal.error);
+      const took = performance.now() - start;
+      assert.ok(took < 1200, `${took} ms`);
+      assert.ok(!lock.isValid);
+      signal.throwIfAborted();
+    });
+    try {
+      await assert.rejects(using, /not extended before its lease was over/);
+    } finally {
+      server.process.kill("SIGCONT");
+    }
+    assert.equal(errors.length, 1);
+    await until(async () => (await server.holders("a")).length === 0);
+  });
+
+  it("tries again when the connection is lost within the lease", async () => {
+    await redlock.using(["a"], 1500, { automaticExtensionThreshold: 1300 }, async (signal, lock) => {
+      // One extension after another meets a connection that has just been cut.
+      for (let i = 0; i < 20; i++) {
+        await server.admin.client("KILL", "TYPE", "normal", "SKIPME", "yes");
+        await sleep(100);
+      }
+      assert.ok(!signal.aborted && lock.isValid);
+    });
+  });
+
+  it("says that it was lost, also when the process had no time to notice", async () => {
+    const using = redlock.using(["a"], 400, async () => {
+      for (const end = performance.now() + 500; performance.now() < end;);
+    });
+    await assert.rejects(using, /lease was over/);
+  });
+
+  it("refuses a duration that leaves no time to extend", async () => {
+    await assert.rejects(
+      redlock.using(["a"], 250, async () => {}),
+      /at least 100ms greater/,
+    );
+    await assert.rejects(redlock.acquire(["a"], 1.5), /integer/);
+    await assert.rejects(redlock.acquire(["a"], 0), RangeError);
+    await assert.rejects(redlock.acquire(["a"], 2 ** 48 + 2), RangeError);
+    await assert.rejects(redlock.acquire([], 1000), /at least one resource/);
+    assert.equal((await server.admin.keys("*")).length, 0);
+  });
+});

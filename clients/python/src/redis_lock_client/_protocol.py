@@ -1,0 +1,132 @@
+"""What the sync and the asyncio lock have in common: everything but the waiting for an answer."""
+
+import math
+import time
+from collections.abc import Mapping
+from threading import local
+from typing import Any
+
+from redis.exceptions import LockError, LockNotOwnedError, RedisError, ResponseError
+
+# The longest hold that the module grants, some 8,900 years: what a lock without timeout gets.
+MAX_TTL_MS = 2**48
+
+# The share of the client's socket timeout for which one command waits. The rest is for the way there and back.
+SLICE = 0.75
+
+# How long redis-py waits for a reply when nobody says otherwise.
+DEFAULT_SOCKET_TIMEOUT = 5.0
+
+# How often in a row an acquire whose connection broke is sent again, after what the client itself retries.
+RESENDS = 5
+FIRST_PAUSE = 0.05
+
+# How often a lock that an old client holds is asked for: it has no queue to stand in.
+OLD_CLIENT_PACE_MS = 50
+
+
+class Hold(local):
+    """What a thread holds. Unlike redis-py's it has its defaults in every thread, not only in the one that made it."""
+
+    token: bytes | None = None
+    fence: int | None = None
+
+
+class Patience:
+    """How long an acquire still waits, and in what slices."""
+
+    def __init__(self, seconds: float | None, socket_timeout: float | None) -> None:
+        """Wait for `seconds`, or for ever when it is None, by a client that reads for `socket_timeout` seconds."""
+        self._end = math.inf if seconds is None else time.monotonic() + seconds
+        self._slice = math.inf if socket_timeout is None else socket_timeout * SLICE
+
+    def left_ms(self) -> float:
+        """Return the whole milliseconds that are left, or infinity."""
+        left = self._end - time.monotonic()
+        return left if left == math.inf else max(int(left * 1000), 0)
+
+    def block(self) -> tuple[str | int, ...]:
+        """Return the BLOCK option of the next command: none when nothing is left, for BLOCK 0 waits for ever."""
+        left = self.left_ms()
+        if left == 0:
+            return ()
+        block = min(left, self._slice * 1000)
+        return ("BLOCK", 0 if block == math.inf else max(int(block), 1))
+
+    def pause(self, failures: int) -> float | None:
+        """Return the seconds until the same token asks again after failures in a row, None when it should not."""
+        left = self.left_ms() / 1000
+        # Who does not wait sends a second time only, for a lost reply.
+        if failures > (RESENDS if left else 1):
+            return None
+        pause: float = min(FIRST_PAUSE * 2 ** (failures - 1), left)
+        return pause
+
+    def pace(self, pttl: int) -> float:
+        """Return the seconds until an old client's lock, which lives for `pttl` ms, is asked for again."""
+        # PTTL answers -1 for a key without ttl and -2 for one that is gone.
+        soonest = OLD_CLIENT_PACE_MS if pttl == -1 else min(max(pttl, 1), OLD_CLIENT_PACE_MS)
+        return min(soonest, self.left_ms()) / 1000
+
+
+def socket_timeout(client: Any) -> float | None:
+    """Return how many seconds the client waits for a reply: None is for ever."""
+    # A cluster's client has its settings elsewhere than one with a pool.
+    owner = getattr(client, "connection_pool", None) or getattr(client, "nodes_manager", None)
+    settings: Mapping[str, Any] = getattr(owner, "connection_kwargs", {})
+    timeout: float | None = settings.get("socket_timeout", DEFAULT_SOCKET_TIMEOUT)
+    return timeout
+
+
+def encode(client: Any, value: Any) -> bytes:
+    """Return a token as the client sends it."""
+    owner = client if hasattr(client, "get_encoder") else client.connection_pool
+    encoded: bytes = owner.get_encoder().encode(value)
+    return encoded
+
+
+def ttl_ms(seconds: float) -> int:
+    """Return the ttl as the module takes it: from 1 ms to its longest."""
+    return min(max(int(seconds * 1000), 1), MAX_TTL_MS)
+
+
+def lock_ttl_ms(timeout: float | None) -> int:
+    """Return the ttl of a lock with this timeout: the longest when it has none."""
+    return ttl_ms(timeout) if timeout else MAX_TTL_MS
+
+
+def is_wrong_type(error: RedisError) -> bool:
+    """Return whether the key is no lock of the module: a client of old holds it by SET NX."""
+    return str(error).startswith("WRONGTYPE")
+
+
+def may_ask_again(error: RedisError) -> bool:
+    """Return whether the answer got lost, or the server handed its role on: the same token may ask again."""
+    return not isinstance(error, ResponseError) or "instance state changed" in str(error)
+
+
+def remaining_ms(info: Any, token: bytes) -> int | None:
+    """Return the ttl of the token's hold out of the reply to LOCK.INFO, or None when it holds nothing."""
+    for holder in map(_as_map, _as_map(info or {})[b"holders"] if info else ()):
+        if holder[b"token"] == token:
+            ttl: int = holder[b"ttl"]
+            return ttl
+    return None
+
+
+def _as_map(reply: Any) -> Mapping[bytes, Any]:
+    """RESP3 has maps, RESP2 has flat arrays."""
+    return reply if isinstance(reply, Mapping) else dict(zip(reply[::2], reply[1::2], strict=True))
+
+
+def held_token(hold: Any, doing: str, name: Any) -> bytes:
+    """Return the token of a hold, which must be there."""
+    if hold.token is None:
+        raise LockError(f"Cannot {doing} an unlocked lock", lock_name=name)
+    token: bytes = hold.token
+    return token
+
+
+def not_owned(doing: str, name: Any) -> LockNotOwnedError:
+    """Return the error of an owner that is none any more."""
+    return LockNotOwnedError(f"Cannot {doing} a lock that's no longer owned", lock_name=name)

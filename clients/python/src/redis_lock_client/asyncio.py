@@ -1,0 +1,269 @@
+"""redis.asyncio.lock.Lock on the commands of the redis-lock module."""
+
+import asyncio
+import builtins
+import contextlib
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace, TracebackType
+from typing import Any, ClassVar, Literal, Self
+from uuid import uuid4
+
+import redis.asyncio.lock
+from redis.client import NEVER_DECODE
+from redis.exceptions import ConnectionError, LockError, LockNotOwnedError, RedisError, ResponseError, TimeoutError
+
+from . import _protocol as protocol
+
+__all__ = ["KeepAlive", "Lock", "LockError", "LockNotOwnedError", "RWLock", "ReadLock", "WriteLock"]
+
+
+class Lock(redis.asyncio.lock.Lock):
+    """An exclusive lock with the whole interface of `redis.asyncio.lock.Lock`, which waits in the server's queue.
+
+    What differs is what differs in `redis_lock_client.Lock`. Each task wants a lock object of its own, as with
+    redis-py: the token is kept per thread, not per task.
+    """
+
+    # The command that takes the hold.
+    ACQUIRE: ClassVar[str] = "LOCK.ACQUIRE"
+
+    def __init__(self, redis: Any, name: str | bytes, *args: Any, **kwargs: Any) -> None:
+        """Take the same arguments as `redis.asyncio.lock.Lock`."""
+        super().__init__(redis, name, *args, **kwargs)
+        self.local: Any = protocol.Hold() if self.thread_local else SimpleNamespace(token=None, fence=None)
+
+    def register_scripts(self) -> None:
+        """Do nothing: there are none."""
+
+    @property
+    def fence(self) -> int | None:
+        """The number of this hold, larger than any before it: send it with every write. None when nothing is held."""
+        fence: int | None = self.local.fence if self.local.token is not None else None
+        return fence
+
+    async def __aenter__(self) -> Self:
+        """Acquire, or raise LockError."""
+        await super().__aenter__()  # type: ignore[no-untyped-call]
+        return self
+
+    async def acquire(
+        self,
+        blocking: bool | None = None,
+        blocking_timeout: float | None = None,
+        token: str | bytes | None = None,
+    ) -> bool:
+        """Take the lock and return True, or return False when it was not to be had in time."""
+        key = uuid4().hex.encode() if token is None else protocol.encode(self.redis, token)
+        if blocking is None:
+            blocking = self.blocking
+        if blocking_timeout is None:
+            blocking_timeout = self.blocking_timeout
+        patience = protocol.Patience(blocking_timeout if blocking else 0, protocol.socket_timeout(self.redis))
+        try:
+            return await self._ask(key, patience)
+        except RedisError:
+            raise
+        except BaseException:
+            # Cancelled: what may just have been granted must not wait for the end of its ttl.
+            with contextlib.suppress(RedisError):
+                await self._execute("LOCK.RELEASE", self.name, key)
+            raise
+
+    async def do_acquire(self, token: str | bytes) -> bool:
+        """Ask once, without waiting."""
+        return await self._ask(protocol.encode(self.redis, token), protocol.Patience(0, None))
+
+    async def _ask(self, token: bytes, patience: protocol.Patience) -> bool:
+        ttl = protocol.lock_ttl_ms(self.timeout)
+        failures = 0
+        while True:
+            try:
+                fence = await self._execute(self.ACQUIRE, self.name, token, ttl, *patience.block())
+                failures = 0
+            except (ConnectionError, TimeoutError, ResponseError) as error:
+                if protocol.is_wrong_type(error):
+                    if patience.left_ms() == 0:
+                        return False
+                    pause: float | None = patience.pace(await self._execute("PTTL", self.name))
+                    failures = 0
+                else:
+                    # The same token asks again: if it was granted, it gets its own fence.
+                    failures += 1
+                    pause = patience.pause(failures) if protocol.may_ask_again(error) else None
+                if pause is None:
+                    raise
+                await asyncio.sleep(pause)
+                continue
+            if fence is not None:
+                self.local.token, self.local.fence = token, fence
+                return True
+            if patience.left_ms() == 0:
+                return False
+
+    async def locked(self) -> bool:
+        """Return whether anybody holds the lock, an old client included."""
+        return bool(await self._execute("EXISTS", self.name))
+
+    async def owned(self) -> bool:
+        """Return whether this lock holds it."""
+        token = self.local.token
+        return token is not None and await self._remaining_ms(token) is not None
+
+    async def do_release(self, expected_token: str | bytes) -> None:
+        """Release what the token holds."""
+        if not await self._is_owner("LOCK.RELEASE", expected_token):
+            raise protocol.not_owned("release", self.name)
+
+    async def do_extend(self, additional_time: float, replace_ttl: bool) -> Literal[True]:
+        """Extend the hold, by what its ttl is now or from now on."""
+        token = protocol.held_token(self.local, "extend", self.name)
+        # Two steps, as in the sync lock, and as harmless.
+        remaining = 0 if replace_ttl else await self._remaining_ms(token)
+        if remaining is None or not await self._renew(token, protocol.ttl_ms(additional_time + remaining / 1000)):
+            raise protocol.not_owned("extend", self.name)
+        return True
+
+    async def do_reacquire(self) -> Literal[True]:
+        """Set the hold's ttl to the lock's timeout again."""
+        token = protocol.held_token(self.local, "reacquire", self.name)
+        if not await self._renew(token, protocol.lock_ttl_ms(self.timeout)):
+            raise protocol.not_owned("reacquire", self.name)
+        return True
+
+    def keep_alive(self) -> "KeepAlive":
+        """Return a context that renews the hold at a third of its timeout, and cancels its body when it is lost."""
+        token = protocol.held_token(self.local, "keep alive", self.name)
+        ttl_ms = protocol.lock_ttl_ms(self.timeout)
+        return KeepAlive(lambda: self._renew(token, ttl_ms), ttl_ms, self.name)
+
+    async def _renew(self, token: bytes, ttl_ms: int) -> bool:
+        return await self._is_owner("LOCK.RENEW", token, ttl_ms)
+
+    async def _remaining_ms(self, token: bytes) -> int | None:
+        try:
+            info = await self._execute("LOCK.INFO", self.name, **{NEVER_DECODE: True})
+        except ResponseError as error:
+            if protocol.is_wrong_type(error):
+                return None
+            raise
+        return protocol.remaining_ms(info, token)
+
+    async def _is_owner(self, command: str, token: str | bytes, *args: int) -> bool:
+        try:
+            return bool(await self._execute(command, self.name, token, *args))
+        except ResponseError as error:
+            # Whoever wrote a string over the key has ended the hold.
+            if protocol.is_wrong_type(error):
+                return False
+            raise
+
+    async def _execute(self, *args: Any, **options: Any) -> Any:
+        task = asyncio.current_task()
+        cancelled_before = task.cancelling() if task else 0
+        reply = await self.redis.execute_command(*args, **options)
+        # Before Python 3.12 asyncio.wait_for, which redis-py sends by, may swallow a cancellation. It is not forgotten.
+        if task and task.cancelling() > cancelled_before:
+            raise asyncio.CancelledError
+        return reply
+
+
+class KeepAlive:
+    """Renews a hold at a third of its ttl until the context ends.
+
+    When a renewal answers that nothing is held, or none has succeeded by the end of the lease, the body is cancelled at
+    its next await, and the context raises LockNotOwnedError. The lease is counted by this process's clock from before a
+    renewal was sent, so it ends here before it ends in the server.
+    """
+
+    def __init__(self, renew: Callable[[], Awaitable[bool]], ttl_ms: int, name: object) -> None:
+        """Renew by `renew`, which returns whether anything was held. Use `Lock.keep_alive`."""
+        self.lost = False
+        self._over = False
+        self._renew = renew
+        self._ttl = ttl_ms / 1000
+        self._name = name
+        self._lease_end = 0.0
+
+    async def __aenter__(self) -> Self:
+        """Renew once, for only then it is known how long the lease is. Raise LockNotOwnedError when it is over."""
+        if not await self._renewed():
+            raise protocol.not_owned("keep alive", self._name)
+        body = asyncio.current_task()
+        assert body is not None  # Whoever awaits this is a task.
+        self._body, self._cancelling = body, body.cancelling()
+        self._renewing = asyncio.create_task(self._keep_renewing())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Stop renewing. Nothing is released."""
+        # A renewal under way ends as it likes; it is of no interest any more.
+        self._over = True
+        self._renewing.cancel()
+        if not self.lost:
+            return
+        if kind is None:
+            # The body came to its end before the cancellation came to it.
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0)
+        # As asyncio.timeout does: only a cancellation of our own becomes an error, one from outside goes on.
+        from_outside = self._body.uncancel() > self._cancelling
+        if kind is None or (kind is asyncio.CancelledError and not from_outside):
+            raise protocol.not_owned("keep alive", self._name) from error
+
+    async def _renewed(self) -> bool:
+        sent = asyncio.get_running_loop().time()
+        if not await self._renew():
+            return False
+        self._lease_end = sent + self._ttl
+        return True
+
+    async def _keep_renewing(self) -> None:
+        pause = self._ttl / 3
+        try:
+            async with asyncio.timeout_at(self._lease_end) as lease:
+                while not self._over:
+                    await asyncio.sleep(pause)
+                    try:
+                        if not await self._renewed():
+                            break
+                        lease.reschedule(self._lease_end)
+                        pause = self._ttl / 3
+                    except RedisError:
+                        # Sooner than usual: the rest of the lease is short.
+                        pause = self._ttl / 10
+        except builtins.TimeoutError:
+            pass
+        if not self._over:
+            self.lost = True
+            self._body.cancel()
+
+
+class ReadLock(Lock):
+    """A shared lock: any number of readers, and no writer beside them."""
+
+    ACQUIRE = "RWLOCK.RLOCK"
+
+
+class WriteLock(Lock):
+    """The exclusive lock under the name that goes with `ReadLock`."""
+
+    ACQUIRE = "RWLOCK.WLOCK"
+
+
+class RWLock:
+    """A reader-writer lock: `async with rwlock.read():` and `async with rwlock.write():`."""
+
+    def __init__(self, redis: Any, name: str | bytes, **kwargs: Any) -> None:
+        """Take the arguments of `Lock`; each side gets them."""
+        self._args = (redis, name)
+        self._kwargs = kwargs
+
+    def read(self, **kwargs: Any) -> ReadLock:
+        """Return a new lock for a reader. Arguments given here go before those of the pair."""
+        return ReadLock(*self._args, **(self._kwargs | kwargs))
+
+    def write(self, **kwargs: Any) -> WriteLock:
+        """Return a new lock for a writer. Arguments given here go before those of the pair."""
+        return WriteLock(*self._args, **(self._kwargs | kwargs))

@@ -1,0 +1,75 @@
+"""The watchdog: renews a hold while the work takes its time, and says when it is lost."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Self
+
+from . import _protocol as protocol
+
+
+class KeepAlive:
+    """Renews a hold at a third of its ttl, in a thread of its own, until the context ends.
+
+    `lost` is set, and `on_lost` called, when a renewal answers that nothing is held, or when none has succeeded by the
+    end of the lease. The lease is counted by this process's clock from before a renewal was sent, so it ends here
+    before it ends in the server.
+    """
+
+    def __init__(self, renew: Callable[[], bool], ttl_ms: int, name: object, on_lost: Callable[[], object] | None):
+        """Renew by `renew`, which returns whether anything was held. Use `Lock.keep_alive`."""
+        self.lost = threading.Event()
+        self._renew = renew
+        self._ttl = ttl_ms / 1000
+        self._name = name
+        self._on_lost = on_lost
+        self._over = threading.Event()
+        self._once = threading.Lock()
+        self._lease_end = 0.0
+
+    def __enter__(self) -> Self:
+        """Renew once, for only then it is known how long the lease is. Raise LockNotOwnedError when it is over."""
+        if not self._renewed():
+            raise protocol.not_owned("keep alive", self._name)
+        # Two threads, for a renewal may hang in the client for longer than the lease lasts.
+        for run in (self._keep_renewing, self._watch_the_clock):
+            threading.Thread(target=run, name=f"{run.__name__} {self._name!r}", daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop renewing. Nothing is released."""
+        self._over.set()
+
+    def _renewed(self) -> bool:
+        sent = time.monotonic()
+        if not self._renew():
+            return False
+        self._lease_end = sent + self._ttl
+        return True
+
+    def _keep_renewing(self) -> None:
+        pause = self._ttl / 3
+        # An Event waits for some 290 years at most.
+        while not self._over.wait(min(pause, threading.TIMEOUT_MAX)):
+            try:
+                if not self._renewed():
+                    return self._lose()
+                pause = self._ttl / 3
+            except Exception:
+                # Whatever it was, the clock goes on. Sooner than usual, for the rest of the lease is short.
+                pause = self._ttl / 10
+
+    def _watch_the_clock(self) -> None:
+        while (left := self._lease_end - time.monotonic()) > 0:
+            if self._over.wait(min(left, threading.TIMEOUT_MAX)):
+                return
+        self._lose()
+
+    def _lose(self) -> None:
+        with self._once:
+            if self._over.is_set():
+                return
+            self._over.set()
+            self.lost.set()
+        if self._on_lost:
+            self._on_lost()

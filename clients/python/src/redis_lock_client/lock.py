@@ -1,0 +1,189 @@
+"""redis.lock.Lock on the commands of the redis-lock module."""
+
+import contextlib
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, ClassVar, Literal, Self
+from uuid import uuid4
+
+import redis.lock
+from redis.client import NEVER_DECODE
+from redis.exceptions import ConnectionError, RedisError, ResponseError, TimeoutError
+
+from . import _protocol as protocol
+from .keep_alive import KeepAlive
+
+__all__ = ["Lock", "RWLock", "ReadLock", "WriteLock"]
+
+
+class Lock(redis.lock.Lock):
+    """An exclusive lock with the whole interface of `redis.lock.Lock`, which waits in the server's queue.
+
+    What differs: `sleep` is accepted and ignored, for nothing polls; a lock without `timeout` lives for 2^48 ms; and
+    the key holds a lock, not a string, so GET answers WRONGTYPE: ask `owned()` and `locked()`.
+    """
+
+    # The command that takes the hold.
+    ACQUIRE: ClassVar[str] = "LOCK.ACQUIRE"
+
+    def __init__(self, redis: Any, name: str | bytes, *args: Any, **kwargs: Any) -> None:
+        """Take the same arguments as `redis.lock.Lock`."""
+        super().__init__(redis, name, *args, **kwargs)  # type: ignore[arg-type]
+        self.local: Any = protocol.Hold() if self.thread_local else SimpleNamespace(token=None, fence=None)
+
+    def register_scripts(self) -> None:
+        """Do nothing: there are none."""
+
+    @property
+    def fence(self) -> int | None:
+        """The number of this hold, larger than any before it: send it with every write. None when nothing is held."""
+        fence: int | None = self.local.fence if self.local.token is not None else None
+        return fence
+
+    def __enter__(self) -> Self:
+        """Acquire, or raise LockError."""
+        super().__enter__()
+        return self
+
+    def acquire(
+        self,
+        sleep: float | None = None,
+        blocking: bool | None = None,
+        blocking_timeout: float | None = None,
+        token: str | bytes | None = None,
+    ) -> bool:
+        """Take the lock and return True, or return False when it was not to be had in time."""
+        key = uuid4().hex.encode() if token is None else protocol.encode(self.redis, token)
+        if blocking is None:
+            blocking = self.blocking
+        if blocking_timeout is None:
+            blocking_timeout = self.blocking_timeout
+        patience = protocol.Patience(blocking_timeout if blocking else 0, protocol.socket_timeout(self.redis))
+        try:
+            return self._ask(key, patience)
+        except RedisError:
+            raise
+        except BaseException:
+            # Interrupted: what may just have been granted must not wait for the end of its ttl.
+            with contextlib.suppress(RedisError):
+                self.redis.execute_command("LOCK.RELEASE", self.name, key)
+            raise
+
+    def do_acquire(self, token: str | bytes) -> bool:
+        """Ask once, without waiting."""
+        return self._ask(protocol.encode(self.redis, token), protocol.Patience(0, None))
+
+    def _ask(self, token: bytes, patience: protocol.Patience) -> bool:
+        ttl = protocol.lock_ttl_ms(self.timeout)
+        failures = 0
+        while True:
+            try:
+                fence = self.redis.execute_command(self.ACQUIRE, self.name, token, ttl, *patience.block())
+                failures = 0
+            except (ConnectionError, TimeoutError, ResponseError) as error:
+                if protocol.is_wrong_type(error):
+                    if patience.left_ms() == 0:
+                        return False
+                    pause: float | None = patience.pace(self.redis.pttl(self.name))
+                    failures = 0
+                else:
+                    # The same token asks again: if it was granted, it gets its own fence.
+                    failures += 1
+                    pause = patience.pause(failures) if protocol.may_ask_again(error) else None
+                if pause is None:
+                    raise
+                time.sleep(pause)
+                continue
+            if fence is not None:
+                self.local.token, self.local.fence = token, fence
+                return True
+            if patience.left_ms() == 0:
+                return False
+
+    def locked(self) -> bool:
+        """Return whether anybody holds the lock, an old client included."""
+        return bool(self.redis.exists(self.name))
+
+    def owned(self) -> bool:
+        """Return whether this lock holds it."""
+        token = self.local.token
+        return token is not None and self._remaining_ms(token) is not None
+
+    def do_release(self, expected_token: str | bytes) -> None:
+        """Release what the token holds."""
+        if not self._is_owner("LOCK.RELEASE", expected_token):
+            raise protocol.not_owned("release", self.name)
+
+    def do_extend(self, additional_time: float, replace_ttl: bool) -> Literal[True]:
+        """Extend the hold, by what its ttl is now or from now on."""
+        token = protocol.held_token(self.local, "extend", self.name)
+        # Two steps are enough: nobody but the owner moves this deadline, so it can only be missed by the time between
+        # them, and in the owner's favour. If the hold ends in between, the second says so.
+        remaining = 0 if replace_ttl else self._remaining_ms(token)
+        if remaining is None or not self._renew(token, protocol.ttl_ms(additional_time + remaining / 1000)):
+            raise protocol.not_owned("extend", self.name)
+        return True
+
+    def do_reacquire(self) -> Literal[True]:
+        """Set the hold's ttl to the lock's timeout again."""
+        token = protocol.held_token(self.local, "reacquire", self.name)
+        if not self._renew(token, protocol.lock_ttl_ms(self.timeout)):
+            raise protocol.not_owned("reacquire", self.name)
+        return True
+
+    def keep_alive(self, on_lost: Callable[[], object] | None = None) -> KeepAlive:
+        """Return a context that renews the hold at a third of its timeout, and calls `on_lost` when it is lost."""
+        token = protocol.held_token(self.local, "keep alive", self.name)
+        ttl_ms = protocol.lock_ttl_ms(self.timeout)
+        return KeepAlive(lambda: self._renew(token, ttl_ms), ttl_ms, self.name, on_lost)
+
+    def _renew(self, token: bytes, ttl_ms: int) -> bool:
+        return self._is_owner("LOCK.RENEW", token, ttl_ms)
+
+    def _remaining_ms(self, token: bytes) -> int | None:
+        try:
+            info = self.redis.execute_command("LOCK.INFO", self.name, **{NEVER_DECODE: True})
+        except ResponseError as error:
+            if protocol.is_wrong_type(error):
+                return None
+            raise
+        return protocol.remaining_ms(info, token)
+
+    def _is_owner(self, command: str, token: str | bytes, *args: int) -> bool:
+        try:
+            return bool(self.redis.execute_command(command, self.name, token, *args))
+        except ResponseError as error:
+            # Whoever wrote a string over the key has ended the hold.
+            if protocol.is_wrong_type(error):
+                return False
+            raise
+
+
+class ReadLock(Lock):
+    """A shared lock: any number of readers, and no writer beside them."""
+
+    ACQUIRE = "RWLOCK.RLOCK"
+
+
+class WriteLock(Lock):
+    """The exclusive lock under the name that goes with `ReadLock`."""
+
+    ACQUIRE = "RWLOCK.WLOCK"
+
+
+class RWLock:
+    """A reader-writer lock: `with rwlock.read():` and `with rwlock.write():`."""
+
+    def __init__(self, redis: Any, name: str | bytes, **kwargs: Any) -> None:
+        """Take the arguments of `Lock`; each side gets them."""
+        self._args = (redis, name)
+        self._kwargs = kwargs
+
+    def read(self, **kwargs: Any) -> ReadLock:
+        """Return a new lock for a reader. Arguments given here go before those of the pair."""
+        return ReadLock(*self._args, **(self._kwargs | kwargs))
+
+    def write(self, **kwargs: Any) -> WriteLock:
+        """Return a new lock for a writer. Arguments given here go before those of the pair."""
+        return WriteLock(*self._args, **(self._kwargs | kwargs))

@@ -1,0 +1,81 @@
+"""A proxy before a server that can lose a reply: the server has done it, the client never hears."""
+
+import contextlib
+import socket
+import threading
+from typing import Self
+
+
+class Proxy:
+    """Passes bytes on in both directions until it is closed."""
+
+    def __init__(self, server_port: int) -> None:
+        self._server_port = server_port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self.lost = 0
+        self._to_lose: bytes | None = None
+        self._cuts = True
+        self._flowing = threading.Event()
+        self._flowing.set()
+        self._sockets: list[socket.socket] = [self._listener]
+
+    def lose_reply_to(self, command: bytes) -> None:
+        """Cut the connection instead of passing on the reply to the next command of this name."""
+        self._to_lose = command
+
+    def hold_reply_to(self, command: bytes) -> None:
+        """Keep the reply to the next command of this name, and cut nothing."""
+        self._cuts = False
+        self.lose_reply_to(command)
+
+    def pause(self) -> None:
+        """Pass no request on any more, and cut nothing: as a server that hangs."""
+        self._flowing.clear()
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Refuse new connections and cut the old ones."""
+        self._flowing.set()
+        for each in self._sockets:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                server = socket.create_connection(("127.0.0.1", self._server_port))
+                self._sockets += [client, server]
+                threading.Thread(target=self._pass_on, args=(client, server), daemon=True).start()
+
+    def _pass_on(self, client: socket.socket, server: socket.socket) -> None:
+        """One command at a time: a client that does not pipeline sends each in one piece."""
+        with client, server, contextlib.suppress(OSError):
+            lose = threading.Event()
+
+            def requests() -> None:
+                with contextlib.suppress(OSError):
+                    while data := client.recv(65536):
+                        if self._to_lose and self._to_lose in data:
+                            self._to_lose = None
+                            lose.set()
+                        self._flowing.wait()
+                        server.sendall(data)
+
+            threading.Thread(target=requests, daemon=True).start()
+            while data := server.recv(65536):
+                if lose.is_set():
+                    self.lost += 1
+                    if not self._cuts:
+                        continue
+                    client.shutdown(socket.SHUT_RDWR)
+                    return
+                client.sendall(data)

@@ -1,0 +1,112 @@
+"""The watchdog: long work keeps its lock, and a lost lock stops the work."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+import redis
+
+from redis_lock_client import Lock, LockError, LockNotOwnedError
+from redis_lock_client import asyncio as ours
+
+from .proxy import Proxy
+from .server import PATIENCE, Server, until
+
+TTL = 0.6
+
+
+def test_work_may_take_longer_than_the_ttl(server: Server, client: redis.Redis) -> None:
+    with Lock(client, "stock", timeout=TTL) as lock:
+        fence = lock.fence
+        with lock.keep_alive() as lease:
+            until(lambda: server.calls("lock.renew") >= 7, "renewals for more than two ttls")
+            assert not lease.lost.is_set()
+            assert (lock.owned(), lock.fence) == (True, fence)
+        renewals = server.calls("lock.renew")
+        time.sleep(TTL / 2)
+        assert server.calls("lock.renew") == renewals
+
+
+def test_a_lock_that_was_forced_away_is_told(client: redis.Redis) -> None:
+    told = threading.Event()
+    with Lock(client, "stock", timeout=TTL, raise_on_release_error=False) as lock, lock.keep_alive(told.set) as lease:
+        client.delete("stock")
+        assert told.wait(PATIENCE)
+        assert lease.lost.is_set()
+
+
+def test_a_server_that_does_not_answer_is_told_by_the_end_of_the_lease(server: Server) -> None:
+    # A renewal hangs for five seconds here, the lease does not.
+    with Proxy(server.port) as proxy, redis.Redis(port=proxy.port) as client:
+        lock = Lock(client, "stock", timeout=TTL)
+        lock.acquire()
+        with lock.keep_alive() as lease:
+            proxy.pause()
+            start = time.monotonic()
+            assert lease.lost.wait(PATIENCE)
+            assert time.monotonic() - start < TTL + 2
+
+
+def test_only_a_held_lock_is_kept_alive(client: redis.Redis) -> None:
+    lock = Lock(client, "stock", timeout=TTL)
+    with pytest.raises(LockError):
+        lock.keep_alive()
+    lock.acquire()
+    client.delete("stock")
+    with pytest.raises(LockNotOwnedError), lock.keep_alive():
+        pass
+
+
+async def test_asyncio_work_may_take_longer_than_the_ttl(server: Server, async_client: "redis.asyncio.Redis") -> None:
+    async with ours.Lock(async_client, "stock", timeout=TTL) as lock, lock.keep_alive() as lease:
+        await asyncio.to_thread(until, lambda: server.calls("lock.renew") >= 7, "renewals for more than two ttls")
+        assert await lock.owned()
+        assert not lease.lost
+
+
+async def test_asyncio_work_is_cancelled_when_the_lock_is_lost(async_client: "redis.asyncio.Redis") -> None:
+    async def work(lock: ours.Lock) -> None:
+        async with lock.keep_alive():
+            await async_client.delete("stock")
+            await asyncio.sleep(PATIENCE)
+
+    lock = ours.Lock(async_client, "stock", timeout=TTL)
+    await lock.acquire()
+    with pytest.raises(LockNotOwnedError):
+        await work(lock)
+    # The cancellation has become an error: the task goes on.
+    await asyncio.sleep(0)
+
+
+async def test_asyncio_work_is_cancelled_by_the_end_of_the_lease(server: Server) -> None:
+    async def work(proxy: Proxy, lock: ours.Lock) -> None:
+        async with lock.keep_alive():
+            proxy.pause()
+            await asyncio.sleep(PATIENCE)
+
+    with Proxy(server.port) as proxy:
+        async with redis.asyncio.Redis(port=proxy.port) as client:
+            lock = ours.Lock(client, "stock", timeout=TTL)
+            await lock.acquire()
+            start = time.monotonic()
+            with pytest.raises(LockNotOwnedError):
+                await work(proxy, lock)
+            assert time.monotonic() - start < TTL + 2
+
+
+async def test_asyncio_a_cancellation_from_outside_stays_one(async_client: "redis.asyncio.Redis") -> None:
+    lock = ours.Lock(async_client, "stock", timeout=TTL)
+    await lock.acquire()
+    inside = asyncio.Event()
+
+    async def work() -> None:
+        async with lock.keep_alive():
+            inside.set()
+            await asyncio.sleep(PATIENCE)
+
+    task = asyncio.create_task(work())
+    await inside.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task

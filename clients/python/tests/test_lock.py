@@ -1,0 +1,154 @@
+"""The interface of redis-py's lock, and what the module adds to it. What redis-py's own tests cover is left to them."""
+
+import inspect
+import time
+
+import pytest
+import redis
+import redis.lock
+
+from redis_lock_client import Lock, LockError, LockNotOwnedError
+
+from .server import Server, running, until
+
+LONGEST_MS = 2**48
+
+
+def test_it_is_a_lock_of_redis_py_and_the_client_makes_it(client: redis.Redis) -> None:
+    lock = client.lock("stock", timeout=10, lock_class=Lock)
+    assert isinstance(lock, Lock)
+    assert isinstance(lock, redis.lock.Lock)
+    with lock:
+        assert client.type("stock") == b"redislock"
+
+
+def test_nothing_of_the_interface_is_left_on_scripts() -> None:
+    talks_to_the_server = {
+        "do_acquire",
+        "locked",
+        "owned",
+        "do_release",
+        "do_extend",
+        "do_reacquire",
+        "register_scripts",
+    }
+    assert talks_to_the_server <= vars(Lock).keys()
+    ours, theirs = (list(inspect.signature(cls.acquire).parameters) for cls in (Lock, redis.lock.Lock))
+    assert ours == theirs
+
+
+def test_fences_rise_and_go_with_the_hold(client: redis.Redis) -> None:
+    lock = Lock(client, "stock", timeout=10)
+    assert lock.fence is None
+    fences: list[int] = []
+    for _ in range(3):
+        with lock:
+            assert lock.fence is not None
+            fences.append(lock.fence)
+        assert lock.fence is None
+    assert fences == sorted(set(fences))
+
+
+def test_a_lock_without_timeout_has_the_longest_ttl(client: redis.Redis) -> None:
+    with Lock(client, "stock"):
+        assert LONGEST_MS - 60_000 < client.pttl("stock") <= LONGEST_MS
+
+
+@pytest.mark.parametrize("blocking_timeout", [0, -1, 0.0001])
+def test_no_time_to_wait_is_not_for_ever(client: redis.Redis, blocking_timeout: float) -> None:
+    with Lock(client, "stock", timeout=60):
+        assert not Lock(client, "stock").acquire(blocking_timeout=blocking_timeout)
+
+
+def test_waiting_ends_with_the_blocking_timeout(client: redis.Redis) -> None:
+    with Lock(client, "stock", timeout=60):
+        start = time.monotonic()
+        assert not Lock(client, "stock", blocking_timeout=0.3).acquire()
+        assert 0.29 < time.monotonic() - start < 5
+
+
+def test_a_client_can_do_all_in_either_protocol_and_decoding(server: Server, protocol: int) -> None:
+    for decode in (False, True):
+        with redis.Redis.from_url(server.url, protocol=protocol, decode_responses=decode) as client:
+            lock = Lock(client, "stock", timeout=10)
+            assert not lock.locked()
+            # No UTF-8, so it could not be decoded.
+            assert lock.acquire(token=b"\xff\x00")
+            assert lock.owned()
+            assert lock.locked()
+            assert lock.extend(10)
+            assert 19_000 < client.pttl("stock") <= 20_000
+            assert lock.reacquire()
+            assert client.pttl("stock") <= 10_000
+            lock.release()
+            assert not lock.owned()
+
+
+def test_extending_adds_to_what_is_left_of_this_hold(client: redis.Redis) -> None:
+    lock = Lock(client, "stock", timeout=10)
+    with lock:
+        client.pexpire("stock", 4000)
+        lock.extend(10)
+        assert 13_000 < client.pttl("stock") <= 14_000
+        lock.extend(3, replace_ttl=True)
+        assert client.pttl("stock") <= 3000
+        # Never beyond what the module takes, and never for ever by mistake.
+        lock.extend(LONGEST_MS)
+        assert client.pttl("stock") <= LONGEST_MS
+        lock.extend(10, replace_ttl=True)
+        lock.extend(0, replace_ttl=True)
+        assert client.pttl("stock") < 10
+        time.sleep(0.02)
+        assert not lock.locked()
+        lock.acquire()
+
+
+@pytest.mark.parametrize("how", ["expired", "forced", "overwritten", "taken over"])
+def test_who_lost_the_lock_is_told_so_and_does_no_harm(client: redis.Redis, how: str) -> None:
+    late = Lock(client, "stock", timeout=10)
+    for late_step in (late.release, late.reacquire, lambda: late.extend(10), lambda: late.extend(10, True)):
+        assert late.acquire()
+        client.delete("stock")
+        if how == "expired":
+            client.execute_command("LOCK.ACQUIRE", "stock", late.local.token, 1)
+            time.sleep(0.01)
+        elif how == "overwritten":
+            client.set("stock", "a string")
+        elif how == "taken over":
+            assert Lock(client, "stock", timeout=10).acquire()
+        assert not late.owned()
+        before = client.dump("stock")
+        with pytest.raises(LockNotOwnedError) as error:
+            late_step()
+        assert error.value.lock_name == "stock"
+        assert client.dump("stock") == before
+        client.delete("stock")
+
+
+def test_a_context_that_gets_no_lock_raises(client: redis.Redis) -> None:
+    with (
+        Lock(client, "stock", timeout=60),
+        pytest.raises(LockError, match="Unable to acquire"),
+        Lock(client, "stock", blocking_timeout=0.1),
+    ):
+        pass
+
+
+def test_the_same_token_is_the_same_owner(client: redis.Redis) -> None:
+    first, resent = Lock(client, "stock", timeout=10), Lock(client, "stock", timeout=10)
+    assert first.acquire(token="me")
+    assert resent.acquire(blocking=False, token=b"me")
+    assert first.fence == resent.fence
+
+
+def test_a_cluster_finds_the_node_of_the_lock(server: Server) -> None:
+    with running(server.version, "--cluster-enabled", "yes") as node:
+        node.admin.execute_command("CLUSTER", "ADDSLOTS", *range(16384))
+        until(lambda: node.admin.cluster("info")["cluster_state"] == "ok", "a cluster")
+        with redis.RedisCluster.from_url(node.url) as cluster:
+            lock = cluster.lock("stock", timeout=10, lock_class=Lock)
+            with lock:
+                assert lock.owned()
+                assert not cluster.lock("stock", blocking_timeout=0.1, lock_class=Lock).acquire()
+                lock.extend(5)
+            assert not lock.locked()

@@ -1,0 +1,159 @@
+"""Waiting in the server's queue, by threads, over slices, lost connections and lost replies."""
+
+import os
+import signal
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from redis_lock_client import Lock
+
+from .proxy import Proxy
+from .server import Server, running, until
+
+NO_RETRY = Retry(NoBackoff(), 0)
+
+
+def test_threads_exclude_each_other(client: redis.Redis) -> None:
+    inside, most, total = 0, 0, 0
+
+    def work(lock: Lock) -> None:
+        nonlocal inside, most, total
+        for _ in range(10):
+            with lock:
+                inside += 1
+                most = max(most, inside)
+                time.sleep(0.001)
+                total += 1
+                inside -= 1
+
+    # One lock for all: the token is kept per thread.
+    shared = Lock(client, "stock", timeout=30)
+    with ThreadPoolExecutor(8) as pool:
+        for done in [pool.submit(work, shared) for _ in range(8)]:
+            done.result()
+    assert (most, total) == (1, 80)
+
+
+def test_a_thread_sees_its_own_token_only_unless_asked_otherwise(client: redis.Redis) -> None:
+    for thread_local in (True, False):
+        lock = Lock(client, f"stock{thread_local}", timeout=30, thread_local=thread_local)
+        lock.acquire()
+        with ThreadPoolExecutor(1) as pool:
+            owned, fence = pool.submit(lambda: (lock.owned(), lock.fence)).result()  # noqa: B023
+        assert (owned, fence) == ((False, None) if thread_local else (True, lock.fence))
+
+
+def test_the_queue_is_first_in_first_out_and_nobody_polls(server: Server, client: redis.Redis) -> None:
+    order: list[int] = []
+
+    def wait(number: int) -> None:
+        with Lock(client, "stock", timeout=30):
+            order.append(number)
+
+    threads = [threading.Thread(target=wait, args=(number,)) for number in range(5)]
+    with Lock(client, "stock", timeout=30):
+        for queued, thread in enumerate(threads, start=1):
+            thread.start()
+            server.wait_for_waiters("stock", queued)
+    for thread in threads:
+        thread.join()
+    assert order == [0, 1, 2, 3, 4]
+    assert server.calls("lock.acquire") == 6
+
+
+def test_waiting_goes_on_over_slices_below_the_socket_timeout(server: Server) -> None:
+    with redis.Redis.from_url(server.url, socket_timeout=0.4, retry=NO_RETRY) as impatient:
+        held, lock = Lock(server.admin, "stock", timeout=30), Lock(impatient, "stock", timeout=30)
+        held.acquire()
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(lock.acquire)
+            server.wait_for_waiters("stock", 1)
+            connections = server.connections()
+            until(lambda: server.calls("lock.acquire") >= 5, "several slices")
+            assert not waiting.done()
+            held.release()
+            assert waiting.result()
+        # A slice that outlives the socket timeout costs its connection.
+        assert server.connections() == connections
+
+
+def test_without_socket_timeout_it_is_one_command(server: Server) -> None:
+    with redis.Redis.from_url(server.url, socket_timeout=None) as patient, ThreadPoolExecutor(1) as pool:
+        held = Lock(server.admin, "stock", timeout=30)
+        held.acquire()
+        waiting = pool.submit(Lock(patient, "stock", timeout=30).acquire)
+        server.wait_for_waiters("stock", 1)
+        held.release()
+        assert waiting.result()
+    assert server.calls("lock.acquire") == 2
+
+
+@pytest.mark.parametrize("retry", [Retry(NoBackoff(), 3), NO_RETRY], ids=["client-retries", "client-does-not"])
+def test_lost_connections_are_no_harm(server: Server, retry: Retry) -> None:
+    with redis.Redis.from_url(server.url, client_name="waiter", retry=retry) as client, ThreadPoolExecutor(1) as pool:
+        held, lock = Lock(server.admin, "stock", timeout=30), Lock(client, "stock", timeout=30)
+        held.acquire()
+        waiting = pool.submit(lambda: (lock.acquire(token="me"), lock.owned()))
+        for _ in range(3):
+            server.wait_for_waiters("stock", 1)
+            before = waiter(server)
+            server.admin.client_kill_filter(_id=before)
+            until(lambda: waiter(server) not in (None, before), "a new connection")  # noqa: B023
+        server.wait_for_waiters("stock", 1)
+        held.release()
+        assert waiting.result() == (True, True)
+
+
+@pytest.mark.parametrize("blocking", [True, False])
+def test_a_lost_reply_does_not_lose_the_lock(server: Server, blocking: bool) -> None:
+    with Proxy(server.port) as proxy, redis.Redis(port=proxy.port, retry=NO_RETRY) as client:
+        client.ping()
+        proxy.lose_reply_to(b"LOCK.ACQUIRE")
+        with Lock(client, "stock", timeout=30, blocking=blocking) as lock:
+            assert proxy.lost == 1
+            # Granted once: the second time it got its own fence.
+            assert server.calls("lock.acquire") == 2
+            assert lock.owned()
+
+
+def test_a_server_that_is_gone_is_told(server: Server) -> None:
+    with Proxy(server.port) as proxy, redis.Redis(port=proxy.port, retry=NO_RETRY) as client:
+        client.ping()
+        proxy.close()
+        with pytest.raises(redis.ConnectionError):
+            Lock(client, "stock", timeout=30).acquire()
+
+
+def test_a_server_that_became_a_replica_is_asked_again(server: Server) -> None:
+    with running(server.version) as old, redis.Redis.from_url(old.url) as client, ThreadPoolExecutor(1) as pool:
+        assert Lock(client, "stock", timeout=30).acquire()
+        waiting = pool.submit(Lock(client, "stock", timeout=30).acquire)
+        old.wait_for_waiters("stock", 1)
+        old.admin.replicaof("127.0.0.1", str(server.port))
+        # The answer to the second time: with Sentinel the client now looks for the new primary.
+        with pytest.raises(redis.exceptions.ReadOnlyError):
+            waiting.result()
+
+
+def test_an_interrupted_wait_leaves_nothing_behind(server: Server, client: redis.Redis) -> None:
+    def interrupt() -> None:
+        server.wait_for_waiters("stock", 1)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with Lock(server.admin, "stock", timeout=30):
+        threading.Thread(target=interrupt).start()
+        with pytest.raises(KeyboardInterrupt):
+            Lock(client, "stock", timeout=30).acquire()
+        server.wait_for_waiters("stock", 0)
+    assert not server.admin.exists("stock")
+
+
+def waiter(server: Server) -> str | None:
+    """The id of the connection of the client that is named so."""
+    return next((client["id"] for client in server.admin.client_list() if client["name"] == "waiter"), None)

@@ -1,0 +1,243 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	// slice is the longest time that one command waits in the server. A connection that is dead without saying so is found out
+	// after it; a wait that is longer than it goes to the end of the line.
+	slice = 3 * time.Second
+	// margin is how much later the client gives up than the server answers.
+	margin = time.Second
+	// resendPause keeps a server that is down from being flooded.
+	resendPause = 50 * time.Millisecond
+)
+
+var (
+	errNotGranted = errors.New("not granted")
+	errLost       = errors.New("lost")
+)
+
+// newClient returns the client for all that answers at once.
+func newClient(s *settings) *redis.Client {
+	options := *s.options
+	// One connection for the work and one for the renewals: neither waits for the other.
+	options.PoolSize = 2
+	// A lost command can be sent again twice before the lease ends.
+	options.ReadTimeout = s.ttl / 3
+	options.WriteTimeout = options.ReadTimeout
+	options.DialTimeout = options.ReadTimeout
+	return newStrictClient(&options)
+}
+
+// newWaitingClient returns the client for the commands that wait in the server.
+func newWaitingClient(s *settings) *redis.Client {
+	options := *s.options
+	// Its one connection is blocked most of the time.
+	options.PoolSize = 1
+	// go-redis knows of BLPOP that it may take long, but not of this command.
+	options.ReadTimeout = slice + margin
+	return newStrictClient(&options)
+}
+
+func newStrictClient(options *redis.Options) *redis.Client {
+	// Without it go-redis does not end a read at the context's deadline, which is the end of our lease.
+	options.ContextTimeoutEnabled = true
+	// We send again ourselves, for as long as it makes sense, which no number of times expresses.
+	options.MaxRetries = -1
+	options.DialerRetries = 1
+	return redis.NewClient(options)
+}
+
+// acquire waits in the server's queue. Every command has the same token, so that asking again after a lost reply is no harm: who
+// has the lock gets the same fence.
+func acquire(ctx context.Context, s *settings) (fence int64, err error) {
+	client := newWaitingClient(s)
+	defer client.Close()
+	// A cancelled context does not end a read. Closing the client does, and leaves the queue.
+	defer context.AfterFunc(ctx, func() { _ = client.Close() })()
+
+	command := "LOCK.ACQUIRE"
+	if s.shared {
+		command = "RWLOCK.RLOCK"
+	}
+	deadline := time.Now().Add(s.block)
+	for ctx.Err() == nil {
+		wait := min(time.Until(deadline), slice)
+		args := []any{command, s.lock, s.token, s.ttl.Milliseconds()}
+		if wait >= time.Millisecond { // BLOCK 0 would be for ever
+			args = append(args, "BLOCK", wait.Milliseconds())
+		}
+		fence, err = client.Do(ctx, args...).Int64()
+		switch {
+		case err == nil:
+			return fence, nil
+		case errors.Is(err, redis.Nil):
+		case passes(err):
+			log.Printf("asking again with the same token: %v", err)
+			pause(ctx, resendPause)
+		default:
+			return 0, err
+		}
+		if time.Until(deadline) < time.Millisecond {
+			return 0, errNotGranted
+		}
+	}
+	return 0, ctx.Err()
+}
+
+// release gives the lock back. It is no use beyond the ttl, when the lock is free by itself. It tells how often it was sent, too: when
+// the first reply was lost, the second is a 0 that means no harm.
+func release(client *redis.Client, s *settings) (released, sent int, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), s.ttl)
+	defer cancel()
+	released, err = resend(ctx, func() (int, error) {
+		sent++
+		return client.Do(ctx, "LOCK.RELEASE", s.lock, s.token).Int()
+	})
+	return released, sent, err
+}
+
+// underLease runs work with a context that ends with the lease, and renews the lease until work is done.
+func underLease(ctx context.Context, client *redis.Client, s *settings, work func(context.Context, *lease) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(ctx, func() {
+		if errors.Is(context.Cause(ctx), errLost) {
+			_ = client.Close() // ends also what is being read
+		}
+	})()
+	lease := &lease{client: client, settings: s, cancel: cancel}
+	// How long the grant had been on its way we do not know: the process may have been stopped before it read it. Of a renewal
+	// we do, so the work begins after the first.
+	lease.until = time.Now().Add(s.ttl)
+	lease.end = time.AfterFunc(s.ttl, func() { cancel(fmt.Errorf("%w no renewal succeeded in time", errLost)) })
+	defer lease.end.Stop()
+	if err := lease.renew(ctx); err != nil {
+		return err
+	}
+
+	group, groupCtx := errgroup.WithContext(ctx)
+	watch, done := context.WithCancel(groupCtx)
+	group.Go(func() error { return lease.keep(watch) })
+	group.Go(func() error {
+		defer done()
+		return work(groupCtx, lease)
+	})
+	err := group.Wait()
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, errRefused) {
+		return cause // it says more than "context canceled"
+	}
+	return err
+}
+
+// A lease is the time for which we surely hold the lock, by our own monotonic clock.
+type lease struct {
+	client   *redis.Client
+	settings *settings
+	cancel   context.CancelCauseFunc
+
+	mu    sync.Mutex // of what follows
+	until time.Time
+	end   *time.Timer
+}
+
+// keep renews at a third of the ttl, so that one lost renewal does no harm, until ctx ends.
+func (l *lease) keep(ctx context.Context) error {
+	ticks := time.NewTicker(l.settings.ttl / 3)
+	defer ticks.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticks.C:
+		}
+		if err := l.renew(ctx); err != nil && ctx.Err() == nil {
+			return err
+		}
+	}
+}
+
+// renew begins the lease anew, counted from before the renewal was sent. If it cannot be sent it is sent again until ctx ends.
+func (l *lease) renew(ctx context.Context) error {
+	var sent time.Time
+	renewed, err := resend(ctx, func() (bool, error) {
+		sent = time.Now()
+		return l.client.Do(ctx, "LOCK.RENEW", l.settings.lock, l.settings.token, l.settings.ttl.Milliseconds()).Bool()
+	})
+	if err == nil && !renewed {
+		err = fmt.Errorf("%w the server says that we do not hold it", errLost)
+		l.cancel(err)
+	}
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	until := sent.Add(l.settings.ttl)
+	if !l.end.Stop() || time.Now().After(until) {
+		err := fmt.Errorf("%w the renewal came too late", errLost)
+		l.cancel(err)
+		return err
+	}
+	l.until = until
+	l.end.Reset(time.Until(until))
+	event("renewed")
+	return nil
+}
+
+// check is to be asked before every try of a write: after a stop of the process the timer that ends the lease may not have run yet.
+func (l *lease) check() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if time.Now().Before(l.until) {
+		return nil
+	}
+	err := fmt.Errorf("%w the lease is over", errLost)
+	l.cancel(err)
+	return err
+}
+
+// resend repeats a command while the connection, and not the server, is what fails, until ctx ends.
+func resend[T any](ctx context.Context, command func() (T, error)) (T, error) {
+	for {
+		reply, err := command()
+		if err == nil || !passes(err) || ctx.Err() != nil {
+			return reply, err
+		}
+		log.Printf("sending again: %v", err)
+		pause(ctx, resendPause)
+	}
+}
+
+// passes tells whether a failure is one of the connection, or the server says that the same will do later.
+func passes(err error) bool {
+	var reply redis.Error
+	if !errors.As(err, &reply) {
+		return true
+	}
+	for _, code := range []string{"LOADING", "READONLY", "TRYAGAIN", "UNBLOCKED", "MASTERDOWN"} {
+		if redis.HasErrorPrefix(err, code) {
+			return true
+		}
+	}
+	return false
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

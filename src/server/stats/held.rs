@@ -1,0 +1,135 @@
+//! Gauges of what is held.
+//!
+//! A hold is counted as long as it is part of a value: from the moment that a lock is made or loaded until it is freed. So it does not
+//! matter by what way a value comes to a key or leaves it, and the numbers are those of LOCK.INFO over all keys of all databases, with
+//! these exceptions:
+//!
+//! - A hold that is over is counted until it is dropped: with its key, which the server deletes when it is touched or found (some tens of
+//!   milliseconds, as with every key; a replica waits for its primary), or by the next change of the lock when other shares live on.
+//! - What the server frees on another thread (FLUSHALL ASYNC, UNLINK of a lock with more than 64 shares) is counted until that is done.
+//! - A replica that loads a data set beside the old one (`repl-diskless-load swapdb`) counts both until it drops one.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::lock::{Lock, Mode};
+
+/// What is held, in values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) struct Held {
+    /// Locks that are held exclusively; as many holds.
+    pub(in super::super) exclusive: u64,
+    /// Locks that are held by one share or more.
+    shared_keys: u64,
+    /// Shares of these.
+    pub(in super::super) shared: u64,
+}
+
+impl Held {
+    /// Of one lock, by its mode and how many holds it has.
+    fn of((mode, holds): (Mode, usize)) -> Self {
+        match mode {
+            Mode::Exclusive => Self {
+                exclusive: 1,
+                shared_keys: 0,
+                shared: 0,
+            },
+            Mode::Shared => Self {
+                exclusive: 0,
+                shared_keys: 1,
+                shared: u64::try_from(holds).unwrap_or_default(),
+            },
+        }
+    }
+
+    /// How many locks are held.
+    pub(in super::super) const fn keys(self) -> u64 {
+        self.exclusive.saturating_add(self.shared_keys)
+    }
+}
+
+/// The sums of one side. They wrap around, and only the sum of both sides is meant.
+struct Side {
+    exclusive: AtomicU64,
+    shared_keys: AtomicU64,
+    shared: AtomicU64,
+}
+
+impl Side {
+    const fn new() -> Self {
+        Self {
+            exclusive: AtomicU64::new(0),
+            shared_keys: AtomicU64::new(0),
+            shared: AtomicU64::new(0),
+        }
+    }
+
+    /// By a load and a store, which is enough where one thread writes.
+    fn count(&self, held: Held, change: impl Fn(u64, u64) -> u64) {
+        self.each(held, |sum, n| {
+            sum.store(change(sum.load(Ordering::Relaxed), n), Ordering::Relaxed);
+        });
+    }
+
+    fn each(&self, held: Held, act: impl Fn(&AtomicU64, u64)) {
+        if held.exclusive > 0 {
+            act(&self.exclusive, held.exclusive);
+        }
+        if held.shared_keys > 0 {
+            act(&self.shared_keys, held.shared_keys);
+            act(&self.shared, held.shared);
+        }
+    }
+}
+
+/// Only the main thread writes it.
+static MAIN: Side = Side::new();
+/// Whoever else frees values.
+static OTHERS: Side = Side::new();
+
+thread_local! {
+    static IS_MAIN: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Makes the calling thread the one that makes and changes values.
+pub(in super::super) fn count_here() {
+    IS_MAIN.set(true);
+}
+
+/// Notes that a lock has become a value.
+pub(in super::super) fn made(lock: &Lock) {
+    MAIN.count(Held::of((lock.mode(), lock.len())), u64::wrapping_add);
+}
+
+/// Notes that a value has changed: its mode, and how many holds it has.
+pub(in super::super) fn changed(before: (Mode, usize), after: (Mode, usize)) {
+    if before != after {
+        MAIN.count(Held::of(before), u64::wrapping_sub);
+        MAIN.count(Held::of(after), u64::wrapping_add);
+    }
+}
+
+/// Notes that a value is freed, on whatever thread.
+pub(in super::super) fn freed(lock: &Lock) {
+    let held = Held::of((lock.mode(), lock.len()));
+    if IS_MAIN.get() {
+        MAIN.count(held, u64::wrapping_sub);
+    } else {
+        OTHERS.each(held, |sum, n| {
+            sum.fetch_sub(n, Ordering::Relaxed);
+        });
+    }
+}
+
+/// What is held now.
+pub(in super::super) fn now() -> Held {
+    let both = |one: &AtomicU64, other: &AtomicU64| {
+        let sum = one.load(Ordering::Relaxed);
+        sum.wrapping_add(other.load(Ordering::Relaxed))
+    };
+    Held {
+        exclusive: both(&MAIN.exclusive, &OTHERS.exclusive),
+        shared_keys: both(&MAIN.shared_keys, &OTHERS.shared_keys),
+        shared: both(&MAIN.shared, &OTHERS.shared),
+    }
+}

@@ -1,0 +1,101 @@
+//! What docs/COMMANDS.md says of the commands is what the servers say of them, and its examples print what they show.
+
+mod page;
+mod server;
+
+use std::collections::BTreeSet;
+
+use crate::harness::{project_file, run_examples, Kind, Raw, Reply, Server};
+use page::Described;
+
+on_every_server![
+    the_servers_and_the_document_say_the_same,
+    every_command_of_the_module_is_in_the_document,
+    the_examples_print_what_they_say,
+    nulls_and_maps_are_what_the_document_calls_them,
+];
+
+const DOCUMENT: &str = "docs/COMMANDS.md";
+
+fn the_servers_and_the_document_say_the_same(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    let commands = page::commands(&project_file(DOCUMENT));
+    assert!(commands.len() >= 8, "{:?}", commands.keys());
+    for (name, mut documented) in commands {
+        documented.flags.insert("module".into());
+        if !kind.is_7_2_or_later() {
+            documented.categories.clear();
+        }
+        if !kind.is_7_0_or_later() {
+            documented = as_6_2_knows_it(documented);
+        }
+        let said = server::described(&mut c, &name, kind.is_7_0_or_later());
+        assert_eq!(said, documented, "{name}");
+    }
+}
+
+/// What remains of a description on a server with COMMAND INFO alone. There every command of a module has the arity -1.
+fn as_6_2_knows_it(documented: Described) -> Described {
+    let unknown = ["module", "blocking"].map(String::from).into();
+    Described {
+        arity: -1,
+        flags: &documented.flags - &unknown,
+        key: (documented.key.0, BTreeSet::new()),
+        ..Described::default()
+    }
+}
+
+fn every_command_of_the_module_is_in_the_document(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    let all = c.call("COMMAND");
+    let names = all.items().iter().map(|info| match &info.items()[0] {
+        Reply::Bulk(name) => String::from_utf8(name.clone()).expect("a name"),
+        Reply::Simple(name) => name.clone(),
+        other => panic!("no name: {other:?}"),
+    });
+    let ours: BTreeSet<_> = names.filter(|name| name.contains("lock.")).collect();
+    let documented = page::commands(&project_file(DOCUMENT));
+    assert_eq!(ours, documented.into_keys().collect());
+}
+
+fn the_examples_print_what_they_say(kind: Kind) {
+    let server = Server::start(kind);
+    let run = run_examples(&server, &project_file(DOCUMENT));
+    assert!(run >= 40, "the document has lost its examples");
+}
+
+/// As they are on the wire, where redis-cli and client libraries make one of two.
+fn nulls_and_maps_are_what_the_document_calls_them(kind: Kind) {
+    let server = Server::start(kind);
+    let mut raw = server.raw();
+    for (protocol, null, map) in [("2", "$-1", "*6"), ("3", "_", "%3")] {
+        server.client().call("FLUSHALL");
+        first_line(&mut raw, &format!("HELLO {protocol}"));
+        let map = if kind.is_7_0_or_later() { map } else { "*6" };
+        for (line, expected) in [
+            ("LOCK.INFO k", null),
+            ("LOCK.ACQUIRE k me 30000", ":"),
+            ("LOCK.ACQUIRE k you 30000", null),
+            ("LOCK.ACQUIRE k you 30000 BLOCK 1", null),
+            ("LOCK.ACQUIRE new * 30000", "*2"),
+            ("LOCK.RENEW k me 30000", ":1"),
+            ("LOCK.RELEASE k you", ":0"),
+            ("LOCK.INFO k", map),
+        ] {
+            let found = first_line(&mut raw, line);
+            assert!(found.starts_with(expected), "{line}: {found}");
+        }
+    }
+}
+
+/// The first line of a reply, the rest of which is read away.
+fn first_line(raw: &mut Raw, line: &str) -> String {
+    const MARK: &str = "the-next-one";
+    raw.send(line);
+    raw.send(&format!("ECHO {MARK}"));
+    let first = raw.line().expect("a reply");
+    while raw.line().expect("the rest") != MARK {}
+    first
+}

@@ -1,0 +1,99 @@
+//! docs/COMMANDS.md, read: what its list at the head of each command says.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What is said of a command, by the document or by a server.
+#[derive(Debug, Default, PartialEq)]
+pub struct Described {
+    /// As redis-cli prints it: `LOCK.RENEW key token ttl`.
+    pub syntax: String,
+    pub summary: String,
+    pub since: String,
+    pub complexity: String,
+    pub arity: i64,
+    pub flags: BTreeSet<String>,
+    /// The key's place, and what becomes of it. 0 is the place of none.
+    pub key: (i64, BTreeSet<String>),
+    pub categories: BTreeSet<String>,
+    pub tips: BTreeSet<String>,
+    /// A version and a change.
+    pub history: Vec<(String, String)>,
+}
+
+/// The commands of a document by their names, in small letters.
+pub fn commands(document: &str) -> BTreeMap<String, Described> {
+    let plain = document.replace('\\', "");
+    let sections = plain.split("\n## ").flat_map(|part| part.split("\n### "));
+    // Whatever is under a heading of its own belongs to the command before it, but says nothing that is compared, save its history.
+    let mut found = BTreeMap::new();
+    let mut last = None;
+    for section in sections {
+        let Some((title, body)) = section.split_once('\n') else {
+            continue;
+        };
+        if is_command(title) {
+            let name = title.to_lowercase();
+            found.insert(name.clone(), described(body));
+            last = Some(name);
+        } else if title == "History" {
+            let name = last.as_ref().expect("a history is a command's");
+            found.get_mut(name).expect("it is there").history = history(body);
+        }
+    }
+    found
+}
+
+fn is_command(title: &str) -> bool {
+    let of_name = |c: char| c.is_ascii_uppercase() || "._".contains(c);
+    title.contains('.') && title.chars().all(of_name)
+}
+
+fn described(body: &str) -> Described {
+    let (_, rest) = body.split_once("```\n").expect("a block with the syntax");
+    let (syntax, rest) = rest.split_once("\n```\n").expect("its end");
+    let summary = rest.trim_start().lines().next().expect("a summary");
+    let field = |name: &str| {
+        let start = format!("- **{name}**: ");
+        let mut lines = rest.lines().filter_map(|line| line.strip_prefix(&start));
+        let value = lines.next();
+        value.unwrap_or_else(|| panic!("{syntax} has no {name}"))
+    };
+    let arity = field("Arity").parse().expect("an arity is an integer");
+    let key = field("Key specs");
+    let place = match key.split_once(',') {
+        Some((place, _)) => place.parse().expect("a place is a number"),
+        None => 0,
+    };
+    Described {
+        syntax: syntax.into(),
+        summary: summary.into(),
+        since: field("Since").into(),
+        complexity: field("Time complexity").into(),
+        arity,
+        flags: quoted(field("Command flags")),
+        key: (place, quoted(key)),
+        categories: quoted(field("ACL categories")),
+        tips: quoted(field("Tips")),
+        history: Vec::new(),
+    }
+}
+
+/// The words in backquotes.
+fn quoted(text: &str) -> BTreeSet<String> {
+    text.split('`')
+        .skip(1)
+        .step_by(2)
+        .map(String::from)
+        .collect()
+}
+
+/// `- 0.2.0: what has changed`
+fn history(body: &str) -> Vec<(String, String)> {
+    let items = body.lines().filter_map(|line| line.strip_prefix("- "));
+    items
+        .map(|item| {
+            let (version, change) = item.split_once(": ").expect("a version and a change");
+            (version.into(), change.into())
+        })
+        .collect()
+}

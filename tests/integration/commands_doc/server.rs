@@ -1,0 +1,104 @@
+//! What a server says of the commands, in the words of the document.
+
+use std::collections::BTreeSet;
+
+use super::page::Described;
+use crate::harness::{Client, Reply};
+
+/// What the server says of a command in COMMAND INFO and COMMAND DOCS; without the latter only what 6.2 can say.
+pub fn described(c: &mut Client, name: &str, has_docs: bool) -> Described {
+    let reply = c.call(&format!("COMMAND INFO {name}"));
+    let info = reply.items()[0].items();
+    assert_eq!(text(&info[0]), name);
+    // The first key, the last one, and the step.
+    let place = info[3].as_int();
+    let step = place.min(1);
+    assert_eq!(info[3..6], [place, place, step].map(Reply::Int), "{name}");
+    let mut said = Described {
+        arity: info[1].as_int(),
+        flags: words(&info[2]),
+        key: (place, BTreeSet::new()),
+        categories: words(&info[6]),
+        ..Described::default()
+    };
+    if has_docs {
+        said.tips = words(&info[7]);
+        said.key = key(info[8].items());
+        let docs = c.call(&format!("COMMAND DOCS {name}")).field(name);
+        add_docs(&mut said, name, &docs);
+    }
+    said
+}
+
+fn add_docs(said: &mut Described, name: &str, docs: &Reply) {
+    let field = |field: &str| text(&docs.field(field));
+    assert_eq!((&*field("group"), &*field("module")), ("module", "lock"));
+    said.summary = field("summary");
+    said.since = field("since");
+    said.complexity = field("complexity");
+    let arguments = docs.field("arguments");
+    let arguments = arguments.items().iter().map(argument);
+    let words: Vec<_> = [name.to_uppercase()].into_iter().chain(arguments).collect();
+    said.syntax = words.join(" ");
+    // Left out by the server when there is none.
+    if let Some(history) = optional(docs, "history") {
+        let entries = history.items().iter().map(Reply::items);
+        let pairs = entries.map(|entry| (text(&entry[0]), text(&entry[1])));
+        said.history = pairs.collect();
+    }
+}
+
+/// An argument as redis-cli prints it.
+fn argument(argument: &Reply) -> String {
+    let parts = || {
+        let parts = argument.field("arguments");
+        let parts: Vec<_> = parts.items().iter().map(self::argument).collect();
+        parts
+    };
+    let token = optional(argument, "token").map(|token| text(&token));
+    let value = match &*text(&argument.field("type")) {
+        "pure-token" => None,
+        "oneof" => Some(parts().join("|")),
+        "block" => Some(parts().join(" ")),
+        _ => Some(text(&argument.field("name"))),
+    };
+    let words: Vec<_> = token.into_iter().chain(value).collect();
+    let flags = optional(argument, "flags").map(|flags| self::words(&flags));
+    match flags {
+        Some(flags) if flags.contains("optional") => format!("[{}]", words.join(" ")),
+        _ => words.join(" "),
+    }
+}
+
+/// The only key spec, if there is one: where the key is, and what becomes of it.
+fn key(specs: &[Reply]) -> (i64, BTreeSet<String>) {
+    let spec = match specs {
+        [] => return (0, BTreeSet::new()),
+        [spec] => spec,
+        more => panic!("more than one key spec: {more:?}"),
+    };
+    let search = spec.field("begin_search");
+    assert_eq!(text(&search.field("type")), "index");
+    let range = spec.field("find_keys").field("spec");
+    assert_eq!(range.field("lastkey"), Reply::Int(0), "one key");
+    let place = search.field("spec").field("index").as_int();
+    (place, words(&spec.field("flags")))
+}
+
+fn optional(of: &Reply, name: &str) -> Option<Reply> {
+    let names = of.items().iter().step_by(2);
+    let names: Vec<_> = names.map(text).collect();
+    names.iter().any(|n| n == name).then(|| of.field(name))
+}
+
+fn words(reply: &Reply) -> BTreeSet<String> {
+    reply.items().iter().map(text).collect()
+}
+
+fn text(reply: &Reply) -> String {
+    match reply {
+        Reply::Simple(text) => text.clone(),
+        Reply::Bulk(bytes) => String::from_utf8(bytes.clone()).expect("text"),
+        other => panic!("no text: {other:?}"),
+    }
+}

@@ -1,0 +1,37 @@
+//! How the module is configured: redis.conf.example as it stands, and what an operator changes in it.
+
+mod arguments;
+mod example;
+mod module_command;
+mod rewrite;
+mod tls;
+mod users;
+
+use crate::harness::{module, project_file};
+
+/// The module's place in the example.
+const INSTALLED: &str = "/usr/local/lib/redis/modules/libredis_lock.so";
+
+/// redis.conf.example, but for the place of the module, which is not installed here.
+fn example() -> String {
+    let example = project_file("redis.conf.example");
+    assert!(example.contains(INSTALLED));
+    example.replace(INSTALLED, module().to_str().unwrap())
+}
+
+/// The settings of the example that are commented out, each a line: they stand right behind the `#`.
+fn commented_out() -> Vec<String> {
+    let example = example();
+    let lines = example.lines().filter_map(|line| line.strip_prefix('#'));
+    let settings = lines.filter(|line| line.starts_with(|c: char| c.is_ascii_lowercase()));
+    settings.map(String::from).collect()
+}
+
+/// The commented out settings whose lines begin so; there must be some.
+#[track_caller]
+fn commented(start: &str) -> Vec<String> {
+    let mut lines = commented_out();
+    lines.retain(|line| line.starts_with(start));
+    assert!(!lines.is_empty(), "the example has no {start}");
+    lines
+}

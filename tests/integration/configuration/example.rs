@@ -1,0 +1,74 @@
+//! redis.conf.example as it stands.
+
+use super::{commented, commented_out, example};
+use crate::harness::{project_file, Client, Kind, Reply, Server};
+
+on_every_server![
+    every_setting_of_the_example_is_taken,
+    the_settings_of_the_module_are_its_defaults,
+    the_rest_is_tried_elsewhere,
+];
+
+fn every_setting_of_the_example_is_taken(kind: Kind) {
+    let config = example();
+    let server = Server::start_with_config(kind, &config);
+    let mut c = server.client();
+    assert!(c.int("LOCK.ACQUIRE k me 10000") > 0);
+    let mut settings = config.lines().filter_map(|line| line.split_once(' '));
+    let mut seen = 0;
+    while let Some((name, value)) =
+        settings.find(|(name, _)| !name.starts_with('#') && *name != "loadmodule")
+    {
+        assert_eq!(setting(&mut c, name), value.trim_matches('"'), "{name}");
+        seen += 1;
+    }
+    assert!(seen >= 8, "only {seen} settings");
+}
+
+/// What stands in the example is what holds without it; so is what is written of its bounds.
+fn the_settings_of_the_module_are_its_defaults(kind: Kind) {
+    if !kind.is_7_0_or_later() {
+        return; // No CONFIG for modules.
+    }
+    let text = project_file("redis.conf.example");
+    assert!(text.contains("from 0, nobody\n# waits, to 1000000; both 10000 when left out"));
+    let server = Server::start(kind);
+    let mut c = server.client();
+    let config = [vec![example()], commented("lock.")].concat().join("\n");
+    let with_example = Server::start_with_config(kind, &config);
+    let mut lines = text.lines();
+    let load = lines.find(|line| line.starts_with("loadmodule "));
+    let arguments = load.expect("a line that loads the module");
+    for line in commented("lock.") {
+        let (name, value) = line.split_once(' ').unwrap();
+        let argument = line.replace("lock.", " ");
+        assert!(arguments.contains(&argument), "{arguments}");
+        assert_eq!(setting(&mut c, name), value);
+        assert_eq!(setting(&mut with_example.client(), name), value);
+        for (value, fits) in [
+            ("0", true),
+            ("-1", false),
+            ("1000000", true),
+            ("1000001", false),
+        ] {
+            let reply = c.call(&format!("CONFIG SET {name} {value}"));
+            assert_eq!(reply == Reply::Simple("OK".into()), fits, "{value}");
+        }
+        assert_eq!(setting(&mut c, name), "1000000");
+    }
+}
+
+/// No example is left untried: these are the lines that the other tests of this folder take the `#` from.
+fn the_rest_is_tried_elsewhere(kind: Kind) {
+    let tried = ["lock.", "enable-module-command ", "user ", "tls-"];
+    for line in commented_out() {
+        let is_tried = tried.iter().any(|start| line.starts_with(start));
+        assert!(is_tried, "nobody tries {line} on {kind:?}");
+    }
+}
+
+fn setting(c: &mut Client, name: &str) -> String {
+    let pair = c.call(&format!("CONFIG GET {name}"));
+    let value = pair.items().get(1).unwrap_or_else(|| panic!("no {name}"));
+    String::from_utf8(value.as_bytes().to_vec()).unwrap()
+}

@@ -1,0 +1,57 @@
+//! Who may load the module into a running server.
+
+use super::{commented, example};
+use crate::harness::{module, Kind, Reply, Server};
+
+on_every_server![
+    module_load_is_as_the_operator_allows,
+    protected_mode_lets_this_machine_in,
+];
+
+fn module_load_is_as_the_operator_allows(kind: Kind) {
+    let load = format!("MODULE LOAD {} max-waiters 5", module().display());
+    let loaded = Reply::Simple("OK".into());
+    if !kind.is_7_0_or_later() {
+        let server = Server::start_without_module(kind, &[]);
+        assert_eq!(
+            server.client().call(&load),
+            loaded,
+            "6.2 has no such setting"
+        );
+        return;
+    }
+    let [of_example] = &commented("enable-module-command ")[..] else {
+        panic!("more than one");
+    };
+    for (line, allowed) in [
+        ("", false),
+        (&**of_example, false),
+        ("enable-module-command local", true),
+        ("enable-module-command yes", true),
+    ] {
+        let server = Server::start_with_config(kind, &format!("{line}\n"));
+        let mut c = server.client();
+        if allowed {
+            assert_eq!(c.call(&load), loaded, "{line}");
+            assert!(c.int("LOCK.ACQUIRE k me 30000") > 0);
+        } else {
+            let error = c.error(&load);
+            assert!(error.contains("MODULE command not allowed"), "{error}");
+        }
+    }
+    // What is loaded at the start needs no permission.
+    let config = format!("{}{of_example}\n", example());
+    let server = Server::start_with_config(kind, &config);
+    assert!(server.client().int("LOCK.ACQUIRE k me 30000") > 0);
+}
+
+/// Those from elsewhere it keeps out before any command; no test comes from elsewhere.
+fn protected_mode_lets_this_machine_in(kind: Kind) {
+    let config = format!("{}protected-mode yes\n", example());
+    let server = Server::start_with_config(kind, &config);
+    let mut c = server.client();
+    assert!(c.int("LOCK.ACQUIRE k me 30000") > 0);
+    let waiter = server.blocked("LOCK.ACQUIRE k you 30000 BLOCK 0");
+    assert_eq!(c.int("LOCK.RELEASE k me"), 1);
+    assert!(waiter.fence() > 0);
+}

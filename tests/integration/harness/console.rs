@@ -1,0 +1,152 @@
+//! The examples of the documents, run by a real redis-cli: each prints what the document says.
+//!
+//! A block of `console` is a session of one server that begins empty. A line after the prompt of redis-cli is a command; so is one
+//! after the prompt of a shell, `$ redis-cli -3 …`, where `-3` has it speak RESP3 and `&` at the end leaves it waiting: what it prints
+//! in the end stands below the command that ends its wait.
+
+use std::process::{Child, Command, Stdio};
+
+use super::files::redis_cli;
+use super::server::{wait_for, Server};
+
+const PROMPT: &str = "127.0.0.1:6379> ";
+const SHELL: &str = "$ redis-cli ";
+const RESP3: &str = "-3 ";
+
+/// One command of a session.
+struct Example<'d> {
+    line: &'d str,
+    resp3: bool,
+    in_background: bool,
+    expected: String,
+}
+
+/// Runs the console examples of a document. Answers how many there were.
+#[track_caller]
+pub fn run_examples(server: &Server, document: &str) -> usize {
+    let mut run = 0;
+    for block in document.split("```console\n").skip(1) {
+        server.client().call("FLUSHALL");
+        let examples = examples(block.split("```").next().unwrap_or_default());
+        run += examples.len();
+        run_session(server, &examples);
+    }
+    run
+}
+
+fn examples(block: &str) -> Vec<Example<'_>> {
+    let mut examples: Vec<Example<'_>> = Vec::new();
+    for line in block.lines() {
+        let of_shell = line.strip_prefix(SHELL);
+        if let Some(command) = of_shell.or_else(|| line.strip_prefix(PROMPT)) {
+            let foreground = command.strip_suffix(" &");
+            let command = foreground.unwrap_or(command);
+            let resp3 = command.strip_prefix(RESP3).filter(|_| of_shell.is_some());
+            examples.push(Example {
+                line: resp3.unwrap_or(command),
+                resp3: resp3.is_some(),
+                in_background: foreground.is_some() && of_shell.is_some(),
+                expected: String::new(),
+            });
+        } else {
+            let last = examples.last_mut().expect("a block begins with a command");
+            last.expected += line;
+            last.expected.push('\n');
+        }
+    }
+    examples
+}
+
+#[track_caller]
+fn run_session(server: &Server, examples: &[Example<'_>]) {
+    let mut waiting: Vec<Child> = Vec::new();
+    for example in examples {
+        // Modules of Redis 6.2 have no maps, so redis-cli prints them as it does in RESP2.
+        let differs = example.resp3 && example.expected.contains("=>");
+        if differs && !server.kind.is_7_0_or_later() {
+            continue;
+        }
+        let before = server.blocked_clients();
+        let cli = start(server, example);
+        if example.in_background {
+            wait_for(&format!("{} to wait", example.line), || {
+                (server.blocked_clients() > before).then_some(())
+            });
+            waiting.push(cli);
+            continue;
+        }
+        let mut found = printed(cli);
+        // The grant of one that waited is printed behind the reply that ended its wait, when the document says so.
+        while lines(&found) < lines(&example.expected) && !waiting.is_empty() {
+            found += &printed(waiting.remove(0));
+        }
+        assert!(
+            alike(&found, &example.expected),
+            "{}\nsays\n{}but gives\n{found}",
+            example.line,
+            example.expected
+        );
+    }
+    assert!(waiting.is_empty(), "nobody says what a wait has come to");
+}
+
+/// Has redis-cli print as it does on a terminal.
+fn start(server: &Server, example: &Example<'_>) -> Child {
+    let mut cli = Command::new(redis_cli());
+    cli.args(["--no-raw", "-p", &server.port.to_string()]);
+    if example.resp3 {
+        cli.arg("-3");
+    }
+    let words = example.line.split_whitespace();
+    cli.args(words).stdin(Stdio::null()).stdout(Stdio::piped());
+    cli.spawn().expect("to run redis-cli")
+}
+
+fn printed(cli: Child) -> String {
+    let output = cli.wait_with_output().expect("what redis-cli printed");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+fn lines(text: &str) -> usize {
+    text.lines().filter(|line| !line.is_empty()).count()
+}
+
+/// Equal, but for fences, instants, waits and made tokens, which need only be of their kind, and for a second of a ttl.
+fn alike(found: &str, expected: &str) -> bool {
+    let (found, expected) = (words(found), words(expected));
+    found.len() == expected.len()
+        && found.iter().zip(&expected).all(|(found, expected)| {
+            let numbers = found.parse::<u64>().ok().zip(expected.parse::<u64>().ok());
+            match numbers {
+                Some((found, expected)) if expected >= 1_000_000_000_000 => {
+                    found.ilog10() == expected.ilog10()
+                }
+                Some((found, expected)) if expected >= 1_000 => {
+                    found <= expected && expected - found < 1_000
+                }
+                _ => found == expected || (is_uuid(found) && is_uuid(expected)),
+            }
+        })
+}
+
+/// The words of what was printed, without how long somebody has waited.
+fn words(text: &str) -> Vec<&str> {
+    let mut words: Vec<&str> = text.split_whitespace().collect();
+    let mut after_waited = false;
+    for word in &mut words {
+        after_waited |= *word == "\"waited\"";
+        if after_waited && word.parse::<u64>().is_ok() {
+            (*word, after_waited) = ("some", false);
+        }
+    }
+    words
+}
+
+fn is_uuid(word: &str) -> bool {
+    let bare = word.trim_matches('"');
+    bare.len() == 36
+        && bare.chars().enumerate().all(|(n, c)| match n {
+            8 | 13 | 18 | 23 => c == '-',
+            _ => c.is_ascii_hexdigit(),
+        })
+}

@@ -1,0 +1,42 @@
+//! What the tests need beside the servers.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::server::Kind;
+
+/// A file of the project.
+pub fn project_file(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path:?}: {error}"))
+}
+
+/// A redis-cli, whichever server it talks to.
+pub fn redis_cli() -> PathBuf {
+    program(Kind::Redis7_0, "redis-cli")
+}
+
+/// A valkey-cli, whichever server it talks to.
+pub fn valkey_cli() -> PathBuf {
+    program(Kind::Valkey8_0, "valkey-cli")
+}
+
+fn program(of: Kind, name: &str) -> PathBuf {
+    let program = of.folder().join(name);
+    assert!(program.exists(), "{name} is missing: run `make servers`");
+    program
+}
+
+/// Copies the files of a folder, and of those in it.
+pub fn copy_files(from: &Path, to: &Path) {
+    for entry in fs::read_dir(from).unwrap_or_else(|error| panic!("{from:?}: {error}")) {
+        let from = entry.unwrap().path();
+        let to = to.join(from.file_name().unwrap());
+        if from.is_dir() {
+            fs::create_dir_all(&to).unwrap();
+            copy_files(&from, &to);
+        } else {
+            fs::copy(&from, &to).unwrap();
+        }
+    }
+}

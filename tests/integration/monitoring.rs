@@ -1,0 +1,74 @@
+//! What the dashboard, the alerts and the documents show is there.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use crate::harness::{Kind, Server};
+
+on_every_server![
+    the_exporters_script_gives_the_fields_of_info,
+    what_is_shown_is_a_field_of_info,
+];
+
+fn text(path: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    fs::read_to_string(path).unwrap()
+}
+
+/// The names of `INFO lock`.
+fn fields(info: &str) -> BTreeSet<String> {
+    let lines = info.lines().filter_map(|line| line.trim().split_once(':'));
+    lines.map(|(name, _)| name.to_string()).collect()
+}
+
+fn the_exporters_script_gives_the_fields_of_info(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    c.int("LOCK.ACQUIRE key token 100000");
+    let script = text("packaging/monitoring/redis-lock.lua");
+    let reply = c.send(&["EVAL", script.as_str(), "0"]);
+    let words: Vec<_> = reply
+        .items()
+        .iter()
+        .map(|word| String::from_utf8(word.as_bytes().to_vec()).unwrap())
+        .collect();
+    let names = words.chunks(2).map(|pair| pair[0].clone());
+    let info = c.text("INFO lock");
+    assert_eq!(names.collect::<BTreeSet<_>>(), fields(&info));
+    let held = words.chunks(2).find(|pair| pair[0] == "lock_held_keys");
+    assert_eq!(held.unwrap()[1], "1");
+}
+
+/// Every word of these that begins as a field does is one, and the page for operators explains every field.
+fn what_is_shown_is_a_field_of_info(kind: Kind) {
+    let server = Server::start(kind);
+    let fields = fields(&server.client().text("INFO lock"));
+    let operations = "docs/OPERATIONS.md";
+    let mut explained = BTreeSet::new();
+    for document in [
+        "packaging/monitoring/dashboard.json",
+        "packaging/monitoring/alerts.yml",
+        "packaging/monitoring/alerts_test.yml",
+        operations,
+    ] {
+        let text = text(document);
+        let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+        for word in words.filter(|word| word.starts_with("lock_")) {
+            assert!(fields.contains(word), "{document}: {word}");
+            if document == operations {
+                explained.insert(word.to_string());
+            }
+        }
+    }
+    // `_p50` … `_p999`, `_max` stand for the others of their kind.
+    let is_percentile = |name: &&String| name.contains("_usec_");
+    let missing: Vec<_> = fields
+        .difference(&explained)
+        .filter(|n| !is_percentile(n))
+        .collect();
+    assert!(
+        missing.is_empty(),
+        "{operations} says nothing of {missing:?}"
+    );
+}

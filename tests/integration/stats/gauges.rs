@@ -1,0 +1,260 @@
+//! What is held now, by whatever way locks come and go.
+
+use super::{assert_held, found, held, stats};
+use crate::harness::{wait_for, Client, Kind, Reply, Server};
+
+on_every_server![
+    gauges_follow_whatever_changes_locks,
+    gauges_follow_the_holds_of_a_lock,
+    gauges_follow_expiry,
+    gauges_follow_eviction,
+    gauges_follow_a_restart,
+    gauges_follow_a_full_synchronization,
+    gauges_count_who_waits,
+];
+
+/// Readers enough for the server to free their lock on another thread.
+const CROWD: usize = 100;
+
+/// Locks of every shape in two databases. Leaves the client in database 0.
+fn take_some(c: &mut Client) {
+    for db in ["1", "0"] {
+        c.call(&format!("SELECT {db}"));
+        for key in ["exclusive", "other"] {
+            c.int(&format!("LOCK.ACQUIRE {key} me 600000"));
+        }
+        c.int("RWLOCK.RLOCK alone me 600000");
+        for reader in 0..3 {
+            c.int(&format!("RWLOCK.RLOCK shared reader{reader} 600000"));
+        }
+        for reader in 0..CROWD {
+            c.int(&format!("RWLOCK.RLOCK crowd reader{reader} 600000"));
+        }
+        c.call("SET text x");
+    }
+}
+
+fn gauges_follow_whatever_changes_locks(kind: Kind) {
+    let server = Server::start_with(kind, &["--appendonly", "yes"]);
+    let mut c = server.client();
+    take_some(&mut c);
+    let dump = c.call("DUMP shared");
+    let dump = dump.as_bytes();
+    c.call("FLUSHALL");
+    assert_eq!(assert_held(&mut c, "FLUSHALL"), [0, 0, 0]);
+    let full = [4, 2 * 104, 10];
+    for line in [
+        "DEL exclusive shared crowd",
+        "UNLINK exclusive shared crowd",
+        "SET exclusive x",
+        "SET crowd x",
+        "GETSET text x",
+        "SUNIONSTORE shared nothing",
+        "RENAME exclusive new",
+        "RENAME exclusive crowd",
+        "RENAME text crowd",
+        "RENAMENX exclusive other",
+        "MOVE crowd 2",
+        "MOVE crowd 1",
+        "COPY crowd new",
+        "SWAPDB 0 1",
+        "SWAPDB 0 2",
+        "FLUSHDB",
+        "FLUSHDB ASYNC",
+        "FLUSHALL",
+        "FLUSHALL ASYNC",
+        "EVAL redis.call('del',KEYS[1])redis.call('LOCK.ACQUIRE',KEYS[1],'me','5000') 1 crowd",
+        "PERSIST shared",
+        "DEBUG RELOAD",
+        "DEBUG LOADAOF",
+        "BGREWRITEAOF",
+        "LOCK.RESETSTAT",
+    ] {
+        take_some(&mut c);
+        assert_eq!(assert_held(&mut c, "taking them"), full, "before {line}");
+        c.call(line);
+        assert_held(&mut c, line);
+        // What was gone is not counted again, and what is left goes.
+        c.call("FLUSHALL SYNC");
+        assert_eq!(
+            assert_held(&mut c, &format!("{line} and FLUSHALL")),
+            [0, 0, 0]
+        );
+    }
+    take_some(&mut c);
+    let restore = |key: &'static [u8], value, option: &'static [u8]| {
+        let words = [b"RESTORE", key, b"0", value, option];
+        words
+            .into_iter()
+            .filter(|word| !word.is_empty())
+            .collect::<Vec<_>>()
+    };
+    for (words, fails) in [
+        (restore(b"new", dump, b""), false),
+        (restore(b"crowd", dump, b"REPLACE"), false),
+        (restore(b"exclusive", dump, b""), true),
+        (
+            restore(b"exclusive", &dump[..dump.len() - 12], b"REPLACE"),
+            true,
+        ),
+    ] {
+        let reply = c.send(&words);
+        assert_eq!(matches!(reply, Reply::Error(_)), fails, "{reply:?}");
+        assert_held(&mut c, "RESTORE");
+    }
+}
+
+fn gauges_follow_the_holds_of_a_lock(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    for (line, expected) in [
+        ("LOCK.ACQUIRE k a 600000", [1, 0, 1]),
+        ("LOCK.ACQUIRE k a 600000", [1, 0, 1]),
+        ("LOCK.ACQUIRE k b 600000", [1, 0, 1]),
+        ("LOCK.RENEW k a 600000", [1, 0, 1]),
+        ("RWLOCK.RLOCK k a 600000", [0, 1, 1]),
+        ("RWLOCK.WLOCK k a 600000", [1, 0, 1]),
+        ("RWLOCK.RLOCK k a 600000", [0, 1, 1]),
+        ("RWLOCK.RLOCK k b 600000", [0, 2, 1]),
+        ("RWLOCK.RLOCK k b 600000", [0, 2, 1]),
+        ("RWLOCK.RLOCK k c 600000", [0, 3, 1]),
+        ("LOCK.RELEASE k b", [0, 2, 1]),
+        ("LOCK.RELEASE k b", [0, 2, 1]),
+        ("LOCK.RELEASE k a", [0, 1, 1]),
+        ("LOCK.RELEASE k c", [0, 0, 0]),
+        ("RWLOCK.RLOCK k a 600000", [0, 1, 1]),
+    ] {
+        c.call(line);
+        assert_eq!(held(&mut c), expected, "{line}");
+        assert_eq!(found(&mut c), expected, "{line}");
+    }
+    // From hand to hand, from shared to exclusive and back.
+    let writer = server.blocked("RWLOCK.WLOCK k w 600000 BLOCK 0");
+    let readers =
+        ["r1", "r2"].map(|r| server.blocked(&format!("RWLOCK.RLOCK k {r} 600000 BLOCK 0")));
+    c.int("LOCK.RELEASE k a");
+    writer.fence();
+    assert_eq!(assert_held(&mut c, "a hand-over"), [1, 0, 1]);
+    c.int("LOCK.RELEASE k w");
+    for reader in readers {
+        reader.fence();
+    }
+    assert_eq!(assert_held(&mut c, "a hand-over"), [0, 2, 1]);
+    // One that nobody hears of is taken back.
+    c.call("DEL k");
+    c.int("LOCK.ACQUIRE k a 600000");
+    let gone = server.blocked("LOCK.ACQUIRE k gone 600000 BLOCK 0");
+    c.multi(&["LOCK.RELEASE k a", &format!("CLIENT KILL ID {}", gone.id)]);
+    gone.broken();
+    wait_for("the grant to be taken back", || {
+        (held(&mut c) == [0, 0, 0]).then_some(())
+    });
+    assert_held(&mut c, "a grant that was taken back");
+}
+
+fn gauges_follow_expiry(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    // By the server's own hand.
+    c.int("LOCK.ACQUIRE exclusive me 20");
+    c.int("RWLOCK.RLOCK shared a 20");
+    c.int("RWLOCK.RLOCK shared b 20");
+    assert_eq!(held(&mut c)[2], 2);
+    wait_for("both to expire", || {
+        (held(&mut c) == [0, 0, 0]).then_some(())
+    });
+    assert_eq!(c.int("DBSIZE"), 0);
+    // When they are touched.
+    c.call("DEBUG SET-ACTIVE-EXPIRE 0");
+    c.int("LOCK.ACQUIRE exclusive me 1");
+    c.int("RWLOCK.RLOCK shared a 1");
+    c.int("RWLOCK.RLOCK shared b 600000");
+    wait_for("it to be over", || {
+        (c.call("PTTL exclusive") == Reply::Int(-2)).then_some(())
+    });
+    // A share that is over is counted until the lock changes.
+    assert_eq!(held(&mut c), [0, 2, 1]);
+    assert_eq!(found(&mut c), [0, 1, 1]);
+    c.int("LOCK.RENEW shared b 600000");
+    assert_eq!(assert_held(&mut c, "a renewal"), [0, 1, 1]);
+}
+
+fn gauges_follow_eviction(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    take_some(&mut c);
+    c.call("CONFIG SET maxmemory-policy volatile-random");
+    c.call("CONFIG SET maxmemory 1");
+    wait_for("all to be evicted", || {
+        c.call("SET text x");
+        (c.int("DBSIZE") <= 1).then_some(())
+    });
+    c.call("CONFIG SET maxmemory 0");
+    assert_eq!(assert_held(&mut c, "eviction"), [0, 0, 0]);
+    assert_eq!(stats(&mut c)["evicted"], 10);
+}
+
+fn gauges_follow_a_restart(kind: Kind) {
+    for options in [&[][..], &["--appendonly", "yes"]] {
+        let mut server = Server::start_with(kind, options);
+        let mut c = server.client();
+        take_some(&mut c);
+        // It is over when the server comes back.
+        c.int("LOCK.ACQUIRE short me 1");
+        server.shut_down_saving();
+        server.start_again();
+        let mut c = server.client();
+        assert_eq!(
+            assert_held(&mut c, "a restart"),
+            [4, 2 * 104, 10],
+            "{options:?}"
+        );
+    }
+}
+
+fn gauges_follow_a_full_synchronization(kind: Kind) {
+    for load in ["disabled", "swapdb"] {
+        let primary = Server::start_with(kind, &["--repl-diskless-sync-delay", "0"]);
+        let mut p = primary.client();
+        take_some(&mut p);
+        let replica = Server::start_with(kind, &["--repl-diskless-load", load]);
+        let mut r = replica.client();
+        take_some(&mut r);
+        r.int("LOCK.ACQUIRE mine me 600000");
+        r.text(&format!("REPLICAOF 127.0.0.1 {}", primary.port));
+        replica.wait_until_it_follows(&primary);
+        assert_eq!(assert_held(&mut r, load), [4, 2 * 104, 10]);
+        // And what comes after it.
+        p.int("LOCK.RELEASE exclusive me");
+        p.int("RWLOCK.RLOCK other me 600000");
+        p.int("RWLOCK.RLOCK alone you 600000");
+        p.call("DEL crowd");
+        p.call("MOVE shared 2");
+        let held = assert_held(&mut p, "changes");
+        replica.wait_until_it_follows(&primary);
+        assert_eq!(assert_held(&mut r, load), held);
+    }
+}
+
+fn gauges_count_who_waits(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    let waiting = |c: &mut Client| {
+        let stats = stats(c);
+        (stats["waiters"], stats["waited_keys"])
+    };
+    c.int("LOCK.ACQUIRE one me 600000");
+    c.int("LOCK.ACQUIRE other me 600000");
+    let first = server.blocked("LOCK.ACQUIRE one a 600000 BLOCK 0");
+    let second = server.blocked("LOCK.ACQUIRE one b 600000 BLOCK 0");
+    let third = server.blocked("LOCK.ACQUIRE other a 600000 BLOCK 0");
+    assert_eq!(waiting(&mut c), (3, 2));
+    c.int("LOCK.RELEASE one me");
+    first.fence();
+    assert_eq!(waiting(&mut c), (2, 2));
+    c.call(&format!("CLIENT KILL ID {}", third.id));
+    wait_for("it to leave", || (waiting(&mut c) == (1, 1)).then_some(()));
+    c.call("DEL one");
+    second.fence();
+    assert_eq!(waiting(&mut c), (0, 0));
+}

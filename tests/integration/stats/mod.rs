@@ -1,0 +1,225 @@
+//! What `INFO lock` says, against what has happened.
+
+mod counters;
+mod gauges;
+mod replicas;
+mod times;
+
+use std::collections::BTreeMap;
+
+use crate::harness::{wait_for, Client, Kind, Reply, Server};
+
+on_every_server![
+    the_section_has_its_fields_wherever_it_is_asked_for,
+    resetstat_resets_what_has_happened_and_nothing_else,
+    resetstat_is_for_operators,
+];
+
+const GAUGES: [&str; 5] = [
+    "held_exclusive",
+    "held_shared",
+    "held_keys",
+    "waiters",
+    "waited_keys",
+];
+
+const COUNTERS: [&str; 16] = [
+    "acquired",
+    "reacquired",
+    "refused",
+    "waited",
+    "handed_over",
+    "timed_out",
+    "taken_back",
+    "deadlocks",
+    "queue_full",
+    "released",
+    "not_owner",
+    "renewed",
+    "lost_renewals",
+    "expired",
+    "forced",
+    "evicted",
+];
+
+const TIMES: [&str; 12] = [
+    "wait_count",
+    "wait_usec_p50",
+    "wait_usec_p90",
+    "wait_usec_p99",
+    "wait_usec_p999",
+    "wait_usec_max",
+    "hold_count",
+    "hold_usec_p50",
+    "hold_usec_p90",
+    "hold_usec_p99",
+    "hold_usec_p999",
+    "hold_usec_max",
+];
+
+/// The fields of `INFO lock`, without the module's name before them.
+type Stats = BTreeMap<String, u64>;
+
+#[track_caller]
+fn stats(c: &mut Client) -> Stats {
+    fields(&c.text("INFO lock"))
+}
+
+#[track_caller]
+fn fields(info: &str) -> Stats {
+    let fields = info.lines().filter_map(|line| line.strip_prefix("lock_"));
+    let field = |line: &str| {
+        let (name, value) = line.split_once(':').expect("a field");
+        (name.to_string(), value.parse().expect("a number"))
+    };
+    fields.map(field).collect()
+}
+
+/// What is not 0 among the counters.
+#[track_caller]
+fn counted(c: &mut Client) -> Stats {
+    let mut stats = stats(c);
+    stats.retain(|name, n| COUNTERS.contains(&name.as_str()) && *n > 0);
+    stats
+}
+
+fn of(expected: &[(&str, u64)]) -> Stats {
+    let expected = expected.iter().map(|(name, n)| (name.to_string(), *n));
+    expected.collect()
+}
+
+/// Exclusive holds, shared holds and locks: as the gauges have them.
+#[track_caller]
+fn held(c: &mut Client) -> [u64; 3] {
+    let stats = stats(c);
+    ["held_exclusive", "held_shared", "held_keys"].map(|name| stats[name])
+}
+
+/// The same, counted by looking at every key. Leaves the client in database 0.
+#[track_caller]
+fn found(c: &mut Client) -> [u64; 3] {
+    let [mut exclusive, mut shared, mut keys] = [0; 3];
+    for db in 0..4 {
+        c.call(&format!("SELECT {db}"));
+        for key in c.call("KEYS *").items() {
+            let key = String::from_utf8(key.as_bytes().to_vec()).unwrap();
+            if c.text(&format!("TYPE {key}")) != "redislock" {
+                continue;
+            }
+            let info = c.call(&format!("LOCK.INFO {key}"));
+            let holders = u64::try_from(info.field("holders").items().len()).unwrap();
+            keys += 1;
+            if info.field("mode") == Reply::from("shared") {
+                shared += holders;
+            } else {
+                exclusive += holders;
+            }
+        }
+    }
+    c.call("SELECT 0");
+    [exclusive, shared, keys]
+}
+
+/// Fails the test unless the gauges come to be what is there: at once, but for what the server frees on another thread.
+#[track_caller]
+fn assert_held(c: &mut Client, when: &str) -> [u64; 3] {
+    let expected = found(c);
+    wait_for(
+        &format!("the gauges after {when} to be {expected:?}"),
+        || (held(c) == expected).then_some(expected),
+    )
+}
+
+fn the_section_has_its_fields_wherever_it_is_asked_for(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    for line in ["INFO lock", "INFO everything", "INFO modules"] {
+        let info = c.text(line);
+        assert!(info.contains("# lock\r\n"), "{line}");
+        let fields = fields(&info);
+        let names: Vec<_> = fields.keys().map(String::as_str).collect();
+        let mut expected = [&GAUGES[..], &COUNTERS, &TIMES].concat();
+        expected.sort_unstable();
+        assert_eq!(names, expected, "{line}");
+        assert!(fields.values().all(|n| *n == 0), "{fields:?}");
+    }
+    // What the server shows by default, and of other sections, is its own.
+    for line in ["INFO", "INFO server"] {
+        assert!(!c.text(line).contains("lock_acquired"), "{line}");
+    }
+}
+
+fn resetstat_resets_what_has_happened_and_nothing_else(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    c.int("LOCK.ACQUIRE held me 600000");
+    c.int("LOCK.ACQUIRE k me 600000");
+    let waiter = server.blocked("LOCK.ACQUIRE k you 600000 BLOCK 0");
+    let other = server.blocked("LOCK.ACQUIRE k other 600000 BLOCK 0");
+    c.int("LOCK.RELEASE k me");
+    waiter.fence();
+    let before = stats(&mut c);
+    assert!(
+        before["wait_count"] == 1 && before["hold_count"] == 1,
+        "{before:?}"
+    );
+    assert!(before["wait_usec_max"] > 0, "{before:?}");
+    // A lock that was ended by force, and of which nothing was asked since.
+    c.int("LOCK.ACQUIRE forced me 600000");
+    c.call("SET forced over");
+    assert_eq!(c.text("LOCK.RESETSTAT"), "OK");
+    let after = stats(&mut c);
+    for (name, n) in &after {
+        let expected = if GAUGES.contains(&name.as_str()) {
+            before[name]
+        } else {
+            0
+        };
+        assert_eq!(*n, expected, "{name}");
+    }
+    assert_eq!(after["waiters"], 1);
+    assert_eq!(after["held_exclusive"], 2);
+    // And it goes on.
+    c.int("LOCK.RELEASE k you");
+    other.fence();
+    let now = stats(&mut c);
+    assert_eq!(
+        (now["handed_over"], now["wait_count"], now["hold_count"]),
+        (1, 1, 1)
+    );
+}
+
+fn resetstat_is_for_operators(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    for line in ["LOCK.RESETSTAT x", "LOCK.RESETSTAT x y"] {
+        let error = c.error(line);
+        assert!(
+            error.starts_with("ERR wrong number of arguments"),
+            "{error}"
+        );
+    }
+    let error = c.error("EVAL return(redis.call('LOCK.RESETSTAT')) 0");
+    assert!(error.contains("not allowed"), "{error}");
+    let info = c.call("COMMAND INFO lock.resetstat");
+    let info = info.items()[0].items();
+    assert_eq!(info[3..6], [0, 0, 0].map(Reply::Int));
+    if kind.is_7_0_or_later() {
+        assert_eq!(info[1], Reply::Int(1));
+        let docs = c
+            .call("COMMAND DOCS lock.resetstat")
+            .field("lock.resetstat");
+        assert!(docs.field("summary").as_bytes().ends_with(b"."));
+    }
+    if kind.is_7_2_or_later() {
+        for category in ["admin", "dangerous"] {
+            c.call(&format!(
+                "ACL SETUSER {category} on nopass ~* +@all -@{category}"
+            ));
+            let mut user = server.client();
+            user.call(&format!("AUTH {category} any"));
+            let error = user.error("LOCK.RESETSTAT");
+            assert!(error.starts_with("NOPERM "), "{error}");
+        }
+    }
+}

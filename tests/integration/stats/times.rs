@@ -1,0 +1,115 @@
+//! How long it took, against the clock of the clients.
+
+use std::time::{Duration, Instant};
+
+use super::stats;
+use crate::harness::{wait_for, Client, Kind, Server};
+
+on_every_server![
+    waits_are_as_long_as_the_clients_have_waited,
+    holds_are_as_long_as_the_clients_have_held,
+    short_holds_are_told_to_the_microsecond,
+];
+
+/// The times of one kind, in microseconds: 50 %, 90 %, 99 %, 99.9 % and all are not above.
+#[track_caller]
+fn times(c: &mut Client, of: &str) -> [u64; 5] {
+    let stats = stats(c);
+    ["p50", "p90", "p99", "p999", "max"].map(|name| stats[&format!("{of}_usec_{name}")])
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap()
+}
+
+/// Lets `from` pass on the client's clock. Nothing is waited for but time.
+fn until(from: Instant, ms: u64) {
+    std::thread::sleep(Duration::from_millis(ms).saturating_sub(from.elapsed()));
+}
+
+fn waits_are_as_long_as_the_clients_have_waited(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    // Neither a grant at once nor a wait in vain is a wait.
+    c.int("LOCK.ACQUIRE k a 600000");
+    c.call("LOCK.ACQUIRE k b 600000 BLOCK 5");
+    assert_eq!(stats(&mut c)["wait_count"], 0);
+    let (mut shortest, mut longest) = (u64::MAX, 0);
+    for (n, ms) in [30, 60, 90].into_iter().enumerate() {
+        let asks = Instant::now();
+        let waiter = server.blocked("LOCK.ACQUIRE k b 600000 BLOCK 0");
+        let waits = Instant::now();
+        until(waits, ms);
+        let least = micros(waits.elapsed());
+        c.int("LOCK.RELEASE k a");
+        let (_, granted) = waiter.reply_and_instant();
+        let most = micros(granted - asks);
+        (shortest, longest) = (shortest.min(least), longest.max(most));
+        let [p50, _, _, _, max] = times(&mut c, "wait");
+        // The percentiles are right to a hundredth.
+        assert!(
+            max >= least && max <= longest + longest / 100,
+            "{max} is not {least}..{longest}"
+        );
+        assert!(
+            p50 >= shortest && p50 <= max,
+            "{p50} is not {shortest}..{max}"
+        );
+        assert_eq!(stats(&mut c)["wait_count"], n as u64 + 1);
+        c.int("LOCK.RELEASE k b");
+        c.int("LOCK.ACQUIRE k a 600000");
+    }
+}
+
+fn holds_are_as_long_as_the_clients_have_held(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    // What is not released by its owner is not among them.
+    c.int("LOCK.ACQUIRE k a 600000");
+    c.call("DEL k");
+    c.int("LOCK.ACQUIRE k a 1");
+    wait_for("it to expire", || (c.int("EXISTS k") == 0).then_some(()));
+    assert_eq!(stats(&mut c)["hold_count"], 0);
+    for (n, ms) in [20, 40, 80].into_iter().enumerate() {
+        let asks = Instant::now();
+        c.int("LOCK.ACQUIRE k a 600000");
+        let holds = Instant::now();
+        // All of these belong to it.
+        c.int("LOCK.RENEW k a 600000");
+        c.int("RWLOCK.RLOCK k a 600000");
+        c.int("RWLOCK.RLOCK k b 600000");
+        until(holds, ms);
+        let least = micros(holds.elapsed());
+        c.int("LOCK.RELEASE k a");
+        let most = micros(asks.elapsed()) + 1_000; // In the first second it is known to the millisecond.
+        let max = times(&mut c, "hold")[4];
+        assert!(
+            max >= least && max <= most + most / 100,
+            "{max} is not {least}..{most}"
+        );
+        assert_eq!(stats(&mut c)["hold_count"], 2 * n as u64 + 1);
+        c.int("LOCK.RELEASE k b");
+    }
+}
+
+fn short_holds_are_told_to_the_microsecond(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    // Then the fences have come down to the clock.
+    wait_for("the clock to reach the fences", || {
+        let fence = c.int("LOCK.ACQUIRE k a 600000");
+        c.int("LOCK.RELEASE k a");
+        (u64::try_from(fence).unwrap() <= c.now_us()).then_some(())
+    });
+    c.text("LOCK.RESETSTAT");
+    // Both in one packet: the server is done with them in some microseconds.
+    let words = |line: &str| line.split(' ').map(|word| word.into()).collect::<Vec<_>>();
+    let pair = ["LOCK.ACQUIRE k a 600000", "LOCK.RELEASE k a"].map(words);
+    for _ in 0..200 {
+        c.pipeline(&pair);
+    }
+    let [p50, p90, p99, p999, max] = times(&mut c, "hold");
+    assert!(p50 > 0 && p50 < 500, "{p50}");
+    assert!(p50 <= p90 && p90 <= p99 && p99 <= p999 && p999 <= max);
+    assert_eq!(stats(&mut c)["hold_count"], 200);
+}

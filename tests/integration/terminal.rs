@@ -1,0 +1,88 @@
+//! What an operator sees who types a command into redis-cli or valkey-cli: names are completed, arguments are hinted at.
+
+use crate::harness::{redis_cli, valkey_cli, Kind, Server, Terminal};
+
+on_every_server![
+    redis_cli_completes_and_hints_the_commands,
+    valkey_cli_hints_at_what_is_left,
+    help_tells_what_a_command_does,
+];
+
+const TAB: &str = "\t";
+/// Control-U: the line is empty again.
+const CLEAR: &str = "\x15";
+
+fn redis_cli_completes_and_hints_the_commands(kind: Kind) {
+    let server = Server::start(kind);
+    let mut terminal = Terminal::open(&server, &redis_cli());
+    // What 6.2 does not say of arguments nobody can hint at.
+    let hint = |of: &'static str| match (kind.is_7_0_or_later(), of) {
+        (true, _) => of,
+        (false, "") => "...options...",
+        (false, _) => "key ...options...",
+    };
+    terminal.shows("LOCK.AC", "> LOCK.AC");
+    terminal.shows(
+        TAB,
+        &format!("> LOCK.ACQUIRE {}", hint("key token|* ttl [BLOCK timeout]")),
+    );
+    terminal.shows(
+        " ",
+        &format!("> LOCK.ACQUIRE {}", hint("key token|* ttl [BLOCK timeout]")),
+    );
+    if kind.is_7_0_or_later() {
+        terminal.shows("k ", "> LOCK.ACQUIRE k token|* ttl [BLOCK timeout]");
+        terminal.shows("me ", "> LOCK.ACQUIRE k me ttl [BLOCK timeout]");
+        terminal.shows("1000 ", "> LOCK.ACQUIRE k me 1000 [BLOCK timeout]");
+    }
+    for (start, name, arguments) in [
+        (
+            "rwlock.w",
+            "RWLOCK.WLOCK",
+            "key token|* ttl [BLOCK timeout]",
+        ),
+        (
+            "rwlock.r",
+            "RWLOCK.RLOCK",
+            "key token|* ttl [BLOCK timeout]",
+        ),
+        ("lock.rel", "LOCK.RELEASE", "key token"),
+        ("lock.ren", "LOCK.RENEW", "key token ttl"),
+        ("lock.i", "LOCK.INFO", "key"),
+        ("lock.res", "LOCK.RESETSTAT", ""),
+    ] {
+        terminal.shows(CLEAR, "> ");
+        terminal.shows(
+            &format!("{start}{TAB} "),
+            &format!("> {name} {}", hint(arguments)),
+        );
+    }
+}
+
+/// It matches what has been typed with each argument, as redis-cli does from 7.2 on.
+fn valkey_cli_hints_at_what_is_left(kind: Kind) {
+    if !kind.is_7_0_or_later() {
+        return; // No COMMAND DOCS.
+    }
+    let server = Server::start(kind);
+    let mut terminal = Terminal::open(&server, &valkey_cli());
+    terminal.shows(
+        &format!("lock.ac{TAB} "),
+        "> LOCK.ACQUIRE key token|* ttl [BLOCK timeout]",
+    );
+    terminal.shows("k * 1000 ", "> LOCK.ACQUIRE k * 1000 [BLOCK timeout]");
+    terminal.shows("BLOCK ", "> LOCK.ACQUIRE k * 1000 BLOCK timeout");
+}
+
+fn help_tells_what_a_command_does(kind: Kind) {
+    if !kind.is_7_0_or_later() {
+        return; // No COMMAND DOCS.
+    }
+    let server = Server::start(kind);
+    let mut terminal = Terminal::open(&server, &redis_cli());
+    terminal.shows("help lock.renew\r", "");
+    terminal.has_shown("LOCK.RENEW key token ttl");
+    terminal.has_shown("summary: Sets the deadline of a token's hold to now + ttl.");
+    terminal.has_shown("since: 0.1.0");
+    terminal.has_shown("group: module");
+}

@@ -1,0 +1,215 @@
+//! What tells a client, and an operator, of a lock without asking the lock: CLIENT TRACKING, INFO commandstats, LATENCY. What SLOWLOG and
+//! MONITOR show is looked at in `replication`.
+
+use std::sync::mpsc::Receiver;
+
+use redis::{PushInfo, PushKind, Value};
+
+use crate::harness::{wait_for, Client, Kind, Reply, Server};
+
+on_every_server![
+    a_holder_is_told_that_its_lock_has_changed,
+    a_holder_is_told_that_its_lock_was_handed_on,
+    a_holder_of_many_locks_is_told_by_prefix,
+    commandstats_count_the_commands,
+    latency_histograms_have_the_commands,
+    config_resetstat_is_the_servers_own,
+];
+
+/// A client that holds a lock and has the server tell it of changes.
+struct Holder {
+    c: Client,
+    pushes: Receiver<PushInfo>,
+}
+
+impl Holder {
+    fn of(server: &Server, tracking: &str) -> Self {
+        let mut c = server.client_resp3();
+        let pushes = c.pushes();
+        assert_eq!(c.text(tracking), "OK");
+        Self { c, pushes }
+    }
+
+    /// Has the server remember that this client knows of the lock.
+    fn read(&mut self) -> Vec<String> {
+        let holders = self.c.holders("k");
+        assert_eq!(self.invalidated(), [] as [&str; 0], "by a look");
+        holders
+    }
+
+    /// The keys that the server has told of since; all of them is `*`. What was pushed comes before the reply.
+    #[track_caller]
+    fn invalidated(&mut self) -> Vec<String> {
+        assert_eq!(self.c.text("PING"), "PONG");
+        let mut keys = Vec::new();
+        while let Ok(push) = self.pushes.try_recv() {
+            assert_eq!(push.kind, PushKind::Invalidate, "{push:?}");
+            for value in push.data {
+                match value {
+                    Value::Nil => keys.push("*".into()),
+                    Value::Array(names) => keys.extend(names.into_iter().map(|name| match name {
+                        Value::BulkString(name) => String::from_utf8(name).unwrap(),
+                        other => panic!("no key: {other:?}"),
+                    })),
+                    other => panic!("no keys: {other:?}"),
+                }
+            }
+        }
+        keys
+    }
+
+    #[track_caller]
+    fn wait_until_told(&mut self, by: &str) {
+        let told = wait_for(&format!("a push by {by}"), || {
+            let keys = self.invalidated();
+            (!keys.is_empty()).then_some(keys)
+        });
+        assert_eq!(told, ["k"], "{by}");
+    }
+}
+
+fn a_holder_is_told_that_its_lock_has_changed(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    let mut holder = Holder::of(&server, "CLIENT TRACKING ON");
+    for (line, key) in [
+        ("DEL k", "k"),
+        ("UNLINK k", "k"),
+        ("SET k x", "k"),
+        ("RENAME k other", "k"),
+        ("PEXPIRE k 1000000", "k"),
+        ("LOCK.RENEW k me 700000", "k"),
+        ("LOCK.RELEASE k me", "k"),
+        ("RWLOCK.RLOCK k me 600000", "k"),
+        ("FLUSHALL", "*"),
+    ] {
+        c.call("FLUSHALL");
+        c.int("LOCK.ACQUIRE k me 600000");
+        holder.invalidated();
+        assert_eq!(holder.read(), ["me"]);
+        // What changes nothing is not told.
+        c.call("LOCK.RENEW k you 600000");
+        c.call("LOCK.ACQUIRE k you 600000");
+        c.call("LOCK.INFO k");
+        assert_eq!(holder.invalidated(), [] as [&str; 0]);
+        c.call(line);
+        assert_eq!(holder.invalidated(), [key], "{line}");
+    }
+    // Its deadline.
+    c.call("FLUSHALL");
+    c.int("LOCK.ACQUIRE k me 50");
+    holder.invalidated();
+    assert_eq!(holder.read(), ["me"]);
+    holder.wait_until_told("the deadline");
+    assert!(holder.read().is_empty());
+}
+
+fn a_holder_is_told_that_its_lock_was_handed_on(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    let mut holder = Holder::of(&server, "CLIENT TRACKING ON");
+    for (line, ttl) in [
+        ("LOCK.RELEASE k me", 600_000),
+        ("DEL k", 600_000),
+        ("PING", 100),
+    ] {
+        c.int(&format!("LOCK.ACQUIRE k me {ttl}"));
+        let waiter = server.blocked("LOCK.ACQUIRE k you 600000 BLOCK 0");
+        assert_eq!(holder.read(), ["me"]);
+        c.call(line);
+        holder.wait_until_told(line);
+        waiter.fence();
+        assert_eq!(holder.c.holders("k"), ["you"], "{line}");
+        c.call("DEL k");
+        holder.wait_until_told("DEL");
+    }
+    // The grant alone is a change, too: a share that is over makes room, and nothing of the server's happens to the key.
+    c.int("RWLOCK.RLOCK k a 600000");
+    c.int("RWLOCK.RLOCK k b 200");
+    let writer = server.blocked("RWLOCK.WLOCK k a 600000 BLOCK 0");
+    assert_eq!(holder.read(), ["a", "b"]);
+    writer.fence();
+    holder.wait_until_told("an upgrade");
+    assert_eq!(
+        holder.c.call("LOCK.INFO k").field("mode"),
+        Reply::from("exclusive")
+    );
+}
+
+fn a_holder_of_many_locks_is_told_by_prefix(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    let mut holder = Holder::of(&server, "CLIENT TRACKING ON BCAST PREFIX k");
+    c.int("LOCK.ACQUIRE other me 600000");
+    for line in [
+        "LOCK.ACQUIRE k me 600000",
+        "LOCK.RENEW k me 600000",
+        "LOCK.RELEASE k me",
+    ] {
+        c.int(line);
+        holder.wait_until_told(line);
+    }
+    c.int("LOCK.RELEASE k me");
+    assert_eq!(holder.invalidated(), [] as [&str; 0]);
+}
+
+fn commandstats_count_the_commands(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    c.call("CONFIG RESETSTAT");
+    c.int("LOCK.ACQUIRE k a 600000");
+    c.call("LOCK.ACQUIRE k b 600000");
+    c.error("LOCK.ACQUIRE k b x");
+    let waiter = server.blocked("RWLOCK.WLOCK k b 600000 BLOCK 0");
+    c.int("LOCK.RELEASE k a");
+    waiter.fence();
+    for (name, calls, failed) in [
+        ("lock.acquire", 3, 1),
+        ("rwlock.wlock", 1, 0),
+        ("lock.release", 1, 0),
+    ] {
+        let stats = c.info(&format!("cmdstat_{name}"));
+        assert!(
+            stats.contains(&format!("calls={calls},")),
+            "{name}: {stats}"
+        );
+        assert!(
+            stats.contains(&format!("failed_calls={failed}")),
+            "{name}: {stats}"
+        );
+    }
+    // What the module sends on is no call.
+    assert!(!c.text("INFO commandstats").contains("cmdstat_lock._"));
+}
+
+fn latency_histograms_have_the_commands(kind: Kind) {
+    if !kind.is_7_0_or_later() {
+        return;
+    }
+    let server = Server::start(kind);
+    let mut c = server.client();
+    for _ in 0..5 {
+        c.int("LOCK.ACQUIRE k a 600000");
+        c.int("LOCK.RELEASE k a");
+    }
+    let histograms = c.call("LATENCY HISTOGRAM lock.acquire lock.release");
+    for name in ["lock.acquire", "lock.release"] {
+        assert_eq!(
+            histograms.field(name).field("calls"),
+            Reply::Int(5),
+            "{name}"
+        );
+    }
+}
+
+/// The module API does not tell of it, so that the module has its own: LOCK.RESETSTAT.
+fn config_resetstat_is_the_servers_own(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    c.int("LOCK.ACQUIRE k a 600000");
+    c.call("CONFIG RESETSTAT");
+    assert_eq!(c.info("lock_acquired"), "1");
+    c.text("LOCK.RESETSTAT");
+    assert_eq!(c.info("lock_acquired"), "0");
+    assert!(c.info("cmdstat_lock.resetstat").starts_with("calls=1,"));
+}

@@ -1,0 +1,278 @@
+//! The module is downgraded: what a later version has written is refused, and said to be so. Later versions are made here out of this
+//! one's bytes, by raising the numbers by which formats are told apart.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::Path;
+
+use redis_lock::lock::codec::VERSION;
+
+use crate::harness::{aof, module, wait_for, Client, Kind, Reply, Server};
+use crate::hostile::payload::{sealed, Payload, FOOTER};
+
+on_every_server![
+    a_later_payload_is_refused,
+    a_later_rdb_is_refused,
+    a_later_aof_with_preamble_is_refused,
+    a_later_effect_in_an_aof_is_left_out_and_said_to_be,
+    a_replica_leaves_out_a_later_effect_and_says_so,
+    a_replica_refuses_later_data,
+];
+
+/// What the log says by the module's words.
+const SAID: &str = "in a format that this version of the module does not know";
+
+/// Files without compression and checksum, so that they can be changed; and with a lock whose fence tells where its record is.
+const PLAIN: [&str; 4] = ["--rdbcompression", "no", "--rdbchecksum", "no"];
+
+/// The numbers that a later version may have raised.
+#[derive(Clone, Copy, Debug)]
+enum Raised {
+    /// The version of the type in the RDB, with the largest fence.
+    TypeOfFence,
+    /// The same with a lock.
+    TypeOfLock,
+    /// The version of the record that is the largest fence.
+    Fence,
+    /// The version of the record that is a lock.
+    Lock,
+}
+
+const ALL: [Raised; 4] = [
+    Raised::TypeOfFence,
+    Raised::TypeOfLock,
+    Raised::Fence,
+    Raised::Lock,
+];
+
+impl Raised {
+    /// Raises it in an RDB that has one lock, `fence`, and with `type_id` in it as DUMP shows it.
+    #[track_caller]
+    fn raise(self, rdb: &mut [u8], type_id: &[u8], fence: i64) {
+        let places = |bytes: &[u8]| -> Vec<usize> {
+            let windows = rdb.windows(bytes.len()).enumerate();
+            let found = windows.filter(|(_, window)| *window == bytes);
+            found.map(|(at, _)| at).collect()
+        };
+        let last_of_id = type_id.len() - 1;
+        let (types, fences) = (places(type_id), places(&fence.to_le_bytes()));
+        // The largest fence comes first, then the lock; its record has two bytes more before the fence.
+        assert_eq!((types.len(), fences.len()), (2, 2));
+        let at = match self {
+            Raised::TypeOfFence => types[0] + last_of_id,
+            Raised::TypeOfLock => types[1] + last_of_id,
+            Raised::Fence => fences[0] - 2,
+            Raised::Lock => fences[1] - 3,
+        };
+        assert_eq!(rdb[at], VERSION, "{self:?}");
+        rdb[at] = VERSION + 1;
+    }
+}
+
+/// Takes the one lock; answers its fence and how DUMP writes the type's name and version.
+#[track_caller]
+fn take_one(c: &mut Client) -> (i64, Vec<u8>) {
+    let fence = c.int("LOCK.ACQUIRE k me 100000000");
+    let payload = c.call("DUMP k");
+    (fence, payload.as_bytes()[1..10].to_vec())
+}
+
+/// Fails the test unless the server gives up on its own files, by the module's words and no crash.
+#[track_caller]
+fn assert_refused(kind: Kind, dir: &Path, options: &[&str], when: &str) {
+    let (module, dir) = (module(), dir.to_str().unwrap());
+    let load = ["--loadmodule", module.to_str().unwrap(), "--dir", dir];
+    // Its status may even be 0: the server has its checker look at the file, which finds no fault with it.
+    let (log, _) = Server::start_that_ends(kind, &[&load[..], options].concat());
+    assert!(log.contains(SAID), "{when}: {log}");
+    assert!(!log.contains("BUG REPORT"), "{when}: {log}");
+}
+
+fn a_later_payload_is_refused(kind: Kind) {
+    let server = Server::start_with(kind, &["--rdbcompression", "no"]);
+    let mut c = server.client();
+    take_one(&mut c);
+    let dump = c.call("DUMP k");
+    let dump = dump.as_bytes();
+    let mut later_record = Payload::read(dump);
+    later_record.record[0] = VERSION + 1;
+    let (body, footer) = dump.split_at(dump.len() - FOOTER);
+    let mut later_type = body.to_vec();
+    later_type[9] = VERSION + 1;
+    let later_type = sealed(later_type, [footer[0], footer[1]]);
+    for payload in [later_record.write(), later_type] {
+        let refused = c.send(&[&b"RESTORE"[..], b"other", b"0", &payload]);
+        let Reply::Error(error) = refused else {
+            panic!("{refused:?}");
+        };
+        assert!(error.contains("Bad data format"), "{error}");
+        assert_eq!(c.int("EXISTS other"), 0);
+    }
+    // As it came it is taken, so that it is the version that was refused.
+    let restored = c.send(&[&b"RESTORE"[..], b"other", b"0", dump]);
+    assert_eq!(restored, Reply::Simple("OK".into()));
+    // The reply says it; the log is not for what clients send.
+    assert!(!server.log().contains(SAID), "{}", server.log());
+}
+
+fn a_later_rdb_is_refused(kind: Kind) {
+    for raised in ALL {
+        let mut server = Server::start_with(kind, &PLAIN);
+        let (fence, type_id) = take_one(&mut server.client());
+        server.shut_down_saving();
+        let file = server.dir().join("dump.rdb");
+        let as_it_was = fs::read(&file).unwrap();
+        let mut rdb = as_it_was.clone();
+        raised.raise(&mut rdb, &type_id, fence);
+        fs::write(&file, rdb).unwrap();
+        assert_refused(kind, server.dir(), &[], &format!("{raised:?}"));
+        fs::write(&file, as_it_was).unwrap();
+        server.start_again();
+        assert_eq!(server.client().holders("k"), ["me"]);
+    }
+}
+
+const AOF: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
+
+fn a_later_aof_with_preamble_is_refused(kind: Kind) {
+    let mut server = Server::start_with(kind, &[&PLAIN[..], &AOF].concat());
+    let mut c = server.client();
+    let (fence, type_id) = take_one(&mut c);
+    wait_for("the rewrite", || {
+        c.call("BGREWRITEAOF");
+        let base = aof::parts(server.dir())[0].clone();
+        let bytes = fs::read(base).unwrap_or_default();
+        let has_it = bytes.windows(8).any(|at| at == fence.to_le_bytes());
+        (bytes.starts_with(b"REDIS") && has_it).then_some(())
+    });
+    server.kill();
+    let base = &aof::parts(server.dir())[0];
+    let mut bytes = fs::read(base).unwrap();
+    Raised::Lock.raise(&mut bytes, &type_id, fence);
+    fs::write(base, bytes).unwrap();
+    assert_refused(kind, server.dir(), &AOF, "an AOF");
+}
+
+/// LOCK._APPLY as a later version might write it, for the key `later`, and a write of the server's own.
+fn later_effect() -> Vec<u8> {
+    let mut bytes = b"*3\r\n$11\r\nLOCK._APPLY\r\n$5\r\nlater\r\n$4\r\n".to_vec();
+    bytes.extend([VERSION + 1, 2, 0, 0]);
+    bytes.extend(b"\r\n*3\r\n$3\r\nSET\r\n$4\r\ntext\r\n$5\r\nstays\r\n");
+    bytes
+}
+
+/// The server says what it could not carry out, and goes on: so it does with every command. docs/UPGRADING.md tells what to do then.
+#[track_caller]
+fn assert_left_out(server: &Server) {
+    let mut c = server.client();
+    wait_for("the write after it", || {
+        (c.call("GET text") == Reply::from("stays")).then_some(())
+    });
+    assert_eq!(c.int("EXISTS later"), 0);
+    let log = server.log();
+    let line = log.lines().find(|line| line.contains("unknown version"));
+    let line = line.unwrap_or_else(|| panic!("{log}"));
+    assert!(line.contains("CRITICAL"), "{line}");
+    assert!(line.to_ascii_lowercase().contains("lock._apply"), "{line}");
+}
+
+fn a_later_effect_in_an_aof_is_left_out_and_said_to_be(kind: Kind) {
+    let mut server = Server::start_with(kind, &AOF);
+    take_one(&mut server.client());
+    server.kill();
+    let last = aof::parts(server.dir()).pop().unwrap();
+    let mut file = fs::File::options().append(true).open(last).unwrap();
+    file.write_all(&later_effect()).unwrap();
+    if kind.is_7_0_or_later() {
+        let (module, dir) = (module(), server.dir().to_str().unwrap().to_string());
+        let load = ["--loadmodule", module.to_str().unwrap(), "--dir", &dir];
+        let strict = ["--propagation-error-behavior", "panic"];
+        let (log, status) = Server::start_that_ends(kind, &[&load[..], &AOF, &strict].concat());
+        assert!(log.contains("unknown version"), "{log}");
+        assert!(!status.success());
+    }
+    server.start_again();
+    assert_left_out(&server);
+    assert_eq!(server.client().holders("k"), ["me"]);
+}
+
+/// A primary that sends these bytes to each replica that asks, its RDB and what comes behind it.
+struct Primary {
+    port: u16,
+}
+
+impl Primary {
+    fn start(rdb: Vec<u8>, commands: Vec<u8>) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                // A replica that goes is what some tests wait for.
+                Self::serve(stream, &rdb, &commands).ok();
+            }
+        });
+        Self { port }
+    }
+
+    fn serve(mut stream: TcpStream, rdb: &[u8], commands: &[u8]) -> std::io::Result<()> {
+        let (mut bytes, mut done) = (Vec::new(), 0);
+        let mut buffer = [0; 4096];
+        loop {
+            let len = stream.read(&mut buffer)?;
+            if len == 0 {
+                return Ok(());
+            }
+            bytes.extend(&buffer[..len]);
+            let asked: Vec<_> = aof::commands(&bytes[done..])
+                .map(|command| (command.args[0].to_ascii_uppercase(), command.end))
+                .collect();
+            for (name, _) in &asked {
+                match name.as_slice() {
+                    b"PING" => stream.write_all(b"+PONG\r\n")?,
+                    b"PSYNC" => {
+                        let id = "0".repeat(40);
+                        write!(stream, "+FULLRESYNC {id} 0\r\n${}\r\n", rdb.len())?;
+                        stream.write_all(rdb)?;
+                        stream.write_all(commands)?;
+                    }
+                    _ => stream.write_all(b"+OK\r\n")?,
+                }
+            }
+            done += asked.last().map_or(0, |(_, end)| *end);
+        }
+    }
+}
+
+/// What a server with one lock saves, and what `Raised::raise` needs to know of it.
+fn rdb_of_one(kind: Kind) -> (Vec<u8>, Vec<u8>, i64) {
+    let server = Server::start_with(kind, &PLAIN);
+    let mut c = server.client();
+    let (fence, type_id) = take_one(&mut c);
+    c.call("SAVE");
+    let rdb = fs::read(server.dir().join("dump.rdb")).unwrap();
+    (rdb, type_id, fence)
+}
+
+fn a_replica_leaves_out_a_later_effect_and_says_so(kind: Kind) {
+    let (rdb, ..) = rdb_of_one(kind);
+    let primary = Primary::start(rdb, later_effect());
+    let port = primary.port.to_string();
+    let replica = Server::start_with(kind, &["--replicaof", "127.0.0.1", &port]);
+    assert_left_out(&replica);
+    assert_eq!(replica.client().holders("k"), ["me"]);
+}
+
+/// The replica ends: so do servers with every file that a module does not load. It does not serve a half of the data.
+fn a_replica_refuses_later_data(kind: Kind) {
+    let (mut rdb, type_id, fence) = rdb_of_one(kind);
+    Raised::Lock.raise(&mut rdb, &type_id, fence);
+    let primary = Primary::start(rdb, later_effect());
+    let mut replica = Server::start(kind);
+    let line = format!("REPLICAOF 127.0.0.1 {}", primary.port);
+    replica.client().call(&line);
+    wait_for("the replica to end", || replica.has_ended().then_some(()));
+    let log = replica.log();
+    assert!(log.contains(SAID), "{log}");
+    assert!(!log.contains("BUG REPORT"), "{log}");
+}
