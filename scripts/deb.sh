@@ -30,7 +30,7 @@ gzip -9 --no-name <"$dist/stage/NOTICES" >"$made/doc/NOTICES.gz"
 # The settings as in redis.conf.example, from its first section on; only what is the module's own is in force.
 {
     cat packaging/deb/redis-lock.conf.head
-    sed -e '1,/^$/{/^$/!d}' -e 's|/usr/local/lib/redis/|/usr/lib/redis/|' -e '/^\(#\|loadmodule \|lock\.\|$\)/!s/^/# /' redis.conf.example
+    sed -e '1,/^$/{/^$/!d}' -e 's|/usr/local/lib/redis/|/usr/lib/redis/|' -e '/^\(#\|loadmodule \|lock\.\|$\)/!s/^/#/' redis.conf.example
 } >"$made/redis-lock.conf"
 
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}

@@ -47,7 +47,6 @@ missing() {
     [ -e /etc/ssl/certs/ca-certificates.crt ] || echo ca-certificates
     # Some tests set the clock of their servers.
     compgen -G '/usr/lib/*/faketime/libfaketimeMT.so.1' >/dev/null || echo faketime
-    has valgrind || echo valgrind
     # The packages are made and checked by these.
     if [ "${SETUP_FOR:-}" = packages ]; then
         has git || echo git
