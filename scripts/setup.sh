@@ -45,6 +45,8 @@ missing() {
     has_libclang || echo libclang-dev
     has python3 && python3 -m pip --version >/dev/null 2>&1 || echo python3 python3-pip
     [ -e /etc/ssl/certs/ca-certificates.crt ] || echo ca-certificates
+    # The tests stop servers and workers by it. The shell has one of its own, which is no program.
+    type -P kill >/dev/null || echo procps
     # Some tests set the clock of their servers.
     compgen -G '/usr/lib/*/faketime/libfaketimeMT.so.1' >/dev/null || echo faketime
     # The packages are made and checked by these.
