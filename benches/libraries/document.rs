@@ -26,6 +26,9 @@ const COLUMNS: [&str; 12] = [
     "server CPU µs each",
 ];
 
+/// One of the figures.
+type Figure = fn(&Figures) -> f64;
+
 pub fn write(run: &Run, all: &[Measured], left_out: &[&Language]) {
     let folder = circumstances::folder(run.quick);
     picture::draw(
@@ -87,7 +90,7 @@ pub fn languages(all: &[Measured]) -> impl Iterator<Item = &'static Language> + 
 }
 
 fn row(measured: &Measured) -> Vec<String> {
-    let of = |figure: fn(&Figures) -> f64| measured.spread(figure);
+    let of = |figure: Figure| measured.spread(figure);
     let library = measured.library;
     let mut row = vec![
         measured.language.title(library),
@@ -117,7 +120,7 @@ fn row(measured: &Measured) -> Vec<String> {
 
 fn figures(run: &Run, all: &[Measured]) -> String {
     let mut text = "server\tlanguage\tlibrary\tclients\tmeasure\tmedian\tlow\thigh\n".to_string();
-    let measures: [(&str, fn(&Figures) -> f64); 9] = [
+    let measures: [(&str, Figure); 9] = [
         ("hand-offs/s", |figures| figures.hand_offs),
         ("acquisitions/s", |figures| figures.acquisitions),
         ("wait p50 µs", |figures| figures.waits[0]),
@@ -146,7 +149,7 @@ fn figures(run: &Run, all: &[Measured]) -> String {
 }
 
 impl Measured {
-    pub fn spread(&self, figure: fn(&Figures) -> f64) -> Spread {
+    pub fn spread(&self, figure: Figure) -> Spread {
         let values: Vec<f64> = self.rounds.iter().map(figure).collect();
         Spread::of(&values)
     }

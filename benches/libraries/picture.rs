@@ -25,6 +25,7 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 /// A library's line: for each number of clients the median, the smallest and the largest.
 struct Line {
     name: String,
+    is_ours: bool,
     colour: RGBColor,
     points: Vec<(f64, [f64; 3])>,
 }
@@ -76,6 +77,7 @@ fn lines(all: &[Measured], language: &Language) -> Vec<Line> {
         });
         Line {
             name: language.title(library),
+            is_ours: library.is_ours,
             colour: *colours.next().expect("a cycle"),
             points: points.collect(),
         }
@@ -114,8 +116,9 @@ fn chart(area: &Area, name: &str, lines: &[Line], (low, high): (f64, f64)) {
         .bold_line_style(BLACK.mix(0.12))
         .draw()
         .unwrap();
-    for line in lines {
-        let style = line.colour.stroke_width(2);
+    // Those of this project, which come first, on top, and thinner, so that a line below is seen.
+    for line in lines.iter().rev() {
+        let style = line.colour.stroke_width(if line.is_ours { 2 } else { 4 });
         let medians = line.points.iter().map(|(x, [median, ..])| (*x, *median));
         drawn
             .draw_series(LineSeries::new(medians, style).point_size(4))
