@@ -13,7 +13,7 @@ export REDIS_LOCK_SERVERS ?= $(CURDIR)/.servers
 
 comma := ,
 MAKEFLAGS += --no-print-directory
-.PHONY: help setup build run test setup-examples test-examples oversell soak fuzz valgrind bench bench-shard bench-check check diagrams dashboard servers install uninstall clean
+.PHONY: help setup build run test setup-examples test-examples oversell soak fuzz valgrind bench bench-shard bench-peers bench-check check diagrams dashboard servers install uninstall clean
 .PHONY: dist dist-check deb deb-check docker-check
 
 help: ## Show these targets
@@ -76,6 +76,11 @@ bench: setup ## Measure what locks cost beside their rivals, into docs/benchmark
 bench-shard: setup ## Measure what one shard of a cluster carries: acquisitions per second and memory
 	@$(MAKE) servers build
 	cargo bench --locked --bench shard
+
+# It takes the languages that `make setup-examples` has set up, and names the others.
+bench-peers: setup ## Measure lock libraries beside the adapters in clients/, into docs/benchmarks/libraries.md (BENCH_QUICK=1, BENCH_SERVERS=)
+	@$(MAKE) servers build
+	cargo bench --locked --bench peers
 
 # Run as a test, which needs no build of its own: the server is what is counted.
 bench-check: setup ## Count the instructions of each command and compare them with benches/instructions.tsv (BASELINE=write: set it)

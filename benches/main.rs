@@ -22,6 +22,7 @@ mod owner;
 // With what.
 mod bed;
 mod callgrind;
+mod circumstances;
 mod crowd;
 mod load;
 mod peers;

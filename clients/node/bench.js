@@ -1,5 +1,5 @@
 // One process with many clients that want one lock: each acquires, holds, releases, and again. Prints for each acquisition
-// CLIENT ASKED_US GRANTED_US RELEASED_US.
+// CLIENT ASKED_US GRANTED_US RELEASED_US; and `start` on stderr when the clock starts.
 import { createRequire } from "node:module";
 import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
@@ -56,6 +56,7 @@ async function run(create) {
 
   const lines = [];
   const start = performance.now();
+  console.error("start");
   const now = () => Math.round((performance.now() - start) * 1000);
   const client = async (_, number) => {
     while (now() < Number(values.seconds) * 1e6) {

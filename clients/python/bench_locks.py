@@ -6,6 +6,7 @@
 Each client is a thread (a task with asyncio) with a client of redis-py of its own. It acquires, holds and releases
 until the seconds have passed. Printed is a line for each acquisition that was granted within them:
 CLIENT ASKED_US GRANTED_US RELEASED_US, on one monotonic clock from the common start, RELEASED_US when the reply came.
+At that start `start` goes to stderr, for whoever looks at the server meanwhile.
 
 The libraries are used with their defaults, as are the clients (`Redis.from_url`), with three exceptions: a ttl of 30 s,
 no limit on waiting, and for python-redis-lock a socket timeout above its ttl, for it waits by a BLPOP of that length,
@@ -70,6 +71,7 @@ def threads(options: argparse.Namespace) -> Iterator[Acquisition]:
     def start() -> None:
         nonlocal clock
         clock = Clock(options.seconds)
+        print("start", file=sys.stderr, flush=True)
 
     together = threading.Barrier(options.clients, action=start)
 
@@ -100,6 +102,7 @@ async def tasks(options: argparse.Namespace) -> list[Acquisition]:
     async with contextlib.AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(connected(options.url)) for _ in range(options.clients)]
         clock = Clock(options.seconds)
+        print("start", file=sys.stderr, flush=True)
         done: list[Acquisition] = []
 
         async def run(number: int) -> None:

@@ -86,8 +86,8 @@ fn draw_panel(area: &Area, (title, measure, print): &Panel, rows: &[Row]) -> Out
         let middle = top + BAR / 2;
         write(area, row.way.name(), (NAMES - 10, middle), 13, HPos::Right)?;
         let width = (value / highest * room).round() as i32;
-        // What is not nothing is seen.
-        let right = NAMES + width.max(if value > 0.0 { 2 } else { 0 });
+        // What is printed as more than nothing is seen.
+        let right = NAMES + width.max(if value >= 0.5 { 2 } else { 0 });
         let bar = [(NAMES, top), (right, top + BAR)];
         area.draw(&Rectangle::new(bar, COLOURS[n % COLOURS.len()].filled()))?;
         write(area, &print(value), (right + 7, middle), 13, HPos::Left)?;

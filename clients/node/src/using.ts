@@ -23,6 +23,7 @@ export async function useLock<T>(
   let isOver = false;
   let extension: NodeJS.Timeout | undefined;
   let end: NodeJS.Timeout | undefined;
+  let failure: Error | undefined;
 
   const stop = () => {
     isOver = true;
@@ -36,9 +37,10 @@ export async function useLock<T>(
   };
   const keep = () => {
     clearTimeout(end);
+    failure = undefined;
     // Not left to the extension, which may be waiting for a server that does not answer.
     end = setTimeout(
-      () => lose(new Error("The lock was not extended before its lease was over.")),
+      () => lose(new Error("The lock was not extended before its lease was over.", { cause: failure })),
       lock.remaining,
     );
     extension = setTimeout(extend, lock.remaining - threshold);
@@ -49,8 +51,8 @@ export async function useLock<T>(
         await lock.extend(duration, { retryCount: 0 });
         return isOver || keep();
       } catch (error) {
-        const { cause } = error as Error;
-        if (!isOver && (cause instanceof ResourceLockedError || !lock.isValid)) lose(error as Error);
+        failure = error as Error;
+        if (!isOver && failure.cause instanceof ResourceLockedError) lose(failure);
       }
       await sleep(RETRY_MS);
     }

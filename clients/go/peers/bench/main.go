@@ -1,5 +1,5 @@
 // Command bench has clients contend for one lock, by this client or a peer, and prints when each acquisition was asked for,
-// granted and released: CLIENT ASKED_US GRANTED_US RELEASED_US.
+// granted and released: CLIENT ASKED_US GRANTED_US RELEASED_US. When the clock starts, it says start on stderr.
 package main
 
 import (
@@ -67,6 +67,7 @@ func run() error {
 	}
 
 	start := time.Now()
+	fmt.Fprintln(os.Stderr, "start")
 	ctx, cancel := context.WithDeadline(ctx, start.Add(time.Duration(*seconds*float64(time.Second))))
 	defer cancel()
 	acquisitions := make([][]acquisition, *clients)

@@ -12,7 +12,8 @@ import java.util.concurrent.locks.Lock;
 /**
  * N threads take one lock in turns, for so long: {@code bench LIBRARY --url URL --lock KEY
  * --clients N --hold-ms H --seconds S}. Prints a line per acquisition, {@code CLIENT ASKED_US
- * GRANTED_US RELEASED_US}, on one clock from the common start.
+ * GRANTED_US RELEASED_US}, on one clock from the common start, at which {@code start} goes to
+ * stderr.
  */
 public final class Bench {
     private record Turn(int client, long askedUs, long grantedUs, long releasedUs) {}
@@ -85,6 +86,7 @@ public final class Bench {
         }
         ready.await();
         startNanos[0] = System.nanoTime();
+        System.err.println("start");
         start.countDown();
         for (Thread thread : threads) {
             thread.join();

@@ -1,0 +1,111 @@
+//! A language's driver: a process that has clients contend for a lock by one library, and prints each acquisition.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::mpsc::{channel, Receiver};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// A virtual machine that is started, and clients that have to wait for each other at the end, take their time.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The libraries that the driver in this folder knows; none where it cannot run.
+pub fn list(folder: &Path) -> Option<Vec<String>> {
+    let output = Command::new(folder.join("bench")).arg("--list").output();
+    let output = output.ok().filter(|output| output.status.success())?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    Some(text.lines().map(String::from).collect())
+}
+
+/// What the clients are to do.
+pub struct Load {
+    pub port: u16,
+    pub clients: usize,
+    pub hold_ms: u64,
+    pub time: Duration,
+}
+
+/// A driver whose clients are connected and have begun. Dropping it ends the process.
+pub struct Driver {
+    child: Child,
+    lines: JoinHandle<String>,
+    errors: JoinHandle<String>,
+}
+
+impl Driver {
+    /// Returns when its clock starts.
+    pub fn start(folder: &Path, library: &str, load: &Load) -> Result<Self, String> {
+        let mut child = Command::new(folder.join("bench"))
+            .arg(library)
+            .args(["--url", &format!("redis://127.0.0.1:{}", load.port)])
+            .args(["--lock", "lock:peers"])
+            .args(["--clients", &load.clients.to_string()])
+            .args(["--hold-ms", &load.hold_ms.to_string()])
+            .args(["--seconds", &load.time.as_secs_f64().to_string()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| error.to_string())?;
+        let mut stdout = child.stdout.take().expect("a pipe");
+        let lines = thread::spawn(move || {
+            let mut text = String::new();
+            let _ = stdout.read_to_string(&mut text);
+            text
+        });
+        let (errors, started) = listen(child.stderr.take().expect("a pipe"));
+        let driver = Self {
+            child,
+            lines,
+            errors,
+        };
+        match started.recv_timeout(PATIENCE) {
+            Ok(()) => Ok(driver),
+            Err(_) => Err(driver.end("it did not start")),
+        }
+    }
+
+    /// Waits for its end, and answers its lines.
+    pub fn finish(mut self) -> Result<String, String> {
+        let begin = Instant::now();
+        let status = loop {
+            match self.child.try_wait().map_err(|error| error.to_string())? {
+                Some(status) => break status,
+                None if begin.elapsed() > PATIENCE => return Err(self.end("it did not end")),
+                None => thread::sleep(Duration::from_millis(5)),
+            }
+        };
+        match status.success() {
+            true => Ok(self.lines.join().expect("a thread that only reads")),
+            false => Err(self.end(&status.to_string())),
+        }
+    }
+
+    /// What went wrong, and the last that it said about it.
+    fn end(mut self, what: &str) -> String {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let errors = self.errors.join().expect("a thread that only reads");
+        let last: Vec<&str> = errors.lines().rev().take(3).collect();
+        format!("{what}: {}", last.join(" / "))
+    }
+}
+
+/// Tells of the line `start`, and keeps the others.
+fn listen(stderr: ChildStderr) -> (JoinHandle<String>, Receiver<()>) {
+    let (start, started) = channel();
+    let errors = thread::spawn(move || {
+        let mut others = String::new();
+        for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+            if line == "start" {
+                // Nobody listens any more when the patience was over.
+                let _ = start.send(());
+            } else {
+                others += &format!("{line}\n");
+            }
+        }
+        others
+    });
+    (errors, started)
+}

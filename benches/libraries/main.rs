@@ -1,0 +1,204 @@
+//! Lock libraries as they are, beside this project's adapters, in the same contention: `make bench-peers`.
+//!
+//! Each language's driver, `clients/LANGUAGE/bench`, has clients of one library take one lock in turns. `BENCH_QUICK=1` looks only whether
+//! all works, `BENCH_SERVERS=7.0.15` chooses a server, `BENCH_CLIENTS` another place than clients/.
+
+#![allow(missing_docs, unreachable_pub)] // A benchmark has no public face.
+
+#[allow(dead_code, unused_imports)]
+#[path = "../../tests/integration/harness/mod.rs"]
+mod harness;
+
+mod catalogue;
+mod course;
+mod document;
+mod driver;
+mod picture;
+
+#[allow(dead_code)]
+#[path = "../bed.rs"]
+mod bed;
+#[path = "../circumstances.rs"]
+mod circumstances;
+#[allow(dead_code)]
+#[path = "../load.rs"]
+mod load;
+#[allow(dead_code)]
+#[path = "../stats.rs"]
+mod stats;
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use bed::Bed;
+use catalogue::{Language, Library, LANGUAGES};
+use course::Course;
+use driver::{Driver, Load};
+use harness::Kind;
+use stats::jain;
+
+pub const CLIENTS: [usize; 3] = [2, 16, 64];
+pub const HOLD_MS: u64 = 1;
+const OF_A_CONNECTION: [&str; 6] = ["info", "hello", "auth", "select", "ping", "client"];
+const SERVERS: [Kind; 4] = [
+    Kind::Redis8_2,
+    Kind::Redis7_0,
+    Kind::Valkey8_0,
+    Kind::Redis6_2,
+];
+
+/// How much is measured.
+pub struct Run {
+    pub kind: Kind,
+    pub quick: bool,
+    pub rounds: usize,
+    /// Of each round.
+    pub time: Duration,
+}
+
+impl Run {
+    fn of_environment() -> Self {
+        let wanted = std::env::var("BENCH_SERVERS").unwrap_or_default();
+        let mut kinds = SERVERS.into_iter();
+        let kind = kinds.find(|kind| bed::name(*kind).contains(&wanted));
+        let quick =
+            std::env::var("BENCH_QUICK").is_ok_and(|value| !value.is_empty() && value != "0");
+        let (rounds, ms) = if quick { (1, 300) } else { (3, 2_500) };
+        Self {
+            kind: kind.unwrap_or_else(|| panic!("no server is called {wanted}")),
+            quick,
+            rounds,
+            time: Duration::from_millis(ms),
+        }
+    }
+}
+
+/// One library with one number of clients: its figures, once per round, and what went wrong.
+pub struct Measured {
+    pub language: &'static Language,
+    pub library: &'static Library,
+    pub clients: usize,
+    pub rounds: Vec<Figures>,
+    pub failures: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Figures {
+    pub hand_offs: f64,
+    pub acquisitions: f64,
+    pub jain: f64,
+    pub starved: f64,
+    /// The median, the 99th percentile and the longest, in microseconds.
+    pub waits: [f64; 3],
+    /// For each acquisition.
+    pub commands: f64,
+    pub cpu_us: f64,
+}
+
+fn main() {
+    let run = Run::of_environment();
+    if !bed::take_the_other_core() {
+        println!("The server and its clients share the cores as they come: figures will be worse.");
+    }
+    let (present, left_out): (Vec<_>, Vec<_>) = LANGUAGES.iter().partition(|language| {
+        let names = driver::list(&language.path()).unwrap_or_default();
+        let mut libraries = language.libraries.iter();
+        libraries.all(|library| names.iter().any(|name| name == library.driver))
+    });
+    for language in &left_out {
+        println!("{}: not set up, left out", language.name);
+    }
+    if present.is_empty() {
+        eprintln!("bench-peers: no language is set up: run 'make setup-examples' first");
+        std::process::exit(1);
+    }
+    let begin = Instant::now();
+    let all: Vec<Measured> = CLIENTS
+        .into_iter()
+        .flat_map(|clients| measure(&run, &present, clients))
+        .collect();
+    println!("-- {:.0} s", begin.elapsed().as_secs_f64());
+    document::write(&run, &all, &left_out);
+    let failures: usize = all.iter().map(|measured| measured.failures.len()).sum();
+    if failures > 0 {
+        eprintln!("bench-peers: {failures} runs failed, see above");
+        std::process::exit(1);
+    }
+}
+
+/// All libraries in turns, so that what disturbs one disturbs the others.
+fn measure(run: &Run, languages: &[&'static Language], clients: usize) -> Vec<Measured> {
+    let of = |language: &'static Language| {
+        language.libraries.iter().map(move |library| Measured {
+            language,
+            library,
+            clients,
+            rounds: Vec::new(),
+            failures: Vec::new(),
+        })
+    };
+    let mut all: Vec<Measured> = languages.iter().copied().flat_map(of).collect();
+    let mut bed = Bed::start(run.kind, &[]);
+    for _ in 0..run.rounds {
+        for measured in &mut all {
+            bed.clear();
+            let title = measured.language.title(measured.library);
+            match round(&mut bed, measured, run.time) {
+                Ok(figures) => {
+                    println!("{title}, {clients} clients: {figures:.1?}");
+                    measured.rounds.push(figures);
+                }
+                Err(failure) => {
+                    eprintln!("{title}, {clients} clients FAILED: {failure}");
+                    measured.failures.push(failure);
+                }
+            }
+        }
+    }
+    all
+}
+
+fn round(bed: &mut Bed, of: &Measured, time: Duration) -> Result<Figures, String> {
+    let load = Load {
+        port: bed.server.port,
+        clients: of.clients,
+        hold_ms: HOLD_MS,
+        time,
+    };
+    let driver = Driver::start(&of.language.path(), of.library.driver, &load)?;
+    let begin = Instant::now();
+    let (cpu, commands) = (bed.cpu_us(), commands(bed));
+    thread::sleep(time.saturating_sub(begin.elapsed()));
+    let cpu = bed.cpu_us() - cpu;
+    let commands = self::commands(bed) - commands;
+    let course = Course::of(&driver.finish()?, of.clients, time.as_micros() as u64)?;
+    let acquisitions = course.acquisitions;
+    if acquisitions == 0.0 {
+        return Err("nobody ever got the lock".into());
+    }
+    let seconds = time.as_secs_f64();
+    Ok(Figures {
+        hand_offs: course.hand_offs / seconds,
+        acquisitions: acquisitions / seconds,
+        jain: jain(&course.taken),
+        starved: course.starved(),
+        waits: [0.5, 0.99, 1.0].map(|share| course.waits.at(share)),
+        commands: commands / acquisitions,
+        cpu_us: cpu / acquisitions,
+    })
+}
+
+/// What has been called so far, from scripts too, but for the harness' own looks and what a client says when it connects.
+/// Who waits in the server is counted when the wait ends.
+fn commands(bed: &mut Bed) -> f64 {
+    let text = bed.control.text("INFO commandstats");
+    let lines = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("cmdstat_"));
+    let counted = lines.filter_map(|line| {
+        let (name, rest) = line.split_once(":calls=")?;
+        let is_of_a_connection = name.starts_with("client|") || OF_A_CONNECTION.contains(&name);
+        (!is_of_a_connection).then(|| rest.split(',').next())?
+    });
+    counted.map(|calls| calls.parse::<f64>().unwrap()).sum()
+}

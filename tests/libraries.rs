@@ -1,0 +1,117 @@
+//! The arithmetic of `make bench-peers`: what it makes of the lines that the drivers print.
+
+#[allow(dead_code, unreachable_pub, missing_docs)]
+#[path = "../benches/libraries/catalogue.rs"]
+mod catalogue;
+#[allow(unreachable_pub)]
+#[path = "../benches/libraries/course.rs"]
+mod course;
+#[allow(dead_code, unreachable_pub)]
+#[path = "../benches/stats.rs"]
+mod stats;
+
+use catalogue::{version_in, LANGUAGES};
+use course::Course;
+use stats::jain;
+
+/// Of 10 ms: client 0 takes the lock twice, then 1, then 0 again; 2 gets it when the time is over.
+const LINES: &str = "\
+0 0 100 1100
+0 1100 1200 2200
+1 50 3050 4050
+0 2200 4200 5200
+2 0 10500 11500
+1 4050 9950 10950
+";
+const END_US: u64 = 10_000;
+
+fn course() -> Course {
+    Course::of(LINES, 4, END_US).unwrap()
+}
+
+#[test]
+fn acquisitions_until_the_end_are_counted_in_the_order_of_their_grants() {
+    let course = course();
+    assert_eq!(course.acquisitions, 5.0);
+    assert_eq!(course.taken, [3.0, 2.0, 0.0, 0.0]);
+    assert_eq!(course.starved(), 2.0);
+    // 0 0 1 0 1: the first is from nobody, the second from itself.
+    assert_eq!(course.hand_offs, 3.0);
+
+    let mut lines: Vec<&str> = LINES.lines().collect();
+    lines.sort_unstable();
+    let by_client = Course::of(&lines.join("\n"), 4, END_US).unwrap();
+    assert_eq!(by_client.hand_offs, 3.0);
+}
+
+#[test]
+fn fairness_counts_who_got_nothing() {
+    // (3 + 2)² / (4 · (9 + 4))
+    assert!((jain(&course().taken) - 25.0 / 52.0).abs() < 1e-9);
+    assert_eq!(jain(&[5.0, 5.0, 5.0, 5.0]), 1.0);
+    assert_eq!(jain(&[9.0, 0.0, 0.0]), 1.0 / 3.0);
+}
+
+/// Waits of 100, 100, 3,000, 2,000 and 5,900 µs; of client 0 one under way for 4,800, of 2 and 3 for 10,000. Client 1 holds.
+#[test]
+fn waits_under_way_at_the_end_count_with_what_they_had_lasted() {
+    let waits = course().waits;
+    let close = |share: f64, us: f64| (waits.at(share) / us - 1.0).abs() < 0.002;
+    assert!(close(0.25, 100.0));
+    assert!(close(0.5, 3_000.0));
+    assert!(close(0.75, 5_900.0));
+    assert!(close(1.0, 10_000.0));
+}
+
+#[test]
+fn nothing_granted_is_everybody_waiting() {
+    let course = Course::of("0 0 20000 21000\n", 2, END_US).unwrap();
+    assert_eq!((course.acquisitions, course.starved()), (0.0, 2.0));
+    assert!((course.waits.at(0.01) / 10_000.0 - 1.0).abs() < 0.002);
+}
+
+#[test]
+fn what_is_no_acquisition_is_refused() {
+    for line in [
+        "",
+        "0 0 100",
+        "0 0 100 200 300",
+        "0 0 -1 200",
+        "zero 0 100 200",
+        // No such client; granted before it was asked for; released before it was granted.
+        "4 0 100 200",
+        "0 101 100 200",
+        "0 0 201 200",
+    ] {
+        let lines = format!("0 0 1 2\n{line}\n");
+        assert!(Course::of(&lines, 4, END_US).is_err(), "{line:?}");
+    }
+}
+
+#[test]
+fn a_version_is_what_follows_the_last_mark() {
+    let lock = r#"{ "node_modules/redlock": { "version": "4.2.0" }, "node_modules/redlock-5": { "version": "5.0.0-beta.2" } }"#;
+    let of = |marks: &[&str]| version_in(lock, marks);
+    let version = "\"version\": \"";
+    assert_eq!(of(&["redlock\"", version]), Some("4.2.0"));
+    assert_eq!(of(&["redlock-5\"", version]), Some("5.0.0-beta.2"));
+    assert_eq!(of(&["redsync", version]), None);
+}
+
+/// The marks are of files that change with the libraries.
+#[test]
+fn every_library_has_a_version() {
+    for language in &LANGUAGES {
+        for library in language.libraries {
+            let version = language.version(library);
+            assert!(
+                version
+                    .as_ref()
+                    .is_some_and(|version| version.contains('.')),
+                "{} of {}: {version:?}",
+                library.driver,
+                language.name
+            );
+        }
+    }
+}
