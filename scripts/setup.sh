@@ -7,15 +7,13 @@ set -euo pipefail
 
 # A toolchain may be chosen by folder, so all is asked in the one that is built.
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. scripts/apt.sh
 oldest_rust=$(sed -nE 's/^rust-version *= *"([0-9.]+)".*/\1/p' Cargo.toml)
 # As in the Makefile; and ldconfig is in /sbin.
 [[ :$PATH: == *":$HOME/.cargo/bin:"* ]] || PATH=$HOME/.cargo/bin:$PATH
 export PATH=$PATH:/sbin
 
 has() { command -v "$1" >/dev/null; }
-
-# Whether version $1 is $2 or newer.
-at_least() { [ "$(printf '%s\n' "$1" "$2" | sort -V | head -n1)" = "$2" ]; }
 
 has_compiler() { has cc && echo '#include <stdio.h>' | cc -E - >/dev/null 2>&1; }
 
@@ -74,9 +72,9 @@ LIBRARIES
 # The packages with a Rust that is new enough. Debian 12 and 13 have an old one and, in their security
 # updates, a current one with names of its own; what has neither has rustup.
 rust_packages() {
-    if candidate cargo; then
+    if has_candidate cargo; then
         echo rustc cargo rustfmt rust-clippy
-    elif candidate cargo-web || grep -qE '^VERSION_CODENAME=(bookworm|trixie)$' /etc/os-release; then
+    elif has_candidate cargo-web || grep -qE '^VERSION_CODENAME=(bookworm|trixie)$' /etc/os-release; then
         echo rustc-web cargo-web rustfmt-web rust-web-clippy
     else
         echo rustup
@@ -84,24 +82,10 @@ rust_packages() {
 }
 
 # Whether apt would install a version of package $1 that is new enough.
-candidate() {
+has_candidate() {
     local version
-    version=$(LC_ALL=C apt-cache policy "$1" | awk '$1 == "Candidate:" && $2 ~ /^[0-9]/ { print $2 }')
+    version=$(candidate "$1")
     [ -n "$version" ] && at_least "$version" "$oldest_rust"
-}
-
-as_root() {
-    if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
-}
-
-apt_get() {
-    # The output is of use only when it fails.
-    local log
-    log=$(as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o Dpkg::Use-Pty=0 "$@" 2>&1) || {
-        echo "$log" >&2
-        echo "setup: apt-get $* failed" >&2
-        exit 1
-    }
 }
 
 packages=()

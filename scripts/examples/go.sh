@@ -6,11 +6,9 @@
 #
 # Debian 12 has an old Go and, among its backports, a newer one that leaves the old one in peace: it lies in a folder of its own.
 set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/../apt.sh"
 
 oldest=1.23
-
-# Whether version $1 is $2 or newer.
-at_least() { [ "$(printf '%s\n' "$1" "$2" | sort -V | head -n1)" = "$2" ]; }
 
 # Prints the first go that is new enough as it is, without a toolchain that it would fetch.
 where() {
@@ -24,22 +22,6 @@ where() {
     done
     return 1
 }
-
-as_root() {
-    if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
-}
-
-apt_get() {
-    # The output is of use only when it fails.
-    local log
-    log=$(as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300 "$@" 2>&1) || {
-        echo "$log" >&2
-        echo "setup: apt-get $* failed" >&2
-        exit 1
-    }
-}
-
-candidate() { LC_ALL=C apt-cache policy "$1" | awk '$1 == "Candidate:" { sub(/^[0-9]+:/, "", $2); print $2 }'; }
 
 # Installs $2… from the backports of release $1, which need not be among the machine's sources and do not become one of them.
 from_backports() {

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Java 17 and the Maven that the Java parts need and this machine lacks, from the packages of its Debian.
 set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/../apt.sh"
 
 # A JRE without compiler is no help, and neither is a Java that is too old.
 has_java() {
@@ -19,20 +20,6 @@ missing() {
         echo default-jdk-headless
     fi
     has_maven || echo maven
-}
-
-as_root() {
-    if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
-}
-
-apt_get() {
-    # The output is of use only when it fails.
-    local log
-    log=$(as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300 "$@" 2>&1) || {
-        echo "$log" >&2
-        echo "java: apt-get $* failed" >&2
-        exit 1
-    }
 }
 
 if has_java && has_maven; then exit; fi

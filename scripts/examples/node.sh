@@ -1,26 +1,13 @@
 #!/usr/bin/env bash
 # Installs Node.js and npm when this machine lacks them or has older ones than the examples and the adapter run on.
 set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/../apt.sh"
 
 oldest=18
 
 has_node() {
     command -v npm >/dev/null && command -v node >/dev/null &&
         [ "$(node -p 'process.versions.node.split(".")[0]' 2>/dev/null || echo 0)" -ge $oldest ]
-}
-
-as_root() {
-    if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
-}
-
-apt_get() {
-    # The output is of use only when it fails.
-    local log
-    log=$(as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o Dpkg::Use-Pty=0 "$@" 2>&1) || {
-        echo "$log" >&2
-        echo "setup: apt-get $* failed" >&2
-        exit 1
-    }
 }
 
 ! has_node || exit 0

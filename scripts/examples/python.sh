@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Makes a virtual environment in the folder $1, with Python's own packages from Debian where the machine lacks them.
 set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/../apt.sh"
 
 venv=$1
 oldest_python=3.11
@@ -8,20 +9,6 @@ oldest_python=3.11
 # A Python may be there without what makes environments: on Debian that is a package of its own.
 has_python() {
     python3 -c "import ensurepip, sys, venv; sys.exit(sys.version_info < (${oldest_python/./, }))" 2>/dev/null
-}
-
-as_root() {
-    if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
-}
-
-apt_get() {
-    # The output is of use only when it fails.
-    local log
-    log=$(as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=600 "$@" 2>&1) || {
-        echo "$log" >&2
-        echo "python: apt-get $* failed" >&2
-        exit 1
-    }
 }
 
 if ! has_python; then
