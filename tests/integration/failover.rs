@@ -4,6 +4,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use crate::harness::workload::words;
 use crate::harness::{figure, scale, wait_for, Client, Kind, Later, Reply, Server, State};
 
 mod clients;
@@ -139,13 +140,12 @@ fn a_failover_that_is_given_up_changes_nothing(kind: Kind) {
     let mut c = primary.client();
     replica.signal("STOP");
     let fence = c.int("LOCK.ACQUIRE k a 600000");
-    c.int("LOCK.ACQUIRE short a 200");
+    c.int("LOCK.ACQUIRE short a 600000");
     let b = primary.blocked("LOCK.ACQUIRE k b 600000 BLOCK 0");
     let d = primary.blocked("LOCK.ACQUIRE short d 600000 BLOCK 0");
-    c.text(&format!(
-        "FAILOVER TO 127.0.0.1 {} TIMEOUT 500",
-        replica.port
-    ));
+    let failover = format!("FAILOVER TO 127.0.0.1 {} TIMEOUT 500", replica.port);
+    // In one go, so that the deadline comes after the pause.
+    c.pipeline(&[words("LOCK.RENEW short a 200"), words(&failover)]);
     assert_eq!(c.info("master_failover_state"), "waiting-for-sync");
     let paused = Instant::now();
     // The deadline passes while nothing may be written.
