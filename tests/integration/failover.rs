@@ -4,7 +4,6 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::harness::workload::words;
 use crate::harness::{figure, scale, wait_for, Client, Kind, Later, Reply, Server, State};
 
 mod clients;
@@ -145,7 +144,7 @@ fn a_failover_that_is_given_up_changes_nothing(kind: Kind) {
     let d = primary.blocked("LOCK.ACQUIRE short d 600000 BLOCK 0");
     let failover = format!("FAILOVER TO 127.0.0.1 {} TIMEOUT 500", replica.port);
     // In one go, so that the deadline comes after the pause.
-    c.pipeline(&[words("LOCK.RENEW short a 200"), words(&failover)]);
+    c.in_one_go(&["LOCK.RENEW short a 200", &failover]);
     assert_eq!(c.info("master_failover_state"), "waiting-for-sync");
     let paused = Instant::now();
     // The deadline passes while nothing may be written.

@@ -97,7 +97,7 @@ fn a_holder_is_told_that_its_lock_has_changed(kind: Kind) {
     }
     // Its deadline.
     c.call("FLUSHALL");
-    c.int("LOCK.ACQUIRE k me 50");
+    c.int("LOCK.ACQUIRE k me 1000");
     holder.invalidated();
     assert_eq!(holder.read(), ["me"]);
     holder.wait_until_told("the deadline");
@@ -111,7 +111,7 @@ fn a_holder_is_told_that_its_lock_was_handed_on(kind: Kind) {
     for (line, ttl) in [
         ("LOCK.RELEASE k me", 600_000),
         ("DEL k", 600_000),
-        ("PING", 100),
+        ("LOCK.RENEW k me 100", 600_000),
     ] {
         c.int(&format!("LOCK.ACQUIRE k me {ttl}"));
         let waiter = server.blocked("LOCK.ACQUIRE k you 600000 BLOCK 0");
@@ -125,8 +125,11 @@ fn a_holder_is_told_that_its_lock_was_handed_on(kind: Kind) {
     }
     // The grant alone is a change, too: a share that is over makes room, and nothing of the server's happens to the key.
     c.int("RWLOCK.RLOCK k a 600000");
-    c.int("RWLOCK.RLOCK k b 200");
+    c.int("RWLOCK.RLOCK k b 60000");
     let writer = server.blocked("RWLOCK.WLOCK k a 600000 BLOCK 0");
+    assert_eq!(holder.read(), ["a", "b"]);
+    c.int("LOCK.RENEW k b 1000");
+    holder.wait_until_told("a renewal");
     assert_eq!(holder.read(), ["a", "b"]);
     writer.fence();
     holder.wait_until_told("an upgrade");

@@ -98,11 +98,12 @@ fn kill_script(c: &mut Client, script: &mut crate::harness::Raw) {
 fn a_busy_script_delays_a_hand_off_and_loses_none(kind: Kind) {
     let server = Server::start_with(kind, &["--lua-time-limit", "5"]);
     let mut c = server.client();
-    c.int("LOCK.ACQUIRE k a 300");
+    c.int("LOCK.ACQUIRE k a 60000");
     c.int("LOCK.ACQUIRE other a 60000");
-    let start = Instant::now();
     let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
+    let start = Instant::now();
     let e = server.blocked("LOCK.ACQUIRE other e 60000 BLOCK 250");
+    c.int("LOCK.RENEW k a 300");
     let mut script = busy_script(&server);
     let started_in_time = start.elapsed() < Duration::from_millis(250);
     wait_for("the deadline to pass", || {
@@ -176,11 +177,11 @@ fn reloading_the_data_set_under_waiters_changes_nothing(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let fence = c.int("LOCK.ACQUIRE k a 60000");
-    c.int("LOCK.ACQUIRE short a 400");
+    c.int("LOCK.ACQUIRE short a 60000");
     let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
     let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
     let e = server.blocked("LOCK.ACQUIRE short e 60000 BLOCK 0");
-    assert_eq!(c.text("DEBUG RELOAD"), "OK");
+    c.in_one_go(&["LOCK.RENEW short a 400", "DEBUG RELOAD"]);
     assert_eq!(c.holders("k"), ["a"]);
     assert_eq!(c.waiters("k"), ["b", "d"]);
     assert_eq!(c.int("LOCK.ACQUIRE k a 60000"), fence);
@@ -221,10 +222,10 @@ fn a_waiter_is_granted_while_the_server_forks(kind: Kind) {
         c.int(&format!("LOCK.ACQUIRE filler{n} t 600000"));
     }
     c.int("LOCK.ACQUIRE k a 60000");
-    c.int("LOCK.ACQUIRE short a 300");
+    c.int("LOCK.ACQUIRE short a 60000");
     let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
     let d = server.blocked("LOCK.ACQUIRE short d 60000 BLOCK 0");
-    c.text("BGSAVE");
+    c.in_one_go(&["LOCK.RENEW short a 300", "BGSAVE"]);
     c.int("LOCK.RELEASE k a");
     b.fence();
     d.fence();

@@ -147,9 +147,10 @@ fn an_upgrade_whose_share_ends_waits_in_line(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("RWLOCK.RLOCK k other 60000");
-    let share = c.int("RWLOCK.RLOCK k up 200");
+    let share = c.int("RWLOCK.RLOCK k up 60000");
     let w = server.blocked("RWLOCK.WLOCK k w 60000 BLOCK 0");
     let up = server.blocked("RWLOCK.WLOCK k up 60000 BLOCK 0");
+    c.int("LOCK.RENEW k up 200");
     wait_for("the share to end", || {
         let holders = c.call("LOCK.INFO k").field("holders");
         (holders.items().len() == 1).then_some(())
@@ -182,8 +183,9 @@ fn two_waiters_with_one_token_are_granted_together(kind: Kind) {
 fn the_ttl_counts_from_the_grant(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
-    c.int("LOCK.ACQUIRE k a 300");
+    c.int("LOCK.ACQUIRE k a 60000");
     let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
+    c.int("LOCK.RENEW k a 300");
     b.fence();
     let pttl = c.int("PTTL k");
     assert!((59_000..=60_000).contains(&pttl), "{pttl}");

@@ -53,6 +53,9 @@ struct Armed {
     at_once: bool,
     /// What it was set for; nothing when it has a reason of its own.
     due: Due,
+    /// Whether the server listens until then. That such a timer is late says nothing new: on a server whose every turn takes long, all
+    /// of them are, and would be put off for ever.
+    listens: bool,
 }
 
 thread_local! {
@@ -97,7 +100,8 @@ fn arm_for(due: Due, idle_us: u64) {
     let Some(ctx) = Context::detached() else {
         return;
     };
-    let idle_us = idle_us.max(listens_for_us(ARMED.get()));
+    let listens_us = listens_for_us(ARMED.get());
+    let idle_us = idle_us.max(listens_us);
     // The server counts in milliseconds.
     let sleep_ms = idle_us.min(LONGEST_SLEEP_US).div_ceil(1_000);
     let at_us = clock::monotonic_us().saturating_add(sleep_ms.saturating_mul(1_000));
@@ -114,13 +118,15 @@ fn arm_for(due: Due, idle_us: u64) {
         at_us,
         at_once,
         due,
+        listens: listens_us > 0,
     }));
 }
 
 /// For how much longer the server is to listen and do nothing. That it has stood still is seen by the timer, which should have gone off.
 fn listens_for_us(armed: Option<Armed>) -> u64 {
     let now_us = clock::monotonic_us();
-    if armed.is_some_and(|armed| now_us.saturating_sub(armed.at_us) > STALLED_US) {
+    let is_late = |armed: Armed| !armed.listens && now_us.saturating_sub(armed.at_us) > STALLED_US;
+    if armed.is_some_and(is_late) {
         LISTENS_UNTIL_US.set(now_us.saturating_add(LISTEN_US));
     }
     LISTENS_UNTIL_US.get().saturating_sub(now_us)
@@ -261,8 +267,9 @@ fn take_back(ctx: Context<'_>, forfeit: &Forfeit) {
             _ => Effect::Release { now_ms, token },
         };
         key.commit(&effect, true, now);
-        TAKEN_BACK.add_one();
+        // A conversion that is undone ends no hold.
         if matches!(effect, Effect::Release { .. }) {
+            TAKEN_BACK.add_one();
             key.note(Event::Release);
         }
     }

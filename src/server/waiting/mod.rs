@@ -171,6 +171,8 @@ fn serve_all(key: &mut Key<'_>, place: &Place, now: Now) -> bool {
 
 /// Grants one request if the lock lets it in. False when it does not.
 fn grant(key: &mut Key<'_>, ticket: Ticket, waiter: &Waiter, now: Now) -> bool {
+    // In a script or a transaction that lasts, the time of the command may be long ago, and the lease counts from the grant.
+    let now = now.max(clock::now());
     let token = waiter.token.as_token();
     let decided = fences::with(|fences| {
         Lock::acquire(key.lock(), waiter.ask(), now, Waiting::default(), fences)

@@ -143,7 +143,7 @@ impl<'g> Member<'g> {
         let (fence, port, asked, again) = self.ask(&line);
         let from = Instant::now();
         self.group.granted.fetch_add(1, Ordering::Relaxed);
-        let sure = self.group.sure_with == Some(port) && self.is_replicated(port);
+        let sure = self.group.sure_with == Some(port) && self.is_replicated(port, &key, &token);
         let pause = self.random.random_range(0..3_000);
         thread::sleep(Duration::from_micros(pause));
         let until = Instant::now();
@@ -198,14 +198,16 @@ impl<'g> Member<'g> {
         thread::sleep(Duration::from_millis(5));
     }
 
-    fn is_replicated(&mut self, port: u16) -> bool {
+    /// WAIT is for what this connection has written, which a grant to one that waits is not: it is done by another's command. A renewal is.
+    fn is_replicated(&mut self, port: u16, key: &str, token: &str) -> bool {
         let Some((to, client)) = &mut self.connection else {
             return false;
         };
+        let renew = format!("LOCK.RENEW {key} {token} {TTL_MS}");
         *to == port
-            && client
-                .try_call("WAIT 1 1000")
-                .is_ok_and(|n| n == Reply::Int(1))
+            && [renew.as_str(), "WAIT 1 1000"]
+                .iter()
+                .all(|line| client.try_call(line).is_ok_and(|n| n == Reply::Int(1)))
     }
 }
 

@@ -125,11 +125,13 @@ fn without_its_replicas_a_primary_hands_nothing_on(kind: Kind) {
     replica.wait_until_it_follows(&primary);
     assert_eq!(replica.client().holders("k"), ["b"]);
     // Or the operator gives up the demand.
-    c.int("LOCK.ACQUIRE k b 800");
+    c.int("LOCK.ACQUIRE k b 60000");
     let d = primary.blocked("LOCK.ACQUIRE k d 600000 BLOCK 0");
+    c.int("LOCK.RENEW k b 1500");
+    let end = Instant::now() + Duration::from_millis(1_500);
     replica.kill();
     lacks_replicas(&primary);
-    wait_until(Instant::now() + Duration::from_millis(1_000));
+    wait_until(end + Duration::from_millis(300));
     assert!(d.is_pending());
     c.text("CONFIG SET min-replicas-to-write 0");
     assert!(d.fence() > fence);

@@ -1,5 +1,6 @@
 //! A server that has no time: busy scripts and functions, DEBUG SLEEP, pauses, and threads that read for it.
 
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,8 @@ on_every_server![
     a_script_that_has_taken_a_lock_cannot_be_killed,
     a_script_that_is_killed_before_it_writes_has_taken_nothing,
     deadlines_and_timeouts_in_a_sleep_are_seen_after_it,
+    deadlines_and_timeouts_are_seen_where_every_turn_is_slow,
+    a_lease_that_begins_late_in_a_transaction_is_whole,
     a_crowd_on_a_server_that_falls_asleep,
     a_crowd_on_a_server_that_runs_long_scripts,
     a_crowd_on_a_server_that_is_paused,
@@ -50,10 +53,11 @@ fn a_busy_function_delays_a_hand_off_and_loses_none(kind: Kind) {
         Reply::from("endless")
     );
     for call in ["FCALL", "FCALL_RO"] {
-        c.int("LOCK.ACQUIRE k a 100");
+        c.int("LOCK.ACQUIRE k a 60000");
         c.int("LOCK.ACQUIRE other a 60000");
         let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
         let e = server.blocked("LOCK.ACQUIRE other e 60000 BLOCK 100");
+        c.int("LOCK.RENEW k a 100");
         let mut caller = server.raw();
         caller.send(&format!("{call} endless 0"));
         wait_until_busy(&mut c);
@@ -153,6 +157,47 @@ fn deadlines_and_timeouts_in_a_sleep_are_seen_after_it(kind: Kind) {
     assert_eq!(reply, Reply::Nil);
     assert!(at - start >= Duration::from_millis(400), "{:?}", at - start);
     assert_eq!(c.holders("long"), ["a"]);
+}
+
+/// Each turn of the server's loop lasts longer than a timer may be late, for as long as this takes.
+fn deadlines_and_timeouts_are_seen_where_every_turn_is_slow(kind: Kind) {
+    const NAPS: usize = 60;
+    const ENOUGH: usize = 15;
+    let server = Server::start(kind);
+    let mut c = server.client();
+    c.int("LOCK.ACQUIRE k a 60000");
+    c.int("LOCK.ACQUIRE long a 60000");
+    let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
+    let e = server.blocked("LOCK.ACQUIRE long e 60000 BLOCK 300");
+    c.int("LOCK.RENEW k a 300");
+    let (naps, over) = (AtomicUsize::new(0), AtomicBool::new(false));
+    // In the middle of the second nap both are due.
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut sleeper = server.client();
+            while !over.load(Ordering::Relaxed) && naps.fetch_add(1, Ordering::Relaxed) < NAPS {
+                sleeper.text("DEBUG SLEEP 0.25");
+            }
+        });
+        let (granted, timed_out) = (b.reply(), e.reply());
+        over.store(true, Ordering::Relaxed);
+        assert!(matches!(granted, Reply::Int(_)), "{granted:?}");
+        assert_eq!(timed_out, Reply::Nil);
+    });
+    let naps = naps.load(Ordering::Relaxed);
+    assert!(naps < ENOUGH, "after {naps} naps of 0.25 s");
+}
+
+/// Where a command has the time at which the server began the whole transaction (7.2+), a lease that it hands on has not.
+fn a_lease_that_begins_late_in_a_transaction_is_whole(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    c.int("LOCK.ACQUIRE k a 60000");
+    let b = server.blocked("LOCK.ACQUIRE k b 5000 BLOCK 0");
+    c.multi(&["DEBUG SLEEP 1.5", "LOCK.RELEASE k a"]);
+    b.fence();
+    let left_ms = c.int("PTTL k");
+    assert!((3_600..=5_000).contains(&left_ms), "{left_ms}");
 }
 
 fn a_crowd_on_a_server_that_falls_asleep(kind: Kind) {

@@ -88,7 +88,7 @@ fn back_fences_rise_and_nobody_else_gets_in(kind: Kind) {
     let clock = FakeClock::new();
     let server = start(kind, &clock);
     let mut c = server.client();
-    let mut last = c.int("LOCK.ACQUIRE k a 300");
+    let mut last = c.int("LOCK.ACQUIRE k a 20000");
     let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
     jump(&clock, &mut c, -HOUR_MS);
     assert!(

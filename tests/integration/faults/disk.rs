@@ -129,7 +129,7 @@ fn a_failed_save_stops_everything_until_one_succeeds(kind: Kind) {
 fn a_failed_save_stops_nothing_where_it_is_told_not_to(kind: Kind) {
     let server = start_saving(kind);
     let mut c = server.client();
-    c.int("LOCK.ACQUIRE k a 300");
+    c.int("LOCK.ACQUIRE k a 2000");
     let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
     fail_to_save(&server);
     assert!(c.error("LOCK.RELEASE k a").starts_with("MISCONF "));
@@ -308,7 +308,7 @@ fn with_always_nothing_is_acknowledged_that_is_not_written(kind: Kind) {
 fn with_always_no_waiter_is_told_of_a_grant_that_is_not_written(kind: Kind) {
     let mut server = start_appending(kind, "always");
     let mut c = server.client();
-    let fence = c.int("LOCK.ACQUIRE k a 300");
+    let fence = c.int("LOCK.ACQUIRE k a 1500");
     let b = server.blocked("LOCK.ACQUIRE k b 600000 BLOCK 0");
     leave_room(&server, 0);
     // The grant is the next write that there is.

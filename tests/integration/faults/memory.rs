@@ -103,9 +103,10 @@ fn a_transaction_and_a_script_are_refused_the_same(kind: Kind) {
 fn a_hold_ends_and_is_handed_on_without_memory(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
-    c.int("LOCK.ACQUIRE k a 200");
+    c.int("LOCK.ACQUIRE k a 60000");
     let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
     let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
+    c.int("LOCK.RENEW k a 500");
     run_out_of_memory(&mut c);
     let by_deadline = b.fence();
     assert_eq!(c.int("DEL k"), 1);

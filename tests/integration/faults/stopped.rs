@@ -136,12 +136,13 @@ fn a_waiter_that_is_stopped_costs_the_next_one_its_ttl(kind: Kind) {
 fn what_ended_while_the_server_was_stopped_is_over(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
-    let first = c.int("LOCK.ACQUIRE k a 800");
+    let first = c.int("LOCK.ACQUIRE k a 60000");
     c.int("LOCK.ACQUIRE long a 60000");
     let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
     let gone = server.raw_blocked("LOCK.ACQUIRE k gone 60000 BLOCK 0");
     let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
     let e = server.blocked("LOCK.ACQUIRE long e 60000 BLOCK 800");
+    c.int("LOCK.RENEW k a 800");
     server.signal("STOP");
     drop(gone);
     sleep(Duration::from_millis(1000)); // longer than the lease and the timeout
@@ -163,9 +164,9 @@ fn what_ended_while_the_server_was_stopped_is_over(kind: Kind) {
 fn what_was_sent_while_the_server_was_stopped_is_answered_in_order(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
-    c.int("LOCK.ACQUIRE k a 400");
     let mut late = server.raw();
     let mut others: Vec<_> = (0..5).map(|_| server.raw()).collect();
+    c.int("LOCK.ACQUIRE k a 400");
     server.signal("STOP");
     for (n, other) in others.iter_mut().enumerate() {
         other.send(&format!("LOCK.ACQUIRE k t{n} 60000 BLOCK 0"));

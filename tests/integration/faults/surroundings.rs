@@ -191,13 +191,13 @@ fn a_watch_is_broken_by_every_way_in_which_a_lock_changes(kind: Kind) {
     }
     // What time does.
     c.call("FLUSHALL");
-    c.int("LOCK.ACQUIRE k a 100");
+    c.int("LOCK.ACQUIRE k a 500");
     assert!(is_broken(&mut watcher, || {
         wait_for("the end", || (c.int("EXISTS k") == 0).then_some(()));
     }));
     // What a grant does: by a release, by a deadline, by one that leaves, by an eviction.
     c.int("LOCK.ACQUIRE k a 60000");
-    let b = server.blocked("LOCK.ACQUIRE k b 150 BLOCK 0");
+    let b = server.blocked("LOCK.ACQUIRE k b 1000 BLOCK 0");
     let d = server.blocked("RWLOCK.RLOCK k d 60000 BLOCK 0");
     let w = server.blocked("RWLOCK.WLOCK k w 60000 BLOCK 0");
     let r = server.blocked("RWLOCK.RLOCK k r 60000 BLOCK 0");
@@ -262,12 +262,12 @@ fn a_watch_is_not_broken_by_those_who_wait(kind: Kind) {
 fn a_watched_lock_decides_whether_a_transaction_runs(kind: Kind) {
     let server = Server::start(kind);
     let mut owner = server.client();
-    owner.int("LOCK.ACQUIRE k owner 400");
+    owner.int("LOCK.ACQUIRE k owner 60000");
     let next = server.blocked("LOCK.ACQUIRE k next 60000 BLOCK 0");
     owner.call("WATCH k");
     assert_eq!(owner.holders("k"), ["owner"]);
     assert_eq!(owner.multi(&["SET stock 1"]), [Reply::Simple("OK".into())]);
-    owner.call("WATCH k");
+    owner.in_one_go(&["LOCK.RENEW k owner 1000", "WATCH k"]);
     assert_eq!(owner.holders("k"), ["owner"], "or the machine was too slow");
     next.fence();
     owner.call("MULTI");

@@ -1,4 +1,5 @@
 use super::client::{Client, Reply};
+use super::workload::words;
 
 /// What LOCK.INFO says, in few words.
 impl Client {
@@ -25,6 +26,13 @@ impl Client {
         tokens
             .map(|token| String::from_utf8_lossy(token.as_bytes()).into_owned())
             .collect()
+    }
+
+    /// Sends lines at once, so that nothing slow comes between them, and answers their replies.
+    #[track_caller]
+    pub fn in_one_go(&mut self, lines: &[&str]) -> Vec<Reply> {
+        let commands: Vec<_> = lines.iter().map(|line| words(line)).collect();
+        self.pipeline(&commands)
     }
 
     /// Runs lines in one MULTI, and answers their replies.

@@ -1,4 +1,5 @@
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -477,10 +478,19 @@ pub fn free_port() -> u16 {
 
 pub(super) fn temporary_dir() -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    let n = NEXT.fetch_add(1, Ordering::Relaxed);
-    let dir = std::env::temp_dir().join(format!("redis-lock-test-{}-{n}", std::process::id()));
-    fs::create_dir(&dir).expect("a temporary directory");
-    dir
+    loop {
+        let n = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("redis-lock-test-{}-{n}", std::process::id());
+        let dir = std::env::temp_dir().join(name);
+        match fs::create_dir(&dir) {
+            // Left behind by one that had this number before and was killed.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            made => {
+                made.expect("a temporary directory");
+                return dir;
+            }
+        }
+    }
 }
 
 fn path(path: &Path) -> String {

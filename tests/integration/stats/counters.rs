@@ -121,7 +121,28 @@ fn each_end_of_a_wait_is_counted_once(kind: Kind) {
         ("taken_back", 1),
     ]);
     assert_eq!(counted(&mut c), taken_back);
+    // Of a conversion only: its share stays, so that no hold ends.
+    for token in ["up", "other"] {
+        c.int(&format!("RWLOCK.RLOCK k {token} 600000"));
+    }
+    let gone = server.blocked("RWLOCK.WLOCK k up 600000 BLOCK 0");
+    c.text("LOCK.RESETSTAT");
+    let kill = format!("CLIENT KILL ID {}", gone.id);
+    c.multi(&["LOCK.RELEASE k other", &kill]);
+    gone.broken();
+    wait_for("it to be taken back", || {
+        (c.call("LOCK.INFO k").field("mode") == Reply::from("shared")).then_some(())
+    });
+    let undone = of(&[
+        ("handed_over", 1),
+        ("acquired", 1),
+        ("reacquired", 1),
+        ("released", 1),
+    ]);
+    assert_eq!(counted(&mut c), undone);
+    c.int("LOCK.RELEASE k up");
     // Not let in.
+    c.text("LOCK.RESETSTAT");
     c.int("RWLOCK.RLOCK k a 600000");
     c.int("RWLOCK.RLOCK k b 600000");
     let upgrade = server.blocked("RWLOCK.WLOCK k a 600000 BLOCK 0");

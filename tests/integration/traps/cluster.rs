@@ -154,7 +154,7 @@ fn a_key_that_migrates_takes_its_hold_along_and_sends_its_waiters_away(kind: Kin
 fn a_lock_that_ends_while_its_slot_migrates_sends_its_waiters_away(kind: Kind) {
     let cluster = Cluster::start(kind, &[]);
     let (mut c, mut other) = (cluster.one.client(), cluster.two.client());
-    let fence = c.int("LOCK.ACQUIRE a a 400");
+    let fence = c.int("LOCK.ACQUIRE a a 1500");
     let b = cluster.one.blocked("LOCK.ACQUIRE a b 60000 BLOCK 0");
     let d = cluster.one.blocked("LOCK.ACQUIRE a d 60000 BLOCK 0");
     cluster.begin_to_migrate();
@@ -185,7 +185,7 @@ fn a_slot_that_another_node_claims_sends_its_waiters_away(kind: Kind) {
 fn a_slot_that_nobody_serves_sends_its_waiters_away(kind: Kind) {
     let cluster = Cluster::start(kind, &["--cluster-require-full-coverage", "no"]);
     let mut c = cluster.one.client();
-    c.int("LOCK.ACQUIRE a a 500");
+    c.int("LOCK.ACQUIRE a a 1500");
     let b = cluster.one.blocked("LOCK.ACQUIRE a b 60000 BLOCK 0");
     c.text(&format!("CLUSTER DELSLOTS {}", slot(&cluster.one)));
     assert!(c.error("LOCK.RELEASE a a").starts_with("CLUSTERDOWN "));

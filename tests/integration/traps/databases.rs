@@ -45,9 +45,10 @@ fn swapdb_brings_another_holder(kind: Kind) {
     b_waits_for_z(&mut c, b);
     // The deadline of the lock that came hands on.
     one.text("FLUSHALL");
-    one.int("LOCK.ACQUIRE k z 500");
+    one.int("LOCK.ACQUIRE k z 60000");
     c.int("LOCK.ACQUIRE k a 60000");
     let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
+    one.int("LOCK.RENEW k z 500");
     c.text("SWAPDB 1 0");
     b.fence();
 }
@@ -88,8 +89,8 @@ fn rename_brings_another_holder(kind: Kind) {
     b_waits_for_z(&mut c, b);
     c.text("FLUSHALL");
     // The deadline of the lock that came hands on.
-    let b = two_locks(&server, &mut c, "LOCK.ACQUIRE other z 500");
-    c.text("RENAME other k");
+    let b = two_locks(&server, &mut c, "LOCK.ACQUIRE other z 60000");
+    c.in_one_go(&["LOCK.RENEW other z 200", "RENAME other k"]);
     b.fence();
     assert_eq!(c.holders("k"), ["b"]);
 }

@@ -32,10 +32,11 @@ fn who_waits_on_a_primary_that_becomes_a_replica_is_told_so(kind: Kind) {
     let mut c = server.client();
     other.client().int("LOCK.ACQUIRE theirs t 60000");
     c.int("LOCK.ACQUIRE k a 60000");
-    c.int("LOCK.ACQUIRE short a 400");
+    c.int("LOCK.ACQUIRE short a 60000");
     let waiters = ["k", "k", "short"]
         .map(|key| server.blocked(&format!("LOCK.ACQUIRE {key} * 60000 BLOCK 0")));
-    c.text(&format!("REPLICAOF 127.0.0.1 {}", other.port));
+    let follow = format!("REPLICAOF 127.0.0.1 {}", other.port);
+    c.in_one_go(&["LOCK.RENEW short a 400", &follow]);
     waiters.into_iter().for_each(is_told_to_go);
     assert_eq!(server.blocked_clients(), 0);
     // The other's data set comes in place of this one's, which empties the keys that were waited for.

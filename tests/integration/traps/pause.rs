@@ -28,10 +28,10 @@ fn wait_until_free(c: &mut Client, key: &str) {
 fn a_deadline_in_a_pause_of_writes_hands_on_after_it(kind: Kind) {
     let server = start(kind);
     let mut c = server.client();
-    let first = c.int("LOCK.ACQUIRE k a 200");
+    let first = c.int("LOCK.ACQUIRE k a 60000");
     let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
     let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
-    c.text("CLIENT PAUSE 60000 WRITE");
+    c.in_one_go(&["LOCK.RENEW k a 200", "CLIENT PAUSE 60000 WRITE"]);
     wait_until_free(&mut c, "k");
     // The server's timer runs many times in this while.
     let start = Instant::now();
@@ -51,10 +51,10 @@ fn a_deadline_in_a_pause_of_writes_hands_on_after_it(kind: Kind) {
 fn a_deadline_in_a_pause_of_everything_hands_on_after_it(kind: Kind) {
     let server = start(kind);
     let mut c = server.client();
-    c.int("LOCK.ACQUIRE k a 200");
+    c.int("LOCK.ACQUIRE k a 60000");
     let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
     let start = Instant::now();
-    c.text("CLIENT PAUSE 700 ALL");
+    c.in_one_go(&["LOCK.RENEW k a 200", "CLIENT PAUSE 700 ALL"]);
     let (reply, at) = b.reply_and_instant();
     assert!(matches!(reply, Reply::Int(_)), "{reply:?}");
     let waited = at - start;
@@ -81,11 +81,11 @@ fn a_timeout_in_a_pause_is_answered(kind: Kind) {
 fn who_leaves_in_a_pause_is_not_granted(kind: Kind) {
     let server = start(kind);
     let mut c = server.client();
-    c.int("LOCK.ACQUIRE k a 200");
+    c.int("LOCK.ACQUIRE k a 60000");
     let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
     let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
     let e = server.blocked("LOCK.ACQUIRE k e 60000 BLOCK 0");
-    c.text("CLIENT PAUSE 60000 WRITE");
+    c.in_one_go(&["LOCK.RENEW k a 200", "CLIENT PAUSE 60000 WRITE"]);
     wait_until_free(&mut c, "k");
     assert_eq!(c.int(&format!("CLIENT KILL ID {}", b.id)), 1);
     b.broken();
