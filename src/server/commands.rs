@@ -204,10 +204,10 @@ impl<'c> Call<'c> {
         decide: impl FnOnce(&Scene<'_, 'c>) -> Decision<'r>,
     ) -> Result<Outcome<'c, 'r>, Error> {
         let mut key = self.key(Purpose::Write)?;
-        let now = clock::of_command();
+        let mut now = clock::of_command();
         let place = waiting::place_of(self.ctx, key.name());
         if let Some(place) = &place {
-            waiting::serve(&mut key, place, now);
+            now = waiting::serve(&mut key, place, now);
         }
         let scene = Scene {
             key: &key,

@@ -227,8 +227,7 @@ fn look_at(ctx: Context<'_>, place: &Place) {
     match opened {
         // The clock is read after the server has looked at it, so that no grant is dated before the expiry that made room for it.
         Ok(mut key) => {
-            let now = clock::now();
-            serve_changed(&mut key, place, now);
+            let now = serve_changed(&mut key, place, clock::now());
             key.mend(now);
         }
         Err(WrongType) => dismiss_all(place, Error::WrongType),

@@ -139,24 +139,29 @@ pub(super) enum Entered {
     No,
 }
 
-/// Grants whoever is next at a place, until nobody is: before a command does its work.
-pub(super) fn serve(key: &mut Key<'_>, place: &Place, now: Now) {
-    if serve_all(key, place, now) {
+/// Grants whoever is next at a place, until nobody is: before a command does its work, which it then does at the time that this returns.
+pub(super) fn serve(key: &mut Key<'_>, place: &Place, now: Now) -> Now {
+    let (now, changed) = serve_all(key, place, now);
+    if changed {
         watch(key, place, now);
     }
+    now
 }
 
 /// The same where the key has changed, or may have.
-pub(super) fn serve_changed(key: &mut Key<'_>, place: &Place, now: Now) {
-    serve_all(key, place, now);
+pub(super) fn serve_changed(key: &mut Key<'_>, place: &Place, now: Now) -> Now {
+    let (now, _) = serve_all(key, place, now);
     watch(key, place, now);
+    now
 }
 
-/// Whether the key has changed by it, or was marked as changed.
-fn serve_all(key: &mut Key<'_>, place: &Place, now: Now) -> bool {
+/// The time by then, and whether the key has changed by it, or was marked as changed.
+fn serve_all(key: &mut Key<'_>, place: &Place, mut now: Now) -> (Now, bool) {
     let mut changed = false;
     while let Some((ticket, waiter)) = with(|room| room.next(place, key.lock(), now)) {
         changed = true;
+        // In a script or a transaction that lasts, the time of the command may be long ago, and a lease counts from its grant.
+        now = now.max(clock::now());
         if !grant(key, ticket, &waiter, now) {
             break;
         }
@@ -166,13 +171,11 @@ fn serve_all(key: &mut Key<'_>, place: &Place, now: Now) -> bool {
         key.mend(now);
         changed = true;
     }
-    changed
+    (now, changed)
 }
 
 /// Grants one request if the lock lets it in. False when it does not.
 fn grant(key: &mut Key<'_>, ticket: Ticket, waiter: &Waiter, now: Now) -> bool {
-    // In a script or a transaction that lasts, the time of the command may be long ago, and the lease counts from the grant.
-    let now = now.max(clock::now());
     let token = waiter.token.as_token();
     let decided = fences::with(|fences| {
         Lock::acquire(key.lock(), waiter.ask(), now, Waiting::default(), fences)

@@ -81,6 +81,8 @@ pub(super) struct Checker<'h> {
     last_fence: u64,
     /// The fences that a client was told, and where they were granted first.
     told: HashMap<u64, usize>,
+    /// When the shares would have ended that were made exclusive last, by fence.
+    converted: HashMap<u64, u64>,
     /// The new holds since the last command, with the connections of those who may have asked for them.
     fresh: Vec<(Unheard<'h>, Vec<i64>)>,
     /// Holds whose client was struck before the server could tell it.
@@ -114,6 +116,7 @@ pub fn check(history: &History) -> Result<Findings, Vec<Breach>> {
         now_ms: 0,
         last_fence: 0,
         told,
+        converted: HashMap::new(),
         fresh: Vec::new(),
         unheard: Vec::new(),
         stuck: BTreeMap::new(),
@@ -284,6 +287,8 @@ impl<'h> Checker<'h> {
     ) {
         let state = self.keys.entry(key).or_default();
         let own = state.own(token.as_bytes(), now_ms);
+        let share = own.filter(|_| state.mode() == Some(Mode::Shared));
+        let share_ends_ms = share.map(|share| state.end_ms(share));
         let excluded = state.excludes(token.as_bytes(), mode, now_ms);
         let what = format!("{mode:?} {token:?} {hold:?} on {key} at {now_ms}");
         if excluded {
@@ -292,7 +297,12 @@ impl<'h> Checker<'h> {
         }
         self.carried_out |= self.is_current(What::Renew, key, token) && own.is_some();
         match own {
-            Some(own) if own.fence == hold.fence && own.since_ms == hold.since_ms => {}
+            Some(own) if own.fence == hold.fence && own.since_ms == hold.since_ms => {
+                match share_ends_ms.filter(|_| mode == Mode::Exclusive) {
+                    Some(end_ms) => self.converted.insert(hold.fence.get(), end_ms),
+                    None => self.converted.remove(&hold.fence.get()),
+                };
+            }
             Some(own) => self.refuse(Rule::KeptFence, at, format!("{what}, had {own:?}")),
             None => {
                 if hold.fence.get() <= self.last_fence {
@@ -377,11 +387,11 @@ impl<'h> Checker<'h> {
             return;
         }
         self.findings.taken_back += 1;
-        if self
-            .told
-            .get(&own.fence.get())
-            .is_some_and(|told| *told < at)
-        {
+        let fence = own.fence.get();
+        // Its client knew of a share, but that is over and what came in its place was not heard of.
+        let known_until = self.converted.get(&fence);
+        let is_over = known_until.is_some_and(|end| *end < now_ms);
+        if !is_over && self.told.get(&fence).is_some_and(|told| *told < at) {
             let text = format!("{token:?} on {key} at {now_ms}, {own:?}");
             self.refuse(Rule::TakenAway, at, text);
         }

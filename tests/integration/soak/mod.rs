@@ -67,7 +67,7 @@ fn a_crowd_on_a_few_locks_keeps_every_rule(kind: Kind) {
         }
         Err(breaches) => {
             for breach in breaches.iter().take(5) {
-                let around = breach.at.saturating_sub(12)..history.log.len().min(breach.at + 4);
+                let around = breach.at.saturating_sub(40)..history.log.len().min(breach.at + 4);
                 for at in around {
                     eprintln!("  {at}: {}", history.log[at]);
                 }

@@ -447,6 +447,26 @@ fn a_hold_that_nobody_ends_may_not_end() {
 }
 
 #[test]
+fn a_share_that_is_over_is_not_given_back() {
+    for time_enough in [false, true] {
+        let mut h = start();
+        h.takes("b", Shared, 1);
+        h.after(TTL_MS - 10);
+        h.takes("a", Shared, 2);
+        let b = h.waits("b", Exclusive);
+        h.releases("a");
+        h.gives("b", Exclusive, 1);
+        h.is_killed(b);
+        h.after(if time_enough { 11 } else { 10 });
+        h.ends_hold("b");
+        match time_enough {
+            true => h.accepted(),
+            false => h.refused_for(Rule::TakenAway),
+        }
+    }
+}
+
+#[test]
 fn a_grant_to_the_dead_may_not_stay() {
     for taken_back in [false, true] {
         let mut h = start();
