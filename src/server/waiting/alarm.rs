@@ -101,6 +101,7 @@ fn arm_for(due: Due, idle_us: u64) {
         return;
     };
     let listens_us = listens_for_us(ARMED.get());
+    let listens = idle_us < listens_us;
     let idle_us = idle_us.max(listens_us);
     // The server counts in milliseconds.
     let sleep_ms = idle_us.min(LONGEST_SLEEP_US).div_ceil(1_000);
@@ -118,7 +119,7 @@ fn arm_for(due: Due, idle_us: u64) {
         at_us,
         at_once,
         due,
-        listens: listens_us > 0,
+        listens,
     }));
 }
 
