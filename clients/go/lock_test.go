@@ -26,7 +26,6 @@ func TestWaitersAreServedInOrderWithTwoCommandsEach(t *testing.T) {
 	var order []int
 	var done []<-chan error
 	for i := 0; i < 5; i++ {
-		i := i
 		done = append(done, inBackground(func() error {
 			mutex := locks.NewMutex("a", WithTries(forever), WithExpiry(time.Minute))
 			if err := mutex.Lock(); err != nil {
