@@ -84,28 +84,34 @@ func (m *Mutex) UnlockContext(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// Extend sets the expiry anew. It returns false and ErrExtendFailed when the lock was no longer held.
+// Extend sets the expiry anew. It returns false and ErrExtendFailed when the lock was no longer held. An Unlock and another
+// Lock meanwhile are not disturbed: the hold that it began with is the one that it extends.
 func (m *Mutex) Extend() (bool, error) { return m.ExtendContext(context.Background()) }
 
 // ExtendContext sets the expiry anew. It returns false and ErrExtendFailed when the lock was no longer held.
 func (m *Mutex) ExtendContext(ctx context.Context) (bool, error) {
-	held := hold{value: m.Value(), fence: m.Fence(), sent: time.Now()}
+	held := m.held()
 	renewed, err := m.ownerAsks(ctx, "LOCK.RENEW", held.value, m.expiry.Milliseconds())
 	if err != nil && !errors.Is(err, &ErrTaken{}) {
 		return false, err
 	}
-	if !renewed && m.setNXOnExtend && held.value != "" {
+	if renewed {
+		m.rememberExtended(held)
+		return true, nil
+	}
+	if m.setNXOnExtend && held.value != "" {
 		held, err = m.ask(ctx, held.value, 0)
-		renewed = err == nil
+		if err == nil && m.rememberExtended(held) {
+			return true, nil
+		}
 		if err != nil && !isTaken(err) {
 			return false, &RedisError{Err: err}
 		}
+		if err == nil && m.Value() != held.value {
+			m.giveBack(ctx, held.value) // nobody would ever unlock it
+		}
 	}
-	if !renewed {
-		return false, fmt.Errorf("%w: %w", ErrExtendFailed, taken())
-	}
-	m.remember(held)
-	return true, nil
+	return false, fmt.Errorf("%w: %w", ErrExtendFailed, taken())
 }
 
 // Valid asks the server whether the lock is held.
@@ -172,6 +178,28 @@ func (m *Mutex) remember(held hold) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.value, m.fence, m.until = held.value, held.fence, m.untilFrom(held.sent)
+}
+
+// held is what Lock or Extend remembered, for a command that is sent now.
+func (m *Mutex) held() hold {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return hold{value: m.value, fence: m.fence, sent: time.Now()}
+}
+
+// rememberExtended remembers an extension, unless a Lock has had another hold while its reply was on its way: that one's token
+// may be another, and its fence is larger in any case. Of two extensions that overtake each other the later one counts.
+func (m *Mutex) rememberExtended(held hold) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.value != held.value || m.fence > held.fence {
+		return false
+	}
+	m.fence = held.fence
+	if until := m.untilFrom(held.sent); until.After(m.until) {
+		m.until = until
+	}
+	return true
 }
 
 // untilFrom is the end of a lease that began, on the server, no earlier than sent.
