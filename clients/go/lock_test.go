@@ -168,6 +168,37 @@ func TestALostReplyIsHadByAskingAgain(t *testing.T) {
 	eventually(t, "a free lock", func() bool { return admin.Exists(ctx, "a").Val() == 0 })
 }
 
+func TestAReleaseThatIsSentAgainIsARelease(t *testing.T) {
+	must(t, admin.FlushAll(ctx).Err())
+	proxy := newProxy(t)
+	client := redis.NewClient(&redis.Options{Addr: proxy.addr})
+	defer client.Close()
+	locks := New(client)
+	defer locks.Close()
+	must(t, client.Ping(ctx).Err()) // the reply that is lost shall not be the handshake's
+	must(t, admin.ConfigResetStat(ctx).Err())
+
+	mutex := locks.NewMutex("a")
+	must(t, mutex.Lock())
+	proxy.swallow.Store(true)
+	released(t)(mutex.Unlock())
+	expect(t, "releases", calls(t, "lock.release"), 2)
+	expect(t, "holds left", admin.Exists(ctx, "a").Val(), 0)
+	ok, err := mutex.Unlock()
+	expect(t, "unlocked twice", ok, false)
+	expect(t, "ErrLockAlreadyExpired", errors.Is(err, ErrLockAlreadyExpired), true)
+
+	// When the lease is over, so may the lock have been.
+	mutex = locks.NewMutex("a", WithExpiry(50*time.Millisecond))
+	must(t, mutex.Lock())
+	time.Sleep(100 * time.Millisecond)
+	proxy.swallow.Store(true)
+	ok, err = mutex.Unlock()
+	expect(t, "swallowed", proxy.swallow.Load(), false)
+	expect(t, "unlocked too late", ok, false)
+	expect(t, "ErrLockAlreadyExpired", errors.Is(err, ErrLockAlreadyExpired), true)
+}
+
 // A proxy loses one reply, and the connection with it, when it is told to.
 type proxy struct {
 	addr    string

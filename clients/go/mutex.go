@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -72,13 +73,18 @@ func (m *Mutex) TryLockContext(ctx context.Context) error { return m.lock(ctx, 0
 // Unlock releases the lock. It returns false and ErrLockAlreadyExpired when it was no longer held.
 func (m *Mutex) Unlock() (bool, error) { return m.UnlockContext(context.Background()) }
 
-// UnlockContext releases the lock. It returns false and ErrLockAlreadyExpired when it was no longer held.
+// UnlockContext releases the lock. It returns false and ErrLockAlreadyExpired when it was no longer held. A release whose reply
+// was lost, and which the client sent again, is one: see [redis.Options.MaxRetries].
 func (m *Mutex) UnlockContext(ctx context.Context) (bool, error) {
-	released, err := m.ownerAsks(ctx, "LOCK.RELEASE", m.Value())
+	until := m.Until()
+	token := &countedToken{token: m.Value()}
+	released, err := m.ownerAsks(ctx, "LOCK.RELEASE", token)
 	if err != nil {
 		return false, err
 	}
-	if !released {
+	// The reply to the first was lost, and nothing has ended the lease meanwhile but that.
+	wasReleased := token.sent.Load() > 1 && time.Now().Before(until)
+	if !released && !wasReleased {
 		return false, ErrLockAlreadyExpired
 	}
 	return true, nil
@@ -91,7 +97,7 @@ func (m *Mutex) Extend() (bool, error) { return m.ExtendContext(context.Backgrou
 // ExtendContext sets the expiry anew. It returns false and ErrExtendFailed when the lock was no longer held.
 func (m *Mutex) ExtendContext(ctx context.Context) (bool, error) {
 	held := m.held()
-	renewed, err := m.ownerAsks(ctx, "LOCK.RENEW", held.value, m.expiry.Milliseconds())
+	renewed, err := m.ownerAsks(ctx, "LOCK.RENEW", &countedToken{token: held.value}, m.expiry.Milliseconds())
 	if err != nil && !errors.Is(err, &ErrTaken{}) {
 		return false, err
 	}
@@ -158,12 +164,27 @@ func tokens(info any) []string {
 	return tokens
 }
 
+// A countedToken is a token as an argument that knows how often it was sent. go-redis sends a command again by itself, and does
+// not tell; but it asks for the bytes each time.
+type countedToken struct {
+	token string
+	sent  atomic.Int32
+}
+
+func (c *countedToken) MarshalBinary() ([]byte, error) {
+	c.sent.Add(1)
+	return []byte(c.token), nil
+}
+
+// String is for hooks that print the command.
+func (c *countedToken) String() string { return c.token }
+
 // ownerAsks sends a command that only the holder's token succeeds with. Without a token nothing can be held.
-func (m *Mutex) ownerAsks(ctx context.Context, command, value string, args ...any) (bool, error) {
-	if value == "" {
+func (m *Mutex) ownerAsks(ctx context.Context, command string, token *countedToken, args ...any) (bool, error) {
+	if token.token == "" {
 		return false, nil
 	}
-	done, err := m.locks.client.Do(ctx, append([]any{command, m.name, value}, args...)...).Bool()
+	done, err := m.locks.client.Do(ctx, append([]any{command, m.name, token}, args...)...).Bool()
 	switch {
 	case err == nil:
 		return done, nil
