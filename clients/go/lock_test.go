@@ -86,6 +86,37 @@ func TestSlices(t *testing.T) {
 	released(t)(mutex.Unlock())
 }
 
+// What a silent server may cost a Lock: its patience, the margin of the last wait, and another to give back.
+const silence = 300*time.Millisecond + 2*margin + 500*time.Millisecond
+
+func TestASilentServerCostsLittleMoreThanThePatience(t *testing.T) {
+	silent := newProxy(t)
+	silent.hush.Store(true)
+	deaf := newProxy(t) // its handshake is answered, its grant not
+	for name, proxy := range map[string]*proxy{"from the beginning": silent, "at the grant": deaf} {
+		t.Run(name, func(t *testing.T) {
+			must(t, admin.FlushAll(ctx).Err())
+			client := redis.NewClient(&redis.Options{Addr: proxy.addr})
+			defer client.Close()
+			locks := New(client)
+			defer locks.Close()
+			if proxy == deaf {
+				// A connection that has waited before is kept for the next wait, which is shorter.
+				warm := locks.NewMutex("b", WithTries(forever))
+				must(t, warm.Lock())
+				proxy.hush.Store(true)
+			}
+			start := time.Now()
+			err := locks.NewMutex("a", WithTries(4), WithRetryDelay(100*time.Millisecond), WithExpiry(time.Minute)).Lock()
+			took := time.Since(start)
+			expect(t, "an error of the connection", errors.As(err, new(*RedisError)), true)
+			if took < 300*time.Millisecond || took > silence {
+				t.Fatalf("it took %v", took)
+			}
+		})
+	}
+}
+
 func TestCancelLeavesTheQueueAtOnce(t *testing.T) {
 	locks := newLocks(t)
 	holder := locks.NewMutex("a", WithExpiry(time.Minute))
@@ -199,10 +230,11 @@ func TestAReleaseThatIsSentAgainIsARelease(t *testing.T) {
 	expect(t, "ErrLockAlreadyExpired", errors.Is(err, ErrLockAlreadyExpired), true)
 }
 
-// A proxy loses one reply, and the connection with it, when it is told to.
+// A proxy loses one reply, and the connection with it, when it is told to; or all of them, and keeps the connections.
 type proxy struct {
 	addr    string
 	swallow atomic.Bool
+	hush    atomic.Bool
 }
 
 func newProxy(t *testing.T) *proxy {
@@ -239,6 +271,9 @@ func (p *proxy) serve(client net.Conn) {
 		n, err := replies.Read(buffer)
 		if err != nil || p.swallow.CompareAndSwap(true, false) {
 			return
+		}
+		if p.hush.Load() {
+			continue
 		}
 		if _, err := client.Write(buffer[:n]); err != nil {
 			return
