@@ -26,7 +26,6 @@ func TestWaitersAreServedInOrderWithTwoCommandsEach(t *testing.T) {
 	var order []int
 	var done []<-chan error
 	for i := 0; i < 5; i++ {
-		i := i
 		done = append(done, inBackground(func() error {
 			mutex := locks.NewMutex("a", WithTries(forever), WithExpiry(time.Minute))
 			if err := mutex.Lock(); err != nil {
@@ -85,6 +84,37 @@ func TestSlices(t *testing.T) {
 	released(t)(holder.Unlock())
 	must(t, result(t, done))
 	released(t)(mutex.Unlock())
+}
+
+// What a silent server may cost a Lock: its patience, the margin of the last wait, and another to give back.
+const silence = 300*time.Millisecond + 2*margin + 500*time.Millisecond
+
+func TestASilentServerCostsLittleMoreThanThePatience(t *testing.T) {
+	silent := newProxy(t)
+	silent.hush.Store(true)
+	deaf := newProxy(t) // its handshake is answered, its grant not
+	for name, proxy := range map[string]*proxy{"from the beginning": silent, "at the grant": deaf} {
+		t.Run(name, func(t *testing.T) {
+			must(t, admin.FlushAll(ctx).Err())
+			client := redis.NewClient(&redis.Options{Addr: proxy.addr})
+			defer client.Close()
+			locks := New(client)
+			defer locks.Close()
+			if proxy == deaf {
+				// A connection that has waited before is kept for the next wait, which is shorter.
+				warm := locks.NewMutex("b", WithTries(forever))
+				must(t, warm.Lock())
+				proxy.hush.Store(true)
+			}
+			start := time.Now()
+			err := locks.NewMutex("a", WithTries(4), WithRetryDelay(100*time.Millisecond), WithExpiry(time.Minute)).Lock()
+			took := time.Since(start)
+			expect(t, "an error of the connection", errors.As(err, new(*RedisError)), true)
+			if took < 300*time.Millisecond || took > silence {
+				t.Fatalf("it took %v", took)
+			}
+		})
+	}
 }
 
 func TestCancelLeavesTheQueueAtOnce(t *testing.T) {
@@ -169,10 +199,42 @@ func TestALostReplyIsHadByAskingAgain(t *testing.T) {
 	eventually(t, "a free lock", func() bool { return admin.Exists(ctx, "a").Val() == 0 })
 }
 
-// A proxy loses one reply, and the connection with it, when it is told to.
+func TestAReleaseThatIsSentAgainIsARelease(t *testing.T) {
+	must(t, admin.FlushAll(ctx).Err())
+	proxy := newProxy(t)
+	client := redis.NewClient(&redis.Options{Addr: proxy.addr})
+	defer client.Close()
+	locks := New(client)
+	defer locks.Close()
+	must(t, client.Ping(ctx).Err()) // the reply that is lost shall not be the handshake's
+	must(t, admin.ConfigResetStat(ctx).Err())
+
+	mutex := locks.NewMutex("a")
+	must(t, mutex.Lock())
+	proxy.swallow.Store(true)
+	released(t)(mutex.Unlock())
+	expect(t, "releases", calls(t, "lock.release"), 2)
+	expect(t, "holds left", admin.Exists(ctx, "a").Val(), 0)
+	ok, err := mutex.Unlock()
+	expect(t, "unlocked twice", ok, false)
+	expect(t, "ErrLockAlreadyExpired", errors.Is(err, ErrLockAlreadyExpired), true)
+
+	// When the lease is over, so may the lock have been.
+	mutex = locks.NewMutex("a", WithExpiry(50*time.Millisecond))
+	must(t, mutex.Lock())
+	time.Sleep(100 * time.Millisecond)
+	proxy.swallow.Store(true)
+	ok, err = mutex.Unlock()
+	expect(t, "swallowed", proxy.swallow.Load(), false)
+	expect(t, "unlocked too late", ok, false)
+	expect(t, "ErrLockAlreadyExpired", errors.Is(err, ErrLockAlreadyExpired), true)
+}
+
+// A proxy loses one reply, and the connection with it, when it is told to; or all of them, and keeps the connections.
 type proxy struct {
 	addr    string
 	swallow atomic.Bool
+	hush    atomic.Bool
 }
 
 func newProxy(t *testing.T) *proxy {
@@ -209,6 +271,9 @@ func (p *proxy) serve(client net.Conn) {
 		n, err := replies.Read(buffer)
 		if err != nil || p.swallow.CompareAndSwap(true, false) {
 			return
+		}
+		if p.hush.Load() {
+			continue
 		}
 		if _, err := client.Write(buffer[:n]); err != nil {
 			return

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -72,40 +73,51 @@ func (m *Mutex) TryLockContext(ctx context.Context) error { return m.lock(ctx, 0
 // Unlock releases the lock. It returns false and ErrLockAlreadyExpired when it was no longer held.
 func (m *Mutex) Unlock() (bool, error) { return m.UnlockContext(context.Background()) }
 
-// UnlockContext releases the lock. It returns false and ErrLockAlreadyExpired when it was no longer held.
+// UnlockContext releases the lock. It returns false and ErrLockAlreadyExpired when it was no longer held. A release whose reply
+// was lost, and which the client sent again, is one: see [redis.Options.MaxRetries].
 func (m *Mutex) UnlockContext(ctx context.Context) (bool, error) {
-	released, err := m.ownerAsks(ctx, "LOCK.RELEASE", m.Value())
+	until := m.Until()
+	token := &countedToken{token: m.Value()}
+	released, err := m.ownerAsks(ctx, "LOCK.RELEASE", token)
 	if err != nil {
 		return false, err
 	}
-	if !released {
+	// The reply to the first was lost, and nothing has ended the lease meanwhile but that.
+	wasReleased := token.sent.Load() > 1 && time.Now().Before(until)
+	if !released && !wasReleased {
 		return false, ErrLockAlreadyExpired
 	}
 	return true, nil
 }
 
-// Extend sets the expiry anew. It returns false and ErrExtendFailed when the lock was no longer held.
+// Extend sets the expiry anew. It returns false and ErrExtendFailed when the lock was no longer held. An Unlock and another
+// Lock meanwhile are not disturbed: the hold that it began with is the one that it extends.
 func (m *Mutex) Extend() (bool, error) { return m.ExtendContext(context.Background()) }
 
 // ExtendContext sets the expiry anew. It returns false and ErrExtendFailed when the lock was no longer held.
 func (m *Mutex) ExtendContext(ctx context.Context) (bool, error) {
-	held := hold{value: m.Value(), fence: m.Fence(), sent: time.Now()}
-	renewed, err := m.ownerAsks(ctx, "LOCK.RENEW", held.value, m.expiry.Milliseconds())
+	held := m.held()
+	renewed, err := m.ownerAsks(ctx, "LOCK.RENEW", &countedToken{token: held.value}, m.expiry.Milliseconds())
 	if err != nil && !errors.Is(err, &ErrTaken{}) {
 		return false, err
 	}
-	if !renewed && m.setNXOnExtend && held.value != "" {
+	if renewed {
+		m.rememberExtended(held)
+		return true, nil
+	}
+	if m.setNXOnExtend && held.value != "" {
 		held, err = m.ask(ctx, held.value, 0)
-		renewed = err == nil
+		if err == nil && m.rememberExtended(held) {
+			return true, nil
+		}
 		if err != nil && !isTaken(err) {
 			return false, &RedisError{Err: err}
 		}
+		if err == nil && m.Value() != held.value {
+			m.giveBack(ctx, held.value) // nobody would ever unlock it
+		}
 	}
-	if !renewed {
-		return false, fmt.Errorf("%w: %w", ErrExtendFailed, taken())
-	}
-	m.remember(held)
-	return true, nil
+	return false, fmt.Errorf("%w: %w", ErrExtendFailed, taken())
 }
 
 // Valid asks the server whether the lock is held.
@@ -152,12 +164,27 @@ func tokens(info any) []string {
 	return tokens
 }
 
+// A countedToken is a token as an argument that knows how often it was sent. go-redis sends a command again by itself, and does
+// not tell; but it asks for the bytes each time.
+type countedToken struct {
+	token string
+	sent  atomic.Int32
+}
+
+func (c *countedToken) MarshalBinary() ([]byte, error) {
+	c.sent.Add(1)
+	return []byte(c.token), nil
+}
+
+// String is for hooks that print the command.
+func (c *countedToken) String() string { return c.token }
+
 // ownerAsks sends a command that only the holder's token succeeds with. Without a token nothing can be held.
-func (m *Mutex) ownerAsks(ctx context.Context, command, value string, args ...any) (bool, error) {
-	if value == "" {
+func (m *Mutex) ownerAsks(ctx context.Context, command string, token *countedToken, args ...any) (bool, error) {
+	if token.token == "" {
 		return false, nil
 	}
-	done, err := m.locks.client.Do(ctx, append([]any{command, m.name, value}, args...)...).Bool()
+	done, err := m.locks.client.Do(ctx, append([]any{command, m.name, token}, args...)...).Bool()
 	switch {
 	case err == nil:
 		return done, nil
@@ -172,6 +199,28 @@ func (m *Mutex) remember(held hold) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.value, m.fence, m.until = held.value, held.fence, m.untilFrom(held.sent)
+}
+
+// held is what Lock or Extend remembered, for a command that is sent now.
+func (m *Mutex) held() hold {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return hold{value: m.value, fence: m.fence, sent: time.Now()}
+}
+
+// rememberExtended remembers an extension, unless a Lock has had another hold while its reply was on its way: that one's token
+// may be another, and its fence is larger in any case. Of two extensions that overtake each other the later one counts.
+func (m *Mutex) rememberExtended(held hold) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.value != held.value || m.fence > held.fence {
+		return false
+	}
+	m.fence = held.fence
+	if until := m.untilFrom(held.sent); until.After(m.until) {
+		m.until = until
+	}
+	return true
 }
 
 // untilFrom is the end of a lease that began, on the server, no earlier than sent.

@@ -1,10 +1,14 @@
 package redislock
 
 import (
+	"context"
 	"errors"
 	"math"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 func TestLockAndUnlock(t *testing.T) {
@@ -205,4 +209,100 @@ func TestPatience(t *testing.T) {
 	}
 	// What redsync's options without a meaning here must not do: fail.
 	must(t, locks.NewMutex("a", WithFailFast(true), WithShufflePools(true), WithTimeoutFactor(1), WithDriftFactor(0.1)).Lock())
+}
+
+// A lateReply is a hook that keeps the reply to the first LOCK.RENEW back: it is there, and its reader is slow.
+type lateReply struct {
+	kept          atomic.Bool
+	arrived, goOn chan struct{}
+}
+
+func newLateReply(client *redis.Client) *lateReply {
+	late := &lateReply{arrived: make(chan struct{}), goOn: make(chan struct{})}
+	client.AddHook(late)
+	return late
+}
+
+func (l *lateReply) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (l *lateReply) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (l *lateReply) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if cmd.Name() == "lock.renew" && l.kept.CompareAndSwap(false, true) {
+			close(l.arrived)
+			<-l.goOn
+		}
+		return err
+	}
+}
+
+// extendLate begins an Extend whose reply is there and not yet read. What it returns lets it be read and waits for that.
+func extendLate(t *testing.T, mutex *Mutex) func() (bool, error) {
+	t.Helper()
+	late := newLateReply(mutex.locks.client.(*redis.Client))
+	var ok bool
+	done := inBackground(func() (err error) {
+		ok, err = mutex.Extend()
+		return err
+	})
+	<-late.arrived
+	return func() (bool, error) {
+		close(late.goOn)
+		return ok, result(t, done)
+	}
+}
+
+func TestALateExtensionLeavesTheNextHoldAlone(t *testing.T) {
+	for name, option := range map[string]Option{
+		"with a token of its own": ignored,
+		"with the same token":     WithGenValueFunc(func() (string, error) { return "mine", nil }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			mutex := newLocks(t).NewMutex("a", WithExpiry(time.Minute), option)
+			must(t, mutex.Lock())
+			finish := extendLate(t, mutex)
+			released(t)(mutex.Unlock())
+			must(t, mutex.Lock())
+			value, fence, until := mutex.Value(), mutex.Fence(), mutex.Until()
+
+			ok, err := finish()
+			must(t, err)
+			expect(t, "the server had extended", ok, true)
+			expect(t, "value", mutex.Value(), value)
+			expect(t, "fence", mutex.Fence(), fence)
+			expect(t, "until", mutex.Until(), until)
+			released(t)(mutex.Unlock())
+			expect(t, "holds left", admin.Exists(ctx, "a").Val(), 0)
+		})
+	}
+}
+
+func TestALateExtensionDoesNotTakeTheLockAgainBesideTheNextHold(t *testing.T) {
+	mutex := newLocks(t).NewMutex("a", WithExpiry(time.Minute), WithSetNXOnExtend())
+	must(t, mutex.Lock())
+	must(t, admin.Del(ctx, "a").Err()) // lost: the renewal is answered with 0
+	finish := extendLate(t, mutex)
+	must(t, mutex.Lock())
+	released(t)(mutex.Unlock())
+
+	ok, err := finish()
+	expect(t, "extended", ok, false)
+	expect(t, "ErrExtendFailed", errors.Is(err, ErrExtendFailed), true)
+	expect(t, "holds left", admin.Exists(ctx, "a").Val(), 0)
+}
+
+func TestUntilDoesNotGoBackWhenRepliesOvertakeEachOther(t *testing.T) {
+	mutex := newLocks(t).NewMutex("a", WithExpiry(time.Minute))
+	must(t, mutex.Lock())
+	finish := extendLate(t, mutex)
+	_, err := mutex.Extend()
+	must(t, err)
+	until := mutex.Until()
+	_, err = finish()
+	must(t, err)
+	expect(t, "until", mutex.Until(), until)
 }

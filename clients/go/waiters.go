@@ -25,6 +25,9 @@ type waiters struct {
 
 var errNoServer = errors.New("only a redis.Client or a redis.ClusterClient can wait")
 
+// margin is how much later than the server a wait ends here, when the server is silent.
+const margin = time.Second
+
 // maxIdle is how many connections per server are kept for the next wait.
 const maxIdle = 64
 
@@ -40,18 +43,22 @@ func (w *waiters) ask(ctx context.Context, wait time.Duration, args []any) (int6
 		left := time.Until(deadline)
 		wait = min(wait, left-min(left/10, 20*time.Millisecond))
 	}
-	// BLOCK 0 would be for ever.
-	return w.do(ctx, append(args, "BLOCK", max(wait.Milliseconds(), 1))...)
+	wait = max(wait, time.Millisecond) // BLOCK 0 would be for ever
+	return w.do(ctx, wait, append(args, "BLOCK", wait.Milliseconds())...)
 }
 
-// do sends a command whose second argument is its key, and ends it, by closing its connection, when ctx ends.
-func (w *waiters) do(ctx context.Context, args ...any) (int64, error) {
-	client, err := w.get(ctx, fmt.Sprint(args[1]))
+// do sends a command whose second argument is its key and which waits in the server for wait at most. It ends it, by closing its
+// connection, when ctx ends, or when there is no answer a margin after the server should have given one.
+func (w *waiters) do(ctx context.Context, wait time.Duration, args ...any) (int64, error) {
+	// One connection has many waits, so this is the command's deadline and not the connection's time-out.
+	answering, cancel := context.WithTimeout(ctx, wait+margin)
+	defer cancel()
+	client, err := w.get(answering, fmt.Sprint(args[1]))
 	if err != nil {
 		return 0, err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = client.Close() })
-	reply, err := client.Do(ctx, args...).Int64()
+	reply, err := client.Do(answering, args...).Int64()
 	if !stop() {
 		return 0, ctx.Err()
 	}
@@ -90,9 +97,9 @@ func (w *waiters) get(ctx context.Context, key string) (*redis.Client, error) {
 		return idle[last], nil
 	}
 	options.PoolSize, options.MinIdleConns = 1, 0
-	options.ReadTimeout = w.slice + max(options.ReadTimeout, time.Second)
-	options.ContextTimeoutEnabled = true
-	options.MaxRetries = -1 // the mutex asks again itself, as long as it may
+	options.ReadTimeout = w.slice + margin // of the longest wait
+	options.ContextTimeoutEnabled = true   // and of each
+	options.MaxRetries = -1                // the mutex asks again itself, as long as it may
 	options.DialerRetries = 1
 	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	return redis.NewClient(&options), nil

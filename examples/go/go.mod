@@ -1,6 +1,6 @@
 module github.com/redis-lock/redis-lock/examples/go
 
-go 1.21
+go 1.23
 
 require (
 	github.com/redis/go-redis/v9 v9.18.0

@@ -44,7 +44,7 @@ func newWaitingClient(s *settings) *redis.Client {
 	options := *s.options
 	// Its one connection is blocked most of the time.
 	options.PoolSize = 1
-	// go-redis knows of BLPOP that it may take long, but not of this command.
+	// go-redis knows of BLPOP that it may take long, but not of this command. A shorter wait has a deadline of its own.
 	options.ReadTimeout = slice + margin
 	return newStrictClient(&options)
 }
@@ -59,12 +59,20 @@ func newStrictClient(options *redis.Options) *redis.Client {
 }
 
 // acquire waits in the server's queue. Every command has the same token, so that asking again after a lost reply is no harm: who
-// has the lock gets the same fence.
-func acquire(ctx context.Context, s *settings) (fence int64, err error) {
+// has the lock gets the same fence. Who leaves without the lock leaves no hold behind that it does not know of: it releases by
+// another client, which answers at once.
+func acquire(ctx context.Context, other *redis.Client, s *settings) (fence int64, err error) {
 	client := newWaitingClient(s)
 	defer client.Close()
 	// A cancelled context does not end a read. Closing the client does, and leaves the queue.
 	defer context.AfterFunc(ctx, func() { _ = client.Close() })()
+	lost := false // a reply was lost: we may have been granted the lock
+	defer func() {
+		if err != nil && lost {
+			_ = client.Close() // what has not been granted yet shall not be granted after the release
+			giveBack(other, s)
+		}
+	}()
 
 	command := "LOCK.ACQUIRE"
 	if s.shared {
@@ -77,7 +85,8 @@ func acquire(ctx context.Context, s *settings) (fence int64, err error) {
 		if wait >= time.Millisecond { // BLOCK 0 would be for ever
 			args = append(args, "BLOCK", wait.Milliseconds())
 		}
-		fence, err = client.Do(ctx, args...).Int64()
+		fence, err = ask(ctx, client, max(wait, 0)+margin, args)
+		lost = lost || err != nil && !isReply(err)
 		switch {
 		case err == nil:
 			return fence, nil
@@ -95,10 +104,24 @@ func acquire(ctx context.Context, s *settings) (fence int64, err error) {
 	return 0, ctx.Err()
 }
 
-// release gives the lock back. It is no use beyond the ttl, when the lock is free by itself. It tells how often it was sent, too: when
-// the first reply was lost, the second is a 0 that means no harm.
-func release(client *redis.Client, s *settings) (released, sent int, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), s.ttl)
+// ask sends an acquire and gives its answer limit to arrive.
+func ask(ctx context.Context, client *redis.Client, limit time.Duration, args []any) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return client.Do(ctx, args...).Int64()
+}
+
+// giveBack releases what may have been granted without our knowing. Who gives up, or was told to stop, does not wait for it for long.
+func giveBack(client *redis.Client, s *settings) {
+	if _, _, err := release(client, s, min(margin, s.ttl)); err != nil {
+		log.Printf("the lock may be held until its ttl is over: %v", err)
+	}
+}
+
+// release gives the lock back, and tries to for limit. Beyond the ttl it is no use, for the lock is free by itself. It tells how often it
+// was sent, too: when the first reply was lost, the second is a 0 that means no harm.
+func release(client *redis.Client, s *settings, limit time.Duration) (released, sent int, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	released, err = resend(ctx, func() (int, error) {
 		sent++
@@ -219,10 +242,15 @@ func resend[T any](ctx context.Context, command func() (T, error)) (T, error) {
 	}
 }
 
+// isReply tells whether an error is the server's answer, and not the lack of one.
+func isReply(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply)
+}
+
 // passes tells whether a failure is one of the connection, or the server says that the same will do later.
 func passes(err error) bool {
-	var reply redis.Error
-	if !errors.As(err, &reply) {
+	if !isReply(err) {
 		return true
 	}
 	for _, code := range []string{"LOADING", "READONLY", "TRYAGAIN", "UNBLOCKED", "MASTERDOWN"} {

@@ -97,7 +97,7 @@ func work(ctx context.Context, s *settings) (int, error) {
 	client := newClient(s)
 	defer client.Close()
 
-	fence, err := acquire(ctx, s)
+	fence, err := acquire(ctx, client, s)
 	if errors.Is(err, errNotGranted) {
 		event("gave-up")
 		return exitNotGranted, nil
@@ -118,10 +118,10 @@ func work(ctx context.Context, s *settings) (int, error) {
 		return exitLost, nil
 	case err != nil:
 		// Whatever it was, nobody shall wait for the rest of our ttl.
-		_, _, releaseErr := release(client, s)
+		_, _, releaseErr := release(client, s, s.ttl)
 		return exitTrouble, errors.Join(err, releaseErr)
 	}
-	released, sent, err := release(client, s)
+	released, sent, err := release(client, s, s.ttl)
 	if err != nil {
 		return exitTrouble, err
 	}

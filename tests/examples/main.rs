@@ -40,6 +40,7 @@ macro_rules! with_every_worker {
 
 // What the programs go through.
 mod cuts;
+mod gives_back;
 mod late;
 mod readers;
 mod work;

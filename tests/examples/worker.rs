@@ -144,6 +144,12 @@ impl Worker {
         self.signal("CONT");
     }
 
+    /// As Ctrl-C does, or who stops a service.
+    #[track_caller]
+    pub fn interrupt(&self) {
+        self.signal("TERM");
+    }
+
     /// It must be the program that gets it, not a shell around it.
     #[track_caller]
     fn signal(&self, name: &str) {

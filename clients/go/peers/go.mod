@@ -1,6 +1,6 @@
 module github.com/redis-lock/redis-lock/clients/go/peers
 
-go 1.22
+go 1.23
 
 require (
 	github.com/bsm/redislock v0.9.4
