@@ -11,12 +11,24 @@ use crate::lock::Now;
 /// The time of the command that runs: the instant at which the server began it, where the server says that (7.2+), as it is for its own ttls. It
 /// saves a look at the clock, and in a transaction or a script all commands have one time, as SET PX there has.
 pub(super) fn of_command() -> Now {
+    began().unwrap_or_else(now)
+}
+
+/// The time in the middle of a command that was at `now` before: in a script or a transaction that lasts, [`of_command`] may be long ago.
+pub(super) fn meanwhile(now: Now) -> Now {
+    match began() {
+        Some(_) => now.max(self::now()),
+        None => now,
+    }
+}
+
+/// When the server began the command, script or transaction; `None` where it does not say.
+fn began() -> Option<Now> {
     // SAFETY: the static is not written after the load; the function takes nothing and reads a number.
     let cached_us = unsafe { raw::RedisModule_CachedMicroseconds.map(|cached| cached()) };
-    match cached_us.map(u64::try_from) {
-        Some(Ok(us)) => Now::from_micros(us),
-        _ => now(),
-    }
+    cached_us
+        .and_then(|us| u64::try_from(us).ok())
+        .map(Now::from_micros)
 }
 
 /// The time now. A clock before 1970 reads as 1970.
