@@ -10,7 +10,7 @@ import { type Request, Server, type Waiting } from "./server.js";
 import { DEFAULT_SETTINGS, Patience, type Settings, withDefaults } from "./settings.js";
 import { type Routine, useLock } from "./using.js";
 import { type Outcome, vote } from "./voting.js";
-import type { Place } from "./waiting-room.js";
+import { MAX_BLOCK_MS, type Place } from "./waiting-room.js";
 
 /** The longest ttl that the module knows. */
 const MAX_DURATION_MS = 2 ** 48;
@@ -139,7 +139,8 @@ export class Redlock extends EventEmitter {
   ): Promise<Waiting | undefined> {
     const atMost = Math.min(settings.retryDelay, patience.left);
     const isReady = await patience.spend(async () => place?.isReadyWithin(atMost));
-    return place && isReady ? { place, ms: Math.min(patience.left, settings.blockSlice) } : undefined;
+    if (!place || !isReady) return undefined;
+    return { place, ms: Math.min(patience.left, settings.blockSlice, MAX_BLOCK_MS) };
   }
 
   /** Gives the lock back. Rejects with an `ExecutionError` when it was not held any more, or no majority can be reached. */

@@ -1,8 +1,12 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Command, Connection } from "./connection.js";
+import { MAX_TIMER_MS } from "./timer.js";
 
 /** How long after its BLOCK time a command may take to be answered. */
 const GRACE_MS = 2000;
+
+/** The longest BLOCK that a timer can watch over. */
+export const MAX_BLOCK_MS = MAX_TIMER_MS - GRACE_MS;
 
 /** The connections that wait in one server's queues: a few, each used by one acquire at a time, kept for the next. */
 export class WaitingRoom {
@@ -79,7 +83,8 @@ export class Place {
   async isReadyWithin(ms: number): Promise<boolean> {
     if (!this.#isReady) {
       const timer = new AbortController();
-      await Promise.race([this.#ready, sleep(ms, undefined, { signal: timer.signal }).catch(() => {})]);
+      const over = sleep(Math.min(ms, MAX_TIMER_MS), undefined, { signal: timer.signal });
+      await Promise.race([this.#ready, over.catch(() => {})]);
       timer.abort();
     }
     return this.#isReady;

@@ -114,6 +114,23 @@ for (const [name, library] of Object.entries(libraries)) {
       assert.equal(second.attempts.length, 1, "an endless wait does not gather attempts");
     });
 
+    it("waits for more days than a timer can have", async () => {
+      const month = 30 * 24 * 60 * 60 * 1000;
+      redlock = new Redlock([client], { maxWaitingConnections: 1, retryCount: 1, retryDelay: month });
+      const first = await redlock.acquire(["a"], 30_000);
+      const errors = [];
+      redlock.on("error", (error) => errors.push(error.message));
+      // One waits in the server, and one for its turn to.
+      const waiting = [1, 2].map(() =>
+        redlock.using(["a"], 30_000, { blockSlice: month, retryJitter: 0 }, async () => {}),
+      );
+      await until(async () => (await server.waiters("a")).length === 1);
+      await sleep(200);
+      assert.deepEqual(errors, Array(2).fill("a is held by another client"));
+      await first.release();
+      await Promise.all(waiting);
+    });
+
     it("leaves the shared connection free", async () => {
       const first = await redlock.acquire(["a"], 30_000);
       const waiting = redlock.acquire(["a"], 30_000);
