@@ -7,7 +7,7 @@ export interface IoredisClient {
   connect(): Promise<unknown>;
   disconnect(): void;
   quit(): Promise<unknown>;
-  on(event: "error" | "end", listener: () => void): unknown;
+  on(event: "error" | "close" | "end", listener: () => void): unknown;
 }
 
 /** What of a node-redis client (`createClient()`) is used. */
@@ -29,6 +29,8 @@ export type Command = readonly [name: string, ...args: (string | number)[]];
 /** One connection, whichever library has made it. */
 export interface Connection {
   readonly isOpen: boolean;
+  /** Grows when the library may have sent again what was not answered yet, of which it tells nobody. */
+  readonly resends: number;
   send(command: Command): Promise<unknown>;
   close(): void;
   /** Another one to the same server, for commands that block. Once it is lost it stays lost. */
@@ -48,7 +50,11 @@ export function connectionOf(client: Client): Connection {
 }
 
 class OfIoredis implements Connection {
-  constructor(private readonly client: IoredisClient) {}
+  resends = 0;
+
+  constructor(private readonly client: IoredisClient) {
+    client.on("close", () => this.resends++);
+  }
 
   get isOpen() {
     return this.client.status === "ready";
@@ -92,6 +98,9 @@ class OfIoredis implements Connection {
 }
 
 class OfNodeRedis implements Connection {
+  /** It rejects what is not answered when the connection is lost. */
+  readonly resends = 0;
+
   constructor(private readonly client: NodeRedisClient) {}
 
   get isOpen() {

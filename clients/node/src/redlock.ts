@@ -145,16 +145,20 @@ export class Redlock extends EventEmitter {
 
   /** Gives the lock back. Rejects with an `ExecutionError` when it was not held any more, or no majority can be reached. */
   async release(lock: Lock, settings: Partial<Settings> = {}): Promise<ExecutionResult> {
+    const wasValid = lock.isValid;
     lock.end();
     const request = { resources: lock.resources, token: lock.value, duration: 0, shared: false };
-    // Asked twice, the first may have done it: then nothing is left to release.
-    let isInDoubt = false;
+    // Asked twice, by us or by the client, who asks again on its own, the first may have done it: then nothing is left to
+    // release. For as long as the lease lasts that is what a 0 is taken for.
+    const inDoubt = new Set<Server>();
     const release = async (server: Server) => {
+      const { resends } = server;
       try {
         await server.release(request);
       } catch (error) {
-        if (!(error instanceof ResourceLockedError)) isInDoubt = true;
-        if (!(error instanceof ResourceLockedError && isInDoubt)) throw error;
+        const isLost = error instanceof ResourceLockedError;
+        if (!isLost || server.resends > resends) inDoubt.add(server);
+        if (!(isLost && wasValid && inDoubt.has(server))) throw error;
       }
     };
     return { attempts: await this.#insist(settings, release) };

@@ -244,6 +244,47 @@ for (const [name, library] of Object.entries(libraries)) {
       }
     });
 
+    it("takes a lock for released when only the reply was lost", async () => {
+      const proxy = await Proxy.start(server.port);
+      try {
+        redlock = new Redlock([await connect(proxy.port)], { retryDelay: 50 });
+        const lock = await redlock.acquire(["a"], 30_000);
+        proxy.loseNextReply();
+        await lock.release();
+        assert.ok(proxy.hasLostReply);
+        assert.deepEqual(await server.holders("a"), []);
+
+        const using = redlock.using(["a"], 30_000, async () => {
+          proxy.loseNextReply();
+          return "done";
+        });
+        assert.equal(await using, "done");
+        assert.deepEqual(await server.holders("a"), []);
+      } finally {
+        proxy.stop();
+      }
+    });
+
+    it("does not take a lock for released that was over before, or taken away", async () => {
+      const proxy = await Proxy.start(server.port);
+      try {
+        redlock = new Redlock([await connect(proxy.port)], { retryDelay: 50 });
+        const short = await redlock.acquire(["a"], 100);
+        await until(() => !short.isValid);
+        await until(async () => (await server.holders("a")).length === 0);
+        proxy.loseNextReply();
+        await assert.rejects(short.release(), (error) => error.cause instanceof ResourceLockedError);
+        assert.ok(proxy.hasLostReply);
+
+        // A connection that was cut before has nothing to do with it.
+        const taken = await redlock.acquire(["a"], 30_000);
+        await server.admin.del("a");
+        await assert.rejects(taken.release(), (error) => error.cause instanceof ResourceLockedError);
+      } finally {
+        proxy.stop();
+      }
+    });
+
     it("gives a connection up that has fallen silent", async () => {
       const proxy = await Proxy.start(server.port);
       try {
