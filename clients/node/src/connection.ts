@@ -41,11 +41,22 @@ export interface Connection {
   key(resource: string): string;
 }
 
+const connections = new WeakMap<Client, Connection>();
+
+/** The connection of a client: one, however many there are who use it. */
 export function connectionOf(client: Client): Connection {
-  if ("isCluster" in client && client.isCluster)
-    throw new TypeError("Redlock does not know ioredis's Cluster yet.");
+  let connection = connections.get(client);
+  if (connection === undefined) connections.set(client, (connection = connect(client)));
+  return connection;
+}
+
+function connect(client: Client): Connection {
+  // One is ioredis's, the other node-redis's.
+  if (("isCluster" in client && client.isCluster) || "masters" in client)
+    throw new TypeError("Redlock does not know clusters yet: give it a client of the lock's node.");
   if ("call" in client) return new OfIoredis(client);
-  if ("sendCommand" in client) return new OfNodeRedis(client);
+  // Pools and clients of sentinels send commands, too, but lack one of these.
+  if ("isReady" in client && "duplicate" in client) return new OfNodeRedis(client);
   throw new TypeError("Redlock needs clients of ioredis (Redis) or of node-redis (createClient).");
 }
 

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { after, afterEach, before, beforeEach, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Cluster } from "ioredis";
+import { createClientPool, createCluster, createSentinel } from "redis";
 import { ExecutionError, Lock, Redlock, ResourceLockedError } from "redis-lock-client";
 import { libraries, Proxy, Server, until } from "./harness.js";
 
@@ -186,6 +187,42 @@ for (const [name, library] of Object.entries(libraries)) {
       await first.release();
       await Promise.all(all);
       assert.equal((await server.clients()).length, 3, "they are kept, and no more than these");
+    });
+
+    it("shares what it keeps with all that have the client", async () => {
+      const warnings = [];
+      const warn = ({ name }) => warnings.push(name);
+      process.on("warning", warn);
+      try {
+        const listeners = ["error", "close", "end"].map((event) => client.listenerCount(event));
+        for (let i = 0; i < 20; i++) {
+          const first = await redlock.acquire(["a"], 30_000);
+          const waiting = new Redlock([client]).acquire(["a"], 5000);
+          await until(async () => (await server.waiters("a")).length === 1);
+          await first.release();
+          await (await waiting).release();
+        }
+        assert.equal((await server.clients()).length, 2);
+        assert.deepEqual(
+          ["error", "close", "end"].map((event) => client.listenerCount(event)),
+          listeners,
+        );
+      } finally {
+        process.removeListener("warning", warn);
+      }
+      assert.deepEqual(warnings, []);
+    });
+
+    it("keeps no more connections than one may have", async () => {
+      const first = await redlock.acquire(["a"], 30_000);
+      const all = [1, 2, 3, 4].map(() => {
+        const one = new Redlock([client], { maxWaitingConnections: 2, retryCount: -1 });
+        return one.using(["a"], 5000, async () => {});
+      });
+      await until(async () => (await server.waiters("a")).length === 4);
+      await first.release();
+      await Promise.all(all);
+      await until(async () => (await server.clients()).length === 3);
     });
 
     it("ends its connections with the client's", async () => {
@@ -405,5 +442,13 @@ it("refuses what it cannot use", async () => {
   assert.throws(() => new Redlock([]), /at least one/);
   assert.throws(() => new Redlock([{}]), TypeError);
   const cluster = new Cluster([{ port: server.port }], { lazyConnect: true });
-  assert.throws(() => new Redlock([cluster]), /Cluster/);
+  for (const client of [cluster, createCluster({ rootNodes: [{ url: server.url }] })]) {
+    assert.throws(() => new Redlock([client]), {
+      name: "TypeError",
+      message: "Redlock does not know clusters yet: give it a client of the lock's node.",
+    });
+  }
+  for (const client of [createClientPool(), createSentinel({ name: "a", sentinelRootNodes: [] })]) {
+    assert.throws(() => new Redlock([client]), /needs clients of ioredis \(Redis\) or of node-redis/);
+  }
 });
