@@ -7,7 +7,7 @@ export interface IoredisClient {
   connect(): Promise<unknown>;
   disconnect(): void;
   quit(): Promise<unknown>;
-  on(event: "error" | "end", listener: () => void): unknown;
+  on(event: "error" | "close" | "end", listener: () => void): unknown;
 }
 
 /** What of a node-redis client (`createClient()`) is used. */
@@ -29,6 +29,8 @@ export type Command = readonly [name: string, ...args: (string | number)[]];
 /** One connection, whichever library has made it. */
 export interface Connection {
   readonly isOpen: boolean;
+  /** Grows when the library may have sent again what was not answered yet, of which it tells nobody. */
+  readonly resends: number;
   send(command: Command): Promise<unknown>;
   close(): void;
   /** Another one to the same server, for commands that block. Once it is lost it stays lost. */
@@ -39,16 +41,31 @@ export interface Connection {
   key(resource: string): string;
 }
 
+const connections = new WeakMap<Client, Connection>();
+
+/** The connection of a client: one, however many there are who use it. */
 export function connectionOf(client: Client): Connection {
-  if ("isCluster" in client && client.isCluster)
-    throw new TypeError("Redlock does not know ioredis's Cluster yet.");
+  let connection = connections.get(client);
+  if (connection === undefined) connections.set(client, (connection = connect(client)));
+  return connection;
+}
+
+function connect(client: Client): Connection {
+  // One is ioredis's, the other node-redis's.
+  if (("isCluster" in client && client.isCluster) || "masters" in client)
+    throw new TypeError("Redlock does not know clusters yet: give it a client of the lock's node.");
   if ("call" in client) return new OfIoredis(client);
-  if ("sendCommand" in client) return new OfNodeRedis(client);
+  // Pools and clients of sentinels send commands, too, but lack one of these.
+  if ("isReady" in client && "duplicate" in client) return new OfNodeRedis(client);
   throw new TypeError("Redlock needs clients of ioredis (Redis) or of node-redis (createClient).");
 }
 
 class OfIoredis implements Connection {
-  constructor(private readonly client: IoredisClient) {}
+  resends = 0;
+
+  constructor(private readonly client: IoredisClient) {
+    client.on("close", () => this.resends++);
+  }
 
   get isOpen() {
     return this.client.status === "ready";
@@ -92,6 +109,9 @@ class OfIoredis implements Connection {
 }
 
 class OfNodeRedis implements Connection {
+  /** It rejects what is not answered when the connection is lost. */
+  readonly resends = 0;
+
   constructor(private readonly client: NodeRedisClient) {}
 
   get isOpen() {

@@ -10,7 +10,7 @@ import { type Request, Server, type Waiting } from "./server.js";
 import { DEFAULT_SETTINGS, Patience, type Settings, withDefaults } from "./settings.js";
 import { type Routine, useLock } from "./using.js";
 import { type Outcome, vote } from "./voting.js";
-import type { Place } from "./waiting-room.js";
+import { MAX_BLOCK_MS, type Place } from "./waiting-room.js";
 
 /** The longest ttl that the module knows. */
 const MAX_DURATION_MS = 2 ** 48;
@@ -139,21 +139,26 @@ export class Redlock extends EventEmitter {
   ): Promise<Waiting | undefined> {
     const atMost = Math.min(settings.retryDelay, patience.left);
     const isReady = await patience.spend(async () => place?.isReadyWithin(atMost));
-    return place && isReady ? { place, ms: Math.min(patience.left, settings.blockSlice) } : undefined;
+    if (!place || !isReady) return undefined;
+    return { place, ms: Math.min(patience.left, settings.blockSlice, MAX_BLOCK_MS) };
   }
 
   /** Gives the lock back. Rejects with an `ExecutionError` when it was not held any more, or no majority can be reached. */
   async release(lock: Lock, settings: Partial<Settings> = {}): Promise<ExecutionResult> {
+    const wasValid = lock.isValid;
     lock.end();
     const request = { resources: lock.resources, token: lock.value, duration: 0, shared: false };
-    // Asked twice, the first may have done it: then nothing is left to release.
-    let isInDoubt = false;
+    // Asked twice, by us or by the client, who asks again on its own, the first may have done it: then nothing is left to
+    // release. For as long as the lease lasts that is what a 0 is taken for.
+    const inDoubt = new Set<Server>();
     const release = async (server: Server) => {
+      const { resends } = server;
       try {
         await server.release(request);
       } catch (error) {
-        if (!(error instanceof ResourceLockedError)) isInDoubt = true;
-        if (!(error instanceof ResourceLockedError && isInDoubt)) throw error;
+        const isLost = error instanceof ResourceLockedError;
+        if (!isLost || server.resends > resends) inDoubt.add(server);
+        if (!(isLost && wasValid && inDoubt.has(server))) throw error;
       }
     };
     return { attempts: await this.#insist(settings, release) };

@@ -34,6 +34,11 @@ export class Server {
     this.room = new WaitingRoom(this.#connection, maxWaitingConnections);
   }
 
+  /** Grows when a command that is not answered yet may be sent again. */
+  get resends(): number {
+    return this.#connection.resends;
+  }
+
   /**
    * Takes all resources, one after the other, and returns their fences. What this token holds already is given again, with
    * a new deadline: so an attempt can be repeated after any failure, and repeating it keeps the first locks alive while the next

@@ -1,5 +1,6 @@
 import { performance } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
+import { MAX_TIMER_MS } from "./timer.js";
 
 /** All that node-redlock has, and three more. Times are in milliseconds. */
 export interface Settings {
@@ -68,6 +69,7 @@ export class Patience {
   async pause(): Promise<void> {
     const { retryDelay, retryJitter } = this.settings;
     this.#left -= retryDelay;
-    await sleep(Math.max(1, retryDelay + (Math.random() * 2 - 1) * retryJitter));
+    const pause = retryDelay + (Math.random() * 2 - 1) * retryJitter;
+    await sleep(Math.min(Math.max(1, pause), MAX_TIMER_MS));
   }
 }

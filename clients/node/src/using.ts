@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { ResourceLockedError } from "./errors.js";
 import type { Lock } from "./lock.js";
+import { after } from "./timer.js";
 
 /** Aborted when the lock is lost; `error` (and `reason`) say why. */
 export type LockSignal = AbortSignal & { error?: Error };
@@ -21,14 +22,14 @@ export async function useLock<T>(
   const controller = new AbortController();
   const signal: LockSignal = controller.signal;
   let isOver = false;
-  let extension: NodeJS.Timeout | undefined;
-  let end: NodeJS.Timeout | undefined;
+  let cancelExtension = () => {};
+  let cancelEnd = () => {};
   let failure: Error | undefined;
 
   const stop = () => {
     isOver = true;
-    clearTimeout(extension);
-    clearTimeout(end);
+    cancelExtension();
+    cancelEnd();
   };
   const lose = (error: Error) => {
     stop();
@@ -36,14 +37,13 @@ export async function useLock<T>(
     controller.abort(error);
   };
   const keep = () => {
-    clearTimeout(end);
+    cancelEnd();
     failure = undefined;
     // Not left to the extension, which may be waiting for a server that does not answer.
-    end = setTimeout(
-      () => lose(new Error("The lock was not extended before its lease was over.", { cause: failure })),
-      lock.remaining,
+    cancelEnd = after(lock.remaining, () =>
+      lose(new Error("The lock was not extended before its lease was over.", { cause: failure })),
     );
-    extension = setTimeout(extend, lock.remaining - threshold);
+    cancelExtension = after(lock.remaining - threshold, extend);
   };
   const extend = async () => {
     while (!isOver) {

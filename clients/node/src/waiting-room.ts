@@ -1,22 +1,64 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Command, Connection } from "./connection.js";
+import { MAX_TIMER_MS } from "./timer.js";
 
 /** How long after its BLOCK time a command may take to be answered. */
 const GRACE_MS = 2000;
 
-/** The connections that wait in one server's queues: a few, each used by one acquire at a time, kept for the next. */
-export class WaitingRoom {
-  readonly #shared: Connection;
-  readonly #limit: number;
+/** The longest BLOCK that a timer can watch over. */
+export const MAX_BLOCK_MS = MAX_TIMER_MS - GRACE_MS;
+
+const reserves = new WeakMap<Connection, Reserve>();
+
+/** Connections to wait with, lent to one acquire at a time and kept for the next: of all who share a connection. */
+class Reserve {
   readonly #idle: Connection[] = [];
+  readonly #lent = new Set<Connection>();
+
+  private constructor(private readonly shared: Connection) {
+    // Whoever ends the shared connection means all.
+    shared.onEnd(() => this.close());
+  }
+
+  static beside(shared: Connection): Reserve {
+    let reserve = reserves.get(shared);
+    if (reserve === undefined) reserves.set(shared, (reserve = new Reserve(shared)));
+    return reserve;
+  }
+
+  async lend(): Promise<Connection> {
+    let connection = this.#idle.pop();
+    while (connection && !connection.isOpen) connection = this.#idle.pop();
+    connection ??= await this.shared.open();
+    this.#lent.add(connection);
+    return connection;
+  }
+
+  /** Keeps it, if it is any good, and if there are not as many already. */
+  takeBack(connection: Connection, atMost: number): void {
+    this.#lent.delete(connection);
+    if (!connection.isOpen) return;
+    // Not kept when the user's own has been ended meanwhile: it would keep the process alive.
+    if (this.shared.isOpen && this.#idle.length < atMost) this.#idle.push(connection);
+    else connection.close();
+  }
+
+  close(): void {
+    for (const connection of [...this.#idle.splice(0), ...this.#lent])
+      if (connection.isOpen) connection.close();
+  }
+}
+
+/** Where the acquires of one Redlock wait in one server's queues: only a few at a time. */
+export class WaitingRoom {
+  readonly #reserve: Reserve;
+  readonly #limit: number;
   readonly #inUse = new Set<Place>();
   readonly #line: Place[] = [];
 
   constructor(shared: Connection, limit: number) {
-    this.#shared = shared;
+    this.#reserve = Reserve.beside(shared);
     this.#limit = limit;
-    // Whoever ends the shared connection means all.
-    shared.onEnd(() => this.close());
   }
 
   /** Joins the line for a place. */
@@ -28,12 +70,7 @@ export class WaitingRoom {
   }
 
   /** Only for `Place`. */
-  leave(place: Place, connection: Connection | undefined): void {
-    if (connection?.isOpen) {
-      // Not kept when the user's own has been ended meanwhile: it would keep the process alive.
-      if (this.#shared.isOpen) this.#idle.push(connection);
-      else connection.close();
-    }
+  leave(place: Place): void {
     const index = this.#line.indexOf(place);
     if (index >= 0) this.#line.splice(index, 1);
     this.#inUse.delete(place);
@@ -41,14 +78,17 @@ export class WaitingRoom {
   }
 
   /** Only for `Place`. */
-  async connection(): Promise<Connection> {
-    for (let kept; (kept = this.#idle.pop());) if (kept.isOpen) return kept;
-    return this.#shared.open();
+  lend(): Promise<Connection> {
+    return this.#reserve.lend();
+  }
+
+  /** Only for `Place`. */
+  takeBack(connection: Connection, isGood: boolean): void {
+    this.#reserve.takeBack(connection, isGood ? this.#limit : 0);
   }
 
   close(): void {
-    for (const connection of this.#idle.splice(0)) if (connection.isOpen) connection.close();
-    for (const place of this.#inUse) place.close();
+    this.#reserve.close();
   }
 
   #callNext(): void {
@@ -79,7 +119,8 @@ export class Place {
   async isReadyWithin(ms: number): Promise<boolean> {
     if (!this.#isReady) {
       const timer = new AbortController();
-      await Promise.race([this.#ready, sleep(ms, undefined, { signal: timer.signal }).catch(() => {})]);
+      const over = sleep(Math.min(ms, MAX_TIMER_MS), undefined, { signal: timer.signal });
+      await Promise.race([this.#ready, over.catch(() => {})]);
       timer.abort();
     }
     return this.#isReady;
@@ -87,7 +128,7 @@ export class Place {
 
   /** Sends a command that is answered within `blockMs`, or the connection is no good. */
   async send(command: Command, blockMs: number): Promise<unknown> {
-    const connection = (this.#connection ??= await this.room.connection());
+    const connection = (this.#connection ??= await this.room.lend());
     let timer: NodeJS.Timeout | undefined;
     const late = new Promise<never>((_, reject) => {
       const error = new Error(`no answer within ${GRACE_MS} ms after the time of BLOCK`);
@@ -98,18 +139,15 @@ export class Place {
     } catch (error) {
       // Also for an error that the server has answered: rare, and a new connection is always right.
       this.#connection = undefined;
-      if (connection.isOpen) connection.close();
+      this.room.takeBack(connection, false);
       throw error;
     } finally {
       clearTimeout(timer);
     }
   }
 
-  close(): void {
-    if (this.#connection?.isOpen) this.#connection.close();
-  }
-
   leave(): void {
-    this.room.leave(this, this.#connection);
+    if (this.#connection) this.room.takeBack(this.#connection, true);
+    this.room.leave(this);
   }
 }

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { after, afterEach, before, beforeEach, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Cluster } from "ioredis";
+import { createClientPool, createCluster, createSentinel } from "redis";
 import { ExecutionError, Lock, Redlock, ResourceLockedError } from "redis-lock-client";
 import { libraries, Proxy, Server, until } from "./harness.js";
 
@@ -114,6 +115,23 @@ for (const [name, library] of Object.entries(libraries)) {
       assert.equal(second.attempts.length, 1, "an endless wait does not gather attempts");
     });
 
+    it("waits for more days than a timer can have", async () => {
+      const month = 30 * 24 * 60 * 60 * 1000;
+      redlock = new Redlock([client], { maxWaitingConnections: 1, retryCount: 1, retryDelay: month });
+      const first = await redlock.acquire(["a"], 30_000);
+      const errors = [];
+      redlock.on("error", (error) => errors.push(error.message));
+      // One waits in the server, and one for its turn to.
+      const waiting = [1, 2].map(() =>
+        redlock.using(["a"], 30_000, { blockSlice: month, retryJitter: 0 }, async () => {}),
+      );
+      await until(async () => (await server.waiters("a")).length === 1);
+      await sleep(200);
+      assert.deepEqual(errors, Array(2).fill("a is held by another client"));
+      await first.release();
+      await Promise.all(waiting);
+    });
+
     it("leaves the shared connection free", async () => {
       const first = await redlock.acquire(["a"], 30_000);
       const waiting = redlock.acquire(["a"], 30_000);
@@ -171,6 +189,42 @@ for (const [name, library] of Object.entries(libraries)) {
       assert.equal((await server.clients()).length, 3, "they are kept, and no more than these");
     });
 
+    it("shares what it keeps with all that have the client", async () => {
+      const warnings = [];
+      const warn = ({ name }) => warnings.push(name);
+      process.on("warning", warn);
+      try {
+        const listeners = ["error", "close", "end"].map((event) => client.listenerCount(event));
+        for (let i = 0; i < 20; i++) {
+          const first = await redlock.acquire(["a"], 30_000);
+          const waiting = new Redlock([client]).acquire(["a"], 5000);
+          await until(async () => (await server.waiters("a")).length === 1);
+          await first.release();
+          await (await waiting).release();
+        }
+        assert.equal((await server.clients()).length, 2);
+        assert.deepEqual(
+          ["error", "close", "end"].map((event) => client.listenerCount(event)),
+          listeners,
+        );
+      } finally {
+        process.removeListener("warning", warn);
+      }
+      assert.deepEqual(warnings, []);
+    });
+
+    it("keeps no more connections than one may have", async () => {
+      const first = await redlock.acquire(["a"], 30_000);
+      const all = [1, 2, 3, 4].map(() => {
+        const one = new Redlock([client], { maxWaitingConnections: 2, retryCount: -1 });
+        return one.using(["a"], 5000, async () => {});
+      });
+      await until(async () => (await server.waiters("a")).length === 4);
+      await first.release();
+      await Promise.all(all);
+      await until(async () => (await server.clients()).length === 3);
+    });
+
     it("ends its connections with the client's", async () => {
       const first = await redlock.acquire(["a"], 30_000);
       const waiting = redlock.acquire(["a"], 5000);
@@ -222,6 +276,47 @@ for (const [name, library] of Object.entries(libraries)) {
         const lock = await acquired;
         assert.equal(lock.value, token);
         assert.deepEqual(await server.holders("a"), [token]);
+      } finally {
+        proxy.stop();
+      }
+    });
+
+    it("takes a lock for released when only the reply was lost", async () => {
+      const proxy = await Proxy.start(server.port);
+      try {
+        redlock = new Redlock([await connect(proxy.port)], { retryDelay: 50 });
+        const lock = await redlock.acquire(["a"], 30_000);
+        proxy.loseNextReply();
+        await lock.release();
+        assert.ok(proxy.hasLostReply);
+        assert.deepEqual(await server.holders("a"), []);
+
+        const using = redlock.using(["a"], 30_000, async () => {
+          proxy.loseNextReply();
+          return "done";
+        });
+        assert.equal(await using, "done");
+        assert.deepEqual(await server.holders("a"), []);
+      } finally {
+        proxy.stop();
+      }
+    });
+
+    it("does not take a lock for released that was over before, or taken away", async () => {
+      const proxy = await Proxy.start(server.port);
+      try {
+        redlock = new Redlock([await connect(proxy.port)], { retryDelay: 50 });
+        const short = await redlock.acquire(["a"], 100);
+        await until(() => !short.isValid);
+        await until(async () => (await server.holders("a")).length === 0);
+        proxy.loseNextReply();
+        await assert.rejects(short.release(), (error) => error.cause instanceof ResourceLockedError);
+        assert.ok(proxy.hasLostReply);
+
+        // A connection that was cut before has nothing to do with it.
+        const taken = await redlock.acquire(["a"], 30_000);
+        await server.admin.del("a");
+        await assert.rejects(taken.release(), (error) => error.cause instanceof ResourceLockedError);
       } finally {
         proxy.stop();
       }
@@ -347,5 +442,13 @@ it("refuses what it cannot use", async () => {
   assert.throws(() => new Redlock([]), /at least one/);
   assert.throws(() => new Redlock([{}]), TypeError);
   const cluster = new Cluster([{ port: server.port }], { lazyConnect: true });
-  assert.throws(() => new Redlock([cluster]), /Cluster/);
+  for (const client of [cluster, createCluster({ rootNodes: [{ url: server.url }] })]) {
+    assert.throws(() => new Redlock([client]), {
+      name: "TypeError",
+      message: "Redlock does not know clusters yet: give it a client of the lock's node.",
+    });
+  }
+  for (const client of [createClientPool(), createSentinel({ name: "a", sentinelRootNodes: [] })]) {
+    assert.throws(() => new Redlock([client]), /needs clients of ioredis \(Redis\) or of node-redis/);
+  }
 });

@@ -79,6 +79,15 @@ describe("three servers", () => {
     assert.deepEqual(await holders(), []);
   });
 
+  it("a lost majority is not excused by another's lost connection", async () => {
+    const lock = await redlock.acquire(["a"], 5000);
+    await Promise.all(lock.attempts);
+    for (const { admin } of servers.slice(1)) await admin.del("a");
+    clients[0].disconnect();
+    await until(() => clients[0].status === "end");
+    await assert.rejects(lock.release(), ExecutionError);
+  });
+
   it("one holds it at a time, and all have their turn", async () => {
     let inside = 0;
     const routine = async () => {

@@ -2,7 +2,10 @@ import assert from "node:assert/strict";
 import { after, before, beforeEach, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { ExecutionError, Redlock } from "redis-lock-client";
+import { after as afterwards } from "../dist/esm/timer.js";
 import { libraries, Server, until } from "./harness.js";
+
+const DAY_MS = 24 * 60 * 60 * 1000;
 
 const aborted = (signal) => new Promise((resolve) => signal.addEventListener("abort", resolve));
 
@@ -96,6 +99,52 @@ describe("using", () => {
       for (const end = performance.now() + 500; performance.now() < end;);
     });
     await assert.rejects(using, /lease was over/);
+  });
+
+  it("keeps a lock of more days than a timer can have", async () => {
+    const warnings = [];
+    const warn = (warning) => warnings.push(warning.name);
+    process.on("warning", warn);
+    const renewals = await server.calls("lock.renew");
+    const routine = async (signal, lock) => {
+      await sleep(100);
+      assert.equal(signal.error, undefined);
+      assert.ok(lock.remaining > 25 * DAY_MS);
+      return "done";
+    };
+    try {
+      assert.equal(await redlock.using(["a"], 30 * DAY_MS, routine), "done");
+      assert.equal(await redlock.using(["a"], 2 ** 48, routine), "done");
+    } finally {
+      process.removeListener("warning", warn);
+    }
+    assert.deepEqual(warnings, []);
+    assert.equal(await server.calls("lock.renew"), renewals, "nothing had to be extended");
+  });
+
+  it("has timers of any length", () => {
+    const real = globalThis.setTimeout;
+    const slices = [];
+    let pending;
+    globalThis.setTimeout = (run, ms) => {
+      slices.push(ms);
+      pending = run;
+    };
+    try {
+      let hasRung = false;
+      afterwards(60 * DAY_MS, () => (hasRung = true));
+      while (!hasRung) pending();
+    } finally {
+      globalThis.setTimeout = real;
+    }
+    assert.ok(
+      slices.every((ms) => ms < 2 ** 31),
+      String(slices),
+    );
+    assert.equal(
+      slices.reduce((sum, ms) => sum + ms),
+      60 * DAY_MS,
+    );
   });
 
   it("refuses a duration that leaves no time to extend", async () => {

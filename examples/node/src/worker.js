@@ -29,6 +29,9 @@ export const SLICE_MS = 2000;
 /** Between two tries without a connection. */
 const RETRY_MS = 50;
 
+/** How long a worker that leaves tries to give back what it may hold. */
+const GIVE_BACK_MS = 5000;
+
 const RESOURCE = readFileSync(new URL("../../resource.lua", import.meta.url), "utf8");
 
 /** Why the work stopped: the line to print. */
@@ -90,9 +93,30 @@ export class Worker {
       }
       if (performance.now() < giveUpAt) continue;
       // It may have been granted although the answer is lost.
-      if (inDoubt) await waiting.send("LOCK.RELEASE", lock, token).catch(() => {});
+      if (inDoubt) await this.giveBack(waiting);
       return undefined;
     }
+  }
+
+  /**
+   * The connection is the one that was lost, so it may take a while until there is a new one. Nobody waits for it for
+   * ever: in the end the lock is free by its ttl.
+   * @param {Connection} waiting
+   */
+  async giveBack(waiting) {
+    const { lock, token, ttl } = this.options;
+    const giveUpAt = performance.now() + Math.min(ttl, GIVE_BACK_MS);
+    while (performance.now() < giveUpAt) {
+      try {
+        await waiting.send("LOCK.RELEASE", lock, token);
+        return;
+      } catch (error) {
+        if (!isPassing(error)) throw error;
+        console.error(`give back: ${error}`);
+        await sleep(RETRY_MS);
+      }
+    }
+    console.error(`give back: no answer; if it was granted it is held for ${ttl} ms`);
   }
 
   /**
