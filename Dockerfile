@@ -23,6 +23,8 @@ LABEL org.opencontainers.image.title="redis-lock" \
       org.opencontainers.image.description="A server with locks as a native type" \
       org.opencontainers.image.licenses="MIT OR Apache-2.0"
 COPY --from=build /redis-lock/NOTICES /redis-lock/LICENSE-MIT /redis-lock/LICENSE-APACHE /redis-lock/redis.conf.example /usr/local/share/doc/redis-lock/
-COPY --from=build --chmod=755 /redis-lock/target/release/libredis_lock.so /usr/local/lib/redis/modules/
+# Not in /usr/local/lib/redis/modules: from Redis 8 on the image's entrypoint loads whatever is there, and a module that is loaded twice
+# ends the server.
+COPY --from=build --chmod=755 /redis-lock/target/release/libredis_lock.so /usr/local/lib/redis-lock/
 # Both images put the name of their server before arguments that begin with a dash.
-CMD ["--loadmodule", "/usr/local/lib/redis/modules/libredis_lock.so"]
+CMD ["--loadmodule", "/usr/local/lib/redis-lock/libredis_lock.so"]

@@ -68,6 +68,10 @@ in_root --install "$deb"
 dpkg --root="$inside" --verify redis-lock | grep . && fail "installed is not what the package has"
 pass "$(basename "$deb") is installed"
 
+dead=$(scripts/links.sh "$inside/usr/share/doc/redis-lock")
+[ -z "$dead" ] || fail "links that lead nowhere:"$'\n'"$dead"
+pass "every link in its documents leads somewhere"
+
 # As the user of a server who owns nothing but the data; in a namespace there is nobody else to be.
 user=()
 if touch "$inside/tmp/owner" && chown 65534:65534 "$inside/tmp/owner" 2>/dev/null; then

@@ -24,6 +24,7 @@ rm -rf "$made"
 scripts/documents.sh "$made/doc"
 # Debian has the licences and names the changelog in its own way.
 rm "$made"/doc/LICENSE-* "$made/doc/CHANGELOG.md"
+find "$made/doc" -name '*.md' -exec sed -i 's|\(](\(\.\./\)*\)CHANGELOG\.md|\1changelog.gz|g' {} +
 sed -i 's|/usr/local/lib/redis/|/usr/lib/redis/|' "$made/doc/redis.conf.example"
 gzip -9 --no-name <CHANGELOG.md >"$made/doc/changelog.gz"
 gzip -9 --no-name <"$dist/stage/NOTICES" >"$made/doc/NOTICES.gz"

@@ -13,6 +13,9 @@ fail() { echo "dist-check: $*" >&2; exit 1; }
 grep -qF "commit: $(git rev-parse HEAD)" "$dist/stage/BUILDINFO" || fail "$dist is of another commit: run 'make dist'"
 ! grep -q -- -dirty "$dist/stage/BUILDINFO" || fail "there are changes that are not committed: a clone does not have them"
 
+dead=$(scripts/links.sh "$dist/stage")
+[ -z "$dead" ] || fail "links that lead nowhere:"$'\n'"$dead"
+
 temp=$(mktemp -d)
 trap 'rm -rf "$temp"' EXIT
 # Longer and deeper than any checkout, in case only lengths differ.

@@ -14,6 +14,11 @@ tools=${CARGO_TARGET_DIR:-$root/target}/tools/hadolint-$version
 }
 "$tools/bin/hadolint" Dockerfile
 
+# The module is loaded by CMD, and by nothing else: the entrypoint of Redis 8 loads what is in its own folder of modules.
+folder=$(sed -nE 's|^COPY .*/libredis_lock\.so (/.*/)$|\1|p' Dockerfile)
+[ "$folder" != /usr/local/lib/redis/modules/ ] || { echo "docker-check: the entrypoint loads what is in $folder" >&2; exit 1; }
+grep -qxF "CMD [\"--loadmodule\", \"${folder}libredis_lock.so\"]" Dockerfile || { echo "docker-check: CMD does not load the module in $folder" >&2; exit 1; }
+
 context=$(mktemp -d)
 trap 'rm -rf "$context"' EXIT
 while read -r path; do

@@ -108,7 +108,9 @@ def draw(prometheus: int, begin: float, end: float, out: str) -> None:
         drawn = 0
         for target in panel["targets"]:
             for series in asked(prometheus, target["expr"], begin, end):
-                name = target["legendFormat"].replace("{{cmd}}", series["metric"].get("cmd", ""))
+                # There is one server here, and nothing to tell apart.
+                name = target["legendFormat"].removesuffix(" {{instance}}")
+                name = name.replace("{{cmd}}", series["metric"].get("cmd", ""))
                 points = [(float(at) - begin, float(value)) for at, value in series["values"]]
                 axis.plot(*zip(*points, strict=True), label=name, linewidth=1)
                 drawn += 1

@@ -5,6 +5,7 @@ use crate::harness::{module, Client, Kind, Reply, Server};
 on_every_server![
     load_arguments_survive_config_rewrite,
     what_module_loadex_was_told_survives_config_rewrite,
+    an_include_and_config_rewrite_load_the_module_twice,
 ];
 
 /// Whether nobody may wait: on every server a sign of `max-waiters 0`.
@@ -65,6 +66,28 @@ fn what_module_loadex_was_told_survives_config_rewrite(kind: Kind) {
     server.kill();
     server.start_again();
     assert_eq!(limit(&mut server.client(), "max-waiters"), 3);
+}
+
+/// docs/INSTALL.md warns of it: Sentinel says CONFIG REWRITE at a failover.
+fn an_include_and_config_rewrite_load_the_module_twice(kind: Kind) {
+    let name = format!("redis-lock-{}-{kind:?}.conf", std::process::id());
+    let snippet = std::env::temp_dir().join(name);
+    std::fs::write(&snippet, format!("loadmodule {}\n", module().display())).unwrap();
+    let config = format!("include {}\n", snippet.display());
+    let mut server = Server::start_with_config(kind, &config);
+    assert_eq!(server.client().text("CONFIG REWRITE"), "OK");
+    let config = server.config();
+    server.kill();
+    if kind.is_7_0_or_later() {
+        assert!(config.contains("\nloadmodule "), "{config}");
+        let log = Server::log_of_failed_start_with_config(kind, &config);
+        assert!(log.contains("locks are ready"), "{log}");
+        assert!(log.contains("Can't load module from"), "{log}");
+    } else {
+        assert!(!config.contains("\nloadmodule "), "{config}");
+        server.start_again();
+    }
+    std::fs::remove_file(snippet).unwrap();
 }
 
 fn limit(c: &mut Client, name: &str) -> i64 {

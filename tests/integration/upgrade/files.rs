@@ -98,6 +98,7 @@ fn all_is_installed_and_all_is_removed_again() {
     assert_eq!(fs::read(&installed).unwrap(), fs::read(module()).unwrap());
     // Servers load nothing that nobody may execute, and do not run as who installs.
     assert_eq!(fs::metadata(&installed).unwrap().mode() & 0o777, 0o755);
+    assert_links_lead_somewhere(&folder, &files);
     let conf = folder
         .path()
         .join("opt/locks/share/doc/redis-lock/redis.conf.example");
@@ -112,6 +113,26 @@ fn all_is_installed_and_all_is_removed_again() {
     make("install", folder.path(), PREFIX, &module());
     make("uninstall", folder.path(), PREFIX, &module());
     assert!(folder.files().is_empty());
+}
+
+/// Not all that the documents point to is installed with them.
+#[track_caller]
+fn assert_links_lead_somewhere(folder: &Folder, files: &[String]) {
+    let mut seen = 0;
+    for name in files.iter().filter(|name| name.ends_with(".md")) {
+        let document = folder.path().join(name);
+        let text = fs::read_to_string(&document).unwrap();
+        for link in text.split("](").skip(1) {
+            let target = link.split([')', '#']).next().unwrap();
+            if target.is_empty() || target.contains("://") {
+                continue;
+            }
+            let path = document.parent().unwrap().join(target);
+            assert!(path.exists(), "{name}: {target}");
+            seen += 1;
+        }
+    }
+    assert!(seen >= 50, "only {seen} links");
 }
 
 #[test]

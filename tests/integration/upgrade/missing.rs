@@ -9,6 +9,7 @@ on_every_server![
     a_replica_without_the_module_ends,
     effects_do_not_reach_a_replica_without_the_module,
     the_module_is_got_rid_of_as_documented,
+    what_is_left_in_the_configuration_stops_the_start,
 ];
 
 /// What a server says of an RDB with the data of a module that it does not have.
@@ -95,6 +96,27 @@ fn effects_do_not_reach_a_replica_without_the_module(kind: Kind) {
     let said = log.lines().find(|line| line.contains("lock._apply"));
     let said = said.unwrap_or_else(|| panic!("{log}"));
     assert!(said.contains("unknown command"), "{said}");
+}
+
+/// What docs/UPGRADING.md says to take out.
+fn what_is_left_in_the_configuration_stops_the_start(kind: Kind) {
+    let users =
+        std::env::temp_dir().join(format!("redis-lock-{}-{kind:?}.acl", std::process::id()));
+    fs::write(&users, "user worker on nopass +lock.acquire\n").unwrap();
+    let unknown = "Unknown command or category name in ACL";
+    let setting = match kind.is_7_0_or_later() {
+        true => "Module Configuration detected without loadmodule directive",
+        false => "Bad directive or wrong number of arguments",
+    };
+    for (line, why) in [
+        ("user worker on nopass +lock.acquire".into(), unknown),
+        (format!("aclfile {}", users.display()), unknown),
+        ("lock.max-waiters 5".into(), setting),
+    ] {
+        let log = Server::log_of_failed_start_with_config(kind, &format!("{line}\n"));
+        assert!(log.contains(why), "{line}: {log}");
+    }
+    fs::remove_file(users).unwrap();
 }
 
 /// The steps of docs/UPGRADING.md, from a server that keeps an RDB and from one that keeps an append-only file.
