@@ -59,14 +59,16 @@ class Lock(redis.asyncio.lock.Lock):
         if blocking_timeout is None:
             blocking_timeout = self.blocking_timeout
         patience = protocol.Patience(blocking_timeout if blocking else 0, protocol.socket_timeout(self.redis))
+        # What a token that was passed holds already is not of this call: it is left to its owner.
+        before = None if token is None else await self._resending(patience, lambda: self._held(key))
         try:
             return await self._ask(key, patience)
         except RedisError:
             raise
         except BaseException:
             # Cancelled: what may just have been granted must not wait for the end of its ttl.
-            with contextlib.suppress(RedisError):
-                await self._execute("LOCK.RELEASE", self.name, key)
+            with contextlib.suppress(Exception):
+                await self._abandon(key, before)
             raise
 
     async def do_acquire(self, token: str | bytes) -> bool:
@@ -75,30 +77,50 @@ class Lock(redis.asyncio.lock.Lock):
 
     async def _ask(self, token: bytes, patience: protocol.Patience) -> bool:
         ttl = protocol.lock_ttl_ms(self.timeout)
-        failures = 0
+
+        def ask() -> Awaitable[Any]:
+            return self._execute(self.ACQUIRE, self.name, token, ttl, *patience.block())
+
         while True:
             try:
-                fence = await self._execute(self.ACQUIRE, self.name, token, ttl, *patience.block())
-                failures = 0
-            except (ConnectionError, TimeoutError, ResponseError) as error:
-                if protocol.is_wrong_type(error):
-                    if patience.left_ms() == 0:
-                        return False
-                    pause: float | None = patience.pace(await self._execute("PTTL", self.name))
-                    failures = 0
-                else:
-                    # The same token asks again: if it was granted, it gets its own fence.
-                    failures += 1
-                    pause = patience.pause(failures) if protocol.may_ask_again(error) else None
-                if pause is None:
+                fence = await self._resending(patience, ask)
+            except ResponseError as error:
+                if not protocol.is_wrong_type(error):
                     raise
-                await asyncio.sleep(pause)
+                if patience.left_ms() == 0:
+                    return False
+                await asyncio.sleep(patience.pace(await self._execute("PTTL", self.name)))
                 continue
             if fence is not None:
                 self.local.token, self.local.fence = token, fence
                 return True
             if patience.left_ms() == 0:
                 return False
+
+    async def _resending(self, patience: protocol.Patience, ask: Callable[[], Awaitable[Any]]) -> Any:
+        """Ask again when an answer got lost: the same token gets its own fence if it was granted."""
+        failures = 0
+        while True:
+            try:
+                return await ask()
+            except (ConnectionError, TimeoutError, ResponseError) as error:
+                failures += 1
+                pause = patience.pause(failures) if protocol.may_ask_again(error) else None
+                if pause is None:
+                    raise
+            await asyncio.sleep(pause)
+
+    async def _abandon(self, token: bytes, before: protocol.Held | None) -> None:
+        """Leave behind a request that was cut off what there was before it. Its connection is closed: it waits no more."""
+        now = await self._held(token) if before else None
+        if before and now and now.fence == before.fence:
+            if now.shared == before.shared:
+                return
+            # It was converted, and nobody knows. Asking in the mode of before converts it back.
+            command = "RWLOCK.RLOCK" if before.shared else "RWLOCK.WLOCK"
+            if await self._execute(command, self.name, token, before.ttl_ms) == before.fence:
+                return
+        await self._is_owner("LOCK.RELEASE", token)
 
     async def locked(self) -> bool:
         """Return whether anybody holds the lock, an old client included."""
@@ -107,7 +129,7 @@ class Lock(redis.asyncio.lock.Lock):
     async def owned(self) -> bool:
         """Return whether this lock holds it."""
         token = self.local.token
-        return token is not None and await self._remaining_ms(token) is not None
+        return token is not None and await self._held(token) is not None
 
     async def do_release(self, expected_token: str | bytes) -> None:
         """Release what the token holds."""
@@ -118,8 +140,9 @@ class Lock(redis.asyncio.lock.Lock):
         """Extend the hold, by what its ttl is now or from now on."""
         token = protocol.held_token(self.local, "extend", self.name)
         # Two steps, as in the sync lock, and as harmless.
-        remaining = 0 if replace_ttl else await self._remaining_ms(token)
-        if remaining is None or not await self._renew(token, protocol.ttl_ms(additional_time + remaining / 1000)):
+        held = None if replace_ttl else await self._held(token)
+        left_ms = held.ttl_ms if held else 0
+        if not await self._renew(token, protocol.ttl_ms(additional_time + left_ms / 1000)):
             raise protocol.not_owned("extend", self.name)
         return True
 
@@ -139,14 +162,14 @@ class Lock(redis.asyncio.lock.Lock):
     async def _renew(self, token: bytes, ttl_ms: int) -> bool:
         return await self._is_owner("LOCK.RENEW", token, ttl_ms)
 
-    async def _remaining_ms(self, token: bytes) -> int | None:
+    async def _held(self, token: bytes) -> protocol.Held | None:
         try:
             info = await self._execute("LOCK.INFO", self.name, **{NEVER_DECODE: True})
         except ResponseError as error:
             if protocol.is_wrong_type(error):
                 return None
             raise
-        return protocol.remaining_ms(info, token)
+        return protocol.held(info, token)
 
     async def _is_owner(self, command: str, token: str | bytes, *args: int) -> bool:
         try:
