@@ -1,7 +1,6 @@
 """redis.asyncio.lock.Lock on the commands of the redis-lock module."""
 
 import asyncio
-import builtins
 import contextlib
 from collections.abc import Awaitable, Callable
 from types import SimpleNamespace, TracebackType
@@ -111,7 +110,7 @@ class Lock(redis.asyncio.lock.Lock):
             await asyncio.sleep(pause)
 
     async def _abandon(self, token: bytes, before: protocol.Held | None) -> None:
-        """Leave behind a request that was cut off what there was before it. Its connection is closed: it waits no more."""
+        """See that a request which was cut off, and with its connection waits no more, has changed nothing."""
         now = await self._held(token) if before else None
         if before and now and now.fence == before.fence:
             if now.shared == before.shared:
@@ -205,7 +204,7 @@ class KeepAlive:
         self._renew = renew
         self._ttl = ttl_ms / 1000
         self._name = name
-        self._lease_end = 0.0
+        self._clock: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> Self:
         """Renew once, for only then it is known how long the lease is. Raise LockNotOwnedError when it is over."""
@@ -221,9 +220,7 @@ class KeepAlive:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Stop renewing. Nothing is released."""
-        # A renewal under way ends as it likes; it is of no interest any more.
-        self._over = True
-        self._renewing.cancel()
+        self._stop()
         if not self.lost:
             return
         if kind is None:
@@ -236,31 +233,41 @@ class KeepAlive:
             raise protocol.not_owned("keep alive", self._name) from error
 
     async def _renewed(self) -> bool:
-        sent = asyncio.get_running_loop().time()
+        loop = asyncio.get_running_loop()
+        sent = loop.time()
         if not await self._renew():
             return False
-        self._lease_end = sent + self._ttl
+        if not self._over:
+            if self._clock:
+                self._clock.cancel()
+            # Not the renewing task's to keep: a renewal may hang for longer than the lease lasts.
+            self._clock = loop.call_at(sent + self._ttl, self._lose)
         return True
 
     async def _keep_renewing(self) -> None:
         pause = self._ttl / 3
-        try:
-            async with asyncio.timeout_at(self._lease_end) as lease:
-                while not self._over:
-                    await asyncio.sleep(pause)
-                    try:
-                        if not await self._renewed():
-                            break
-                        lease.reschedule(self._lease_end)
-                        pause = self._ttl / 3
-                    except RedisError:
-                        # Sooner than usual: the rest of the lease is short.
-                        pause = self._ttl / 10
-        except builtins.TimeoutError:
-            pass
+        while not self._over:
+            await asyncio.sleep(pause)
+            try:
+                if not await self._renewed():
+                    return self._lose()
+                pause = self._ttl / 3
+            except Exception:
+                # Whatever it was, the clock goes on. Sooner than usual, for the rest of the lease is short.
+                pause = self._ttl / 10
+
+    def _lose(self) -> None:
         if not self._over:
+            self._stop()
             self.lost = True
             self._body.cancel()
+
+    def _stop(self) -> None:
+        # A renewal under way ends as it likes; it is of no interest any more.
+        self._over = True
+        self._renewing.cancel()
+        if self._clock:
+            self._clock.cancel()
 
 
 class ReadLock(Lock):

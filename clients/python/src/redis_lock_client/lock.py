@@ -112,7 +112,7 @@ class Lock(redis.lock.Lock):
             time.sleep(pause)
 
     def _abandon(self, token: bytes, before: protocol.Held | None) -> None:
-        """Leave behind a request that was cut off what there was before it. Its connection is closed: it waits no more."""
+        """See that a request which was cut off, and with its connection waits no more, has changed nothing."""
         now = self._held(token) if before else None
         if before and now and now.fence == before.fence:
             if now.shared == before.shared:
