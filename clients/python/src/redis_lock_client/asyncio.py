@@ -9,7 +9,15 @@ from uuid import uuid4
 
 import redis.asyncio.lock
 from redis.client import NEVER_DECODE
-from redis.exceptions import ConnectionError, LockError, LockNotOwnedError, RedisError, ResponseError, TimeoutError
+from redis.exceptions import (
+    ConnectionError,
+    LockError,
+    LockNotOwnedError,
+    MaxConnectionsError,
+    RedisError,
+    ResponseError,
+    TimeoutError,
+)
 
 from . import _protocol as protocol
 
@@ -172,21 +180,41 @@ class Lock(redis.asyncio.lock.Lock):
 
     async def _is_owner(self, command: str, token: str | bytes, *args: int) -> bool:
         try:
-            return bool(await self._execute(command, self.name, token, *args))
+            return bool(await self._insist(command, self.name, token, *args))
         except ResponseError as error:
             # Whoever wrote a string over the key has ended the hold.
             if protocol.is_wrong_type(error):
                 return False
             raise
 
+    async def _insist(self, *args: Any) -> Any:
+        """Send what ends or prolongs a hold, if need be beside the pool: all of it may be waiting for just this."""
+        try:
+            return await self._execute(*args)
+        except MaxConnectionsError:
+            # A cluster's client has a pool for each node.
+            pool = getattr(self.redis, "connection_pool", None)
+            if pool is None:
+                raise
+        connection = pool.connection_class(**pool.connection_kwargs)
+        try:
+            await _cancellable(connection.send_command(*args))
+            return await connection.read_response()
+        finally:
+            await connection.disconnect()
+
     async def _execute(self, *args: Any, **options: Any) -> Any:
-        task = asyncio.current_task()
-        cancelled_before = task.cancelling() if task else 0
-        reply = await self.redis.execute_command(*args, **options)
-        # Before Python 3.12 asyncio.wait_for, which redis-py sends by, may swallow a cancellation. It is not forgotten.
-        if task and task.cancelling() > cancelled_before:
-            raise asyncio.CancelledError
-        return reply
+        return await _cancellable(self.redis.execute_command(*args, **options))
+
+
+async def _cancellable(sending: Awaitable[Any]) -> Any:
+    """Before Python 3.12 asyncio.wait_for, which redis-py sends by, may swallow a cancellation. It is not forgotten."""
+    task = asyncio.current_task()
+    cancelled_before = task.cancelling() if task else 0
+    reply = await sending
+    if task and task.cancelling() > cancelled_before:
+        raise asyncio.CancelledError
+    return reply
 
 
 class KeepAlive:

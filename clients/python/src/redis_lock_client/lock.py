@@ -9,7 +9,14 @@ from uuid import uuid4
 
 import redis.lock
 from redis.client import NEVER_DECODE
-from redis.exceptions import ConnectionError, RedisError, ResponseError, TimeoutError
+from redis.exceptions import (
+    ConnectionError,
+    LockNotOwnedError,
+    MaxConnectionsError,
+    RedisError,
+    ResponseError,
+    TimeoutError,
+)
 
 from . import _protocol as protocol
 from .keep_alive import KeepAlive
@@ -132,6 +139,17 @@ class Lock(redis.lock.Lock):
         token = self.local.token
         return token is not None and self._held(token) is not None
 
+    def release(self) -> None:
+        """Release the lock. It can be called again when the server has not answered, as redis-py's asyncio lock can."""
+        token = self.local.token
+        try:
+            super().release()
+        except LockNotOwnedError:
+            raise
+        except BaseException:
+            self.local.token = token
+            raise
+
     def do_release(self, expected_token: str | bytes) -> None:
         """Release what the token holds."""
         if not self._is_owner("LOCK.RELEASE", expected_token):
@@ -175,12 +193,28 @@ class Lock(redis.lock.Lock):
 
     def _is_owner(self, command: str, token: str | bytes, *args: int) -> bool:
         try:
-            return bool(self.redis.execute_command(command, self.name, token, *args))
+            return bool(self._insist(command, self.name, token, *args))
         except ResponseError as error:
             # Whoever wrote a string over the key has ended the hold.
             if protocol.is_wrong_type(error):
                 return False
             raise
+
+    def _insist(self, *args: Any) -> Any:
+        """Send what ends or prolongs a hold, if need be beside the pool: all of it may be waiting for just this."""
+        try:
+            return self.redis.execute_command(*args)
+        except MaxConnectionsError:
+            # A cluster's client has a pool for each node.
+            pool = getattr(self.redis, "connection_pool", None)
+            if pool is None:
+                raise
+        connection = pool.connection_class(**pool.connection_kwargs)
+        try:
+            connection.send_command(*args)
+            return connection.read_response()
+        finally:
+            connection.disconnect()
 
 
 class ReadLock(Lock):
