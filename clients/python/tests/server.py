@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import redis
 
@@ -35,12 +36,18 @@ class Server:
         # To arrange and to look, never to lock.
         self.admin = redis.Redis(port=port, decode_responses=True)
 
+    def info(self, key: str) -> dict[str, Any]:
+        """What LOCK.INFO says of a lock: nothing of one that is free."""
+        return as_map(self.admin.execute_command("LOCK.INFO", key) or ())
+
+    def mode(self, key: str) -> str | None:
+        return self.info(key).get("mode")
+
+    def tokens(self, key: str) -> list[str]:
+        return [as_map(holder)["token"] for holder in self.info(key).get("holders", ())]
+
     def waiters(self, key: str) -> int:
-        info = self.admin.execute_command("LOCK.INFO", key)
-        if info is None:
-            return 0
-        info = info if isinstance(info, dict) else dict(zip(info[::2], info[1::2], strict=True))
-        return len(info["waiters"])
+        return len(self.info(key).get("waiters", ()))
 
     def wait_for_waiters(self, key: str, number: int) -> None:
         until(lambda: self.waiters(key) == number, f"{number} waiters for {key}")
@@ -54,6 +61,10 @@ class Server:
         """How often the command was called since CONFIG RESETSTAT."""
         stats = self.admin.info("commandstats").get(f"cmdstat_{command}")
         return stats["calls"] if stats else 0
+
+
+def as_map(reply: Any) -> dict[str, Any]:
+    return reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2], strict=True))
 
 
 def until(condition, what: str):  # type: ignore[no-untyped-def]

@@ -184,5 +184,41 @@ async def test_a_cluster_finds_the_node_of_the_lock(server: Server) -> None:
             assert not await lock.locked()
 
 
+async def test_waiters_that_have_the_whole_pool_do_not_keep_the_holder_from_releasing(
+    server: Server, protocol: int
+) -> None:
+    async with Client.from_url(server.url, max_connections=4, protocol=protocol) as client:
+
+        async def wait() -> bool:
+            async with Lock(client, "stock", timeout=30):
+                return True
+
+        held = Lock(client, "stock", timeout=30)
+        await held.acquire()
+        waiting = [asyncio.create_task(wait()) for _ in range(4)]
+        await asyncio.to_thread(server.wait_for_waiters, "stock", 4)
+        with pytest.raises(redis.exceptions.MaxConnectionsError):
+            await client.ping()
+        await held.reacquire()
+        await held.release()
+        assert all(await asyncio.gather(*waiting))
+    assert server.connections() <= 7
+
+
+async def test_a_release_that_was_not_sent_can_be_repeated(server: Server) -> None:
+    pool = redis.asyncio.BlockingConnectionPool.from_url(server.url, max_connections=1, timeout=0.1)
+    async with Client(connection_pool=pool) as client:
+        lock = Lock(client, "stock", timeout=30)
+        await lock.acquire()
+        connection = await pool.get_connection()
+        with pytest.raises(redis.ConnectionError):
+            await lock.release()
+        assert lock.fence
+        await pool.release(connection)
+        await lock.release()
+        assert lock.fence is None
+    assert not server.admin.exists("stock")
+
+
 def waiter(server: Server) -> str | None:
     return next((client["id"] for client in server.admin.client_list() if client["name"] == "waiter"), None)

@@ -1,13 +1,15 @@
 """The watchdog: long work keeps its lock, and a lost lock stops the work."""
 
 import asyncio
+import contextlib
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 import redis
 
-from redis_lock_client import Lock, LockError, LockNotOwnedError
+from redis_lock_client import KeepAlive, Lock, LockError, LockNotOwnedError
 from redis_lock_client import asyncio as ours
 
 from .proxy import Proxy
@@ -46,6 +48,11 @@ def test_a_server_that_does_not_answer_is_told_by_the_end_of_the_lease(server: S
             start = time.monotonic()
             assert lease.lost.wait(PATIENCE)
             assert time.monotonic() - start < TTL + 2
+
+
+def test_any_error_of_a_renewal_is_told_by_the_end_of_the_lease() -> None:
+    with KeepAlive(failing(OSError("no credentials")), 300, "stock", None) as lease:
+        assert lease.lost.wait(PATIENCE)
 
 
 def test_only_a_held_lock_is_kept_alive(client: redis.Redis) -> None:
@@ -95,6 +102,49 @@ async def test_asyncio_work_is_cancelled_by_the_end_of_the_lease(server: Server)
             assert time.monotonic() - start < TTL + 2
 
 
+async def test_asyncio_any_error_of_a_renewal_is_told_by_the_end_of_the_lease() -> None:
+    renew = failing(OSError("no credentials"))
+
+    async def async_renew() -> bool:
+        return renew()
+
+    with pytest.raises(LockNotOwnedError):
+        async with ours.KeepAlive(async_renew, 300, "stock"):
+            await asyncio.sleep(PATIENCE)
+
+
+async def test_asyncio_an_error_that_passes_loses_nothing() -> None:
+    answers = iter([True, OSError("no credentials"), *[True] * 100])
+
+    async def renew() -> bool:
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return True
+
+    async with ours.KeepAlive(renew, 600, "stock") as lease:
+        await asyncio.sleep(1.5)
+    assert not lease.lost
+
+
+async def test_asyncio_a_renewal_that_cannot_be_cancelled_does_not_delay_the_news() -> None:
+    first, hangs_until = True, time.monotonic() + 4
+
+    async def renew() -> bool:
+        nonlocal first
+        if not first:
+            while time.monotonic() < hangs_until:
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.sleep(0.1)
+        first = False
+        return True
+
+    with pytest.raises(LockNotOwnedError):
+        async with ours.KeepAlive(renew, 300, "stock"):
+            await asyncio.sleep(PATIENCE)
+    assert time.monotonic() < hangs_until
+
+
 async def test_asyncio_a_cancellation_from_outside_stays_one(async_client: "redis.asyncio.Redis") -> None:
     lock = ours.Lock(async_client, "stock", timeout=TTL)
     await lock.acquire()
@@ -110,3 +160,15 @@ async def test_asyncio_a_cancellation_from_outside_stays_one(async_client: "redi
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+def failing(error: Exception) -> Callable[[], bool]:
+    """A renewal that succeeds once and fails ever after."""
+    answers = iter([True])
+
+    def renew() -> bool:
+        for answer in answers:
+            return answer
+        raise error
+
+    return renew

@@ -1,5 +1,11 @@
 """Readers and writers."""
 
+import asyncio
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -8,7 +14,8 @@ import redis
 from redis_lock_client import LockNotOwnedError, RWLock
 from redis_lock_client import asyncio as ours
 
-from .server import Server
+from .proxy import Proxy
+from .server import Server, until
 
 
 @pytest.fixture
@@ -47,7 +54,9 @@ def test_a_reader_extends_and_loses_its_own_share(client: redis.Redis, page: RWL
     assert one.owned()
     # The key lives as long as the longest share; only the own one was extended.
     assert 59_000 < client.pttl("page") <= 60_000
-    assert 19_000 < one._remaining_ms(one.local.token) <= 20_000  # type: ignore[operator]
+    share = one._held(one.local.token)
+    assert share
+    assert 19_000 < share.ttl_ms <= 20_000
     client.execute_command("LOCK.RELEASE", "page", one.local.token)
     with pytest.raises(LockNotOwnedError):
         one.extend(10)
@@ -85,3 +94,119 @@ async def test_asyncio_readers_and_writers(async_client: "redis.asyncio.Redis") 
         assert not await page.write(blocking=False).acquire()
     async with page.write():
         assert not await page.read(blocking_timeout=0.1).acquire()
+
+
+def test_an_interrupted_upgrade_leaves_the_reader_its_share(server: Server, page: RWLock) -> None:
+    with page.read() as one, page.read():
+        with interrupted(lambda: server.waiters("page") == 1), pytest.raises(KeyboardInterrupt):
+            page.write().acquire(token=one.local.token)
+        server.wait_for_waiters("page", 0)
+        assert one.owned()
+        # A token is a token, whoever made it.
+        assert page.read(blocking=False).acquire(token="me")
+        with interrupted(lambda: server.waiters("page") == 1), pytest.raises(KeyboardInterrupt):
+            page.write().acquire(token="me")
+        assert "me" in server.tokens("page")
+
+
+def test_an_interrupted_upgrade_that_was_granted_is_converted_back(server: Server, page: RWLock) -> None:
+    with page.read() as one, Proxy(server.port) as proxy, redis.Redis(port=proxy.port) as client:
+        client.ping()
+        proxy.hold_reply_to(b"RWLOCK.WLOCK")
+        with interrupted(lambda: server.mode("page") == "exclusive"), pytest.raises(KeyboardInterrupt):
+            RWLock(client, "page", timeout=60).write().acquire(token=one.local.token)
+        assert one.owned()
+        # Shared, and for as long as it was.
+        assert page.read().acquire(blocking=False)
+        held = one._held(one.local.token)
+        assert held
+        assert held.ttl_ms <= 30_000
+
+
+async def cancelled(acquire: Awaitable[bool], when: Callable[[], bool]) -> None:
+    task = asyncio.ensure_future(acquire)
+    await asyncio.to_thread(until, when, "the moment to cancel")
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_asyncio_a_cancelled_upgrade_leaves_the_reader_its_share(
+    server: Server, async_client: "redis.asyncio.Redis"
+) -> None:
+    page = ours.RWLock(async_client, "page", timeout=30)
+    async with page.read() as one, page.read():
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await page.write().acquire(token=one.local.token)
+        await asyncio.to_thread(server.wait_for_waiters, "page", 0)
+        assert await one.owned()
+        assert await page.read(blocking=False).acquire(token="me")
+        await cancelled(page.write().acquire(token="me"), lambda: server.waiters("page") == 1)
+        assert "me" in server.tokens("page")
+
+
+async def test_asyncio_a_cancelled_upgrade_that_was_granted_is_converted_back(
+    server: Server, async_client: "redis.asyncio.Redis"
+) -> None:
+    page = ours.RWLock(async_client, "page", timeout=30)
+    async with page.read() as one:
+        with Proxy(server.port) as proxy:
+            async with redis.asyncio.Redis(port=proxy.port) as client:
+                await client.ping()
+                proxy.hold_reply_to(b"RWLOCK.WLOCK")
+                writer = ours.RWLock(client, "page", timeout=60).write()
+                await cancelled(writer.acquire(token=one.local.token), lambda: server.mode("page") == "exclusive")
+        assert await one.owned()
+        assert await page.read().acquire(blocking=False)
+
+
+async def test_asyncio_a_cancelled_downgrade_leaves_the_writer_alone(
+    server: Server, async_client: "redis.asyncio.Redis"
+) -> None:
+    page = ours.RWLock(async_client, "page", timeout=30)
+    async with page.write() as writer:
+        with Proxy(server.port) as proxy:
+            async with redis.asyncio.Redis(port=proxy.port) as client:
+                await client.ping()
+                proxy.hold_reply_to(b"RWLOCK.RLOCK")
+                reader = ours.RWLock(client, "page", timeout=60).read()
+                await cancelled(reader.acquire(token=writer.local.token), lambda: server.mode("page") == "shared")
+        assert await writer.owned()
+        assert server.mode("page") == "exclusive"
+
+
+async def test_asyncio_a_cancelled_upgrade_of_a_share_that_ended_gives_back_what_it_got(
+    server: Server, async_client: "redis.asyncio.Redis"
+) -> None:
+    page = ours.RWLock(async_client, "page", timeout=30)
+    one, two = page.read(), page.read()
+    await one.acquire()
+    await two.acquire()
+    with Proxy(server.port) as proxy:
+        async with redis.asyncio.Redis(port=proxy.port) as client:
+            await client.ping()
+            proxy.hold_reply_to(b"RWLOCK.WLOCK")
+
+            def granted_anew() -> bool:
+                if server.waiters("page"):
+                    server.admin.delete("page")
+                return server.mode("page") == "exclusive"
+
+            writer = ours.RWLock(client, "page", timeout=30).write()
+            await cancelled(writer.acquire(token=one.local.token), granted_anew)
+    assert not await async_client.exists("page")
+
+
+@contextlib.contextmanager
+def interrupted(when: Callable[[], bool]) -> Iterator[None]:
+    """Interrupt the main thread at that moment."""
+
+    def wait() -> None:
+        until(when, "the moment to interrupt")
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    yield
+    thread.join()

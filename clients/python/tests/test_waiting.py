@@ -154,6 +154,43 @@ def test_an_interrupted_wait_leaves_nothing_behind(server: Server, client: redis
     assert not server.admin.exists("stock")
 
 
+def test_waiters_that_have_the_whole_pool_do_not_keep_the_holder_from_releasing(server: Server, protocol: int) -> None:
+    with (
+        redis.Redis.from_url(server.url, max_connections=4, protocol=protocol) as client,
+        ThreadPoolExecutor(4) as pool,
+    ):
+
+        def wait() -> bool:
+            with Lock(client, "stock", timeout=30):
+                return True
+
+        held = Lock(client, "stock", timeout=30)
+        held.acquire()
+        waiting = [pool.submit(wait) for _ in range(4)]
+        server.wait_for_waiters("stock", 4)
+        with pytest.raises(redis.exceptions.MaxConnectionsError):
+            client.ping()
+        held.reacquire()
+        held.release()
+        assert all(each.result() for each in waiting)
+    assert server.connections() <= 7
+
+
+def test_a_release_that_was_not_sent_can_be_repeated(server: Server) -> None:
+    pool = redis.BlockingConnectionPool.from_url(server.url, max_connections=1, timeout=0.1)
+    with redis.Redis(connection_pool=pool) as client:
+        lock = Lock(client, "stock", timeout=30)
+        lock.acquire()
+        connection = pool.get_connection()
+        with pytest.raises(redis.ConnectionError):
+            lock.release()
+        assert lock.fence
+        pool.release(connection)
+        lock.release()
+        assert lock.fence is None
+    assert not server.admin.exists("stock")
+
+
 def waiter(server: Server) -> str | None:
     """The id of the connection of the client that is named so."""
     return next((client["id"] for client in server.admin.client_list() if client["name"] == "waiter"), None)

@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Mapping
 from threading import local
-from typing import Any
+from typing import Any, NamedTuple
 
 from redis.exceptions import LockError, LockNotOwnedError, RedisError, ResponseError
 
@@ -30,6 +30,14 @@ class Hold(local):
 
     token: bytes | None = None
     fence: int | None = None
+
+
+class Held(NamedTuple):
+    """What a token holds, by the server's word."""
+
+    fence: int
+    shared: bool
+    ttl_ms: int
 
 
 class Patience:
@@ -105,12 +113,12 @@ def may_ask_again(error: RedisError) -> bool:
     return not isinstance(error, ResponseError) or "instance state changed" in str(error)
 
 
-def remaining_ms(info: Any, token: bytes) -> int | None:
-    """Return the ttl of the token's hold out of the reply to LOCK.INFO, or None when it holds nothing."""
-    for holder in map(_as_map, _as_map(info or {})[b"holders"] if info else ()):
+def held(info: Any, token: bytes) -> Held | None:
+    """Return the token's hold out of the reply to LOCK.INFO, or None when it holds nothing."""
+    lock = _as_map(info or ())
+    for holder in map(_as_map, lock.get(b"holders", ())):
         if holder[b"token"] == token:
-            ttl: int = holder[b"ttl"]
-            return ttl
+            return Held(holder[b"fence"], lock[b"mode"] == b"shared", holder[b"ttl"])
     return None
 
 

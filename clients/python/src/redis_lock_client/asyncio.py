@@ -1,7 +1,6 @@
 """redis.asyncio.lock.Lock on the commands of the redis-lock module."""
 
 import asyncio
-import builtins
 import contextlib
 from collections.abc import Awaitable, Callable
 from types import SimpleNamespace, TracebackType
@@ -10,7 +9,15 @@ from uuid import uuid4
 
 import redis.asyncio.lock
 from redis.client import NEVER_DECODE
-from redis.exceptions import ConnectionError, LockError, LockNotOwnedError, RedisError, ResponseError, TimeoutError
+from redis.exceptions import (
+    ConnectionError,
+    LockError,
+    LockNotOwnedError,
+    MaxConnectionsError,
+    RedisError,
+    ResponseError,
+    TimeoutError,
+)
 
 from . import _protocol as protocol
 
@@ -59,14 +66,16 @@ class Lock(redis.asyncio.lock.Lock):
         if blocking_timeout is None:
             blocking_timeout = self.blocking_timeout
         patience = protocol.Patience(blocking_timeout if blocking else 0, protocol.socket_timeout(self.redis))
+        # What a token that was passed holds already is not of this call: it is left to its owner.
+        before = None if token is None else await self._resending(patience, lambda: self._held(key))
         try:
             return await self._ask(key, patience)
         except RedisError:
             raise
         except BaseException:
             # Cancelled: what may just have been granted must not wait for the end of its ttl.
-            with contextlib.suppress(RedisError):
-                await self._execute("LOCK.RELEASE", self.name, key)
+            with contextlib.suppress(Exception):
+                await self._abandon(key, before)
             raise
 
     async def do_acquire(self, token: str | bytes) -> bool:
@@ -75,30 +84,50 @@ class Lock(redis.asyncio.lock.Lock):
 
     async def _ask(self, token: bytes, patience: protocol.Patience) -> bool:
         ttl = protocol.lock_ttl_ms(self.timeout)
-        failures = 0
+
+        def ask() -> Awaitable[Any]:
+            return self._execute(self.ACQUIRE, self.name, token, ttl, *patience.block())
+
         while True:
             try:
-                fence = await self._execute(self.ACQUIRE, self.name, token, ttl, *patience.block())
-                failures = 0
-            except (ConnectionError, TimeoutError, ResponseError) as error:
-                if protocol.is_wrong_type(error):
-                    if patience.left_ms() == 0:
-                        return False
-                    pause: float | None = patience.pace(await self._execute("PTTL", self.name))
-                    failures = 0
-                else:
-                    # The same token asks again: if it was granted, it gets its own fence.
-                    failures += 1
-                    pause = patience.pause(failures) if protocol.may_ask_again(error) else None
-                if pause is None:
+                fence = await self._resending(patience, ask)
+            except ResponseError as error:
+                if not protocol.is_wrong_type(error):
                     raise
-                await asyncio.sleep(pause)
+                if patience.left_ms() == 0:
+                    return False
+                await asyncio.sleep(patience.pace(await self._execute("PTTL", self.name)))
                 continue
             if fence is not None:
                 self.local.token, self.local.fence = token, fence
                 return True
             if patience.left_ms() == 0:
                 return False
+
+    async def _resending(self, patience: protocol.Patience, ask: Callable[[], Awaitable[Any]]) -> Any:
+        """Ask again when an answer got lost: the same token gets its own fence if it was granted."""
+        failures = 0
+        while True:
+            try:
+                return await ask()
+            except (ConnectionError, TimeoutError, ResponseError) as error:
+                failures += 1
+                pause = patience.pause(failures) if protocol.may_ask_again(error) else None
+                if pause is None:
+                    raise
+            await asyncio.sleep(pause)
+
+    async def _abandon(self, token: bytes, before: protocol.Held | None) -> None:
+        """See that a request which was cut off, and with its connection waits no more, has changed nothing."""
+        now = await self._held(token) if before else None
+        if before and now and now.fence == before.fence:
+            if now.shared == before.shared:
+                return
+            # It was converted, and nobody knows. Asking in the mode of before converts it back.
+            command = "RWLOCK.RLOCK" if before.shared else "RWLOCK.WLOCK"
+            if await self._execute(command, self.name, token, before.ttl_ms) == before.fence:
+                return
+        await self._is_owner("LOCK.RELEASE", token)
 
     async def locked(self) -> bool:
         """Return whether anybody holds the lock, an old client included."""
@@ -107,7 +136,7 @@ class Lock(redis.asyncio.lock.Lock):
     async def owned(self) -> bool:
         """Return whether this lock holds it."""
         token = self.local.token
-        return token is not None and await self._remaining_ms(token) is not None
+        return token is not None and await self._held(token) is not None
 
     async def do_release(self, expected_token: str | bytes) -> None:
         """Release what the token holds."""
@@ -118,8 +147,9 @@ class Lock(redis.asyncio.lock.Lock):
         """Extend the hold, by what its ttl is now or from now on."""
         token = protocol.held_token(self.local, "extend", self.name)
         # Two steps, as in the sync lock, and as harmless.
-        remaining = 0 if replace_ttl else await self._remaining_ms(token)
-        if remaining is None or not await self._renew(token, protocol.ttl_ms(additional_time + remaining / 1000)):
+        held = None if replace_ttl else await self._held(token)
+        left_ms = held.ttl_ms if held else 0
+        if not await self._renew(token, protocol.ttl_ms(additional_time + left_ms / 1000)):
             raise protocol.not_owned("extend", self.name)
         return True
 
@@ -139,32 +169,52 @@ class Lock(redis.asyncio.lock.Lock):
     async def _renew(self, token: bytes, ttl_ms: int) -> bool:
         return await self._is_owner("LOCK.RENEW", token, ttl_ms)
 
-    async def _remaining_ms(self, token: bytes) -> int | None:
+    async def _held(self, token: bytes) -> protocol.Held | None:
         try:
             info = await self._execute("LOCK.INFO", self.name, **{NEVER_DECODE: True})
         except ResponseError as error:
             if protocol.is_wrong_type(error):
                 return None
             raise
-        return protocol.remaining_ms(info, token)
+        return protocol.held(info, token)
 
     async def _is_owner(self, command: str, token: str | bytes, *args: int) -> bool:
         try:
-            return bool(await self._execute(command, self.name, token, *args))
+            return bool(await self._insist(command, self.name, token, *args))
         except ResponseError as error:
             # Whoever wrote a string over the key has ended the hold.
             if protocol.is_wrong_type(error):
                 return False
             raise
 
+    async def _insist(self, *args: Any) -> Any:
+        """Send what ends or prolongs a hold, if need be beside the pool: all of it may be waiting for just this."""
+        try:
+            return await self._execute(*args)
+        except MaxConnectionsError:
+            # A cluster's client has a pool for each node.
+            pool = getattr(self.redis, "connection_pool", None)
+            if pool is None:
+                raise
+        connection = pool.connection_class(**pool.connection_kwargs)
+        try:
+            await _cancellable(connection.send_command(*args))
+            return await connection.read_response()
+        finally:
+            await connection.disconnect()
+
     async def _execute(self, *args: Any, **options: Any) -> Any:
-        task = asyncio.current_task()
-        cancelled_before = task.cancelling() if task else 0
-        reply = await self.redis.execute_command(*args, **options)
-        # Before Python 3.12 asyncio.wait_for, which redis-py sends by, may swallow a cancellation. It is not forgotten.
-        if task and task.cancelling() > cancelled_before:
-            raise asyncio.CancelledError
-        return reply
+        return await _cancellable(self.redis.execute_command(*args, **options))
+
+
+async def _cancellable(sending: Awaitable[Any]) -> Any:
+    """Before Python 3.12 asyncio.wait_for, which redis-py sends by, may swallow a cancellation. It is not forgotten."""
+    task = asyncio.current_task()
+    cancelled_before = task.cancelling() if task else 0
+    reply = await sending
+    if task and task.cancelling() > cancelled_before:
+        raise asyncio.CancelledError
+    return reply
 
 
 class KeepAlive:
@@ -182,7 +232,7 @@ class KeepAlive:
         self._renew = renew
         self._ttl = ttl_ms / 1000
         self._name = name
-        self._lease_end = 0.0
+        self._clock: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> Self:
         """Renew once, for only then it is known how long the lease is. Raise LockNotOwnedError when it is over."""
@@ -198,9 +248,7 @@ class KeepAlive:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Stop renewing. Nothing is released."""
-        # A renewal under way ends as it likes; it is of no interest any more.
-        self._over = True
-        self._renewing.cancel()
+        self._stop()
         if not self.lost:
             return
         if kind is None:
@@ -213,31 +261,41 @@ class KeepAlive:
             raise protocol.not_owned("keep alive", self._name) from error
 
     async def _renewed(self) -> bool:
-        sent = asyncio.get_running_loop().time()
+        loop = asyncio.get_running_loop()
+        sent = loop.time()
         if not await self._renew():
             return False
-        self._lease_end = sent + self._ttl
+        if not self._over:
+            if self._clock:
+                self._clock.cancel()
+            # Not the renewing task's to keep: a renewal may hang for longer than the lease lasts.
+            self._clock = loop.call_at(sent + self._ttl, self._lose)
         return True
 
     async def _keep_renewing(self) -> None:
         pause = self._ttl / 3
-        try:
-            async with asyncio.timeout_at(self._lease_end) as lease:
-                while not self._over:
-                    await asyncio.sleep(pause)
-                    try:
-                        if not await self._renewed():
-                            break
-                        lease.reschedule(self._lease_end)
-                        pause = self._ttl / 3
-                    except RedisError:
-                        # Sooner than usual: the rest of the lease is short.
-                        pause = self._ttl / 10
-        except builtins.TimeoutError:
-            pass
+        while not self._over:
+            await asyncio.sleep(pause)
+            try:
+                if not await self._renewed():
+                    return self._lose()
+                pause = self._ttl / 3
+            except Exception:
+                # Whatever it was, the clock goes on. Sooner than usual, for the rest of the lease is short.
+                pause = self._ttl / 10
+
+    def _lose(self) -> None:
         if not self._over:
+            self._stop()
             self.lost = True
             self._body.cancel()
+
+    def _stop(self) -> None:
+        # A renewal under way ends as it likes; it is of no interest any more.
+        self._over = True
+        self._renewing.cancel()
+        if self._clock:
+            self._clock.cancel()
 
 
 class ReadLock(Lock):

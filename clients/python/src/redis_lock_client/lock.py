@@ -9,7 +9,14 @@ from uuid import uuid4
 
 import redis.lock
 from redis.client import NEVER_DECODE
-from redis.exceptions import ConnectionError, RedisError, ResponseError, TimeoutError
+from redis.exceptions import (
+    ConnectionError,
+    LockNotOwnedError,
+    MaxConnectionsError,
+    RedisError,
+    ResponseError,
+    TimeoutError,
+)
 
 from . import _protocol as protocol
 from .keep_alive import KeepAlive
@@ -60,14 +67,16 @@ class Lock(redis.lock.Lock):
         if blocking_timeout is None:
             blocking_timeout = self.blocking_timeout
         patience = protocol.Patience(blocking_timeout if blocking else 0, protocol.socket_timeout(self.redis))
+        # What a token that was passed holds already is not of this call: it is left to its owner.
+        before = None if token is None else self._resending(patience, lambda: self._held(key))
         try:
             return self._ask(key, patience)
         except RedisError:
             raise
         except BaseException:
             # Interrupted: what may just have been granted must not wait for the end of its ttl.
-            with contextlib.suppress(RedisError):
-                self.redis.execute_command("LOCK.RELEASE", self.name, key)
+            with contextlib.suppress(Exception):
+                self._abandon(key, before)
             raise
 
     def do_acquire(self, token: str | bytes) -> bool:
@@ -76,30 +85,50 @@ class Lock(redis.lock.Lock):
 
     def _ask(self, token: bytes, patience: protocol.Patience) -> bool:
         ttl = protocol.lock_ttl_ms(self.timeout)
-        failures = 0
+
+        def ask() -> Any:
+            return self.redis.execute_command(self.ACQUIRE, self.name, token, ttl, *patience.block())
+
         while True:
             try:
-                fence = self.redis.execute_command(self.ACQUIRE, self.name, token, ttl, *patience.block())
-                failures = 0
-            except (ConnectionError, TimeoutError, ResponseError) as error:
-                if protocol.is_wrong_type(error):
-                    if patience.left_ms() == 0:
-                        return False
-                    pause: float | None = patience.pace(self.redis.pttl(self.name))
-                    failures = 0
-                else:
-                    # The same token asks again: if it was granted, it gets its own fence.
-                    failures += 1
-                    pause = patience.pause(failures) if protocol.may_ask_again(error) else None
-                if pause is None:
+                fence = self._resending(patience, ask)
+            except ResponseError as error:
+                if not protocol.is_wrong_type(error):
                     raise
-                time.sleep(pause)
+                if patience.left_ms() == 0:
+                    return False
+                time.sleep(patience.pace(self.redis.pttl(self.name)))
                 continue
             if fence is not None:
                 self.local.token, self.local.fence = token, fence
                 return True
             if patience.left_ms() == 0:
                 return False
+
+    def _resending(self, patience: protocol.Patience, ask: Callable[[], Any]) -> Any:
+        """Ask again when an answer got lost: the same token gets its own fence if it was granted."""
+        failures = 0
+        while True:
+            try:
+                return ask()
+            except (ConnectionError, TimeoutError, ResponseError) as error:
+                failures += 1
+                pause = patience.pause(failures) if protocol.may_ask_again(error) else None
+                if pause is None:
+                    raise
+            time.sleep(pause)
+
+    def _abandon(self, token: bytes, before: protocol.Held | None) -> None:
+        """See that a request which was cut off, and with its connection waits no more, has changed nothing."""
+        now = self._held(token) if before else None
+        if before and now and now.fence == before.fence:
+            if now.shared == before.shared:
+                return
+            # It was converted, and nobody knows. Asking in the mode of before converts it back.
+            command = "RWLOCK.RLOCK" if before.shared else "RWLOCK.WLOCK"
+            if self.redis.execute_command(command, self.name, token, before.ttl_ms) == before.fence:
+                return
+        self._is_owner("LOCK.RELEASE", token)
 
     def locked(self) -> bool:
         """Return whether anybody holds the lock, an old client included."""
@@ -108,7 +137,18 @@ class Lock(redis.lock.Lock):
     def owned(self) -> bool:
         """Return whether this lock holds it."""
         token = self.local.token
-        return token is not None and self._remaining_ms(token) is not None
+        return token is not None and self._held(token) is not None
+
+    def release(self) -> None:
+        """Release the lock. It can be called again when the server has not answered, as redis-py's asyncio lock can."""
+        token = self.local.token
+        try:
+            super().release()
+        except LockNotOwnedError:
+            raise
+        except BaseException:
+            self.local.token = token
+            raise
 
     def do_release(self, expected_token: str | bytes) -> None:
         """Release what the token holds."""
@@ -120,8 +160,9 @@ class Lock(redis.lock.Lock):
         token = protocol.held_token(self.local, "extend", self.name)
         # Two steps are enough: nobody but the owner moves this deadline, so it can only be missed by the time between
         # them, and in the owner's favour. If the hold ends in between, the second says so.
-        remaining = 0 if replace_ttl else self._remaining_ms(token)
-        if remaining is None or not self._renew(token, protocol.ttl_ms(additional_time + remaining / 1000)):
+        held = None if replace_ttl else self._held(token)
+        left_ms = held.ttl_ms if held else 0
+        if not self._renew(token, protocol.ttl_ms(additional_time + left_ms / 1000)):
             raise protocol.not_owned("extend", self.name)
         return True
 
@@ -141,23 +182,39 @@ class Lock(redis.lock.Lock):
     def _renew(self, token: bytes, ttl_ms: int) -> bool:
         return self._is_owner("LOCK.RENEW", token, ttl_ms)
 
-    def _remaining_ms(self, token: bytes) -> int | None:
+    def _held(self, token: bytes) -> protocol.Held | None:
         try:
             info = self.redis.execute_command("LOCK.INFO", self.name, **{NEVER_DECODE: True})
         except ResponseError as error:
             if protocol.is_wrong_type(error):
                 return None
             raise
-        return protocol.remaining_ms(info, token)
+        return protocol.held(info, token)
 
     def _is_owner(self, command: str, token: str | bytes, *args: int) -> bool:
         try:
-            return bool(self.redis.execute_command(command, self.name, token, *args))
+            return bool(self._insist(command, self.name, token, *args))
         except ResponseError as error:
             # Whoever wrote a string over the key has ended the hold.
             if protocol.is_wrong_type(error):
                 return False
             raise
+
+    def _insist(self, *args: Any) -> Any:
+        """Send what ends or prolongs a hold, if need be beside the pool: all of it may be waiting for just this."""
+        try:
+            return self.redis.execute_command(*args)
+        except MaxConnectionsError:
+            # A cluster's client has a pool for each node.
+            pool = getattr(self.redis, "connection_pool", None)
+            if pool is None:
+                raise
+        connection = pool.connection_class(**pool.connection_kwargs)
+        try:
+            connection.send_command(*args)
+            return connection.read_response()
+        finally:
+            connection.disconnect()
 
 
 class ReadLock(Lock):
