@@ -4,6 +4,7 @@ import redis.clients.jedis.exceptions.JedisConnectionException;
 import redis.clients.jedis.exceptions.JedisException;
 
 import java.util.concurrent.TimeUnit;
+import java.util.function.Supplier;
 
 /**
  * One way to the lock: asks in slices, always with the same token, until the lock is granted, the
@@ -32,7 +33,15 @@ final class Acquisition {
     /** Whether the last answer was lost, so that the server may have granted what was not seen. */
     private boolean uncertain;
 
+    /** When the answer to what was sent last should be there. */
+    private long dueNanos;
+
+    /** When the first answer that did not come was due; 0 when all came. */
     private long outOfReachSince;
+
+    /** When even a server that does not answer is not waited for any more. */
+    private long giveUpNanos;
+
     private boolean interrupted;
 
     /** With {@code reader} it converts that hold; otherwise {@code token} is new. */
@@ -73,6 +82,9 @@ final class Acquisition {
 
     private Grant ask(long waitNanos) throws InterruptedException {
         long startNanos = System.nanoTime();
+        // Far away for a wait without end, but within reach of nanoTime's arithmetic.
+        giveUpNanos =
+                startNanos + Math.min(waitNanos, Long.MAX_VALUE / 2) + options.patienceNanos();
         while (true) {
             // A set flag would close the socket, so it is taken down and kept.
             noteInterrupt();
@@ -99,7 +111,8 @@ final class Acquisition {
                         ? 0
                         : Math.min(options.slice().toMillis(), (leftNanos - 1) / 1_000_000 + 1);
         long sentNanos = System.nanoTime();
-        Long fence = commands.acquire(mode, name, token, ttlMs, blockMs);
+        Long fence =
+                answered(blockMs, () -> commands.acquire(mode, name, token, ttlMs, blockMs));
         // From here on a hold is there to be given back if anything fails before it is handed out.
         uncertain = fence != null;
         // It was granted at any moment of the wait. After a long one the lease is begun anew, which
@@ -107,11 +120,18 @@ final class Acquisition {
         if (fence != null
                 && System.nanoTime() - sentNanos > TimeUnit.MILLISECONDS.toNanos(ttlMs) / 10) {
             sentNanos = System.nanoTime();
-            fence = commands.renew(name, token, ttlMs) ? fence : null;
+            fence = answered(0, () -> commands.renew(name, token, ttlMs)) ? fence : null;
         }
         uncertain = false;
         outOfReachSince = 0;
         return fence == null ? null : new Grant(fence, sentNanos);
+    }
+
+    /** Sends, and waits for the answer for no longer than a server that is there may take. */
+    private <T> T answered(long blockMs, Supplier<T> command) {
+        dueNanos = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(blockMs);
+        long endNanos = dueNanos + TimeUnit.MILLISECONDS.toNanos(options.answerMs());
+        return AnswerTime.until(endNanos - giveUpNanos > 0 ? giveUpNanos : endNanos, command);
     }
 
     /** Pauses where that helps; true if the server has said that the lock is not to be had now. */
@@ -130,14 +150,17 @@ final class Acquisition {
             throw failed;
         }
         long now = System.nanoTime();
-        if (outOfReachSince == 0) {
-            // A connection from the pool may have been dead for long: the first new try needs no
-            // pause.
-            outOfReachSince = now;
-        } else if (now - outOfReachSince > options.reconnect().toNanos()) {
+        boolean first = outOfReachSince == 0;
+        if (first) {
+            outOfReachSince = now - dueNanos > 0 ? dueNanos : now;
+        }
+        boolean tooLong = !first && now - outOfReachSince > options.reconnect().toNanos();
+        if (tooLong || now - giveUpNanos >= 0) {
             uncertain = false; // There is nobody to tell.
             throw failed;
-        } else {
+        }
+        // A connection from the pool may have been dead for long: the first new try needs no pause.
+        if (!first) {
             pause(PACE_MS);
         }
         return false;

@@ -74,6 +74,10 @@ final class TestServer implements AutoCloseable {
         }
     }
 
+    int port() {
+        return port;
+    }
+
     String url() {
         return "redis://127.0.0.1:" + port;
     }
