@@ -23,6 +23,7 @@ final class Acquisition {
 
     private final Commands commands;
     private final LockOptions options;
+    private final Holds holds;
     private final String name;
     private final Mode mode;
     private final String token;
@@ -48,6 +49,7 @@ final class Acquisition {
     Acquisition(
             Commands commands,
             LockOptions options,
+            Holds holds,
             String name,
             Mode mode,
             String token,
@@ -56,6 +58,7 @@ final class Acquisition {
             boolean interruptible) {
         this.commands = commands;
         this.options = options;
+        this.holds = holds;
         this.name = name;
         this.mode = mode;
         this.token = token;
@@ -198,12 +201,25 @@ final class Acquisition {
             if (reader == null) {
                 commands.release(name, token);
             } else if (!reader.isOver()) {
-                commands.acquire(Mode.SHARED, name, token, Math.max(ttlMs, reader.leftMs()), 0);
+                restoreReader();
             }
         } catch (JedisException | InterruptedException outOfReach) {
             // Then the lease ends it.
             flag |= outOfReach instanceof InterruptedException;
         }
         interrupted |= flag;
+    }
+
+    /** Makes a reader of one who may have become the writer unseen. */
+    private void restoreReader() {
+        long restoredMs = Math.max(ttlMs, reader.leftMs());
+        Long fence = commands.acquire(Mode.SHARED, name, token, restoredMs, 0);
+        if (fence != null && fence == reader.fence && !reader.isOver()) {
+            return;
+        }
+        holds.lose(reader, "it ended while it waited to become the writer");
+        if (fence != null) { // A new hold, or one that was told as lost: nobody knows of it.
+            commands.release(name, token);
+        }
     }
 }
