@@ -14,8 +14,8 @@ import java.util.function.Consumer;
  * @param reconnect for how long a command is sent again, with the same token, while the server is
  *     out of reach; a {@code tryLock} may take that much longer then, or one answer's time-out (2 s,
  *     or a third of the ttl if that is less) if that is more
- * @param onLost is told of every hold that ends without its owner, on the watchdog's thread: be
- *     quick
+ * @param onLost is told of every hold that ends without its owner, on the thread that noticed:
+ *     mostly on that of the client's clock, where the next news waits for it, so be quick
  */
 public record LockOptions(
         Duration ttl, Duration slice, Duration reconnect, Consumer<LostLock> onLost) {
