@@ -60,11 +60,14 @@ final class Connections {
                 if (failed instanceof JedisDataException && !passes(failed.getMessage())) {
                     throw failed;
                 }
+                if (!stop.getAsBoolean()) {
+                    System.err.println("sending again: " + failed.getMessage());
+                    Thread.sleep(RESEND_PAUSE_MS);
+                }
+                // Asked right before the sending: what the pause has ended is not sent for.
                 if (stop.getAsBoolean()) {
                     throw new JedisConnectionException(failed);
                 }
-                System.err.println("sending again: " + failed.getMessage());
-                Thread.sleep(RESEND_PAUSE_MS);
             }
         }
     }
