@@ -4,6 +4,7 @@ import redis.clients.jedis.exceptions.JedisConnectionException;
 import redis.clients.jedis.exceptions.JedisException;
 
 import java.util.concurrent.TimeUnit;
+import java.util.function.Supplier;
 
 /**
  * One way to the lock: asks in slices, always with the same token, until the lock is granted, the
@@ -22,6 +23,7 @@ final class Acquisition {
 
     private final Commands commands;
     private final LockOptions options;
+    private final Holds holds;
     private final String name;
     private final Mode mode;
     private final String token;
@@ -32,13 +34,22 @@ final class Acquisition {
     /** Whether the last answer was lost, so that the server may have granted what was not seen. */
     private boolean uncertain;
 
+    /** When the answer to what was sent last should be there. */
+    private long dueNanos;
+
+    /** When the first answer that did not come was due; 0 when all came. */
     private long outOfReachSince;
+
+    /** When even a server that does not answer is not waited for any more. */
+    private long giveUpNanos;
+
     private boolean interrupted;
 
     /** With {@code reader} it converts that hold; otherwise {@code token} is new. */
     Acquisition(
             Commands commands,
             LockOptions options,
+            Holds holds,
             String name,
             Mode mode,
             String token,
@@ -47,6 +58,7 @@ final class Acquisition {
             boolean interruptible) {
         this.commands = commands;
         this.options = options;
+        this.holds = holds;
         this.name = name;
         this.mode = mode;
         this.token = token;
@@ -73,6 +85,9 @@ final class Acquisition {
 
     private Grant ask(long waitNanos) throws InterruptedException {
         long startNanos = System.nanoTime();
+        // Far away for a wait without end, but within reach of nanoTime's arithmetic.
+        giveUpNanos =
+                startNanos + Math.min(waitNanos, Long.MAX_VALUE / 2) + options.patienceNanos();
         while (true) {
             // A set flag would close the socket, so it is taken down and kept.
             noteInterrupt();
@@ -99,7 +114,8 @@ final class Acquisition {
                         ? 0
                         : Math.min(options.slice().toMillis(), (leftNanos - 1) / 1_000_000 + 1);
         long sentNanos = System.nanoTime();
-        Long fence = commands.acquire(mode, name, token, ttlMs, blockMs);
+        Long fence =
+                answered(blockMs, () -> commands.acquire(mode, name, token, ttlMs, blockMs));
         // From here on a hold is there to be given back if anything fails before it is handed out.
         uncertain = fence != null;
         // It was granted at any moment of the wait. After a long one the lease is begun anew, which
@@ -107,11 +123,18 @@ final class Acquisition {
         if (fence != null
                 && System.nanoTime() - sentNanos > TimeUnit.MILLISECONDS.toNanos(ttlMs) / 10) {
             sentNanos = System.nanoTime();
-            fence = commands.renew(name, token, ttlMs) ? fence : null;
+            fence = answered(0, () -> commands.renew(name, token, ttlMs)) ? fence : null;
         }
         uncertain = false;
         outOfReachSince = 0;
         return fence == null ? null : new Grant(fence, sentNanos);
+    }
+
+    /** Sends, and waits for the answer for no longer than a server that is there may take. */
+    private <T> T answered(long blockMs, Supplier<T> command) {
+        dueNanos = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(blockMs);
+        long endNanos = dueNanos + TimeUnit.MILLISECONDS.toNanos(options.answerMs());
+        return AnswerTime.until(endNanos - giveUpNanos > 0 ? giveUpNanos : endNanos, command);
     }
 
     /** Pauses where that helps; true if the server has said that the lock is not to be had now. */
@@ -130,14 +153,17 @@ final class Acquisition {
             throw failed;
         }
         long now = System.nanoTime();
-        if (outOfReachSince == 0) {
-            // A connection from the pool may have been dead for long: the first new try needs no
-            // pause.
-            outOfReachSince = now;
-        } else if (now - outOfReachSince > options.reconnect().toNanos()) {
+        boolean first = outOfReachSince == 0;
+        if (first) {
+            outOfReachSince = now - dueNanos > 0 ? dueNanos : now;
+        }
+        boolean tooLong = !first && now - outOfReachSince > options.reconnect().toNanos();
+        if (tooLong || now - giveUpNanos >= 0) {
             uncertain = false; // There is nobody to tell.
             throw failed;
-        } else {
+        }
+        // A connection from the pool may have been dead for long: the first new try needs no pause.
+        if (!first) {
             pause(PACE_MS);
         }
         return false;
@@ -175,12 +201,25 @@ final class Acquisition {
             if (reader == null) {
                 commands.release(name, token);
             } else if (!reader.isOver()) {
-                commands.acquire(Mode.SHARED, name, token, Math.max(ttlMs, reader.leftMs()), 0);
+                restoreReader();
             }
         } catch (JedisException | InterruptedException outOfReach) {
             // Then the lease ends it.
             flag |= outOfReach instanceof InterruptedException;
         }
         interrupted |= flag;
+    }
+
+    /** Makes a reader of one who may have become the writer unseen. */
+    private void restoreReader() {
+        long restoredMs = Math.max(ttlMs, reader.leftMs());
+        Long fence = commands.acquire(Mode.SHARED, name, token, restoredMs, 0);
+        if (fence != null && fence == reader.fence && !reader.isOver()) {
+            return;
+        }
+        holds.lose(reader, "it ended while it waited to become the writer");
+        if (fence != null) { // A new hold, or one that was told as lost: nobody knows of it.
+            commands.release(name, token);
+        }
     }
 }

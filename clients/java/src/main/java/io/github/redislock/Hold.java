@@ -2,11 +2,12 @@ package io.github.redislock;
 
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicReference;
 
 /**
  * One thread's hold on one lock: one token, one fence, one lease, however often the thread locked.
- * Its counts belong to the owner alone; the rest is shared with the watchdog.
+ * Its counts belong to the owner alone; the rest is shared with the watchdog
+ * and the clock.
  */
 final class Hold {
     final String name;
@@ -25,8 +26,10 @@ final class Hold {
     /** Whether the watchdog renews it. */
     volatile boolean renewed;
 
-    /** What the watchdog does next. */
-    volatile Future<?> next;
+    /** When the watchdog renews it next, and when the clock sees its end. */
+    private volatile Future<?> renewal;
+
+    private volatile Future<?> ending;
 
     /**
      * By {@link System#nanoTime()}; counted from before the sending, so the server's deadline is
@@ -34,7 +37,13 @@ final class Hold {
      */
     private volatile long endNanos;
 
-    private final AtomicBoolean over = new AtomicBoolean();
+    private enum State {
+        HELD,
+        GIVEN_BACK,
+        LOST
+    }
+
+    private final AtomicReference<State> state = new AtomicReference<>(State.HELD);
 
     Hold(String name, Thread owner, String token, long fence) {
         this.name = name;
@@ -68,19 +77,48 @@ final class Hold {
         return Math.max(0, TimeUnit.NANOSECONDS.toMillis(leftNanos())) + 1;
     }
 
-    /** Ends it; true for the one who did. */
-    boolean end() {
-        if (!over.compareAndSet(false, true)) {
+    /** In place of the last plan. */
+    void planRenewal(Future<?> next) {
+        cancel(renewal);
+        renewal = next;
+    }
+
+    /** In place of the last plan. */
+    void planEnding(Future<?> next) {
+        cancel(ending);
+        ending = next;
+    }
+
+    /** Ends it by its owner's will; true for the one who did. */
+    boolean giveBack() {
+        return end(State.GIVEN_BACK);
+    }
+
+    /** Ends it against its owner's will; true for the one who did. */
+    boolean lose() {
+        return end(State.LOST);
+    }
+
+    private boolean end(State end) {
+        if (!state.compareAndSet(State.HELD, end)) {
             return false;
         }
-        Future<?> planned = next;
-        if (planned != null) {
-            planned.cancel(false);
-        }
+        cancel(renewal);
+        cancel(ending);
         return true;
     }
 
+    private static void cancel(Future<?> plan) {
+        if (plan != null) {
+            plan.cancel(false);
+        }
+    }
+
     boolean isOver() {
-        return over.get();
+        return state.get() != State.HELD;
+    }
+
+    boolean isLost() {
+        return state.get() == State.LOST;
     }
 }

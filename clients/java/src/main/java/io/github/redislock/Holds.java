@@ -9,8 +9,9 @@ import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 
 /**
- * What the threads of one client hold, and the watchdog: one thread that renews it all and sees
- * what is lost.
+ * What the threads of one client hold; the watchdog, one thread that renews it all; and the clock,
+ * another that sees the ends of the leases. A renewal may wait for its answer for longer than there
+ * is lease left, so the news of its end must not stand behind it.
  */
 final class Holds implements AutoCloseable {
     private record Key(String name, Thread owner) {}
@@ -19,22 +20,27 @@ final class Holds implements AutoCloseable {
     private final Commands commands;
     private final long ttlMs;
     private final Consumer<LostLock> onLost;
-    private final ScheduledThreadPoolExecutor watchdog;
+    private final ScheduledThreadPoolExecutor watchdog = thread("redis-lock-watchdog");
+    private final ScheduledThreadPoolExecutor clock = thread("redis-lock-clock");
 
     Holds(Commands commands, LockOptions options) {
         this.commands = commands;
         this.ttlMs = options.ttl().toMillis();
         this.onLost = options.onLost();
-        watchdog =
+    }
+
+    private static ScheduledThreadPoolExecutor thread(String name) {
+        ScheduledThreadPoolExecutor executor =
                 new ScheduledThreadPoolExecutor(
                         1,
                         task -> {
-                            Thread thread = new Thread(task, "redis-lock-watchdog");
+                            Thread thread = new Thread(task, name);
                             thread.setDaemon(true);
                             return thread;
                         });
-        watchdog.setRemoveOnCancelPolicy(true);
-        watchdog.setExecuteExistingDelayedTasksAfterShutdownPolicy(false);
+        executor.setRemoveOnCancelPolicy(true);
+        executor.setExecuteExistingDelayedTasksAfterShutdownPolicy(false);
+        return executor;
     }
 
     /** What the calling thread holds, by the client's own clock; null when nothing. */
@@ -57,70 +63,78 @@ final class Holds implements AutoCloseable {
 
     /** Forgets a hold that its owner gives back. */
     void drop(Hold hold) {
-        if (hold.end()) {
+        if (hold.giveBack()) {
             holds.remove(new Key(hold.name, hold.owner), hold);
         }
     }
 
     void lose(Hold hold, String reason) {
-        if (hold.end()) {
+        if (hold.lose()) {
             holds.remove(new Key(hold.name, hold.owner), hold);
             onLost.accept(new LostLock(hold.name, hold.owner, hold.fence, reason));
         }
     }
 
-    /** Has the watchdog look after a hold whose lease has just begun. */
-    void watch(Hold hold) {
-        plan(hold, hold.renewed ? TimeUnit.MILLISECONDS.toNanos(ttlMs) / 3 : hold.leftNanos());
+    /** Has the watchdog and the clock look after a hold whose lease has just begun. */
+    synchronized void watch(Hold hold) {
+        if (hold.isOver() || clock.isShutdown()) {
+            return;
+        }
+        // Not before the end has passed.
+        long endNanos = Math.max(0, hold.leftNanos()) + 1;
+        hold.planEnding(clock.schedule(() -> seeEnd(hold), endNanos, TimeUnit.NANOSECONDS));
+        if (hold.renewed) {
+            planRenewal(hold, TimeUnit.MILLISECONDS.toNanos(ttlMs) / 3);
+        }
     }
 
-    private synchronized void plan(Hold hold, long delayNanos) {
-        if (hold.next != null) {
-            hold.next.cancel(false);
-        }
-        // Not before the end of the lease has passed, nor after it because of a renewal that was
-        // due later.
-        long delay = Math.max(0, Math.min(delayNanos, hold.leftNanos()) + 1);
+    private synchronized void planRenewal(Hold hold, long delayNanos) {
         if (!hold.isOver() && !watchdog.isShutdown()) {
-            hold.next = watchdog.schedule(() -> look(hold), delay, TimeUnit.NANOSECONDS);
+            hold.planRenewal(
+                    watchdog.schedule(() -> renew(hold), delayNanos, TimeUnit.NANOSECONDS));
         }
     }
 
-    private void look(Hold hold) {
-        if (hold.isOver()) {
+    private void seeEnd(Hold hold) {
+        if (hold.leftNanos() > 0) {
+            watch(hold); // Begun anew this moment.
             return;
         }
-        if (hold.leftNanos() <= 0) {
-            lose(
-                    hold,
-                    hold.renewed
-                            ? "no renewal came through before its lease ended"
-                            : "its lease ended");
-            return;
-        }
+        lose(
+                hold,
+                hold.renewed
+                        ? "no renewal came through before its lease ended"
+                        : "its lease ended");
+    }
+
+    private void renew(Hold hold) {
         // Who is dead cannot unlock; renewing for it would lock everybody out for ever.
-        if (!hold.renewed || !hold.owner.isAlive()) {
-            plan(hold, hold.leftNanos());
+        if (hold.isOver() || !hold.owner.isAlive()) {
             return;
         }
         try {
             long sentNanos = System.nanoTime();
-            if (commands.renew(hold.name, hold.token, ttlMs)) {
-                hold.lease(sentNanos, ttlMs);
-                watch(hold);
-            } else {
+            if (!commands.renew(hold.name, hold.token, ttlMs)) {
                 // Unless its owner released it while this was on its way.
                 lose(hold, "the server says that it is over");
+                return;
+            }
+            hold.lease(sentNanos, ttlMs);
+            watch(hold);
+            if (hold.isLost()) {
+                // It came through too late: the loss is told, so nobody would ever unlock it.
+                commands.release(hold.name, hold.token);
             }
         } catch (JedisException failed) {
-            plan(hold, TimeUnit.MILLISECONDS.toNanos(ttlMs) / 20);
+            planRenewal(hold, TimeUnit.MILLISECONDS.toNanos(ttlMs) / 20);
         }
     }
 
-    /** Stops the watchdog. What is held ends with its lease. */
+    /** Stops the watchdog and the clock. What is held ends with its lease. */
     @Override
-    public void close() {
+    public synchronized void close() {
         watchdog.shutdownNow();
+        clock.shutdownNow();
         holds.clear();
     }
 }

@@ -38,7 +38,7 @@ final class InterruptibleSockets implements JedisSocketFactory, AutoCloseable {
             Socket socket = channel.socket();
             socket.connect(
                     new InetSocketAddress(address.getHost(), address.getPort()),
-                    config.getConnectionTimeoutMillis());
+                    AnswerTime.leftMs(config.getConnectionTimeoutMillis()));
             socket.setSoTimeout(config.getSocketTimeoutMillis());
             open.removeIf(other -> !other.isOpen());
             open.add(channel);

@@ -1,6 +1,7 @@
 package io.github.redislock;
 
 import java.time.Duration;
+import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 
 /**
@@ -11,9 +12,10 @@ import java.util.function.Consumer;
  * @param slice the longest wait that is asked of the server at once. Between two slices a waiter
  *     loses its place in line; a connection that died without a word is noticed at the end of one
  * @param reconnect for how long a command is sent again, with the same token, while the server is
- *     out of reach; a {@code tryLock} may take that much longer then
- * @param onLost is told of every hold that ends without its owner, on the watchdog's thread: be
- *     quick
+ *     out of reach; a {@code tryLock} may take that much longer then, or one answer's time-out (2 s,
+ *     or a third of the ttl if that is less) if that is more
+ * @param onLost is told of every hold that ends without its owner, on the thread that noticed:
+ *     mostly on that of the client's clock, where the next news waits for it, so be quick
  */
 public record LockOptions(
         Duration ttl, Duration slice, Duration reconnect, Consumer<LostLock> onLost) {
@@ -30,6 +32,19 @@ public record LockOptions(
         if (ttl.toMillis() < 1 || slice.toMillis() < 1) {
             throw new IllegalArgumentException("ttl and slice must be at least a millisecond");
         }
+    }
+
+    /**
+     * How long an answer may take: a renewal without one after a third of the ttl must be tried
+     * again while there is a lease to renew.
+     */
+    int answerMs() {
+        return (int) Math.min(2_000, Math.max(1, ttl.toMillis() / 3));
+    }
+
+    /** For how long it makes sense to wait for a server that does not answer. */
+    long patienceNanos() {
+        return Math.max(reconnect.toNanos(), TimeUnit.MILLISECONDS.toNanos(answerMs()));
     }
 
     /**

@@ -296,6 +296,7 @@ public final class RedisLock implements Lock {
                     new Acquisition(
                                     commands,
                                     options,
+                                    holds,
                                     name,
                                     mode,
                                     token,

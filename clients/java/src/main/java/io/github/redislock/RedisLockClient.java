@@ -3,13 +3,16 @@ package io.github.redislock;
 import redis.clients.jedis.ConnectionFactory;
 import redis.clients.jedis.ConnectionPoolConfig;
 import redis.clients.jedis.DefaultJedisClientConfig;
+import redis.clients.jedis.DefaultJedisSocketFactory;
 import redis.clients.jedis.HostAndPort;
 import redis.clients.jedis.JedisClientConfig;
+import redis.clients.jedis.JedisSocketFactory;
 import redis.clients.jedis.RedisClient;
 import redis.clients.jedis.UnifiedJedis;
 import redis.clients.jedis.providers.PooledConnectionProvider;
 import redis.clients.jedis.util.JedisURIHelper;
 
+import java.net.Socket;
 import java.net.URI;
 
 /**
@@ -55,14 +58,13 @@ public final class RedisLockClient implements AutoCloseable {
     public static RedisLockClient connect(String url, LockOptions options) {
         URI uri = URI.create(url);
         HostAndPort address = JedisURIHelper.getHostAndPort(uri);
-        // A renewal without an answer after a third of the ttl must be tried again while there is a
-        // lease to renew.
-        int answerMs = (int) Math.min(2_000, Math.max(1, options.ttl().toMillis() / 3));
+        int answerMs = options.answerMs();
         JedisClientConfig config =
                 DefaultJedisClientConfig.builder(uri)
                         .connectionTimeoutMillis(answerMs)
                         .socketTimeoutMillis(answerMs)
-                        // Above every BLOCK that is sent; the default is for ever.
+                        // Above every BLOCK that is sent; the default is for ever. A shorter one
+                        // has a shorter time-out.
                         .blockingSocketTimeoutMillis(
                                 Math.toIntExact(options.slice().toMillis() + answerMs))
                         .build();
@@ -71,10 +73,17 @@ public final class RedisLockClient implements AutoCloseable {
         // has.
         pool.setMaxTotal(-1);
         InterruptibleSockets sockets = new InterruptibleSockets(address, config);
+        JedisSocketFactory socketFactory =
+                config.isSsl() ? () -> tlsSocket(address, config) : sockets;
         ConnectionFactory factory =
-                config.isSsl()
-                        ? new ConnectionFactory(address, config)
-                        : new ConnectionFactory(sockets, config);
+                ConnectionFactory.builder()
+                        .clientConfig(config)
+                        .socketFactory(socketFactory)
+                        .connectionBuilder(
+                                new TimedConnection.Builder()
+                                        .clientConfig(config)
+                                        .socketFactory(socketFactory))
+                        .build();
         UnifiedJedis jedis =
                 RedisClient.builder()
                         .clientConfig(config)
@@ -89,9 +98,21 @@ public final class RedisLockClient implements AutoCloseable {
                 });
     }
 
+    private static Socket tlsSocket(HostAndPort address, JedisClientConfig config) {
+        int leftMs = AnswerTime.leftMs(config.getConnectionTimeoutMillis());
+        return new DefaultJedisSocketFactory(
+                        address,
+                        DefaultJedisClientConfig.builder()
+                                .from(config)
+                                .connectionTimeoutMillis(leftMs)
+                                .build())
+                .createSocket();
+    }
+
     /**
      * Works with a Jedis client of your own, as for Sentinel or Cluster. Its {@code
-     * blockingSocketTimeoutMillis} must be above the slice, its pool larger than the number of
+     * blockingSocketTimeoutMillis} must be above the slice, and at a silent server a wait of any
+     * length takes as long as that; its pool larger than the number of
      * threads that wait at once, and its own retries few. A waiting thread notices an interrupt at
      * the end of a slice.
      *

@@ -11,7 +11,8 @@ final class Resend {
     private Resend() {}
 
     /**
-     * Sends until there is an answer, for as long as it makes sense; an interrupt waits for that.
+     * Sends until there is an answer, for as long as {@link LockOptions#reconnect()}; an interrupt
+     * waits for that.
      */
     static <T> T once(LockOptions options, Supplier<T> command) {
         // A set flag would close the socket, so it is taken down and kept.
@@ -20,7 +21,7 @@ final class Resend {
         try {
             while (true) {
                 try {
-                    return command.get();
+                    return AnswerTime.until(startNanos + options.patienceNanos(), command);
                 } catch (JedisException failed) {
                     interrupted |= Thread.interrupted();
                     if (!Commands.passes(failed)

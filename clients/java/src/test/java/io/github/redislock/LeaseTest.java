@@ -9,6 +9,10 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import org.junit.jupiter.api.Test;
 
+import java.time.Duration;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 
 /** How long a hold lasts, and what becomes of one that is lost. */
@@ -111,6 +115,42 @@ class LeaseTest extends ServerTest {
             assertFalse(lock.isHeldByCurrentThread());
         } finally {
             server.resume();
+        }
+    }
+
+    @Test
+    void theNewsOfAnEndedLeaseWaitsForNoRenewal() throws InterruptedException {
+        Map<String, Long> told = new ConcurrentHashMap<>();
+        long ttlMs = 3_000;
+        LockOptions noted =
+                options.withTtl(Duration.ofMillis(ttlMs))
+                        .withOnLost(
+                                news -> {
+                                    told.put(news.name(), System.nanoTime());
+                                    lost.add(news);
+                                });
+        try (RedisLockClient many = RedisLockClient.connect(server.url(), noted)) {
+            Map<String, Long> held = new HashMap<>();
+            for (int number = 0; number < 30; number++) {
+                many.lock("a" + number).lock();
+                held.put("a" + number, System.nanoTime());
+                if (number == 0) {
+                    Eventually.pause(400); // Its renewals are under way when the others' end.
+                }
+            }
+            server.pause();
+            try {
+                for (int number = 0; number < 30; number++) {
+                    assertTrue(awaitLost().reason().contains("no renewal"));
+                }
+            } finally {
+                server.resume();
+            }
+            held.forEach(
+                    (name, nanos) -> {
+                        long lateMs = (told.get(name) - nanos) / 1_000_000 - ttlMs;
+                        assertTrue(lateMs < 300, name + " was told " + lateMs + " ms late");
+                    });
         }
     }
 

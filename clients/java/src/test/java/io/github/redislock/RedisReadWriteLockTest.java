@@ -8,6 +8,9 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
+import java.time.Duration;
+import java.util.List;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 
@@ -151,6 +154,34 @@ class RedisReadWriteLockTest extends ServerTest {
         assertTrue(read.isHeldByCurrentThread());
         read.unlock();
         Other.result(writing);
+    }
+
+    @Test
+    void anInterruptedReaderWhoseHoldEndedIsToldSo() throws Exception {
+        server.redis.executeCommand(
+                TestServer.command("RWLOCK.RLOCK").key("a").add("stranger").add(60_000));
+        // With a watchdog that does not see it first.
+        try (RedisLockClient slow =
+                RedisLockClient.connect(
+                        server.url(), options.withTtl(Duration.ofMinutes(10)))) {
+            RedisReadWriteLock lock = slow.readWriteLock("a");
+            other.does(() -> lock.readLock().lock());
+            long fence = other.does(() -> lock.readLock().fence());
+            List<String> readers = server.holders("a");
+            Future<Void> writing = other.starts(() -> lock.writeLock().lockInterruptibly());
+            awaitWaiters("a", 1);
+            for (String token : readers) {
+                if (!token.equals("stranger")) {
+                    server.redis.executeCommand(
+                            TestServer.command("LOCK.RELEASE").key("a").add(token));
+                }
+            }
+            other.thread.interrupt();
+            assertThrows(ExecutionException.class, () -> writing.get(20, TimeUnit.SECONDS));
+            assertEquals(List.of("stranger"), server.holders("a"), "nothing is left behind");
+            assertFalse(other.does(() -> lock.readLock().isHeldByCurrentThread()));
+            assertEquals(fence, awaitLost().fence());
+        }
     }
 
     @Test

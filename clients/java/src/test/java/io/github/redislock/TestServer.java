@@ -16,6 +16,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Comparator;
 import java.util.List;
+import java.util.regex.Pattern;
 import java.util.stream.Stream;
 
 /** A real server with the module, on a free port of this machine, in a folder of its own. */
@@ -74,6 +75,10 @@ final class TestServer implements AutoCloseable {
         }
     }
 
+    int port() {
+        return port;
+    }
+
     String url() {
         return "redis://127.0.0.1:" + port;
     }
@@ -91,6 +96,18 @@ final class TestServer implements AutoCloseable {
 
     void resume() {
         signal("CONT");
+    }
+
+    /** The tokens of those who hold a lock. */
+    List<String> holders(String name) {
+        Object info = redis.executeCommand(command("LOCK.INFO").key(name));
+        String holders = ENCODED_OBJECT_MAP.build(info).get("holders").toString();
+        // Flat lists or maps, by the protocol.
+        return Pattern.compile("token(?:=|, )([^,]+)")
+                .matcher(holders)
+                .results()
+                .map(found -> found.group(1))
+                .toList();
     }
 
     /** How many stand in line for a lock. */

@@ -119,6 +119,45 @@ class WaitingTest extends ServerTest {
         lonely.close();
     }
 
+    @Test
+    void aShortWaitAtASilentServerIsShort() throws Exception {
+        try (RedisLockClient patient = RedisLockClient.connect(server.url())) {
+            RedisLock lock = patient.lock("a");
+            lock.lock(); // So that there is a connection.
+            lock.unlock();
+            server.pause();
+            long start = System.nanoTime();
+            try {
+                assertThrows(
+                        JedisConnectionException.class,
+                        () -> lock.tryLock(500, TimeUnit.MILLISECONDS));
+            } finally {
+                server.resume();
+            }
+            assertShort(start, Duration.ofMillis(500));
+        }
+    }
+
+    @Test
+    void aSwallowedGrantIsAskedForAgainInTime() throws Exception {
+        try (SilentProxy proxy = new SilentProxy(server.port());
+                RedisLockClient patient = RedisLockClient.connect(proxy.url())) {
+            long start = System.nanoTime();
+            assertTrue(patient.lock("a").tryLock(500, TimeUnit.MILLISECONDS));
+            assertTrue(proxy.hasSwallowed());
+            assertShort(start, Duration.ofMillis(500));
+            patient.lock("a").unlock();
+            assertFalse(server.redis.exists("a"));
+        }
+    }
+
+    /** No longer than was said, the time to reconnect, and a little for a busy machine. */
+    private static void assertShort(long startNanos, Duration wait) {
+        Duration most = wait.plus(LockOptions.defaults().reconnect()).plusMillis(500);
+        Duration took = Duration.ofNanos(System.nanoTime() - startNanos);
+        assertTrue(took.compareTo(most) < 0, "it took " + took);
+    }
+
     @ParameterizedTest
     @ValueSource(strings = {"lockInterruptibly", "tryLock"})
     void anInterruptEndsTheWait(String method) {

@@ -24,7 +24,8 @@ final class Connections {
 
     private Connections() {}
 
-    static RedisClient open(URI url, long ttlMs) {
+    /** For commands that block for {@code blockMs} at most, or a slice of that. */
+    static RedisClient open(URI url, long ttlMs, long blockMs) {
         // An answer that takes a third of the ttl is as good as none: there must be time for
         // another try.
         int answerMs = (int) Math.min(1_000, Math.max(1, ttlMs / 3));
@@ -34,7 +35,8 @@ final class Connections {
                         .socketTimeoutMillis(answerMs)
                         // For commands that block; by default for ever, and then a dead server is
                         // never noticed.
-                        .blockingSocketTimeoutMillis((int) SLICE_MS + answerMs)
+                        .blockingSocketTimeoutMillis(
+                                (int) Math.min(blockMs, SLICE_MS) + answerMs)
                         .build();
         // One connection to wait and work on, one for the watchdog, so that neither stands behind
         // the other.
@@ -60,11 +62,14 @@ final class Connections {
                 if (failed instanceof JedisDataException && !passes(failed.getMessage())) {
                     throw failed;
                 }
+                if (!stop.getAsBoolean()) {
+                    System.err.println("sending again: " + failed.getMessage());
+                    Thread.sleep(RESEND_PAUSE_MS);
+                }
+                // Asked right before the sending: what the pause has ended is not sent for.
                 if (stop.getAsBoolean()) {
                     throw new JedisConnectionException(failed);
                 }
-                System.err.println("sending again: " + failed.getMessage());
-                Thread.sleep(RESEND_PAUSE_MS);
             }
         }
     }

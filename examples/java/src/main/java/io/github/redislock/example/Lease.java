@@ -6,6 +6,7 @@ import redis.clients.jedis.CommandArguments;
 import redis.clients.jedis.RedisClient;
 import redis.clients.jedis.exceptions.JedisConnectionException;
 import redis.clients.jedis.exceptions.JedisDataException;
+import redis.clients.jedis.exceptions.JedisException;
 
 import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
@@ -20,6 +21,9 @@ import java.util.function.BooleanSupplier;
  */
 final class Lease implements AutoCloseable {
     private static final long RE_ASK_MS = 50;
+
+    /** For how long it is tried to leave nothing behind. */
+    private static final long GIVE_BACK_MS = 2_000;
 
     private final RedisClient redis;
     private final Arguments arguments;
@@ -39,6 +43,23 @@ final class Lease implements AutoCloseable {
      * Waits for the lock, in slices, for {@code --block} in all; empty when it was not to be had.
      */
     static Optional<Lease> acquire(RedisClient redis, Arguments arguments)
+            throws InterruptedException {
+        boolean answered = false;
+        try {
+            Optional<Lease> lease = await(redis, arguments);
+            answered = true;
+            return lease;
+        } catch (JedisConnectionException noServer) {
+            return Optional.empty();
+        } finally {
+            if (!answered) {
+                giveBack(arguments);
+            }
+        }
+    }
+
+    /** As {@link #acquire}, but throws when the last answer did not come. */
+    private static Optional<Lease> await(RedisClient redis, Arguments arguments)
             throws InterruptedException {
         long giveUpNanos = System.nanoTime() + MILLISECONDS.toNanos(arguments.blockMs());
         while (true) {
@@ -89,8 +110,19 @@ final class Lease implements AutoCloseable {
             }
             Thread.sleep(RE_ASK_MS);
             return null;
-        } catch (JedisConnectionException noServer) {
-            return null;
+        }
+    }
+
+    /**
+     * Releases what may have been granted by an answer that was lost, on a new connection, as the
+     * old ones may be dead; otherwise nobody had the lock until the ttl is over.
+     */
+    private static void giveBack(Arguments arguments) throws InterruptedException {
+        long giveUpNanos = System.nanoTime() + MILLISECONDS.toNanos(GIVE_BACK_MS);
+        try (RedisClient fresh = Connections.open(arguments.url(), arguments.ttlMs(), 0)) {
+            release(fresh, arguments, () -> isPast(giveUpNanos));
+        } catch (JedisException noServer) {
+            System.err.println("cannot give back what may be held: " + noServer.getMessage());
         }
     }
 
@@ -165,10 +197,13 @@ final class Lease implements AutoCloseable {
 
     boolean release() throws InterruptedException {
         close();
+        return release(redis, arguments, () -> isPast(endNanos));
+    }
+
+    private static boolean release(RedisClient redis, Arguments arguments, BooleanSupplier stop)
+            throws InterruptedException {
         CommandArguments command = LockCommand.RELEASE.of(arguments.lock(), arguments.token());
-        return Connections.resending(
-                        () -> isPast(endNanos), () -> (Long) redis.executeCommand(command))
-                == 1;
+        return Connections.resending(stop, () -> (Long) redis.executeCommand(command)) == 1;
     }
 
     /** Stops the watchdog; what is held then ends with its lease. */

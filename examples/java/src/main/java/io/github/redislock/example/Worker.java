@@ -32,7 +32,8 @@ public final class Worker {
         int status = 1;
         try {
             Arguments arguments = Arguments.parse(List.of(words));
-            try (RedisClient redis = Connections.open(arguments.url(), arguments.ttlMs())) {
+            try (RedisClient redis =
+                    Connections.open(arguments.url(), arguments.ttlMs(), arguments.blockMs())) {
                 status = new Worker(redis, arguments).run();
             }
         } catch (Exception failed) {
