@@ -4,7 +4,7 @@ use std::process::Command;
 use std::thread;
 
 use crate::harness::{wait_for, Client, Kind, Server, Setup};
-use crate::load::Connection;
+use crate::load::{Connection, Requests};
 
 pub fn name(kind: Kind) -> &'static str {
     match kind {
@@ -100,6 +100,23 @@ impl Bed {
     /// The commands that the server has executed, those of scripts too.
     pub fn commands(&mut self) -> f64 {
         self.field("stats", "total_commands_processed").unwrap()
+    }
+
+    /// Whether `commands` has the command of a client that waits: Redis 7.0 counts it when it begins, Redis 8.2 and Valkey
+    /// when it ends.
+    pub fn counts_who_waits(&mut self) -> bool {
+        let mut waiter = self.connections(1).remove(0);
+        waiter.send(Requests::of(["BLPOP who:waits 0".into()]).bytes());
+        self.wait_for_blocked(1);
+        let before = self.commands();
+        self.control.call("LPUSH who:waits x");
+        assert_eq!(waiter.receive(1).errors, 0);
+        match (self.commands() - before) as usize {
+            // The look before and the LPUSH, and then the BLPOP, too.
+            2 => true,
+            3 => false,
+            other => panic!("{other} commands instead of 2 or 3"),
+        }
     }
 
     pub fn used_memory(&mut self) -> f64 {

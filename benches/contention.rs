@@ -42,7 +42,8 @@ pub fn measure(with: &Run) {
     report.say(
         "A hand-off is an acquisition by another client than the one before: who polls often takes the lock again itself. The ceiling is no \
          lock: a list with one element, BLPOP takes it, LPUSH gives it back. The BLPOP signal is the protocol of python-redis-lock. \
-         Rounds of 0.5 s or 6 ms per client of a lock that is held, of 3 s with polling; `starved` is the number of clients that got nothing in a round.",
+         Rounds of 0.5 s or 6 ms per client of a lock that is held, of 3 s with polling, which has one round and Redis 8.2.3 only; `starved` is the number of clients that got nothing in a round. Commands are those that the server says it has executed, without those of clients \
+         that have not had their turn when the round ends.",
     );
     for hold in HOLDS_MS {
         let mut rows = Vec::new();
@@ -77,7 +78,8 @@ pub fn measure(with: &Run) {
             ],
             &rows,
         );
-        let title = format!("Hand-offs per second, the lock held for {hold} ms");
+        let drawn = name(drawn(with));
+        let title = format!("Hand-offs per second, the lock held for {hold} ms, {drawn}");
         let chart = Chart {
             title: &title,
             base: 2.0,
@@ -90,7 +92,15 @@ pub fn measure(with: &Run) {
     report.write();
 }
 
-/// One number of clients on one server, all protocols in turns.
+/// The server of the pictures.
+fn drawn(with: &Run) -> Kind {
+    match with.kinds[..] {
+        [only] => only,
+        _ => POLLED,
+    }
+}
+
+/// One number of clients on one server, the protocols that block in turns.
 fn cell(
     with: &Run,
     report: &mut Report,
@@ -121,7 +131,7 @@ fn cell(
         let row = row(report, kind, *protocol, clients, &subject, shown);
         println!("{}", row.join(" | "));
         rows.push(row);
-        if kind == POLLED || with.kinds.len() == 1 {
+        if kind == drawn(with) {
             // Nothing is no place on a logarithmic axis.
             let point = (clients as f64, Spread::of(&shown.hand_offs).median.max(0.1));
             add(series, protocol.name(), point);
@@ -189,7 +199,7 @@ fn goals(
             fair,
         );
     } else {
-        // With a few acquisitions for each client, one more or less is no unfairness.
+        // With a few acquisitions for each client, one more or less is no unfairness: the head of results.md says it.
         report.figure(kind, "fairness (Jain)", &subject, fair);
     }
 }
@@ -257,6 +267,7 @@ fn contend(
     time: Duration,
     shown: &mut Shown,
 ) -> crate::crowd::Course {
+    let counts_who_waits = bed.counts_who_waits();
     bed.clear();
     let scripts = Scripts::load(&mut bed.control);
     protocol.prepare(&mut bed.control);
@@ -266,10 +277,14 @@ fn contend(
     let course = crowd.contend(time);
     let acquisitions = course.acquisitions();
     shown.cpu.push((bed.cpu_us() - cpu) / acquisitions);
-    // Who waits at the end has sent a command for nothing yet. The looks at the CPU and at the commands are two more.
+    let rest = crowd.settle();
+    // The looks at the CPU and at the commands are two more.
+    let commands = bed.commands() - commands - 2.0;
+    let waits = if counts_who_waits { rest.blocked } else { 0 };
+    let unfinished = rest.holding + rest.refused + waits;
     shown
         .commands
-        .push((bed.commands() - commands - 2.0 - course.pending as f64) / acquisitions);
+        .push((commands - unfinished as f64) / rest.given_back as f64);
     shown
         .hand_offs
         .push(course.hand_offs as f64 / course.seconds);

@@ -25,6 +25,9 @@ enum Step {
     Release,
 }
 
+/// After which nothing more is said: a client that can be answered is answered sooner.
+const SILENCE: Duration = Duration::from_millis(20);
+
 struct Member {
     stream: TcpStream,
     script: Script,
@@ -42,8 +45,17 @@ pub struct Course {
     pub hand_offs: u64,
     pub waits: Latency,
     pub seconds: f64,
-    /// Commands that were under way at the end.
-    pub pending: usize,
+}
+
+/// What there is when all that was under way has been answered.
+pub struct Rest {
+    /// Acquisitions that were given back, so that they have cost what they cost.
+    pub given_back: u64,
+    pub holding: usize,
+    /// Clients that the server keeps waiting.
+    pub blocked: usize,
+    /// Those of them that wait for a signal, as they have asked in vain.
+    pub refused: usize,
 }
 
 impl Course {
@@ -65,7 +77,9 @@ pub struct Crowd {
     alarms: BinaryHeap<Reverse<(Instant, usize)>>,
     last: Option<usize>,
     hand_offs: u64,
+    given_back: u64,
     waits: Latency,
+    is_over: bool,
 }
 
 impl Crowd {
@@ -98,7 +112,9 @@ impl Crowd {
             alarms: BinaryHeap::new(),
             last: None,
             hand_offs: 0,
+            given_back: 0,
             waits: Latency::new(),
+            is_over: false,
         }
     }
 
@@ -130,11 +146,28 @@ impl Crowd {
             hand_offs: self.hand_offs,
             waits: std::mem::replace(&mut self.waits, Latency::new()),
             seconds: begin.elapsed().as_secs_f64(),
-            pending: self
-                .members
-                .iter()
-                .filter(|member| member.is_pending())
-                .count(),
+        }
+    }
+
+    /// Hears what is said yet, without anything new. To be called once, after the crowd has contended.
+    pub fn settle(&mut self) -> Rest {
+        self.is_over = true;
+        let mut events = Events::with_capacity(1024);
+        loop {
+            self.poll.poll(&mut events, Some(SILENCE)).expect("to poll");
+            if events.is_empty() {
+                break;
+            }
+            for event in &events {
+                self.hear(event.token().0);
+            }
+        }
+        let count = |is: fn(&Member) -> bool| self.members.iter().filter(|m| is(m)).count();
+        Rest {
+            given_back: self.given_back,
+            holding: count(|member| member.step == Step::Hold),
+            blocked: count(|member| matches!(member.step, Step::Acquire | Step::Signal)),
+            refused: count(|member| member.step == Step::Signal),
         }
     }
 
@@ -185,6 +218,14 @@ impl Crowd {
     }
 
     fn act(&mut self, n: usize, granted: bool) {
+        if self.members[n].step == Step::Release {
+            self.given_back += 1;
+        }
+        if self.is_over {
+            let has_it = self.members[n].step == Step::Acquire && granted;
+            self.members[n].step = if has_it { Step::Hold } else { Step::Pause };
+            return;
+        }
         match self.members[n].step {
             Step::Acquire if granted => self.taken(n),
             Step::Acquire => match &self.members[n].script.refused {
@@ -229,10 +270,6 @@ impl Crowd {
 }
 
 impl Member {
-    fn is_pending(&self) -> bool {
-        !matches!(self.step, Step::Hold | Step::Pause)
-    }
-
     fn send(&mut self, step: Step) {
         let bytes = match (step, &self.script.refused) {
             (Step::Signal, Refused::Block(wait)) => wait,

@@ -1,7 +1,7 @@
 //! What a lock costs, beside what it replaces: `make bench`, and `make bench-check` for the instructions of each command.
 //!
 //! Each part is a file. `BENCH=owner` runs one of them, `BENCH_QUICK=1` looks only whether all works; `BENCH_SERVERS=7.0.15,8.2.3`
-//! chooses servers.
+//! chooses servers. `BENCH=head` measures nothing: it writes the head of `results.md` and its goals from `results.tsv`.
 
 #![allow(missing_docs, unreachable_pub)] // A benchmark has no public face.
 
@@ -101,6 +101,9 @@ fn main() {
         return instructions::check();
     }
     let run = Run::of_environment();
+    if words == ["head"] {
+        return report::write_head(run.quick);
+    }
     if !bed::take_the_other_core() {
         println!("The server and its clients share the cores as they come: figures will be worse.");
     }

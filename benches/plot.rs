@@ -31,7 +31,9 @@ pub fn add(series: &mut Vec<Series>, name: String, point: (f64, f64)) {
     }
 }
 
-const SIZE: (u32, u32) = (960, 440);
+const SIZE: (u32, u32) = (960, 458);
+/// The chart's part of that; below it is said what it was measured with.
+const CHART_HEIGHT: u32 = 440;
 const LEGEND_WIDTH: u32 = 270;
 /// What spans less is drawn from 0 on, what spans more on a logarithmic axis.
 const LINEAR_UP_TO: f64 = 20.0;
@@ -51,10 +53,14 @@ fn colour(n: usize) -> RGBColor {
     COLOURS[n % COLOURS.len()]
 }
 
-/// An empty picture: its left part for the chart, and the names of the series drawn into the right one.
-fn prepared<'a>(path: &'a Path, names: &[&str]) -> Area<'a> {
+/// An empty picture: its left part for the chart, the names of the series drawn into the right one, and a line below.
+fn prepared<'a>(path: &'a Path, names: &[&str], below: &str) -> Area<'a> {
     let root = SVGBackend::new(path, SIZE).into_drawing_area();
     root.fill(&WHITE).unwrap();
+    let (root, foot) = root.split_vertically(CHART_HEIGHT);
+    let style = ("sans-serif", 12).into_font().color(&BLACK.mix(0.6));
+    foot.draw(&Text::new(below.trim_end().to_string(), (12, 2), style))
+        .unwrap();
     let (left, right) = root.split_horizontally(SIZE.0 - LEGEND_WIDTH);
     for (n, name) in names.iter().enumerate() {
         let y = 60 + 24 * n as i32;
@@ -101,7 +107,8 @@ macro_rules! draw_lines {
     }};
 }
 
-pub fn lines(path: &Path, chart: &Chart, series: &[Series]) {
+/// Lines with their points, and `below` what they were measured with.
+pub fn lines(path: &Path, chart: &Chart, series: &[Series], below: &str) {
     let points = || series.iter().flat_map(|series| &series.points);
     let low_and_high = |values: &mut dyn Iterator<Item = f64>| {
         values.fold((f64::INFINITY, 0.0f64), |(low, high), value| {
@@ -111,7 +118,7 @@ pub fn lines(path: &Path, chart: &Chart, series: &[Series]) {
     let (left, right) = low_and_high(&mut points().map(|point| point.0));
     let (low, high) = low_and_high(&mut points().map(|point| point.1));
     let names: Vec<&str> = series.iter().map(|series| series.name.as_str()).collect();
-    let area = prepared(path, &names);
+    let area = prepared(path, &names, below);
     let x = (left / 1.05..right * 1.05).log_scale().base(chart.base);
     if high / low < LINEAR_UP_TO {
         draw_lines!(area, chart, series, x, 0.0..high * 1.15);
@@ -130,11 +137,17 @@ fn label(value: f64) -> String {
 }
 
 /// A group of bars for each name, a colour for each series.
-pub fn bars(path: &Path, chart: &Chart, groups: &[String], series: &[(String, Vec<f64>)]) {
+pub fn bars(
+    path: &Path,
+    chart: &Chart,
+    groups: &[String],
+    series: &[(String, Vec<f64>)],
+    below: &str,
+) {
     let highest = series.iter().flat_map(|(_, values)| values).copied();
     let highest = highest.fold(0.0, f64::max) * 1.1;
     let names: Vec<&str> = series.iter().map(|(name, _)| name.as_str()).collect();
-    let area = prepared(path, &names);
+    let area = prepared(path, &names, below);
     let mut drawn = ChartBuilder::on(&area)
         .caption(chart.title, ("sans-serif", 18))
         .margin(12)
