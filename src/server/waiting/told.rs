@@ -13,7 +13,7 @@
 //! sent, for the memory of all clients (`maxmemory-clients`), nor before 7.0, which does not say when it looks for events. There the
 //! server is asked at each grant whether it closes the client ([`Context::is_closing`]), which is slow.
 //!
-//! The event of the loop costs the server something in each turn, so the module listens to it only while there are grants.
+//! The event of the loop costs the server something in each turn, so the module listens to it only while somebody waits or was just granted.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

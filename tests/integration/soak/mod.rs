@@ -3,8 +3,8 @@
 //!
 //! - [`clients`] and [`operator`]: what is done to the server, by a seed. [`wire`]: their connections.
 //! - [`history`]: what was recorded, and the server's own account of it.
-//! - [`rule`], [`course`], [`checker`], [`looks`]: the rules, over a [`replay`]. [`refusals`] shows with [`forged`] histories that each refuses
-//!   what it is there for.
+//! - [`rule`], [`course`], [`checker`], [`looks`]: the rules, over a [`replay`]. [`refusals`] and [`taken_back`]
+//!   show with [`forged`] histories that each refuses what it is there for.
 //!
 //! `SOAK_SECONDS` makes it longer (`make soak`), `SOAK_SEED` repeats the choices of a run, not its timing.
 
@@ -18,6 +18,7 @@ mod operator;
 mod refusals;
 mod replay;
 mod rule;
+mod taken_back;
 mod wire;
 
 use std::collections::BTreeMap;

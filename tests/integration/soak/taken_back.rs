@@ -1,0 +1,67 @@
+//! Forged histories of holds that were taken back, and of some that were not.
+
+use redis_lock::lock::Mode::{Exclusive, Shared};
+
+use super::forged::{start, TTL_MS};
+use super::rule::Rule;
+
+#[test]
+fn a_hold_that_nobody_ends_may_not_end() {
+    let mut h = start();
+    h.takes("a", Shared, 1);
+    h.takes("b", Shared, 2);
+    let b = h.waits("b", Exclusive);
+    h.releases("a");
+    h.gives("b", Exclusive, 2);
+    h.is_killed(b);
+    h.ends_hold("b"); // It knew of its share.
+    h.refused_for(Rule::TakenAway);
+}
+
+#[test]
+fn a_share_that_is_over_is_not_given_back() {
+    for time_enough in [false, true] {
+        let mut h = start();
+        h.takes("b", Shared, 1);
+        h.after(TTL_MS - 10);
+        h.takes("a", Shared, 2);
+        let b = h.waits("b", Exclusive);
+        h.releases("a");
+        h.gives("b", Exclusive, 1);
+        h.is_killed(b);
+        h.after(if time_enough { 11 } else { 10 });
+        h.ends_hold("b");
+        match time_enough {
+            true => h.accepted(),
+            false => h.refused_for(Rule::TakenAway),
+        }
+    }
+}
+
+#[test]
+fn a_grant_to_the_dead_may_not_stay() {
+    for taken_back in [false, true] {
+        let mut h = start();
+        h.takes("a", Exclusive, 1);
+        let b = h.waits("b", Exclusive);
+        h.releases("a");
+        h.history.operator = 3; // Whose request that was.
+        h.gives("b", Exclusive, 2);
+        h.is_killed(b);
+        h.shows(Some(Exclusive), &[("b", 2)], &[]);
+        if taken_back {
+            h.ends_hold("b");
+        }
+        for _ in 0..2 {
+            h.after(3);
+            match taken_back {
+                true => h.shows_nothing(),
+                false => h.shows(Some(Exclusive), &[("b", 2)], &[]),
+            }
+        }
+        match taken_back {
+            true => h.accepted(),
+            false => h.refused_for(Rule::NotTakenBack),
+        }
+    }
+}
