@@ -7,10 +7,11 @@
 #   PRESENT_ONLY=1        leave out what the machine has no toolchain for, instead of installing it
 #
 # Each folder has a Makefile that knows its language: `setup` installs what is missing, toolchain and packages, and
-# does nothing when all is there; `test` in clients/LANG runs its tests. Those of the examples are tests/examples.
+# does nothing when all is there; in clients/LANG, `check` is the language's own lints and types, where it has any
+# beside its compiler, and `test` runs the tests. Those of the examples are tests/examples.
 set -uo pipefail
 
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 all=(python node go java rust)
 chosen=("${all[@]}")
 [ -z "${EXAMPLES:-}" ] || IFS=', ' read -ra chosen <<<"$EXAMPLES"
@@ -67,10 +68,15 @@ test_examples() {
 }
 
 test_client() {
+    local targets=(test) passed="tests passed"
+    if grep -q '^check:' "clients/$1/Makefile"; then
+        targets=(check test)
+        passed="lints and tests passed"
+    fi
     echo "== clients/$1"
-    if shown make -C "clients/$1" test; then
+    if shown make -C "clients/$1" "${targets[@]}"; then
         # How a language's runner counts is its own affair.
-        report "$1" "clients/$1: tests passed"
+        report "$1" "clients/$1: $passed"
     else
         report "$1" "clients/$1: FAILED"
         failed=1
