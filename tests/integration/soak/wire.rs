@@ -71,9 +71,10 @@ impl Wire {
     }
 }
 
-/// Whether a reply has just not come yet.
+/// Whether a reply has just not come yet. `Interrupted` is what a read with a timeout says when the process was stopped and goes on.
 pub fn is_impatience(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock)
+    use ErrorKind::{Interrupted, TimedOut, WouldBlock};
+    matches!(error.kind(), TimedOut | WouldBlock | Interrupted)
 }
 
 /// One RESP2 reply and how many bytes it took; `None` while it is not complete.
