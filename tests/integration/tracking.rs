@@ -1,7 +1,7 @@
 //! What tells a client, and an operator, of a lock without asking the lock: CLIENT TRACKING, INFO commandstats, LATENCY. What SLOWLOG and
 //! MONITOR show is looked at in `replication`.
 
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{channel, Receiver};
 
 use redis::{PushInfo, PushKind, Value};
 
@@ -16,16 +16,21 @@ on_every_server![
     config_resetstat_is_the_servers_own,
 ];
 
-/// A client that holds a lock and has the server tell it of changes.
+/// A client that holds a lock and has the server tell it of changes, in the way that the `redis` crate has for it.
 struct Holder {
     c: Client,
+    /// What was pushed: it comes with the replies to other commands.
     pushes: Receiver<PushInfo>,
 }
 
 impl Holder {
     fn of(server: &Server, tracking: &str) -> Self {
-        let mut c = server.client_resp3();
-        let pushes = c.pushes();
+        let address = format!("redis://127.0.0.1:{}/?protocol=resp3", server.port);
+        let client = redis::Client::open(address).unwrap();
+        let mut connection = client.get_connection().expect("a connection");
+        let (sender, pushes) = channel();
+        connection.set_push_sender(sender);
+        let mut c = Client::over(connection);
         assert_eq!(c.text(tracking), "OK");
         Self { c, pushes }
     }

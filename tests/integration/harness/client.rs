@@ -1,13 +1,12 @@
-use std::sync::mpsc::{channel, Receiver};
 use std::time::Duration;
 
-use redis::{Connection, PushInfo, RedisError, Value};
+use redis::{ConnectionLike, RedisError, Value};
 
-use super::memcheck::patience;
+use super::steady::Steady;
 
 /// A connection to a server, by the `redis` crate, in the manner of redis-cli: a line in, a reply out.
 pub struct Client {
-    connection: Connection,
+    connection: Box<dyn ConnectionLike + Send + Sync>,
 }
 
 /// What a server answered.
@@ -27,30 +26,26 @@ pub enum Reply {
 
 impl Client {
     pub fn connect(port: u16) -> Self {
-        Self::open(&format!("redis://127.0.0.1:{port}/"))
+        Self::over(Steady::to(port).expect("a connection"))
     }
 
     pub fn connect_resp3(port: u16) -> Self {
-        Self::open(&format!("redis://127.0.0.1:{port}/?protocol=resp3"))
+        let mut client = Self::connect(port);
+        let hello = client.call("HELLO 3");
+        assert!(matches!(hello, Reply::Map(_)), "{hello:?}");
+        client
     }
 
     /// A connection, unless nobody listens.
     pub fn try_connect(port: u16) -> Option<Self> {
-        Self::try_open(&format!("redis://127.0.0.1:{port}/")).ok()
+        Steady::to(port).ok().map(Self::over)
     }
 
-    fn open(url: &str) -> Self {
-        Self::try_open(url).expect("a connection")
-    }
-
-    fn try_open(url: &str) -> Result<Self, RedisError> {
-        let client = redis::Client::open(url).expect("a good address");
-        let connection = client.get_connection()?;
-        // No test may hang for ever on a reply that does not come.
-        connection
-            .set_read_timeout(Some(patience(Duration::from_secs(30))))
-            .unwrap();
-        Ok(Self { connection })
+    /// By a connection that has its own ways.
+    pub fn over(connection: impl ConnectionLike + Send + Sync + 'static) -> Self {
+        Self {
+            connection: Box::new(connection),
+        }
     }
 
     /// Whether the process `pid` answers on the port: another test's server may have taken it first.
@@ -88,7 +83,9 @@ impl Client {
     }
 
     pub fn try_send<A: AsRef<[u8]>>(&mut self, args: &[A]) -> Result<Reply, RedisError> {
-        match command(args).query::<Value>(&mut self.connection) {
+        // A server has no answer to it.
+        assert!(!args.is_empty(), "an empty line");
+        match command(args).query::<Value>(&mut *self.connection) {
             Ok(value) => Ok(Reply::from(value)),
             Err(error) if error.is_io_error() || error.is_connection_dropped() => Err(error),
             Err(error) => Ok(Reply::Error(error_text(&error))),
@@ -107,9 +104,10 @@ impl Client {
         for args in commands {
             packed.extend(command(args).get_packed_command());
         }
-        self.connection.send_packed_command(&packed)?;
-        let mut reply = || self.connection.recv_response().map(Reply::from);
-        commands.iter().map(|_| reply()).collect()
+        let replies = self
+            .connection
+            .req_packed_commands(&packed, 0, commands.len())?;
+        Ok(replies.into_iter().map(Reply::from).collect())
     }
 
     /// Sends a line that must answer an integer.
@@ -138,13 +136,6 @@ impl Client {
             Reply::Error(error) => error,
             other => panic!("{line}: {other:?}"),
         }
-    }
-
-    /// What the server pushes to this connection, which must speak RESP3, from now on: it comes with the replies to other commands.
-    pub fn pushes(&mut self) -> Receiver<PushInfo> {
-        let (sender, pushes) = channel();
-        self.connection.set_push_sender(sender);
-        pushes
     }
 
     /// The server's clock.

@@ -18,6 +18,7 @@ mod records;
 mod sentinel;
 mod server;
 mod state;
+mod steady;
 mod terminal;
 pub mod workload;
 

@@ -18,7 +18,7 @@ fn live(server: &Server, c: &mut Client) {
     waiter.fence();
     c.int("LOCK.RELEASE k b");
     for (line, ends) in [
-        ("LOCK.ACQUIRE short a 20", ""),
+        ("LOCK.ACQUIRE short a 20", "PING"),
         ("RWLOCK.RLOCK k a 600000", "DEL k"),
         ("RWLOCK.RLOCK k a 600000", "SET k x"),
     ] {
