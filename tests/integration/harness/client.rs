@@ -1,5 +1,3 @@
-use std::time::Duration;
-
 use redis::{ConnectionLike, RedisError, Value};
 
 use super::steady::Steady;
@@ -50,18 +48,21 @@ impl Client {
 
     /// Whether the process `pid` answers on the port: another test's server may have taken it first.
     pub(super) fn is_ready(port: u16, pid: u32) -> bool {
-        let Ok(client) = redis::Client::open(format!("redis://127.0.0.1:{port}/")) else {
-            return false;
-        };
-        let Ok(mut connection) = client.get_connection_with_timeout(Duration::from_secs(1)) else {
+        let Some(mut client) = Self::try_connect(port) else {
             return false;
         };
         let ours = format!("process_id:{pid}");
-        let info = redis::cmd("INFO").query::<String>(&mut connection);
-        let is_ours = info.is_ok_and(|info| info.lines().any(|line| line == ours));
+        let is_ours = match client.try_call("INFO") {
+            Ok(Reply::Bulk(info)) => String::from_utf8_lossy(&info)
+                .lines()
+                .any(|line| line == ours),
+            _ => false,
+        };
         // INFO answers while the data are still being loaded, PING does not.
-        let pong = redis::cmd("PING").query::<String>(&mut connection);
-        is_ours && pong.is_ok_and(|pong| pong == "PONG")
+        is_ours
+            && client
+                .try_call("PING")
+                .is_ok_and(|pong| pong == Reply::Simple("PONG".into()))
     }
 
     /// Sends a line of words.

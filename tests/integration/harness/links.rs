@@ -1,0 +1,19 @@
+use std::fs;
+use std::path::Path;
+
+/// Sees that what a document points to is there; answers how many relative links it has.
+#[track_caller]
+pub(crate) fn follow_links(document: &Path) -> usize {
+    let text = fs::read_to_string(document).unwrap();
+    let mut seen = 0;
+    for link in text.split("](").skip(1) {
+        let target = link.split([')', '#']).next().unwrap();
+        if target.is_empty() || target.contains("://") {
+            continue;
+        }
+        let path = document.parent().unwrap().join(target);
+        assert!(path.exists(), "{}: {target}", document.display());
+        seen += 1;
+    }
+    seen
+}
