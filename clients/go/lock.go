@@ -88,9 +88,7 @@ func (m *Mutex) ask(ctx context.Context, value string, wait time.Duration) (hold
 
 // giveBack releases what may have been granted without our knowing. If it cannot, the lease ends by itself.
 func (m *Mutex) giveBack(ctx context.Context, value string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), margin)
-	defer cancel()
-	_, _ = m.locks.waiters.do(ctx, 0, "LOCK.RELEASE", m.name, value)
+	_, _ = m.locks.waiters.do(context.WithoutCancel(ctx), 0, "LOCK.RELEASE", m.name, value)
 }
 
 // oldClientsPause is the time after which to ask again for a key that an old client holds as a string, which has no queue.

@@ -95,11 +95,7 @@ func TestASilentServerCostsLittleMoreThanThePatience(t *testing.T) {
 	deaf := newProxy(t) // its handshake is answered, its grant not
 	for name, proxy := range map[string]*proxy{"from the beginning": silent, "at the grant": deaf} {
 		t.Run(name, func(t *testing.T) {
-			must(t, admin.FlushAll(ctx).Err())
-			client := redis.NewClient(&redis.Options{Addr: proxy.addr})
-			defer client.Close()
-			locks := New(client)
-			defer locks.Close()
+			locks := newLocksOf(t, proxy.client())
 			if proxy == deaf {
 				// A connection that has waited before is kept for the next wait, which is shorter.
 				warm := locks.NewMutex("b", WithTries(forever))
@@ -172,12 +168,8 @@ func TestALostConnectionRejoinsTheQueue(t *testing.T) {
 }
 
 func TestALostReplyIsHadByAskingAgain(t *testing.T) {
-	must(t, admin.FlushAll(ctx).Err())
 	proxy := newProxy(t)
-	client := redis.NewClient(&redis.Options{Addr: proxy.addr})
-	defer client.Close()
-	locks := New(client)
-	defer locks.Close()
+	locks := newLocksOf(t, proxy.client())
 	warm := locks.NewMutex("b")
 	must(t, warm.Lock())
 
@@ -200,12 +192,9 @@ func TestALostReplyIsHadByAskingAgain(t *testing.T) {
 }
 
 func TestAReleaseThatIsSentAgainIsARelease(t *testing.T) {
-	must(t, admin.FlushAll(ctx).Err())
 	proxy := newProxy(t)
-	client := redis.NewClient(&redis.Options{Addr: proxy.addr})
-	defer client.Close()
-	locks := New(client)
-	defer locks.Close()
+	client := proxy.client()
+	locks := newLocksOf(t, client)
 	must(t, client.Ping(ctx).Err()) // the reply that is lost shall not be the handshake's
 	must(t, admin.ConfigResetStat(ctx).Err())
 
@@ -253,6 +242,8 @@ func newProxy(t *testing.T) *proxy {
 	}()
 	return p
 }
+
+func (p *proxy) client() *redis.Client { return redis.NewClient(&redis.Options{Addr: p.addr}) }
 
 func (p *proxy) serve(client net.Conn) {
 	defer client.Close()

@@ -37,8 +37,12 @@ func TestMain(m *testing.M) {
 // newLocks returns a RedisLock on a server without keys.
 func newLocks(t *testing.T) *RedisLock {
 	t.Helper()
+	return newLocksOf(t, server.Client())
+}
+
+func newLocksOf(t *testing.T, client *redis.Client) *RedisLock {
+	t.Helper()
 	must(t, admin.FlushAll(ctx).Err())
-	client := server.Client()
 	locks := New(client)
 	t.Cleanup(func() {
 		_ = locks.Close()

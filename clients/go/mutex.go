@@ -77,13 +77,12 @@ func (m *Mutex) Unlock() (bool, error) { return m.UnlockContext(context.Backgrou
 // was lost, and which the client sent again, is one: see [redis.Options.MaxRetries].
 func (m *Mutex) UnlockContext(ctx context.Context) (bool, error) {
 	until := m.Until()
-	token := &countedToken{token: m.Value()}
-	released, err := m.ownerAsks(ctx, "LOCK.RELEASE", token)
+	released, sent, err := m.ownerAsks(ctx, "LOCK.RELEASE", m.Value())
 	if err != nil {
 		return false, err
 	}
 	// The reply to the first was lost, and nothing has ended the lease meanwhile but that.
-	wasReleased := token.sent.Load() > 1 && time.Now().Before(until)
+	wasReleased := sent > 1 && time.Now().Before(until)
 	if !released && !wasReleased {
 		return false, ErrLockAlreadyExpired
 	}
@@ -97,7 +96,7 @@ func (m *Mutex) Extend() (bool, error) { return m.ExtendContext(context.Backgrou
 // ExtendContext sets the expiry anew. It returns false and ErrExtendFailed when the lock was no longer held.
 func (m *Mutex) ExtendContext(ctx context.Context) (bool, error) {
 	held := m.held()
-	renewed, err := m.ownerAsks(ctx, "LOCK.RENEW", &countedToken{token: held.value}, m.expiry.Milliseconds())
+	renewed, _, err := m.ownerAsks(ctx, "LOCK.RENEW", held.value, m.expiry.Milliseconds())
 	if err != nil && !errors.Is(err, &ErrTaken{}) {
 		return false, err
 	}
@@ -179,20 +178,21 @@ func (c *countedToken) MarshalBinary() ([]byte, error) {
 // String is for hooks that print the command.
 func (c *countedToken) String() string { return c.token }
 
-// ownerAsks sends a command that only the holder's token succeeds with. Without a token nothing can be held.
-func (m *Mutex) ownerAsks(ctx context.Context, command string, token *countedToken, args ...any) (bool, error) {
-	if token.token == "" {
-		return false, nil
+// ownerAsks sends a command that only the holder's token succeeds with, and tells how often. Without a token nothing can be held.
+func (m *Mutex) ownerAsks(ctx context.Context, command, value string, args ...any) (done bool, sent int32, err error) {
+	if value == "" {
+		return false, 0, nil
 	}
-	done, err := m.locks.client.Do(ctx, append([]any{command, m.name, token}, args...)...).Bool()
+	token := &countedToken{token: value}
+	done, err = m.locks.client.Do(ctx, append([]any{command, m.name, token}, args...)...).Bool()
 	switch {
 	case err == nil:
-		return done, nil
 	case isTaken(err):
-		return false, taken()
+		done, err = false, taken()
 	default:
-		return false, &RedisError{Err: err}
+		done, err = false, &RedisError{Err: err}
 	}
+	return done, token.sent.Load(), err
 }
 
 func (m *Mutex) remember(held hold) {
