@@ -3,7 +3,10 @@
 import contextlib
 import socket
 import threading
+from collections.abc import AsyncIterator
 from typing import Self
+
+import redis.asyncio
 
 
 class Proxy:
@@ -79,3 +82,13 @@ class Proxy:
                     client.shutdown(socket.SHUT_RDWR)
                     return
                 client.sendall(data)
+
+
+@contextlib.asynccontextmanager
+async def deaf_to_reply(server_port: int, command: bytes) -> AsyncIterator["redis.asyncio.Redis"]:
+    """A client that never hears the reply to the next command of this name."""
+    with Proxy(server_port) as proxy:
+        async with redis.asyncio.Redis(port=proxy.port) as client:
+            await client.ping()
+            proxy.hold_reply_to(command)
+            yield client

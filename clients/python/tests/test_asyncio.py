@@ -11,7 +11,7 @@ from redis.backoff import NoBackoff
 
 from redis_lock_client.asyncio import Lock, LockNotOwnedError
 
-from .proxy import Proxy
+from .proxy import Proxy, deaf_to_reply
 from .server import Server, running, until
 
 Client = redis.asyncio.Redis
@@ -143,16 +143,13 @@ async def test_a_cancelled_wait_leaves_nothing_behind(server: Server, async_clie
 async def test_a_wait_cancelled_with_its_grant_on_the_way_leaves_nothing_behind(
     server: Server, async_client: Client
 ) -> None:
-    with Proxy(server.port) as proxy:
-        async with Client(port=proxy.port) as client:
-            await client.ping()
-            proxy.hold_reply_to(b"LOCK.ACQUIRE")
-            task = asyncio.create_task(Lock(client, "stock").acquire())
-            await asyncio.to_thread(until, lambda: server.admin.exists("stock"), "the grant")
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            assert not await async_client.exists("stock")
+    async with deaf_to_reply(server.port, b"LOCK.ACQUIRE") as client:
+        task = asyncio.create_task(Lock(client, "stock").acquire())
+        await asyncio.to_thread(until, lambda: server.admin.exists("stock"), "the grant")
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert not await async_client.exists("stock")
 
 
 async def test_a_cancellation_counts_at_whatever_moment(server: Server) -> None:

@@ -14,7 +14,7 @@ import redis
 from redis_lock_client import LockNotOwnedError, RWLock
 from redis_lock_client import asyncio as ours
 
-from .proxy import Proxy
+from .proxy import Proxy, deaf_to_reply
 from .server import Server, until
 
 
@@ -151,12 +151,9 @@ async def test_asyncio_a_cancelled_upgrade_that_was_granted_is_converted_back(
 ) -> None:
     page = ours.RWLock(async_client, "page", timeout=30)
     async with page.read() as one:
-        with Proxy(server.port) as proxy:
-            async with redis.asyncio.Redis(port=proxy.port) as client:
-                await client.ping()
-                proxy.hold_reply_to(b"RWLOCK.WLOCK")
-                writer = ours.RWLock(client, "page", timeout=60).write()
-                await cancelled(writer.acquire(token=one.local.token), lambda: server.mode("page") == "exclusive")
+        async with deaf_to_reply(server.port, b"RWLOCK.WLOCK") as client:
+            writer = ours.RWLock(client, "page", timeout=60).write()
+            await cancelled(writer.acquire(token=one.local.token), lambda: server.mode("page") == "exclusive")
         assert await one.owned()
         assert await page.read().acquire(blocking=False)
 
@@ -166,12 +163,9 @@ async def test_asyncio_a_cancelled_downgrade_leaves_the_writer_alone(
 ) -> None:
     page = ours.RWLock(async_client, "page", timeout=30)
     async with page.write() as writer:
-        with Proxy(server.port) as proxy:
-            async with redis.asyncio.Redis(port=proxy.port) as client:
-                await client.ping()
-                proxy.hold_reply_to(b"RWLOCK.RLOCK")
-                reader = ours.RWLock(client, "page", timeout=60).read()
-                await cancelled(reader.acquire(token=writer.local.token), lambda: server.mode("page") == "shared")
+        async with deaf_to_reply(server.port, b"RWLOCK.RLOCK") as client:
+            reader = ours.RWLock(client, "page", timeout=60).read()
+            await cancelled(reader.acquire(token=writer.local.token), lambda: server.mode("page") == "shared")
         assert await writer.owned()
         assert server.mode("page") == "exclusive"
 
@@ -183,18 +177,15 @@ async def test_asyncio_a_cancelled_upgrade_of_a_share_that_ended_gives_back_what
     one, two = page.read(), page.read()
     await one.acquire()
     await two.acquire()
-    with Proxy(server.port) as proxy:
-        async with redis.asyncio.Redis(port=proxy.port) as client:
-            await client.ping()
-            proxy.hold_reply_to(b"RWLOCK.WLOCK")
 
-            def granted_anew() -> bool:
-                if server.waiters("page"):
-                    server.admin.delete("page")
-                return server.mode("page") == "exclusive"
+    def granted_anew() -> bool:
+        if server.waiters("page"):
+            server.admin.delete("page")
+        return server.mode("page") == "exclusive"
 
-            writer = ours.RWLock(client, "page", timeout=30).write()
-            await cancelled(writer.acquire(token=one.local.token), granted_anew)
+    async with deaf_to_reply(server.port, b"RWLOCK.WLOCK") as client:
+        writer = ours.RWLock(client, "page", timeout=30).write()
+        await cancelled(writer.acquire(token=one.local.token), granted_anew)
     assert not await async_client.exists("page")
 
 

@@ -39,6 +39,11 @@ class Held(NamedTuple):
     shared: bool
     ttl_ms: int
 
+    @property
+    def acquire(self) -> str:
+        """The command that asks for a hold of its mode, or converts one to it."""
+        return "RWLOCK.RLOCK" if self.shared else "RWLOCK.WLOCK"
+
 
 class Patience:
     """How long an acquire still waits, and in what slices."""

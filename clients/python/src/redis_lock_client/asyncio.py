@@ -124,8 +124,7 @@ class Lock(redis.asyncio.lock.Lock):
             if now.shared == before.shared:
                 return
             # It was converted, and nobody knows. Asking in the mode of before converts it back.
-            command = "RWLOCK.RLOCK" if before.shared else "RWLOCK.WLOCK"
-            if await self._execute(command, self.name, token, before.ttl_ms) == before.fence:
+            if await self._execute(before.acquire, self.name, token, before.ttl_ms) == before.fence:
                 return
         await self._is_owner("LOCK.RELEASE", token)
 

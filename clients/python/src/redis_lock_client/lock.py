@@ -125,8 +125,7 @@ class Lock(redis.lock.Lock):
             if now.shared == before.shared:
                 return
             # It was converted, and nobody knows. Asking in the mode of before converts it back.
-            command = "RWLOCK.RLOCK" if before.shared else "RWLOCK.WLOCK"
-            if self.redis.execute_command(command, self.name, token, before.ttl_ms) == before.fence:
+            if self.redis.execute_command(before.acquire, self.name, token, before.ttl_ms) == before.fence:
                 return
         self._is_owner("LOCK.RELEASE", token)
 
