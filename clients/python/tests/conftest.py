@@ -1,5 +1,6 @@
 """One server of each version for all tests, emptied for each."""
 
+import signal
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -7,6 +8,9 @@ import redis
 import redis.asyncio
 
 from .server import Server, running, versions
+
+# Who is started in the background by a script ignores it, and some tests interrupt themselves.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", params=versions())
