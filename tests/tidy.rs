@@ -94,6 +94,18 @@ fn nothing_but_the_library_imports_the_shell() {
     }
 }
 
+/// A raw call without the right checks crashes Valkey 9.1.
+#[test]
+fn the_servers_commands_are_called_in_one_place() {
+    for (path, text) in sources("src") {
+        for (n, line) in code(&text) {
+            let calls = line.contains("RedisModule_Call(") || line.contains(".call(c\"");
+            let may = path.ends_with("server/calls.rs") || path.ends_with("server/writes.rs");
+            assert!(may || !calls, "{}:{n}: {line}", path.display());
+        }
+    }
+}
+
 #[test]
 fn files_stay_small() {
     for folder in ["src", "tests", "examples", "benches"] {

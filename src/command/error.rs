@@ -35,6 +35,8 @@ pub enum Error {
     FencesExhausted,
     /// An effect from somewhere else than a primary or the append-only file.
     Internal,
+    /// A question of the module's own, asked by somebody else.
+    ModuleOnly,
     /// An effect whose bytes do not decode.
     BadEffect,
 }
@@ -70,6 +72,7 @@ impl Error {
             Self::Internal => {
                 c"ERR this command is for replication and the append-only file only"
             }
+            Self::ModuleOnly => c"ERR this command is for the module itself only",
             Self::BadEffect => c"ERR the effect is malformed or of an unknown version",
         }
     }

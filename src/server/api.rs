@@ -45,7 +45,7 @@ required! {
     RedisModule_GetBlockedClientPrivateData, RedisModule_GetBlockedClientHandle, RedisModule_BlockedClientDisconnected,
     RedisModule_GetSelectedDb, RedisModule_SelectDb, RedisModule_CreateString, RedisModule_FreeString, RedisModule_CreateTimer,
     RedisModule_StopTimer, RedisModule_AvoidReplicaTraffic, RedisModule_SubscribeToServerEvent, RedisModule_Call,
-    RedisModule_FreeCallReply, RedisModule_CallReplyStringPtr, RedisModule_CallReplyArrayElement, RedisModule_GetClientId, RedisModule_SubscribeToKeyspaceEvents, RedisModule_GetDetachedThreadSafeContext,
+    RedisModule_FreeCallReply, RedisModule_CallReplyStringPtr, RedisModule_CallReplyArrayElement, RedisModule_CallReplyType, RedisModule_GetClientId, RedisModule_SubscribeToKeyspaceEvents, RedisModule_GetDetachedThreadSafeContext,
     RedisModule_GetServerInfo, RedisModule_ServerInfoGetFieldC, RedisModule_FreeServerInfo, RedisModule_RegisterInfoFunc,
     RedisModule_InfoAddSection, RedisModule_InfoAddFieldULongLong, RedisModule_GetNotifyKeyspaceEvents,
     RedisModule_NotifyKeyspaceEvent,
@@ -207,25 +207,6 @@ impl<'c> Context<'c> {
     pub(super) fn must_not_write(self) -> bool {
         // SAFETY: the function takes nothing.
         unsafe { call!(RedisModule_AvoidReplicaTraffic()) != 0 }
-    }
-
-    /// Whether a node of a cluster serves this key, now and to everybody: not so while its slot is leaving.
-    pub(super) fn is_served_here(self, key: Arg<'_>) -> bool {
-        // SAFETY: the context and the name are alive; the format "s" takes a string.
-        let reply = unsafe {
-            call!(RedisModule_Call(
-                self.as_ptr(),
-                c"EXISTS".as_ptr(),
-                c"s".as_ptr(),
-                key.raw
-            ))
-        };
-        if reply.is_null() {
-            return false;
-        }
-        // SAFETY: the reply is ours.
-        unsafe { call!(RedisModule_FreeCallReply(reply)) };
-        true
     }
 
     /// The number of the context's client.

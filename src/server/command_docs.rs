@@ -19,6 +19,8 @@ pub(super) struct Docs {
     args: &'static [Arg],
     /// For clients and proxies, words with a space between: <https://redis.io/docs/latest/develop/reference/command-tips/>.
     tips: Option<&'static CStr>,
+    /// The version of the module in which the command came. None has changed since: it would be told in `history`.
+    since: &'static CStr,
 }
 
 /// What the command does to its key: the ground of the ACL rules `%R~` and `%W~`.
@@ -30,6 +32,8 @@ enum KeyUse {
     Updates,
     /// Needs the permission to write.
     Deletes,
+    /// As `Updates`, of a key that may be left out.
+    MayUpdate,
 }
 
 #[derive(Clone, Copy)]
@@ -55,6 +59,7 @@ pub(super) const ACQUIRE: Docs = Docs {
     key: Some(KeyUse::Updates),
     args: TAKE,
     tips: NEVER_TWICE,
+    since: c"0.1.0",
 };
 pub(super) const WLOCK: Docs = Docs {
     summary: c"Takes the exclusive (writer's) hold of a lock and returns its fence.",
@@ -72,6 +77,7 @@ pub(super) const RELEASE: Docs = Docs {
     key: Some(KeyUse::Deletes),
     args: &[Arg::Text(c"token")],
     tips: None,
+    since: c"0.1.0",
 };
 pub(super) const RENEW: Docs = Docs {
     summary: c"Sets the deadline of a token's hold to now + ttl.",
@@ -80,6 +86,7 @@ pub(super) const RENEW: Docs = Docs {
     key: Some(KeyUse::Updates),
     args: &[Arg::Text(c"token"), Arg::Integer(c"ttl")],
     tips: None,
+    since: c"0.1.0",
 };
 pub(super) const INFO: Docs = Docs {
     summary: c"Returns who holds a lock and who waits for it.",
@@ -88,6 +95,7 @@ pub(super) const INFO: Docs = Docs {
     key: Some(KeyUse::Reads),
     args: &[],
     tips: NEVER_TWICE,
+    since: c"0.1.0",
 };
 pub(super) const RESETSTAT: Docs = Docs {
     summary: c"Resets the counters and percentiles of the section lock of INFO.",
@@ -97,6 +105,7 @@ pub(super) const RESETSTAT: Docs = Docs {
     args: &[],
     // Of a cluster, as CONFIG RESETSTAT.
     tips: Some(c"request_policy:all_nodes response_policy:all_succeeded"),
+    since: c"0.1.0",
 };
 pub(super) const APPLY: Docs = Docs {
     summary: c"Carries a decided change to replicas and the append-only file. Refused to clients.",
@@ -105,6 +114,7 @@ pub(super) const APPLY: Docs = Docs {
     key: Some(KeyUse::Updates),
     args: &[Arg::Optional(c"token"), Arg::Text(c"record")],
     tips: None,
+    since: c"0.1.0",
 };
 
 pub(super) const APPLY_RELEASE: Docs = Docs {
@@ -114,6 +124,17 @@ pub(super) const APPLY_RELEASE: Docs = Docs {
     key: Some(KeyUse::Updates),
     args: &[Arg::Text(c"token")],
     tips: None,
+    since: c"0.1.0",
+};
+
+pub(super) const WRITABLE: Docs = Docs {
+    summary: c"Asks for the module whether the server accepts writes now. Refused to clients.",
+    complexity: c"O(1)",
+    arity: -1,
+    key: Some(KeyUse::MayUpdate),
+    args: &[],
+    tips: None,
+    since: c"0.2.0",
 };
 
 impl Docs {
@@ -140,7 +161,7 @@ impl Docs {
             },
             END_OF_ARGS,
         ];
-        let mut args = Vec::from_iter(self.key.map(|_| key_arg()));
+        let mut args = Vec::from_iter(self.key.map(KeyUse::arg));
         for arg in self.args {
             args.push(arg.raw(owner.as_mut_ptr()));
         }
@@ -149,7 +170,7 @@ impl Docs {
             version: &FORM,
             summary: self.summary.as_ptr(),
             complexity: self.complexity.as_ptr(),
-            since: SINCE.as_ptr(),
+            since: self.since.as_ptr(),
             history: ptr::null_mut(),
             tips: self.tips.map_or(ptr::null(), CStr::as_ptr),
             arity: self.arity,
@@ -168,14 +189,21 @@ const FORM: raw::RedisModuleCommandInfoVersion = raw::RedisModuleCommandInfoVers
     sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
 };
 
-/// The version of the module in which the commands came. None has changed since: it would be told in `history`.
-const SINCE: &CStr = c"0.1.0";
-
 impl KeyUse {
+    fn arg(self) -> raw::RedisModuleCommandArg {
+        let key = named(c"key", KEY);
+        match self {
+            Self::MayUpdate => optional(key),
+            Self::Reads | Self::Updates | Self::Deletes => key,
+        }
+    }
+
     fn spec(self) -> raw::RedisModuleCommandKeySpec {
         let flags = match self {
             Self::Reads => raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS,
-            Self::Updates => raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_UPDATE,
+            Self::Updates | Self::MayUpdate => {
+                raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_UPDATE
+            }
             Self::Deletes => raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_DELETE,
         };
         let mut spec = END_OF_KEY_SPECS;
@@ -226,10 +254,6 @@ const PURE_TOKEN: raw::RedisModuleCommandArgType =
     raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN;
 const ONE_OF: raw::RedisModuleCommandArgType =
     raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF;
-
-fn key_arg() -> raw::RedisModuleCommandArg {
-    named(c"key", KEY)
-}
 
 fn optional(arg: raw::RedisModuleCommandArg) -> raw::RedisModuleCommandArg {
     raw::RedisModuleCommandArg {

@@ -14,6 +14,7 @@ use super::open_key::Purpose;
 use super::propagation::{self, APPLY, RELEASE};
 use super::stats::{self, counters};
 use super::waiting::{self, Entered, Place};
+use super::writes::{self, WRITABLE};
 use crate::command::acquire::Acquire;
 use crate::command::info::{self, Info};
 use crate::command::release::Release;
@@ -40,7 +41,7 @@ struct Command {
     docs: Docs,
 }
 
-const COMMANDS: [Command; 9] = [
+const COMMANDS: [Command; 10] = [
     Command {
         name: c"lock.acquire",
         handler: handler!(|call| take_hold(call, acquire::MODE)),
@@ -113,6 +114,14 @@ const COMMANDS: [Command; 9] = [
         acl_categories: c"write admin dangerous slow",
         docs: command_docs::APPLY_RELEASE,
     },
+    Command {
+        name: WRITABLE,
+        handler: handler!(writable),
+        flags: ASKS,
+        blocking: None,
+        acl_categories: c"write admin dangerous fast",
+        docs: command_docs::WRITABLE,
+    },
 ];
 
 /// Refused when memory is short.
@@ -122,6 +131,8 @@ const TAKES_BLOCKING: &CStr = c"write deny-oom fast blocking";
 const CHANGES: &CStr = c"write fast";
 /// Not deny-oom: a replica must follow its primary, and a file must load.
 const INTERNAL: &CStr = c"write deny-script admin";
+/// On 6.2 a script asks it.
+const ASKS: &CStr = c"write admin fast";
 
 /// Makes the `extern "C"` face of a handler: one that gets a [`Call`] and answers with what it could not do.
 macro_rules! handler {
@@ -410,6 +421,18 @@ fn apply_release(call: Call<'_>) -> Result<(), Error> {
     key.note_effect(&effect, now);
     key.apply(&effect, now);
     call.pass_on(&key);
+    Ok(())
+}
+
+/// ```text
+/// LOCK._WRITABLE [key]
+/// ```
+/// Does nothing, by which the module asks whether a client could write ([`writes`]). Nobody else may call it.
+fn writable(call: Call<'_>) -> Result<(), Error> {
+    if !writes::is_asking() {
+        return Err(Error::ModuleOnly);
+    }
+    call.ctx.reply_ok();
     Ok(())
 }
 

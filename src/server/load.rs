@@ -7,7 +7,7 @@ use redis_module::{raw, RedisString, Status};
 use super::api::{call, missing_function, Context, Level};
 use super::stats::{departures, held};
 use super::waiting::{alarm, client, told};
-use super::{commands, config, data_type, eviction, fences, info_section, propagation};
+use super::{commands, config, data_type, eviction, fences, info_section, propagation, writes};
 
 /// The module's version as MODULE LIST shows it: 10203 is 1.2.3.
 pub(crate) const VERSION: i32 = version_number(env!("CARGO_PKG_VERSION"));
@@ -66,6 +66,7 @@ pub(crate) fn on_load(ctx: &redis_module::Context, args: &[RedisString]) -> Stat
     if server_version() >= SAFE_TO_UNBLOCK {
         client::allow_timeout_callback();
     }
+    writes::prepare(ctx);
     eviction::warn(ctx);
     ctx.log(Level::Notice, c"locks are ready: LOCK.* and RWLOCK.*");
     Status::Ok

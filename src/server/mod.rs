@@ -17,6 +17,7 @@
 
 mod announce;
 mod api;
+mod calls;
 mod clock;
 mod command_docs;
 mod commands;
@@ -31,10 +32,9 @@ mod load;
 mod memory;
 mod open_key;
 mod propagation;
-mod questions;
-mod refusal;
 mod stats;
 mod waiting;
+mod writes;
 
 pub(crate) use load::{on_load, VERSION};
 pub(crate) use memory::ServerMemory;

@@ -32,7 +32,7 @@ struct Described {
     args: &'static [&'static str],
 }
 
-const COMMANDS: [Described; 8] = [
+const COMMANDS: [Described; 9] = [
     takes("lock.acquire"),
     takes("rwlock.wlock"),
     takes("rwlock.rlock"),
@@ -65,6 +65,12 @@ const COMMANDS: [Described; 8] = [
         arity: 3,
         flags: &["write", "admin", "noscript"],
         args: &["token"],
+    },
+    Described {
+        name: "lock._writable",
+        arity: -1,
+        flags: &["write", "admin", "fast"],
+        args: &[],
     },
 ];
 

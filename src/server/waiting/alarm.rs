@@ -13,9 +13,9 @@ use super::super::clock;
 use super::super::data_type;
 use super::super::keyspace::{Key, WrongType};
 use super::super::open_key::Purpose;
-use super::super::refusal;
 use super::super::stats::counters::{TAKEN_BACK, TIMED_OUT};
 use super::super::stats::departures;
+use super::super::writes;
 use super::client::{self, Outcome};
 use super::room::{Due, Forfeit, Place};
 use super::{dismiss_all, serve_changed, told, with};
@@ -187,7 +187,7 @@ fn run(ctx: Context<'_>) {
     if ctx.must_not_write() {
         return arm_in(PAUSED_US);
     }
-    if refusal::of_writes(ctx) {
+    if writes::are_refused(ctx) {
         return arm_in(REFUSED_US);
     }
     for forfeit in with(|room| room.take_forfeited()) {
@@ -211,7 +211,7 @@ fn look_at_slots(ctx: Context<'_>) {
     }
     for place in with(|room| room.places()) {
         let name = OwnedString::new(ctx, &place.key);
-        if !ctx.is_served_here(name.arg()) {
+        if !writes::are_served_here(ctx, name.arg()) {
             dismiss_all(&place, Error::TryAgain);
         }
     }
@@ -221,7 +221,7 @@ fn look_at_slots(ctx: Context<'_>) {
 fn look_at(ctx: Context<'_>, place: &Place) {
     ctx.select_db(place.db);
     let name = OwnedString::new(ctx, &place.key);
-    if ctx.is_cluster() && !ctx.is_served_here(name.arg()) {
+    if !writes::are_served_here(ctx, name.arg()) {
         return dismiss_all(place, Error::TryAgain);
     }
     let opened = Key::open(ctx, name.arg(), Purpose::Write);
@@ -241,7 +241,7 @@ fn take_back(ctx: Context<'_>, forfeit: &Forfeit) {
     let place = &granted.place;
     ctx.select_db(place.db);
     let name = OwnedString::new(ctx, &place.key);
-    if ctx.is_cluster() && !ctx.is_served_here(name.arg()) {
+    if !writes::are_served_here(ctx, name.arg()) {
         return;
     }
     let Ok(mut key) = Key::open(ctx, name.arg(), Purpose::Write) else {

@@ -174,7 +174,7 @@ pub(crate) fn prepare(ctx: Context<'_>) {
 
 /// Looks at the settings on which it depends: at the load, and when any has changed.
 pub(crate) fn look_at_config(ctx: Context<'_>) {
-    let is = |name, value: &[u8]| ctx.config_is(name, value);
+    let is = |name, value: &[u8]| ctx.config_value(name).is_some_and(|is| is == value);
     SAYS_LATER
         .set(LISTENS_TO_CLIENTS.get() && is(c"io-threads", b"1") && is(c"maxmemory-clients", b"0"));
 }

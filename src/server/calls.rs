@@ -1,0 +1,207 @@
+//! Calls of the server's own commands. The module makes all of them here; `tests/tidy.rs` sees to that.
+//!
+//! From 7.0 on every call says `E`: a call that the server refuses then answers an error reply. Valkey
+//! 9.1 needs it: there a refusal in script mode without `E` takes the length of a text that it has not
+//! made, and the server crashes.
+
+use std::ffi::{c_int, CStr};
+use std::io;
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+use redis_module::raw;
+
+use super::api::{call, Arg, Context, OwnedString};
+
+/// The first version whose calls take `E` and `S`: 7.0.0, as the module API writes it.
+const KNOWS_CHECKS: c_int = 0x0007_0000;
+
+/// EPERM: the key's slot is not this node's. It is the same number on every system.
+const NOT_HERE: c_int = 1;
+
+/// The checks that the server makes before it runs a called command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Checks {
+    /// Those of every call: the command exists, and in a cluster its keys are served here.
+    Few,
+    /// Those that the server makes for the commands of a script, too: READONLY, MISCONF, NOREPLICAS.
+    /// Only from 7.0 on ([`calls_check_writes`]); before, these are as few.
+    OfScripts,
+}
+
+/// A call that was not answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CallError {
+    /// In a cluster: the key's slot is not served by this node, or is on its way to another.
+    NotHere,
+    /// Any other refusal, or an error of the command itself.
+    Refused,
+}
+
+/// A reply of the server's, freed with its drop.
+pub(super) struct CallReply {
+    raw: NonNull<raw::RedisModuleCallReply>,
+}
+
+/// A reply, or an element of one.
+#[derive(Clone, Copy)]
+pub(super) struct ReplyPart<'r> {
+    raw: NonNull<raw::RedisModuleCallReply>,
+    whole: PhantomData<&'r CallReply>,
+}
+
+/// Whether [`Checks::OfScripts`] means more than [`Checks::Few`] on this server.
+pub(super) fn calls_check_writes() -> bool {
+    // SAFETY: the function takes nothing.
+    let version = unsafe { call!(RedisModule_GetServerVersion()) };
+    version >= KNOWS_CHECKS
+}
+
+impl Context<'_> {
+    /// Calls a command of the server's and answers its reply.
+    ///
+    /// The call may come back into this module. So nothing may be borrowed across it, and no key be open.
+    ///
+    /// # Errors
+    /// When the server refuses the call, or the command answers an error.
+    pub(super) fn call(
+        self,
+        command: &CStr,
+        checks: Checks,
+        words: &[Arg<'_>],
+    ) -> Result<CallReply, CallError> {
+        let format = match (calls_check_writes(), checks) {
+            (true, Checks::OfScripts) => c"SEv",
+            (true, Checks::Few) => c"Ev",
+            (false, _) => c"v",
+        };
+        let mut words: Vec<_> = words.iter().map(|word| word.as_ptr()).collect();
+        // SAFETY: the context is alive; the format takes a vector of strings and its length, which the
+        // server only reads. The strings are alive.
+        let reply = unsafe {
+            call!(RedisModule_Call(
+                self.as_ptr(),
+                command.as_ptr(),
+                format.as_ptr(),
+                words.as_mut_ptr(),
+                words.len(),
+            ))
+        };
+        // The server says by errno why it has refused a call, before it makes the error's text.
+        let refused = || match io::Error::last_os_error().raw_os_error() {
+            Some(NOT_HERE) => CallError::NotHere,
+            _ => CallError::Refused,
+        };
+        let reply = CallReply {
+            raw: NonNull::new(reply).ok_or_else(refused)?,
+        };
+        if reply.part().is_error() {
+            return Err(refused_by(reply.part(), refused));
+        }
+        Ok(reply)
+    }
+
+    /// The same with words of the module's own.
+    pub(super) fn call_with(self, command: &CStr, words: &[&CStr]) -> Result<CallReply, CallError> {
+        let words = words
+            .iter()
+            .map(|word| OwnedString::new(self, word.to_bytes()));
+        let words: Vec<_> = words.collect();
+        let words: Vec<_> = words.iter().map(OwnedString::arg).collect();
+        self.call(command, Checks::Few, &words)
+    }
+
+    /// Whether the server is about to close the client of a reply callback, so that no reply reaches it
+    /// any more. It says so nowhere but in CLIENT LIST, by the flag `A`.
+    pub(super) fn is_closing(self) -> bool {
+        self.client_has_flag(b'A') == Some(true)
+    }
+
+    /// Whether the context's client is closed by its own will, after its replies. Not known is yes.
+    pub(super) fn closes_after_replies(self) -> bool {
+        self.client_has_flag(b'c') != Some(false)
+    }
+
+    /// Whether CLIENT LIST has a flag for the context's client.
+    fn client_has_flag(self, flag: u8) -> Option<bool> {
+        let id = std::ffi::CString::new(self.client_id().to_string()).ok()?;
+        let reply = self.call_with(c"CLIENT", &[c"LIST", c"ID", &id]).ok()?;
+        reply.part().text().map(|line| has_flag(line, flag))
+    }
+
+    /// The value of a setting of the server. `None` where the server does not have it or does not show it.
+    pub(super) fn config_value(self, name: &CStr) -> Option<Vec<u8>> {
+        let reply = self.call_with(c"CONFIG", &[c"GET", name]).ok()?;
+        let value = reply.part().element(1)?.text()?;
+        Some(value.to_vec())
+    }
+}
+
+/// Why a call was refused, by its error. The text tells of a command's own error, which leaves errno as it was.
+fn refused_by(error: ReplyPart<'_>, by_errno: impl FnOnce() -> CallError) -> CallError {
+    match error.first_word() {
+        b"ERR" => by_errno(),
+        b"MOVED" | b"ASK" | b"TRYAGAIN" => CallError::NotHere,
+        _ => CallError::Refused,
+    }
+}
+
+impl CallReply {
+    /// The whole of it.
+    pub(super) const fn part(&self) -> ReplyPart<'_> {
+        ReplyPart {
+            raw: self.raw,
+            whole: PhantomData,
+        }
+    }
+}
+
+impl Drop for CallReply {
+    fn drop(&mut self) {
+        // SAFETY: the reply is ours, and freed only here.
+        unsafe { call!(RedisModule_FreeCallReply(self.raw.as_ptr())) };
+    }
+}
+
+impl<'r> ReplyPart<'r> {
+    /// The text of a string, a status or an error.
+    pub(super) fn text(self) -> Option<&'r [u8]> {
+        let mut len = 0;
+        // SAFETY: the reply is alive as long as the whole of it. What has no text gives null, and a text has `len` bytes.
+        unsafe {
+            let text = call!(RedisModule_CallReplyStringPtr(self.raw.as_ptr(), &mut len));
+            (!text.is_null()).then(|| std::slice::from_raw_parts(text.cast::<u8>(), len))
+        }
+    }
+
+    /// An element of an array.
+    pub(super) fn element(self, at: usize) -> Option<Self> {
+        // SAFETY: the reply is alive; what has no such element gives null, and an element lives as long as the whole.
+        let raw = unsafe { call!(RedisModule_CallReplyArrayElement(self.raw.as_ptr(), at)) };
+        Some(Self {
+            raw: NonNull::new(raw)?,
+            whole: PhantomData,
+        })
+    }
+
+    fn is_error(self) -> bool {
+        // SAFETY: the reply is alive.
+        let kind = unsafe { call!(RedisModule_CallReplyType(self.raw.as_ptr())) };
+        kind == raw::REDISMODULE_REPLY_ERROR as c_int
+    }
+
+    /// An error's code. Some servers keep the minus sign before it.
+    fn first_word(self) -> &'r [u8] {
+        let text = self.text().unwrap_or_default();
+        let text = text.strip_prefix(b"-").unwrap_or(text);
+        let word = text.split(|byte| byte.is_ascii_whitespace()).next();
+        word.unwrap_or_default()
+    }
+}
+
+/// Whether a line of CLIENT LIST has a flag. A client's own words in it have no spaces.
+fn has_flag(line: &[u8], flag: u8) -> bool {
+    let mut fields = line.split(|byte| *byte == b' ');
+    let flags = fields.find_map(|field| field.strip_prefix(b"flags="));
+    flags.is_some_and(|flags| flags.contains(&flag))
+}
