@@ -1,10 +1,11 @@
 //! Settings: load arguments on every server, and CONFIG GET / SET / REWRITE from 7.0 on.
 //!
 //! ```text
-//! loadmodule libredis_lock.so [max-waiters-per-key N] [max-waiters N]
+//! loadmodule libredis_lock.so [max-waiters-per-key N] [max-waiters N] [replicate-in-place yes|no]
 //! ```
 
 use std::ffi::{c_char, c_int, c_longlong, c_void, CStr};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis_module::raw;
 
@@ -14,7 +15,81 @@ use crate::command::integer;
 
 /// What the log says when the arguments cannot be taken, after what was wrong with one of them.
 pub(super) const BAD_ARGUMENTS: &CStr =
-    c"bad arguments: expected [max-waiters-per-key N] [max-waiters N] with N from 0 to 1000000";
+    c"bad arguments: expected [max-waiters-per-key N] [max-waiters N] [replicate-in-place yes|no] with N from 0 to 1000000";
+
+/// A setting that is yes or no.
+#[derive(Debug)]
+pub(super) struct Switch {
+    name: &'static CStr,
+    is_on: AtomicBool,
+}
+
+/// Whether effects are replicated in the place of the client's words, where that is known to work ([`super::propagation`]).
+pub(super) static REPLICATE_IN_PLACE: Switch = Switch::new(c"replicate-in-place", true);
+
+static SWITCHES: [&Switch; 1] = [&REPLICATE_IN_PLACE];
+
+impl Switch {
+    const fn new(name: &'static CStr, default: bool) -> Self {
+        Self {
+            name,
+            is_on: AtomicBool::new(default),
+        }
+    }
+
+    pub(super) fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Relaxed)
+    }
+
+    fn set(&self, is_on: bool) {
+        self.is_on.store(is_on, Ordering::Relaxed);
+    }
+}
+
+/// Any of the settings.
+#[derive(Clone, Copy)]
+enum Setting {
+    Limit(&'static Limit),
+    Switch(&'static Switch),
+}
+
+impl Setting {
+    fn all() -> impl Iterator<Item = Self> {
+        let limits = ALL.iter().map(|limit| Self::Limit(limit));
+        limits.chain(SWITCHES.iter().map(|switch| Self::Switch(switch)))
+    }
+
+    const fn name(self) -> &'static CStr {
+        match self {
+            Self::Limit(limit) => limit.name,
+            Self::Switch(switch) => switch.name,
+        }
+    }
+
+    /// Takes a value as text.
+    ///
+    /// # Errors
+    /// What the value should have been.
+    fn read(self, text: &[u8]) -> Result<(), &'static CStr> {
+        match self {
+            Self::Limit(limit) => {
+                let value = integer(text).and_then(|value| i64::try_from(value).ok());
+                let is_set = value.is_some_and(|value| limit.set(value));
+                is_set
+                    .then_some(())
+                    .ok_or(c"its value is no integer from 0 to 1000000")
+            }
+            Self::Switch(switch) => {
+                let is = |word: &[u8]| text.eq_ignore_ascii_case(word);
+                if !is(b"yes") && !is(b"no") {
+                    return Err(c"its value is neither yes nor no");
+                }
+                switch.set(is(b"yes"));
+                Ok(())
+            }
+        }
+    }
+}
 
 /// What is wrong with a load argument: which setting it was for, and why it was not taken.
 #[derive(Debug, PartialEq, Eq)]
@@ -30,26 +105,20 @@ pub(super) fn read_arguments<'a>(
 ) -> Result<(), BadArgument> {
     let mut seen: Vec<&CStr> = Vec::new();
     while let Some(name) = args.next() {
-        let known = ALL
-            .iter()
-            .find(|limit| name.eq_ignore_ascii_case(limit.name.to_bytes()));
-        let limit = known.ok_or(BadArgument {
+        let known = Setting::all().find(|one| name.eq_ignore_ascii_case(one.name().to_bytes()));
+        let setting = known.ok_or(BadArgument {
             of: c"unknown argument",
             why: c"it is the name of no setting",
         })?;
-        let refuse = |why| BadArgument {
-            of: limit.name,
-            why,
-        };
-        if seen.contains(&limit.name) {
-            return Err(refuse(c"it is given twice"));
+        let of = setting.name();
+        if seen.contains(&of) {
+            let why = c"it is given twice";
+            return Err(BadArgument { of, why });
         }
-        let text = args.next().ok_or(refuse(c"it has no value"))?;
-        let value = integer(text).and_then(|value| i64::try_from(value).ok());
-        if !value.is_some_and(|value| limit.set(value)) {
-            return Err(refuse(c"its value is no integer from 0 to 1000000"));
-        }
-        seen.push(limit.name);
+        let why = c"it has no value";
+        let text = args.next().ok_or(BadArgument { of, why })?;
+        setting.read(text).map_err(|why| BadArgument { of, why })?;
+        seen.push(of);
     }
     Ok(())
 }
@@ -57,39 +126,80 @@ pub(super) fn read_arguments<'a>(
 /// Offers the settings to CONFIG, on servers that have it for modules. What the load arguments said is the default then, which the
 /// configuration file and MODULE LOADEX overrule.
 pub(super) fn register(ctx: Context<'_>) -> bool {
-    // SAFETY: the statics are not written after the load.
-    let (Some(register), Some(load)) = (unsafe {
-        (
-            raw::RedisModule_RegisterNumericConfig,
-            raw::RedisModule_LoadConfigs,
-        )
-    }) else {
+    // SAFETY: the static is not written after the load.
+    let Some(load) = (unsafe { raw::RedisModule_LoadConfigs }) else {
         return true;
     };
-    let registered = ALL.iter().all(|limit| {
-        // SAFETY: the context is alive, the server copies the name, and the limit is a static.
-        let status = unsafe {
-            register(
-                ctx.as_ptr(),
-                limit.name.as_ptr(),
-                limit.get(),
-                raw::REDISMODULE_CONFIG_DEFAULT,
-                MIN,
-                MAX,
-                Some(get),
-                Some(set),
-                None,
-                std::ptr::from_ref::<Limit>(limit).cast_mut().cast(),
-            )
-        };
-        status == raw::REDISMODULE_OK as c_int
-    });
+    let limits = ALL.iter().all(|limit| register_limit(ctx, limit));
+    let switches = SWITCHES.iter().all(|switch| register_switch(ctx, switch));
     // SAFETY: the context is alive.
-    registered && unsafe { load(ctx.as_ptr()) } == raw::REDISMODULE_OK as c_int
+    limits && switches && unsafe { load(ctx.as_ptr()) } == raw::REDISMODULE_OK as c_int
+}
+
+fn register_limit(ctx: Context<'_>, limit: &'static Limit) -> bool {
+    // SAFETY: the static is not written after the load.
+    let Some(register) = (unsafe { raw::RedisModule_RegisterNumericConfig }) else {
+        return true;
+    };
+    // SAFETY: the context is alive, the server copies the name, and the limit is a static.
+    let status = unsafe {
+        register(
+            ctx.as_ptr(),
+            limit.name.as_ptr(),
+            limit.get(),
+            raw::REDISMODULE_CONFIG_DEFAULT,
+            MIN,
+            MAX,
+            Some(get),
+            Some(set),
+            None,
+            std::ptr::from_ref(limit).cast_mut().cast(),
+        )
+    };
+    status == raw::REDISMODULE_OK as c_int
+}
+
+fn register_switch(ctx: Context<'_>, switch: &'static Switch) -> bool {
+    // SAFETY: the static is not written after the load.
+    let Some(register) = (unsafe { raw::RedisModule_RegisterBoolConfig }) else {
+        return true;
+    };
+    // SAFETY: the context is alive, the server copies the name, and the switch is a static.
+    let status = unsafe {
+        register(
+            ctx.as_ptr(),
+            switch.name.as_ptr(),
+            switch.is_on().into(),
+            raw::REDISMODULE_CONFIG_DEFAULT,
+            Some(get_switch),
+            Some(set_switch),
+            None,
+            std::ptr::from_ref(switch).cast_mut().cast(),
+        )
+    };
+    status == raw::REDISMODULE_OK as c_int
+}
+
+unsafe extern "C" fn get_switch(_name: *const c_char, switch: *mut c_void) -> c_int {
+    // SAFETY: what `register_switch` passed: a static.
+    unsafe { switch.cast::<Switch>().as_ref() }.map_or(0, |switch| switch.is_on().into())
+}
+
+unsafe extern "C" fn set_switch(
+    _name: *const c_char,
+    value: c_int,
+    switch: *mut c_void,
+    _error: *mut *mut raw::RedisModuleString,
+) -> c_int {
+    // SAFETY: what `register_switch` passed: a static.
+    if let Some(switch) = unsafe { switch.cast::<Switch>().as_ref() } {
+        switch.set(value != 0);
+    }
+    raw::REDISMODULE_OK as c_int
 }
 
 unsafe extern "C" fn get(_name: *const c_char, limit: *mut c_void) -> c_longlong {
-    // SAFETY: what `register` passed: a static.
+    // SAFETY: what `register_limit` passed: a static.
     unsafe { limit.cast::<Limit>().as_ref() }.map_or(0, Limit::get)
 }
 
@@ -99,7 +209,7 @@ unsafe extern "C" fn set(
     limit: *mut c_void,
     _error: *mut *mut raw::RedisModuleString,
 ) -> c_int {
-    // SAFETY: what `register` passed: a static.
+    // SAFETY: what `register_limit` passed: a static.
     let limit = unsafe { limit.cast::<Limit>().as_ref() };
     // The server has checked the bounds already, and says so itself when they are broken.
     if limit.is_some_and(|limit| limit.set(value)) {
@@ -121,6 +231,10 @@ mod tests {
     fn arguments_are_pairs_in_bounds() {
         assert_eq!(read(""), Ok(()));
         assert_eq!(read("max-waiters 5 MAX-WAITERS-PER-KEY 1000000"), Ok(()));
+        assert_eq!(read("replicate-in-place NO"), Ok(()));
+        assert!(!REPLICATE_IN_PLACE.is_on());
+        assert_eq!(read("Replicate-In-Place yes max-waiters 5"), Ok(()));
+        assert!(REPLICATE_IN_PLACE.is_on());
         for (bad, of, why) in [
             ("max-waiters", c"max-waiters", "no value"),
             ("max-waiters x", c"max-waiters", "no integer"),
@@ -130,6 +244,8 @@ mod tests {
             ("max-waiters 1 max-waiters 2", c"max-waiters", "twice"),
             ("waiters 1", c"unknown argument", "no setting"),
             ("5", c"unknown argument", "no setting"),
+            ("replicate-in-place", c"replicate-in-place", "no value"),
+            ("replicate-in-place 1", c"replicate-in-place", "neither"),
         ] {
             let error = read(bad).unwrap_err();
             assert_eq!(error.of, of, "{bad}");

@@ -52,7 +52,7 @@ pub(crate) fn on_load(ctx: &redis_module::Context, args: &[RedisString]) -> Stat
         return Status::Err;
     }
     ctx.detach();
-    propagation::prepare();
+    propagation::prepare(ctx);
     held::count_here();
     eviction::subscribe(ctx);
     let subscribed = alarm::subscribe(ctx) && departures::subscribe(ctx) && fences::subscribe(ctx);

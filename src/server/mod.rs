@@ -32,6 +32,7 @@ mod load;
 mod memory;
 mod open_key;
 mod propagation;
+mod server_line;
 mod stats;
 mod waiting;
 mod writes;

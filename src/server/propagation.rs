@@ -14,15 +14,21 @@
 //! the strings instead of copying them. So for the moment of that call an effect's words stand in the place of the client's ([`in_place`]); the key and mostly the
 //! token are among them already. The vector has its own strings back before anything else can look at it, so that MONITOR and SLOWLOG
 //! show what the client has sent. It cannot be made longer or shorter: hence a form for each length, and the empty arguments.
+//!
+//! That the vector may be changed is nothing that the module API promises. So it is done only on lines of servers where the tests
+//! have proved it, from clients, transactions and scripts ([`PROVED`]). On others, and where `replicate-in-place` is `no`, every
+//! effect goes out by `RM_Replicate`.
 
 use std::cell::RefCell;
 use std::ffi::{c_char, CStr};
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use redis_module::raw;
 
 use super::api::{call, Arg, Argv, Context, OwnedString};
+use super::config::REPLICATE_IN_PLACE;
+use super::server_line::{Brand, Line};
 use crate::lock::codec::{decode, decode_held, encode_effect, encode_held, MAX_EFFECT_LEN};
 use crate::lock::codec::{DecodeError, Record};
 use crate::lock::{Effect, Token};
@@ -39,8 +45,24 @@ static APPLY_WORD: Word = Word::new();
 static RELEASE_WORD: Word = Word::new();
 static NOTHING: Word = Word::new();
 
-/// Makes the words.
-pub(super) fn prepare() {
+/// The lines of servers on which the tests replicate in place.
+const PROVED: [Line; 7] = [
+    Line(Brand::Redis, 6, 2),
+    Line(Brand::Redis, 7, 0),
+    Line(Brand::Redis, 8, 0),
+    Line(Brand::Redis, 8, 2),
+    Line(Brand::Valkey, 8, 0),
+    Line(Brand::Valkey, 8, 1),
+    Line(Brand::Valkey, 9, 1),
+];
+
+/// Whether this server is of a line in [`PROVED`].
+static IS_PROVED: AtomicBool = AtomicBool::new(false);
+
+/// Makes the words, and looks at what this server is.
+pub(super) fn prepare(ctx: Context<'_>) {
+    let is_proved = Line::of(ctx).is_some_and(|line| PROVED.contains(&line));
+    IS_PROVED.store(is_proved, Ordering::Relaxed);
     APPLY_WORD.set(APPLY);
     RELEASE_WORD.set(RELEASE);
     NOTHING.set(c"");
@@ -55,7 +77,12 @@ pub(super) fn send(
     effect: &Effect<'_>,
     ends_lock: bool,
 ) {
-    let Some(argv) = argv.filter(|argv| (3..=Argv::MAX_LEN).contains(&argv.len())) else {
+    let may = |argv: &Argv<'_>| {
+        (3..=Argv::MAX_LEN).contains(&argv.len())
+            && IS_PROVED.load(Ordering::Relaxed)
+            && REPLICATE_IN_PLACE.is_on()
+    };
+    let Some(argv) = argv.filter(may) else {
         return with_bytes(effect, |record| replicate(ctx, key, record));
     };
     let apply = Some(APPLY_WORD.arg());

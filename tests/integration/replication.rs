@@ -1,5 +1,6 @@
 //! What reaches a replica, and what a replica is when it becomes the primary.
 
+use crate::harness::aof;
 use crate::harness::dump::raise_fences_by_an_hour;
 use crate::harness::workload::{self, script};
 use crate::harness::{now_ms, wait_for, Client, Kind, Reply, Server, State};
@@ -9,6 +10,7 @@ on_every_server![
     what_changes_nothing_sends_nothing,
     a_random_life_arrives,
     a_random_life_arrives_over_broken_links,
+    a_random_life_arrives_without_replicating_in_place,
     a_replica_that_comes_later_gets_everything,
     a_replica_of_a_primary_that_gave_no_fence_follows,
     a_replica_of_a_replica_gets_everything,
@@ -23,18 +25,21 @@ on_every_server![
 
 /// A primary that sends nothing by itself.
 fn primary(kind: Kind) -> Server {
-    Server::start_with(
-        kind,
-        &[
-            "--repl-ping-replica-period",
-            "3600",
-            "--repl-diskless-sync-delay",
-            "0",
-            // Broken links are mended from the backlog.
-            "--repl-backlog-size",
-            "64mb",
-        ],
-    )
+    primary_with(kind, &[])
+}
+
+/// The same with arguments for the module.
+fn primary_with(kind: Kind, arguments: &[&str]) -> Server {
+    let options = [
+        "--repl-ping-replica-period",
+        "3600",
+        "--repl-diskless-sync-delay",
+        "0",
+        // Broken links are mended from the backlog.
+        "--repl-backlog-size",
+        "64mb",
+    ];
+    Server::start_with(kind, &[arguments, &options].concat())
 }
 
 #[track_caller]
@@ -185,6 +190,36 @@ fn a_random_life_arrives_over_broken_links(kind: Kind) {
     }
     assert_eq!(c.info("sync_full"), "1");
     assert_eq!(c.info("sync_partial_ok"), "4");
+}
+
+/// As on a server of which it is not proved that the client's words may be exchanged.
+fn a_random_life_arrives_without_replicating_in_place(kind: Kind) {
+    for (setting, words) in [("yes", 4), ("no", 3)] {
+        let options = ["replicate-in-place", setting, "--appendonly", "yes"];
+        let primary = primary_with(kind, &options);
+        let replica = Server::start_replica_of(&primary, &[]);
+        let mut c = primary.client();
+        assert_eq!(words_of_an_effect(&mut c, &primary), words, "{setting}");
+        for seed in 70..75 {
+            workload::run(&mut c, seed, 1000);
+            assert_same(&primary, &replica, &format!("{setting}, seed {seed}"));
+        }
+    }
+}
+
+/// How many words the effect of the first acquire has in the append-only file.
+fn words_of_an_effect(c: &mut Client, server: &Server) -> usize {
+    c.int("LOCK.ACQUIRE seen me 60000");
+    for part in aof::parts(server.dir()) {
+        let bytes = std::fs::read(part).unwrap();
+        let effects = &bytes[aof::len_of_preamble(&bytes)..];
+        let is_effect = |words: &[&[u8]]| words[0].eq_ignore_ascii_case(b"LOCK._APPLY");
+        let found = aof::commands(effects).find(|command| is_effect(&command.args));
+        if let Some(effect) = found {
+            return effect.args.len();
+        }
+    }
+    panic!("there is no effect in the append-only file");
 }
 
 fn a_replica_that_comes_later_gets_everything(kind: Kind) {
