@@ -47,6 +47,8 @@ missing() {
     type -P kill >/dev/null || echo procps
     # Some tests set the clock of their servers.
     compgen -G '/usr/lib/*/faketime/libfaketimeMT.so.1' >/dev/null || echo faketime
+    # Newer servers than this Debian has are tied to libraries of their own with it.
+    has patchelf || echo patchelf
     # The packages are made and checked by these.
     if [ "${SETUP_FOR:-}" = packages ]; then
         has git || echo git
