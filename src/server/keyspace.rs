@@ -7,7 +7,7 @@ use super::api::{Arg, Argv, Context};
 use super::open_key::{Content, OpenKey, Purpose};
 use super::stats::held;
 use super::stats::{self, counters};
-use super::waiting::alarm;
+use super::waiting::callbacks;
 use super::{data_type, propagation};
 use crate::lock::{Deadline, Effect, Fate, Lock, Now, TokenBuf};
 
@@ -140,6 +140,13 @@ impl<'c> Key<'c> {
         }
     }
 
+    /// Drops a lock whose holds are all over and whose key does not expire by itself, as PERSIST has taken its ttl off.
+    pub(super) fn drop_what_is_over(&mut self, now: Now) {
+        if self.lock().is_some_and(|lock| lock.is_free(now)) {
+            self.mend(now);
+        }
+    }
+
     /// Changes the key as `effect` says, without telling anybody.
     pub(super) fn apply(&mut self, effect: &Effect<'_>, now: Now) {
         let fate = match self.lock.as_deref_mut() {
@@ -245,7 +252,7 @@ impl<'c> Key<'c> {
 impl Drop for Key<'_> {
     fn drop(&mut self) {
         if self.vacated.take().is_some() {
-            alarm::quietly(|| self.open.delete());
+            callbacks::quietly(|| self.open.delete());
         }
     }
 }

@@ -5,9 +5,11 @@ use std::ffi::c_int;
 use redis_module::{raw, RedisString, Status};
 
 use super::api::{call, missing_function, Context, Level};
-use super::stats::{departures, held};
-use super::waiting::{alarm, client, told};
-use super::{commands, config, data_type, eviction, fences, info_section, propagation, writes};
+use super::stats::held;
+use super::waiting::{callbacks, client, told};
+use super::{
+    commands, config, data_type, eviction, fences, info_section, propagation, sweep, writes,
+};
 
 /// The module's version as MODULE LIST shows it: 10203 is 1.2.3.
 pub(crate) const VERSION: i32 = version_number(env!("CARGO_PKG_VERSION"));
@@ -55,11 +57,12 @@ pub(crate) fn on_load(ctx: &redis_module::Context, args: &[RedisString]) -> Stat
     propagation::prepare(ctx);
     held::count_here();
     eviction::subscribe(ctx);
-    let subscribed = alarm::subscribe(ctx) && departures::subscribe(ctx) && fences::subscribe(ctx);
+    let subscribed = callbacks::subscribe(ctx) && fences::subscribe(ctx);
     if !subscribed || !info_section::register(ctx) {
         return Status::Err;
     }
     fences::begin_ahead();
+    sweep::request();
     if server_version() >= SAYS_WHEN_IT_SLEEPS {
         told::prepare(ctx);
     }

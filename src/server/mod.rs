@@ -26,6 +26,7 @@ mod data_type;
 mod events;
 mod eviction;
 mod fences;
+mod info_reply;
 mod info_section;
 mod keyspace;
 mod load;
@@ -34,6 +35,7 @@ mod open_key;
 mod propagation;
 mod server_line;
 mod stats;
+mod sweep;
 mod waiting;
 mod writes;
 
