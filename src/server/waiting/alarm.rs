@@ -380,7 +380,7 @@ pub(crate) unsafe extern "C" fn on_unlink2(
     let (name, db) = unsafe { (Arg::new(name_of(key).cast_mut()), db_of(key)) };
     // SAFETY: the value that leaves, one of our type, is alive yet.
     departures::begin(name.bytes(), unsafe { data_type::lock_at(value) });
-    if with(|room| room.mark(db, name.bytes())) {
+    if with(|room| room.mark_replaced(db, name.bytes())) {
         arm();
     }
 }
