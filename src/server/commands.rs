@@ -246,7 +246,7 @@ impl<'c> Call<'c> {
                 Ok(Outcome::Changed { reply, had_it })
             }
             Decision::Same(reply) => {
-                key.drop_what_is_over(now);
+                key.mend(now);
                 Ok(Outcome::Same(reply))
             }
             Decision::Wait(refusal) => Ok(Outcome::Refused { key, refusal, now }),

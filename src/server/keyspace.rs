@@ -140,13 +140,6 @@ impl<'c> Key<'c> {
         }
     }
 
-    /// Drops a lock whose holds are all over and whose key does not expire by itself, as PERSIST has taken its ttl off.
-    pub(super) fn drop_what_is_over(&mut self, now: Now) {
-        if self.lock().is_some_and(|lock| lock.is_free(now)) {
-            self.mend(now);
-        }
-    }
-
     /// Changes the key as `effect` says, without telling anybody.
     pub(super) fn apply(&mut self, effect: &Effect<'_>, now: Now) {
         let fate = match self.lock.as_deref_mut() {

@@ -134,7 +134,7 @@ fn lock_left(db: Option<c_int>, name: Arg<'_>, lock: Option<&Lock>) {
     let is_waited_for = with(|room| {
         room.deliveries.left(db, name.bytes());
         match db {
-            Some(db) => room.mark(db, name.bytes()),
+            Some(db) => room.mark_replaced(db, name.bytes()),
             None => room.mark_in_all_dbs(name.bytes()),
         }
     });

@@ -43,11 +43,11 @@ use super::api::{Arg, Context};
 use super::clock;
 use super::fences;
 use super::keyspace::Key;
-use super::stats;
+use super::stats::{self, counters};
 use crate::command::acquire::Acquire;
 use crate::command::info::Waiter as WaiterInfo;
 use crate::command::Error;
-use crate::lock::queue::{Ticket, Waiter};
+use crate::lock::queue::{Next, Ticket, Waiter};
 use crate::lock::{Fence, Lock, Now, Refusal, Waiting};
 use client::Outcome;
 use deliveries::Revoked;
@@ -163,7 +163,16 @@ pub(super) fn serve_changed(key: &mut Key<'_>, place: &Place, now: Now) -> Now {
 /// The time by then, and whether the key has changed by it, or was marked as changed.
 fn serve_all(key: &mut Key<'_>, place: &Place, mut now: Now) -> (Now, bool) {
     let mut changed = false;
-    while let Some((ticket, waiter)) = with(|room| room.next(place, key.lock(), now)) {
+    while let Some(next) = with(|room| room.next(place, key.lock(), now)) {
+        let (ticket, waiter) = match next {
+            Next::Grant(ticket, waiter) => (ticket, waiter),
+            Next::Deadlock(ticket) => {
+                changed = true;
+                counters::DEADLOCKS.add_one();
+                dismiss(with(|room| room.leave(ticket)), Error::Deadlock);
+                continue;
+            }
+        };
         // A lease counts from its grant, and there may be thousands in one step.
         now = clock::meanwhile(now, changed);
         changed = true;

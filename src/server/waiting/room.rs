@@ -6,7 +6,7 @@ use std::rc::Rc;
 use foldhash::HashMap;
 
 use super::deliveries::{Deliveries, Delivery};
-use crate::lock::queue::{Ticket, WaitQueue, Waiter};
+use crate::lock::queue::{Next, Ticket, WaitQueue, Waiter};
 use crate::lock::{Fence, Lock, Now, Refusal, TokenBuf, Waiting};
 
 /// A key in a database.
@@ -189,13 +189,8 @@ impl Room {
         lines.collect()
     }
 
-    /// The request that is to be granted now on a key with this lock.
-    pub(crate) fn next(
-        &mut self,
-        place: &Place,
-        lock: Option<&Lock>,
-        now: Now,
-    ) -> Option<(Ticket, Waiter)> {
+    /// The request that is to be granted or refused now on a key with this lock.
+    pub(crate) fn next(&mut self, place: &Place, lock: Option<&Lock>, now: Now) -> Option<Next> {
         self.line(place)?.queue.next(lock, now)
     }
 
@@ -278,26 +273,36 @@ impl Room {
         place.map(|place| self.dirty.insert(place)).is_some()
     }
 
+    /// The same where the key has lost its lock, and may get another one in its place.
+    pub(crate) fn mark_replaced(&mut self, db: i32, key: &[u8]) -> bool {
+        if let Some(line) = self.lines.get_mut(&db).and_then(|lines| lines.get_mut(key)) {
+            line.queue.lock_replaced();
+        }
+        self.mark(db, key)
+    }
+
     /// Marks a key as changed, whether anybody waits for it or not. `None` is any database.
     pub(crate) fn mark_anyway(&mut self, db: Option<i32>, key: &[u8]) {
         let (db, key) = (db.unwrap_or(ANY_DB), key.into());
         self.dirty.insert(Place { db, key });
     }
 
-    /// Marks a key as changed in whatever database it is waited for.
+    /// Marks a key as replaced in whatever database it is waited for.
     pub(crate) fn mark_in_all_dbs(&mut self, key: &[u8]) -> bool {
         let dbs: Vec<i32> = self.lines.keys().copied().collect();
         let mut any = false;
         for db in dbs {
-            any |= self.mark(db, key);
+            any |= self.mark_replaced(db, key);
         }
         any
     }
 
-    /// Marks all keys of a database, or of all, that anybody waits for.
+    /// Marks all keys of a database, or of all, that anybody waits for, as replaced.
     pub(crate) fn mark_db(&mut self, db: Option<i32>) -> bool {
-        for (number, lines) in &self.lines {
+        for (number, lines) in &mut self.lines {
             if db.is_none_or(|db| db == *number) {
+                let lines_here = lines.values_mut();
+                lines_here.for_each(|line| line.queue.lock_replaced());
                 self.dirty.extend(lines.keys().map(|key| Place {
                     db: *number,
                     key: Rc::clone(key),
