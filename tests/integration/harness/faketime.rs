@@ -43,7 +43,7 @@ impl FakeClock {
     pub fn rules(&self, kind: Kind, mut setup: Setup) -> Setup {
         // Their allocator, a library of its own, asks for the time while it starts, and libfaketime for memory when it is first asked:
         // neither goes on.
-        if matches!(kind, Kind::Redis7_0 | Kind::Valkey8_0) {
+        if kind.is_of_debian() {
             return setup.with_clock(&self.stand_in);
         }
         for (name, value) in [
