@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::clock::Clock;
-use super::server::{Kind, Setup};
+use super::kind::Kind;
+use super::server::Setup;
 
 /// The wall clock of a server, which can be set while it runs. It must live as long as the server.
 pub struct FakeClock {
