@@ -8,63 +8,8 @@ use std::time::{Duration, Instant};
 
 use super::client::Client;
 use super::files::copy_files;
+use super::kind::Kind;
 use super::memcheck::{self, Report};
-
-/// One of the servers that the module supports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    Redis6_2,
-    Redis7_0,
-    Redis8_2,
-    Valkey8_0,
-}
-
-impl Kind {
-    /// Redis 7.0 and what came after it: key specs, COMMAND DOCS, functions, RESP3 maps from modules.
-    pub fn is_7_0_or_later(self) -> bool {
-        self != Kind::Redis6_2
-    }
-
-    /// Redis 7.2 and what came after it: ACL categories of module commands, RDB files without empty module fields.
-    pub fn is_7_2_or_later(self) -> bool {
-        matches!(self, Kind::Redis8_2 | Kind::Valkey8_0)
-    }
-
-    /// Which one it is, as scripts/servers.sh calls it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::Redis6_2 => "redis-6.2.14",
-            Kind::Redis7_0 => "redis-7.0.15",
-            Kind::Redis8_2 => "redis-8.2.3",
-            Kind::Valkey8_0 => "valkey-8.0.1",
-        }
-    }
-
-    /// The folder that `make servers` makes.
-    pub(super) fn folder(self) -> PathBuf {
-        let servers = std::env::var_os("REDIS_LOCK_SERVERS").map_or_else(
-            || Path::new(env!("CARGO_MANIFEST_DIR")).join(".servers"),
-            PathBuf::from,
-        );
-        servers.join(self.name()).join("bin")
-    }
-
-    /// The tool that checks this server's files, `redis-check-rdb` for `rdb`, where one was fetched that knows their version.
-    pub fn checker(self, of: &str) -> Option<PathBuf> {
-        let (kind, name) = match self {
-            Kind::Redis6_2 | Kind::Redis7_0 => (Kind::Redis7_0, "redis-check"),
-            Kind::Valkey8_0 => (self, "valkey-check"),
-            Kind::Redis8_2 => return None,
-        };
-        Some(kind.folder().join(format!("{name}-{of}")))
-    }
-
-    pub fn binary(self) -> PathBuf {
-        let binary = self.folder().join("server");
-        assert!(binary.exists(), "{self:?} is missing: run `make servers`");
-        binary
-    }
-}
 
 /// The shared object that `make build` makes.
 pub fn module() -> PathBuf {
@@ -420,7 +365,9 @@ fn run_to_the_end(kind: Kind, dir: &Path, setup: &Setup) -> (String, ExitStatus)
     let mut starting = Starting(Some(launch(kind, dir, free_port(), setup)));
     let child = starting.0.as_mut().unwrap();
     let status = wait_for("the server to give up", || child.try_wait().unwrap());
-    let log = fs::read_to_string(dir.join("log")).unwrap_or_default();
+    // It may quote bytes.
+    let log = fs::read(dir.join("log")).unwrap_or_default();
+    let log = String::from_utf8_lossy(&log).into_owned();
     fs::remove_dir_all(dir).ok();
     (log, status)
 }
