@@ -18,10 +18,14 @@ use super::super::api::{Arg, Context};
 use super::super::waiting::{alarm, callbacks};
 use super::super::{clock, eviction};
 use super::counters::{EVICTED, EXPIRED, FORCED};
-use crate::lock::Lock;
+use crate::lock::{Lock, Now};
 
 /// The most holds of a lock that the server always frees at once: `LAZYFREE_THRESHOLD` in its `lazyfree.c`.
 const FREED_LATER: usize = 64;
+
+/// How far the server's clock may be ahead of the module's, where it reckons the time from the processor's counter, and how much
+/// sooner a server expires a key than at the end of its last millisecond.
+const CLOCK_PLAY_US: u64 = 2_000;
 
 /// Why a lock has left its key.
 #[derive(Clone, Copy)]
@@ -52,7 +56,7 @@ pub(in super::super) fn begin(lock: &Lock) {
     let Some(ctx) = Context::detached().filter(|ctx| ctx.is_primary() && !ctx.is_loading()) else {
         return;
     };
-    let cause = if lock.is_free(clock::now()) {
+    let cause = if has_expired(lock) {
         Cause::Expired
     } else if eviction::is_under_way(ctx) {
         Cause::Evicted
@@ -87,6 +91,11 @@ pub(in super::super) fn forget() {
     LAST.set(None);
 }
 
+fn has_expired(lock: &Lock) -> bool {
+    let now_us = clock::now().us();
+    lock.is_free(Now::from_micros(now_us.saturating_add(CLOCK_PLAY_US)))
+}
+
 fn count(removal: Removal) {
     match removal.cause {
         Cause::Expired => EXPIRED.add(removal.holds),
@@ -97,7 +106,7 @@ fn count(removal: Removal) {
 
 /// Notes for those who listen that a lock which the server has deleted has expired. `db` is not known on 6.2.
 pub(in super::super) fn note_expiry(lock: &Lock, db: Option<c_int>, name: Arg<'_>) {
-    if !announce::is_on() || !lock.is_free(clock::now()) {
+    if !announce::is_on() || !has_expired(lock) {
         return;
     }
     let is_primary = Context::detached().is_some_and(Context::is_primary);
