@@ -33,6 +33,7 @@ mod memory;
 mod open_key;
 mod propagation;
 mod server_line;
+mod slot_migration;
 mod stats;
 mod waiting;
 mod writes;

@@ -13,6 +13,7 @@ use super::super::clock;
 use super::super::data_type;
 use super::super::keyspace::{Key, WrongType};
 use super::super::open_key::Purpose;
+use super::super::slot_migration;
 use super::super::stats::counters::{TAKEN_BACK, TIMED_OUT};
 use super::super::stats::departures;
 use super::super::writes;
@@ -60,8 +61,8 @@ struct Armed {
 
 thread_local! {
     static ARMED: Cell<Option<Armed>> = const { Cell::new(None) };
-    /// When the slots were looked at, on the monotonic clock.
-    static SLOTS_SEEN_US: Cell<u64> = const { Cell::new(0) };
+    /// When the slots were looked at, on the monotonic clock; `None` when they are to be looked at now.
+    static SLOTS_SEEN_US: Cell<Option<u64>> = const { Cell::new(None) };
     /// Until when nothing is done after the server has stood still, on the monotonic clock.
     static LISTENS_UNTIL_US: Cell<u64> = const { Cell::new(0) };
     /// Whether the change that the server reports is our own.
@@ -90,6 +91,18 @@ pub(super) fn arm() {
 /// Sets the timer to go off in this turn of the server's loop.
 pub(crate) fn arm_at_once() {
     arm_in(0);
+}
+
+/// Has these keys looked at, whether anybody waits for them or not.
+pub(crate) fn look_at_later(places: impl Iterator<Item = Place>) {
+    with(|room| places.for_each(|place| room.mark_anyway(place.db, &place.key)));
+    arm();
+}
+
+/// Has the slots looked at in this turn of the server's loop.
+pub(crate) fn look_at_slots_at_once() {
+    SLOTS_SEEN_US.set(None);
+    arm_at_once();
 }
 
 fn arm_in(idle_us: u64) {
@@ -202,10 +215,11 @@ fn run(ctx: Context<'_>) {
 /// Sends away who waits for a key that this node does not serve any more, though it may have it still.
 fn look_at_slots(ctx: Context<'_>) {
     let now_us = clock::monotonic_us();
-    if now_us.saturating_sub(SLOTS_SEEN_US.get()) < SLOTS_LOOKED_AT_US {
+    let is_fresh = |seen_us: u64| now_us.saturating_sub(seen_us) < SLOTS_LOOKED_AT_US;
+    if SLOTS_SEEN_US.get().is_some_and(is_fresh) {
         return;
     }
-    SLOTS_SEEN_US.set(now_us);
+    SLOTS_SEEN_US.set(Some(now_us));
     if !ctx.is_cluster() {
         return;
     }
@@ -222,6 +236,7 @@ fn look_at(ctx: Context<'_>, place: &Place) {
     ctx.select_db(place.db);
     let name = OwnedString::new(ctx, &place.key);
     if !writes::are_served_here(ctx, name.arg()) {
+        slot_migration::put_off(place);
         return dismiss_all(place, Error::TryAgain);
     }
     let opened = Key::open(ctx, name.arg(), Purpose::Write);
@@ -379,7 +394,8 @@ pub(crate) unsafe extern "C" fn on_unlink2(
     // SAFETY: the server's own structure, in its callback; the name lives as long.
     let (name, db) = unsafe { (Arg::new(name_of(key).cast_mut()), db_of(key)) };
     // SAFETY: the value that leaves, one of our type, is alive yet.
-    departures::begin(name.bytes(), unsafe { data_type::lock_at(value) });
+    let lock = slot_migration::leaves(name.bytes(), unsafe { data_type::lock_at(value) });
+    departures::begin(name.bytes(), lock);
     if with(|room| room.mark(db, name.bytes())) {
         arm();
     }
