@@ -10,8 +10,11 @@ pub fn name(kind: Kind) -> &'static str {
     match kind {
         Kind::Redis6_2 => "Redis 6.2.14",
         Kind::Redis7_0 => "Redis 7.0.15",
+        Kind::Redis8_0 => "Redis 8.0",
         Kind::Redis8_2 => "Redis 8.2.3",
         Kind::Valkey8_0 => "Valkey 8.0.1",
+        Kind::Valkey8_1 => "Valkey 8.1",
+        Kind::Valkey9 => "Valkey 9",
     }
 }
 

@@ -18,6 +18,7 @@ mod raw;
 mod records;
 mod sentinel;
 mod server;
+mod slot_migration;
 mod state;
 mod steady;
 mod terminal;

@@ -14,11 +14,12 @@ on_every_server![
     payloads_of_every_version_are_restored,
 ];
 
-const KINDS: [Kind; 4] = [
+const KINDS: [Kind; 5] = [
     Kind::Redis6_2,
     Kind::Redis7_0,
     Kind::Redis8_2,
     Kind::Valkey8_0,
+    Kind::Valkey9,
 ];
 
 /// A way of keeping data: the folder, and the server's options for it.
@@ -38,11 +39,19 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
 }
 
-/// The folders with what this server has written, one for each version of the module.
+/// The folders with what this server has written, one for each version of the module. In place of what none was written by,
+/// because it was not there yet, come those of the server before it.
 fn written_by(kind: Kind) -> Vec<PathBuf> {
+    let kinds: &[Kind] = match kind {
+        Kind::Valkey9 => &[Kind::Valkey9, Kind::Valkey8_0],
+        _ => &[kind],
+    };
     let versions = fs::read_dir(root()).expect("the golden files").flatten();
-    let folders = versions.map(|version| version.path().join(kind.name()));
-    let mut folders: Vec<_> = folders.filter(|folder| folder.exists()).collect();
+    let folders = versions.filter_map(|version| {
+        let of = |kind: &Kind| version.path().join(kind.name());
+        kinds.iter().map(of).find(|folder| folder.exists())
+    });
+    let mut folders: Vec<_> = folders.collect();
     folders.sort();
     assert!(!folders.is_empty(), "no golden files of {}", kind.name());
     folders
@@ -90,7 +99,9 @@ fn files_of_older_servers_load(kind: Kind) {
         Kind::Redis6_2 => &[],
         Kind::Redis7_0 => &[Kind::Redis6_2],
         Kind::Valkey8_0 => &[Kind::Redis6_2, Kind::Redis7_0],
+        Kind::Valkey9 => &[Kind::Redis6_2, Kind::Redis7_0, Kind::Valkey8_0],
         Kind::Redis8_2 => &[Kind::Redis6_2, Kind::Redis7_0, Kind::Valkey8_0],
+        Kind::Redis8_0 | Kind::Valkey8_1 => unreachable!("none has written files"),
     };
     for written_by_kind in older {
         assert_all_ways_load(kind, *written_by_kind);
