@@ -10,6 +10,8 @@ on_valkey_9![
     a_deadline_that_passes_on_the_way_hands_on_once,
     nobody_is_granted_in_the_pause_at_the_end,
     what_has_come_without_a_ttl_is_mended_in_the_end,
+    who_waits_for_a_key_that_is_absent_is_sent_away,
+    a_target_that_restarts_on_the_way_forgets_what_has_come,
 ];
 
 /// Every counter that is not 0.
@@ -265,5 +267,55 @@ fn what_has_come_without_a_ttl_is_mended_in_the_end(kind: Kind) {
     });
     assert_eq!(source.text("CLIENT UNPAUSE"), "OK");
     assert_eq!(gauges(&mut target), [1, 0, 1]);
+    stage.replicas_agree();
+}
+
+/// There is no key that goes with the slot, by which the module would learn of it.
+fn who_waits_for_a_key_that_is_absent_is_sent_away(kind: Kind) {
+    let stage = Stage::start(kind);
+    let [k] = &stage.keys(["k"]);
+    let (mut source, mut target) = (stage.source(), stage.target());
+    let fence = source.int(&format!("LOCK.ACQUIRE {k} a 500"));
+    let waiters = ["b", "c"].map(|token| {
+        let line = format!("LOCK.ACQUIRE {k} {token} 60000 BLOCK 0");
+        stage.cluster.blocked(FROM, &line)
+    });
+    // Nothing is handed on meanwhile.
+    source.text("CONFIG SET min-replicas-to-write 2");
+    wait_for("it to expire", || (stage.keys_at(FROM) == 0).then_some(()));
+    assert!(waiters.iter().all(|waiter| waiter.is_pending()));
+    stage.migrate();
+    waiters.into_iter().for_each(is_sent_away);
+    assert!(target.int(&format!("LOCK.ACQUIRE {k} b 60000")) > fence);
+}
+
+fn a_target_that_restarts_on_the_way_forgets_what_has_come(kind: Kind) {
+    let mut stage = Stage::start(kind);
+    let [k] = &stage.keys(["k"]);
+    let own = stage.cluster.keys_of(TO, 1).remove(0);
+    let mut source = stage.source();
+    let fence = source.int(&format!("LOCK.ACQUIRE {k} a 60000"));
+    let line = format!("LOCK.ACQUIRE {k} b 60000 BLOCK 0");
+    let b = stage.cluster.blocked(FROM, &line);
+    stage.target().int(&format!("LOCK.ACQUIRE {own} me 60000"));
+    stage.set_out();
+    wait_until_all_has_come(&stage);
+    stage.cluster.nodes[TO].kill();
+    stage.cluster.nodes[TO].start_again_with(&["--appendonly", "yes"]);
+    stage.cluster.wait_until_all_agree();
+    let mut target = stage.target();
+    wait_for("the target to clean up", || {
+        (stage.keys_at(TO) == 0).then_some(())
+    });
+    assert_eq!(gauges(&mut target), [1, 0, 1]);
+    assert_eq!(counted(&mut target), []);
+    stage.cluster.wait_for_migration_state(FROM, "failed");
+    assert!(b.is_pending());
+    stage.cluster.prevent(FROM, "prevent-pause", false);
+    stage.migrate();
+    is_sent_away(b);
+    assert_eq!(target.int(&format!("LOCK.ACQUIRE {k} a 60000")), fence);
+    assert_eq!(gauges(&mut target), [2, 0, 2]);
+    stage.cluster.nodes[TO + SHARDS].wait_until_link_is_up();
     stage.replicas_agree();
 }
