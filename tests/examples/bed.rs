@@ -191,6 +191,7 @@ pub fn kind() -> Kind {
         Ok("6.2.14") => Kind::Redis6_2,
         Ok("8.2.3") => Kind::Redis8_2,
         Ok("8.0.1") => Kind::Valkey8_0,
+        Ok("9") => Kind::Valkey9,
         Ok(other) => panic!("no server is called {other}"),
     }
 }

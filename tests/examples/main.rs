@@ -5,7 +5,7 @@
 //!
 //! - `EXAMPLES_DIR`: where the folders of the languages are, instead of `examples/`;
 //! - `EXAMPLES_REQUIRED`: `python,go` or `all`: these may not be left out;
-//! - `EXAMPLE_SERVER`: `6.2.14`, `8.2.3` or `8.0.1` instead of Redis 7.0.15.
+//! - `EXAMPLE_SERVER`: `6.2.14`, `8.2.3`, `8.0.1` or `9` instead of Redis 7.0.15.
 
 #![allow(unreachable_pub)] // A test binary has no public face.
 

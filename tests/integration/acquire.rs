@@ -17,6 +17,21 @@ on_every_server![
     any_ttl_up_to_two_to_the_48_is_kept,
 ];
 
+on_more_servers![
+    a_free_lock_is_granted_and_a_held_one_refused,
+    a_holder_that_asks_again_keeps_its_fence_and_gets_a_new_deadline,
+    fences_rise_over_all_keys_and_databases,
+    a_star_makes_a_token,
+    an_expired_lock_can_be_taken_and_its_late_owner_is_told,
+    readers_share_and_keep_a_writer_out,
+    a_writer_keeps_readers_out,
+    an_exclusive_holder_becomes_a_reader_in_one_step,
+    the_only_reader_becomes_exclusive_and_one_of_two_does_not,
+    one_reader_expires_while_another_stays,
+    tokens_and_keys_are_bytes,
+    any_ttl_up_to_two_to_the_48_is_kept,
+];
+
 fn a_free_lock_is_granted_and_a_held_one_refused(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();

@@ -19,6 +19,8 @@ on_every_server![
     a_failover_that_is_given_up_changes_nothing,
 ];
 
+on_more_servers![a_failover_under_load];
+
 /// A primary and its replica, either of which can lead.
 fn pair(kind: Kind) -> (Server, Server) {
     let options = [

@@ -25,7 +25,7 @@ on_every_server![
 
 /// Redis 7.4 and Valkey 8, where a timeout callback may meet a grant.
 pub fn may_be_unblocked(kind: Kind) -> bool {
-    matches!(kind, Kind::Redis8_2 | Kind::Valkey8_0)
+    kind.is_7_2_or_later()
 }
 
 fn a_client_that_closes_its_connection_is_not_granted(kind: Kind) {

@@ -1,7 +1,8 @@
 //! The integration tests: one binary that speaks RESP to real servers with the module loaded.
 //!
-//! Every test runs on all four servers, each in a server of its own: `cargo test --test integration redis_7_0` runs one
-//! server's, `cargo test --test integration acquire::` one file's. `make test` builds the module and fetches the servers first.
+//! Every test runs on five servers, some on two more, each in a server of its own: `cargo test --test integration redis_7_0`
+//! runs one server's, `cargo test --test integration acquire::` one file's. `make test` builds the module and fetches the
+//! servers first.
 
 #![allow(unreachable_pub)] // A test binary has no public face.
 
@@ -12,6 +13,15 @@ macro_rules! on_every_server {
         mod redis_7_0 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Redis7_0); })* }
         mod redis_8_2 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Redis8_2); })* }
         mod valkey_8_0 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Valkey8_0); })* }
+        mod valkey_9 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Valkey9); })* }
+    };
+}
+
+/// Makes each of the named functions a test per server between those, where a short set of the tests is enough.
+macro_rules! on_more_servers {
+    ($($test:ident),* $(,)?) => {
+        mod redis_8_0 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Redis8_0); })* }
+        mod valkey_8_1 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Valkey8_1); })* }
     };
 }
 

@@ -15,7 +15,7 @@ const KEY: &str = "server.key";
 
 /// Redis 6.2.14 and 8.2.3 as they are fetched are built without TLS, which says nothing of the module.
 fn has_tls(kind: Kind) -> bool {
-    let has = matches!(kind, Kind::Redis7_0 | Kind::Valkey8_0);
+    let has = kind.is_of_debian();
     if !has {
         println!("{kind:?}: not tried, for this build of the server has no TLS");
     }

@@ -2,16 +2,20 @@
 
 use std::io::Read;
 use std::net::{Ipv4Addr, TcpStream};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use super::super::harness::{wait_for, Client, Kind, Raw, Reply, Server};
 
 on_every_server![
     who_waits_has_a_connection_and_who_leaves_makes_room,
+    one_that_subscribes_waits_where_the_server_lets_it,
     who_is_closed_for_what_it_does_not_read_leaves_the_queue,
     a_grant_to_one_that_is_closed_in_the_same_moment_is_passed_on,
     a_waiter_that_is_not_closed_reads_all_and_has_the_lock,
 ];
+
+on_more_servers![one_that_subscribes_waits_where_the_server_lets_it];
 
 /// Whether the server has no connection left.
 fn is_full(server: &Server) -> bool {
@@ -53,25 +57,67 @@ fn who_waits_has_a_connection_and_who_leaves_makes_room(kind: Kind) {
     assert!(e.fence() > b_has);
 }
 
-/// Waits for the lock and subscribes to what it will not read.
-fn waiting_subscriber(server: &Server) -> Raw {
+/// Since Valkey 8.1 the server lets no module block a client that subscribes.
+fn may_wait_and_subscribe(kind: Kind) -> bool {
+    !matches!(kind, Kind::Valkey8_1 | Kind::Valkey9)
+}
+
+/// Waits for the lock and is sent what it will not read. With RESP3 a client is told things while it waits: what is published, or
+/// that keys have changed, by their names.
+fn waiting_listener(server: &Server) -> Raw {
     let mut c = server.client();
-    let limit = "pubsub 1000000 0 0";
-    c.send(&["CONFIG", "SET", "client-output-buffer-limit", limit]);
-    // With RESP3 a subscriber may still ask, and is told while it waits.
-    server.raw_blocked("HELLO 3\r\nSUBSCRIBE news\r\nLOCK.ACQUIRE k b 60000 BLOCK 0")
+    let (class, listen) = match may_wait_and_subscribe(server.kind) {
+        true => ("pubsub", "SUBSCRIBE news"),
+        false => ("normal", "CLIENT TRACKING ON BCAST PREFIX news"),
+    };
+    let limit = format!("{class} 1000000 0 0");
+    c.send(&["CONFIG", "SET", "client-output-buffer-limit", &limit]);
+    server.raw_blocked(&format!(
+        "HELLO 3\r\n{listen}\r\nLOCK.ACQUIRE k b 60000 BLOCK 0"
+    ))
+}
+
+/// The command that has it be told, each time of something else. It answers 1.
+fn tell(kind: Kind, news: &str) -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let n = NEXT.fetch_add(1, Ordering::Relaxed);
+    match may_wait_and_subscribe(kind) {
+        true => format!("PUBLISH news {news}"),
+        false => format!("SADD news{n}{news} member"),
+    }
+}
+
+fn one_that_subscribes_waits_where_the_server_lets_it(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    c.int("LOCK.ACQUIRE k a 60000");
+    let mut b = server.raw();
+    b.send("HELLO 3\r\nSUBSCRIBE news\r\nLOCK.ACQUIRE k b 60000 BLOCK 0");
+    let mut lines = std::iter::from_fn(|| b.line());
+    if may_wait_and_subscribe(kind) {
+        wait_for("b to wait", || (c.waiters("k") == ["b"]).then_some(()));
+        assert_eq!(c.int("LOCK.RELEASE k a"), 1);
+        assert!(lines.any(|line| line == "news"));
+        assert_eq!(lines.next().unwrap(), ":1");
+        assert!(lines.next().unwrap().starts_with(':'));
+    } else {
+        // It is answered as if it had not asked to wait.
+        assert!(lines.any(|line| line == "_"));
+        assert_eq!(c.holders("k"), ["a"]);
+        assert!(c.waiters("k").is_empty());
+    }
 }
 
 fn who_is_closed_for_what_it_does_not_read_leaves_the_queue(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
-    let _b = waiting_subscriber(&server);
+    let _b = waiting_listener(&server);
     let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
     assert_eq!(c.waiters("k"), ["b", "d"]);
     let news = "x".repeat(300_000);
     wait_for("b to be closed", || {
-        c.call(&format!("PUBLISH news {news}"));
+        c.call(&tell(kind, &news));
         (c.waiters("k") == ["d"]).then_some(())
     });
     assert!(d.is_pending());
@@ -85,18 +131,22 @@ fn a_grant_to_one_that_is_closed_in_the_same_moment_is_passed_on(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     // More than the network takes in at once.
-    let news = format!("PUBLISH news {}", "x".repeat(20_000_000));
-    let endings: [&[&str]; 4] = [
-        &["LOCK.RELEASE k a", &news],
-        &[&news, "LOCK.RELEASE k a"],
-        &["DEL k", &news],
-        &[&news, "DEL k"],
-    ];
-    for ending in endings {
+    let news = "x".repeat(20_000_000);
+    for (end, end_comes_first) in [
+        ("LOCK.RELEASE k a", true),
+        ("LOCK.RELEASE k a", false),
+        ("DEL k", true),
+        ("DEL k", false),
+    ] {
+        let news = tell(kind, &news);
+        let ending = match end_comes_first {
+            true => [end, &news],
+            false => [&news, end],
+        };
         c.int("LOCK.ACQUIRE k a 60000");
-        let _b = waiting_subscriber(&server);
+        let _b = waiting_listener(&server);
         let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
-        let told = c.multi(ending);
+        let told = c.multi(&ending);
         assert!(told.iter().all(|told| *told == Reply::Int(1)), "{told:?}");
         d.fence();
         assert_eq!(c.holders("k"), ["d"]);
@@ -109,12 +159,12 @@ fn a_waiter_that_is_not_closed_reads_all_and_has_the_lock(kind: Kind) {
     let server = Server::start(kind);
     let mut c: Client = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
-    let mut b = waiting_subscriber(&server);
+    let mut b = waiting_listener(&server);
     let news = "y".repeat(900_000);
-    assert_eq!(c.int(&format!("PUBLISH news {news}")), 1);
+    assert_eq!(c.int(&tell(kind, &news)), 1);
     assert_eq!(c.int("LOCK.RELEASE k a"), 1);
     let mut lines = std::iter::from_fn(|| b.line());
-    assert!(lines.any(|line| line == news));
+    assert!(lines.any(|line| line.ends_with(&news)));
     let fence = lines.next().expect("the grant, behind the news");
     assert!(fence.starts_with(':'), "{fence}");
     assert_eq!(c.holders("k"), ["b"]);

@@ -44,10 +44,15 @@ pub fn entrance(dir: &Path) -> PathBuf {
     }
 }
 
+/// Whether a part is an RDB, or begins with one. Valkey 9 calls it by another name.
+pub fn is_rdb(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"REDIS") || bytes.starts_with(b"VALKEY")
+}
+
 /// How long the RDB at the head is, if there is one. The first command after it selects a database.
 pub fn len_of_preamble(bytes: &[u8]) -> usize {
     const SELECT: &[u8] = b"*2\r\n$6\r\nSELECT\r\n";
-    if !bytes.starts_with(b"REDIS") {
+    if !is_rdb(bytes) {
         return 0;
     }
     let first = bytes.windows(SELECT.len()).position(|at| at == SELECT);

@@ -71,6 +71,7 @@ fn library() -> &'static str {
                 "-shared", "-fPIC", "-O2", "-Wall", "-Wextra", "-Werror", "-o",
             ])
             .args([fresh.as_os_str(), source.as_ref()])
+            .arg("-ldl")
             .status();
         assert!(built.is_ok_and(|status| status.success()), "cc {source}");
         fs::rename(&fresh, &library).unwrap();

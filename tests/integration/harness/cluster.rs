@@ -8,8 +8,9 @@ use redis::cluster::{ClusterClient, ClusterConnection};
 use redis::RedisResult;
 
 use super::client::{Client, Reply};
+use super::kind::Kind;
 use super::later::Later;
-use super::server::{wait_for, Kind, Server};
+use super::server::{wait_for, Server};
 
 /// How many primaries share the slots.
 pub const SHARDS: usize = 3;

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::clock::Clock;
-use super::server::{Kind, Setup};
+use super::kind::Kind;
+use super::server::Setup;
 
 /// The wall clock of a server, which can be set while it runs. It must live as long as the server.
 pub struct FakeClock {
@@ -43,7 +44,7 @@ impl FakeClock {
     pub fn rules(&self, kind: Kind, mut setup: Setup) -> Setup {
         // Their allocator, a library of its own, asks for the time while it starts, and libfaketime for memory when it is first asked:
         // neither goes on.
-        if matches!(kind, Kind::Redis7_0 | Kind::Valkey8_0) {
+        if kind.is_of_debian() {
             return setup.with_clock(&self.stand_in);
         }
         for (name, value) in [

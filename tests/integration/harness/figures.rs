@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::Write;
 
-use super::server::Kind;
+use super::kind::Kind;
 
 /// How many times as much a test that has a long version is to do: `TEST_SCALE`, else 1.
 pub fn scale() -> usize {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::server::Kind;
+use super::kind::Kind;
 
 /// A file of the project.
 pub fn project_file(name: &str) -> String {

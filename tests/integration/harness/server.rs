@@ -8,87 +8,8 @@ use std::time::{Duration, Instant};
 
 use super::client::Client;
 use super::files::copy_files;
+use super::kind::Kind;
 use super::memcheck::{self, Report};
-
-/// One of the servers that the module supports. Those of a whole line are the newest of it that was to be had.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    Redis6_2,
-    Redis7_0,
-    Redis8_0,
-    Redis8_2,
-    Valkey8_0,
-    Valkey8_1,
-    Valkey9,
-}
-
-impl Kind {
-    /// Redis 7.0 and what came after it: key specs, COMMAND DOCS, functions, RESP3 maps from modules.
-    pub fn is_7_0_or_later(self) -> bool {
-        self != Kind::Redis6_2
-    }
-
-    /// Redis 7.2 and what came after it: ACL categories of module commands, RDB files without empty module fields.
-    pub fn is_7_2_or_later(self) -> bool {
-        !matches!(self, Kind::Redis6_2 | Kind::Redis7_0)
-    }
-
-    pub fn is_redis_8(self) -> bool {
-        matches!(self, Kind::Redis8_0 | Kind::Redis8_2)
-    }
-
-    pub fn is_valkey(self) -> bool {
-        matches!(self, Kind::Valkey8_0 | Kind::Valkey8_1 | Kind::Valkey9)
-    }
-
-    /// Whether it is built by Debian: with TLS, and with jemalloc as a library of its own.
-    pub fn is_of_debian(self) -> bool {
-        !matches!(self, Kind::Redis6_2 | Kind::Redis8_2)
-    }
-
-    /// Which one it is, as scripts/servers.sh calls it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::Redis6_2 => "redis-6.2.14",
-            Kind::Redis7_0 => "redis-7.0.15",
-            Kind::Redis8_0 => "redis-8.0",
-            Kind::Redis8_2 => "redis-8.2.3",
-            Kind::Valkey8_0 => "valkey-8.0.1",
-            Kind::Valkey8_1 => "valkey-8.1",
-            Kind::Valkey9 => "valkey-9",
-        }
-    }
-
-    /// The folder that `make servers` makes.
-    pub(super) fn folder(self) -> PathBuf {
-        let servers = std::env::var_os("REDIS_LOCK_SERVERS").map_or_else(
-            || Path::new(env!("CARGO_MANIFEST_DIR")).join(".servers"),
-            PathBuf::from,
-        );
-        servers.join(self.name()).join("bin")
-    }
-
-    /// The tool that checks this server's files, `redis-check-rdb` for `rdb`, where one was fetched that knows their version.
-    pub fn checker(self, of: &str) -> Option<PathBuf> {
-        // Valkey 9.1.2 writes a head into its append-only files that its own tool takes for damaged.
-        if (self, of) == (Kind::Valkey9, "aof") {
-            return None;
-        }
-        let (kind, name) = match self {
-            Kind::Redis6_2 | Kind::Redis7_0 => (Kind::Redis7_0, "redis-check"),
-            Kind::Redis8_0 => (self, "redis-check"),
-            Kind::Redis8_2 => return None,
-            Kind::Valkey8_0 | Kind::Valkey8_1 | Kind::Valkey9 => (self, "valkey-check"),
-        };
-        Some(kind.folder().join(format!("{name}-{of}")))
-    }
-
-    pub fn binary(self) -> PathBuf {
-        let binary = self.folder().join("server");
-        assert!(binary.exists(), "{self:?} is missing: run `make servers`");
-        binary
-    }
-}
 
 /// The shared object that `make build` makes.
 pub fn module() -> PathBuf {

@@ -60,7 +60,8 @@ fn a_crowd_on_a_few_locks_keeps_every_rule(kind: Kind) {
         over: AtomicBool::new(false),
         connections: (0..=CLIENTS).map(|_| AtomicI64::new(0)).collect(),
     };
-    let history = record(&stage, &mut server, Duration::from_secs(seconds));
+    let mut history = record(&stage, &mut server, Duration::from_secs(seconds));
+    allow_for_the_clock(kind, &mut history);
     match check(&history) {
         Ok(findings) => {
             assert!(findings.grants > 0 && findings.hand_offs > 0);
@@ -79,6 +80,24 @@ fn a_crowd_on_a_few_locks_keeps_every_rule(kind: Kind) {
                 breaches.len()
             );
         }
+    }
+}
+
+/// Valkey 9 reads its clock once a millisecond and counts on from there by the processor's. When it is interrupted in between, it is ahead
+/// until the next reading, by less than that.
+const CLOCK_LEAD_US: u64 = 1_000;
+
+/// Gives every time that the server's is compared with the play that this server's clock has.
+fn allow_for_the_clock(kind: Kind, history: &mut History) {
+    if kind != Kind::Valkey9 {
+        return;
+    }
+    for request in history.requests.values_mut() {
+        request.ended_us += CLOCK_LEAD_US;
+    }
+    for sample in history.samples.values_mut() {
+        sample.server_us -= CLOCK_LEAD_US;
+        sample.ended_us += CLOCK_LEAD_US;
     }
 }
 

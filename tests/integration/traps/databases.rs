@@ -13,6 +13,7 @@ on_every_server![
     waiters_of_several_databases_do_not_meet,
     a_lock_that_is_moved_without_its_ttl_has_it_again,
     a_look_that_changes_nothing_forgets_no_ttl,
+    a_client_stays_in_its_database,
 ];
 
 /// `b` waits for what `z` holds now, until `z` releases it or its deadline passes.
@@ -176,6 +177,26 @@ fn a_lock_that_is_moved_without_its_ttl_has_it_again(kind: Kind) {
             Some(c.int("PTTL there")).filter(|ttl| *ttl != -1)
         });
         assert!((50_000..=60_000).contains(&ttl), "{moves:?}: {ttl}");
+    }
+}
+
+/// Valkey 8.1 leaves the client of MOVE and of COPY in the other database where a module listens to the events of keys.
+fn a_client_stays_in_its_database(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    for (take, go) in [
+        ("SET text v", "MOVE text 3"),
+        ("SET text v", "COPY text copy DB 4"),
+        ("LOCK.ACQUIRE k a 60000", "MOVE k 3"),
+        ("LOCK.ACQUIRE k a 60000", "SWAPDB 0 5"),
+    ] {
+        c.call(take);
+        let gone = c.call(go);
+        assert!(!matches!(gone, Reply::Error(_)), "{go}: {gone:?}");
+        c.call("SET here yes");
+        let mut other = server.client();
+        assert_eq!(other.int("EXISTS here"), 1, "{go}");
+        c.call("FLUSHALL");
     }
 }
 

@@ -144,7 +144,7 @@ fn a_later_aof_with_preamble_is_refused(kind: Kind) {
         let base = aof::parts(server.dir())[0].clone();
         let bytes = fs::read(base).unwrap_or_default();
         let has_it = bytes.windows(8).any(|at| at == fence.to_le_bytes());
-        (bytes.starts_with(b"REDIS") && has_it).then_some(())
+        (aof::is_rdb(&bytes) && has_it).then_some(())
     });
     server.kill();
     let base = &aof::parts(server.dir())[0];
