@@ -39,6 +39,12 @@ impl Stage {
         names.map(|name| format!("{{{tag}}}{name}"))
     }
 
+    /// The slots that move: the one of the keys among others.
+    fn slots(&self) -> [i64; 2] {
+        let own = self.cluster.slots_of(FROM);
+        [own.start.max(self.slot - 5), own.end.min(self.slot + 6) - 1]
+    }
+
     fn source(&self) -> Client {
         self.cluster.client(FROM)
     }
@@ -51,7 +57,7 @@ impl Stage {
     #[track_caller]
     fn set_out(&self) {
         self.cluster.prevent(FROM, "prevent-pause", true);
-        self.cluster.begin_to_migrate([self.slot; 2], FROM, TO);
+        self.cluster.begin_to_migrate(self.slots(), FROM, TO);
         self.cluster
             .wait_for_migration_state(FROM, "waiting-to-pause");
     }
@@ -65,7 +71,7 @@ impl Stage {
 
     #[track_caller]
     fn migrate(&self) {
-        self.cluster.begin_to_migrate([self.slot; 2], FROM, TO);
+        self.cluster.begin_to_migrate(self.slots(), FROM, TO);
         self.cluster.end_of_migration(FROM, TO);
     }
 

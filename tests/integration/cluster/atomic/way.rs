@@ -215,7 +215,7 @@ fn nobody_is_granted_in_the_pause_at_the_end(kind: Kind) {
     let late = stage
         .cluster
         .blocked(FROM, &format!("LOCK.ACQUIRE {k} late 60000 BLOCK 1600"));
-    stage.cluster.begin_to_migrate([stage.slot; 2], FROM, TO);
+    stage.cluster.begin_to_migrate(stage.slots(), FROM, TO);
     stage
         .cluster
         .wait_for_migration_state(TO, "failover-granted");
