@@ -90,6 +90,8 @@ impl Stage {
 
 #[track_caller]
 fn replicas_agree(cluster: &Cluster) {
+    // A replica answers for the slots that it knows to be its primary's.
+    cluster.wait_until_all_agree();
     for shard in 0..SHARDS {
         let (primary, replica) = (&cluster.nodes[shard], &cluster.nodes[shard + SHARDS]);
         replica.wait_until_it_follows(primary);

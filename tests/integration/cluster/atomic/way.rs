@@ -151,10 +151,14 @@ fn never_arrives(kind: Kind, act: impl Fn(&Stage)) {
         });
         stage.cluster.wait_for_migration_state(TO, "failed");
         assert!(b.is_pending() && c.is_pending());
+        stage.cluster.nodes[TO + SHARDS].wait_until_it_follows(&stage.cluster.nodes[TO]);
         // A lock of many shares is freed on another thread.
-        wait_for("all to be freed", || {
-            (gauges(&mut target) == [0, 0, 0]).then_some(())
-        });
+        for node in [TO, TO + SHARDS] {
+            let mut c = stage.cluster.client(node);
+            wait_for("all to be freed", || {
+                (gauges(&mut c) == [0, 0, 0]).then_some(())
+            });
+        }
         nothing_is_held_at_the_target(&stage, "a migration that was broken off");
         assert_eq!(gauges(&mut source), [1, 100, 2]);
     }
