@@ -34,6 +34,7 @@ mod queue_simulation;
 mod readers;
 #[cfg(test)]
 mod simulation;
+pub mod slot;
 mod state;
 mod time;
 mod token;

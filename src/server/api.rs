@@ -49,7 +49,7 @@ required! {
     RedisModule_GetServerInfo, RedisModule_ServerInfoGetFieldC, RedisModule_FreeServerInfo, RedisModule_RegisterInfoFunc,
     RedisModule_InfoAddSection, RedisModule_InfoAddFieldULongLong, RedisModule_GetNotifyKeyspaceEvents,
     RedisModule_NotifyKeyspaceEvent, RedisModule_GetUsedMemoryRatio, RedisModule_Scan, RedisModule_ScanCursorCreate,
-    RedisModule_ScanCursorDestroy, RedisModule_GetKeyNameFromIO,
+    RedisModule_ScanCursorDestroy,
 }
 
 static IS_CLUSTER: AtomicBool = AtomicBool::new(false);

@@ -1,5 +1,7 @@
 //! The commands as the server calls them: bytes in, one decision, one reply out.
 
+mod replay;
+
 use std::ffi::{c_int, CStr};
 
 use redis_module::raw;
@@ -12,7 +14,7 @@ use super::fences;
 use super::info_reply;
 use super::keyspace::{Key, WrongType};
 use super::open_key::Purpose;
-use super::propagation::{self, APPLY, RELEASE};
+use super::propagation::{APPLY, RELEASE};
 use super::stats::{self, counters};
 use super::waiting::{self, callbacks, Entered, Place};
 use super::writes::{self, WRITABLE};
@@ -21,8 +23,7 @@ use crate::command::info::{self, Info};
 use crate::command::release::Release;
 use crate::command::renew::Renew;
 use crate::command::{acquire, rlock, wlock, Args, Decision, Error, Reply};
-use crate::lock::codec::Record;
-use crate::lock::{Effect, Mode, Now, Refusal};
+use crate::lock::{Mode, Now, Refusal};
 
 /// A command's handler, as the server calls it.
 type Handler = unsafe extern "C" fn(
@@ -101,7 +102,7 @@ const COMMANDS: [Command; 10] = [
     },
     Command {
         name: APPLY,
-        handler: handler!(apply),
+        handler: handler!(replay::apply),
         flags: INTERNAL,
         blocking: None,
         acl_categories: c"write admin dangerous slow",
@@ -109,7 +110,7 @@ const COMMANDS: [Command; 10] = [
     },
     Command {
         name: RELEASE,
-        handler: handler!(apply_release),
+        handler: handler!(replay::apply_release),
         flags: INTERNAL,
         blocking: None,
         acl_categories: c"write admin dangerous slow",
@@ -192,21 +193,6 @@ impl<'c> Call<'c> {
     fn key(self, purpose: Purpose) -> Result<Key<'c>, Error> {
         let name = self.argv.key().ok_or(Error::Arity)?;
         Key::of_command(self.ctx, self.argv, name, purpose).map_err(|WrongType| Error::WrongType)
-    }
-
-    /// Opens the key of an effect that another server, or this one in an earlier life, has decided.
-    fn replayed_key(self) -> Result<Key<'c>, Error> {
-        if !self.ctx.is_replay() {
-            return Err(Error::Internal);
-        }
-        self.key(Purpose::Write)
-    }
-
-    /// Tells of an effect that was carried out, to WATCH, CLIENT TRACKING, and the append-only file of a replica.
-    fn pass_on(self, key: &Key<'_>) {
-        self.ctx.signal_modified(key.name());
-        self.ctx.replicate_verbatim();
-        self.ctx.reply(Reply::Done(true));
     }
 
     /// Opens the key, serves who waits for it, decides, does what was decided, which is the `event`, and serves again.
@@ -368,50 +354,6 @@ fn reset_stat(call: Call<'_>) -> Result<(), Error> {
     }
     stats::reset();
     call.ctx.reply_ok();
-    Ok(())
-}
-
-/// ```text
-/// LOCK._APPLY key record
-/// LOCK._APPLY key token record
-/// ```
-/// Does what the primary decided (the forms are [`propagation`]'s). Only the replication link and the append-only file may call it.
-fn apply(call: Call<'_>) -> Result<(), Error> {
-    let now = clock::of_command();
-    let mut key = call.replayed_key()?;
-    match propagation::read(call.argv.after_key()).map_err(|_| Error::BadEffect)? {
-        Record::Effect(effect) => {
-            effect.fence().into_iter().for_each(fences::observe);
-            key.note_effect(&effect, now);
-            key.apply(&effect, now);
-        }
-        Record::State(lock) => {
-            for (_, hold) in lock.holders() {
-                fences::observe(hold.fence);
-            }
-            key.replace(lock, now);
-        }
-        Record::Fence(fence) => fences::observe(fence),
-    }
-    call.pass_on(&key);
-    Ok(())
-}
-
-/// ```text
-/// LOCK._RELEASE key token
-/// ```
-/// The token's hold, the lock's only one, has ended. Only the replication link and the append-only file may call it.
-fn apply_release(call: Call<'_>) -> Result<(), Error> {
-    let now = clock::of_command();
-    let mut key = call.replayed_key()?;
-    let mut args = call.args();
-    let token = args.token().map_err(|_| Error::BadEffect)?;
-    args.finish()?;
-    // There are no others that could be over.
-    let effect = Effect::Release { now_ms: 0, token };
-    key.note_effect(&effect, now);
-    key.apply(&effect, now);
-    call.pass_on(&key);
     Ok(())
 }
 

@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use redis_module::raw;
 
-use super::api::{call, Context, Level};
+use super::api::{call, Arg, Context, Level};
 use super::clock;
 use super::fences;
 use super::propagation::APPLY;
+use super::slot_migration;
 use super::stats::{held, removals};
 use super::waiting::callbacks;
 use crate::lock::codec::{self, decode, encode_fence, encode_state, Record};
@@ -103,8 +104,23 @@ unsafe extern "C" fn rdb_load(io: *mut raw::RedisModuleIO, encoding_version: c_i
         fences::observe(hold.fence);
     }
     held::made(&lock);
-    callbacks::lock_came(io);
+    let name = key_name(io);
+    if let Some(name) = name {
+        slot_migration::arrives(name.bytes(), &lock);
+    }
+    callbacks::lock_came(io, name);
     Box::into_raw(Box::new(lock)).cast()
+}
+
+/// The key that is loaded. The server does not say it for every way of loading.
+fn key_name<'io>(io: *mut raw::RedisModuleIO) -> Option<Arg<'io>> {
+    // SAFETY: the static is not written after the load.
+    let name_of = (unsafe { raw::RedisModule_GetKeyNameFromIO })?;
+    // SAFETY: the server passed `io` to the running method, which the name does not outlive.
+    unsafe {
+        let name = name_of(io);
+        (!name.is_null()).then(|| Arg::new(name.cast_mut()))
+    }
 }
 
 unsafe extern "C" fn aof_rewrite(

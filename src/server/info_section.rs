@@ -6,6 +6,7 @@ use std::ptr;
 use redis_module::raw;
 
 use super::api::{call, Context};
+use super::slot_migration;
 use super::stats::times::{self, Times};
 use super::stats::{counters, held};
 use super::waiting;
@@ -24,7 +25,8 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, _for_crash_repo
     if status != raw::REDISMODULE_OK as c_int {
         return; // Another section was asked for.
     }
-    let held = held::now();
+    // A slot that is being imported is another node's as yet.
+    let held = held::now().minus(slot_migration::held());
     add(info, c"held_exclusive", held.exclusive);
     add(info, c"held_shared", held.shared);
     add(info, c"held_keys", held.keys());

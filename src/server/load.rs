@@ -8,7 +8,8 @@ use super::api::{call, missing_function, Context, Level};
 use super::stats::held;
 use super::waiting::{callbacks, client, told};
 use super::{
-    commands, config, data_type, eviction, fences, info_section, propagation, sweep, writes,
+    commands, config, data_type, eviction, fences, info_section, propagation, slot_migration,
+    sweep, writes,
 };
 
 /// The module's version as MODULE LIST shows it: 10203 is 1.2.3.
@@ -44,12 +45,14 @@ pub(crate) fn on_load(ctx: &redis_module::Context, args: &[RedisString]) -> Stat
     let options = raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS
         | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED
         | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD;
+    let options = options as c_int | slot_migration::options(ctx);
     // SAFETY: the context is alive.
     //
     // With HANDLE_IO_ERRORS a broken payload is an error here and not the end of the server. Without the implicit signal a
     // command that is refused does not break a WATCH: what changes a key signals it. A replica may load a new data set beside the old
-    // one (repl-diskless-load swapdb): nothing here knows of a key but the keyspace, and the fence clock only takes the larger.
-    unsafe { call!(RedisModule_SetModuleOptions(ctx.as_ptr(), options as c_int)) };
+    // one (repl-diskless-load swapdb): nothing here knows of a key but the keyspace, and the fence clock only takes the larger. What atomic slot migration asks for stands in
+    // `slot_migration`.
+    unsafe { call!(RedisModule_SetModuleOptions(ctx.as_ptr(), options)) };
     if !data_type::register(ctx) || !commands::register(ctx) || !config::register(ctx) {
         return Status::Err;
     }
@@ -57,7 +60,8 @@ pub(crate) fn on_load(ctx: &redis_module::Context, args: &[RedisString]) -> Stat
     propagation::prepare(ctx);
     held::count_here();
     eviction::subscribe(ctx);
-    let subscribed = callbacks::subscribe(ctx) && fences::subscribe(ctx);
+    let subscribed =
+        callbacks::subscribe(ctx) && fences::subscribe(ctx) && slot_migration::subscribe(ctx);
     if !subscribed || !info_section::register(ctx) {
         return Status::Err;
     }

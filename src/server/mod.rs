@@ -34,6 +34,7 @@ mod memory;
 mod open_key;
 mod propagation;
 mod server_line;
+mod slot_migration;
 mod stats;
 mod sweep;
 mod waiting;

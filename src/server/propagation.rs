@@ -29,9 +29,11 @@ use redis_module::raw;
 use super::api::{call, Arg, Argv, Context, OwnedString};
 use super::config::REPLICATE_IN_PLACE;
 use super::server_line::{Brand, Line};
-use crate::lock::codec::{decode, decode_held, encode_effect, encode_held, MAX_EFFECT_LEN};
+use crate::lock::codec::{
+    decode, decode_held, encode_effect, encode_fence, encode_held, MAX_EFFECT_LEN,
+};
 use crate::lock::codec::{DecodeError, Record};
-use crate::lock::{Effect, Token};
+use crate::lock::{Effect, Fence, Token};
 
 /// The command that carries effects to replicas and into the append-only file.
 pub(super) const APPLY: &CStr = c"lock._apply";
@@ -125,6 +127,11 @@ pub(super) fn read<'a>(
 /// Has the server send the running command on with other words in it: those given, in their places; `None` leaves the client's own.
 fn in_place(ctx: Context<'_>, argv: Argv<'_>, words: &[Option<Arg<'_>>]) {
     argv.with_words(words, NOTHING.arg(), || ctx.replicate_verbatim());
+}
+
+/// Sends a fence that was given, without an effect. `key` only says in which slot.
+pub(super) fn send_fence(ctx: Context<'_>, key: Arg<'_>, fence: Fence) {
+    replicate(ctx, key, &encode_fence(fence));
 }
 
 /// Sends LOCK._APPLY outside a command.

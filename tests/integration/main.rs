@@ -25,6 +25,13 @@ macro_rules! on_more_servers {
     };
 }
 
+/// Makes each of the named functions a test on the one server that can move slots atomically.
+macro_rules! on_valkey_9 {
+    ($($test:ident),* $(,)?) => {
+        mod valkey_9 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Valkey9); })* }
+    };
+}
+
 mod harness;
 
 // What the commands do.

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::lock::{Lock, Mode};
 
 /// What is held, in values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in super::super) struct Held {
     /// Locks that are held exclusively; as many holds.
     pub(in super::super) exclusive: u64,
@@ -39,6 +39,29 @@ impl Held {
                 shared_keys: 1,
                 shared: u64::try_from(holds).unwrap_or_default(),
             },
+        }
+    }
+
+    /// Of what is under a key.
+    pub(in super::super) fn of_key(lock: Option<&Lock>) -> Self {
+        lock.map_or(Self::default(), |lock| Self::of((lock.mode(), lock.len())))
+    }
+
+    /// The sum of both.
+    pub(in super::super) const fn plus(self, other: Self) -> Self {
+        Self {
+            exclusive: self.exclusive.saturating_add(other.exclusive),
+            shared_keys: self.shared_keys.saturating_add(other.shared_keys),
+            shared: self.shared.saturating_add(other.shared),
+        }
+    }
+
+    /// What is left without a part of it.
+    pub(in super::super) const fn minus(self, part: Self) -> Self {
+        Self {
+            exclusive: self.exclusive.saturating_sub(part.exclusive),
+            shared_keys: self.shared_keys.saturating_sub(part.shared_keys),
+            shared: self.shared.saturating_sub(part.shared),
         }
     }
 
@@ -121,7 +144,7 @@ pub(in super::super) fn freed(lock: &Lock) {
     }
 }
 
-/// What is held now.
+/// What is held now, with what has come by slots that are being imported.
 pub(in super::super) fn now() -> Held {
     let both = |one: &AtomicU64, other: &AtomicU64| {
         let sum = one.load(Ordering::Relaxed);

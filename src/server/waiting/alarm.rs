@@ -65,8 +65,8 @@ struct Armed {
 
 thread_local! {
     static ARMED: Cell<Option<Armed>> = const { Cell::new(None) };
-    /// When the slots were looked at, on the monotonic clock.
-    static SLOTS_SEEN_US: Cell<u64> = const { Cell::new(0) };
+    /// When the slots were looked at, on the monotonic clock; `None` when they are to be looked at now.
+    static SLOTS_SEEN_US: Cell<Option<u64>> = const { Cell::new(None) };
     /// Until when nothing is done after the server has stood still, on the monotonic clock.
     static LISTENS_UNTIL_US: Cell<u64> = const { Cell::new(0) };
     /// When waited keys were looked at by the patrol, on the monotonic clock.
@@ -76,7 +76,13 @@ thread_local! {
 /// Sets the timer, if there is something to do before it goes off.
 pub(super) fn arm() {
     let mut due = with(|room| room.due());
-    if let Some(at_us) = sweep::due_at_us() {
+    let put_off = with(|room| room.has_put_off());
+    let slots_at_us = put_off.then(|| {
+        SLOTS_SEEN_US
+            .get()
+            .map_or(0, |us| us.saturating_add(SLOTS_LOOKED_AT_US))
+    });
+    for at_us in sweep::due_at_us().into_iter().chain(slots_at_us) {
         due.times_out_at_us = Some(due.times_out_at_us.map_or(at_us, |other| other.min(at_us)));
     }
     // The usual case: no clock need be read.
@@ -91,6 +97,12 @@ pub(super) fn arm() {
 /// Sets the timer to go off in this turn of the server's loop.
 pub(crate) fn arm_at_once() {
     arm_in(0);
+}
+
+/// Has the slots looked at in this turn of the server's loop.
+pub(crate) fn look_at_slots_at_once() {
+    SLOTS_SEEN_US.set(None);
+    arm_at_once();
 }
 
 fn arm_in(idle_us: u64) {
@@ -239,10 +251,11 @@ fn patrol(ctx: Context<'_>) {
 /// Sends away who waits for a key that this node does not serve any more, though it may have it still.
 fn look_at_slots(ctx: Context<'_>) {
     let now_us = clock::monotonic_us();
-    if now_us.saturating_sub(SLOTS_SEEN_US.get()) < SLOTS_LOOKED_AT_US {
+    let is_fresh = |seen_us: u64| now_us.saturating_sub(seen_us) < SLOTS_LOOKED_AT_US;
+    if SLOTS_SEEN_US.get().is_some_and(is_fresh) {
         return;
     }
-    SLOTS_SEEN_US.set(now_us);
+    SLOTS_SEEN_US.set(Some(now_us));
     if !ctx.is_cluster() {
         return;
     }

@@ -11,8 +11,9 @@ use std::ffi::{c_int, c_void};
 use redis_module::raw;
 
 use super::super::announce;
-use super::super::api::{call, Arg, Context};
+use super::super::api::{Arg, Context};
 use super::super::data_type;
+use super::super::slot_migration;
 use super::super::stats::removals;
 use super::super::sweep;
 use super::{alarm, with};
@@ -129,8 +130,11 @@ fn lock_left(db: Option<c_int>, name: Arg<'_>, lock: Option<&Lock>) {
     let Some(lock) = lock.filter(|_| !QUIET.get()) else {
         return;
     };
-    removals::begin(lock);
-    removals::note_expiry(lock, db.or_else(announce::only_db), name);
+    // What goes with a slot that never became this node's is no end of a hold.
+    if let Some(lock) = slot_migration::leaves(name.bytes(), Some(lock)) {
+        removals::begin(lock);
+        removals::note_expiry(lock, db.or_else(announce::only_db), name);
+    }
     let is_waited_for = with(|room| {
         room.deliveries.left(db, name.bytes());
         match db {
@@ -149,20 +153,15 @@ fn lock_left(db: Option<c_int>, name: Arg<'_>, lock: Option<&Lock>) {
 
 /// A lock was loaded. One that comes by RESTORE may have no ttl: it is looked at once the command is over. One that comes from a
 /// file, or from a primary, is looked at with all others after that.
-pub(crate) fn lock_came(io: *mut raw::RedisModuleIO) {
+pub(crate) fn lock_came(io: *mut raw::RedisModuleIO, name: Option<Arg<'_>>) {
     if Context::detached().is_none_or(Context::is_loading) {
         return sweep::request();
     }
-    // SAFETY: the server passed `io` to the running method; the name, if there is one, lives as long as that.
-    let name = unsafe { call!(RedisModule_GetKeyNameFromIO(io)) };
-    if name.is_null() {
+    let Some(name) = name else {
         return;
-    }
-    // SAFETY: as above. The static is not written after the load.
-    let (name, db) = unsafe {
-        let name = Arg::new(name.cast_mut());
-        (name, raw::RedisModule_GetDbIdFromIO.map(|db_of| db_of(io)))
     };
+    // SAFETY: the server passed `io` to the running method. The static is not written after the load.
+    let db = unsafe { raw::RedisModule_GetDbIdFromIO.map(|db_of| db_of(io)) };
     with(|room| room.mark_anyway(db, name.bytes()));
     alarm::arm();
 }

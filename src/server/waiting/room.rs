@@ -338,6 +338,11 @@ impl Room {
         self.later.insert(place);
     }
 
+    /// Whether any key was put off.
+    pub(crate) fn has_put_off(&self) -> bool {
+        !self.later.is_empty()
+    }
+
     /// Marks the keys that were put off.
     pub(crate) fn mark_put_off(&mut self) {
         self.dirty.append(&mut self.later);

@@ -59,7 +59,8 @@ pub fn crowd_while<R>(
     })
 }
 
-struct SetWhenDropped<'a>(&'a AtomicBool);
+/// Ends what looks at it, also by a panic.
+pub struct SetWhenDropped<'a>(pub &'a AtomicBool);
 
 impl Drop for SetWhenDropped<'_> {
     fn drop(&mut self) {

@@ -19,6 +19,7 @@ mod raw;
 mod records;
 mod sentinel;
 mod server;
+mod slot_migration;
 mod state;
 mod steady;
 mod terminal;

@@ -1,0 +1,243 @@
+//! Slots that move as a whole, by `CLUSTER MIGRATESLOTS`: what has come is not here before all of it is, and nothing is lost on the way.
+
+mod load;
+mod way;
+
+use std::collections::BTreeMap;
+
+use crate::harness::dump::raise_fences_by_an_hour;
+use crate::harness::{wait_for, Client, Cluster, Kind, Later, Reply, State, SHARDS};
+
+on_valkey_9![
+    locks_move_with_their_slots,
+    fences_go_on_where_no_lock_was_held,
+    the_slot_of_a_key_is_what_the_server_says,
+];
+
+const FROM: usize = 0;
+const TO: usize = 1;
+
+/// A source, a target, and keys of one slot that is to move.
+struct Stage {
+    cluster: Cluster,
+    slot: i64,
+}
+
+impl Stage {
+    fn start(kind: Kind) -> Self {
+        let cluster = Cluster::start(kind);
+        let [key] = &cluster.keys_of(FROM, 1)[..] else {
+            panic!("a key");
+        };
+        let slot = cluster.slot(key);
+        Self { cluster, slot }
+    }
+
+    /// Keys of the slot: one for each name.
+    fn keys<const N: usize>(&self, names: [&str; N]) -> [String; N] {
+        let tag = self.cluster.keys_of(FROM, 1).remove(0);
+        names.map(|name| format!("{{{tag}}}{name}"))
+    }
+
+    /// The slots that move: the one of the keys among others.
+    fn slots(&self) -> [i64; 2] {
+        let own = self.cluster.slots_of(FROM);
+        [own.start.max(self.slot - 5), own.end.min(self.slot + 6) - 1]
+    }
+
+    fn source(&self) -> Client {
+        self.cluster.client(FROM)
+    }
+
+    fn target(&self) -> Client {
+        self.cluster.client(TO)
+    }
+
+    /// Has the slot set out, and waits until all that it has is at the target, which is not its owner yet.
+    #[track_caller]
+    fn set_out(&self) {
+        self.cluster.prevent(FROM, "prevent-pause", true);
+        self.cluster.begin_to_migrate(self.slots(), FROM, TO);
+        self.cluster
+            .wait_for_migration_state(FROM, "waiting-to-pause");
+    }
+
+    /// Lets what has set out arrive.
+    #[track_caller]
+    fn arrive(&self) {
+        self.cluster.prevent(FROM, "prevent-pause", false);
+        self.cluster.end_of_migration(FROM, TO);
+    }
+
+    #[track_caller]
+    fn migrate(&self) {
+        self.cluster.begin_to_migrate(self.slots(), FROM, TO);
+        self.cluster.end_of_migration(FROM, TO);
+    }
+
+    /// How many keys of the slot a node has, whether it owns the slot or not.
+    fn keys_at(&self, node: usize) -> i64 {
+        let line = format!("CLUSTER COUNTKEYSINSLOT {}", self.slot);
+        self.cluster.client(node).int(&line)
+    }
+
+    /// Fails the test unless the replicas have what their primaries have.
+    #[track_caller]
+    fn replicas_agree(&self) {
+        replicas_agree(&self.cluster);
+    }
+}
+
+#[track_caller]
+fn replicas_agree(cluster: &Cluster) {
+    // A replica answers for the slots that it knows to be its primary's.
+    cluster.wait_until_all_agree();
+    for shard in 0..SHARDS {
+        let (primary, replica) = (&cluster.nodes[shard], &cluster.nodes[shard + SHARDS]);
+        replica.wait_until_it_follows(primary);
+        let [mut one, mut other] = [primary, replica].map(|node| {
+            let mut c = node.client();
+            // Else a replica answers for no key.
+            assert_eq!(c.text("READONLY"), "OK");
+            c
+        });
+        let states = [&mut one, &mut other].map(State::of);
+        states[0].assert_same(&states[1], &format!("shard {shard}"));
+        // A lock of many shares is freed on another thread.
+        wait_for("the gauges to be the same", || {
+            (gauges(&mut one) == gauges(&mut other)).then_some(())
+        });
+    }
+}
+
+/// The fields of INFO lock.
+fn stats(c: &mut Client) -> BTreeMap<String, u64> {
+    let info = c.text("INFO lock");
+    let fields = info.lines().filter_map(|line| line.strip_prefix("lock_"));
+    let field = |line: &str| {
+        let (name, value) = line.split_once(':').expect("a field");
+        (name.to_string(), value.parse().expect("a number"))
+    };
+    fields.map(field).collect()
+}
+
+/// Exclusive holds, shares and locks.
+fn gauges(c: &mut Client) -> [u64; 3] {
+    let stats = stats(c);
+    ["held_exclusive", "held_shared", "held_keys"].map(|name| stats[name])
+}
+
+#[track_caller]
+fn is_sent_away(waiter: Later) {
+    match waiter.reply() {
+        Reply::Error(error) => assert!(error.starts_with("TRYAGAIN "), "{error}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A key's value and its end.
+fn value(c: &mut Client, key: &str) -> (Reply, i64) {
+    (
+        c.call(&format!("DUMP {key}")),
+        c.int(&format!("PEXPIRETIME {key}")),
+    )
+}
+
+fn locks_move_with_their_slots(kind: Kind) {
+    let stage = Stage::start(kind);
+    let [exclusive, shared, short, capped] =
+        &stage.keys(["exclusive", "shared", "short", "capped"]);
+    let (mut source, mut target) = (stage.source(), stage.target());
+    let fence = source.int(&format!("LOCK.ACQUIRE {exclusive} a 60000"));
+    for reader in ["a", "b"] {
+        source.int(&format!("RWLOCK.RLOCK {shared} {reader} 60000"));
+    }
+    source.int(&format!("LOCK.ACQUIRE {short} a 3000"));
+    source.int(&format!("LOCK.ACQUIRE {capped} a 60000"));
+    source.int(&format!("PEXPIRE {capped} 40000"));
+    let waiters = [
+        format!("LOCK.ACQUIRE {exclusive} c 60000 BLOCK 0"),
+        format!("RWLOCK.RLOCK {exclusive} d 60000 BLOCK 0"),
+        format!("RWLOCK.WLOCK {shared} c 60000 BLOCK 0"),
+        format!("LOCK.ACQUIRE {short} c 60000 BLOCK 0"),
+    ];
+    let waiters = waiters.map(|line| stage.cluster.blocked(FROM, &line));
+    let keys = [exclusive, shared, short, capped];
+    let before = keys.map(|key| value(&mut source, key));
+    stage.migrate();
+    waiters.into_iter().for_each(is_sent_away);
+    assert_eq!(keys.map(|key| value(&mut target, key)), before);
+    assert_eq!(stats(&mut source)["waiters"], 0);
+    assert_eq!(gauges(&mut source), [0, 0, 0]);
+    assert_eq!(gauges(&mut target), [3, 2, 4]);
+    stage.replicas_agree();
+    // Its holder has it, by the same fence and until the same instant.
+    let again = format!("LOCK.ACQUIRE {exclusive} a 60000");
+    assert!(source.error(&again).starts_with("MOVED "));
+    assert_eq!(target.int(&again), fence);
+    assert_eq!(target.int(&format!("LOCK.RENEW {exclusive} a 60000")), 1);
+    let c = stage
+        .cluster
+        .blocked(TO, &format!("LOCK.ACQUIRE {exclusive} c 60000 BLOCK 0"));
+    assert_eq!(target.int(&format!("LOCK.RELEASE {exclusive} a")), 1);
+    assert!(c.fence() > fence);
+    // The one that nobody gives up ends here when it was to.
+    let c = stage
+        .cluster
+        .blocked(TO, &format!("LOCK.ACQUIRE {short} c 60000 BLOCK 0"));
+    let (_, ends_ms) = before[2];
+    c.fence();
+    assert!(crate::harness::now_ms() > ends_ms);
+    stage.replicas_agree();
+}
+
+/// The source's fences are an hour ahead of every clock, and none of its locks is held.
+fn fences_go_on_where_no_lock_was_held(kind: Kind) {
+    let cluster = Cluster::start(kind);
+    let slot = cluster.slot("ahead");
+    let of_ahead = |shard: &usize| cluster.slots_of(*shard).contains(&slot);
+    let from = (0..SHARDS).find(of_ahead).expect("a shard for every slot");
+    let to = (from + 1) % SHARDS;
+    let mut last = raise_fences_by_an_hour(&mut cluster.client(from));
+    // There and back.
+    for (from, to) in [(from, to), (to, from)] {
+        assert_eq!(cluster.client(from).int("DBSIZE"), 0);
+        cluster.begin_to_migrate([slot; 2], from, to);
+        cluster.end_of_migration(from, to);
+        cluster.wait_until_all_agree();
+        let mut c = cluster.client(to);
+        for _ in 0..3 {
+            let fence = c.int("LOCK.ACQUIRE ahead me 60000");
+            assert!(fence > last, "{fence} after {last}");
+            last = fence;
+            assert_eq!(c.int("LOCK.RELEASE ahead me"), 1);
+        }
+        // Nothing is left of the key that has carried the fence.
+        assert_eq!(c.int("DBSIZE"), 0);
+    }
+    // The target's replica has heard of it, too.
+    let replica = from + SHARDS;
+    cluster.nodes[replica].wait_until_it_follows(&cluster.nodes[from]);
+    assert_eq!(cluster.client(replica).text("CLUSTER FAILOVER"), "OK");
+    wait_for("the replica to be promoted", || {
+        cluster.is_primary(replica).then_some(())
+    });
+    cluster.wait_until_all_agree();
+    let fence = cluster.client(replica).int("LOCK.ACQUIRE ahead me 60000");
+    assert!(fence > last, "{fence} after {last}");
+}
+
+fn the_slot_of_a_key_is_what_the_server_says(kind: Kind) {
+    let server = crate::harness::Server::start_with(kind, &["--cluster-enabled", "yes"]);
+    let mut c = server.client();
+    let odd = ["{", "}", "{}", "{}{a}", "a{b", "a}b{c}", "{{a}}", "{a}{b}"].map(str::to_string);
+    let numbers = (0..1_000).map(|n| format!("key:{n}"));
+    for key in odd.into_iter().chain(numbers) {
+        let slot = redis_lock::lock::slot::slot_of(key.as_bytes());
+        assert_eq!(
+            c.int(&format!("CLUSTER KEYSLOT {key}")),
+            i64::from(slot),
+            "{key}"
+        );
+    }
+}

@@ -1,0 +1,61 @@
+//! Slots that move by `CLUSTER MIGRATESLOTS`: Valkey 9.
+
+use super::client::Reply;
+use super::cluster::Cluster;
+use super::server::wait_for;
+
+impl Cluster {
+    /// Has a node give its slots from `first` to `last` to another.
+    #[track_caller]
+    pub fn begin_to_migrate(&self, [first, last]: [i64; 2], from: usize, to: usize) {
+        let line = format!(
+            "CLUSTER MIGRATESLOTS SLOTSRANGE {first} {last} NODE {}",
+            self.id(to)
+        );
+        let mut c = self.client(from);
+        wait_for(&line, || match c.call(&line) {
+            Reply::Simple(ok) if ok == "OK" => Some(()),
+            // Another migration of the slot has not ended everywhere.
+            Reply::Error(error) if error.contains("slot") => None,
+            other => panic!("{line}: {other:?}"),
+        });
+    }
+
+    /// How the last migration stands that a node takes part in.
+    #[track_caller]
+    pub fn migration_state(&self, node: usize) -> String {
+        let jobs = self.client(node).call("CLUSTER GETSLOTMIGRATIONS");
+        let Some(last) = jobs.items().first() else {
+            return "none".into();
+        };
+        String::from_utf8_lossy(last.field("state").as_bytes()).into_owned()
+    }
+
+    #[track_caller]
+    pub fn wait_for_migration_state(&self, node: usize, state: &str) {
+        wait_for(&format!("the migration to be: {state}"), || {
+            (self.migration_state(node) == state).then_some(())
+        });
+    }
+
+    /// Waits until both nodes know that a migration has succeeded.
+    #[track_caller]
+    pub fn end_of_migration(&self, from: usize, to: usize) {
+        for node in [from, to] {
+            wait_for("the migration to end", || {
+                match self.migration_state(node).as_str() {
+                    "success" => Some(()),
+                    "failed" | "cancelled" => panic!("{:?}", self.nodes[node].log()),
+                    _ => None,
+                }
+            });
+        }
+    }
+
+    /// Keeps migrations from their end: on the source by the name of `prevent-pause`, on the target by `prevent-failover`.
+    #[track_caller]
+    pub fn prevent(&self, node: usize, what: &str, is_prevented: bool) {
+        let line = format!("DEBUG SLOTMIGRATION {what} {}", u8::from(is_prevented));
+        assert_eq!(self.client(node).text(&line), "OK");
+    }
+}
