@@ -19,8 +19,12 @@ const SLOTS: i64 = 16_384;
 
 /// Nothing is to happen by itself: no replica leaves its primary, and none is too old to be elected. The append-only file of a node,
 /// which is the account of all that the node knows of, has everything since `start` as text.
-const OPTIONS: [&str; 12] = [
+///
+/// Nodes that are cut off answer reads all the same: they must hand nothing on for that.
+const OPTIONS: [&str; 14] = [
     "--cluster-enabled",
+    "yes",
+    "--cluster-allow-reads-when-down",
     "yes",
     "--cluster-migration-barrier",
     "100",
