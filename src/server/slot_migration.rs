@@ -179,15 +179,12 @@ pub(super) fn arrives(name: &[u8], lock: &Lock) {
     });
 }
 
-/// A lock leaves this key. Answers the lock if it was one of this node's, whose end is to be counted here.
-pub(super) fn leaves<'l>(name: &[u8], lock: Option<&'l Lock>) -> Option<&'l Lock> {
+/// A lock leaves this key. Answers whether its slot is being imported.
+pub(super) fn leaves(name: &[u8], lock: &Lock) -> bool {
     let gone = with_import_of(name, |import| {
-        import.arrived = import.arrived.minus(Held::of_key(lock));
+        import.arrived = import.arrived.minus(Held::of_key(Some(lock)));
     });
-    match gone {
-        Some(()) => None,
-        None => lock,
-    }
+    gone.is_some()
 }
 
 unsafe extern "C" fn on_migration(

@@ -130,8 +130,10 @@ fn lock_left(db: Option<c_int>, name: Arg<'_>, lock: Option<&Lock>) {
     let Some(lock) = lock.filter(|_| !QUIET.get()) else {
         return;
     };
-    // What goes with a slot that never became this node's is no end of a hold.
-    if let Some(lock) = slot_migration::leaves(name.bytes(), Some(lock)) {
+    if slot_migration::leaves(name.bytes(), lock) {
+        // Whatever ends it is counted where it is held.
+        removals::forget();
+    } else {
         removals::begin(lock);
         removals::note_expiry(lock, db.or_else(announce::only_db), name);
     }
