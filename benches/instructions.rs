@@ -1,6 +1,6 @@
-//! How many instructions the server executes for a command, counted by callgrind: unlike times they are nearly the
-//! same on a busy machine (what the allocator and the loop of events do makes up to 4 %), so that a change which makes a command dearer is seen at once. `make bench-check` compares them with
-//! `instructions.tsv`.
+//! How many instructions the server executes for a command, counted by callgrind: unlike times they are nearly the same on a busy
+//! machine, so that a change which makes a command dearer is seen at once. `make bench-check` compares them with
+//! `instructions.tsv`, and those of other commands with the same on a server without the module.
 //!
 //! All that the server does is counted: reading, parsing, the command, memory, the reply, the event loop's share.
 
@@ -13,6 +13,7 @@ use std::process::Command;
 use crate::callgrind::{Counted, HandOff};
 use crate::harness::Kind;
 use crate::load::{key, token, Requests};
+use crate::others;
 
 /// The keys of a round, each of which gets every command once. So few that the memory of those deleted is at hand for the next
 /// ones: what the allocator does beyond that depends on its history, by some percent.
@@ -25,6 +26,12 @@ const RESIDENT: usize = 3000;
 const READERS: usize = 1000;
 /// More than this above the baseline is a failure.
 const TOLERANCE: f64 = 0.05;
+/// The most that a command of others may cost beside the module, as a ratio. A server with any module does some 40 instructions more
+/// per command, 16 at a time: it takes and gives back a lock in each turn of its loop, and tells of it. The allocator adds up to 50.
+/// One more listener to keyspace events, even one that does not care for this event, adds 50 for each event.
+const LIMIT_OF_OTHERS: f64 = 1.02;
+/// What the pair is to cost at most beside SET NX PX + DEL on a server without the module.
+const GOAL_OF_PAIR: f64 = 1.15;
 
 const KIND: Kind = Kind::Redis7_0;
 const SCRIPT: &str = "EVALSHA compare-and-delete";
@@ -37,25 +44,64 @@ const HAND_OFFS: [&str; 2] = [
     "LOCK.RELEASE + LOCK.ACQUIRE BLOCK, handed on",
 ];
 /// What the document quotes.
-const QUOTED: [&str; 5] = [
+const QUOTED: [&str; 9] = [
     "LOCK.ACQUIRE + LOCK.RELEASE",
     "SET NX PX + DEL",
     "SET NX PX + EVALSHA",
     HAND_OFFS[0],
     HAND_OFFS[1],
+    "SET PX + DEL, no module",
+    "SET PX + DEL, module loaded",
+    "SET NX PX + DEL, no module",
+    OUR_PAIR,
 ];
+const OUR_PAIR: &str = "LOCK.ACQUIRE + LOCK.RELEASE (no module)";
 
 /// A command, what it is compared with, and its instructions.
 struct Count {
-    name: &'static str,
-    against: Option<&'static str>,
+    name: String,
+    against: Option<String>,
     instructions: f64,
+    bound: Option<Bound>,
+}
+
+/// What a ratio has to keep to.
+#[derive(Clone, Copy)]
+enum Bound {
+    /// More is a failure.
+    Limit(f64),
+    /// More is said.
+    Goal(f64),
+}
+
+impl Count {
+    fn new(name: &str, against: Option<&str>, instructions: f64) -> Self {
+        Self {
+            name: name.into(),
+            against: against.map(String::from),
+            instructions,
+            bound: None,
+        }
+    }
+
+    /// Says when a goal is missed; answers what is wrong when a limit is passed.
+    fn keeps_to(&self, bound: Bound, ratio: f64) -> Option<String> {
+        let (name, against) = (&self.name, self.against.as_deref().unwrap_or_default());
+        let said = |bound| format!("{name}: {ratio:.3} times {against}, more than {bound}");
+        match bound {
+            Bound::Limit(limit) if ratio > limit => return Some(said(limit)),
+            Bound::Goal(goal) if ratio > goal => println!("{} (goal missed)", said(goal)),
+            _ => (),
+        }
+        None
+    }
 }
 
 /// Counts, prints a table, and compares it with the baseline; writes the baseline when BASELINE=write says so.
 pub fn check() {
     let mut counts = count();
     counts.extend(pairs(&counts));
+    counts.extend(beside(&others::count(KIND, RESIDENT)));
     let circumstances = circumstances();
     let write = std::env::var("BASELINE").is_ok_and(|what| what == "write");
     let baseline = if write {
@@ -86,11 +132,7 @@ fn pairs(counts: &[Count]) -> Vec<Count> {
     };
     let plain = "SET NX PX + DEL";
     let script = "SET NX PX + EVALSHA";
-    let pair = |name, against, one, other| Count {
-        name,
-        against,
-        instructions: of(one) + of(other),
-    };
+    let pair = |name, against, one, other| Count::new(name, against, of(one) + of(other));
     vec![
         pair(plain, None, "SET NX PX", "DEL"),
         pair(script, None, "SET NX PX", SCRIPT),
@@ -107,6 +149,43 @@ fn pairs(counts: &[Count]) -> Vec<Count> {
             "LOCK.RELEASE",
         ),
     ]
+}
+
+/// What others pay, and our pair beside a server without the module.
+fn beside(counted: &others::Beside) -> Vec<Count> {
+    let others::Beside {
+        without,
+        with,
+        ours,
+    } = counted;
+    let of = |counts: &others::Counts, name| {
+        let count = counts.iter().find(|(known, _)| *known == name);
+        count.expect("a count").1
+    };
+    let pair = |counts, one| of(counts, one) + of(counts, "DEL");
+    let mut counts = Vec::new();
+    let mut add = |name: &str, without, with| {
+        let alone = format!("{name}, no module");
+        counts.push(Count::new(&alone, None, without));
+        let name_beside = format!("{name}, module loaded");
+        counts.push(Count {
+            // It is the share that a command has in the loop, and little else.
+            bound: (name != "PING").then_some(Bound::Limit(LIMIT_OF_OTHERS)),
+            ..Count::new(&name_beside, Some(&alone), with)
+        });
+    };
+    for ((name, without), (_, with)) in without.iter().zip(with) {
+        add(name, *without, *with);
+    }
+    for (name, one) in [("SET PX + DEL", "SET PX"), ("SET NX PX + DEL", "SET NX PX")] {
+        add(name, pair(without, one), pair(with, one));
+    }
+    let ours = of(ours, "LOCK.ACQUIRE") + of(ours, "LOCK.RELEASE");
+    counts.push(Count {
+        bound: Some(Bound::Goal(GOAL_OF_PAIR)),
+        ..Count::new(OUR_PAIR, Some("SET NX PX + DEL, no module"), ours)
+    });
+    counts
 }
 
 /// What docs/PERFORMANCE.md quotes from the baseline, and no longer as it is there.
@@ -132,7 +211,7 @@ fn compare(counts: &[Count], baseline: &Baseline, circumstances: &[String]) -> V
     println!("| --- | ---: | ---: | --- | ---: | ---: |");
     for count in counts {
         let ratio = ratio(counts, count);
-        let known = baseline.counts.get(count.name);
+        let known = baseline.counts.get(&count.name);
         let shown = |value: Option<f64>, digits| {
             value.map_or(String::new(), |value| format!("{value:.digits$}"))
         };
@@ -141,10 +220,13 @@ fn compare(counts: &[Count], baseline: &Baseline, circumstances: &[String]) -> V
             count.name,
             count.instructions,
             shown(known.map(|known| known.0), 0),
-            count.against.unwrap_or_default(),
+            count.against.as_deref().unwrap_or_default(),
             shown(ratio, 3),
             shown(known.and_then(|known| known.1), 3),
         );
+        if let (Some(ratio), Some(bound)) = (ratio, count.bound) {
+            failures.extend(count.keeps_to(bound, ratio));
+        }
         let (Some(ratio), Some((instructions, Some(known)))) = (ratio, known) else {
             continue;
         };
@@ -174,13 +256,13 @@ fn compare(counts: &[Count], baseline: &Baseline, circumstances: &[String]) -> V
 }
 
 fn ratio(counts: &[Count], count: &Count) -> Option<f64> {
-    let of = |name| {
+    let of = |name: &str| {
         counts
             .iter()
             .find(|c| c.name == name)
             .map(|c| c.instructions)
     };
-    Some(count.instructions / of(count.against?)?)
+    Some(count.instructions / of(count.against.as_deref()?)?)
 }
 
 /// What the counts depend on beside this project's source.
@@ -233,9 +315,9 @@ fn rendered(counts: &[Count], circumstances: &[String]) -> String {
     }
     text.push_str("# command\tinstructions\tagainst\tratio\n");
     for count in counts {
-        let against = count.against.unwrap_or("-");
+        let against = count.against.as_deref().unwrap_or("-");
         let ratio = ratio(counts, count).map_or("-".into(), |ratio| format!("{ratio:.4}"));
-        let (name, n) = (count.name, count.instructions);
+        let (name, n) = (&count.name, count.instructions);
         writeln!(text, "{name}\t{n:.0}\t{against}\t{ratio}").unwrap();
     }
     text
@@ -379,22 +461,17 @@ fn count() -> Vec<Count> {
             }
         }
     }
-    let steps = names.iter().zip(rounds).map(|(step, rounds)| Count {
-        name: step.name,
-        against: step.against,
-        instructions: median(rounds),
-    });
+    let steps = names
+        .iter()
+        .zip(rounds)
+        .map(|(step, rounds)| Count::new(step.name, step.against, median(rounds)));
     // The script's lock is taken a second time, without a name.
     let mut counts: Vec<Count> = steps.filter(|count| !count.name.is_empty()).collect();
     // There is something to take.
     counted.run(&Requests::of(["LPUSH list x".into()]));
     for (name, against, by) in hand_offs() {
         let rounds = (0..ROUNDS).map(|_| counted.hand_off(KEYS, &by)).collect();
-        counts.push(Count {
-            name,
-            against,
-            instructions: median(rounds),
-        });
+        counts.push(Count::new(name, against, median(rounds)));
     }
     counts
 }

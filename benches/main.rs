@@ -17,6 +17,7 @@ mod growth;
 mod handoff;
 mod instructions;
 mod memory;
+mod others;
 mod owner;
 
 // With what.
@@ -36,8 +37,9 @@ use harness::Kind;
 
 type Part = fn(&Run);
 
-pub const PARTS: [(&str, Part); 7] = [
+pub const PARTS: [(&str, Part); 8] = [
     ("owner", owner::measure),
+    ("others", others::measure),
     ("contention", contention::measure),
     ("handoff", handoff::measure),
     ("deadline", deadline::measure),

@@ -11,13 +11,13 @@ use crate::report::{Bound, Report};
 use crate::stats::Spread;
 use crate::Run;
 
-const CONNECTIONS: usize = 16;
+pub const CONNECTIONS: usize = 16;
 const PIPELINES: [usize; 3] = [1, 16, 64];
 const ROUNDS: usize = 7;
 
 /// What a client does over and over, and what the replies must be.
-struct Course {
-    name: &'static str,
+pub struct Course {
+    pub name: &'static str,
     /// Yes, and no to those of every pair that are refused.
     expected: Tally,
     requests: Requests,
@@ -25,7 +25,7 @@ struct Course {
 
 impl Course {
     /// Requests that are all granted.
-    fn granted(name: &'static str, requests: Requests) -> Self {
+    pub fn granted(name: &'static str, requests: Requests) -> Self {
         let expected = Tally {
             yes: requests.len(),
             ..Tally::default()
@@ -50,7 +50,13 @@ impl Course {
     }
 
     /// Server CPU in µs for each of `units`.
-    fn cost(&self, bed: &mut Bed, crowd: &mut [Connection], pipeline: usize, units: usize) -> f64 {
+    pub fn cost(
+        &self,
+        bed: &mut Bed,
+        crowd: &mut [Connection],
+        pipeline: usize,
+        units: usize,
+    ) -> f64 {
         let before = bed.cpu_us();
         let tally = run(crowd, &self.requests, pipeline);
         assert_eq!(tally, self.expected, "{}", self.name);
@@ -59,7 +65,7 @@ impl Course {
 }
 
 /// Takes a window of keys and then gives them back: as many as are on the way at once.
-fn pairs(
+pub fn pairs(
     count: usize,
     pipeline: usize,
     take: impl Fn(usize) -> String,
@@ -306,22 +312,19 @@ fn add_bars(bars: &mut Vec<(String, Vec<f64>)>, costs: &[Vec<f64>]) {
     }
 }
 
-/// What the module costs others: it listens to keyspace events, which SET with a ttl and DEL fire.
+/// The same pairs, but the rival's server does not have the module.
 fn without_module(with: &Run, report: &mut Report) {
-    report.say("### Beside a server without the module\n\nµs of the server's CPU per pair, -P 16: the module makes SET with a ttl and DEL dearer, as it listens to their keyspace events.");
+    report.say("### Beside a server without the module\n\nµs of the server's CPU per pair, -P 16: the lock's on a server with the module, SET NX PX + DEL on one without it. The goal, at most 1.15, is one of instructions, and `make bench-check` looks at it.");
     let mut rows = Vec::new();
     for &kind in &with.kinds {
         let mut beds = [Bed::start_without_module(kind), Bed::start(kind, &[])];
         let pipeline = 16;
         let count = with.size(32_768).next_multiple_of(CONNECTIONS * pipeline);
-        let strings = || pairs(count, pipeline, set, |n| format!("DEL {}", key(n)));
+        let strings = pairs(count, pipeline, set, |n| format!("DEL {}", key(n)));
+        let locks = pairs(count, pipeline, acquire, release);
         let courses = [
-            (0, Course::granted("SET NX PX + DEL", strings())),
-            (1, Course::granted("SET NX PX + DEL", strings())),
-            (
-                1,
-                Course::granted("ours", pairs(count, pipeline, acquire, release)),
-            ),
+            Course::granted("SET NX PX + DEL", strings),
+            Course::granted("LOCK.ACQUIRE + LOCK.RELEASE", locks),
         ];
         let mut crowds = [
             beds[0].connections(CONNECTIONS),
@@ -329,37 +332,27 @@ fn without_module(with: &Run, report: &mut Report) {
         ];
         let mut costs = vec![Vec::new(); courses.len()];
         for round in 0..=with.rounds(ROUNDS) {
-            for ((at, course), costs) in courses.iter().zip(&mut costs) {
-                let cost = course.cost(&mut beds[*at], &mut crowds[*at], pipeline, count);
+            for (at, (course, costs)) in courses.iter().zip(&mut costs).enumerate() {
+                let cost = course.cost(&mut beds[at], &mut crowds[at], pipeline, count);
                 if round > 0 {
                     costs.push(cost);
                 }
             }
         }
-        let ratios = [
-            ("SET + DEL with the module, against without", &costs[1]),
-            (
-                "acquire + release against SET + DEL without the module",
-                &costs[2],
-            ),
-        ];
+        let ratio = Spread::of_ratios(&costs[1], &costs[0]);
+        let what = "acquire + release against SET + DEL without the module";
+        report.figure(kind, what, "-P 16", ratio);
         let mut row = vec![name(kind).to_string()];
         row.extend(costs.iter().map(|costs| Spread::of(costs).shown(2)));
-        for (what, theirs) in ratios {
-            let ratio = Spread::of_ratios(theirs, &costs[0]);
-            report.figure(kind, what, "-P 16", ratio);
-            row.push(ratio.shown(2));
-        }
+        row.push(ratio.shown(2));
         println!("{}", row.join(" | "));
         rows.push(row);
     }
     let header = [
         "server",
         "SET + DEL, no module",
-        "SET + DEL",
         "ACQUIRE + RELEASE",
-        "SET + DEL, ratio",
-        "ours against no module",
+        "ratio",
     ];
     report.table(&header, &rows);
 }

@@ -39,6 +39,15 @@ impl Spread {
         )
     }
 
+    /// Between which two of the ratios half of them are: a few disturbed rounds do not show in it.
+    pub fn middle_half_of_ratios(ours: &[f64], theirs: &[f64]) -> (f64, f64) {
+        let mut ratios: Vec<f64> = ours.iter().zip(theirs).map(|(a, b)| a / b).collect();
+        assert!(!ratios.is_empty(), "nothing was measured");
+        ratios.sort_by(f64::total_cmp);
+        let quarter = ratios.len() / 4;
+        (ratios[quarter], ratios[ratios.len() - 1 - quarter])
+    }
+
     /// `1.02 (0.98 to 1.10)`
     pub fn shown(&self, digits: usize) -> String {
         let Self { median, low, high } = self;

@@ -1,7 +1,7 @@
 //! A lock and those who wait for it, in any order of requests: what must be true after each of them, whatever came before.
 
 use redis_lock::lock::codec::{decode, encode_effect, encode_state, Record};
-use redis_lock::lock::queue::{Ticket, WaitQueue, Waiter};
+use redis_lock::lock::queue::{Next, Ticket, WaitQueue, Waiter};
 use redis_lock::lock::{
     Ask, Deadline, Effect, Fate, FenceClock, Lock, Mode, Now, Refusal, Token, TokenBuf, Ttl,
     Waiting,
@@ -68,7 +68,19 @@ impl World {
                 }
             }
             8 => self.now_ms += amount,
-            9 => (self.lock, self.replica) = (None, None),
+            9 => {
+                (self.lock, self.replica) = (None, None);
+                self.queue.lock_replaced();
+                // Another lock takes its place, which two tokens share.
+                let mode = Mode::Shared;
+                let other = [amount as u8 & 7];
+                let other = Token::new(&other).expect("a token");
+                let ttl = Ttl::from_millis(amount + 1).expect("a ttl");
+                for token in [token, other].into_iter().filter(|_| who & 64 != 0) {
+                    let taken = self.acquire(Ask { mode, token, ttl }, false);
+                    assert_eq!(taken, Ok(()));
+                }
+            }
             _ => {
                 // An EXPIRE from outside, before the next effect.
                 let deadline = Deadline::from_millis(self.now_ms + amount).expect("an instant");
@@ -147,7 +159,15 @@ impl World {
     fn serve(&mut self) {
         let mut owner: Option<TokenBuf> = None;
         let now = self.now();
-        while let Some((ticket, waiter)) = self.queue.next(self.lock.as_ref(), now) {
+        while let Some(next) = self.queue.next(self.lock.as_ref(), now) {
+            let (ticket, waiter) = match next {
+                Next::Grant(ticket, waiter) => (ticket, waiter),
+                Next::Deadlock(ticket) => {
+                    let waiter = self.queue.remove(ticket).expect("a waiter");
+                    assert!(self.hold_of(waiter.token.as_token()), "{waiter:?}");
+                    continue;
+                }
+            };
             let converts = self.hold_of(waiter.token.as_token());
             let granted = self.acquire(waiter.ask(), false);
             assert_eq!(granted, Ok(()), "{waiter:?} was next");
@@ -174,6 +194,11 @@ impl World {
         let Some((_, first)) = self.queue.iter().next() else {
             return;
         };
+        // An owner that waits upgrades, ahead of all others, and no other owner does.
+        let upgrades = |w: &Waiter| w.mode == Mode::Exclusive && w.token == first.token;
+        let owners = self.queue.iter().skip_while(|(_, w)| upgrades(w));
+        let mut owners = owners.filter(|(_, w)| self.hold_of(w.token.as_token()));
+        assert_eq!(owners.next(), None, "behind {first:?}");
         // No wake-up is lost: who stands first cannot be let in now …
         let admitted = Lock::admits(lock, first.mode, first.token.as_token(), now);
         assert!(admitted.is_err(), "{first:?} could have the lock");

@@ -1,16 +1,25 @@
-//! Those who wait for one lock, in ticket order. It lives beside the lock, on the server that serves the waiting clients, and is
-//! never persisted or replicated.
+//! The waiters of one lock, in ticket order. The queue lives beside the lock, on the server that serves
+//! the waiting clients. It is never persisted or replicated.
 //!
-//! # Who is next
+//! # The order
 //!
-//! - There is one line for readers and writers, in the order of their tickets. Only its head may be granted: so a reader never
-//!   passes a writer, consecutive readers at the head enter one after the other in the same moment, and nobody starves.
-//! - A token that holds a share and waits to become exclusive stands ahead of the line, for nobody in it could enter before that
-//!   share ends. There is one such token at a time: a second one would wait for the first, and the first for it
-//!   ([`Refusal::Deadlock`]). When its share ends while it waits, it is a writer like any other and takes its place in the line.
-//! - Requests of one token are one owner's: when one is granted, the others are granted too, as far as what the token then has
-//!   lets them be.
+//! - Readers and writers share one line, in the order of their tickets. Only its head may be granted. So
+//!   a reader never passes a writer, and nobody starves. Consecutive readers at the head enter one after
+//!   the other in the same moment.
+//! - A token *upgrades* when it holds a share and waits to become exclusive. Its exclusive requests stand
+//!   ahead of the line, because nobody in the line could enter before that share ends. When the share
+//!   ends first, the token is a writer like any other, and its requests keep their tickets.
+//! - A waiting request becomes an upgrade in the step in which its token gets a share. Otherwise it would
+//!   wait behind a writer who waits for that share to end.
+//! - Only one token upgrades at a time. A second one would wait for the first, and the first for it. So
+//!   the second request is refused: [`Refusal::Deadlock`] or [`Next::Deadlock`].
+//! - All requests of one token have one owner. When one is granted, the others are granted too, unless
+//!   other holders keep them out.
+//! - A lock that is replaced from outside ([`WaitQueue::lock_replaced`]) can give shares to several
+//!   waiting tokens at once. The token that already upgrades stays; otherwise the one with the earliest
+//!   exclusive request upgrades. The exclusive requests of the other tokens are refused.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::state::{Ask, Lock, Mode, Refusal, Waiting};
@@ -45,78 +54,124 @@ impl Waiter {
     }
 }
 
-/// Those who wait for one lock.
+/// What is to be done next with a waiting request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// It is granted.
+    Grant(Ticket, Waiter),
+    /// It is refused: its token holds a share, and another token already waits to convert its own.
+    Deadlock(Ticket),
+}
+
+/// The waiters of one lock.
 ///
-/// Every change is `O(log n)`, wherever in the queue it happens.
+/// Every operation is `O(log n)`, wherever in the queue it happens. Only the first [`Self::next`] after
+/// [`Self::lock_replaced`] looks at every request.
 #[derive(Clone, Debug, Default)]
 pub struct WaitQueue {
     line: BTreeMap<Ticket, Waiter>,
-    /// All of one token, which held a share when it came, and all exclusive.
-    upgrades: BTreeMap<Ticket, Waiter>,
-    /// Exactly the tickets of `line` and `upgrades`.
-    by_token: BTreeSet<(TokenBuf, Ticket)>,
-    /// The token that was granted last, while others of its requests may wait.
-    owner: Option<TokenBuf>,
+    /// Exactly the requests of `line`.
+    by_token: BTreeSet<(TokenBuf, Mode, Ticket)>,
+    /// The token that upgrades. It has an exclusive request in `line`.
+    upgrading: Option<TokenBuf>,
+    /// Tokens that have got a hold since the last look, while requests of theirs may wait. The last one
+    /// comes first.
+    owners: Vec<TokenBuf>,
+    is_lock_replaced: bool,
 }
 
 impl WaitQueue {
-    /// Adds a request that was refused with `refusal`. Only [`Refusal::BusyUpgrade`] stands ahead of the line.
+    /// Adds a request that was refused with `refusal`. Only [`Refusal::BusyUpgrade`] is an upgrade.
     pub fn push(&mut self, ticket: Ticket, waiter: Waiter, refusal: Refusal) {
-        self.by_token.insert((waiter.token.clone(), ticket));
-        let lane = match refusal {
-            Refusal::BusyUpgrade => &mut self.upgrades,
-            _ => &mut self.line,
-        };
-        lane.insert(ticket, waiter);
+        if refusal == Refusal::BusyUpgrade {
+            self.upgrading = Some(waiter.token.clone());
+        }
+        self.by_token
+            .insert((waiter.token.clone(), waiter.mode, ticket));
+        self.line.insert(ticket, waiter);
     }
 
     /// Takes a request out, granted or given up.
     pub fn remove(&mut self, ticket: Ticket) -> Option<Waiter> {
-        let waiter = self
-            .upgrades
-            .remove(&ticket)
-            .or_else(|| self.line.remove(&ticket))?;
-        let of_token = (waiter.token, ticket);
-        self.by_token.remove(&of_token);
-        let (token, _) = of_token;
+        let waiter = self.line.remove(&ticket)?;
+        let entry = (waiter.token, waiter.mode, ticket);
+        self.by_token.remove(&entry);
+        let (token, ..) = entry;
+        let upgraded = self.upgrading.as_ref() == Some(&token);
+        if upgraded && self.first_of(&token, Mode::Exclusive).is_none() {
+            self.upgrading = None;
+        }
         Some(Waiter { token, ..waiter })
     }
 
-    /// The request that is to be granted now, if there is one. The caller does so, or takes it out.
-    pub fn next(&mut self, lock: Option<&Lock>, now: Now) -> Option<(Ticket, Waiter)> {
+    /// Notes that the lock was replaced by another one, whose holders may be waiting here.
+    pub fn lock_replaced(&mut self) {
+        self.is_lock_replaced = true;
+    }
+
+    /// The request that is to be granted or refused now, if there is one. The caller takes it out.
+    pub fn next(&mut self, lock: Option<&Lock>, now: Now) -> Option<Next> {
         self.settle(lock, now);
-        let ticket = match self.next_of_owner(lock, now) {
-            Some(ticket) => ticket,
-            None => self.next_in_order(lock, now)?,
+        if std::mem::take(&mut self.is_lock_replaced) {
+            self.owners = self.all_owners(lock, now);
+        }
+        while let Some(owner) = self.owners.pop() {
+            if let Some(next) = self.next_of(&owner, lock, now) {
+                self.owners.push(owner);
+                return Some(next);
+            }
+        }
+        let head = self.first()?;
+        let waiter = self.line.get(&head)?;
+        Lock::admits(lock, waiter.mode, waiter.token.as_token(), now).ok()?;
+        self.owners.push(waiter.token.clone());
+        self.grant(head)
+    }
+
+    /// What is to be done with the requests of a token that has got a hold.
+    fn next_of(&mut self, owner: &TokenBuf, lock: Option<&Lock>, now: Now) -> Option<Next> {
+        lock?.hold_of(owner.as_token(), now)?;
+        let shared = self.first_of(owner, Mode::Shared);
+        let exclusive = self.first_of(owner, Mode::Exclusive);
+        if Lock::admits(lock, Mode::Exclusive, owner.as_token(), now).is_ok() {
+            return self.grant(shared.into_iter().chain(exclusive).min()?);
+        }
+        if let Some(ticket) = shared {
+            return self.grant(ticket);
+        }
+        let ticket = exclusive?;
+        let upgrading = self.upgrading.get_or_insert_with(|| owner.clone());
+        (upgrading != owner).then_some(Next::Deadlock(ticket))
+    }
+
+    fn grant(&self, ticket: Ticket) -> Option<Next> {
+        let waiter = self.line.get(&ticket)?.clone();
+        Some(Next::Grant(ticket, waiter))
+    }
+
+    /// All waiting tokens that have a hold. The one that is to upgrade is the last. `O(n log n)`.
+    fn all_owners(&self, lock: Option<&Lock>, now: Now) -> Vec<TokenBuf> {
+        let Some(lock) = lock else {
+            return Vec::new();
         };
-        let waiter = self.get(ticket)?.clone();
-        self.owner = Some(waiter.token.clone());
-        Some((ticket, waiter))
-    }
-
-    fn next_of_owner(&mut self, lock: Option<&Lock>, now: Now) -> Option<Ticket> {
-        let owner = self.owner.take()?;
-        let requests = (owner.clone(), Ticket(0))..=(owner, Ticket(u64::MAX));
-        let mut tickets = self.by_token.range(requests).map(|(_, ticket)| *ticket);
-        tickets.find(|ticket| self.is_admitted(*ticket, lock, now))
-    }
-
-    fn next_in_order(&self, lock: Option<&Lock>, now: Now) -> Option<Ticket> {
-        let (first, _) = self.iter().next()?;
-        self.is_admitted(first, lock, now).then_some(first)
-    }
-
-    fn is_admitted(&self, ticket: Ticket, lock: Option<&Lock>, now: Now) -> bool {
-        self.get(ticket).is_some_and(|waiter| {
-            Lock::admits(lock, waiter.mode, waiter.token.as_token(), now).is_ok()
-        })
+        let mut owners: Vec<&(TokenBuf, Mode, Ticket)> = Vec::new();
+        for request in &self.by_token {
+            let (token, ..) = request;
+            let is_other = owners.last().is_none_or(|(last, ..)| last != token);
+            if is_other && lock.hold_of(token.as_token(), now).is_some() {
+                owners.push(request);
+            }
+        }
+        // The first request of each token is an exclusive one if it has any.
+        owners.sort_unstable_by_key(|(_, mode, ticket)| Reverse((*mode, *ticket)));
+        let owners = owners.into_iter();
+        owners.map(|(token, ..)| token.clone()).collect()
     }
 
     /// When the passing of time alone may make somebody next. It is never too late, but may be too early.
     pub fn wakes_at(&self, lock: Option<&Lock>, now: Now) -> Option<Deadline> {
         let lock = lock?;
-        let (_, waiter) = self.iter().next()?;
-        let token = waiter.token.as_token();
+        let token = self.line.get(&self.first()?)?.token.as_token();
         let others = lock.latest_deadline_of_others(token);
         let own = lock.hold_of(token, now).map(|(_, hold)| hold.deadline);
         match (own, others) {
@@ -129,41 +184,58 @@ impl WaitQueue {
     pub fn as_waiting(&self) -> Waiting<'_> {
         Waiting {
             any: !self.is_empty(),
-            upgrading: self.upgrades.values().next().map(|w| w.token.as_token()),
+            upgrading: self.upgrading.as_ref().map(TokenBuf::as_token),
         }
-    }
-
-    /// A request.
-    fn get(&self, ticket: Ticket) -> Option<&Waiter> {
-        self.upgrades
-            .get(&ticket)
-            .or_else(|| self.line.get(&ticket))
     }
 
     /// All requests in the order in which they stand.
     pub fn iter(&self) -> impl Iterator<Item = (Ticket, &Waiter)> {
-        let all = self.upgrades.iter().chain(&self.line);
+        let is_upgrade = |waiter: &Waiter| {
+            waiter.mode == Mode::Exclusive && self.upgrading.as_ref() == Some(&waiter.token)
+        };
+        let upgrades = self.upgrading.iter().flat_map(|token| {
+            let tickets = self.of(token, Mode::Exclusive);
+            tickets.filter_map(|ticket| self.line.get_key_value(&ticket))
+        });
+        let line = self.line.iter();
+        let all = upgrades.chain(line.filter(move |(_, waiter)| !is_upgrade(waiter)));
         all.map(|(ticket, waiter)| (*ticket, waiter))
     }
 
     /// How many wait.
     pub fn len(&self) -> usize {
-        self.line.len().saturating_add(self.upgrades.len())
+        self.line.len()
     }
 
     /// Whether nobody waits.
     pub fn is_empty(&self) -> bool {
-        self.line.is_empty() && self.upgrades.is_empty()
+        self.line.is_empty()
     }
 
-    /// Sends an upgrade whose share has ended into the line.
+    /// The head of the queue.
+    fn first(&self) -> Option<Ticket> {
+        let upgrading = self.upgrading.as_ref();
+        let upgrade = upgrading.and_then(|token| self.first_of(token, Mode::Exclusive));
+        upgrade.or_else(|| self.line.keys().next().copied())
+    }
+
+    fn first_of(&self, token: &TokenBuf, mode: Mode) -> Option<Ticket> {
+        self.of(token, mode).next()
+    }
+
+    /// The requests of a token in one mode.
+    fn of(&self, token: &TokenBuf, mode: Mode) -> impl Iterator<Item = Ticket> + '_ {
+        let from = (token.clone(), mode, Ticket(0));
+        let to = (token.clone(), mode, Ticket(u64::MAX));
+        self.by_token.range(from..=to).map(|(.., ticket)| *ticket)
+    }
+
+    /// Makes an upgrade whose share has ended a writer like any other.
     fn settle(&mut self, lock: Option<&Lock>, now: Now) {
-        let Some((_, waiter)) = self.upgrades.first_key_value() else {
-            return;
-        };
-        let token = waiter.token.as_token();
-        if lock.is_none_or(|lock| lock.hold_of(token, now).is_none()) {
-            self.line.append(&mut self.upgrades);
+        let upgrading = self.upgrading.as_ref().map(TokenBuf::as_token);
+        let holds = |token| lock.is_some_and(|lock| lock.hold_of(token, now).is_some());
+        if upgrading.is_some_and(|token| !holds(token)) {
+            self.upgrading = None;
         }
     }
 }

@@ -265,6 +265,14 @@ impl Lock {
         (!hold.deadline.is_over(now.ms())).then_some((mode, hold))
     }
 
+    /// The fence of the token's hold, if it has one, over or not.
+    pub fn fence_of(&self, token: Token<'_>) -> Option<Fence> {
+        match &self.holds {
+            Holds::Sole(sole) => sole.token.is(token).then(|| sole.hold().fence),
+            Holds::Crowd(readers) => readers.get(token).map(|hold| hold.fence),
+        }
+    }
+
     /// Whether any other token has a hold at `now`.
     pub fn is_held_by_others(&self, token: Token<'_>, now: Now) -> bool {
         self.latest_deadline_of_others(token)

@@ -9,6 +9,9 @@
 //! | `lock.release` | a hold was released, or was taken back as its client was gone before it heard of the grant |
 //! | `lock.expire` | the deadline of a hold, or of several, has passed: when the server deletes the key, right after its own `expired`; or, where other shares live on, at the next change of the lock |
 //!
+//! A key that PEXPIRE has brought to an earlier end has its own `expired` alone. Redis 6.2 does not say in which database a key is
+//! deleted: there `lock.expire` is announced while the module's events have been seen in one database only.
+//!
 //! There is none for a refusal, for that changes nothing, and clients that try again and again would flood the listeners; `lock_refused`
 //! counts them. Nor for a hold that was ended from outside: the server has `del`, `set`, `rename_from`, `evicted` and the like for that.
 //!
@@ -22,6 +25,7 @@
 //! announces nothing.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::ffi::{c_int, CStr};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -62,6 +66,8 @@ static PENDING: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     static NOTES: RefCell<Vec<Note>> = const { RefCell::new(Vec::new()) };
+    /// The databases in which something was noted.
+    static DBS: RefCell<BTreeSet<c_int>> = const { RefCell::new(BTreeSet::new()) };
 }
 
 /// Whether anybody is to be told.
@@ -82,13 +88,24 @@ pub(super) fn note(ctx: Context<'_>, event: Event, key: Arg<'_>) {
 
 #[cold]
 fn keep(ctx: Context<'_>, event: Event, key: Arg<'_>) {
+    note_in(ctx.selected_db(), event, key);
+}
+
+/// Notes an event of a key in a database.
+pub(super) fn note_in(db: c_int, event: Event, key: Arg<'_>) {
     let note = Note {
         event,
-        db: ctx.selected_db(),
+        db,
         key: key.bytes().into(),
     };
+    DBS.with_borrow_mut(|dbs| dbs.insert(db));
     NOTES.with_borrow_mut(|notes| notes.push(note));
     PENDING.store(true, Ordering::Relaxed);
+}
+
+/// The only database in which anything was noted so far, if there is just one.
+pub(super) fn only_db() -> Option<c_int> {
+    DBS.with_borrow(|dbs| dbs.first().copied().filter(|_| dbs.len() == 1))
 }
 
 /// Announces what was noted.

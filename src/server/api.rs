@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int, c_long, c_longlong, c_void, CStr, CString};
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use redis_module::raw;
 
@@ -45,12 +45,14 @@ required! {
     RedisModule_GetBlockedClientPrivateData, RedisModule_GetBlockedClientHandle, RedisModule_BlockedClientDisconnected,
     RedisModule_GetSelectedDb, RedisModule_SelectDb, RedisModule_CreateString, RedisModule_FreeString, RedisModule_CreateTimer,
     RedisModule_StopTimer, RedisModule_AvoidReplicaTraffic, RedisModule_SubscribeToServerEvent, RedisModule_Call,
-    RedisModule_FreeCallReply, RedisModule_CallReplyStringPtr, RedisModule_CallReplyArrayElement, RedisModule_CallReplyType, RedisModule_GetClientId, RedisModule_SubscribeToKeyspaceEvents, RedisModule_GetDetachedThreadSafeContext,
+    RedisModule_FreeCallReply, RedisModule_CallReplyStringPtr, RedisModule_CallReplyArrayElement, RedisModule_CallReplyType, RedisModule_GetClientId, RedisModule_GetDetachedThreadSafeContext,
     RedisModule_GetServerInfo, RedisModule_ServerInfoGetFieldC, RedisModule_FreeServerInfo, RedisModule_RegisterInfoFunc,
     RedisModule_InfoAddSection, RedisModule_InfoAddFieldULongLong, RedisModule_GetNotifyKeyspaceEvents,
-    RedisModule_NotifyKeyspaceEvent,
+    RedisModule_NotifyKeyspaceEvent, RedisModule_GetUsedMemoryRatio, RedisModule_Scan, RedisModule_ScanCursorCreate,
+    RedisModule_ScanCursorDestroy, RedisModule_GetKeyNameFromIO,
 }
 
+static IS_CLUSTER: AtomicBool = AtomicBool::new(false);
 static DETACHED: AtomicPtr<raw::RedisModuleCtx> = AtomicPtr::new(ptr::null_mut());
 
 /// The context of a call from the server: valid until that call returns, which `'c` stands for.
@@ -187,9 +189,9 @@ impl<'c> Context<'c> {
         self.has_flag(raw::REDISMODULE_CTX_FLAGS_MASTER)
     }
 
-    /// Whether this server is part of a cluster.
+    /// Whether this server is part of a cluster, which it is for all its life.
     pub(super) fn is_cluster(self) -> bool {
-        self.has_flag(raw::REDISMODULE_CTX_FLAGS_CLUSTER)
+        IS_CLUSTER.load(Ordering::Relaxed)
     }
 
     /// Whether the running command may block its client, and somebody could grant it later.
@@ -237,10 +239,11 @@ impl<'c> Context<'c> {
         unsafe { call!(RedisModule_GetSelectedDb(self.as_ptr())) }
     }
 
-    /// Has the context look at a database.
-    pub(super) fn select_db(self, db: c_int) {
+    /// Has the context look at a database. False where the server has no such database.
+    pub(super) fn select_db(self, db: c_int) -> bool {
         // SAFETY: the context is alive.
-        unsafe { call!(RedisModule_SelectDb(self.as_ptr(), db)) };
+        let status = unsafe { call!(RedisModule_SelectDb(self.as_ptr(), db)) };
+        status == raw::REDISMODULE_OK as c_int
     }
 
     /// Calls `callback` after `ms` milliseconds, once.
@@ -283,11 +286,13 @@ impl<'c> Context<'c> {
         }
     }
 
-    /// Keeps a context of the module's own, for what is called without one.
+    /// Keeps a context of the module's own, for what is called without one, and what never changes.
     pub(super) fn detach(self) {
         // SAFETY: the context is that of the load. The new one is kept until the server ends.
         let detached = unsafe { call!(RedisModule_GetDetachedThreadSafeContext(self.as_ptr())) };
         DETACHED.store(detached, Ordering::Relaxed);
+        let is_cluster = self.has_flag(raw::REDISMODULE_CTX_FLAGS_CLUSTER);
+        IS_CLUSTER.store(is_cluster, Ordering::Relaxed);
     }
 
     /// The module's own context, for timers only: it looks at no database and has no client.

@@ -14,11 +14,13 @@ pub(super) fn of_command() -> Now {
     began().unwrap_or_else(now)
 }
 
-/// The time in the middle of a command that was at `now` before: in a script or a transaction that lasts, [`of_command`] may be long ago.
-pub(super) fn meanwhile(now: Now) -> Now {
-    match began() {
-        Some(_) => now.max(self::now()),
-        None => now,
+/// The time in the middle of a step that was at `now` before. In a script or a transaction that lasts, [`of_command`] may be long ago;
+/// where the server does not say when it began, `now` is fresh unless the step `has_gone_on` since.
+pub(super) fn meanwhile(now: Now, has_gone_on: bool) -> Now {
+    if has_gone_on || began().is_some() {
+        now.max(self::now())
+    } else {
+        now
     }
 }
 

@@ -11,11 +11,12 @@ use super::api::{call, Argv, Context, Level};
 use super::clock;
 use super::command_docs::{self, Docs};
 use super::fences;
+use super::info_reply;
 use super::keyspace::{Key, WrongType};
 use super::open_key::Purpose;
 use super::propagation::{APPLY, RELEASE};
 use super::stats::{self, counters};
-use super::waiting::{self, Entered, Place};
+use super::waiting::{self, callbacks, Entered, Place};
 use super::writes::{self, WRITABLE};
 use crate::command::acquire::Acquire;
 use crate::command::info::{self, Info};
@@ -200,6 +201,9 @@ impl<'c> Call<'c> {
         event: Event,
         decide: impl FnOnce(&Scene<'_, 'c>) -> Decision<'r>,
     ) -> Result<Outcome<'c, 'r>, Error> {
+        if callbacks::may_have_moved() {
+            self.check_that_it_is_here()?;
+        }
         let mut key = self.key(Purpose::Write)?;
         let mut now = clock::of_command();
         let place = waiting::place_of(self.ctx, key.name());
@@ -222,12 +226,29 @@ impl<'c> Call<'c> {
                 if let Some(place) = &place {
                     waiting::serve_changed(&mut key, place, now);
                 }
-                effect.fence().into_iter().for_each(waiting::acknowledge);
+                if let Some(fence) = effect.fence() {
+                    waiting::acknowledge(self.ctx, key.name(), fence);
+                }
                 Ok(Outcome::Changed { reply, had_it })
             }
-            Decision::Same(reply) => Ok(Outcome::Same(reply)),
+            Decision::Same(reply) => {
+                key.mend(now);
+                Ok(Outcome::Same(reply))
+            }
             Decision::Wait(refusal) => Ok(Outcome::Refused { key, refusal, now }),
         }
+    }
+
+    /// Refuses a key that is absent because it has just gone to another node of the cluster, in the transaction that runs: there it
+    /// may be held.
+    fn check_that_it_is_here(self) -> Result<(), Error> {
+        let name = self.argv.key().ok_or(Error::Arity)?;
+        // The key is closed before the server is asked.
+        let is_absent = self.key(Purpose::Write)?.lock().is_none();
+        if is_absent && !writes::are_served_here(self.ctx, name) {
+            return Err(Error::TryAgain);
+        }
+        Ok(())
     }
 
     fn reply(self, outcome: Outcome<'_, '_>) {
@@ -317,40 +338,10 @@ fn info(call: Call<'_>) -> Result<(), Error> {
     let now = clock::of_command();
     let waiters = waiting::waiters(call.ctx, key.name(), now);
     match Info::of(key.lock(), key.deadline(now), waiters, now) {
-        Some(info) => reply_info(call.ctx, &info),
+        Some(info) => info_reply::send(call.ctx, &info),
         None => call.ctx.reply_null(),
     }
     Ok(())
-}
-
-fn reply_info(ctx: Context<'_>, info: &Info<'_>) {
-    ctx.reply_map(3);
-    ctx.reply_bytes(b"mode");
-    ctx.reply_bytes(info.mode.map_or("free", Mode::name).as_bytes());
-    ctx.reply_bytes(b"holders");
-    ctx.reply_array(info.holders.len());
-    for holder in &info.holders {
-        ctx.reply_map(4);
-        ctx.reply_bytes(b"token");
-        ctx.reply_bytes(holder.token.as_bytes());
-        ctx.reply_bytes(b"fence");
-        ctx.reply_integer(holder.fence.get());
-        ctx.reply_bytes(b"ttl");
-        ctx.reply_integer(holder.ttl_ms);
-        ctx.reply_bytes(b"since");
-        ctx.reply_integer(holder.since_ms);
-    }
-    ctx.reply_bytes(b"waiters");
-    ctx.reply_array(info.waiters.len());
-    for waiter in &info.waiters {
-        ctx.reply_map(3);
-        ctx.reply_bytes(b"token");
-        ctx.reply_bytes(waiter.token.as_token().as_bytes());
-        ctx.reply_bytes(b"mode");
-        ctx.reply_bytes(waiter.mode.name().as_bytes());
-        ctx.reply_bytes(b"waited");
-        ctx.reply_integer(waiter.waited_ms);
-    }
 }
 
 /// ```text

@@ -6,13 +6,12 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use redis_module::raw;
 
-use super::api::{call, Arg, Context, Level};
+use super::api::{call, Context, Level};
 use super::clock;
 use super::fences;
 use super::propagation::APPLY;
-use super::slot_migration;
-use super::stats::held;
-use super::waiting::alarm;
+use super::stats::{held, removals};
+use super::waiting::callbacks;
 use crate::lock::codec::{self, decode, encode_fence, encode_state, Record};
 use crate::lock::{Fence, Lock};
 
@@ -50,8 +49,8 @@ pub(super) fn register(ctx: Context<'_>) -> bool {
     methods.aux_save = Some(aux_save);
     methods.aux_save2 = Some(aux_save2);
     methods.aux_save_triggers = raw::REDISMODULE_AUX_BEFORE_RDB as c_int;
-    methods.unlink = Some(alarm::on_unlink);
-    methods.unlink2 = Some(alarm::on_unlink2);
+    methods.unlink = Some(callbacks::on_unlink);
+    methods.unlink2 = Some(callbacks::on_unlink2);
     // `copy` stays empty, so the server refuses COPY: a copied hold would be a second exclusive one.
 
     // SAFETY: the context is alive, the name has nine characters, and the server copies the structure.
@@ -104,21 +103,8 @@ unsafe extern "C" fn rdb_load(io: *mut raw::RedisModuleIO, encoding_version: c_i
         fences::observe(hold.fence);
     }
     held::made(&lock);
-    if let Some(name) = key_name(io) {
-        slot_migration::arrives(name.bytes(), &lock);
-    }
+    callbacks::lock_came(io, &lock);
     Box::into_raw(Box::new(lock)).cast()
-}
-
-/// The key that is loaded. The server does not say it for every way of loading.
-fn key_name<'io>(io: *mut raw::RedisModuleIO) -> Option<Arg<'io>> {
-    // SAFETY: the static is not written after the load.
-    let name_of = (unsafe { raw::RedisModule_GetKeyNameFromIO })?;
-    // SAFETY: the server passed `io` to the running method, which the name does not outlive.
-    unsafe {
-        let name = name_of(io);
-        (!name.is_null()).then(|| Arg::new(name.cast_mut()))
-    }
 }
 
 unsafe extern "C" fn aof_rewrite(
@@ -185,6 +171,7 @@ unsafe extern "C" fn free(value: *mut c_void) {
     if !value.is_null() {
         // SAFETY: every value of this type came out of a `Box`, and the server frees it once.
         let lock = unsafe { Box::from_raw(value.cast::<Lock>()) };
+        removals::freed(&lock);
         held::freed(&lock);
     }
 }

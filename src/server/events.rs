@@ -20,21 +20,4 @@ impl Context<'_> {
         };
         status == raw::REDISMODULE_OK as c_int
     }
-
-    /// Has `callback` called at each keyspace event of these classes. False when the server refuses.
-    pub(super) fn on_keyspace_event(
-        self,
-        classes: c_int,
-        callback: raw::RedisModuleNotificationFunc,
-    ) -> bool {
-        // SAFETY: the context is alive; the callback has the form of all such callbacks.
-        let status = unsafe {
-            call!(RedisModule_SubscribeToKeyspaceEvents(
-                self.as_ptr(),
-                classes,
-                callback
-            ))
-        };
-        status == raw::REDISMODULE_OK as c_int
-    }
 }

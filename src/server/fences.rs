@@ -15,6 +15,7 @@ use redis_module::raw;
 
 use super::api::Context;
 use super::clock;
+use super::sweep;
 use crate::lock::{Fence, FenceClock};
 
 /// How far above its clock a server begins: more than clocks that are kept by NTP differ, and little enough that a slot which moves
@@ -79,5 +80,7 @@ unsafe extern "C" fn on_role_change(
 ) {
     if role == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER {
         begin_ahead();
+        // A replica mends nothing, so what its primary had not mended is left to it.
+        sweep::request();
     }
 }

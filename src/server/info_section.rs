@@ -8,7 +8,7 @@ use redis_module::raw;
 use super::api::{call, Context};
 use super::slot_migration;
 use super::stats::times::{self, Times};
-use super::stats::{counters, departures, held};
+use super::stats::{counters, held};
 use super::waiting;
 
 /// Offers the section. False when the server refuses it.
@@ -19,7 +19,7 @@ pub(super) fn register(ctx: Context<'_>) -> bool {
 }
 
 /// The server puts the module's name before each field: `lock_waiters`.
-unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_report: c_int) {
+unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, _for_crash_report: c_int) {
     // SAFETY: the server's own structure, in its callback. The section without a name of its own is called as the module is.
     let status = unsafe { call!(RedisModule_InfoAddSection(info, ptr::null())) };
     if status != raw::REDISMODULE_OK as c_int {
@@ -34,9 +34,6 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_repor
     if let Some((waiters, waited_keys)) = waiting::counts() {
         add(info, c"waiters", waiters);
         add(info, c"waited_keys", waited_keys);
-    }
-    if for_crash_report == 0 {
-        departures::settle();
     }
     for (field, counter) in &counters::ALL {
         add(info, field, counter.get());

@@ -7,7 +7,7 @@ use super::api::{Arg, Argv, Context};
 use super::open_key::{Content, OpenKey, Purpose};
 use super::stats::held;
 use super::stats::{self, counters};
-use super::waiting::alarm;
+use super::waiting::callbacks;
 use super::{data_type, propagation};
 use crate::lock::{Deadline, Effect, Fate, Lock, Now, TokenBuf};
 
@@ -245,7 +245,7 @@ impl<'c> Key<'c> {
 impl Drop for Key<'_> {
     fn drop(&mut self) {
         if self.vacated.take().is_some() {
-            alarm::quietly(|| self.open.delete());
+            callbacks::quietly(|| self.open.delete());
         }
     }
 }

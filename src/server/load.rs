@@ -5,11 +5,11 @@ use std::ffi::c_int;
 use redis_module::{raw, RedisString, Status};
 
 use super::api::{call, missing_function, Context, Level};
-use super::stats::{departures, held};
-use super::waiting::{alarm, client, told};
+use super::stats::held;
+use super::waiting::{callbacks, client, told};
 use super::{
     commands, config, data_type, eviction, fences, info_section, propagation, slot_migration,
-    writes,
+    sweep, writes,
 };
 
 /// The module's version as MODULE LIST shows it: 10203 is 1.2.3.
@@ -50,8 +50,8 @@ pub(crate) fn on_load(ctx: &redis_module::Context, args: &[RedisString]) -> Stat
     //
     // With HANDLE_IO_ERRORS a broken payload is an error here and not the end of the server. Without the implicit signal a
     // command that is refused does not break a WATCH: what changes a key signals it. A replica may load a new data set beside the old
-    // one (repl-diskless-load swapdb): nothing here knows of a key but the keyspace, and the fence clock only takes the larger. What atomic slot migration asks for stands in
-    // `slot_migration`.
+    // one (repl-diskless-load swapdb): nothing here knows of a key but the keyspace, and the fence clock only takes the larger.
+    // What atomic slot migration asks for stands in `slot_migration`.
     unsafe { call!(RedisModule_SetModuleOptions(ctx.as_ptr(), options)) };
     if !data_type::register(ctx) || !commands::register(ctx) || !config::register(ctx) {
         return Status::Err;
@@ -60,14 +60,13 @@ pub(crate) fn on_load(ctx: &redis_module::Context, args: &[RedisString]) -> Stat
     propagation::prepare(ctx);
     held::count_here();
     eviction::subscribe(ctx);
-    let subscribed = alarm::subscribe(ctx)
-        && departures::subscribe(ctx)
-        && fences::subscribe(ctx)
-        && slot_migration::subscribe(ctx);
+    let subscribed =
+        callbacks::subscribe(ctx) && fences::subscribe(ctx) && slot_migration::subscribe(ctx);
     if !subscribed || !info_section::register(ctx) {
         return Status::Err;
     }
     fences::begin_ahead();
+    sweep::request();
     if server_version() >= SAYS_WHEN_IT_SLEEPS {
         told::prepare(ctx);
     }

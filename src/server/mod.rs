@@ -26,6 +26,7 @@ mod data_type;
 mod events;
 mod eviction;
 mod fences;
+mod info_reply;
 mod info_section;
 mod keyspace;
 mod load;
@@ -35,6 +36,7 @@ mod propagation;
 mod server_line;
 mod slot_migration;
 mod stats;
+mod sweep;
 mod waiting;
 mod writes;
 

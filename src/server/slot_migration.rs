@@ -14,7 +14,7 @@
 //! # What follows
 //!
 //! - **A slot that is being imported is not this node's.** So the timer hands nothing on in it and mends nothing
-//!   ([`writes`](super::writes)). What needs mending is put off until the slot is here ([`put_off`]).
+//!   ([`writes`](super::writes)). What needs mending is put off until the slot is here.
 //! - **What has come is not held here yet.** It is counted apart ([`Arrivals`], [`held`]), and what ends it was done elsewhere
 //!   ([`leaves`]). Two cases are not told apart until the import ends: a lock that RENAME or MOVE has put under another key, and
 //!   what came to a replica with a full synchronization, of which the server says nothing.
@@ -36,7 +36,7 @@ use super::keyspace::Key;
 use super::propagation;
 use super::server_line::{Brand, Line};
 use super::stats::held::Held;
-use super::waiting::{alarm, Place};
+use super::waiting::alarm;
 use crate::lock::slot::{key_in, slot_of};
 use crate::lock::Lock;
 
@@ -86,8 +86,6 @@ struct Migration {
     slots: Vec<RangeInclusive<u16>>,
     /// The part of what is held that has come with it.
     arrived: Held,
-    /// Keys to look at when the slots are here.
-    put_off: Vec<Place>,
 }
 
 impl Migration {
@@ -181,20 +179,12 @@ pub(super) fn arrives(name: &[u8], lock: &Lock) {
     });
 }
 
-/// A lock leaves this key. Answers the lock if it was one of this node's, whose end is to be counted here.
-pub(super) fn leaves<'l>(name: &[u8], lock: Option<&'l Lock>) -> Option<&'l Lock> {
+/// A lock leaves this key. Answers whether its slot is being imported.
+pub(super) fn leaves(name: &[u8], lock: &Lock) -> bool {
     let gone = with_import_of(name, |import| {
-        import.arrived = import.arrived.minus(Held::of_key(lock));
+        import.arrived = import.arrived.minus(Held::of_key(Some(lock)));
     });
-    match gone {
-        Some(()) => None,
-        None => lock,
-    }
-}
-
-/// Has a key that is not served here looked at when its slot is, if it is being imported.
-pub(super) fn put_off(place: &Place) {
-    with_import_of(&place.key, |import| import.put_off.push(place.clone()));
+    gone.is_some()
 }
 
 unsafe extern "C" fn on_migration(
@@ -219,8 +209,9 @@ unsafe extern "C" fn on_migration(
         // What has come is deleted by now.
         IMPORT_ABORTED => drop(with(|m| take(&mut m.imports, &info.job_name))),
         IMPORT_COMPLETED => {
-            let import = with(|m| take(&mut m.imports, &info.job_name));
-            alarm::look_at_later(import.into_iter().flat_map(|import| import.put_off));
+            drop(with(|m| take(&mut m.imports, &info.job_name)));
+            // What was put off until the slots are here.
+            alarm::look_at_slots_at_once();
         }
         EXPORT_ABORTED => drop(with(|m| take(&mut m.exports, &info.job_name))),
         EXPORT_COMPLETED => {
@@ -253,7 +244,6 @@ impl Info {
             job: self.job_name,
             slots: slots.collect(),
             arrived: Held::default(),
-            put_off: Vec::new(),
         }
     }
 }

@@ -38,6 +38,7 @@ mod harness;
 mod acquire;
 mod native;
 mod together;
+mod upgrades;
 mod waiting;
 
 // How a wait ends otherwise, and what the ground of the module API has in store.

@@ -36,43 +36,29 @@ const COMMANDS: [Described; 9] = [
     takes("lock.acquire"),
     takes("rwlock.wlock"),
     takes("rwlock.rlock"),
-    Described {
-        name: "lock.release",
-        arity: 3,
-        flags: &["write", "fast"],
-        args: &["token"],
-    },
-    Described {
-        name: "lock.renew",
-        arity: 4,
-        flags: &["write", "fast"],
-        args: &["token", "ttl"],
-    },
-    Described {
-        name: "lock.info",
-        arity: 2,
-        flags: &["readonly"],
-        args: &[],
-    },
-    Described {
-        name: "lock._apply",
-        arity: -3,
-        flags: &["write", "admin", "noscript"],
-        args: &["token", "record"],
-    },
-    Described {
-        name: "lock._release",
-        arity: 3,
-        flags: &["write", "admin", "noscript"],
-        args: &["token"],
-    },
-    Described {
-        name: "lock._writable",
-        arity: -1,
-        flags: &["write", "admin", "fast"],
-        args: &[],
-    },
+    described("lock.release", 3, &["write", "fast"], &["token"]),
+    described("lock.renew", 4, &["write", "fast"], &["token", "ttl"]),
+    described("lock.info", 2, &["readonly"], &[]),
+    described("lock._apply", -3, INTERNAL, &["token", "record"]),
+    described("lock._release", 3, INTERNAL, &["token"]),
+    described("lock._writable", -1, &["write", "admin", "fast"], &[]),
 ];
+
+const INTERNAL: &[&str] = &["write", "admin", "noscript"];
+
+const fn described(
+    name: &'static str,
+    arity: i64,
+    flags: &'static [&'static str],
+    args: &'static [&'static str],
+) -> Described {
+    Described {
+        name,
+        arity,
+        flags,
+        args,
+    }
+}
 
 const fn takes(name: &'static str) -> Described {
     Described {

@@ -214,6 +214,10 @@ fn a_lock_without_a_ttl_is_given_its_own_again(kind: Kind) {
             c.send(&[&b"RESTORE"[..], b"k", b"0", payload.as_bytes()]);
         } else {
             assert_eq!(c.int("PERSIST k"), 1);
+            // Nobody tells the module of it, but the next command on the lock sees it.
+            assert_eq!(c.int("PTTL k"), -1);
+            assert_eq!(c.int("LOCK.RELEASE k nobody"), 0);
+            assert!(c.int("PTTL k") > 0);
         }
         wait_for("the ttl", || (c.int("PTTL k") > 0).then_some(()));
         assert_pttl(&mut c, 50_000);

@@ -80,6 +80,7 @@ fn take_many(c: &mut Client) {
         c.int("PEXPIRE lengthened 900000");
         c.int("RWLOCK.RLOCK persisted me 600000");
         c.int("PERSIST persisted");
+        c.int("LOCK.RELEASE persisted nobody"); // which gives it its ttl again
         c.call("SET text text");
     }
     c.call("SELECT 0");

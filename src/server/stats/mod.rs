@@ -10,8 +10,8 @@
 //!   command filter, which would see it, costs every command of the server.
 
 pub(super) mod counters;
-pub(super) mod departures;
 pub(super) mod held;
+pub(super) mod removals;
 pub(super) mod times;
 
 use super::waiting::Entered;
@@ -20,7 +20,6 @@ use crate::lock::{Effect, Hold, Now};
 
 /// Begins counters and times anew. What is held, and who waits, is as it is.
 pub(super) fn reset() {
-    departures::settle();
     counters::ALL
         .iter()
         .for_each(|(_, counter)| counter.reset());

@@ -3,28 +3,32 @@
 //! One timer of the server's is set to the earliest thing that there is to do. Everything else here only marks keys and sets it.
 
 use std::cell::Cell;
-use std::ffi::{c_char, c_int, c_void, CStr};
+use std::ffi::c_void;
+use std::rc::Rc;
 
 use redis_module::raw;
 
 use super::super::announce::{self, Event};
-use super::super::api::{Arg, Context, OwnedString};
+use super::super::api::{Context, OwnedString};
 use super::super::clock;
-use super::super::data_type;
 use super::super::keyspace::{Key, WrongType};
 use super::super::open_key::Purpose;
-use super::super::slot_migration;
 use super::super::stats::counters::{TAKEN_BACK, TIMED_OUT};
-use super::super::stats::departures;
+use super::super::sweep;
 use super::super::writes;
 use super::client::{self, Outcome};
-use super::room::{Due, Forfeit, Place};
-use super::{dismiss_all, serve_changed, told, with};
+use super::deliveries::Revoked;
+use super::room::{Due, Place, ANY_DB};
+use super::{callbacks, dismiss_all, serve_changed, told, watch, with};
 use crate::command::Error;
-use crate::lock::{Effect, Hold};
+use crate::lock::{Effect, Hold, Lock, Now};
 
-/// The longest that the timer sleeps, so that a wall clock which is set forward is noticed soon.
-const LONGEST_SLEEP_US: u64 = 1_000_000;
+/// The longest that the timer sleeps while somebody waits. A wall clock that is set forward is noticed by then, and a key that is waited
+/// for and was given another end by PEXPIRE or PERSIST.
+const LONGEST_SLEEP_US: u64 = 100_000;
+
+/// How many waited keys are looked at in that time. With more of them, each has its turn later.
+const PATROL: usize = 1_000;
 
 /// How often a node of a cluster looks whether it still serves the slots of those who wait: it is told by nothing when one was taken
 /// from it. As long as the server takes with its own blocked clients.
@@ -65,20 +69,16 @@ thread_local! {
     static SLOTS_SEEN_US: Cell<Option<u64>> = const { Cell::new(None) };
     /// Until when nothing is done after the server has stood still, on the monotonic clock.
     static LISTENS_UNTIL_US: Cell<u64> = const { Cell::new(0) };
-    /// Whether the change that the server reports is our own.
-    static QUIET: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Does `change`, which needs no mark as its key is served after it.
-pub(crate) fn quietly(change: impl FnOnce()) {
-    QUIET.set(true);
-    change();
-    QUIET.set(false);
+    /// When waited keys were looked at by the patrol, on the monotonic clock.
+    static PATROLLED_US: Cell<u64> = const { Cell::new(0) };
 }
 
 /// Sets the timer, if there is something to do before it goes off.
 pub(super) fn arm() {
-    let due = with(|room| room.due());
+    let mut due = with(|room| room.due());
+    if let Some(at_us) = sweep::due_at_us() {
+        due.times_out_at_us = Some(due.times_out_at_us.map_or(at_us, |other| other.min(at_us)));
+    }
     // The usual case: no clock need be read.
     if ARMED.get().is_some_and(|armed| armed.due.covers(&due)) {
         return;
@@ -91,12 +91,6 @@ pub(super) fn arm() {
 /// Sets the timer to go off in this turn of the server's loop.
 pub(crate) fn arm_at_once() {
     arm_in(0);
-}
-
-/// Has these keys looked at, whether anybody waits for them or not.
-pub(crate) fn look_at_later(places: impl Iterator<Item = Place>) {
-    with(|room| places.for_each(|place| room.mark_anyway(place.db, &place.key)));
-    arm();
 }
 
 /// Has the slots looked at in this turn of the server's loop.
@@ -160,16 +154,19 @@ unsafe extern "C" fn on_timer(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void)
 
 /// The server's own round, ten times a second by a clock that nobody can set. Its timers it measures by the wall clock: when that is set
 /// back, they sleep for as long as it was set back by.
-unsafe extern "C" fn on_round(
+pub(super) unsafe extern "C" fn on_round(
     _ctx: *mut raw::RedisModuleCtx,
     _event: raw::RedisModuleEvent,
     _subevent: u64,
     _data: *mut c_void,
 ) {
     told::rest();
-    departures::settle();
-    let (Some(armed), Some(ctx)) = (ARMED.get(), Context::detached()) else {
+    let Some(ctx) = Context::detached() else {
         return;
+    };
+    let Some(armed) = ARMED.get() else {
+        // A sweep may have been asked for by a load, in which no timer is set.
+        return arm();
     };
     if clock::monotonic_us() > armed.at_us.saturating_add(OVERDUE_US) {
         ctx.stop_timer(armed.id);
@@ -181,6 +178,7 @@ unsafe extern "C" fn on_round(
 
 /// Does all that is due.
 fn run(ctx: Context<'_>) {
+    callbacks::nothing_has_moved();
     for leaver in with(|room| room.take_timed_out(clock::monotonic_us())) {
         // Who stood behind it may be next.
         with(|room| room.mark(leaver.place.db, &leaver.place.key));
@@ -189,27 +187,59 @@ fn run(ctx: Context<'_>) {
     }
     with(|room| room.mark_woken(clock::now()));
     look_at_slots(ctx);
-    if !with(|room| room.has_work()) {
-        return arm();
-    }
     if !ctx.is_primary() {
-        // The new primary decides from now on. Who still waits here has been told so by the server.
-        with(|room| (room.take_dirty(), room.take_forfeited()));
+        // The new primary decides from now on. Most servers have told everybody so who waited here. Valkey 9.1 has not: it leaves clients
+        // blocked that can be redirected.
+        for place in with(|room| room.places()) {
+            dismiss_all(&place, Error::TryAgain);
+        }
+        with(|room| (room.take_dirty(), room.deliveries.clear_revoked()));
+        sweep::cancel();
         return arm();
     }
     if ctx.must_not_write() {
-        return arm_in(PAUSED_US);
+        return if with(|room| room.has_work()) {
+            arm_in(PAUSED_US)
+        } else {
+            arm()
+        };
+    }
+    patrol(ctx);
+    sweep::step(ctx);
+    if !with(|room| room.has_work()) {
+        return arm();
     }
     if writes::are_refused(ctx) {
         return arm_in(REFUSED_US);
     }
-    for forfeit in with(|room| room.take_forfeited()) {
-        take_back(ctx, &forfeit);
+    for revoked in with(|room| room.deliveries.take_revoked()) {
+        take_back(ctx, revoked);
     }
     for place in with(|room| room.take_dirty()) {
         look_at(ctx, &place);
     }
     arm();
+}
+
+/// Looks at some of the keys that are waited for, as nobody tells of PEXPIRE and PERSIST.
+fn patrol(ctx: Context<'_>) {
+    let now_us = clock::monotonic_us();
+    if now_us.saturating_sub(PATROLLED_US.get()) < LONGEST_SLEEP_US {
+        return;
+    }
+    PATROLLED_US.set(now_us);
+    for place in with(|room| room.next_of_patrol(PATROL)) {
+        ctx.select_db(place.db);
+        let name = OwnedString::new(ctx, &place.key);
+        let now = clock::now();
+        let opened = Key::open(ctx, name.arg(), Purpose::Write);
+        match opened {
+            Ok(key) if key.lock().is_some() && key.deadline(now).is_some() => {
+                watch(&key, &place, now);
+            }
+            _ => drop(with(|room| room.mark(place.db, &place.key))),
+        }
+    }
 }
 
 /// Sends away who waits for a key that this node does not serve any more, though it may have it still.
@@ -223,6 +253,7 @@ fn look_at_slots(ctx: Context<'_>) {
     if !ctx.is_cluster() {
         return;
     }
+    with(|room| room.mark_put_off());
     for place in with(|room| room.places()) {
         let name = OwnedString::new(ctx, &place.key);
         if !writes::are_served_here(ctx, name.arg()) {
@@ -233,11 +264,19 @@ fn look_at_slots(ctx: Context<'_>) {
 
 /// Serves a key outside a command, and mends it.
 fn look_at(ctx: Context<'_>, place: &Place) {
+    if place.db == ANY_DB {
+        return look_at_all_of(ctx, &place.key);
+    }
     ctx.select_db(place.db);
     let name = OwnedString::new(ctx, &place.key);
     if !writes::are_served_here(ctx, name.arg()) {
-        slot_migration::put_off(place);
-        return dismiss_all(place, Error::TryAgain);
+        dismiss_all(place, Error::TryAgain);
+        // A lock that has come before its slot may have no ttl.
+        let key = Key::open(ctx, name.arg(), Purpose::Read);
+        if key.is_ok_and(|key| key.lock().is_some()) {
+            with(|room| room.put_off(place.clone()));
+        }
+        return;
     }
     let opened = Key::open(ctx, name.arg(), Purpose::Write);
     match opened {
@@ -250,167 +289,71 @@ fn look_at(ctx: Context<'_>, place: &Place) {
     }
 }
 
+/// Looks at a key in every database that has it as a lock: 6.2 does not say to which one a lock has come.
+fn look_at_all_of(ctx: Context<'_>, key: &Rc<[u8]>) {
+    let name = OwnedString::new(ctx, key);
+    for db in (0..).take_while(|db| ctx.select_db(*db)) {
+        let opened = Key::open(ctx, name.arg(), Purpose::Write);
+        if opened.is_ok_and(|opened| opened.lock().is_some()) {
+            let key = Rc::clone(key);
+            look_at(ctx, &Place { db, key });
+        }
+    }
+}
+
 /// Ends a hold whose owner was gone before it heard of it. What the owner had before, and knows of, it has again.
-fn take_back(ctx: Context<'_>, forfeit: &Forfeit) {
-    let granted = &forfeit.granted;
-    let place = &granted.place;
+fn take_back(ctx: Context<'_>, revoked: Revoked) {
+    let place = &revoked.place;
     ctx.select_db(place.db);
     let name = OwnedString::new(ctx, &place.key);
     if !writes::are_served_here(ctx, name.arg()) {
         return;
     }
-    let Ok(mut key) = Key::open(ctx, name.arg(), Purpose::Write) else {
-        return;
-    };
     let now = clock::now();
-    let token = granted.token.as_token();
-    let stands = key.lock().and_then(|lock| lock.hold_of(token, now));
-    if stands.is_some_and(|(_, hold)| hold.fence == granted.fence) {
-        let now_ms = now.ms();
-        let effect = match forfeit.before {
-            Some((mode, hold)) if !hold.deadline.is_over(now_ms) => {
-                let end = key.deadline(now).unwrap_or(hold.deadline);
-                let deadline = hold.deadline.min(end);
-                let hold = Hold { deadline, ..hold };
-                Effect::Hold {
-                    now_ms,
-                    mode,
-                    token,
-                    hold,
-                }
+    let token = revoked.token.as_token();
+    let stands = |lock: &Lock| {
+        let hold = lock.hold_of(token, now);
+        hold.is_some_and(|(_, hold)| hold.fence == revoked.fence)
+    };
+    let opened = Key::open(ctx, name.arg(), Purpose::Write);
+    match opened {
+        Ok(mut key) if key.lock().is_some_and(stands) => {
+            let effect = undo(&key, &revoked, now);
+            key.commit(&effect, true, now);
+            // A conversion that is undone ends no hold.
+            if matches!(effect, Effect::Release { .. }) {
+                TAKEN_BACK.add_one();
+                key.note(Event::Release);
             }
-            _ => Effect::Release { now_ms, token },
-        };
-        key.commit(&effect, true, now);
-        // A conversion that is undone ends no hold.
-        if matches!(effect, Effect::Release { .. }) {
-            TAKEN_BACK.add_one();
-            key.note(Event::Release);
+            // While the key is open: on 6.2, where the deletion of a key that has expired overtakes what the same timer has replicated, a
+            // key must not be opened again after a change.
+            if with(|room| room.is_waited_for(place)) {
+                serve_changed(&mut key, place, now);
+            }
         }
-    }
-    with(|room| room.mark(place.db, &place.key));
-}
-
-/// Subscribes to what can end a hold without a command of ours. False when the server refuses.
-pub(crate) fn subscribe(ctx: Context<'_>) -> bool {
-    let generic = raw::REDISMODULE_NOTIFY_GENERIC;
-    // GENERIC is EXPIRE and the like: that a key goes is seen by `on_unlink`.
-    let heard = [
-        ctx.on_server_event(raw::REDISMODULE_EVENT_FLUSHDB, Some(on_flush)),
-        ctx.on_server_event(raw::REDISMODULE_EVENT_SWAPDB, Some(on_swap)),
-        ctx.on_server_event(raw::REDISMODULE_EVENT_CRON_LOOP, Some(on_round)),
-        ctx.on_keyspace_event(generic, Some(on_generic_event)),
-    ];
-    heard.iter().all(|heard| *heard)
-}
-
-/// FLUSHDB and FLUSHALL, which do not unlink the keys one by one.
-unsafe extern "C" fn on_flush(
-    _ctx: *mut raw::RedisModuleCtx,
-    _event: raw::RedisModuleEvent,
-    _subevent: u64,
-    data: *mut c_void,
-) {
-    // SAFETY: the data of this event is a structure of this kind.
-    let Some(info) = (unsafe { data.cast::<raw::RedisModuleFlushInfo>().as_ref() }) else {
-        return;
-    };
-    let db = (info.dbnum >= 0).then_some(info.dbnum);
-    if with(|room| room.mark_db(db)) {
-        arm();
-    }
-}
-
-/// SWAPDB, after which the same waiters wait for other keys.
-unsafe extern "C" fn on_swap(
-    _ctx: *mut raw::RedisModuleCtx,
-    _event: raw::RedisModuleEvent,
-    _subevent: u64,
-    data: *mut c_void,
-) {
-    // SAFETY: the data of this event is a structure of this kind.
-    let Some(info) = (unsafe { data.cast::<raw::RedisModuleSwapDbInfo>().as_ref() }) else {
-        return;
-    };
-    let marked = with(|room| {
-        room.swap_marks(info.dbnum_first, info.dbnum_second);
-        let first = room.mark_db(Some(info.dbnum_first));
-        room.mark_db(Some(info.dbnum_second)) || first
-    });
-    if marked {
-        arm();
-    }
-}
-
-/// EXPIRE, RENAME, RESTORE and the like.
-unsafe extern "C" fn on_generic_event(
-    ctx: *mut raw::RedisModuleCtx,
-    _kind: c_int,
-    event: *const c_char,
-    key: *mut raw::RedisModuleString,
-) -> c_int {
-    // SAFETY: the server passes the name of the event, a string that ends with NUL, and the key's, both its own in its callback.
-    let (event, name) = unsafe { (CStr::from_ptr(event), Arg::new(key)) };
-    departures::hear(event, name);
-    // These leave a lock without a ttl. EXPIRE may leave one that is too long, but is too common with other keys to look at each.
-    let loses_ttl = event == c"persist" || event == c"restore";
-    // And these take such a one elsewhere before it is mended, within one transaction.
-    let moves = event == c"rename_to" || event == c"move_to";
-    let may_need_mending = loses_ttl || (moves && with(|room| room.has_work()));
-    if may_need_mending || !with(|room| room.is_empty()) {
-        // SAFETY: the server's own context, in its callback.
-        if unsafe { Context::new(ctx) }.is_some_and(|ctx| {
-            let db = ctx.selected_db();
-            with(|room| {
-                if may_need_mending {
-                    room.mark_anyway(db, name.bytes());
-                }
-                room.mark(db, name.bytes()) || may_need_mending
-            })
-        }) {
-            arm();
+        _ if revoked.has_left => {
+            with(|room| room.deliveries.seek(revoked));
+            sweep::request();
         }
-    }
-    raw::REDISMODULE_OK as c_int
-}
-
-/// A lock has left its key: DEL, expiry, eviction, overwriting, RENAME, MOVE, a slot that goes. From 7.0 on.
-pub(crate) unsafe extern "C" fn on_unlink2(
-    key: *mut raw::RedisModuleKeyOptCtx,
-    value: *const c_void,
-) {
-    if QUIET.get() {
-        return;
-    }
-    // SAFETY: the statics are not written after the load.
-    let (Some(name_of), Some(db_of)) = (unsafe {
-        (
-            raw::RedisModule_GetKeyNameFromOptCtx,
-            raw::RedisModule_GetDbIdFromOptCtx,
-        )
-    }) else {
-        return;
-    };
-    // SAFETY: the server's own structure, in its callback; the name lives as long.
-    let (name, db) = unsafe { (Arg::new(name_of(key).cast_mut()), db_of(key)) };
-    // SAFETY: the value that leaves, one of our type, is alive yet.
-    let lock = slot_migration::leaves(name.bytes(), unsafe { data_type::lock_at(value) });
-    departures::begin(name.bytes(), lock);
-    if with(|room| room.mark(db, name.bytes())) {
-        arm();
+        _ => {}
     }
 }
 
-/// The same on 6.2, which does not say in which database.
-pub(crate) unsafe extern "C" fn on_unlink(key: *mut raw::RedisModuleString, value: *const c_void) {
-    if QUIET.get() {
-        return;
-    }
-    // SAFETY: the server's own string, in its callback.
-    let name = unsafe { Arg::new(key) };
-    // SAFETY: the value that leaves, one of our type, is alive yet.
-    departures::begin(name.bytes(), unsafe { data_type::lock_at(value) });
-    if with(|room| room.mark_in_all_dbs(name.bytes())) {
-        arm();
+/// What takes a hold back.
+fn undo<'r>(key: &Key<'_>, revoked: &'r Revoked, now: Now) -> Effect<'r> {
+    let (now_ms, token) = (now.ms(), revoked.token.as_token());
+    match revoked.before {
+        Some((mode, hold)) if !hold.deadline.is_over(now_ms) => {
+            let end = key.deadline(now).unwrap_or(hold.deadline);
+            let deadline = hold.deadline.min(end);
+            let hold = Hold { deadline, ..hold };
+            Effect::Hold {
+                now_ms,
+                mode,
+                token,
+                hold,
+            }
+        }
+        _ => Effect::Release { now_ms, token },
     }
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use redis_module::raw;
 
 use super::super::api::{call, Context};
+use super::deliveries::Delivery;
 use super::room::{Granted, Handle, Leaver};
 use super::{alarm, told, with};
 use crate::command::{Error, Reply};
@@ -24,11 +25,11 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    pub(super) fn granted(leaver: &Leaver, fence: Fence) -> Self {
+    pub(super) fn granted(leaver: &Leaver, fence: Fence, delivery: Delivery) -> Self {
         let granted = Granted {
-            place: leaver.place.clone(),
             token: leaver.waiter.token.clone(),
             fence,
+            delivery,
         };
         Self::Granted(granted, leaver.made)
     }
@@ -125,7 +126,7 @@ unsafe extern "C" fn on_free(ctx: *mut raw::RedisModuleCtx, outcome: *mut c_void
     // SAFETY: the server's own context, in its callback.
     let gone = unsafe { call!(RedisModule_BlockedClientDisconnected(ctx)) } != 0;
     if let (Outcome::Granted(granted, _), true) = (*outcome, gone) {
-        with(|room| room.lost(granted));
+        with(|room| room.deliveries.lost(granted));
         alarm::arm();
     }
 }

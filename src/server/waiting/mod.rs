@@ -19,7 +19,8 @@
 //! 3. **Who may call UnblockClient.** Whoever takes the request out of the room ([`room::Room::leave`]), and exactly once: a client that
 //!    is not in the room was unblocked already. That is: a grant, a timeout, an error for all, a client that is gone.
 //! 4. **A grant that nobody hears of** is taken back: the server frees the outcome without having called for the reply
-//!    ([`client`]), or frees the client before it has sent the reply ([`told`]), and the timer ends the hold and serves the key.
+//!    ([`client`]), or frees the client before it has sent the reply ([`told`]), and the timer ends the hold and serves the key
+//!    ([`deliveries`]).
 //!    Unless the same owner has learned of it otherwise: another request of its token was answered. A client that may have read the
 //!    reply has the hold.
 //! 5. **Nothing is borrowed across the module API.** The room is borrowed around calls of the core only ([`with`]).
@@ -27,25 +28,29 @@
 //! [`commands`]: super::commands
 
 pub(super) mod alarm;
+pub(super) mod callbacks;
 pub(super) mod client;
+pub(super) mod deliveries;
 pub(super) mod limits;
 mod room;
 pub(super) mod told;
 
 use std::cell::RefCell;
+use std::rc::Rc;
 
 use super::announce::Event;
 use super::api::{Arg, Context};
 use super::clock;
 use super::fences;
 use super::keyspace::Key;
-use super::stats;
+use super::stats::{self, counters};
 use crate::command::acquire::Acquire;
 use crate::command::info::Waiter as WaiterInfo;
 use crate::command::Error;
-use crate::lock::queue::{Ticket, Waiter};
+use crate::lock::queue::{Next, Ticket, Waiter};
 use crate::lock::{Fence, Lock, Now, Refusal, Waiting};
 use client::Outcome;
+use deliveries::Revoked;
 pub(super) use room::Place;
 use room::{Leaver, Newcomer, Room};
 
@@ -158,10 +163,19 @@ pub(super) fn serve_changed(key: &mut Key<'_>, place: &Place, now: Now) -> Now {
 /// The time by then, and whether the key has changed by it, or was marked as changed.
 fn serve_all(key: &mut Key<'_>, place: &Place, mut now: Now) -> (Now, bool) {
     let mut changed = false;
-    while let Some((ticket, waiter)) = with(|room| room.next(place, key.lock(), now)) {
+    while let Some(next) = with(|room| room.next(place, key.lock(), now)) {
+        let (ticket, waiter) = match next {
+            Next::Grant(ticket, waiter) => (ticket, waiter),
+            Next::Deadlock(ticket) => {
+                changed = true;
+                counters::DEADLOCKS.add_one();
+                dismiss(with(|room| room.leave(ticket)), Error::Deadlock);
+                continue;
+            }
+        };
+        // A lease counts from its grant, and there may be thousands in one step.
+        now = clock::meanwhile(now, changed);
         changed = true;
-        // A lease counts from its grant.
-        now = clock::meanwhile(now);
         if !grant(key, ticket, &waiter, now) {
             break;
         }
@@ -184,17 +198,20 @@ fn grant(key: &mut Key<'_>, ticket: Ticket, waiter: &Waiter, now: Now) -> bool {
         Ok(grant) => {
             let before = key.lock().and_then(|lock| lock.hold_of(token, now));
             let leaver = with(|room| {
-                room.granted(grant.fence, before);
-                room.leave(ticket)
+                let leaver = room.leave(ticket)?;
+                let delivery = room.deliveries.granted(&leaver.place, grant.fence, before);
+                Some((leaver, delivery))
             });
-            let Some(leaver) = leaver else {
+            let Some((leaver, delivery)) = leaver else {
                 return false;
             };
             key.commit(&grant.effect, grant.had_it, now);
             key.note(Event::Handover);
             let waited_us = clock::monotonic_us().saturating_sub(leaver.since_us);
             stats::handed_over(waited_us, grant.had_it);
-            client::unblock(leaver, |leaver| Outcome::granted(leaver, grant.fence));
+            client::unblock(leaver, |leaver| {
+                Outcome::granted(leaver, grant.fence, delivery)
+            });
             true
         }
         Err(Refusal::FencesExhausted) => {
@@ -238,8 +255,34 @@ fn watch(key: &Key<'_>, place: &Place, now: Now) {
 }
 
 /// Notes that the owner of a hold knows of it.
-pub(super) fn acknowledge(fence: Fence) {
-    with(|room| room.acknowledge(fence));
+pub(super) fn acknowledge(ctx: Context<'_>, key: Arg<'_>, fence: Fence) {
+    if with(|room| room.deliveries.is_waiting()) {
+        let db = ctx.selected_db();
+        with(|room| room.deliveries.acknowledge(db, key.bytes(), fence));
+    }
+}
+
+/// The holds that are to be taken back and are not where they were granted.
+pub(super) fn sought() -> Vec<Revoked> {
+    with(|room| room.deliveries.sought())
+}
+
+/// Marks what a sweep has found in a database: locks without a ttl, and holds that are looked for.
+pub(super) fn take_findings(db: i32, without_ttl: &[Rc<[u8]>], found: &[(Fence, Rc<[u8]>)]) {
+    with(|room| {
+        for key in without_ttl {
+            room.mark_anyway(Some(db), key);
+        }
+        for (fence, key) in found {
+            let key = Rc::clone(key);
+            room.deliveries.found(*fence, &Place { db, key });
+        }
+    });
+}
+
+/// Ends the search for holds that were not found.
+pub(super) fn give_up_search() {
+    with(|room| room.deliveries.give_up());
 }
 
 /// Those who wait for a key, for LOCK.INFO.

@@ -5,8 +5,9 @@ use std::rc::Rc;
 
 use foldhash::HashMap;
 
-use crate::lock::queue::{Ticket, WaitQueue, Waiter};
-use crate::lock::{Fence, Hold, Lock, Mode, Now, Refusal, TokenBuf, Waiting};
+use super::deliveries::{Deliveries, Delivery};
+use crate::lock::queue::{Next, Ticket, WaitQueue, Waiter};
+use crate::lock::{Fence, Lock, Now, Refusal, TokenBuf, Waiting};
 
 /// A key in a database.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -15,6 +16,9 @@ pub(crate) struct Place {
     pub(crate) key: Rc<[u8]>,
 }
 
+/// In the place of a database that is not known.
+pub(crate) const ANY_DB: i32 = -1;
+
 /// A blocked client as the server knows it. The pointer is only ever compared here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Handle(pub(crate) *mut redis_module::raw::RedisModuleBlockedClient);
@@ -22,9 +26,9 @@ pub(crate) struct Handle(pub(crate) *mut redis_module::raw::RedisModuleBlockedCl
 /// A hold that was granted to a waiting client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Granted {
-    pub(crate) place: Place,
     pub(crate) token: TokenBuf,
     pub(crate) fence: Fence,
+    pub(crate) delivery: Delivery,
 }
 
 /// Who waits, and what is to be done when.
@@ -40,10 +44,12 @@ pub(crate) struct Room {
     timeouts: BTreeSet<(u64, Ticket)>,
     /// Keys that have changed outside a command of ours.
     dirty: BTreeSet<Place>,
-    /// Holds that were granted to waiting clients which have not read the reply yet.
-    undelivered: HashMap<Fence, Undelivered>,
-    /// Granted to clients that are gone.
-    forfeited: Vec<Forfeit>,
+    /// Keys with a lock that must be looked at once this node of a cluster serves them.
+    later: BTreeSet<Place>,
+    /// The waited keys that are still to be looked at in this turn of the patrol.
+    patrol: Vec<Place>,
+    /// Grants that their clients have not heard of yet.
+    pub(crate) deliveries: Deliveries,
     last_ticket: u64,
 }
 
@@ -65,23 +71,6 @@ struct Seat {
     times_out_at_us: Option<u64>,
     /// Whether the server made the token, which the reply then carries.
     made: bool,
-}
-
-/// The requests of one token share a hold: it stays when any of them learns of it.
-#[derive(Debug)]
-struct Undelivered {
-    pending: usize,
-    known: bool,
-    /// What the token had before, of which it knows: the share that was converted.
-    before: Option<(Mode, Hold)>,
-}
-
-/// A hold that is to be taken back.
-#[derive(Debug)]
-pub(crate) struct Forfeit {
-    pub(crate) granted: Granted,
-    /// What its owner knows of, and keeps.
-    pub(crate) before: Option<(Mode, Hold)>,
 }
 
 /// A waiter that has left the room.
@@ -145,6 +134,18 @@ pub(crate) struct Newcomer {
     pub(crate) made: bool,
 }
 
+impl Place {
+    /// Follows SWAPDB. False when it is about other databases.
+    pub(crate) fn swap_db(&mut self, one: i32, other: i32) -> bool {
+        self.db = match self.db {
+            db if db == one => other,
+            db if db == other => one,
+            _ => return false,
+        };
+        true
+    }
+}
+
 impl Room {
     /// Whether nobody waits anywhere.
     pub(crate) fn is_empty(&self) -> bool {
@@ -179,6 +180,11 @@ impl Room {
         Some(Place { db, key })
     }
 
+    /// Whether anybody waits for a key.
+    pub(crate) fn is_waited_for(&self, place: &Place) -> bool {
+        self.queue(place.db, &place.key).is_some()
+    }
+
     /// All keys that are waited for.
     pub(crate) fn places(&self) -> Vec<Place> {
         let lines = self.lines.iter().flat_map(|(db, lines)| {
@@ -188,13 +194,8 @@ impl Room {
         lines.collect()
     }
 
-    /// The request that is to be granted now on a key with this lock.
-    pub(crate) fn next(
-        &mut self,
-        place: &Place,
-        lock: Option<&Lock>,
-        now: Now,
-    ) -> Option<(Ticket, Waiter)> {
+    /// The request that is to be granted or refused now on a key with this lock.
+    pub(crate) fn next(&mut self, place: &Place, lock: Option<&Lock>, now: Now) -> Option<Next> {
         self.line(place)?.queue.next(lock, now)
     }
 
@@ -277,26 +278,36 @@ impl Room {
         place.map(|place| self.dirty.insert(place)).is_some()
     }
 
-    /// Marks a key as changed, whether anybody waits for it or not.
-    pub(crate) fn mark_anyway(&mut self, db: i32, key: &[u8]) {
-        let key = key.into();
+    /// The same where the key has lost its lock, and may get another one in its place.
+    pub(crate) fn mark_replaced(&mut self, db: i32, key: &[u8]) -> bool {
+        if let Some(line) = self.lines.get_mut(&db).and_then(|lines| lines.get_mut(key)) {
+            line.queue.lock_replaced();
+        }
+        self.mark(db, key)
+    }
+
+    /// Marks a key as changed, whether anybody waits for it or not. `None` is any database.
+    pub(crate) fn mark_anyway(&mut self, db: Option<i32>, key: &[u8]) {
+        let (db, key) = (db.unwrap_or(ANY_DB), key.into());
         self.dirty.insert(Place { db, key });
     }
 
-    /// Marks a key as changed in whatever database it is waited for.
+    /// Marks a key as replaced in whatever database it is waited for.
     pub(crate) fn mark_in_all_dbs(&mut self, key: &[u8]) -> bool {
         let dbs: Vec<i32> = self.lines.keys().copied().collect();
         let mut any = false;
         for db in dbs {
-            any |= self.mark(db, key);
+            any |= self.mark_replaced(db, key);
         }
         any
     }
 
-    /// Marks all keys of a database, or of all, that anybody waits for.
+    /// Marks all keys of a database, or of all, that anybody waits for, as replaced.
     pub(crate) fn mark_db(&mut self, db: Option<i32>) -> bool {
-        for (number, lines) in &self.lines {
+        for (number, lines) in &mut self.lines {
             if db.is_none_or(|db| db == *number) {
+                let lines_here = lines.values_mut();
+                lines_here.for_each(|line| line.queue.lock_replaced());
                 self.dirty.extend(lines.keys().map(|key| Place {
                     db: *number,
                     key: Rc::clone(key),
@@ -306,24 +317,39 @@ impl Room {
         !self.dirty.is_empty()
     }
 
-    /// Has the marks of two databases that change places count in both.
-    pub(crate) fn swap_marks(&mut self, one: i32, other: i32) {
-        let swapped = |place: &Place| {
-            let db = match place.db {
-                db if db == one => other,
-                db if db == other => one,
-                _ => return None,
-            };
-            let key = Rc::clone(&place.key);
-            Some(Place { db, key })
-        };
-        let marks: Vec<Place> = self.dirty.iter().filter_map(swapped).collect();
-        self.dirty.extend(marks);
+    /// Has two databases change places. A marked key counts as marked in both.
+    pub(crate) fn swap_dbs(&mut self, one: i32, other: i32) {
+        let marks: Vec<Place> = self.dirty.iter().cloned().collect();
+        for mut place in marks {
+            if place.swap_db(one, other) {
+                self.dirty.insert(place);
+            }
+        }
+        self.deliveries.swap_dbs(one, other);
     }
 
     /// Takes the mark of a key that is served. Whether it had one.
     pub(crate) fn unmark(&mut self, place: &Place) -> bool {
         self.dirty.remove(place)
+    }
+
+    /// Has a key looked at again once this node may serve it.
+    pub(crate) fn put_off(&mut self, place: Place) {
+        self.later.insert(place);
+    }
+
+    /// Marks the keys that were put off.
+    pub(crate) fn mark_put_off(&mut self) {
+        self.dirty.append(&mut self.later);
+    }
+
+    /// Some of the keys that are waited for, others each time until all have come.
+    pub(crate) fn next_of_patrol(&mut self, most: usize) -> Vec<Place> {
+        if self.patrol.is_empty() {
+            self.patrol = self.places();
+        }
+        let rest = self.patrol.len().saturating_sub(most);
+        self.patrol.split_off(rest)
     }
 
     /// Takes the marks.
@@ -356,7 +382,7 @@ impl Room {
 
     /// Whether there are keys to look at.
     pub(crate) fn has_work(&self) -> bool {
-        !self.dirty.is_empty() || !self.forfeited.is_empty()
+        !self.dirty.is_empty() || self.deliveries.has_revoked()
     }
 
     /// When there is something to do.
@@ -365,55 +391,6 @@ impl Room {
             at_once: self.has_work(),
             wakes_at_ms: self.wakes.first().map(|(at_ms, _)| *at_ms),
             times_out_at_us: self.timeouts.first().map(|(at_us, _)| *at_us),
-        }
-    }
-
-    /// Notes that a waiting client was granted a hold in place of what it had before, and has not been told yet.
-    pub(crate) fn granted(&mut self, fence: Fence, before: Option<(Mode, Hold)>) {
-        let undelivered = self.undelivered.entry(fence).or_insert(Undelivered {
-            pending: 0,
-            known: false,
-            before,
-        });
-        undelivered.pending = undelivered.pending.saturating_add(1);
-    }
-
-    /// Notes that a client was told.
-    pub(crate) fn delivered(&mut self, fence: Fence) {
-        self.acknowledge(fence);
-        self.settle(fence);
-    }
-
-    /// Notes that the client is gone which was to be told.
-    pub(crate) fn lost(&mut self, granted: Granted) {
-        let fence = granted.fence;
-        let unknown = self.undelivered.get(&fence).filter(|u| !u.known);
-        if let Some(before) = unknown.map(|undelivered| undelivered.before) {
-            self.forfeited.push(Forfeit { granted, before });
-        }
-        self.settle(fence);
-    }
-
-    /// Notes that the owner of a hold knows of it: it has asked again, or renewed.
-    pub(crate) fn acknowledge(&mut self, fence: Fence) {
-        if let Some(undelivered) = self.undelivered.get_mut(&fence) {
-            undelivered.known = true;
-        }
-        self.forfeited.retain(|f| f.granted.fence != fence);
-    }
-
-    /// Takes the holds that are to be taken back.
-    pub(crate) fn take_forfeited(&mut self) -> Vec<Forfeit> {
-        std::mem::take(&mut self.forfeited)
-    }
-
-    fn settle(&mut self, fence: Fence) {
-        let Some(undelivered) = self.undelivered.get_mut(&fence) else {
-            return;
-        };
-        undelivered.pending = undelivered.pending.saturating_sub(1);
-        if undelivered.pending == 0 {
-            self.undelivered.remove(&fence);
         }
     }
 

@@ -23,6 +23,7 @@ use redis_module::raw;
 
 use super::super::api::Context;
 use super::super::clock;
+use super::deliveries::Delivery;
 use super::room::Granted;
 use super::{alarm, with};
 
@@ -31,8 +32,8 @@ use super::{alarm, with};
 const TURN_US: u64 = 1_000_000;
 
 thread_local! {
-    /// Who was told in this turn: the numbers of the clients, and of the holds.
-    static TOLD: RefCell<BTreeMap<(u64, u64), Granted>> = const { RefCell::new(BTreeMap::new()) };
+    /// Who was told in this turn: the numbers of the clients, and of the deliveries.
+    static TOLD: RefCell<BTreeMap<(u64, Delivery), Granted>> = const { RefCell::new(BTreeMap::new()) };
     /// When the first of them was, on the monotonic clock.
     static SINCE_US: Cell<u64> = const { Cell::new(0) };
     /// Whether this server says what has become of a client in the turn of its grant.
@@ -46,7 +47,7 @@ thread_local! {
 }
 
 /// Lends those who were told to `act`, which must not call the module API.
-fn with_told<R>(act: impl FnOnce(&mut BTreeMap<(u64, u64), Granted>) -> R) -> R {
+fn with_told<R>(act: impl FnOnce(&mut BTreeMap<(u64, Delivery), Granted>) -> R) -> R {
     TOLD.with_borrow_mut(act)
 }
 
@@ -60,7 +61,7 @@ pub(super) fn tell(ctx: Context<'_>, granted: &Granted) {
         if told.is_empty() {
             SINCE_US.set(clock::monotonic_us());
         }
-        told.insert((client, granted.fence.get()), granted.clone())
+        told.insert((client, granted.delivery), granted.clone())
     });
     if let Some(before) = before {
         settle(before, true);
@@ -69,9 +70,9 @@ pub(super) fn tell(ctx: Context<'_>, granted: &Granted) {
 
 fn settle(granted: Granted, delivered: bool) {
     if delivered {
-        with(|room| room.delivered(granted.fence));
+        with(|room| room.deliveries.delivered(&granted));
     } else {
-        with(|room| room.lost(granted));
+        with(|room| room.deliveries.lost(granted));
         alarm::arm();
     }
 }
@@ -118,7 +119,7 @@ unsafe extern "C" fn on_client(
 /// What a client was told in this turn.
 fn take(client: u64) -> Vec<Granted> {
     with_told(|told| {
-        let of_client = told.range((client, 0)..=(client, u64::MAX));
+        let of_client = told.range((client, Delivery::MIN)..=(client, Delivery::MAX));
         let keys: Vec<_> = of_client.map(|(key, _)| *key).collect();
         let granted = keys.iter().filter_map(|key| told.remove(key));
         granted.collect()

@@ -45,16 +45,21 @@ fn the_settings_of_the_module_are_its_defaults(kind: Kind) {
         assert!(arguments.contains(&argument), "{arguments}");
         assert_eq!(setting(&mut c, name), value);
         assert_eq!(setting(&mut with_example.client(), name), value);
-        for (value, fits) in [
-            ("0", true),
-            ("-1", false),
-            ("1000000", true),
-            ("1000001", false),
-        ] {
+        let values = match value {
+            "yes" => [("no", true), ("maybe", false), ("yes", true), ("1", false)],
+            _ => [
+                ("0", true),
+                ("-1", false),
+                ("1000000", true),
+                ("1000001", false),
+            ],
+        };
+        for (value, fits) in values {
             let reply = c.call(&format!("CONFIG SET {name} {value}"));
             assert_eq!(reply == Reply::Simple("OK".into()), fits, "{value}");
         }
-        assert_eq!(setting(&mut c, name), "1000000");
+        let last = values.iter().rfind(|(_, fits)| *fits);
+        assert_eq!(Some(&*setting(&mut c, name)), last.map(|(value, _)| *value));
     }
 }
 

@@ -90,8 +90,8 @@ pub fn play(c: &mut Client, seed: u64, ops: usize) -> Tally {
     tally
 }
 
-/// Waits until the server has deleted every key whose short ttl has ended, and given every lock a ttl again after PERSIST, so that
-/// time changes the state no more.
+/// Waits until the server has deleted every key whose short ttl has ended, so that time changes the state no more. A lock that PERSIST has
+/// left without a ttl is given its own again by the next command.
 #[track_caller]
 pub fn settle(c: &mut Client) {
     wait_for("the short ttls to end", || {
@@ -99,6 +99,9 @@ pub fn settle(c: &mut Client) {
         let all_long = keys.items().iter().all(|name| {
             let ttl = c.send(&[b"PTTL", name.as_bytes()]).as_int();
             let is_lock = c.send(&[b"TYPE", name.as_bytes()]) == Reply::Simple("redislock".into());
+            if ttl == -1 && is_lock {
+                c.send(&[b"LOCK.RELEASE", name.as_bytes(), b"nobody of the workload"]);
+            }
             ttl > LONG_MS / 2 || (ttl == -1 && !is_lock)
         });
         // DBSIZE counts what has expired and is not deleted yet.

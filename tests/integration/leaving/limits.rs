@@ -93,8 +93,8 @@ fn bad_load_arguments_are_named_in_the_log(kind: Kind) {
         let mut options = vec!["--loadmodule", module.to_str().unwrap()];
         options.extend(bad.split(' '));
         let log = Server::log_of_failed_start(kind, &options);
-        let expected =
-            "bad arguments: expected [max-waiters-per-key N] [max-waiters N] with N from 0 to 1000000";
+        let expected = "bad arguments: expected [max-waiters-per-key N] [max-waiters N] [replicate-in-place yes|no] \
+             with N from 0 to 1000000";
         assert!(log.contains(expected), "{bad}: {log}");
     }
 }

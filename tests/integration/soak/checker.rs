@@ -69,15 +69,16 @@ pub(super) struct Checker<'h> {
     keys: BTreeMap<&'h str, Replayed>,
     /// Who may wait, or has asked just now, by key and in the order of arrival.
     queues: BTreeMap<&'h str, Vec<u64>>,
-    /// Requests that came while their token had a share, with its fence: they stand before the queue.
-    upgrades: BTreeMap<u64, u64>,
+    /// Exclusive requests whose token got a share while they waited, or had it before, with its fence:
+    /// they stand before the queue.
+    pub(super) upgrades: BTreeMap<u64, u64>,
     /// The keys that were changed by effects since the last command, and when.
     served: BTreeMap<&'h str, (u64, u64)>,
     /// The request that came last.
     current: Option<u64>,
     /// Whether it did what it was to do.
     carried_out: bool,
-    now_ms: u64,
+    pub(super) now_ms: u64,
     last_fence: u64,
     /// The fences that a client was told, and where they were granted first.
     told: HashMap<u64, usize>,
@@ -152,6 +153,7 @@ impl<'h> Checker<'h> {
                 self.keys.insert(to, moved);
                 self.served.remove(&from[..]);
                 self.served.remove(&to[..]);
+                self.note_upgrades(at, to);
             }
             Entry::Ends(key, end_ms) => {
                 self.keys.entry(key).or_default().ends(*end_ms);
@@ -219,7 +221,8 @@ impl<'h> Checker<'h> {
                         && course.request.token != request.token
                         && course.may_wait(at, self.now_ms)
                 });
-                if !other_upgrades || own.is_none() {
+                let told_at_once = other_upgrades && own.is_some();
+                if !told_at_once && !self.may_be_told_later(at, request) {
                     self.refuse(Rule::WrongAnswer, at, format!("no deadlock: {request:?}"));
                 }
             }
@@ -274,6 +277,7 @@ impl<'h> Checker<'h> {
         }
         self.stuck.remove(key);
         self.keys.entry(key).or_default().apply(effect);
+        self.note_upgrades(at, key);
     }
 
     fn held(

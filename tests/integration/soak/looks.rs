@@ -4,7 +4,7 @@ use redis_lock::lock::Mode;
 
 use super::checker::Checker;
 use super::course::Course;
-use super::history::{Sample, Shown};
+use super::history::{Entry, Request, Sample, Shown, What};
 use super::rule::Rule;
 
 /// Something that the server's timer has to do.
@@ -159,6 +159,32 @@ impl<'h> Checker<'h> {
                 self.refuse(Rule::NotTakenBack, unheard.at, text);
             }
         }
+    }
+
+    /// Notes which requests upgrade now.
+    pub(super) fn note_upgrades(&mut self, at: usize, key: &str) {
+        let Some(state) = self.replayed(key) else {
+            return;
+        };
+        let waiting = self.queue(key).filter(|course| {
+            course.mode == Mode::Exclusive
+                && state.mode() == Some(Mode::Shared)
+                && course.may_wait(at, self.now_ms)
+        });
+        let owned = waiting.filter_map(|course| {
+            let own = state.own(course.request.token.as_bytes(), self.now_ms)?;
+            Some((course.number, own.fence.get()))
+        });
+        let upgrades: Vec<_> = owned.collect();
+        self.upgrades.extend(upgrades);
+    }
+
+    /// Whether a request may be told of a deadlock while it waits: after its lock was replaced by one
+    /// that its token shares.
+    pub(super) fn may_be_told_later(&self, at: usize, request: &Request) -> bool {
+        let mut later = self.history.log.iter().skip(at);
+        matches!(request.what, What::Acquire(Mode::Exclusive, Some(_)))
+            && later.any(|entry| matches!(entry, Entry::Renamed(_, to) if *to == request.key))
     }
 
     /// Whether the server could not act at some time between an instant and a look.

@@ -1,0 +1,36 @@
+//! The reply of LOCK.INFO.
+
+use super::api::Context;
+use crate::command::info::Info;
+use crate::lock::Mode;
+
+/// Answers with what is known of a lock.
+pub(super) fn send(ctx: Context<'_>, info: &Info<'_>) {
+    ctx.reply_map(3);
+    ctx.reply_bytes(b"mode");
+    ctx.reply_bytes(info.mode.map_or("free", Mode::name).as_bytes());
+    ctx.reply_bytes(b"holders");
+    ctx.reply_array(info.holders.len());
+    for holder in &info.holders {
+        ctx.reply_map(4);
+        ctx.reply_bytes(b"token");
+        ctx.reply_bytes(holder.token.as_bytes());
+        ctx.reply_bytes(b"fence");
+        ctx.reply_integer(holder.fence.get());
+        ctx.reply_bytes(b"ttl");
+        ctx.reply_integer(holder.ttl_ms);
+        ctx.reply_bytes(b"since");
+        ctx.reply_integer(holder.since_ms);
+    }
+    ctx.reply_bytes(b"waiters");
+    ctx.reply_array(info.waiters.len());
+    for waiter in &info.waiters {
+        ctx.reply_map(3);
+        ctx.reply_bytes(b"token");
+        ctx.reply_bytes(waiter.token.as_token().as_bytes());
+        ctx.reply_bytes(b"mode");
+        ctx.reply_bytes(waiter.mode.name().as_bytes());
+        ctx.reply_bytes(b"waited");
+        ctx.reply_integer(waiter.waited_ms);
+    }
+}

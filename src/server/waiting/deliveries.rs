@@ -1,0 +1,332 @@
+//! Grants on their way to clients that waited: delivered, or lost and taken back.
+//!
+//! A grant is **lost** when its client is gone before it has heard of it. Its hold is then revoked, wherever it is by then, unless the
+//! owner has learned of it otherwise: another request of its token was answered for the same key.
+//!
+//! A lock may leave its key between the grant and the loss: SWAPDB is followed here; after RENAME and MOVE nobody says where it is, so
+//! the hold is looked for ([`Deliveries::seek`]).
+
+use foldhash::HashMap;
+
+use super::room::{Granted, Place};
+use crate::lock::{Fence, Hold, Lock, Mode, TokenBuf};
+
+/// The number of a delivery: one for all the requests of a token that are granted the same hold of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Delivery(u64);
+
+impl Delivery {
+    pub(crate) const MIN: Self = Self(0);
+    pub(crate) const MAX: Self = Self(u64::MAX);
+}
+
+/// All grants that are on their way, and those that are lost.
+#[derive(Debug, Default)]
+pub(crate) struct Deliveries {
+    pending: HashMap<Delivery, Pending>,
+    /// The last delivery of each fence, which leads to the others. There are others only where a lock was copied by DUMP and RESTORE.
+    by_fence: HashMap<Fence, Delivery>,
+    /// Holds that are to be taken back.
+    revoked: Vec<Revoked>,
+    /// Those of them that are not under the key where they were granted.
+    sought: Vec<Revoked>,
+    last: u64,
+}
+
+#[derive(Debug)]
+struct Pending {
+    place: Place,
+    fence: Fence,
+    /// How many clients have not been told.
+    clients: usize,
+    /// Whether the owner knows of the hold.
+    known: bool,
+    /// Whether the lock has left the place since.
+    has_left: bool,
+    /// What the token had before, of which it knows: the share that was converted.
+    before: Option<(Mode, Hold)>,
+    /// The next delivery with the same fence.
+    next: Option<Delivery>,
+}
+
+/// A hold that is to be taken back.
+#[derive(Clone, Debug)]
+pub(crate) struct Revoked {
+    pub(crate) place: Place,
+    pub(crate) token: TokenBuf,
+    pub(crate) fence: Fence,
+    /// What its owner knows of, and keeps.
+    pub(crate) before: Option<(Mode, Hold)>,
+    /// Whether it may be under another key by now.
+    pub(crate) has_left: bool,
+}
+
+impl Deliveries {
+    /// Notes that a waiting client was granted a hold in place of what it had before, and has not been told yet.
+    pub(crate) fn granted(
+        &mut self,
+        place: &Place,
+        fence: Fence,
+        before: Option<(Mode, Hold)>,
+    ) -> Delivery {
+        if let Some((delivery, pending)) = self.find(fence, |pending| pending.place == *place) {
+            pending.clients = pending.clients.saturating_add(1);
+            return delivery;
+        }
+        self.last = self.last.wrapping_add(1);
+        let delivery = Delivery(self.last);
+        let next = self.by_fence.insert(fence, delivery);
+        let pending = Pending {
+            place: place.clone(),
+            fence,
+            clients: 1,
+            known: false,
+            has_left: false,
+            before,
+            next,
+        };
+        self.pending.insert(delivery, pending);
+        delivery
+    }
+
+    /// Notes that a client was told.
+    pub(crate) fn delivered(&mut self, granted: &Granted) {
+        if let Some(pending) = self.pending.get_mut(&granted.delivery) {
+            pending.known = true;
+            let place = pending.place.clone();
+            self.keep(&place, granted.fence);
+        }
+        self.settle(granted.delivery);
+    }
+
+    /// Notes that the client is gone which was to be told.
+    pub(crate) fn lost(&mut self, granted: Granted) {
+        let pending = self.pending.get(&granted.delivery);
+        if let Some(pending) = pending.filter(|pending| !pending.known) {
+            self.revoked.push(Revoked {
+                place: pending.place.clone(),
+                token: granted.token,
+                fence: granted.fence,
+                before: pending.before,
+                has_left: pending.has_left,
+            });
+        }
+        self.settle(granted.delivery);
+    }
+
+    /// Notes that the owner of a hold knows of it: it has asked again, or renewed.
+    pub(crate) fn acknowledge(&mut self, db: i32, key: &[u8], fence: Fence) {
+        let is_it = |place: &Place, has_left| has_left || (place.db == db && *place.key == *key);
+        if let Some((_, pending)) = self.find(fence, |p| is_it(&p.place, p.has_left)) {
+            pending.known = true;
+        }
+        let stays = |r: &Revoked| r.fence != fence || !is_it(&r.place, r.has_left);
+        self.revoked.retain(stays);
+        self.sought.retain(stays);
+    }
+
+    /// Whether an acknowledgement can matter.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.pending.is_empty() || !self.revoked.is_empty() || !self.sought.is_empty()
+    }
+
+    /// Notes that a lock leaves its key. `db` is `None` where the server does not say which.
+    pub(crate) fn left(&mut self, db: Option<i32>, key: &[u8]) {
+        let is_it = |place: &Place| db.is_none_or(|db| db == place.db) && *place.key == *key;
+        let pending = self.pending.values_mut();
+        pending
+            .filter(|pending| is_it(&pending.place))
+            .for_each(|pending| pending.has_left = true);
+        let revoked = self.revoked.iter_mut();
+        revoked
+            .filter(|revoked| is_it(&revoked.place))
+            .for_each(|revoked| revoked.has_left = true);
+    }
+
+    /// Follows SWAPDB.
+    pub(crate) fn swap_dbs(&mut self, one: i32, other: i32) {
+        for pending in self.pending.values_mut() {
+            pending.place.swap_db(one, other);
+        }
+        for revoked in self.revoked.iter_mut().chain(&mut self.sought) {
+            revoked.place.swap_db(one, other);
+        }
+    }
+
+    /// Whether there are holds to take back.
+    pub(crate) fn has_revoked(&self) -> bool {
+        !self.revoked.is_empty()
+    }
+
+    /// Takes the holds that are to be taken back.
+    pub(crate) fn take_revoked(&mut self) -> Vec<Revoked> {
+        std::mem::take(&mut self.revoked)
+    }
+
+    /// Has a hold looked for that is not where it was granted.
+    pub(crate) fn seek(&mut self, revoked: Revoked) {
+        self.sought.push(revoked);
+    }
+
+    /// The holds that are looked for.
+    pub(crate) fn sought(&self) -> Vec<Revoked> {
+        self.sought.clone()
+    }
+
+    /// Notes where a hold was found that is looked for. It is to be taken back there.
+    pub(crate) fn found(&mut self, fence: Fence, place: &Place) {
+        for revoked in self.sought.extract_if(.., |sought| sought.fence == fence) {
+            self.revoked.push(Revoked {
+                place: place.clone(),
+                has_left: false,
+                ..revoked
+            });
+        }
+    }
+
+    /// Gives up what is looked for and was not found.
+    pub(crate) fn give_up(&mut self) {
+        self.sought.clear();
+    }
+
+    /// Drops all: the server has become a replica, and its primary decides.
+    pub(crate) fn clear_revoked(&mut self) {
+        self.revoked.clear();
+        self.sought.clear();
+    }
+
+    /// The owner knows of its hold: another client that missed it does not matter any more.
+    fn keep(&mut self, place: &Place, fence: Fence) {
+        self.revoked
+            .retain(|revoked| revoked.fence != fence || revoked.place != *place);
+    }
+
+    fn settle(&mut self, delivery: Delivery) {
+        let Some(pending) = self.pending.get_mut(&delivery) else {
+            return;
+        };
+        pending.clients = pending.clients.saturating_sub(1);
+        if pending.clients > 0 {
+            return;
+        }
+        let (fence, next) = (pending.fence, pending.next);
+        self.pending.remove(&delivery);
+        // Whatever led to it leads to the next one.
+        if self.by_fence.get(&fence) == Some(&delivery) {
+            match next {
+                Some(next) => self.by_fence.insert(fence, next),
+                None => self.by_fence.remove(&fence),
+            };
+        } else if let Some((_, before)) = self.find(fence, |p| p.next == Some(delivery)) {
+            before.next = next;
+        }
+    }
+
+    /// The first delivery of a fence that is as it is asked for.
+    fn find(
+        &mut self,
+        fence: Fence,
+        is_it: impl Fn(&Pending) -> bool,
+    ) -> Option<(Delivery, &mut Pending)> {
+        let mut at = self.by_fence.get(&fence).copied();
+        while let Some(delivery) = at {
+            let pending = self.pending.get(&delivery)?;
+            if is_it(pending) {
+                return Some((delivery, self.pending.get_mut(&delivery)?));
+            }
+            at = pending.next;
+        }
+        None
+    }
+}
+
+/// The first of the sought holds that a lock has.
+pub(crate) fn find_in(lock: &Lock, sought: &[Revoked]) -> Option<Fence> {
+    let is_there = |revoked: &&Revoked| {
+        let token = revoked.token.as_token();
+        lock.fence_of(token) == Some(revoked.fence)
+    };
+    sought.iter().find(is_there).map(|revoked| revoked.fence)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lock::Token;
+
+    fn place(db: i32, key: &str) -> Place {
+        let key = key.as_bytes().into();
+        Place { db, key }
+    }
+
+    fn fence(n: u64) -> Fence {
+        Fence::new(n).unwrap()
+    }
+
+    fn granted(deliveries: &mut Deliveries, key: &str, token: &str, n: u64) -> Granted {
+        let delivery = deliveries.granted(&place(0, key), fence(n), None);
+        let token = Token::new(token.as_bytes()).unwrap().into();
+        Granted {
+            token,
+            fence: fence(n),
+            delivery,
+        }
+    }
+
+    #[test]
+    fn a_lost_grant_is_taken_back_unless_its_owner_knows_of_it() {
+        let mut all = Deliveries::default();
+        let lost = granted(&mut all, "k", "a", 1);
+        all.lost(lost);
+        assert_eq!(all.take_revoked().len(), 1);
+        // Two requests of one token: one is told.
+        let [told, lost] = [1, 1].map(|n| granted(&mut all, "k", "a", n));
+        all.lost(lost);
+        all.delivered(&told);
+        assert!(all.take_revoked().is_empty() && all.pending.is_empty());
+        // The owner asks again.
+        let lost = granted(&mut all, "k", "a", 2);
+        all.acknowledge(0, b"k", fence(2));
+        all.lost(lost);
+        assert!(all.take_revoked().is_empty() && all.by_fence.is_empty());
+    }
+
+    #[test]
+    fn two_keys_with_one_fence_are_two_deliveries() {
+        let mut all = Deliveries::default();
+        let told = granted(&mut all, "k", "a", 1);
+        let lost = granted(&mut all, "copy", "a", 1);
+        all.delivered(&told);
+        all.lost(lost);
+        let revoked = all.take_revoked();
+        assert_eq!(revoked.len(), 1);
+        assert_eq!(revoked[0].place, place(0, "copy"));
+        // Nor does a renewal of the one speak for the other.
+        let lost = granted(&mut all, "copy", "a", 1);
+        all.acknowledge(0, b"k", fence(1));
+        all.lost(lost);
+        assert_eq!(all.take_revoked().len(), 1);
+    }
+
+    #[test]
+    fn a_hold_that_has_moved_is_followed_or_looked_for() {
+        let mut all = Deliveries::default();
+        let lost = granted(&mut all, "k", "a", 1);
+        all.swap_dbs(0, 3);
+        all.lost(lost);
+        let revoked = all.take_revoked().pop().unwrap();
+        assert_eq!((&revoked.place, revoked.has_left), (&place(3, "k"), false));
+        let lost = granted(&mut all, "k", "a", 1);
+        all.left(Some(0), b"other");
+        all.left(Some(0), b"k");
+        all.lost(lost);
+        let revoked = all.take_revoked().pop().unwrap();
+        assert!(revoked.has_left);
+        all.seek(revoked);
+        all.found(fence(2), &place(0, "new"));
+        assert!(!all.has_revoked());
+        all.found(fence(1), &place(0, "new"));
+        assert_eq!(all.take_revoked()[0].place, place(0, "new"));
+        assert!(all.sought().is_empty());
+    }
+}
