@@ -27,7 +27,8 @@ const ASK_BY_SCRIPT: &[u8] =
 /// What is said at load on 6.2 when there is no EVAL to ask by.
 const NO_EVAL: &CStr =
     c"EVAL is renamed: whether the server refuses writes is read from INFO and CONFIG GET; \
-      if CONFIG is renamed too, no deadline hands a lock on while min-replicas-to-write is set";
+      if CONFIG is renamed too, no deadline hands a lock on while min-replicas-to-write is set, \
+      nor after a save that failed";
 
 /// Whether the module asks now: its command answers nobody else.
 static ASKING: AtomicBool = AtomicBool::new(false);
@@ -91,7 +92,10 @@ fn are_refused_by_info(ctx: Context<'_>) -> bool {
     let is_set = |name, value: &[u8]| ctx.config_value(name).is_some_and(|is| is == value);
     let save_fails = says(c"persistence", c"rdb_last_bgsave_status", c"err");
     let save_stops_writes = !is_set(c"stop-writes-on-bgsave-error", b"no") && !is_set(c"save", b"");
-    if (save_fails && save_stops_writes) || says(c"persistence", c"aof_last_write_status", c"err") {
+    // The status stays as it was when the operator gives the file up.
+    let appends = !says(c"persistence", c"aof_enabled", c"0");
+    let append_fails = appends && says(c"persistence", c"aof_last_write_status", c"err");
+    if (save_fails && save_stops_writes) || append_fails {
         return true;
     }
     // The field is there only where the setting is.

@@ -103,11 +103,11 @@ fn start_saving(kind: Kind) -> Server {
 }
 
 /// A folder where the dump is to be.
-fn in_the_way(server: &Server) -> PathBuf {
+pub(super) fn in_the_way(server: &Server) -> PathBuf {
     server.dir().join("dump.rdb")
 }
 
-fn fail_to_save(server: &Server) {
+pub(super) fn fail_to_save(server: &Server) {
     fs::create_dir(in_the_way(server)).unwrap();
     let mut c = server.client();
     c.text("BGSAVE");
@@ -140,6 +140,10 @@ fn a_failed_save_stops_nothing_where_it_is_told_not_to(kind: Kind) {
 
 /// With an append-only file, in a process that is told of a file too large instead of being ended.
 fn start_appending(kind: Kind, fsync: &str) -> Server {
+    start_appending_with(kind, fsync, &[])
+}
+
+pub(super) fn start_appending_with(kind: Kind, fsync: &str, more: &[&str]) -> Server {
     let options = [
         "--appendonly",
         "yes",
@@ -148,7 +152,7 @@ fn start_appending(kind: Kind, fsync: &str) -> Server {
         "--auto-aof-rewrite-percentage",
         "0",
     ];
-    let mut setup = Setup::with_module(&options);
+    let mut setup = Setup::with_module(&[&options[..], more].concat());
     setup.under = vec!["env".into(), "--ignore-signal=XFSZ".into()];
     let server = Server::start_as(kind, setup);
     // The limit is for all files, and the log must stay below it.
@@ -174,7 +178,7 @@ fn leave_room(server: &Server, bytes: u64) {
     limit_files(server, &format!("{}:", size + bytes));
 }
 
-fn have_room_again(server: &Server) {
+pub(super) fn have_room_again(server: &Server) {
     limit_files(server, "unlimited:");
 }
 
@@ -190,7 +194,7 @@ fn limit_files(server: &Server, soft: &str) {
 }
 
 /// Has the server notice, by a write that it takes and cannot keep.
-fn fill_disk(server: &Server) {
+pub(super) fn fill_disk(server: &Server) {
     leave_room(server, 0);
     let mut c = server.client();
     wait_for("the disk to be full", || {

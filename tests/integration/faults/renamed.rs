@@ -1,0 +1,245 @@
+//! `rename-command` takes commands away by which a module could ask whether the server refuses writes. Whatever is missing, a deadline
+//! hands nothing on while clients cannot write, and does so again when they can.
+
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::super::harness::{wait_for, Client, Kind, Later, Reply, Server};
+use super::disk::{fail_to_save, fill_disk, have_room_again, in_the_way, start_appending_with};
+
+on_every_server![
+    a_deadline_without_enough_replicas_hands_nothing_on,
+    a_deadline_after_a_failed_save_hands_nothing_on,
+    a_deadline_while_the_disk_is_full_hands_nothing_on,
+    a_disk_that_stops_no_write_stops_no_deadline,
+    the_log_says_what_6_2_misses,
+    what_cannot_be_told_is_refused,
+];
+
+/// What is taken away: each alone, and the two by which 6.2 could tell.
+const TAKEN: [&[&str]; 6] = [
+    &["EVAL"],
+    &["SETRANGE"],
+    &["EXISTS"],
+    &["CONFIG"],
+    &["CLIENT"],
+    &["EVAL", "CONFIG"],
+];
+
+/// How long the hold of an owner that is gone has to go, while the test makes its server refuse writes.
+const REST_MS: u64 = 1_000;
+
+/// The command line that takes commands away, and more of it.
+fn without<'a>(names: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
+    let renamed = names.iter().flat_map(|name| ["--rename-command", name, ""]);
+    renamed.chain(more.iter().copied()).collect()
+}
+
+/// Runs a test for each set of commands that are taken away, side by side: they mostly wait.
+fn for_each_taken(test: impl Fn(&[&str]) + Sync) {
+    let test = &test;
+    thread::scope(|scope| {
+        for names in TAKEN {
+            scope.spawn(move || test(names));
+        }
+    });
+}
+
+#[track_caller]
+fn assert_taken_away(c: &mut Client, names: &[&str]) {
+    for name in names {
+        let error = c.error(name);
+        assert!(error.starts_with("ERR unknown command"), "{error}");
+    }
+}
+
+/// Whether the server refuses a client's write with this code.
+fn refuses_writes(c: &mut Client, code: &str) -> bool {
+    matches!(c.call("SET text text"), Reply::Error(error) if error.starts_with(code))
+}
+
+fn takes_writes(c: &mut Client) -> bool {
+    c.call("SET text text") == Reply::Simple("OK".into())
+}
+
+/// Somebody waits for the lock of an owner that is gone, and another one gives up after its end.
+struct Stage {
+    waits: Later,
+    gives_up: Later,
+    end: Instant,
+}
+
+impl Stage {
+    fn set(server: &Server) -> Self {
+        let mut c = server.client();
+        c.int("LOCK.ACQUIRE k dead 60000");
+        let waits = server.blocked("LOCK.ACQUIRE k b 600000 BLOCK 0");
+        let line = format!("LOCK.ACQUIRE k d 600000 BLOCK {}", REST_MS + 500);
+        let gives_up = server.blocked(&line);
+        // Its last, so that the lease is not spent on getting ready.
+        assert_eq!(c.int(&format!("LOCK.RENEW k dead {REST_MS}")), 1);
+        let end = Instant::now() + Duration::from_millis(REST_MS);
+        Self {
+            waits,
+            gives_up,
+            end,
+        }
+    }
+
+    /// The server refuses writes by now, and hands nothing on at the deadline nor after it.
+    #[track_caller]
+    fn is_not_handed_on(self, server: &Server, code: &str, names: &[&str]) -> Later {
+        let mut c = server.client();
+        assert!(refuses_writes(&mut c, code), "{names:?}");
+        assert!(Instant::now() < self.end, "too slow a machine");
+        assert_eq!(self.gives_up.reply(), Reply::Nil, "{names:?}");
+        assert!(Instant::now() > self.end);
+        assert!(self.waits.is_pending(), "{names:?}");
+        assert!(c.holders("k").is_empty());
+        assert_eq!(c.waiters("k"), ["b"]);
+        assert!(c.error("LOCK.RELEASE k nobody").starts_with(code));
+        self.waits
+    }
+}
+
+fn wait_until_writes_are_taken(server: &Server) {
+    let mut c = server.client();
+    wait_for("writes to be taken", || takes_writes(&mut c).then_some(()));
+}
+
+/// A primary that wants a replica, and has one.
+fn careful(kind: Kind, names: &[&str]) -> (Server, Server) {
+    let wants = [
+        "--min-replicas-to-write",
+        "1",
+        "--repl-diskless-sync-delay",
+        "0",
+    ];
+    let primary = Server::start_with(kind, &without(names, &wants));
+    let replica = Server::start_replica_of(&primary, &[]);
+    assert_taken_away(&mut primary.client(), names);
+    wait_until_writes_are_taken(&primary);
+    (primary, replica)
+}
+
+/// Whether the server cannot say that it has replicas enough: then nothing is handed on without a command.
+fn is_blind(kind: Kind, names: &[&str]) -> bool {
+    kind == Kind::Redis6_2 && names == ["EVAL", "CONFIG"]
+}
+
+fn a_deadline_without_enough_replicas_hands_nothing_on(kind: Kind) {
+    for_each_taken(|names| {
+        let (primary, mut replica) = careful(kind, names);
+        let mut c = primary.client();
+        let stage = Stage::set(&primary);
+        replica.kill();
+        wait_for("writes to be refused", || {
+            refuses_writes(&mut c, "NOREPLICAS ").then_some(())
+        });
+        let b = stage.is_not_handed_on(&primary, "NOREPLICAS ", names);
+        replica.start_again();
+        if is_blind(kind, names) {
+            wait_until_writes_are_taken(&primary);
+            assert_eq!(c.int("LOCK.RELEASE k nobody"), 0);
+        }
+        b.fence();
+        assert_eq!(c.holders("k"), ["b"]);
+    });
+}
+
+fn a_deadline_after_a_failed_save_hands_nothing_on(kind: Kind) {
+    for_each_taken(|names| {
+        let saves = without(names, &["--save", "3600", "1000000"]);
+        let server = Server::start_with(kind, &saves);
+        assert_taken_away(&mut server.client(), names);
+        let stage = Stage::set(&server);
+        fail_to_save(&server);
+        let b = stage.is_not_handed_on(&server, "MISCONF ", names);
+        fs::remove_dir(in_the_way(&server)).unwrap();
+        server.client().text("BGSAVE");
+        b.fence();
+        assert_eq!(server.client().holders("k"), ["b"]);
+    });
+}
+
+fn a_deadline_while_the_disk_is_full_hands_nothing_on(kind: Kind) {
+    for_each_taken(|names| {
+        let server = start_appending_with(kind, "everysec", &without(names, &[]));
+        let mut c = server.client();
+        assert_taken_away(&mut c, names);
+        let stage = Stage::set(&server);
+        fill_disk(&server);
+        let b = stage.is_not_handed_on(&server, "MISCONF ", names);
+        have_room_again(&server);
+        b.fence();
+        assert_eq!(c.holders("k"), ["b"]);
+    });
+}
+
+/// An error of the disk's that is past, or that the operator has waved through.
+fn a_disk_that_stops_no_write_stops_no_deadline(kind: Kind) {
+    let server = Server::start_with(kind, &without(&["EVAL"], &[]));
+    let mut c = server.client();
+    let set = |c: &mut Client, words: [&str; 2]| {
+        let reply = c.send(&[&["CONFIG", "SET"], &words[..]].concat());
+        assert_eq!(reply, Reply::Simple("OK".into()));
+    };
+    // Nothing is saved by itself, so the failure of a save by hand stops nothing.
+    fail_to_save(&server);
+    let is_handed_on = |c: &mut Client| {
+        assert!(takes_writes(c));
+        c.int("LOCK.ACQUIRE k dead 60000");
+        let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
+        c.int("LOCK.RENEW k dead 50");
+        b.fence();
+        c.int("LOCK.RELEASE k b");
+    };
+    is_handed_on(&mut c);
+    set(&mut c, ["save", "3600 1000000"]);
+    assert!(refuses_writes(&mut c, "MISCONF "));
+    set(&mut c, ["stop-writes-on-bgsave-error", "no"]);
+    is_handed_on(&mut c);
+    // An append-only file that could not be written, and is not wanted any more.
+    let server = start_appending_with(kind, "everysec", &without(&["EVAL"], &[]));
+    let mut c = server.client();
+    let stage = Stage::set(&server);
+    fill_disk(&server);
+    let b = stage.is_not_handed_on(&server, "MISCONF ", &["EVAL"]);
+    set(&mut c, ["appendonly", "no"]);
+    b.fence();
+}
+
+fn the_log_says_what_6_2_misses(kind: Kind) {
+    let says = |names: &[&str]| {
+        let server = Server::start_with(kind, &without(names, &[]));
+        let log = server.log();
+        let is_ready = log.contains("locks are ready");
+        assert!(is_ready, "{log}");
+        log.contains("EVAL is renamed: whether the server refuses writes is read from INFO")
+    };
+    assert_eq!(says(&["EVAL"]), kind == Kind::Redis6_2);
+    for names in [&["CONFIG"][..], &[]] {
+        assert!(!says(names), "{names:?}");
+    }
+}
+
+/// On 6.2 without EVAL and CONFIG, where replicas are wanted: nothing is handed on but by a command.
+fn what_cannot_be_told_is_refused(kind: Kind) {
+    for_each_taken(|names| {
+        let (primary, _replica) = careful(kind, names);
+        let mut c = primary.client();
+        let stage = Stage::set(&primary);
+        if is_blind(kind, names) {
+            assert_eq!(stage.gives_up.reply(), Reply::Nil);
+            assert!(Instant::now() > stage.end && stage.waits.is_pending());
+            assert_eq!(c.waiters("k"), ["b"]);
+            assert_eq!(c.int("LOCK.RELEASE k nobody"), 0);
+        }
+        stage.waits.fence();
+        assert_eq!(c.holders("k"), ["b"]);
+        // Where no replicas are wanted, all can be told.
+        let server = Server::start_with(kind, &without(names, &[]));
+        Stage::set(&server).waits.fence();
+    });
+}
