@@ -61,6 +61,24 @@ fn the_core_imports_nothing_of_ours_and_no_server() {
         "Instant::now",
     ];
     refuse("src/lock", &words, "the core knows only itself and std");
+    refuse(
+        "src/lock",
+        &["crate::wait"],
+        "a lock knows nobody who waits",
+    );
+}
+
+#[test]
+fn waiting_imports_only_the_core() {
+    let words = [
+        "crate::command",
+        "crate::server",
+        "redis_module",
+        "foldhash",
+        "SystemTime",
+        "Instant::now",
+    ];
+    refuse("src/wait", &words, "waiting knows only the core and std");
 }
 
 #[test]
@@ -76,7 +94,7 @@ fn the_commands_import_only_the_core() {
 
 #[test]
 fn unsafe_stands_in_the_shell_only() {
-    for folder in ["src/lock", "src/command"] {
+    for folder in ["src/lock", "src/wait", "src/command"] {
         refuse(folder, &["unsafe "], "`unsafe` belongs into src/server");
     }
 }

@@ -1,11 +1,11 @@
 //! A lock and those who wait for it, in any order of requests: what must be true after each of them, whatever came before.
 
 use redis_lock::lock::codec::{decode, encode_effect, encode_state, Record};
-use redis_lock::lock::queue::{Next, Ticket, WaitQueue, Waiter};
 use redis_lock::lock::{
     Ask, Deadline, Effect, Fate, FenceClock, Lock, Mode, Now, Refusal, Token, TokenBuf, Ttl,
     Waiting,
 };
+use redis_lock::wait::queue::{Next, Ticket, WaitQueue, Waiter};
 
 /// Three bytes each: what, who and whether to wait, how much.
 pub fn run(data: &[u8]) {

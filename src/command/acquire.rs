@@ -12,8 +12,8 @@ use uuid::Uuid;
 
 use super::args::integer;
 use super::{Args, Decision, Error, Reply};
-use crate::lock::queue::Waiter;
 use crate::lock::{Ask, FenceClock, Lock, Mode, Now, Refusal, Token, Ttl, Waiting};
+use crate::wait::queue::Waiter;
 
 /// The mode that LOCK.ACQUIRE asks for.
 pub const MODE: Mode = Mode::Exclusive;

@@ -2,6 +2,8 @@
 
 use std::ffi::CStr;
 
+use crate::lock::Refusal;
+
 /// Why a command was refused. Nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
@@ -42,6 +44,14 @@ pub enum Error {
 }
 
 impl Error {
+    /// The answer to a waiter that can never be granted.
+    pub const fn of_refusal(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::FencesExhausted => Self::FencesExhausted,
+            Refusal::Deadlock | Refusal::Busy | Refusal::BusyUpgrade => Self::Deadlock,
+        }
+    }
+
     /// The error as it goes to the client, its code first.
     pub const fn message(self) -> &'static CStr {
         match self {

@@ -21,16 +21,13 @@
 //!   A hold that is over counts for nothing in any decision, and is dropped by the next effect that touches the lock; the
 //!   effect carries the instant at which it was decided, so that all servers drop the same holds.
 //! - A deadline only ever follows from a request (now + ttl) or is brought down by [`Effect::Cap`].
-//! - Whoever waits for a lock is not part of it: [`queue::WaitQueue`] lives beside it. What a decision must know of the waiters is
+//! - Whoever waits for a lock is not part of it: [`crate::wait`] is a layer of its own. What a decision must know of the waiters is
 //!   an argument ([`Waiting`]).
 
 pub mod codec;
 mod compact;
 mod effect;
 mod fence;
-pub mod queue;
-#[cfg(test)]
-mod queue_simulation;
 mod readers;
 #[cfg(test)]
 mod simulation;

@@ -66,6 +66,8 @@ pub struct Grant<'a> {
     pub effect: Effect<'a>,
     /// The hold's fence: the reply.
     pub fence: Fence,
+    /// The hold.
+    pub hold: Hold,
     /// Whether the token has the hold already: it asks again, or for the other mode.
     pub had_it: bool,
 }
@@ -186,6 +188,7 @@ impl Lock {
         Ok(Grant {
             effect,
             fence: hold.fence,
+            hold,
             had_it: own.is_some(),
         })
     }

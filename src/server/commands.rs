@@ -6,17 +6,17 @@ use std::ffi::{c_int, CStr};
 
 use redis_module::raw;
 
-use super::announce::{self, Event};
 use super::api::{call, Argv, Context, Level};
 use super::clock;
 use super::command_docs::{self, Docs};
 use super::fences;
 use super::info_reply;
-use super::keyspace::{Key, WrongType};
+use super::lock_key::{Key, WrongType};
+use super::notify::{self, Event};
 use super::open_key::Purpose;
 use super::propagation::{APPLY, RELEASE};
 use super::stats::{self, counters};
-use super::waiting::{self, callbacks, Entered, Place};
+use super::waiting::{self, callbacks, Entered};
 use super::writes::{self, WRITABLE};
 use crate::command::acquire::Acquire;
 use crate::command::info::{self, Info};
@@ -24,6 +24,7 @@ use crate::command::release::Release;
 use crate::command::renew::Renew;
 use crate::command::{acquire, rlock, wlock, Args, Decision, Error, Reply};
 use crate::lock::{Mode, Now, Refusal};
+use crate::wait::KeyRef;
 
 /// A command's handler, as the server calls it.
 type Handler = unsafe extern "C" fn(
@@ -183,7 +184,7 @@ impl<'c> Call<'c> {
         if let Err(error) = run(self) {
             self.ctx.reply(Reply::Error(error));
         }
-        announce::flush(self.ctx);
+        notify::flush(self.ctx);
     }
 
     fn args(self) -> Args<impl Iterator<Item = &'c [u8]>> {
@@ -206,13 +207,13 @@ impl<'c> Call<'c> {
         }
         let mut key = self.key(Purpose::Write)?;
         let mut now = clock::of_command();
-        let place = waiting::place_of(self.ctx, key.name());
-        if let Some(place) = &place {
-            now = waiting::serve(&mut key, place, now);
+        let key_ref = waiting::key_ref_of(self.ctx, key.name());
+        if let Some(key_ref) = &key_ref {
+            now = waiting::serve(&mut key, key_ref, now);
         }
         let scene = Scene {
             key: &key,
-            place: place.as_ref(),
+            key_ref: key_ref.as_ref(),
             now,
         };
         match decide(&scene) {
@@ -223,8 +224,8 @@ impl<'c> Call<'c> {
             } => {
                 key.commit(&effect, had_it, now);
                 key.note(event);
-                if let Some(place) = &place {
-                    waiting::serve_changed(&mut key, place, now);
+                if let Some(key_ref) = &key_ref {
+                    waiting::serve_changed(&mut key, key_ref, now);
                 }
                 if let Some(fence) = effect.fence() {
                     waiting::acknowledge(self.ctx, key.name(), fence);
@@ -232,7 +233,7 @@ impl<'c> Call<'c> {
                 Ok(Outcome::Changed { reply, had_it })
             }
             Decision::Same(reply) => {
-                key.mend(now);
+                key.repair_ttl(now);
                 Ok(Outcome::Same(reply))
             }
             Decision::Wait(refusal) => Ok(Outcome::Refused { key, refusal, now }),
@@ -262,7 +263,7 @@ impl<'c> Call<'c> {
 /// What a decision is made on.
 struct Scene<'k, 'c> {
     key: &'k Key<'c>,
-    place: Option<&'k Place>,
+    key_ref: Option<&'k KeyRef>,
     now: Now,
 }
 
@@ -284,7 +285,7 @@ enum Outcome<'c, 'r> {
 fn take_hold(call: Call<'_>, mode: Mode) -> Result<(), Error> {
     let acquire = Acquire::parse(mode, call.args())?;
     let outcome = call.change(Event::Acquire, |scene| {
-        waiting::while_waiting(scene.place, |waiting| {
+        waiting::while_waiting(scene.key_ref, |waiting| {
             fences::with(|fences| acquire.decide(scene.key.lock(), scene.now, waiting, fences))
         })
     })?;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use redis_module::raw;
 
 use super::api::{call, Context, Level};
-use super::waiting::told;
+use super::waiting::delivery;
 
 /// The only policy that spares locks.
 const SPARES_LOCKS: &CStr = c"noeviction";
@@ -76,7 +76,7 @@ unsafe extern "C" fn on_config(
         return;
     }
     let count = usize::try_from(changes.num_changes).unwrap_or_default();
-    told::look_at_config(ctx);
+    delivery::look_at_config(ctx);
     // SAFETY: the structure has as many names as it says, strings that end with NUL.
     let is_policy = unsafe {
         let names = std::slice::from_raw_parts(changes.config_names, count);

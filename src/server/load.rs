@@ -6,7 +6,7 @@ use redis_module::{raw, RedisString, Status};
 
 use super::api::{call, missing_function, Context, Level};
 use super::stats::held;
-use super::waiting::{callbacks, client, told};
+use super::waiting::{callbacks, client, delivery};
 use super::{
     commands, config, data_type, eviction, fences, info_section, propagation, slot_migration,
     sweep, writes,
@@ -68,7 +68,7 @@ pub(crate) fn on_load(ctx: &redis_module::Context, args: &[RedisString]) -> Stat
     fences::begin_ahead();
     sweep::request();
     if server_version() >= SAYS_WHEN_IT_SLEEPS {
-        told::prepare(ctx);
+        delivery::prepare(ctx);
     }
     if server_version() >= SAFE_TO_UNBLOCK {
         client::allow_timeout_callback();

@@ -32,11 +32,11 @@ use redis_module::raw;
 
 use super::api::{Context, OwnedString};
 use super::fences;
-use super::keyspace::Key;
+use super::lock_key::Key;
 use super::propagation;
 use super::server_line::{Brand, Line};
 use super::stats::held::Held;
-use super::waiting::alarm;
+use super::waiting::timer;
 use crate::lock::slot::{key_in, slot_of};
 use crate::lock::Lock;
 
@@ -211,12 +211,12 @@ unsafe extern "C" fn on_migration(
         IMPORT_COMPLETED => {
             drop(with(|m| take(&mut m.imports, &info.job_name)));
             // What needs mending was put off until now.
-            alarm::look_at_slots_at_once();
+            timer::look_at_slots_at_once();
         }
         EXPORT_ABORTED => drop(with(|m| take(&mut m.exports, &info.job_name))),
         EXPORT_COMPLETED => {
             drop(with(|m| take(&mut m.exports, &info.job_name)));
-            alarm::look_at_slots_at_once();
+            timer::look_at_slots_at_once();
         }
         _ => {}
     }

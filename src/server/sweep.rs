@@ -17,9 +17,10 @@ use redis_module::raw;
 use super::api::{call, Arg, Context};
 use super::stats::held;
 use super::waiting;
-use super::waiting::deliveries::{find_in, Revoked};
 use super::{clock, data_type};
 use crate::lock::Fence;
+use crate::wait::delivery::find_in;
+use crate::wait::Revoked;
 
 /// How long a step may take, and how long the server is left alone after it.
 const STEP_US: u64 = 500;

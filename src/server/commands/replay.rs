@@ -3,7 +3,7 @@
 
 use super::super::clock;
 use super::super::fences;
-use super::super::keyspace::Key;
+use super::super::lock_key::Key;
 use super::super::open_key::Purpose;
 use super::super::propagation;
 use super::super::slot_migration::Arrivals;

@@ -13,9 +13,9 @@
 use std::cell::Cell;
 use std::ffi::c_int;
 
-use super::super::announce::{self, Event};
 use super::super::api::{Arg, Context};
-use super::super::waiting::{alarm, callbacks};
+use super::super::notify::{self, Event};
+use super::super::waiting::{callbacks, timer};
 use super::super::{clock, eviction};
 use super::counters::{EVICTED, EXPIRED, FORCED};
 use crate::lock::{Lock, Now};
@@ -106,12 +106,12 @@ fn count(removal: Removal) {
 
 /// Notes for those who listen that a lock which the server has deleted has expired. `db` is not known on 6.2.
 pub(in super::super) fn note_expiry(lock: &Lock, db: Option<c_int>, name: Arg<'_>) {
-    if !announce::is_on() || !has_expired(lock) {
+    if !notify::is_on() || !has_expired(lock) {
         return;
     }
     let is_primary = Context::detached().is_some_and(Context::is_primary);
     if let Some(db) = db.filter(|_| is_primary) {
-        announce::note_in(db, Event::Expire, name);
-        alarm::arm_at_once();
+        notify::note_in(db, Event::Expire, name);
+        timer::arm_at_once();
     }
 }

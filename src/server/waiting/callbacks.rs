@@ -10,13 +10,13 @@ use std::ffi::{c_int, c_void};
 
 use redis_module::raw;
 
-use super::super::announce;
 use super::super::api::{Arg, Context};
 use super::super::data_type;
+use super::super::notify;
 use super::super::slot_migration;
 use super::super::stats::removals;
 use super::super::sweep;
-use super::{alarm, with};
+use super::{timer, with};
 use crate::lock::Lock;
 
 thread_local! {
@@ -27,7 +27,7 @@ thread_local! {
 }
 
 /// Does `change`, which needs no mark as its key is served after it.
-pub(crate) fn quietly(change: impl FnOnce()) {
+pub(crate) fn suppress_unlink(change: impl FnOnce()) {
     QUIET.set(true);
     change();
     QUIET.set(false);
@@ -53,7 +53,7 @@ pub(crate) fn subscribe(ctx: Context<'_>) -> bool {
     let heard = [
         ctx.on_server_event(raw::REDISMODULE_EVENT_FLUSHDB, Some(on_flush)),
         ctx.on_server_event(raw::REDISMODULE_EVENT_SWAPDB, Some(on_swap)),
-        ctx.on_server_event(raw::REDISMODULE_EVENT_CRON_LOOP, Some(alarm::on_round)),
+        ctx.on_server_event(raw::REDISMODULE_EVENT_CRON_LOOP, Some(timer::on_round)),
     ];
     heard.iter().all(|heard| *heard)
 }
@@ -71,8 +71,8 @@ unsafe extern "C" fn on_flush(
     };
     removals::forget();
     let db = (info.dbnum >= 0).then_some(info.dbnum);
-    if with(|room| room.mark_db(db)) {
-        alarm::arm();
+    if with(|registry| registry.mark_db(db)) {
+        timer::arm();
     }
 }
 
@@ -87,13 +87,8 @@ unsafe extern "C" fn on_swap(
     let Some(info) = (unsafe { data.cast::<raw::RedisModuleSwapDbInfo>().as_ref() }) else {
         return;
     };
-    let marked = with(|room| {
-        room.swap_dbs(info.dbnum_first, info.dbnum_second);
-        let first = room.mark_db(Some(info.dbnum_first));
-        room.mark_db(Some(info.dbnum_second)) || first
-    });
-    if marked {
-        alarm::arm();
+    if with(|registry| registry.swap_dbs(info.dbnum_first, info.dbnum_second)) {
+        timer::arm();
     }
 }
 
@@ -135,21 +130,21 @@ fn lock_left(db: Option<c_int>, name: Arg<'_>, lock: Option<&Lock>) {
         removals::forget();
     } else {
         removals::begin(lock);
-        removals::note_expiry(lock, db.or_else(announce::only_db), name);
+        removals::note_expiry(lock, db.or_else(notify::only_db), name);
     }
-    let is_waited_for = with(|room| {
-        room.deliveries.left(db, name.bytes());
+    let is_waited_for = with(|registry| {
+        registry.deliveries.left(db, name.bytes());
         match db {
-            Some(db) => room.mark_replaced(db, name.bytes()),
-            None => room.mark_in_all_dbs(name.bytes()),
+            Some(db) => registry.mark_replaced(db, name.bytes()),
+            None => registry.mark_in_all_dbs(name.bytes()),
         }
     });
     if is_waited_for {
-        alarm::arm();
+        timer::arm();
     }
     let in_cluster = Context::detached().is_some_and(Context::is_cluster);
     if in_cluster && !HAS_LEFT.replace(true) {
-        alarm::arm_at_once();
+        timer::arm_at_once();
     }
 }
 
@@ -164,6 +159,6 @@ pub(crate) fn lock_came(io: *mut raw::RedisModuleIO, name: Option<Arg<'_>>) {
     };
     // SAFETY: the server passed `io` to the running method. The static is not written after the load.
     let db = unsafe { raw::RedisModule_GetDbIdFromIO.map(|db_of| db_of(io)) };
-    with(|room| room.mark_anyway(db, name.bytes()));
-    alarm::arm();
+    with(|registry| registry.mark_anyway(db, name.bytes()));
+    timer::arm();
 }

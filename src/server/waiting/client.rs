@@ -7,17 +7,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use redis_module::raw;
 
 use super::super::api::{call, Context};
-use super::deliveries::Delivery;
-use super::room::{Granted, Handle, Leaver};
-use super::{alarm, told, with};
+use super::{delivery, timer, with, Removed};
 use crate::command::{Error, Reply};
-use crate::lock::Fence;
+use crate::wait::{Grant, Granted};
+
+/// A blocked client as the server knows it. The pointer is only ever compared by whoever waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct BlockedClient(*mut raw::RedisModuleBlockedClient);
 
 /// How a wait has ended, on its way to the client.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     /// A hold, and whether the reply carries the token that the server made for it.
-    Granted(Granted, bool),
+    Granted(Grant, bool),
     /// The timeout has passed.
     TimedOut,
     /// It can never be granted here.
@@ -25,15 +27,6 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    pub(super) fn granted(leaver: &Leaver, fence: Fence, delivery: Delivery) -> Self {
-        let granted = Granted {
-            token: leaver.waiter.token.clone(),
-            fence,
-            delivery,
-        };
-        Self::Granted(granted, leaver.made)
-    }
-
     fn reply(&self) -> Reply<'_> {
         match self {
             Self::Granted(granted, true) => {
@@ -55,7 +48,7 @@ pub(crate) fn allow_timeout_callback() {
 }
 
 /// Blocks the client of the running command.
-pub(super) fn block(ctx: Context<'_>) -> Option<Handle> {
+pub(super) fn block(ctx: Context<'_>) -> Option<BlockedClient> {
     let timeout_callback: raw::RedisModuleCmdFunc =
         if TAKES_TIMEOUT_CALLBACK.load(Ordering::Relaxed) {
             Some(on_unblock_timeout)
@@ -77,15 +70,32 @@ pub(super) fn block(ctx: Context<'_>) -> Option<Handle> {
     }
     // SAFETY: the client was blocked just now.
     unsafe { call!(RedisModule_SetDisconnectCallback(client, Some(on_gone))) };
-    Some(Handle(client))
+    Some(BlockedClient(client))
 }
 
-/// Ends the wait of a request that has left the room: rule 3 of the module's.
-pub(super) fn unblock(leaver: Leaver, outcome: impl FnOnce(&Leaver) -> Outcome) {
-    let outcome = Box::into_raw(Box::new(outcome(&leaver)));
-    // SAFETY: the client was blocked by `block` and is unblocked only once, as it left the room only once. The server hands the
+/// Ends the wait of a request that has left the registry: rule 3 of the module's.
+pub(super) fn unblock(removed: Removed, outcome: impl FnOnce(&Removed) -> Outcome) {
+    let outcome = Box::into_raw(Box::new(outcome(&removed)));
+    // SAFETY: the client was blocked by `block` and is unblocked only once, as it left the registry only once. The server hands the
     // outcome to `on_reply` and then to `on_free`, which frees it.
-    unsafe { call!(RedisModule_UnblockClient(leaver.client.0, outcome.cast())) };
+    unsafe {
+        call!(RedisModule_UnblockClient(
+            removed.listener.0,
+            outcome.cast()
+        ))
+    };
+}
+
+/// Ends the wait of a request that was granted.
+pub(super) fn unblock_granted(granted: Granted<BlockedClient>) {
+    unblock(granted.removed, |removed| {
+        let grant = Grant {
+            token: removed.waiter.token.clone(),
+            fence: granted.hold.fence,
+            delivery: granted.delivery,
+        };
+        Outcome::Granted(grant, removed.is_server_generated)
+    });
 }
 
 /// The server asks for the reply of a client that was unblocked.
@@ -107,7 +117,7 @@ unsafe extern "C" fn on_reply(
     match outcome {
         Some(outcome) => {
             if let Outcome::Granted(granted, _) = outcome {
-                told::tell(ctx, granted);
+                delivery::tell(ctx, granted);
             }
             ctx.reply(outcome.reply());
         }
@@ -126,8 +136,8 @@ unsafe extern "C" fn on_free(ctx: *mut raw::RedisModuleCtx, outcome: *mut c_void
     // SAFETY: the server's own context, in its callback.
     let gone = unsafe { call!(RedisModule_BlockedClientDisconnected(ctx)) } != 0;
     if let (Outcome::Granted(granted, _), true) = (*outcome, gone) {
-        with(|room| room.deliveries.lost(granted));
-        alarm::arm();
+        with(|registry| registry.deliveries.lost(granted));
+        timer::arm();
     }
 }
 
@@ -136,7 +146,7 @@ unsafe extern "C" fn on_gone(
     _ctx: *mut raw::RedisModuleCtx,
     client: *mut raw::RedisModuleBlockedClient,
 ) {
-    forget(Handle(client));
+    forget(BlockedClient(client));
 }
 
 /// CLIENT UNBLOCK TIMEOUT.
@@ -150,19 +160,24 @@ unsafe extern "C" fn on_unblock_timeout(
         ctx.reply_null();
         // SAFETY: the context is that of a timeout callback.
         let client = unsafe { call!(RedisModule_GetBlockedClientHandle(ctx.as_ptr())) };
-        forget(Handle(client));
+        forget(BlockedClient(client));
     }
     raw::REDISMODULE_OK as c_int
 }
 
-/// Takes a client out that needs no answer from us. One that is not in the room was granted; its outcome will come to `on_free`.
-fn forget(client: Handle) {
-    let Some(leaver) = with(|room| room.leave_client(client)) else {
+/// Takes a client out that needs no answer from us. One that is not in the registry was granted; its outcome will come to `on_free`.
+fn forget(client: BlockedClient) {
+    let Some(removed) = with(|registry| registry.remove_listener(client)) else {
         return;
     };
     // SAFETY: as in `unblock`; without an outcome the server calls nothing back.
-    unsafe { call!(RedisModule_UnblockClient(leaver.client.0, ptr::null_mut())) };
+    unsafe {
+        call!(RedisModule_UnblockClient(
+            removed.listener.0,
+            ptr::null_mut()
+        ))
+    };
     // Who stood behind it may be next.
-    with(|room| room.mark(leaver.place.db, &leaver.place.key));
-    alarm::arm();
+    with(|registry| registry.mark(removed.key_ref.db, &removed.key_ref.name));
+    timer::arm();
 }

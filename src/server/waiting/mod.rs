@@ -2,89 +2,90 @@
 //!
 //! # How it flows
 //!
-//! A request with BLOCK that cannot be granted enters the [`room`] ([`enter`]). Whatever ends a hold later, the key is **served**
+//! A request with BLOCK that cannot be granted enters the registry of [`crate::wait`] ([`enter`]). Whatever ends a hold later, the key is **served**
 //! ([`serve`]): as long as the core says that somebody is next, that request is granted as if it came now, its effect is carried out
 //! and replicated, and its client is unblocked. Nobody wakes up to race.
 //!
 //! # Rules
 //!
 //! 1. **Where a grant may happen.** In a command of ours, before and after it does its own work ([`commands`]); and in our
-//!    timer ([`alarm`]). Nowhere else: a notification, an `unlink` of the type, a server event or a callback for a client that is gone runs
+//!    timer ([`timer`]). Nowhere else: a notification, an `unlink` of the type, a server event or a callback for a client that is gone runs
 //!    in the middle of something of the server's, and a write there reaches replicas out of order or not at all. These only
 //!    **mark** the key and set the timer to 0 ms. The mark needs no reader but the timer, for a command serves its key anyhow.
 //! 2. **What the timer may do.** It runs on replicas and while clients are paused. On a replica it grants nothing. While the
 //!    server is paused it writes nothing, for a write then ends the server, and tries again shortly; requests still time out. The
 //!    same while the server refuses the writes of clients, as its disk fails or too few replicas follow it. In a cluster it first
 //!    asks whether the key is still served here; if not, its waiters are told to try again.
-//! 3. **Who may call UnblockClient.** Whoever takes the request out of the room ([`room::Room::leave`]), and exactly once: a client that
-//!    is not in the room was unblocked already. That is: a grant, a timeout, an error for all, a client that is gone.
+//! 3. **Who may call UnblockClient.** Whoever takes the request out of the registry ([`crate::wait::Registry::remove`]), and exactly once: a client that
+//!    is not in the registry was unblocked already. That is: a grant, a timeout, an error for all, a client that is gone.
 //! 4. **A grant that nobody hears of** is taken back: the server frees the outcome without having called for the reply
-//!    ([`client`]), or frees the client before it has sent the reply ([`told`]), and the timer ends the hold and serves the key
-//!    ([`deliveries`]).
+//!    ([`client`]), or frees the client before it has sent the reply ([`delivery`]), and the timer ends the hold and serves the key
+//!    ([`crate::wait::delivery`]).
 //!    Unless the same owner has learned of it otherwise: another request of its token was answered. A client that may have read the
 //!    reply has the hold.
-//! 5. **Nothing is borrowed across the module API.** The room is borrowed around calls of the core only ([`with`]).
+//! 5. **Nothing is borrowed across the module API.** The registry is borrowed around calls of the core only ([`with`]).
 //!
 //! [`commands`]: super::commands
 
-pub(super) mod alarm;
 pub(super) mod callbacks;
 pub(super) mod client;
-pub(super) mod deliveries;
+pub(super) mod delivery;
 pub(super) mod limits;
-mod room;
-pub(super) mod told;
+pub(super) mod timer;
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use super::announce::Event;
 use super::api::{Arg, Context};
 use super::clock;
 use super::fences;
-use super::keyspace::Key;
+use super::lock_key::Key;
+use super::notify::Event;
 use super::stats::{self, counters};
 use crate::command::acquire::Acquire;
 use crate::command::info::Waiter as WaiterInfo;
 use crate::command::Error;
-use crate::lock::queue::{Next, Ticket, Waiter};
-use crate::lock::{Fence, Lock, Now, Refusal, Waiting};
-use client::Outcome;
-use deliveries::Revoked;
-pub(super) use room::Place;
-use room::{Leaver, Newcomer, Room};
+use crate::lock::{Fence, Now, Refusal, Waiting};
+use crate::wait::{self, KeyRef, NewWaiter, Revoked, Step};
+use client::{BlockedClient, Outcome};
+
+type Registry = wait::Registry<BlockedClient, foldhash::fast::RandomState>;
+type Removed = wait::Removed<BlockedClient>;
 
 thread_local! {
-    static ROOM: RefCell<Room> = RefCell::new(Room::default());
+    static REGISTRY: RefCell<Registry> = RefCell::new(Registry::default());
 }
 
-/// Lends the room to `act`, which must not call the module API.
-fn with<R>(act: impl FnOnce(&mut Room) -> R) -> R {
-    ROOM.with_borrow_mut(act)
+/// Lends the registry to `act`, which must not call the module API but for its clock.
+fn with<R>(act: impl FnOnce(&mut Registry) -> R) -> R {
+    REGISTRY.with_borrow_mut(act)
 }
 
 /// How many wait, and for how many keys; `None` in the middle of a change.
 pub(super) fn counts() -> Option<(u64, u64)> {
-    ROOM.with(|room| {
-        let room = room.try_borrow().ok()?;
+    REGISTRY.with(|registry| {
+        let registry = registry.try_borrow().ok()?;
         let count = |n| u64::try_from(n).ok();
-        Some((count(room.len())?, count(room.keys())?))
+        Some((count(registry.len())?, count(registry.waited_key_count())?))
     })
 }
 
-/// The place of a key that is waited for; `None`, fast, when nobody waits for it.
-pub(super) fn place_of(ctx: Context<'_>, key: Arg<'_>) -> Option<Place> {
-    if with(|room| room.is_empty()) {
+/// The reference to a key that is waited for; `None`, fast, when nobody waits for it.
+pub(super) fn key_ref_of(ctx: Context<'_>, key: Arg<'_>) -> Option<KeyRef> {
+    if with(|registry| registry.is_empty()) {
         return None;
     }
     let db = ctx.selected_db();
-    with(|room| room.place(db, key.bytes()))
+    with(|registry| registry.key_ref(db, key.bytes()))
 }
 
-/// Shows those who wait at a place to a decision.
-pub(super) fn while_waiting<R>(place: Option<&Place>, decide: impl FnOnce(Waiting<'_>) -> R) -> R {
-    match place {
-        Some(place) => with(|room| decide(room.waiting(place.db, &place.key))),
+/// Shows the waiters of a key to a decision.
+pub(super) fn while_waiting<R>(
+    key_ref: Option<&KeyRef>,
+    decide: impl FnOnce(Waiting<'_>) -> R,
+) -> R {
+    match key_ref {
+        Some(key_ref) => with(|registry| decide(registry.waiting(key_ref))),
         None => decide(Waiting::default()),
     }
 }
@@ -106,34 +107,31 @@ pub(super) fn enter(
         return Ok(Entered::No);
     }
     let db = ctx.selected_db();
-    let (here, everywhere) = with(|room| {
-        let here = room.queue(db, key.name().bytes());
-        (here.map_or(0, |queue| queue.len()), room.len())
+    let (here, everywhere) = with(|registry| {
+        let here = registry.queue(db, key.name().bytes());
+        (here.map_or(0, |queue| queue.len()), registry.len())
     });
     limits::admit((here, everywhere))?;
     let Some(client) = client::block(ctx) else {
         return Ok(Entered::No);
     };
     let since_us = clock::monotonic_us();
-    let newcomer = Newcomer {
-        client,
+    let new_waiter = NewWaiter {
+        listener: client,
         waiter: acquire.waiter(now),
         refusal,
         since_us,
         times_out_at_us: (timeout.ms > 0)
             .then(|| since_us.saturating_add(timeout.ms.saturating_mul(1_000))),
-        made: acquire.is_made(),
+        is_server_generated: acquire.is_made(),
     };
-    let place = Place {
-        db,
-        key: key.name().bytes().into(),
-    };
-    with(|room| room.enter(place.clone(), newcomer));
+    let key_ref = KeyRef::new(db, key.name().bytes());
+    with(|registry| registry.enter(key_ref.clone(), new_waiter));
     // Only who is ahead of the others is watched for; the others are there for their timeouts.
     if here == 0 || refusal == Refusal::BusyUpgrade {
-        watch(key, &place, now);
+        watch(key, &key_ref, now);
     } else {
-        alarm::arm();
+        timer::arm();
     }
     Ok(Entered::Yes)
 }
@@ -145,101 +143,82 @@ pub(super) enum Entered {
 }
 
 /// Grants whoever is next at a place, until nobody is: before a command does its work, which it then does at the time that this returns.
-pub(super) fn serve(key: &mut Key<'_>, place: &Place, now: Now) -> Now {
-    let (now, changed) = serve_all(key, place, now);
+pub(super) fn serve(key: &mut Key<'_>, key_ref: &KeyRef, now: Now) -> Now {
+    let (now, changed) = serve_all(key, key_ref, now);
     if changed {
-        watch(key, place, now);
+        watch(key, key_ref, now);
     }
     now
 }
 
 /// The same where the key has changed, or may have.
-pub(super) fn serve_changed(key: &mut Key<'_>, place: &Place, now: Now) -> Now {
-    let (now, _) = serve_all(key, place, now);
-    watch(key, place, now);
+pub(super) fn serve_changed(key: &mut Key<'_>, key_ref: &KeyRef, now: Now) -> Now {
+    let (now, _) = serve_all(key, key_ref, now);
+    watch(key, key_ref, now);
     now
 }
 
 /// The time by then, and whether the key has changed by it, or was marked as changed.
-fn serve_all(key: &mut Key<'_>, place: &Place, mut now: Now) -> (Now, bool) {
+fn serve_all(key: &mut Key<'_>, key_ref: &KeyRef, mut now: Now) -> (Now, bool) {
     let mut changed = false;
-    while let Some(next) = with(|room| room.next(place, key.lock(), now)) {
-        let (ticket, waiter) = match next {
-            Next::Grant(ticket, waiter) => (ticket, waiter),
-            Next::Deadlock(ticket) => {
-                changed = true;
-                counters::DEADLOCKS.add_one();
-                dismiss(with(|room| room.leave(ticket)), Error::Deadlock);
-                continue;
-            }
-        };
-        // A lease counts from its grant, and there may be thousands in one step.
-        now = clock::meanwhile(now, changed);
+    while let Some(step) = grant_next(key, key_ref, now, changed) {
         changed = true;
-        if !grant(key, ticket, &waiter, now) {
-            break;
+        match step {
+            Step::Granted(granted) => {
+                now = granted.at;
+                key.commit(&granted.effect(), granted.had_it, now);
+                key.note(Event::Handover);
+                let waited_us = clock::monotonic_us().saturating_sub(granted.removed.since_us);
+                stats::handed_over(waited_us, granted.had_it);
+                client::unblock_granted(granted);
+            }
+            Step::Refused(removed, refusal) => dismiss(Some(removed), Error::of_refusal(refusal)),
         }
     }
     // A mark may say that the key has lost its ttl, and the timer will not look at it now.
-    if with(|room| room.unmark(place)) {
-        key.mend(now);
+    if with(|registry| registry.unmark(key_ref)) {
+        key.repair_ttl(now);
         changed = true;
     }
     (now, changed)
 }
 
-/// Grants one request if the lock lets it in. False when it does not.
-fn grant(key: &mut Key<'_>, ticket: Ticket, waiter: &Waiter, now: Now) -> bool {
-    let token = waiter.token.as_token();
-    let decided = fences::with(|fences| {
-        Lock::acquire(key.lock(), waiter.ask(), now, Waiting::default(), fences)
+/// Takes out the waiter that is next, granted or refused.
+fn grant_next(
+    key: &Key<'_>,
+    key_ref: &KeyRef,
+    now: Now,
+    has_gone_on: bool,
+) -> Option<Step<BlockedClient>> {
+    // A lease counts from its grant, and there may be thousands in one step.
+    let granted_at = |now| clock::meanwhile(now, has_gone_on);
+    let step = with(|registry| {
+        fences::with(|fences| registry.grant_next(key_ref, key.lock(), now, granted_at, fences))
     });
-    match decided {
-        Ok(grant) => {
-            let before = key.lock().and_then(|lock| lock.hold_of(token, now));
-            let leaver = with(|room| {
-                let leaver = room.leave(ticket)?;
-                let delivery = room.deliveries.granted(&leaver.place, grant.fence, before);
-                Some((leaver, delivery))
-            });
-            let Some((leaver, delivery)) = leaver else {
-                return false;
-            };
-            key.commit(&grant.effect, grant.had_it, now);
-            key.note(Event::Handover);
-            let waited_us = clock::monotonic_us().saturating_sub(leaver.since_us);
-            stats::handed_over(waited_us, grant.had_it);
-            client::unblock(leaver, |leaver| {
-                Outcome::granted(leaver, grant.fence, delivery)
-            });
-            true
-        }
-        Err(Refusal::FencesExhausted) => {
-            dismiss(with(|room| room.leave(ticket)), Error::FencesExhausted);
-            true
-        }
-        Err(_) => false,
+    if let Some(Step::Refused(_, Refusal::Deadlock)) = &step {
+        counters::DEADLOCKS.add_one();
+    }
+    step
+}
+
+/// Answers everybody who waits for a key with an error.
+fn dismiss_all(key_ref: &KeyRef, error: Error) {
+    for ticket in with(|registry| registry.tickets(key_ref)) {
+        dismiss(with(|registry| registry.remove(ticket)), error);
+    }
+    with(|registry| registry.unmark(key_ref));
+}
+
+fn dismiss(removed: Option<Removed>, error: Error) {
+    if let Some(removed) = removed {
+        client::unblock(removed, |_| Outcome::Error(error));
     }
 }
 
-/// Answers everybody who waits at a place with an error.
-fn dismiss_all(place: &Place, error: Error) {
-    for ticket in with(|room| room.tickets(place)) {
-        dismiss(with(|room| room.leave(ticket)), error);
-    }
-    with(|room| room.unmark(place));
-}
-
-fn dismiss(leaver: Option<Leaver>, error: Error) {
-    if let Some(leaver) = leaver {
-        client::unblock(leaver, |_| Outcome::Error(error));
-    }
-}
-
-/// Sets the alarm for the instant at which time alone may make somebody next.
-fn watch(key: &Key<'_>, place: &Place, now: Now) {
-    let by_holds = with(|room| {
-        let queue = room.queue(place.db, &place.key)?;
+/// Has the key looked at when the passing of time alone may make somebody next.
+fn watch(key: &Key<'_>, key_ref: &KeyRef, now: Now) {
+    let by_holds = with(|registry| {
+        let queue = registry.queue(key_ref.db, &key_ref.name)?;
         queue.wakes_at(key.lock(), now)
     });
     // A key that was given an earlier end from outside takes its holds with it.
@@ -250,46 +229,46 @@ fn watch(key: &Key<'_>, place: &Place, now: Now) {
     };
     // The deadline itself still counts.
     let at_ms = earliest.map(|deadline| deadline.ms().saturating_add(1));
-    with(|room| room.set_wake(place, at_ms));
-    alarm::arm();
+    with(|registry| registry.set_wake(key_ref, at_ms));
+    timer::arm();
 }
 
 /// Notes that the owner of a hold knows of it.
 pub(super) fn acknowledge(ctx: Context<'_>, key: Arg<'_>, fence: Fence) {
-    if with(|room| room.deliveries.is_waiting()) {
+    if with(|registry| registry.deliveries.is_waiting()) {
         let db = ctx.selected_db();
-        with(|room| room.deliveries.acknowledge(db, key.bytes(), fence));
+        with(|registry| registry.deliveries.acknowledge(db, key.bytes(), fence));
     }
 }
 
 /// The holds that are to be taken back and are not where they were granted.
 pub(super) fn sought() -> Vec<Revoked> {
-    with(|room| room.deliveries.sought())
+    with(|registry| registry.deliveries.sought())
 }
 
 /// Marks what a sweep has found in a database: locks without a ttl, and holds that are looked for.
 pub(super) fn take_findings(db: i32, without_ttl: &[Rc<[u8]>], found: &[(Fence, Rc<[u8]>)]) {
-    with(|room| {
+    with(|registry| {
         for key in without_ttl {
-            room.mark_anyway(Some(db), key);
+            registry.mark_anyway(Some(db), key);
         }
-        for (fence, key) in found {
-            let key = Rc::clone(key);
-            room.deliveries.found(*fence, &Place { db, key });
+        for (fence, name) in found {
+            let name = Rc::clone(name);
+            registry.deliveries.found(*fence, &KeyRef { db, name });
         }
     });
 }
 
 /// Ends the search for holds that were not found.
 pub(super) fn give_up_search() {
-    with(|room| room.deliveries.give_up());
+    with(|registry| registry.deliveries.give_up());
 }
 
 /// Those who wait for a key, for LOCK.INFO.
 pub(super) fn waiters(ctx: Context<'_>, key: Arg<'_>, now: Now) -> Vec<WaiterInfo> {
     let db = ctx.selected_db();
-    with(|room| {
-        let queue = room.queue(db, key.bytes());
+    with(|registry| {
+        let queue = registry.queue(db, key.bytes());
         let waiters = queue.into_iter().flat_map(|queue| queue.iter());
         waiters
             .map(|(_, waiter)| WaiterInfo {

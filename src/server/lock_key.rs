@@ -2,8 +2,8 @@
 
 use std::cell::Cell;
 
-use super::announce::{self, Event};
 use super::api::{Arg, Argv, Context};
+use super::notify::{self, Event};
 use super::open_key::{Content, OpenKey, Purpose};
 use super::stats::held;
 use super::stats::{self, counters};
@@ -118,7 +118,7 @@ impl<'c> Key<'c> {
     }
 
     /// Has the key end with its last hold again, after a command that took its ttl away or brought in a lock without one.
-    pub(super) fn mend(&mut self, now: Now) {
+    pub(super) fn repair_ttl(&mut self, now: Now) {
         let Some((lock, latest)) = self
             .lock()
             .and_then(|lock| lock.latest_deadline().map(|d| (lock, d)))
@@ -173,13 +173,13 @@ impl<'c> Key<'c> {
 
     /// Notes what has happened to the key, for those who listen to events.
     pub(super) fn note(&self, event: Event) {
-        announce::note(self.ctx, event, self.name);
+        notify::note(self.ctx, event, self.name);
     }
 
     /// Notes what an effect that another server has decided is about to do.
     pub(super) fn note_effect(&self, effect: &Effect<'_>, now: Now) {
         match effect {
-            Effect::Hold { .. } if announce::is_on() && self.has_hold_of(effect, now) => {
+            Effect::Hold { .. } if notify::is_on() && self.has_hold_of(effect, now) => {
                 self.note(Event::Renew);
             }
             Effect::Hold { .. } => self.note(Event::Acquire),
@@ -245,7 +245,7 @@ impl<'c> Key<'c> {
 impl Drop for Key<'_> {
     fn drop(&mut self) {
         if self.vacated.take().is_some() {
-            callbacks::quietly(|| self.open.delete());
+            callbacks::suppress_unlink(|| self.open.delete());
         }
     }
 }

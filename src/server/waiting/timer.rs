@@ -8,20 +8,19 @@ use std::rc::Rc;
 
 use redis_module::raw;
 
-use super::super::announce::{self, Event};
 use super::super::api::{Context, OwnedString};
 use super::super::clock;
-use super::super::keyspace::{Key, WrongType};
+use super::super::lock_key::{Key, WrongType};
+use super::super::notify::{self, Event};
 use super::super::open_key::Purpose;
 use super::super::stats::counters::{TAKEN_BACK, TIMED_OUT};
 use super::super::sweep;
 use super::super::writes;
 use super::client::{self, Outcome};
-use super::deliveries::Revoked;
-use super::room::{Due, Place, ANY_DB};
-use super::{callbacks, dismiss_all, serve_changed, told, watch, with};
+use super::{callbacks, delivery, dismiss_all, serve_changed, watch, with};
 use crate::command::Error;
 use crate::lock::{Effect, Hold, Lock, Now};
+use crate::wait::{Due, KeyRef, Revoked, ANY_DB};
 
 /// The longest that the timer sleeps while somebody waits. A wall clock that is set forward is noticed by then, and a key that is waited
 /// for and was given another end by PEXPIRE or PERSIST.
@@ -75,8 +74,8 @@ thread_local! {
 
 /// Sets the timer, if there is something to do before it goes off.
 pub(super) fn arm() {
-    let mut due = with(|room| room.due());
-    let put_off = with(|room| room.has_put_off());
+    let mut due = with(|registry| registry.due());
+    let put_off = with(|registry| registry.has_put_off());
     let slots_at_us = put_off.then(|| {
         SLOTS_SEEN_US
             .get()
@@ -154,7 +153,7 @@ unsafe extern "C" fn on_timer(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void)
     // SAFETY: the server's own context, in its callback.
     if let Some(ctx) = unsafe { Context::new(ctx) } {
         run(ctx);
-        announce::flush(ctx);
+        notify::flush(ctx);
     }
 }
 
@@ -166,7 +165,7 @@ pub(super) unsafe extern "C" fn on_round(
     _subevent: u64,
     _data: *mut c_void,
 ) {
-    told::rest();
+    delivery::rest();
     let Some(ctx) = Context::detached() else {
         return;
     };
@@ -185,42 +184,42 @@ pub(super) unsafe extern "C" fn on_round(
 /// Does all that is due.
 fn run(ctx: Context<'_>) {
     callbacks::nothing_has_moved();
-    for leaver in with(|room| room.take_timed_out(clock::monotonic_us())) {
+    for removed in with(|registry| registry.take_timed_out(clock::monotonic_us())) {
         // Who stood behind it may be next.
-        with(|room| room.mark(leaver.place.db, &leaver.place.key));
+        with(|registry| registry.mark(removed.key_ref.db, &removed.key_ref.name));
         TIMED_OUT.add_one();
-        client::unblock(leaver, |_| Outcome::TimedOut);
+        client::unblock(removed, |_| Outcome::TimedOut);
     }
-    with(|room| room.mark_woken(clock::now()));
+    with(|registry| registry.mark_woken(clock::now()));
     look_at_slots(ctx);
     if !ctx.is_primary() {
         // The new primary decides from now on. Most servers have told everybody so who waited here. Valkey 9.1 has not: it leaves clients
         // blocked that can be redirected.
-        for place in with(|room| room.places()) {
-            dismiss_all(&place, Error::TryAgain);
+        for key_ref in with(|registry| registry.waited_keys()) {
+            dismiss_all(&key_ref, Error::TryAgain);
         }
-        with(|room| (room.take_dirty(), room.deliveries.clear_revoked()));
+        with(|registry| (registry.take_dirty(), registry.deliveries.clear_revoked()));
         sweep::cancel();
         return arm();
     }
     if ctx.must_not_write() {
         // What is due stays due: without a rest the timer would go off in every turn of the server's loop.
-        let is_due = with(|room| room.has_work()) || sweep::due_at_us().is_some();
+        let is_due = with(|registry| registry.has_work()) || sweep::due_at_us().is_some();
         return if is_due { arm_in(PAUSED_US) } else { arm() };
     }
     patrol(ctx);
     sweep::step(ctx);
-    if !with(|room| room.has_work()) {
+    if !with(|registry| registry.has_work()) {
         return arm();
     }
     if writes::are_refused(ctx) {
         return arm_in(REFUSED_US);
     }
-    for revoked in with(|room| room.deliveries.take_revoked()) {
+    for revoked in with(|registry| registry.deliveries.take_revoked()) {
         take_back(ctx, revoked);
     }
-    for place in with(|room| room.take_dirty()) {
-        look_at(ctx, &place);
+    for key_ref in with(|registry| registry.take_dirty()) {
+        look_at(ctx, &key_ref);
     }
     arm();
 }
@@ -232,16 +231,16 @@ fn patrol(ctx: Context<'_>) {
         return;
     }
     PATROLLED_US.set(now_us);
-    for place in with(|room| room.next_of_patrol(PATROL)) {
-        ctx.select_db(place.db);
-        let name = OwnedString::new(ctx, &place.key);
+    for key_ref in with(|registry| registry.next_of_patrol(PATROL)) {
+        ctx.select_db(key_ref.db);
+        let name = OwnedString::new(ctx, &key_ref.name);
         let now = clock::now();
         let opened = Key::open(ctx, name.arg(), Purpose::Write);
         match opened {
             Ok(key) if key.lock().is_some() && key.deadline(now).is_some() => {
-                watch(&key, &place, now);
+                watch(&key, &key_ref, now);
             }
-            _ => drop(with(|room| room.mark(place.db, &place.key))),
+            _ => drop(with(|registry| registry.mark(key_ref.db, &key_ref.name))),
         }
     }
 }
@@ -257,28 +256,28 @@ fn look_at_slots(ctx: Context<'_>) {
     if !ctx.is_cluster() {
         return;
     }
-    with(|room| room.mark_put_off());
-    for place in with(|room| room.places()) {
-        let name = OwnedString::new(ctx, &place.key);
+    with(|registry| registry.mark_put_off());
+    for key_ref in with(|registry| registry.waited_keys()) {
+        let name = OwnedString::new(ctx, &key_ref.name);
         if !writes::are_served_here(ctx, name.arg()) {
-            dismiss_all(&place, Error::TryAgain);
+            dismiss_all(&key_ref, Error::TryAgain);
         }
     }
 }
 
 /// Serves a key outside a command, and mends it.
-fn look_at(ctx: Context<'_>, place: &Place) {
-    if place.db == ANY_DB {
-        return look_at_all_of(ctx, &place.key);
+fn look_at(ctx: Context<'_>, key_ref: &KeyRef) {
+    if key_ref.db == ANY_DB {
+        return look_at_all_of(ctx, &key_ref.name);
     }
-    ctx.select_db(place.db);
-    let name = OwnedString::new(ctx, &place.key);
+    ctx.select_db(key_ref.db);
+    let name = OwnedString::new(ctx, &key_ref.name);
     if !writes::are_served_here(ctx, name.arg()) {
-        dismiss_all(place, Error::TryAgain);
+        dismiss_all(key_ref, Error::TryAgain);
         // A lock that has come before its slot may have no ttl.
         let key = Key::open(ctx, name.arg(), Purpose::Read);
         if key.is_ok_and(|key| key.lock().is_some()) {
-            with(|room| room.put_off(place.clone()));
+            with(|registry| registry.put_off(key_ref.clone()));
         }
         return;
     }
@@ -286,10 +285,10 @@ fn look_at(ctx: Context<'_>, place: &Place) {
     match opened {
         // The clock is read after the server has looked at it, so that no grant is dated before the expiry that made room for it.
         Ok(mut key) => {
-            let now = serve_changed(&mut key, place, clock::now());
-            key.mend(now);
+            let now = serve_changed(&mut key, key_ref, clock::now());
+            key.repair_ttl(now);
         }
-        Err(WrongType) => dismiss_all(place, Error::WrongType),
+        Err(WrongType) => dismiss_all(key_ref, Error::WrongType),
     }
 }
 
@@ -299,17 +298,17 @@ fn look_at_all_of(ctx: Context<'_>, key: &Rc<[u8]>) {
     for db in (0..).take_while(|db| ctx.select_db(*db)) {
         let opened = Key::open(ctx, name.arg(), Purpose::Write);
         if opened.is_ok_and(|opened| opened.lock().is_some()) {
-            let key = Rc::clone(key);
-            look_at(ctx, &Place { db, key });
+            let name = Rc::clone(key);
+            look_at(ctx, &KeyRef { db, name });
         }
     }
 }
 
 /// Ends a hold whose owner was gone before it heard of it. What the owner had before, and knows of, it has again.
 fn take_back(ctx: Context<'_>, revoked: Revoked) {
-    let place = &revoked.place;
-    ctx.select_db(place.db);
-    let name = OwnedString::new(ctx, &place.key);
+    let key_ref = &revoked.key_ref;
+    ctx.select_db(key_ref.db);
+    let name = OwnedString::new(ctx, &key_ref.name);
     if !writes::are_served_here(ctx, name.arg()) {
         return;
     }
@@ -331,12 +330,12 @@ fn take_back(ctx: Context<'_>, revoked: Revoked) {
             }
             // While the key is open: on 6.2, where the deletion of a key that has expired overtakes what the same timer has replicated, a
             // key must not be opened again after a change.
-            if with(|room| room.is_waited_for(place)) {
-                serve_changed(&mut key, place, now);
+            if with(|registry| registry.is_waited_for(key_ref)) {
+                serve_changed(&mut key, key_ref, now);
             }
         }
         _ if revoked.has_left => {
-            with(|room| room.deliveries.seek(revoked));
+            with(|registry| registry.deliveries.seek(revoked));
             sweep::request();
         }
         _ => {}

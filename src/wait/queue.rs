@@ -22,9 +22,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::state::{Ask, Lock, Mode, Refusal, Waiting};
-use super::time::{Deadline, Now, Ttl};
-use super::token::TokenBuf;
+use crate::lock::{Ask, Deadline, Lock, Mode, Now, Refusal, TokenBuf, Ttl, Waiting};
 
 /// A place in a queue: smaller is earlier. A server gives each only once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -6,26 +6,40 @@
 //! A lock may leave its key between the grant and the loss: SWAPDB is followed here; after RENAME and MOVE nobody says where it is, so
 //! the hold is looked for ([`Deliveries::seek`]).
 
-use foldhash::HashMap;
+use std::collections::HashMap;
+use std::hash::BuildHasher;
 
-use super::room::{Granted, Place};
+use super::key_ref::KeyRef;
 use crate::lock::{Fence, Hold, Lock, Mode, TokenBuf};
 
 /// The number of a delivery: one for all the requests of a token that are granted the same hold of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Delivery(u64);
+pub struct Delivery(u64);
 
 impl Delivery {
-    pub(crate) const MIN: Self = Self(0);
-    pub(crate) const MAX: Self = Self(u64::MAX);
+    /// Before all.
+    pub const MIN: Self = Self(0);
+    /// After all.
+    pub const MAX: Self = Self(u64::MAX);
+}
+
+/// A hold that was granted to a waiter, on its way to the listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// Whose hold it is.
+    pub token: TokenBuf,
+    /// The hold's fence.
+    pub fence: Fence,
+    /// The delivery that it belongs to.
+    pub delivery: Delivery,
 }
 
 /// All grants that are on their way, and those that are lost.
 #[derive(Debug, Default)]
-pub(crate) struct Deliveries {
-    pending: HashMap<Delivery, Pending>,
+pub struct Deliveries<S> {
+    pending: HashMap<Delivery, Pending, S>,
     /// The last delivery of each fence, which leads to the others. There are others only where a lock was copied by DUMP and RESTORE.
-    by_fence: HashMap<Fence, Delivery>,
+    by_fence: HashMap<Fence, Delivery, S>,
     /// Holds that are to be taken back.
     revoked: Vec<Revoked>,
     /// Those of them that are not under the key where they were granted.
@@ -35,7 +49,7 @@ pub(crate) struct Deliveries {
 
 #[derive(Debug)]
 struct Pending {
-    place: Place,
+    key_ref: KeyRef,
     fence: Fence,
     /// How many clients have not been told.
     clients: usize,
@@ -51,25 +65,28 @@ struct Pending {
 
 /// A hold that is to be taken back.
 #[derive(Clone, Debug)]
-pub(crate) struct Revoked {
-    pub(crate) place: Place,
-    pub(crate) token: TokenBuf,
-    pub(crate) fence: Fence,
+pub struct Revoked {
+    /// Where it was granted, or found.
+    pub key_ref: KeyRef,
+    /// Whose it is.
+    pub token: TokenBuf,
+    /// Its fence: whatever has another one is another hold.
+    pub fence: Fence,
     /// What its owner knows of, and keeps.
-    pub(crate) before: Option<(Mode, Hold)>,
+    pub before: Option<(Mode, Hold)>,
     /// Whether it may be under another key by now.
-    pub(crate) has_left: bool,
+    pub has_left: bool,
 }
 
-impl Deliveries {
+impl<S: BuildHasher> Deliveries<S> {
     /// Notes that a waiting client was granted a hold in place of what it had before, and has not been told yet.
-    pub(crate) fn granted(
+    pub fn granted(
         &mut self,
-        place: &Place,
+        key_ref: &KeyRef,
         fence: Fence,
         before: Option<(Mode, Hold)>,
     ) -> Delivery {
-        if let Some((delivery, pending)) = self.find(fence, |pending| pending.place == *place) {
+        if let Some((delivery, pending)) = self.find(fence, |pending| pending.key_ref == *key_ref) {
             pending.clients = pending.clients.saturating_add(1);
             return delivery;
         }
@@ -77,7 +94,7 @@ impl Deliveries {
         let delivery = Delivery(self.last);
         let next = self.by_fence.insert(fence, delivery);
         let pending = Pending {
-            place: place.clone(),
+            key_ref: key_ref.clone(),
             fence,
             clients: 1,
             known: false,
@@ -90,21 +107,21 @@ impl Deliveries {
     }
 
     /// Notes that a client was told.
-    pub(crate) fn delivered(&mut self, granted: &Granted) {
+    pub fn delivered(&mut self, granted: &Grant) {
         if let Some(pending) = self.pending.get_mut(&granted.delivery) {
             pending.known = true;
-            let place = pending.place.clone();
-            self.keep(&place, granted.fence);
+            let key_ref = pending.key_ref.clone();
+            self.keep(&key_ref, granted.fence);
         }
         self.settle(granted.delivery);
     }
 
     /// Notes that the client is gone which was to be told.
-    pub(crate) fn lost(&mut self, granted: Granted) {
+    pub fn lost(&mut self, granted: Grant) {
         let pending = self.pending.get(&granted.delivery);
         if let Some(pending) = pending.filter(|pending| !pending.known) {
             self.revoked.push(Revoked {
-                place: pending.place.clone(),
+                key_ref: pending.key_ref.clone(),
                 token: granted.token,
                 fence: granted.fence,
                 before: pending.before,
@@ -115,69 +132,71 @@ impl Deliveries {
     }
 
     /// Notes that the owner of a hold knows of it: it has asked again, or renewed.
-    pub(crate) fn acknowledge(&mut self, db: i32, key: &[u8], fence: Fence) {
-        let is_it = |place: &Place, has_left| has_left || (place.db == db && *place.key == *key);
-        if let Some((_, pending)) = self.find(fence, |p| is_it(&p.place, p.has_left)) {
+    pub fn acknowledge(&mut self, db: i32, key: &[u8], fence: Fence) {
+        let is_it =
+            |key_ref: &KeyRef, has_left| has_left || (key_ref.db == db && *key_ref.name == *key);
+        if let Some((_, pending)) = self.find(fence, |p| is_it(&p.key_ref, p.has_left)) {
             pending.known = true;
         }
-        let stays = |r: &Revoked| r.fence != fence || !is_it(&r.place, r.has_left);
+        let stays = |r: &Revoked| r.fence != fence || !is_it(&r.key_ref, r.has_left);
         self.revoked.retain(stays);
         self.sought.retain(stays);
     }
 
     /// Whether an acknowledgement can matter.
-    pub(crate) fn is_waiting(&self) -> bool {
+    pub fn is_waiting(&self) -> bool {
         !self.pending.is_empty() || !self.revoked.is_empty() || !self.sought.is_empty()
     }
 
     /// Notes that a lock leaves its key. `db` is `None` where the server does not say which.
-    pub(crate) fn left(&mut self, db: Option<i32>, key: &[u8]) {
-        let is_it = |place: &Place| db.is_none_or(|db| db == place.db) && *place.key == *key;
+    pub fn left(&mut self, db: Option<i32>, key: &[u8]) {
+        let is_it =
+            |key_ref: &KeyRef| db.is_none_or(|db| db == key_ref.db) && *key_ref.name == *key;
         let pending = self.pending.values_mut();
         pending
-            .filter(|pending| is_it(&pending.place))
+            .filter(|pending| is_it(&pending.key_ref))
             .for_each(|pending| pending.has_left = true);
         let revoked = self.revoked.iter_mut();
         revoked
-            .filter(|revoked| is_it(&revoked.place))
+            .filter(|revoked| is_it(&revoked.key_ref))
             .for_each(|revoked| revoked.has_left = true);
     }
 
     /// Follows SWAPDB.
-    pub(crate) fn swap_dbs(&mut self, one: i32, other: i32) {
+    pub fn swap_dbs(&mut self, one: i32, other: i32) {
         for pending in self.pending.values_mut() {
-            pending.place.swap_db(one, other);
+            pending.key_ref.swap_db(one, other);
         }
         for revoked in self.revoked.iter_mut().chain(&mut self.sought) {
-            revoked.place.swap_db(one, other);
+            revoked.key_ref.swap_db(one, other);
         }
     }
 
     /// Whether there are holds to take back.
-    pub(crate) fn has_revoked(&self) -> bool {
+    pub fn has_revoked(&self) -> bool {
         !self.revoked.is_empty()
     }
 
     /// Takes the holds that are to be taken back.
-    pub(crate) fn take_revoked(&mut self) -> Vec<Revoked> {
+    pub fn take_revoked(&mut self) -> Vec<Revoked> {
         std::mem::take(&mut self.revoked)
     }
 
     /// Has a hold looked for that is not where it was granted.
-    pub(crate) fn seek(&mut self, revoked: Revoked) {
+    pub fn seek(&mut self, revoked: Revoked) {
         self.sought.push(revoked);
     }
 
     /// The holds that are looked for.
-    pub(crate) fn sought(&self) -> Vec<Revoked> {
+    pub fn sought(&self) -> Vec<Revoked> {
         self.sought.clone()
     }
 
     /// Notes where a hold was found that is looked for. It is to be taken back there.
-    pub(crate) fn found(&mut self, fence: Fence, place: &Place) {
+    pub fn found(&mut self, fence: Fence, key_ref: &KeyRef) {
         for revoked in self.sought.extract_if(.., |sought| sought.fence == fence) {
             self.revoked.push(Revoked {
-                place: place.clone(),
+                key_ref: key_ref.clone(),
                 has_left: false,
                 ..revoked
             });
@@ -185,20 +204,20 @@ impl Deliveries {
     }
 
     /// Gives up what is looked for and was not found.
-    pub(crate) fn give_up(&mut self) {
+    pub fn give_up(&mut self) {
         self.sought.clear();
     }
 
     /// Drops all: the server has become a replica, and its primary decides.
-    pub(crate) fn clear_revoked(&mut self) {
+    pub fn clear_revoked(&mut self) {
         self.revoked.clear();
         self.sought.clear();
     }
 
     /// The owner knows of its hold: another client that missed it does not matter any more.
-    fn keep(&mut self, place: &Place, fence: Fence) {
+    fn keep(&mut self, key_ref: &KeyRef, fence: Fence) {
         self.revoked
-            .retain(|revoked| revoked.fence != fence || revoked.place != *place);
+            .retain(|revoked| revoked.fence != fence || revoked.key_ref != *key_ref);
     }
 
     fn settle(&mut self, delivery: Delivery) {
@@ -241,7 +260,7 @@ impl Deliveries {
 }
 
 /// The first of the sought holds that a lock has.
-pub(crate) fn find_in(lock: &Lock, sought: &[Revoked]) -> Option<Fence> {
+pub fn find_in(lock: &Lock, sought: &[Revoked]) -> Option<Fence> {
     let is_there = |revoked: &&Revoked| {
         let token = revoked.token.as_token();
         lock.fence_of(token) == Some(revoked.fence)
@@ -251,22 +270,23 @@ pub(crate) fn find_in(lock: &Lock, sought: &[Revoked]) -> Option<Fence> {
 
 #[cfg(test)]
 mod tests {
+    use std::hash::RandomState;
+
     use super::*;
     use crate::lock::Token;
 
-    fn place(db: i32, key: &str) -> Place {
-        let key = key.as_bytes().into();
-        Place { db, key }
+    fn key_ref(db: i32, name: &str) -> KeyRef {
+        KeyRef::new(db, name.as_bytes())
     }
 
     fn fence(n: u64) -> Fence {
         Fence::new(n).unwrap()
     }
 
-    fn granted(deliveries: &mut Deliveries, key: &str, token: &str, n: u64) -> Granted {
-        let delivery = deliveries.granted(&place(0, key), fence(n), None);
+    fn granted(deliveries: &mut Deliveries<RandomState>, key: &str, token: &str, n: u64) -> Grant {
+        let delivery = deliveries.granted(&key_ref(0, key), fence(n), None);
         let token = Token::new(token.as_bytes()).unwrap().into();
-        Granted {
+        Grant {
             token,
             fence: fence(n),
             delivery,
@@ -275,7 +295,7 @@ mod tests {
 
     #[test]
     fn a_lost_grant_is_taken_back_unless_its_owner_knows_of_it() {
-        let mut all = Deliveries::default();
+        let mut all = Deliveries::<RandomState>::default();
         let lost = granted(&mut all, "k", "a", 1);
         all.lost(lost);
         assert_eq!(all.take_revoked().len(), 1);
@@ -293,14 +313,14 @@ mod tests {
 
     #[test]
     fn two_keys_with_one_fence_are_two_deliveries() {
-        let mut all = Deliveries::default();
+        let mut all = Deliveries::<RandomState>::default();
         let told = granted(&mut all, "k", "a", 1);
         let lost = granted(&mut all, "copy", "a", 1);
         all.delivered(&told);
         all.lost(lost);
         let revoked = all.take_revoked();
         assert_eq!(revoked.len(), 1);
-        assert_eq!(revoked[0].place, place(0, "copy"));
+        assert_eq!(revoked[0].key_ref, key_ref(0, "copy"));
         // Nor does a renewal of the one speak for the other.
         let lost = granted(&mut all, "copy", "a", 1);
         all.acknowledge(0, b"k", fence(1));
@@ -310,12 +330,15 @@ mod tests {
 
     #[test]
     fn a_hold_that_has_moved_is_followed_or_looked_for() {
-        let mut all = Deliveries::default();
+        let mut all = Deliveries::<RandomState>::default();
         let lost = granted(&mut all, "k", "a", 1);
         all.swap_dbs(0, 3);
         all.lost(lost);
         let revoked = all.take_revoked().pop().unwrap();
-        assert_eq!((&revoked.place, revoked.has_left), (&place(3, "k"), false));
+        assert_eq!(
+            (&revoked.key_ref, revoked.has_left),
+            (&key_ref(3, "k"), false)
+        );
         let lost = granted(&mut all, "k", "a", 1);
         all.left(Some(0), b"other");
         all.left(Some(0), b"k");
@@ -323,10 +346,10 @@ mod tests {
         let revoked = all.take_revoked().pop().unwrap();
         assert!(revoked.has_left);
         all.seek(revoked);
-        all.found(fence(2), &place(0, "new"));
+        all.found(fence(2), &key_ref(0, "new"));
         assert!(!all.has_revoked());
-        all.found(fence(1), &place(0, "new"));
-        assert_eq!(all.take_revoked()[0].place, place(0, "new"));
+        all.found(fence(1), &key_ref(0, "new"));
+        assert_eq!(all.take_revoked()[0].key_ref, key_ref(0, "new"));
         assert!(all.sought().is_empty());
     }
 }

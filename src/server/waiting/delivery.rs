@@ -23,9 +23,8 @@ use redis_module::raw;
 
 use super::super::api::Context;
 use super::super::clock;
-use super::deliveries::Delivery;
-use super::room::Granted;
-use super::{alarm, with};
+use super::{timer, with};
+use crate::wait::{Delivery, Grant};
 
 /// How long after a grant its client may be freed and count as not told. A script or a function is long after five seconds, unless the
 /// server is set otherwise.
@@ -33,7 +32,7 @@ const TURN_US: u64 = 1_000_000;
 
 thread_local! {
     /// Who was told in this turn: the numbers of the clients, and of the deliveries.
-    static TOLD: RefCell<BTreeMap<(u64, Delivery), Granted>> = const { RefCell::new(BTreeMap::new()) };
+    static TOLD: RefCell<BTreeMap<(u64, Delivery), Grant>> = const { RefCell::new(BTreeMap::new()) };
     /// When the first of them was, on the monotonic clock.
     static SINCE_US: Cell<u64> = const { Cell::new(0) };
     /// Whether this server says what has become of a client in the turn of its grant.
@@ -47,12 +46,12 @@ thread_local! {
 }
 
 /// Lends those who were told to `act`, which must not call the module API.
-fn with_told<R>(act: impl FnOnce(&mut BTreeMap<(u64, Delivery), Granted>) -> R) -> R {
+fn with_told<R>(act: impl FnOnce(&mut BTreeMap<(u64, Delivery), Grant>) -> R) -> R {
     TOLD.with_borrow_mut(act)
 }
 
 /// Notes that the reply callback answers a client with a grant.
-pub(super) fn tell(ctx: Context<'_>, granted: &Granted) {
+pub(super) fn tell(ctx: Context<'_>, granted: &Grant) {
     if !SAYS_LATER.get() || !listen(ctx) {
         return settle(granted.clone(), !ctx.is_closing());
     }
@@ -68,12 +67,12 @@ pub(super) fn tell(ctx: Context<'_>, granted: &Granted) {
     }
 }
 
-fn settle(granted: Granted, delivered: bool) {
+fn settle(granted: Grant, delivered: bool) {
     if delivered {
-        with(|room| room.deliveries.delivered(&granted));
+        with(|registry| registry.deliveries.delivered(&granted));
     } else {
-        with(|room| room.deliveries.lost(granted));
-        alarm::arm();
+        with(|registry| registry.deliveries.lost(granted));
+        timer::arm();
     }
 }
 
@@ -117,7 +116,7 @@ unsafe extern "C" fn on_client(
 }
 
 /// What a client was told in this turn.
-fn take(client: u64) -> Vec<Granted> {
+fn take(client: u64) -> Vec<Grant> {
     with_told(|told| {
         let of_client = told.range((client, Delivery::MIN)..=(client, Delivery::MAX));
         let keys: Vec<_> = of_client.map(|(key, _)| *key).collect();
@@ -163,7 +162,7 @@ unsafe extern "C" fn on_rest(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) 
 }
 
 fn is_idle() -> bool {
-    with_told(|told| told.is_empty()) && with(|room| room.is_empty())
+    with_told(|told| told.is_empty()) && with(|registry| registry.is_empty())
 }
 
 /// Looks at what this server can say; for a server from 7.0 on.

@@ -11,7 +11,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::queue::{Next, Ticket, WaitQueue, Waiter};
-use super::*;
+use crate::lock::*;
 use oracle::{NaiveHold, Oracle};
 
 #[derive(Clone, Copy, Debug)]

@@ -1,0 +1,35 @@
+//! A key in a database.
+
+use std::rc::Rc;
+
+/// In the place of a database that is not known.
+pub const ANY_DB: i32 = -1;
+
+/// A key in a database. Cheap to clone: all references to one key share its name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KeyRef {
+    /// The number of the database, or [`ANY_DB`].
+    pub db: i32,
+    /// The key's name.
+    pub name: Rc<[u8]>,
+}
+
+impl KeyRef {
+    /// The key of this name.
+    pub fn new(db: i32, name: &[u8]) -> Self {
+        Self {
+            db,
+            name: name.into(),
+        }
+    }
+
+    /// Follows SWAPDB. False when it is about other databases.
+    pub fn swap_db(&mut self, one: i32, other: i32) -> bool {
+        self.db = match self.db {
+            db if db == one => other,
+            db if db == other => one,
+            _ => return false,
+        };
+        true
+    }
+}
