@@ -270,8 +270,6 @@ fn whatever_ends_a_lock_hands_it_on(kind: Kind) {
         c.int("LOCK.ACQUIRE k a 60000");
         let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
         c.call(end);
-        // Valkey 8.1 leaves it in the database of the MOVE, where a module listens to the events of keys.
-        c.call("SELECT 0");
         b.fence();
         let holders = c.call("LOCK.INFO k").field("holders");
         assert_eq!(holders.items()[0].field("token"), "b".into(), "{end}");
