@@ -192,7 +192,7 @@ fn run(ctx: Context<'_>) {
         return arm();
     }
     if ctx.must_not_write() {
-        return if with(|room| room.has_work()) {
+        return if with(|room| room.has_work()) || sweep::due_at_us().is_some() {
             arm_in(PAUSED_US)
         } else {
             arm()

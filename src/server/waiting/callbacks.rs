@@ -94,6 +94,7 @@ unsafe extern "C" fn on_swap(
     if marked {
         alarm::arm();
     }
+    sweep::start_over();
 }
 
 /// A lock has left its key: DEL, expiry, eviction, overwriting, RENAME, MOVE, a slot that goes. From 7.0 on.
