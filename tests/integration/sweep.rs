@@ -156,6 +156,13 @@ fn an_aof_with_locks_without_a_ttl_is_mended(kind: Kind) {
             assert_mended_already(&mut server.client(), &when);
         }
     }
+    // No value of a lock is loaded from this one: it has an effect and the PERSIST.
+    let mut server = Server::start_with(kind, &["--appendonly", "yes", "--appendfsync", "always"]);
+    let mut c = server.client();
+    c.in_one_go(&["LOCK.ACQUIRE k me 600000", "PERSIST k"]);
+    server.kill();
+    server.start_again();
+    has_its_ttl(&mut server.client(), "k", "by commands alone");
 }
 
 /// At the first look.
