@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(read("max-waiters 5 MAX-WAITERS-PER-KEY 1000000"), Ok(()));
         assert_eq!(read("replicate-in-place NO"), Ok(()));
         assert!(!REPLICATE_IN_PLACE.is_on());
-        assert_eq!(read("Replicate-In-KeyRef yes max-waiters 5"), Ok(()));
+        assert_eq!(read("Replicate-In-Place yes max-waiters 5"), Ok(()));
         assert!(REPLICATE_IN_PLACE.is_on());
         for (bad, of, why) in [
             ("max-waiters", c"max-waiters", "no value"),

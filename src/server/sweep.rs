@@ -1,7 +1,8 @@
 //! A look through the whole keyspace, a little at a time, for locks that nobody else would look at:
 //!
-//! - **Locks without a ttl.** PERSIST takes it off, and a file or a primary may bring such a lock in. Its holds end all the same, but
-//!   the key would stay for ever. So the keyspace is gone through after the server has started, loaded a data set or been promoted.
+//! - **Locks that their keys outlive.** PERSIST takes the ttl off, PEXPIRE lengthens it, and a file or a primary may bring such a lock
+//!   in. Its holds end all the same, but the key would stay, perhaps for ever. So the keyspace is gone through after the server has
+//!   started, loaded a data set or been promoted.
 //! - **Holds that are to be taken back** and have gone elsewhere by RENAME or MOVE since they were granted.
 //!
 //! It only finds them. The timer does what is to be done, as with every key that is marked. A server that holds no lock, or is a
@@ -18,7 +19,7 @@ use super::api::{call, Arg, Context};
 use super::stats::held;
 use super::waiting;
 use super::{clock, data_type};
-use crate::lock::Fence;
+use crate::lock::{Fence, Lock};
 use crate::wait::delivery::find_in;
 use crate::wait::Revoked;
 
@@ -27,6 +28,8 @@ const STEP_US: u64 = 500;
 const REST_US: u64 = 5_000;
 /// How many buckets are looked at before the clock is.
 const BUCKETS: usize = 64;
+/// By how much a key outlives its holds at least when it is mended.
+const OUTLIVES_MS: u64 = 1_000;
 /// How soon it is tried again on a server that still loads.
 const LATER_US: u64 = 100_000;
 
@@ -50,7 +53,7 @@ struct Cursor(NonNull<raw::RedisModuleScanCursor>);
 /// What a step looks for, and what it has found.
 struct Findings {
     sought: Vec<Revoked>,
-    without_ttl: Vec<Rc<[u8]>>,
+    outliving: Vec<Rc<[u8]>>,
     found: Vec<(Fence, Rc<[u8]>)>,
 }
 
@@ -59,6 +62,13 @@ pub(super) fn request() {
     IS_REQUESTED.set(true);
     if DUE_US.get().is_none() {
         DUE_US.set(Some(clock::monotonic_us()));
+    }
+}
+
+/// Has a sweep that is under way followed by another one, as keys have gone where it has been already.
+pub(super) fn start_over() {
+    if DUE_US.get().is_some() {
+        IS_REQUESTED.set(true);
     }
 }
 
@@ -113,11 +123,11 @@ impl Sweep {
         while ctx.select_db(self.db) {
             let mut findings = Findings {
                 sought: waiting::sought(),
-                without_ttl: Vec::new(),
+                outliving: Vec::new(),
                 found: Vec::new(),
             };
             let has_more = (0..BUCKETS).all(|_| self.cursor.scan(ctx, &mut findings));
-            waiting::take_findings(self.db, &findings.without_ttl, &findings.found);
+            waiting::take_findings(self.db, &findings.outliving, &findings.found);
             if !has_more {
                 self.db = self.db.saturating_add(1);
                 match Cursor::new() {
@@ -186,10 +196,24 @@ unsafe extern "C" fn on_key(
     };
     // SAFETY: the server's own string, in its callback.
     let name = || Rc::from(unsafe { Arg::new(name) }.bytes());
-    if rest_ms == raw::REDISMODULE_NO_EXPIRE.into() {
-        findings.without_ttl.push(name());
+    let Some(lock) = lock else {
+        return;
+    };
+    if outlives(rest_ms, lock) {
+        findings.outliving.push(name());
     }
-    if let Some(fence) = lock.and_then(|lock| find_in(lock, &findings.sought)) {
+    if let Some(fence) = find_in(lock, &findings.sought) {
         findings.found.push((fence, name()));
     }
+}
+
+/// Whether a key with this rest of its life stays when all holds of its lock are over.
+fn outlives(rest_ms: raw::mstime_t, lock: &Lock) -> bool {
+    // A key without an end has no rest, which is a negative number.
+    let Ok(rest_ms) = u64::try_from(rest_ms) else {
+        return true;
+    };
+    let ends_at_ms = clock::now().ms().saturating_add(rest_ms);
+    lock.latest_deadline()
+        .is_some_and(|latest| latest.ms().saturating_add(OUTLIVES_MS) < ends_at_ms)
 }

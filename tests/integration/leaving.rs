@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use crate::harness::{wait_for, Client, Kind, Raw, Reply, Server};
 
 mod crowd;
+mod elsewhere;
 mod frozen;
 mod limits;
 mod told;

@@ -54,6 +54,7 @@ mod persistence;
 mod replicas;
 mod replication;
 mod restart;
+mod sweep;
 
 // What becomes of locks when there is more than one primary.
 mod cluster;

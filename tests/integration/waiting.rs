@@ -15,6 +15,7 @@ on_every_server![
     an_upgrade_whose_share_ends_waits_in_line,
     two_waiters_with_one_token_are_granted_together,
     the_ttl_counts_from_the_grant,
+    grants_of_one_long_step_count_from_their_own_instants,
     a_made_token_comes_with_the_grant,
     a_deadline_hands_on_not_early_and_soon,
     whatever_ends_a_lock_hands_it_on,
@@ -211,6 +212,50 @@ fn the_ttl_counts_from_the_grant(kind: Kind) {
     assert!((59_000..=60_000).contains(&pttl), "{pttl}");
 }
 
+/// Each of them looks at the clock, so that nobody's lease is shorter by the length of the step.
+fn grants_of_one_long_step_count_from_their_own_instants(kind: Kind) {
+    const READERS: usize = 2_000;
+    let server = Server::start(kind);
+    let mut c = server.client();
+    // A server's first fences are ahead of its clock.
+    wait_for("the clock to catch up", || {
+        let fence = c.int("LOCK.ACQUIRE k writer 600000");
+        c.int("LOCK.RELEASE k writer");
+        (fence <= i64::try_from(c.now_us()).unwrap()).then_some(())
+    });
+    c.int("LOCK.ACQUIRE k writer 600000");
+    let readers: Vec<_> = (0..READERS)
+        .map(|n| {
+            let mut reader = server.raw();
+            reader.send(&format!("RWLOCK.RLOCK k reader{n} 600000 BLOCK 0"));
+            reader
+        })
+        .collect();
+    wait_for("all to wait", || {
+        (c.waiters("k").len() == READERS).then_some(())
+    });
+    c.int("LOCK.RELEASE k writer");
+    let info = c.call("LOCK.INFO k");
+    drop(readers);
+    let number = |holder: &Reply, name| holder.field(name).as_int();
+    let holders = info.field("holders");
+    let (first, last) = (&holders.items()[0], holders.items().last().unwrap());
+    assert_eq!(holders.items().len(), READERS);
+    let took_us = number(last, "fence") - number(first, "fence");
+    let took_ms = number(last, "since") - number(first, "since");
+    // To the millisecond, by the fences, which follow the clock.
+    assert!(
+        (took_us - took_ms * 1_000).abs() <= 1_000,
+        "{took_us} us, {took_ms} ms"
+    );
+    assert!(took_ms >= 1, "{took_us} us");
+    // What is left of each lease, of which all have had as long as since their grant.
+    let leases = holders.items().iter();
+    let leases = leases.map(|holder| number(holder, "ttl") - number(holder, "since"));
+    let lease = number(first, "ttl") - number(first, "since");
+    assert!(leases.into_iter().all(|other| other == lease));
+}
+
 fn a_made_token_comes_with_the_grant(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
@@ -270,8 +315,6 @@ fn whatever_ends_a_lock_hands_it_on(kind: Kind) {
         c.int("LOCK.ACQUIRE k a 60000");
         let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
         c.call(end);
-        // Valkey 8.1 leaves it in the database of the MOVE, where a module listens to the events of keys.
-        c.call("SELECT 0");
         b.fence();
         let holders = c.call("LOCK.INFO k").field("holders");
         assert_eq!(holders.items()[0].field("token"), "b".into(), "{end}");

@@ -90,6 +90,7 @@ unsafe extern "C" fn on_swap(
     if with(|registry| registry.swap_dbs(info.dbnum_first, info.dbnum_second)) {
         timer::arm();
     }
+    sweep::start_over();
 }
 
 /// A lock has left its key: DEL, expiry, eviction, overwriting, RENAME, MOVE, a slot that goes. From 7.0 on.

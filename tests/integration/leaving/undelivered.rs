@@ -37,7 +37,7 @@ fn contended(server: &Server, c: &mut Client) -> (Later, Later) {
     (b, d)
 }
 
-fn kill(client: &Later) -> String {
+pub(super) fn kill(client: &Later) -> String {
     format!("CLIENT KILL ID {}", client.id)
 }
 
@@ -326,7 +326,7 @@ fn a_chain_of_killed_waiters_is_passed_over(kind: Kind) {
 }
 
 /// Returns when the server's timer has run after all that came before.
-fn let_the_timer_run(server: &Server) {
+pub(super) fn let_the_timer_run(server: &Server) {
     let mut c = server.client();
     c.int("LOCK.ACQUIRE turn one 60000");
     let mut two = server.raw_blocked("LOCK.ACQUIRE turn two 60000 BLOCK 5");

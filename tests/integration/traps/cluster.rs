@@ -5,6 +5,7 @@ use crate::harness::{wait_for, Client, Kind, Later, Reply, Server};
 on_every_server![
     a_node_hands_on_as_any_server_does,
     a_key_that_migrates_takes_its_hold_along_and_sends_its_waiters_away,
+    a_key_that_migrates_in_a_transaction_is_not_handed_on_in_it,
     a_lock_that_ends_while_its_slot_migrates_sends_its_waiters_away,
     a_slot_that_another_node_claims_sends_its_waiters_away,
     a_slot_that_nobody_serves_sends_its_waiters_away,
@@ -149,6 +150,48 @@ fn a_key_that_migrates_takes_its_hold_along_and_sends_its_waiters_away(kind: Kin
     let d = cluster.two.blocked("LOCK.ACQUIRE a d 60000 BLOCK 0");
     assert_eq!(other.int("LOCK.RELEASE a b"), 1);
     assert!(d.fence() > fence);
+}
+
+/// Behind the MIGRATE the key looks free to a command of the same transaction, which the server lets through.
+fn a_key_that_migrates_in_a_transaction_is_not_handed_on_in_it(kind: Kind) {
+    for then in [
+        "LOCK.RELEASE a nobody",
+        "LOCK.ACQUIRE a other 60000",
+        "RWLOCK.RLOCK a other 60000",
+        "LOCK.RENEW a a 60000",
+    ] {
+        let cluster = Cluster::start(kind, &[]);
+        let (mut c, mut other) = (cluster.one.client(), cluster.two.client());
+        let fence = c.int("LOCK.ACQUIRE a a 60000");
+        let b = cluster.one.blocked("LOCK.ACQUIRE a b 60000 BLOCK 0");
+        cluster.begin_to_migrate();
+        let migrate = format!("MIGRATE 127.0.0.1 {} a 0 5000", cluster.two.port);
+        let replies = c.in_one_go(&["MULTI", &migrate, then, "EXEC"]);
+        let replies = replies[3].items();
+        assert_eq!(replies[0], Reply::Simple("OK".into()));
+        match &replies[1] {
+            Reply::Error(error) => assert!(error.starts_with("TRYAGAIN "), "{then}: {error}"),
+            reply => panic!("{then}: {reply:?}"),
+        }
+        is_sent_away(b);
+        assert_nothing_left(&mut c);
+        cluster.end_migration();
+        assert_eq!(other.holders("a"), ["a"]);
+        assert_eq!(other.int("LOCK.ACQUIRE a a 60000"), fence);
+    }
+    // A key that is free and here is taken as ever, behind one that has gone.
+    let cluster = Cluster::start(kind, &[]);
+    let mut c = cluster.one.client();
+    c.int("LOCK.ACQUIRE {a}1 a 60000");
+    let replies = c.multi(&[
+        "DEL {a}1",
+        "LOCK.ACQUIRE {a}1 b 60000",
+        "LOCK.ACQUIRE a b 60000",
+    ]);
+    assert!(
+        replies.iter().all(|reply| matches!(reply, Reply::Int(1..))),
+        "{replies:?}"
+    );
 }
 
 fn a_lock_that_ends_while_its_slot_migrates_sends_its_waiters_away(kind: Kind) {

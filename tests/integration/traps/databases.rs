@@ -16,6 +16,8 @@ on_every_server![
     a_client_stays_in_its_database,
 ];
 
+on_more_servers![a_client_stays_in_its_database];
+
 /// `b` waits for what `z` holds now, until `z` releases it or its deadline passes.
 fn b_waits_for_z(c: &mut Client, b: Later) {
     assert_eq!(c.holders("k"), ["z"]);
@@ -179,7 +181,7 @@ fn a_lock_that_is_moved_without_its_ttl_has_it_again(kind: Kind) {
     }
 }
 
-/// Valkey 8.1 leaves the client of MOVE and of COPY in the other database where a module listens to the events of keys.
+/// Valkey 8.1 leaves the client of MOVE and of COPY in the other database where a module listens to keyspace events. This one does not.
 fn a_client_stays_in_its_database(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();

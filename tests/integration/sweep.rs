@@ -1,0 +1,265 @@
+//! Locks that have lost their ttl: nobody hears of it, so a sweep of the keyspace gives it back. It deletes those that are over.
+//!
+//! A sweep runs after a start, after a load and after a promotion.
+
+use std::time::{Duration, Instant};
+
+use crate::harness::{now_ms, wait_for, Client, Kind, Reply, Server};
+
+mod middle;
+
+on_every_server![
+    an_rdb_with_locks_without_a_ttl_is_mended,
+    an_aof_with_locks_without_a_ttl_is_mended,
+    a_promoted_replica_mends_what_its_primary_has_not,
+    a_replica_that_came_later_mends_it_too,
+    a_sweep_finds_its_locks_among_many_others,
+    a_lock_that_its_key_would_outlive_for_long_is_mended,
+];
+
+/// Longer than all that is done before it is over.
+const SHORT_MS: i64 = 700;
+
+/// Takes locks without a ttl in two databases: `over` ends after [`SHORT_MS`], `half` loses one of its holders then, `live` stays. `copy` comes
+/// by RESTORE. All of it arrives at once with `then`, before the timer can look at anything. Answers when the short ones are over.
+fn take_without_ttl(c: &mut Client, then: &str) -> i64 {
+    c.int("LOCK.ACQUIRE original me 600000");
+    let dump = c.call("DUMP original");
+    c.int("DEL original");
+    let mut lines = Vec::new();
+    for db in ["1", "0"] {
+        lines.push(format!("SELECT {db}"));
+        for key in ["live", "half", "over"] {
+            if key != "over" {
+                lines.push(format!("RWLOCK.RLOCK {key} me 600000"));
+            }
+            if key != "live" {
+                lines.push(format!("RWLOCK.RLOCK {key} short {SHORT_MS}"));
+            }
+            lines.push(format!("PERSIST {key}"));
+        }
+    }
+    let mut commands: Vec<Vec<Vec<u8>>> = lines.iter().map(|line| words(line)).collect();
+    commands.push(
+        [b"RESTORE".as_slice(), b"copy", b"0", dump.as_bytes()]
+            .map(Vec::from)
+            .into(),
+    );
+    commands.push(words(then));
+    let replies = c.pipeline(&commands);
+    let failed = replies
+        .iter()
+        .find(|reply| matches!(reply, Reply::Error(_)));
+    assert_eq!(failed, None, "{then}");
+    now_ms() + SHORT_MS
+}
+
+fn words(line: &str) -> Vec<Vec<u8>> {
+    line.split_whitespace().map(Vec::from).collect()
+}
+
+/// All locks end with their holds again, and what is over is gone.
+#[track_caller]
+fn assert_mended(c: &mut Client, when: &str) {
+    for db in ["1", "0"] {
+        c.call(&format!("SELECT {db}"));
+        wait_for(&format!("{when}: the lock to go that is over"), || {
+            (c.int("EXISTS over") == 0).then_some(())
+        });
+        assert_eq!(
+            c.call("SET over x NX"),
+            Reply::Simple("OK".into()),
+            "{when}"
+        );
+        for key in ["live", "half"] {
+            has_its_ttl(c, key, when);
+            assert_eq!(c.holders(key), ["me"], "{when}");
+        }
+    }
+    has_its_ttl(c, "copy", when);
+}
+
+#[track_caller]
+fn has_its_ttl(c: &mut Client, key: &str, when: &str) {
+    let ttl = wait_for(&format!("{when}: the ttl of {key}"), || {
+        let ttl = c.int(&format!("PTTL {key}"));
+        (ttl != -1).then_some(ttl)
+    });
+    assert!((500_000..=600_000).contains(&ttl), "{when}: {key}: {ttl}");
+}
+
+/// Waits until all that is short is over, or answers at once.
+fn wait_until(over_ms: i64, late: bool) {
+    wait_for("the deadline", || {
+        (!late || now_ms() > over_ms).then_some(())
+    });
+}
+
+fn an_rdb_with_locks_without_a_ttl_is_mended(kind: Kind) {
+    for late in [false, true] {
+        for save in ["SAVE", "BGSAVE"] {
+            let mut server = Server::start(kind);
+            let mut c = server.client();
+            let over_ms = take_without_ttl(&mut c, save);
+            wait_for(save, || {
+                (c.info("rdb_bgsave_in_progress") == "0").then_some(())
+            });
+            server.kill();
+            wait_until(over_ms, late);
+            server.start_again();
+            assert_mended(&mut server.client(), save);
+        }
+    }
+    // In one transaction. Where SAVE is not allowed in it, BGSAVE is.
+    let mut server = Server::start(kind);
+    let mut c = server.client();
+    c.int("LOCK.ACQUIRE k me 600000");
+    c.multi(&["PERSIST k", "BGSAVE"]);
+    wait_for("the save", || {
+        let saved = std::fs::metadata(server.dir().join("dump.rdb")).is_ok();
+        (saved && c.info("rdb_bgsave_in_progress") == "0").then_some(())
+    });
+    server.kill();
+    server.start_again();
+    has_its_ttl(&mut server.client(), "k", "in a transaction");
+    // A reload is a load.
+    let mut c = server.client();
+    c.in_one_go(&["PERSIST k", "DEBUG RELOAD"]);
+    has_its_ttl(&mut c, "k", "after DEBUG RELOAD");
+}
+
+fn an_aof_with_locks_without_a_ttl_is_mended(kind: Kind) {
+    for preamble in ["yes", "no"] {
+        for then in ["PING", "BGREWRITEAOF"] {
+            let options = [
+                "--appendonly",
+                "yes",
+                "--appendfsync",
+                "always",
+                "--aof-use-rdb-preamble",
+            ];
+            let mut server = Server::start_with(kind, &[&options[..], &[preamble]].concat());
+            let mut c = server.client();
+            let over_ms = take_without_ttl(&mut c, then);
+            wait_for("the rewrite", || {
+                let idle = ["aof_rewrite_in_progress", "aof_rewrite_scheduled"];
+                idle.iter().all(|field| c.info(field) == "0").then_some(())
+            });
+            server.kill();
+            wait_until(over_ms, true);
+            server.start_again();
+            let when = format!("preamble {preamble}, {then}");
+            assert_mended(&mut server.client(), &when);
+            // The mending is in the file.
+            server.kill();
+            server.start_again();
+            assert_mended_already(&mut server.client(), &when);
+        }
+    }
+    // No value of a lock is loaded from this one: it has an effect and the PERSIST.
+    let mut server = Server::start_with(kind, &["--appendonly", "yes", "--appendfsync", "always"]);
+    let mut c = server.client();
+    c.in_one_go(&["LOCK.ACQUIRE k me 600000", "PERSIST k"]);
+    server.kill();
+    server.start_again();
+    has_its_ttl(&mut server.client(), "k", "by commands alone");
+}
+
+/// At the first look.
+#[track_caller]
+fn assert_mended_already(c: &mut Client, when: &str) {
+    for key in ["live", "half", "copy"] {
+        assert!(c.int(&format!("PTTL {key}")) > 0, "{when}: {key}");
+    }
+    assert_eq!(c.text("TYPE over"), "string", "{when}");
+}
+
+fn a_promoted_replica_mends_what_its_primary_has_not(kind: Kind) {
+    for late in [false, true] {
+        let mut primary = Server::start(kind);
+        let replica = Server::start_replica_of(&primary, &["--repl-diskless-sync-delay", "0"]);
+        let mut r = replica.client();
+        let over_ms = take_without_ttl(&mut primary.client(), "PING");
+        replica.wait_until_it_follows(&primary);
+        primary.kill();
+        wait_until(over_ms, late);
+        // A replica mends nothing by itself.
+        assert_eq!(r.int("PTTL live"), -1);
+        assert_eq!(r.int("PTTL over"), -1);
+        r.text("REPLICAOF NO ONE");
+        assert_mended(&mut r, &format!("late: {late}"));
+        // Its own replicas hear of it.
+        let next = Server::start_replica_of(&replica, &[]);
+        assert_mended_already(&mut next.client(), "the next one");
+    }
+}
+
+fn a_replica_that_came_later_mends_it_too(kind: Kind) {
+    for load in ["disabled", "swapdb"] {
+        let mut primary = Server::start_with(kind, &["--repl-diskless-sync-delay", "0"]);
+        let over_ms = take_without_ttl(&mut primary.client(), "PING");
+        let replica = Server::start_replica_of(&primary, &["--repl-diskless-load", load]);
+        let mut r = replica.client();
+        primary.kill();
+        wait_until(over_ms, true);
+        assert_eq!(r.int("PTTL over"), -1);
+        r.text("REPLICAOF NO ONE");
+        assert_mended(&mut r, load);
+    }
+}
+
+fn a_sweep_finds_its_locks_among_many_others(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    for db in [0, 1, 9, 15] {
+        c.call(&format!("SELECT {db}"));
+        c.call("DEBUG POPULATE 12500 other");
+    }
+    c.call("SELECT 0");
+    let over_ms = take_without_ttl(&mut c, "PING");
+    c.in_one_go(&["SELECT 15", "LOCK.ACQUIRE last me 600000", "PERSIST last"]);
+    wait_until(over_ms, true);
+    c.call("DEBUG RELOAD");
+    let start = Instant::now();
+    has_its_ttl(&mut c, "last", "in the last database");
+    // Half a millisecond in five and a half is used.
+    assert!(
+        start.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        start.elapsed()
+    );
+    assert_mended(&mut c, "among many others");
+    for db in [1, 9, 15] {
+        c.call(&format!("SELECT {db}"));
+        assert!(c.int("DBSIZE") >= 12_500);
+    }
+}
+
+/// A year of PEXPIRE is no better than no ttl at all.
+fn a_lock_that_its_key_would_outlive_for_long_is_mended(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    let year = "PEXPIRE k 31536000000";
+    c.in_one_go(&["LOCK.ACQUIRE k me 600000", year, "DEBUG RELOAD"]);
+    let ttl = || {
+        wait_for("its ttl", || {
+            let ttl = server.client().int("PTTL k");
+            (ttl <= 600_000).then_some(ttl)
+        })
+    };
+    assert!(ttl() > 500_000);
+    // By RESTORE, with nothing else to look at.
+    let dump = c.call("DUMP k");
+    let restore: [&[u8]; 5] = [
+        b"RESTORE",
+        b"k",
+        b"31536000000",
+        dump.as_bytes(),
+        b"REPLACE",
+    ];
+    assert_eq!(c.send(&restore), Reply::Simple("OK".into()));
+    assert!(ttl() > 500_000);
+    // When it is over, it goes.
+    c.in_one_go(&["LOCK.RENEW k me 300", year, "DEBUG RELOAD"]);
+    wait_for("it to go", || (c.int("EXISTS k") == 0).then_some(()));
+}

@@ -1,0 +1,114 @@
+//! What happens in the middle of a sweep.
+
+use std::time::{Duration, Instant};
+
+use super::has_its_ttl;
+use crate::harness::{wait_for, Client, Kind, Server};
+
+on_every_server![
+    a_flush_in_the_middle_of_a_sweep,
+    a_demotion_in_the_middle_of_a_sweep,
+    a_pause_in_the_middle_of_a_sweep,
+    databases_that_change_places_in_the_middle_of_a_sweep,
+];
+
+/// A sweep has mended the lock in the first database. It has not come to that in the last one yet.
+fn in_the_middle(server: &Server) -> Client {
+    let mut c = server.client();
+    c.call("SELECT 1");
+    c.call("DEBUG POPULATE 400000 other");
+    c.in_one_go(&["SELECT 15", "LOCK.ACQUIRE k me 600000", "PERSIST k"]);
+    c.in_one_go(&["SELECT 0", "LOCK.ACQUIRE k me 600000", "PERSIST k"]);
+    c.call("DEBUG RELOAD");
+    has_its_ttl(&mut c, "k", "in the first database");
+    c
+}
+
+/// The lock of the last database, in a client that stays where it is.
+fn ttl_of_last(server: &Server) -> i64 {
+    let mut last = server.client();
+    last.call("SELECT 15");
+    last.int("PTTL k")
+}
+
+#[track_caller]
+fn last_is_mended(server: &Server) {
+    let mut last = server.client();
+    last.call("SELECT 15");
+    has_its_ttl(&mut last, "k", "in the last database");
+}
+
+fn a_flush_in_the_middle_of_a_sweep(kind: Kind) {
+    for flush in ["FLUSHALL", "FLUSHALL ASYNC", "FLUSHDB"] {
+        let server = Server::start(kind);
+        let mut c = in_the_middle(&server);
+        c.call("SELECT 1");
+        assert_eq!(
+            ttl_of_last(&server),
+            -1,
+            "the sweep is too fast for this test"
+        );
+        c.call(flush);
+        if flush == "FLUSHDB" {
+            last_is_mended(&server);
+        }
+        // The next one does its work.
+        c.in_one_go(&[
+            "SELECT 9",
+            "LOCK.ACQUIRE new me 600000",
+            "PERSIST new",
+            "DEBUG RELOAD",
+        ]);
+        has_its_ttl(&mut c, "new", flush);
+    }
+}
+
+fn a_demotion_in_the_middle_of_a_sweep(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = in_the_middle(&server);
+    c.text("REPLICAOF 127.0.0.1 1");
+    assert_eq!(
+        ttl_of_last(&server),
+        -1,
+        "the sweep is too fast for this test"
+    );
+    let start = Instant::now();
+    wait_for("some turns of the server's loop", || {
+        assert_eq!(ttl_of_last(&server), -1, "a replica mends nothing");
+        (start.elapsed() > Duration::from_millis(50)).then_some(())
+    });
+    c.text("REPLICAOF NO ONE");
+    last_is_mended(&server);
+    // To and fro in one step.
+    let mut c = in_the_middle(&server);
+    c.multi(&["REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"]);
+    last_is_mended(&server);
+}
+
+/// A paused server writes nothing: one that did would end.
+fn a_pause_in_the_middle_of_a_sweep(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = in_the_middle(&server);
+    c.text("CLIENT PAUSE 60000 WRITE");
+    assert_eq!(
+        ttl_of_last(&server),
+        -1,
+        "the sweep is too fast for this test"
+    );
+    let start = Instant::now();
+    wait_for("some turns of the server's loop", || {
+        assert_eq!(ttl_of_last(&server), -1);
+        (start.elapsed() > Duration::from_millis(50)).then_some(())
+    });
+    c.text("CLIENT UNPAUSE");
+    last_is_mended(&server);
+}
+
+/// The lock that was in the last database is in the first one then, which the sweep is done with.
+fn databases_that_change_places_in_the_middle_of_a_sweep(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = in_the_middle(&server);
+    c.text("SWAPDB 0 15");
+    assert_eq!(c.int("PTTL k"), -1, "the sweep is too fast for this test");
+    has_its_ttl(&mut c, "k", "after SWAPDB");
+}
