@@ -1,8 +1,7 @@
 //! A look through the whole keyspace, a little at a time, for locks that nobody else would look at:
 //!
-//! - **Locks that their keys outlive.** PERSIST takes the ttl off, PEXPIRE lengthens it, and a file or a primary may bring such a lock
-//!   in. Its holds end all the same, but the key would stay, perhaps for ever. So the keyspace is gone through after the server has
-//!   started, loaded a data set or been promoted.
+//! - **Locks without a ttl.** PERSIST takes it off, and a file or a primary may bring such a lock in. Its holds end all the same, but
+//!   the key would stay for ever. So the keyspace is gone through after the server has started, loaded a data set or been promoted.
 //! - **Holds that are to be taken back** and have gone elsewhere by RENAME or MOVE since they were granted.
 //!
 //! It only finds them. The timer does what is to be done, as with every key that is marked. A server that holds no lock, or is a
@@ -19,7 +18,7 @@ use super::api::{call, Arg, Context};
 use super::stats::held;
 use super::waiting;
 use super::{clock, data_type};
-use crate::lock::{Fence, Lock};
+use crate::lock::Fence;
 use crate::wait::delivery::find_in;
 use crate::wait::Revoked;
 
@@ -28,8 +27,6 @@ const STEP_US: u64 = 500;
 const REST_US: u64 = 5_000;
 /// How many buckets are looked at before the clock is.
 const BUCKETS: usize = 64;
-/// By how much a key outlives its holds at least when it is mended.
-const OUTLIVES_MS: u64 = 1_000;
 /// How soon it is tried again on a server that still loads.
 const LATER_US: u64 = 100_000;
 
@@ -53,7 +50,7 @@ struct Cursor(NonNull<raw::RedisModuleScanCursor>);
 /// What a step looks for, and what it has found.
 struct Findings {
     sought: Vec<Revoked>,
-    outliving: Vec<Rc<[u8]>>,
+    without_ttl: Vec<Rc<[u8]>>,
     found: Vec<(Fence, Rc<[u8]>)>,
 }
 
@@ -123,11 +120,11 @@ impl Sweep {
         while ctx.select_db(self.db) {
             let mut findings = Findings {
                 sought: waiting::sought(),
-                outliving: Vec::new(),
+                without_ttl: Vec::new(),
                 found: Vec::new(),
             };
             let has_more = (0..BUCKETS).all(|_| self.cursor.scan(ctx, &mut findings));
-            waiting::take_findings(self.db, &findings.outliving, &findings.found);
+            waiting::take_findings(self.db, &findings.without_ttl, &findings.found);
             if !has_more {
                 self.db = self.db.saturating_add(1);
                 match Cursor::new() {
@@ -199,21 +196,10 @@ unsafe extern "C" fn on_key(
     let Some(lock) = lock else {
         return;
     };
-    if outlives(rest_ms, lock) {
-        findings.outliving.push(name());
+    if rest_ms == raw::REDISMODULE_NO_EXPIRE.into() {
+        findings.without_ttl.push(name());
     }
     if let Some(fence) = find_in(lock, &findings.sought) {
         findings.found.push((fence, name()));
     }
-}
-
-/// Whether a key with this rest of its life stays when all holds of its lock are over.
-fn outlives(rest_ms: raw::mstime_t, lock: &Lock) -> bool {
-    // A key without an end has no rest, which is a negative number.
-    let Ok(rest_ms) = u64::try_from(rest_ms) else {
-        return true;
-    };
-    let ends_at_ms = clock::now().ms().saturating_add(rest_ms);
-    lock.latest_deadline()
-        .is_some_and(|latest| latest.ms().saturating_add(OUTLIVES_MS) < ends_at_ms)
 }

@@ -246,10 +246,10 @@ pub(super) fn sought() -> Vec<Revoked> {
     with(|registry| registry.deliveries.sought())
 }
 
-/// Marks what a sweep has found in a database: locks that their keys outlive, and holds that are looked for.
-pub(super) fn take_findings(db: i32, outliving: &[Rc<[u8]>], found: &[(Fence, Rc<[u8]>)]) {
+/// Marks what a sweep has found in a database: locks without a ttl, and holds that are looked for.
+pub(super) fn take_findings(db: i32, without_ttl: &[Rc<[u8]>], found: &[(Fence, Rc<[u8]>)]) {
     with(|registry| {
-        for key in outliving {
+        for key in without_ttl {
             registry.mark_anyway(Some(db), key);
         }
         for (fence, name) in found {
