@@ -30,13 +30,16 @@ fn last_effect(server: &Server) -> usize {
     last.expect("an effect in the append-only file")
 }
 
+/// Runs a line in some surroundings.
+type Run = fn(&mut Client, &str);
+
 /// Takes a lock as a client, a transaction and a script do, and looks at the effect of each.
 #[track_caller]
 fn assert_goes_out(server: &Server, in_place: bool) {
     let mut c = server.client();
     let expected = if in_place { IN_PLACE } else { BESIDE };
     let line = "LOCK.ACQUIRE k me 600000";
-    let ways: [(&str, fn(&mut Client, &str)); 3] = [
+    let ways: [(&str, Run); 3] = [
         ("a client", |c, line| assert!(c.int(line) > 0)),
         ("MULTI", |c, line| assert!(c.multi(&[line])[0].as_int() > 0)),
         ("EVAL", |c, line| {

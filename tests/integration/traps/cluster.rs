@@ -17,6 +17,11 @@ on_every_server![
     a_renamed_command_sends_nobody_away,
 ];
 
+on_more_servers![
+    a_primary_that_is_cut_off_and_still_reads_hands_nothing_on,
+    a_slot_that_leaves_with_the_lock_hands_nothing_on,
+];
+
 /// Slots from this one on are the first node's.
 const HALF: u16 = 8_192;
 /// The key of these tests, in slot 15495.
