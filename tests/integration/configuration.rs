@@ -2,6 +2,7 @@
 
 mod arguments;
 mod example;
+mod in_place;
 mod module_command;
 mod rewrite;
 mod tls;

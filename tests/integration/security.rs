@@ -4,6 +4,7 @@ mod effects;
 mod keys;
 mod limits;
 mod log;
+mod question;
 
 use crate::harness::{Client, Reply, Server};
 

@@ -43,6 +43,18 @@ fn bad_arguments() -> Vec<(Vec<Vec<u8>>, &'static str)> {
             words("max-waiters 1 MAX-WAITERS 1"),
             "max-waiters: it is given twice",
         ),
+        (
+            words("replicate-in-place maybe"),
+            "replicate-in-place: its value is neither yes nor no",
+        ),
+        (
+            words("replicate-in-place"),
+            "replicate-in-place: it has no value",
+        ),
+        (
+            words("replicate-in-place yes Replicate-In-Place yes"),
+            "replicate-in-place: it is given twice",
+        ),
         (vec![Vec::new(), b"5".to_vec()], unknown),
         (vec![b"max-waiters".to_vec(), Vec::new()], no_integer),
         (vec![b"x".repeat(100_000)], unknown),
@@ -215,6 +227,10 @@ fn a_bad_setting_in_the_configuration_ends_the_start_in_order(kind: Kind) {
         ),
         ("lock.max-waiters -1", bounds),
         ("lock.max-waiters 1000001", bounds),
+        (
+            "lock.replicate-in-place maybe",
+            "argument must be 'yes' or 'no'",
+        ),
         ("lock.unheard-of 1", "Module Configuration detected"),
     ] {
         let config = format!("loadmodule {}\n{line}\n", module().display());

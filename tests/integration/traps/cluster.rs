@@ -1,6 +1,6 @@
 //! A key whose slot leaves the node: it looks free there, but who waits for it is sent away and never granted.
 
-use crate::harness::{wait_for, Client, Kind, Later, Reply, Server};
+use crate::harness::{now_us, wait_for, Client, Kind, Later, Reply, Server};
 
 on_every_server![
     a_node_hands_on_as_any_server_does,
@@ -11,6 +11,16 @@ on_every_server![
     a_slot_that_nobody_serves_sends_its_waiters_away,
     waiters_are_sent_away_from_a_key_that_stays_behind,
     a_cluster_that_is_down_grants_nobody,
+    a_primary_that_is_cut_off_and_still_reads_hands_nothing_on,
+    a_slot_that_leaves_with_the_lock_hands_nothing_on,
+    a_lock_that_has_come_before_its_slot_hands_nothing_on,
+    where_clients_must_try_again_a_missing_key_is_not_handed_on,
+    a_renamed_command_sends_nobody_away,
+];
+
+on_more_servers![
+    a_primary_that_is_cut_off_and_still_reads_hands_nothing_on,
+    a_slot_that_leaves_with_the_lock_hands_nothing_on,
 ];
 
 /// Slots from this one on are the first node's.
@@ -281,4 +291,182 @@ fn a_cluster_that_is_down_grants_nobody(kind: Kind) {
         }
     }
     assert_nothing_left(&mut c);
+}
+
+/// Locks whose deadlines come one after the other, a waiter at each.
+struct Row {
+    keys: Vec<String>,
+    waiters: Vec<Later>,
+}
+
+impl Row {
+    const LEN: usize = 40;
+    const APART_MS: usize = 100;
+
+    fn set(server: &Server) -> Self {
+        let mut c = server.client();
+        let keys: Vec<_> = (0..Self::LEN).map(|n| format!("{{{KEY}}}{n}")).collect();
+        let wait = |key: &String| {
+            c.int(&format!("LOCK.ACQUIRE {key} dead 60000"));
+            server.blocked(&format!("LOCK.ACQUIRE {key} b 60000 BLOCK 0"))
+        };
+        let waiters = keys.iter().map(wait).collect();
+        let renew = |(n, key)| {
+            let ttl_ms = (n + 2) * Self::APART_MS;
+            format!("LOCK.RENEW {key} dead {ttl_ms}")
+        };
+        let renewals: Vec<_> = keys.iter().enumerate().map(renew).collect();
+        let lines: Vec<_> = renewals.iter().map(String::as_str).collect();
+        for renewed in c.in_one_go(&lines) {
+            assert_eq!(renewed, Reply::Int(1));
+        }
+        Self { keys, waiters }
+    }
+}
+
+/// With `cluster-allow-reads-when-down` a node answers reads, though it can no longer know who serves its slots.
+fn a_primary_that_is_cut_off_and_still_reads_hands_nothing_on(kind: Kind) {
+    let options = [
+        "--cluster-node-timeout",
+        "1000",
+        "--cluster-allow-reads-when-down",
+        "yes",
+    ];
+    let cluster = Cluster::start(kind, &options);
+    let mut c = cluster.one.client();
+    let Row { keys, waiters } = Row::set(&cluster.one);
+    cluster.two.signal("STOP");
+    wait_for("the cluster to be down", || match c.call("SET {a}text x") {
+        Reply::Error(error) => {
+            assert!(error.starts_with("CLUSTERDOWN "), "{error}");
+            Some(())
+        }
+        _ => None,
+    });
+    // A fence tells when it was given.
+    let down_us = i64::try_from(now_us()).unwrap();
+    assert_eq!(c.int(&format!("EXISTS {KEY}")), 0, "reads are answered");
+    // It ends all locks that are left, and needs no slot.
+    wait_for("more deadlines to pass", || {
+        let passed_us = now_us() - u64::try_from(down_us).unwrap();
+        (passed_us > 300_000).then_some(())
+    });
+    c.text("FLUSHALL");
+    let (mut before, mut sent_away) = (0, 0);
+    for (key, waiter) in keys.iter().zip(waiters) {
+        match waiter.reply() {
+            Reply::Int(fence) => {
+                assert!(fence < down_us, "{key} after {} us", fence - down_us);
+                before += 1;
+            }
+            Reply::Error(e) if e.starts_with("TRYAGAIN ") || e.starts_with("CLUSTERDOWN ") => {
+                sent_away += 1;
+            }
+            other => panic!("{key}: {other:?}"),
+        }
+    }
+    assert!(before > 0, "deadlines hand on while the cluster is up");
+    assert!(sent_away > 5, "too slow a machine: {before} were granted");
+    assert_eq!(c.int("DBSIZE"), 0);
+    cluster.two.signal("CONT");
+    wait_for("the cluster to be up", || {
+        (c.call("SET {a}text x") == Reply::Simple("OK".into())).then_some(())
+    });
+    c.int("LOCK.ACQUIRE a dead 100");
+    cluster.one.later("LOCK.ACQUIRE a b 60000 BLOCK 0").fence();
+}
+
+/// The lock ends and the slot goes in one step, so that the timer has a lock to hand on which clients would find elsewhere.
+fn a_slot_that_leaves_with_the_lock_hands_nothing_on(kind: Kind) {
+    let cluster = Cluster::start(kind, &[]);
+    let (mut c, mut other) = (cluster.one.client(), cluster.two.client());
+    let fence = c.int("LOCK.ACQUIRE a a 60000");
+    let b = cluster.one.blocked("LOCK.ACQUIRE a b 60000 BLOCK 0");
+    let d = cluster.one.blocked("LOCK.ACQUIRE a d 60000 BLOCK 0");
+    cluster.begin_to_migrate();
+    let leave = format!(
+        "CLUSTER SETSLOT {} NODE {}",
+        slot(&cluster.one),
+        id(&cluster.two)
+    );
+    let replies = c.in_one_go(&["DEL a", &leave, "LOCK.RELEASE a a"]);
+    assert_eq!(replies[0], Reply::Int(1));
+    assert!(
+        matches!(&replies[2], Reply::Error(e) if e.starts_with("MOVED ")),
+        "{replies:?}"
+    );
+    other.text(&leave);
+    is_sent_away(b);
+    is_sent_away(d);
+    assert_nothing_left(&mut c);
+    assert!(other.int("LOCK.ACQUIRE a b 60000") > fence);
+}
+
+/// On the node that imports the slot clients wait for a lock only after ASKING. Its deadline finds the slot with the other node still.
+fn a_lock_that_has_come_before_its_slot_hands_nothing_on(kind: Kind) {
+    let cluster = Cluster::start(kind, &[]);
+    let (mut c, mut other) = (cluster.one.client(), cluster.two.client());
+    let fence = c.int("LOCK.ACQUIRE a a 60000");
+    cluster.begin_to_migrate();
+    let migrate = format!("MIGRATE 127.0.0.1 {} a 0 5000", cluster.two.port);
+    assert_eq!(c.text(&migrate), "OK");
+    let mut b = cluster.two.raw();
+    for line in ["LOCK.RENEW a a 150", "LOCK.ACQUIRE a b 60000 BLOCK 0"] {
+        b.send("ASKING");
+        b.send(line);
+    }
+    for reply in ["+OK", ":1", "+OK"] {
+        assert_eq!(b.line().unwrap(), reply);
+    }
+    let end = b.line().expect("a reply");
+    assert!(end.starts_with("-TRYAGAIN "), "{end}");
+    assert!(other.error("LOCK.RELEASE a b").starts_with("MOVED "));
+    let next = wait_for("the lock to be free", || {
+        other.text("ASKING");
+        match other.call("LOCK.ACQUIRE a d 60000") {
+            Reply::Nil => None,
+            granted => Some(granted.as_int()),
+        }
+    });
+    assert!(next > fence);
+}
+
+/// In a slot that is half moved clients get TRYAGAIN for two keys of which one has gone. Of one key no server says it: the timer is
+/// refused by ASK for the key that has gone.
+fn where_clients_must_try_again_a_missing_key_is_not_handed_on(kind: Kind) {
+    let cluster = Cluster::start(kind, &[]);
+    let (mut c, mut other) = (cluster.one.client(), cluster.two.client());
+    for key in ["a", "{a}here"] {
+        c.int(&format!("LOCK.ACQUIRE {key} a 60000"));
+    }
+    let b = cluster.one.blocked("LOCK.ACQUIRE a b 60000 BLOCK 0");
+    let here = cluster.one.blocked("LOCK.ACQUIRE {a}here b 60000 BLOCK 0");
+    cluster.begin_to_migrate();
+    let replies = c.in_one_go(&["DEL a", "DEL a {a}here"]);
+    assert_eq!(replies[0], Reply::Int(1));
+    // 6.2 says ASK there, too.
+    let code = ["ASK ", "TRYAGAIN "][usize::from(kind.is_7_0_or_later())];
+    let is_refused = matches!(&replies[1], Reply::Error(e) if e.starts_with(code));
+    assert!(is_refused, "{replies:?}");
+    is_sent_away(b);
+    assert_eq!(c.int("LOCK.RELEASE {a}here a"), 1);
+    here.fence();
+    other.text("ASKING");
+    other.int("LOCK.ACQUIRE a d 60000");
+}
+
+/// A node asks whether it serves a key in a way that cannot be renamed.
+fn a_renamed_command_sends_nobody_away(kind: Kind) {
+    for name in ["EXISTS", "EVAL", "SETRANGE", "CONFIG", "CLIENT"] {
+        let cluster = Cluster::start(kind, &["--rename-command", name, ""]);
+        let mut c = cluster.one.client();
+        assert!(c.error(name).starts_with("ERR unknown command"));
+        // Longer than a node waits before it looks whether it serves what is waited for.
+        c.int("LOCK.ACQUIRE a a 2200");
+        let b = cluster.one.blocked("LOCK.ACQUIRE a b 60000 BLOCK 0");
+        let d = cluster.one.blocked("LOCK.ACQUIRE a d 60000 BLOCK 0");
+        b.fence();
+        c.int("DEL a");
+        d.fence();
+    }
 }

@@ -1,0 +1,138 @@
+//! `replicate-in-place`: whether effects go out in the place of the client's words, for servers on which that should turn out to be wrong.
+
+use crate::harness::aof;
+use crate::harness::workload::words;
+use crate::harness::{module, Client, Kind, Reply, Server};
+
+on_every_server![
+    the_setting_decides_how_an_effect_goes_out,
+    the_setting_survives_config_rewrite,
+    module_loadex_takes_the_setting,
+];
+
+/// The words of an acquire's effect in the client's place, and without it.
+const IN_PLACE: usize = 4;
+const BESIDE: usize = 3;
+
+/// How many words the last effect on `k` in the append-only file has.
+#[track_caller]
+fn last_effect(server: &Server) -> usize {
+    let mut last = None;
+    for part in aof::parts(server.dir()) {
+        let bytes = std::fs::read(part).unwrap();
+        for command in aof::commands(&bytes[aof::len_of_preamble(&bytes)..]) {
+            let is_effect = command.args[0].eq_ignore_ascii_case(b"LOCK._APPLY");
+            if is_effect && command.args[1] == b"k" {
+                last = Some(command.args.len());
+            }
+        }
+    }
+    last.expect("an effect in the append-only file")
+}
+
+/// Runs a line in some surroundings.
+type Run = fn(&mut Client, &str);
+
+/// Takes a lock as a client, a transaction and a script do, and looks at the effect of each.
+#[track_caller]
+fn assert_goes_out(server: &Server, in_place: bool) {
+    let mut c = server.client();
+    let expected = if in_place { IN_PLACE } else { BESIDE };
+    let line = "LOCK.ACQUIRE k me 600000";
+    let ways: [(&str, Run); 3] = [
+        ("a client", |c, line| assert!(c.int(line) > 0)),
+        ("MULTI", |c, line| assert!(c.multi(&[line])[0].as_int() > 0)),
+        ("EVAL", |c, line| {
+            let mut script = words("EVAL return(redis.call(unpack(ARGV))) 0");
+            script.extend(words(line));
+            assert!(c.send(&script).as_int() > 0);
+        }),
+    ];
+    for (way, run) in ways {
+        c.call("DEL k");
+        run(&mut c, line);
+        assert_eq!(last_effect(server), expected, "{way}");
+    }
+}
+
+fn setting(c: &mut Client) -> String {
+    let value = c.call("CONFIG GET lock.replicate-in-place");
+    let value = value.field("lock.replicate-in-place");
+    String::from_utf8_lossy(value.as_bytes()).into_owned()
+}
+
+fn the_setting_decides_how_an_effect_goes_out(kind: Kind) {
+    let file = ["--appendonly", "yes"];
+    let server = Server::start_with(kind, &file);
+    assert_goes_out(&server, true);
+    let without = [&["replicate-in-place", "no"], &file[..]].concat();
+    let of_argument = Server::start_with(kind, &without);
+    assert_goes_out(&of_argument, false);
+    if !kind.is_7_0_or_later() {
+        return; // No CONFIG for modules.
+    }
+    assert_eq!(setting(&mut of_argument.client()), "no");
+    let mut c = server.client();
+    assert_eq!(setting(&mut c), "yes");
+    // While it runs, as an operator does who has found it to be wrong.
+    for (value, in_place) in [("no", false), ("yes", true), ("NO", false)] {
+        let set = format!("CONFIG SET lock.replicate-in-place {value}");
+        assert_eq!(c.text(&set), "OK");
+        assert_eq!(setting(&mut c), value.to_lowercase());
+        assert_goes_out(&server, in_place);
+    }
+    for bad in ["maybe", "1", "\u{2713}"] {
+        let error = c.error(&format!("CONFIG SET lock.replicate-in-place {bad}"));
+        assert!(error.contains("must be 'yes' or 'no'"), "{error}");
+        assert_eq!(setting(&mut c), "no");
+    }
+}
+
+fn the_setting_survives_config_rewrite(kind: Kind) {
+    let module = module();
+    let module = module.display();
+    let config = format!("appendonly yes\nloadmodule {module} replicate-in-place no\n");
+    let mut server = Server::start_with_config(kind, &config);
+    for _ in 0..2 {
+        assert_goes_out(&server, false);
+        assert_eq!(server.client().text("CONFIG REWRITE"), "OK");
+        server.kill();
+        server.start_again();
+    }
+    assert_goes_out(&server, false);
+    if !kind.is_7_0_or_later() {
+        return;
+    }
+    // What the file says overrules the argument.
+    let mut c = server.client();
+    assert_eq!(c.text("CONFIG SET lock.replicate-in-place yes"), "OK");
+    assert_eq!(c.text("CONFIG REWRITE"), "OK");
+    server.kill();
+    server.start_again();
+    assert_eq!(setting(&mut server.client()), "yes");
+    assert_goes_out(&server, true);
+}
+
+fn module_loadex_takes_the_setting(kind: Kind) {
+    if !kind.is_7_0_or_later() {
+        return; // MODULE LOADEX came with 7.0.
+    }
+    let module = module();
+    let module = module.display();
+    for (words, in_place) in [
+        ("CONFIG lock.replicate-in-place no", false),
+        ("ARGS replicate-in-place no", false),
+        (
+            "CONFIG lock.replicate-in-place yes ARGS replicate-in-place no",
+            true,
+        ),
+    ] {
+        let options = ["--enable-module-command", "yes", "--appendonly", "yes"];
+        let server = Server::start_without_module(kind, &options);
+        let loaded = server
+            .client()
+            .call(&format!("MODULE LOADEX {module} {words}"));
+        assert_eq!(loaded, Reply::Simple("OK".into()), "{words}");
+        assert_goes_out(&server, in_place);
+    }
+}
