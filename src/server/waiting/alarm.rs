@@ -3,6 +3,7 @@
 //! One timer of the server's is set to the earliest thing that there is to do. Everything else here only marks keys and sets it.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::rc::Rc;
 
@@ -206,11 +207,8 @@ fn run(ctx: Context<'_>) {
     if writes::are_refused(ctx) {
         return arm_in(REFUSED_US);
     }
-    for revoked in with(|room| room.deliveries.take_revoked()) {
-        take_back(ctx, revoked);
-    }
-    for place in with(|room| room.take_dirty()) {
-        look_at(ctx, &place);
+    for (place, revoked) in take_work(ctx) {
+        look_at(ctx, &place, revoked);
     }
     arm();
 }
@@ -255,11 +253,45 @@ fn look_at_slots(ctx: Context<'_>) {
     }
 }
 
-/// Serves a key outside a command, and mends it.
-fn look_at(ctx: Context<'_>, place: &Place) {
-    if place.db == ANY_DB {
-        return look_at_all_of(ctx, &place.key);
+/// Takes the keys that are to be looked at, each with the holds that are to be taken back there.
+///
+/// Each comes once. On 6.2 the deletion of a key that has expired overtakes what the same timer has replicated, so that a key must not
+/// be opened again after a change.
+fn take_work(ctx: Context<'_>) -> BTreeMap<Place, Vec<Revoked>> {
+    let (dirty, revoked) = with(|room| (room.take_dirty(), room.deliveries.take_revoked()));
+    let mut work = BTreeMap::new();
+    for place in dirty {
+        if place.db == ANY_DB {
+            let places = places_of(ctx, &place.key).into_iter();
+            work.extend(places.map(|place| (place, Vec::new())));
+        } else {
+            work.insert(place, Vec::new());
+        }
     }
+    for revoked in revoked {
+        let here: &mut Vec<_> = work.entry(revoked.place.clone()).or_default();
+        here.push(revoked);
+    }
+    work
+}
+
+/// The databases that have a lock under a key: 6.2 does not say to which one a lock has come.
+fn places_of(ctx: Context<'_>, key: &Rc<[u8]>) -> Vec<Place> {
+    let name = OwnedString::new(ctx, key);
+    let has_lock = |_: &i32| {
+        let opened = Key::open(ctx, name.arg(), Purpose::Write);
+        opened.is_ok_and(|opened| opened.lock().is_some())
+    };
+    let dbs = (0..).take_while(|db| ctx.select_db(*db)).filter(has_lock);
+    dbs.map(|db| Place {
+        db,
+        key: Rc::clone(key),
+    })
+    .collect()
+}
+
+/// Takes holds of a key back, serves it outside a command, and mends it.
+fn look_at(ctx: Context<'_>, place: &Place, revoked: Vec<Revoked>) {
     ctx.select_db(place.db);
     let name = OwnedString::new(ctx, &place.key);
     if !writes::are_served_here(ctx, name.arg()) {
@@ -275,60 +307,44 @@ fn look_at(ctx: Context<'_>, place: &Place) {
     match opened {
         // The clock is read after the server has looked at it, so that no grant is dated before the expiry that made room for it.
         Ok(mut key) => {
-            let now = serve_changed(&mut key, place, clock::now());
+            let now = clock::now();
+            for revoked in revoked {
+                take_back(&mut key, revoked, now);
+            }
+            let now = serve_changed(&mut key, place, now);
             key.mend(now);
         }
-        Err(WrongType) => dismiss_all(place, Error::WrongType),
-    }
-}
-
-/// Looks at a key in every database that has it as a lock: 6.2 does not say to which one a lock has come.
-fn look_at_all_of(ctx: Context<'_>, key: &Rc<[u8]>) {
-    let name = OwnedString::new(ctx, key);
-    for db in (0..).take_while(|db| ctx.select_db(*db)) {
-        let opened = Key::open(ctx, name.arg(), Purpose::Write);
-        if opened.is_ok_and(|opened| opened.lock().is_some()) {
-            let key = Rc::clone(key);
-            look_at(ctx, &Place { db, key });
+        Err(WrongType) => {
+            revoked.into_iter().for_each(seek);
+            dismiss_all(place, Error::WrongType);
         }
     }
 }
 
 /// Ends a hold whose owner was gone before it heard of it. What the owner had before, and knows of, it has again.
-fn take_back(ctx: Context<'_>, revoked: Revoked) {
-    let place = &revoked.place;
-    ctx.select_db(place.db);
-    let name = OwnedString::new(ctx, &place.key);
-    if !writes::are_served_here(ctx, name.arg()) {
-        return;
-    }
-    let now = clock::now();
+fn take_back(key: &mut Key<'_>, revoked: Revoked, now: Now) {
     let token = revoked.token.as_token();
     let stands = |lock: &Lock| {
         let hold = lock.hold_of(token, now);
         hold.is_some_and(|(_, hold)| hold.fence == revoked.fence)
     };
-    let opened = Key::open(ctx, name.arg(), Purpose::Write);
-    match opened {
-        Ok(mut key) if key.lock().is_some_and(stands) => {
-            let effect = undo(&key, &revoked, now);
-            key.commit(&effect, true, now);
-            // A conversion that is undone ends no hold.
-            if matches!(effect, Effect::Release { .. }) {
-                TAKEN_BACK.add_one();
-                key.note(Event::Release);
-            }
-            // While the key is open: on 6.2, where the deletion of a key that has expired overtakes what the same timer has replicated, a
-            // key must not be opened again after a change.
-            if with(|room| room.is_waited_for(place)) {
-                serve_changed(&mut key, place, now);
-            }
-        }
-        _ if revoked.has_left => {
-            with(|room| room.deliveries.seek(revoked));
-            sweep::request();
-        }
-        _ => {}
+    if !key.lock().is_some_and(stands) {
+        return seek(revoked);
+    }
+    let effect = undo(key, &revoked, now);
+    key.commit(&effect, true, now);
+    // A conversion that is undone ends no hold.
+    if matches!(effect, Effect::Release { .. }) {
+        TAKEN_BACK.add_one();
+        key.note(Event::Release);
+    }
+}
+
+/// Has a hold looked for that is not where it was granted, if its lock has left since.
+fn seek(revoked: Revoked) {
+    if revoked.has_left {
+        with(|room| room.deliveries.seek(revoked));
+        sweep::request();
     }
 }
 

@@ -180,11 +180,6 @@ impl Room {
         Some(Place { db, key })
     }
 
-    /// Whether anybody waits for a key.
-    pub(crate) fn is_waited_for(&self, place: &Place) -> bool {
-        self.queue(place.db, &place.key).is_some()
-    }
-
     /// All keys that are waited for.
     pub(crate) fn places(&self) -> Vec<Place> {
         let lines = self.lines.iter().flat_map(|(db, lines)| {
