@@ -166,11 +166,6 @@ impl<L, S: BuildHasher> Registry<L, S> {
         Some(KeyRef { db, name })
     }
 
-    /// Whether anybody waits for a key.
-    pub fn is_waited_for(&self, key: &KeyRef) -> bool {
-        self.queue(key.db, &key.name).is_some()
-    }
-
     /// All keys that are waited for.
     pub fn waited_keys(&self) -> Vec<KeyRef> {
         let keys = self.queues.iter().flat_map(|(db, queues)| {

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use crate::harness::{wait_for, Client, Kind, Reply, Server};
 
@@ -11,6 +12,7 @@ on_every_server![
     every_kind_of_hand_off_outlives_a_crash,
     readers_that_enter_together_outlive_a_crash,
     grants_that_are_taken_back_reach_the_replica,
+    an_expiry_in_the_middle_of_a_long_turn_of_the_timer_comes_in_its_place,
     who_waits_is_in_no_file,
     waits_that_end_without_a_grant_send_nothing,
     a_promoted_replica_knows_who_was_granted,
@@ -242,6 +244,54 @@ fn grants_that_are_taken_back_reach_the_replica(kind: Kind) {
     assert_eq!(holds(&mut c, "k"), expected);
     assert_same(&primary, &replica, "a conversion");
     assert_eq!(holds(&mut replica.client(), "k"), expected);
+}
+
+/// The timer gives `up` its share back, which ends before the timer comes to another look at the key. Redis 6.2 sends the deletion of a
+/// key that has expired ahead of what the same timer has replicated: the share would arrive behind it, and stay on the replica for ever.
+fn an_expiry_in_the_middle_of_a_long_turn_of_the_timer_comes_in_its_place(kind: Kind) {
+    // In each of the databases 6.2 looks for a lock that has come by RESTORE, which makes the turn long.
+    let options = ["--databases", "2000", "--repl-diskless-sync-delay", "0"];
+    let primary = Server::start_with(kind, &options);
+    let replica = Server::start_replica_of(&primary, &options);
+    let (mut c, mut other) = (primary.client(), primary.client());
+    c.int("LOCK.ACQUIRE k me 600000");
+    let dump = c.call("DUMP k");
+    c.int("DEL k");
+    for token in ["up", "other"] {
+        c.int(&format!("RWLOCK.RLOCK k {token} 600000"));
+    }
+    let up = primary.blocked("RWLOCK.WLOCK k up 600000 BLOCK 0");
+    let mut step = primary.raw();
+    let kill = format!("CLIENT KILL ID {}", up.id);
+    let release = "LOCK.RELEASE k other";
+    step.send(
+        &[
+            "MULTI",
+            "DEBUG SLEEP 0.1",
+            "LOCK.RENEW k up 40",
+            release,
+            &kill,
+            "EXEC",
+        ]
+        .join("\r\n"),
+    );
+    // Whatever comes while it sleeps is executed in the turn in which the timer hears of the client's end.
+    thread::sleep(Duration::from_millis(40));
+    let restore = "for n=1,1500 do redis.call('RESTORE','a'..n,0,ARGV[1]) end \
+                   redis.call('SELECT',1) return redis.call('RESTORE','k',0,ARGV[1])";
+    let restored = other.send::<&[u8]>(&[b"EVAL", restore.as_bytes(), b"0", dump.as_bytes()]);
+    assert_eq!(restored, Reply::Simple("OK".into()));
+    up.broken();
+    wait_for("the share to end", || {
+        (c.int("EXISTS k") == 0).then_some(())
+    });
+    wait_for("all to be mended", || {
+        let mended = |c: &mut Client, key| c.int(&format!("PTTL {key}")) > 0;
+        (mended(&mut c, "a1") && mended(&mut c, "a999")).then_some(())
+    });
+    assert_same(&primary, &replica, "after the timer");
+    assert_eq!(c.int("DBSIZE"), 1_500);
+    assert_eq!(replica.client().int("DBSIZE"), 1_500);
 }
 
 fn who_waits_is_in_no_file(kind: Kind) {

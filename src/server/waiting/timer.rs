@@ -3,6 +3,7 @@
 //! One timer of the server's is set to the earliest thing that there is to do. Everything else here only marks keys and sets it.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::rc::Rc;
 
@@ -215,11 +216,8 @@ fn run(ctx: Context<'_>) {
     if writes::are_refused(ctx) {
         return arm_in(REFUSED_US);
     }
-    for revoked in with(|registry| registry.deliveries.take_revoked()) {
-        take_back(ctx, revoked);
-    }
-    for key_ref in with(|registry| registry.take_dirty()) {
-        look_at(ctx, &key_ref);
+    for (key_ref, revoked) in take_work(ctx) {
+        look_at(ctx, &key_ref, revoked);
     }
     arm();
 }
@@ -265,11 +263,46 @@ fn look_at_slots(ctx: Context<'_>) {
     }
 }
 
-/// Serves a key outside a command, and mends it.
-fn look_at(ctx: Context<'_>, key_ref: &KeyRef) {
-    if key_ref.db == ANY_DB {
-        return look_at_all_of(ctx, &key_ref.name);
+/// Takes the keys that are to be looked at, each with the holds that are to be taken back there.
+///
+/// Each comes once. On 6.2 the deletion of a key that has expired overtakes what the same timer has replicated, so that a key must not
+/// be opened again after a change.
+fn take_work(ctx: Context<'_>) -> BTreeMap<KeyRef, Vec<Revoked>> {
+    let (dirty, revoked) =
+        with(|registry| (registry.take_dirty(), registry.deliveries.take_revoked()));
+    let mut work = BTreeMap::new();
+    for key_ref in dirty {
+        if key_ref.db == ANY_DB {
+            let key_refs = key_refs_of(ctx, &key_ref.name).into_iter();
+            work.extend(key_refs.map(|key_ref| (key_ref, Vec::new())));
+        } else {
+            work.insert(key_ref, Vec::new());
+        }
     }
+    for revoked in revoked {
+        let here: &mut Vec<_> = work.entry(revoked.key_ref.clone()).or_default();
+        here.push(revoked);
+    }
+    work
+}
+
+/// The databases that have a lock under a key: 6.2 does not say to which one a lock has come.
+fn key_refs_of(ctx: Context<'_>, key: &Rc<[u8]>) -> Vec<KeyRef> {
+    let name = OwnedString::new(ctx, key);
+    let has_lock = |_: &i32| {
+        let opened = Key::open(ctx, name.arg(), Purpose::Write);
+        opened.is_ok_and(|opened| opened.lock().is_some())
+    };
+    let dbs = (0..).take_while(|db| ctx.select_db(*db)).filter(has_lock);
+    dbs.map(|db| KeyRef {
+        db,
+        name: Rc::clone(key),
+    })
+    .collect()
+}
+
+/// Takes holds of a key back, serves it outside a command, and mends it.
+fn look_at(ctx: Context<'_>, key_ref: &KeyRef, revoked: Vec<Revoked>) {
     ctx.select_db(key_ref.db);
     let name = OwnedString::new(ctx, &key_ref.name);
     if !writes::are_served_here(ctx, name.arg()) {
@@ -285,60 +318,44 @@ fn look_at(ctx: Context<'_>, key_ref: &KeyRef) {
     match opened {
         // The clock is read after the server has looked at it, so that no grant is dated before the expiry that made room for it.
         Ok(mut key) => {
-            let now = serve_changed(&mut key, key_ref, clock::now());
+            let now = clock::now();
+            for revoked in revoked {
+                take_back(&mut key, revoked, now);
+            }
+            let now = serve_changed(&mut key, key_ref, now);
             key.repair_ttl(now);
         }
-        Err(WrongType) => dismiss_all(key_ref, Error::WrongType),
-    }
-}
-
-/// Looks at a key in every database that has it as a lock: 6.2 does not say to which one a lock has come.
-fn look_at_all_of(ctx: Context<'_>, key: &Rc<[u8]>) {
-    let name = OwnedString::new(ctx, key);
-    for db in (0..).take_while(|db| ctx.select_db(*db)) {
-        let opened = Key::open(ctx, name.arg(), Purpose::Write);
-        if opened.is_ok_and(|opened| opened.lock().is_some()) {
-            let name = Rc::clone(key);
-            look_at(ctx, &KeyRef { db, name });
+        Err(WrongType) => {
+            revoked.into_iter().for_each(seek);
+            dismiss_all(key_ref, Error::WrongType);
         }
     }
 }
 
 /// Ends a hold whose owner was gone before it heard of it. What the owner had before, and knows of, it has again.
-fn take_back(ctx: Context<'_>, revoked: Revoked) {
-    let key_ref = &revoked.key_ref;
-    ctx.select_db(key_ref.db);
-    let name = OwnedString::new(ctx, &key_ref.name);
-    if !writes::are_served_here(ctx, name.arg()) {
-        return;
-    }
-    let now = clock::now();
+fn take_back(key: &mut Key<'_>, revoked: Revoked, now: Now) {
     let token = revoked.token.as_token();
     let stands = |lock: &Lock| {
         let hold = lock.hold_of(token, now);
         hold.is_some_and(|(_, hold)| hold.fence == revoked.fence)
     };
-    let opened = Key::open(ctx, name.arg(), Purpose::Write);
-    match opened {
-        Ok(mut key) if key.lock().is_some_and(stands) => {
-            let effect = undo(&key, &revoked, now);
-            key.commit(&effect, true, now);
-            // A conversion that is undone ends no hold.
-            if matches!(effect, Effect::Release { .. }) {
-                TAKEN_BACK.add_one();
-                key.note(Event::Release);
-            }
-            // While the key is open: on 6.2, where the deletion of a key that has expired overtakes what the same timer has replicated, a
-            // key must not be opened again after a change.
-            if with(|registry| registry.is_waited_for(key_ref)) {
-                serve_changed(&mut key, key_ref, now);
-            }
-        }
-        _ if revoked.has_left => {
-            with(|registry| registry.deliveries.seek(revoked));
-            sweep::request();
-        }
-        _ => {}
+    if !key.lock().is_some_and(stands) {
+        return seek(revoked);
+    }
+    let effect = undo(key, &revoked, now);
+    key.commit(&effect, true, now);
+    // A conversion that is undone ends no hold.
+    if matches!(effect, Effect::Release { .. }) {
+        TAKEN_BACK.add_one();
+        key.note(Event::Release);
+    }
+}
+
+/// Has a hold looked for that is not where it was granted, if its lock has left since.
+fn seek(revoked: Revoked) {
+    if revoked.has_left {
+        with(|registry| registry.deliveries.seek(revoked));
+        sweep::request();
     }
 }
 
