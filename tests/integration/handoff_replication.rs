@@ -267,7 +267,7 @@ fn an_expiry_in_the_middle_of_a_long_turn_of_the_timer_comes_in_its_place(kind: 
     step.send(
         &[
             "MULTI",
-            "DEBUG SLEEP 0.1",
+            "DEBUG SLEEP 0.06",
             "LOCK.RENEW k up 40",
             release,
             &kill,
@@ -276,7 +276,7 @@ fn an_expiry_in_the_middle_of_a_long_turn_of_the_timer_comes_in_its_place(kind: 
         .join("\r\n"),
     );
     // Whatever comes while it sleeps is executed in the turn in which the timer hears of the client's end.
-    thread::sleep(Duration::from_millis(40));
+    thread::sleep(Duration::from_millis(20));
     let restore = "for n=1,1500 do redis.call('RESTORE','a'..n,0,ARGV[1]) end \
                    redis.call('SELECT',1) return redis.call('RESTORE','k',0,ARGV[1])";
     let restored = other.send::<&[u8]>(&[b"EVAL", restore.as_bytes(), b"0", dump.as_bytes()]);
