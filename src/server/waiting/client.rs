@@ -177,7 +177,7 @@ fn forget(client: BlockedClient) {
             ptr::null_mut()
         ))
     };
-    // Who stood behind it may be next.
+    // The waiter behind it may be next.
     with(|registry| registry.mark(removed.key_ref.db, &removed.key_ref.name));
     timer::arm();
 }

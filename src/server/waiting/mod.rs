@@ -1,29 +1,29 @@
-//! Waiting: clients that are blocked until they get a hold.
+//! Waiting: clients that are blocked until they get a hold. The rules of waiting itself are those of [`crate::wait`]; this is the
+//! server's side of it.
 //!
 //! # How it flows
 //!
-//! A request with BLOCK that cannot be granted enters the registry of [`crate::wait`] ([`enter`]). Whatever ends a hold later, the key is **served**
-//! ([`serve`]): as long as the core says that somebody is next, that request is granted as if it came now, its effect is carried out
-//! and replicated, and its client is unblocked. Nobody wakes up to race.
+//! A request with BLOCK that cannot be granted enters the registry ([`enter`]). Whatever ends a hold later, the key is **served**
+//! ([`serve`]): as long as somebody is next, that request is granted as if it came now, its effect is carried out and replicated,
+//! and its client is unblocked. Nobody wakes up to race.
 //!
 //! # Rules
 //!
-//! 1. **Where a grant may happen.** In a command of ours, before and after it does its own work ([`commands`]); and in our
-//!    timer ([`timer`]). Nowhere else: a notification, an `unlink` of the type, a server event or a callback for a client that is gone runs
-//!    in the middle of something of the server's, and a write there reaches replicas out of order or not at all. These only
-//!    **mark** the key and set the timer to 0 ms. The mark needs no reader but the timer, for a command serves its key anyhow.
-//! 2. **What the timer may do.** It runs on replicas and while clients are paused. On a replica it grants nothing. While the
-//!    server is paused it writes nothing, for a write then ends the server, and tries again shortly; requests still time out. The
-//!    same while the server refuses the writes of clients, as its disk fails or too few replicas follow it. In a cluster it first
-//!    asks whether the key is still served here; if not, its waiters are told to try again.
-//! 3. **Who may call UnblockClient.** Whoever takes the request out of the registry ([`crate::wait::Registry::remove`]), and exactly once: a client that
-//!    is not in the registry was unblocked already. That is: a grant, a timeout, an error for all, a client that is gone.
-//! 4. **A grant that nobody hears of** is taken back: the server frees the outcome without having called for the reply
-//!    ([`client`]), or frees the client before it has sent the reply ([`delivery`]), and the timer ends the hold and serves the key
-//!    ([`crate::wait::delivery`]).
-//!    Unless the same owner has learned of it otherwise: another request of its token was answered. A client that may have read the
-//!    reply has the hold.
-//! 5. **Nothing is borrowed across the module API.** The registry is borrowed around calls of the core only ([`with`]).
+//! 1. **Where a grant may happen.** In a command of the module, before and after it does its own work ([`commands`]), and in the
+//!    module's timer ([`timer`]). Nowhere else: a method of the type, a server event or a callback for a client that is gone runs in
+//!    the middle of something else, and a write there reaches replicas out of order or not at all. These only **mark** the key and
+//!    set the timer to 0 ms ([`callbacks`]). Only the timer reads the mark, because a command serves its key anyhow.
+//! 2. **What the timer may do.** It runs on replicas and while clients are paused. On a replica it grants nothing. While the server
+//!    is paused it writes nothing, because a write then aborts the server; it tries again shortly, and requests still time out. The
+//!    same holds while the server refuses the writes of clients. In a cluster it first asks whether the key is still served here
+//!    ([`writes`](super::writes)); if not, its waiters are told to try again.
+//! 3. **Who may call UnblockClient.** Whatever takes the request out of the registry ([`crate::wait::Registry::remove`]), exactly
+//!    once. A client that is not in the registry was unblocked already. That is: a grant, a timeout, an error for all, a client that
+//!    is gone.
+//! 4. **A grant that nobody hears of** is taken back ([`crate::wait::delivery`]). The server has then freed the outcome without a
+//!    call for the reply ([`client`]), or freed the client before it has sent the reply ([`delivery`]). A client that may have read
+//!    the reply has the hold.
+//! 5. **Nothing is borrowed across the module API** but its clock. The registry is borrowed around calls of the core only ([`with`]).
 //!
 //! [`commands`]: super::commands
 

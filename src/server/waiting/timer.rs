@@ -186,7 +186,7 @@ pub(super) unsafe extern "C" fn on_round(
 fn run(ctx: Context<'_>) {
     callbacks::nothing_has_moved();
     for removed in with(|registry| registry.take_timed_out(clock::monotonic_us())) {
-        // Who stood behind it may be next.
+        // The waiter behind it may be next.
         with(|registry| registry.mark(removed.key_ref.db, &removed.key_ref.name));
         TIMED_OUT.add_one();
         client::unblock(removed, |_| Outcome::TimedOut);
@@ -243,7 +243,7 @@ fn patrol(ctx: Context<'_>) {
     }
 }
 
-/// Sends away who waits for a key that this node does not serve any more, though it may have it still.
+/// Sends away the waiters of keys that this node does not serve any more, though it may have them still.
 fn look_at_slots(ctx: Context<'_>) {
     let now_us = clock::monotonic_us();
     let is_fresh = |seen_us: u64| now_us.saturating_sub(seen_us) < SLOTS_LOOKED_AT_US;
@@ -301,7 +301,7 @@ fn key_refs_of(ctx: Context<'_>, key: &Rc<[u8]>) -> Vec<KeyRef> {
     .collect()
 }
 
-/// Takes holds of a key back, serves it outside a command, and mends it.
+/// Takes holds of a key back, serves it outside a command, and sets its ttl again if it has lost it.
 fn look_at(ctx: Context<'_>, key_ref: &KeyRef, revoked: Vec<Revoked>) {
     ctx.select_db(key_ref.db);
     let name = OwnedString::new(ctx, &key_ref.name);
