@@ -140,8 +140,12 @@ fn by_takeover(cluster: &mut Cluster, shard: usize) -> Verdict {
         let mut takes_over = replica.raw();
         replica.signal("STOP");
         takes_over.send("CLUSTER FAILOVER TAKEOVER");
-        // More than it can read at once, so that what comes behind is on its way when it takes over.
-        let much = vec![b'x'; 500_000];
+        // More than it can read at once, so that what comes behind is on its way when it takes over. Valkey 9 reads on as long as
+        // there is something, so there it is more than the connection holds.
+        let much = match cluster.nodes[shard].kind {
+            Kind::Valkey9 => vec![b'x'; 32 << 20],
+            _ => vec![b'x'; 500_000],
+        };
         let same_slot = format!("{{{key}}}");
         c.send(&[b"SET", same_slot.as_bytes(), &much]);
         let a = take(&mut c, key, "a");
