@@ -12,6 +12,8 @@ on_every_server![
     a_waiter_becomes_the_holder_by_restore,
     waiters_of_several_databases_do_not_meet,
     a_lock_that_is_moved_without_its_ttl_has_it_again,
+    a_lock_that_is_restored_without_its_ttl_has_it_again_in_its_database,
+    a_waited_lock_that_persist_has_taken_the_ttl_off_has_it_again,
     a_look_that_changes_nothing_forgets_no_ttl,
     a_client_stays_in_its_database,
 ];
@@ -179,6 +181,48 @@ fn a_lock_that_is_moved_without_its_ttl_has_it_again(kind: Kind) {
         let ttl = c.int("PTTL there");
         assert!((50_000..=60_000).contains(&ttl), "{moves:?}: {ttl}");
     }
+}
+
+/// Redis 6.2 does not say to which database it has come, and others have that key, too.
+fn a_lock_that_is_restored_without_its_ttl_has_it_again_in_its_database(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    c.call("SELECT 9");
+    c.int("LOCK.ACQUIRE k z 60000");
+    let dump = c.call("DUMP k");
+    c.int("DEL k");
+    let mut here = server.client();
+    here.int("LOCK.ACQUIRE k a 60000");
+    let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
+    here.call("SELECT 1");
+    here.call("SET k text");
+    let restored = c.send::<&[u8]>(&[b"RESTORE", b"k", b"0", dump.as_bytes()]);
+    assert_eq!(restored, Reply::Simple("OK".into()));
+    wait_for("the ttl", || (c.int("PTTL k") > 0).then_some(()));
+    assert_eq!(c.holders("k"), ["z"]);
+    assert_eq!(here.text("GET k"), "text");
+    here.call("SELECT 0");
+    assert_eq!(
+        (here.holders("k"), here.waiters("k")),
+        (vec!["a".into()], vec!["b".into()])
+    );
+    here.int("LOCK.RELEASE k a");
+    b.fence();
+}
+
+/// No LOCK command comes, and nothing tells of PERSIST: the keys that are waited for are looked at now and then.
+fn a_waited_lock_that_persist_has_taken_the_ttl_off_has_it_again(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    c.int("LOCK.ACQUIRE k a 60000");
+    let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
+    assert_eq!(c.int("PERSIST k"), 1);
+    wait_for("the ttl", || (c.int("PTTL k") > 0).then_some(()));
+    // Nor of an earlier end. The server's own look for what has expired is off.
+    c.call("DEBUG SET-ACTIVE-EXPIRE 0");
+    c.multi(&["LOCK.RELEASE k nobody", "PEXPIRE k 30"]);
+    b.fence();
+    assert_eq!(c.holders("k"), ["b"]);
 }
 
 /// Valkey 8.1 leaves the client of MOVE and of COPY in the other database where a module listens to keyspace events. This one does not.

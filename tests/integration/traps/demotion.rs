@@ -11,6 +11,7 @@ on_every_server![
     a_primary_again_has_its_locks_and_queues,
     a_failover_tells_those_who_wait,
     a_replica_takes_no_waiters,
+    who_could_be_redirected_is_told_to_go_too,
 ];
 
 /// A primary sends its data set to a replica without waiting for others to come.
@@ -138,4 +139,29 @@ fn a_replica_takes_no_waiters(kind: Kind) {
     c.call("CONFIG SET replica-read-only no");
     assert_eq!(c.call("LOCK.ACQUIRE k b 60000 BLOCK 0"), Reply::Nil);
     assert_eq!(server.blocked_clients(), 0);
+}
+
+/// Valkey 9.1 leaves a module's client blocked that has said so.
+fn who_could_be_redirected_is_told_to_go_too(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    if c.call("CLIENT CAPA REDIRECT") != Reply::Simple("OK".into()) {
+        println!("{kind:?} redirects nobody");
+        return;
+    }
+    c.int("LOCK.ACQUIRE k a 600000");
+    for timeout in [0, 600_000] {
+        let mut b = server.raw();
+        b.send("CLIENT CAPA REDIRECT");
+        assert_eq!(b.line().unwrap(), "+OK");
+        b.send(&format!("LOCK.ACQUIRE k b 600000 BLOCK {timeout}"));
+        wait_for("b to wait", || (c.waiters("k") == ["b"]).then_some(()));
+        c.text("REPLICAOF 127.0.0.1 1");
+        let error = b.line().unwrap();
+        let words = ["-TRYAGAIN ", "-UNBLOCKED ", "-REDIRECT "];
+        assert!(words.iter().any(|word| error.starts_with(word)), "{error}");
+        c.text("REPLICAOF NO ONE");
+        assert_eq!(c.holders("k"), ["a"]);
+        assert!(c.waiters("k").is_empty());
+    }
 }
