@@ -19,7 +19,7 @@ use super::super::writes;
 use super::client::{self, Outcome};
 use super::{callbacks, delivery, dismiss_all, serve_changed, watch, with};
 use crate::command::Error;
-use crate::lock::{Effect, Hold, Lock, Now};
+use crate::lock::{Effect, Lock};
 use crate::wait::{Due, KeyRef, Revoked, ANY_DB};
 
 /// The longest that the timer sleeps while somebody waits. A wall clock that is set forward is noticed by then, and a key that is waited
@@ -321,7 +321,10 @@ fn take_back(ctx: Context<'_>, revoked: Revoked) {
     let opened = Key::open(ctx, name.arg(), Purpose::Write);
     match opened {
         Ok(mut key) if key.lock().is_some_and(stands) => {
-            let effect = undo(&key, &revoked, now);
+            let undo = |lock| revoked.undo(lock, key.deadline(now), now);
+            let Some(effect) = key.lock().map(undo) else {
+                return;
+            };
             key.commit(&effect, true, now);
             // A conversion that is undone ends no hold.
             if matches!(effect, Effect::Release { .. }) {
@@ -339,24 +342,5 @@ fn take_back(ctx: Context<'_>, revoked: Revoked) {
             sweep::request();
         }
         _ => {}
-    }
-}
-
-/// What takes a hold back.
-fn undo<'r>(key: &Key<'_>, revoked: &'r Revoked, now: Now) -> Effect<'r> {
-    let (now_ms, token) = (now.ms(), revoked.token.as_token());
-    match revoked.before {
-        Some((mode, hold)) if !hold.deadline.is_over(now_ms) => {
-            let end = key.deadline(now).unwrap_or(hold.deadline);
-            let deadline = hold.deadline.min(end);
-            let hold = Hold { deadline, ..hold };
-            Effect::Hold {
-                now_ms,
-                mode,
-                token,
-                hold,
-            }
-        }
-        _ => Effect::Release { now_ms, token },
     }
 }
