@@ -36,6 +36,7 @@ pub struct Grant {
 
 /// All grants that are on their way, and those that are lost.
 #[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone))]
 pub struct Deliveries<S> {
     pending: HashMap<Delivery, Pending, S>,
     /// The last delivery of each fence, which leads to the others. There are others only where a lock was copied by DUMP and RESTORE.
@@ -48,6 +49,7 @@ pub struct Deliveries<S> {
 }
 
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 struct Pending {
     key_ref: KeyRef,
     fence: Fence,
@@ -169,6 +171,13 @@ impl<S: BuildHasher> Deliveries<S> {
     /// Whether an acknowledgement can matter.
     pub fn is_waiting(&self) -> bool {
         !self.pending.is_empty() || !self.revoked.is_empty() || !self.sought.is_empty()
+    }
+
+    /// Whether nothing is left of the deliveries that have ended.
+    #[cfg(test)]
+    pub(super) fn is_tight(&self, in_flight: usize) -> bool {
+        let clients: usize = self.pending.values().map(|pending| pending.clients).sum();
+        clients == in_flight && self.by_fence.len() <= self.pending.len()
     }
 
     /// Notes that a lock leaves its key. `db` is `None` where the server does not say which.
