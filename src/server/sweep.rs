@@ -199,7 +199,7 @@ unsafe extern "C" fn on_key(
     if rest_ms == raw::REDISMODULE_NO_EXPIRE.into() {
         findings.without_ttl.push(name());
     }
-    if let Some(fence) = find_in(lock, &findings.sought) {
+    for fence in find_in(lock, &findings.sought) {
         findings.found.push((fence, name()));
     }
 }

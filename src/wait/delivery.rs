@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::hash::BuildHasher;
 
 use super::key_ref::KeyRef;
-use crate::lock::{Fence, Hold, Lock, Mode, TokenBuf};
+use crate::lock::{Deadline, Effect, Fence, Hold, Lock, Mode, Now, TokenBuf};
 
 /// The number of a delivery: one for all the requests of a token that are granted the same hold of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -36,6 +36,7 @@ pub struct Grant {
 
 /// All grants that are on their way, and those that are lost.
 #[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone))]
 pub struct Deliveries<S> {
     pending: HashMap<Delivery, Pending, S>,
     /// The last delivery of each fence, which leads to the others. There are others only where a lock was copied by DUMP and RESTORE.
@@ -48,6 +49,7 @@ pub struct Deliveries<S> {
 }
 
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 struct Pending {
     key_ref: KeyRef,
     fence: Fence,
@@ -76,6 +78,33 @@ pub struct Revoked {
     pub before: Option<(Mode, Hold)>,
     /// Whether it may be under another key by now.
     pub has_left: bool,
+}
+
+impl Revoked {
+    /// Takes the hold back from a lock that has it, under a key that ends at `key_deadline`. What the owner had before, and knows of, it
+    /// has again, but never alone beside others who have come in since.
+    pub fn undo(&self, lock: &Lock, key_deadline: Option<Deadline>, now: Now) -> Effect<'_> {
+        let (now_ms, token) = (now.ms(), self.token.as_token());
+        match self.before {
+            Some((mode, mut hold)) if !hold.deadline.is_over(now_ms) => {
+                // The key ends with the hold that is undone, unless it was given an earlier end from outside.
+                if let Some(Effect::Cap { deadline }) = key_deadline.and_then(|d| lock.cap(d)) {
+                    hold.deadline = hold.deadline.min(deadline);
+                }
+                let mode = match lock.is_held_by_others(token, now) {
+                    true => Mode::Shared,
+                    false => mode,
+                };
+                Effect::Hold {
+                    now_ms,
+                    mode,
+                    token,
+                    hold,
+                }
+            }
+            _ => Effect::Release { now_ms, token },
+        }
+    }
 }
 
 impl<S: BuildHasher> Deliveries<S> {
@@ -108,10 +137,11 @@ impl<S: BuildHasher> Deliveries<S> {
 
     /// Notes that a client was told.
     pub fn delivered(&mut self, granted: &Grant) {
-        if let Some(pending) = self.pending.get_mut(&granted.delivery) {
-            pending.known = true;
-            let key_ref = pending.key_ref.clone();
-            self.keep(&key_ref, granted.fence);
+        if let Some(pending) = self.pending.get(&granted.delivery) {
+            let (key_ref, has_left) = (pending.key_ref.clone(), pending.has_left);
+            self.know(granted.fence, |other, other_has_left| {
+                has_left || other_has_left || *other == key_ref
+            });
         }
         self.settle(granted.delivery);
     }
@@ -133,19 +163,21 @@ impl<S: BuildHasher> Deliveries<S> {
 
     /// Notes that the owner of a hold knows of it: it has asked again, or renewed.
     pub fn acknowledge(&mut self, db: i32, key: &[u8], fence: Fence) {
-        let is_it =
-            |key_ref: &KeyRef, has_left| has_left || (key_ref.db == db && *key_ref.name == *key);
-        if let Some((_, pending)) = self.find(fence, |p| is_it(&p.key_ref, p.has_left)) {
-            pending.known = true;
-        }
-        let stays = |r: &Revoked| r.fence != fence || !is_it(&r.key_ref, r.has_left);
-        self.revoked.retain(stays);
-        self.sought.retain(stays);
+        self.know(fence, |key_ref, has_left| {
+            has_left || (key_ref.db == db && *key_ref.name == *key)
+        });
     }
 
     /// Whether an acknowledgement can matter.
     pub fn is_waiting(&self) -> bool {
         !self.pending.is_empty() || !self.revoked.is_empty() || !self.sought.is_empty()
+    }
+
+    /// Whether nothing is left of the deliveries that have ended.
+    #[cfg(test)]
+    pub(super) fn is_tight(&self, in_flight: usize) -> bool {
+        let clients: usize = self.pending.values().map(|pending| pending.clients).sum();
+        clients == in_flight && self.by_fence.len() <= self.pending.len()
     }
 
     /// Notes that a lock leaves its key. `db` is `None` where the server does not say which.
@@ -214,10 +246,17 @@ impl<S: BuildHasher> Deliveries<S> {
         self.sought.clear();
     }
 
-    /// The owner knows of its hold: another client that missed it does not matter any more.
-    fn keep(&mut self, key_ref: &KeyRef, fence: Fence) {
-        self.revoked
-            .retain(|revoked| revoked.fence != fence || revoked.key_ref != *key_ref);
+    /// The owner of a hold knows of it: no client that missed it matters any more, wherever `is_it` says that it is the same hold. The
+    /// lock may have moved from key to key, and each may have granted it.
+    fn know(&mut self, fence: Fence, is_it: impl Fn(&KeyRef, bool) -> bool) {
+        let mut at = self.by_fence.get(&fence).copied();
+        while let Some(pending) = at.and_then(|delivery| self.pending.get_mut(&delivery)) {
+            pending.known |= is_it(&pending.key_ref, pending.has_left);
+            at = pending.next;
+        }
+        let stays = |r: &Revoked| r.fence != fence || !is_it(&r.key_ref, r.has_left);
+        self.revoked.retain(stays);
+        self.sought.retain(stays);
     }
 
     fn settle(&mut self, delivery: Delivery) {
@@ -259,13 +298,13 @@ impl<S: BuildHasher> Deliveries<S> {
     }
 }
 
-/// The first of the sought holds that a lock has.
-pub fn find_in(lock: &Lock, sought: &[Revoked]) -> Option<Fence> {
+/// The sought holds that a lock has: readers that were lost one by one may have moved together.
+pub fn find_in<'s>(lock: &'s Lock, sought: &'s [Revoked]) -> impl Iterator<Item = Fence> + 's {
     let is_there = |revoked: &&Revoked| {
         let token = revoked.token.as_token();
         lock.fence_of(token) == Some(revoked.fence)
     };
-    sought.iter().find(is_there).map(|revoked| revoked.fence)
+    sought.iter().filter(is_there).map(|revoked| revoked.fence)
 }
 
 #[cfg(test)]
@@ -273,7 +312,7 @@ mod tests {
     use std::hash::RandomState;
 
     use super::*;
-    use crate::lock::Token;
+    use crate::lock::{Fate, Token};
 
     fn key_ref(db: i32, name: &str) -> KeyRef {
         KeyRef::new(db, name.as_bytes())
@@ -351,5 +390,102 @@ mod tests {
         all.found(fence(1), &key_ref(0, "new"));
         assert_eq!(all.take_revoked()[0].key_ref, key_ref(0, "new"));
         assert!(all.sought().is_empty());
+    }
+
+    #[test]
+    fn an_owner_that_knows_of_its_hold_keeps_it_wherever_it_was_granted() {
+        let mut all = Deliveries::<RandomState>::default();
+        // The lock goes from key to key, and each grants the hold to a waiter of its token.
+        let [first, second] = ["k", "l"].map(|key| {
+            let grant = granted(&mut all, key, "a", 1);
+            all.left(Some(0), key.as_bytes());
+            grant
+        });
+        let third = granted(&mut all, "m", "a", 1);
+        all.lost(first);
+        all.delivered(&third);
+        all.lost(second);
+        assert!(all.take_revoked().is_empty());
+        // The same by a command.
+        let before = granted(&mut all, "k", "a", 2);
+        all.left(Some(0), b"k");
+        let now = granted(&mut all, "l", "a", 2);
+        all.acknowledge(0, b"l", fence(2));
+        all.lost(before);
+        all.lost(now);
+        assert!(all.take_revoked().is_empty() && all.by_fence.is_empty());
+    }
+
+    /// A lock with holds that end at 1,000 + these.
+    fn lock_of(mode: Mode, holds: &[(&str, u64)]) -> Lock {
+        let mut lock: Option<Lock> = None;
+        for (n, (token, ms)) in (1..).zip(holds) {
+            let effect = Effect::Hold {
+                now_ms: 1_000,
+                mode,
+                token: Token::new(token.as_bytes()).unwrap(),
+                hold: hold(n, *ms),
+            };
+            match &mut lock {
+                Some(lock) => assert_eq!(effect.apply_to(lock), Fate::Held),
+                None => lock = effect.apply_to_absent(),
+            }
+        }
+        lock.unwrap()
+    }
+
+    fn hold(n: u64, ms: u64) -> Hold {
+        Hold {
+            fence: fence(n),
+            deadline: Deadline::from_millis(1_000 + ms).unwrap(),
+            since_ms: 1_000,
+        }
+    }
+
+    #[test]
+    fn what_is_given_back_excludes_nobody_and_lasts_as_long_as_before() {
+        let revoked = |mode, ms| Revoked {
+            key_ref: key_ref(0, "k"),
+            token: Token::new(b"a").unwrap().into(),
+            fence: fence(1),
+            before: Some((mode, hold(1, ms))),
+            has_left: false,
+        };
+        let undone = |revoked: &Revoked, mut lock: Lock, key_end: Option<Deadline>| {
+            let effect = revoked.undo(&lock, key_end, Now::from_millis(1_000));
+            assert_eq!(effect.apply_to(&mut lock), Fate::Held);
+            lock
+        };
+        // The exclusive hold that became a share, beside which others have come in.
+        let readers = lock_of(Mode::Shared, &[("a", 10), ("b", 10)]);
+        let end = readers.latest_deadline();
+        assert_eq!(
+            undone(&revoked(Mode::Exclusive, 10), readers.clone(), end),
+            readers
+        );
+        // The share that became exclusive for a shorter time.
+        let writer = || lock_of(Mode::Exclusive, &[("a", 10)]);
+        let reader = |ms| lock_of(Mode::Shared, &[("a", ms)]);
+        let share = revoked(Mode::Shared, 50);
+        let end = writer().latest_deadline();
+        assert_eq!(undone(&share, writer(), end), reader(50));
+        assert_eq!(undone(&share, writer(), None), reader(50));
+        // The key was given an earlier end from outside.
+        let end = Deadline::from_millis(1_005);
+        assert_eq!(undone(&share, writer(), end), reader(5));
+    }
+
+    #[test]
+    fn all_holds_that_are_looked_for_are_found_in_one_lock() {
+        let sought = [("a", 1), ("b", 2), ("b", 3)].map(|(token, n)| Revoked {
+            key_ref: key_ref(0, "k"),
+            token: Token::new(token.as_bytes()).unwrap().into(),
+            fence: fence(n),
+            before: None,
+            has_left: true,
+        });
+        let lock = lock_of(Mode::Shared, &[("a", 10), ("b", 10)]);
+        let found: Vec<u64> = find_in(&lock, &sought).map(Fence::get).collect();
+        assert_eq!(found, [1, 2]);
     }
 }

@@ -19,6 +19,8 @@ pub mod queue;
 mod queue_simulation;
 pub mod registry;
 pub mod schedule;
+#[cfg(test)]
+mod simulation;
 
 pub use delivery::{Deliveries, Delivery, Grant, Revoked};
 pub use key_ref::{KeyRef, ANY_DB};

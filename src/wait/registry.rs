@@ -12,6 +12,7 @@ use crate::lock::{Effect, FenceClock, Hold, Lock, Mode, Now, Refusal, Waiting};
 
 /// All waiters, and all that is to be done for them. `S` is how its tables hash.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub struct Registry<L, S> {
     queues: HashMap<i32, HashMap<Rc<[u8]>, KeyQueue, S>, S>,
     /// Exactly the tickets in `queues`.
@@ -31,6 +32,7 @@ pub struct Registry<L, S> {
 
 /// The queue of a key. There is none without a waiter.
 #[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone))]
 struct KeyQueue {
     queue: WaitQueue,
     /// The key's entry in the schedule.
@@ -38,6 +40,7 @@ struct KeyQueue {
 }
 
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 struct Entry<L> {
     key_ref: KeyRef,
     listener: L,
@@ -184,6 +187,17 @@ impl<L, S: BuildHasher> Registry<L, S> {
     /// Whether there is something to do now: marked keys, or holds to take back.
     pub fn has_work(&self) -> bool {
         !self.dirty.is_empty() || self.deliveries.has_revoked()
+    }
+
+    /// Whether every table has as many entries as there are waiters, and none is left of those before.
+    #[cfg(test)]
+    pub(super) fn is_tight(&self) -> bool {
+        let queues = self.queues.values().flat_map(HashMap::values);
+        let queued: usize = queues.clone().map(|key| key.queue.len()).sum();
+        queued == self.len()
+            && self.by_listener.len() == self.len()
+            && queues.clone().all(|key| !key.queue.is_empty())
+            && self.schedule.wake_count() == queues.filter(|k| k.wakes_at_ms.is_some()).count()
     }
 
     /// When there is something to do.

@@ -46,6 +46,7 @@ impl Due {
 
 /// The two lists of what is to come.
 #[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone))]
 pub(super) struct Schedule {
     /// When the passing of time alone may make somebody next: at most one entry for a key, in wall-clock milliseconds.
     wakes: BTreeSet<(u64, KeyRef)>,
@@ -87,6 +88,11 @@ impl Schedule {
         let due = self.wakes.iter();
         let due = due.take_while(|(at_ms, _)| *at_ms <= now.ms());
         due.map(|(_, key)| key.clone()).collect()
+    }
+
+    #[cfg(test)]
+    pub(super) fn wake_count(&self) -> usize {
+        self.wakes.len()
     }
 
     pub(super) fn due(&self, at_once: bool) -> Due {

@@ -206,7 +206,6 @@ fn dismiss_all(key_ref: &KeyRef, error: Error) {
     for ticket in with(|registry| registry.tickets(key_ref)) {
         dismiss(with(|registry| registry.remove(ticket)), error);
     }
-    with(|registry| registry.unmark(key_ref));
 }
 
 fn dismiss(removed: Option<Removed>, error: Error) {

@@ -20,7 +20,7 @@ use super::super::writes;
 use super::client::{self, Outcome};
 use super::{callbacks, delivery, dismiss_all, serve_changed, watch, with};
 use crate::command::Error;
-use crate::lock::{Effect, Hold, Lock, Now};
+use crate::lock::{Effect, Lock, Now};
 use crate::wait::{Due, KeyRef, Revoked, ANY_DB};
 
 /// The longest that the timer sleeps while somebody waits. A wall clock that is set forward is noticed by then, and a key that is waited
@@ -332,17 +332,17 @@ fn look_at(ctx: Context<'_>, key_ref: &KeyRef, revoked: Vec<Revoked>) {
     }
 }
 
-/// Ends a hold whose owner was gone before it heard of it. What the owner had before, and knows of, it has again.
+/// Ends a hold whose owner was gone before it heard of it. The owner has again whatever it had before and knows of.
 fn take_back(key: &mut Key<'_>, revoked: Revoked, now: Now) {
     let token = revoked.token.as_token();
-    let stands = |lock: &Lock| {
+    let stands = |lock: &&Lock| {
         let hold = lock.hold_of(token, now);
         hold.is_some_and(|(_, hold)| hold.fence == revoked.fence)
     };
-    if !key.lock().is_some_and(stands) {
+    let undo = |lock| revoked.undo(lock, key.deadline(now), now);
+    let Some(effect) = key.lock().filter(stands).map(undo) else {
         return seek(revoked);
-    }
-    let effect = undo(key, &revoked, now);
+    };
     key.commit(&effect, true, now);
     // A conversion that is undone ends no hold.
     if matches!(effect, Effect::Release { .. }) {
@@ -356,24 +356,5 @@ fn seek(revoked: Revoked) {
     if revoked.has_left {
         with(|registry| registry.deliveries.seek(revoked));
         sweep::request();
-    }
-}
-
-/// What takes a hold back.
-fn undo<'r>(key: &Key<'_>, revoked: &'r Revoked, now: Now) -> Effect<'r> {
-    let (now_ms, token) = (now.ms(), revoked.token.as_token());
-    match revoked.before {
-        Some((mode, hold)) if !hold.deadline.is_over(now_ms) => {
-            let end = key.deadline(now).unwrap_or(hold.deadline);
-            let deadline = hold.deadline.min(end);
-            let hold = Hold { deadline, ..hold };
-            Effect::Hold {
-                now_ms,
-                mode,
-                token,
-                hold,
-            }
-        }
-        _ => Effect::Release { now_ms, token },
     }
 }

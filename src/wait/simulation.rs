@@ -1,0 +1,385 @@
+//! Waiting as a whole against a naive oracle: all short histories, and long random ones.
+//!
+//! A world has databases with locks, a role, slots that are served or not, a wall clock, a clock that nobody can set, and clients that
+//! wait. Two sides play it. The real one ([`shell`]) is [`Registry`](super::Registry), deliveries, schedule, locks and fences, driven as
+//! the server's shell drives them: callbacks only mark, commands serve their key, the timer does what is due and goes off only when the
+//! schedule says so. The other one is the [`oracle`]: flat lists, without marks or a schedule, which looks at everything each time.
+//!
+//! After each step both sides have the same holds, the same waiters in the same order, and have answered the same clients.
+
+mod check;
+mod drivers;
+mod oracle;
+mod shell;
+mod timer;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::lock::{Ask, Mode, Now, Token, Ttl};
+use oracle::Oracle;
+use shell::{Shell, Value};
+
+type Client = u32;
+
+const DBS: u8 = 2;
+const NAMES: u8 = 3;
+const EVERY_DB: u8 = DBS;
+
+/// A key in a database. Each name has a slot of its own.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    db: u8,
+    name: u8,
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.db, self.name)
+    }
+}
+
+const fn at(db: u8, name: u8) -> Place {
+    Place { db, name }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Op {
+    Ask(Place, Request),
+    /// A waiting client is gone: the one at this place among all that wait.
+    KillWaiter(usize),
+    /// A client that was granted is gone before it hears of it, or hears of it.
+    Lose(usize),
+    Deliver(usize),
+    /// Both clocks go on, in milliseconds.
+    Tick(u64),
+    /// The wall clock is set.
+    SetClock(i64),
+    Timer,
+    Delete(Place),
+    Overwrite(Place),
+    Rename(Place, Place),
+    Copy(Place, Place, bool),
+    SwapDbs(u8, u8),
+    Flush(u8),
+    Persist(Place),
+    Expire(Place, u64),
+    /// The server deletes all keys that have expired.
+    ExpireCycle,
+    /// The server becomes a replica. Whether it disconnects those who wait.
+    Demote(bool),
+    Promote,
+    /// A slot goes to another node. Whether its keys are deleted.
+    SlotGoes(u8, bool),
+    SlotComes(u8),
+    RefuseWrites(bool),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Request {
+    Take {
+        mode: Mode,
+        token: u8,
+        ttl: u64,
+        limits: Limits,
+    },
+    Release(u8),
+    Renew(u8, u64),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Limits {
+    NoWait,
+    Forever,
+    Until(u64),
+}
+
+impl Request {
+    fn token(self) -> u8 {
+        match self {
+            Self::Take { token, .. } | Self::Release(token) | Self::Renew(token, _) => token,
+        }
+    }
+
+    fn ttl(self) -> Ttl {
+        match self {
+            Self::Take { ttl, .. } | Self::Renew(_, ttl) => Ttl::from_millis(ttl).unwrap(),
+            Self::Release(_) => Ttl::from_millis(1).unwrap(),
+        }
+    }
+
+    fn ask(self, token: Token<'_>) -> Ask<'_> {
+        let mode = match self {
+            Self::Take { mode, .. } => mode,
+            _ => Mode::Exclusive,
+        };
+        let ttl = self.ttl();
+        Ask { mode, token, ttl }
+    }
+}
+
+/// What a client gets, or is noted of it. A grant has a fence, or the oracle's number of the hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    Waits,
+    Granted(u64),
+    Null,
+    Done(bool),
+    Deadlock,
+    TryAgain,
+    WrongType,
+}
+
+/// What both sides know of the server.
+#[derive(Clone, Copy, Debug)]
+struct Scene {
+    now_ms: u64,
+    mono_us: u64,
+    is_primary: bool,
+    served: [bool; NAMES as usize],
+    refuses_writes: bool,
+}
+
+impl Scene {
+    fn now(&self) -> Now {
+        Now::from_millis(self.now_ms)
+    }
+
+    fn serves(&self, at: Place) -> bool {
+        self.served[usize::from(at.name)]
+    }
+
+    /// All keys that there can be.
+    fn places(&self) -> impl Iterator<Item = Place> {
+        (0..DBS).flat_map(|db| (0..NAMES).map(move |name| at(db, name)))
+    }
+}
+
+#[derive(Clone)]
+struct World {
+    scene: Scene,
+    real: Shell,
+    oracle: Oracle,
+    last_client: Client,
+    /// The fence of each of the oracle's holds.
+    fences: BTreeMap<u64, u64>,
+    last_fence: u64,
+    /// Keys that have come without a ttl and are to have one after the timer.
+    without_ttl: Vec<Place>,
+}
+
+impl World {
+    fn new(says_db: bool) -> Self {
+        Self {
+            scene: Scene {
+                now_ms: 1_000,
+                mono_us: 0,
+                is_primary: true,
+                served: [true; NAMES as usize],
+                refuses_writes: false,
+            },
+            real: Shell::new(says_db),
+            oracle: Oracle::default(),
+            last_client: 0,
+            fences: BTreeMap::new(),
+            last_fence: 0,
+            without_ttl: Vec::new(),
+        }
+    }
+
+    fn step(&mut self, op: Op) {
+        self.real.events.clear();
+        self.oracle.events.clear();
+        match op {
+            Op::Ask(at, request) => self.command(at, request),
+            Op::KillWaiter(n) => {
+                if let Some(client) = nth(&self.waiting(), n) {
+                    self.real.kill_waiter(client);
+                    self.oracle.kill_waiter(client);
+                }
+            }
+            Op::Lose(n) => self.end_delivery(n, false),
+            Op::Deliver(n) => self.end_delivery(n, true),
+            Op::Tick(ms) => {
+                self.scene.now_ms += ms;
+                self.scene.mono_us += ms * 1_000;
+            }
+            Op::SetClock(ms) => self.set_clock(ms),
+            Op::Timer => self.timer(),
+            Op::Demote(disconnects) => {
+                self.scene.is_primary = false;
+                let waiting = self.waiting();
+                self.real.demoted(disconnects, &waiting);
+                if disconnects {
+                    waiting
+                        .iter()
+                        .for_each(|client| self.oracle.kill_waiter(*client));
+                }
+            }
+            Op::Promote if !self.scene.is_primary => {
+                self.scene.is_primary = true;
+                self.real.promoted(&self.scene);
+            }
+            Op::Promote => {}
+            Op::SlotGoes(name, deletes) => {
+                self.scene.served[usize::from(name)] = false;
+                self.real.slots_seen_us = None;
+                for db in (0..DBS).filter(|_| deletes) {
+                    self.real.delete(at(db, name));
+                    self.oracle.clear(at(db, name));
+                }
+            }
+            Op::SlotComes(name) => {
+                self.scene.served[usize::from(name)] = true;
+                self.real.slots_seen_us = None;
+            }
+            Op::RefuseWrites(refuses) => self.scene.refuses_writes = refuses,
+            _ => self.keyspace(op),
+        }
+        self.check_events(op);
+        self.check_state(op);
+    }
+
+    fn command(&mut self, at: Place, request: Request) {
+        let Scene {
+            is_primary,
+            refuses_writes,
+            ..
+        } = self.scene;
+        if !is_primary || refuses_writes || !self.scene.serves(at) {
+            return; // The server refuses it.
+        }
+        self.last_client += 1;
+        self.real
+            .command(self.last_client, at, request, &self.scene);
+        self.oracle
+            .command(self.last_client, at, request, &self.scene);
+    }
+
+    fn end_delivery(&mut self, n: usize, delivered: bool) {
+        let in_flight = self.real.in_flight.iter();
+        let mut clients: Vec<Client> = in_flight.map(|(client, _)| *client).collect();
+        clients.sort_unstable();
+        if let Some(client) = nth(&clients, n) {
+            self.real.end_delivery(client, delivered);
+            self.oracle.end_delivery(client, delivered);
+        }
+    }
+
+    /// A lock whose hold is over and not dropped yet would come to life again. Where somebody waits, the clock is left alone then; elsewhere
+    /// the oracle learns what is there.
+    fn set_clock(&mut self, ms: i64) {
+        let now = self.scene.now_ms;
+        for at in self.scene.places() {
+            let is_over = self.real.values.get(&at).is_some_and(|value| match value {
+                Value::Lock(lock, end) => {
+                    let holders = lock.holders();
+                    let mut ends = holders.iter().map(|(_, hold)| hold.deadline).chain(*end);
+                    ends.any(|end| end.is_over(now))
+                }
+                Value::Other => false,
+            });
+            if ms < 0 && is_over && !self.oracle.queue(at).is_empty() {
+                return;
+            }
+        }
+        let (real, fences) = (&self.real, &self.fences);
+        self.oracle.holds.retain(|hold| {
+            let name = [hold.token];
+            let lock = real.lock(hold.at);
+            let fence = lock.and_then(|lock| lock.fence_of(Token::new(&name).unwrap()));
+            fence.map(|fence| fence.get()) == fences.get(&hold.id).copied()
+        });
+        self.oracle.ends.retain(|(at, _)| real.lock(*at).is_some());
+        self.scene.now_ms = now.saturating_add_signed(ms).max(1);
+    }
+
+    /// What is done to keys without a command of ours. The server says whether there is anything to do it to.
+    fn keyspace(&mut self, op: Op) {
+        let scene = self.scene;
+        let is_here = |world: &mut Self, at| scene.serves(at) && world.real.look_up(at, &scene);
+        match op {
+            Op::Delete(at) if is_here(self, at) => {
+                self.real.delete(at);
+                self.oracle.clear(at);
+            }
+            Op::Overwrite(at) if scene.serves(at) => {
+                self.real.look_up(at, &scene);
+                self.real.overwrite(at);
+                self.oracle.clear(at);
+                self.oracle.others.push(at);
+            }
+            // MOVE overwrites nothing.
+            Op::Rename(from, to) if from != to && is_here(self, from) => {
+                let is_taken = is_here(self, to);
+                if scene.serves(to) && (from.db == to.db || !is_taken) {
+                    self.real.rename(from, to);
+                    self.oracle.rename(from, to);
+                    self.without_ttl.clear();
+                }
+            }
+            Op::Copy(from, to, with_ttl) if from != to && is_here(self, from) => {
+                self.real.look_up(to, &scene);
+                self.real.copy(from, to, with_ttl);
+                self.oracle.copy(from, to, with_ttl);
+                if !with_ttl {
+                    self.without_ttl.push(to);
+                }
+            }
+            Op::SwapDbs(one, other) if one != other => {
+                self.real.swap_dbs(one, other);
+                self.oracle.swap_dbs(one, other);
+                self.without_ttl.clear();
+            }
+            Op::Flush(db) => {
+                self.real.flush(db);
+                self.oracle.flush(db);
+            }
+            Op::Persist(at) if is_here(self, at) && self.real.set_end(at, None) => {
+                self.oracle.set_end(at, None);
+                self.without_ttl.clear();
+            }
+            Op::Expire(at, ms) if is_here(self, at) => {
+                let end = scene.now_ms + ms;
+                if self.real.set_end(at, Some(end)) {
+                    self.oracle.set_end(at, Some(end));
+                }
+            }
+            Op::ExpireCycle => {
+                for at in scene.places() {
+                    self.real.look_up(at, &scene);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The timer goes off if it is set for now, and again as long as it is.
+    fn timer(&mut self) {
+        if self.real.is_due(&self.scene) {
+            let mut rounds = 0;
+            loop {
+                self.real.run_timer(&self.scene);
+                rounds += 1;
+                let is_stuck = !self.scene.is_primary || self.scene.refuses_writes;
+                if is_stuck || !self.real.is_unsettled() {
+                    break;
+                }
+                assert!(rounds < 5, "the timer never comes to rest");
+            }
+        }
+        self.oracle.timer(&self.scene);
+    }
+
+    /// Those who wait, in the order in which they have come.
+    fn waiting(&self) -> Vec<Client> {
+        let waiters = self.oracle.waiters.iter();
+        let mut waiting: Vec<Client> = waiters.map(|waiter| waiter.client).collect();
+        waiting.sort_unstable();
+        waiting
+    }
+}
+
+fn nth(clients: &[Client], n: usize) -> Option<Client> {
+    clients.get(n % clients.len().max(1)).copied()
+}

@@ -1,0 +1,152 @@
+//! What must hold after each step of the world.
+
+use super::shell::Value;
+use super::{Event, Op, Place, World};
+use crate::lock::Mode;
+
+impl World {
+    pub(super) fn check_events(&mut self, op: Op) {
+        let (real, expected) = (&mut self.real.events, &mut self.oracle.events);
+        real.sort_unstable();
+        expected.sort_unstable();
+        let last_fence = self.last_fence;
+        for (real, expected) in real.iter().zip(expected.iter_mut()) {
+            let (Event::Granted(fence), Event::Granted(id)) = (real.1, &mut expected.1) else {
+                continue;
+            };
+            // A hold keeps its fence; a new hold has one above all before this step.
+            let known = *self.fences.entry(*id).or_insert_with(|| {
+                assert!(
+                    fence > last_fence,
+                    "{op:?}: fence {fence} after {last_fence}"
+                );
+                fence
+            });
+            self.last_fence = self.last_fence.max(fence);
+            *id = known;
+        }
+        assert_eq!(real, expected, "{op:?}: what clients get");
+        let twice = real.windows(2).any(|two| two[0].0 == two[1].0);
+        assert!(!twice, "{op:?}: a client got two answers: {real:?}");
+    }
+
+    pub(super) fn check_state(&self, op: Op) {
+        for at in self.scene.places() {
+            let real = self.real_holds(at);
+            let mut expected: Vec<_> = self
+                .oracle
+                .standing(at, self.scene.now_ms)
+                .map(|hold| {
+                    (
+                        self.fences[&hold.id],
+                        hold.token,
+                        hold.deadline.min(self.oracle_end(at)),
+                    )
+                })
+                .collect();
+            expected.sort_unstable();
+            assert_eq!(
+                real, expected,
+                "{op:?}: the holds of {at:?}: fence, token, end"
+            );
+            let mut modes = self
+                .oracle
+                .standing(at, self.scene.now_ms)
+                .map(|hold| hold.mode);
+            if let (Some(mode), Some(lock)) = (modes.next(), self.real.lock(at)) {
+                assert_eq!(lock.mode(), mode, "{op:?}: the mode of {at:?}");
+                assert!(
+                    mode == Mode::Shared || modes.next().is_none(),
+                    "two holders: {at:?}"
+                );
+            }
+            let queue = self.real.registry.queue(at.db.into(), &[at.name]);
+            let waiters = queue.into_iter().flat_map(|queue| queue.iter());
+            let real = waiters.map(|(ticket, _)| self.real.entered[ticket.0 as usize - 1]);
+            let expected = self.oracle.queue(at);
+            let expected = expected.iter().map(|waiter| waiter.client);
+            assert!(real.eq(expected), "{op:?}: the queue of {at:?}");
+        }
+        self.check_due(op);
+    }
+
+    fn oracle_end(&self, at: Place) -> u64 {
+        let end = self.oracle.ends.iter().find(|(place, _)| *place == at);
+        end.map_or(u64::MAX, |(_, end)| *end)
+    }
+
+    /// Fence, token and end of all holds that stand.
+    fn real_holds(&self, at: Place) -> Vec<(u64, u8, u64)> {
+        let Some(Value::Lock(lock, end)) = self.real.values.get(&at) else {
+            return Vec::new();
+        };
+        let end = end.map_or(u64::MAX, |end| end.ms());
+        let holders = lock.holders().into_iter();
+        let holds = holders.map(|(token, hold)| {
+            let token = token.as_token().as_bytes()[0];
+            (hold.fence.get(), token, hold.deadline.ms().min(end))
+        });
+        holds
+            .filter(|(.., end)| *end >= self.scene.now_ms)
+            .collect()
+    }
+
+    /// The schedule is exact about timeouts, and never too late for a grant. Nothing is left when nobody waits.
+    fn check_due(&self, op: Op) {
+        let due = self.real.registry.due();
+        let timeouts = self.oracle.waiters.iter().filter_map(|w| w.times_out_at_us);
+        assert_eq!(
+            due.times_out_at_us,
+            timeouts.min(),
+            "{op:?}: the next timeout"
+        );
+        let waiting = self.oracle.waiters.len();
+        let registry = &self.real.registry;
+        assert_eq!(registry.len(), waiting);
+        let in_flight = self.real.in_flight.len();
+        let is_tight = registry.is_tight() && registry.deliveries.is_tight(in_flight);
+        assert!(is_tight, "{op:?}: a table keeps what is over");
+        if waiting == 0 {
+            assert_eq!(due.wakes_at_ms, None, "{op:?}: a wake for nobody");
+            assert_eq!(registry.waited_key_count(), 0);
+        }
+        if self.real.in_flight.is_empty() && matches!(op, Op::Timer) && !self.scene.refuses_writes {
+            let is_waiting = self.real.registry.deliveries.is_waiting();
+            assert!(!is_waiting, "{op:?}: a delivery for nobody");
+        }
+        if !matches!(op, Op::Timer) || !self.scene.is_primary || self.scene.refuses_writes {
+            return;
+        }
+        assert!(!self.real.is_unsettled(), "{op:?}: work is left");
+        for at in self.without_ttl.iter().filter(|at| self.scene.serves(**at)) {
+            let forgotten = matches!(self.real.values.get(at), Some(Value::Lock(_, None)));
+            assert!(!forgotten, "{op:?}: {at:?} has no ttl");
+        }
+        self.check_wake(due.wakes_at_ms);
+    }
+
+    /// Lets time alone pass for the oracle: the wake must not be later than the first that it brings about.
+    fn check_wake(&self, wakes_at_ms: Option<u64>) {
+        if self.oracle.waiters.is_empty() {
+            return;
+        }
+        let holds = self.oracle.holds.iter().map(|hold| hold.deadline);
+        let ends = holds.chain(self.oracle.ends.iter().map(|(_, end)| *end));
+        let mut ends: Vec<u64> = ends.filter(|end| *end >= self.scene.now_ms).collect();
+        ends.sort_unstable();
+        ends.dedup();
+        let mut future = self.oracle.clone();
+        for end in ends {
+            future.events.clear();
+            for at in self.scene.places() {
+                future.serve(at, end + 1);
+            }
+            if !future.events.is_empty() {
+                let is_early = wakes_at_ms.is_some_and(|wake| wake <= end + 1);
+                assert!(is_early, "wakes at {wakes_at_ms:?}, needed at {}", end + 1);
+                return;
+            }
+        }
+        panic!("nobody is ever granted: {:#?}", self.oracle);
+    }
+}

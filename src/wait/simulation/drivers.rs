@@ -1,0 +1,308 @@
+//! The histories that are played.
+
+use std::panic::{catch_unwind, AssertUnwindSafe};
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use super::*;
+
+fn take(mode: Mode, token: u8, ttl: u64, limits: Limits) -> Request {
+    Request::Take {
+        mode,
+        token,
+        ttl,
+        limits,
+    }
+}
+
+/// Plays all histories of so many steps. The timer runs after the last one of each.
+fn all_histories(world: &World, ops: &[Op], depth: u32, history: &mut Vec<Op>) -> u64 {
+    let mut count = 0;
+    for op in ops {
+        let mut next = world.clone();
+        history.push(*op);
+        if !is_fine(|| next.step(*op)) || (depth == 1 && !is_fine(|| next.step(Op::Timer))) {
+            fail(true, history);
+        }
+        count += match depth {
+            1 => 1,
+            _ => all_histories(&next, ops, depth - 1, history),
+        };
+        history.pop();
+    }
+    count
+}
+
+fn is_fine(play: impl FnOnce()) -> bool {
+    catch_unwind(AssertUnwindSafe(play)).is_ok()
+}
+
+/// Fails with a history that cannot do without any of its steps.
+fn fail(says_db: bool, history: &[Op]) -> ! {
+    let play = |history: &[Op]| {
+        let mut world = World::new(says_db);
+        let steps = history.iter().chain(&[Op::Timer]);
+        steps.for_each(|op| world.step(*op));
+    };
+    let mut shortest = history.to_vec();
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let mut at = shortest.len();
+    let mut has_shrunk = false;
+    while at > 0 {
+        at -= 1;
+        let mut shorter = shortest.clone();
+        shorter.remove(at);
+        if !is_fine(|| play(&shorter)) {
+            (shortest, has_shrunk) = (shorter, true);
+        }
+        if at == 0 && std::mem::take(&mut has_shrunk) {
+            at = shortest.len();
+        }
+    }
+    std::panic::set_hook(hook);
+    println!("{} steps, says_db {says_db}: {shortest:?}", shortest.len());
+    play(&shortest);
+    panic!("it fails with another history before it");
+}
+
+/// Plays all histories of so many of these steps, each after the steps that come `first`.
+fn enumerate(name: &str, first: &[Op], ops: &[Op], depth: u32) {
+    let mut world = World::new(true);
+    first.iter().for_each(|op| world.step(*op));
+    let count = all_histories(&world, ops, depth, &mut first.to_vec());
+    assert_eq!(count, (ops.len() as u64).pow(depth));
+    println!("{name}: {count} histories of {depth} steps");
+}
+
+const K: Place = at(0, 0);
+const J: Place = at(0, 1);
+const ELSEWHERE: Place = at(1, 0);
+use Limits::{Forever, Until};
+use Mode::{Exclusive, Shared};
+
+/// Grants that are lost, acknowledged or heard of, while the lock goes elsewhere.
+#[test]
+fn all_histories_of_lost_replies() {
+    let ops = [
+        Op::Ask(K, take(Exclusive, b'a', 9, Forever)),
+        Op::Ask(K, take(Shared, b'b', 9, Forever)),
+        Op::Ask(K, take(Exclusive, b'b', 9, Forever)),
+        Op::Ask(K, Request::Release(b'a')),
+        Op::Ask(J, Request::Renew(b'b', 9)),
+        Op::Delete(K),
+        Op::Rename(K, J),
+        Op::SwapDbs(0, 1),
+        Op::Lose(0),
+        Op::Deliver(0),
+        Op::Timer,
+    ];
+    enumerate("lost replies", &[], &ops, 6);
+}
+
+/// Two readers that have not heard of their grants, and a lock that goes to a key for which one of them waits, too.
+#[test]
+fn all_histories_of_lost_replies_on_the_move() {
+    let first = [
+        Op::Ask(K, take(Exclusive, b'a', 9, Forever)),
+        Op::Ask(K, take(Shared, b'b', 9, Forever)),
+        Op::Ask(K, take(Shared, b'c', 9, Forever)),
+        Op::Ask(J, take(Exclusive, b'b', 9, Forever)),
+        Op::Ask(J, take(Exclusive, b'c', 9, Forever)),
+        Op::Ask(J, take(Shared, b'b', 9, Forever)),
+        Op::Ask(K, Request::Release(b'a')),
+    ];
+    let ops = [
+        Op::Ask(K, take(Shared, b'd', 9, Limits::NoWait)),
+        Op::Ask(K, Request::Release(b'c')),
+        Op::Ask(K, Request::Renew(b'b', 8)),
+        Op::Ask(J, Request::Renew(b'b', 8)),
+        Op::Rename(K, J),
+        Op::Rename(J, K),
+        Op::Lose(0),
+        Op::Lose(1),
+        Op::Deliver(0),
+        Op::Deliver(1),
+        Op::Timer,
+    ];
+    enumerate("lost replies on the move", &first, &ops, 6);
+}
+
+/// A hold that stands under two keys, by DUMP and RESTORE.
+#[test]
+fn all_histories_of_copies() {
+    let ops = [
+        Op::Ask(K, take(Exclusive, b'a', 9, Forever)),
+        Op::Ask(K, take(Shared, b'b', 9, Forever)),
+        Op::Ask(J, take(Exclusive, b'b', 9, Forever)),
+        Op::Ask(K, Request::Release(b'a')),
+        Op::Ask(J, Request::Release(b'a')),
+        Op::Ask(J, Request::Renew(b'b', 9)),
+        Op::Delete(K),
+        Op::Copy(K, J, true),
+        Op::Copy(K, J, false),
+        Op::Lose(0),
+        Op::Deliver(0),
+        Op::Timer,
+    ];
+    enumerate("copies", &[], &ops, 6);
+}
+
+/// Deadlines and timeouts, clients that are killed, and clocks.
+#[test]
+fn all_histories_of_time() {
+    let ops = [
+        Op::Ask(K, take(Exclusive, b'a', 1, Until(2))),
+        Op::Ask(K, take(Shared, b'b', 2, Until(1))),
+        Op::Ask(K, take(Exclusive, b'c', 3, Forever)),
+        Op::Ask(K, take(Shared, b'c', 3, Forever)),
+        Op::Expire(K, 1),
+        Op::Persist(K),
+        Op::KillWaiter(0),
+        Op::KillWaiter(1),
+        Op::Tick(1),
+        Op::SetClock(-2),
+        Op::SetClock(2),
+        Op::Timer,
+    ];
+    enumerate("time", &[], &ops, 6);
+}
+
+/// What happens to a whole server.
+#[test]
+fn all_histories_of_servers() {
+    let ops = [
+        Op::Ask(K, take(Exclusive, b'a', 2, Forever)),
+        Op::Ask(K, take(Shared, b'b', 3, Until(1))),
+        Op::Ask(ELSEWHERE, take(Exclusive, b'b', 2, Forever)),
+        Op::Overwrite(K),
+        Op::Flush(0),
+        Op::SwapDbs(0, 1),
+        Op::Demote(false),
+        Op::Demote(true),
+        Op::Promote,
+        Op::SlotGoes(0, false),
+        Op::SlotComes(0),
+        Op::Lose(0),
+        Op::Tick(2),
+        Op::Timer,
+    ];
+    enumerate("servers", &[], &ops, 6);
+}
+
+struct Dice {
+    rng: StdRng,
+    tokens: u8,
+    longest: u64,
+    dbs: u8,
+    names: u8,
+    /// How seldom a reply gets to its client.
+    slowness: u8,
+    /// Whether locks are copied, or else moved. Of two copies of a hold that have moved nobody can say which is which.
+    copies: bool,
+}
+
+impl Dice {
+    fn below(&mut self, n: u8) -> u8 {
+        self.rng.random_range(0..n)
+    }
+
+    fn place(&mut self) -> Place {
+        match self.copies {
+            true => at(0, self.below(2)),
+            false => at(self.below(self.dbs), self.below(self.names)),
+        }
+    }
+
+    fn ttl(&mut self) -> u64 {
+        match self.copies {
+            true => 1_000_000,
+            false => self.rng.random_range(1..=self.longest),
+        }
+    }
+
+    fn op(&mut self) -> Op {
+        let (place, to, token) = (self.place(), self.place(), self.below(self.tokens));
+        let n = usize::from(self.below(50));
+        match self.below(100) {
+            0..=34 => {
+                let mode = if self.below(3) == 0 {
+                    Exclusive
+                } else {
+                    Shared
+                };
+                let limits = match self.below(10) {
+                    0 => Limits::NoWait,
+                    1..=3 => Until(self.rng.random_range(1..=self.longest * 2)),
+                    _ => Forever,
+                };
+                Op::Ask(place, take(mode, token, self.ttl(), limits))
+            }
+            35..=44 => Op::Ask(place, Request::Release(token)),
+            45..=47 => Op::Ask(place, Request::Renew(token, self.ttl())),
+            48..=50 => Op::KillWaiter(n),
+            51..=62 if self.below(self.slowness) > 0 => Op::Timer,
+            51..=55 => Op::Lose(n),
+            56..=62 => Op::Deliver(n),
+            63..=70 => Op::Tick(self.rng.random_range(0..=self.longest / 3 + 1)),
+            71..=84 => Op::Timer,
+            85..=86 => Op::Delete(place),
+            87..=89 if self.copies => Op::Copy(place, to, n < 25),
+            87..=88 => Op::Rename(place, at(place.db, to.name)),
+            89 => Op::Rename(place, at(to.db, place.name)),
+            _ => self.rare(place, n),
+        }
+    }
+
+    fn rare(&mut self, place: Place, n: usize) -> Op {
+        let some = n < 25;
+        match self.below(36) {
+            0..=2 if !self.copies => Op::SwapDbs(0, 1),
+            3..=4 => Op::Flush(if some { place.db } else { EVERY_DB }),
+            5..=7 if !self.copies => Op::Persist(place),
+            8..=11 if !self.copies => Op::Expire(place, self.ttl()),
+            12..=13 => Op::ExpireCycle,
+            14 => Op::Demote(some),
+            15..=20 => Op::Promote,
+            21 => Op::SlotGoes(place.name, some),
+            22..=26 => Op::SlotComes(place.name),
+            27 => Op::RefuseWrites(true),
+            28..=31 => Op::RefuseWrites(false),
+            32 => Op::Overwrite(place),
+            33 if !self.copies => Op::SetClock(-(n as i64)),
+            34 if !self.copies => Op::SetClock(n as i64),
+            _ => Op::Tick(120),
+        }
+    }
+}
+
+#[test]
+fn long_random_histories() {
+    const RUNS: u64 = 4_000;
+    const STEPS: usize = 1_000;
+    for seed in 0..RUNS {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let mut dice = Dice {
+            tokens: rng.random_range(2..8),
+            longest: rng.random_range(1..60),
+            dbs: rng.random_range(1..=DBS),
+            names: rng.random_range(1..=NAMES),
+            slowness: rng.random_range(1..=4),
+            copies: seed % 4 == 0,
+            rng,
+        };
+        let says_db = seed % 8 < 6;
+        let mut world = World::new(says_db);
+        let mut history = Vec::new();
+        for _ in 0..STEPS {
+            let op = dice.op();
+            history.push(op);
+            if !is_fine(|| world.step(op)) {
+                println!("seed {seed}, step {}", history.len());
+                fail(says_db, &history);
+            }
+        }
+    }
+    println!("{RUNS} histories of {STEPS} steps");
+}
