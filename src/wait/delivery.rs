@@ -39,7 +39,8 @@ pub struct Grant {
 #[cfg_attr(test, derive(Clone))]
 pub struct Deliveries<S> {
     pending: HashMap<Delivery, Pending, S>,
-    /// The last delivery of each fence, which leads to the others. There are others only where a lock was copied by DUMP and RESTORE.
+    /// The last delivery of each fence, which leads to the others. There are others where a lock was copied
+    /// by DUMP and RESTORE, or has moved from key to key.
     by_fence: HashMap<Fence, Delivery, S>,
     /// Holds that are to be taken back.
     revoked: Vec<Revoked>,

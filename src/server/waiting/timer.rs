@@ -75,8 +75,7 @@ thread_local! {
 
 /// Sets the timer, if there is something to do before it goes off.
 pub(super) fn arm() {
-    let mut due = with(|registry| registry.due());
-    let put_off = with(|registry| registry.has_put_off());
+    let (mut due, put_off) = with(|registry| (registry.due(), registry.has_put_off()));
     let slots_at_us = put_off.then(|| {
         SLOTS_SEEN_US
             .get()
