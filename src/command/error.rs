@@ -41,6 +41,8 @@ pub enum Error {
     ModuleOnly,
     /// An effect whose bytes do not decode.
     BadEffect,
+    /// The module is in the middle of another command, from which the server has called it again.
+    Busy,
 }
 
 impl Error {
@@ -83,6 +85,7 @@ impl Error {
                 c"ERR this command is for replication and the append-only file only"
             }
             Self::ModuleOnly => c"ERR this command is for the module itself only",
+            Self::Busy => c"TRYAGAIN the module is in the middle of another command",
             Self::BadEffect => c"ERR the effect is malformed or of an unknown version",
         }
     }

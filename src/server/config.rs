@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use redis_module::raw;
 
 use super::api::Context;
-use super::waiting::limits::{Limit, ALL, MAX, MIN};
+use super::limits::{Limit, ALL, MAX, MIN};
 use crate::command::integer;
 
 /// What the log says when the arguments cannot be taken, after what was wrong with one of them.

@@ -2,17 +2,16 @@
 
 use std::ffi::{c_char, c_int, c_void, CStr};
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
 
 use redis_module::raw;
 
 use super::api::{call, Arg, Context, Level};
-use super::clock;
-use super::fences;
+use super::inbox::Note;
+use super::lock_type::{self, lock_at};
+use super::module::Module;
 use super::propagation::APPLY;
-use super::slot_migration;
-use super::stats::{held, removals};
-use super::waiting::callbacks;
+use super::stats::held;
+use super::{callbacks, clock, main_thread};
 use crate::lock::codec::{self, decode, encode_fence, encode_state, Record};
 use crate::lock::{Fence, Lock};
 
@@ -25,13 +24,6 @@ const ENCODING_VERSION: c_int = 1;
 /// How far ahead of this server's clock a fence may be that comes by RESTORE: a year. Fences follow the clock, so an honest one is
 /// ahead by the clocks' difference, and a forged one must not bring the end of all fences near.
 const MAX_FENCE_LEAD_US: u64 = 365 * 24 * 3600 * 1_000_000;
-
-static TYPE: AtomicPtr<raw::RedisModuleType> = AtomicPtr::new(ptr::null_mut());
-
-/// The type as the server knows it.
-pub(super) fn raw() -> *mut raw::RedisModuleType {
-    TYPE.load(Ordering::Relaxed)
-}
 
 /// Registers the type. False when the server refuses it.
 pub(super) fn register(ctx: Context<'_>) -> bool {
@@ -63,17 +55,8 @@ pub(super) fn register(ctx: Context<'_>) -> bool {
             &mut methods,
         ))
     };
-    TYPE.store(ty, Ordering::Relaxed);
+    lock_type::set_handle(ty);
     !ty.is_null()
-}
-
-/// Borrows the value that the server hands to a method.
-///
-/// # Safety
-/// `value` is a value of this type, and `'v` does not outlive the method.
-pub(super) unsafe fn lock_at<'v>(value: *const c_void) -> Option<&'v Lock> {
-    // SAFETY: every value of this type is a boxed `Lock`, by the caller's word.
-    unsafe { value.cast::<Lock>().as_ref() }
 }
 
 unsafe extern "C" fn rdb_save(io: *mut raw::RedisModuleIO, value: *mut c_void) {
@@ -100,16 +83,32 @@ unsafe extern "C" fn rdb_load(io: *mut raw::RedisModuleIO, encoding_version: c_i
     {
         return ptr::null_mut();
     }
+    let module = Module::get();
     for (_, hold) in lock.holders() {
-        fences::observe(hold.fence);
+        module.fences.observe(hold.fence);
     }
     held::made(&lock);
     let name = key_name(io);
     if let Some(name) = name {
-        slot_migration::arrives(name.bytes(), &lock);
+        module.migrations.arrives(name.bytes(), &lock);
     }
-    callbacks::lock_came(io, name);
+    lock_came(io, name, module);
     Box::into_raw(Box::new(lock)).cast()
+}
+
+/// A lock was loaded. One that comes by RESTORE may have no ttl: it is looked at once the command is over. One that comes from a
+/// file, or from a primary, is looked at with all others after that.
+fn lock_came(io: *mut raw::RedisModuleIO, name: Option<Arg<'_>>, module: &Module) {
+    if Context::detached().is_none_or(Context::is_loading) {
+        return module.inbox.leave(Note::SweepWanted);
+    }
+    let Some(name) = name else {
+        return;
+    };
+    // SAFETY: the server passed `io` to the running method. The static is not written after the load.
+    let db = unsafe { raw::RedisModule_GetDbIdFromIO.map(|db_of| db_of(io)) };
+    let name = name.bytes().into();
+    module.leave(Note::Restored { db, name });
 }
 
 /// The key that is loaded. The server does not say it for every way of loading.
@@ -133,7 +132,7 @@ unsafe extern "C" fn aof_rewrite(
         return;
     };
     // An append-only file without an RDB at its head has no other place for the largest fence given.
-    if let Some(fence) = fences::last() {
+    if let Some(fence) = Module::get().fences.last() {
         emit(io, key, &encode_fence(fence));
     }
     emit(io, key, &encode_state(lock));
@@ -187,21 +186,24 @@ unsafe extern "C" fn free(value: *mut c_void) {
     if !value.is_null() {
         // SAFETY: every value of this type came out of a `Box`, and the server frees it once.
         let lock = unsafe { Box::from_raw(value.cast::<Lock>()) };
-        removals::freed(&lock);
+        if main_thread::is_current() {
+            let module = Module::get();
+            module.removals.freed(&lock, module.inbox.is_own_change());
+        }
         held::freed(&lock);
     }
 }
 
 /// The largest fence given, so that fences do not go back over a restart when no lock is held at the save.
 unsafe extern "C" fn aux_save(io: *mut raw::RedisModuleIO, _when: c_int) {
-    match fences::last() {
+    match Module::get().fences.last() {
         Some(fence) => save_bytes(io, &encode_fence(fence)),
         None => save_bytes(io, &[]),
     }
 }
 
 unsafe extern "C" fn aux_save2(io: *mut raw::RedisModuleIO, _when: c_int) {
-    if let Some(fence) = fences::last() {
+    if let Some(fence) = Module::get().fences.last() {
         save_bytes(io, &encode_fence(fence));
     }
 }
@@ -227,7 +229,9 @@ unsafe extern "C" fn aux_load(
     });
     match fence {
         Some(Ok(fence)) => {
-            fence.into_iter().for_each(fences::observe);
+            if let Some(fence) = fence {
+                Module::get().fences.observe(fence);
+            }
             OK
         }
         Some(Err(())) | None => ERR,

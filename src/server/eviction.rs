@@ -1,15 +1,14 @@
-//! Eviction: with every policy but one the server deletes locks when memory is short, for they all have a ttl. It cannot be kept from
-//! it, so the operator is warned, and what was evicted is counted ([`removals`]).
+//! Eviction: with every policy but one the server deletes locks when memory is short, because they all have a ttl. The module
+//! cannot prevent it. So it warns the operator, and counts what was evicted ([`removals`]).
 //!
 //! [`removals`]: super::stats::removals
 
-use std::ffi::{c_void, CStr};
+use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis_module::raw;
 
 use super::api::{call, Context, Level};
-use super::waiting::delivery;
 
 /// The only policy that spares locks.
 const SPARES_LOCKS: &CStr = c"noeviction";
@@ -22,9 +21,8 @@ static HEARS: AtomicBool = AtomicBool::new(false);
 /// Whether the policy takes locks, as far as the server has told.
 static TAKES_LOCKS: AtomicBool = AtomicBool::new(true);
 
-/// Subscribes to changes of the policy, where the server tells of them: 6.2 refuses.
-pub(super) fn subscribe(ctx: Context<'_>) {
-    let hears = ctx.on_server_event(raw::REDISMODULE_EVENT_CONFIG, Some(on_config));
+/// Notes whether the server says when its policy changes.
+pub(super) fn set_hears(hears: bool) {
     HEARS.store(hears, Ordering::Relaxed);
 }
 
@@ -53,38 +51,4 @@ pub(super) fn is_under_way(ctx: Context<'_>) -> bool {
 fn takes_locks(ctx: Context<'_>) -> bool {
     let policy = ctx.server_info(c"memory", c"maxmemory_policy");
     policy.is_some_and(|policy| policy.as_c_str() != SPARES_LOCKS)
-}
-
-/// CONFIG SET. A module has one callback for an event, so that others who depend on settings are told from here.
-unsafe extern "C" fn on_config(
-    ctx: *mut raw::RedisModuleCtx,
-    _event: raw::RedisModuleEvent,
-    _subevent: u64,
-    data: *mut c_void,
-) {
-    // SAFETY: the data of this event is a structure of this kind; the context is the server's own, in its callback.
-    let (changes, ctx) = unsafe {
-        (
-            data.cast::<raw::RedisModuleConfigChangeV1>().as_ref(),
-            Context::new(ctx),
-        )
-    };
-    let (Some(changes), Some(ctx)) = (changes, ctx) else {
-        return;
-    };
-    if changes.config_names.is_null() {
-        return;
-    }
-    let count = usize::try_from(changes.num_changes).unwrap_or_default();
-    delivery::look_at_config(ctx);
-    // SAFETY: the structure has as many names as it says, strings that end with NUL.
-    let is_policy = unsafe {
-        let names = std::slice::from_raw_parts(changes.config_names, count);
-        names
-            .iter()
-            .any(|name| CStr::from_ptr(*name) == c"maxmemory-policy")
-    };
-    if is_policy {
-        warn(ctx);
-    }
 }

@@ -6,10 +6,9 @@ use std::ptr;
 use redis_module::raw;
 
 use super::api::{call, Context};
-use super::slot_migration;
+use super::module::Module;
 use super::stats::times::{self, Times};
 use super::stats::{counters, held};
-use super::waiting;
 
 /// Offers the section. False when the server refuses it.
 pub(super) fn register(ctx: Context<'_>) -> bool {
@@ -26,12 +25,12 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, _for_crash_repo
         return; // Another section was asked for.
     }
     // A slot that is being imported is another node's as yet.
-    let held = held::now().minus(slot_migration::held());
+    let held = held::now().minus(Module::get().migrations.held());
     add(info, c"held_exclusive", held.exclusive);
     add(info, c"held_shared", held.shared);
     add(info, c"held_keys", held.keys());
     // A report of a crash may be asked for in the middle of a change.
-    if let Some((waiters, waited_keys)) = waiting::counts() {
+    if let Some((waiters, waited_keys)) = Module::get().waiter_counts() {
         add(info, c"waiters", waiters);
         add(info, c"waited_keys", waited_keys);
     }

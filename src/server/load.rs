@@ -4,12 +4,12 @@ use std::ffi::c_int;
 
 use redis_module::{raw, RedisString, Status};
 
-use super::api::{call, missing_function, Context, Level};
-use super::stats::held;
-use super::waiting::{callbacks, client, delivery};
+use super::api::{call, missing_function, Caller, Context, Level};
+use super::inbox::Note;
+use super::module::Module;
 use super::{
-    commands, config, data_type, eviction, fences, info_section, propagation, slot_migration,
-    sweep, writes,
+    callbacks, config, data_type, dispatch, eviction, info_section, main_thread, propagation,
+    slot_migration, writes,
 };
 
 /// The module's version as MODULE LIST shows it: 10203 is 1.2.3.
@@ -53,27 +53,27 @@ pub(crate) fn on_load(ctx: &redis_module::Context, args: &[RedisString]) -> Stat
     // one (repl-diskless-load swapdb): nothing here knows of a key but the keyspace, and the fence clock only takes the larger. What atomic slot migration asks for stands in
     // `slot_migration`.
     unsafe { call!(RedisModule_SetModuleOptions(ctx.as_ptr(), options)) };
-    if !data_type::register(ctx) || !commands::register(ctx) || !config::register(ctx) {
+    if !data_type::register(ctx) || !dispatch::register(ctx) || !config::register(ctx) {
         return Status::Err;
     }
     ctx.detach();
     propagation::prepare(ctx);
-    held::count_here();
-    eviction::subscribe(ctx);
-    let subscribed =
-        callbacks::subscribe(ctx) && fences::subscribe(ctx) && slot_migration::subscribe(ctx);
-    if !subscribed || !info_section::register(ctx) {
+    main_thread::mark();
+    let module = Module::get();
+    module.timer.set_callback(callbacks::on_timer);
+    let may_unblock_by_timeout = server_version() >= SAFE_TO_UNBLOCK;
+    module
+        .blocked
+        .set(Some(callbacks::of_blocked_client(may_unblock_by_timeout)));
+    if !callbacks::subscribe(ctx) || !info_section::register(ctx) {
         return Status::Err;
     }
-    fences::begin_ahead();
-    sweep::request();
+    module.fences.begin_ahead();
+    module.inbox.leave(Note::SweepWanted);
     if server_version() >= SAYS_WHEN_IT_SLEEPS {
-        delivery::prepare(ctx);
+        callbacks::subscribe_to_clients(ctx);
     }
-    if server_version() >= SAFE_TO_UNBLOCK {
-        client::allow_timeout_callback();
-    }
-    writes::prepare(ctx);
+    writes::prepare(&mut Caller::new(ctx));
     eviction::warn(ctx);
     ctx.log(Level::Notice, c"locks are ready: LOCK.* and RWLOCK.*");
     Status::Ok

@@ -1,52 +1,58 @@
-//! Locks in the keyspace: a key as the core wants to see it, and the one place where an effect is carried out.
+//! Locks in the keyspace: a key as the core sees it. A change goes through `commit`.
 
 use std::cell::Cell;
 
-use super::api::{Arg, Argv, Context};
+use super::api::{Arg, Argv, Content, Context, OpenKey, Purpose};
+use super::lock_type;
+use super::module::{Module, State, Task};
 use super::notify::{self, Event};
-use super::open_key::{Content, OpenKey, Purpose};
 use super::stats::held;
-use super::stats::{self, counters};
-use super::waiting::callbacks;
-use super::{data_type, propagation};
-use crate::lock::{Deadline, Effect, Fate, Lock, Now, TokenBuf};
+use crate::lock::{Deadline, Effect, Fate, Lock, Now};
 
-/// A key that is absent or holds a lock.
-pub(super) struct Key<'c> {
-    ctx: Context<'c>,
-    name: Arg<'c>,
-    /// Of the command that runs, if one does; `name` is then its key.
+/// A key that is absent or holds a lock, open until it is dropped. It keeps its task borrowed, so that no call can come back
+/// into this module while it is open.
+pub(super) struct Key<'k, 'c> {
+    task: &'k mut Task<'c>,
+    name: Arg<'k>,
+    /// The words of the running command, if one runs; `name` is then its key.
     argv: Option<Argv<'c>>,
     open: OpenKey<'c>,
     /// What the key has now.
-    lock: Option<&'c mut Lock>,
-    /// The value of a lock that has ended while this is open: still there, and deleted with the drop. The lock of who comes next takes its
-    /// place in one step, where a key that goes and comes again is looked up time and again. Never beside `lock`.
-    vacated: Option<&'c mut Lock>,
-    /// When it expires by itself, once that was asked for or set: the server looks it up each time.
+    lock: Option<&'k mut Lock>,
+    /// The value of a lock that has ended while the key is open: still there, and deleted with the drop. The next lock takes its place
+    /// in one step, because the server would look the key up again for each step. Never beside `lock`.
+    vacated: Option<&'k mut Lock>,
+    /// When the key expires by itself, once that was asked for or set: the server looks it up each time.
     deadline: Cell<Option<Option<Deadline>>>,
+}
+
+/// What can be used while a key is open.
+pub(super) struct Parts<'p> {
+    pub(super) lock: Option<&'p Lock>,
+    pub(super) state: &'p mut State,
+    pub(super) module: &'static Module,
 }
 
 /// The key holds a value of another type.
 #[derive(Debug)]
 pub(super) struct WrongType;
 
-impl<'c> Key<'c> {
+impl<'k, 'c> Key<'k, 'c> {
     pub(super) fn open(
-        ctx: Context<'c>,
-        name: Arg<'c>,
+        task: &'k mut Task<'c>,
+        name: Arg<'k>,
         purpose: Purpose,
     ) -> Result<Self, WrongType> {
-        let open = OpenKey::open(ctx, name, purpose);
-        let lock = match open.content(data_type::raw()) {
+        let open = OpenKey::open(task.caller(), name, purpose);
+        let lock = match open.content(lock_type::handle()) {
             Content::Absent => None,
-            // SAFETY: a value of our type is a `Lock` that `data_type` boxed; the key owns it, nobody else can reach it while
+            // SAFETY: a value of our type is a `Lock` that `data_type` boxed. The key owns it, nothing else can reach it while
             // the key is open, and `self.lock` is given up before it is deleted.
             Content::Value(value) => Some(unsafe { &mut *value.cast::<Lock>() }),
             Content::OtherType => return Err(WrongType),
         };
         Ok(Self {
-            ctx,
+            task,
             name,
             argv: None,
             open,
@@ -56,26 +62,46 @@ impl<'c> Key<'c> {
         })
     }
 
-    /// Opens the key of the command that runs.
+    /// Opens the key of the running command.
     pub(super) fn of_command(
-        ctx: Context<'c>,
+        task: &'k mut Task<'c>,
         argv: Argv<'c>,
-        name: Arg<'c>,
+        name: Arg<'k>,
         purpose: Purpose,
     ) -> Result<Self, WrongType> {
-        let mut key = Self::open(ctx, name, purpose)?;
+        let mut key = Self::open(task, name, purpose)?;
         key.argv = Some(argv);
         Ok(key)
     }
 
+    /// The context, for calls that do not come back.
+    pub(super) const fn ctx(&self) -> Context<'c> {
+        self.task.ctx()
+    }
+
     /// The key's name.
-    pub(super) const fn name(&self) -> Arg<'c> {
+    pub(super) const fn name(&self) -> Arg<'k> {
         self.name
+    }
+
+    /// The words of the running command, if one runs.
+    pub(super) const fn argv(&self) -> Option<Argv<'c>> {
+        self.argv
     }
 
     /// The lock under the key; `None` when it is absent.
     pub(super) fn lock(&self) -> Option<&Lock> {
         self.lock.as_deref()
+    }
+
+    /// The lock and the module's memory.
+    pub(super) fn parts(&mut self) -> Parts<'_> {
+        let module = self.task.module();
+        Parts {
+            lock: self.lock.as_deref(),
+            state: self.task.state(),
+            module,
+        }
     }
 
     /// When the key expires by itself.
@@ -89,58 +115,7 @@ impl<'c> Key<'c> {
         deadline
     }
 
-    /// Carries a decision out: the value, the key's ttl, the replicas and the append-only file, WATCH and CLIENT TRACKING. `had_it` says
-    /// whether the effect's token has its hold before.
-    pub(super) fn commit(&mut self, effect: &Effect<'_>, had_it: bool, now: Now) {
-        let before = self.holds();
-        self.carry_out(effect, now);
-        let over = stats::dropped(effect, had_it, before, self.holds());
-        if over > 0 {
-            counters::EXPIRED.add(over);
-            self.note(Event::Expire);
-        }
-    }
-
-    #[inline(always)] // It is on the way of every command that changes something.
-    fn carry_out(&mut self, effect: &Effect<'_>, now: Now) {
-        let ends_lock = matches!(effect, Effect::Release { .. })
-            && self.lock().is_some_and(|lock| lock.len() == 1);
-        // A key that goes takes its ttl along.
-        if !ends_lock {
-            if let Some(cap) = self.cap_from_outside(now) {
-                self.apply(&cap, now);
-                propagation::send(self.ctx, self.argv, self.name, &cap, false);
-            }
-        }
-        self.apply(effect, now);
-        propagation::send(self.ctx, self.argv, self.name, effect, ends_lock);
-        self.ctx.signal_modified(self.name);
-    }
-
-    /// Has the key end with its last hold again, after a command that took its ttl away or brought in a lock without one.
-    pub(super) fn repair_ttl(&mut self, now: Now) {
-        let Some((lock, latest)) = self
-            .lock()
-            .and_then(|lock| lock.latest_deadline().map(|d| (lock, d)))
-        else {
-            return;
-        };
-        if lock.is_free(now) {
-            let last = lock.holders().pop();
-            let last = last.map(|(token, _)| TokenBuf::from(token.as_token()));
-            if let Some(token) = last {
-                let now_ms = now.ms();
-                let token = token.as_token();
-                counters::EXPIRED.add(self.holds());
-                self.note(Event::Expire);
-                self.carry_out(&Effect::Release { now_ms, token }, now);
-            }
-        } else if self.deadline(now).is_none_or(|deadline| deadline > latest) {
-            self.carry_out(&Effect::Cap { deadline: latest }, now);
-        }
-    }
-
-    /// Changes the key as `effect` says, without telling anybody.
+    /// Changes the key as `effect` says, without a word to replicas and listeners.
     pub(super) fn apply(&mut self, effect: &Effect<'_>, now: Now) {
         let fate = match self.lock.as_deref_mut() {
             Some(lock) => {
@@ -171,40 +146,13 @@ impl<'c> Key<'c> {
         self.follow_deadline(now);
     }
 
-    /// Notes what has happened to the key, for those who listen to events.
+    /// Notes an event of the key, for those who listen to events.
+    #[inline]
     pub(super) fn note(&self, event: Event) {
-        notify::note(self.ctx, event, self.name);
-    }
-
-    /// Notes what an effect that another server has decided is about to do.
-    pub(super) fn note_effect(&self, effect: &Effect<'_>, now: Now) {
-        match effect {
-            Effect::Hold { .. } if notify::is_on() && self.has_hold_of(effect, now) => {
-                self.note(Event::Renew);
-            }
-            Effect::Hold { .. } => self.note(Event::Acquire),
-            Effect::Release { .. } => self.note(Event::Release),
-            Effect::Cap { .. } => {}
+        if notify::is_on() {
+            let db = self.ctx().selected_db();
+            self.task.module().notices.note(db, event, self.name);
         }
-    }
-
-    /// How many holds the lock has, those included that are over.
-    fn holds(&self) -> usize {
-        self.lock().map_or(0, Lock::len)
-    }
-
-    fn has_hold_of(&self, effect: &Effect<'_>, now: Now) -> bool {
-        let token = match effect {
-            Effect::Hold { token, .. } | Effect::Release { token, .. } => *token,
-            Effect::Cap { .. } => return false,
-        };
-        let hold = self.lock().and_then(|lock| lock.hold_of(token, now));
-        hold.is_some()
-    }
-
-    /// The effect that must come before any other because an `EXPIRE` has brought the key's end before that of its holds.
-    fn cap_from_outside(&self, now: Now) -> Option<Effect<'static>> {
-        self.lock()?.cap(self.deadline(now)?)
     }
 
     fn create(&mut self, lock: Lock) -> Fate {
@@ -216,7 +164,7 @@ impl<'c> Key<'c> {
         }
         let value = Box::into_raw(Box::new(lock));
         // SAFETY: the type's methods expect a boxed `Lock`.
-        if unsafe { self.open.set_value(data_type::raw(), value.cast()) } {
+        if unsafe { self.open.set_value(lock_type::handle(), value.cast()) } {
             // SAFETY: as in `open`.
             let lock = unsafe { &mut *value };
             held::made(lock);
@@ -242,10 +190,11 @@ impl<'c> Key<'c> {
     }
 }
 
-impl Drop for Key<'_> {
+impl Drop for Key<'_, '_> {
     fn drop(&mut self) {
         if self.vacated.take().is_some() {
-            callbacks::suppress_unlink(|| self.open.delete());
+            let inbox = &self.task.module().inbox;
+            inbox.suppress_unlink(|| self.open.delete());
         }
     }
 }

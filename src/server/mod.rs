@@ -2,43 +2,64 @@
 //!
 //! # How a command runs
 //!
-//! [`commands`] parses the arguments, opens the key, asks the core for a decision, has [`lock_key`] carry the effect out, and
-//! replies. All of it happens in the server's main thread inside one command, so no other command sees the lock in between.
-//! Clients that wait are [`waiting`]'s, where the rules for them stand.
+//! `dispatch` has the function of each command. `execute` opens the key, asks the core for a decision, and replies. `commit`
+//! carries the decision out. `serve` queues waiters, grants and dismisses them. What happens without a command is in `tick`,
+//! which `timer` calls. What the server calls is listed in `callbacks`; a callback leaves a note in the `inbox`. What the module
+//! remembers is in `module`.
+//!
+//! # Layers, from the bottom
+//!
+//! 1. `api`, `clock`, `lock_type`, `main_thread`, `server_line`, `config`, `limits`, `stats`: the server under safe names,
+//!    settings and counters.
+//! 2. `inbox`, `timer`, `fences`, `delivery`, `notify`, `slot_migration`, `sweep`, `blocked_client`, `propagation`: the parts of
+//!    the module's memory, and what they need.
+//! 3. `module`: these parts as one structure, and the task that borrows it.
+//! 4. `lock_key`, `commit`, `writes`, `serve`, `tick`: work on keys.
+//! 5. `execute`, `replay`, `dispatch`, `callbacks`, `data_type`, `info_section`: the entries.
+//! 6. `load`: puts it together.
 //!
 //! # Rules
 //!
-//! - An effect is applied, replicated and signalled in one place: [`lock_key::Key::commit`].
-//! - What the server's memory holds beside the keys ([`fences`]) is borrowed only around calls of the core, never around a call
-//!   of the module API, because many of those call the module back.
-//! - A function of the module API that is not in every server from 6.2.0 on is an `Option` at its call; the others are checked once,
+//! - A lock changes in one place: `commit`.
+//! - A call that may come back into this module needs the [`api::Caller`]. Borrowed state and open keys hold it, so that such a call
+//!   does not compile (`module`).
+//! - A function of the module API that some server from 6.2.0 on lacks is an `Option` at its call. The others are checked once,
 //!   at load ([`api::missing_function`]).
-//! - Nothing that a client sent goes to the log or into a reply that is not length-prefixed.
+//! - Nothing that a client has sent goes to the log, or into a reply without a length.
 
 mod api;
-mod calls;
+mod blocked_client;
+mod callbacks;
 mod clock;
 mod command_docs;
-mod commands;
+mod commit;
 mod config;
 mod data_type;
-mod events;
+mod delivery;
+mod dispatch;
 mod eviction;
+mod execute;
 mod fences;
+mod inbox;
 mod info_reply;
 mod info_section;
+mod limits;
 mod load;
 mod lock_key;
-mod memory;
+mod lock_type;
+mod main_thread;
+mod module;
 mod notify;
-mod open_key;
 mod propagation;
+mod replay;
+mod serve;
 mod server_line;
 mod slot_migration;
 mod stats;
 mod sweep;
-mod waiting;
+mod tick;
+mod timer;
 mod writes;
 
+pub(crate) use api::ServerMemory;
 pub(crate) use load::{on_load, VERSION};
-pub(crate) use memory::ServerMemory;

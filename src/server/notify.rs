@@ -9,31 +9,30 @@
 //! | `lock.release` | a hold was released, or was taken back as its client was gone before it heard of the grant |
 //! | `lock.expire` | the deadline of a hold, or of several, has passed: when the server deletes the key, right after its own `expired`; or, where other shares live on, at the next change of the lock |
 //!
-//! A key that PEXPIRE has brought to an earlier end has its own `expired` alone. Redis 6.2 does not say in which database a key is
-//! deleted: there `lock.expire` is announced while the module's events have been seen in one database only.
+//! A key that PEXPIRE has brought to an earlier end has the server's `expired` alone. Redis 6.2 does not say in which database a key
+//! is deleted: there `lock.expire` comes only while the module's events have been seen in one database.
 //!
-//! There is none for a refusal, for that changes nothing, and clients that try again and again would flood the listeners; `lock_refused`
-//! counts them. Nor for a hold that was ended from outside: the server has `del`, `set`, `rename_from`, `evicted` and the like for that.
+//! A refusal has no event, because it changes nothing, and clients that retry would flood the listeners; `lock_refused` counts
+//! refusals. A hold that was ended from outside has none either: the server has `del`, `set`, `rename_from`, `evicted` and the like.
 //!
-//! On a replica they are announced when an effect arrives, as the server announces its own types' there. An effect does not say what brought it about:
-//! a hand-over is a `lock.acquire` there, an acquire asked for again a `lock.renew`, and an expiry the server's `del`.
+//! A replica sends the events when an effect arrives, as the server does for its own types. An effect does not say what caused
+//! it: a hand-over is a `lock.acquire` there, a repeated acquire a `lock.renew`, and an expiry the server's `del`.
 //!
 //! # Rule
 //!
-//! What has happened is noted at once, and announced when the command or the timer has done with its keys. A listener may be another
-//! module, which must not find a key of ours half changed; and the expiry of a key is heard of in a notification, where one
-//! announces nothing.
+//! An event is noted at once, and sent when the command or the timer has closed its keys ([`Notices`]). A listener may be another
+//! module, which must not find a key half changed. The expiry of a key is noticed within a notification, where nothing may be
+//! sent.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::ffi::{c_int, CStr};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis_module::raw;
 
-use super::api::{call, Arg, Context, OwnedString};
+use super::api::{call, Arg};
 
-/// What is announced.
+/// An event.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Event {
     Acquire,
@@ -44,7 +43,7 @@ pub(super) enum Event {
 }
 
 impl Event {
-    const fn name(self) -> &'static CStr {
+    pub(super) const fn name(self) -> &'static CStr {
         match self {
             Self::Acquire => c"lock.acquire",
             Self::Handover => c"lock.handover",
@@ -55,22 +54,23 @@ impl Event {
     }
 }
 
-struct Note {
-    event: Event,
-    db: c_int,
-    key: Box<[u8]>,
+/// An event that is still to be sent.
+pub(super) struct Notice {
+    pub(super) event: Event,
+    pub(super) db: c_int,
+    pub(super) key: Box<[u8]>,
 }
 
-/// Whether there is something in `NOTES`.
-static PENDING: AtomicBool = AtomicBool::new(false);
-
-thread_local! {
-    static NOTES: RefCell<Vec<Note>> = const { RefCell::new(Vec::new()) };
-    /// The databases in which something was noted.
-    static DBS: RefCell<BTreeSet<c_int>> = const { RefCell::new(BTreeSet::new()) };
+/// The events that are still to be sent.
+#[derive(Default)]
+pub(super) struct Notices {
+    is_pending: Cell<bool>,
+    notices: RefCell<Vec<Notice>>,
+    /// The databases in which an event was noted.
+    dbs: RefCell<BTreeSet<c_int>>,
 }
 
-/// Whether anybody is to be told.
+/// Whether the operator has turned the events on.
 #[inline]
 pub(super) fn is_on() -> bool {
     // SAFETY: the function takes nothing and reads a number.
@@ -78,61 +78,31 @@ pub(super) fn is_on() -> bool {
     classes & raw::REDISMODULE_NOTIFY_MODULE as c_int != 0
 }
 
-/// Notes an event of a key in the database that the context looks at. Whoever calls it sees to it that [`flush`] follows.
-#[inline]
-pub(super) fn note(ctx: Context<'_>, event: Event, key: Arg<'_>) {
-    if is_on() {
-        keep(ctx, event, key);
+impl Notices {
+    /// Notes an event.
+    #[cold]
+    pub(super) fn note(&self, db: c_int, event: Event, key: Arg<'_>) {
+        let key = key.bytes().into();
+        self.dbs.borrow_mut().insert(db);
+        self.notices.borrow_mut().push(Notice { event, db, key });
+        self.is_pending.set(true);
     }
-}
 
-#[cold]
-fn keep(ctx: Context<'_>, event: Event, key: Arg<'_>) {
-    note_in(ctx.selected_db(), event, key);
-}
-
-/// Notes an event of a key in a database.
-pub(super) fn note_in(db: c_int, event: Event, key: Arg<'_>) {
-    let note = Note {
-        event,
-        db,
-        key: key.bytes().into(),
-    };
-    DBS.with_borrow_mut(|dbs| dbs.insert(db));
-    NOTES.with_borrow_mut(|notes| notes.push(note));
-    PENDING.store(true, Ordering::Relaxed);
-}
-
-/// The only database in which anything was noted so far, if there is just one.
-pub(super) fn only_db() -> Option<c_int> {
-    DBS.with_borrow(|dbs| dbs.first().copied().filter(|_| dbs.len() == 1))
-}
-
-/// Announces what was noted.
-#[inline]
-pub(super) fn flush(ctx: Context<'_>) {
-    if PENDING.load(Ordering::Relaxed) {
-        flush_notes(ctx);
+    /// The database of all events so far, if there is just one.
+    pub(super) fn only_db(&self) -> Option<c_int> {
+        let dbs = self.dbs.borrow();
+        dbs.first().copied().filter(|_| dbs.len() == 1)
     }
-}
 
-#[cold]
-fn flush_notes(ctx: Context<'_>) {
-    PENDING.store(false, Ordering::Relaxed);
-    let db = ctx.selected_db();
-    for note in NOTES.take() {
-        ctx.select_db(note.db);
-        let key = OwnedString::new(ctx, &note.key);
-        // SAFETY: the context and the two strings are alive.
-        unsafe {
-            call!(RedisModule_NotifyKeyspaceEvent(
-                ctx.as_ptr(),
-                raw::REDISMODULE_NOTIFY_MODULE as c_int,
-                note.event.name().as_ptr(),
-                key.arg().as_ptr(),
-            ))
-        };
+    /// Whether there are events to send.
+    #[inline]
+    pub(super) fn is_pending(&self) -> bool {
+        self.is_pending.get()
     }
-    // The context may be a client's.
-    ctx.select_db(db);
+
+    /// Takes the events that are to be sent.
+    pub(super) fn take(&self) -> Vec<Notice> {
+        self.is_pending.set(false);
+        self.notices.take()
+    }
 }

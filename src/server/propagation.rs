@@ -19,7 +19,6 @@
 //! have proved it, from clients, transactions and scripts ([`PROVED`]). On others, and where `replicate-in-place` is `no`, every
 //! effect goes out by `RM_Replicate`.
 
-use std::cell::RefCell;
 use std::ffi::{c_char, CStr};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -70,14 +69,15 @@ pub(super) fn prepare(ctx: Context<'_>) {
     NOTHING.set(c"");
 }
 
-/// Sends an effect on. `argv` is that of the running command, if one runs, and `key` its key. `ends_lock` says that the
-/// effect releases the only hold that there is.
+/// Sends an effect to replicas and the append-only file. `argv` is that of the running command, if one runs, and `key` its key.
+/// `ends_lock` says that the effect releases the only hold of the lock. `buffer` is kept from one effect to the next.
 pub(super) fn send(
     ctx: Context<'_>,
     argv: Option<Argv<'_>>,
     key: Arg<'_>,
     effect: &Effect<'_>,
     ends_lock: bool,
+    buffer: &mut Vec<u8>,
 ) {
     let may = |argv: &Argv<'_>| {
         (3..=Argv::MAX_LEN).contains(&argv.len())
@@ -85,7 +85,7 @@ pub(super) fn send(
             && REPLICATE_IN_PLACE.is_on()
     };
     let Some(argv) = argv.filter(may) else {
-        return with_bytes(effect, |record| replicate(ctx, key, record));
+        return replicate(ctx, key, encode(effect, buffer));
     };
     let apply = Some(APPLY_WORD.arg());
     let is_own = |token: Token<'_>| argv.token().is_some_and(|own| same(own, token));
@@ -103,7 +103,7 @@ pub(super) fn send(
             in_place(ctx, argv, &[Some(RELEASE_WORD.arg()), None, None]);
         }
         _ => {
-            let record = with_bytes(effect, |bytes| OwnedString::new(ctx, bytes));
+            let record = OwnedString::new(ctx, encode(effect, buffer));
             in_place(ctx, argv, &[apply, None, Some(record.arg())]);
         }
     }
@@ -150,19 +150,12 @@ fn replicate(ctx: Context<'_>, key: Arg<'_>, record: &[u8]) {
     };
 }
 
-/// Lends the bytes of an effect.
-fn with_bytes<R>(effect: &Effect<'_>, act: impl FnOnce(&[u8]) -> R) -> R {
-    thread_local! {
-        /// Kept from one to the next, so that none allocates.
-        static BYTES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-    }
-    let mut bytes = BYTES.take();
-    bytes.clear();
-    bytes.reserve(MAX_EFFECT_LEN);
-    encode_effect(effect, &mut bytes);
-    let result = act(&bytes);
-    BYTES.set(bytes);
-    result
+/// Writes an effect into a buffer that is kept from one effect to the next, so that none allocates.
+fn encode<'b>(effect: &Effect<'_>, buffer: &'b mut Vec<u8>) -> &'b [u8] {
+    buffer.clear();
+    buffer.reserve(MAX_EFFECT_LEN);
+    encode_effect(effect, buffer);
+    buffer
 }
 
 /// Whether the bytes of a token are those of an argument, and not only equal to them.

@@ -30,13 +30,9 @@ use std::ops::RangeInclusive;
 
 use redis_module::raw;
 
-use super::api::{Context, OwnedString};
-use super::fences;
-use super::lock_key::Key;
-use super::propagation;
+use super::api::Context;
 use super::server_line::{Brand, Line};
 use super::stats::held::Held;
-use super::waiting::timer;
 use crate::lock::slot::{key_in, slot_of};
 use crate::lock::Lock;
 
@@ -53,8 +49,8 @@ const EXPORT_ABORTED: u64 = 3;
 const IMPORT_COMPLETED: u64 = 4;
 const EXPORT_COMPLETED: u64 = 5;
 
-/// How soon the last fence is tried to be sent again while the server is paused.
-const PAUSED_MS: u64 = 1;
+/// How soon the source tries again to send its last fence while the server is paused.
+pub(super) const PAUSED_MS: u64 = 1;
 
 /// The name of the key that carries a fence. It is never made; its slot is what the server goes by.
 const FENCE_KEY: &str = "redis-lock:fence:";
@@ -94,33 +90,16 @@ impl Migration {
     }
 }
 
-/// The migrations that are going on.
+/// The migrations that are under way.
 #[derive(Debug, Default)]
-struct Migrations {
+pub(super) struct Migrations {
+    parts: RefCell<Parts>,
+}
+
+#[derive(Debug, Default)]
+struct Parts {
     imports: Vec<Migration>,
     exports: Vec<Migration>,
-}
-
-thread_local! {
-    static MIGRATIONS: RefCell<Migrations> = const {
-        RefCell::new(Migrations { imports: Vec::new(), exports: Vec::new() })
-    };
-}
-
-fn with<R>(act: impl FnOnce(&mut Migrations) -> R) -> R {
-    MIGRATIONS.with_borrow_mut(act)
-}
-
-/// Lends the import that a key comes with, if any does.
-fn with_import_of<R>(name: &[u8], act: impl FnOnce(&mut Migration) -> R) -> Option<R> {
-    with(|migrations| {
-        if migrations.imports.is_empty() {
-            return None; // The usual case: no slot need be made out.
-        }
-        let slot = slot_of(name);
-        let mut imports = migrations.imports.iter_mut();
-        imports.find(|import| import.has(slot)).map(act)
-    })
 }
 
 /// The options of a module that can live with atomic slot migration, where the server knows them.
@@ -131,94 +110,108 @@ pub(super) fn options(ctx: Context<'_>) -> c_int {
     }
 }
 
-/// Has migrations noticed, where the server knows them. False when it refuses.
-pub(super) fn subscribe(ctx: Context<'_>) -> bool {
+/// Subscribes to migrations and forks, where the server knows migrations. False when it refuses.
+pub(super) fn subscribe(
+    ctx: Context<'_>,
+    on_migration: raw::RedisModuleEventCallback,
+    on_fork: raw::RedisModuleEventCallback,
+) -> bool {
     !is_known(ctx)
-        || (ctx.on_server_event(ATOMIC_SLOT_MIGRATION, Some(on_migration))
-            && ctx.on_server_event(raw::REDISMODULE_EVENT_FORK_CHILD, Some(on_fork)))
+        || (ctx.on_server_event(ATOMIC_SLOT_MIGRATION, on_migration)
+            && ctx.on_server_event(raw::REDISMODULE_EVENT_FORK_CHILD, on_fork))
 }
 
 fn is_known(ctx: Context<'_>) -> bool {
     matches!(Line::of(ctx), Some(Line(Brand::Valkey, 9.., _)))
 }
 
-/// The part of what is held that belongs to slots which are being imported. Nothing in the middle of a change.
-pub(super) fn held() -> Held {
-    MIGRATIONS.with(|migrations| {
-        let migrations = migrations.try_borrow();
-        let imports = migrations.iter().flat_map(|m| m.imports.iter());
-        imports.fold(Held::default(), |sum, import| sum.plus(import.arrived))
-    })
-}
-
-/// A key that a command from elsewhere is about to change: what it held before, if its slot is being imported.
+/// What a key held before a command from elsewhere, if its slot is being imported.
 #[must_use]
-pub(super) struct Arrivals(Option<Held>);
+pub(super) struct Before(Option<Held>);
 
-impl Arrivals {
-    pub(super) fn before(key: &Key<'_>) -> Self {
-        let is_import = with_import_of(key.name().bytes(), |_| ()).is_some();
-        Self(is_import.then(|| Held::of_key(key.lock())))
+impl Migrations {
+    /// The part of what is held that belongs to slots which are being imported. Nothing in the middle of a change.
+    pub(super) fn held(&self) -> Held {
+        let parts = self.parts.try_borrow();
+        let imports = parts.iter().flat_map(|parts| parts.imports.iter());
+        imports.fold(Held::default(), |sum, import| sum.plus(import.arrived))
     }
 
-    pub(super) fn after(self, key: &Key<'_>) {
-        let Some(before) = self.0 else {
+    /// Notes what a key holds that a command from elsewhere is about to change.
+    pub(super) fn before(&self, name: &[u8], lock: Option<&Lock>) -> Before {
+        let is_import = self.with_import_of(name, |_| ()).is_some();
+        Before(is_import.then(|| Held::of_key(lock)))
+    }
+
+    /// Counts what the command has changed.
+    pub(super) fn after(&self, before: Before, name: &[u8], lock: Option<&Lock>) {
+        let Some(before) = before.0 else {
             return;
         };
-        let now = Held::of_key(key.lock());
-        with_import_of(key.name().bytes(), |import| {
+        let now = Held::of_key(lock);
+        self.with_import_of(name, |import| {
             import.arrived = import.arrived.minus(before).plus(now);
         });
     }
-}
 
-/// A lock is loaded under this key.
-pub(super) fn arrives(name: &[u8], lock: &Lock) {
-    with_import_of(name, |import| {
-        import.arrived = import.arrived.plus(Held::of_key(Some(lock)));
-    });
-}
+    /// A lock is loaded under this key.
+    pub(super) fn arrives(&self, name: &[u8], lock: &Lock) {
+        self.with_import_of(name, |import| {
+            import.arrived = import.arrived.plus(Held::of_key(Some(lock)));
+        });
+    }
 
-/// A lock leaves this key. Answers whether its slot is being imported.
-pub(super) fn leaves(name: &[u8], lock: &Lock) -> bool {
-    let gone = with_import_of(name, |import| {
-        import.arrived = import.arrived.minus(Held::of_key(Some(lock)));
-    });
-    gone.is_some()
-}
+    /// A lock leaves this key. Answers whether its slot is being imported.
+    pub(super) fn leaves(&self, name: &[u8], lock: &Lock) -> bool {
+        let gone = self.with_import_of(name, |import| {
+            import.arrived = import.arrived.minus(Held::of_key(Some(lock)));
+        });
+        gone.is_some()
+    }
 
-unsafe extern "C" fn on_migration(
-    _ctx: *mut raw::RedisModuleCtx,
-    _event: raw::RedisModuleEvent,
-    subevent: u64,
-    data: *mut c_void,
-) {
-    // SAFETY: the data of this event is a structure of this kind.
-    let Some(info) = (unsafe { data.cast::<Info>().as_ref() }) else {
-        return;
-    };
-    match subevent {
-        IMPORT_STARTED => {
-            let import = info.migration();
-            with(|migrations| migrations.imports.push(import));
+    /// Follows the event of a migration. Answers whether the slots of this node have changed.
+    ///
+    /// # Safety
+    /// `subevent` and `data` are what the server passed to the callback of this event.
+    pub(super) unsafe fn on_event(&self, subevent: u64, data: *const c_void) -> bool {
+        // SAFETY: the data of this event is a structure of this kind.
+        let Some(info) = (unsafe { data.cast::<Info>().as_ref() }) else {
+            return false;
+        };
+        let mut parts = self.parts.borrow_mut();
+        match subevent {
+            IMPORT_STARTED => parts.imports.push(info.migration()),
+            EXPORT_STARTED => parts.exports.push(info.migration()),
+            // What has come is deleted by now, or is this node's.
+            IMPORT_ABORTED | IMPORT_COMPLETED => drop(take(&mut parts.imports, &info.job_name)),
+            EXPORT_ABORTED | EXPORT_COMPLETED => drop(take(&mut parts.exports, &info.job_name)),
+            _ => {}
         }
-        EXPORT_STARTED => {
-            let export = info.migration();
-            with(|migrations| migrations.exports.push(export));
+        matches!(subevent, IMPORT_COMPLETED | EXPORT_COMPLETED)
+    }
+
+    /// Whether slots are on their way to other nodes.
+    pub(super) fn is_exporting(&self) -> bool {
+        !self.parts.borrow().exports.is_empty()
+    }
+
+    /// A key in a slot of each migration to another node. None of them is ever made: they say to which target a fence goes.
+    pub(super) fn keys_of_exports(&self) -> Vec<String> {
+        let parts = self.parts.borrow();
+        let exports = parts.exports.iter();
+        let keys = exports.filter_map(|export| key_in(FENCE_KEY, |slot| export.has(slot)));
+        keys.collect()
+    }
+
+    /// Lends the import that a key comes with, if any does.
+    fn with_import_of<R>(&self, name: &[u8], act: impl FnOnce(&mut Migration) -> R) -> Option<R> {
+        let mut parts = self.parts.borrow_mut();
+        if parts.imports.is_empty() {
+            return None; // The usual case: the slot need not be computed.
         }
-        // What has come is deleted by now.
-        IMPORT_ABORTED => drop(with(|m| take(&mut m.imports, &info.job_name))),
-        IMPORT_COMPLETED => {
-            drop(with(|m| take(&mut m.imports, &info.job_name)));
-            // What needs mending was put off until now.
-            timer::look_at_slots_at_once();
-        }
-        EXPORT_ABORTED => drop(with(|m| take(&mut m.exports, &info.job_name))),
-        EXPORT_COMPLETED => {
-            drop(with(|m| take(&mut m.exports, &info.job_name)));
-            timer::look_at_slots_at_once();
-        }
-        _ => {}
+        let slot = slot_of(name);
+        let mut imports = parts.imports.iter_mut();
+        imports.find(|import| import.has(slot)).map(act)
     }
 }
 
@@ -245,48 +238,5 @@ impl Info {
             slots: slots.collect(),
             arrived: Held::default(),
         }
-    }
-}
-
-/// A child of the server is born: it may be the one that writes the keys of a migration. From now on the server sends on what
-/// changes in its slots.
-unsafe extern "C" fn on_fork(
-    _ctx: *mut raw::RedisModuleCtx,
-    _event: raw::RedisModuleEvent,
-    subevent: u64,
-    _data: *mut c_void,
-) {
-    let is_exporting = with(|migrations| !migrations.exports.is_empty());
-    if subevent != raw::REDISMODULE_SUBEVENT_FORK_CHILD_BORN || !is_exporting {
-        return;
-    }
-    // The event comes a moment too early, before the server has noted that the child is there. The source cannot be asked to
-    // pause before this timer: the server reads no word of the target between the two.
-    if let Some(ctx) = Context::detached() {
-        ctx.create_timer(0, send_last_fence);
-    }
-}
-
-/// Sends the last fence to the targets. One that is still to come belongs to an effect, which is sent as well.
-unsafe extern "C" fn send_last_fence(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) {
-    // SAFETY: the server's own context, in its callback.
-    let Some(ctx) = (unsafe { Context::new(ctx) }).filter(|ctx| ctx.is_primary()) else {
-        return;
-    };
-    let keys = with(|migrations| {
-        let exports = migrations.exports.iter();
-        let keys = exports.filter_map(|export| key_in(FENCE_KEY, |slot| export.has(slot)));
-        keys.collect::<Vec<_>>()
-    });
-    let Some(fence) = fences::last().filter(|_| !keys.is_empty()) else {
-        return;
-    };
-    if ctx.must_not_write() {
-        ctx.create_timer(PAUSED_MS, send_last_fence);
-        return;
-    }
-    for key in keys {
-        let key = OwnedString::new(ctx, key.as_bytes());
-        propagation::send_fence(ctx, key.arg(), fence);
     }
 }

@@ -1,13 +1,12 @@
-//! A look through the whole keyspace, a little at a time, for locks that nobody else would look at:
+//! The sweep: a look through the whole keyspace, a little at a time, for locks that nothing else would look at.
 //!
-//! - **Locks without a ttl.** PERSIST takes it off, and a file or a primary may bring such a lock in. Its holds end all the same, but
-//!   the key would stay for ever. So the keyspace is gone through after the server has started, loaded a data set or been promoted.
-//! - **Holds that are to be taken back** and have gone elsewhere by RENAME or MOVE since they were granted.
+//! - **Locks without a ttl.** PERSIST removes it, and a file or a primary may bring in a lock without one. Its holds end all the
+//!   same, but the key would stay for ever. So the sweep runs after the server has started, loaded a data set or been promoted.
+//! - **Holds to revoke** that RENAME or MOVE has taken elsewhere since they were granted.
 //!
-//! It only finds them. The timer does what is to be done, as with every key that is marked. A server that holds no lock, or is a
+//! The sweep only finds them. The timer does the rest, as with every key that is marked. A server that holds no lock, or is a
 //! replica, sweeps nothing.
 
-use std::cell::{Cell, RefCell};
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 use std::rc::Rc;
@@ -15,31 +14,33 @@ use std::rc::Rc;
 use redis_module::raw;
 
 use super::api::{call, Arg, Context};
+use super::blocked_client::Registry;
 use super::stats::held;
-use super::waiting;
-use super::{clock, data_type};
+use super::{clock, lock_type};
 use crate::lock::Fence;
 use crate::wait::delivery::find_in;
-use crate::wait::Revoked;
+use crate::wait::{KeyRef, Revoked};
 
 /// How long a step may take, and how long the server is left alone after it.
 const STEP_US: u64 = 500;
 const REST_US: u64 = 5_000;
 /// How many buckets are looked at before the clock is.
 const BUCKETS: usize = 64;
-/// How soon it is tried again on a server that still loads.
+/// How soon a server that still loads tries again.
 const LATER_US: u64 = 100_000;
 
-thread_local! {
-    static SWEEP: RefCell<Option<Sweep>> = const { RefCell::new(None) };
+/// The sweep that is under way, or wanted.
+#[derive(Default)]
+pub(super) struct Sweep {
+    run: Option<Run>,
     /// When the next step is due, on the monotonic clock; `None` without a sweep.
-    static DUE_US: Cell<Option<u64>> = const { Cell::new(None) };
-    /// Whether a sweep was asked for since the last one began.
-    static IS_REQUESTED: Cell<bool> = const { Cell::new(false) };
+    due_us: Option<u64>,
+    /// Whether a sweep was requested since the last one began.
+    is_requested: bool,
 }
 
 /// How far a sweep has come.
-struct Sweep {
+struct Run {
     db: c_int,
     cursor: Cursor,
 }
@@ -54,77 +55,77 @@ struct Findings {
     found: Vec<(Fence, Rc<[u8]>)>,
 }
 
-/// Has the keyspace gone through once more, from its beginning.
-pub(super) fn request() {
-    IS_REQUESTED.set(true);
-    if DUE_US.get().is_none() {
-        DUE_US.set(Some(clock::monotonic_us()));
-    }
-}
-
-/// Has a sweep that is under way followed by another one, as keys have gone where it has been already.
-pub(super) fn start_over() {
-    if DUE_US.get().is_some() {
-        IS_REQUESTED.set(true);
-    }
-}
-
-/// Gives up what is under way.
-pub(super) fn cancel() {
-    SWEEP.set(None);
-    IS_REQUESTED.set(false);
-    DUE_US.set(None);
-}
-
-/// When the timer must go off for the next step, in microseconds of the monotonic clock.
-pub(super) fn due_at_us() -> Option<u64> {
-    DUE_US.get()
-}
-
-/// Does the next step if it is due, and marks the keys that it finds. Only on a primary.
-pub(super) fn step(ctx: Context<'_>) {
-    let now_us = clock::monotonic_us();
-    if DUE_US.get().is_none_or(|due_us| due_us > now_us) {
-        return;
-    }
-    if ctx.is_loading() {
-        return DUE_US.set(Some(now_us.saturating_add(LATER_US)));
-    }
-    if held::now().keys() == 0 {
-        waiting::give_up_search();
-        return cancel();
-    }
-    let mut sweep = match SWEEP.take() {
-        Some(sweep) => sweep,
-        None => {
-            IS_REQUESTED.set(false);
-            let Some(cursor) = Cursor::new() else {
-                return cancel();
-            };
-            Sweep { db: 0, cursor }
-        }
-    };
-    let is_over = sweep.go_on(ctx, now_us.saturating_add(STEP_US));
-    if !is_over {
-        SWEEP.set(Some(sweep));
-    } else if !IS_REQUESTED.get() {
-        waiting::give_up_search();
-        return cancel();
-    }
-    DUE_US.set(Some(clock::monotonic_us().saturating_add(REST_US)));
-}
-
 impl Sweep {
-    /// Goes on until a time. True when all databases were gone through.
-    fn go_on(&mut self, ctx: Context<'_>, until_us: u64) -> bool {
+    /// Requests a sweep of the whole keyspace, from its beginning.
+    pub(super) fn request(&mut self) {
+        self.is_requested = true;
+        self.due_us.get_or_insert_with(clock::monotonic_us);
+    }
+
+    /// Lets another sweep follow the one that is under way, because keys have gone where it has been already.
+    pub(super) fn start_over(&mut self) {
+        self.is_requested |= self.due_us.is_some();
+    }
+
+    /// Gives up what is under way.
+    pub(super) fn cancel(&mut self) {
+        *self = Self::default();
+    }
+
+    /// When the next step is due, in microseconds of the monotonic clock.
+    pub(super) const fn due_at_us(&self) -> Option<u64> {
+        self.due_us
+    }
+
+    /// Does the next step if it is due, and marks the keys that it finds. Only on a primary.
+    pub(super) fn step(&mut self, ctx: Context<'_>, registry: &mut Registry) {
+        let now_us = clock::monotonic_us();
+        if self.due_us.is_none_or(|due_us| due_us > now_us) {
+            return;
+        }
+        if ctx.is_loading() {
+            self.due_us = Some(now_us.saturating_add(LATER_US));
+            return;
+        }
+        if held::now().keys() == 0 {
+            return self.end(registry);
+        }
+        let run = match self.run.take() {
+            Some(run) => Some(run),
+            None => {
+                self.is_requested = false;
+                Cursor::new().map(|cursor| Run { db: 0, cursor })
+            }
+        };
+        let Some(mut run) = run else {
+            return self.cancel();
+        };
+        let is_over = run.go_on(ctx, registry, now_us.saturating_add(STEP_US));
+        if !is_over {
+            self.run = Some(run);
+        } else if !self.is_requested {
+            return self.end(registry);
+        }
+        self.due_us = Some(clock::monotonic_us().saturating_add(REST_US));
+    }
+
+    fn end(&mut self, registry: &mut Registry) {
+        registry.deliveries.give_up();
+        self.cancel();
+    }
+}
+
+impl Run {
+    /// Goes on until a time. True when all databases were swept.
+    fn go_on(&mut self, ctx: Context<'_>, registry: &mut Registry, until_us: u64) -> bool {
         while ctx.select_db(self.db) {
             let mut findings = Findings {
-                sought: waiting::sought(),
+                sought: registry.deliveries.sought(),
                 without_ttl: Vec::new(),
                 found: Vec::new(),
             };
             let has_more = (0..BUCKETS).all(|_| self.cursor.scan(ctx, &mut findings));
-            waiting::take_findings(self.db, &findings.without_ttl, &findings.found);
+            self.take(findings, registry);
             if !has_more {
                 self.db = self.db.saturating_add(1);
                 match Cursor::new() {
@@ -137,6 +138,17 @@ impl Sweep {
             }
         }
         true
+    }
+
+    /// Marks what was found in a database.
+    fn take(&self, findings: Findings, registry: &mut Registry) {
+        let db = self.db;
+        for key in findings.without_ttl {
+            registry.mark_anyway(Some(db), &key);
+        }
+        for (fence, name) in findings.found {
+            registry.deliveries.found(fence, &KeyRef { db, name });
+        }
     }
 }
 
@@ -185,11 +197,14 @@ unsafe extern "C" fn on_key(
     };
     // SAFETY: the key is open, and both calls take any. A value of our type is a lock, which is only read, and alive in this callback.
     let (lock, rest_ms) = unsafe {
-        if !std::ptr::eq(call!(RedisModule_ModuleTypeGetType(key)), data_type::raw()) {
+        if !std::ptr::eq(
+            call!(RedisModule_ModuleTypeGetType(key)),
+            lock_type::handle(),
+        ) {
             return;
         }
         let value = call!(RedisModule_ModuleTypeGetValue(key));
-        (data_type::lock_at(value), call!(RedisModule_GetExpire(key)))
+        (lock_type::lock_at(value), call!(RedisModule_GetExpire(key)))
     };
     // SAFETY: the server's own string, in its callback.
     let name = || Rc::from(unsafe { Arg::new(name) }.bytes());

@@ -14,8 +14,9 @@
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::api::{Arg, Context, Level, OwnedString};
-use super::calls::{calls_check_writes, CallError, CallReply, Checks};
+use super::api::{
+    calls_check_writes, Arg, CallError, CallReply, Caller, Checks, Context, Level, OwnedString,
+};
 
 /// The command that is the question.
 pub(super) const WRITABLE: &CStr = c"lock._writable";
@@ -37,13 +38,13 @@ static ASKING: AtomicBool = AtomicBool::new(false);
 static HAS_NO_EVAL: AtomicBool = AtomicBool::new(false);
 
 /// Looks at load how this server can be asked.
-pub(super) fn prepare(ctx: Context<'_>) {
+pub(super) fn prepare(caller: &mut Caller<'_>) {
     if calls_check_writes() {
         return;
     }
-    if eval(ctx, b"return 1").is_err() {
+    if eval(caller, b"return 1").is_err() {
         HAS_NO_EVAL.store(true, Ordering::Relaxed);
-        ctx.log(Level::Warning, NO_EVAL);
+        caller.context().log(Level::Warning, NO_EVAL);
     }
 }
 
@@ -54,21 +55,21 @@ pub(super) fn is_asking() -> bool {
 
 /// Whether the server refuses all writes for now: its disk fails (-MISCONF), too few replicas follow it
 /// (-NOREPLICAS), or it is a replica (-READONLY).
-pub(super) fn are_refused(ctx: Context<'_>) -> bool {
+pub(super) fn are_refused(caller: &mut Caller<'_>) -> bool {
     if calls_check_writes() {
-        return asking(|| ctx.call(WRITABLE, Checks::OfScripts, &[])).is_err();
+        return asking(|| caller.call(WRITABLE, Checks::OfScripts, &[])).is_err();
     }
     if HAS_NO_EVAL.load(Ordering::Relaxed) {
-        return are_refused_by_info(ctx);
+        return are_refused_by_info(caller);
     }
-    let reply = asking(|| eval(ctx, ASK_BY_SCRIPT));
+    let reply = asking(|| eval(caller, ASK_BY_SCRIPT));
     reply.map_or(true, |reply| reply.part().text().is_some())
 }
 
 /// Whether this node serves a key, for writes, now and to everybody. In a cluster it does not while the
 /// key's slot is on the way to another node, nor while the cluster is down.
-pub(super) fn are_served_here(ctx: Context<'_>, key: Arg<'_>) -> bool {
-    !ctx.is_cluster() || asking(|| ctx.call(WRITABLE, Checks::Few, &[key])).is_ok()
+pub(super) fn are_served_here(caller: &mut Caller<'_>, key: Arg<'_>) -> bool {
+    !caller.context().is_cluster() || asking(|| caller.call(WRITABLE, Checks::Few, &[key])).is_ok()
 }
 
 fn asking<R>(ask: impl FnOnce() -> R) -> R {
@@ -78,18 +79,20 @@ fn asking<R>(ask: impl FnOnce() -> R) -> R {
     answer
 }
 
-fn eval(ctx: Context<'_>, script: &[u8]) -> Result<CallReply, CallError> {
+fn eval(caller: &mut Caller<'_>, script: &[u8]) -> Result<CallReply, CallError> {
+    let ctx = caller.context();
     let (script, no_keys) = (OwnedString::new(ctx, script), OwnedString::new(ctx, b"0"));
-    ctx.call(c"EVAL", Checks::Few, &[script.arg(), no_keys.arg()])
+    caller.call(c"EVAL", Checks::Few, &[script.arg(), no_keys.arg()])
 }
 
 /// The same from what 6.2 says of itself, where it has no EVAL: refused wherever it cannot be told.
-fn are_refused_by_info(ctx: Context<'_>) -> bool {
+fn are_refused_by_info(caller: &mut Caller<'_>) -> bool {
+    let ctx: Context<'_> = caller.context();
     let says = |section, field, value: &CStr| {
         let is = ctx.server_info(section, field);
         is.is_some_and(|is| is.as_c_str() == value)
     };
-    let is_set = |name, value: &[u8]| ctx.config_value(name).is_some_and(|is| is == value);
+    let mut is_set = |name, value: &[u8]| caller.config_value(name).is_some_and(|is| is == value);
     let save_fails = says(c"persistence", c"rdb_last_bgsave_status", c"err");
     let save_stops_writes = !is_set(c"stop-writes-on-bgsave-error", b"no") && !is_set(c"save", b"");
     // The status stays as it was when the operator gives the file up.
@@ -103,7 +106,7 @@ fn are_refused_by_info(ctx: Context<'_>) -> bool {
         return false;
     };
     let number = |bytes: &[u8]| std::str::from_utf8(bytes).ok()?.parse::<u64>().ok();
-    let needed = ctx.config_value(c"min-replicas-to-write");
+    let needed = caller.config_value(c"min-replicas-to-write");
     match (number(good.to_bytes()), needed.as_deref().and_then(number)) {
         (Some(good), Some(needed)) => good < needed,
         _ => true,

@@ -195,6 +195,14 @@ impl<S: BuildHasher> Deliveries<S> {
             .for_each(|revoked| revoked.has_left = true);
     }
 
+    /// Notes that locks have left many keys, any of them perhaps.
+    pub fn all_left(&mut self) {
+        let pending = self.pending.values_mut();
+        pending.for_each(|pending| pending.has_left = true);
+        let revoked = self.revoked.iter_mut();
+        revoked.for_each(|revoked| revoked.has_left = true);
+    }
+
     /// Follows SWAPDB.
     pub fn swap_dbs(&mut self, one: i32, other: i32) {
         for pending in self.pending.values_mut() {

@@ -9,9 +9,9 @@
 //! - What the server frees on another thread (FLUSHALL ASYNC, UNLINK of a lock with more than 64 shares) is counted until that is done.
 //! - A replica that loads a data set beside the old one (`repl-diskless-load swapdb`) counts both until it drops one.
 
-use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::super::main_thread;
 use crate::lock::{Lock, Mode};
 
 /// What is held, in values.
@@ -110,15 +110,6 @@ static MAIN: Side = Side::new();
 /// Whoever else frees values.
 static OTHERS: Side = Side::new();
 
-thread_local! {
-    static IS_MAIN: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Makes the calling thread the one that makes and changes values.
-pub(in super::super) fn count_here() {
-    IS_MAIN.set(true);
-}
-
 /// Notes that a lock has become a value.
 pub(in super::super) fn made(lock: &Lock) {
     MAIN.count(Held::of((lock.mode(), lock.len())), u64::wrapping_add);
@@ -135,7 +126,7 @@ pub(in super::super) fn changed(before: (Mode, usize), after: (Mode, usize)) {
 /// Notes that a value is freed, on whatever thread.
 pub(in super::super) fn freed(lock: &Lock) {
     let held = Held::of((lock.mode(), lock.len()));
-    if IS_MAIN.get() {
+    if main_thread::is_current() {
         MAIN.count(held, u64::wrapping_sub);
     } else {
         OTHERS.each(held, |sum, n| {

@@ -14,9 +14,8 @@ pub(super) mod held;
 pub(super) mod removals;
 pub(super) mod times;
 
-use super::waiting::Entered;
+use super::serve::Entered;
 use crate::command::{Error, Reply};
-use crate::lock::{Effect, Hold, Now};
 
 /// Begins counters and times anew. What is held, and who waits, is as it is.
 pub(super) fn reset() {
@@ -24,27 +23,6 @@ pub(super) fn reset() {
         .iter()
         .for_each(|(_, counter)| counter.reset());
     times::reset();
-}
-
-/// An acquire was granted, at once. `had_it` says that its token held the lock before.
-pub(super) fn acquired(had_it: bool) {
-    counters::ACQUIRED.add_one();
-    if had_it {
-        counters::REACQUIRED.add_one();
-    }
-}
-
-/// An acquire was granted after waiting.
-pub(super) fn handed_over(waited_us: u64, had_it: bool) {
-    acquired(had_it);
-    counters::HANDED_OVER.add_one();
-    times::waited(waited_us);
-}
-
-/// An owner has released its hold.
-pub(super) fn released(hold: &Hold, now: Now) {
-    counters::RELEASED.add_one();
-    times::held(hold, now);
 }
 
 /// An acquire was not granted at once: its client waits, or is told so.
@@ -62,15 +40,4 @@ pub(super) fn not_possible(reply: Reply<'_>) {
     if reply == Reply::Error(Error::Deadlock) {
         counters::DEADLOCKS.add_one();
     }
-}
-
-/// How many holds a change has dropped beside what it was for, as they were over, when there were `before` and are `after` it. `had_it` says
-/// whether the effect's token had one of them, which lived: an end is decided only for such a one.
-pub(super) fn dropped(effect: &Effect<'_>, had_it: bool, before: usize, after: usize) -> usize {
-    let expected = match effect {
-        Effect::Hold { .. } if !had_it => before.saturating_add(1),
-        Effect::Release { .. } => before.saturating_sub(1),
-        Effect::Hold { .. } | Effect::Cap { .. } => before,
-    };
-    expected.saturating_sub(after)
 }

@@ -11,11 +11,8 @@
 //!   counts as ended wherever it goes.
 
 use std::cell::Cell;
-use std::ffi::c_int;
 
-use super::super::api::{Arg, Context};
-use super::super::notify::{self, Event};
-use super::super::waiting::{callbacks, timer};
+use super::super::api::Context;
 use super::super::{clock, eviction};
 use super::counters::{EVICTED, EXPIRED, FORCED};
 use crate::lock::{Lock, Now};
@@ -23,8 +20,8 @@ use crate::lock::{Lock, Now};
 /// The most holds of a lock that the server always frees at once: `LAZYFREE_THRESHOLD` in its `lazyfree.c`.
 const FREED_LATER: usize = 64;
 
-/// How far the server's clock may be ahead of the module's, where it reckons the time from the processor's counter, and how much
-/// sooner a server expires a key than at the end of its last millisecond.
+/// How far the server's clock may be ahead of the module's, where the server takes the time from the processor's counter, and how
+/// much sooner a server expires a key than at the end of its last millisecond.
 const CLOCK_PLAY_US: u64 = 2_000;
 
 /// Why a lock has left its key.
@@ -44,74 +41,70 @@ struct Removal {
     cause: Cause,
 }
 
-thread_local! {
-    /// The lock that was last seen to leave. Other threads, which only free values, see none.
-    static LAST: Cell<Option<Removal>> = const { Cell::new(None) };
+/// The lock that has left its key last.
+#[derive(Default)]
+pub(in super::super) struct Removals {
+    last: Cell<Option<Removal>>,
 }
 
-/// Notes that a lock has left its key, before the server frees it or puts it under another.
-pub(in super::super) fn begin(lock: &Lock) {
-    LAST.set(None);
-    // A replica's primary counts for it, and what a file brings was counted before.
-    let Some(ctx) = Context::detached().filter(|ctx| ctx.is_primary() && !ctx.is_loading()) else {
-        return;
-    };
-    let cause = if has_expired(lock) {
-        Cause::Expired
-    } else if eviction::is_under_way(ctx) {
-        Cause::Evicted
-    } else {
-        Cause::Forced
-    };
-    let removal = Removal {
-        value: lock,
-        holds: lock.len(),
-        cause,
-    };
-    if removal.holds > FREED_LATER {
-        count(removal);
-    } else {
-        LAST.set(Some(removal));
+impl Removals {
+    /// Notes that a lock has left its key, before the server frees it or puts it under another. Answers whether it has expired
+    /// on a primary.
+    pub(in super::super) fn begin(&self, lock: &Lock) -> bool {
+        self.last.set(None);
+        // A replica's primary counts for it, and what a file brings was counted before.
+        let Some(ctx) = Context::detached().filter(|ctx| ctx.is_primary() && !ctx.is_loading())
+        else {
+            return false;
+        };
+        let cause = if has_expired(lock) {
+            Cause::Expired
+        } else if eviction::is_under_way(ctx) {
+            Cause::Evicted
+        } else {
+            Cause::Forced
+        };
+        let removal = Removal {
+            value: lock,
+            holds: lock.len(),
+            cause,
+        };
+        if removal.holds > FREED_LATER {
+            removal.count();
+        } else {
+            self.last.set(Some(removal));
+        }
+        matches!(cause, Cause::Expired)
     }
-}
 
-/// Notes that a value is freed, on whatever thread.
-pub(in super::super) fn freed(lock: &Lock) {
-    let is_this = |removal: &Removal| std::ptr::eq(removal.value, lock);
-    if let Some(removal) = LAST.take().filter(is_this) {
-        // One that has moved may be freed by a command of ours, later.
-        if !callbacks::is_quiet() {
-            count(removal);
+    /// Notes that a value is freed. `is_own_change` says that the module itself deletes it.
+    pub(in super::super) fn freed(&self, lock: &Lock, is_own_change: bool) {
+        let is_this = |removal: &Removal| std::ptr::eq(removal.value, lock);
+        if let Some(removal) = self.last.take().filter(is_this) {
+            // One that has moved may be freed by a command of ours, later.
+            if !is_own_change {
+                removal.count();
+            }
         }
     }
+
+    /// Forgets the last one: the whole database goes, of which nothing is counted.
+    pub(in super::super) fn forget(&self) {
+        self.last.set(None);
+    }
 }
 
-/// Forgets what has left last: the whole database goes, of which nothing is counted.
-pub(in super::super) fn forget() {
-    LAST.set(None);
+impl Removal {
+    fn count(self) {
+        match self.cause {
+            Cause::Expired => EXPIRED.add(self.holds),
+            Cause::Evicted => EVICTED.add_one(),
+            Cause::Forced => FORCED.add(self.holds),
+        }
+    }
 }
 
 fn has_expired(lock: &Lock) -> bool {
     let now_us = clock::now().us();
     lock.is_free(Now::from_micros(now_us.saturating_add(CLOCK_PLAY_US)))
-}
-
-fn count(removal: Removal) {
-    match removal.cause {
-        Cause::Expired => EXPIRED.add(removal.holds),
-        Cause::Evicted => EVICTED.add_one(),
-        Cause::Forced => FORCED.add(removal.holds),
-    }
-}
-
-/// Notes for those who listen that a lock which the server has deleted has expired. `db` is not known on 6.2.
-pub(in super::super) fn note_expiry(lock: &Lock, db: Option<c_int>, name: Arg<'_>) {
-    if !notify::is_on() || !has_expired(lock) {
-        return;
-    }
-    let is_primary = Context::detached().is_some_and(Context::is_primary);
-    if let Some(db) = db.filter(|_| is_primary) {
-        notify::note_in(db, Event::Expire, name);
-        timer::arm_at_once();
-    }
 }

@@ -56,12 +56,12 @@ static WAITS: Buckets = Buckets::new();
 static HOLDS: Buckets = Buckets::new();
 
 /// Notes for how long a request has waited until it was granted.
-pub(super) fn waited(us: u64) {
+pub(in super::super) fn waited(us: u64) {
     WAITS.record(us);
 }
 
 /// Notes that a hold is released.
-pub(super) fn held(hold: &Hold, now: Now) {
+pub(in super::super) fn held(hold: &Hold, now: Now) {
     HOLDS.record(now.us().saturating_sub(granted_us(hold)));
 }
 

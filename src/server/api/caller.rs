@@ -1,4 +1,12 @@
-//! Calls of the server's own commands. The module makes all of them here; `tests/tidy.rs` sees to that.
+//! Calls that may come back into this module: the server's own commands, and what other modules listen to. The module makes
+//! all of them here; `tests/tidy.rs` checks that.
+//!
+//! # Re-entrancy
+//!
+//! All of them need `&mut` of a [`Caller`]. Borrowed state and open keys keep the caller borrowed, so that a call in their
+//! lifetime does not compile.
+//!
+//! # Checks
 //!
 //! From 7.0 on every call says `E`: a call that the server refuses then answers an error reply. Valkey
 //! 9.1 needs it: there a refusal in script mode without `E` takes the length of a text that it has not
@@ -11,7 +19,7 @@ use std::ptr::NonNull;
 
 use redis_module::raw;
 
-use super::api::{call, Arg, Context, OwnedString};
+use super::{call, Arg, Context, OwnedString};
 
 /// The first version whose calls take `E` and `S`: 7.0.0, as the module API writes it.
 const KNOWS_CHECKS: c_int = 0x0007_0000;
@@ -21,7 +29,7 @@ const NOT_HERE: c_int = 1;
 
 /// The checks that the server makes before it runs a called command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Checks {
+pub(crate) enum Checks {
     /// Those of every call: the command exists, and in a cluster its keys are served here.
     Few,
     /// Those that the server makes for the commands of a script, too: READONLY, MISCONF, NOREPLICAS.
@@ -31,7 +39,7 @@ pub(super) enum Checks {
 
 /// A call that was not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CallError {
+pub(crate) enum CallError {
     /// In a cluster: the key's slot is not served by this node, or is on its way to another.
     NotHere,
     /// Any other refusal, or an error of the command itself.
@@ -39,33 +47,44 @@ pub(super) enum CallError {
 }
 
 /// A reply of the server's, freed with its drop.
-pub(super) struct CallReply {
+pub(crate) struct CallReply {
     raw: NonNull<raw::RedisModuleCallReply>,
 }
 
 /// A reply, or an element of one.
 #[derive(Clone, Copy)]
-pub(super) struct ReplyPart<'r> {
+pub(crate) struct ReplyPart<'r> {
     raw: NonNull<raw::RedisModuleCallReply>,
     whole: PhantomData<&'r CallReply>,
 }
 
 /// Whether [`Checks::OfScripts`] means more than [`Checks::Few`] on this server.
-pub(super) fn calls_check_writes() -> bool {
+pub(crate) fn calls_check_writes() -> bool {
     // SAFETY: the function takes nothing.
     let version = unsafe { call!(RedisModule_GetServerVersion()) };
     version >= KNOWS_CHECKS
 }
 
-impl Context<'_> {
-    /// Calls a command of the server's and answers its reply.
-    ///
-    /// The call may come back into this module. So nothing may be borrowed across it, and no key be open.
+/// The right to make calls that may come back into this module. There is one for each call from the server.
+pub(crate) struct Caller<'c>(Context<'c>);
+
+impl<'c> Caller<'c> {
+    /// The right that goes with a context. Its user sees to it that no other one is in use.
+    pub(crate) const fn new(ctx: Context<'c>) -> Self {
+        Self(ctx)
+    }
+
+    /// The context, for calls that do not come back.
+    pub(crate) const fn context(&self) -> Context<'c> {
+        self.0
+    }
+
+    /// Calls a command of the server and returns its reply.
     ///
     /// # Errors
-    /// When the server refuses the call, or the command answers an error.
-    pub(super) fn call(
-        self,
+    /// When the server refuses the call, or the command replies with an error.
+    pub(crate) fn call(
+        &mut self,
         command: &CStr,
         checks: Checks,
         words: &[Arg<'_>],
@@ -80,7 +99,7 @@ impl Context<'_> {
         // server only reads. The strings are alive.
         let reply = unsafe {
             call!(RedisModule_Call(
-                self.as_ptr(),
+                self.0.as_ptr(),
                 command.as_ptr(),
                 format.as_ptr(),
                 words.as_mut_ptr(),
@@ -102,38 +121,56 @@ impl Context<'_> {
     }
 
     /// The same with words of the module's own.
-    pub(super) fn call_with(self, command: &CStr, words: &[&CStr]) -> Result<CallReply, CallError> {
+    pub(crate) fn call_with(
+        &mut self,
+        command: &CStr,
+        words: &[&CStr],
+    ) -> Result<CallReply, CallError> {
+        let ctx = self.0;
         let words = words
             .iter()
-            .map(|word| OwnedString::new(self, word.to_bytes()));
+            .map(|word| OwnedString::new(ctx, word.to_bytes()));
         let words: Vec<_> = words.collect();
         let words: Vec<_> = words.iter().map(OwnedString::arg).collect();
         self.call(command, Checks::Few, &words)
     }
 
     /// Whether the server is about to close the client of a reply callback, so that no reply reaches it
-    /// any more. It says so nowhere but in CLIENT LIST, by the flag `A`.
-    pub(super) fn is_closing(self) -> bool {
+    /// any more. It says so only in CLIENT LIST, by the flag `A`.
+    pub(crate) fn is_closing(&mut self) -> bool {
         self.client_has_flag(b'A') == Some(true)
     }
 
-    /// Whether the context's client is closed by its own will, after its replies. Not known is yes.
-    pub(super) fn closes_after_replies(self) -> bool {
+    /// Whether the context's client closes by its own will, after its replies. Yes where that is not known.
+    pub(crate) fn closes_after_replies(&mut self) -> bool {
         self.client_has_flag(b'c') != Some(false)
     }
 
     /// Whether CLIENT LIST has a flag for the context's client.
-    fn client_has_flag(self, flag: u8) -> Option<bool> {
-        let id = std::ffi::CString::new(self.client_id().to_string()).ok()?;
+    fn client_has_flag(&mut self, flag: u8) -> Option<bool> {
+        let id = std::ffi::CString::new(self.0.client_id().to_string()).ok()?;
         let reply = self.call_with(c"CLIENT", &[c"LIST", c"ID", &id]).ok()?;
         reply.part().text().map(|line| has_flag(line, flag))
     }
 
     /// The value of a setting of the server. `None` where the server does not have it or does not show it.
-    pub(super) fn config_value(self, name: &CStr) -> Option<Vec<u8>> {
+    pub(crate) fn config_value(&mut self, name: &CStr) -> Option<Vec<u8>> {
         let reply = self.call_with(c"CONFIG", &[c"GET", name]).ok()?;
         let value = reply.part().element(1)?.text()?;
         Some(value.to_vec())
+    }
+
+    /// Sends a keyspace event of the class of modules. Other modules may listen.
+    pub(crate) fn notify_keyspace(&mut self, event: &CStr, key: Arg<'_>) {
+        // SAFETY: the context and the two strings are alive.
+        unsafe {
+            call!(RedisModule_NotifyKeyspaceEvent(
+                self.0.as_ptr(),
+                raw::REDISMODULE_NOTIFY_MODULE as c_int,
+                event.as_ptr(),
+                key.as_ptr(),
+            ))
+        };
     }
 }
 
@@ -148,7 +185,7 @@ fn refused_by(error: ReplyPart<'_>, by_errno: impl FnOnce() -> CallError) -> Cal
 
 impl CallReply {
     /// The whole of it.
-    pub(super) const fn part(&self) -> ReplyPart<'_> {
+    pub(crate) const fn part(&self) -> ReplyPart<'_> {
         ReplyPart {
             raw: self.raw,
             whole: PhantomData,
@@ -165,7 +202,7 @@ impl Drop for CallReply {
 
 impl<'r> ReplyPart<'r> {
     /// The text of a string, a status or an error.
-    pub(super) fn text(self) -> Option<&'r [u8]> {
+    pub(crate) fn text(self) -> Option<&'r [u8]> {
         let mut len = 0;
         // SAFETY: the reply is alive as long as the whole of it. What has no text gives null, and a text has `len` bytes.
         unsafe {
@@ -175,7 +212,7 @@ impl<'r> ReplyPart<'r> {
     }
 
     /// An element of an array.
-    pub(super) fn element(self, at: usize) -> Option<Self> {
+    pub(crate) fn element(self, at: usize) -> Option<Self> {
         // SAFETY: the reply is alive; what has no such element gives null, and an element lives as long as the whole.
         let raw = unsafe { call!(RedisModule_CallReplyArrayElement(self.raw.as_ptr(), at)) };
         Some(Self {

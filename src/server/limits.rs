@@ -7,22 +7,22 @@ use crate::command::Error;
 
 /// A limit that is set at load, and by CONFIG SET where the server has it (7.0+).
 #[derive(Debug)]
-pub(crate) struct Limit {
+pub(super) struct Limit {
     /// Its name as a load argument; as a configuration it has the module's name before it.
-    pub(crate) name: &'static CStr,
+    pub(super) name: &'static CStr,
     value: AtomicI64,
 }
 
 /// The smallest value of a limit: nobody may wait.
-pub(crate) const MIN: i64 = 0;
+pub(super) const MIN: i64 = 0;
 /// The largest value of a limit.
-pub(crate) const MAX: i64 = 1_000_000;
+pub(super) const MAX: i64 = 1_000_000;
 
-pub(crate) static PER_KEY: Limit = Limit::new(c"max-waiters-per-key", 10_000);
-pub(crate) static PER_SERVER: Limit = Limit::new(c"max-waiters", 10_000);
+pub(super) static PER_KEY: Limit = Limit::new(c"max-waiters-per-key", 10_000);
+pub(super) static PER_SERVER: Limit = Limit::new(c"max-waiters", 10_000);
 
 /// All of them.
-pub(crate) static ALL: [&Limit; 2] = [&PER_KEY, &PER_SERVER];
+pub(super) static ALL: [&Limit; 2] = [&PER_KEY, &PER_SERVER];
 
 impl Limit {
     const fn new(name: &'static CStr, default: i64) -> Self {
@@ -32,12 +32,12 @@ impl Limit {
         }
     }
 
-    pub(crate) fn get(&self) -> i64 {
+    pub(super) fn get(&self) -> i64 {
         self.value.load(Ordering::Relaxed)
     }
 
     /// Sets it. False when `value` is out of its bounds.
-    pub(crate) fn set(&self, value: i64) -> bool {
+    pub(super) fn set(&self, value: i64) -> bool {
         let fits = (MIN..=MAX).contains(&value);
         if fits {
             self.value.store(value, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Keys of the server's, open for a look or a change.
+//! Keys of the server, open for reading or for writing.
 
 use std::ffi::{c_int, c_longlong, c_void};
 use std::marker::PhantomData;
@@ -6,16 +6,16 @@ use std::ptr;
 
 use redis_module::raw;
 
-use super::api::{call, Arg, Context};
+use super::{call, Arg, Caller};
 
 /// A key, open until it is dropped.
-pub(super) struct OpenKey<'c> {
+pub(crate) struct OpenKey<'c> {
     raw: *mut raw::RedisModuleKey,
     call: PhantomData<&'c raw::RedisModuleKey>,
 }
 
 /// What is under a key.
-pub(super) enum Content {
+pub(crate) enum Content {
     Absent,
     /// A value of the type that was asked for.
     Value(*mut c_void),
@@ -24,13 +24,18 @@ pub(super) enum Content {
 
 /// What a key is opened for.
 #[derive(Clone, Copy)]
-pub(super) enum Purpose {
+pub(crate) enum Purpose {
     Read,
     Write,
 }
 
 impl<'c> OpenKey<'c> {
-    pub(super) fn open(ctx: Context<'c>, name: Arg<'c>, purpose: Purpose) -> Self {
+    /// Opens a key.
+    ///
+    /// The server deletes a key that has expired when it is opened, and tells other modules of it. They may call this module.
+    /// So the call takes a [`Caller`]. The user keeps the caller borrowed while the key is open (`lock_key`).
+    pub(crate) fn open(caller: &mut Caller<'c>, name: Arg<'_>, purpose: Purpose) -> Self {
+        let ctx = caller.context();
         let mode = match purpose {
             Purpose::Read => raw::REDISMODULE_READ,
             Purpose::Write => raw::REDISMODULE_READ | raw::REDISMODULE_WRITE,
@@ -50,7 +55,7 @@ impl<'c> OpenKey<'c> {
     }
 
     /// What is under the key, if it is of type `ty`.
-    pub(super) fn content(&self, ty: *mut raw::RedisModuleType) -> Content {
+    pub(crate) fn content(&self, ty: *mut raw::RedisModuleType) -> Content {
         if self.raw.is_null() {
             // A key that is absent, opened for reading.
             return Content::Absent;
@@ -78,7 +83,7 @@ impl<'c> OpenKey<'c> {
     ///
     /// # Safety
     /// `value` is what the methods of the type `ty` expect.
-    pub(super) unsafe fn set_value(
+    pub(crate) unsafe fn set_value(
         &self,
         ty: *mut raw::RedisModuleType,
         value: *mut c_void,
@@ -89,7 +94,7 @@ impl<'c> OpenKey<'c> {
     }
 
     /// Deletes a key that is open for writing, its value with it.
-    pub(super) fn delete(&self) {
+    pub(crate) fn delete(&self) {
         // SAFETY: the key is open.
         unsafe { call!(RedisModule_DeleteKey(self.raw)) };
     }
@@ -97,7 +102,7 @@ impl<'c> OpenKey<'c> {
     /// When the key expires, in milliseconds since the epoch; `None` when it does not.
     ///
     /// Before 6.2.8 only the rest of its life can be asked for: `now_ms` makes an instant of it.
-    pub(super) fn expires_at_ms(&self, now_ms: u64) -> Option<u64> {
+    pub(crate) fn expires_at_ms(&self, now_ms: u64) -> Option<u64> {
         if self.raw.is_null() {
             return None;
         }
@@ -114,7 +119,7 @@ impl<'c> OpenKey<'c> {
     }
 
     /// Sets when a key that is open for writing expires, in milliseconds since the epoch.
-    pub(super) fn expire_at_ms(&self, at_ms: u64, now_ms: u64) {
+    pub(crate) fn expire_at_ms(&self, at_ms: u64, now_ms: u64) {
         // SAFETY: the static is not written after the load.
         if let Some(set_abs_expire) = unsafe { raw::RedisModule_SetAbsExpire } {
             let at_ms = c_longlong::try_from(at_ms).unwrap_or(c_longlong::MAX);

@@ -1,0 +1,212 @@
+//! The context of a call from the server, and what can be asked and told through it.
+//!
+//! Every call here is a **leaf**: the server does not call this module back while it runs. Calls that may come back are those of
+//! [`Caller`](super::Caller).
+
+use std::ffi::{c_int, c_longlong, c_void, CStr, CString};
+use std::marker::PhantomData;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+
+use redis_module::raw;
+
+use super::{call, Arg};
+
+static IS_CLUSTER: AtomicBool = AtomicBool::new(false);
+static DETACHED: AtomicPtr<raw::RedisModuleCtx> = AtomicPtr::new(ptr::null_mut());
+
+/// The context of a call from the server: valid until that call returns, which `'c` stands for.
+#[derive(Clone, Copy)]
+pub(crate) struct Context<'c> {
+    raw: NonNull<raw::RedisModuleCtx>,
+    call: PhantomData<&'c raw::RedisModuleCtx>,
+}
+
+/// Where a message of the log belongs.
+#[derive(Clone, Copy)]
+pub(crate) enum Level {
+    Notice,
+    Warning,
+}
+
+impl<'c> Context<'c> {
+    /// # Safety
+    /// `raw` is the context that the server passed to a callback, and `'c` does not outlive that callback.
+    pub(crate) unsafe fn new(raw: *mut raw::RedisModuleCtx) -> Option<Self> {
+        NonNull::new(raw).map(|raw| Self {
+            raw,
+            call: PhantomData,
+        })
+    }
+
+    pub(crate) const fn as_ptr(self) -> *mut raw::RedisModuleCtx {
+        self.raw.as_ptr()
+    }
+
+    /// Sends this very command on: to the append-only file of a replica.
+    pub(crate) fn replicate_verbatim(self) {
+        // SAFETY: the context is alive.
+        unsafe { call!(RedisModule_ReplicateVerbatim(self.as_ptr())) };
+    }
+
+    /// Tells WATCH and CLIENT TRACKING that the key has changed.
+    pub(crate) fn signal_modified(self, key: Arg<'_>) {
+        // SAFETY: the context and the key's name are alive.
+        unsafe { call!(RedisModule_SignalModifiedKey(self.as_ptr(), key.as_ptr())) };
+    }
+
+    /// Whether what runs now comes from a primary or from the append-only file, and from no client.
+    pub(crate) fn is_replay(self) -> bool {
+        // While a replica loads a new data set beside the old one its clients are served, so loading alone proves nothing then.
+        self.has_flag(raw::REDISMODULE_CTX_FLAGS_REPLICATED)
+            || (self.has_flag(raw::REDISMODULE_CTX_FLAGS_LOADING)
+                && !self.has_flag(raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING))
+    }
+
+    /// Whether a script or a function runs.
+    pub(crate) fn is_in_script(self) -> bool {
+        self.has_flag(raw::REDISMODULE_CTX_FLAGS_LUA)
+    }
+
+    /// Whether the server reads a file or a primary's data set.
+    pub(crate) fn is_loading(self) -> bool {
+        self.has_flag(raw::REDISMODULE_CTX_FLAGS_LOADING)
+    }
+
+    /// Whether this server is a primary.
+    pub(crate) fn is_primary(self) -> bool {
+        self.has_flag(raw::REDISMODULE_CTX_FLAGS_MASTER)
+    }
+
+    /// Whether this server is part of a cluster, which it is for all its life.
+    pub(crate) fn is_cluster(self) -> bool {
+        IS_CLUSTER.load(Ordering::Relaxed)
+    }
+
+    /// Whether the running command may block its client, and somebody could grant it later.
+    pub(crate) fn may_block(self) -> bool {
+        self.is_primary() && !self.has_flag(raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING)
+    }
+
+    fn has_flag(self, flag: u32) -> bool {
+        // SAFETY: the context is alive.
+        let flags = unsafe { call!(RedisModule_GetContextFlags(self.as_ptr())) };
+        flags & flag as c_int != 0
+    }
+
+    /// Whether a write outside a command must wait, as the server is paused.
+    pub(crate) fn must_not_write(self) -> bool {
+        // SAFETY: the function takes nothing.
+        unsafe { call!(RedisModule_AvoidReplicaTraffic()) != 0 }
+    }
+
+    /// The number of the context's client.
+    pub(crate) fn client_id(self) -> u64 {
+        // SAFETY: the context is alive; without a client the server answers 0.
+        unsafe { call!(RedisModule_GetClientId(self.as_ptr())) }
+    }
+
+    /// A field of a section of INFO.
+    pub(crate) fn server_info(self, section: &CStr, field: &CStr) -> Option<CString> {
+        // SAFETY: the context is alive; the server copies the name of the section.
+        let info = unsafe { call!(RedisModule_GetServerInfo(self.as_ptr(), section.as_ptr())) };
+        if info.is_null() {
+            return None;
+        }
+        // SAFETY: the data are ours until they are freed, and the value of the field, a string that ends with NUL, is part of them.
+        unsafe {
+            let value = call!(RedisModule_ServerInfoGetFieldC(info, field.as_ptr()));
+            let value = (!value.is_null()).then(|| CStr::from_ptr(value).to_owned());
+            call!(RedisModule_FreeServerInfo(self.as_ptr(), info));
+            value
+        }
+    }
+
+    /// The number of the database that the context looks at.
+    pub(crate) fn selected_db(self) -> c_int {
+        // SAFETY: the context is alive.
+        unsafe { call!(RedisModule_GetSelectedDb(self.as_ptr())) }
+    }
+
+    /// Has the context look at a database. False where the server has no such database.
+    pub(crate) fn select_db(self, db: c_int) -> bool {
+        // SAFETY: the context is alive.
+        let status = unsafe { call!(RedisModule_SelectDb(self.as_ptr(), db)) };
+        status == raw::REDISMODULE_OK as c_int
+    }
+
+    /// Calls `callback` after `ms` milliseconds, once.
+    pub(crate) fn create_timer(
+        self,
+        ms: u64,
+        callback: unsafe extern "C" fn(*mut raw::RedisModuleCtx, *mut c_void),
+    ) -> raw::RedisModuleTimerID {
+        let ms = c_longlong::try_from(ms).unwrap_or(c_longlong::MAX);
+        // SAFETY: the context is alive.
+        unsafe {
+            call!(RedisModule_CreateTimer(
+                self.as_ptr(),
+                ms,
+                Some(callback),
+                ptr::null_mut()
+            ))
+        }
+    }
+
+    /// Stops a timer that has not gone off yet.
+    pub(crate) fn stop_timer(self, id: raw::RedisModuleTimerID) {
+        // SAFETY: the context is alive; the server looks the number up.
+        unsafe { call!(RedisModule_StopTimer(self.as_ptr(), id, ptr::null_mut())) };
+    }
+
+    /// Keeps a context of the module's own, for what is called without one, and what never changes.
+    pub(crate) fn detach(self) {
+        // SAFETY: the context is that of the load. The new one is kept until the server ends.
+        let detached = unsafe { call!(RedisModule_GetDetachedThreadSafeContext(self.as_ptr())) };
+        DETACHED.store(detached, Ordering::Relaxed);
+        let is_cluster = self.has_flag(raw::REDISMODULE_CTX_FLAGS_CLUSTER);
+        IS_CLUSTER.store(is_cluster, Ordering::Relaxed);
+    }
+
+    /// The module's own context, for timers only: it looks at no database and has no client.
+    pub(crate) fn detached() -> Option<Context<'static>> {
+        // SAFETY: it is kept until the server ends, and used in the main thread.
+        unsafe { Context::new(DETACHED.load(Ordering::Relaxed)) }
+    }
+
+    /// Writes a line to the server's log. `text` must be the module's own words.
+    pub(crate) fn log(self, level: Level, text: &'static CStr) {
+        // SAFETY: the context is alive; the text is passed under a format of its own, never as one.
+        unsafe {
+            call!(RedisModule_Log(
+                self.as_ptr(),
+                level.name().as_ptr(),
+                c"%s".as_ptr(),
+                text.as_ptr(),
+            ))
+        };
+    }
+
+    /// Writes a line of two parts to the server's log, both the module's own words: what it is about, and what is said of it.
+    pub(crate) fn log_of(self, level: Level, about: &'static CStr, text: &'static CStr) {
+        // SAFETY: the context is alive; the format takes two strings that end with NUL.
+        unsafe {
+            call!(RedisModule_Log(
+                self.as_ptr(),
+                level.name().as_ptr(),
+                c"%s: %s".as_ptr(),
+                about.as_ptr(),
+                text.as_ptr(),
+            ))
+        };
+    }
+}
+
+impl Level {
+    const fn name(self) -> &'static CStr {
+        match self {
+            Self::Notice => c"notice",
+            Self::Warning => c"warning",
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! The module API under safe names. Each wrapper states why its call is sound; its users have nothing left to prove.
+
+mod allocator;
+mod caller;
+mod context;
+mod key;
+mod reply;
+mod string;
+mod subscribe;
+
+pub(crate) use allocator::ServerMemory;
+pub(crate) use caller::{calls_check_writes, CallError, CallReply, Caller, Checks};
+pub(crate) use context::{Context, Level};
+pub(crate) use key::{Content, OpenKey, Purpose};
+pub(crate) use string::{Arg, Argv, OwnedString};
+
+use redis_module::raw;
+
+/// Calls a function of the module API that every supported server has; used inside an `unsafe` block.
+///
+/// Of the pointer no user needs to say anything: it is filled in when the module is loaded, `missing_function` has the load
+/// refused without it, and it never changes after that. What the arguments need is said at each use.
+macro_rules! call {
+    ($name:ident($($arg:expr),* $(,)?)) => {
+        (raw::$name.unwrap_unchecked())($($arg),*)
+    };
+}
+pub(crate) use call;
+
+/// Names the functions that [`call`] may be used with.
+macro_rules! required {
+    ($($name:ident),* $(,)?) => {
+        /// The name of a needed function that this server does not have: one older than 6.2.
+        pub(crate) fn missing_function() -> Option<&'static str> {
+            // SAFETY: these statics are written while the module is being initialised, in this thread, and before this call.
+            $(if unsafe { (*(&raw const raw::$name)).is_none() } { return Some(stringify!($name)); })*
+            None
+        }
+    };
+}
+
+required! {
+    RedisModule_Alloc, RedisModule_Realloc, RedisModule_Free, RedisModule_CreateCommand, RedisModule_CreateDataType, RedisModule_SetModuleOptions,
+    RedisModule_WrongArity, RedisModule_ReplyWithLongLong, RedisModule_ReplyWithNull, RedisModule_ReplyWithError, RedisModule_ReplyWithSimpleString,
+    RedisModule_ReplyWithArray, RedisModule_ReplyWithStringBuffer, RedisModule_StringPtrLen, RedisModule_OpenKey,
+    RedisModule_CloseKey, RedisModule_KeyType, RedisModule_DeleteKey, RedisModule_ModuleTypeGetType,
+    RedisModule_ModuleTypeGetValue, RedisModule_ModuleTypeSetValue, RedisModule_GetExpire, RedisModule_SetExpire,
+    RedisModule_SignalModifiedKey, RedisModule_Replicate, RedisModule_ReplicateVerbatim, RedisModule_GetContextFlags,
+    RedisModule_GetServerVersion, RedisModule_GetContextFromIO, RedisModule_IsIOError, RedisModule_SaveStringBuffer,
+    RedisModule_LoadStringBuffer, RedisModule_EmitAOF, RedisModule_DigestAddStringBuffer, RedisModule_DigestEndSequence,
+    RedisModule_Log, RedisModule_BlockClient, RedisModule_UnblockClient, RedisModule_SetDisconnectCallback,
+    RedisModule_GetBlockedClientPrivateData, RedisModule_GetBlockedClientHandle, RedisModule_BlockedClientDisconnected,
+    RedisModule_GetSelectedDb, RedisModule_SelectDb, RedisModule_CreateString, RedisModule_FreeString, RedisModule_CreateTimer,
+    RedisModule_StopTimer, RedisModule_AvoidReplicaTraffic, RedisModule_SubscribeToServerEvent, RedisModule_Call,
+    RedisModule_FreeCallReply, RedisModule_CallReplyStringPtr, RedisModule_CallReplyArrayElement, RedisModule_CallReplyType, RedisModule_GetClientId, RedisModule_GetDetachedThreadSafeContext,
+    RedisModule_GetServerInfo, RedisModule_ServerInfoGetFieldC, RedisModule_FreeServerInfo, RedisModule_RegisterInfoFunc,
+    RedisModule_InfoAddSection, RedisModule_InfoAddFieldULongLong, RedisModule_GetNotifyKeyspaceEvents,
+    RedisModule_NotifyKeyspaceEvent, RedisModule_GetUsedMemoryRatio, RedisModule_Scan, RedisModule_ScanCursorCreate,
+    RedisModule_ScanCursorDestroy,
+}

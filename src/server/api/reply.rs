@@ -1,0 +1,81 @@
+//! Replies to the running command, or to a blocked client in its reply callback.
+
+use std::ffi::{c_char, c_long, c_longlong, CStr};
+
+use redis_module::raw;
+
+use super::{call, Context};
+use crate::command::{Error, Reply};
+
+impl Context<'_> {
+    pub(crate) fn reply_integer(self, n: u64) {
+        let n = c_longlong::try_from(n).unwrap_or(c_longlong::MAX);
+        // SAFETY: the context is alive.
+        unsafe { call!(RedisModule_ReplyWithLongLong(self.as_ptr(), n)) };
+    }
+
+    pub(crate) fn reply_null(self) {
+        // SAFETY: the context is alive.
+        unsafe { call!(RedisModule_ReplyWithNull(self.as_ptr())) };
+    }
+
+    pub(crate) fn reply_ok(self) {
+        // SAFETY: the context is alive; the server copies the text.
+        unsafe {
+            call!(RedisModule_ReplyWithSimpleString(
+                self.as_ptr(),
+                c"OK".as_ptr()
+            ))
+        };
+    }
+
+    pub(crate) fn reply_error(self, message: &'static CStr) {
+        // SAFETY: the context is alive; the server copies the message.
+        unsafe { call!(RedisModule_ReplyWithError(self.as_ptr(), message.as_ptr())) };
+    }
+
+    pub(crate) fn reply_wrong_arity(self) {
+        // SAFETY: the context is alive.
+        unsafe { call!(RedisModule_WrongArity(self.as_ptr())) };
+    }
+
+    pub(crate) fn reply_bytes(self, bytes: &[u8]) {
+        let (start, len) = (bytes.as_ptr().cast::<c_char>(), bytes.len());
+        // SAFETY: the context is alive; the server copies `len` bytes.
+        unsafe { call!(RedisModule_ReplyWithStringBuffer(self.as_ptr(), start, len)) };
+    }
+
+    /// Opens an array; `len` replies must follow.
+    pub(crate) fn reply_array(self, len: usize) {
+        let len = c_long::try_from(len).unwrap_or(c_long::MAX);
+        // SAFETY: the context is alive.
+        unsafe { call!(RedisModule_ReplyWithArray(self.as_ptr(), len)) };
+    }
+
+    /// Opens a map; `len` pairs of replies must follow. RESP2 has no maps, nor has the module API before 7.0: a flat array.
+    pub(crate) fn reply_map(self, len: usize) {
+        // SAFETY: the static is not written after the load.
+        let Some(reply_with_map) = (unsafe { raw::RedisModule_ReplyWithMap }) else {
+            return self.reply_array(len.saturating_mul(2));
+        };
+        let len = c_long::try_from(len).unwrap_or(c_long::MAX);
+        // SAFETY: the context is alive.
+        unsafe { reply_with_map(self.as_ptr(), len) };
+    }
+
+    /// Answers a command.
+    pub(crate) fn reply(self, reply: Reply<'_>) {
+        match reply {
+            Reply::Fence(fence) => self.reply_integer(fence.get()),
+            Reply::Made(token, fence) => {
+                self.reply_array(2);
+                self.reply_bytes(token);
+                self.reply_integer(fence.get());
+            }
+            Reply::Done(done) => self.reply_integer(done.into()),
+            Reply::Null => self.reply_null(),
+            Reply::Error(Error::Arity) => self.reply_wrong_arity(),
+            Reply::Error(error) => self.reply_error(error.message()),
+        }
+    }
+}

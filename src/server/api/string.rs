@@ -1,0 +1,141 @@
+//! Strings of the server: the words of a command, and strings that this module makes.
+
+use std::ffi::{c_char, c_int};
+use std::marker::PhantomData;
+use std::ptr;
+
+use redis_module::raw;
+
+use super::{call, Context};
+
+/// An argument of a command: a string of the server's, alive as long as its context.
+#[derive(Clone, Copy)]
+pub(crate) struct Arg<'c> {
+    raw: *mut raw::RedisModuleString,
+    call: PhantomData<&'c raw::RedisModuleString>,
+}
+
+/// The arguments of the running command, its name the first.
+#[derive(Clone, Copy)]
+pub(crate) struct Argv<'c> {
+    /// `len` strings of the server's.
+    start: *mut *mut raw::RedisModuleString,
+    len: usize,
+    call: PhantomData<&'c raw::RedisModuleString>,
+}
+
+impl<'c> Arg<'c> {
+    /// # Safety
+    /// `raw` is a string that the server passed to a callback, and `'c` does not outlive that callback.
+    pub(crate) const unsafe fn new(raw: *mut raw::RedisModuleString) -> Self {
+        Self {
+            raw,
+            call: PhantomData,
+        }
+    }
+
+    pub(crate) const fn as_ptr(self) -> *mut raw::RedisModuleString {
+        self.raw
+    }
+
+    pub(crate) fn bytes(self) -> &'c [u8] {
+        let mut len = 0;
+        // SAFETY: the string is alive as long as its context.
+        let start = unsafe { call!(RedisModule_StringPtrLen(self.raw, &mut len)) };
+        if start.is_null() {
+            return &[];
+        }
+        // SAFETY: the string has `len` bytes, and they stand still while it is alive: nobody but this module has it now.
+        unsafe { std::slice::from_raw_parts(start.cast::<u8>(), len) }
+    }
+}
+
+impl<'c> Argv<'c> {
+    /// How many words [`Argv::with_words`] can exchange: more than any command of ours takes.
+    pub(crate) const MAX_LEN: usize = 8;
+
+    /// # Safety
+    /// `argv` and `argc` are what the server passed to a command's handler, and `'c` does not outlive that handler.
+    pub(crate) unsafe fn new(argv: *mut *mut raw::RedisModuleString, argc: c_int) -> Self {
+        let len = usize::try_from(argc).unwrap_or_default();
+        Self {
+            start: argv,
+            len: if argv.is_null() { 0 } else { len },
+            call: PhantomData,
+        }
+    }
+
+    /// How many words the command has.
+    pub(crate) const fn len(self) -> usize {
+        self.len
+    }
+
+    /// The key: the first argument after the name.
+    pub(crate) fn key(self) -> Option<Arg<'c>> {
+        self.word(1)
+    }
+
+    /// The argument after the key, which is a token in every command that has one.
+    pub(crate) fn token(self) -> Option<Arg<'c>> {
+        self.word(2)
+    }
+
+    /// The arguments after the key.
+    pub(crate) fn after_key(self) -> impl Iterator<Item = &'c [u8]> {
+        (2..self.len).filter_map(move |at| self.word(at).map(Arg::bytes))
+    }
+
+    fn word(self, at: usize) -> Option<Arg<'c>> {
+        // SAFETY: there are `len` strings, and they live as long as the call.
+        (at < self.len).then(|| unsafe { Arg::new(*self.start.add(at)) })
+    }
+
+    /// Lets `act` see other words in the command: those given, in their places, where `None` stands for the command's own, and
+    /// `filler` in all places behind them. The command has no more than [`Argv::MAX_LEN`] words.
+    pub(crate) fn with_words(self, words: &[Option<Arg<'_>>], filler: Arg<'_>, act: impl FnOnce()) {
+        let mut own = [ptr::null_mut(); Self::MAX_LEN];
+        for (at, own) in own.iter_mut().enumerate().take(self.len) {
+            let word = words.get(at).copied().unwrap_or(Some(filler));
+            // SAFETY: there are `len` places. The server passes its own vector, for a command to do with as it likes while it runs.
+            unsafe {
+                let place = self.start.add(at);
+                *own = *place;
+                if let Some(word) = word {
+                    *place = word.raw;
+                }
+            }
+        }
+        act();
+        for (at, own) in own.iter().enumerate().take(self.len) {
+            // SAFETY: as above; every place has its own string back, for whose count the server answers.
+            unsafe { *self.start.add(at) = *own };
+        }
+    }
+}
+
+/// A string of the server's that this module has made.
+pub(crate) struct OwnedString<'c> {
+    ctx: Context<'c>,
+    raw: *mut raw::RedisModuleString,
+}
+
+impl<'c> OwnedString<'c> {
+    pub(crate) fn new(ctx: Context<'c>, bytes: &[u8]) -> Self {
+        let (start, len) = (bytes.as_ptr().cast::<c_char>(), bytes.len());
+        // SAFETY: the context is alive; the server copies `len` bytes.
+        let raw = unsafe { call!(RedisModule_CreateString(ctx.as_ptr(), start, len)) };
+        Self { ctx, raw }
+    }
+
+    pub(crate) const fn arg(&self) -> Arg<'_> {
+        // SAFETY: the string lives as long as this borrow of it.
+        unsafe { Arg::new(self.raw) }
+    }
+}
+
+impl Drop for OwnedString<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the string is ours, and freed only here.
+        unsafe { call!(RedisModule_FreeString(self.ctx.as_ptr(), self.raw)) };
+    }
+}

@@ -1,0 +1,160 @@
+//! Blocked clients: the listeners of requests with BLOCK.
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+
+use redis_module::raw;
+
+use super::api::{call, Context};
+use crate::command::{Error, Reply};
+use crate::wait::{self, Grant, Granted};
+
+/// The registry of everybody who waits on this server.
+pub(super) type Registry = wait::Registry<BlockedClient, foldhash::fast::RandomState>;
+
+/// A waiter of this server that has left its queue.
+pub(super) type Removed = wait::Removed<BlockedClient>;
+
+/// A blocked client as the server knows it. The handle stays valid until [`unblock`] or [`release`], also when the client is
+/// gone. The layers above only compare it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct BlockedClient(*mut raw::RedisModuleBlockedClient);
+
+impl BlockedClient {
+    /// The handle that the server passes to a callback.
+    pub(super) const fn new(raw: *mut raw::RedisModuleBlockedClient) -> Self {
+        Self(raw)
+    }
+
+    /// The client of a timeout callback.
+    ///
+    /// # Safety
+    /// The context is that of a timeout callback.
+    pub(super) unsafe fn of_timeout(ctx: Context<'_>) -> Self {
+        // SAFETY: the caller's word.
+        Self(unsafe { call!(RedisModule_GetBlockedClientHandle(ctx.as_ptr())) })
+    }
+}
+
+/// How a wait has ended, on its way to the client.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// A hold, and whether the reply carries the token that the server has generated for it.
+    Granted(Grant, bool),
+    /// The timeout has passed.
+    TimedOut,
+    /// It can never be granted here.
+    Error(Error),
+}
+
+impl Outcome {
+    /// The reply to the client.
+    pub(super) fn reply(&self) -> Reply<'_> {
+        match self {
+            Self::Granted(granted, true) => {
+                Reply::Made(granted.token.as_token().as_bytes(), granted.fence)
+            }
+            Self::Granted(granted, false) => Reply::Fence(granted.fence),
+            Self::TimedOut => Reply::Null,
+            Self::Error(error) => Reply::Error(*error),
+        }
+    }
+}
+
+/// What the server calls for a blocked client.
+#[derive(Clone, Copy)]
+pub(super) struct Callbacks {
+    /// It asks for the reply of a client that was unblocked.
+    pub(super) on_reply: raw::RedisModuleCmdFunc,
+    /// CLIENT UNBLOCK TIMEOUT. Before Redis 7.4 and Valkey 8 the server loses the reply, or aborts, when it unblocks a client
+    /// that is being granted. So these have no such callback, and CLIENT UNBLOCK answers 0 there.
+    pub(super) on_timeout: raw::RedisModuleCmdFunc,
+    /// It has done with an outcome: sent to the client, or never to be sent.
+    pub(super) on_free:
+        Option<unsafe extern "C" fn(ctx: *mut raw::RedisModuleCtx, outcome: *mut c_void)>,
+    /// A client is gone.
+    pub(super) on_gone: raw::RedisModuleDisconnectFunc,
+}
+
+/// Blocks the client of the running command. `None` when the server refuses.
+pub(super) fn block(ctx: Context<'_>, callbacks: &Callbacks) -> Option<BlockedClient> {
+    // SAFETY: the context is that of a running command. The server gets no timeout: its own are late, and race with grants.
+    let client = unsafe {
+        call!(RedisModule_BlockClient(
+            ctx.as_ptr(),
+            callbacks.on_reply,
+            callbacks.on_timeout,
+            callbacks.on_free,
+            0
+        ))
+    };
+    if client.is_null() {
+        return None;
+    }
+    // SAFETY: the client was blocked just now.
+    unsafe { call!(RedisModule_SetDisconnectCallback(client, callbacks.on_gone)) };
+    Some(BlockedClient(client))
+}
+
+/// Ends the wait of a request that has left the registry, and sends its outcome.
+pub(super) fn unblock(removed: Removed, outcome: impl FnOnce(&Removed) -> Outcome) {
+    let outcome = Box::into_raw(Box::new(outcome(&removed)));
+    // SAFETY: the client was blocked by `block` and is unblocked only once, because it left the registry only once. The server
+    // hands the outcome to `on_reply` and then to `on_free`, which frees it.
+    unsafe {
+        call!(RedisModule_UnblockClient(
+            removed.listener.0,
+            outcome.cast()
+        ))
+    };
+}
+
+/// Ends the wait of a request that was granted.
+pub(super) fn unblock_granted(granted: Granted<BlockedClient>) {
+    unblock(granted.removed, |removed| {
+        let grant = Grant {
+            token: removed.waiter.token.clone(),
+            fence: granted.hold.fence,
+            delivery: granted.delivery,
+        };
+        Outcome::Granted(grant, removed.is_server_generated)
+    });
+}
+
+/// Gives back the handle of a client that is gone, or was answered by the server. It has left the registry.
+pub(super) fn release(client: BlockedClient) {
+    // SAFETY: as in `unblock`; without an outcome the server calls nothing back.
+    unsafe { call!(RedisModule_UnblockClient(client.0, ptr::null_mut())) };
+}
+
+/// The outcome that a reply callback is to send.
+///
+/// # Safety
+/// The context is that of a reply callback, and `'o` does not outlive it.
+pub(super) unsafe fn outcome_of<'o>(ctx: Context<'_>) -> Option<&'o Outcome> {
+    // SAFETY: what the server gives is what `unblock` passed, alive until `on_free`.
+    unsafe {
+        call!(RedisModule_GetBlockedClientPrivateData(ctx.as_ptr()))
+            .cast::<Outcome>()
+            .as_ref()
+    }
+}
+
+/// Takes the outcome that the server has done with, and says whether its client was gone.
+///
+/// # Safety
+/// `ctx` and `outcome` are what the server passed to `on_free`.
+pub(super) unsafe fn take_outcome(
+    ctx: *mut raw::RedisModuleCtx,
+    outcome: *mut c_void,
+) -> Option<(Box<Outcome>, bool)> {
+    if outcome.is_null() {
+        return None;
+    }
+    // SAFETY: what `unblock` passed, which comes here once. The context is the server's own.
+    unsafe {
+        let outcome = Box::from_raw(outcome.cast::<Outcome>());
+        let is_gone: c_int = call!(RedisModule_BlockedClientDisconnected(ctx));
+        Some((outcome, is_gone != 0))
+    }
+}

@@ -1,0 +1,106 @@
+//! The commands that carry effects: what another server, or this one in an earlier life, has decided. Only the replication link,
+//! the link of an atomic slot migration and the append-only file may call them.
+
+use super::api::Purpose;
+use super::clock;
+use super::dispatch::Call;
+use super::lock_key::Key;
+use super::notify::{self, Event};
+use super::propagation;
+use crate::command::{Error, Reply};
+use crate::lock::codec::Record;
+use crate::lock::{Effect, Now};
+
+impl<'c> Call<'c> {
+    /// Refuses everybody but those who may.
+    fn must_be_replay(&self) -> Result<(), Error> {
+        match self.task.ctx().is_replay() {
+            true => Ok(()),
+            false => Err(Error::Internal),
+        }
+    }
+
+    /// Opens the key for `change`, and sends the command on.
+    fn replay(&mut self, change: impl FnOnce(&mut Key<'_, 'c>, Now)) -> Result<(), Error> {
+        let now = clock::of_command();
+        let (ctx, migrations) = (self.task.ctx(), &self.task.module().migrations);
+        let mut key = self.key(Purpose::Write)?;
+        let name = key.name();
+        let before = migrations.before(name.bytes(), key.lock());
+        change(&mut key, now);
+        migrations.after(before, name.bytes(), key.lock());
+        ctx.signal_modified(name);
+        drop(key);
+        self.pass_on();
+        Ok(())
+    }
+
+    /// Sends the command on, to the append-only file of a replica.
+    fn pass_on(&self) {
+        let ctx = self.task.ctx();
+        ctx.replicate_verbatim();
+        ctx.reply(Reply::Done(true));
+    }
+}
+
+/// ```text
+/// LOCK._APPLY key record
+/// LOCK._APPLY key token record
+/// ```
+/// Does what the primary decided (the forms are [`propagation`]'s).
+pub(super) fn apply(call: &mut Call<'_>) -> Result<(), Error> {
+    call.must_be_replay()?;
+    let fences = &call.task.module().fences;
+    match propagation::read(call.argv.after_key()).map_err(|_| Error::BadEffect)? {
+        Record::Effect(effect) => {
+            effect.fence().into_iter().for_each(|f| fences.observe(f));
+            call.replay(|key, now| apply_effect(key, &effect, now))
+        }
+        Record::State(lock) => {
+            for (_, hold) in lock.holders() {
+                fences.observe(hold.fence);
+            }
+            call.replay(|key, now| key.replace(lock, now))
+        }
+        Record::Fence(fence) => {
+            // Nothing is known of the key, which only says the slot: it may have a value of any type.
+            fences.observe(fence);
+            call.pass_on();
+            Ok(())
+        }
+    }
+}
+
+fn apply_effect(key: &mut Key<'_, '_>, effect: &Effect<'_>, now: Now) {
+    if notify::is_on() {
+        note_effect(key, effect, now);
+    }
+    key.apply(effect, now);
+}
+
+/// Notes what an effect that another server has decided is about to do.
+fn note_effect(key: &Key<'_, '_>, effect: &Effect<'_>, now: Now) {
+    let event = match effect {
+        Effect::Hold { token, .. } => {
+            let hold = key.lock().and_then(|lock| lock.hold_of(*token, now));
+            hold.map_or(Event::Acquire, |_| Event::Renew)
+        }
+        Effect::Release { .. } => Event::Release,
+        Effect::Cap { .. } => return,
+    };
+    key.note(event);
+}
+
+/// ```text
+/// LOCK._RELEASE key token
+/// ```
+/// The token's hold, the lock's only one, has ended.
+pub(super) fn apply_release(call: &mut Call<'_>) -> Result<(), Error> {
+    call.must_be_replay()?;
+    let mut args = call.args();
+    let token = args.token().map_err(|_| Error::BadEffect)?;
+    args.finish()?;
+    // There are no others that could be over.
+    let effect = Effect::Release { now_ms: 0, token };
+    call.replay(|key, now| apply_effect(key, &effect, now))
+}
