@@ -5,10 +5,11 @@ use std::ffi::c_int;
 use redis_module::{raw, RedisString, Status};
 
 use super::api::{call, missing_function, Context, Level};
+use super::commands::COMMANDS;
 use super::stats::held;
 use super::waiting::{callbacks, client, delivery};
 use super::{
-    commands, config, data_type, eviction, fences, info_section, propagation, slot_migration,
+    config, data_type, eviction, fences, info_section, propagation, register, slot_migration,
     sweep, writes,
 };
 
@@ -53,7 +54,7 @@ pub(crate) fn on_load(ctx: &redis_module::Context, args: &[RedisString]) -> Stat
     // one (repl-diskless-load swapdb): nothing here knows of a key but the keyspace, and the fence clock only takes the larger. What atomic slot migration asks for stands in
     // `slot_migration`.
     unsafe { call!(RedisModule_SetModuleOptions(ctx.as_ptr(), options)) };
-    if !data_type::register(ctx) || !commands::register(ctx) || !config::register(ctx) {
+    if !data_type::register(ctx) || !register::commands(ctx, &COMMANDS) || !config::register(ctx) {
         return Status::Err;
     }
     ctx.detach();

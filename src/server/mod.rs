@@ -18,7 +18,6 @@
 mod api;
 mod calls;
 mod clock;
-mod command_docs;
 mod commands;
 mod config;
 mod data_type;
@@ -33,6 +32,7 @@ mod memory;
 mod notify;
 mod open_key;
 mod propagation;
+mod register;
 mod server_line;
 mod slot_migration;
 mod stats;
