@@ -18,7 +18,7 @@ use super::{Args, Decision, Error, Reply};
 use crate::lock::{Ask, FenceClock, Lock, Mode, Now, Refusal, Token, Ttl, Waiting};
 use crate::wait::queue::Waiter;
 
-/// What the server is told of LOCK.ACQUIRE. The other two commands that take a hold start from it.
+/// The description of LOCK.ACQUIRE. The other two commands that take a hold start from it.
 pub const SPEC: Spec = Spec {
     name: c"lock.acquire",
     summary: c"Takes the exclusive hold of a lock and returns its fence.",

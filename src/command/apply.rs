@@ -9,7 +9,7 @@ use super::spec::{Arg, Flag, KeyUse, Keys, Spec};
 use super::Error;
 use crate::lock::codec::{decode, decode_held, Record};
 
-/// What the server is told of LOCK._APPLY.
+/// The description of LOCK._APPLY for the server.
 pub const SPEC: Spec = Spec {
     name: c"lock._apply",
     summary: c"Carries a decided change to replicas and the append-only file. Refused to clients.",

@@ -7,7 +7,7 @@
 use super::apply;
 use super::spec::{Arg, Spec};
 
-/// What the server is told of LOCK._RELEASE.
+/// The description of LOCK._RELEASE for the server.
 pub const SPEC: Spec = Spec {
     name: c"lock._release",
     summary: c"Carries a release to replicas and the append-only file. Refused to clients.",

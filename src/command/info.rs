@@ -11,7 +11,7 @@ use super::spec::{Arg, Flag, KeyUse, Keys, Spec, NONDETERMINISTIC};
 use super::{Args, Error};
 use crate::lock::{Deadline, Fence, Lock, Mode, Now, TokenBuf, TokenText};
 
-/// What the server is told of LOCK.INFO.
+/// The description of LOCK.INFO for the server.
 pub const SPEC: Spec = Spec {
     name: c"lock.info",
     summary: c"Returns who holds a lock and who waits for it.",

@@ -7,7 +7,7 @@ use super::spec::{Arg, Flag, KeyUse, Keys, Spec};
 use super::{Args, Decision, Error, Reply};
 use crate::lock::{Hold, Lock, Now, Token};
 
-/// What the server is told of LOCK.RELEASE.
+/// The description of LOCK.RELEASE for the server.
 pub const SPEC: Spec = Spec {
     name: c"lock.release",
     summary: c"Ends a token's hold of a lock.",

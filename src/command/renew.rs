@@ -8,7 +8,7 @@ use super::spec::{Arg, Flag, KeyUse, Keys, Spec};
 use super::{Args, Decision, Error, Reply};
 use crate::lock::{Lock, Now, Token, Ttl};
 
-/// What the server is told of LOCK.RENEW.
+/// The description of LOCK.RENEW for the server.
 pub const SPEC: Spec = Spec {
     name: c"lock.renew",
     summary: c"Sets the deadline of a token's hold to now + ttl.",

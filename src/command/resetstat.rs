@@ -6,7 +6,7 @@
 
 use super::spec::{Flag, Keys, Spec};
 
-/// What the server is told of LOCK.RESETSTAT.
+/// The description of LOCK.RESETSTAT for the server.
 pub const SPEC: Spec = Spec {
     name: c"lock.resetstat",
     summary: c"Resets the counters and percentiles of the section lock of INFO.",

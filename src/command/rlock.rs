@@ -9,7 +9,7 @@ use super::acquire;
 use super::spec::Spec;
 use crate::lock::Mode;
 
-/// What the server is told of RWLOCK.RLOCK.
+/// The description of RWLOCK.RLOCK for the server.
 pub const SPEC: Spec = Spec {
     name: c"rwlock.rlock",
     summary: c"Takes a shared (reader's) hold of a lock and returns its fence.",

@@ -1,6 +1,6 @@
-//! What a command tells the server about itself: a [`Spec`] is data and stands beside the command's
-//! grammar. The shell turns it into what `COMMAND INFO`, `COMMAND DOCS` and `COMMAND GETKEYS` answer.
-//! docs/COMMANDS.md says the same, and a test compares the two.
+//! A [`Spec`] describes a command to the server. It is data, in the same file as the command's
+//! grammar. The shell registers it, and `COMMAND INFO`, `COMMAND DOCS` and `COMMAND GETKEYS` answer
+//! from it. docs/COMMANDS.md says the same, and a test compares the two.
 //!
 //! The arity is not written down. It follows from the arguments, so the two cannot disagree.
 
@@ -32,7 +32,7 @@ pub struct Spec {
     /// Words for clients and proxies, with a space between:
     /// <https://redis.io/docs/latest/develop/reference/command-tips/>.
     pub tips: Option<&'static CStr>,
-    /// What has changed since the command came, oldest first.
+    /// The changes since the command came, oldest first.
     pub history: &'static [Change],
 }
 
@@ -41,7 +41,7 @@ pub struct Spec {
 pub struct Change {
     /// The version of the module that made it.
     pub since: &'static CStr,
-    /// What it is.
+    /// One sentence on the change.
     pub what: &'static CStr,
 }
 
@@ -98,7 +98,7 @@ pub enum Keys {
     One(KeyUse),
     /// Every word from `first` to `last` is a key.
     Range {
-        /// What the command does to each.
+        /// The use of each key.
         key_use: KeyUse,
         /// The word that is the first key.
         first: i32,
@@ -110,19 +110,22 @@ pub enum Keys {
     /// Servers before 7.0 cannot be told this. There the handler is asked for the keys, as with
     /// [`Keys::ByCallback`].
     Counted {
-        /// What the command does to each.
+        /// The use of each key.
         key_use: KeyUse,
         /// The word that is the number of keys.
         count_at: i32,
     },
     /// The handler names the keys when the server asks it. Word 1 is always one of them.
+    ///
+    /// From 7.0 on the handler can say with each key what it does to it (`RM_KeyAtPosWithFlags`).
+    /// Where it does not, the server asks for all rights to the key.
     ByCallback {
-        /// What the command does to the key that is word 1.
+        /// The use of the key that is word 1.
         first: KeyUse,
     },
 }
 
-/// What a command does to a key: the ACL rules `%R~` and `%W~` follow from it.
+/// The use of a key by a command. The ACL rules `%R~` and `%W~` follow from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyUse {
     /// Needs the permission to read.
@@ -172,7 +175,7 @@ impl Keys {
 pub struct Arg {
     /// Its name in the documentation.
     pub name: &'static CStr,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// The literal word in front of it, or the argument itself for [`Kind::PureToken`].
     pub token: Option<&'static CStr>,
@@ -182,7 +185,7 @@ pub struct Arg {
     pub is_multiple: bool,
 }
 
-/// What an argument is.
+/// The kind of an argument.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
     /// A key.

@@ -9,7 +9,7 @@ use super::acquire;
 use super::spec::Spec;
 use crate::lock::Mode;
 
-/// What the server is told of RWLOCK.WLOCK.
+/// The description of RWLOCK.WLOCK for the server.
 pub const SPEC: Spec = Spec {
     name: c"rwlock.wlock",
     summary: c"Takes the exclusive (writer's) hold of a lock and returns its fence.",

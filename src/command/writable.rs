@@ -6,7 +6,7 @@
 
 use super::spec::{Arg, Flag, KeyUse, Keys, Spec};
 
-/// What the server is told of LOCK._WRITABLE.
+/// The description of LOCK._WRITABLE for the server.
 pub const SPEC: Spec = Spec {
     name: c"lock._writable",
     summary: c"Asks for the module whether the server accepts writes now. Refused to clients.",

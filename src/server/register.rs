@@ -238,3 +238,102 @@ const fn flags_of_arg(arg: &Arg) -> u32 {
     }
     flags
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where the search begins, and the numbers of the range.
+    fn range(keys: Keys) -> (c_int, c_int, c_int, u64) {
+        let spec = key_spec(keys).unwrap();
+        let is_range = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
+        assert_eq!(spec.find_keys_type, is_range);
+        // SAFETY: the type of the search says which form is there.
+        let (index, range) = unsafe { (spec.bs.index, spec.fk.range) };
+        (index.pos, range.lastkey, range.keystep, spec.flags)
+    }
+
+    #[test]
+    fn key_specs_say_where_the_keys_are() {
+        let key_use = KeyUse::Reads;
+        let reads = u64::from(raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS);
+        let incomplete = u64::from(raw::REDISMODULE_CMD_KEY_INCOMPLETE);
+        let from_to = |first, last| Keys::Range {
+            key_use,
+            first,
+            last,
+        };
+        assert!(key_spec(Keys::None).is_none());
+        assert_eq!(range(Keys::One(key_use)), (1, 0, 1, reads));
+        assert_eq!(range(from_to(2, -1)), (2, -1, 1, reads));
+        assert_eq!(range(from_to(2, 4)), (2, 2, 1, reads));
+        let by_callback = Keys::ByCallback { first: key_use };
+        assert_eq!(range(by_callback), (1, 0, 1, reads | incomplete));
+
+        let count_at = 1;
+        let counted = key_spec(Keys::Counted { key_use, count_at }).unwrap();
+        let is_counted = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_KEYNUM;
+        assert_eq!(counted.find_keys_type, is_counted);
+        // SAFETY: the type of the search says which form is there.
+        let (index, keynum) = unsafe { (counted.bs.index, counted.fk.keynum) };
+        assert_eq!((index.pos, counted.flags), (1, reads));
+        let numbers = (keynum.keynumidx, keynum.firstkey, keynum.keystep);
+        assert_eq!(numbers, (0, 1, 1));
+    }
+
+    #[test]
+    fn groups_of_arguments_stay_where_they_are() {
+        const NOTIFY: &[Arg] = &[Arg::integer(c"timeout"), Arg::text(c"channel")];
+        const WAIT: &[Arg] = &[
+            Arg::integer(c"timeout").after(c"BLOCK"),
+            Arg::block(c"notify", NOTIFY).after(c"NOTIFY"),
+        ];
+        let args = [
+            Arg::KEY.multiple(),
+            Arg::one_of(c"wait", WAIT).optional(),
+            Arg::text(c"last"),
+        ];
+        let mut groups = Groups::default();
+        let mut found = Vec::new();
+        // SAFETY: each array ends at an element of zeroes, and `groups` keeps all of them.
+        unsafe { walk(groups.add(&args), 0, &mut found) };
+        let (key, integer, text) = (3, 1, 0);
+        let (one_of, block) = (7, 8);
+        let expected = [
+            (0, "key", "", key, 0, 2),
+            (0, "wait", "", one_of, -1, 1),
+            (1, "timeout", "BLOCK", integer, -1, 0),
+            (1, "notify", "NOTIFY", block, -1, 0),
+            (2, "timeout", "", integer, -1, 0),
+            (2, "channel", "", text, -1, 0),
+            (0, "last", "", text, -1, 0),
+        ];
+        assert_eq!(found, expected);
+    }
+
+    /// Depth, name, token, type, key spec and flags.
+    type Found = (usize, &'static str, &'static str, u32, c_int, c_int);
+
+    /// # Safety
+    /// `arg` points at an array that ends at an element of zeroes, and so do all arrays in it.
+    unsafe fn walk(
+        mut arg: *const raw::RedisModuleCommandArg,
+        depth: usize,
+        found: &mut Vec<Found>,
+    ) {
+        let text = |start: *const c_char| match start.is_null() {
+            true => "",
+            // SAFETY: the strings are constants that end with NUL.
+            false => unsafe { CStr::from_ptr(start) }.to_str().unwrap(),
+        };
+        // SAFETY: the caller's word.
+        while let Some(one) = unsafe { arg.as_ref() }.filter(|one| !one.name.is_null()) {
+            let (name, token) = (text(one.name), text(one.token));
+            found.push((depth, name, token, one.type_, one.key_spec_index, one.flags));
+            // SAFETY: as above; no array is the null pointer, which has no elements.
+            unsafe { walk(one.subargs, depth + 1, found) };
+            // SAFETY: the end of the array has not been reached.
+            arg = unsafe { arg.add(1) };
+        }
+    }
+}
