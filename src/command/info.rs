@@ -4,7 +4,7 @@
 //! Tells who holds the lock and who waits for it. The reply is null if the lock is free and nobody
 //! waits. Otherwise it is a map of `mode`, `holders` and `waiters`.
 //! A holder is a map of `token`, `fence`, `ttl` and `since`; holders are in the order of their
-//! grants. A waiter is a map of `token`, `mode` and `waited`; waiters are in the order of the queue.
+//! grants. A waiter is a map of `token`, `mode` and `waited`; waiters are in queue order.
 //! The command changes nothing, so a replica answers it too.
 
 use super::spec::{Arg, Flag, KeyUse, Keys, Spec, NONDETERMINISTIC};

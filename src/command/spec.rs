@@ -22,8 +22,8 @@ pub struct Spec {
     pub since: &'static CStr,
     /// How the server treats the command.
     pub flags: &'static [Flag],
-    /// The ACL categories, with a space between: servers before 7.2 cannot be told. A server derives
-    /// no category of a module's command from its flags.
+    /// The ACL categories, with a space between: servers before 7.2 cannot be told. A server
+    /// derives no category of a module's command from its flags.
     pub acl_categories: &'static CStr,
     /// Where the keys are among the arguments.
     pub keys: Keys,
@@ -102,7 +102,8 @@ pub enum Keys {
         key_use: KeyUse,
         /// The word that is the first key.
         first: i32,
-        /// The word that is the last key. A negative number counts from the end: -1 is the last word.
+        /// The word that is the last key. A negative number counts from the end: -1 is the
+        /// last word.
         last: i32,
     },
     /// A word says how many keys come right after it.
@@ -159,8 +160,8 @@ impl Keys {
         Position { first, last, step }
     }
 
-    /// Whether the server must ask the handler for the keys. `has_key_specs` says whether the server
-    /// can be told of keys that are counted by an argument (7.0+).
+    /// Whether the server must ask the handler for the keys. `has_key_specs` says whether the
+    /// server can be told of keys that are counted by an argument (7.0+).
     pub const fn need_callback(self, has_key_specs: bool) -> bool {
         match self {
             Self::None | Self::One(_) | Self::Range { .. } => false,
