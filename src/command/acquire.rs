@@ -1,19 +1,44 @@
 //! ```text
-//! LOCK.ACQUIRE key token ttl [BLOCK timeout]
+//! LOCK.ACQUIRE key token|* ttl [BLOCK timeout]
 //! ```
-//! Takes the exclusive hold. The reply is the fence, or null when another token holds the lock or waits for it. With BLOCK the
-//! client waits in a queue instead, and gets null only after `timeout` milliseconds (0 is for ever). The token `*` has the server
-//! make a UUIDv4, and the reply is then `[token, fence]`.
+//! Takes the exclusive hold. The reply is the fence, or null if another token holds the lock or
+//! waits for it. With BLOCK the client waits in a queue instead, and gets null only after `timeout`
+//! milliseconds (0 waits for ever). With `*` the server generates the token, a UUIDv4. The reply is
+//! then `[token, fence]`.
 //!
-//! The three commands that take a hold have this one grammar and differ in the mode: see [`super::wlock`], [`super::rlock`].
+//! Three commands take a hold. They share this grammar and differ in the mode: see
+//! [`super::wlock`] and [`super::rlock`].
 
 use uuid::fmt::Hyphenated;
 use uuid::Uuid;
 
 use super::args::integer;
+use super::spec::{Arg, Flag, KeyUse, Keys, Spec, NONDETERMINISTIC};
 use super::{Args, Decision, Error, Reply};
 use crate::lock::{Ask, FenceClock, Lock, Mode, Now, Refusal, Token, Ttl, Waiting};
 use crate::wait::queue::Waiter;
+
+/// The description of LOCK.ACQUIRE. The other two commands that take a hold start from it.
+pub const SPEC: Spec = Spec {
+    name: c"lock.acquire",
+    summary: c"Takes the exclusive hold of a lock and returns its fence.",
+    complexity: c"O(1), and O(log(M)) to wait behind M others.",
+    since: c"0.1.0",
+    flags: &[Flag::Write, Flag::DenyOom, Flag::Fast, Flag::Blocking],
+    acl_categories: c"write fast blocking",
+    keys: Keys::One(KeyUse::Updates),
+    args: &[
+        Arg::KEY,
+        Arg::one_of(
+            c"token",
+            &[Arg::text(c"token"), Arg::pure_token(c"make", c"*")],
+        ),
+        Arg::integer(c"ttl"),
+        Arg::integer(c"timeout").after(c"BLOCK").optional(),
+    ],
+    tips: NONDETERMINISTIC,
+    history: &[],
+};
 
 /// The mode that LOCK.ACQUIRE asks for.
 pub const MODE: Mode = Mode::Exclusive;
@@ -27,14 +52,14 @@ pub struct Acquire<'a> {
     block: Option<Timeout>,
 }
 
-/// How long to wait: milliseconds, where 0 is for ever, as in XREAD.
+/// How long to wait. 0 waits for ever, as in XREAD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeout {
-    /// Milliseconds; 0 is for ever.
+    /// In milliseconds.
     pub ms: u64,
 }
 
-/// The argument that asks the server to make the token.
+/// The argument that asks the server to generate the token.
 const MAKE: &[u8] = b"*";
 
 #[derive(Debug)]
@@ -44,10 +69,10 @@ enum Owner<'a> {
 }
 
 impl<'a> Acquire<'a> {
-    /// Reads the arguments that follow the key.
+    /// Reads the arguments after the key.
     ///
     /// # Errors
-    /// When they do not fit the grammar.
+    /// If they do not fit the grammar.
     pub fn parse(
         mode: Mode,
         mut args: Args<impl Iterator<Item = &'a [u8]>>,
@@ -82,7 +107,7 @@ impl<'a> Acquire<'a> {
         })
     }
 
-    /// Whether, and how long, the client is willing to wait.
+    /// How long the client is willing to wait; `None` if it does not wait.
     pub const fn block(&self) -> Option<Timeout> {
         self.block
     }
@@ -110,7 +135,7 @@ impl<'a> Acquire<'a> {
         }
     }
 
-    /// The request as it stands in a queue.
+    /// The request as it waits in a queue.
     pub fn waiter(&self, now: Now) -> Waiter {
         Waiter {
             mode: self.mode,
@@ -120,7 +145,7 @@ impl<'a> Acquire<'a> {
         }
     }
 
-    /// Whether the server has made the token.
+    /// Whether the server generated the token.
     pub const fn is_made(&self) -> bool {
         matches!(self.owner, Owner::Made(_))
     }
@@ -188,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_makes_a_new_uuid_each_time() {
+    fn a_star_generates_a_new_uuid_each_time() {
         let made = || {
             let acquire = parse(&["*", "10"]).unwrap();
             Uuid::try_parse_ascii(acquire.token().as_bytes()).unwrap()

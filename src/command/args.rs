@@ -1,10 +1,10 @@
-//! A cursor over a command's arguments (the manner is mini-redis's `parse.rs`): every command takes what its grammar names, in
-//! order, and ends with [`Args::finish`].
+//! A cursor over a command's arguments, modelled on `parse.rs` of mini-redis. Every command takes
+//! the arguments of its grammar in order, and ends with [`Args::finish`].
 
 use super::Error;
 use crate::lock::{Token, TokenError, Ttl};
 
-/// The arguments that are left, after the command's name and its key.
+/// The arguments that are left after the command's name and its key.
 #[derive(Debug)]
 pub struct Args<I> {
     rest: I,
@@ -24,7 +24,7 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Args<I> {
     /// The next argument.
     ///
     /// # Errors
-    /// [`Error::Arity`] when there is none.
+    /// [`Error::Arity`] if there is none.
     pub fn required(&mut self) -> Result<&'a [u8], Error> {
         self.rest.next().ok_or(Error::Arity)
     }
@@ -32,7 +32,7 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Args<I> {
     /// A token.
     ///
     /// # Errors
-    /// When there is none, or it is empty or too long.
+    /// If there is none, or it is empty or too long.
     pub fn token(&mut self) -> Result<Token<'a>, Error> {
         Token::new(self.required()?).map_err(|error| match error {
             TokenError::Empty => Error::TokenEmpty,
@@ -43,7 +43,7 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Args<I> {
     /// A ttl in milliseconds.
     ///
     /// # Errors
-    /// When there is none, or it is not an integer in the bounds of [`Ttl`].
+    /// If there is none, or it is not an integer within the bounds of [`Ttl`].
     pub fn ttl(&mut self) -> Result<Ttl, Error> {
         integer(self.required()?)
             .and_then(Ttl::from_millis)
@@ -53,7 +53,7 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Args<I> {
     /// The end of the arguments.
     ///
     /// # Errors
-    /// [`Error::Arity`] when something is left.
+    /// [`Error::Arity`] if an argument is left.
     pub fn finish(mut self) -> Result<(), Error> {
         match self.rest.next() {
             None => Ok(()),
@@ -62,7 +62,8 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Args<I> {
     }
 }
 
-/// A number that is not negative, in the only form that the server itself takes: digits, no sign, no space, no leading zero.
+/// Reads a number that is not negative, in the only form that the server itself accepts: digits,
+/// no sign, no space, no leading zero.
 pub(crate) fn integer(bytes: &[u8]) -> Option<u64> {
     if bytes.is_empty() || (bytes.len() > 1 && bytes.starts_with(b"0")) {
         return None;

@@ -1,4 +1,4 @@
-//! Every error that a command answers. None of them carries a byte that the client sent.
+//! Every error that a command answers. No error contains bytes that the client sent.
 
 use std::ffi::CStr;
 
@@ -7,7 +7,7 @@ use crate::lock::Refusal;
 /// Why a command was refused. Nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// Too few or too many arguments; the server words this one, for it names the command.
+    /// Too few or too many arguments. The server writes this text, because it names the command.
     Arity,
     /// The ttl is not an integer from 1 to 2^48.
     Ttl,
@@ -15,7 +15,7 @@ pub enum Error {
     Timeout,
     /// An option that the command does not know.
     UnknownOption,
-    /// An option for the second time.
+    /// An option that was given twice.
     RepeatedOption,
     /// An option without its value.
     MissingValue,
@@ -25,28 +25,28 @@ pub enum Error {
     TokenTooLong,
     /// The key holds a value of another type.
     WrongType,
-    /// Another token already waits to convert its share.
+    /// Another token already waits to make its shared hold exclusive.
     Deadlock,
-    /// As many wait for the key as may.
+    /// The number of waiters for the key is at its limit.
     KeyQueueFull,
-    /// As many wait for any key as may.
+    /// The number of waiters on the server is at its limit.
     ServerQueueFull,
-    /// The key is on its way to another server.
+    /// The key has moved, or is moving, to another server.
     TryAgain,
-    /// There is no fence left below 2^53.
+    /// No fence is left below 2^53.
     FencesExhausted,
-    /// An effect from somewhere else than a primary or the append-only file.
+    /// An effect that comes neither from a primary nor from the append-only file.
     Internal,
-    /// A question of the module's own, asked by somebody else.
+    /// A command that only the module itself may call.
     ModuleOnly,
-    /// An effect whose bytes do not decode.
+    /// An effect whose bytes cannot be decoded.
     BadEffect,
     /// The module is in the middle of another command, from which the server has called it again.
     Busy,
 }
 
 impl Error {
-    /// The answer to a waiter that can never be granted.
+    /// The reply to a waiter that can never be granted.
     pub const fn of_refusal(refusal: Refusal) -> Self {
         match refusal {
             Refusal::FencesExhausted => Self::FencesExhausted,
@@ -54,7 +54,7 @@ impl Error {
         }
     }
 
-    /// The error as it goes to the client, its code first.
+    /// The text for the client, which begins with the error code.
     pub const fn message(self) -> &'static CStr {
         match self {
             Self::Arity => c"ERR wrong number of arguments",

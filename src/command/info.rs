@@ -1,58 +1,76 @@
 //! ```text
 //! LOCK.INFO key
 //! ```
-//! Who holds the lock and who waits for it. The reply is null when it is free, else a map of `mode`, `holders` (each a map of `token`, `fence`, `ttl`
-//! and `since`, in grant order) and `waiters` (each a map of `token`, `mode` and `waited`, in queue order). It changes nothing, so a replica answers it too.
+//! Tells who holds the lock and who waits for it. The reply is null if the lock is free and nobody
+//! waits. Otherwise it is a map of `mode`, `holders` and `waiters`.
+//! A holder is a map of `token`, `fence`, `ttl` and `since`; holders are in the order of their
+//! grants. A waiter is a map of `token`, `mode` and `waited`; waiters are in queue order.
+//! The command changes nothing, so a replica answers it too.
 
+use super::spec::{Arg, Flag, KeyUse, Keys, Spec, NONDETERMINISTIC};
 use super::{Args, Error};
 use crate::lock::{Deadline, Fence, Lock, Mode, Now, TokenBuf, TokenText};
 
-/// Reads the arguments that follow the key: there are none.
+/// The description of LOCK.INFO for the server.
+pub const SPEC: Spec = Spec {
+    name: c"lock.info",
+    summary: c"Returns who holds a lock and who waits for it.",
+    complexity: c"O(N*log(N)+M) for N holds and M waiters.",
+    since: c"0.1.0",
+    flags: &[Flag::ReadOnly],
+    acl_categories: c"read slow",
+    keys: Keys::One(KeyUse::Reads),
+    args: &[Arg::KEY],
+    tips: NONDETERMINISTIC,
+    history: &[],
+};
+
+/// Reads the arguments after the key: there are none.
 ///
 /// # Errors
-/// When there are some.
+/// If there are some.
 pub fn parse<'a>(args: Args<impl Iterator<Item = &'a [u8]>>) -> Result<(), Error> {
     args.finish()
 }
 
-/// What is said of a lock.
+/// The reply for a lock.
 #[derive(Debug)]
 pub struct Info<'a> {
-    /// Of all its holds; `None` in the moment between the end of the last hold and the next grant.
+    /// The mode of all its holds; `None` between the end of the last hold and the next grant.
     pub mode: Option<Mode>,
-    /// Those that live, in the order of their grants.
+    /// The live holds, in the order of their grants.
     pub holders: Vec<Holder<'a>>,
-    /// In the order in which they stand.
+    /// In the order of the queue.
     pub waiters: Vec<Waiter>,
 }
 
-/// What is said of a request that waits.
+/// The reply for a request that waits.
 #[derive(Debug)]
 pub struct Waiter {
-    /// For whom.
+    /// The token that waits.
     pub token: TokenBuf,
-    /// What is asked for.
+    /// The mode that it asks for.
     pub mode: Mode,
-    /// For how many milliseconds it has waited.
+    /// How long it has waited, in milliseconds.
     pub waited_ms: u64,
 }
 
-/// What is said of a hold.
+/// The reply for a hold.
 #[derive(Debug)]
 pub struct Holder<'a> {
-    /// Whose.
+    /// The token that holds.
     pub token: TokenText<'a>,
     /// Its fence.
     pub fence: Fence,
-    /// Milliseconds that are left of it.
+    /// The time until its deadline, in milliseconds.
     pub ttl_ms: u64,
-    /// When it was granted first, in milliseconds since the Unix epoch.
+    /// The time of its first grant, in milliseconds since the Unix epoch.
     pub since_ms: u64,
 }
 
 impl<'a> Info<'a> {
-    /// Looks at a lock whose key ends at `key_deadline`, which an `EXPIRE` may have brought before the holds' own; `None` when
-    /// it is free and nobody waits.
+    /// Looks at a lock whose key ends at `key_deadline`. An `EXPIRE` may have set it before the
+    /// deadlines of the holds. `None` if the lock is free and nobody waits.
     pub fn of(
         lock: Option<&'a Lock>,
         key_deadline: Option<Deadline>,

@@ -1,14 +1,22 @@
-//! The commands: one file for each, with its grammar. A command is parsed whole before anything is looked at, then decided
-//! against the lock; what follows from the [`Decision`] is done by the server's shell.
+//! The commands: one file for each. It has the command's grammar, its description as data
+//! ([`spec::Spec`]), its parser and its decision. A command is parsed completely before the lock is
+//! looked at, and then decided. The shell carries out the [`Decision`].
+//!
+//! A few commands have less: the shell decides the internal ones and LOCK.RESETSTAT.
 
 pub mod acquire;
+pub mod apply;
+pub mod apply_release;
 mod args;
 mod error;
 pub mod info;
 pub mod release;
 pub mod renew;
+pub mod resetstat;
 pub mod rlock;
+pub mod spec;
 pub mod wlock;
+pub mod writable;
 
 pub(crate) use args::integer;
 pub use args::Args;
@@ -16,21 +24,21 @@ pub use error::Error;
 
 use crate::lock::{Effect, Fence, Refusal};
 
-/// What a command on the lock as it stands comes to.
+/// The decision on a command, made on the current state of the lock.
 #[derive(Debug)]
 pub enum Decision<'a> {
-    /// The lock changes, and the client is told.
+    /// The lock changes, and the client gets a reply.
     Change {
-        /// How it changes.
+        /// The change.
         effect: Effect<'a>,
-        /// What the client is told.
+        /// The reply.
         reply: Reply<'a>,
-        /// Whether the token has its hold before.
+        /// Whether the token had a hold before.
         had_it: bool,
     },
     /// Nothing changes.
     Same(Reply<'a>),
-    /// Nothing changes now: the client may wait, if it said so. Else the reply is null.
+    /// Nothing changes now. The client waits if it asked to, and gets null otherwise.
     Wait(Refusal),
 }
 
@@ -39,12 +47,12 @@ pub enum Decision<'a> {
 pub enum Reply<'a> {
     /// The fence of a hold.
     Fence(Fence),
-    /// The token that the server made, and the fence of its hold.
+    /// The server-generated token, and the fence of its hold.
     Made(&'a [u8], Fence),
     /// 1 for yes, 0 for no.
     Done(bool),
     /// Not granted.
     Null,
-    /// Not understood, or not possible.
+    /// The request is malformed, or cannot be carried out.
     Error(Error),
 }

@@ -1,10 +1,26 @@
 //! ```text
 //! LOCK.RELEASE key token
 //! ```
-//! Ends this token's hold, shared or exclusive. The reply is 1, or 0 when the token holds nothing.
+//! Ends this token's hold, shared or exclusive. The reply is 1, or 0 if the token holds nothing.
 
+use super::spec::{Arg, Flag, KeyUse, Keys, Spec};
 use super::{Args, Decision, Error, Reply};
 use crate::lock::{Hold, Lock, Now, Token};
+
+/// The description of LOCK.RELEASE for the server.
+pub const SPEC: Spec = Spec {
+    name: c"lock.release",
+    summary: c"Ends a token's hold of a lock.",
+    complexity: c"O(1) for an exclusive hold, O(log(N)) for one of N shared holds, and O(log(M)) of M waiters for each that is let in.",
+    since: c"0.1.0",
+    // Not DenyOom: releasing must always work.
+    flags: &[Flag::Write, Flag::Fast],
+    acl_categories: c"write fast",
+    keys: Keys::One(KeyUse::Deletes),
+    args: &[Arg::KEY, Arg::text(c"token")],
+    tips: None,
+    history: &[],
+};
 
 /// A parsed request to end a hold.
 #[derive(Debug)]
@@ -13,17 +29,17 @@ pub struct Release<'a> {
 }
 
 impl<'a> Release<'a> {
-    /// Reads the arguments that follow the key.
+    /// Reads the arguments after the key.
     ///
     /// # Errors
-    /// When they do not fit the grammar.
+    /// If they do not fit the grammar.
     pub fn parse(mut args: Args<impl Iterator<Item = &'a [u8]>>) -> Result<Self, Error> {
         let token = args.token()?;
         args.finish()?;
         Ok(Self { token })
     }
 
-    /// Decides the request; with it comes the hold that ends, if one does.
+    /// Decides the request. The second value is the hold that ends, if one does.
     pub fn decide(&self, lock: Option<&Lock>, now: Now) -> (Decision<'a>, Option<Hold>) {
         match lock.and_then(|lock| lock.release(self.token, now)) {
             Some((effect, hold)) => {

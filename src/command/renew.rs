@@ -1,11 +1,27 @@
 //! ```text
 //! LOCK.RENEW key token ttl
 //! ```
-//! Sets this token's deadline to now + ttl, later or earlier than it was. The reply is 1, or 0 when the token holds nothing: a
-//! lost lock is never taken again.
+//! Sets this token's deadline to now + ttl, later or earlier than it was. The reply is 1, or 0 if
+//! the token holds nothing: the command never takes a lost lock again.
 
+use super::spec::{Arg, Flag, KeyUse, Keys, Spec};
 use super::{Args, Decision, Error, Reply};
 use crate::lock::{Lock, Now, Token, Ttl};
+
+/// The description of LOCK.RENEW for the server.
+pub const SPEC: Spec = Spec {
+    name: c"lock.renew",
+    summary: c"Sets the deadline of a token's hold to now + ttl.",
+    complexity: c"O(1) for an exclusive hold, O(log(N)) for one of N shared holds.",
+    since: c"0.1.0",
+    // Not DenyOom: a holder must be able to keep its lock while memory is short.
+    flags: &[Flag::Write, Flag::Fast],
+    acl_categories: c"write fast",
+    keys: Keys::One(KeyUse::Updates),
+    args: &[Arg::KEY, Arg::text(c"token"), Arg::integer(c"ttl")],
+    tips: None,
+    history: &[],
+};
 
 /// A parsed request for a new deadline.
 #[derive(Debug)]
@@ -15,10 +31,10 @@ pub struct Renew<'a> {
 }
 
 impl<'a> Renew<'a> {
-    /// Reads the arguments that follow the key.
+    /// Reads the arguments after the key.
     ///
     /// # Errors
-    /// When they do not fit the grammar.
+    /// If they do not fit the grammar.
     pub fn parse(mut args: Args<impl Iterator<Item = &'a [u8]>>) -> Result<Self, Error> {
         let token = args.token()?;
         let ttl = args.ttl()?;

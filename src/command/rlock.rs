@@ -1,10 +1,21 @@
 //! ```text
-//! RWLOCK.RLOCK key token ttl [BLOCK timeout]
+//! RWLOCK.RLOCK key token|* ttl [BLOCK timeout]
 //! ```
-//! Takes a shared hold, beside other shared ones. The reply is as in [LOCK.ACQUIRE](super::acquire). The exclusive holder that
-//! calls it becomes a shared holder, with the same fence.
+//! Takes a shared hold, beside other shared holds. The reply is as in
+//! [LOCK.ACQUIRE](super::acquire). An exclusive holder that calls it becomes a shared holder with
+//! the same fence.
 
+use super::acquire;
+use super::spec::Spec;
 use crate::lock::Mode;
+
+/// The description of RWLOCK.RLOCK for the server.
+pub const SPEC: Spec = Spec {
+    name: c"rwlock.rlock",
+    summary: c"Takes a shared (reader's) hold of a lock and returns its fence.",
+    complexity: c"O(log(N)) for N shared holds, and O(log(M)) to wait behind M others.",
+    ..acquire::SPEC
+};
 
 /// The mode that RWLOCK.RLOCK asks for.
 pub const MODE: Mode = Mode::Shared;

@@ -1,10 +1,20 @@
 //! ```text
-//! RWLOCK.WLOCK key token ttl [BLOCK timeout]
+//! RWLOCK.WLOCK key token|* ttl [BLOCK timeout]
 //! ```
-//! The same as [LOCK.ACQUIRE](super::acquire), under the name that users of reader-writer locks look for. The only shared
-//! holder that calls it becomes exclusive; beside other readers it gets null, and keeps its share.
+//! The same as [LOCK.ACQUIRE](super::acquire), under the name that users of reader-writer locks
+//! expect. A shared holder that calls it becomes exclusive if it is the only one. Otherwise it gets
+//! null and keeps its shared hold.
 
+use super::acquire;
+use super::spec::Spec;
 use crate::lock::Mode;
+
+/// The description of RWLOCK.WLOCK for the server.
+pub const SPEC: Spec = Spec {
+    name: c"rwlock.wlock",
+    summary: c"Takes the exclusive (writer's) hold of a lock and returns its fence.",
+    ..acquire::SPEC
+};
 
 /// The mode that RWLOCK.WLOCK asks for.
 pub const MODE: Mode = Mode::Exclusive;

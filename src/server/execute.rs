@@ -238,10 +238,6 @@ fn waiters_of(key: &mut Key<'_, '_>, now: Now) -> Vec<Waiter> {
         .collect()
 }
 
-/// ```text
-/// LOCK.RESETSTAT
-/// ```
-/// Begins the counters and percentiles of `INFO lock` anew. Gauges of what is held and waited for stay as they are.
 pub(super) fn reset_stat(call: &mut Call<'_>) -> Result<(), Error> {
     if call.argv.len() != 1 {
         return Err(Error::Arity);
@@ -251,10 +247,6 @@ pub(super) fn reset_stat(call: &mut Call<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// ```text
-/// LOCK._WRITABLE [key]
-/// ```
-/// Does nothing. By it the module asks whether a client could write ([`writes`]). Nobody else may call it.
 pub(super) fn writable(call: &mut Call<'_>) -> Result<(), Error> {
     if !writes::is_asking() {
         return Err(Error::ModuleOnly);

@@ -9,7 +9,7 @@ use super::inbox::Note;
 use super::module::Module;
 use super::{
     callbacks, config, data_type, dispatch, eviction, info_section, main_thread, propagation,
-    slot_migration, writes,
+    register, slot_migration, writes,
 };
 
 /// The module's version as MODULE LIST shows it: 10203 is 1.2.3.
@@ -53,7 +53,10 @@ pub(crate) fn on_load(ctx: &redis_module::Context, args: &[RedisString]) -> Stat
     // one (repl-diskless-load swapdb): nothing here knows of a key but the keyspace, and the fence clock only takes the larger. What atomic slot migration asks for stands in
     // `slot_migration`.
     unsafe { call!(RedisModule_SetModuleOptions(ctx.as_ptr(), options)) };
-    if !data_type::register(ctx) || !dispatch::register(ctx) || !config::register(ctx) {
+    if !data_type::register(ctx)
+        || !register::commands(ctx, &dispatch::COMMANDS)
+        || !config::register(ctx)
+    {
         return Status::Err;
     }
     ctx.detach();

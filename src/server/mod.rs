@@ -15,7 +15,7 @@
 //!    the module's memory, and what they need.
 //! 3. `module`: these parts as one structure, and the task that borrows it.
 //! 4. `lock_key`, `commit`, `writes`, `serve`, `tick`: work on keys.
-//! 5. `execute`, `replay`, `dispatch`, `callbacks`, `data_type`, `info_section`: the entries.
+//! 5. `execute`, `replay`, `dispatch`, `register`, `callbacks`, `data_type`, `info_section`: the entries.
 //! 6. `load`: puts it together.
 //!
 //! # Rules
@@ -31,7 +31,6 @@ mod api;
 mod blocked_client;
 mod callbacks;
 mod clock;
-mod command_docs;
 mod commit;
 mod config;
 mod data_type;
@@ -51,6 +50,7 @@ mod main_thread;
 mod module;
 mod notify;
 mod propagation;
+mod register;
 mod replay;
 mod serve;
 mod server_line;

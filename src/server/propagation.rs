@@ -28,16 +28,14 @@ use redis_module::raw;
 use super::api::{call, Arg, Argv, Context, OwnedString};
 use super::config::REPLICATE_IN_PLACE;
 use super::server_line::{Brand, Line};
-use crate::lock::codec::{
-    decode, decode_held, encode_effect, encode_fence, encode_held, MAX_EFFECT_LEN,
-};
-use crate::lock::codec::{DecodeError, Record};
+use crate::command::{apply, apply_release};
+use crate::lock::codec::{encode_effect, encode_fence, encode_held, MAX_EFFECT_LEN};
 use crate::lock::{Effect, Fence, Token};
 
 /// The command that carries effects to replicas and into the append-only file.
-pub(super) const APPLY: &CStr = c"lock._apply";
+pub(super) const APPLY: &CStr = apply::SPEC.name;
 /// The same for the most frequent one: the end of a lock's only hold.
-pub(super) const RELEASE: &CStr = c"lock._release";
+const RELEASE: &CStr = apply_release::SPEC.name;
 
 /// A word that stands in many commands: made at the load, kept until the server ends.
 struct Word(AtomicPtr<raw::RedisModuleString>);
@@ -106,21 +104,6 @@ pub(super) fn send(
             let record = OwnedString::new(ctx, encode(effect, buffer));
             in_place(ctx, argv, &[apply, None, Some(record.arg())]);
         }
-    }
-}
-
-/// Reads what comes after the key of a LOCK._APPLY.
-pub(super) fn read<'a>(
-    mut words: impl Iterator<Item = &'a [u8]>,
-) -> Result<Record<'a>, DecodeError> {
-    let first = words.next().ok_or(DecodeError)?;
-    let second = words.next().filter(|word| !word.is_empty());
-    if !words.all(<[u8]>::is_empty) {
-        return Err(DecodeError);
-    }
-    match second {
-        Some(record) => decode_held(first, record).map(Record::Effect),
-        None => decode(first),
     }
 }
 

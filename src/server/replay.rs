@@ -6,8 +6,7 @@ use super::clock;
 use super::dispatch::Call;
 use super::lock_key::Key;
 use super::notify::{self, Event};
-use super::propagation;
-use crate::command::{Error, Reply};
+use crate::command::{apply, Error, Reply};
 use crate::lock::codec::Record;
 use crate::lock::{Effect, Now};
 
@@ -43,15 +42,10 @@ impl<'c> Call<'c> {
     }
 }
 
-/// ```text
-/// LOCK._APPLY key record
-/// LOCK._APPLY key token record
-/// ```
-/// Does what the primary decided (the forms are [`propagation`]'s).
 pub(super) fn apply(call: &mut Call<'_>) -> Result<(), Error> {
     call.must_be_replay()?;
     let fences = &call.task.module().fences;
-    match propagation::read(call.argv.after_key()).map_err(|_| Error::BadEffect)? {
+    match apply::parse(call.argv.after_key())? {
         Record::Effect(effect) => {
             effect.fence().into_iter().for_each(|f| fences.observe(f));
             call.replay(|key, now| apply_effect(key, &effect, now))
@@ -91,10 +85,6 @@ fn note_effect(key: &Key<'_, '_>, effect: &Effect<'_>, now: Now) {
     key.note(event);
 }
 
-/// ```text
-/// LOCK._RELEASE key token
-/// ```
-/// The token's hold, the lock's only one, has ended.
 pub(super) fn apply_release(call: &mut Call<'_>) -> Result<(), Error> {
     call.must_be_replay()?;
     let mut args = call.args();

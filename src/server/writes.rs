@@ -17,9 +17,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::api::{
     calls_check_writes, Arg, CallError, CallReply, Caller, Checks, Context, Level, OwnedString,
 };
+use crate::command::writable;
 
 /// The command that is the question.
-pub(super) const WRITABLE: &CStr = c"lock._writable";
+const WRITABLE: &CStr = writable::SPEC.name;
 
 /// Asks on 6.2, whose calls check nothing themselves. It answers text when the write is refused.
 const ASK_BY_SCRIPT: &[u8] =

@@ -1,0 +1,27 @@
+//! ```text
+//! LOCK.RESETSTAT
+//! ```
+//! Resets the counters and percentiles of `INFO lock`. The numbers of locks and waiters are no
+//! statistics, so they stay. The reply is OK.
+
+use super::spec::{Flag, Keys, Spec};
+
+/// The description of LOCK.RESETSTAT for the server.
+pub const SPEC: Spec = Spec {
+    name: c"lock.resetstat",
+    summary: c"Resets the counters and percentiles of the section lock of INFO.",
+    complexity: c"O(1)",
+    since: c"0.1.0",
+    flags: &[
+        Flag::Admin,
+        Flag::DenyScript,
+        Flag::AllowLoading,
+        Flag::AllowStale,
+    ],
+    acl_categories: c"admin dangerous slow",
+    keys: Keys::None,
+    args: &[],
+    // In a cluster it goes to all nodes, as CONFIG RESETSTAT does.
+    tips: Some(c"request_policy:all_nodes response_policy:all_succeeded"),
+    history: &[],
+};

@@ -1,0 +1,283 @@
+use super::*;
+use crate::command::{
+    acquire, apply, apply_release, info, release, renew, resetstat, rlock, wlock, writable,
+};
+
+/// Every command with its arity, the number of words as COMMAND INFO counts them, and its file.
+const COMMANDS: [(Spec, i32, &str); 10] = [
+    (acquire::SPEC, -4, include_str!("../acquire.rs")),
+    (wlock::SPEC, -4, include_str!("../wlock.rs")),
+    (rlock::SPEC, -4, include_str!("../rlock.rs")),
+    (release::SPEC, 3, include_str!("../release.rs")),
+    (renew::SPEC, 4, include_str!("../renew.rs")),
+    (info::SPEC, 2, include_str!("../info.rs")),
+    (resetstat::SPEC, 1, include_str!("../resetstat.rs")),
+    (apply::SPEC, -3, include_str!("../apply.rs")),
+    (apply_release::SPEC, 3, include_str!("../apply_release.rs")),
+    (writable::SPEC, -1, include_str!("../writable.rs")),
+];
+
+/// As a command for several keys would have it, with most kinds of arguments.
+const SEVERAL: Spec = Spec {
+    name: c"test.several",
+    keys: Keys::Counted {
+        key_use: KeyUse::Updates,
+        count_at: 1,
+    },
+    args: &[
+        Arg::integer(c"numkeys"),
+        Arg::KEY.multiple(),
+        Arg::text(c"token"),
+        Arg::one_of(c"mode", MODES)
+            .after(c"MODES")
+            .multiple()
+            .optional(),
+        Arg::one_of(
+            c"wait",
+            &[
+                Arg::integer(c"timeout").after(c"BLOCK"),
+                Arg::block(
+                    c"notify",
+                    &[Arg::integer(c"timeout"), Arg::text(c"channel")],
+                )
+                .after(c"NOTIFY"),
+            ],
+        )
+        .optional(),
+    ],
+    ..acquire::SPEC
+};
+const MODES: &[Arg] = &[
+    Arg::pure_token(c"exclusive", c"EXCLUSIVE"),
+    Arg::pure_token(c"shared", c"SHARED"),
+];
+
+/// As a command that runs another one would have it.
+const RUNS: Spec = Spec {
+    name: c"test.runs",
+    flags: &[Flag::Write, Flag::DenyScript],
+    keys: Keys::ByCallback {
+        first: KeyUse::Reads,
+    },
+    args: &[
+        Arg::KEY,
+        Arg::text(c"token"),
+        Arg::text(c"command"),
+        Arg::text(c"arg").optional().multiple(),
+    ],
+    ..acquire::SPEC
+};
+
+fn text(of: &CStr) -> &str {
+    of.to_str().unwrap()
+}
+
+/// The grammar as redis-cli prints it.
+fn syntax(spec: &Spec) -> String {
+    let name = text(spec.name).to_uppercase();
+    [vec![name], all(spec.args)].concat().join(" ")
+}
+
+fn all(args: &[Arg]) -> Vec<String> {
+    args.iter().map(grammar).collect()
+}
+
+fn grammar(arg: &Arg) -> String {
+    let value = match arg.kind {
+        Kind::PureToken => String::new(),
+        Kind::OneOf(args) => all(args).join("|"),
+        Kind::Block(args) => all(args).join(" "),
+        Kind::Key | Kind::Text | Kind::Integer => text(arg.name).into(),
+    };
+    let value = match (arg.is_multiple, arg.is_optional && arg.token.is_none()) {
+        (true, true) => format!("{value} ..."),
+        (true, false) => format!("{value} [{value} ...]"),
+        (false, _) => value,
+    };
+    let token = arg.token.map(text).unwrap_or_default();
+    let whole = [token, &value].join(" ").trim().to_string();
+    if arg.is_optional {
+        format!("[{whole}]")
+    } else {
+        whole
+    }
+}
+
+/// Where the arguments are among the words of the shortest call: each required one with its kind.
+fn required(spec: &Spec) -> Vec<Kind> {
+    let required = spec.args.iter().filter(|arg| !arg.is_optional);
+    required.map(|arg| arg.kind).collect()
+}
+
+fn has(spec: &Spec, flag: Flag) -> bool {
+    spec.flags.contains(&flag)
+}
+
+#[test]
+fn the_arity_follows_from_the_arguments() {
+    for (spec, arity, _) in COMMANDS {
+        assert_eq!(spec.arity(), arity, "{:?}", spec.name);
+    }
+    assert_eq!((SEVERAL.arity(), RUNS.arity()), (-4, -4));
+}
+
+#[test]
+fn the_arity_counts_the_fewest_words_of_each_kind() {
+    const PAIR: &[Arg] = &[Arg::KEY, Arg::text(c"b")];
+    const UNEQUAL: &[Arg] = &[Arg::KEY, Arg::block(c"pair", PAIR)];
+    let words = |arg: Arg| arg.words();
+    assert_eq!(words(Arg::integer(c"a")), (1, false));
+    assert_eq!(words(Arg::integer(c"a").after(c"A")), (2, false));
+    assert_eq!(words(Arg::integer(c"a").optional()), (0, true));
+    assert_eq!(words(Arg::KEY.multiple()), (1, true));
+    assert_eq!(words(Arg::KEY.multiple().optional()), (0, true));
+    assert_eq!(words(Arg::pure_token(c"a", c"A")), (1, false));
+    assert_eq!(words(Arg::block(c"pair", PAIR)), (2, false));
+    assert_eq!(words(Arg::block(c"pair", PAIR).after(c"A")), (3, false));
+    assert_eq!(words(Arg::one_of(c"a", PAIR)), (1, false));
+    assert_eq!(words(Arg::one_of(c"a", UNEQUAL)), (1, true));
+    assert_eq!(words(Arg::one_of(c"mode", MODES)), (1, false));
+}
+
+/// So a reader of the file and a reader of COMMAND DOCS see the same.
+#[test]
+fn the_grammar_in_a_file_is_that_of_its_spec() {
+    for (spec, _, file) in COMMANDS {
+        let head = format!("//! ```text\n//! {}\n//! ```\n", syntax(&spec));
+        assert!(file.starts_with(&head), "not at the head of a file: {head}");
+    }
+}
+
+#[test]
+fn several_keys_and_nested_options_can_be_said() {
+    assert_eq!(
+        syntax(&SEVERAL),
+        "TEST.SEVERAL numkeys key [key ...] token [MODES EXCLUSIVE|SHARED [EXCLUSIVE|SHARED ...]] \
+         [BLOCK timeout|NOTIFY timeout channel]"
+    );
+    assert_eq!(syntax(&RUNS), "TEST.RUNS key token command [arg ...]");
+}
+
+#[test]
+fn keys_are_where_the_arguments_have_them() {
+    for spec in COMMANDS
+        .map(|(spec, ..)| spec)
+        .iter()
+        .chain([&SEVERAL, &RUNS])
+    {
+        let first = spec.args.first().map(|arg| arg.kind);
+        let keys = spec.args.iter().filter(|arg| matches!(arg.kind, Kind::Key));
+        match spec.keys {
+            Keys::None => assert_eq!(keys.count(), 0, "{:?}", spec.name),
+            Keys::One(_) | Keys::ByCallback { .. } => {
+                assert!(matches!(first, Some(Kind::Key)), "{:?}", spec.name);
+                assert_eq!(keys.count(), 1, "{:?}", spec.name);
+            }
+            Keys::Counted { count_at, .. } => {
+                let count_at = usize::try_from(count_at).unwrap();
+                let kinds = required(spec);
+                assert!(matches!(kinds[count_at - 1], Kind::Integer));
+                assert!(matches!(kinds[count_at], Kind::Key));
+            }
+            Keys::Range { .. } => panic!("no command has a range yet: {:?}", spec.name),
+        }
+    }
+}
+
+#[test]
+fn the_position_says_what_numbers_can_say() {
+    let key_use = KeyUse::Updates;
+    let position = |keys: Keys| {
+        let Position { first, last, step } = keys.position();
+        (first, last, step)
+    };
+    let range = |first, last| Keys::Range {
+        key_use,
+        first,
+        last,
+    };
+    assert_eq!(position(Keys::None), (0, 0, 0));
+    assert_eq!(position(Keys::One(key_use)), (1, 1, 1));
+    assert_eq!(position(range(1, -1)), (1, -1, 1));
+    assert_eq!(position(range(2, 3)), (2, 3, 1));
+    assert_eq!(position(SEVERAL.keys), (0, 0, 0));
+    assert_eq!(position(RUNS.keys), (1, 1, 1));
+}
+
+#[test]
+fn the_flags_are_words_that_each_server_knows() {
+    let flags = |spec: Spec| [spec.flags_for(false), spec.flags_for(true)];
+    for (spec, old, new) in [
+        (
+            acquire::SPEC,
+            "write deny-oom fast",
+            "write deny-oom fast blocking",
+        ),
+        (release::SPEC, "write fast", "write fast"),
+        (renew::SPEC, "write fast", "write fast"),
+        (info::SPEC, "readonly", "readonly"),
+        (
+            resetstat::SPEC,
+            "admin deny-script allow-loading allow-stale",
+            "admin deny-script allow-loading allow-stale",
+        ),
+        (
+            apply::SPEC,
+            "write deny-script admin",
+            "write deny-script admin",
+        ),
+        (
+            apply_release::SPEC,
+            "write deny-script admin",
+            "write deny-script admin",
+        ),
+        (writable::SPEC, "write admin fast", "write admin fast"),
+        (
+            SEVERAL,
+            "write deny-oom fast getkeys-api",
+            "write deny-oom fast blocking",
+        ),
+        (
+            RUNS,
+            "write deny-script getkeys-api",
+            "write deny-script getkeys-api",
+        ),
+    ] {
+        assert_eq!(flags(spec), [old, new], "{:?}", spec.name);
+    }
+    assert_eq!(flags(wlock::SPEC), flags(acquire::SPEC));
+    assert_eq!(flags(rlock::SPEC), flags(acquire::SPEC));
+}
+
+/// The server gives native commands their categories by these rules.
+#[test]
+fn the_categories_agree_with_the_flags() {
+    for (spec, ..) in COMMANDS {
+        let is_in = |category| {
+            let mut all = text(spec.acl_categories).split(' ');
+            all.any(|one| one == category)
+        };
+        for (category, expected) in [
+            ("write", has(&spec, Flag::Write)),
+            ("read", has(&spec, Flag::ReadOnly)),
+            ("admin", has(&spec, Flag::Admin)),
+            ("dangerous", has(&spec, Flag::Admin)),
+            ("blocking", has(&spec, Flag::Blocking)),
+            ("fast", has(&spec, Flag::Fast)),
+            ("slow", !has(&spec, Flag::Fast)),
+        ] {
+            assert_eq!(is_in(category), expected, "{:?}: {category}", spec.name);
+        }
+    }
+}
+
+#[test]
+fn a_command_that_writes_says_so_of_its_keys() {
+    for (spec, ..) in COMMANDS {
+        let writes = match spec.keys {
+            Keys::One(key_use) => key_use != KeyUse::Reads,
+            _ => false,
+        };
+        assert_eq!(writes, has(&spec, Flag::Write), "{:?}", spec.name);
+    }
+}

@@ -1,0 +1,22 @@
+//! ```text
+//! LOCK._WRITABLE [key]
+//! ```
+//! Does nothing. The module calls it to learn whether the server accepts writes now: the server
+//! checks a write command before it runs it. Clients cannot call it.
+
+use super::spec::{Arg, Flag, KeyUse, Keys, Spec};
+
+/// The description of LOCK._WRITABLE for the server.
+pub const SPEC: Spec = Spec {
+    name: c"lock._writable",
+    summary: c"Asks for the module whether the server accepts writes now. Refused to clients.",
+    complexity: c"O(1)",
+    since: c"0.2.0",
+    // Not DenyScript: on 6.2 the module calls it from a script.
+    flags: &[Flag::Write, Flag::Admin, Flag::Fast],
+    acl_categories: c"write admin dangerous fast",
+    keys: Keys::One(KeyUse::Updates),
+    args: &[Arg::KEY.optional()],
+    tips: None,
+    history: &[],
+};
