@@ -1,31 +1,42 @@
-//! Bytes <-> locks and effects: the one format behind RDB, DUMP, AOF, replication and the digest.
+//! The one format behind RDB, DUMP, AOF, replication and the digest: bytes to locks and effects, and
+//! back.
 //!
 //! ```text
-//! record  = version:u8 (1) | kind:u8 | body
-//! state   (kind 1)  mode:u8 | hold*            one hold if exclusive, else at least one, by rising (fence, token)
+//! record  = version:u8 | kind:u8 | body        the version is the lowest that can say the body
+//!
+//! state   (kind 1)  mode:u8 | hold*            exclusive: one hold; shared: by rising (fence, token)
 //! hold    (kind 2)  now_ms:u64 | mode:u8 | hold
 //! release (kind 3)  now_ms:u64 | token
 //! cap     (kind 4)  deadline_ms:u64
-//! fence   (kind 5)  fence:u64                  the largest fence given, of a whole server
-//! held    (kind 6)  now_ms:u64 | mode:u8 | fence:u64 | deadline_ms:u64 | since_ms:u64      a hold whose token is sent beside it
-//! hold    = fence:u64 | deadline_ms:u64 | since_ms:u64 | token
+//! fence   (kind 5)  fence:u64                  the largest fence that a server has given
+//! held    (kind 6)  now_ms:u64 | mode:u8 | numbers      a hold whose token is sent beside the record
+//!
+//! hold    = numbers | token
+//! numbers = fence:u64 | deadline_ms:u64 | since_ms:u64
 //! mode    = 1 exclusive | 2 shared
 //! token   = length:u16 | bytes                 1 to 512 bytes
 //! ```
-//! Integers are little-endian. Decoding is total: any bytes give a value that could have been encoded, or a
-//! [`DecodeError`]; nothing is allocated on the word of a length that the input itself does not fill. One value has one encoding,
-//! so that equal locks have equal bytes on every server.
+//! Integers are little-endian. This is version 1, the only one so far. `codec/version.rs` has the
+//! rule by which later versions are added.
+//!
+//! Decoding is total. Any bytes give either a value that could have been encoded, or a
+//! [`DecodeError`]. The decoder allocates nothing for a length that the input itself does not fill.
+//! One value has one encoding, so that equal locks have equal bytes on every server.
 
+mod version;
+
+use self::version::Version;
 use super::effect::Effect;
 use super::fence::Fence;
 use super::state::{Hold, Lock, Mode};
 use super::time::Deadline;
 use super::token::Token;
 
-/// The format's version: the first byte of every record.
-pub const VERSION: u8 = 1;
+/// The newest version of the format that this release knows. A record may be in an older one: each
+/// is written in the lowest version that can say it.
+pub const LATEST_VERSION: u8 = Version::LATEST.byte();
 
-/// The longest record of an effect in bytes: a `hold` with the longest token.
+/// The length of the longest record of an effect, in bytes: a `hold` with the longest token.
 pub const MAX_EFFECT_LEN: usize = 2 + 8 + 1 + 3 * 8 + 2 + Token::MAX_LEN;
 
 const STATE: u8 = 1;
@@ -35,42 +46,40 @@ const CAP: u8 = 4;
 const FENCE: u8 = 5;
 const HELD: u8 = 6;
 
-/// The length of a record `held`.
+/// The length of a `held` record, in bytes.
 pub const HELD_LEN: usize = 2 + 8 + 1 + 3 * 8;
 
 const EXCLUSIVE: u8 = 1;
 const SHARED: u8 = 2;
 
-/// The bytes are not a record of this version.
+/// The bytes are not a record that this release knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecodeError;
 
-/// What a record can be.
+/// A decoded record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record<'a> {
-    /// A whole lock, as an AOF rewrite or an RDB has it.
+    /// A whole lock, from an RDB or a rewritten AOF.
     State(Lock),
     /// A change of a lock.
     Effect(Effect<'a>),
-    /// The largest fence that a server gave.
+    /// The largest fence that a server has given.
     Fence(Fence),
 }
 
 /// Reads one record.
 ///
 /// # Errors
-/// When the bytes are not exactly one record of this version with every number in its bounds.
+/// When the bytes are not exactly one record, in the version that it needs, with every number within
+/// its bounds.
 pub fn decode(bytes: &[u8]) -> Result<Record<'_>, DecodeError> {
-    let mut input = Input { rest: bytes };
-    if input.u8()? != VERSION {
-        return Err(DecodeError);
-    }
+    let mut input = Input::new(bytes)?;
     let record = match input.u8()? {
         STATE => Record::State(input.state()?),
         HOLD => {
-            let now_ms = input.time()?;
+            let now_ms = input.time_ms()?;
             let mode = input.mode()?;
-            let (token, hold) = input.hold()?;
+            let (token, hold) = input.hold(mode)?;
             Record::Effect(Effect::Hold {
                 now_ms,
                 mode,
@@ -79,7 +88,7 @@ pub fn decode(bytes: &[u8]) -> Result<Record<'_>, DecodeError> {
             })
         }
         RELEASE => Record::Effect(Effect::Release {
-            now_ms: input.time()?,
+            now_ms: input.time_ms()?,
             token: input.token()?,
         }),
         CAP => Record::Effect(Effect::Cap {
@@ -88,39 +97,39 @@ pub fn decode(bytes: &[u8]) -> Result<Record<'_>, DecodeError> {
         FENCE => Record::Fence(input.fence()?),
         _ => return Err(DecodeError),
     };
-    if !input.rest.is_empty() {
-        return Err(DecodeError);
-    }
+    input.finish()?;
     Ok(record)
 }
 
-/// Whether the bytes, which could not be decoded, are in a format of a later version of this module.
+/// Whether the bytes, which could not be decoded, are a record of a version that only later releases
+/// know. All kinds of records tell it by their first byte.
 pub fn is_of_later_version(bytes: &[u8]) -> bool {
-    bytes.first().is_some_and(|version| *version > VERSION)
+    bytes.first().is_some_and(|byte| *byte > LATEST_VERSION)
 }
 
-/// Reads a record `held` and the token that stands beside it.
+/// Reads a `held` record and the token that is sent beside it.
 ///
 /// # Errors
-/// When the token is not one, or the record is not exactly one `held` of this version with every number in its bounds.
+/// When `token` is not a token, or `record` is not exactly one `held` record, in the version that it
+/// needs, with every number within its bounds.
 pub fn decode_held<'a>(token: &'a [u8], record: &[u8]) -> Result<Effect<'a>, DecodeError> {
-    let mut input = Input { rest: record };
-    if input.array()? != [VERSION, HELD] {
+    let mut input = Input::new(record)?;
+    if input.u8()? != HELD {
         return Err(DecodeError);
     }
+    let now_ms = input.time_ms()?;
+    let mode = input.mode()?;
     let effect = Effect::Hold {
-        now_ms: input.time()?,
-        mode: input.mode()?,
+        now_ms,
+        mode,
         token: Token::new(token).map_err(|_| DecodeError)?,
-        hold: input.hold_without_token()?,
+        hold: input.hold_without_token(mode)?,
     };
-    if !input.rest.is_empty() {
-        return Err(DecodeError);
-    }
+    input.finish()?;
     Ok(effect)
 }
 
-/// Writes a whole lock. `O(n log n)` in its holds.
+/// Writes a whole lock. `O(n log n)` in the number of its holds.
 pub fn encode_state(lock: &Lock) -> Vec<u8> {
     let holders = lock.holders();
     let tokens: usize = holders
@@ -129,14 +138,19 @@ pub fn encode_state(lock: &Lock) -> Vec<u8> {
         .sum();
     let per_hold = holders.len().saturating_mul(3 * 8 + 2);
     let mut out = Vec::with_capacity(per_hold.saturating_add(tokens).saturating_add(3));
-    out.extend_from_slice(&[VERSION, STATE, mode_byte(lock.mode())]);
+    let mode = lock.mode();
+    let needed = holders
+        .iter()
+        .map(|(_, hold)| Version::needed_by_hold(mode, hold));
+    let version = needed.max().unwrap_or(Version::V1);
+    out.extend_from_slice(&[version.byte(), STATE, mode_byte(mode)]);
     for (token, hold) in holders {
         put_hold(&mut out, token.as_token(), &hold);
     }
     out
 }
 
-/// Writes an effect after what `out` has.
+/// Appends an effect to `out`.
 pub fn encode_effect(effect: &Effect<'_>, out: &mut Vec<u8>) {
     match effect {
         Effect::Hold {
@@ -145,42 +159,44 @@ pub fn encode_effect(effect: &Effect<'_>, out: &mut Vec<u8>) {
             token,
             hold,
         } => {
-            out.extend_from_slice(&[VERSION, HOLD]);
+            let version = Version::needed_by_hold(*mode, hold);
+            out.extend_from_slice(&[version.byte(), HOLD]);
             out.extend_from_slice(&now_ms.to_le_bytes());
             out.push(mode_byte(*mode));
             put_hold(out, *token, hold);
         }
         Effect::Release { now_ms, token } => {
-            out.extend_from_slice(&[VERSION, RELEASE]);
+            out.extend_from_slice(&[Version::V1.byte(), RELEASE]);
             out.extend_from_slice(&now_ms.to_le_bytes());
             put_token(out, *token);
         }
         Effect::Cap { deadline } => {
-            out.extend_from_slice(&[VERSION, CAP]);
+            out.extend_from_slice(&[Version::V1.byte(), CAP]);
             out.extend_from_slice(&deadline.ms().to_le_bytes());
         }
     }
 }
 
-/// Writes the record `held` of a hold whose token is sent beside it.
+/// Writes the `held` record of a hold whose token is sent beside it.
 pub fn encode_held(now_ms: u64, mode: Mode, hold: &Hold) -> [u8; HELD_LEN] {
+    let version = Version::needed_by_hold(mode, hold).byte();
     let mut out = [0; HELD_LEN];
     let (head, numbers) = out.split_at_mut(2 + 8 + 1);
     head.copy_from_slice(&{
         let [a, b, c, d, e, f, g, h] = now_ms.to_le_bytes();
-        [VERSION, HELD, a, b, c, d, e, f, g, h, mode_byte(mode)]
+        [version, HELD, a, b, c, d, e, f, g, h, mode_byte(mode)]
     });
     let values = [hold.fence.get(), hold.deadline.ms(), hold.since_ms];
-    for (place, value) in numbers.as_chunks_mut().0.iter_mut().zip(values) {
-        *place = u64::to_le_bytes(value);
+    for (field, value) in numbers.as_chunks_mut().0.iter_mut().zip(values) {
+        *field = u64::to_le_bytes(value);
     }
     out
 }
 
-/// Writes the largest fence that a server gave.
+/// Writes the largest fence that a server has given.
 pub fn encode_fence(fence: Fence) -> [u8; 10] {
     let [a, b, c, d, e, f, g, h] = fence.get().to_le_bytes();
-    [VERSION, FENCE, a, b, c, d, e, f, g, h]
+    [Version::V1.byte(), FENCE, a, b, c, d, e, f, g, h]
 }
 
 const fn mode_byte(mode: Mode) -> u8 {
@@ -199,17 +215,40 @@ fn put_hold(out: &mut Vec<u8>, token: Token<'_>, hold: &Hold) {
 
 fn put_token(out: &mut Vec<u8>, token: Token<'_>) {
     let bytes = token.as_bytes();
-    // A token has at most 512 bytes, so this conversion cannot be cut short.
+    // A token has at most 512 bytes, so the conversion always succeeds.
     let len = u16::try_from(bytes.len()).unwrap_or(u16::MAX);
     out.extend_from_slice(&len.to_le_bytes());
     out.extend_from_slice(bytes);
 }
 
+/// A record that is being read.
 struct Input<'a> {
     rest: &'a [u8],
+    /// The version that the record says it is in.
+    version: Version,
+    /// The lowest version that can say what has been read so far.
+    needed: Version,
 }
 
 impl<'a> Input<'a> {
+    /// Begins to read a record. Refuses versions that this release does not know.
+    fn new(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+        let (version, rest) = bytes.split_first().ok_or(DecodeError)?;
+        Ok(Self {
+            rest,
+            version: Version::known(*version).ok_or(DecodeError)?,
+            needed: Version::V1,
+        })
+    }
+
+    /// Ends the reading. Refuses bytes that are left over, and a version that is not the one needed.
+    fn finish(self) -> Result<(), DecodeError> {
+        if !self.rest.is_empty() || self.version != self.needed {
+            return Err(DecodeError);
+        }
+        Ok(())
+    }
+
     fn take(&mut self, n: usize) -> Result<&'a [u8], DecodeError> {
         let (head, rest) = self.rest.split_at_checked(n).ok_or(DecodeError)?;
         self.rest = rest;
@@ -234,8 +273,8 @@ impl<'a> Input<'a> {
         Deadline::from_millis(self.u64()?).ok_or(DecodeError)
     }
 
-    /// An instant, under the same bound as a deadline.
-    fn time(&mut self) -> Result<u64, DecodeError> {
+    /// An instant, with the same bound as a deadline.
+    fn time_ms(&mut self) -> Result<u64, DecodeError> {
         self.deadline().map(Deadline::ms)
     }
 
@@ -256,28 +295,30 @@ impl<'a> Input<'a> {
         Token::new(self.take(len.into())?).map_err(|_| DecodeError)
     }
 
-    fn hold(&mut self) -> Result<(Token<'a>, Hold), DecodeError> {
-        let hold = self.hold_without_token()?;
+    fn hold(&mut self, mode: Mode) -> Result<(Token<'a>, Hold), DecodeError> {
+        let hold = self.hold_without_token(mode)?;
         Ok((self.token()?, hold))
     }
 
-    fn hold_without_token(&mut self) -> Result<Hold, DecodeError> {
-        Ok(Hold {
+    fn hold_without_token(&mut self, mode: Mode) -> Result<Hold, DecodeError> {
+        let hold = Hold {
             fence: self.fence()?,
             deadline: self.deadline()?,
-            since_ms: self.time()?,
-        })
+            since_ms: self.time_ms()?,
+        };
+        self.needed = self.needed.max(Version::needed_by_hold(mode, &hold));
+        Ok(hold)
     }
 
     fn state(&mut self) -> Result<Lock, DecodeError> {
         let mode = self.mode()?;
-        let (token, hold) = self.hold()?;
+        let (token, hold) = self.hold(mode)?;
         let mut lock = Lock::new(mode, token, hold);
         let mut holds: usize = 1;
         let mut last = (hold.fence, token);
         while !self.rest.is_empty() {
-            let (token, hold) = self.hold()?;
-            // Only one order is written, so any other is not ours.
+            let (token, hold) = self.hold(mode)?;
+            // The encoder writes one order only, so any other order is not its own.
             if mode == Mode::Exclusive || (hold.fence, token) <= last {
                 return Err(DecodeError);
             }
@@ -285,7 +326,7 @@ impl<'a> Input<'a> {
             lock.put(mode, token, hold);
             holds = holds.saturating_add(1);
         }
-        // A token that came twice has taken its own place.
+        // A token that came twice has replaced its own hold.
         if lock.len() != holds {
             return Err(DecodeError);
         }

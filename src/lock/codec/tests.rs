@@ -7,6 +7,8 @@ use rand::{RngExt, SeedableRng};
 
 use super::*;
 
+const V1: u8 = Version::V1.byte();
+
 fn hold(fence: u64) -> Hold {
     Hold {
         fence: Fence::new(fence).unwrap(),
@@ -113,13 +115,13 @@ fn what_could_not_have_been_written_is_refused() {
     let body = &exclusive[3..];
     let refused = |bytes: &[u8]| assert_eq!(decode(bytes), Err(DecodeError), "{bytes:?}");
     refused(&[]);
-    refused(&[VERSION]);
-    refused(&[VERSION, STATE, EXCLUSIVE]); // no hold
-    refused(&[&[VERSION + 1, STATE, EXCLUSIVE], body].concat());
-    refused(&[&[VERSION, 0, EXCLUSIVE], body].concat());
-    refused(&[&[VERSION, STATE, 3], body].concat());
+    refused(&[V1]);
+    refused(&[V1, STATE, EXCLUSIVE]); // no hold
+    refused(&[&[LATEST_VERSION + 1, STATE, EXCLUSIVE], body].concat());
+    refused(&[&[V1, 0, EXCLUSIVE], body].concat());
+    refused(&[&[V1, STATE, 3], body].concat());
     refused(&[&exclusive[..], body].concat()); // two exclusive holds
-    refused(&[&[VERSION, STATE, SHARED], body, body].concat()); // a token twice
+    refused(&[&[V1, STATE, SHARED], body, body].concat()); // a token twice
     refused(&[&exclusive[..], b"\0"].concat());
     for end in 0..exclusive.len() {
         refused(&exclusive[..end]);
@@ -316,4 +318,56 @@ fn the_bytes_of_version_1_never_change() {
             }
         }
     }
+}
+
+/// Everything that a record can be is read back from version 1 only, because nothing needs more.
+#[test]
+fn a_record_is_accepted_in_no_other_version_than_it_needs() {
+    for (kind, golden) in golden_rows() {
+        for version in (0..=u8::MAX).filter(|version| *version != V1) {
+            let mut bytes = golden.clone();
+            bytes[0] = version;
+            assert_eq!(decode(&bytes), Err(DecodeError), "{kind} in {version}");
+            assert_eq!(decode_held(b"me", &bytes), Err(DecodeError), "{kind}");
+        }
+    }
+}
+
+#[test]
+fn a_version_above_the_needed_one_is_refused_though_it_is_known() {
+    let finish = |version, needed| {
+        let rest = &[];
+        let input = Input {
+            rest,
+            version,
+            needed,
+        };
+        input.finish()
+    };
+    let (one, two) = (Version::V1, Version::V1.next());
+    assert_eq!(finish(one, one), Ok(()));
+    assert_eq!(finish(two, two), Ok(()));
+    assert_eq!(finish(two, one), Err(DecodeError));
+    assert_eq!(finish(one, two), Err(DecodeError));
+}
+
+#[test]
+fn every_kind_of_a_later_version_is_recognised() {
+    let mut kinds: Vec<String> = Vec::new();
+    for (kind, golden) in golden_rows() {
+        assert!(!is_of_later_version(&golden), "{kind}");
+        for later in LATEST_VERSION + 1..=u8::MAX {
+            let mut bytes = golden.clone();
+            bytes[0] = later;
+            assert!(is_of_later_version(&bytes), "{kind} in {later}");
+            // What comes behind the first byte is for the later release to say.
+            assert!(is_of_later_version(&bytes[..1]), "{kind} in {later}");
+        }
+        let broken = [&[0], &golden[1..]].concat();
+        assert!(!is_of_later_version(&broken), "{kind}");
+        kinds.push(kind);
+    }
+    assert!(!is_of_later_version(b""));
+    kinds.dedup();
+    assert_eq!(kinds, ["state", "hold", "release", "cap", "fence", "held"]);
 }
