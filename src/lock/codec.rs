@@ -1,15 +1,15 @@
-//! The one format behind RDB, DUMP, AOF, replication and the digest: bytes to locks and effects, and
-//! back.
+//! The one format behind RDB, DUMP, AOF, replication and the digest: bytes to locks and effects,
+//! and back.
 //!
 //! ```text
 //! record  = version:u8 | kind:u8 | body        the version is the lowest that can say the body
 //!
-//! state   (kind 1)  mode:u8 | hold*            exclusive: one hold; shared: by rising (fence, token)
+//! state   (kind 1)  mode:u8 | hold*            one if exclusive; by rising (fence, token) if shared
 //! hold    (kind 2)  now_ms:u64 | mode:u8 | hold
 //! release (kind 3)  now_ms:u64 | token
 //! cap     (kind 4)  deadline_ms:u64
 //! fence   (kind 5)  fence:u64                  the largest fence that a server has given
-//! held    (kind 6)  now_ms:u64 | mode:u8 | numbers      a hold whose token is sent beside the record
+//! held    (kind 6)  now_ms:u64 | mode:u8 | numbers      the token is sent beside the record
 //!
 //! hold    = numbers | token
 //! numbers = fence:u64 | deadline_ms:u64 | since_ms:u64
@@ -28,7 +28,8 @@ mod version;
 use self::version::Version;
 use super::effect::Effect;
 use super::fence::Fence;
-use super::state::{Hold, Lock, Mode};
+use super::hold::{Hold, Mode};
+use super::state::Lock;
 use super::time::Deadline;
 use super::token::Token;
 
@@ -70,8 +71,8 @@ pub enum Record<'a> {
 /// Reads one record.
 ///
 /// # Errors
-/// When the bytes are not exactly one record, in the version that it needs, with every number within
-/// its bounds.
+/// When the bytes are not exactly one record, in the version that it needs, with every number
+/// within its bounds.
 pub fn decode(bytes: &[u8]) -> Result<Record<'_>, DecodeError> {
     let mut input = Input::new(bytes)?;
     let record = match input.u8()? {
@@ -101,8 +102,8 @@ pub fn decode(bytes: &[u8]) -> Result<Record<'_>, DecodeError> {
     Ok(record)
 }
 
-/// Whether the bytes, which could not be decoded, are a record of a version that only later releases
-/// know. All kinds of records tell it by their first byte.
+/// Whether the bytes, which could not be decoded, are a record of a version that only later
+/// releases know. All kinds of records tell it by their first byte.
 pub fn is_of_later_version(bytes: &[u8]) -> bool {
     bytes.first().is_some_and(|byte| *byte > LATEST_VERSION)
 }
@@ -110,8 +111,8 @@ pub fn is_of_later_version(bytes: &[u8]) -> bool {
 /// Reads a `held` record and the token that is sent beside it.
 ///
 /// # Errors
-/// When `token` is not a token, or `record` is not exactly one `held` record, in the version that it
-/// needs, with every number within its bounds.
+/// When `token` is not a token, or `record` is not exactly one `held` record, in the version that
+/// it needs, with every number within its bounds.
 pub fn decode_held<'a>(token: &'a [u8], record: &[u8]) -> Result<Effect<'a>, DecodeError> {
     let mut input = Input::new(record)?;
     if input.u8()? != HELD {
@@ -241,7 +242,8 @@ impl<'a> Input<'a> {
         })
     }
 
-    /// Ends the reading. Refuses bytes that are left over, and a version that is not the one needed.
+    /// Ends the reading. Refuses bytes that are left over, and a version that is not the one
+    /// needed.
     fn finish(self) -> Result<(), DecodeError> {
         if !self.rest.is_empty() || self.version != self.needed {
             return Err(DecodeError);

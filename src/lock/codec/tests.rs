@@ -84,7 +84,7 @@ fn a_hold_comes_back_with_the_token_beside_it() {
     assert_eq!(decode_held(b"me", &record), Ok(effect));
     assert_eq!(decode_held(b"", &record), Err(DecodeError));
     assert_eq!(decode_held(&[b'x'; 513], &record), Err(DecodeError));
-    // Alone it says nothing, and what says all by itself wants no token.
+    // A `held` record needs a token beside it, and a `hold` record takes none.
     assert_eq!(decode(&record), Err(DecodeError));
     assert_eq!(decode_held(b"me", &effect_bytes(&effect)), Err(DecodeError));
     for end in 0..record.len() {
@@ -102,7 +102,7 @@ fn a_hold_comes_back_with_the_token_beside_it() {
 }
 
 #[test]
-fn the_order_of_arrival_does_not_show() {
+fn the_order_in_which_holds_came_does_not_change_the_bytes() {
     let mut other = Lock::new(Mode::Shared, token(&[b'x'; 512]), hold(9));
     other.put(Mode::Shared, token(b"a"), hold(7));
     other.put(Mode::Shared, token(b"\0\r\n\xff"), hold(5));
@@ -110,7 +110,7 @@ fn the_order_of_arrival_does_not_show() {
 }
 
 #[test]
-fn what_could_not_have_been_written_is_refused() {
+fn bytes_that_no_release_could_have_written_are_refused() {
     let exclusive = encode_state(&Lock::new(Mode::Exclusive, token(b"me"), hold(1)));
     let body = &exclusive[3..];
     let refused = |bytes: &[u8]| assert_eq!(decode(bytes), Err(DecodeError), "{bytes:?}");
@@ -139,7 +139,7 @@ fn what_could_not_have_been_written_is_refused() {
 }
 
 #[test]
-fn any_bytes_are_decoded_or_refused_and_mean_one_thing() {
+fn any_bytes_are_refused_or_written_back_unchanged() {
     const RUNS: usize = 300_000;
     let mut rng = StdRng::seed_from_u64(0x6c6f_636b);
     let seeds = [
@@ -163,7 +163,7 @@ fn any_bytes_are_decoded_or_refused_and_mean_one_thing() {
                 _ => bytes.insert(at, rng.random()),
             }
         }
-        // What is accepted must be written back as the same bytes: there is one encoding of a value.
+        // A value has one encoding, so accepted bytes must be written back unchanged.
         let again = match decode(&bytes) {
             Err(DecodeError) => continue,
             Ok(Record::State(lock)) => encode_state(&lock),
@@ -179,7 +179,7 @@ fn any_bytes_are_decoded_or_refused_and_mean_one_thing() {
     );
 }
 
-/// A value, the kind of its record, and what it says.
+/// A value that can be written as a record.
 enum Value {
     State(Lock),
     Effect(Effect<'static>),
@@ -201,7 +201,7 @@ impl Value {
 
 const LONGEST: [u8; 512] = [b'x'; 512];
 
-/// One value or more for each row of a file of golden records, in the order of the rows.
+/// The kind and the value of each row of the golden file, in the order of its rows.
 fn values_of_version_1() -> Vec<(&'static str, Value)> {
     let hold = |fence, deadline_ms, since_ms| Hold {
         fence: Fence::new(fence).unwrap(),
@@ -320,7 +320,7 @@ fn the_bytes_of_version_1_never_change() {
     }
 }
 
-/// Everything that a record can be is read back from version 1 only, because nothing needs more.
+/// No record of version 1 may be read from another version, because none needs one.
 #[test]
 fn a_record_is_accepted_in_no_other_version_than_it_needs() {
     for (kind, golden) in golden_rows() {
@@ -360,7 +360,7 @@ fn every_kind_of_a_later_version_is_recognised() {
             let mut bytes = golden.clone();
             bytes[0] = later;
             assert!(is_of_later_version(&bytes), "{kind} in {later}");
-            // What comes behind the first byte is for the later release to say.
+            // The rest of the record is up to the later release.
             assert!(is_of_later_version(&bytes[..1]), "{kind} in {later}");
         }
         let broken = [&[0], &golden[1..]].concat();

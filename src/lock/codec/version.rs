@@ -15,20 +15,23 @@
 //! | version | what needs it | written since |
 //! | --- | --- | --- |
 //! | 1 | every record that needs no later version | 0.1 |
-//! | 2 | reserved: a record with a hold that has a limit, where exclusive and shared do not say it | not yet |
+//! | 2 | reserved: a record with a hold whose limit its mode does not say | not yet |
 //!
-//! Only the kinds `state`, `hold` and `held` carry a hold. The kinds `release`, `cap` and `fence` carry
-//! none and stay in version 1.
+//! The limit of a hold is the number of holders that it tolerates, itself included. An exclusive hold
+//! tolerates 1 and a shared hold any number, so their modes say it. Version 2 is for all other limits.
+//!
+//! Only the kinds `state`, `hold` and `held` carry a hold. The kinds `release`, `cap` and `fence`
+//! carry none and stay in version 1.
 //!
 //! # How to add a version
 //!
 //! 1. Name it here and make it [`Version::LATEST`].
-//! 2. Say in [`Version::needed_by_hold`] which holds need it. A new field of a hold and a new mode do
-//!    not compile before that.
+//! 2. Say in [`Version::needed_by_hold`] which holds need it. A new field of a hold and a new mode
+//!    do not compile before that.
 //! 3. Read and write the new field in `hold_without_token`, `put_hold` and `encode_held`.
 //! 4. Pin its bytes in a new file in `tests/golden/records`.
 
-use crate::lock::{Hold, Mode};
+use super::super::hold::{Hold, Mode};
 
 /// A version of the format: the first byte of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,7 +70,7 @@ impl Version {
         }
     }
 
-    /// The version after this one, which no release may know.
+    /// The next version, which this release may not know.
     #[cfg(test)]
     pub(super) const fn next(self) -> Self {
         Self(self.0 + 1)
