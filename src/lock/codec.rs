@@ -1,31 +1,43 @@
-//! Bytes <-> locks and effects: the one format behind RDB, DUMP, AOF, replication and the digest.
+//! The one format behind RDB, DUMP, AOF, replication and the digest: bytes to locks and effects,
+//! and back.
 //!
 //! ```text
-//! record  = version:u8 (1) | kind:u8 | body
-//! state   (kind 1)  mode:u8 | hold*            one hold if exclusive, else at least one, by rising (fence, token)
+//! record  = version:u8 | kind:u8 | body        the version is the lowest that can say the body
+//!
+//! state   (kind 1)  mode:u8 | hold*            one if exclusive; by rising (fence, token) if shared
 //! hold    (kind 2)  now_ms:u64 | mode:u8 | hold
 //! release (kind 3)  now_ms:u64 | token
 //! cap     (kind 4)  deadline_ms:u64
-//! fence   (kind 5)  fence:u64                  the largest fence given, of a whole server
-//! held    (kind 6)  now_ms:u64 | mode:u8 | fence:u64 | deadline_ms:u64 | since_ms:u64      a hold whose token is sent beside it
-//! hold    = fence:u64 | deadline_ms:u64 | since_ms:u64 | token
+//! fence   (kind 5)  fence:u64                  the largest fence that a server has given
+//! held    (kind 6)  now_ms:u64 | mode:u8 | numbers      the token is sent beside the record
+//!
+//! hold    = numbers | token
+//! numbers = fence:u64 | deadline_ms:u64 | since_ms:u64
 //! mode    = 1 exclusive | 2 shared
 //! token   = length:u16 | bytes                 1 to 512 bytes
 //! ```
-//! Integers are little-endian. Decoding is total: any bytes give a value that could have been encoded, or a
-//! [`DecodeError`]; nothing is allocated on the word of a length that the input itself does not fill. One value has one encoding,
-//! so that equal locks have equal bytes on every server.
+//! Integers are little-endian. This is version 1, the only one so far. `codec/version.rs` has the
+//! rule by which later versions are added.
+//!
+//! Decoding is total. Any bytes give either a value that could have been encoded, or a
+//! [`DecodeError`]. The decoder allocates nothing for a length that the input itself does not fill.
+//! One value has one encoding, so that equal locks have equal bytes on every server.
 
+mod version;
+
+use self::version::Version;
 use super::effect::Effect;
 use super::fence::Fence;
-use super::state::{Hold, Lock, Mode};
+use super::hold::{Hold, Mode};
+use super::state::Lock;
 use super::time::Deadline;
 use super::token::Token;
 
-/// The format's version: the first byte of every record.
-pub const VERSION: u8 = 1;
+/// The newest version of the format that this release knows. A record may be in an older one: each
+/// is written in the lowest version that can say it.
+pub const LATEST_VERSION: u8 = Version::LATEST.byte();
 
-/// The longest record of an effect in bytes: a `hold` with the longest token.
+/// The length of the longest record of an effect, in bytes: a `hold` with the longest token.
 pub const MAX_EFFECT_LEN: usize = 2 + 8 + 1 + 3 * 8 + 2 + Token::MAX_LEN;
 
 const STATE: u8 = 1;
@@ -35,42 +47,40 @@ const CAP: u8 = 4;
 const FENCE: u8 = 5;
 const HELD: u8 = 6;
 
-/// The length of a record `held`.
+/// The length of a `held` record, in bytes.
 pub const HELD_LEN: usize = 2 + 8 + 1 + 3 * 8;
 
 const EXCLUSIVE: u8 = 1;
 const SHARED: u8 = 2;
 
-/// The bytes are not a record of this version.
+/// The bytes are not a record that this release knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecodeError;
 
-/// What a record can be.
+/// A decoded record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record<'a> {
-    /// A whole lock, as an AOF rewrite or an RDB has it.
+    /// A whole lock, from an RDB or a rewritten AOF.
     State(Lock),
     /// A change of a lock.
     Effect(Effect<'a>),
-    /// The largest fence that a server gave.
+    /// The largest fence that a server has given.
     Fence(Fence),
 }
 
 /// Reads one record.
 ///
 /// # Errors
-/// When the bytes are not exactly one record of this version with every number in its bounds.
+/// When the bytes are not exactly one record, in the version that it needs, with every number
+/// within its bounds.
 pub fn decode(bytes: &[u8]) -> Result<Record<'_>, DecodeError> {
-    let mut input = Input { rest: bytes };
-    if input.u8()? != VERSION {
-        return Err(DecodeError);
-    }
+    let mut input = Input::new(bytes)?;
     let record = match input.u8()? {
         STATE => Record::State(input.state()?),
         HOLD => {
-            let now_ms = input.time()?;
+            let now_ms = input.time_ms()?;
             let mode = input.mode()?;
-            let (token, hold) = input.hold()?;
+            let (token, hold) = input.hold(mode)?;
             Record::Effect(Effect::Hold {
                 now_ms,
                 mode,
@@ -79,7 +89,7 @@ pub fn decode(bytes: &[u8]) -> Result<Record<'_>, DecodeError> {
             })
         }
         RELEASE => Record::Effect(Effect::Release {
-            now_ms: input.time()?,
+            now_ms: input.time_ms()?,
             token: input.token()?,
         }),
         CAP => Record::Effect(Effect::Cap {
@@ -88,39 +98,39 @@ pub fn decode(bytes: &[u8]) -> Result<Record<'_>, DecodeError> {
         FENCE => Record::Fence(input.fence()?),
         _ => return Err(DecodeError),
     };
-    if !input.rest.is_empty() {
-        return Err(DecodeError);
-    }
+    input.finish()?;
     Ok(record)
 }
 
-/// Whether the bytes, which could not be decoded, are in a format of a later version of this module.
+/// Whether the bytes, which could not be decoded, are a record of a version that only later
+/// releases know. All kinds of records tell it by their first byte.
 pub fn is_of_later_version(bytes: &[u8]) -> bool {
-    bytes.first().is_some_and(|version| *version > VERSION)
+    bytes.first().is_some_and(|byte| *byte > LATEST_VERSION)
 }
 
-/// Reads a record `held` and the token that stands beside it.
+/// Reads a `held` record and the token that is sent beside it.
 ///
 /// # Errors
-/// When the token is not one, or the record is not exactly one `held` of this version with every number in its bounds.
+/// When `token` is not a token, or `record` is not exactly one `held` record, in the version that
+/// it needs, with every number within its bounds.
 pub fn decode_held<'a>(token: &'a [u8], record: &[u8]) -> Result<Effect<'a>, DecodeError> {
-    let mut input = Input { rest: record };
-    if input.array()? != [VERSION, HELD] {
+    let mut input = Input::new(record)?;
+    if input.u8()? != HELD {
         return Err(DecodeError);
     }
+    let now_ms = input.time_ms()?;
+    let mode = input.mode()?;
     let effect = Effect::Hold {
-        now_ms: input.time()?,
-        mode: input.mode()?,
+        now_ms,
+        mode,
         token: Token::new(token).map_err(|_| DecodeError)?,
-        hold: input.hold_without_token()?,
+        hold: input.hold_without_token(mode)?,
     };
-    if !input.rest.is_empty() {
-        return Err(DecodeError);
-    }
+    input.finish()?;
     Ok(effect)
 }
 
-/// Writes a whole lock. `O(n log n)` in its holds.
+/// Writes a whole lock. `O(n log n)` in the number of its holds.
 pub fn encode_state(lock: &Lock) -> Vec<u8> {
     let holders = lock.holders();
     let tokens: usize = holders
@@ -129,14 +139,19 @@ pub fn encode_state(lock: &Lock) -> Vec<u8> {
         .sum();
     let per_hold = holders.len().saturating_mul(3 * 8 + 2);
     let mut out = Vec::with_capacity(per_hold.saturating_add(tokens).saturating_add(3));
-    out.extend_from_slice(&[VERSION, STATE, mode_byte(lock.mode())]);
+    let mode = lock.mode();
+    let needed = holders
+        .iter()
+        .map(|(_, hold)| Version::needed_by_hold(mode, hold));
+    let version = needed.max().unwrap_or(Version::V1);
+    out.extend_from_slice(&[version.byte(), STATE, mode_byte(mode)]);
     for (token, hold) in holders {
         put_hold(&mut out, token.as_token(), &hold);
     }
     out
 }
 
-/// Writes an effect after what `out` has.
+/// Appends an effect to `out`.
 pub fn encode_effect(effect: &Effect<'_>, out: &mut Vec<u8>) {
     match effect {
         Effect::Hold {
@@ -145,42 +160,44 @@ pub fn encode_effect(effect: &Effect<'_>, out: &mut Vec<u8>) {
             token,
             hold,
         } => {
-            out.extend_from_slice(&[VERSION, HOLD]);
+            let version = Version::needed_by_hold(*mode, hold);
+            out.extend_from_slice(&[version.byte(), HOLD]);
             out.extend_from_slice(&now_ms.to_le_bytes());
             out.push(mode_byte(*mode));
             put_hold(out, *token, hold);
         }
         Effect::Release { now_ms, token } => {
-            out.extend_from_slice(&[VERSION, RELEASE]);
+            out.extend_from_slice(&[Version::V1.byte(), RELEASE]);
             out.extend_from_slice(&now_ms.to_le_bytes());
             put_token(out, *token);
         }
         Effect::Cap { deadline } => {
-            out.extend_from_slice(&[VERSION, CAP]);
+            out.extend_from_slice(&[Version::V1.byte(), CAP]);
             out.extend_from_slice(&deadline.ms().to_le_bytes());
         }
     }
 }
 
-/// Writes the record `held` of a hold whose token is sent beside it.
+/// Writes the `held` record of a hold whose token is sent beside it.
 pub fn encode_held(now_ms: u64, mode: Mode, hold: &Hold) -> [u8; HELD_LEN] {
+    let version = Version::needed_by_hold(mode, hold).byte();
     let mut out = [0; HELD_LEN];
     let (head, numbers) = out.split_at_mut(2 + 8 + 1);
     head.copy_from_slice(&{
         let [a, b, c, d, e, f, g, h] = now_ms.to_le_bytes();
-        [VERSION, HELD, a, b, c, d, e, f, g, h, mode_byte(mode)]
+        [version, HELD, a, b, c, d, e, f, g, h, mode_byte(mode)]
     });
     let values = [hold.fence.get(), hold.deadline.ms(), hold.since_ms];
-    for (place, value) in numbers.as_chunks_mut().0.iter_mut().zip(values) {
-        *place = u64::to_le_bytes(value);
+    for (field, value) in numbers.as_chunks_mut().0.iter_mut().zip(values) {
+        *field = u64::to_le_bytes(value);
     }
     out
 }
 
-/// Writes the largest fence that a server gave.
+/// Writes the largest fence that a server has given.
 pub fn encode_fence(fence: Fence) -> [u8; 10] {
     let [a, b, c, d, e, f, g, h] = fence.get().to_le_bytes();
-    [VERSION, FENCE, a, b, c, d, e, f, g, h]
+    [Version::V1.byte(), FENCE, a, b, c, d, e, f, g, h]
 }
 
 const fn mode_byte(mode: Mode) -> u8 {
@@ -199,17 +216,41 @@ fn put_hold(out: &mut Vec<u8>, token: Token<'_>, hold: &Hold) {
 
 fn put_token(out: &mut Vec<u8>, token: Token<'_>) {
     let bytes = token.as_bytes();
-    // A token has at most 512 bytes, so this conversion cannot be cut short.
+    // A token has at most 512 bytes, so the conversion always succeeds.
     let len = u16::try_from(bytes.len()).unwrap_or(u16::MAX);
     out.extend_from_slice(&len.to_le_bytes());
     out.extend_from_slice(bytes);
 }
 
+/// A record that is being read.
 struct Input<'a> {
     rest: &'a [u8],
+    /// The version that the record says it is in.
+    version: Version,
+    /// The lowest version that can say what has been read so far.
+    needed: Version,
 }
 
 impl<'a> Input<'a> {
+    /// Begins to read a record. Refuses versions that this release does not know.
+    fn new(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+        let (version, rest) = bytes.split_first().ok_or(DecodeError)?;
+        Ok(Self {
+            rest,
+            version: Version::known(*version).ok_or(DecodeError)?,
+            needed: Version::V1,
+        })
+    }
+
+    /// Ends the reading. Refuses bytes that are left over, and a version that is not the one
+    /// needed.
+    fn finish(self) -> Result<(), DecodeError> {
+        if !self.rest.is_empty() || self.version != self.needed {
+            return Err(DecodeError);
+        }
+        Ok(())
+    }
+
     fn take(&mut self, n: usize) -> Result<&'a [u8], DecodeError> {
         let (head, rest) = self.rest.split_at_checked(n).ok_or(DecodeError)?;
         self.rest = rest;
@@ -234,8 +275,8 @@ impl<'a> Input<'a> {
         Deadline::from_millis(self.u64()?).ok_or(DecodeError)
     }
 
-    /// An instant, under the same bound as a deadline.
-    fn time(&mut self) -> Result<u64, DecodeError> {
+    /// An instant, with the same bound as a deadline.
+    fn time_ms(&mut self) -> Result<u64, DecodeError> {
         self.deadline().map(Deadline::ms)
     }
 
@@ -256,28 +297,30 @@ impl<'a> Input<'a> {
         Token::new(self.take(len.into())?).map_err(|_| DecodeError)
     }
 
-    fn hold(&mut self) -> Result<(Token<'a>, Hold), DecodeError> {
-        let hold = self.hold_without_token()?;
+    fn hold(&mut self, mode: Mode) -> Result<(Token<'a>, Hold), DecodeError> {
+        let hold = self.hold_without_token(mode)?;
         Ok((self.token()?, hold))
     }
 
-    fn hold_without_token(&mut self) -> Result<Hold, DecodeError> {
-        Ok(Hold {
+    fn hold_without_token(&mut self, mode: Mode) -> Result<Hold, DecodeError> {
+        let hold = Hold {
             fence: self.fence()?,
             deadline: self.deadline()?,
-            since_ms: self.time()?,
-        })
+            since_ms: self.time_ms()?,
+        };
+        self.needed = self.needed.max(Version::needed_by_hold(mode, &hold));
+        Ok(hold)
     }
 
     fn state(&mut self) -> Result<Lock, DecodeError> {
         let mode = self.mode()?;
-        let (token, hold) = self.hold()?;
+        let (token, hold) = self.hold(mode)?;
         let mut lock = Lock::new(mode, token, hold);
         let mut holds: usize = 1;
         let mut last = (hold.fence, token);
         while !self.rest.is_empty() {
-            let (token, hold) = self.hold()?;
-            // Only one order is written, so any other is not ours.
+            let (token, hold) = self.hold(mode)?;
+            // The encoder writes one order only, so any other order is not its own.
             if mode == Mode::Exclusive || (hold.fence, token) <= last {
                 return Err(DecodeError);
             }
@@ -285,7 +328,7 @@ impl<'a> Input<'a> {
             lock.put(mode, token, hold);
             holds = holds.saturating_add(1);
         }
-        // A token that came twice has taken its own place.
+        // A token that came twice has replaced its own hold.
         if lock.len() != holds {
             return Err(DecodeError);
         }
@@ -294,179 +337,4 @@ impl<'a> Input<'a> {
 }
 
 #[cfg(test)]
-mod tests {
-    use rand::rngs::StdRng;
-    use rand::{RngExt, SeedableRng};
-
-    use super::*;
-
-    fn hold(fence: u64) -> Hold {
-        Hold {
-            fence: Fence::new(fence).unwrap(),
-            deadline: Deadline::from_millis(1_000 + fence % 10).unwrap(),
-            since_ms: 1_000,
-        }
-    }
-
-    fn token(bytes: &[u8]) -> Token<'_> {
-        Token::new(bytes).unwrap()
-    }
-
-    fn three_readers() -> Lock {
-        let mut lock = Lock::new(Mode::Shared, token(b"a"), hold(7));
-        lock.put(Mode::Shared, token(b"\0\r\n\xff"), hold(5));
-        lock.put(Mode::Shared, token(&[b'x'; 512]), hold(9));
-        lock
-    }
-
-    fn effect_bytes(effect: &Effect<'_>) -> Vec<u8> {
-        let mut out = Vec::new();
-        encode_effect(effect, &mut out);
-        out
-    }
-
-    #[test]
-    fn states_come_back() {
-        for lock in [
-            three_readers(),
-            Lock::new(Mode::Exclusive, token(b"me"), hold(1)),
-            Lock::new(Mode::Shared, token(b"me"), hold(Fence::MAX)),
-        ] {
-            let bytes = encode_state(&lock);
-            assert_eq!(decode(&bytes), Ok(Record::State(lock)));
-        }
-    }
-
-    #[test]
-    fn effects_come_back() {
-        let long = [0xffu8; 512];
-        for effect in [
-            Effect::Hold {
-                now_ms: 17,
-                mode: Mode::Shared,
-                token: token(&long),
-                hold: hold(3),
-            },
-            Effect::Release {
-                now_ms: Deadline::MAX_MS,
-                token: token(b"\0"),
-            },
-            Effect::Cap {
-                deadline: Deadline::from_millis(0).unwrap(),
-            },
-        ] {
-            let bytes = effect_bytes(&effect);
-            assert!(bytes.len() <= MAX_EFFECT_LEN);
-            assert_eq!(decode(&bytes), Ok(Record::Effect(effect)));
-        }
-        let fence = Fence::new(Fence::MAX).unwrap();
-        assert_eq!(decode(&encode_fence(fence)), Ok(Record::Fence(fence)));
-    }
-
-    #[test]
-    fn a_hold_comes_back_with_the_token_beside_it() {
-        let record = encode_held(17, Mode::Shared, &hold(3));
-        let effect = Effect::Hold {
-            now_ms: 17,
-            mode: Mode::Shared,
-            token: token(b"me"),
-            hold: hold(3),
-        };
-        assert_eq!(decode_held(b"me", &record), Ok(effect));
-        assert_eq!(decode_held(b"", &record), Err(DecodeError));
-        assert_eq!(decode_held(&[b'x'; 513], &record), Err(DecodeError));
-        // Alone it says nothing, and what says all by itself wants no token.
-        assert_eq!(decode(&record), Err(DecodeError));
-        assert_eq!(decode_held(b"me", &effect_bytes(&effect)), Err(DecodeError));
-        for end in 0..record.len() {
-            assert_eq!(decode_held(b"me", &record[..end]), Err(DecodeError));
-        }
-        for (at, bad) in [(0, 2), (1, 2), (9, 0xff), (10, 3), (18, 0xff), (26, 0xff)] {
-            let mut record = record;
-            record[at] = bad;
-            assert_eq!(decode_held(b"me", &record), Err(DecodeError), "{at}");
-        }
-        assert_eq!(
-            decode_held(b"me", &[&record[..], b"\0"].concat()),
-            Err(DecodeError)
-        );
-    }
-
-    #[test]
-    fn the_order_of_arrival_does_not_show() {
-        let mut other = Lock::new(Mode::Shared, token(&[b'x'; 512]), hold(9));
-        other.put(Mode::Shared, token(b"a"), hold(7));
-        other.put(Mode::Shared, token(b"\0\r\n\xff"), hold(5));
-        assert_eq!(encode_state(&other), encode_state(&three_readers()));
-    }
-
-    #[test]
-    fn what_could_not_have_been_written_is_refused() {
-        let exclusive = encode_state(&Lock::new(Mode::Exclusive, token(b"me"), hold(1)));
-        let body = &exclusive[3..];
-        let refused = |bytes: &[u8]| assert_eq!(decode(bytes), Err(DecodeError), "{bytes:?}");
-        refused(&[]);
-        refused(&[VERSION]);
-        refused(&[VERSION, STATE, EXCLUSIVE]); // no hold
-        refused(&[&[VERSION + 1, STATE, EXCLUSIVE], body].concat());
-        refused(&[&[VERSION, 0, EXCLUSIVE], body].concat());
-        refused(&[&[VERSION, STATE, 3], body].concat());
-        refused(&[&exclusive[..], body].concat()); // two exclusive holds
-        refused(&[&[VERSION, STATE, SHARED], body, body].concat()); // a token twice
-        refused(&[&exclusive[..], b"\0"].concat());
-        for end in 0..exclusive.len() {
-            refused(&exclusive[..end]);
-        }
-        let mut zero_fence = exclusive.clone();
-        zero_fence[3..11].fill(0);
-        refused(&zero_fence);
-        let mut huge_deadline = exclusive.clone();
-        huge_deadline[11..19].fill(0xff);
-        refused(&huge_deadline);
-        let mut long_token = exclusive[..27].to_vec();
-        long_token.extend(513u16.to_le_bytes());
-        long_token.extend([b'x'; 513]);
-        refused(&long_token);
-    }
-
-    #[test]
-    fn any_bytes_are_decoded_or_refused_and_mean_one_thing() {
-        const RUNS: usize = 300_000;
-        let mut rng = StdRng::seed_from_u64(0x6c6f_636b);
-        let seeds = [
-            encode_state(&three_readers()),
-            encode_state(&Lock::new(Mode::Exclusive, token(b"me"), hold(1))),
-            effect_bytes(&Effect::Release {
-                now_ms: 5,
-                token: token(b"me"),
-            }),
-            encode_fence(Fence::new(12).unwrap()).to_vec(),
-        ];
-        let mut accepted = 0;
-        for _ in 0..RUNS {
-            let mut bytes = seeds[rng.random_range(0..seeds.len())].clone();
-            for _ in 0..rng.random_range(1..4) {
-                let at = rng.random_range(0..bytes.len());
-                match rng.random_range(0..4) {
-                    0 => bytes[at] = rng.random(),
-                    1 => bytes[at] ^= 1 << rng.random_range(0..8),
-                    2 => bytes.truncate(at.max(1)),
-                    _ => bytes.insert(at, rng.random()),
-                }
-            }
-            // What is accepted must be written back as the same bytes: there is one encoding of a value.
-            let again = match decode(&bytes) {
-                Err(DecodeError) => continue,
-                Ok(Record::State(lock)) => encode_state(&lock),
-                Ok(Record::Effect(effect)) => effect_bytes(&effect),
-                Ok(Record::Fence(fence)) => encode_fence(fence).to_vec(),
-            };
-            assert_eq!(again, bytes);
-            accepted += 1;
-        }
-        assert!(
-            accepted > RUNS / 20,
-            "only {accepted} mutants were accepted"
-        );
-    }
-}
+mod tests;

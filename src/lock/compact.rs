@@ -1,35 +1,36 @@
-//! The token of an only hold, in few bytes: most locks are one hold, and there may be millions of them.
+//! The token of a lock with one hold, stored in few bytes. There may be millions of such locks.
 //!
-//! Most tokens are the text of a UUID or of 16 random bytes in hexadecimal digits. Kept as the 16 bytes that they stand for they need no memory of
-//! their own, nor does what is short anyway.
+//! Most tokens are the text of a UUID, or 16 random bytes in hexadecimal digits. They are stored as
+//! the 16 bytes that the digits encode, which need no memory of their own. Short tokens are stored
+//! in place, too.
 
 use super::token::Token;
 
-/// An owner's name, kept. One token has one form, so equal tokens are equal here.
+/// A stored token. A token has exactly one form, so equal tokens compare equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum CompactToken {
     /// 32 lower-case hexadecimal digits, with the dashes of a UUID or without any.
     Digits { dashed: bool, bytes: [u8; 16] },
     /// The first `len` of the bytes; the others are 0.
     Short { len: u8, bytes: [u8; SHORT] },
-    /// Whatever else.
+    /// All other tokens.
     Long(Box<[u8]>),
 }
 
-/// The longest token that is kept in place, as it is.
+/// The length of the longest token that is stored in place as it is.
 const SHORT: usize = 22;
 
-/// A UUID's text: digits in groups of 8, 4, 4, 4 and 12, a dash between one and the next.
+/// The length of a UUID as text: groups of 8, 4, 4, 4 and 12 digits, with dashes between them.
 const UUID_LEN: usize = 36;
 
-/// The bytes of a token that may have to be made from what is kept.
+/// The text of a stored token. It is built where the stored form is not the text itself.
 #[derive(Clone, Copy, Debug)]
 pub enum TokenText<'a> {
-    /// As it is kept.
-    Kept(Token<'a>),
-    /// 32 digits.
+    /// The stored bytes are the text.
+    Stored(Token<'a>),
+    /// The text of 32 digits.
     Hex([u8; 32]),
-    /// A UUID.
+    /// The text of a UUID.
     Uuid([u8; UUID_LEN]),
 }
 
@@ -37,8 +38,8 @@ impl TokenText<'_> {
     /// The token.
     pub fn as_token(&self) -> Token<'_> {
         match self {
-            Self::Kept(token) => *token,
-            Self::Hex(text) => Token::of_kept(text),
+            Self::Stored(token) => *token,
+            Self::Hex(text) => Token::from_stored(text),
             Self::Uuid(text) => Token::from_uuid(text),
         }
     }
@@ -50,16 +51,16 @@ impl TokenText<'_> {
 }
 
 impl CompactToken {
-    /// Whether this is that token.
+    /// Whether this is the stored form of `token`.
     pub(super) fn is(&self, token: Token<'_>) -> bool {
         match self {
             Self::Short { len, bytes } => bytes.get(..usize::from(*len)) == Some(token.as_bytes()),
             Self::Long(bytes) => **bytes == *token.as_bytes(),
-            Self::Digits { dashed, bytes } => number_of(token, *dashed) == Some(*bytes),
+            Self::Digits { dashed, bytes } => encoded_bytes(token, *dashed) == Some(*bytes),
         }
     }
 
-    /// The token's bytes.
+    /// The token's text.
     pub(super) fn text(&self) -> TokenText<'_> {
         match self {
             Self::Digits { dashed, bytes } => {
@@ -72,13 +73,13 @@ impl CompactToken {
             }
             Self::Short { len, bytes } => {
                 let bytes = bytes.get(..usize::from(*len)).unwrap_or_default();
-                TokenText::Kept(Token::of_kept(bytes))
+                TokenText::Stored(Token::from_stored(bytes))
             }
-            Self::Long(bytes) => TokenText::Kept(Token::of_kept(bytes)),
+            Self::Long(bytes) => TokenText::Stored(Token::from_stored(bytes)),
         }
     }
 
-    /// How many bytes it has beyond its own.
+    /// The number of bytes that it has on the heap.
     pub(super) const fn heap_bytes(&self) -> usize {
         match self {
             Self::Long(bytes) => bytes.len(),
@@ -90,15 +91,15 @@ impl CompactToken {
 impl From<Token<'_>> for CompactToken {
     fn from(token: Token<'_>) -> Self {
         for dashed in [true, false] {
-            if let Some(bytes) = number_of(token, dashed) {
+            if let Some(bytes) = encoded_bytes(token, dashed) {
                 return Self::Digits { dashed, bytes };
             }
         }
         let bytes = token.as_bytes();
         let mut short = [0; SHORT];
         match (short.get_mut(..bytes.len()), u8::try_from(bytes.len())) {
-            (Some(place), Ok(len)) => {
-                place.copy_from_slice(bytes);
+            (Some(target), Ok(len)) => {
+                target.copy_from_slice(bytes);
                 Self::Short { len, bytes: short }
             }
             _ => Self::Long(bytes.into()),
@@ -106,8 +107,9 @@ impl From<Token<'_>> for CompactToken {
     }
 }
 
-/// What a token stands for whose text is 32 digits, with the dashes of a UUID or without any.
-fn number_of(token: Token<'_>, dashed: bool) -> Option<[u8; 16]> {
+/// The bytes that a token of 32 digits encodes. `dashed` says whether it has the dashes of a UUID.
+/// `None` if the token is not such a text.
+fn encoded_bytes(token: Token<'_>, dashed: bool) -> Option<[u8; 16]> {
     let text = token.as_bytes();
     if dashed {
         bytes_of(&without_dashes(text.try_into().ok()?)?)
@@ -116,7 +118,7 @@ fn number_of(token: Token<'_>, dashed: bool) -> Option<[u8; 16]> {
     }
 }
 
-/// The digits of a UUID's text; `None` when its dashes are not in their places.
+/// The digits of a UUID's text. `None` if its dashes are not where they belong.
 fn without_dashes(text: &[u8; UUID_LEN]) -> Option<[u8; 32]> {
     if [text[8], text[13], text[18], text[23]] != *b"----" {
         return None;
@@ -140,8 +142,9 @@ fn with_dashes(digits: &[u8; 32]) -> [u8; UUID_LEN] {
     text
 }
 
-/// What the digits stand for; `None` when they are not all lower-case hexadecimal digits. Without a branch inside the loops, so that
-/// they are run for many digits at once.
+/// The bytes that the digits encode. `None` if they are not all lower-case hexadecimal digits.
+///
+/// The loops have no branches, so that the compiler vectorizes them.
 fn bytes_of(digits: &[u8; 32]) -> Option<[u8; 16]> {
     let mut values = [0; 32];
     let mut bad = false;
@@ -200,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn hexadecimal_digits_are_kept_as_what_they_stand_for() {
+    fn hexadecimal_digits_are_stored_as_the_bytes_that_they_encode() {
         assert!(is_digits(&kept(UUID.as_bytes())));
         assert!(is_digits(&kept(UUID.replace('-', "").as_bytes())));
         assert!(is_digits(&kept(&[b'0'; 32])));
@@ -217,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_a_token_is_it_comes_back_and_is_no_other() {
+    fn every_token_comes_back_and_is_equal_to_no_other() {
         let long = [b'x'; 512];
         let mut texts: Vec<Vec<u8>> = (1..=512).map(|len| long[..len].to_vec()).collect();
         for text in [

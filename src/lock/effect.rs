@@ -1,45 +1,49 @@
-//! The decided change of a lock: what is applied, written to the append-only file and sent to replicas.
+//! The decided change of a lock. It is applied, written to the append-only file and sent to
+//! replicas.
 
 use super::fence::Fence;
-use super::state::{Hold, Lock, Mode};
+use super::hold::{Hold, Mode};
+use super::state::Lock;
 use super::time::Deadline;
 use super::token::Token;
 
-/// A change of one lock, with every instant in it absolute. To apply it needs no clock and makes no choice.
+/// A change of one lock. Every instant in it is absolute, so applying it needs no clock and no
+/// choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect<'a> {
-    /// From now on the token has this hold, whatever it had before: granted, taken again, renewed or converted.
+    /// From now on the token has this hold, whatever it had before. The hold was granted, taken
+    /// again, renewed or converted.
     Hold {
-        /// When it was decided; holds that are over at that instant are dropped.
+        /// The instant of the decision. Holds that are over at that instant are dropped.
         now_ms: u64,
         /// Exclusive or shared.
         mode: Mode,
-        /// Whose.
+        /// The owner.
         token: Token<'a>,
         /// The hold.
         hold: Hold,
     },
     /// The token's hold has ended.
     Release {
-        /// When it was decided; holds that are over at that instant are dropped.
+        /// The instant of the decision. Holds that are over at that instant are dropped.
         now_ms: u64,
-        /// Whose.
+        /// The owner.
         token: Token<'a>,
     },
     /// No hold lasts beyond this deadline.
     Cap {
-        /// The deadline that the key was given from outside.
+        /// The deadline that a command of the server has set for the key.
         deadline: Deadline,
     },
 }
 
-/// What is left of a lock after an effect.
+/// The state of a lock after an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Fate {
     /// Somebody holds it.
     Held,
-    /// Nobody does: the value is spent, and its key is to be deleted.
+    /// Nobody holds it. The value must not be used any more, and its key is to be deleted.
     Free,
 }
 
@@ -54,7 +58,7 @@ impl Fate {
 }
 
 impl Effect<'_> {
-    /// What becomes of a key that is absent: a new lock, or nothing.
+    /// Applies the effect to a key that is absent. Returns the new lock, if there is one.
     pub fn apply_to_absent(&self) -> Option<Lock> {
         match *self {
             Self::Hold {
@@ -64,8 +68,8 @@ impl Effect<'_> {
         }
     }
 
-    /// Changes a lock in place. Total: an effect that does not fit the lock, as on a replica that has diverged, still ends in
-    /// a well-formed lock.
+    /// Changes a lock in place. An effect that does not fit the lock, as on a replica that has
+    /// diverged, still leaves a well-formed lock.
     pub fn apply_to(&self, lock: &mut Lock) -> Fate {
         match *self {
             Self::Hold {
@@ -74,7 +78,7 @@ impl Effect<'_> {
                 token,
                 hold,
             } => {
-                // The holds that are over must not stay beside the new one.
+                // Holds that are over must not remain beside the new one.
                 match lock.purge(now_ms) {
                     Fate::Held => lock.put(mode, token, hold),
                     Fate::Free => *lock = Lock::new(mode, token, hold),
@@ -92,7 +96,7 @@ impl Effect<'_> {
         }
     }
 
-    /// The fence in it, for the fence clock of the server that applies it.
+    /// The fence in the effect, for the fence clock of the server that applies it.
     pub const fn fence(&self) -> Option<Fence> {
         match self {
             Self::Hold { hold, .. } => Some(hold.fence),

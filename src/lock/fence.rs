@@ -1,21 +1,24 @@
-//! The fence clock: numbers that only ever grow, so that a resource can refuse a late owner.
+//! The fence clock: numbers that only grow, so that a resource can refuse a late owner.
 //!
-//! The idea of the fencing token is Martin Kleppmann's ("How to do distributed locking", 2016). The rule
-//! `max(last + 1, now in µs)` makes the numbers follow the clock: a replica that is promoted without the newest effects still
-//! gives larger ones, as long as its clock is not behind the old primary's by more than the failover took; and a clock that
-//! is set back does not matter to a server that remembers its last number.
+//! The idea of the fencing token is Martin Kleppmann's ("How to do distributed locking", 2016).
+//!
+//! The rule `max(last + 1, now in µs)` makes the numbers follow the clock. A replica that is
+//! promoted without the newest effects still gives larger numbers, unless its clock is behind the
+//! old primary's by more than the failover took. A clock that is set back does no harm to a server
+//! that remembers its last number.
 
 use super::time::Now;
 
-/// A number given with a hold: greater than 0, below 2^53 (exact as a JSON or Lua number), larger than all before it.
+/// A number given with a hold. It is greater than 0, below 2^53 (exact as a JSON or Lua number),
+/// and larger than all numbers given before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fence(u64);
 
 impl Fence {
-    /// The largest fence: 2^53 - 1. As microseconds it lies in the year 2255.
+    /// The largest fence: 2^53 - 1. As microseconds since the Unix epoch it is in the year 2255.
     pub const MAX: u64 = (1 << 53) - 1;
 
-    /// The fence `n`; `None` for 0 and beyond [`Fence::MAX`].
+    /// The fence `n`. `None` for 0 and above [`Fence::MAX`].
     pub const fn new(n: u64) -> Option<Self> {
         if n == 0 || n > Self::MAX {
             return None;
@@ -29,7 +32,7 @@ impl Fence {
     }
 }
 
-/// A fence and a mark, together as small as a fence: that needs 53 of its 64 bits.
+/// A fence and a mark in 64 bits. The fence needs 53 of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MarkedFence(u64);
 
@@ -53,19 +56,19 @@ impl MarkedFence {
     }
 }
 
-/// All 2^53 - 1 fences were given.
+/// No larger fence is left: the largest one, 2^53 - 1, has been given or seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FenceExhausted;
 
-/// Gives fences. There is one for a whole server, for all keys of all databases.
+/// Gives fences. A server has one clock for all keys of all databases.
 #[derive(Debug, Default)]
 pub struct FenceClock {
-    /// The largest fence given or seen; 0 when there was none. It never goes down.
+    /// The largest fence given or seen, 0 if there was none. It never goes down.
     last: u64,
 }
 
 impl FenceClock {
-    /// A clock that gave nothing yet.
+    /// A clock that has given no fence yet.
     pub const fn new() -> Self {
         Self { last: 0 }
     }
@@ -73,7 +76,7 @@ impl FenceClock {
     /// The fence for a hold granted at `now`.
     ///
     /// # Errors
-    /// [`FenceExhausted`] when there is no larger one below 2^53.
+    /// [`FenceExhausted`] if there is no larger fence below 2^53.
     pub fn next(&mut self, now: Now) -> Result<Fence, FenceExhausted> {
         let n = self.last.saturating_add(1).max(now.us());
         let fence = Fence::new(n).ok_or(FenceExhausted)?;
@@ -81,7 +84,7 @@ impl FenceClock {
         Ok(fence)
     }
 
-    /// Takes notice of a fence that another server, or this one in an earlier life, has given.
+    /// Notes a fence that another server has given, or this one before a restart.
     pub fn observe(&mut self, fence: Fence) {
         self.last = self.last.max(fence.get());
     }
@@ -123,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_with_an_error_and_not_with_a_repetition() {
+    fn is_exhausted_with_an_error_and_never_repeats_a_fence() {
         let mut clock = FenceClock::new();
         clock.observe(Fence::new(Fence::MAX - 1).unwrap());
         assert_eq!(clock.next(Now::from_micros(1)).unwrap().get(), Fence::MAX);

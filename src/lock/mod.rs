@@ -1,34 +1,57 @@
-//! The core: what a lock is and how it changes. Std only: no server, no clock, no randomness, no `unsafe`.
+//! One lock: what it is, how requests about it are decided, and how it changes.
+//!
+//! This layer uses std only: no server, no clock, no randomness, no `unsafe`.
 //!
 //! # The model
 //!
-//! A lock is free or held. While it is held it is a non-empty set of **holds**: either one *exclusive* hold or any
-//! number of *shared* ones. A [`Hold`] belongs to a [`Token`] (the owner's name) and has a [`Deadline`] and a
-//! [`Fence`]. A token has at most one hold on a lock.
+//! A lock is free or held. While it is held, it is a non-empty set of **holds**: either one
+//! *exclusive* hold or any number of *shared* ones. A [`Hold`] belongs to a [`Token`] (the owner's
+//! name) and has a [`Deadline`] and a [`Fence`]. A token has at most one hold on a lock.
 //!
 //! # How it changes
 //!
-//! A request is decided against the lock as it stands ([`Lock::acquire`], [`Lock::release`], [`Lock::renew`]). A decision
-//! changes nothing: it is a refusal or an [`Effect`], and [`Effect::apply_to`] is the only way a lock changes. The server
-//! that decides applies its effect and sends the same bytes to its replicas and its append-only file, which apply them too.
-//! Nothing in `apply_to` reads a clock or makes a choice, so a replay ends in the same state, byte for byte.
+//! A request is decided against the current state of the lock ([`Lock::acquire`],
+//! [`Lock::release`], [`Lock::renew`]). A decision changes nothing: it is a refusal or an
+//! [`Effect`]. [`Effect::apply_to`] is the only way in which a lock changes.
+//!
+//! The server that decides applies the effect. It also writes the effect to its append-only file
+//! and sends it to its replicas, which apply it too. Nothing in `apply_to` reads a clock or makes
+//! a choice, so a replay ends in the same state, byte for byte.
 //!
 //! # Invariants
 //!
-//! - Between effects a [`Lock`] has at least one hold; the lock that would have none is `None`, and the key absent.
-//! - An exclusive hold is alone.
-//! - Time is an argument. A hold lives while `now <= deadline` and is over when `now > deadline`, as a key of the server is.
-//!   A hold that is over counts for nothing in any decision, and is dropped by the next effect that touches the lock; the
-//!   effect carries the instant at which it was decided, so that all servers drop the same holds.
-//! - A deadline only ever follows from a request (now + ttl) or is brought down by [`Effect::Cap`].
-//! - Whoever waits for a lock is not part of it: [`crate::wait`] is a layer of its own. What a decision must know of the waiters is
-//!   an argument ([`Waiting`]).
+//! - Between effects, a [`Lock`] has at least one hold. A lock without holds is `None`, and its key
+//!   is absent.
+//! - An exclusive hold is the only hold of its lock.
+//! - Time is an argument. A hold lives while `now <= deadline` and is over when `now > deadline`.
+//!   The keys of the server follow the same rule.
+//! - A hold that is over counts for nothing in any decision. The next effect that touches the lock
+//!   drops it. The effect carries the instant of its decision, so all servers drop the same holds.
+//! - A deadline is set by a request (now + ttl). Only [`Effect::Cap`] brings it forward.
+//! - The waiters of a lock are not part of it: [`crate::wait`] is a layer of its own. The facts
+//!   about waiters that a decision needs are an argument ([`Waiting`]).
+//!
+//! # The files
+//!
+//! | file | contents |
+//! | --- | --- |
+//! | `hold.rs` | the mode and the hold |
+//! | `state.rs` | a held lock in memory |
+//! | `shared.rs`, `compact.rs` | the many holds of a shared lock; a token in few bytes |
+//! | `decide.rs` | the decisions: acquire, release, renew |
+//! | `effect.rs` | the changes |
+//! | `codec.rs`, `codec/version.rs` | the format of the bytes; which version of it is written |
+//! | `fence.rs`, `time.rs`, `token.rs` | the small types |
+//! | `slot.rs` | the hash slots of a cluster |
+//! | `simulation.rs` | the proof by enumeration, against a naive oracle |
 
 pub mod codec;
 mod compact;
+mod decide;
 mod effect;
 mod fence;
-mod readers;
+mod hold;
+mod shared;
 #[cfg(test)]
 mod simulation;
 pub mod slot;
@@ -37,8 +60,10 @@ mod time;
 mod token;
 
 pub use compact::TokenText;
+pub use decide::{Ask, Grant, Refusal, Waiting};
 pub use effect::{Effect, Fate};
 pub use fence::{Fence, FenceClock, FenceExhausted};
-pub use state::{Ask, Grant, Hold, Lock, Mode, Refusal, Waiting};
+pub use hold::{Hold, Mode};
+pub use state::Lock;
 pub use time::{Deadline, Now, Ttl};
 pub use token::{Token, TokenBuf, TokenError};

@@ -1,7 +1,8 @@
-//! The core against a naive oracle: all short histories, and long random ones.
+//! This layer against a naive oracle: all short histories, and long random ones.
 //!
-//! The oracle is a list of holds that every step walks from end to end. Beside the lock that decides runs a replica, which gets
-//! nothing but the bytes of the effects, with a clock of its own that is never asked: it must be equal after every step.
+//! The oracle is a list of holds, and every step iterates over all of them. A replica runs beside
+//! the lock that decides. It gets only the bytes of the effects and has no clock. It must be equal
+//! to the lock after every step.
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -14,7 +15,7 @@ enum Op {
     Acquire(Mode, u8, u64),
     Release(u8),
     Renew(u8, u64),
-    /// An EXPIRE from outside brings the key's end to now + this.
+    /// An EXPIRE by a client sets the key's end to this many milliseconds after now.
     Expire(u64),
     Tick(u64),
 }
@@ -26,7 +27,7 @@ enum Answer {
     Done(bool),
 }
 
-/// What the oracle knows of a hold. Nothing is ever dropped before it is asked about.
+/// A hold of the oracle. The oracle keeps holds that are over until a step looks at them.
 #[derive(Clone, Copy, Debug)]
 struct Naive {
     token: u8,
@@ -43,13 +44,14 @@ struct World {
     lock: Option<Lock>,
     replica: Option<Lock>,
     last_fence: u64,
-    /// The key's own end, where it comes before the latest deadline.
+    /// The key's own end, if a client has set it.
     key_end: Option<u64>,
     oracle: Vec<Naive>,
 }
 
 const START_MS: u64 = 1;
-/// Ahead of any instant here, so that every fence is `last + 1` and the oracle can count along.
+/// Above every instant in a history, so that every fence is `last + 1` and the oracle can compute
+/// it.
 const FIRST_FENCE: u64 = 1 << 50;
 
 impl World {
@@ -68,7 +70,7 @@ impl World {
         Now::from_millis(self.now_ms)
     }
 
-    /// Does what the server's shell does.
+    /// Carries out a step as the server does: decides, shortens if need be, applies and replicates.
     fn step(&mut self, op: Op) -> Answer {
         let name;
         let (effect, answer) = match op {
@@ -116,7 +118,7 @@ impl World {
             Op::Tick(ms) => {
                 self.now_ms += ms;
                 if self.key_end.is_some_and(|end| self.now_ms > end) {
-                    // The server deletes the key, on all sides.
+                    // The server deletes the key, on the primary and on the replica.
                     (self.lock, self.replica, self.key_end) = (None, None, None);
                 }
                 (None, Answer::Done(true))
@@ -146,7 +148,8 @@ impl World {
         apply(&mut self.replica, &received);
     }
 
-    /// What must happen, told by walking over everything; `key_end` is the key's own end before the step.
+    /// The expected answer, found by iterating over all holds. `key_end` is the key's own end
+    /// before the step.
     fn oracle_step(&mut self, op: Op, key_end: Option<u64>) -> Answer {
         let now = self.now_ms;
         let changes = |holds: &mut Vec<Naive>| {
@@ -219,7 +222,7 @@ impl World {
         }
     }
 
-    /// A step of both, and everything that must hold after it.
+    /// Carries out a step on both sides and checks everything that must be true after it.
     fn check(&mut self, op: Op) {
         let key_end = self.key_end;
         let given = self.step(op);
@@ -297,7 +300,8 @@ fn apply(slot: &mut Option<Lock>, effect: &Effect<'_>) {
     }
 }
 
-/// Runs every history of `depth` steps out of `ops`, sharing their common beginnings. Answers how many there were.
+/// Runs every history of `depth` steps out of `ops` and returns their number. Histories share their
+/// common beginnings.
 fn all_histories(world: &World, ops: &[Op], depth: u32) -> u64 {
     if depth == 0 {
         return 1;
@@ -346,7 +350,7 @@ fn long_random_histories() {
     const STEPS: usize = 1_000;
     for seed in 0..RUNS {
         let mut rng = StdRng::seed_from_u64(seed);
-        // From few tokens, which meet all the time, to many, which make a crowd of readers.
+        // Few tokens conflict all the time. Many tokens give locks with many readers.
         let tokens: u8 = rng.random_range(2..40);
         let longest = rng.random_range(1..200);
         let mut world = World::new();
@@ -397,7 +401,7 @@ fn a_second_upgrade_is_a_deadlock_only_for_another_token() {
 }
 
 #[test]
-fn nobody_new_passes_those_who_wait() {
+fn a_new_request_passes_no_waiter() {
     let mut world = World::new();
     world.check(Op::Acquire(Mode::Shared, b'a', 9));
     let waiting = Waiting {
@@ -427,7 +431,7 @@ fn nobody_new_passes_those_who_wait() {
 }
 
 #[test]
-fn memory_is_measured_without_walking_and_grows_with_the_readers() {
+fn the_estimate_of_memory_grows_with_the_readers() {
     let mut world = World::new();
     world.step(Op::Acquire(Mode::Shared, 0, 9));
     let one = world.lock.as_ref().unwrap().memory_bytes();

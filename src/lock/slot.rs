@@ -1,20 +1,22 @@
-//! Hash slots of a cluster: which one a key belongs to.
+//! The hash slots of a cluster: to which slot a key belongs.
 
-/// How many slots a cluster has.
+/// The number of slots in a cluster.
 const SLOTS: u16 = 16_384;
 
-/// The slot of a key: of the part in its first braces where that is not empty, else of all of it.
+/// The slot of a key. Only the hash tag counts: the part in the key's first braces, if it is not
+/// empty. A key without a hash tag counts as a whole.
 pub fn slot_of(key: &[u8]) -> u16 {
     crc16(hash_tag(key).unwrap_or(key)) % SLOTS
 }
 
-/// A key with this head whose slot is among those asked for. `None` when they are no slots of a cluster.
-pub fn key_in(head: &str, is_asked_for: impl Fn(u16) -> bool) -> Option<String> {
-    // Every slot has a number among the first 160,000: see the test.
+/// A key that begins with `head` and belongs to a slot that `is_wanted` accepts. `None` if it
+/// accepts no slot of a cluster.
+pub fn key_in(head: &str, is_wanted: impl Fn(u16) -> bool) -> Option<String> {
+    // Some number below this limit hashes to each slot, as a test shows.
     let tags = 0..u32::from(SLOTS).saturating_mul(16);
     let tag = tags
         .map(|tag| tag.to_string())
-        .find(|tag| is_asked_for(slot_of(tag.as_bytes())))?;
+        .find(|tag| is_wanted(slot_of(tag.as_bytes())))?;
     Some(format!("{head}{{{tag}}}"))
 }
 
@@ -30,7 +32,7 @@ fn split_at_byte(bytes: &[u8], byte: u8) -> Option<(&[u8], &[u8])> {
     Some((head, rest.get(1..)?))
 }
 
-/// The servers' CRC: XMODEM's.
+/// The CRC that the servers use, which is that of XMODEM.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, byte| {
         (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc: u16, _| {
@@ -51,14 +53,14 @@ mod tests {
     }
 
     #[test]
-    fn the_part_in_the_first_braces_counts() {
-        // As CLUSTER KEYSLOT says.
+    fn only_the_part_in_the_first_braces_counts() {
+        // As CLUSTER KEYSLOT answers.
         assert_eq!(slot_of(b"a"), 15_495);
         assert_eq!(slot_of(b"b"), 3_300);
         for key in ["{a}", "x{a}y", "{a}{b}", "{a}}"] {
             assert_eq!(slot_of(key.as_bytes()), 15_495, "{key}");
         }
-        // These have none.
+        // These have no hash tag.
         for key in ["{}a", "{a", "}a{", "a}"] {
             assert_eq!(slot_of(key.as_bytes()), crc16(key.as_bytes()) % SLOTS);
         }

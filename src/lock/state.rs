@@ -1,89 +1,14 @@
-//! The lock while it is held, and the decisions about it.
+//! A held lock in memory: its storage, the queries about it, and the changes that effects make.
 
 use std::mem::size_of;
 
 use super::compact::{CompactToken, TokenText};
-use super::effect::{Effect, Fate};
-use super::fence::{Fence, FenceClock, MarkedFence};
-use super::readers::Readers;
-use super::time::{Deadline, Now, Ttl};
+use super::effect::Fate;
+use super::fence::{Fence, MarkedFence};
+use super::hold::{Hold, Mode};
+use super::shared::SharedHolds;
+use super::time::{Deadline, Now};
 use super::token::Token;
-
-/// How a hold relates to others on the same lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Mode {
-    /// Alone: the writer's hold, or the mutex's.
-    Exclusive,
-    /// Beside other shared holds: the reader's.
-    Shared,
-}
-
-impl Mode {
-    /// The mode's name as a user reads it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Exclusive => "exclusive",
-            Self::Shared => "shared",
-        }
-    }
-}
-
-/// What one token has of a lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hold {
-    /// Given with the hold; kept when it is renewed, taken again or converted.
-    pub fence: Fence,
-    /// When it ends by itself.
-    pub deadline: Deadline,
-    /// When it was granted first, in milliseconds since the Unix epoch.
-    pub since_ms: u64,
-}
-
-/// A request for a hold.
-#[derive(Clone, Copy, Debug)]
-pub struct Ask<'a> {
-    /// Exclusive or shared.
-    pub mode: Mode,
-    /// For whom.
-    pub token: Token<'a>,
-    /// For how long, counted from the grant.
-    pub ttl: Ttl,
-}
-
-/// What a decision needs to know of those who wait for the same lock.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Waiting<'a> {
-    /// Somebody waits, so nobody new may pass.
-    pub any: bool,
-    /// The token that holds a share and waits for the others to end, to become exclusive.
-    pub upgrading: Option<Token<'a>>,
-}
-
-/// A request that was granted: what is to be applied and replicated.
-#[derive(Clone, Copy, Debug)]
-pub struct Grant<'a> {
-    /// The change.
-    pub effect: Effect<'a>,
-    /// The hold's fence: the reply.
-    pub fence: Fence,
-    /// The hold.
-    pub hold: Hold,
-    /// Whether the token has the hold already: it asks again, or for the other mode.
-    pub had_it: bool,
-}
-
-/// Why a request was not granted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// Others hold it, or wait for it. Who may wait stands behind them.
-    Busy,
-    /// The token's own share stands, but others hold shares too. Who may wait stands before the queue.
-    BusyUpgrade,
-    /// Another token already waits to convert its share: neither could ever proceed.
-    Deadlock,
-    /// No fence is left below 2^53.
-    FencesExhausted,
-}
 
 /// A held lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,16 +18,17 @@ pub struct Lock {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Holds {
-    /// One hold, of either mode: most locks are never anything else.
-    Sole(Sole),
-    /// Two shared holds or more; fewer only for the moment between the parts of one effect.
-    Crowd(Box<Readers>),
+    /// One hold, of either mode. Most locks never have more.
+    One(OneHold),
+    /// Two shared holds or more. There are fewer only between the steps of one effect.
+    Many(Box<SharedHolds>),
 }
 
-/// An only hold. With nothing to spare between its parts, so that a lock takes 48 bytes, which is a size that allocators have.
+/// The only hold of a lock. There is no padding between its fields, so a lock takes 48 bytes, which
+/// is a size class of common allocators.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Sole {
-    /// Marked when the hold is shared.
+struct OneHold {
+    /// Marked if the hold is shared.
     fence: MarkedFence,
     deadline: Deadline,
     since_ms: u64,
@@ -111,7 +37,7 @@ struct Sole {
 
 const _: () = assert!(size_of::<Lock>() == 48);
 
-impl Sole {
+impl OneHold {
     fn new(mode: Mode, token: CompactToken, hold: Hold) -> Self {
         Self {
             fence: MarkedFence::new(hold.fence, mode == Mode::Shared),
@@ -144,135 +70,23 @@ impl Sole {
     }
 }
 
-/// The decisions. They change nothing.
+/// The queries.
 impl Lock {
-    /// Decides a request at `now`; `lock` is `None` when the key is absent.
-    ///
-    /// Idempotent by token: the holder that asks again in the same mode keeps its fence and gets a new deadline, and in the
-    /// other mode it is converted. A new hold gets the next fence.
-    ///
-    /// # Errors
-    /// A [`Refusal`]: nothing is to be changed.
-    pub fn acquire<'a>(
-        lock: Option<&Self>,
-        ask: Ask<'a>,
-        now: Now,
-        waiting: Waiting<'_>,
-        fences: &mut FenceClock,
-    ) -> Result<Grant<'a>, Refusal> {
-        let own = match Self::admits(lock, ask.mode, ask.token, now) {
-            Ok(None) if waiting.any => return Err(Refusal::Busy),
-            Ok(own) => own,
-            Err(Refusal::BusyUpgrade) if waiting.upgrading.is_some_and(|t| t != ask.token) => {
-                return Err(Refusal::Deadlock);
-            }
-            Err(refusal) => return Err(refusal),
-        };
-        let hold = match own {
-            Some(hold) => Hold {
-                deadline: Deadline::after(now, ask.ttl),
-                ..hold
-            },
-            None => Hold {
-                fence: fences.next(now).map_err(|_| Refusal::FencesExhausted)?,
-                deadline: Deadline::after(now, ask.ttl),
-                since_ms: now.ms(),
-            },
-        };
-        let effect = Effect::Hold {
-            now_ms: now.ms(),
-            mode: ask.mode,
-            token: ask.token,
-            hold,
-        };
-        Ok(Grant {
-            effect,
-            fence: hold.fence,
-            hold,
-            had_it: own.is_some(),
-        })
-    }
-
-    /// Whether the holds at `now` let a token have one in this mode; if it has one already, in any mode, that one.
-    ///
-    /// # Errors
-    /// [`Refusal::Busy`] or [`Refusal::BusyUpgrade`].
-    pub fn admits(
-        lock: Option<&Self>,
-        mode: Mode,
-        token: Token<'_>,
-        now: Now,
-    ) -> Result<Option<Hold>, Refusal> {
-        let Some(lock) = lock else {
-            return Ok(None);
-        };
-        match lock.hold_of(token, now) {
-            Some((Mode::Shared, _))
-                if mode == Mode::Exclusive && lock.is_held_by_others(token, now) =>
-            {
-                Err(Refusal::BusyUpgrade)
-            }
-            Some((_, hold)) => Ok(Some(hold)),
-            None if lock.excludes(mode, now) => Err(Refusal::Busy),
-            None => Ok(None),
-        }
-    }
-
-    /// Decides the end of a token's hold, and says what ends: `None` when it holds nothing.
-    pub fn release<'a>(&self, token: Token<'a>, now: Now) -> Option<(Effect<'a>, Hold)> {
-        let (_, hold) = self.hold_of(token, now)?;
-        let effect = Effect::Release {
-            now_ms: now.ms(),
-            token,
-        };
-        Some((effect, hold))
-    }
-
-    /// Decides a new deadline for a token's hold: `None` when it holds nothing, for a lost lock is never taken again.
-    pub fn renew<'a>(&self, token: Token<'a>, ttl: Ttl, now: Now) -> Option<Effect<'a>> {
-        let (mode, hold) = self.hold_of(token, now)?;
-        Some(Effect::Hold {
-            now_ms: now.ms(),
-            mode,
-            token,
-            hold: Hold {
-                deadline: Deadline::after(now, ttl),
-                ..hold
-            },
-        })
-    }
-
-    /// The deadline that an `EXPIRE` from outside has brought down: the effect that makes the holds agree with it.
-    ///
-    /// A hold ends at its deadline or with its key, whichever is first. As long as nothing is written the key's own ttl sees
-    /// to that; before something is written, which sets that ttl anew, the holds must learn of it.
-    pub fn cap(&self, key_deadline: Deadline) -> Option<Effect<'static>> {
-        let later = self
-            .latest_deadline()
-            .is_some_and(|latest| latest > key_deadline);
-        later.then_some(Effect::Cap {
-            deadline: key_deadline,
-        })
-    }
-}
-
-/// Questions.
-impl Lock {
-    /// The token's hold at `now`, if it has one.
+    /// The token's mode and hold at `now`, if it has one.
     pub fn hold_of(&self, token: Token<'_>, now: Now) -> Option<(Mode, Hold)> {
         let (mode, hold) = match &self.holds {
-            Holds::Sole(sole) if sole.token.is(token) => (sole.mode(), sole.hold()),
-            Holds::Sole(_) => return None,
-            Holds::Crowd(readers) => (Mode::Shared, *readers.get(token)?),
+            Holds::One(one) if one.token.is(token) => (one.mode(), one.hold()),
+            Holds::One(_) => return None,
+            Holds::Many(shared) => (Mode::Shared, *shared.get(token)?),
         };
         (!hold.deadline.is_over(now.ms())).then_some((mode, hold))
     }
 
-    /// The fence of the token's hold, if it has one, over or not.
+    /// The fence of the token's hold, if it has one. The hold may be over.
     pub fn fence_of(&self, token: Token<'_>) -> Option<Fence> {
         match &self.holds {
-            Holds::Sole(sole) => sole.token.is(token).then(|| sole.hold().fence),
-            Holds::Crowd(readers) => readers.get(token).map(|hold| hold.fence),
+            Holds::One(one) => one.token.is(token).then(|| one.hold().fence),
+            Holds::Many(shared) => shared.get(token).map(|hold| hold.fence),
         }
     }
 
@@ -291,99 +105,96 @@ impl Lock {
     /// Exclusive or shared.
     pub const fn mode(&self) -> Mode {
         match &self.holds {
-            Holds::Sole(sole) => sole.mode(),
-            Holds::Crowd(_) => Mode::Shared,
+            Holds::One(one) => one.mode(),
+            Holds::Many(_) => Mode::Shared,
         }
     }
 
-    /// When the last hold ends by itself: the deadline of the key. `None` only of a lock that is free.
+    /// When the last hold ends by itself, which is the deadline of the key. `None` only if there is
+    /// no hold at all.
     pub fn latest_deadline(&self) -> Option<Deadline> {
         match &self.holds {
-            Holds::Sole(sole) => Some(sole.deadline),
-            Holds::Crowd(readers) => readers.latest_deadline(),
+            Holds::One(one) => Some(one.deadline),
+            Holds::Many(shared) => shared.latest_deadline(),
         }
     }
 
     /// When the last hold of another token ends by itself, if there is one.
     pub fn latest_deadline_of_others(&self, token: Token<'_>) -> Option<Deadline> {
         match &self.holds {
-            Holds::Sole(sole) if sole.token.is(token) => None,
-            Holds::Sole(sole) => Some(sole.deadline),
-            Holds::Crowd(readers) => readers.latest_deadline_of_others(token),
+            Holds::One(one) if one.token.is(token) => None,
+            Holds::One(one) => Some(one.deadline),
+            Holds::Many(shared) => shared.latest_deadline_of_others(token),
         }
     }
 
-    /// How many holds there are, those included that are over and not dropped yet.
+    /// The number of holds. It includes holds that are over and not dropped yet.
     pub fn len(&self) -> usize {
         match &self.holds {
-            Holds::Sole(_) => 1,
-            Holds::Crowd(readers) => readers.len(),
+            Holds::One(_) => 1,
+            Holds::Many(shared) => shared.len(),
         }
     }
 
-    /// Whether there is no hold at all. Never so between effects.
+    /// Whether there is no hold at all. This is never so between effects.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// All holds in the order of their fences, which is the order in which they were granted. `O(n log n)`.
+    /// All holds in the order of their fences, which is the order of their grants. `O(n log n)`.
     pub fn holders(&self) -> Vec<(TokenText<'_>, Hold)> {
         match &self.holds {
-            Holds::Sole(sole) => vec![(sole.token.text(), sole.hold())],
-            Holds::Crowd(readers) => {
-                let mut holders: Vec<_> = readers.iter().collect();
+            Holds::One(one) => vec![(one.token.text(), one.hold())],
+            Holds::Many(shared) => {
+                let mut holders: Vec<_> = shared.iter().collect();
                 holders.sort_unstable_by_key(|(token, hold)| (hold.fence, *token));
                 let holders = holders.into_iter();
                 holders
-                    .map(|(token, hold)| (TokenText::Kept(token), hold))
+                    .map(|(token, hold)| (TokenText::Stored(token), hold))
                     .collect()
             }
         }
     }
 
-    /// An estimate of the bytes that the lock takes, made without walking its holds.
+    /// An estimate of the memory of the lock in bytes. It does not iterate over the holds.
     pub fn memory_bytes(&self) -> usize {
         let heap = match &self.holds {
-            Holds::Sole(sole) => sole.token.heap_bytes(),
-            Holds::Crowd(readers) => readers.heap_bytes().saturating_add(size_of::<Readers>()),
+            Holds::One(one) => one.token.heap_bytes(),
+            Holds::Many(shared) => shared.heap_bytes().saturating_add(size_of::<SharedHolds>()),
         };
         heap.saturating_add(size_of::<Self>())
     }
-
-    /// Whether the holds at `now` keep a token out that has none of them.
-    fn excludes(&self, mode: Mode, now: Now) -> bool {
-        !self.is_free(now) && (self.mode() == Mode::Exclusive || mode == Mode::Exclusive)
-    }
 }
 
-/// The changes. Only [`Effect`] makes them.
+/// The changes. Only [`Effect`](super::Effect) makes them.
 impl Lock {
     pub(super) fn new(mode: Mode, token: Token<'_>, hold: Hold) -> Self {
         Self {
-            holds: Holds::Sole(Sole::new(mode, token.into(), hold)),
+            holds: Holds::One(OneHold::new(mode, token.into(), hold)),
         }
     }
 
-    /// Gives `token` this hold, beside the shared ones that stand if it is shared too, else in place of all.
+    /// Gives `token` this hold. A shared hold joins the shared holds of other tokens. In all other
+    /// cases the new hold replaces all holds.
     pub(super) fn put(&mut self, mode: Mode, token: Token<'_>, hold: Hold) {
         match (&mut self.holds, mode) {
-            (Holds::Sole(sole), _) if sole.token.is(token) => sole.set(mode, hold),
-            (Holds::Sole(sole), Mode::Shared) if sole.mode() == Mode::Shared => {
-                let mut readers = Box::<Readers>::default();
-                readers.put(sole.token.text().as_token(), sole.hold());
-                readers.put(token, hold);
-                self.holds = Holds::Crowd(readers);
+            (Holds::One(one), _) if one.token.is(token) => one.set(mode, hold),
+            (Holds::One(one), Mode::Shared) if one.mode() == Mode::Shared => {
+                let mut shared = Box::<SharedHolds>::default();
+                shared.put(one.token.text().as_token(), one.hold());
+                shared.put(token, hold);
+                self.holds = Holds::Many(shared);
             }
-            (Holds::Crowd(readers), Mode::Shared) => readers.put(token, hold),
+            (Holds::Many(shared), Mode::Shared) => shared.put(token, hold),
             _ => *self = Self::new(mode, token, hold),
         }
     }
 
     pub(super) fn remove(&mut self, token: Token<'_>) -> Fate {
         match &mut self.holds {
-            Holds::Sole(sole) => Fate::free_if(sole.token.is(token)),
-            Holds::Crowd(readers) => {
-                readers.remove(token);
+            Holds::One(one) => Fate::free_if(one.token.is(token)),
+            Holds::Many(shared) => {
+                shared.remove(token);
                 self.shrink()
             }
         }
@@ -391,32 +202,32 @@ impl Lock {
 
     pub(super) fn purge(&mut self, now_ms: u64) -> Fate {
         match &mut self.holds {
-            Holds::Sole(sole) => Fate::free_if(sole.deadline.is_over(now_ms)),
-            Holds::Crowd(readers) => {
-                readers.purge(now_ms);
+            Holds::One(one) => Fate::free_if(one.deadline.is_over(now_ms)),
+            Holds::Many(shared) => {
+                shared.purge(now_ms);
                 self.shrink()
             }
         }
     }
 
-    /// Keeps a crowd only as long as it is one: equal locks are built alike.
+    /// Stores a last remaining hold as [`Holds::One`], so that equal locks have one representation.
     fn shrink(&mut self) -> Fate {
-        if let Holds::Crowd(readers) = &mut self.holds {
-            if readers.len() > 1 {
+        if let Holds::Many(shared) = &mut self.holds {
+            if shared.len() > 1 {
                 return Fate::Held;
             }
-            let Some((token, hold)) = readers.take_any() else {
+            let Some((token, hold)) = shared.take_first() else {
                 return Fate::Free;
             };
-            self.holds = Holds::Sole(Sole::new(Mode::Shared, token.as_token().into(), hold));
+            self.holds = Holds::One(OneHold::new(Mode::Shared, token.as_token().into(), hold));
         }
         Fate::Held
     }
 
     pub(super) fn cap_deadlines(&mut self, cap: Deadline) {
         match &mut self.holds {
-            Holds::Sole(sole) => sole.deadline = sole.deadline.min(cap),
-            Holds::Crowd(readers) => readers.cap(cap),
+            Holds::One(one) => one.deadline = one.deadline.min(cap),
+            Holds::Many(shared) => shared.cap(cap),
         }
     }
 }

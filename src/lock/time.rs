@@ -1,8 +1,10 @@
-//! Instants and spans. Wall-clock, in milliseconds since the Unix epoch, as every ttl of the server is.
+//! Instants and durations. Instants are wall-clock times, in milliseconds since the Unix epoch, as
+//! the expiry times of the server's keys are.
 
 /// The instant at which a decision is made.
 ///
-/// Microseconds since the Unix epoch: deadlines need milliseconds, fences follow the microsecond.
+/// It is kept in microseconds since the Unix epoch, because fences follow the microsecond.
+/// Deadlines need milliseconds only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Now {
     us: u64,
@@ -14,7 +16,7 @@ impl Now {
         Self { us }
     }
 
-    /// The instant `ms` milliseconds after the Unix epoch (the largest one when that overflows).
+    /// The instant `ms` milliseconds after the Unix epoch, or the latest instant if that overflows.
     pub const fn from_millis(ms: u64) -> Self {
         Self {
             us: ms.saturating_mul(1000),
@@ -32,7 +34,7 @@ impl Now {
     }
 }
 
-/// How long a hold may live: 1 ms to 2^48 ms (about 8,900 years).
+/// How long a hold lives: 1 ms to 2^48 ms (about 8,900 years).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ttl {
     ms: u64,
@@ -42,7 +44,7 @@ impl Ttl {
     /// The longest ttl in milliseconds.
     pub const MAX_MS: u64 = 1 << 48;
 
-    /// A ttl of `ms` milliseconds; `None` when it is 0 or longer than [`Ttl::MAX_MS`].
+    /// A ttl of `ms` milliseconds. `None` if it is 0 or longer than [`Ttl::MAX_MS`].
     pub const fn from_millis(ms: u64) -> Option<Self> {
         if ms == 0 || ms > Self::MAX_MS {
             return None;
@@ -56,18 +58,18 @@ impl Ttl {
     }
 }
 
-/// The last millisecond at which a hold still lives, since the Unix epoch.
+/// The last millisecond in which a hold still lives, since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Deadline {
     ms: u64,
 }
 
 impl Deadline {
-    /// The latest deadline that can be written down: no `now + ttl` comes near it, and it fits every signed
-    /// millisecond field of the server.
+    /// The latest deadline, in milliseconds since the Unix epoch. No `now + ttl` comes near it, and
+    /// it fits every signed millisecond field of the server.
     pub const MAX_MS: u64 = 1 << 52;
 
-    /// The deadline of a hold that is taken or renewed at `now` for `ttl`.
+    /// The deadline of a hold that is granted or renewed at `now` with this ttl.
     pub const fn after(now: Now, ttl: Ttl) -> Self {
         let ms = now.ms().saturating_add(ttl.ms);
         Self {
@@ -75,7 +77,7 @@ impl Deadline {
         }
     }
 
-    /// The deadline `ms` milliseconds after the Unix epoch; `None` beyond [`Deadline::MAX_MS`].
+    /// The deadline `ms` milliseconds after the Unix epoch. `None` above [`Deadline::MAX_MS`].
     pub const fn from_millis(ms: u64) -> Option<Self> {
         if ms > Self::MAX_MS {
             return None;
@@ -88,12 +90,13 @@ impl Deadline {
         self.ms
     }
 
-    /// Whether it lies behind `now_ms`. As with a key of the server, the deadline itself still counts.
+    /// Whether the deadline has passed at `now_ms`. At the deadline itself the hold still lives, as
+    /// a key of the server does.
     pub const fn is_over(self, now_ms: u64) -> bool {
         now_ms > self.ms
     }
 
-    /// Milliseconds from `now_ms` to the deadline; 0 when it is over.
+    /// Milliseconds from `now_ms` to the deadline, or 0 if it has passed.
     pub const fn remaining_ms(self, now_ms: u64) -> u64 {
         self.ms.saturating_sub(now_ms)
     }

@@ -1,10 +1,10 @@
-//! The owner's name.
+//! The token: the owner's name.
 
 use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
-/// Why some bytes are not a token.
+/// Why bytes are not a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenError {
     /// No bytes at all.
@@ -13,18 +13,18 @@ pub enum TokenError {
     TooLong,
 }
 
-/// An owner's name, borrowed: 1 to 512 bytes of any value.
+/// A borrowed token: 1 to 512 bytes of any value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Token<'a>(&'a [u8]);
 
 impl<'a> Token<'a> {
-    /// The longest token in bytes.
+    /// The length of the longest token, in bytes.
     pub const MAX_LEN: usize = 512;
 
     /// Reads a token.
     ///
     /// # Errors
-    /// When there are no bytes, or too many.
+    /// If there are no bytes, or too many.
     pub const fn new(bytes: &'a [u8]) -> Result<Self, TokenError> {
         match bytes.len() {
             0 => Err(TokenError::Empty),
@@ -33,13 +33,13 @@ impl<'a> Token<'a> {
         }
     }
 
-    /// The token that is the text of a UUID.
+    /// The token whose bytes are the text of a UUID.
     pub const fn from_uuid(text: &'a [u8; 36]) -> Self {
         Self(text)
     }
 
-    /// The bytes of a token that was taken apart, or of none: then it is no token of anybody's.
-    pub(super) const fn of_kept(bytes: &'a [u8]) -> Self {
+    /// A token out of bytes that were stored as one. They are not checked again.
+    pub(super) const fn from_stored(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
@@ -55,7 +55,7 @@ impl fmt::Debug for Token<'_> {
     }
 }
 
-/// An owner's name, kept. Cheap to clone: an index and the table that it serves share the bytes.
+/// An owned token. Clones are cheap and share the bytes, as an index and its table do.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TokenBuf(Arc<[u8]>);
 
@@ -72,7 +72,7 @@ impl From<Token<'_>> for TokenBuf {
     }
 }
 
-/// Lets a map that is keyed by `TokenBuf` be asked with the bytes of a request.
+/// Allows look-ups with the bytes of a request in a map with `TokenBuf` keys.
 impl Borrow<[u8]> for TokenBuf {
     fn borrow(&self) -> &[u8] {
         &self.0

@@ -18,7 +18,9 @@ use crate::lock::{Fence, Lock};
 /// The type's name, which TYPE answers and SCAN takes.
 const NAME: &CStr = c"redislock";
 
-/// The version of the value in an RDB. The bytes carry their own version too; this one is for servers to show.
+/// The version of the type, which the server writes with every value and into every `DUMP`. It stays 1
+/// for ever. It is one number for all values, so a higher one would make each of them unreadable to
+/// older releases. The record in the value has a version of its own, decided record by record.
 const ENCODING_VERSION: c_int = 1;
 
 /// How far ahead of this server's clock a fence may be that comes by RESTORE: a year. Fences follow the clock, so an honest one is

@@ -1,26 +1,34 @@
-//! The module is downgraded: what a later version has written is refused, and said to be so. Later versions are made here out of this
-//! one's bytes, by raising the numbers by which formats are told apart.
+//! This release beside a later one, and after it: records of a later version of the format are
+//! refused, the log says so, and all other records are taken. The later records are made out of this
+//! release's bytes, by raising the numbers by which formats are told apart.
 
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::Path;
 
-use redis_lock::lock::codec::VERSION;
+use redis_lock::lock::codec::{encode_effect, encode_fence, encode_held, LATEST_VERSION};
+use redis_lock::lock::{Deadline, Effect, Fence, Hold, Mode, Token};
 
-use crate::harness::{aof, module, wait_for, Client, Kind, Reply, Server};
+use crate::harness::{aof, module, now_ms, wait_for, Client, Kind, Reply, Server};
 use crate::hostile::payload::{sealed, Payload, FOOTER};
 
 on_every_server![
     a_later_payload_is_refused,
     a_later_rdb_is_refused,
     a_later_aof_with_preamble_is_refused,
-    a_later_effect_in_an_aof_is_left_out_and_said_to_be,
-    a_replica_leaves_out_a_later_effect_and_says_so,
+    later_records_in_an_aof_are_left_out_and_said_to_be,
+    a_replica_leaves_out_later_records_and_says_so,
     a_replica_refuses_later_data,
 ];
 
-/// What the log says by the module's words.
+/// The version of the format in which a lock without newer features and a fence are written.
+const WRITTEN_VERSION: u8 = 1;
+
+/// The version of the type in RDB files, which never changes.
+const TYPE_VERSION: u8 = 1;
+
+/// The module's own words in the log.
 const SAID: &str = "in a format that this version of the module does not know";
 
 /// Files without compression and checksum, so that they can be changed; and with a lock whose fence tells where its record is.
@@ -59,14 +67,14 @@ impl Raised {
         let (types, fences) = (places(type_id), places(&fence.to_le_bytes()));
         // The largest fence comes first, then the lock; its record has two bytes more before the fence.
         assert_eq!((types.len(), fences.len()), (2, 2));
-        let at = match self {
-            Raised::TypeOfFence => types[0] + last_of_id,
-            Raised::TypeOfLock => types[1] + last_of_id,
-            Raised::Fence => fences[0] - 2,
-            Raised::Lock => fences[1] - 3,
+        let (at, written, later) = match self {
+            Raised::TypeOfFence => (types[0] + last_of_id, TYPE_VERSION, TYPE_VERSION + 1),
+            Raised::TypeOfLock => (types[1] + last_of_id, TYPE_VERSION, TYPE_VERSION + 1),
+            Raised::Fence => (fences[0] - 2, WRITTEN_VERSION, LATEST_VERSION + 1),
+            Raised::Lock => (fences[1] - 3, WRITTEN_VERSION, LATEST_VERSION + 1),
         };
-        assert_eq!(rdb[at], VERSION, "{self:?}");
-        rdb[at] = VERSION + 1;
+        assert_eq!(rdb[at], written, "{self:?}");
+        rdb[at] = later;
     }
 }
 
@@ -96,10 +104,10 @@ fn a_later_payload_is_refused(kind: Kind) {
     let dump = c.call("DUMP k");
     let dump = dump.as_bytes();
     let mut later_record = Payload::read(dump);
-    later_record.record[0] = VERSION + 1;
+    later_record.record[0] = LATEST_VERSION + 1;
     let (body, footer) = dump.split_at(dump.len() - FOOTER);
     let mut later_type = body.to_vec();
-    later_type[9] = VERSION + 1;
+    later_type[9] = TYPE_VERSION + 1;
     let later_type = sealed(later_type, [footer[0], footer[1]]);
     for payload in [later_record.write(), later_type] {
         let refused = c.send(&[&b"RESTORE"[..], b"other", b"0", &payload]);
@@ -148,42 +156,114 @@ fn a_later_aof_with_preamble_is_refused(kind: Kind) {
     });
     server.kill();
     let base = &aof::parts(server.dir())[0];
-    let mut bytes = fs::read(base).unwrap();
-    Raised::Lock.raise(&mut bytes, &type_id, fence);
-    fs::write(base, bytes).unwrap();
-    assert_refused(kind, server.dir(), &AOF, "an AOF");
+    let as_it_was = fs::read(base).unwrap();
+    for raised in ALL {
+        let mut bytes = as_it_was.clone();
+        raised.raise(&mut bytes, &type_id, fence);
+        fs::write(base, bytes).unwrap();
+        assert_refused(kind, server.dir(), &AOF, &format!("an AOF, {raised:?}"));
+    }
+    fs::write(base, as_it_was).unwrap();
+    server.start_again();
+    assert_eq!(server.client().holders("k"), ["me"]);
 }
 
-/// LOCK._APPLY as a later version might write it, for the key `later`, and a write of the server's own.
-fn later_effect() -> Vec<u8> {
-    let mut bytes = b"*3\r\n$11\r\nLOCK._APPLY\r\n$5\r\nlater\r\n$4\r\n".to_vec();
-    bytes.extend([VERSION + 1, 2, 0, 0]);
-    bytes.extend(b"\r\n*3\r\n$3\r\nSET\r\n$4\r\ntext\r\n$5\r\nstays\r\n");
+/// How many of the commands that [`from_a_later_release`] makes are in a later version.
+const LATER_RECORDS: usize = 6;
+
+/// What a later release might send, for a server on which `me` holds `k`: one command with a record of
+/// a later version for each kind of record, then one of this version, and a write of the server's own.
+fn from_a_later_release() -> Vec<u8> {
+    let later = |mut record: Vec<u8>| {
+        record[0] = LATEST_VERSION + 1;
+        record
+    };
+    let effect = |effect: &Effect<'_>| {
+        let mut record = Vec::new();
+        encode_effect(effect, &mut record);
+        record
+    };
+    let now_ms = now_ms().unsigned_abs();
+    let (me, you) = (Token::new(b"me").unwrap(), Token::new(b"you").unwrap());
+    let hold = Hold {
+        fence: Fence::new(now_ms * 1000).unwrap(),
+        deadline: Deadline::from_millis(now_ms + 100_000_000).unwrap(),
+        since_ms: now_ms,
+    };
+    let given = effect(&Effect::Hold {
+        now_ms,
+        mode: Mode::Exclusive,
+        token: you,
+        hold,
+    });
+    // The version, the kind of a whole lock, and what a record of a hold has behind the time.
+    let state = [&[WRITTEN_VERSION, 1], &given[10..]].concat();
+    let released = effect(&Effect::Release { now_ms, token: me });
+    let capped = effect(&Effect::Cap {
+        deadline: Deadline::from_millis(now_ms + 1_000_000).unwrap(),
+    });
+    let fence = encode_fence(Fence::new(Fence::MAX).unwrap()).to_vec();
+    let held = later(encode_held(now_ms, Mode::Exclusive, &hold).to_vec());
+    let commands: [&[&[u8]]; LATER_RECORDS + 2] = [
+        &[b"LOCK._APPLY", b"later:state", &later(state)],
+        &[b"LOCK._APPLY", b"later:hold", &later(given.clone())],
+        &[b"LOCK._APPLY", b"later:held", b"you", &held],
+        &[b"LOCK._APPLY", b"k", &later(released)],
+        &[b"LOCK._APPLY", b"k", &later(capped)],
+        &[b"LOCK._APPLY", b"k", &later(fence)],
+        &[b"LOCK._APPLY", b"plain", &given],
+        &[b"SET", b"text", b"stays"],
+    ];
+    commands.iter().flat_map(|words| resp(words)).collect()
+}
+
+fn resp(words: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend(format!("${}\r\n", word.len()).bytes());
+        bytes.extend([word, &b"\r\n"[..]].concat());
+    }
     bytes
 }
 
-/// The server says what it could not carry out, and goes on: so it does with every command. docs/UPGRADING.md tells what to do then.
+/// The server reports each record that it could not carry out, and goes on. It does so with every
+/// command that fails there. docs/UPGRADING.md says what to do then.
 #[track_caller]
 fn assert_left_out(server: &Server) {
     let mut c = server.client();
-    wait_for("the write after it", || {
+    wait_for("the write after them", || {
         (c.call("GET text") == Reply::from("stays")).then_some(())
     });
-    assert_eq!(c.int("EXISTS later"), 0);
+    assert_eq!(c.int("EXISTS later:state later:hold later:held"), 0);
+    assert_eq!(c.holders("plain"), ["you"]);
+    // Neither released nor shortened.
+    assert_eq!(c.holders("k"), ["me"]);
+    assert!(c.int("PTTL k") > 1_000_000);
     let log = server.log();
-    let line = log.lines().find(|line| line.contains("unknown version"));
-    let line = line.unwrap_or_else(|| panic!("{log}"));
-    assert!(line.contains("CRITICAL"), "{line}");
-    assert!(line.to_ascii_lowercase().contains("lock._apply"), "{line}");
+    let lines = log
+        .lines()
+        .filter(|line| line.contains("CRITICAL") && line.contains("unknown version"))
+        .inspect(|line| {
+            let names_it = line.to_ascii_lowercase().contains("lock._apply");
+            assert!(names_it, "{line}");
+        });
+    assert_eq!(lines.count(), LATER_RECORDS, "{log}");
 }
 
-fn a_later_effect_in_an_aof_is_left_out_and_said_to_be(kind: Kind) {
+/// The largest fence in a record of a later version was not taken over: fences are left to give.
+#[track_caller]
+fn assert_fences_go_on(c: &mut Client) {
+    let fence = c.int("LOCK.ACQUIRE next me 1000");
+    assert!(fence.unsigned_abs() < Fence::MAX, "{fence}");
+}
+
+fn later_records_in_an_aof_are_left_out_and_said_to_be(kind: Kind) {
     let mut server = Server::start_with(kind, &AOF);
     take_one(&mut server.client());
     server.kill();
     let last = aof::parts(server.dir()).pop().unwrap();
     let mut file = fs::File::options().append(true).open(last).unwrap();
-    file.write_all(&later_effect()).unwrap();
+    file.write_all(&from_a_later_release()).unwrap();
     if kind.is_7_0_or_later() {
         let (module, dir) = (module(), server.dir().to_str().unwrap().to_string());
         let load = ["--loadmodule", module.to_str().unwrap(), "--dir", &dir];
@@ -194,7 +274,7 @@ fn a_later_effect_in_an_aof_is_left_out_and_said_to_be(kind: Kind) {
     }
     server.start_again();
     assert_left_out(&server);
-    assert_eq!(server.client().holders("k"), ["me"]);
+    assert_fences_go_on(&mut server.client());
 }
 
 /// A primary that sends these bytes to each replica that asks, its RDB and what comes behind it.
@@ -254,25 +334,30 @@ fn rdb_of_one(kind: Kind) -> (Vec<u8>, Vec<u8>, i64) {
     (rdb, type_id, fence)
 }
 
-fn a_replica_leaves_out_a_later_effect_and_says_so(kind: Kind) {
+fn a_replica_leaves_out_later_records_and_says_so(kind: Kind) {
     let (rdb, ..) = rdb_of_one(kind);
-    let primary = Primary::start(rdb, later_effect());
+    let primary = Primary::start(rdb, from_a_later_release());
     let port = primary.port.to_string();
     let replica = Server::start_with(kind, &["--replicaof", "127.0.0.1", &port]);
     assert_left_out(&replica);
-    assert_eq!(replica.client().holders("k"), ["me"]);
+    let mut c = replica.client();
+    c.call("REPLICAOF NO ONE");
+    assert_fences_go_on(&mut c);
 }
 
-/// The replica ends: so do servers with every file that a module does not load. It does not serve a half of the data.
+/// The replica ends. Servers do so with every file that a module does not load. It does not serve
+/// half of the data.
 fn a_replica_refuses_later_data(kind: Kind) {
-    let (mut rdb, type_id, fence) = rdb_of_one(kind);
-    Raised::Lock.raise(&mut rdb, &type_id, fence);
-    let primary = Primary::start(rdb, later_effect());
-    let mut replica = Server::start(kind);
-    let line = format!("REPLICAOF 127.0.0.1 {}", primary.port);
-    replica.client().call(&line);
-    wait_for("the replica to end", || replica.has_ended().then_some(()));
-    let log = replica.log();
-    assert!(log.contains(SAID), "{log}");
-    assert!(!log.contains("BUG REPORT"), "{log}");
+    for raised in ALL {
+        let (mut rdb, type_id, fence) = rdb_of_one(kind);
+        raised.raise(&mut rdb, &type_id, fence);
+        let primary = Primary::start(rdb, Vec::new());
+        let mut replica = Server::start(kind);
+        let line = format!("REPLICAOF 127.0.0.1 {}", primary.port);
+        replica.client().call(&line);
+        wait_for("the replica to end", || replica.has_ended().then_some(()));
+        let log = replica.log();
+        assert!(log.contains(SAID), "{raised:?}: {log}");
+        assert!(!log.contains("BUG REPORT"), "{raised:?}: {log}");
+    }
 }

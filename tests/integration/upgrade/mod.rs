@@ -5,4 +5,5 @@ mod files;
 mod golden;
 mod holds;
 mod later;
+mod migrated;
 mod missing;

@@ -1,31 +1,33 @@
-//! The shared holds of one lock: found by token, and in order of their deadlines, so that no command looks at all of them.
+//! The shared holds of one lock, indexed by token and by deadline, so that no command iterates over
+//! all of them.
 
 use std::collections::{BTreeSet, HashMap};
 use std::mem::size_of;
 
-use super::state::Hold;
+use super::hold::Hold;
 use super::time::Deadline;
 use super::token::{Token, TokenBuf};
 
-/// What an `Arc` keeps before its bytes.
-const ARC_COUNTERS: usize = size_of::<[usize; 2]>();
+/// The bytes that an `Arc` keeps before its contents.
+const ARC_COUNTER_BYTES: usize = size_of::<[usize; 2]>();
 
-/// How many entries a leaf of the standard library's B-tree has room for.
-const BTREE_LEAF: usize = 11;
+/// The capacity of a leaf of the standard library's B-tree, in entries.
+const BTREE_LEAF_CAPACITY: usize = 11;
 
 /// The shared holds of a lock.
 ///
-/// `O(log n)` for every change, `O(1)` for a look-up by token, `O(d log n)` to drop the `d` that are over.
+/// A change takes `O(log n)`, a look-up by token `O(1)`, and dropping the `d` holds that are over
+/// `O(d log n)`.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Readers {
+pub(super) struct SharedHolds {
     by_token: HashMap<TokenBuf, Hold>,
-    /// Exactly one entry for each of `by_token`, with that hold's deadline.
+    /// Exactly one entry for each entry of `by_token`, with the deadline of that hold.
     by_deadline: BTreeSet<(Deadline, TokenBuf)>,
-    /// The sum of the tokens' lengths.
+    /// The sum of the lengths of all tokens.
     token_bytes: usize,
 }
 
-impl Readers {
+impl SharedHolds {
     pub(super) fn len(&self) -> usize {
         self.by_token.len()
     }
@@ -34,7 +36,7 @@ impl Readers {
         self.by_token.get(token.as_bytes())
     }
 
-    /// Sets the hold of `token`, in place of one that it has.
+    /// Sets the hold of `token`. Replaces a hold that the token already has.
     pub(super) fn put(&mut self, token: Token<'_>, hold: Hold) {
         let key = match self.take(token) {
             Some((key, _)) => key,
@@ -49,8 +51,8 @@ impl Readers {
         self.take(token).map(|(_, hold)| hold)
     }
 
-    /// Takes one of them out, of no particular token.
-    pub(super) fn take_any(&mut self) -> Option<(TokenBuf, Hold)> {
+    /// Removes the hold with the earliest deadline and returns it.
+    pub(super) fn take_first(&mut self) -> Option<(TokenBuf, Hold)> {
         let (_, token) = self.by_deadline.first()?.clone();
         self.take(token.as_token())
     }
@@ -107,30 +109,31 @@ impl Readers {
             .map(|(deadline, _)| *deadline)
     }
 
-    /// All holds, in no order.
+    /// All holds, in no particular order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Token<'_>, Hold)> {
         self.by_token.iter().map(|(t, hold)| (t.as_token(), *hold))
     }
 
-    /// An estimate of the bytes on the heap, made without walking.
+    /// An estimate of the memory on the heap in bytes. It does not iterate over the holds.
     pub(super) fn heap_bytes(&self) -> usize {
-        // Per slot the table keeps the entry and one control byte, with three slots in four in use at the most and never fewer
-        // than 4; a B-tree's leaf has 11 places and is about two thirds full, and the first one is there from the first entry on.
+        // For each slot, the table keeps the entry and one control byte. At most three quarters of
+        // the slots are in use, and a table has at least 4 of them.
         let slots = self.by_token.capacity().saturating_mul(4) / 3;
         let table = slots.saturating_mul(size_of::<(TokenBuf, Hold)>().saturating_add(1));
-        let places = (self.len().saturating_mul(3) / 2).max(BTREE_LEAF);
-        let tree = places.saturating_mul(size_of::<(Deadline, TokenBuf)>());
+        // A leaf of the B-tree is about two thirds full. The first entry allocates the first leaf.
+        let entries = (self.len().saturating_mul(3) / 2).max(BTREE_LEAF_CAPACITY);
+        let tree = entries.saturating_mul(size_of::<(Deadline, TokenBuf)>());
         let tokens = self
             .token_bytes
-            .saturating_add(self.len().saturating_mul(ARC_COUNTERS));
+            .saturating_add(self.len().saturating_mul(ARC_COUNTER_BYTES));
         table.saturating_add(tree).saturating_add(tokens)
     }
 }
 
-impl PartialEq for Readers {
+impl PartialEq for SharedHolds {
     fn eq(&self, other: &Self) -> bool {
         self.by_token == other.by_token
     }
 }
 
-impl Eq for Readers {}
+impl Eq for SharedHolds {}

@@ -1,0 +1,177 @@
+//! The decisions about a lock. A decision changes nothing: it returns an [`Effect`] or a refusal.
+
+use super::effect::Effect;
+use super::fence::{Fence, FenceClock};
+use super::hold::{Hold, Mode};
+use super::state::Lock;
+use super::time::{Deadline, Now, Ttl};
+use super::token::Token;
+
+/// A request for a hold.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask<'a> {
+    /// Exclusive or shared.
+    pub mode: Mode,
+    /// The owner.
+    pub token: Token<'a>,
+    /// How long the hold lives, counted from the grant.
+    pub ttl: Ttl,
+}
+
+/// The facts about the waiters of the same lock that a decision needs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Waiting<'a> {
+    /// Whether somebody waits. Then a new request must not pass.
+    pub any: bool,
+    /// The token that has a shared hold and waits to make it exclusive.
+    pub upgrading: Option<Token<'a>>,
+}
+
+/// A granted request. Its effect is to be applied and replicated.
+#[derive(Clone, Copy, Debug)]
+pub struct Grant<'a> {
+    /// The change.
+    pub effect: Effect<'a>,
+    /// The fence of the hold, which is the reply.
+    pub fence: Fence,
+    /// The hold.
+    pub hold: Hold,
+    /// Whether the token already has a hold. Then it asked again, or for the other mode.
+    pub had_it: bool,
+}
+
+/// Why a request was not granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Others hold the lock, or wait for it. A request that may wait goes to the end of the queue.
+    Busy,
+    /// The token has a shared hold, and so have others. A request that may wait goes ahead of the
+    /// queue.
+    BusyUpgrade,
+    /// Another token already waits to convert its shared hold, so neither could ever proceed.
+    Deadlock,
+    /// No fence is left below 2^53.
+    FencesExhausted,
+}
+
+impl Lock {
+    /// Decides a request at `now`. `lock` is `None` if the key is absent.
+    ///
+    /// The request is idempotent by token. A holder that asks again keeps its fence and gets a new
+    /// deadline. If it asks for the other mode, its hold is converted. A new hold gets the next
+    /// fence.
+    ///
+    /// # Errors
+    /// A [`Refusal`]. Then nothing is to be changed.
+    pub fn acquire<'a>(
+        lock: Option<&Self>,
+        ask: Ask<'a>,
+        now: Now,
+        waiting: Waiting<'_>,
+        fences: &mut FenceClock,
+    ) -> Result<Grant<'a>, Refusal> {
+        let own = match Self::admits(lock, ask.mode, ask.token, now) {
+            Ok(None) if waiting.any => return Err(Refusal::Busy),
+            Ok(own) => own,
+            Err(Refusal::BusyUpgrade) if waiting.upgrading.is_some_and(|t| t != ask.token) => {
+                return Err(Refusal::Deadlock);
+            }
+            Err(refusal) => return Err(refusal),
+        };
+        let hold = match own {
+            Some(hold) => Hold {
+                deadline: Deadline::after(now, ask.ttl),
+                ..hold
+            },
+            None => Hold {
+                fence: fences.next(now).map_err(|_| Refusal::FencesExhausted)?,
+                deadline: Deadline::after(now, ask.ttl),
+                since_ms: now.ms(),
+            },
+        };
+        let effect = Effect::Hold {
+            now_ms: now.ms(),
+            mode: ask.mode,
+            token: ask.token,
+            hold,
+        };
+        Ok(Grant {
+            effect,
+            fence: hold.fence,
+            hold,
+            had_it: own.is_some(),
+        })
+    }
+
+    /// Decides whether the holds at `now` admit a hold of `token` in this mode. Returns the hold
+    /// that the token already has, in any mode.
+    ///
+    /// # Errors
+    /// [`Refusal::Busy`] or [`Refusal::BusyUpgrade`].
+    pub fn admits(
+        lock: Option<&Self>,
+        mode: Mode,
+        token: Token<'_>,
+        now: Now,
+    ) -> Result<Option<Hold>, Refusal> {
+        let Some(lock) = lock else {
+            return Ok(None);
+        };
+        match lock.hold_of(token, now) {
+            Some((Mode::Shared, _))
+                if mode == Mode::Exclusive && lock.is_held_by_others(token, now) =>
+            {
+                Err(Refusal::BusyUpgrade)
+            }
+            Some((_, hold)) => Ok(Some(hold)),
+            None if lock.excludes(mode, now) => Err(Refusal::Busy),
+            None => Ok(None),
+        }
+    }
+
+    /// Decides the end of a token's hold, and returns that hold. `None` if the token holds nothing.
+    pub fn release<'a>(&self, token: Token<'a>, now: Now) -> Option<(Effect<'a>, Hold)> {
+        let (_, hold) = self.hold_of(token, now)?;
+        let effect = Effect::Release {
+            now_ms: now.ms(),
+            token,
+        };
+        Some((effect, hold))
+    }
+
+    /// Decides a new deadline for a token's hold. `None` if the token holds nothing: a lost lock is
+    /// never taken again.
+    pub fn renew<'a>(&self, token: Token<'a>, ttl: Ttl, now: Now) -> Option<Effect<'a>> {
+        let (mode, hold) = self.hold_of(token, now)?;
+        Some(Effect::Hold {
+            now_ms: now.ms(),
+            mode,
+            token,
+            hold: Hold {
+                deadline: Deadline::after(now, ttl),
+                ..hold
+            },
+        })
+    }
+
+    /// The effect that brings the holds in line with the deadline of their key. `None` if no hold
+    /// lasts longer than the key.
+    ///
+    /// A hold ends at its deadline or with its key, whichever is first, and an `EXPIRE` from
+    /// outside can bring the key's end forward. While nothing is written, the server's own expiry
+    /// ends the holds in time. A write sets the key's ttl anew, so the holds have to be shortened
+    /// before it.
+    pub fn cap(&self, key_deadline: Deadline) -> Option<Effect<'static>> {
+        let later = self
+            .latest_deadline()
+            .is_some_and(|latest| latest > key_deadline);
+        later.then_some(Effect::Cap {
+            deadline: key_deadline,
+        })
+    }
+
+    /// Whether the holds at `now` exclude a token that has none of them.
+    fn excludes(&self, mode: Mode, now: Now) -> bool {
+        !self.is_free(now) && (self.mode() == Mode::Exclusive || mode == Mode::Exclusive)
+    }
+}
