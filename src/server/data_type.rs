@@ -191,8 +191,10 @@ unsafe extern "C" fn free(value: *mut c_void) {
         if main_thread::is_current() {
             let module = Module::get();
             module.removals.freed(&lock, module.inbox.is_own_change());
+            held::freed(&lock);
+        } else {
+            held::freed_elsewhere(&lock);
         }
-        held::freed(&lock);
     }
 }
 

@@ -188,13 +188,18 @@ impl<'c> Task<'c> {
         // SAFETY: the caller's word.
         let ctx = unsafe { Context::new(raw) }?;
         let module = Module::get();
-        let mut state = module.state.try_borrow_mut().ok()?;
-        module.drain(&mut state);
-        Some(Self {
+        if module.state.try_borrow_mut().is_err() {
+            return None;
+        }
+        let mut task = Self {
             caller: Caller::new(ctx),
             module,
-            state: Some(state),
-        })
+            state: None,
+        };
+        if module.inbox.has_notes() {
+            module.drain(task.state());
+        }
+        Some(task)
     }
 
     /// The context, for calls that do not come back.
@@ -223,6 +228,7 @@ impl<'c> Task<'c> {
     }
 
     /// Sends the events that were noted.
+    #[cold]
     fn send_notices(&mut self) {
         let ctx = self.ctx();
         let db = ctx.selected_db();

@@ -11,7 +11,6 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::super::main_thread;
 use crate::lock::{Lock, Mode};
 
 /// What is held, in values.
@@ -123,16 +122,16 @@ pub(in super::super) fn changed(before: (Mode, usize), after: (Mode, usize)) {
     }
 }
 
-/// Notes that a value is freed, on whatever thread.
+/// Notes that the main thread frees a value.
 pub(in super::super) fn freed(lock: &Lock) {
-    let held = Held::of((lock.mode(), lock.len()));
-    if main_thread::is_current() {
-        MAIN.count(held, u64::wrapping_sub);
-    } else {
-        OTHERS.each(held, |sum, n| {
-            sum.fetch_sub(n, Ordering::Relaxed);
-        });
-    }
+    MAIN.count(Held::of((lock.mode(), lock.len())), u64::wrapping_sub);
+}
+
+/// Notes that another thread frees a value.
+pub(in super::super) fn freed_elsewhere(lock: &Lock) {
+    OTHERS.each(Held::of((lock.mode(), lock.len())), |sum, n| {
+        sum.fetch_sub(n, Ordering::Relaxed);
+    });
 }
 
 /// What is held now, with what has come by slots that are being imported.
