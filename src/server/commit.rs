@@ -81,6 +81,7 @@ fn count_acquired(had_it: bool) {
 impl Key<'_, '_> {
     /// Carries an effect out: the value, the key's ttl, the replicas and the append-only file, WATCH and CLIENT TRACKING, events and
     /// counters.
+    #[inline(always)] // Each caller knows the cause, so most of this is decided when it is compiled.
     pub(super) fn commit(&mut self, effect: &Effect<'_>, cause: Cause, now: Now) {
         let before = self.hold_count();
         self.change(effect, now);
@@ -96,7 +97,6 @@ impl Key<'_, '_> {
         }
     }
 
-    #[inline(always)] // It is on the path of every command that changes something.
     fn change(&mut self, effect: &Effect<'_>, now: Now) {
         let ends_lock = matches!(effect, Effect::Release { .. })
             && self.lock().is_some_and(|lock| lock.len() == 1);

@@ -81,6 +81,7 @@ impl Module {
     }
 
     /// Carries out what callbacks have noted. Every command and the timer does so first, and before each grant.
+    #[inline]
     pub(super) fn drain(&self, state: &mut State) {
         if self.inbox.has_notes() {
             self.drain_notes(state);
@@ -135,6 +136,13 @@ impl Module {
 }
 
 impl State {
+    /// Sets the timer to what is due next.
+    #[cold]
+    fn arm(&mut self, timer: &Timer) {
+        self.is_due_changed = false;
+        timer.arm(self.due());
+    }
+
     /// When there is something to do without a command.
     fn due(&self) -> Due {
         let mut due = self.registry.due();
@@ -244,6 +252,7 @@ impl<'c> Task<'c> {
 }
 
 impl Drop for Task<'_> {
+    #[inline]
     fn drop(&mut self) {
         if self.module.notices.is_pending() {
             self.send_notices();
@@ -251,12 +260,13 @@ impl Drop for Task<'_> {
         let module = self.module;
         let state = self.state();
         note_names_matter(module, state);
-        if std::mem::take(&mut state.is_due_changed) {
-            module.timer.arm(state.due());
+        if state.is_due_changed {
+            state.arm(&module.timer);
         }
     }
 }
 
+#[inline]
 fn note_names_matter(module: &Module, state: &State) {
     let registry = &state.registry;
     module
