@@ -9,7 +9,7 @@ mod payload;
 mod restore;
 
 thread_local! {
-    /// `scripts/fuzz.sh` starts the server and ends it.
+    /// `scripts/check/fuzz.sh` starts the server and ends it.
     static SERVER: RefCell<restore::Server> = RefCell::new({
         let port = std::env::var("FUZZ_PORT").expect("FUZZ_PORT to name a server with the module");
         restore::Server::connect(port.parse().expect("a port"))

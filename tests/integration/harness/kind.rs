@@ -38,7 +38,7 @@ impl Kind {
         !matches!(self, Kind::Redis6_2 | Kind::Redis8_2)
     }
 
-    /// Which one it is, as scripts/servers.sh calls it.
+    /// Which one it is, as scripts/setup/servers.sh calls it.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Redis6_2 => "redis-6.2.14",

@@ -2,7 +2,7 @@
 # Makes the Debian package out of the same build as the tarballs: dist/redis-lock_VERSION_ARCHITECTURE.deb in the target folder.
 set -euo pipefail
 
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cd "$root"
 umask 022
 dist=${CARGO_TARGET_DIR:-$root/target}/dist
@@ -10,7 +10,7 @@ tools=${CARGO_TARGET_DIR:-$root/target}/tools
 # Debian has no package of it; this version is built once, beside the project's own builds.
 cargo_deb=3.8.0
 
-scripts/dist.sh stage
+scripts/dist/dist.sh stage
 
 [ "$("$tools/bin/cargo-deb" --version 2>/dev/null)" = "cargo-deb $cargo_deb" ] || {
     echo "deb: building cargo-deb $cargo_deb"
@@ -21,7 +21,7 @@ scripts/dist.sh stage
 # What Cargo.toml names by target/release/deb.
 made=$dist/build/release/deb
 rm -rf "$made"
-scripts/documents.sh "$made/doc"
+scripts/dist/documents.sh "$made/doc"
 # Debian has the licences and names the changelog in its own way.
 rm "$made"/doc/LICENSE-* "$made/doc/CHANGELOG.md"
 find "$made/doc" -name '*.md' -exec sed -i 's|\(](\(\.\./\)*\)CHANGELOG\.md|\1changelog.gz|g' {} +

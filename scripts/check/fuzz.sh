@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Coverage-guided fuzzing: each target for FUZZ_SECONDS, or those that are named.
 #
-#   scripts/fuzz.sh [codec] [parser] [queue] [restore]
+#   scripts/check/fuzz.sh [codec] [parser] [queue] [restore]
 #
 # A finding ends it and is kept in fuzz/artifacts. With a nightly Rust, FUZZ_SANITIZER=address looks at memory as well.
 set -euo pipefail
 
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cd "$root"
 seconds=${FUZZ_SECONDS:-60}
 targets=("$@")

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Builds what is released, so that the same commit and tools give the same bytes in any folder at any time, and packs it:
 #
-#   scripts/dist.sh stage       what the packages hold, in dist/stage of the target folder
-#   scripts/dist.sh             that, and the tarballs with their checksums, in dist
+#   scripts/dist/dist.sh stage       what the packages hold, in dist/stage of the target folder
+#   scripts/dist/dist.sh             that, and the tarballs with their checksums, in dist
 #
 # What may differ between two machines and shows in the bytes is in BUILDINFO: the compilers.
 set -euo pipefail
 
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cd "$root"
 umask 022
 export LC_ALL=C TZ=UTC
@@ -71,17 +71,17 @@ assert_no_paths() {
 stage() {
     build
     rm -rf "$stage"
-    scripts/documents.sh "$stage"
+    scripts/dist/documents.sh "$stage"
     install -m 755 "$dist/build/release/libredis_lock.so" "$stage/"
     assert_no_paths "$stage/libredis_lock.so"
-    scripts/notices.py >"$stage/NOTICES"
+    scripts/dist/notices.py >"$stage/NOTICES"
     cat >"$stage/BUILDINFO" <<INFO
 $name $version
 commit: $commit
 SOURCE_DATE_EPOCH: $SOURCE_DATE_EPOCH
 $(rustc -vV)
 cc: $(cc --version | head -n1)
-glibc needed: $(scripts/glibc.sh "$stage/libredis_lock.so")
+glibc needed: $(scripts/dist/glibc.sh "$stage/libredis_lock.so")
 INFO
     chmod 644 "$stage/NOTICES" "$stage/BUILDINFO"
 }

@@ -3,7 +3,7 @@
 # has just made, byte for byte.
 set -euo pipefail
 
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cd "$root"
 dist=${CARGO_TARGET_DIR:-$root/target}/dist
 
@@ -13,7 +13,7 @@ fail() { echo "dist-check: $*" >&2; exit 1; }
 grep -qF "commit: $(git rev-parse HEAD)" "$dist/stage/BUILDINFO" || fail "$dist is of another commit: run 'make dist'"
 ! grep -q -- -dirty "$dist/stage/BUILDINFO" || fail "there are changes that are not committed: a clone does not have them"
 
-dead=$(scripts/links.sh "$dist/stage")
+dead=$(scripts/check/links.sh "$dist/stage")
 [ -z "$dead" ] || fail "links that lead nowhere:"$'\n'"$dead"
 
 temp=$(mktemp -d)
@@ -26,7 +26,7 @@ git -C "$other" checkout --quiet --detach "$(git rev-parse HEAD)"
 mkdir -p "$temp/cargo-home"
 for entry in "${CARGO_HOME:-$HOME/.cargo}"/*; do ln -s "$entry" "$temp/cargo-home/"; done
 
-env -u SOURCE_DATE_EPOCH CARGO_HOME="$temp/cargo-home" CARGO_TARGET_DIR="$temp/target" "$other/scripts/dist.sh" >"$temp/log" 2>&1 || {
+env -u SOURCE_DATE_EPOCH CARGO_HOME="$temp/cargo-home" CARGO_TARGET_DIR="$temp/target" "$other/scripts/dist/dist.sh" >"$temp/log" 2>&1 || {
     cat "$temp/log" >&2
     fail "the second build failed"
 }

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs the Go that the examples and the client need, when this machine lacks one that is new enough.
 #
-#   scripts/examples/go.sh          installs what is missing
-#   scripts/examples/go.sh where    prints the go command to use
+#   scripts/setup/languages/go.sh          installs what is missing
+#   scripts/setup/languages/go.sh where    prints the go command to use
 #
 # Debian 12 has an old Go and, among its backports, a newer one that leaves the old one in peace: it lies in a folder of its own.
 set -euo pipefail
@@ -43,7 +43,7 @@ from_backports() {
 }
 
 if [ "${1:-}" = where ]; then
-    where || { echo "there is no Go >= $oldest: run scripts/examples/go.sh" >&2; exit 1; }
+    where || { echo "there is no Go >= $oldest: run scripts/setup/languages/go.sh" >&2; exit 1; }
     exit
 fi
 

@@ -3,7 +3,7 @@
 # made. hadolint comes in a Python package, which stays in the target folder.
 set -euo pipefail
 
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cd "$root"
 version=2.15.1
 tools=${CARGO_TARGET_DIR:-$root/target}/tools/hadolint-$version
@@ -26,7 +26,7 @@ while read -r path; do
     cp -r --parents $path "$context/"
 done < <(sed -n 's/^!//p' .dockerignore)
 cd "$context"
-"$context/scripts/notices.py" >NOTICES
+"$context/scripts/dist/notices.py" >NOTICES
 # This reads the manifest as a build does, and compiles nothing.
 cargo fetch --locked --quiet
 for path in src/lib.rs LICENSE-MIT LICENSE-APACHE redis.conf.example NOTICES; do

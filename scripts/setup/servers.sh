@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Fetches real servers to test the module in: unpacked into a folder of this project, never installed.
 #
-#   scripts/servers.sh [NAME…]      NAME as listed below; all of them when none is given
+#   scripts/setup/servers.sh [NAME…]      NAME as listed below; all of them when none is given
 #
 # A name with a whole version is that version. A name with a line, valkey-9, is the newest of the line that
 # the mirror has; which one it is is printed. Remove its folder to get a newer one.
@@ -14,7 +14,7 @@
 # embedded-redis jars 6.2 and 7.0).
 set -euo pipefail
 
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 servers=${REDIS_LOCK_SERVERS:-$root/.servers}
 all=(redis-6.2.14 redis-7.0.15 redis-8.0 redis-8.2.3 valkey-8.0.1 valkey-8.1 valkey-9)
 

@@ -3,7 +3,7 @@
 # Then lintian has its say.
 set -euo pipefail
 
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cd "$root"
 # The root has no locale but this one, without which Valkey does not start.
 export LC_ALL=C
@@ -68,7 +68,7 @@ in_root --install "$deb"
 dpkg --root="$inside" --verify redis-lock | grep . && fail "installed is not what the package has"
 pass "$(basename "$deb") is installed"
 
-dead=$(scripts/links.sh "$inside/usr/share/doc/redis-lock")
+dead=$(scripts/check/links.sh "$inside/usr/share/doc/redis-lock")
 [ -z "$dead" ] || fail "links that lead nowhere:"$'\n'"$dead"
 pass "every link in its documents leads somewhere"
 

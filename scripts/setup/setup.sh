@@ -2,12 +2,12 @@
 # Installs what building and testing needs and this machine lacks, from the packages of its Debian.
 # What is there is found by trying it, not by the names of packages: it may have come from anywhere.
 #
-#   scripts/setup.sh                          SETUP_FOR=packages: what making the Debian package needs, too
+#   scripts/setup/setup.sh                          SETUP_FOR=packages: what making the Debian package needs, too
 set -euo pipefail
 
 # A toolchain may be chosen by folder, so all is asked in the one that is built.
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
-. scripts/apt.sh
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+. scripts/setup/apt.sh
 oldest_rust=$(sed -nE 's/^rust-version *= *"([0-9.]+)".*/\1/p' Cargo.toml)
 # As in the Makefile; and ldconfig is in /sbin.
 [[ :$PATH: == *":$HOME/.cargo/bin:"* ]] || PATH=$HOME/.cargo/bin:$PATH
