@@ -5,7 +5,7 @@ use std::cell::RefCell;
 #[allow(dead_code)] // The tests need more of it.
 #[path = "../../tests/integration/hostile/payload.rs"]
 mod payload;
-#[path = "../targets/restore.rs"]
+#[path = "../properties/restore.rs"]
 mod restore;
 
 thread_local! {

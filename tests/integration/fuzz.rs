@@ -11,13 +11,13 @@ use rand::{RngExt, SeedableRng};
 use crate::harness::{figure, scale, Kind, Server};
 use crate::hostile::payload;
 
-#[path = "../../fuzz/targets/codec.rs"]
+#[path = "../../fuzz/properties/codec.rs"]
 mod codec;
-#[path = "../../fuzz/targets/parser.rs"]
+#[path = "../../fuzz/properties/parser.rs"]
 mod parser;
-#[path = "../../fuzz/targets/queue.rs"]
+#[path = "../../fuzz/properties/queue.rs"]
 mod queue;
-#[path = "../../fuzz/targets/restore.rs"]
+#[path = "../../fuzz/properties/restore.rs"]
 mod restore;
 
 on_every_server![a_server_restores_what_the_codec_takes_and_nothing_else];
