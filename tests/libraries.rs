@@ -45,7 +45,7 @@ fn acquisitions_until_the_end_are_counted_in_the_order_of_their_grants() {
 }
 
 #[test]
-fn fairness_counts_who_got_nothing() {
+fn fairness_counts_clients_that_got_nothing() {
     // (3 + 2)² / (4 · (9 + 4))
     assert!((jain(&course().taken) - 25.0 / 52.0).abs() < 1e-9);
     assert_eq!(jain(&[5.0, 5.0, 5.0, 5.0]), 1.0);
@@ -54,7 +54,7 @@ fn fairness_counts_who_got_nothing() {
 
 /// Waits of 100, 100, 3,000, 2,000 and 5,900 µs; of client 0 one under way for 4,800, of 2 and 3 for 10,000. Client 1 holds.
 #[test]
-fn waits_under_way_at_the_end_count_with_what_they_had_lasted() {
+fn waits_in_progress_at_the_end_count_with_their_age() {
     let waits = course().waits;
     let close = |share: f64, us: f64| (waits.at(share) / us - 1.0).abs() < 0.002;
     assert!(close(0.25, 100.0));
@@ -64,14 +64,14 @@ fn waits_under_way_at_the_end_count_with_what_they_had_lasted() {
 }
 
 #[test]
-fn nothing_granted_is_everybody_waiting() {
+fn without_grants_every_client_counts_as_waiting() {
     let course = Course::of("0 0 20000 21000\n", 2, END_US).unwrap();
     assert_eq!((course.acquisitions, course.starved()), (0.0, 2.0));
     assert!((course.waits.at(0.01) / 10_000.0 - 1.0).abs() < 0.002);
 }
 
 #[test]
-fn what_is_no_acquisition_is_refused() {
+fn a_malformed_acquisition_line_is_refused() {
     for line in [
         "",
         "0 0 100",
@@ -89,7 +89,7 @@ fn what_is_no_acquisition_is_refused() {
 }
 
 #[test]
-fn a_version_is_what_follows_the_last_mark() {
+fn a_version_follows_the_last_separator() {
     let lock = r#"{ "node_modules/redlock": { "version": "4.2.0" }, "node_modules/redlock-5": { "version": "5.0.0-beta.2" } }"#;
     let of = |marks: &[&str]| version_in(lock, marks);
     let version = "\"version\": \"";

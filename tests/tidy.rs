@@ -51,7 +51,7 @@ fn refuse(folder: &str, words: &[&str], why: &str) {
 }
 
 #[test]
-fn the_core_imports_nothing_of_ours_and_no_server() {
+fn the_core_imports_only_std() {
     let words = [
         "crate::command",
         "crate::server",
@@ -93,7 +93,7 @@ fn the_commands_import_only_the_core() {
 }
 
 #[test]
-fn unsafe_stands_in_the_shell_only() {
+fn unsafe_is_only_in_the_shell() {
     for folder in ["src/lock", "src/wait", "src/command"] {
         refuse(folder, &["unsafe "], "`unsafe` belongs into src/server");
     }
@@ -114,7 +114,7 @@ fn nothing_but_the_library_imports_the_shell() {
 
 /// A raw call without the right checks crashes Valkey 9.1.
 #[test]
-fn the_servers_commands_are_called_in_one_place() {
+fn server_commands_are_called_from_one_module() {
     for (path, text) in sources("src") {
         for (n, line) in code(&text) {
             let calls = line.contains("RedisModule_Call(") || line.contains(".call(c\"");
@@ -169,7 +169,7 @@ fn named_tests_exist(document: &str, at_least: usize) {
 
 /// The diagrams are drawn from text, which stands in the picture as a comment: `make diagrams` draws them anew.
 #[test]
-fn the_diagrams_are_those_of_their_sources() {
+fn the_diagrams_match_their_sources() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/diagrams");
     let mut seen = 0;
     for entry in fs::read_dir(folder).unwrap() {
@@ -194,7 +194,7 @@ fn the_diagrams_are_those_of_their_sources() {
 
 /// What a document points to is there.
 #[test]
-fn the_links_in_the_documents_lead_somewhere() {
+fn relative_links_in_the_documents_resolve() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut documents = vec![root.join("README.md"), root.join("CHANGELOG.md")];
     for folder in ["docs", "examples", "clients"] {

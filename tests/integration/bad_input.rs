@@ -12,15 +12,15 @@ use crate::harness::{record_of, wait_for, Client, Kind, Reply, Server};
 use stage::{line, words, Stage};
 
 on_every_server![
-    a_command_that_is_not_understood_changes_nothing,
-    the_bounds_themselves_are_understood,
+    a_malformed_command_changes_nothing,
+    the_bounds_themselves_are_accepted,
     a_key_of_another_type_is_left_alone,
-    legacy_locks_and_these_keep_each_other_out,
-    a_no_changes_nothing_and_is_not_replicated,
-    a_replica_refuses_what_writes_and_tells_who_holds,
-    without_memory_locks_can_be_given_up_but_not_taken,
+    legacy_locks_and_native_locks_exclude_each_other,
+    a_refused_command_changes_nothing_and_is_not_replicated,
+    a_replica_refuses_writes_and_answers_info,
+    under_maxmemory_locks_can_be_released_but_not_acquired,
     no_client_can_apply_a_record,
-    only_a_change_breaks_a_watch,
+    only_a_change_fails_a_watch,
 ];
 
 const TAKES: [&str; 3] = ["LOCK.ACQUIRE", "RWLOCK.WLOCK", "RWLOCK.RLOCK"];
@@ -64,7 +64,7 @@ const NO_NUMBERS: [&[u8]; 24] = [
     b"-9223372036854775809",
 ];
 
-fn a_command_that_is_not_understood_changes_nothing(kind: Kind) {
+fn a_malformed_command_changes_nothing(kind: Kind) {
     let mut stage = Stage::set(kind);
     let long_token = [b'x'; 513];
     for key in ["free", "held", "shared", "capped"] {
@@ -130,7 +130,7 @@ fn a_command_that_is_not_understood_changes_nothing(kind: Kind) {
     stage.changed("LOCK.RELEASE capped me");
 }
 
-fn the_bounds_themselves_are_understood(kind: Kind) {
+fn the_bounds_themselves_are_accepted(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let max = 1i64 << 48;
@@ -171,7 +171,7 @@ fn a_key_of_another_type_is_left_alone(kind: Kind) {
     stage.changed("LOCK.ACQUIRE free me 1000000");
 }
 
-fn legacy_locks_and_these_keep_each_other_out(kind: Kind) {
+fn legacy_locks_and_native_locks_exclude_each_other(kind: Kind) {
     let mut stage = Stage::set(kind);
     for key in ["held", "shared", "capped"] {
         for set in [format!("SET {key} v NX"), format!("SET {key} v NX PX 1000")] {
@@ -191,7 +191,7 @@ fn legacy_locks_and_these_keep_each_other_out(kind: Kind) {
     stage.changed("LOCK.ACQUIRE legacy v 1000000");
 }
 
-fn a_no_changes_nothing_and_is_not_replicated(kind: Kind) {
+fn a_refused_command_changes_nothing_and_is_not_replicated(kind: Kind) {
     let mut stage = Stage::set(kind);
     for key in ["held", "capped", "persisted"] {
         for command in TAKES {
@@ -230,7 +230,7 @@ fn a_no_changes_nothing_and_is_not_replicated(kind: Kind) {
     assert_eq!(stage.changed("LOCK.RELEASE persisted me"), 1);
 }
 
-fn a_replica_refuses_what_writes_and_tells_who_holds(kind: Kind) {
+fn a_replica_refuses_writes_and_answers_info(kind: Kind) {
     let mut stage = Stage::set(kind);
     let mut r = stage.replica.client();
     for key in ["held", "shared", "free", "string"] {
@@ -268,7 +268,7 @@ fn a_replica_refuses_what_writes_and_tells_who_holds(kind: Kind) {
     assert_eq!(error, WRONG_TYPE);
 }
 
-fn without_memory_locks_can_be_given_up_but_not_taken(kind: Kind) {
+fn under_maxmemory_locks_can_be_released_but_not_acquired(kind: Kind) {
     let mut stage = Stage::set(kind);
     stage.c.call("CONFIG SET maxmemory-policy noeviction");
     stage.c.call("CONFIG SET maxmemory 1");
@@ -417,7 +417,7 @@ fn no_client_can_apply_a_record(kind: Kind) {
     assert!(stage.changed("LOCK.ACQUIRE free me 1000000") < 1 << 52);
 }
 
-fn only_a_change_breaks_a_watch(kind: Kind) {
+fn only_a_change_fails_a_watch(kind: Kind) {
     let mut stage = Stage::set(kind);
     let mut watcher = stage.server.client();
     let mut breaks = |key: &str, line: &str| {

@@ -9,15 +9,15 @@ use crate::harness::{project_file, run_examples, Kind, Raw, Reply, Server};
 use page::Described;
 
 on_every_server![
-    the_servers_and_the_document_say_the_same,
+    command_info_and_the_document_agree,
     every_command_of_the_module_is_in_the_document,
-    the_examples_print_what_they_say,
-    nulls_and_maps_are_what_the_document_calls_them,
+    the_examples_print_the_documented_replies,
+    nulls_and_maps_match_the_document,
 ];
 
 const DOCUMENT: &str = "docs/COMMANDS.md";
 
-fn the_servers_and_the_document_say_the_same(kind: Kind) {
+fn command_info_and_the_document_agree(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let commands = page::commands(&project_file(DOCUMENT));
@@ -60,14 +60,14 @@ fn every_command_of_the_module_is_in_the_document(kind: Kind) {
     assert_eq!(ours, documented.into_keys().collect());
 }
 
-fn the_examples_print_what_they_say(kind: Kind) {
+fn the_examples_print_the_documented_replies(kind: Kind) {
     let server = Server::start(kind);
     let run = run_examples(&server, &project_file(DOCUMENT));
     assert!(run >= 40, "the document has lost its examples");
 }
 
 /// As they are on the wire, where redis-cli and client libraries make one of two.
-fn nulls_and_maps_are_what_the_document_calls_them(kind: Kind) {
+fn nulls_and_maps_match_the_document(kind: Kind) {
     let server = Server::start(kind);
     let mut raw = server.raw();
     for (protocol, null, map) in [("2", "$-1", "*6"), ("3", "_", "%3")] {

@@ -3,12 +3,12 @@
 use crate::harness::{wait_for, Client, Kind, Raw, Server};
 
 on_every_server![
-    each_step_is_announced,
-    an_expiry_is_announced_after_the_servers_own_event,
-    a_hand_over_comes_after_what_made_room_for_it,
+    each_step_has_its_event,
+    an_expiry_event_follows_the_servers_own,
+    a_handed_over_event_follows_the_event_of_its_cause,
     events_name_their_key_and_database,
     events_are_off_unless_configured,
-    a_replica_announces_what_arrives,
+    a_replica_notifies_of_replicated_changes,
 ];
 
 /// A client that has subscribed to all events.
@@ -78,7 +78,7 @@ fn announcing(kind: Kind, classes: &str) -> (Server, Listener) {
     (server, listener)
 }
 
-fn each_step_is_announced(kind: Kind) {
+fn each_step_has_its_event(kind: Kind) {
     let (server, mut listener) = announcing(kind, "Ed");
     let mut c = server.client();
     for (line, expected) in [
@@ -116,7 +116,7 @@ fn each_step_is_announced(kind: Kind) {
     );
 }
 
-fn an_expiry_is_announced_after_the_servers_own_event(kind: Kind) {
+fn an_expiry_event_follows_the_servers_own(kind: Kind) {
     let (server, mut listener) = announcing(kind, "EA");
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 10");
@@ -141,7 +141,7 @@ fn an_expiry_is_announced_after_the_servers_own_event(kind: Kind) {
     assert_eq!(listener.events(), ["lock.expire", "lock.renew"]);
 }
 
-fn a_hand_over_comes_after_what_made_room_for_it(kind: Kind) {
+fn a_handed_over_event_follows_the_event_of_its_cause(kind: Kind) {
     let (server, mut listener) = announcing(kind, "EA");
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 600000");
@@ -245,7 +245,7 @@ fn events_are_off_unless_configured(kind: Kind) {
     );
 }
 
-fn a_replica_announces_what_arrives(kind: Kind) {
+fn a_replica_notifies_of_replicated_changes(kind: Kind) {
     let primary = Server::start(kind);
     let replica = Server::start_replica_of(&primary, &["--notify-keyspace-events", "EA"]);
     let mut listener = Listener::of(&replica);

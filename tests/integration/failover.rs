@@ -14,12 +14,12 @@ mod writes;
 use clients::Group;
 
 on_every_server![
-    a_promotion_by_hand_under_load,
-    a_failover_under_load,
-    a_failover_that_is_given_up_changes_nothing,
+    a_manual_promotion_under_load_loses_nothing_replicated,
+    a_failover_under_load_loses_nothing_replicated,
+    an_aborted_failover_changes_nothing,
 ];
 
-on_more_servers![a_failover_under_load];
+on_more_servers![a_failover_under_load_loses_nothing_replicated];
 
 /// A primary and its replica, either of which can lead.
 fn pair(kind: Kind) -> (Server, Server) {
@@ -68,7 +68,7 @@ fn assert_same(primary: &Server, replica: &Server) {
 }
 
 /// The operator makes a primary of the replica and tells the clients; the old one becomes its replica a moment later.
-fn a_promotion_by_hand_under_load(kind: Kind) {
+fn a_manual_promotion_under_load_loses_nothing_replicated(kind: Kind) {
     let (old, new) = pair(kind);
     let group = Group::of(old.port, true);
     let (story, demoted) = group.live(|| {
@@ -97,7 +97,7 @@ fn a_promotion_by_hand_under_load(kind: Kind) {
 }
 
 /// FAILOVER, there and back: nothing is lost.
-fn a_failover_under_load(kind: Kind) {
+fn a_failover_under_load_loses_nothing_replicated(kind: Kind) {
     let (one, other) = pair(kind);
     let failovers = 2 * scale();
     let (mut from, mut to) = (&one, &other);
@@ -136,7 +136,7 @@ fn a_failover_under_load(kind: Kind) {
 }
 
 /// The replica stands still and never catches up, so the primary stays one. Its waiters stay, too.
-fn a_failover_that_is_given_up_changes_nothing(kind: Kind) {
+fn an_aborted_failover_changes_nothing(kind: Kind) {
     let (primary, replica) = pair(kind);
     let mut c = primary.client();
     replica.signal("STOP");

@@ -20,30 +20,30 @@ mod queue;
 #[path = "../../fuzz/properties/restore.rs"]
 mod restore;
 
-on_every_server![a_server_restores_what_the_codec_takes_and_nothing_else];
+on_every_server![restore_accepts_exactly_what_the_codec_accepts];
 
 /// The longest input.
 const MAX_LEN: usize = 4096;
 
 #[test]
-fn any_bytes_are_one_record_or_none() {
+fn any_bytes_decode_to_one_record_or_none() {
     let (inputs, seconds) = play("codec", 500_000, codec::run);
     figure(None::<Kind>, &format!("{inputs} inputs in {seconds:.1} s"));
 }
 
 #[test]
-fn any_arguments_are_understood_as_the_grammar_says() {
+fn any_arguments_are_parsed_as_a_naive_reading_parses_them() {
     let (inputs, seconds) = play("parser", 500_000, parser::run);
     figure(None::<Kind>, &format!("{inputs} inputs in {seconds:.1} s"));
 }
 
 #[test]
-fn any_history_of_a_queue_keeps_its_promises() {
+fn any_history_of_a_queue_keeps_its_invariants() {
     let (inputs, seconds) = play("queue", 40_000, queue::run);
     figure(None::<Kind>, &format!("{inputs} inputs in {seconds:.1} s"));
 }
 
-fn a_server_restores_what_the_codec_takes_and_nothing_else(kind: Kind) {
+fn restore_accepts_exactly_what_the_codec_accepts(kind: Kind) {
     let server = Server::start_with(kind, &["--rdbcompression", "no"]);
     let mut link = restore::Server::connect(server.port);
     let (inputs, seconds) = play("restore", 20_000, |data| restore::run(data, &mut link));

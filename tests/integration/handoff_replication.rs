@@ -9,13 +9,13 @@ use crate::harness::{wait_for, Client, Kind, Reply, Server};
 on_every_server![
     every_kind_of_hand_off_reaches_the_replica,
     a_replica_sees_one_holder_after_another,
-    every_kind_of_hand_off_outlives_a_crash,
-    readers_that_enter_together_outlive_a_crash,
+    every_kind_of_hand_off_survives_a_crash,
+    readers_granted_together_survive_a_crash,
     grants_that_are_taken_back_reach_the_replica,
-    an_expiry_in_the_middle_of_a_long_turn_of_the_timer_comes_in_its_place,
-    who_waits_is_in_no_file,
-    waits_that_end_without_a_grant_send_nothing,
-    a_promoted_replica_knows_who_was_granted,
+    an_expiry_during_a_long_timer_run_is_replicated_in_order,
+    waiters_are_not_persisted,
+    waits_that_end_without_a_grant_replicate_nothing,
+    a_promoted_replica_has_the_granted_waiter_as_holder,
 ];
 
 /// What ends the hold of `a` on `k`, each a transaction when it has several lines.
@@ -168,7 +168,7 @@ fn live(c: &mut Client, n: usize, goes_on: impl Fn(usize) -> bool) {
     }
 }
 
-fn every_kind_of_hand_off_outlives_a_crash(kind: Kind) {
+fn every_kind_of_hand_off_survives_a_crash(kind: Kind) {
     let mut server = Server::start_with(kind, &["--appendonly", "yes", "--appendfsync", "always"]);
     for lines in ENDS {
         let when = lines.join("; ");
@@ -193,7 +193,7 @@ fn every_kind_of_hand_off_outlives_a_crash(kind: Kind) {
     }
 }
 
-fn readers_that_enter_together_outlive_a_crash(kind: Kind) {
+fn readers_granted_together_survive_a_crash(kind: Kind) {
     let mut server = Server::start_with(kind, &["--appendonly", "yes", "--appendfsync", "always"]);
     let mut c = server.client();
     for end in ["LOCK.RELEASE k w", "DEL k", "RWLOCK.RLOCK k w 60000"] {
@@ -248,7 +248,7 @@ fn grants_that_are_taken_back_reach_the_replica(kind: Kind) {
 
 /// The timer gives `up` its share back, which ends before the timer comes to another look at the key. Redis 6.2 sends the deletion of a
 /// key that has expired ahead of what the same timer has replicated: the share would arrive behind it, and stay on the replica for ever.
-fn an_expiry_in_the_middle_of_a_long_turn_of_the_timer_comes_in_its_place(kind: Kind) {
+fn an_expiry_during_a_long_timer_run_is_replicated_in_order(kind: Kind) {
     // In each of the databases 6.2 looks for a lock that has come by RESTORE, which makes the turn long.
     let options = ["--databases", "2000", "--repl-diskless-sync-delay", "0"];
     let primary = Server::start_with(kind, &options);
@@ -294,7 +294,7 @@ fn an_expiry_in_the_middle_of_a_long_turn_of_the_timer_comes_in_its_place(kind: 
     assert_eq!(replica.client().int("DBSIZE"), 1_500);
 }
 
-fn who_waits_is_in_no_file(kind: Kind) {
+fn waiters_are_not_persisted(kind: Kind) {
     for options in [
         ["--appendonly", "yes", "--aof-use-rdb-preamble", "yes"],
         ["--appendonly", "yes", "--aof-use-rdb-preamble", "no"],
@@ -328,7 +328,7 @@ fn who_waits_is_in_no_file(kind: Kind) {
     }
 }
 
-fn waits_that_end_without_a_grant_send_nothing(kind: Kind) {
+fn waits_that_end_without_a_grant_replicate_nothing(kind: Kind) {
     let (primary, replica) = pair(kind);
     let mut c = primary.client();
     c.int("RWLOCK.RLOCK k a 60000");
@@ -353,7 +353,7 @@ fn waits_that_end_without_a_grant_send_nothing(kind: Kind) {
     assert_same(&primary, &replica, "after the grant");
 }
 
-fn a_promoted_replica_knows_who_was_granted(kind: Kind) {
+fn a_promoted_replica_has_the_granted_waiter_as_holder(kind: Kind) {
     for lines in [
         &["LOCK.RELEASE k a"][..],
         &["LOCK.RENEW k a 20"],

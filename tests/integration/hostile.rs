@@ -14,10 +14,10 @@ use mutants::{damaged, Damage};
 use payload::Payload;
 
 on_every_server![
-    mutated_payloads_are_refused_or_become_locks_that_work,
-    a_fence_from_far_ahead_is_refused,
-    a_fence_from_another_server_is_never_given_again,
-    a_lock_comes_back_as_it_was,
+    mutated_payloads_are_refused_or_restore_working_locks,
+    a_restored_fence_far_in_the_future_is_refused,
+    a_restored_fence_is_never_given_again,
+    a_dumped_lock_is_restored_unchanged,
     a_restored_hold_ends_at_its_own_deadline,
     a_restored_lock_gets_its_ttl_back,
     random_commands_are_all_answered,
@@ -77,7 +77,7 @@ struct Tally {
     held: usize,
 }
 
-fn mutated_payloads_are_refused_or_become_locks_that_work(kind: Kind) {
+fn mutated_payloads_are_refused_or_restore_working_locks(kind: Kind) {
     let payloads = PAYLOADS * scale();
     let server = start(kind);
     let mut c = server.client();
@@ -215,7 +215,7 @@ fn assert_works(
 
 const HOUR_US: u64 = 3600 * 1_000_000;
 
-fn a_fence_from_far_ahead_is_refused(kind: Kind) {
+fn a_restored_fence_far_in_the_future_is_refused(kind: Kind) {
     let server = start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE exclusive me 1000000");
@@ -247,7 +247,7 @@ fn a_fence_from_far_ahead_is_refused(kind: Kind) {
     assert!(next < now + HOUR_US, "{next} follows no clock");
 }
 
-fn a_fence_from_another_server_is_never_given_again(kind: Kind) {
+fn a_restored_fence_is_never_given_again(kind: Kind) {
     let server = start(kind);
     let mut c = server.client();
     for (n, take) in ["LOCK.ACQUIRE", "RWLOCK.RLOCK"].iter().enumerate() {
@@ -269,7 +269,7 @@ fn a_fence_from_another_server_is_never_given_again(kind: Kind) {
     }
 }
 
-fn a_lock_comes_back_as_it_was(kind: Kind) {
+fn a_dumped_lock_is_restored_unchanged(kind: Kind) {
     let server = start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE exclusive me 1000000");

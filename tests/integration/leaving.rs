@@ -13,14 +13,14 @@ mod undelivered;
 
 on_every_server![
     a_client_that_closes_its_connection_is_not_granted,
-    a_killed_client_is_gone_at_once,
+    a_killed_waiter_leaves_the_queue_at_once,
     client_unblock_ends_the_wait_where_that_is_safe,
-    a_writer_that_leaves_lets_the_readers_behind_it_in,
-    a_writer_that_leaves_does_not_let_readers_pass_another,
-    an_upgrade_that_leaves_keeps_its_share,
+    readers_are_granted_when_the_writer_before_them_leaves,
+    readers_behind_a_second_writer_stay_when_the_first_leaves,
+    a_waiting_upgrade_that_disconnects_keeps_its_shared_hold,
     a_client_that_is_evicted_is_not_granted,
-    shutdown_does_not_wait_for_those_who_wait,
-    quit_behind_a_wait_comes_after_the_grant,
+    shutdown_does_not_wait_for_waiters,
+    a_pipelined_quit_is_served_after_the_grant,
     a_hundred_timeouts_none_of_them_early,
 ];
 
@@ -46,7 +46,7 @@ fn a_client_that_closes_its_connection_is_not_granted(kind: Kind) {
     assert_eq!(server.blocked_clients(), 0);
 }
 
-fn a_killed_client_is_gone_at_once(kind: Kind) {
+fn a_killed_waiter_leaves_the_queue_at_once(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
@@ -98,7 +98,7 @@ fn client_unblock_ends_the_wait_where_that_is_safe(kind: Kind) {
     e.fence();
 }
 
-fn a_writer_that_leaves_lets_the_readers_behind_it_in(kind: Kind) {
+fn readers_are_granted_when_the_writer_before_them_leaves(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let kill: fn(&mut Client, &mut Raw) = |c, w| {
@@ -131,7 +131,7 @@ fn a_writer_that_leaves_lets_the_readers_behind_it_in(kind: Kind) {
     }
 }
 
-fn a_writer_that_leaves_does_not_let_readers_pass_another(kind: Kind) {
+fn readers_behind_a_second_writer_stay_when_the_first_leaves(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("RWLOCK.RLOCK k r0 60000");
@@ -151,7 +151,7 @@ fn a_writer_that_leaves_does_not_let_readers_pass_another(kind: Kind) {
     r1.fence();
 }
 
-fn an_upgrade_that_leaves_keeps_its_share(kind: Kind) {
+fn a_waiting_upgrade_that_disconnects_keeps_its_shared_hold(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let share = c.int("RWLOCK.RLOCK k up 60000");
@@ -199,7 +199,7 @@ fn a_client_that_is_evicted_is_not_granted(kind: Kind) {
     assert_eq!(c.holders("k"), ["d"]);
 }
 
-fn shutdown_does_not_wait_for_those_who_wait(kind: Kind) {
+fn shutdown_does_not_wait_for_waiters(kind: Kind) {
     let mut server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
@@ -218,7 +218,7 @@ fn shutdown_does_not_wait_for_those_who_wait(kind: Kind) {
     assert!(log.contains("bye bye"), "{log}");
 }
 
-fn quit_behind_a_wait_comes_after_the_grant(kind: Kind) {
+fn a_pipelined_quit_is_served_after_the_grant(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");

@@ -11,13 +11,13 @@ mod old;
 use old::{Excluded, Old, ALL, REDISSON, SET_NX};
 
 on_every_server![
-    an_old_lock_keeps_new_clients_out,
-    a_native_lock_keeps_old_clients_out,
-    late_old_owners_do_a_native_lock_no_harm,
-    what_an_old_client_deletes_is_released,
+    a_legacy_lock_excludes_native_clients,
+    a_native_lock_excludes_legacy_clients,
+    late_owners_of_legacy_locks_do_not_affect_a_native_lock,
+    a_delete_by_a_legacy_client_releases_the_lock,
     a_native_release_sends_no_signal,
-    old_and_new_take_turns_on_one_key,
-    three_generations_take_turns_on_two_keys,
+    legacy_and_native_clients_take_turns_on_one_key,
+    legacy_transitional_and_native_clients_take_turns_on_two_keys,
 ];
 
 const KEY: &str = "lock:stock";
@@ -26,7 +26,7 @@ fn is_wrong_type(reply: &Reply) -> bool {
     matches!(reply, Reply::Error(error) if error.contains("WRONGTYPE"))
 }
 
-fn an_old_lock_keeps_new_clients_out(kind: Kind) {
+fn a_legacy_lock_excludes_native_clients(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     for old in &ALL {
@@ -52,7 +52,7 @@ fn an_old_lock_keeps_new_clients_out(kind: Kind) {
     }
 }
 
-fn a_native_lock_keeps_old_clients_out(kind: Kind) {
+fn a_native_lock_excludes_legacy_clients(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     for shared in [false, true] {
@@ -80,7 +80,7 @@ fn a_native_lock_keeps_old_clients_out(kind: Kind) {
     assert_eq!(c.int(&format!("SETNX {KEY} old")), 0);
 }
 
-fn late_old_owners_do_a_native_lock_no_harm(kind: Kind) {
+fn late_owners_of_legacy_locks_do_not_affect_a_native_lock(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     for old in &ALL {
@@ -121,7 +121,7 @@ fn assert_still_held(c: &mut Client, fence: i64, old: &Old) {
 
 /// What deletes without looking ends a native lock, as it ended an old one: `DEL` after SETNX, Redisson's forceUnlock, python-redis-lock's
 /// reset and reset_all.
-fn what_an_old_client_deletes_is_released(kind: Kind) {
+fn a_delete_by_a_legacy_client_releases_the_lock(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let delete = "redis.call('DEL', KEYS[1])";
@@ -207,7 +207,7 @@ fn leave_native(c: &mut Client, key: &str, token: &str) {
     assert_eq!(c.int(&format!("LOCK.RELEASE {key} {token}")), 1, "{token}");
 }
 
-fn old_and_new_take_turns_on_one_key(kind: Kind) {
+fn legacy_and_native_clients_take_turns_on_one_key(kind: Kind) {
     let server = Server::start(kind);
     take_turns(
         &server,
@@ -225,7 +225,7 @@ fn old_and_new_take_turns_on_one_key(kind: Kind) {
 }
 
 /// What a library raises on a native lock needs another key, and a generation between that takes both locks: always the old one first.
-fn three_generations_take_turns_on_two_keys(kind: Kind) {
+fn legacy_transitional_and_native_clients_take_turns_on_two_keys(kind: Kind) {
     const NATIVE: &str = "native:stock";
     let server = Server::start(kind);
     let old: (Generation, Generation) = (

@@ -5,22 +5,22 @@ use crate::harness::{now_ms, wait_for, Client, Kind, Reply, Server};
 
 on_every_server![
     pttl_follows_the_longest_hold_up_and_down,
-    a_key_ends_exactly_with_its_hold,
+    a_key_expires_exactly_with_its_hold,
     pexpire_ends_a_hold_early,
-    pexpire_shortens_all_holds_and_nobody_else_lengthens_them_again,
+    pexpire_caps_all_holds_and_no_other_holder_lifts_the_cap,
     a_longer_pexpire_lengthens_no_hold,
     persist_lengthens_no_hold,
-    a_lock_without_a_ttl_is_given_its_own_again,
-    whatever_deletes_the_key_frees_the_lock,
-    thousands_of_readers_are_freed_and_so_is_their_memory,
+    a_lock_stripped_of_its_ttl_gets_it_back,
+    every_way_to_delete_the_key_frees_the_lock,
+    the_memory_of_thousands_of_readers_is_freed,
     rename_takes_the_hold_along,
     move_and_swapdb_take_the_hold_along,
-    a_lock_that_is_written_over_is_gone,
-    a_lock_keeps_other_types_out_as_they_keep_it,
+    an_overwritten_lock_is_gone,
+    locks_and_other_types_refuse_each_others_commands,
     an_expired_lock_counts_as_one_expired_key,
-    a_change_breaks_a_watch_and_a_refusal_does_not,
-    a_change_invalidates_what_a_client_has_cached,
-    a_key_with_many_readers_stays_cheap,
+    a_change_fails_a_watch_and_a_refusal_does_not,
+    a_change_invalidates_client_side_caches,
+    operations_on_a_key_with_many_readers_stay_cheap,
 ];
 
 /// The left of a ttl that was set a moment ago.
@@ -85,7 +85,7 @@ fn pttl_follows_the_longest_hold_up_and_down(kind: Kind) {
     assert_eq!(c.int("PTTL k"), -2);
 }
 
-fn a_key_ends_exactly_with_its_hold(kind: Kind) {
+fn a_key_expires_exactly_with_its_hold(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     for ttl in [54_321, 1 << 48] {
@@ -124,7 +124,7 @@ fn pexpire_ends_a_hold_early(kind: Kind) {
     }
 }
 
-fn pexpire_shortens_all_holds_and_nobody_else_lengthens_them_again(kind: Kind) {
+fn pexpire_caps_all_holds_and_no_other_holder_lifts_the_cap(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("RWLOCK.RLOCK k a 100000");
@@ -202,7 +202,7 @@ fn persist_lengthens_no_hold(kind: Kind) {
     }
 }
 
-fn a_lock_without_a_ttl_is_given_its_own_again(kind: Kind) {
+fn a_lock_stripped_of_its_ttl_gets_it_back(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("RWLOCK.RLOCK k a 30000");
@@ -227,7 +227,7 @@ fn a_lock_without_a_ttl_is_given_its_own_again(kind: Kind) {
     }
 }
 
-fn whatever_deletes_the_key_frees_the_lock(kind: Kind) {
+fn every_way_to_delete_the_key_frees_the_lock(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     for command in ["LOCK.ACQUIRE", "RWLOCK.RLOCK"] {
@@ -250,7 +250,7 @@ fn whatever_deletes_the_key_frees_the_lock(kind: Kind) {
     }
 }
 
-fn thousands_of_readers_are_freed_and_so_is_their_memory(kind: Kind) {
+fn the_memory_of_thousands_of_readers_is_freed(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let used = |c: &mut Client| c.info("used_memory").parse::<i64>().unwrap();
@@ -327,7 +327,7 @@ fn move_and_swapdb_take_the_hold_along(kind: Kind) {
     assert_eq!(c.int("LOCK.RELEASE k you"), 1);
 }
 
-fn a_lock_that_is_written_over_is_gone(kind: Kind) {
+fn an_overwritten_lock_is_gone(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let writes = [
@@ -354,7 +354,7 @@ fn a_lock_that_is_written_over_is_gone(kind: Kind) {
     }
 }
 
-fn a_lock_keeps_other_types_out_as_they_keep_it(kind: Kind) {
+fn locks_and_other_types_refuse_each_others_commands(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let fence = c.int("LOCK.ACQUIRE k me 60000");
@@ -384,7 +384,7 @@ fn an_expired_lock_counts_as_one_expired_key(kind: Kind) {
     assert_eq!(c.info("expired_keys"), "2");
 }
 
-fn a_change_breaks_a_watch_and_a_refusal_does_not(kind: Kind) {
+fn a_change_fails_a_watch_and_a_refusal_does_not(kind: Kind) {
     let server = Server::start(kind);
     let (mut watcher, mut c) = (server.client(), server.client());
     let mut is_broken_by = |line: &str| {
@@ -417,7 +417,7 @@ fn a_change_breaks_a_watch_and_a_refusal_does_not(kind: Kind) {
     }
 }
 
-fn a_change_invalidates_what_a_client_has_cached(kind: Kind) {
+fn a_change_invalidates_client_side_caches(kind: Kind) {
     let server = Server::start(kind);
     let (mut reader, mut c) = (server.client_resp3(), server.client());
     reader.call("CLIENT TRACKING ON");
@@ -466,7 +466,7 @@ fn cost_of_a_reader(c: &mut Client, key: &str) -> f64 {
     costs.into_iter().fold(0.0, f64::max)
 }
 
-fn a_key_with_many_readers_stays_cheap(kind: Kind) {
+fn operations_on_a_key_with_many_readers_stay_cheap(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let alone = cost_of_a_reader(&mut c, "k#");

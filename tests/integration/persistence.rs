@@ -7,39 +7,39 @@ use crate::harness::dump::raise_fences_by_an_hour;
 use crate::harness::{now_ms, wait_for, workload, Client, Kind, Reply, Server, State};
 
 on_every_server![
-    an_rdb_brings_everything_back,
-    what_ended_while_the_server_was_down_is_gone,
+    an_rdb_restores_everything,
+    holds_that_ended_while_the_server_was_down_are_gone,
     a_reload_changes_nothing,
-    an_aof_brings_everything_back_after_a_crash,
-    a_rewritten_aof_brings_everything_back,
-    an_aof_with_a_torn_tail_loses_the_tail_only,
-    a_random_life_comes_back_from_the_aof,
-    a_random_life_comes_back_from_a_rewrite_in_its_middle,
-    a_random_life_comes_back_from_an_rdb,
-    a_server_that_gave_no_fence_saves_and_loads,
-    fences_do_not_go_back_while_the_server_lives,
-    fences_do_not_go_back_over_an_rdb,
-    fences_do_not_go_back_over_an_aof,
-    fences_do_not_go_back_over_a_rewritten_aof,
+    an_aof_restores_everything_after_a_crash,
+    a_rewritten_aof_restores_everything,
+    a_truncated_aof_loses_only_its_tail,
+    a_random_history_survives_in_the_aof,
+    a_random_history_survives_an_aof_rewrite_in_its_middle,
+    a_random_history_survives_in_an_rdb,
+    a_server_without_any_fence_saves_and_loads,
+    fences_keep_rising_while_the_server_runs,
+    fences_keep_rising_over_an_rdb,
+    fences_keep_rising_over_an_aof,
+    fences_keep_rising_over_a_rewritten_aof,
     the_servers_own_tools_accept_the_files,
     a_server_without_the_module_refuses_an_rdb_with_fences_clearly,
 ];
 
 on_more_servers![
-    an_rdb_brings_everything_back,
-    what_ended_while_the_server_was_down_is_gone,
+    an_rdb_restores_everything,
+    holds_that_ended_while_the_server_was_down_are_gone,
     a_reload_changes_nothing,
-    an_aof_brings_everything_back_after_a_crash,
-    a_rewritten_aof_brings_everything_back,
-    an_aof_with_a_torn_tail_loses_the_tail_only,
-    a_random_life_comes_back_from_the_aof,
-    a_random_life_comes_back_from_a_rewrite_in_its_middle,
-    a_random_life_comes_back_from_an_rdb,
-    a_server_that_gave_no_fence_saves_and_loads,
-    fences_do_not_go_back_while_the_server_lives,
-    fences_do_not_go_back_over_an_rdb,
-    fences_do_not_go_back_over_an_aof,
-    fences_do_not_go_back_over_a_rewritten_aof,
+    an_aof_restores_everything_after_a_crash,
+    a_rewritten_aof_restores_everything,
+    a_truncated_aof_loses_only_its_tail,
+    a_random_history_survives_in_the_aof,
+    a_random_history_survives_an_aof_rewrite_in_its_middle,
+    a_random_history_survives_in_an_rdb,
+    a_server_without_any_fence_saves_and_loads,
+    fences_keep_rising_while_the_server_runs,
+    fences_keep_rising_over_an_rdb,
+    fences_keep_rising_over_an_aof,
+    fences_keep_rising_over_a_rewritten_aof,
     the_servers_own_tools_accept_the_files,
     a_server_without_the_module_refuses_an_rdb_with_fences_clearly,
 ];
@@ -120,7 +120,7 @@ fn rewrite_aof(c: &mut Client) {
     assert_eq!(c.info("aof_last_bgrewrite_status"), "ok");
 }
 
-fn an_rdb_brings_everything_back(kind: Kind) {
+fn an_rdb_restores_everything(kind: Kind) {
     let mut server = Server::start(kind);
     let mut c = server.client();
     let state = with_many(&mut c);
@@ -135,7 +135,7 @@ fn an_rdb_brings_everything_back(kind: Kind) {
     assert_back(&server, &state, "after SHUTDOWN SAVE");
 }
 
-fn what_ended_while_the_server_was_down_is_gone(kind: Kind) {
+fn holds_that_ended_while_the_server_was_down_are_gone(kind: Kind) {
     for aof in [false, true] {
         let mut server = Server::start_with(kind, if aof { &AOF } else { &[] });
         let mut c = server.client();
@@ -177,7 +177,7 @@ fn a_reload_changes_nothing(kind: Kind) {
     }
 }
 
-fn an_aof_brings_everything_back_after_a_crash(kind: Kind) {
+fn an_aof_restores_everything_after_a_crash(kind: Kind) {
     for preamble in PREAMBLES {
         let mut server = aof_server(kind, preamble);
         let state = with_many(&mut server.client());
@@ -187,7 +187,7 @@ fn an_aof_brings_everything_back_after_a_crash(kind: Kind) {
     }
 }
 
-fn a_rewritten_aof_brings_everything_back(kind: Kind) {
+fn a_rewritten_aof_restores_everything(kind: Kind) {
     for preamble in PREAMBLES {
         let mut server = aof_server(kind, preamble);
         let mut c = server.client();
@@ -206,7 +206,7 @@ fn a_rewritten_aof_brings_everything_back(kind: Kind) {
     }
 }
 
-fn an_aof_with_a_torn_tail_loses_the_tail_only(kind: Kind) {
+fn a_truncated_aof_loses_only_its_tail(kind: Kind) {
     let mut server = aof_server(kind, "yes");
     let mut c = server.client();
     let state = with_many(&mut c);
@@ -225,7 +225,7 @@ fn an_aof_with_a_torn_tail_loses_the_tail_only(kind: Kind) {
     assert_back(&server, &state, "without the tail");
 }
 
-fn a_random_life_comes_back_from_the_aof(kind: Kind) {
+fn a_random_history_survives_in_the_aof(kind: Kind) {
     for (seed, preamble) in (10..).zip(PREAMBLES) {
         let mut server = aof_server(kind, preamble);
         let mut c = server.client();
@@ -240,7 +240,7 @@ fn a_random_life_comes_back_from_the_aof(kind: Kind) {
     }
 }
 
-fn a_random_life_comes_back_from_a_rewrite_in_its_middle(kind: Kind) {
+fn a_random_history_survives_an_aof_rewrite_in_its_middle(kind: Kind) {
     for (seed, preamble) in (20..).zip(PREAMBLES) {
         let mut server = aof_server(kind, preamble);
         let mut c = server.client();
@@ -261,7 +261,7 @@ fn a_random_life_comes_back_from_a_rewrite_in_its_middle(kind: Kind) {
     }
 }
 
-fn a_random_life_comes_back_from_an_rdb(kind: Kind) {
+fn a_random_history_survives_in_an_rdb(kind: Kind) {
     let mut server = Server::start(kind);
     for seed in 30..33 {
         let mut c = server.client();
@@ -276,7 +276,7 @@ fn a_random_life_comes_back_from_an_rdb(kind: Kind) {
     }
 }
 
-fn a_server_that_gave_no_fence_saves_and_loads(kind: Kind) {
+fn a_server_without_any_fence_saves_and_loads(kind: Kind) {
     for preamble in PREAMBLES {
         let mut server = aof_server(kind, preamble);
         let mut c = server.client();
@@ -301,7 +301,7 @@ fn assert_beyond(c: &mut Client, ahead: i64, when: &str) {
     c.int("LOCK.RELEASE next me");
 }
 
-fn fences_do_not_go_back_while_the_server_lives(kind: Kind) {
+fn fences_keep_rising_while_the_server_runs(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let ahead = raise_fences_by_an_hour(&mut c);
@@ -313,7 +313,7 @@ fn fences_do_not_go_back_while_the_server_lives(kind: Kind) {
     }
 }
 
-fn fences_do_not_go_back_over_an_rdb(kind: Kind) {
+fn fences_keep_rising_over_an_rdb(kind: Kind) {
     for held in [false, true] {
         let mut server = Server::start(kind);
         let mut c = server.client();
@@ -330,7 +330,7 @@ fn fences_do_not_go_back_over_an_rdb(kind: Kind) {
     }
 }
 
-fn fences_do_not_go_back_over_an_aof(kind: Kind) {
+fn fences_keep_rising_over_an_aof(kind: Kind) {
     for preamble in PREAMBLES {
         let mut server = aof_server(kind, preamble);
         let ahead = raise_fences_by_an_hour(&mut server.client());
@@ -341,7 +341,7 @@ fn fences_do_not_go_back_over_an_aof(kind: Kind) {
     }
 }
 
-fn fences_do_not_go_back_over_a_rewritten_aof(kind: Kind) {
+fn fences_keep_rising_over_a_rewritten_aof(kind: Kind) {
     // Without the RDB at its head and with no lock held, a rewritten file has no place for them: not a case here.
     for (preamble, held) in [("yes", false), ("yes", true), ("no", true)] {
         let mut server = aof_server(kind, preamble);

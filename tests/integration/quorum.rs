@@ -18,8 +18,8 @@ mod redlock;
 use redlock::{Gate, Lease, Redlock};
 
 on_every_server![
-    two_of_five_may_fail,
-    the_largest_fence_may_fall_and_the_vector_does_not,
+    a_quorum_of_five_survives_two_failures,
+    the_largest_fence_of_a_quorum_may_fall_but_the_vector_does_not,
     a_lease_is_extended_by_a_majority_or_lost,
 ];
 
@@ -106,7 +106,7 @@ fn contend(servers: &[Server], clients: usize, leases_each: usize) -> Tally {
     tally
 }
 
-fn two_of_five_may_fail(kind: Kind) {
+fn a_quorum_of_five_survives_two_failures(kind: Kind) {
     let mut servers = servers(kind);
     let all = contend(&servers, 4, 5 * scale());
     servers.iter().for_each(|server| {
@@ -146,7 +146,7 @@ fn two_of_five_may_fail(kind: Kind) {
     );
 }
 
-fn the_largest_fence_may_fall_and_the_vector_does_not(kind: Kind) {
+fn the_largest_fence_of_a_quorum_may_fall_but_the_vector_does_not(kind: Kind) {
     let servers = servers(kind);
     raise_fences_by_an_hour(&mut servers[0].client());
     let mut gate = Gate::default();

@@ -11,7 +11,10 @@ mod resync;
 
 use resync::STAYS_FREE;
 
-on_every_server![a_crowd_arrives, a_crowd_arrives_over_two_links,];
+on_every_server![
+    the_effects_of_many_clients_reach_a_replica,
+    the_effects_of_many_clients_reach_a_replica_of_a_replica,
+];
 
 /// A primary whose replicas are served at once.
 fn primary(kind: Kind) -> Server {
@@ -54,7 +57,7 @@ fn syncs(primary: &Server) -> (usize, usize) {
     (count("sync_full"), count("sync_partial_ok"))
 }
 
-fn a_crowd_arrives(kind: Kind) {
+fn the_effects_of_many_clients_reach_a_replica(kind: Kind) {
     let primary = primary(kind);
     let replica = Server::start_replica_of(&primary, &[]);
     let (mut deeds, mut keys) = (Deeds::default(), 0);
@@ -70,7 +73,7 @@ fn a_crowd_arrives(kind: Kind) {
     figure(kind, &format!("{ops} operations, {waited} of them grants to waiters; {keys} keys compared in {rounds} digests, none differs"));
 }
 
-fn a_crowd_arrives_over_two_links(kind: Kind) {
+fn the_effects_of_many_clients_reach_a_replica_of_a_replica(kind: Kind) {
     let primary = primary(kind);
     let middle = Server::start_replica_of(&primary, &[&AT_ONCE[..], &STAYS_FREE].concat());
     let last = Server::start_replica_of(&middle, &STAYS_FREE);

@@ -6,38 +6,38 @@ use crate::harness::workload::{self, script};
 use crate::harness::{now_ms, wait_for, Client, Kind, Reply, Server, State};
 
 on_every_server![
-    every_operation_arrives,
-    what_changes_nothing_sends_nothing,
-    a_random_life_arrives,
-    a_random_life_arrives_over_broken_links,
-    a_random_life_arrives_without_replicating_in_place,
-    a_replica_that_comes_later_gets_everything,
-    a_replica_of_a_primary_that_gave_no_fence_follows,
-    a_replica_of_a_replica_gets_everything,
-    a_replica_answers_questions_and_takes_no_orders,
-    a_replica_shows_what_has_ended_before_it_is_told,
-    a_promoted_replica_gives_larger_fences_and_knows_the_holders,
-    a_replica_that_came_later_gives_larger_fences,
+    every_operation_is_replicated,
+    commands_that_change_nothing_replicate_nothing,
+    a_random_history_is_replicated,
+    a_random_history_is_replicated_over_broken_links,
+    a_random_history_is_replicated_without_replicating_in_place,
+    a_replica_attached_later_receives_everything,
+    a_replica_follows_a_primary_without_any_fence,
+    a_replica_of_a_replica_receives_everything,
+    a_replica_answers_reads_and_refuses_writes,
+    a_replica_hides_expired_holds_before_its_primary_deletes_them,
+    a_promoted_replica_has_the_holders_and_gives_larger_fences,
+    a_replica_attached_later_gives_larger_fences,
     the_old_primary_follows_the_new_one,
-    a_replica_comes_back_from_its_own_aof,
-    what_an_operator_sees_is_what_the_client_has_sent,
+    a_replica_restarts_from_its_own_aof,
+    monitor_and_slowlog_show_the_command_as_sent,
 ];
 
 on_more_servers![
-    every_operation_arrives,
-    what_changes_nothing_sends_nothing,
-    a_random_life_arrives,
-    a_random_life_arrives_over_broken_links,
-    a_replica_that_comes_later_gets_everything,
-    a_replica_of_a_primary_that_gave_no_fence_follows,
-    a_replica_of_a_replica_gets_everything,
-    a_replica_answers_questions_and_takes_no_orders,
-    a_replica_shows_what_has_ended_before_it_is_told,
-    a_promoted_replica_gives_larger_fences_and_knows_the_holders,
-    a_replica_that_came_later_gives_larger_fences,
+    every_operation_is_replicated,
+    commands_that_change_nothing_replicate_nothing,
+    a_random_history_is_replicated,
+    a_random_history_is_replicated_over_broken_links,
+    a_replica_attached_later_receives_everything,
+    a_replica_follows_a_primary_without_any_fence,
+    a_replica_of_a_replica_receives_everything,
+    a_replica_answers_reads_and_refuses_writes,
+    a_replica_hides_expired_holds_before_its_primary_deletes_them,
+    a_promoted_replica_has_the_holders_and_gives_larger_fences,
+    a_replica_attached_later_gives_larger_fences,
     the_old_primary_follows_the_new_one,
-    a_replica_comes_back_from_its_own_aof,
-    what_an_operator_sees_is_what_the_client_has_sent,
+    a_replica_restarts_from_its_own_aof,
+    monitor_and_slowlog_show_the_command_as_sent,
 ];
 
 /// A primary that sends nothing by itself.
@@ -77,7 +77,7 @@ fn info(c: &mut Client, key: &str) -> Vec<Reply> {
     parts
 }
 
-fn every_operation_arrives(kind: Kind) {
+fn every_operation_is_replicated(kind: Kind) {
     let primary = primary(kind);
     let replica = Server::start_replica_of(&primary, &[]);
     let mut c = primary.client();
@@ -131,7 +131,7 @@ fn every_operation_arrives(kind: Kind) {
     assert_eq!(c.int("DBSIZE"), 3);
 }
 
-fn what_changes_nothing_sends_nothing(kind: Kind) {
+fn commands_that_change_nothing_replicate_nothing(kind: Kind) {
     let primary = primary(kind);
     let replica = Server::start_replica_of(&primary, &[]);
     let mut c = primary.client();
@@ -182,7 +182,7 @@ fn what_changes_nothing_sends_nothing(kind: Kind) {
     assert_same(&primary, &replica, "after all");
 }
 
-fn a_random_life_arrives(kind: Kind) {
+fn a_random_history_is_replicated(kind: Kind) {
     let primary = primary(kind);
     let replica = Server::start_replica_of(&primary, &[]);
     let mut c = primary.client();
@@ -196,7 +196,7 @@ fn a_random_life_arrives(kind: Kind) {
     assert!(seen > 50, "only {seen} keys were compared");
 }
 
-fn a_random_life_arrives_over_broken_links(kind: Kind) {
+fn a_random_history_is_replicated_over_broken_links(kind: Kind) {
     let primary = primary(kind);
     let replica = Server::start_replica_of(&primary, &[]);
     let mut c = primary.client();
@@ -210,7 +210,7 @@ fn a_random_life_arrives_over_broken_links(kind: Kind) {
 }
 
 /// As on a server of which it is not proved that the client's words may be exchanged.
-fn a_random_life_arrives_without_replicating_in_place(kind: Kind) {
+fn a_random_history_is_replicated_without_replicating_in_place(kind: Kind) {
     for (setting, words) in [("yes", 4), ("no", 3)] {
         let options = ["replicate-in-place", setting, "--appendonly", "yes"];
         let primary = primary_with(kind, &options);
@@ -239,7 +239,7 @@ fn words_of_an_effect(c: &mut Client, server: &Server) -> usize {
     panic!("there is no effect in the append-only file");
 }
 
-fn a_replica_that_comes_later_gets_everything(kind: Kind) {
+fn a_replica_attached_later_receives_everything(kind: Kind) {
     for (diskless, load) in [
         ("no", "disabled"),
         ("yes", "swapdb"),
@@ -268,7 +268,7 @@ fn a_replica_that_comes_later_gets_everything(kind: Kind) {
     }
 }
 
-fn a_replica_of_a_primary_that_gave_no_fence_follows(kind: Kind) {
+fn a_replica_follows_a_primary_without_any_fence(kind: Kind) {
     let primary = primary(kind);
     let replica = Server::start_replica_of(&primary, &[]);
     primary.client().int("LOCK.ACQUIRE k me 600000");
@@ -276,7 +276,7 @@ fn a_replica_of_a_primary_that_gave_no_fence_follows(kind: Kind) {
     assert_eq!(replica.client().int("DBSIZE"), 1);
 }
 
-fn a_replica_of_a_replica_gets_everything(kind: Kind) {
+fn a_replica_of_a_replica_receives_everything(kind: Kind) {
     let primary = primary(kind);
     let middle = Server::start_replica_of(&primary, &["--repl-diskless-sync-delay", "0"]);
     let last = Server::start_replica_of(&middle, &[]);
@@ -289,7 +289,7 @@ fn a_replica_of_a_replica_gets_everything(kind: Kind) {
     }
 }
 
-fn a_replica_answers_questions_and_takes_no_orders(kind: Kind) {
+fn a_replica_answers_reads_and_refuses_writes(kind: Kind) {
     let primary = primary(kind);
     let replica = Server::start_replica_of(&primary, &[]);
     let (mut c, mut r) = (primary.client(), replica.client());
@@ -314,7 +314,7 @@ fn a_replica_answers_questions_and_takes_no_orders(kind: Kind) {
     assert_same(&primary, &replica, "after the refusals");
 }
 
-fn a_replica_shows_what_has_ended_before_it_is_told(kind: Kind) {
+fn a_replica_hides_expired_holds_before_its_primary_deletes_them(kind: Kind) {
     let primary = primary(kind);
     let replica = Server::start_replica_of(&primary, &[]);
     let (mut c, mut r) = (primary.client(), replica.client());
@@ -349,7 +349,7 @@ fn promote(replica: &Server) -> Client {
     r
 }
 
-fn a_promoted_replica_gives_larger_fences_and_knows_the_holders(kind: Kind) {
+fn a_promoted_replica_has_the_holders_and_gives_larger_fences(kind: Kind) {
     for ahead in [false, true] {
         let mut primary = primary(kind);
         let replica = Server::start_replica_of(&primary, &[]);
@@ -375,7 +375,7 @@ fn a_promoted_replica_gives_larger_fences_and_knows_the_holders(kind: Kind) {
     }
 }
 
-fn a_replica_that_came_later_gives_larger_fences(kind: Kind) {
+fn a_replica_attached_later_gives_larger_fences(kind: Kind) {
     // One that was told nothing, but that got the data as a whole: with no lock in it, and with one of a smaller fence.
     for held in [false, true] {
         let mut primary = primary(kind);
@@ -409,7 +409,7 @@ fn the_old_primary_follows_the_new_one(kind: Kind) {
     assert!(promote(&old).int("LOCK.ACQUIRE new me 600000") > ahead);
 }
 
-fn a_replica_comes_back_from_its_own_aof(kind: Kind) {
+fn a_replica_restarts_from_its_own_aof(kind: Kind) {
     for preamble in ["yes", "no"] {
         let primary = primary(kind);
         let mut replica = Server::start_replica_of(
@@ -450,7 +450,7 @@ fn a_replica_comes_back_from_its_own_aof(kind: Kind) {
 }
 
 /// An effect stands in the place of the client's own words for a moment: nobody may see that.
-fn what_an_operator_sees_is_what_the_client_has_sent(kind: Kind) {
+fn monitor_and_slowlog_show_the_command_as_sent(kind: Kind) {
     let server = primary(kind);
     let replica = Server::start_replica_of(&server, &[]);
     let mut c = server.client();

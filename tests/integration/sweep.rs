@@ -9,12 +9,12 @@ use crate::harness::{now_ms, wait_for, Client, Kind, Reply, Server};
 mod middle;
 
 on_every_server![
-    an_rdb_with_locks_without_a_ttl_is_mended,
-    an_aof_with_locks_without_a_ttl_is_mended,
-    a_promoted_replica_mends_what_its_primary_has_not,
-    a_replica_that_came_later_mends_it_too,
-    a_sweep_finds_its_locks_among_many_others,
-    a_key_that_was_lengthened_is_left_alone,
+    locks_without_a_ttl_in_an_rdb_are_repaired,
+    locks_without_a_ttl_in_an_aof_are_repaired,
+    a_promoted_replica_repairs_ttls_that_its_primary_did_not,
+    a_replica_attached_later_gets_the_repaired_ttls,
+    a_sweep_finds_locks_among_many_other_keys,
+    a_key_with_a_longer_ttl_is_left_alone,
 ];
 
 /// Longer than all that is done before it is over.
@@ -95,7 +95,7 @@ fn wait_until(over_ms: i64, late: bool) {
     });
 }
 
-fn an_rdb_with_locks_without_a_ttl_is_mended(kind: Kind) {
+fn locks_without_a_ttl_in_an_rdb_are_repaired(kind: Kind) {
     for late in [false, true] {
         for save in ["SAVE", "BGSAVE"] {
             let mut server = Server::start(kind);
@@ -128,7 +128,7 @@ fn an_rdb_with_locks_without_a_ttl_is_mended(kind: Kind) {
     has_its_ttl(&mut c, "k", "after DEBUG RELOAD");
 }
 
-fn an_aof_with_locks_without_a_ttl_is_mended(kind: Kind) {
+fn locks_without_a_ttl_in_an_aof_are_repaired(kind: Kind) {
     for preamble in ["yes", "no"] {
         for then in ["PING", "BGREWRITEAOF"] {
             let options = [
@@ -174,7 +174,7 @@ fn assert_mended_already(c: &mut Client, when: &str) {
     assert_eq!(c.text("TYPE over"), "string", "{when}");
 }
 
-fn a_promoted_replica_mends_what_its_primary_has_not(kind: Kind) {
+fn a_promoted_replica_repairs_ttls_that_its_primary_did_not(kind: Kind) {
     for late in [false, true] {
         let mut primary = Server::start(kind);
         let replica = Server::start_replica_of(&primary, &["--repl-diskless-sync-delay", "0"]);
@@ -194,7 +194,7 @@ fn a_promoted_replica_mends_what_its_primary_has_not(kind: Kind) {
     }
 }
 
-fn a_replica_that_came_later_mends_it_too(kind: Kind) {
+fn a_replica_attached_later_gets_the_repaired_ttls(kind: Kind) {
     for load in ["disabled", "swapdb"] {
         let mut primary = Server::start_with(kind, &["--repl-diskless-sync-delay", "0"]);
         let over_ms = take_without_ttl(&mut primary.client(), "PING");
@@ -208,7 +208,7 @@ fn a_replica_that_came_later_mends_it_too(kind: Kind) {
     }
 }
 
-fn a_sweep_finds_its_locks_among_many_others(kind: Kind) {
+fn a_sweep_finds_locks_among_many_other_keys(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     for db in [0, 1, 9, 15] {
@@ -236,7 +236,7 @@ fn a_sweep_finds_its_locks_among_many_others(kind: Kind) {
 }
 
 /// As documented: what PEXPIRE has lengthened is left alone, over a load, too. Its hold ends all the same.
-fn a_key_that_was_lengthened_is_left_alone(kind: Kind) {
+fn a_key_with_a_longer_ttl_is_left_alone(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let year = "PEXPIRE k 31536000000";

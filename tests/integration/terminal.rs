@@ -4,8 +4,8 @@ use crate::harness::{redis_cli, valkey_cli, Kind, Server, Terminal};
 
 on_every_server![
     redis_cli_completes_and_hints_the_commands,
-    valkey_cli_hints_at_what_is_left,
-    help_tells_what_a_command_does,
+    valkey_cli_hints_the_remaining_arguments,
+    redis_cli_help_describes_the_commands,
 ];
 
 const TAB: &str = "\t";
@@ -60,7 +60,7 @@ fn redis_cli_completes_and_hints_the_commands(kind: Kind) {
 }
 
 /// It matches what has been typed with each argument, as redis-cli does from 7.2 on.
-fn valkey_cli_hints_at_what_is_left(kind: Kind) {
+fn valkey_cli_hints_the_remaining_arguments(kind: Kind) {
     if !kind.is_7_0_or_later() {
         return; // No COMMAND DOCS.
     }
@@ -74,7 +74,7 @@ fn valkey_cli_hints_at_what_is_left(kind: Kind) {
     terminal.shows("BLOCK ", "> LOCK.ACQUIRE k * 1000 BLOCK timeout");
 }
 
-fn help_tells_what_a_command_does(kind: Kind) {
+fn redis_cli_help_describes_the_commands(kind: Kind) {
     if !kind.is_7_0_or_later() {
         return; // No COMMAND DOCS.
     }

@@ -4,9 +4,9 @@ use crate::harness::workload::{script, words, Command};
 use crate::harness::{Client, Kind, Reply, Server};
 
 on_every_server![
-    multi_and_scripts_give_the_same_replies,
-    functions_give_the_same_replies,
-    one_transaction_takes_renews_and_releases,
+    transactions_and_scripts_get_the_same_replies,
+    functions_get_the_same_replies,
+    one_transaction_acquires_renews_and_releases,
     a_discarded_transaction_leaves_no_hold,
     a_refusal_inside_a_transaction_undoes_nothing,
 ];
@@ -94,7 +94,7 @@ fn ready(server: &Server) -> Client {
     c
 }
 
-fn multi_and_scripts_give_the_same_replies(kind: Kind) {
+fn transactions_and_scripts_get_the_same_replies(kind: Kind) {
     let server = Server::start(kind);
     let alone = told_alone(&server);
 
@@ -130,7 +130,7 @@ fn multi_and_scripts_give_the_same_replies(kind: Kind) {
     );
 }
 
-fn functions_give_the_same_replies(kind: Kind) {
+fn functions_get_the_same_replies(kind: Kind) {
     let server = Server::start(kind);
     let alone = told_alone(&server);
     let mut c = ready(&server);
@@ -150,7 +150,7 @@ fn functions_give_the_same_replies(kind: Kind) {
     assert_eq!(Telling::of(replies), alone);
 }
 
-fn one_transaction_takes_renews_and_releases(kind: Kind) {
+fn one_transaction_acquires_renews_and_releases(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.call("MULTI");

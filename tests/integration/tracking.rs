@@ -8,12 +8,12 @@ use redis::{PushInfo, PushKind, Value};
 use crate::harness::{wait_for, Client, Kind, Reply, Server};
 
 on_every_server![
-    a_holder_is_told_that_its_lock_has_changed,
-    a_holder_is_told_that_its_lock_was_handed_on,
-    a_holder_of_many_locks_is_told_by_prefix,
+    a_tracking_holder_is_notified_of_a_change,
+    a_tracking_holder_is_notified_of_a_hand_off,
+    a_tracking_holder_is_notified_by_prefix,
     commandstats_count_the_commands,
-    latency_histograms_have_the_commands,
-    config_resetstat_is_the_servers_own,
+    latency_histograms_cover_the_commands,
+    config_resetstat_leaves_the_module_counters,
 ];
 
 /// A client that holds a lock and has the server tell it of changes, in the way that the `redis` crate has for it.
@@ -73,7 +73,7 @@ impl Holder {
     }
 }
 
-fn a_holder_is_told_that_its_lock_has_changed(kind: Kind) {
+fn a_tracking_holder_is_notified_of_a_change(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let mut holder = Holder::of(&server, "CLIENT TRACKING ON");
@@ -109,7 +109,7 @@ fn a_holder_is_told_that_its_lock_has_changed(kind: Kind) {
     assert!(holder.read().is_empty());
 }
 
-fn a_holder_is_told_that_its_lock_was_handed_on(kind: Kind) {
+fn a_tracking_holder_is_notified_of_a_hand_off(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let mut holder = Holder::of(&server, "CLIENT TRACKING ON");
@@ -144,7 +144,7 @@ fn a_holder_is_told_that_its_lock_was_handed_on(kind: Kind) {
     );
 }
 
-fn a_holder_of_many_locks_is_told_by_prefix(kind: Kind) {
+fn a_tracking_holder_is_notified_by_prefix(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let mut holder = Holder::of(&server, "CLIENT TRACKING ON BCAST PREFIX k");
@@ -190,7 +190,7 @@ fn commandstats_count_the_commands(kind: Kind) {
     assert!(!c.text("INFO commandstats").contains("cmdstat_lock._"));
 }
 
-fn latency_histograms_have_the_commands(kind: Kind) {
+fn latency_histograms_cover_the_commands(kind: Kind) {
     if !kind.is_7_0_or_later() {
         return;
     }
@@ -211,7 +211,7 @@ fn latency_histograms_have_the_commands(kind: Kind) {
 }
 
 /// The module API does not tell of it, so that the module has its own: LOCK.RESETSTAT.
-fn config_resetstat_is_the_servers_own(kind: Kind) {
+fn config_resetstat_leaves_the_module_counters(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 600000");

@@ -10,18 +10,18 @@ mod demotion;
 mod pause;
 
 on_every_server![
-    timeouts_and_a_deadline_in_one_millisecond,
-    a_lock_that_is_evicted_is_handed_on,
-    a_busy_script_delays_a_hand_off_and_loses_none,
-    who_leaves_during_a_busy_script_is_not_granted,
+    timeouts_and_a_deadline_in_one_millisecond_are_all_served,
+    eviction_of_a_lock_grants_the_next_waiter,
+    a_busy_script_delays_a_hand_off_but_loses_none,
+    a_waiter_that_leaves_during_a_busy_script_is_not_granted,
     saving_with_waiters_changes_nothing,
-    reloading_the_data_set_under_waiters_changes_nothing,
-    flushing_everything_asynchronously_hands_on,
+    debug_reload_with_waiters_changes_nothing,
+    flushall_async_grants_the_next_waiter,
     a_waiter_is_granted_while_the_server_forks,
 ];
 
 /// Each waiter is answered once: with a hold that it has, or with null and no hold.
-fn timeouts_and_a_deadline_in_one_millisecond(kind: Kind) {
+fn timeouts_and_a_deadline_in_one_millisecond_are_all_served(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     for round in 0..8 {
@@ -58,7 +58,7 @@ fn timeouts_and_a_deadline_in_one_millisecond(kind: Kind) {
     assert_eq!(server.blocked_clients(), 0);
 }
 
-fn a_lock_that_is_evicted_is_handed_on(kind: Kind) {
+fn eviction_of_a_lock_grants_the_next_waiter(kind: Kind) {
     let server = Server::start_with(kind, &["--maxmemory-policy", "allkeys-lru"]);
     let mut c = server.client();
     let first = c.int("LOCK.ACQUIRE k a 60000");
@@ -95,7 +95,7 @@ fn kill_script(c: &mut Client, script: &mut crate::harness::Raw) {
     assert!(script.line().unwrap().starts_with("-ERR"));
 }
 
-fn a_busy_script_delays_a_hand_off_and_loses_none(kind: Kind) {
+fn a_busy_script_delays_a_hand_off_but_loses_none(kind: Kind) {
     let server = Server::start_with(kind, &["--lua-time-limit", "5"]);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
@@ -126,7 +126,7 @@ fn a_busy_script_delays_a_hand_off_and_loses_none(kind: Kind) {
     assert_eq!(c.holders("other"), ["a"]);
 }
 
-fn who_leaves_during_a_busy_script_is_not_granted(kind: Kind) {
+fn a_waiter_that_leaves_during_a_busy_script_is_not_granted(kind: Kind) {
     let server = Server::start_with(kind, &["--lua-time-limit", "5"]);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
@@ -173,7 +173,7 @@ fn saving_with_waiters_changes_nothing(kind: Kind) {
     d.fence();
 }
 
-fn reloading_the_data_set_under_waiters_changes_nothing(kind: Kind) {
+fn debug_reload_with_waiters_changes_nothing(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let fence = c.int("LOCK.ACQUIRE k a 60000");
@@ -193,7 +193,7 @@ fn reloading_the_data_set_under_waiters_changes_nothing(kind: Kind) {
     d.fence();
 }
 
-fn flushing_everything_asynchronously_hands_on(kind: Kind) {
+fn flushall_async_grants_the_next_waiter(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     for line in ["FLUSHALL ASYNC", "FLUSHDB ASYNC", "FLUSHALL SYNC"] {

@@ -5,16 +5,16 @@
 use crate::harness::{Client, Kind, Later, Reply, Server};
 
 on_every_server![
-    a_request_becomes_an_upgrade_when_its_token_gets_a_share,
-    an_upgrade_passes_a_writer_that_came_before_it,
-    a_lock_that_is_renamed_brings_no_deadlock,
-    a_lock_that_is_restored_brings_no_deadlock,
-    a_lock_that_is_moved_brings_no_deadlock,
-    a_lock_that_is_swapped_brings_no_deadlock,
-    an_owner_by_replacement_is_granted_what_it_waits_for,
+    a_request_becomes_an_upgrade_when_its_token_gets_a_shared_hold,
+    an_upgrade_passes_an_earlier_writer,
+    a_renamed_lock_causes_no_deadlock,
+    a_restored_lock_causes_no_deadlock,
+    a_moved_lock_causes_no_deadlock,
+    a_swapped_lock_causes_no_deadlock,
+    a_waiter_that_becomes_an_owner_by_rename_is_granted,
 ];
 
-fn a_request_becomes_an_upgrade_when_its_token_gets_a_share(kind: Kind) {
+fn a_request_becomes_an_upgrade_when_its_token_gets_a_shared_hold(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("RWLOCK.RLOCK k r 60000");
@@ -35,7 +35,7 @@ fn a_request_becomes_an_upgrade_when_its_token_gets_a_share(kind: Kind) {
     assert_eq!(c.holders("k"), ["x"]);
 }
 
-fn an_upgrade_passes_a_writer_that_came_before_it(kind: Kind) {
+fn an_upgrade_passes_an_earlier_writer(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("RWLOCK.RLOCK k r 60000");
@@ -58,13 +58,13 @@ fn an_upgrade_passes_a_writer_that_came_before_it(kind: Kind) {
     assert!(w.fence() > share);
 }
 
-fn a_lock_that_is_renamed_brings_no_deadlock(kind: Kind) {
+fn a_renamed_lock_causes_no_deadlock(kind: Kind) {
     a_replaced_lock_brings_no_deadlock(kind, |c| {
         c.text("RENAME shares k");
     });
 }
 
-fn a_lock_that_is_restored_brings_no_deadlock(kind: Kind) {
+fn a_restored_lock_causes_no_deadlock(kind: Kind) {
     a_replaced_lock_brings_no_deadlock(kind, |c| {
         let payload = c.call("DUMP shares");
         let words: [&[u8]; 5] = [b"RESTORE", b"k", b"0", payload.as_bytes(), b"REPLACE"];
@@ -72,7 +72,7 @@ fn a_lock_that_is_restored_brings_no_deadlock(kind: Kind) {
     });
 }
 
-fn a_lock_that_is_moved_brings_no_deadlock(kind: Kind) {
+fn a_moved_lock_causes_no_deadlock(kind: Kind) {
     a_replaced_lock_brings_no_deadlock(kind, |c| {
         c.int("MOVE shares 1");
         let away = ["SELECT 1", "RENAME shares k", "SELECT 0", "DEL k"];
@@ -81,7 +81,7 @@ fn a_lock_that_is_moved_brings_no_deadlock(kind: Kind) {
     });
 }
 
-fn a_lock_that_is_swapped_brings_no_deadlock(kind: Kind) {
+fn a_swapped_lock_causes_no_deadlock(kind: Kind) {
     a_replaced_lock_brings_no_deadlock(kind, |c| {
         c.int("MOVE shares 1");
         c.text("SELECT 1");
@@ -111,7 +111,7 @@ fn a_replaced_lock_brings_no_deadlock(kind: Kind, replace: fn(&mut Client)) {
     assert_eq!(c.info("lock_deadlocks"), "1");
 }
 
-fn an_owner_by_replacement_is_granted_what_it_waits_for(kind: Kind) {
+fn a_waiter_that_becomes_an_owner_by_rename_is_granted(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k z 60000");

@@ -10,8 +10,8 @@ use crate::harness::{wait_for, Client, Cluster, Kind, Later, Reply, State, SHARD
 
 on_valkey_9![
     locks_move_with_their_slots,
-    fences_go_on_where_no_lock_was_held,
-    the_slot_of_a_key_is_what_the_server_says,
+    fences_keep_rising_in_a_moved_slot_without_holds,
+    the_computed_slot_of_a_key_matches_the_server,
 ];
 
 const FROM: usize = 0;
@@ -192,7 +192,7 @@ fn locks_move_with_their_slots(kind: Kind) {
 }
 
 /// The source's fences are an hour ahead of every clock, and none of its locks is held.
-fn fences_go_on_where_no_lock_was_held(kind: Kind) {
+fn fences_keep_rising_in_a_moved_slot_without_holds(kind: Kind) {
     let cluster = Cluster::start(kind);
     let slot = cluster.slot("ahead");
     let of_ahead = |shard: &usize| cluster.slots_of(*shard).contains(&slot);
@@ -227,7 +227,7 @@ fn fences_go_on_where_no_lock_was_held(kind: Kind) {
     assert!(fence > last, "{fence} after {last}");
 }
 
-fn the_slot_of_a_key_is_what_the_server_says(kind: Kind) {
+fn the_computed_slot_of_a_key_matches_the_server(kind: Kind) {
     let server = crate::harness::Server::start_with(kind, &["--cluster-enabled", "yes"]);
     let mut c = server.client();
     let odd = ["{", "}", "{}", "{}{a}", "a{b", "a}b{c}", "{{a}}", "{a}{b}"].map(str::to_string);

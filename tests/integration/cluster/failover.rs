@@ -12,8 +12,8 @@ use crate::harness::{
 };
 
 on_every_server![
-    a_failover_costs_only_what_was_not_replicated,
-    a_primary_that_fails_costs_only_what_was_not_replicated,
+    a_failover_loses_only_what_was_not_replicated,
+    a_failed_primary_loses_only_what_was_not_replicated,
 ];
 
 /// How long the crowd works before and after each blow.
@@ -78,7 +78,7 @@ fn is_told_to_go(kind: Kind, waiter: Later) {
 }
 
 /// Each shard gets it in another way.
-fn a_failover_costs_only_what_was_not_replicated(kind: Kind) {
+fn a_failover_loses_only_what_was_not_replicated(kind: Kind) {
     let [mut consent, mut takeover, mut force] = [Verdict::default(); 3];
     for _ in 0..scale() {
         let mut cluster = Cluster::start(kind);
@@ -232,7 +232,7 @@ fn say(kind: Kind, what: &str, verdict: &Verdict) {
     );
 }
 
-fn a_primary_that_fails_costs_only_what_was_not_replicated(kind: Kind) {
+fn a_failed_primary_loses_only_what_was_not_replicated(kind: Kind) {
     let [mut killed, mut stopped] = [Verdict::default(); 2];
     for _ in 0..scale() {
         let mut cluster = Cluster::start(kind);

@@ -84,13 +84,13 @@ fn hold(token: &str, fence: u64, instants: [u64; 3]) -> Hold {
 }
 
 #[test]
-fn one_after_the_other_is_lawful() {
+fn holds_one_after_another_are_accepted() {
     let verdict = judge(&[hold("a", 1, [0, 1, 5]), hold("b", 2, [2, 7, 9])], None);
     assert_eq!(verdict.unwrap().pairs, 1);
 }
 
 #[test]
-fn two_holders_are_seen() {
+fn two_holders_at_once_are_detected() {
     let both = [hold("a", 1, [0, 1, 5]), hold("b", 2, [2, 4, 9])];
     assert!(judge(&both, None).unwrap_err()[0].starts_with("two holders"));
     let shared = both.clone().map(|hold| Hold {
@@ -120,13 +120,13 @@ fn two_holders_are_seen() {
 }
 
 #[test]
-fn a_fence_that_falls_is_seen() {
+fn a_smaller_fence_is_detected() {
     let falls = [hold("a", 2, [0, 1, 5]), hold("b", 2, [2, 7, 9])];
     assert!(judge(&falls, None).unwrap_err()[0].starts_with("the later fence"));
 }
 
 #[test]
-fn a_hold_that_is_gone_is_seen() {
+fn a_lost_hold_is_detected() {
     let mut gone = hold("a", 1, [0, 1, 5]);
     gone.released = Some(false);
     let breaches = judge(&[gone], None).unwrap_err();

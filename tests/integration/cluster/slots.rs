@@ -9,9 +9,9 @@ use super::journal::Account;
 use super::judge::{judge, Verdict};
 use crate::harness::{figure, now_us, scale, wait_for, Cluster, Kind, Later, Reply, SHARDS};
 
-on_every_server![a_slot_that_moves_or_is_deleted_costs_nothing];
+on_every_server![a_slot_that_moves_or_is_deleted_loses_nothing];
 
-fn a_slot_that_moves_or_is_deleted_costs_nothing(kind: Kind) {
+fn a_slot_that_moves_or_is_deleted_loses_nothing(kind: Kind) {
     // Else a node that misses a slot serves nobody, and the server itself tells all that are blocked.
     let mut cluster = Cluster::start_with(kind, &["--cluster-require-full-coverage", "no"]);
     slots_move_under_a_crowd(kind, &mut cluster, 0);

@@ -3,12 +3,12 @@
 use crate::harness::{module, Client, Kind, Reply, Server};
 
 on_every_server![
-    a_bad_argument_in_the_configuration_ends_the_start_in_order,
+    a_bad_load_argument_in_the_configuration_stops_the_start_cleanly,
     module_load_refuses_bad_arguments,
     module_loadex_refuses_bad_arguments,
     module_loadex_refuses_bad_values,
     module_loadex_with_an_unknown_setting_is_an_error,
-    a_bad_setting_in_the_configuration_ends_the_start_in_order,
+    a_bad_setting_in_the_configuration_stops_the_start_cleanly,
 ];
 
 /// Bytes that would end a string, steer a format or are no text.
@@ -66,7 +66,7 @@ fn bad_arguments() -> Vec<(Vec<Vec<u8>>, &'static str)> {
     bad
 }
 
-fn a_bad_argument_in_the_configuration_ends_the_start_in_order(kind: Kind) {
+fn a_bad_load_argument_in_the_configuration_stops_the_start_cleanly(kind: Kind) {
     for (args, why) in bad_arguments() {
         let line = quoted(&args);
         // The server itself takes no line as long as that.
@@ -215,7 +215,7 @@ fn module_loadex_with_an_unknown_setting_is_an_error(kind: Kind) {
 }
 
 /// What is wrong with a setting the server itself tells.
-fn a_bad_setting_in_the_configuration_ends_the_start_in_order(kind: Kind) {
+fn a_bad_setting_in_the_configuration_stops_the_start_cleanly(kind: Kind) {
     if !kind.is_7_0_or_later() {
         return; // No CONFIG for modules.
     }

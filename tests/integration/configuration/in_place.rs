@@ -5,9 +5,9 @@ use crate::harness::workload::words;
 use crate::harness::{module, Client, Kind, Reply, Server};
 
 on_every_server![
-    the_setting_decides_how_an_effect_goes_out,
+    the_setting_decides_how_an_effect_is_replicated,
     the_setting_survives_config_rewrite,
-    module_loadex_takes_the_setting,
+    module_loadex_accepts_the_setting,
 ];
 
 /// The words of an acquire's effect in the client's place, and without it.
@@ -61,7 +61,7 @@ fn setting(c: &mut Client) -> String {
     String::from_utf8_lossy(value.as_bytes()).into_owned()
 }
 
-fn the_setting_decides_how_an_effect_goes_out(kind: Kind) {
+fn the_setting_decides_how_an_effect_is_replicated(kind: Kind) {
     let file = ["--appendonly", "yes"];
     let server = Server::start_with(kind, &file);
     assert_goes_out(&server, true);
@@ -113,7 +113,7 @@ fn the_setting_survives_config_rewrite(kind: Kind) {
     assert_goes_out(&server, true);
 }
 
-fn module_loadex_takes_the_setting(kind: Kind) {
+fn module_loadex_accepts_the_setting(kind: Kind) {
     if !kind.is_7_0_or_later() {
         return; // MODULE LOADEX came with 7.0.
     }

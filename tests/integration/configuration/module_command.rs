@@ -4,11 +4,11 @@ use super::{commented, example};
 use crate::harness::{module, Kind, Reply, Server};
 
 on_every_server![
-    module_load_is_as_the_operator_allows,
-    protected_mode_lets_this_machine_in,
+    module_load_obeys_enable_module_command,
+    protected_mode_accepts_loopback_clients,
 ];
 
-fn module_load_is_as_the_operator_allows(kind: Kind) {
+fn module_load_obeys_enable_module_command(kind: Kind) {
     let load = format!("MODULE LOAD {} max-waiters 5", module().display());
     let loaded = Reply::Simple("OK".into());
     if !kind.is_7_0_or_later() {
@@ -46,7 +46,7 @@ fn module_load_is_as_the_operator_allows(kind: Kind) {
 }
 
 /// Those from elsewhere it keeps out before any command; no test comes from elsewhere.
-fn protected_mode_lets_this_machine_in(kind: Kind) {
+fn protected_mode_accepts_loopback_clients(kind: Kind) {
     let config = format!("{}protected-mode yes\n", example());
     let server = Server::start_with_config(kind, &config);
     let mut c = server.client();

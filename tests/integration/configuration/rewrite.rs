@@ -4,8 +4,8 @@ use crate::harness::{module, Client, Kind, Reply, Server};
 
 on_every_server![
     load_arguments_survive_config_rewrite,
-    what_module_loadex_was_told_survives_config_rewrite,
-    an_include_and_config_rewrite_load_the_module_twice,
+    module_loadex_settings_survive_config_rewrite,
+    an_include_and_config_rewrite_would_load_the_module_twice,
 ];
 
 /// Whether nobody may wait: on every server a sign of `max-waiters 0`.
@@ -43,7 +43,7 @@ fn load_arguments_survive_config_rewrite(kind: Kind) {
     assert!(nobody_may_wait(&mut server.client()));
 }
 
-fn what_module_loadex_was_told_survives_config_rewrite(kind: Kind) {
+fn module_loadex_settings_survive_config_rewrite(kind: Kind) {
     if !kind.is_7_0_or_later() {
         return; // MODULE LOADEX came with 7.0.
     }
@@ -69,7 +69,7 @@ fn what_module_loadex_was_told_survives_config_rewrite(kind: Kind) {
 }
 
 /// docs/INSTALL.md warns of it: Sentinel says CONFIG REWRITE at a failover.
-fn an_include_and_config_rewrite_load_the_module_twice(kind: Kind) {
+fn an_include_and_config_rewrite_would_load_the_module_twice(kind: Kind) {
     let name = format!("redis-lock-{}-{kind:?}.conf", std::process::id());
     let snippet = std::env::temp_dir().join(name);
     std::fs::write(&snippet, format!("loadmodule {}\n", module().display())).unwrap();

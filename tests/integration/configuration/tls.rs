@@ -6,7 +6,7 @@ use super::{commented, example};
 use crate::harness::{free_port, redis_cli, wait_for, Kind, Server};
 
 on_every_server![
-    locks_are_taken_waited_for_and_lost_over_tls,
+    locks_are_acquired_waited_for_and_lost_over_tls,
     a_replica_follows_over_tls,
 ];
 
@@ -108,7 +108,7 @@ impl Certificate {
     }
 }
 
-fn locks_are_taken_waited_for_and_lost_over_tls(kind: Kind) {
+fn locks_are_acquired_waited_for_and_lost_over_tls(kind: Kind) {
     if !has_tls(kind) {
         return;
     }

@@ -5,10 +5,10 @@ use crate::harness::dump::raise_fences_by_an_hour;
 use crate::harness::{figure, scale, wait_for, Client, Clock, Kind, Server, Setup};
 
 on_every_server![
-    fences_go_on_above_what_a_replica_never_heard_of,
-    fences_ahead_of_every_clock_go_on_above_what_a_replica_never_heard_of,
-    fences_go_on_when_the_new_primary_is_killed_at_once,
-    a_promotion_is_no_fence,
+    fences_exceed_unreplicated_ones_after_a_failover,
+    fences_ahead_of_the_clock_exceed_unreplicated_ones_after_a_failover,
+    fences_keep_rising_when_the_new_primary_is_killed_at_once,
+    a_promotion_without_any_fence_saves_none,
 ];
 
 const AT_ONCE: [&str; 2] = ["--repl-diskless-sync-delay", "0"];
@@ -44,7 +44,7 @@ fn wait_for_the_clock(server: &Server) {
 
 /// The link breaks, the primary gives fences, and a moment later, before the replica's clock is where the primary's was, the replica is
 /// promoted.
-fn fences_go_on_above_what_a_replica_never_heard_of(kind: Kind) {
+fn fences_exceed_unreplicated_ones_after_a_failover(kind: Kind) {
     let primary = Server::start_with(kind, &AT_ONCE);
     let mut c = primary.client();
     let (mut fences, mut promotions) = (0, 0);
@@ -79,7 +79,7 @@ fn fences_go_on_above_what_a_replica_never_heard_of(kind: Kind) {
 }
 
 /// Once fences are ahead of the clock they go up one by one, and no clock helps.
-fn fences_ahead_of_every_clock_go_on_above_what_a_replica_never_heard_of(kind: Kind) {
+fn fences_ahead_of_the_clock_exceed_unreplicated_ones_after_a_failover(kind: Kind) {
     let primary = Server::start_with(kind, &AT_ONCE);
     let mut c = primary.client();
     raise_fences_by_an_hour(&mut c);
@@ -105,7 +105,7 @@ fn fences_ahead_of_every_clock_go_on_above_what_a_replica_never_heard_of(kind: K
 }
 
 /// It has begun ahead of its clock, and nothing of that is on disk.
-fn fences_go_on_when_the_new_primary_is_killed_at_once(kind: Kind) {
+fn fences_keep_rising_when_the_new_primary_is_killed_at_once(kind: Kind) {
     let primary = Server::start_with(kind, &AT_ONCE);
     wait_for_the_clock(&primary);
     let mut replica = Server::start_replica_of(&primary, &[]);
@@ -122,7 +122,7 @@ fn fences_go_on_when_the_new_primary_is_killed_at_once(kind: Kind) {
 
 /// So a server that never gave one still has none to save, and its RDB can be read without the module, where the server leaves out what
 /// is empty.
-fn a_promotion_is_no_fence(kind: Kind) {
+fn a_promotion_without_any_fence_saves_none(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.text("SET text t");

@@ -7,10 +7,10 @@ use super::clients::Group;
 use super::{assert_same, is_primary, pair, wait_for_replicas};
 use crate::harness::{figure, scale, wait_for, Kind, Reply, Sentinels};
 
-on_every_server![sentinels_replace_a_primary_that_was_killed_or_sleeps];
+on_every_server![sentinels_replace_a_primary_that_is_killed_or_stopped];
 
 /// Both at once, in two groups, as it is mostly waiting.
-fn sentinels_replace_a_primary_that_was_killed_or_sleeps(kind: Kind) {
+fn sentinels_replace_a_primary_that_is_killed_or_stopped(kind: Kind) {
     let figures = thread::scope(|scope| {
         let sleeps = scope.spawn(|| sleeps(kind));
         [was_killed(kind), sleeps.join().unwrap()]

@@ -6,14 +6,14 @@ use super::{follow, is_told_to_go, pair};
 use crate::harness::{figure, scale, wait_for, Kind, Later, Reply, Server};
 
 on_every_server![
-    a_hold_that_was_waited_for_is_on_the_promoted_replica,
-    without_its_replicas_a_primary_takes_and_frees_nothing,
-    without_its_replicas_a_primary_hands_nothing_on,
-    a_primary_that_was_asleep_hands_nothing_on,
+    a_hold_confirmed_by_wait_is_on_the_promoted_replica,
+    a_primary_without_enough_replicas_refuses_acquire_and_release,
+    a_primary_without_enough_replicas_grants_no_waiter,
+    a_primary_resumed_after_its_replica_left_grants_nobody,
 ];
 
 /// Acquire, WAIT, and the primary is killed at once, with others waiting.
-fn a_hold_that_was_waited_for_is_on_the_promoted_replica(kind: Kind) {
+fn a_hold_confirmed_by_wait_is_on_the_promoted_replica(kind: Kind) {
     let rounds = 3 * scale();
     let mut known = 0;
     for round in 0..rounds {
@@ -66,7 +66,7 @@ fn lacks_replicas(server: &Server) {
     });
 }
 
-fn without_its_replicas_a_primary_takes_and_frees_nothing(kind: Kind) {
+fn a_primary_without_enough_replicas_refuses_acquire_and_release(kind: Kind) {
     let (primary, mut replica) = careful(kind);
     let mut c = primary.client();
     c.int("LOCK.ACQUIRE k a 600000");
@@ -108,7 +108,7 @@ fn wait_until(instant: Instant) {
     wait_for("the time", || (Instant::now() > instant).then_some(()));
 }
 
-fn without_its_replicas_a_primary_hands_nothing_on(kind: Kind) {
+fn a_primary_without_enough_replicas_grants_no_waiter(kind: Kind) {
     let (primary, mut replica) = careful(kind);
     let mut c = primary.client();
     let (b, end) = waiter_for_a_dead_owner(&primary, 800);
@@ -140,7 +140,7 @@ fn without_its_replicas_a_primary_hands_nothing_on(kind: Kind) {
 }
 
 /// A primary that stood still finds a lock whose time is over, a waiter for it, and, behind these, that its replica has left.
-fn a_primary_that_was_asleep_hands_nothing_on(kind: Kind) {
+fn a_primary_resumed_after_its_replica_left_grants_nobody(kind: Kind) {
     for _ in 0..scale() {
         let (old, new) = careful(kind);
         let (b, end) = waiter_for_a_dead_owner(&old, 1_500);

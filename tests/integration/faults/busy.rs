@@ -8,16 +8,16 @@ use super::super::harness::{figure, scale, wait_for, Client, Kind, Raw, Reply, S
 use super::crowd::Crowd;
 
 on_every_server![
-    a_busy_function_delays_a_hand_off_and_loses_none,
-    a_script_that_has_taken_a_lock_cannot_be_killed,
-    a_script_that_is_killed_before_it_writes_has_taken_nothing,
-    deadlines_and_timeouts_in_a_sleep_are_seen_after_it,
-    deadlines_and_timeouts_are_seen_where_every_turn_is_slow,
-    a_lease_that_begins_late_in_a_transaction_is_whole,
-    a_crowd_on_a_server_that_falls_asleep,
-    a_crowd_on_a_server_that_runs_long_scripts,
-    a_crowd_on_a_server_that_is_paused,
-    a_crowd_on_a_server_with_io_threads,
+    a_busy_function_delays_a_hand_off_but_loses_none,
+    a_script_that_has_acquired_a_lock_cannot_be_killed,
+    a_script_killed_before_it_writes_acquires_nothing,
+    deadlines_and_timeouts_during_a_sleep_are_served_after_it,
+    deadlines_and_timeouts_are_served_while_every_loop_turn_is_slow,
+    a_grant_late_in_a_transaction_has_its_full_ttl,
+    many_clients_on_a_server_that_sleeps,
+    many_clients_on_a_server_with_long_scripts,
+    many_clients_on_a_paused_server,
+    many_clients_on_a_server_with_io_threads,
 ];
 
 const ENDLESS: &str = "while true do end";
@@ -37,7 +37,7 @@ fn bytes(parts: &[&str]) -> Vec<u8> {
     bytes.into_bytes()
 }
 
-fn a_busy_function_delays_a_hand_off_and_loses_none(kind: Kind) {
+fn a_busy_function_delays_a_hand_off_but_loses_none(kind: Kind) {
     if !kind.is_7_0_or_later() {
         return; // Functions came with 7.0.
     }
@@ -80,7 +80,7 @@ fn a_busy_function_delays_a_hand_off_and_loses_none(kind: Kind) {
     }
 }
 
-fn a_script_that_has_taken_a_lock_cannot_be_killed(kind: Kind) {
+fn a_script_that_has_acquired_a_lock_cannot_be_killed(kind: Kind) {
     let server = Server::start_with(kind, &["--lua-time-limit", "5"]);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
@@ -104,7 +104,7 @@ fn a_script_that_has_taken_a_lock_cannot_be_killed(kind: Kind) {
     );
 }
 
-fn a_script_that_is_killed_before_it_writes_has_taken_nothing(kind: Kind) {
+fn a_script_killed_before_it_writes_acquires_nothing(kind: Kind) {
     let server = Server::start_with(kind, &["--lua-time-limit", "5"]);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
@@ -134,7 +134,7 @@ fn sleep_for(server: &Server, seconds: &str) -> Raw {
     sleeper
 }
 
-fn deadlines_and_timeouts_in_a_sleep_are_seen_after_it(kind: Kind) {
+fn deadlines_and_timeouts_during_a_sleep_are_served_after_it(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE long a 60000");
@@ -160,7 +160,7 @@ fn deadlines_and_timeouts_in_a_sleep_are_seen_after_it(kind: Kind) {
 }
 
 /// Each turn of the server's loop lasts longer than a timer may be late, for as long as this takes.
-fn deadlines_and_timeouts_are_seen_where_every_turn_is_slow(kind: Kind) {
+fn deadlines_and_timeouts_are_served_while_every_loop_turn_is_slow(kind: Kind) {
     const NAPS: usize = 60;
     const ENOUGH: usize = 15;
     let server = Server::start(kind);
@@ -189,7 +189,7 @@ fn deadlines_and_timeouts_are_seen_where_every_turn_is_slow(kind: Kind) {
 }
 
 /// Where a command has the time at which the server began the whole transaction (7.2+), a lease that it hands on has not.
-fn a_lease_that_begins_late_in_a_transaction_is_whole(kind: Kind) {
+fn a_grant_late_in_a_transaction_has_its_full_ttl(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
@@ -200,7 +200,7 @@ fn a_lease_that_begins_late_in_a_transaction_is_whole(kind: Kind) {
     assert!((3_600..=5_000).contains(&left_ms), "{left_ms}");
 }
 
-fn a_crowd_on_a_server_that_falls_asleep(kind: Kind) {
+fn many_clients_on_a_server_that_sleeps(kind: Kind) {
     let server = Server::start(kind);
     let crowd = Crowd::new(12, 120 * scale(), 2);
     let mut c = server.client();
@@ -216,7 +216,7 @@ fn a_crowd_on_a_server_that_falls_asleep(kind: Kind) {
     );
 }
 
-fn a_crowd_on_a_server_that_runs_long_scripts(kind: Kind) {
+fn many_clients_on_a_server_with_long_scripts(kind: Kind) {
     let server = Server::start_with(kind, &["--lua-time-limit", "3"]);
     let crowd = Crowd::new(8, 300 * scale(), 2);
     let mut c = server.client();
@@ -237,7 +237,7 @@ fn a_crowd_on_a_server_that_runs_long_scripts(kind: Kind) {
     );
 }
 
-fn a_crowd_on_a_server_that_is_paused(kind: Kind) {
+fn many_clients_on_a_paused_server(kind: Kind) {
     let server = Server::start_with(kind, &["--appendonly", "yes"]);
     let crowd = Crowd::new(12, 120 * scale(), 2);
     let mut c = server.client();
@@ -258,7 +258,7 @@ fn a_crowd_on_a_server_that_is_paused(kind: Kind) {
     );
 }
 
-fn a_crowd_on_a_server_with_io_threads(kind: Kind) {
+fn many_clients_on_a_server_with_io_threads(kind: Kind) {
     let options = ["--io-threads", "4", "--io-threads-do-reads", "yes"];
     let server = Server::start_with(kind, &options);
     let crowd = Crowd::new(40, 40 * scale(), 3);

@@ -9,13 +9,13 @@ use super::super::harness::{
 };
 
 on_every_server![
-    forward_every_lease_that_is_over_is_over,
-    forward_no_timeout_fires_early,
-    back_fences_rise_and_nobody_else_gets_in,
-    back_timeouts_fire_in_time,
-    back_leases_of_the_new_time_end_in_time,
-    back_whoever_is_next_is_granted_at_once,
-    there_and_back_again_nobody_is_forgotten,
+    clock_set_forward_every_passed_deadline_expires,
+    clock_set_forward_no_timeout_fires_early,
+    clock_set_back_fences_rise_and_the_hold_stays_exclusive,
+    clock_set_back_timeouts_fire_in_time,
+    clock_set_back_new_holds_expire_in_time,
+    clock_set_back_the_next_waiter_is_granted_at_once,
+    clock_set_to_and_fro_every_waiter_is_answered,
 ];
 
 const HOUR_MS: i64 = 3_600_000;
@@ -33,7 +33,7 @@ fn jump(clock: &FakeClock, c: &mut Client, ahead_ms: i64) {
     });
 }
 
-fn forward_every_lease_that_is_over_is_over(kind: Kind) {
+fn clock_set_forward_every_passed_deadline_expires(kind: Kind) {
     let clock = FakeClock::new();
     let server = start(kind, &clock);
     let mut c = server.client();
@@ -66,7 +66,7 @@ fn forward_every_lease_that_is_over_is_over(kind: Kind) {
     assert!(w.fence() > b);
 }
 
-fn forward_no_timeout_fires_early(kind: Kind) {
+fn clock_set_forward_no_timeout_fires_early(kind: Kind) {
     let clock = FakeClock::new();
     let server = start(kind, &clock);
     let mut c = server.client();
@@ -84,7 +84,7 @@ fn forward_no_timeout_fires_early(kind: Kind) {
     d.fence();
 }
 
-fn back_fences_rise_and_nobody_else_gets_in(kind: Kind) {
+fn clock_set_back_fences_rise_and_the_hold_stays_exclusive(kind: Kind) {
     let clock = FakeClock::new();
     let server = start(kind, &clock);
     let mut c = server.client();
@@ -109,7 +109,7 @@ fn back_fences_rise_and_nobody_else_gets_in(kind: Kind) {
     assert_eq!(c.holders("k"), ["b"]);
 }
 
-fn back_timeouts_fire_in_time(kind: Kind) {
+fn clock_set_back_timeouts_fire_in_time(kind: Kind) {
     let clock = FakeClock::new();
     let server = start(kind, &clock);
     let mut c = server.client();
@@ -133,7 +133,7 @@ fn back_timeouts_fire_in_time(kind: Kind) {
     assert_eq!(c.holders("k"), ["a"]);
 }
 
-fn back_leases_of_the_new_time_end_in_time(kind: Kind) {
+fn clock_set_back_new_holds_expire_in_time(kind: Kind) {
     let clock = FakeClock::new();
     let server = start(kind, &clock);
     let mut c = server.client();
@@ -155,7 +155,7 @@ fn back_leases_of_the_new_time_end_in_time(kind: Kind) {
     );
 }
 
-fn back_whoever_is_next_is_granted_at_once(kind: Kind) {
+fn clock_set_back_the_next_waiter_is_granted_at_once(kind: Kind) {
     let clock = FakeClock::new();
     let server = start(kind, &clock);
     let mut c = server.client();
@@ -190,7 +190,7 @@ fn back_whoever_is_next_is_granted_at_once(kind: Kind) {
 }
 
 /// Short leases and short waits, with the clock set to and fro: every request is answered, and fences rise over all of it.
-fn there_and_back_again_nobody_is_forgotten(kind: Kind) {
+fn clock_set_to_and_fro_every_waiter_is_answered(kind: Kind) {
     let clock = FakeClock::new();
     let server = start(kind, &clock);
     let mut c = server.client();

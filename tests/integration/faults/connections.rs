@@ -8,14 +8,14 @@ use std::time::Duration;
 use super::super::harness::{wait_for, Client, Kind, Raw, Reply, Server};
 
 on_every_server![
-    who_waits_has_a_connection_and_who_leaves_makes_room,
-    one_that_subscribes_waits_where_the_server_lets_it,
-    who_is_closed_for_what_it_does_not_read_leaves_the_queue,
-    a_grant_to_one_that_is_closed_in_the_same_moment_is_passed_on,
-    a_waiter_that_is_not_closed_reads_all_and_has_the_lock,
+    waiters_count_against_maxclients_until_they_leave,
+    a_subscriber_waits_where_the_server_allows_it,
+    a_client_closed_for_its_output_buffer_leaves_the_queue,
+    a_grant_to_a_client_closed_at_that_moment_goes_to_the_next,
+    a_waiter_within_its_output_limit_gets_the_lock,
 ];
 
-on_more_servers![one_that_subscribes_waits_where_the_server_lets_it];
+on_more_servers![a_subscriber_waits_where_the_server_allows_it];
 
 /// Whether the server has no connection left.
 fn is_full(server: &Server) -> bool {
@@ -29,7 +29,7 @@ fn is_full(server: &Server) -> bool {
     said[..len].starts_with(b"-ERR max number of clients reached")
 }
 
-fn who_waits_has_a_connection_and_who_leaves_makes_room(kind: Kind) {
+fn waiters_count_against_maxclients_until_they_leave(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
@@ -87,7 +87,7 @@ fn tell(kind: Kind, news: &str) -> String {
     }
 }
 
-fn one_that_subscribes_waits_where_the_server_lets_it(kind: Kind) {
+fn a_subscriber_waits_where_the_server_allows_it(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
@@ -108,7 +108,7 @@ fn one_that_subscribes_waits_where_the_server_lets_it(kind: Kind) {
     }
 }
 
-fn who_is_closed_for_what_it_does_not_read_leaves_the_queue(kind: Kind) {
+fn a_client_closed_for_its_output_buffer_leaves_the_queue(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
@@ -127,7 +127,7 @@ fn who_is_closed_for_what_it_does_not_read_leaves_the_queue(kind: Kind) {
     assert_eq!(server.blocked_clients(), 0);
 }
 
-fn a_grant_to_one_that_is_closed_in_the_same_moment_is_passed_on(kind: Kind) {
+fn a_grant_to_a_client_closed_at_that_moment_goes_to_the_next(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     // More than the network takes in at once.
@@ -155,7 +155,7 @@ fn a_grant_to_one_that_is_closed_in_the_same_moment_is_passed_on(kind: Kind) {
     assert_eq!(server.blocked_clients(), 0);
 }
 
-fn a_waiter_that_is_not_closed_reads_all_and_has_the_lock(kind: Kind) {
+fn a_waiter_within_its_output_limit_gets_the_lock(kind: Kind) {
     let server = Server::start(kind);
     let mut c: Client = server.client();
     c.int("LOCK.ACQUIRE k a 60000");

@@ -8,14 +8,14 @@ use std::process::Command;
 use super::super::harness::{figure, scale, wait_for, Kind, Later, Reply, Server, Setup};
 
 on_every_server![
-    a_failed_save_stops_everything_until_one_succeeds,
-    a_failed_save_stops_nothing_where_it_is_told_not_to,
-    a_full_disk_stops_everything_until_there_is_room,
-    a_deadline_while_the_disk_is_full_hands_on_when_there_is_room,
-    what_was_granted_before_the_disk_was_full_is_there_after_a_crash,
-    with_always_nothing_is_acknowledged_that_is_not_written,
-    with_always_no_waiter_is_told_of_a_grant_that_is_not_written,
-    without_enough_replicas_nobody_is_granted,
+    a_failed_save_refuses_all_writes_until_one_succeeds,
+    a_failed_save_refuses_nothing_if_so_configured,
+    a_full_disk_refuses_all_writes_until_space_returns,
+    a_deadline_while_the_disk_is_full_grants_when_space_returns,
+    grants_before_the_disk_was_full_survive_a_crash,
+    appendfsync_always_acknowledges_only_written_commands,
+    appendfsync_always_answers_a_waiter_only_after_its_grant_is_written,
+    with_too_few_replicas_nobody_is_granted,
 ];
 
 /// Each of them writes.
@@ -116,7 +116,7 @@ pub(super) fn fail_to_save(server: &Server) {
     });
 }
 
-fn a_failed_save_stops_everything_until_one_succeeds(kind: Kind) {
+fn a_failed_save_refuses_all_writes_until_one_succeeds(kind: Kind) {
     let server = start_saving(kind);
     let stage = set_stage(&server);
     fail_to_save(&server);
@@ -126,7 +126,7 @@ fn a_failed_save_stops_everything_until_one_succeeds(kind: Kind) {
     check_recovery(&server, stage);
 }
 
-fn a_failed_save_stops_nothing_where_it_is_told_not_to(kind: Kind) {
+fn a_failed_save_refuses_nothing_if_so_configured(kind: Kind) {
     let server = start_saving(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 2000");
@@ -204,7 +204,7 @@ pub(super) fn fill_disk(server: &Server) {
     });
 }
 
-fn a_full_disk_stops_everything_until_there_is_room(kind: Kind) {
+fn a_full_disk_refuses_all_writes_until_space_returns(kind: Kind) {
     let server = start_appending(kind, "everysec");
     let stage = set_stage(&server);
     fill_disk(&server);
@@ -213,7 +213,7 @@ fn a_full_disk_stops_everything_until_there_is_room(kind: Kind) {
     check_recovery(&server, stage);
 }
 
-fn a_deadline_while_the_disk_is_full_hands_on_when_there_is_room(kind: Kind) {
+fn a_deadline_while_the_disk_is_full_grants_when_space_returns(kind: Kind) {
     let server = start_appending(kind, "everysec");
     let mut c = server.client();
     let b;
@@ -249,7 +249,7 @@ fn a_deadline_while_the_disk_is_full_hands_on_when_there_is_room(kind: Kind) {
     assert_eq!(c.holders("k"), ["d"]);
 }
 
-fn what_was_granted_before_the_disk_was_full_is_there_after_a_crash(kind: Kind) {
+fn grants_before_the_disk_was_full_survive_a_crash(kind: Kind) {
     let mut server = start_appending(kind, "everysec");
     let mut c = server.client();
     let mut fences = Vec::new();
@@ -282,7 +282,7 @@ fn have_it_back(server: &mut Server, fences: &[i64]) {
     assert!(c.int("LOCK.ACQUIRE new t 600000") > last);
 }
 
-fn with_always_nothing_is_acknowledged_that_is_not_written(kind: Kind) {
+fn appendfsync_always_acknowledges_only_written_commands(kind: Kind) {
     let mut server = start_appending(kind, "always");
     let mut acknowledged = 0;
     let crashes = 3 * scale();
@@ -309,7 +309,7 @@ fn with_always_nothing_is_acknowledged_that_is_not_written(kind: Kind) {
     figure(kind, &format!("{crashes} full disks with appendfsync always: {acknowledged} acknowledged holds, none lost"));
 }
 
-fn with_always_no_waiter_is_told_of_a_grant_that_is_not_written(kind: Kind) {
+fn appendfsync_always_answers_a_waiter_only_after_its_grant_is_written(kind: Kind) {
     let mut server = start_appending(kind, "always");
     let mut c = server.client();
     let fence = c.int("LOCK.ACQUIRE k a 1500");
@@ -325,7 +325,7 @@ fn with_always_no_waiter_is_told_of_a_grant_that_is_not_written(kind: Kind) {
 }
 
 /// Not a disk, but the other reason for which a server refuses all writes.
-fn without_enough_replicas_nobody_is_granted(kind: Kind) {
+fn with_too_few_replicas_nobody_is_granted(kind: Kind) {
     let server = Server::start(kind);
     let mut replica = Server::start(kind);
     let mut c = server.client();

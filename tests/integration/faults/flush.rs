@@ -6,9 +6,9 @@ use std::time::Duration;
 use super::super::harness::{figure, scale, Kind, Reply, Server};
 use super::crowd::Crowd;
 
-on_every_server![a_crowd_on_a_server_that_is_flushed];
+on_every_server![many_clients_on_a_server_that_is_flushed];
 
-fn a_crowd_on_a_server_that_is_flushed(kind: Kind) {
+fn many_clients_on_a_server_that_is_flushed(kind: Kind) {
     const LOCKS: usize = 3;
     let server = Server::start_with(kind, &["--appendonly", "yes"]);
     let crowd = Crowd::new(12, 600 * scale(), LOCKS);

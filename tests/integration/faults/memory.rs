@@ -5,13 +5,13 @@ use std::thread;
 use super::super::harness::{figure, scale, wait_for, Client, Kind, Reply, Server};
 
 on_every_server![
-    acquires_are_refused_and_all_else_works,
-    a_transaction_and_a_script_are_refused_the_same,
-    a_hold_ends_and_is_handed_on_without_memory,
-    an_evicted_lock_is_handed_on_and_counted,
+    without_memory_only_acquires_are_refused,
+    transactions_and_scripts_are_refused_alike_without_memory,
+    without_memory_a_hold_ends_and_the_next_waiter_is_granted,
+    an_evicted_lock_grants_the_next_waiter_and_is_counted,
     only_evicted_locks_are_counted,
     the_log_warns_of_a_policy_that_evicts_locks,
-    who_lost_a_lock_by_eviction_learns_of_it,
+    an_owner_of_an_evicted_lock_gets_zero,
 ];
 
 const WARNING: &str = "maxmemory-policy can evict locks";
@@ -28,7 +28,7 @@ fn evicted(c: &mut Client) -> u64 {
     c.info("lock_evicted").parse().unwrap()
 }
 
-fn acquires_are_refused_and_all_else_works(kind: Kind) {
+fn without_memory_only_acquires_are_refused(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let fence = c.int("LOCK.ACQUIRE k a 60000");
@@ -64,7 +64,7 @@ fn acquires_are_refused_and_all_else_works(kind: Kind) {
     assert!(c.int("LOCK.ACQUIRE k a 60000") > fence);
 }
 
-fn a_transaction_and_a_script_are_refused_the_same(kind: Kind) {
+fn transactions_and_scripts_are_refused_alike_without_memory(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
@@ -100,7 +100,7 @@ fn a_transaction_and_a_script_are_refused_the_same(kind: Kind) {
     assert_eq!(c.int("DBSIZE"), 0);
 }
 
-fn a_hold_ends_and_is_handed_on_without_memory(kind: Kind) {
+fn without_memory_a_hold_ends_and_the_next_waiter_is_granted(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
@@ -115,7 +115,7 @@ fn a_hold_ends_and_is_handed_on_without_memory(kind: Kind) {
     assert_eq!(evicted(&mut c), 0);
 }
 
-fn an_evicted_lock_is_handed_on_and_counted(kind: Kind) {
+fn an_evicted_lock_grants_the_next_waiter_and_is_counted(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let (mut lost, mut last) = (0, 0);
@@ -206,7 +206,7 @@ fn the_log_warns_of_a_policy_that_evicts_locks(kind: Kind) {
 }
 
 /// A crowd on some locks while other keys use up the memory. Every hold is for a minute, so one that cannot be released was evicted.
-fn who_lost_a_lock_by_eviction_learns_of_it(kind: Kind) {
+fn an_owner_of_an_evicted_lock_gets_zero(kind: Kind) {
     const CLIENTS: usize = 6;
     let rounds = 60 * scale();
     for policy in ["allkeys-random", "volatile-ttl"] {

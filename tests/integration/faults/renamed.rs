@@ -9,17 +9,17 @@ use super::super::harness::{wait_for, Client, Kind, Later, Reply, Server};
 use super::disk::{fail_to_save, fill_disk, have_room_again, in_the_way, start_appending_with};
 
 on_every_server![
-    a_deadline_without_enough_replicas_hands_nothing_on,
-    a_deadline_after_a_failed_save_hands_nothing_on,
-    a_deadline_while_the_disk_is_full_hands_nothing_on,
-    a_disk_that_stops_no_write_stops_no_deadline,
-    the_log_says_what_6_2_misses,
-    what_cannot_be_told_is_refused,
+    a_deadline_with_too_few_replicas_grants_nobody,
+    a_deadline_after_a_failed_save_grants_nobody,
+    a_deadline_while_the_disk_is_full_grants_nobody,
+    a_disk_error_that_stops_no_write_stops_no_hand_off,
+    the_log_names_the_commands_that_6_2_lacks,
+    unknown_write_permission_counts_as_refused,
 ];
 
 on_more_servers![
-    a_deadline_without_enough_replicas_hands_nothing_on,
-    a_deadline_after_a_failed_save_hands_nothing_on,
+    a_deadline_with_too_few_replicas_grants_nobody,
+    a_deadline_after_a_failed_save_grants_nobody,
 ];
 
 /// What is taken away: each alone, and the two by which 6.2 could tell.
@@ -133,7 +133,7 @@ fn is_blind(kind: Kind, names: &[&str]) -> bool {
     kind == Kind::Redis6_2 && names == ["EVAL", "CONFIG"]
 }
 
-fn a_deadline_without_enough_replicas_hands_nothing_on(kind: Kind) {
+fn a_deadline_with_too_few_replicas_grants_nobody(kind: Kind) {
     for_each_taken(|names| {
         let (primary, mut replica) = careful(kind, names);
         let mut c = primary.client();
@@ -153,7 +153,7 @@ fn a_deadline_without_enough_replicas_hands_nothing_on(kind: Kind) {
     });
 }
 
-fn a_deadline_after_a_failed_save_hands_nothing_on(kind: Kind) {
+fn a_deadline_after_a_failed_save_grants_nobody(kind: Kind) {
     for_each_taken(|names| {
         let saves = without(names, &["--save", "3600", "1000000"]);
         let server = Server::start_with(kind, &saves);
@@ -168,7 +168,7 @@ fn a_deadline_after_a_failed_save_hands_nothing_on(kind: Kind) {
     });
 }
 
-fn a_deadline_while_the_disk_is_full_hands_nothing_on(kind: Kind) {
+fn a_deadline_while_the_disk_is_full_grants_nobody(kind: Kind) {
     for_each_taken(|names| {
         let server = start_appending_with(kind, "everysec", &without(names, &[]));
         let mut c = server.client();
@@ -183,7 +183,7 @@ fn a_deadline_while_the_disk_is_full_hands_nothing_on(kind: Kind) {
 }
 
 /// An error of the disk's that is past, or that the operator has waved through.
-fn a_disk_that_stops_no_write_stops_no_deadline(kind: Kind) {
+fn a_disk_error_that_stops_no_write_stops_no_hand_off(kind: Kind) {
     let server = Server::start_with(kind, &without(&["EVAL"], &[]));
     let mut c = server.client();
     let set = |c: &mut Client, words: [&str; 2]| {
@@ -215,7 +215,7 @@ fn a_disk_that_stops_no_write_stops_no_deadline(kind: Kind) {
     b.fence();
 }
 
-fn the_log_says_what_6_2_misses(kind: Kind) {
+fn the_log_names_the_commands_that_6_2_lacks(kind: Kind) {
     let says = |names: &[&str]| {
         let server = Server::start_with(kind, &without(names, &[]));
         let log = server.log();
@@ -230,7 +230,7 @@ fn the_log_says_what_6_2_misses(kind: Kind) {
 }
 
 /// On 6.2 without EVAL and CONFIG, where replicas are wanted: nothing is handed on but by a command.
-fn what_cannot_be_told_is_refused(kind: Kind) {
+fn unknown_write_permission_counts_as_refused(kind: Kind) {
     for_each_taken(|names| {
         let (primary, _replica) = careful(kind, names);
         let mut c = primary.client();

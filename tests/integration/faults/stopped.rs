@@ -9,11 +9,11 @@ use super::super::harness::{figure, redis_cli, scale, wait_for, Kind, Reply, Ser
 use super::crowd::Crowd;
 
 on_every_server![
-    an_owner_that_is_stopped_loses_its_lock_to_the_next,
-    a_waiter_that_is_stopped_costs_the_next_one_its_ttl,
-    what_ended_while_the_server_was_stopped_is_over,
-    what_was_sent_while_the_server_was_stopped_is_answered_in_order,
-    a_crowd_on_a_server_that_stops_and_goes_on,
+    a_stopped_owner_loses_its_lock_to_the_next_waiter,
+    a_stopped_waiter_delays_the_next_one_by_its_ttl,
+    deadlines_passed_while_the_server_was_stopped_have_expired,
+    commands_sent_while_the_server_was_stopped_are_answered_in_order,
+    many_clients_on_a_server_that_is_stopped_and_resumed,
 ];
 
 /// A client in a process of its own.
@@ -84,7 +84,7 @@ impl Drop for Process {
     }
 }
 
-fn an_owner_that_is_stopped_loses_its_lock_to_the_next(kind: Kind) {
+fn a_stopped_owner_loses_its_lock_to_the_next_waiter(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let mut owner = Process::start(&server);
@@ -106,7 +106,7 @@ fn an_owner_that_is_stopped_loses_its_lock_to_the_next(kind: Kind) {
     assert_eq!(c.int("LOCK.RELEASE k next"), 1);
 }
 
-fn a_waiter_that_is_stopped_costs_the_next_one_its_ttl(kind: Kind) {
+fn a_stopped_waiter_delays_the_next_one_by_its_ttl(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
@@ -133,7 +133,7 @@ fn a_waiter_that_is_stopped_costs_the_next_one_its_ttl(kind: Kind) {
     assert_eq!(c.holders("k"), ["d"]);
 }
 
-fn what_ended_while_the_server_was_stopped_is_over(kind: Kind) {
+fn deadlines_passed_while_the_server_was_stopped_have_expired(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let first = c.int("LOCK.ACQUIRE k a 60000");
@@ -161,7 +161,7 @@ fn what_ended_while_the_server_was_stopped_is_over(kind: Kind) {
     assert_eq!(server.blocked_clients(), 0);
 }
 
-fn what_was_sent_while_the_server_was_stopped_is_answered_in_order(kind: Kind) {
+fn commands_sent_while_the_server_was_stopped_are_answered_in_order(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let mut late = server.raw();
@@ -190,7 +190,7 @@ fn what_was_sent_while_the_server_was_stopped_is_answered_in_order(kind: Kind) {
     }
 }
 
-fn a_crowd_on_a_server_that_stops_and_goes_on(kind: Kind) {
+fn many_clients_on_a_server_that_is_stopped_and_resumed(kind: Kind) {
     let server = Server::start(kind);
     let crowd = Crowd::new(12, 300 * scale(), 2);
     let stops = crowd.run(&server, 25 * scale(), |_| {

@@ -4,10 +4,10 @@ use super::super::harness::workload::{words, Command};
 use super::super::harness::{wait_for, Client, Kind, Reply, Server};
 
 on_every_server![
-    whatever_ends_a_hold_in_a_transaction_or_a_script_hands_on,
-    who_is_granted_in_a_transaction_is_seen_by_what_follows_in_it,
-    a_watch_is_broken_by_every_way_in_which_a_lock_changes,
-    a_watch_is_not_broken_by_those_who_wait,
+    every_end_of_a_hold_in_a_transaction_or_script_grants_the_next_waiter,
+    a_grant_in_a_transaction_is_visible_to_its_later_commands,
+    every_change_of_a_lock_fails_a_watch,
+    waiters_fail_no_watch,
     a_watched_lock_decides_whether_a_transaction_runs,
     the_flags_of_a_function_are_kept,
 ];
@@ -93,7 +93,7 @@ const ENDS: [&str; 11] = [
     "FLUSHALL",
 ];
 
-fn whatever_ends_a_hold_in_a_transaction_or_a_script_hands_on(kind: Kind) {
+fn every_end_of_a_hold_in_a_transaction_or_script_grants_the_next_waiter(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let mut last = 0;
@@ -118,7 +118,7 @@ fn whatever_ends_a_hold_in_a_transaction_or_a_script_hands_on(kind: Kind) {
     }
 }
 
-fn who_is_granted_in_a_transaction_is_seen_by_what_follows_in_it(kind: Kind) {
+fn a_grant_in_a_transaction_is_visible_to_its_later_commands(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
@@ -146,7 +146,7 @@ fn who_is_granted_in_a_transaction_is_seen_by_what_follows_in_it(kind: Kind) {
     assert_eq!(c.holders("k"), ["a"]);
 }
 
-fn a_watch_is_broken_by_every_way_in_which_a_lock_changes(kind: Kind) {
+fn every_change_of_a_lock_fails_a_watch(kind: Kind) {
     let server = Server::start(kind);
     let (mut watcher, mut c) = (server.client(), server.client());
     let payload = {
@@ -234,7 +234,7 @@ fn is_broken(watcher: &mut Client, change: impl FnOnce()) -> bool {
     watcher.call("EXEC") == Reply::Nil
 }
 
-fn a_watch_is_not_broken_by_those_who_wait(kind: Kind) {
+fn waiters_fail_no_watch(kind: Kind) {
     let server = Server::start(kind);
     let (mut watcher, mut c) = (server.client(), server.client());
     c.int("LOCK.ACQUIRE k a 60000");

@@ -97,7 +97,7 @@ impl Commands<'_> {
 }
 
 #[test]
-fn a_torn_command_is_left_out() {
+fn a_truncated_command_is_left_out() {
     let bytes = b"*1\r\n$4\r\nPING\r\n*2\r\n$3\r\nDEL\r\n$3\r\na\r\n\r\n";
     let whole: Vec<_> = commands(bytes).map(|command| command.end).collect();
     assert_eq!(whole, [14, bytes.len()]);

@@ -60,6 +60,6 @@ fn crc64(bytes: &[u8]) -> u64 {
 }
 
 #[test]
-fn the_checksum_is_the_servers() {
+fn the_computed_checksum_matches_the_server() {
     assert_eq!(crc64(b"123456789"), 0xe9c6_d914_c4b8_d9ca);
 }

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_module_is_blamed_for_its_own() {
+    fn findings_in_the_module_are_attributed_to_it() {
         assert!(is_clean(""));
         assert_eq!(report("").allocations(), 24_605);
         assert!(!is_clean(

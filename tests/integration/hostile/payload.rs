@@ -105,7 +105,7 @@ fn crc64(bytes: &[u8]) -> u64 {
 }
 
 #[test]
-fn the_crc_is_the_servers() {
+fn the_computed_crc_matches_the_server() {
     // The check value in the servers' crc64.c.
     assert_eq!(crc64(b"123456789"), 0xe9c6_d914_c4b8_d9ca);
 }

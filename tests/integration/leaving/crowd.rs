@@ -10,9 +10,9 @@ use rand::{RngExt, SeedableRng};
 use crate::harness::{wait_for, Kind, Raw, Server};
 
 on_every_server![
-    nobody_who_left_keeps_the_lock,
-    nobody_who_was_killed_keeps_the_lock,
-    nobody_who_left_keeps_the_lock_of_a_server_with_io_threads,
+    disconnected_clients_keep_no_lock,
+    killed_clients_keep_no_lock,
+    disconnected_clients_keep_no_lock_with_io_threads,
 ];
 
 const LEAVERS: u64 = 24;
@@ -22,17 +22,17 @@ const ROUNDS: u64 = 25;
 /// How a leaver ends its connection.
 type Leave = fn(&Server, &mut Raw);
 
-fn nobody_who_left_keeps_the_lock(kind: Kind) {
+fn disconnected_clients_keep_no_lock(kind: Kind) {
     run(&Server::start(kind), |_, client| client.leave());
 }
 
-fn nobody_who_left_keeps_the_lock_of_a_server_with_io_threads(kind: Kind) {
+fn disconnected_clients_keep_no_lock_with_io_threads(kind: Kind) {
     let options = ["--io-threads", "3", "--io-threads-do-reads", "yes"];
     let server = Server::start_with(kind, &options);
     run(&server, |_, client| client.leave());
 }
 
-fn nobody_who_was_killed_keeps_the_lock(kind: Kind) {
+fn killed_clients_keep_no_lock(kind: Kind) {
     run(&Server::start(kind), |server, client| {
         let mut killer = server.client();
         killer.call(&format!("CLIENT KILL ID {}", client.id));

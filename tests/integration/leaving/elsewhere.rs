@@ -5,10 +5,10 @@ use super::undelivered::{kill, let_the_timer_run};
 use crate::harness::{wait_for, Client, Kind, Reply, Server};
 
 on_every_server![
-    a_dead_waiters_hold_is_taken_back_wherever_it_has_gone,
-    a_dead_waiters_hold_makes_room_where_it_has_gone,
-    a_hold_that_its_owner_has_renewed_elsewhere_is_not_taken_back,
-    a_conversion_of_another_key_with_the_same_fence_is_undone,
+    an_undelivered_hold_is_taken_back_wherever_its_key_moved,
+    an_undelivered_hold_taken_back_elsewhere_grants_the_waiters_there,
+    a_hold_renewed_after_a_move_is_not_taken_back,
+    an_undelivered_conversion_is_undone_at_a_copy_with_the_same_fence,
 ];
 
 /// How a lock of the key `k` leaves it, as database 0 is selected.
@@ -33,7 +33,7 @@ fn locks(server: &Server) -> i64 {
     (0..3).map(in_db).sum()
 }
 
-fn a_dead_waiters_hold_is_taken_back_wherever_it_has_gone(kind: Kind) {
+fn an_undelivered_hold_is_taken_back_wherever_its_key_moved(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     for moves in MOVES {
@@ -67,7 +67,7 @@ fn a_dead_waiters_hold_is_taken_back_wherever_it_has_gone(kind: Kind) {
 }
 
 /// Somebody waits where the lock has gone, and somebody where it was.
-fn a_dead_waiters_hold_makes_room_where_it_has_gone(kind: Kind) {
+fn an_undelivered_hold_taken_back_elsewhere_grants_the_waiters_there(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     for moves in [
@@ -108,7 +108,7 @@ fn a_dead_waiters_hold_makes_room_where_it_has_gone(kind: Kind) {
     });
 }
 
-fn a_hold_that_its_owner_has_renewed_elsewhere_is_not_taken_back(kind: Kind) {
+fn a_hold_renewed_after_a_move_is_not_taken_back(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 600000");
@@ -123,7 +123,7 @@ fn a_hold_that_its_owner_has_renewed_elsewhere_is_not_taken_back(kind: Kind) {
 }
 
 /// A copy by DUMP and RESTORE has the fences of its original, and a conversion keeps them.
-fn a_conversion_of_another_key_with_the_same_fence_is_undone(kind: Kind) {
+fn an_undelivered_conversion_is_undone_at_a_copy_with_the_same_fence(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     for dead in ["k", "copy"] {

@@ -4,12 +4,12 @@
 use crate::harness::{wait_for, Kind, Server};
 
 on_every_server![
-    closed_before_the_release,
-    closed_after_the_release,
-    closed_when_the_holder_renames_the_lock_away,
-    a_whole_queue_that_closes_with_its_holder,
-    one_twin_that_closes_does_not_cost_the_other_its_hold,
-    who_stays_is_granted,
+    a_waiter_closed_before_the_release_is_passed_over,
+    a_waiter_closed_after_the_release_is_passed_over,
+    a_waiter_closed_at_a_rename_is_passed_over,
+    a_frozen_server_drops_a_queue_that_closed_with_its_holder,
+    one_of_two_waiters_with_one_token_closes_and_the_hold_stays,
+    a_waiter_that_stays_is_granted,
 ];
 
 /// Runs `act` while the server is busy and reads nothing.
@@ -25,7 +25,7 @@ fn while_frozen(server: &Server, act: impl FnOnce()) {
     act();
 }
 
-fn closed_before_the_release(kind: Kind) {
+fn a_waiter_closed_before_the_release_is_passed_over(kind: Kind) {
     let server = Server::start(kind);
     let (mut c, mut holder) = (server.client(), server.raw());
     for _ in 0..3 {
@@ -43,7 +43,7 @@ fn closed_before_the_release(kind: Kind) {
     }
 }
 
-fn closed_after_the_release(kind: Kind) {
+fn a_waiter_closed_after_the_release_is_passed_over(kind: Kind) {
     let server = Server::start(kind);
     let (mut c, mut holder) = (server.client(), server.raw());
     for _ in 0..3 {
@@ -61,7 +61,7 @@ fn closed_after_the_release(kind: Kind) {
     }
 }
 
-fn closed_when_the_holder_renames_the_lock_away(kind: Kind) {
+fn a_waiter_closed_at_a_rename_is_passed_over(kind: Kind) {
     let server = Server::start(kind);
     let (mut c, mut holder) = (server.client(), server.raw());
     c.int("LOCK.ACQUIRE k a 60000");
@@ -78,7 +78,7 @@ fn closed_when_the_holder_renames_the_lock_away(kind: Kind) {
     assert_eq!(c.holders("elsewhere"), ["a"]);
 }
 
-fn a_whole_queue_that_closes_with_its_holder(kind: Kind) {
+fn a_frozen_server_drops_a_queue_that_closed_with_its_holder(kind: Kind) {
     let server = Server::start(kind);
     let (mut c, mut holder) = (server.client(), server.raw());
     c.int("RWLOCK.WLOCK k a 60000");
@@ -98,7 +98,7 @@ fn a_whole_queue_that_closes_with_its_holder(kind: Kind) {
     assert_eq!(server.blocked_clients(), 0);
 }
 
-fn one_twin_that_closes_does_not_cost_the_other_its_hold(kind: Kind) {
+fn one_of_two_waiters_with_one_token_closes_and_the_hold_stays(kind: Kind) {
     let server = Server::start(kind);
     let (mut c, mut holder) = (server.client(), server.raw());
     for first_stays in [true, false] {
@@ -122,7 +122,7 @@ fn one_twin_that_closes_does_not_cost_the_other_its_hold(kind: Kind) {
     }
 }
 
-fn who_stays_is_granted(kind: Kind) {
+fn a_waiter_that_stays_is_granted(kind: Kind) {
     let server = Server::start(kind);
     let (mut c, mut holder) = (server.client(), server.raw());
     c.int("LOCK.ACQUIRE k a 60000");

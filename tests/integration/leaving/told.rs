@@ -7,12 +7,12 @@ use std::time::Duration;
 use crate::harness::{wait_for, Client, Kind, Raw, Reply, Server};
 
 on_every_server![
-    a_hand_off_is_two_commands,
-    a_hold_stays_when_its_owner_quits_behind_it,
-    a_grant_to_one_that_hangs_up_in_the_same_turn_is_taken_back,
-    a_grant_to_one_that_is_killed_by_one_that_is_granted_with_it_is_taken_back,
-    a_hold_stays_when_its_owner_leaves_in_a_long_script_of_the_same_turn,
-    a_grant_to_one_that_is_closed_is_taken_back_where_clients_are_evicted,
+    a_hand_off_calls_client_list_only_with_client_eviction,
+    a_delivered_hold_stays_when_its_owner_pipelined_quit,
+    a_grant_to_a_client_that_disconnects_in_the_same_loop_turn_is_taken_back,
+    a_grant_to_a_client_killed_by_its_fellow_grantee_is_taken_back,
+    a_delivered_hold_stays_when_its_owner_leaves_during_a_long_script,
+    a_grant_to_a_closed_client_is_taken_back_with_client_eviction,
 ];
 
 /// How often a command was called.
@@ -37,7 +37,7 @@ fn questions_of_a_hand_off(server: &Server, c: &mut Client) -> String {
     calls(c, "client|list")
 }
 
-fn a_hand_off_is_two_commands(kind: Kind) {
+fn a_hand_off_calls_client_list_only_with_client_eviction(kind: Kind) {
     if !kind.is_7_0_or_later() {
         return; // 6.2 does not say when it looks for events: it is asked each time.
     }
@@ -55,7 +55,7 @@ fn a_hand_off_is_two_commands(kind: Kind) {
     assert_eq!(questions_of_a_hand_off(&server, &mut c), "0");
 }
 
-fn a_hold_stays_when_its_owner_quits_behind_it(kind: Kind) {
+fn a_delivered_hold_stays_when_its_owner_pipelined_quit(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
@@ -72,7 +72,7 @@ fn a_hold_stays_when_its_owner_quits_behind_it(kind: Kind) {
     d.fence();
 }
 
-fn a_grant_to_one_that_hangs_up_in_the_same_turn_is_taken_back(kind: Kind) {
+fn a_grant_to_a_client_that_disconnects_in_the_same_loop_turn_is_taken_back(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     for leaves_first in [true, false] {
@@ -102,7 +102,7 @@ fn with_more(server: &Server, key: &str, more: &str) -> Raw {
     server.raw_blocked(&format!("LOCK.ACQUIRE {key} u 60000 BLOCK 0\r\n{more}"))
 }
 
-fn a_grant_to_one_that_is_killed_by_one_that_is_granted_with_it_is_taken_back(kind: Kind) {
+fn a_grant_to_a_client_killed_by_its_fellow_grantee_is_taken_back(kind: Kind) {
     if !kind.is_7_0_or_later() {
         return; // On 6.2 it counts as told: nothing says that it was not.
     }
@@ -121,7 +121,7 @@ fn a_grant_to_one_that_is_killed_by_one_that_is_granted_with_it_is_taken_back(ki
     assert_eq!(c.holders("k"), ["d"]);
 }
 
-fn a_hold_stays_when_its_owner_leaves_in_a_long_script_of_the_same_turn(kind: Kind) {
+fn a_delivered_hold_stays_when_its_owner_leaves_during_a_long_script(kind: Kind) {
     let server = Server::start_with(kind, &["--lua-time-limit", "5"]);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
@@ -146,7 +146,7 @@ fn a_hold_stays_when_its_owner_leaves_in_a_long_script_of_the_same_turn(kind: Ki
     assert!(d.is_pending());
 }
 
-fn a_grant_to_one_that_is_closed_is_taken_back_where_clients_are_evicted(kind: Kind) {
+fn a_grant_to_a_closed_client_is_taken_back_with_client_eviction(kind: Kind) {
     if !kind.is_7_0_or_later() {
         return; // 6.2 evicts no clients.
     }

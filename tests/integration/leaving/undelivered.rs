@@ -8,17 +8,17 @@ on_every_server![
     a_grant_to_a_killed_client_is_taken_back,
     a_client_that_is_killed_first_is_not_granted,
     a_grant_to_a_client_unblocked_with_an_error_is_taken_back,
-    a_grant_and_unblock_timeout_make_one_reply,
-    unblock_timeout_and_a_release_make_one_reply,
-    a_hold_that_its_owner_knows_of_is_not_taken_back,
+    a_grant_with_unblock_timeout_gives_one_reply,
+    unblock_timeout_with_a_release_gives_one_reply,
+    a_delivered_hold_is_not_taken_back,
     a_newer_hold_of_the_same_token_is_not_taken_back,
-    the_hold_of_a_token_whose_other_waiter_was_told_is_not_taken_back,
+    a_hold_delivered_to_another_waiter_of_the_token_is_not_taken_back,
     a_grant_to_all_waiters_of_a_token_is_taken_back_when_all_are_gone,
-    a_taken_back_upgrade_leaves_the_share,
-    a_taken_back_upgrade_does_not_lengthen_the_share,
-    a_killed_reader_is_taken_back_alone,
+    taking_back_an_upgrade_leaves_the_shared_hold,
+    taking_back_an_upgrade_does_not_lengthen_the_shared_hold,
+    the_hold_of_a_killed_reader_is_taken_back_alone,
     a_grant_to_a_deleted_user_is_taken_back,
-    a_chain_of_killed_waiters_is_passed_over,
+    several_killed_waiters_in_a_row_are_passed_over,
 ];
 
 /// What frees the lock of `a` in a transaction.
@@ -105,7 +105,7 @@ fn a_grant_to_a_client_unblocked_with_an_error_is_taken_back(kind: Kind) {
     }
 }
 
-fn a_grant_and_unblock_timeout_make_one_reply(kind: Kind) {
+fn a_grant_with_unblock_timeout_gives_one_reply(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     for release in ["LOCK.RELEASE k a", "LOCK.ACQUIRE k a 1"] {
@@ -121,7 +121,7 @@ fn a_grant_and_unblock_timeout_make_one_reply(kind: Kind) {
     }
 }
 
-fn unblock_timeout_and_a_release_make_one_reply(kind: Kind) {
+fn unblock_timeout_with_a_release_gives_one_reply(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     for release in RELEASES {
@@ -153,7 +153,7 @@ fn settle(c: &mut Client, b: Later, d: Later) {
     assert_eq!(c.int("EXISTS k"), 0);
 }
 
-fn a_hold_that_its_owner_knows_of_is_not_taken_back(kind: Kind) {
+fn a_delivered_hold_is_not_taken_back(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     for learns in ["LOCK.ACQUIRE k b 60000", "LOCK.RENEW k b 60000"] {
@@ -190,7 +190,7 @@ fn a_newer_hold_of_the_same_token_is_not_taken_back(kind: Kind) {
     assert_eq!(c.int("LOCK.ACQUIRE k b 60000"), replies[3].as_int());
 }
 
-fn the_hold_of_a_token_whose_other_waiter_was_told_is_not_taken_back(kind: Kind) {
+fn a_hold_delivered_to_another_waiter_of_the_token_is_not_taken_back(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     for killed in [0, 1] {
@@ -228,7 +228,7 @@ fn a_grant_to_all_waiters_of_a_token_is_taken_back_when_all_are_gone(kind: Kind)
     assert_eq!(c.holders("k"), ["d"]);
 }
 
-fn a_taken_back_upgrade_leaves_the_share(kind: Kind) {
+fn taking_back_an_upgrade_leaves_the_shared_hold(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let share = c.int("RWLOCK.RLOCK k up 60000");
@@ -254,7 +254,7 @@ fn a_taken_back_upgrade_leaves_the_share(kind: Kind) {
     w.fence();
 }
 
-fn a_taken_back_upgrade_does_not_lengthen_the_share(kind: Kind) {
+fn taking_back_an_upgrade_does_not_lengthen_the_shared_hold(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("RWLOCK.RLOCK k up 20000");
@@ -269,7 +269,7 @@ fn a_taken_back_upgrade_does_not_lengthen_the_share(kind: Kind) {
     assert!((1..=20_000).contains(&c.int("PTTL k")));
 }
 
-fn a_killed_reader_is_taken_back_alone(kind: Kind) {
+fn the_hold_of_a_killed_reader_is_taken_back_alone(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("RWLOCK.WLOCK k a 60000");
@@ -308,7 +308,7 @@ fn a_grant_to_a_deleted_user_is_taken_back(kind: Kind) {
     }
 }
 
-fn a_chain_of_killed_waiters_is_passed_over(kind: Kind) {
+fn several_killed_waiters_in_a_row_are_passed_over(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::harness::workload::{words, Command};
 use crate::harness::{figure, scale, wait_for, Client, Kind, Raw, Reply, Server};
 
-on_every_server![memory_is_back_after_many_cycles];
+on_every_server![memory_does_not_grow_over_many_cycles];
 
 /// Acquisitions, each of which ends by a release, a deadline, a timeout, a kill or a deletion.
 const CYCLES: usize = 200_000;
@@ -40,7 +40,7 @@ const ROUND: usize = ON_MANY_KEYS
 /// By how many bytes used_memory may differ. What is lost but once in ten thousand cycles would be more by the end.
 const SLACK: i64 = 2_048;
 
-fn memory_is_back_after_many_cycles(kind: Kind) {
+fn memory_does_not_grow_over_many_cycles(kind: Kind) {
     // Nothing of the server's own grows meanwhile.
     let options = ["--slowlog-log-slower-than", "-1", "--hz", "100"];
     let server = Server::start_with(kind, &options);

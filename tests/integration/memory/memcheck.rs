@@ -29,7 +29,7 @@ const OPTIONS: [&str; 8] = [
 ];
 
 #[test]
-fn no_access_is_invalid_and_nothing_is_lost() {
+fn valgrind_finds_no_invalid_access_and_no_leak() {
     let mut server = start();
     let mut replica = start();
     replica

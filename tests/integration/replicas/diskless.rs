@@ -8,8 +8,8 @@ use crate::harness::dump::raise_fences_by_an_hour;
 use crate::harness::{figure, scale, wait_for, Kind, Reply, Server, State};
 
 on_every_server![
-    every_way_of_synchronizing_arrives_under_load,
-    a_data_set_that_breaks_off_leaves_the_old_one,
+    every_way_of_synchronizing_works_under_load,
+    an_aborted_synchronization_keeps_the_old_data_set,
 ];
 
 /// Diskless for the primary, how the replica loads, and what its log says then.
@@ -20,7 +20,7 @@ const WAYS: [(&str, &str, &str); 4] = [
     ("yes", "on-empty-db", "to parser"),
 ];
 
-fn every_way_of_synchronizing_arrives_under_load(kind: Kind) {
+fn every_way_of_synchronizing_works_under_load(kind: Kind) {
     // All at once, as it is mostly waiting.
     thread::scope(|scope| {
         let ways = WAYS.map(|way| scope.spawn(move || arrives_by(way, kind)));
@@ -56,7 +56,7 @@ fn arrives_by((diskless, load, says): (&str, &str, &str), kind: Kind) {
     assert_eq!(syncs(&primary), (2, 0), "{way}");
 }
 
-fn a_data_set_that_breaks_off_leaves_the_old_one(kind: Kind) {
+fn an_aborted_synchronization_keeps_the_old_data_set(kind: Kind) {
     let old = primary(kind);
     let mut c = old.client();
     let held = c.int("LOCK.ACQUIRE held me 600000");

@@ -5,13 +5,13 @@ use crate::harness::workload::script;
 use crate::harness::{now_ms, wait_for, Client, Kind, Reply, Server};
 
 on_every_server![
-    a_replica_says_what_the_primary_says,
-    what_has_ended_is_free_on_a_replica_as_any_other_key_is_gone,
-    a_replica_ends_nothing_by_itself,
+    a_replica_answers_as_its_primary,
+    an_expired_lock_is_free_on_a_replica_as_any_expired_key_is_gone,
+    a_replica_expires_nothing_by_itself,
     every_write_on_a_replica_is_refused,
 ];
 
-fn a_replica_says_what_the_primary_says(kind: Kind) {
+fn a_replica_answers_as_its_primary(kind: Kind) {
     let primary = primary(kind);
     let replica = Server::start_replica_of(&primary, &[]);
     let (mut c, mut r) = (primary.client(), replica.client());
@@ -49,7 +49,7 @@ fn a_replica_says_what_the_primary_says(kind: Kind) {
 }
 
 /// A lock beside a string with the same end.
-fn what_has_ended_is_free_on_a_replica_as_any_other_key_is_gone(kind: Kind) {
+fn an_expired_lock_is_free_on_a_replica_as_any_expired_key_is_gone(kind: Kind) {
     let primary = primary(kind);
     let replica = Server::start_replica_of(&primary, &[]);
     let (mut c, mut r) = (primary.client(), replica.client());
@@ -78,7 +78,7 @@ fn what_has_ended_is_free_on_a_replica_as_any_other_key_is_gone(kind: Kind) {
     assert_same(&primary, &replica, "at the end");
 }
 
-fn a_replica_ends_nothing_by_itself(kind: Kind) {
+fn a_replica_expires_nothing_by_itself(kind: Kind) {
     let primary = primary(kind);
     let replica = Server::start_replica_of(&primary, &[]);
     let (mut c, mut r) = (primary.client(), replica.client());

@@ -7,12 +7,12 @@ use crate::harness::crowd::{self, wait_for_link};
 use crate::harness::{figure, scale, wait_for, Kind, Server};
 
 on_every_server![
-    a_replica_that_is_killed_under_load_comes_back,
-    a_replica_that_is_shut_down_under_load_goes_on_where_it_was,
-    a_replica_with_an_aof_that_is_killed_under_load_comes_back,
+    a_replica_killed_under_load_catches_up,
+    a_replica_shut_down_under_load_resumes_by_partial_resync,
+    a_replica_with_an_aof_killed_under_load_catches_up,
 ];
 
-fn a_replica_that_is_killed_under_load_comes_back(kind: Kind) {
+fn a_replica_killed_under_load_catches_up(kind: Kind) {
     let primary = primary(kind);
     let mut replica = Server::start_replica_of(&primary, &[]);
     let rounds = scale();
@@ -38,7 +38,7 @@ fn a_replica_that_is_killed_under_load_comes_back(kind: Kind) {
     );
 }
 
-fn a_replica_that_is_shut_down_under_load_goes_on_where_it_was(kind: Kind) {
+fn a_replica_shut_down_under_load_resumes_by_partial_resync(kind: Kind) {
     let primary = primary(kind);
     let mut replica = Server::start_replica_of(&primary, &[]);
     let restarts = 2 * scale();
@@ -66,7 +66,7 @@ fn a_replica_that_is_shut_down_under_load_goes_on_where_it_was(kind: Kind) {
     );
 }
 
-fn a_replica_with_an_aof_that_is_killed_under_load_comes_back(kind: Kind) {
+fn a_replica_with_an_aof_killed_under_load_catches_up(kind: Kind) {
     let primary = primary(kind);
     let options = ["--appendonly", "yes", "--appendfsync", "always"];
     let mut replica = Server::start_replica_of(&primary, &options);

@@ -8,10 +8,10 @@ use crate::harness::crowd::{self, wait_for_link};
 use crate::harness::{figure, scale, wait_for, Kind, Server};
 
 on_every_server![
-    a_link_that_is_cut_is_mended_from_the_backlog,
-    a_replica_that_went_astray_is_mended_from_the_backlog,
-    a_replica_that_has_missed_too_much_gets_all,
-    a_replica_that_has_led_gets_all,
+    a_cut_link_is_resynchronized_from_the_backlog,
+    a_replica_pointed_elsewhere_is_resynchronized_from_the_backlog,
+    a_replica_beyond_the_backlog_gets_a_full_synchronization,
+    a_former_primary_gets_a_full_synchronization,
 ];
 
 /// Redis 8 has the primary's link wait while another thread empties the data of a FLUSHDB, and forgets where it was when the link breaks
@@ -21,7 +21,7 @@ pub const STAYS_FREE: [&str; 2] = ["--lazyfree-lazy-user-flush", "yes"];
 /// How often the link is broken.
 const CUTS: usize = 4;
 
-fn a_link_that_is_cut_is_mended_from_the_backlog(kind: Kind) {
+fn a_cut_link_is_resynchronized_from_the_backlog(kind: Kind) {
     let primary = primary(kind);
     let replica = Server::start_replica_of(&primary, &STAYS_FREE);
     let cuts = CUTS * scale();
@@ -42,7 +42,7 @@ fn a_link_that_is_cut_is_mended_from_the_backlog(kind: Kind) {
     );
 }
 
-fn a_replica_that_went_astray_is_mended_from_the_backlog(kind: Kind) {
+fn a_replica_pointed_elsewhere_is_resynchronized_from_the_backlog(kind: Kind) {
     let primary = primary(kind);
     let replica = Server::start_replica_of(&primary, &STAYS_FREE);
     let cuts = CUTS * scale();
@@ -58,7 +58,7 @@ fn a_replica_that_went_astray_is_mended_from_the_backlog(kind: Kind) {
     assert_eq!(syncs(&primary), (1, cuts));
 }
 
-fn a_replica_that_has_missed_too_much_gets_all(kind: Kind) {
+fn a_replica_beyond_the_backlog_gets_a_full_synchronization(kind: Kind) {
     let primary = primary(kind);
     primary.client().text("CONFIG SET repl-backlog-size 16384");
     let replica = Server::start_replica_of(&primary, &[]);
@@ -77,7 +77,7 @@ fn a_replica_that_has_missed_too_much_gets_all(kind: Kind) {
     );
 }
 
-fn a_replica_that_has_led_gets_all(kind: Kind) {
+fn a_former_primary_gets_a_full_synchronization(kind: Kind) {
     let primary = primary(kind);
     let replica = Server::start_replica_of(&primary, &[]);
     let rounds = 2 * scale();

@@ -44,7 +44,7 @@ fn end_of(c: &mut Client, key: &str) -> Option<End> {
     })
 }
 
-pub fn what_ends_while_the_server_is_down_is_gone_and_the_rest_ends_when_it_was_to(kind: Kind) {
+pub fn deadlines_hold_over_a_restart(kind: Kind) {
     let (mut gone, mut same, mut taken) = (0, 0, 0);
     for (options, persist) in [(&AOF[..], "PING"), (&[], "SAVE")] {
         for _ in 0..scale() {

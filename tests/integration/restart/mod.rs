@@ -21,18 +21,18 @@ use rand::RngExt;
 
 use crate::harness::dump::raise_fences_by_an_hour;
 use crate::harness::{aof, figure, scale, Kind};
-use deadlines::what_ends_while_the_server_is_down_is_gone_and_the_rest_ends_when_it_was_to;
-use torn::an_aof_that_ends_anywhere_is_a_prefix;
+use deadlines::deadlines_hold_over_a_restart;
+use torn::an_aof_cut_anywhere_loads_as_a_prefix;
 use trial::{Beside, Ending, Trial, EVERYTHING};
 
 on_every_server![
     nothing_acknowledged_is_lost_with_appendfsync_always,
-    nothing_acknowledged_is_lost_when_a_rewrite_is_cut_off,
-    a_kill_leaves_a_recent_state_with_appendfsync_everysec,
-    a_power_cut_leaves_a_prefix_of_the_aof,
-    a_kill_leaves_the_state_of_a_save_with_rdb,
-    an_aof_that_ends_anywhere_is_a_prefix,
-    what_ends_while_the_server_is_down_is_gone_and_the_rest_ends_when_it_was_to,
+    nothing_acknowledged_is_lost_when_a_rewrite_is_interrupted,
+    a_kill_keeps_all_but_the_last_seconds_with_appendfsync_everysec,
+    a_power_cut_keeps_a_prefix_of_the_aof,
+    a_kill_keeps_the_state_of_the_last_save_with_rdb,
+    an_aof_cut_anywhere_loads_as_a_prefix,
+    deadlines_hold_over_a_restart,
 ];
 
 const ALWAYS: [&str; 6] = [
@@ -78,7 +78,7 @@ fn nothing_acknowledged_is_lost_with_appendfsync_always(kind: Kind) {
     figure(kind, &format!("{}", trial.tally));
 }
 
-fn nothing_acknowledged_is_lost_when_a_rewrite_is_cut_off(kind: Kind) {
+fn nothing_acknowledged_is_lost_when_a_rewrite_is_interrupted(kind: Kind) {
     for preamble in ["yes", "no"] {
         let preamble = ["--aof-use-rdb-preamble", preamble];
         let mut trial = Trial::start(kind, &[&ALWAYS[..], &preamble, &SLOW_CHILD].concat());
@@ -106,7 +106,7 @@ fn nothing_acknowledged_is_lost_when_a_rewrite_is_cut_off(kind: Kind) {
     }
 }
 
-fn a_kill_leaves_a_recent_state_with_appendfsync_everysec(kind: Kind) {
+fn a_kill_keeps_all_but_the_last_seconds_with_appendfsync_everysec(kind: Kind) {
     let mut trial = Trial::start(kind, &[&EVERYSEC[..], &SLOW_CHILD].concat());
     for n in 0..4 * scale() {
         let (ending, beside, ms) = match n % 4 {
@@ -131,7 +131,7 @@ fn a_kill_leaves_a_recent_state_with_appendfsync_everysec(kind: Kind) {
 
 /// What a kill leaves is what was written. A power cut leaves what was synced, which is what was written at an instant at most a second
 /// before: so the file is cut to the length that it had at some instant.
-fn a_power_cut_leaves_a_prefix_of_the_aof(kind: Kind) {
+fn a_power_cut_keeps_a_prefix_of_the_aof(kind: Kind) {
     let mut trial = Trial::start(kind, &EVERYSEC);
     for _ in 0..3 * scale() {
         let ms = trial.rng.random_range(50..400);
@@ -146,7 +146,7 @@ fn a_power_cut_leaves_a_prefix_of_the_aof(kind: Kind) {
     figure(kind, &format!("{}", trial.tally));
 }
 
-fn a_kill_leaves_the_state_of_a_save_with_rdb(kind: Kind) {
+fn a_kill_keeps_the_state_of_the_last_save_with_rdb(kind: Kind) {
     let mut trial = Trial::start(kind, &SLOW_CHILD);
     let mut saves = 0;
     for n in 0..6 * scale() {

@@ -79,7 +79,7 @@ fn came_back_from_any_instant(life: &Life, seen: &[Holds]) -> Result<u64, String
 }
 
 #[test]
-fn what_was_acknowledged_may_not_be_lost() {
+fn a_lost_acknowledged_effect_is_refused() {
     let (nothing, hold) = (Holds::new(), Holds::from([held(10, "a", "c0.1", 1)]));
     let take = life(&[&[took(10, "a", "c0.1", 1)]]);
     assert!(came_back(&take, std::slice::from_ref(&hold)).is_ok());
@@ -95,7 +95,7 @@ fn what_was_acknowledged_may_not_be_lost() {
 }
 
 #[test]
-fn a_hold_comes_back_as_it_was() {
+fn a_hold_that_returns_changed_is_refused() {
     let take = life(&[&[took(10, "a", "c0.1", 1)]]);
     let seen = |change: &dyn Fn(&mut Held)| {
         let (whose, mut held) = held(10, "a", "c0.1", 1);
@@ -112,7 +112,7 @@ fn a_hold_comes_back_as_it_was() {
 }
 
 #[test]
-fn what_ended_meanwhile_is_gone_and_nothing_else() {
+fn only_expired_holds_may_be_missing() {
     let short = |ttl_ms| {
         let take = step(EXCLUSIVE, "a", "c0.1", ttl_ms);
         let taken = request(10, &[take], Some(&[Answer::Fence(1)]));
@@ -123,7 +123,7 @@ fn what_ended_meanwhile_is_gone_and_nothing_else() {
 }
 
 #[test]
-fn what_was_in_flight_is_done_or_not_but_not_by_half() {
+fn a_half_applied_request_is_refused() {
     let both = [
         step(SHARED, "a", "c0.1", 60_000),
         step(SHARED, "b", "c0.1", 60_000),
@@ -144,7 +144,7 @@ fn what_was_in_flight_is_done_or_not_but_not_by_half() {
 }
 
 #[test]
-fn the_state_is_that_of_one_instant() {
+fn a_state_mixed_from_two_instants_is_refused() {
     // The second client took its lock after the first, and only that is there.
     let life = life(&[&[took(10, "a", "c0.1", 1)], &[took(20, "b", "c1.1", 2)]]);
     let first = Holds::from([held(10, "a", "c0.1", 1)]);
@@ -161,7 +161,7 @@ fn the_state_is_that_of_one_instant() {
 }
 
 #[test]
-fn the_holder_is_not_denied_and_nobody_else_confirmed() {
+fn a_wrong_answer_about_the_holder_is_refused() {
     let answer = |what, answer| {
         let asked = request(20, &[step(what, "a", "c0.1", 60_000)], Some(&[answer]));
         let life = life(&[&[took(10, "a", "c0.1", 1), asked]]);
@@ -177,7 +177,7 @@ fn the_holder_is_not_denied_and_nobody_else_confirmed() {
 }
 
 #[test]
-fn fences_rise_over_lives_and_are_given_once() {
+fn a_fence_that_repeats_or_falls_over_restarts_is_refused() {
     let mut fences = Fences::default();
     assert!(fences.take(&life(&[&[took(10, "a", "c0.1", 5)]])).is_ok());
     assert_eq!(fences.largest, 5);
@@ -194,7 +194,7 @@ fn fences_rise_over_lives_and_are_given_once() {
 }
 
 #[test]
-fn a_hold_that_outlives_the_server_keeps_others_out() {
+fn a_second_holder_beside_a_surviving_hold_is_refused() {
     let first = life(&[&[took(10, "a", "c0.1", 1)], &[]]);
     let next = |at_ms| life(&[&[], &[took(at_ms, "a", "c1.1", 2)]]);
     assert!(never_two_holders(&[first.clone(), next(60_020)]).is_ok());
@@ -224,7 +224,7 @@ fn file(effects: &[Effect<'_>]) -> Vec<u8> {
 }
 
 #[test]
-fn every_answer_has_its_effect_in_the_file_and_every_effect_its_request() {
+fn an_answer_without_effect_or_effect_without_request_is_refused() {
     let token = Token::new(b"c0.1").unwrap();
     let hold = |fence, deadline_ms| Effect::Hold {
         now_ms: 10,

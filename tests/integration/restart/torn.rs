@@ -13,7 +13,7 @@ use super::trial::{Beside, Ending, Trial};
 use super::ALWAYS;
 use crate::harness::{aof, figure, scale, Kind};
 
-pub fn an_aof_that_ends_anywhere_is_a_prefix(kind: Kind) {
+pub fn an_aof_cut_anywhere_loads_as_a_prefix(kind: Kind) {
     let options = [&ALWAYS[..], &["--aof-load-truncated", "yes"]].concat();
     let mut trial = Trial::start(kind, &options);
     trial.live(400, Ending::Kill, Beside::Nothing);

@@ -7,10 +7,10 @@ use super::{in_scripts, load_function, user};
 use crate::harness::{figure, redis_cli, wait_for, Client, Kind, Reply, Server};
 
 on_every_server![
-    no_surrounding_makes_a_client_a_primary,
-    an_aof_cannot_be_piped_in,
-    a_connection_that_asks_for_replication_cannot_apply,
-    no_effect_is_let_in_while_a_replica_loads_beside_its_clients,
+    no_context_lets_a_client_apply_an_effect,
+    an_aof_piped_in_by_a_client_is_refused,
+    a_connection_that_sent_psync_cannot_apply_effects,
+    no_client_applies_an_effect_while_a_replica_loads,
 ];
 
 /// An effect that would take the lock `k`, with a fence that would be seen ever after.
@@ -41,7 +41,7 @@ fn stage(kind: Kind) -> (Server, Client) {
     (server, c)
 }
 
-fn no_surrounding_makes_a_client_a_primary(kind: Kind) {
+fn no_context_lets_a_client_apply_an_effect(kind: Kind) {
     let (server, mut c) = stage(kind);
     if kind.is_7_0_or_later() {
         load_function(&mut c);
@@ -81,7 +81,7 @@ fn no_surrounding_makes_a_client_a_primary(kind: Kind) {
     assert_not_applied(&mut c);
 }
 
-fn an_aof_cannot_be_piped_in(kind: Kind) {
+fn an_aof_piped_in_by_a_client_is_refused(kind: Kind) {
     let (server, mut c) = stage(kind);
     let record = effect();
     let mut file = b"*3\r\n$11\r\nLOCK._APPLY\r\n$1\r\nk\r\n".to_vec();
@@ -102,7 +102,7 @@ fn an_aof_cannot_be_piped_in(kind: Kind) {
     assert_not_applied(&mut c);
 }
 
-fn a_connection_that_asks_for_replication_cannot_apply(kind: Kind) {
+fn a_connection_that_sent_psync_cannot_apply_effects(kind: Kind) {
     for ask in ["SYNC", "PSYNC ? -1"] {
         let (server, mut c) = stage(kind);
         let mut replica = server.raw();
@@ -125,7 +125,7 @@ fn a_connection_that_asks_for_replication_cannot_apply(kind: Kind) {
 }
 
 /// With repl-diskless-load swapdb a replica serves its clients while it loads, and says that it is loading.
-fn no_effect_is_let_in_while_a_replica_loads_beside_its_clients(kind: Kind) {
+fn no_client_applies_an_effect_while_a_replica_loads(kind: Kind) {
     if !kind.is_7_0_or_later() {
         return; // 6.2 does not serve its clients meanwhile.
     }

@@ -4,10 +4,10 @@ use super::{in_scripts, load_function, user};
 use crate::harness::{figure, wait_for, Client, Kind, Reply, Server};
 
 on_every_server![
-    a_user_of_some_keys_gets_at_no_others_in_any_surrounding,
-    a_refusal_tells_nothing_of_the_key,
-    who_may_only_read_or_only_write_cannot_do_the_other_in_a_script,
-    a_user_who_is_deleted_waits_no_more,
+    a_user_limited_to_some_keys_reaches_no_others_in_any_context,
+    a_permission_error_reveals_nothing_about_the_key,
+    read_only_and_write_only_users_stay_so_in_scripts,
+    a_waiter_of_a_deleted_user_is_ended,
 ];
 
 const LINES: [&str; 9] = [
@@ -47,7 +47,7 @@ fn assert_no_permission(reply: &Reply, what: &str) {
     );
 }
 
-fn a_user_of_some_keys_gets_at_no_others_in_any_surrounding(kind: Kind) {
+fn a_user_limited_to_some_keys_reaches_no_others_in_any_context(kind: Kind) {
     let (server, mut c) = stage(kind);
     let waiter = server.blocked("LOCK.ACQUIRE other:held waiter 1000000 BLOCK 0");
     let before = c.call("DUMP other:held");
@@ -94,7 +94,7 @@ fn a_user_of_some_keys_gets_at_no_others_in_any_surrounding(kind: Kind) {
     );
 }
 
-fn a_refusal_tells_nothing_of_the_key(kind: Kind) {
+fn a_permission_error_reveals_nothing_about_the_key(kind: Kind) {
     let (server, mut c) = stage(kind);
     let mut some = user(&server, "some", "~app:* +@all");
     let keyspace = |c: &mut Client| (c.info("keyspace_hits"), c.info("keyspace_misses"));
@@ -112,7 +112,7 @@ fn a_refusal_tells_nothing_of_the_key(kind: Kind) {
     assert_ne!(keyspace(&mut c), before, "a look is counted");
 }
 
-fn who_may_only_read_or_only_write_cannot_do_the_other_in_a_script(kind: Kind) {
+fn read_only_and_write_only_users_stay_so_in_scripts(kind: Kind) {
     if !kind.is_7_0_or_later() {
         return; // Key permissions for reading and writing came with 7.0.
     }
@@ -137,7 +137,7 @@ fn who_may_only_read_or_only_write_cannot_do_the_other_in_a_script(kind: Kind) {
     assert_eq!(writer.send(script), Reply::Int(1));
 }
 
-fn a_user_who_is_deleted_waits_no_more(kind: Kind) {
+fn a_waiter_of_a_deleted_user_is_ended(kind: Kind) {
     let (server, mut c) = stage(kind);
     user(&server, "some", "~other:* +@all");
     let mut waiter = server.raw();

@@ -6,15 +6,15 @@ use crate::harness::workload::words;
 use crate::harness::{figure, scale, wait_for, Client, Kind, Reply, Server};
 
 on_every_server![
-    tokens_and_readers_end_where_maxmemory_does,
-    nobody_waits_without_memory,
-    no_command_is_slow_because_others_read,
+    tokens_and_readers_are_bounded_by_maxmemory,
+    without_memory_nobody_may_wait,
+    no_command_is_slow_beside_many_readers,
 ];
 
 const MEGABYTE: i64 = 1 << 20;
 
 /// More readers are taken at once than the server has memory for.
-fn tokens_and_readers_end_where_maxmemory_does(kind: Kind) {
+fn tokens_and_readers_are_bounded_by_maxmemory(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let limit = limit_memory(&mut c, 12 * MEGABYTE);
@@ -47,7 +47,7 @@ fn tokens_and_readers_end_where_maxmemory_does(kind: Kind) {
     );
 }
 
-fn nobody_waits_without_memory(kind: Kind) {
+fn without_memory_nobody_may_wait(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k me 1000000");
@@ -68,7 +68,7 @@ fn limit_memory(c: &mut Client, more: i64) -> i64 {
 }
 
 /// The work of a command on one hold does not grow with the others.
-fn no_command_is_slow_because_others_read(kind: Kind) {
+fn no_command_is_slow_beside_many_readers(kind: Kind) {
     let readers = 20_000 * scale();
     let server = Server::start(kind);
     let mut c = server.client();

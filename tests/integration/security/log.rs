@@ -3,8 +3,8 @@
 use crate::harness::{module, Client, Kind, Reply, Server};
 
 on_every_server![
-    nothing_that_a_client_says_is_in_the_log,
-    bad_load_arguments_are_not_repeated,
+    client_input_is_never_logged,
+    bad_load_arguments_are_not_logged_raw,
 ];
 
 /// What is looked for. On either side of it is what makes it dangerous.
@@ -23,7 +23,7 @@ fn dangerous() -> Vec<Vec<u8>> {
     parts.iter().map(join).collect()
 }
 
-fn nothing_that_a_client_says_is_in_the_log(kind: Kind) {
+fn client_input_is_never_logged(kind: Kind) {
     let server = Server::start_with(kind, &["--loglevel", "debug", "--appendonly", "yes"]);
     let replica = Server::start_replica_of(&server, &["--loglevel", "debug"]);
     let mut c = server.client();
@@ -82,7 +82,7 @@ fn say(c: &mut Client, bytes: &[u8]) {
     }
 }
 
-fn bad_load_arguments_are_not_repeated(kind: Kind) {
+fn bad_load_arguments_are_not_logged_raw(kind: Kind) {
     let module = module();
     let evil = format!("\x1b[31m{MARK}%n%s");
     let arguments = [

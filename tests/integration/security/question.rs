@@ -8,10 +8,10 @@ use crate::harness::workload::{words, Command};
 use crate::harness::{wait_for, Client, Kind, Reply, Server};
 
 on_every_server![
-    nobody_but_the_module_may_ask,
-    the_rights_of_users_do_not_bind_the_module,
-    the_question_reaches_no_replica_and_no_file,
-    the_question_of_a_cluster_reaches_no_file,
+    only_the_module_may_send_the_write_check,
+    user_permissions_do_not_restrict_the_write_check,
+    the_write_check_is_not_replicated_or_persisted,
+    the_write_check_of_a_cluster_is_not_persisted,
 ];
 
 const REFUSAL: &str = "this command is for the module itself only";
@@ -74,7 +74,7 @@ fn hand_on_by_timer(server: &Server) {
     assert!(calls(&mut c) > before, "or this has tested nothing");
 }
 
-fn nobody_but_the_module_may_ask(kind: Kind) {
+fn only_the_module_may_send_the_write_check(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     if kind.is_7_0_or_later() {
@@ -116,7 +116,7 @@ fn nobody_but_the_module_may_ask(kind: Kind) {
 }
 
 /// Where the default user may do nothing else, a deadline hands on as everywhere.
-fn the_rights_of_users_do_not_bind_the_module(kind: Kind) {
+fn user_permissions_do_not_restrict_the_write_check(kind: Kind) {
     let server = Server::start(kind);
     let mut admin = server.client();
     let allowed = "+ping +info +client +lock.acquire +lock.renew +lock.release +lock.info";
@@ -176,7 +176,7 @@ fn assert_only_effects(server: &Server) {
 
 const FILE: [&str; 4] = ["--appendonly", "yes", "--aof-use-rdb-preamble", "no"];
 
-fn the_question_reaches_no_replica_and_no_file(kind: Kind) {
+fn the_write_check_is_not_replicated_or_persisted(kind: Kind) {
     let at_once = [&FILE[..], &["--repl-diskless-sync-delay", "0"]].concat();
     let primary = Server::start_with(kind, &at_once);
     primary.client().int("LOCK.ACQUIRE first me 600000");
@@ -206,7 +206,7 @@ fn the_question_reaches_no_replica_and_no_file(kind: Kind) {
 }
 
 /// There it is asked for each key, and by commands in transactions, too.
-fn the_question_of_a_cluster_reaches_no_file(kind: Kind) {
+fn the_write_check_of_a_cluster_is_not_persisted(kind: Kind) {
     let options = [&FILE[..], &["--cluster-enabled", "yes"]].concat();
     let server = Server::start_with(kind, &options);
     let mut c = server.client();

@@ -32,7 +32,7 @@ use clients::{Client, Stage};
 use history::{now_us, read_log, History};
 use operator::{Observer, Operator};
 
-on_every_server![a_crowd_on_a_few_locks_keeps_every_rule];
+on_every_server![many_clients_on_few_locks_keep_every_rule];
 
 const CLIENTS: usize = 64;
 const LOCKS: usize = 10;
@@ -49,7 +49,7 @@ const OPTIONS: [&str; 8] = [
     "0",
 ];
 
-fn a_crowd_on_a_few_locks_keeps_every_rule(kind: Kind) {
+fn many_clients_on_few_locks_keep_every_rule(kind: Kind) {
     let seconds: u64 = setting("SOAK_SECONDS").unwrap_or(4);
     let seed = setting("SOAK_SEED").unwrap_or_else(now_us);
     let mut server = Server::start_with(kind, &OPTIONS);

@@ -10,7 +10,7 @@ use super::history::{Entry, Mark, Outcome, Pause, What};
 use super::rule::Rule;
 
 #[test]
-fn a_lawful_history_is_accepted() {
+fn a_correct_history_is_accepted() {
     let mut h = start();
     h.takes("a", Exclusive, 1);
     let b = h.waits("b", Shared);
@@ -123,7 +123,7 @@ fn fences_that_do_not_rise_are_refused() {
 }
 
 #[test]
-fn a_kept_hold_with_another_fence_is_refused() {
+fn a_reacquire_with_another_fence_is_refused() {
     let mut h = start();
     h.takes("a", Exclusive, 1);
     h.takes("a", Shared, 2);
@@ -149,7 +149,7 @@ fn an_effect_from_the_past_is_refused() {
 }
 
 #[test]
-fn a_fence_that_was_never_given_is_refused() {
+fn an_invented_fence_is_refused() {
     let mut h = start();
     h.takes("a", Shared, 1);
     let b = h.asks("b", What::Acquire(Shared, None));
@@ -167,7 +167,7 @@ fn a_fence_that_was_never_given_is_refused() {
 }
 
 #[test]
-fn a_grant_to_nobody_is_refused() {
+fn a_grant_without_request_is_refused() {
     let mut h = start();
     h.takes("a", Shared, 1);
     h.gives("b", Shared, 2);
@@ -224,7 +224,7 @@ fn a_grant_to_nobody_is_refused() {
 }
 
 #[test]
-fn a_grant_to_one_that_was_told_otherwise_is_refused() {
+fn a_grant_after_a_null_reply_is_refused() {
     let mut h = start();
     h.takes("a", Exclusive, 1);
     let b = h.asks("b", What::Acquire(Exclusive, Some(10)));
@@ -281,7 +281,7 @@ fn a_grant_out_of_order_is_refused() {
 }
 
 #[test]
-fn a_lost_waiter_is_refused() {
+fn a_waiter_without_answer_is_refused() {
     let mut h = start();
     h.takes("a", Exclusive, 1);
     h.waits("b", Exclusive);
@@ -311,7 +311,7 @@ fn an_early_timeout_is_refused() {
 }
 
 #[test]
-fn a_lock_that_is_not_handed_on_is_refused() {
+fn a_missing_hand_off_is_refused() {
     let mut h = start();
     h.takes("a", Exclusive, 1);
     let b = h.waits("b", Exclusive);
@@ -361,7 +361,7 @@ fn a_lock_that_is_not_handed_on_is_refused() {
 }
 
 #[test]
-fn a_look_at_other_holds_is_refused() {
+fn an_info_reply_with_wrong_holds_is_refused() {
     for (mode, holders) in [
         (Some(Exclusive), &[("a", 2)][..]),
         (Some(Exclusive), &[("b", 1)]),
@@ -382,7 +382,7 @@ fn a_look_at_other_holds_is_refused() {
 }
 
 #[test]
-fn a_look_at_another_queue_is_refused() {
+fn an_info_reply_with_a_wrong_queue_is_refused() {
     let (b, c) = (("b", Exclusive), ("c", Exclusive));
     for (queue, lawful) in [
         (&[b, c][..], true),
@@ -408,7 +408,7 @@ fn a_look_at_another_queue_is_refused() {
 }
 
 #[test]
-fn an_answer_that_does_not_fit_is_refused() {
+fn an_answer_of_the_wrong_kind_is_refused() {
     for what in [What::Release, What::Renew] {
         let mut h = start();
         h.takes("a", Exclusive, 1);
@@ -434,7 +434,7 @@ fn an_answer_that_does_not_fit_is_refused() {
 }
 
 #[test]
-fn what_is_left_over_is_refused() {
+fn leftovers_at_the_end_are_refused() {
     let mut h = start();
     h.takes("a", Exclusive, 1);
     h.history.blocked_at_end = 1;

@@ -7,9 +7,9 @@ on_every_server![
     each_answer_is_counted_once,
     each_end_of_a_wait_is_counted_once,
     each_end_of_a_hold_is_counted_once,
-    what_moves_is_no_end,
+    moving_a_lock_counts_as_no_end,
     an_eviction_is_counted_as_one,
-    every_hold_is_accounted_for,
+    grants_equal_ends_plus_live_holds,
 ];
 
 /// What a line adds to the counters.
@@ -256,7 +256,7 @@ fn each_end_of_a_hold_is_counted_once(kind: Kind) {
     assert_eq!(by(&mut c, "LOCK.RELEASE k short"), of(&[("not_owner", 1)]));
 }
 
-fn what_moves_is_no_end(kind: Kind) {
+fn moving_a_lock_counts_as_no_end(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k me 600000");
@@ -305,7 +305,7 @@ fn an_eviction_is_counted_as_one(kind: Kind) {
 }
 
 /// After any life without a flush, every hold that was begun is held or has ended in one way.
-fn every_hold_is_accounted_for(kind: Kind) {
+fn grants_equal_ends_plus_live_holds(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let mut next = 7u64;

@@ -4,13 +4,13 @@ use super::{assert_held, found, held, stats};
 use crate::harness::{wait_for, Client, Kind, Reply, Server};
 
 on_every_server![
-    gauges_follow_whatever_changes_locks,
+    gauges_follow_every_change_of_locks,
     gauges_follow_the_holds_of_a_lock,
     gauges_follow_expiry,
     gauges_follow_eviction,
     gauges_follow_a_restart,
     gauges_follow_a_full_synchronization,
-    gauges_count_who_waits,
+    gauges_count_the_waiters,
 ];
 
 /// Readers enough for the server to free their lock on another thread.
@@ -34,7 +34,7 @@ fn take_some(c: &mut Client) {
     }
 }
 
-fn gauges_follow_whatever_changes_locks(kind: Kind) {
+fn gauges_follow_every_change_of_locks(kind: Kind) {
     let server = Server::start_with(kind, &["--appendonly", "yes"]);
     let mut c = server.client();
     take_some(&mut c);
@@ -236,7 +236,7 @@ fn gauges_follow_a_full_synchronization(kind: Kind) {
     }
 }
 
-fn gauges_count_who_waits(kind: Kind) {
+fn gauges_count_the_waiters(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let waiting = |c: &mut Client| {

@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use crate::harness::{wait_for, Client, Kind, Reply, Server};
 
 on_every_server![
-    the_section_has_its_fields_wherever_it_is_asked_for,
-    resetstat_resets_what_has_happened_and_nothing_else,
+    info_has_the_section_in_every_form_of_the_command,
+    resetstat_resets_the_counters_and_not_the_gauges,
     resetstat_is_for_operators,
 ];
 
@@ -130,7 +130,7 @@ fn assert_held(c: &mut Client, when: &str) -> [u64; 3] {
     )
 }
 
-fn the_section_has_its_fields_wherever_it_is_asked_for(kind: Kind) {
+fn info_has_the_section_in_every_form_of_the_command(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     for line in ["INFO lock", "INFO everything", "INFO modules"] {
@@ -149,7 +149,7 @@ fn the_section_has_its_fields_wherever_it_is_asked_for(kind: Kind) {
     }
 }
 
-fn resetstat_resets_what_has_happened_and_nothing_else(kind: Kind) {
+fn resetstat_resets_the_counters_and_not_the_gauges(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE held me 600000");

@@ -4,8 +4,8 @@ use super::{assert_held, counted, held, of, stats};
 use crate::harness::{wait_for, Client, Kind, Server};
 
 on_every_server![
-    a_replica_counts_nothing_but_what_it_holds,
-    a_file_is_not_counted,
+    a_replica_counts_only_its_holds,
+    loading_a_file_counts_nothing,
 ];
 
 /// Something of everything. Leaves two locks of three holds.
@@ -40,7 +40,7 @@ fn live(server: &Server, c: &mut Client) {
     assert_eq!(assert_held(c, "a life"), [1, 2, 2]);
 }
 
-fn a_replica_counts_nothing_but_what_it_holds(kind: Kind) {
+fn a_replica_counts_only_its_holds(kind: Kind) {
     let primary = Server::start_with(kind, &["--repl-diskless-sync-delay", "0"]);
     let replica = Server::start_replica_of(&primary, &["--appendonly", "yes"]);
     let (mut p, mut r) = (primary.client(), replica.client());
@@ -66,7 +66,7 @@ fn a_replica_counts_nothing_but_what_it_holds(kind: Kind) {
     assert_eq!(stats(&mut r)["hold_count"], 1);
 }
 
-fn a_file_is_not_counted(kind: Kind) {
+fn loading_a_file_counts_nothing(kind: Kind) {
     for preamble in ["yes", "no"] {
         let options = ["--appendonly", "yes", "--aof-use-rdb-preamble", preamble];
         let mut server = Server::start_with(kind, &options);

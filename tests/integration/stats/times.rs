@@ -6,9 +6,9 @@ use super::stats;
 use crate::harness::{wait_for, Client, Kind, Server};
 
 on_every_server![
-    waits_are_as_long_as_the_clients_have_waited,
-    holds_are_as_long_as_the_clients_have_held,
-    short_holds_are_told_to_the_microsecond,
+    wait_times_match_the_clients_measurements,
+    hold_times_match_the_clients_measurements,
+    short_holds_are_measured_in_microseconds,
 ];
 
 /// The times of one kind, in microseconds: 50 %, 90 %, 99 %, 99.9 % and all are not above.
@@ -27,7 +27,7 @@ fn until(from: Instant, ms: u64) {
     std::thread::sleep(Duration::from_millis(ms).saturating_sub(from.elapsed()));
 }
 
-fn waits_are_as_long_as_the_clients_have_waited(kind: Kind) {
+fn wait_times_match_the_clients_measurements(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     // Neither a grant at once nor a wait in vain is a wait.
@@ -61,7 +61,7 @@ fn waits_are_as_long_as_the_clients_have_waited(kind: Kind) {
     }
 }
 
-fn holds_are_as_long_as_the_clients_have_held(kind: Kind) {
+fn hold_times_match_the_clients_measurements(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     // What is not released by its owner is not among them.
@@ -92,7 +92,7 @@ fn holds_are_as_long_as_the_clients_have_held(kind: Kind) {
     }
 }
 
-fn short_holds_are_told_to_the_microsecond(kind: Kind) {
+fn short_holds_are_measured_in_microseconds(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     // Then the fences have come down to the clock.

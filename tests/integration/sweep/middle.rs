@@ -6,10 +6,10 @@ use super::has_its_ttl;
 use crate::harness::{wait_for, Client, Kind, Server};
 
 on_every_server![
-    a_flush_in_the_middle_of_a_sweep,
-    a_demotion_in_the_middle_of_a_sweep,
-    a_pause_in_the_middle_of_a_sweep,
-    databases_that_change_places_in_the_middle_of_a_sweep,
+    a_sweep_survives_a_flush_in_its_middle,
+    a_sweep_survives_a_demotion_in_its_middle,
+    a_sweep_survives_a_pause_in_its_middle,
+    a_sweep_survives_swapdb_in_its_middle,
 ];
 
 /// A sweep has mended the lock in the first database. It has not come to that in the last one yet.
@@ -38,7 +38,7 @@ fn last_is_mended(server: &Server) {
     has_its_ttl(&mut last, "k", "in the last database");
 }
 
-fn a_flush_in_the_middle_of_a_sweep(kind: Kind) {
+fn a_sweep_survives_a_flush_in_its_middle(kind: Kind) {
     for flush in ["FLUSHALL", "FLUSHALL ASYNC", "FLUSHDB"] {
         let server = Server::start(kind);
         let mut c = in_the_middle(&server);
@@ -63,7 +63,7 @@ fn a_flush_in_the_middle_of_a_sweep(kind: Kind) {
     }
 }
 
-fn a_demotion_in_the_middle_of_a_sweep(kind: Kind) {
+fn a_sweep_survives_a_demotion_in_its_middle(kind: Kind) {
     let server = Server::start(kind);
     let mut c = in_the_middle(&server);
     c.text("REPLICAOF 127.0.0.1 1");
@@ -86,7 +86,7 @@ fn a_demotion_in_the_middle_of_a_sweep(kind: Kind) {
 }
 
 /// A paused server writes nothing: one that did, with an append-only file, would end.
-fn a_pause_in_the_middle_of_a_sweep(kind: Kind) {
+fn a_sweep_survives_a_pause_in_its_middle(kind: Kind) {
     let server = Server::start_with(kind, &["--appendonly", "yes"]);
     in_the_middle(&server);
     let start = Instant::now();
@@ -104,7 +104,7 @@ fn a_pause_in_the_middle_of_a_sweep(kind: Kind) {
 }
 
 /// The lock that was in the last database is in the first one then, which the sweep is done with.
-fn databases_that_change_places_in_the_middle_of_a_sweep(kind: Kind) {
+fn a_sweep_survives_swapdb_in_its_middle(kind: Kind) {
     let server = Server::start(kind);
     let mut c = in_the_middle(&server);
     c.text("SWAPDB 0 15");

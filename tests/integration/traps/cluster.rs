@@ -3,24 +3,24 @@
 use crate::harness::{now_us, wait_for, Client, Kind, Later, Reply, Server};
 
 on_every_server![
-    a_node_hands_on_as_any_server_does,
-    a_key_that_migrates_takes_its_hold_along_and_sends_its_waiters_away,
-    a_key_that_migrates_in_a_transaction_is_not_handed_on_in_it,
-    a_lock_that_ends_while_its_slot_migrates_sends_its_waiters_away,
-    a_slot_that_another_node_claims_sends_its_waiters_away,
-    a_slot_that_nobody_serves_sends_its_waiters_away,
-    waiters_are_sent_away_from_a_key_that_stays_behind,
-    a_cluster_that_is_down_grants_nobody,
-    a_primary_that_is_cut_off_and_still_reads_hands_nothing_on,
-    a_slot_that_leaves_with_the_lock_hands_nothing_on,
-    a_lock_that_has_come_before_its_slot_hands_nothing_on,
-    where_clients_must_try_again_a_missing_key_is_not_handed_on,
-    a_renamed_command_sends_nobody_away,
+    a_cluster_node_hands_off_as_a_standalone_server,
+    a_migrated_key_keeps_its_hold_and_its_waiters_get_tryagain,
+    a_key_migrated_in_a_transaction_grants_nobody,
+    waiters_of_a_lock_that_ends_in_a_migrating_slot_get_tryagain,
+    waiters_get_tryagain_when_another_node_claims_the_slot,
+    waiters_of_an_unserved_slot_get_tryagain,
+    waiters_of_a_key_left_behind_by_its_slot_get_tryagain,
+    a_node_of_a_cluster_that_is_down_grants_nobody,
+    a_partitioned_primary_that_allows_reads_grants_nobody,
+    a_slot_that_leaves_with_its_lock_grants_nobody,
+    a_lock_in_an_importing_slot_grants_nobody,
+    a_missing_key_of_a_migrating_slot_grants_nobody,
+    renamed_commands_unblock_no_waiter,
 ];
 
 on_more_servers![
-    a_primary_that_is_cut_off_and_still_reads_hands_nothing_on,
-    a_slot_that_leaves_with_the_lock_hands_nothing_on,
+    a_partitioned_primary_that_allows_reads_grants_nobody,
+    a_slot_that_leaves_with_its_lock_grants_nobody,
 ];
 
 /// Slots from this one on are the first node's.
@@ -106,7 +106,7 @@ fn assert_nothing_left(c: &mut Client) {
     assert_eq!(c.info("blocked_clients"), "0");
 }
 
-fn a_node_hands_on_as_any_server_does(kind: Kind) {
+fn a_cluster_node_hands_off_as_a_standalone_server(kind: Kind) {
     let cluster = Cluster::start(kind, &[]);
     let mut c = cluster.one.client();
     for end in [
@@ -134,7 +134,7 @@ fn a_node_hands_on_as_any_server_does(kind: Kind) {
     assert!(error.starts_with("MOVED "), "{error}");
 }
 
-fn a_key_that_migrates_takes_its_hold_along_and_sends_its_waiters_away(kind: Kind) {
+fn a_migrated_key_keeps_its_hold_and_its_waiters_get_tryagain(kind: Kind) {
     let cluster = Cluster::start(kind, &[]);
     let (mut c, mut other) = (cluster.one.client(), cluster.two.client());
     c.int("LOCK.ACQUIRE a a 60000");
@@ -163,7 +163,7 @@ fn a_key_that_migrates_takes_its_hold_along_and_sends_its_waiters_away(kind: Kin
 }
 
 /// Behind the MIGRATE the key looks free to a command of the same transaction, which the server lets through.
-fn a_key_that_migrates_in_a_transaction_is_not_handed_on_in_it(kind: Kind) {
+fn a_key_migrated_in_a_transaction_grants_nobody(kind: Kind) {
     for then in [
         "LOCK.RELEASE a nobody",
         "LOCK.ACQUIRE a other 60000",
@@ -204,7 +204,7 @@ fn a_key_that_migrates_in_a_transaction_is_not_handed_on_in_it(kind: Kind) {
     );
 }
 
-fn a_lock_that_ends_while_its_slot_migrates_sends_its_waiters_away(kind: Kind) {
+fn waiters_of_a_lock_that_ends_in_a_migrating_slot_get_tryagain(kind: Kind) {
     let cluster = Cluster::start(kind, &[]);
     let (mut c, mut other) = (cluster.one.client(), cluster.two.client());
     let fence = c.int("LOCK.ACQUIRE a a 1500");
@@ -219,7 +219,7 @@ fn a_lock_that_ends_while_its_slot_migrates_sends_its_waiters_away(kind: Kind) {
     assert!(other.int("LOCK.ACQUIRE a b 60000") > fence);
 }
 
-fn a_slot_that_another_node_claims_sends_its_waiters_away(kind: Kind) {
+fn waiters_get_tryagain_when_another_node_claims_the_slot(kind: Kind) {
     let cluster = Cluster::start(kind, &[]);
     let (mut c, mut other) = (cluster.one.client(), cluster.two.client());
     c.int("LOCK.ACQUIRE a a 60000");
@@ -235,7 +235,7 @@ fn a_slot_that_another_node_claims_sends_its_waiters_away(kind: Kind) {
     other.int("LOCK.ACQUIRE a b 60000");
 }
 
-fn a_slot_that_nobody_serves_sends_its_waiters_away(kind: Kind) {
+fn waiters_of_an_unserved_slot_get_tryagain(kind: Kind) {
     let cluster = Cluster::start(kind, &["--cluster-require-full-coverage", "no"]);
     let mut c = cluster.one.client();
     c.int("LOCK.ACQUIRE a a 1500");
@@ -251,7 +251,7 @@ fn a_slot_that_nobody_serves_sends_its_waiters_away(kind: Kind) {
 }
 
 /// The lock stays where it was, and its holder may be gone for long: who waits must not wait for that.
-fn waiters_are_sent_away_from_a_key_that_stays_behind(kind: Kind) {
+fn waiters_of_a_key_left_behind_by_its_slot_get_tryagain(kind: Kind) {
     let cluster = Cluster::start(kind, &["--cluster-require-full-coverage", "no"]);
     let (mut c, mut other) = (cluster.one.client(), cluster.two.client());
     let slot = slot(&cluster.one);
@@ -272,7 +272,7 @@ fn waiters_are_sent_away_from_a_key_that_stays_behind(kind: Kind) {
     e.fence();
 }
 
-fn a_cluster_that_is_down_grants_nobody(kind: Kind) {
+fn a_node_of_a_cluster_that_is_down_grants_nobody(kind: Kind) {
     let Cluster { one, mut two } = Cluster::start(kind, &["--cluster-node-timeout", "1000"]);
     let mut c = one.client();
     c.int("LOCK.ACQUIRE a a 60000");
@@ -325,7 +325,7 @@ impl Row {
 }
 
 /// With `cluster-allow-reads-when-down` a node answers reads, though it can no longer know who serves its slots.
-fn a_primary_that_is_cut_off_and_still_reads_hands_nothing_on(kind: Kind) {
+fn a_partitioned_primary_that_allows_reads_grants_nobody(kind: Kind) {
     let options = [
         "--cluster-node-timeout",
         "1000",
@@ -377,7 +377,7 @@ fn a_primary_that_is_cut_off_and_still_reads_hands_nothing_on(kind: Kind) {
 }
 
 /// The lock ends and the slot goes in one step, so that the timer has a lock to hand on which clients would find elsewhere.
-fn a_slot_that_leaves_with_the_lock_hands_nothing_on(kind: Kind) {
+fn a_slot_that_leaves_with_its_lock_grants_nobody(kind: Kind) {
     let cluster = Cluster::start(kind, &[]);
     let (mut c, mut other) = (cluster.one.client(), cluster.two.client());
     let fence = c.int("LOCK.ACQUIRE a a 60000");
@@ -403,7 +403,7 @@ fn a_slot_that_leaves_with_the_lock_hands_nothing_on(kind: Kind) {
 }
 
 /// On the node that imports the slot clients wait for a lock only after ASKING. Its deadline finds the slot with the other node still.
-fn a_lock_that_has_come_before_its_slot_hands_nothing_on(kind: Kind) {
+fn a_lock_in_an_importing_slot_grants_nobody(kind: Kind) {
     let cluster = Cluster::start(kind, &[]);
     let (mut c, mut other) = (cluster.one.client(), cluster.two.client());
     let fence = c.int("LOCK.ACQUIRE a a 60000");
@@ -433,7 +433,7 @@ fn a_lock_that_has_come_before_its_slot_hands_nothing_on(kind: Kind) {
 
 /// In a slot that is half moved clients get TRYAGAIN for two keys of which one has gone. Of one key no server says it: the timer is
 /// refused by ASK for the key that has gone.
-fn where_clients_must_try_again_a_missing_key_is_not_handed_on(kind: Kind) {
+fn a_missing_key_of_a_migrating_slot_grants_nobody(kind: Kind) {
     let cluster = Cluster::start(kind, &[]);
     let (mut c, mut other) = (cluster.one.client(), cluster.two.client());
     for key in ["a", "{a}here"] {
@@ -456,7 +456,7 @@ fn where_clients_must_try_again_a_missing_key_is_not_handed_on(kind: Kind) {
 }
 
 /// A node asks whether it serves a key in a way that cannot be renamed.
-fn a_renamed_command_sends_nobody_away(kind: Kind) {
+fn renamed_commands_unblock_no_waiter(kind: Kind) {
     for name in ["EXISTS", "EVAL", "SETRANGE", "CONFIG", "CLIENT"] {
         let cluster = Cluster::start(kind, &["--rename-command", name, ""]);
         let mut c = cluster.one.client();

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 use crate::harness::{wait_for, Client, Kind, Later, Reply, Server};
 
 on_every_server![
-    who_waits_on_a_primary_that_becomes_a_replica_is_told_so,
+    waiters_are_unblocked_with_an_error_at_demotion,
     a_demotion_in_a_transaction_with_a_release_grants_nobody,
     a_replica_takes_nothing_back,
-    a_primary_again_has_its_locks_and_queues,
-    a_failover_tells_those_who_wait,
-    a_replica_takes_no_waiters,
-    who_could_be_redirected_is_told_to_go_too,
+    a_repromoted_primary_has_its_locks_and_takes_waiters,
+    a_failover_unblocks_the_waiters,
+    a_replica_lets_nobody_wait,
+    waiters_with_capa_redirect_are_unblocked_at_demotion,
 ];
 
 /// A primary sends its data set to a replica without waiting for others to come.
@@ -28,7 +28,7 @@ fn is_replica(c: &mut Client) -> bool {
     c.info("role") == "slave"
 }
 
-fn who_waits_on_a_primary_that_becomes_a_replica_is_told_so(kind: Kind) {
+fn waiters_are_unblocked_with_an_error_at_demotion(kind: Kind) {
     let (other, server) = (Server::start_with(kind, &AT_ONCE), Server::start(kind));
     let mut c = server.client();
     other.client().int("LOCK.ACQUIRE theirs t 60000");
@@ -85,7 +85,7 @@ fn a_replica_takes_nothing_back(kind: Kind) {
     });
 }
 
-fn a_primary_again_has_its_locks_and_queues(kind: Kind) {
+fn a_repromoted_primary_has_its_locks_and_takes_waiters(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let fence = c.int("LOCK.ACQUIRE k a 60000");
@@ -99,7 +99,7 @@ fn a_primary_again_has_its_locks_and_queues(kind: Kind) {
     assert!(d.fence() > fence);
 }
 
-fn a_failover_tells_those_who_wait(kind: Kind) {
+fn a_failover_unblocks_the_waiters(kind: Kind) {
     let primary = Server::start_with(kind, &AT_ONCE);
     let replica = Server::start_replica_of(&primary, &AT_ONCE);
     let (mut p, mut r) = (primary.client(), replica.client());
@@ -127,7 +127,7 @@ fn a_failover_tells_those_who_wait(kind: Kind) {
     });
 }
 
-fn a_replica_takes_no_waiters(kind: Kind) {
+fn a_replica_lets_nobody_wait(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
@@ -142,7 +142,7 @@ fn a_replica_takes_no_waiters(kind: Kind) {
 }
 
 /// Valkey 9.1 leaves a module's client blocked that has said so.
-fn who_could_be_redirected_is_told_to_go_too(kind: Kind) {
+fn waiters_with_capa_redirect_are_unblocked_at_demotion(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     if c.call("CLIENT CAPA REDIRECT") != Reply::Simple("OK".into()) {

@@ -6,12 +6,12 @@ use super::super::leaving::may_be_unblocked;
 use crate::harness::{wait_for, Client, Kind, Reply, Server};
 
 on_every_server![
-    a_deadline_in_a_pause_of_writes_hands_on_after_it,
-    a_deadline_in_a_pause_of_everything_hands_on_after_it,
-    a_timeout_in_a_pause_is_answered,
-    who_leaves_in_a_pause_is_not_granted,
-    a_grant_that_is_lost_as_a_pause_begins_is_taken_back_after_it,
-    commands_of_a_pause_run_after_it,
+    a_deadline_during_a_write_pause_grants_after_it,
+    a_deadline_during_a_full_pause_grants_after_it,
+    a_timeout_during_a_pause_is_answered,
+    a_waiter_that_leaves_during_a_pause_is_not_granted,
+    an_undelivered_grant_at_a_pause_is_taken_back_after_it,
+    commands_sent_during_a_pause_run_after_it,
 ];
 
 fn start(kind: Kind) -> Server {
@@ -25,7 +25,7 @@ fn wait_until_free(c: &mut Client, key: &str) {
     });
 }
 
-fn a_deadline_in_a_pause_of_writes_hands_on_after_it(kind: Kind) {
+fn a_deadline_during_a_write_pause_grants_after_it(kind: Kind) {
     let server = start(kind);
     let mut c = server.client();
     let first = c.int("LOCK.ACQUIRE k a 60000");
@@ -48,7 +48,7 @@ fn a_deadline_in_a_pause_of_writes_hands_on_after_it(kind: Kind) {
     d.fence();
 }
 
-fn a_deadline_in_a_pause_of_everything_hands_on_after_it(kind: Kind) {
+fn a_deadline_during_a_full_pause_grants_after_it(kind: Kind) {
     let server = start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
@@ -62,7 +62,7 @@ fn a_deadline_in_a_pause_of_everything_hands_on_after_it(kind: Kind) {
     assert_eq!(c.holders("k"), ["b"]);
 }
 
-fn a_timeout_in_a_pause_is_answered(kind: Kind) {
+fn a_timeout_during_a_pause_is_answered(kind: Kind) {
     let server = start(kind);
     let mut c = server.client();
     c.int("RWLOCK.RLOCK k a 60000");
@@ -78,7 +78,7 @@ fn a_timeout_in_a_pause_is_answered(kind: Kind) {
     assert_eq!(c.holders("k"), ["a", "r"]);
 }
 
-fn who_leaves_in_a_pause_is_not_granted(kind: Kind) {
+fn a_waiter_that_leaves_during_a_pause_is_not_granted(kind: Kind) {
     let server = start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
@@ -102,7 +102,7 @@ fn who_leaves_in_a_pause_is_not_granted(kind: Kind) {
     assert_eq!(c.holders("k"), ["e"]);
 }
 
-fn a_grant_that_is_lost_as_a_pause_begins_is_taken_back_after_it(kind: Kind) {
+fn an_undelivered_grant_at_a_pause_is_taken_back_after_it(kind: Kind) {
     let server = start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
@@ -122,7 +122,7 @@ fn a_grant_that_is_lost_as_a_pause_begins_is_taken_back_after_it(kind: Kind) {
     assert_eq!(c.holders("k"), ["d"]);
 }
 
-fn commands_of_a_pause_run_after_it(kind: Kind) {
+fn commands_sent_during_a_pause_run_after_it(kind: Kind) {
     let server = start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");

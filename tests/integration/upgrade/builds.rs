@@ -10,7 +10,7 @@ use crate::harness::{module, Client, Kind, Server, Setup};
 on_every_server![
     servers_are_upgraded_one_after_the_other,
     a_second_module_is_refused_by_its_name,
-    a_file_that_is_replaced_serves_on_until_the_restart,
+    a_replaced_module_file_takes_effect_at_the_restart,
 ];
 
 /// Another build of the same source: the one that was made with these tests, with other optimizations and checks.
@@ -96,7 +96,7 @@ fn a_second_module_is_refused_by_its_name(kind: Kind) {
 }
 
 /// `make install` over a module that a server has loaded: the server keeps the file that it has, and takes the new one when it starts again.
-fn a_file_that_is_replaced_serves_on_until_the_restart(kind: Kind) {
+fn a_replaced_module_file_takes_effect_at_the_restart(kind: Kind) {
     let folder = Folder::new();
     let install = |module: &PathBuf| make("install", folder.path(), "/usr/local", module);
     install(&module());

@@ -72,7 +72,7 @@ pub fn make(target: &str, destination: &Path, prefix: &str, module: &Path) {
 const PREFIX: &str = "/opt/locks";
 
 #[test]
-fn all_is_installed_and_all_is_removed_again() {
+fn make_uninstall_removes_all_that_make_install_installed() {
     let folder = Folder::new();
     // What is not ours stays.
     let other = folder.path().join("opt/locks/lib/redis/modules/other.so");
@@ -126,7 +126,7 @@ fn assert_links_lead_somewhere(folder: &Folder, files: &[String]) {
 }
 
 #[test]
-fn a_file_in_use_is_replaced_and_never_written_over() {
+fn make_install_replaces_a_module_file_in_use_by_rename() {
     let folder = Folder::new();
     make("install", folder.path(), PREFIX, &module());
     let installed = folder

@@ -12,12 +12,12 @@ use crate::harness::{aof, module, wait_for, Client, Kind, Reply, Server};
 use crate::hostile::payload::{sealed, Payload, FOOTER};
 
 on_every_server![
-    a_later_payload_is_refused,
-    a_later_rdb_is_refused,
-    a_later_aof_with_preamble_is_refused,
-    a_later_effect_in_an_aof_is_left_out_and_said_to_be,
-    a_replica_leaves_out_a_later_effect_and_says_so,
-    a_replica_refuses_later_data,
+    a_payload_of_a_later_version_is_refused,
+    an_rdb_of_a_later_version_is_refused,
+    an_aof_preamble_of_a_later_version_is_refused,
+    an_effect_of_a_later_version_in_an_aof_is_skipped_and_logged,
+    a_replica_skips_and_logs_an_effect_of_a_later_version,
+    a_replica_refuses_data_of_a_later_version,
 ];
 
 /// What the log says by the module's words.
@@ -89,7 +89,7 @@ fn assert_refused(kind: Kind, dir: &Path, options: &[&str], when: &str) {
     assert!(!log.contains("BUG REPORT"), "{when}: {log}");
 }
 
-fn a_later_payload_is_refused(kind: Kind) {
+fn a_payload_of_a_later_version_is_refused(kind: Kind) {
     let server = Server::start_with(kind, &["--rdbcompression", "no"]);
     let mut c = server.client();
     take_one(&mut c);
@@ -116,7 +116,7 @@ fn a_later_payload_is_refused(kind: Kind) {
     assert!(!server.log().contains(SAID), "{}", server.log());
 }
 
-fn a_later_rdb_is_refused(kind: Kind) {
+fn an_rdb_of_a_later_version_is_refused(kind: Kind) {
     for raised in ALL {
         let mut server = Server::start_with(kind, &PLAIN);
         let (fence, type_id) = take_one(&mut server.client());
@@ -135,7 +135,7 @@ fn a_later_rdb_is_refused(kind: Kind) {
 
 const AOF: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 
-fn a_later_aof_with_preamble_is_refused(kind: Kind) {
+fn an_aof_preamble_of_a_later_version_is_refused(kind: Kind) {
     let mut server = Server::start_with(kind, &[&PLAIN[..], &AOF].concat());
     let mut c = server.client();
     let (fence, type_id) = take_one(&mut c);
@@ -177,7 +177,7 @@ fn assert_left_out(server: &Server) {
     assert!(line.to_ascii_lowercase().contains("lock._apply"), "{line}");
 }
 
-fn a_later_effect_in_an_aof_is_left_out_and_said_to_be(kind: Kind) {
+fn an_effect_of_a_later_version_in_an_aof_is_skipped_and_logged(kind: Kind) {
     let mut server = Server::start_with(kind, &AOF);
     take_one(&mut server.client());
     server.kill();
@@ -254,7 +254,7 @@ fn rdb_of_one(kind: Kind) -> (Vec<u8>, Vec<u8>, i64) {
     (rdb, type_id, fence)
 }
 
-fn a_replica_leaves_out_a_later_effect_and_says_so(kind: Kind) {
+fn a_replica_skips_and_logs_an_effect_of_a_later_version(kind: Kind) {
     let (rdb, ..) = rdb_of_one(kind);
     let primary = Primary::start(rdb, later_effect());
     let port = primary.port.to_string();
@@ -264,7 +264,7 @@ fn a_replica_leaves_out_a_later_effect_and_says_so(kind: Kind) {
 }
 
 /// The replica ends: so do servers with every file that a module does not load. It does not serve a half of the data.
-fn a_replica_refuses_later_data(kind: Kind) {
+fn a_replica_refuses_data_of_a_later_version(kind: Kind) {
     let (mut rdb, type_id, fence) = rdb_of_one(kind);
     Raised::Lock.raise(&mut rdb, &type_id, fence);
     let primary = Primary::start(rdb, later_effect());

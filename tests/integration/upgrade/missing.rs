@@ -6,10 +6,10 @@ use crate::harness::{aof, wait_for, Kind, Reply, Server};
 
 on_every_server![
     an_aof_with_locks_is_refused,
-    a_replica_without_the_module_ends,
+    a_replica_without_the_module_stops_at_a_lock,
     effects_do_not_reach_a_replica_without_the_module,
-    the_module_is_got_rid_of_as_documented,
-    what_is_left_in_the_configuration_stops_the_start,
+    the_module_can_be_removed_as_documented,
+    settings_left_after_removal_stop_the_start,
 ];
 
 /// What a server says of an RDB with the data of a module that it does not have.
@@ -57,7 +57,7 @@ fn an_aof_with_locks_is_refused(kind: Kind) {
 }
 
 /// It cannot load the data of a primary with locks, and ends.
-fn a_replica_without_the_module_ends(kind: Kind) {
+fn a_replica_without_the_module_stops_at_a_lock(kind: Kind) {
     let primary = Server::start_with(kind, &["--repl-diskless-sync-delay", "0"]);
     let mut c = primary.client();
     c.int("LOCK.ACQUIRE k me 100000000");
@@ -99,7 +99,7 @@ fn effects_do_not_reach_a_replica_without_the_module(kind: Kind) {
 }
 
 /// What docs/UPGRADING.md says to take out.
-fn what_is_left_in_the_configuration_stops_the_start(kind: Kind) {
+fn settings_left_after_removal_stop_the_start(kind: Kind) {
     let users =
         std::env::temp_dir().join(format!("redis-lock-{}-{kind:?}.acl", std::process::id()));
     fs::write(&users, "user worker on nopass +lock.acquire\n").unwrap();
@@ -120,7 +120,7 @@ fn what_is_left_in_the_configuration_stops_the_start(kind: Kind) {
 }
 
 /// The steps of docs/UPGRADING.md, from a server that keeps an RDB and from one that keeps an append-only file.
-fn the_module_is_got_rid_of_as_documented(kind: Kind) {
+fn the_module_can_be_removed_as_documented(kind: Kind) {
     for has_aof in [false, true] {
         let mut server = Server::start_with(kind, if has_aof { &AOF } else { &[] });
         let mut c = server.client();

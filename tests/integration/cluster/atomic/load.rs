@@ -10,12 +10,12 @@ use super::super::judge::{judge, Verdict};
 use super::{gauges, replicas_agree, stats};
 use crate::harness::{cluster_connection, figure, now_us, scale, wait_for, Cluster, Kind, SHARDS};
 
-on_valkey_9![slots_that_move_by_both_ways_cost_nothing];
+on_valkey_9![slots_that_move_key_by_key_or_atomically_lose_nothing];
 
 /// How long the hold of a client lasts that does not give it up.
 const FORGOTTEN_MS: u64 = 40;
 
-fn slots_that_move_by_both_ways_cost_nothing(kind: Kind) {
+fn slots_that_move_key_by_key_or_atomically_lose_nothing(kind: Kind) {
     let mut cluster = Cluster::start(kind);
     let keys = cluster.keys_of(0, 4);
     let rounds = 7 * scale();

@@ -4,14 +4,14 @@ use super::{gauges, is_sent_away, stats, value, Stage, FROM, TO};
 use crate::harness::{wait_for, Client, Kind, Reply, SHARDS};
 
 on_valkey_9![
-    what_is_on_its_way_is_not_held_there,
-    a_migration_that_is_cancelled_costs_nothing,
-    a_migration_whose_link_breaks_costs_nothing,
-    a_deadline_that_passes_on_the_way_hands_on_once,
-    nobody_is_granted_in_the_pause_at_the_end,
-    what_has_come_without_a_ttl_is_mended_in_the_end,
-    who_waits_for_a_key_that_is_absent_is_sent_away,
-    a_target_that_restarts_on_the_way_forgets_what_has_come,
+    an_importing_slot_holds_no_locks_before_takeover,
+    a_cancelled_migration_loses_nothing,
+    a_migration_with_a_broken_link_loses_nothing,
+    a_deadline_during_migration_grants_one_waiter_once,
+    nobody_is_granted_in_the_pause_before_takeover,
+    a_lock_imported_without_a_ttl_is_repaired_after_takeover,
+    waiters_of_an_absent_key_get_tryagain_when_its_slot_leaves,
+    a_target_that_restarts_during_migration_drops_the_import,
 ];
 
 /// Every counter that is not 0.
@@ -40,7 +40,7 @@ fn wait_until_all_has_come(stage: &Stage) {
     });
 }
 
-fn what_is_on_its_way_is_not_held_there(kind: Kind) {
+fn an_importing_slot_holds_no_locks_before_takeover(kind: Kind) {
     let stage = Stage::start(kind);
     let [k, shared, other] = &stage.keys(["k", "shared", "other"]);
     let mut source = stage.source();
@@ -106,13 +106,13 @@ fn what_is_on_its_way_is_not_held_there(kind: Kind) {
     stage.replicas_agree();
 }
 
-fn a_migration_that_is_cancelled_costs_nothing(kind: Kind) {
+fn a_cancelled_migration_loses_nothing(kind: Kind) {
     never_arrives(kind, |stage| {
         assert_eq!(stage.source().text("CLUSTER CANCELSLOTMIGRATIONS"), "OK");
     });
 }
 
-fn a_migration_whose_link_breaks_costs_nothing(kind: Kind) {
+fn a_migration_with_a_broken_link_loses_nothing(kind: Kind) {
     never_arrives(kind, |stage| {
         let mut source = stage.source();
         let clients = source.text("CLIENT LIST");
@@ -177,7 +177,7 @@ fn never_arrives(kind: Kind, act: impl Fn(&Stage)) {
 }
 
 /// The source decides as long as it owns the slot, and the target hears of it.
-fn a_deadline_that_passes_on_the_way_hands_on_once(kind: Kind) {
+fn a_deadline_during_migration_grants_one_waiter_once(kind: Kind) {
     let stage = Stage::start(kind);
     let [k, alone] = &stage.keys(["k", "alone"]);
     let (mut source, mut target) = (stage.source(), stage.target());
@@ -206,7 +206,7 @@ fn a_deadline_that_passes_on_the_way_hands_on_once(kind: Kind) {
 }
 
 /// The source may not write any more, and the target not yet.
-fn nobody_is_granted_in_the_pause_at_the_end(kind: Kind) {
+fn nobody_is_granted_in_the_pause_before_takeover(kind: Kind) {
     let stage = Stage::start(kind);
     let [k] = &stage.keys(["k"]);
     let (mut source, mut target) = (stage.source(), stage.target());
@@ -242,7 +242,7 @@ fn nobody_is_granted_in_the_pause_at_the_end(kind: Kind) {
 }
 
 /// The source was paused before it could mend it.
-fn what_has_come_without_a_ttl_is_mended_in_the_end(kind: Kind) {
+fn a_lock_imported_without_a_ttl_is_repaired_after_takeover(kind: Kind) {
     let stage = Stage::start(kind);
     let [k] = &stage.keys(["k"]);
     let (mut source, mut target) = (stage.source(), stage.target());
@@ -275,7 +275,7 @@ fn what_has_come_without_a_ttl_is_mended_in_the_end(kind: Kind) {
 }
 
 /// There is no key that goes with the slot, by which the module would learn of it.
-fn who_waits_for_a_key_that_is_absent_is_sent_away(kind: Kind) {
+fn waiters_of_an_absent_key_get_tryagain_when_its_slot_leaves(kind: Kind) {
     let stage = Stage::start(kind);
     let [k] = &stage.keys(["k"]);
     let (mut source, mut target) = (stage.source(), stage.target());
@@ -293,7 +293,7 @@ fn who_waits_for_a_key_that_is_absent_is_sent_away(kind: Kind) {
     assert!(target.int(&format!("LOCK.ACQUIRE {k} b 60000")) > fence);
 }
 
-fn a_target_that_restarts_on_the_way_forgets_what_has_come(kind: Kind) {
+fn a_target_that_restarts_during_migration_drops_the_import(kind: Kind) {
     let mut stage = Stage::start(kind);
     let [k] = &stage.keys(["k"]);
     let own = stage.cluster.keys_of(TO, 1).remove(0);
