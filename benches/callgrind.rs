@@ -76,8 +76,8 @@ impl Counted {
         // Keys that stay keep the server from shrinking its tables when its clock says so.
         let resident = (0..resident).map(|n| format!("SET resident:{n} x PX 3600000"));
         self.run(&Requests::of(resident));
-        let crowd = (0..readers).map(|n| format!("RWLOCK.RLOCK crowd {} 3600000", token(n)));
-        self.run(&Requests::of(crowd));
+        let clients = (0..readers).map(|n| format!("RWLOCK.RLOCK crowd {} 3600000", token(n)));
+        self.run(&Requests::of(clients));
         let mut client = self.server.client();
         client.call("DEBUG SET-ACTIVE-EXPIRE 0");
         let script = client.send(&["SCRIPT", "LOAD", COMPARE_AND_DELETE]);

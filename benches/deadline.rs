@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::bed::{name, Bed};
+use crate::fixture::{name, Fixture};
 use crate::harness::{wait_for, Client, Kind};
 use crate::report::{Bound, Report};
 use crate::stats::{shown_us, Spread};
@@ -39,10 +39,10 @@ fn together(count: usize, work: impl Fn(usize) -> Lateness + Sync) -> Lateness {
 }
 
 /// A server begins its fences a second ahead of its clock.
-fn until_fences_tell_the_time(bed: &mut Bed) {
+fn until_fences_tell_the_time(fixture: &mut Fixture) {
     wait_for("the clock to have caught up with the fences", || {
-        let fence = bed.control.int("LOCK.ACQUIRE clock me 1");
-        bed.control.call("DEL clock");
+        let fence = fixture.control.int("LOCK.ACQUIRE clock me 1");
+        fixture.control.call("DEL clock");
         (fence as f64 <= now_us()).then_some(())
     });
 }
@@ -68,9 +68,9 @@ fn next_holder(with: &Run, report: &mut Report) {
     let slow = with.size(SLOW_DEATHS).max(2);
     let mut rows = Vec::new();
     for &kind in &with.kinds {
-        let mut bed = Bed::start(kind, &[]);
-        until_fences_tell_the_time(&mut bed);
-        let both = together(LOCKS, |lock| died(&bed, lock, deaths));
+        let mut fixture = Fixture::start(kind, &[]);
+        until_fences_tell_the_time(&mut fixture);
+        let both = together(LOCKS, |lock| died(&fixture, lock, deaths));
         let (granted, heard): (Vec<_>, Vec<_>) =
             both.iter().enumerate().partition(|(n, _)| n % 2 == 0);
         let values =
@@ -105,11 +105,11 @@ fn next_holder(with: &Run, report: &mut Report) {
             &values(heard),
         );
         for (pause, deaths) in [(1, deaths), (10, deaths), (100, slow)] {
-            let late = together(LOCKS, |lock| polled(&bed, lock, deaths, pause));
+            let late = together(LOCKS, |lock| polled(&fixture, lock, deaths, pause));
             row(report, &mut rows, kind, &format!("poll {pause} ms"), &late);
         }
         if !with.quick {
-            let late = together(2 * LOCKS, |lock| signalled(&bed, lock));
+            let late = together(2 * LOCKS, |lock| signalled(&fixture, lock));
             row(report, &mut rows, kind, "BLPOP signal, ttl 3 s", &late);
         }
     }
@@ -171,8 +171,8 @@ fn row(report: &mut Report, rows: &mut Vec<Vec<String>>, kind: Kind, who: &str, 
 }
 
 /// Lateness of each grant, and then of its reply.
-fn died(bed: &Bed, lock: usize, deaths: usize) -> Lateness {
-    let (mut dead, mut next) = (bed.server.client(), bed.server.client());
+fn died(fixture: &Fixture, lock: usize, deaths: usize) -> Lateness {
+    let (mut dead, mut next) = (fixture.server.client(), fixture.server.client());
     let mut late = Vec::new();
     for death in 0..deaths {
         let ttl = ttl_ms(lock, death);
@@ -194,8 +194,8 @@ fn end_of(client: &mut Client, line: &str, ttl: i64) -> f64 {
     (set_ms + ttl as f64 + 1.0) * 1000.0
 }
 
-fn polled(bed: &Bed, lock: usize, deaths: usize, pause_ms: u64) -> Lateness {
-    let mut client = bed.server.client();
+fn polled(fixture: &Fixture, lock: usize, deaths: usize, pause_ms: u64) -> Lateness {
+    let mut client = fixture.server.client();
     let deaths = (0..deaths).map(|death| {
         // Longer than the pause, or the first try after the deadline would come at a moment of no chance.
         let ttl = ttl_ms(lock, death * 3)
@@ -216,9 +216,9 @@ fn polled(bed: &Bed, lock: usize, deaths: usize, pause_ms: u64) -> Lateness {
     deaths.collect()
 }
 
-fn signalled(bed: &Bed, lock: usize) -> Lateness {
+fn signalled(fixture: &Fixture, lock: usize) -> Lateness {
     const TTL_MS: i64 = 3_000;
-    let mut client = bed.server.client();
+    let mut client = fixture.server.client();
     let end = end_of(
         &mut client,
         &format!("SET string:{lock} dead PX {TTL_MS}"),
@@ -241,10 +241,13 @@ fn time_outs(with: &Run, report: &mut Report) {
     let count = with.size(DEATHS).max(4);
     let mut rows = Vec::new();
     for &kind in &with.kinds {
-        let bed = Bed::start(kind, &[]);
-        bed.server.client().int("LOCK.ACQUIRE held holder 6000000");
+        let fixture = Fixture::start(kind, &[]);
+        fixture
+            .server
+            .client()
+            .int("LOCK.ACQUIRE held holder 6000000");
         let lock = |n: usize, ms: u64| format!("LOCK.ACQUIRE held waiter-{n} 1000 BLOCK {ms}");
-        let late = together(LOCKS, |n| gave_up(&bed, n, count, &lock));
+        let late = together(LOCKS, |n| gave_up(&fixture, n, count, &lock));
         // The reply's way is in the figure, so one before the end is early beyond doubt.
         let early = late.iter().filter(|late| **late < 0.0).count();
         let p99 = spread(&late, 0.99);
@@ -264,7 +267,7 @@ fn time_outs(with: &Run, report: &mut Report) {
         );
         row(report, &mut rows, kind, "LOCK.ACQUIRE BLOCK", &late);
         let list = |_: usize, ms: u64| format!("BLPOP list {}", ms as f64 / 1000.0);
-        let late = together(LOCKS, |n| gave_up(&bed, n, count, &list));
+        let late = together(LOCKS, |n| gave_up(&fixture, n, count, &list));
         row(report, &mut rows, kind, "BLPOP", &late);
     }
     report.table(
@@ -282,12 +285,12 @@ fn time_outs(with: &Run, report: &mut Report) {
 }
 
 fn gave_up(
-    bed: &Bed,
+    fixture: &Fixture,
     client: usize,
     count: usize,
     line: &(impl Fn(usize, u64) -> String + Sync),
 ) -> Lateness {
-    let mut connection = bed.server.client();
+    let mut connection = fixture.server.client();
     let waits = (0..count).map(|n| {
         let ms = 5 + ((client * 13 + n * 7) % 40) as u64;
         let line = line(client, ms);

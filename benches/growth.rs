@@ -1,6 +1,6 @@
 //! Whether an operation costs more when there is more of everything.
 
-use crate::bed::{name, Bed};
+use crate::fixture::{name, Fixture};
 use crate::harness::{wait_for, Kind};
 use crate::load::{key, run, token, Connection, Requests};
 use crate::plot::{add, Chart};
@@ -43,19 +43,19 @@ fn held(with: &Run, report: &mut Report) {
                 |n| format!("LOCK.ACQUIRE {} {} 6000000", key(n), token(n)),
                 |n| format!("SET {} {} NX PX 6000000", key(n), token(n)),
             ];
-            let mut beds = fills.map(|fill| {
-                let bed = Bed::start(kind, &[]);
+            let mut fixtures = fills.map(|fill| {
+                let fixture = Fixture::start(kind, &[]);
                 let tally = run(
-                    &mut bed.connections(1),
+                    &mut fixture.connections(1),
                     &Requests::of((0..held).map(fill)),
                     100,
                 );
                 assert_eq!(tally.yes, held);
-                bed
+                fixture
             });
             let count = with.size(PAIRS);
             let other = |n: usize| (key(held + n / 2), token(n / 2));
-            let courses = [
+            let workloads = [
                 [
                     Requests::of((0..2 * count).map(|n| match (n % 2, other(n)) {
                         (0, (key, token)) => format!("LOCK.ACQUIRE {key} {token} 60000"),
@@ -77,15 +77,15 @@ fn held(with: &Run, report: &mut Report) {
                 ],
             ];
             let mut costs = [[Vec::new(), Vec::new()], [Vec::new(), Vec::new()]];
-            let mut crowds = [beds[0].connections(1), beds[1].connections(1)];
+            let mut clients_of = [fixtures[0].connections(1), fixtures[1].connections(1)];
             for round in 0..=with.rounds(ROUNDS) {
                 for which in 0..2 {
-                    for (course, costs) in courses[which].iter().zip(&mut costs[which]) {
-                        let before = beds[which].cpu_us();
-                        let tally = run(&mut crowds[which], course, 16);
-                        assert_eq!(tally.yes, course.len());
+                    for (workload, costs) in workloads[which].iter().zip(&mut costs[which]) {
+                        let before = fixtures[which].cpu_us();
+                        let tally = run(&mut clients_of[which], workload, 16);
+                        assert_eq!(tally.yes, workload.len());
                         if round > 0 {
-                            costs.push((beds[which].cpu_us() - before) / count as f64);
+                            costs.push((fixtures[which].cpu_us() - before) / count as f64);
                         }
                     }
                 }
@@ -146,7 +146,7 @@ struct Lines {
 
 impl Lines {
     fn form(
-        bed: &mut Bed,
+        fixture: &mut Fixture,
         keys: usize,
         waiters: usize,
         take: fn(usize, usize) -> String,
@@ -154,7 +154,7 @@ impl Lines {
     ) -> Self {
         let mut members: Vec<Vec<Connection>> = Vec::new();
         for key in 0..keys {
-            let mut line = bed.connections(waiters + 1);
+            let mut line = fixture.connections(waiters + 1);
             for (n, member) in line.iter_mut().enumerate() {
                 member.shrink();
                 member.send(Requests::of([take(key, n)]).bytes());
@@ -165,7 +165,7 @@ impl Lines {
             members.push(line);
             // Not so many connections at once that the server's queue of new ones overflows.
             if key % 16 == 15 || key == keys - 1 {
-                bed.wait_for_blocked((key + 1) * waiters);
+                fixture.wait_for_blocked((key + 1) * waiters);
             }
         }
         Self {
@@ -271,24 +271,24 @@ fn contended(with: &Run, report: &mut Report) {
 }
 
 fn hand_offs(with: &Run, kind: Kind, keys: usize, waiters: usize, locks: bool) -> Vec<f64> {
-    let mut bed = Bed::start(kind, &["--maxclients", "19000"]);
+    let mut fixture = Fixture::start(kind, &["--maxclients", "19000"]);
     let mut lines = if locks {
         let take = |key, n| format!("LOCK.ACQUIRE lock:{key} {} 6000000 BLOCK 0", token(n));
-        Lines::form(&mut bed, keys, waiters, take, |key, n| {
+        Lines::form(&mut fixture, keys, waiters, take, |key, n| {
             format!("LOCK.RELEASE lock:{key} {}", token(n))
         })
     } else {
         let filled = Requests::of((0..keys).map(|key| format!("LPUSH list:{key} x")));
-        run(&mut bed.connections(1), &filled, 100);
+        run(&mut fixture.connections(1), &filled, 100);
         let take = |key, _| format!("BLPOP list:{key} 0");
-        Lines::form(&mut bed, keys, waiters, take, |key, _| {
+        Lines::form(&mut fixture, keys, waiters, take, |key, _| {
             format!("LPUSH list:{key} x")
         })
     };
     let count = with.size(HAND_OFFS);
     let mut costs = Vec::new();
     for round in 0..=with.rounds(ROUNDS) {
-        let before = bed.cpu_us();
+        let before = fixture.cpu_us();
         for start in (0..count).step_by(AT_ONCE) {
             let some: Vec<usize> = (start..start + AT_ONCE)
                 .map(|n| anywhere(n, keys))
@@ -296,7 +296,7 @@ fn hand_offs(with: &Run, kind: Kind, keys: usize, waiters: usize, locks: bool) -
             lines.hand_off(&some);
         }
         if round > 0 {
-            costs.push((bed.cpu_us() - before) / count as f64);
+            costs.push((fixture.cpu_us() - before) / count as f64);
         }
     }
     costs

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::bed::{name, Bed};
+use crate::fixture::{name, Fixture};
 use crate::load::{token, Connection, Requests};
 use crate::plot::{add, Chart};
 use crate::report::{Bound, Report};
@@ -31,21 +31,21 @@ fn bytes(line: String) -> Vec<u8> {
 }
 
 impl Line {
-    fn locks(bed: &mut Bed, waiters: usize) -> Self {
+    fn locks(fixture: &mut Fixture, waiters: usize) -> Self {
         let take = |n| bytes(format!("LOCK.ACQUIRE lock {} 600000 BLOCK 0", token(n)));
         let give = |n| bytes(format!("LOCK.RELEASE lock {}", token(n)));
-        Self::form(bed, waiters, take, give)
+        Self::form(fixture, waiters, take, give)
     }
 
-    fn list(bed: &mut Bed, waiters: usize) -> Self {
-        bed.control.call("LPUSH list x");
+    fn list(fixture: &mut Fixture, waiters: usize) -> Self {
+        fixture.control.call("LPUSH list x");
         let take = |_| bytes("BLPOP list 0".into());
         let give = |_| bytes("LPUSH list x".into());
-        Self::form(bed, waiters, take, give)
+        Self::form(fixture, waiters, take, give)
     }
 
     fn form(
-        bed: &mut Bed,
+        fixture: &mut Fixture,
         waiters: usize,
         take: impl Fn(usize) -> Vec<u8>,
         give: impl Fn(usize) -> Vec<u8>,
@@ -54,7 +54,7 @@ impl Line {
         let mut line = Self {
             takes: (0..count).map(take).collect(),
             gives: (0..count).map(give).collect(),
-            connections: bed.connections(count),
+            connections: fixture.connections(count),
             at: 0,
         };
         for n in 0..count {
@@ -103,12 +103,12 @@ pub fn measure(with: &Run) {
     for &kind in &with.kinds {
         let mut first: Option<Vec<f64>> = None;
         for waiters in WAITERS {
-            let mut bed = Bed::start(kind, &[]);
+            let mut fixture = Fixture::start(kind, &[]);
             let mut lines = [
-                Line::locks(&mut bed, waiters),
-                Line::list(&mut bed, waiters),
+                Line::locks(&mut fixture, waiters),
+                Line::list(&mut fixture, waiters),
             ];
-            bed.wait_for_blocked(2 * waiters);
+            fixture.wait_for_blocked(2 * waiters);
             // By line and share, a value per round.
             let mut found = [[Vec::new(), Vec::new()], [Vec::new(), Vec::new()]];
             let mut longest = [0.0f64; 2];

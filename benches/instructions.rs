@@ -13,7 +13,7 @@ use std::process::Command;
 use crate::callgrind::{Counted, HandOff};
 use crate::harness::Kind;
 use crate::load::{key, token, Requests};
-use crate::others;
+use crate::other_commands;
 
 /// The keys of a round, each of which gets every command once. So few that the memory of those deleted is at hand for the next
 /// ones: what the allocator does beyond that depends on its history, by some percent.
@@ -101,17 +101,17 @@ impl Count {
 pub fn check() {
     let mut counts = count();
     counts.extend(pairs(&counts));
-    counts.extend(beside(&others::count(KIND, RESIDENT)));
-    let circumstances = circumstances();
+    counts.extend(beside(&other_commands::count(KIND, RESIDENT)));
+    let environment = environment();
     let write = std::env::var("BASELINE").is_ok_and(|what| what == "write");
     let baseline = if write {
         Baseline::default()
     } else {
         Baseline::read()
     };
-    let mut failures = compare(&counts, &baseline, &circumstances);
+    let mut failures = compare(&counts, &baseline, &environment);
     if write {
-        fs::write(BASELINE, rendered(&counts, &circumstances)).expect("to write the baseline");
+        fs::write(BASELINE, rendered(&counts, &environment)).expect("to write the baseline");
         println!("written: {BASELINE}");
     }
     failures.extend(unquoted());
@@ -152,13 +152,13 @@ fn pairs(counts: &[Count]) -> Vec<Count> {
 }
 
 /// What others pay, and our pair beside a server without the module.
-fn beside(counted: &others::Beside) -> Vec<Count> {
-    let others::Beside {
+fn beside(counted: &other_commands::Beside) -> Vec<Count> {
+    let other_commands::Beside {
         without,
         with,
         ours,
     } = counted;
-    let of = |counts: &others::Counts, name| {
+    let of = |counts: &other_commands::Counts, name| {
         let count = counts.iter().find(|(known, _)| *known == name);
         count.expect("a count").1
     };
@@ -203,9 +203,9 @@ fn unquoted() -> Vec<String> {
         .collect()
 }
 
-fn compare(counts: &[Count], baseline: &Baseline, circumstances: &[String]) -> Vec<String> {
+fn compare(counts: &[Count], baseline: &Baseline, environment: &[String]) -> Vec<String> {
     // Another compiler or server makes other instructions; the plain commands beside ours tell how many are due to it.
-    let alike = baseline.circumstances == circumstances;
+    let alike = baseline.environment == environment;
     let mut failures = Vec::new();
     println!("| command | instructions | baseline | against | ratio | baseline |");
     println!("| --- | ---: | ---: | --- | ---: | ---: |");
@@ -245,12 +245,9 @@ fn compare(counts: &[Count], baseline: &Baseline, circumstances: &[String]) -> V
     }
     if !alike && !baseline.counts.is_empty() {
         println!("The ratios were compared: the baseline was counted with");
-        baseline
-            .circumstances
-            .iter()
-            .for_each(|c| println!("  {c}"));
+        baseline.environment.iter().for_each(|c| println!("  {c}"));
         println!("and this is");
-        circumstances.iter().for_each(|c| println!("  {c}"));
+        environment.iter().for_each(|c| println!("  {c}"));
     }
     failures
 }
@@ -266,7 +263,7 @@ fn ratio(counts: &[Count], count: &Count) -> Option<f64> {
 }
 
 /// What the counts depend on beside this project's source.
-fn circumstances() -> Vec<String> {
+fn environment() -> Vec<String> {
     let first_line = |program: &Path| {
         let output = Command::new(program).arg("--version").output();
         let output = output.unwrap_or_else(|error| panic!("{program:?} cannot be run: {error}"));
@@ -282,7 +279,7 @@ fn circumstances() -> Vec<String> {
 
 #[derive(Default)]
 struct Baseline {
-    circumstances: Vec<String>,
+    environment: Vec<String>,
     counts: BTreeMap<String, (f64, Option<f64>)>,
 }
 
@@ -291,8 +288,8 @@ impl Baseline {
         let text = fs::read_to_string(BASELINE).expect("a baseline: BASELINE=write makes one");
         let mut baseline = Self::default();
         for line in text.lines() {
-            if let Some(circumstance) = line.strip_prefix("# with ") {
-                baseline.circumstances.push(circumstance.to_string());
+            if let Some(condition) = line.strip_prefix("# with ") {
+                baseline.environment.push(condition.to_string());
             } else if !line.starts_with('#') {
                 let mut fields = line.split('\t');
                 let name = fields.next().unwrap_or_default().to_string();
@@ -306,12 +303,12 @@ impl Baseline {
     }
 }
 
-fn rendered(counts: &[Count], circumstances: &[String]) -> String {
+fn rendered(counts: &[Count], environment: &[String]) -> String {
     let mut text = String::from(
         "# Instructions of the server per command, by `BASELINE=write make bench-check`.\n",
     );
-    for circumstance in circumstances {
-        writeln!(text, "# with {circumstance}").unwrap();
+    for condition in environment {
+        writeln!(text, "# with {condition}").unwrap();
     }
     text.push_str("# command\tinstructions\tagainst\tratio\n");
     for count in counts {
@@ -405,10 +402,10 @@ fn steps(script: &str, round: usize) -> Vec<Step> {
         format!("LOCK.RENEW crowd {reader} 60000")
     });
     step("RLOCK + RELEASE, of 1001 readers", Some(set), Yes, &|n| {
-        let newcomer = token(READERS + n / 2);
+        let new_reader = token(READERS + n / 2);
         match n % 2 {
-            0 => format!("RWLOCK.RLOCK crowd {newcomer} 60000"),
-            _ => format!("LOCK.RELEASE crowd {newcomer}"),
+            0 => format!("RWLOCK.RLOCK crowd {new_reader} 60000"),
+            _ => format!("LOCK.RELEASE crowd {new_reader}"),
         }
     });
     steps

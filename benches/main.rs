@@ -17,15 +17,15 @@ mod growth;
 mod handoff;
 mod instructions;
 mod memory;
-mod others;
+mod other_commands;
 mod owner;
 
 // With what.
-mod bed;
 mod callgrind;
-mod circumstances;
-mod crowd;
+mod environment;
+mod fixture;
 mod load;
+mod load_clients;
 mod peers;
 mod plot;
 mod report;
@@ -39,7 +39,7 @@ type Part = fn(&Run);
 
 pub const PARTS: [(&str, Part); 8] = [
     ("owner", owner::measure),
-    ("others", others::measure),
+    ("others", other_commands::measure),
     ("contention", contention::measure),
     ("handoff", handoff::measure),
     ("deadline", deadline::measure),
@@ -69,9 +69,10 @@ impl Run {
         match wanted.as_str() {
             "" if quick => kinds.retain(|kind| *kind == Kind::Redis7_0),
             "" => kinds.retain(|kind| *kind != Kind::Redis6_2),
-            some => {
-                kinds.retain(|kind| some.split(',').any(|some| bed::name(*kind).contains(some)))
-            }
+            some => kinds.retain(|kind| {
+                some.split(',')
+                    .any(|some| fixture::name(*kind).contains(some))
+            }),
         }
         assert!(!kinds.is_empty(), "no server is called {wanted}");
         Self { kinds, quick }
@@ -106,7 +107,7 @@ fn main() {
     if words == ["head"] {
         return report::write_head(run.quick);
     }
-    if !bed::take_the_other_core() {
+    if !fixture::take_the_other_core() {
         println!("The server and its clients share the cores as they come: figures will be worse.");
     }
     let begin = Instant::now();

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::harness::Kind;
 use crate::stats::Spread;
-use crate::{bed, circumstances, plot};
+use crate::{environment, fixture, plot};
 
 /// What a measured ratio, or a duration, has to keep to.
 #[derive(Clone, Copy)]
@@ -26,11 +26,11 @@ pub struct Report {
 
 impl Report {
     pub fn new(part: &'static str, title: &str, quick: bool) -> Self {
-        let folder = circumstances::folder(quick);
+        let folder = environment::folder(quick);
         println!("\n## {title}\n");
         Self {
             part,
-            text: format!("## {title}\n\n{}\n", circumstances::shown()),
+            text: format!("## {title}\n\n{}\n", environment::shown()),
             folder,
             figures: Vec::new(),
         }
@@ -56,7 +56,7 @@ impl Report {
 
     /// One figure for `results.tsv`.
     pub fn figure(&mut self, kind: Kind, measure: &str, subject: &str, value: Spread) {
-        let (part, server) = (self.part, bed::name(kind));
+        let (part, server) = (self.part, fixture::name(kind));
         let Spread { median, low, high } = value;
         self.figures.push(format!(
             "{part}\tfigure\t{server}\t{measure}\t{subject}\t{median:.4}\t{low:.4}\t{high:.4}\t\t"
@@ -65,7 +65,7 @@ impl Report {
 
     /// A figure that has a goal.
     pub fn goal(&mut self, kind: Kind, goal: &str, subject: &str, bound: Bound, value: Spread) {
-        let (part, server) = (self.part, bed::name(kind));
+        let (part, server) = (self.part, fixture::name(kind));
         let Spread { median, low, high } = value;
         let (bound, met) = match bound {
             Bound::AtMost(limit) => (format!("<= {limit}"), median <= limit),
@@ -83,7 +83,7 @@ impl Report {
 
     pub fn lines(&mut self, name: &str, chart: &plot::Chart, series: &[plot::Series]) {
         let path = self.folder.join(format!("{name}.svg"));
-        plot::lines(&path, chart, series, &circumstances::shown());
+        plot::lines(&path, chart, series, &environment::shown());
         self.say(&format!("![{}]({name}.svg)", chart.title));
     }
 
@@ -99,7 +99,7 @@ impl Report {
             chart,
             groups,
             series,
-            &circumstances::shown(),
+            &environment::shown(),
         );
         self.say(&format!("![{}]({name}.svg)", chart.title));
     }
@@ -129,7 +129,7 @@ impl Report {
 
 /// Writes the head of `results.md` and its goals anew, from the figures that there are.
 pub fn write_head(quick: bool) {
-    let folder = circumstances::folder(quick);
+    let folder = environment::folder(quick);
     let figures = fs::read_to_string(folder.join("results.tsv")).expect("figures");
     let figures: Vec<String> = figures.lines().skip(1).map(String::from).collect();
     let markdown = folder.join("results.md");

@@ -3,16 +3,16 @@
 #[allow(dead_code, unreachable_pub, missing_docs)]
 #[path = "../benches/libraries/catalogue.rs"]
 mod catalogue;
-#[allow(unreachable_pub)]
-#[path = "../benches/libraries/course.rs"]
-mod course;
 #[allow(dead_code, unreachable_pub)]
 #[path = "../benches/stats.rs"]
 mod stats;
+#[allow(unreachable_pub)]
+#[path = "../benches/libraries/timeline.rs"]
+mod timeline;
 
 use catalogue::{version_in, LANGUAGES};
-use course::Course;
 use stats::jain;
+use timeline::Timeline;
 
 /// Of 10 ms: client 0 takes the lock twice, then 1, then 0 again; 2 gets it when the time is over.
 const LINES: &str = "\
@@ -25,29 +25,29 @@ const LINES: &str = "\
 ";
 const END_US: u64 = 10_000;
 
-fn course() -> Course {
-    Course::of(LINES, 4, END_US).unwrap()
+fn timeline() -> Timeline {
+    Timeline::of(LINES, 4, END_US).unwrap()
 }
 
 #[test]
 fn acquisitions_until_the_end_are_counted_in_the_order_of_their_grants() {
-    let course = course();
-    assert_eq!(course.acquisitions, 5.0);
-    assert_eq!(course.taken, [3.0, 2.0, 0.0, 0.0]);
-    assert_eq!(course.starved(), 2.0);
+    let timeline = timeline();
+    assert_eq!(timeline.acquisitions, 5.0);
+    assert_eq!(timeline.taken, [3.0, 2.0, 0.0, 0.0]);
+    assert_eq!(timeline.starved(), 2.0);
     // 0 0 1 0 1: the first is from nobody, the second from itself.
-    assert_eq!(course.hand_offs, 3.0);
+    assert_eq!(timeline.hand_offs, 3.0);
 
     let mut lines: Vec<&str> = LINES.lines().collect();
     lines.sort_unstable();
-    let by_client = Course::of(&lines.join("\n"), 4, END_US).unwrap();
+    let by_client = Timeline::of(&lines.join("\n"), 4, END_US).unwrap();
     assert_eq!(by_client.hand_offs, 3.0);
 }
 
 #[test]
 fn fairness_counts_clients_that_got_nothing() {
     // (3 + 2)² / (4 · (9 + 4))
-    assert!((jain(&course().taken) - 25.0 / 52.0).abs() < 1e-9);
+    assert!((jain(&timeline().taken) - 25.0 / 52.0).abs() < 1e-9);
     assert_eq!(jain(&[5.0, 5.0, 5.0, 5.0]), 1.0);
     assert_eq!(jain(&[9.0, 0.0, 0.0]), 1.0 / 3.0);
 }
@@ -55,7 +55,7 @@ fn fairness_counts_clients_that_got_nothing() {
 /// Waits of 100, 100, 3,000, 2,000 and 5,900 µs; of client 0 one under way for 4,800, of 2 and 3 for 10,000. Client 1 holds.
 #[test]
 fn waits_in_progress_at_the_end_count_with_their_age() {
-    let waits = course().waits;
+    let waits = timeline().waits;
     let close = |share: f64, us: f64| (waits.at(share) / us - 1.0).abs() < 0.002;
     assert!(close(0.25, 100.0));
     assert!(close(0.5, 3_000.0));
@@ -65,9 +65,9 @@ fn waits_in_progress_at_the_end_count_with_their_age() {
 
 #[test]
 fn without_grants_every_client_counts_as_waiting() {
-    let course = Course::of("0 0 20000 21000\n", 2, END_US).unwrap();
-    assert_eq!((course.acquisitions, course.starved()), (0.0, 2.0));
-    assert!((course.waits.at(0.01) / 10_000.0 - 1.0).abs() < 0.002);
+    let timeline = Timeline::of("0 0 20000 21000\n", 2, END_US).unwrap();
+    assert_eq!((timeline.acquisitions, timeline.starved()), (0.0, 2.0));
+    assert!((timeline.waits.at(0.01) / 10_000.0 - 1.0).abs() < 0.002);
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn a_malformed_acquisition_line_is_refused() {
         "0 0 201 200",
     ] {
         let lines = format!("0 0 1 2\n{line}\n");
-        assert!(Course::of(&lines, 4, END_US).is_err(), "{line:?}");
+        assert!(Timeline::of(&lines, 4, END_US).is_err(), "{line:?}");
     }
 }
 

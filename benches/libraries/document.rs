@@ -5,7 +5,7 @@ use std::fs;
 
 use crate::catalogue::{Language, LANGUAGES};
 use crate::stats::{shown_us, Spread};
-use crate::{bed, circumstances, picture, Figures, Measured, Run, CLIENTS, HOLD_MS};
+use crate::{chart, environment, fixture, Figures, Measured, Run, CLIENTS, HOLD_MS};
 
 /// What stands before it was written by hand.
 const MARK: &str = "<!-- Below this line `make bench-peers` writes. -->\n";
@@ -30,10 +30,10 @@ const COLUMNS: [&str; 12] = [
 type Figure = fn(&Figures) -> f64;
 
 pub fn write(run: &Run, all: &[Measured], left_out: &[&Language]) {
-    let folder = circumstances::folder(run.quick);
-    picture::draw(
+    let folder = environment::folder(run.quick);
+    chart::draw(
         &folder.join("libraries.svg"),
-        bed::name(run.kind),
+        fixture::name(run.kind),
         all,
         left_out,
     );
@@ -45,8 +45,8 @@ pub fn write(run: &Run, all: &[Measured], left_out: &[&Language]) {
     let text = format!(
         "{by_hand}{MARK}\n## {}, the lock held for {HOLD_MS} ms\n\n{}\n{} rounds of {:.1} s with each library, in turns; medians, with the \
          smallest and the largest.\n\n![Hand-offs per second by library](libraries.svg)\n\n{}\nAll figures are in [libraries.tsv](libraries.tsv).\n",
-        bed::name(run.kind),
-        circumstances::shown(),
+        fixture::name(run.kind),
+        environment::shown(),
         run.rounds,
         run.time.as_secs_f64(),
         table(all, left_out),
@@ -134,7 +134,7 @@ fn figures(run: &Run, all: &[Measured]) -> String {
     for measured in all.iter().filter(|measured| !measured.rounds.is_empty()) {
         for (measure, figure) in measures {
             let Spread { median, low, high } = measured.spread(figure);
-            let (server, language) = (bed::name(run.kind), measured.language);
+            let (server, language) = (fixture::name(run.kind), measured.language);
             writeln!(
                 text,
                 "{server}\t{}\t{}\t{}\t{measure}\t{median:.4}\t{low:.4}\t{high:.4}",

@@ -31,8 +31,8 @@ macro_rules! with_every_worker {
     };
     (@@ [$($test:ident),*] $name:ident $language:literal $variant:literal) => {
         mod $name { $(#[test] fn $test() {
-            if let Some(program) = $crate::bed::Program::find($language, $variant) {
-                super::$test($crate::bed::Bed::with(program));
+            if let Some(program) = $crate::fixture::Program::find($language, $variant) {
+                super::$test($crate::fixture::Fixture::with(program));
             }
         })* }
     };
@@ -49,7 +49,7 @@ mod work;
 mod oversell;
 
 // With what.
-mod bed;
 mod events;
+mod fixture;
 mod proxy;
 mod worker;

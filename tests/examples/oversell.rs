@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::bed::kind;
+use crate::fixture::kind;
 use crate::harness::Server;
 
 /// Built by cargo, which does nothing when it is up to date.

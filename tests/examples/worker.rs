@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::bed::{Program, LOCK, RESOURCE};
 use crate::events::{assert_possible, Event};
+use crate::fixture::{Program, LOCK, RESOURCE};
 use crate::harness::wait_for;
 
 /// A running worker. Dropping it ends the process.

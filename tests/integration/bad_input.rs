@@ -1,6 +1,6 @@
 //! Every error that a command can answer, and that nothing has changed after it: no value, no ttl, no key, no byte to a replica.
 
-mod stage;
+mod fixture;
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use redis_lock::lock::codec::encode_held;
 use redis_lock::lock::{Deadline, Fence, Hold, Mode};
 
 use crate::harness::{record_of, wait_for, Client, Kind, Reply, Server};
-use stage::{line, words, Stage};
+use fixture::{line, words, Fixture};
 
 on_every_server![
     a_malformed_command_changes_nothing,
@@ -65,7 +65,7 @@ const NO_NUMBERS: [&[u8]; 24] = [
 ];
 
 fn a_malformed_command_changes_nothing(kind: Kind) {
-    let mut stage = Stage::set(kind);
+    let mut fixture = Fixture::set_up(kind);
     let long_token = [b'x'; 513];
     for key in ["free", "held", "shared", "capped"] {
         let k = key.as_bytes();
@@ -74,7 +74,7 @@ fn a_malformed_command_changes_nothing(kind: Kind) {
         for command in TAKES {
             let c = command.as_bytes();
             for wrong in [&[c][..], &[c, k], &[c, k, t]] {
-                stage.refuses_arity(wrong);
+                fixture.refuses_arity(wrong);
             }
             for (options, error) in [
                 (&["NX"][..], UNKNOWN_OPTION),
@@ -93,41 +93,41 @@ fn a_malformed_command_changes_nothing(kind: Kind) {
             ] {
                 let options: Vec<_> = options.iter().map(|option| option.as_bytes()).collect();
                 let all = [&[c, k, t, b"1000"], &options[..]].concat();
-                stage.refuses(&line(&all), error);
+                fixture.refuses(&line(&all), error);
             }
             for timeout in NO_NUMBERS {
                 let blocking = line(&[c, k, t, b"1000", b"BLOCK", timeout]);
-                stage.refuses(&blocking, TIMEOUT);
+                fixture.refuses(&blocking, TIMEOUT);
             }
         }
         for command in [&TAKES[..], &["LOCK.RENEW"]].concat() {
             let c = command.as_bytes();
             for ttl in NO_NUMBERS.into_iter().chain([&b"0"[..]]) {
-                stage.refuses(&line(&[c, k, t, ttl]), TTL);
+                fixture.refuses(&line(&[c, k, t, ttl]), TTL);
             }
-            stage.refuses(&line(&[c, k, b"", b"1000"]), TOKEN_EMPTY);
+            fixture.refuses(&line(&[c, k, b"", b"1000"]), TOKEN_EMPTY);
             let long = line(&[c, k, &long_token, b"1000"]);
-            stage.refuses(&long, TOKEN_LONG);
+            fixture.refuses(&long, TOKEN_LONG);
         }
         let release = b"LOCK.RELEASE";
-        stage.refuses(&line(&[release, k, b""]), TOKEN_EMPTY);
+        fixture.refuses(&line(&[release, k, b""]), TOKEN_EMPTY);
         let long = line(&[release, k, &long_token]);
-        stage.refuses(&long, TOKEN_LONG);
-        stage.refuses_arity(&[release]);
-        stage.refuses_arity(&[release, k]);
-        stage.refuses_arity(&[release, k, t, b"1"]);
-        stage.refuses_arity(&[b"LOCK.RENEW"]);
-        stage.refuses_arity(&[b"LOCK.RENEW", k]);
-        stage.refuses_arity(&[b"LOCK.RENEW", k, t]);
-        stage.refuses_arity(&[b"LOCK.RENEW", k, t, b"1000", b"1"]);
-        stage.refuses_arity(&[b"LOCK.INFO"]);
-        stage.refuses_arity(&[b"LOCK.INFO", k, t]);
+        fixture.refuses(&long, TOKEN_LONG);
+        fixture.refuses_arity(&[release]);
+        fixture.refuses_arity(&[release, k]);
+        fixture.refuses_arity(&[release, k, t, b"1"]);
+        fixture.refuses_arity(&[b"LOCK.RENEW"]);
+        fixture.refuses_arity(&[b"LOCK.RENEW", k]);
+        fixture.refuses_arity(&[b"LOCK.RENEW", k, t]);
+        fixture.refuses_arity(&[b"LOCK.RENEW", k, t, b"1000", b"1"]);
+        fixture.refuses_arity(&[b"LOCK.INFO"]);
+        fixture.refuses_arity(&[b"LOCK.INFO", k, t]);
     }
     // Were they understood, they would have been seen.
-    stage.changed("LOCK.ACQUIRE free me 1000000");
-    stage.changed("LOCK.RENEW held me 1000000");
-    stage.changed("RWLOCK.RLOCK shared a 1000000");
-    stage.changed("LOCK.RELEASE capped me");
+    fixture.changed("LOCK.ACQUIRE free me 1000000");
+    fixture.changed("LOCK.RENEW held me 1000000");
+    fixture.changed("RWLOCK.RLOCK shared a 1000000");
+    fixture.changed("LOCK.RELEASE capped me");
 }
 
 fn the_bounds_themselves_are_accepted(kind: Kind) {
@@ -154,7 +154,7 @@ fn the_bounds_themselves_are_accepted(kind: Kind) {
 }
 
 fn a_key_of_another_type_is_left_alone(kind: Kind) {
-    let mut stage = Stage::set(kind);
+    let mut fixture = Fixture::set_up(kind);
     for key in ["string", "list", "hash", "stream", "set", "zset", "legacy"] {
         for command in [
             format!("LOCK.ACQUIRE {key} me 1000"),
@@ -165,39 +165,39 @@ fn a_key_of_another_type_is_left_alone(kind: Kind) {
             format!("LOCK.RENEW {key} me 1000"),
             format!("LOCK.INFO {key}"),
         ] {
-            stage.refuses(&words(&command), WRONG_TYPE);
+            fixture.refuses(&words(&command), WRONG_TYPE);
         }
     }
-    stage.changed("LOCK.ACQUIRE free me 1000000");
+    fixture.changed("LOCK.ACQUIRE free me 1000000");
 }
 
 fn legacy_locks_and_native_locks_exclude_each_other(kind: Kind) {
-    let mut stage = Stage::set(kind);
+    let mut fixture = Fixture::set_up(kind);
     for key in ["held", "shared", "capped"] {
         for set in [format!("SET {key} v NX"), format!("SET {key} v NX PX 1000")] {
-            let reply = stage.unchanged(&set, |c| c.call(&set));
+            let reply = fixture.unchanged(&set, |c| c.call(&set));
             assert_eq!(reply, Reply::Nil, "{set}");
         }
         let compare =
             "EVAL return(redis.call('GET',KEYS[1])=='me')and(redis.call('DEL',KEYS[1])) 1";
-        let reply = stage.unchanged(&compare, |c| c.call(&format!("{compare} {key}")));
+        let reply = fixture.unchanged(&compare, |c| c.call(&format!("{compare} {key}")));
         assert!(matches!(reply, Reply::Error(e) if e.contains("WRONGTYPE")));
     }
     // The other way round, until the legacy lock is given up.
     let error = WRONG_TYPE;
-    stage.refuses(&words("LOCK.ACQUIRE legacy v 1000"), error);
-    stage.refuses(&words("LOCK.RELEASE legacy v"), error);
-    assert_eq!(stage.c.int("DEL legacy"), 1);
-    stage.changed("LOCK.ACQUIRE legacy v 1000000");
+    fixture.refuses(&words("LOCK.ACQUIRE legacy v 1000"), error);
+    fixture.refuses(&words("LOCK.RELEASE legacy v"), error);
+    assert_eq!(fixture.c.int("DEL legacy"), 1);
+    fixture.changed("LOCK.ACQUIRE legacy v 1000000");
 }
 
 fn a_refused_command_changes_nothing_and_is_not_replicated(kind: Kind) {
-    let mut stage = Stage::set(kind);
+    let mut fixture = Fixture::set_up(kind);
     for key in ["held", "capped", "persisted"] {
         for command in TAKES {
             for token in ["you", "*"] {
                 let line = format!("{command} {key} {token} 1000");
-                assert_eq!(stage.unchanged(&line, |c| c.call(&line)), Reply::Nil);
+                assert_eq!(fixture.unchanged(&line, |c| c.call(&line)), Reply::Nil);
             }
         }
     }
@@ -207,7 +207,7 @@ fn a_refused_command_changes_nothing_and_is_not_replicated(kind: Kind) {
         "RWLOCK.WLOCK shared a 1000",
         "LOCK.INFO free",
     ] {
-        let reply = stage.unchanged(&line, |c| c.call(line));
+        let reply = fixture.unchanged(&line, |c| c.call(line));
         assert_eq!(reply, Reply::Nil, "{line}");
     }
     for key in ["free", "held", "shared", "capped", "persisted"] {
@@ -216,23 +216,23 @@ fn a_refused_command_changes_nothing_and_is_not_replicated(kind: Kind) {
             format!("LOCK.RENEW {key} you 1000"),
             format!("LOCK.RELEASE {key} *"),
         ] {
-            let reply = stage.unchanged(&line, |c| c.call(&line));
+            let reply = fixture.unchanged(&line, |c| c.call(&line));
             assert_eq!(reply, Reply::Int(0), "{line}");
         }
     }
     for (key, holders) in [("held", 1), ("shared", 2), ("capped", 1), ("persisted", 1)] {
         let line = format!("LOCK.INFO {key}");
-        let info = stage.unchanged(&line, |c| c.call(&line));
+        let info = fixture.unchanged(&line, |c| c.call(&line));
         assert_eq!(info.field("holders").items().len(), holders, "{line}");
     }
-    stage.changed("RWLOCK.RLOCK shared you 1000000");
-    assert_eq!(stage.changed("LOCK.RENEW capped me 1000000"), 1);
-    assert_eq!(stage.changed("LOCK.RELEASE persisted me"), 1);
+    fixture.changed("RWLOCK.RLOCK shared you 1000000");
+    assert_eq!(fixture.changed("LOCK.RENEW capped me 1000000"), 1);
+    assert_eq!(fixture.changed("LOCK.RELEASE persisted me"), 1);
 }
 
 fn a_replica_refuses_writes_and_answers_info(kind: Kind) {
-    let mut stage = Stage::set(kind);
-    let mut r = stage.replica.client();
+    let mut fixture = Fixture::set_up(kind);
+    let mut r = fixture.replica.client();
     for key in ["held", "shared", "free", "string"] {
         let dump = format!("DUMP {key}");
         let before = r.call(&dump);
@@ -244,7 +244,7 @@ fn a_replica_refuses_writes_and_answers_info(kind: Kind) {
             format!("LOCK.RELEASE {key} me"),
             format!("LOCK.RENEW {key} me 1000"),
         ] {
-            let error = stage.unchanged(&command, |_| r.error(&command));
+            let error = fixture.unchanged(&command, |_| r.error(&command));
             assert!(error.starts_with("READONLY "), "{command}: {error}");
         }
         assert_eq!(r.call(&dump), before);
@@ -261,7 +261,7 @@ fn a_replica_refuses_writes_and_answers_info(kind: Kind) {
                 holders.items().iter().map(of).collect::<Vec<_>>(),
             )
         };
-        assert_eq!(known(&mut r), known(&mut stage.c));
+        assert_eq!(known(&mut r), known(&mut fixture.c));
     }
     assert_eq!(r.call("LOCK.INFO free"), Reply::Nil);
     let error = r.error("LOCK.INFO string");
@@ -269,36 +269,36 @@ fn a_replica_refuses_writes_and_answers_info(kind: Kind) {
 }
 
 fn under_maxmemory_locks_can_be_released_but_not_acquired(kind: Kind) {
-    let mut stage = Stage::set(kind);
-    stage.c.call("CONFIG SET maxmemory-policy noeviction");
-    stage.c.call("CONFIG SET maxmemory 1");
+    let mut fixture = Fixture::set_up(kind);
+    fixture.c.call("CONFIG SET maxmemory-policy noeviction");
+    fixture.c.call("CONFIG SET maxmemory 1");
     for key in ["free", "held", "shared"] {
         for command in TAKES {
             for token in ["me", "a", "*"] {
                 let line = format!("{command} {key} {token} 1000");
-                let error = stage.unchanged(&line, |c| c.error(&line));
+                let error = fixture.unchanged(&line, |c| c.error(&line));
                 assert!(error.starts_with("OOM "), "{line}: {error}");
             }
         }
     }
-    let info = stage.c.call("LOCK.INFO held");
+    let info = fixture.c.call("LOCK.INFO held");
     assert_eq!(info.field("mode"), Reply::from("exclusive"));
-    assert_eq!(stage.changed("LOCK.RENEW held me 1000000"), 1);
-    assert_eq!(stage.changed("LOCK.RELEASE held me"), 1);
-    assert_eq!(stage.changed("LOCK.RELEASE shared a"), 1);
+    assert_eq!(fixture.changed("LOCK.RENEW held me 1000000"), 1);
+    assert_eq!(fixture.changed("LOCK.RELEASE held me"), 1);
+    assert_eq!(fixture.changed("LOCK.RELEASE shared a"), 1);
     let lua = "EVAL return(redis.call('LOCK.RELEASE',KEYS[1],'b')) 1 shared";
-    assert_eq!(stage.changed(lua), 1);
+    assert_eq!(fixture.changed(lua), 1);
     if kind.is_7_2_or_later() {
         // Servers before queue nothing at all when memory is short.
         let lines = ["MULTI", "LOCK.RELEASE capped me", "EXEC"].map(words);
-        let replies = stage.c.pipeline(&lines);
+        let replies = fixture.c.pipeline(&lines);
         assert_eq!(replies[2], Reply::Array(vec![Reply::Int(1)]));
     }
-    stage.c.call("CONFIG SET maxmemory 0");
-    assert!(stage.c.int("LOCK.ACQUIRE held you 1000000") > 0);
+    fixture.c.call("CONFIG SET maxmemory 0");
+    assert!(fixture.c.int("LOCK.ACQUIRE held you 1000000") > 0);
 }
 
-/// Records that would change the keys of a [`Stage`], with the key each is for: what a server wrote to its own append-only file.
+/// Records that would change the keys of a [`Fixture`], with the key each is for: what a server wrote to its own append-only file.
 fn records(kind: Kind) -> Vec<(String, Vec<u8>)> {
     let options = "--appendonly yes --appendfsync always --aof-use-rdb-preamble no";
     let options: Vec<_> = options.split(' ').collect();
@@ -367,9 +367,9 @@ fn commands(mut rest: &[u8]) -> Vec<Vec<Vec<u8>>> {
 }
 
 fn no_client_can_apply_a_record(kind: Kind) {
-    let mut stage = Stage::set(kind);
-    let mut r = stage.replica.client();
-    stage.c.call("ACL SETUSER boss on nopass ~* &* +@all");
+    let mut fixture = Fixture::set_up(kind);
+    let mut r = fixture.replica.client();
+    fixture.c.call("ACL SETUSER boss on nopass ~* &* +@all");
     let mut all: Vec<_> = records(kind)
         .iter()
         .map(|(key, record)| line(&[b"LOCK._APPLY", key.as_bytes(), record]))
@@ -385,8 +385,8 @@ fn no_client_can_apply_a_record(kind: Kind) {
     all.push(words("LOCK._RELEASE held me"));
     for apply in all {
         let key = String::from_utf8(apply[1].clone()).unwrap();
-        stage.refuses(&apply, NOT_FOR_CLIENTS);
-        let in_multi = stage.unchanged(&"MULTI", |c| {
+        fixture.refuses(&apply, NOT_FOR_CLIENTS);
+        let in_multi = fixture.unchanged(&"MULTI", |c| {
             c.pipeline(&[words("MULTI"), apply.clone(), words("EXEC")])
         });
         let refused = Reply::Error(NOT_FOR_CLIENTS.into());
@@ -394,18 +394,18 @@ fn no_client_can_apply_a_record(kind: Kind) {
         let script = b"return redis.call(unpack(ARGV))".to_vec();
         let head = [b"EVAL".to_vec(), script, b"1".to_vec(), apply[1].clone()];
         let eval = [&head[..], &apply].concat();
-        let in_lua = stage.unchanged(&"EVAL", |c| c.send(&eval));
+        let in_lua = fixture.unchanged(&"EVAL", |c| c.send(&eval));
         assert!(matches!(in_lua, Reply::Error(_)), "{in_lua:?}");
-        let mut boss = stage.server.client();
+        let mut boss = fixture.server.client();
         boss.call("AUTH boss any");
         assert_eq!(boss.text("ACL WHOAMI"), "boss");
-        let by_boss = stage.unchanged(&"boss", |_| boss.send(&apply));
+        let by_boss = fixture.unchanged(&"boss", |_| boss.send(&apply));
         assert_eq!(by_boss, refused);
         for readonly in ["yes", "no"] {
             r.call(&format!("CONFIG SET replica-read-only {readonly}"));
             let dump = format!("DUMP {key}");
             let before = r.call(&dump);
-            let on_replica = stage.unchanged(&"replica", |_| r.send(&apply));
+            let on_replica = fixture.unchanged(&"replica", |_| r.send(&apply));
             match readonly {
                 "no" => assert_eq!(on_replica, refused),
                 _ => assert!(matches!(on_replica, Reply::Error(e) if e.starts_with("READONLY"))),
@@ -414,15 +414,15 @@ fn no_client_can_apply_a_record(kind: Kind) {
         }
     }
     // Nor was the fence in them taken notice of.
-    assert!(stage.changed("LOCK.ACQUIRE free me 1000000") < 1 << 52);
+    assert!(fixture.changed("LOCK.ACQUIRE free me 1000000") < 1 << 52);
 }
 
 fn only_a_change_fails_a_watch(kind: Kind) {
-    let mut stage = Stage::set(kind);
-    let mut watcher = stage.server.client();
+    let mut fixture = Fixture::set_up(kind);
+    let mut watcher = fixture.server.client();
     let mut breaks = |key: &str, line: &str| {
         watcher.call(&format!("WATCH {key}"));
-        stage.c.call(line);
+        fixture.c.call(line);
         watcher.call("MULTI");
         watcher.call("PING");
         watcher.call("EXEC") == Reply::Nil

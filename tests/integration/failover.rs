@@ -1,4 +1,4 @@
-//! A change of the primary with holders and waiters in flight: who waits on the old one is told to ask again and granted nothing there,
+//! A change of the primary with holders and waiters in flight: who waits on the old one is unblocked to ask again and granted nothing there,
 //! and the new one goes on with larger fences.
 
 use std::sync::atomic::Ordering;
@@ -53,7 +53,7 @@ fn follow(replica: &Server, primary: &Server) {
     replica.client().text(&line);
 }
 
-fn is_told_to_go(waiter: Later) {
+fn is_unblocked(waiter: Later) {
     match waiter.reply() {
         Reply::Error(error) => assert!(error.starts_with("UNBLOCKED "), "{error}"),
         other => panic!("{other:?}"),
@@ -101,7 +101,7 @@ fn a_failover_under_load_loses_nothing_replicated(kind: Kind) {
     let (one, other) = pair(kind);
     let failovers = 2 * scale();
     let (mut from, mut to) = (&one, &other);
-    let (mut grants, mut told) = (0, 0);
+    let (mut grants, mut unblocked) = (0, 0);
     for _ in 0..failovers {
         wait_for_replicas(from);
         let group = Group::of(from.port, false);
@@ -129,10 +129,10 @@ fn a_failover_under_load_loses_nothing_replicated(kind: Kind) {
         assert_eq!(from.blocked_clients(), 0);
         assert_same(to, from);
         grants += before + after;
-        told += story.sent_away["UNBLOCKED"];
+        unblocked += story.sent_away["UNBLOCKED"];
         (from, to) = (to, from);
     }
-    figure(kind, &format!("{failovers} failovers under {grants} grants, {told} waiters told to ask again, never two holders"));
+    figure(kind, &format!("{failovers} failovers under {grants} grants, {unblocked} waiters unblocked to ask again, never two holders"));
 }
 
 /// The replica stands still and never catches up, so the primary stays one. Its waiters stay, too.

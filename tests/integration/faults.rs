@@ -18,10 +18,10 @@
 mod busy;
 mod clock;
 mod connections;
-mod crowd;
+mod contexts;
 mod disk;
 mod flush;
+mod load_clients;
 mod memory;
 mod renamed;
 mod stopped;
-mod surroundings;

@@ -285,9 +285,9 @@ fn an_expiry_during_a_long_timer_run_is_replicated_in_order(kind: Kind) {
     wait_for("the share to end", || {
         (c.int("EXISTS k") == 0).then_some(())
     });
-    wait_for("all to be mended", || {
-        let mended = |c: &mut Client, key| c.int(&format!("PTTL {key}")) > 0;
-        (mended(&mut c, "a1") && mended(&mut c, "a999")).then_some(())
+    wait_for("all to be repaired", || {
+        let repaired = |c: &mut Client, key| c.int(&format!("PTTL {key}")) > 0;
+        (repaired(&mut c, "a1") && repaired(&mut c, "a999")).then_some(())
     });
     assert_same(&primary, &replica, "after the timer");
     assert_eq!(c.int("DBSIZE"), 1_500);

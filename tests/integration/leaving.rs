@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use crate::harness::{wait_for, Client, Kind, Raw, Reply, Server};
 
-mod crowd;
-mod elsewhere;
+mod delivered;
 mod frozen;
 mod limits;
-mod told;
+mod many_clients;
+mod moved_keys;
 mod undelivered;
 
 on_every_server![

@@ -36,9 +36,9 @@ mod harness;
 
 // What the commands do.
 mod acquire;
+mod lock_upgrades;
 mod native;
-mod together;
-mod upgrades;
+mod transactions;
 mod waiting;
 
 // How a wait ends otherwise, and what the ground of the module API has in store.
@@ -89,7 +89,7 @@ mod soak;
 mod faults;
 
 // What becomes of locks when the module is upgraded, downgraded or missing.
-mod upgrade;
+mod module_upgrade;
 
 // What the documents say.
 mod commands_doc;

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use crate::harness::{wait_for, Client, Kind, Reply, Server};
 
-mod old;
+mod legacy;
 
-use old::{Excluded, Old, ALL, REDISSON, SET_NX};
+use legacy::{Excluded, Old, ALL, REDISSON, SET_NX};
 
 on_every_server![
     a_legacy_lock_excludes_native_clients,

@@ -1,7 +1,7 @@
 //! Replicas under load: whatever happens to the link, to a replica or in between, they have in the end what the primary has, value, ttl
 //! and fence of every key.
 
-use crate::harness::crowd::{self, wait_for_link, Deeds};
+use crate::harness::mixed_load::{self, wait_for_link, LoadTotals};
 use crate::harness::{figure, scale, Client, Kind, Reply, Server, State};
 
 mod diskless;
@@ -60,16 +60,16 @@ fn syncs(primary: &Server) -> (usize, usize) {
 fn the_effects_of_many_clients_reach_a_replica(kind: Kind) {
     let primary = primary(kind);
     let replica = Server::start_replica_of(&primary, &[]);
-    let (mut deeds, mut keys) = (Deeds::default(), 0);
+    let (mut totals, mut keys) = (LoadTotals::default(), 0);
     let rounds = 8 * scale();
     for seed in 0..rounds {
-        deeds.add(&crowd::live(&primary, seed as u64, 12_600, || ()));
+        totals.add(&mixed_load::run(&primary, seed as u64, 12_600, || ()));
         keys += assert_same(&primary, &replica, &format!("seed {seed}"));
     }
-    assert!(deeds.ops >= 100_000 * scale(), "{deeds:?}");
+    assert!(totals.ops >= 100_000 * scale(), "{totals:?}");
     assert!(keys > 20 * scale(), "only {keys} keys were compared");
     assert_eq!(syncs(&primary), (1, 0), "the link has never broken");
-    let Deeds { ops, waited, .. } = deeds;
+    let LoadTotals { ops, waited, .. } = totals;
     figure(kind, &format!("{ops} operations, {waited} of them grants to waiters; {keys} keys compared in {rounds} digests, none differs"));
 }
 
@@ -77,7 +77,7 @@ fn the_effects_of_many_clients_reach_a_replica_of_a_replica(kind: Kind) {
     let primary = primary(kind);
     let middle = Server::start_replica_of(&primary, &[&AT_ONCE[..], &STAYS_FREE].concat());
     let last = Server::start_replica_of(&middle, &STAYS_FREE);
-    let deeds = crowd::live(&primary, 200, 6_000 * scale(), || {
+    let totals = mixed_load::run(&primary, 200, 6_000 * scale(), || {
         for _ in 0..2 {
             primary.client().call("CLIENT KILL TYPE replica");
             wait_for_link(&middle);
@@ -91,14 +91,14 @@ fn the_effects_of_many_clients_reach_a_replica_of_a_replica(kind: Kind) {
     middle.client().text("REPLICAOF NO ONE");
     wait_for_link(&last);
     let next = middle.client().int("LOCK.ACQUIRE new me 600000");
-    assert!(next > deeds.largest_fence);
+    assert!(next > totals.largest_fence);
     assert_same(&middle, &last, "after the promotion");
     assert_eq!(syncs(&primary), (1, 2));
     let (full, partial) = syncs(&middle);
     assert!(full == 1 && partial >= 2, "{full} {partial}");
     figure(
         kind,
-        &format!("{} operations over 4 broken links", deeds.ops),
+        &format!("{} operations over 4 broken links", totals.ops),
     );
 }
 

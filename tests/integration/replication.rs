@@ -52,7 +52,7 @@ fn primary_with(kind: Kind, arguments: &[&str]) -> Server {
         "3600",
         "--repl-diskless-sync-delay",
         "0",
-        // Broken links are mended from the backlog.
+        // Broken links are repaired from the backlog.
         "--repl-backlog-size",
         "64mb",
     ];
@@ -325,12 +325,12 @@ fn a_replica_hides_expired_holds_before_its_primary_deletes_them(kind: Kind) {
     let last = c.int("RWLOCK.RLOCK shared long 600000");
     let ends = now_ms() + 1000;
     replica.wait_until_it_follows(&primary);
-    let told = c.info("master_repl_offset");
+    let offset = c.info("master_repl_offset");
     wait_for("the deadline", || (now_ms() > ends).then_some(()));
     assert_eq!(r.call("LOCK.INFO alone"), Reply::Nil);
     let holders = r.call("LOCK.INFO shared").field("holders");
     assert_eq!(holders.items().len(), 1);
-    assert_eq!(c.info("master_repl_offset"), told);
+    assert_eq!(c.info("master_repl_offset"), offset);
     assert_eq!(r.int("DBSIZE"), 2, "it deletes nothing by itself");
     // The next owners arrive where the old holds still lie.
     assert!(c.int("LOCK.ACQUIRE alone you 600000") > last);

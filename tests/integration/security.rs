@@ -4,7 +4,7 @@ mod effects;
 mod keys;
 mod limits;
 mod log;
-mod question;
+mod write_check;
 
 use crate::harness::{Client, Reply, Server};
 

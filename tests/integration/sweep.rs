@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::harness::{now_ms, wait_for, Client, Kind, Reply, Server};
 
-mod middle;
+mod interrupted;
 
 on_every_server![
     locks_without_a_ttl_in_an_rdb_are_repaired,
@@ -60,7 +60,7 @@ fn words(line: &str) -> Vec<Vec<u8>> {
 
 /// All locks end with their holds again, and what is over is gone.
 #[track_caller]
-fn assert_mended(c: &mut Client, when: &str) {
+fn assert_repaired(c: &mut Client, when: &str) {
     for db in ["1", "0"] {
         c.call(&format!("SELECT {db}"));
         wait_for(&format!("{when}: the lock to go that is over"), || {
@@ -107,7 +107,7 @@ fn locks_without_a_ttl_in_an_rdb_are_repaired(kind: Kind) {
             server.kill();
             wait_until(over_ms, late);
             server.start_again();
-            assert_mended(&mut server.client(), save);
+            assert_repaired(&mut server.client(), save);
         }
     }
     // In one transaction. Where SAVE is not allowed in it, BGSAVE is.
@@ -149,7 +149,7 @@ fn locks_without_a_ttl_in_an_aof_are_repaired(kind: Kind) {
             wait_until(over_ms, true);
             server.start_again();
             let when = format!("preamble {preamble}, {then}");
-            assert_mended(&mut server.client(), &when);
+            assert_repaired(&mut server.client(), &when);
             // The mending is in the file.
             server.kill();
             server.start_again();
@@ -183,11 +183,11 @@ fn a_promoted_replica_repairs_ttls_that_its_primary_did_not(kind: Kind) {
         replica.wait_until_it_follows(&primary);
         primary.kill();
         wait_until(over_ms, late);
-        // A replica mends nothing by itself.
+        // A replica repairs nothing by itself.
         assert_eq!(r.int("PTTL live"), -1);
         assert_eq!(r.int("PTTL over"), -1);
         r.text("REPLICAOF NO ONE");
-        assert_mended(&mut r, &format!("late: {late}"));
+        assert_repaired(&mut r, &format!("late: {late}"));
         // Its own replicas hear of it.
         let next = Server::start_replica_of(&replica, &[]);
         assert_mended_already(&mut next.client(), "the next one");
@@ -204,7 +204,7 @@ fn a_replica_attached_later_gets_the_repaired_ttls(kind: Kind) {
         wait_until(over_ms, true);
         assert_eq!(r.int("PTTL over"), -1);
         r.text("REPLICAOF NO ONE");
-        assert_mended(&mut r, load);
+        assert_repaired(&mut r, load);
     }
 }
 
@@ -228,7 +228,7 @@ fn a_sweep_finds_locks_among_many_other_keys(kind: Kind) {
         "{:?}",
         start.elapsed()
     );
-    assert_mended(&mut c, "among many others");
+    assert_repaired(&mut c, "among many others");
     for db in [1, 9, 15] {
         c.call(&format!("SELECT {db}"));
         assert!(c.int("DBSIZE") >= 12_500);

@@ -65,11 +65,11 @@ impl Holder {
 
     #[track_caller]
     fn wait_until_told(&mut self, by: &str) {
-        let told = wait_for(&format!("a push by {by}"), || {
+        let pushed_keys = wait_for(&format!("a push by {by}"), || {
             let keys = self.invalidated();
             (!keys.is_empty()).then_some(keys)
         });
-        assert_eq!(told, ["k"], "{by}");
+        assert_eq!(pushed_keys, ["k"], "{by}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! Slots that move as a whole, by `CLUSTER MIGRATESLOTS`: what has come is not here before all of it is, and nothing is lost on the way.
 
+mod in_progress;
 mod load;
-mod way;
 
 use std::collections::BTreeMap;
 
@@ -18,12 +18,12 @@ const FROM: usize = 0;
 const TO: usize = 1;
 
 /// A source, a target, and keys of one slot that is to move.
-struct Stage {
+struct Fixture {
     cluster: Cluster,
     slot: i64,
 }
 
-impl Stage {
+impl Fixture {
     fn start(kind: Kind) -> Self {
         let cluster = Cluster::start(kind);
         let [key] = &cluster.keys_of(FROM, 1)[..] else {
@@ -128,7 +128,7 @@ fn gauges(c: &mut Client) -> [u64; 3] {
 }
 
 #[track_caller]
-fn is_sent_away(waiter: Later) {
+fn gets_tryagain(waiter: Later) {
     match waiter.reply() {
         Reply::Error(error) => assert!(error.starts_with("TRYAGAIN "), "{error}"),
         other => panic!("{other:?}"),
@@ -144,10 +144,10 @@ fn value(c: &mut Client, key: &str) -> (Reply, i64) {
 }
 
 fn locks_move_with_their_slots(kind: Kind) {
-    let stage = Stage::start(kind);
+    let fixture = Fixture::start(kind);
     let [exclusive, shared, short, capped] =
-        &stage.keys(["exclusive", "shared", "short", "capped"]);
-    let (mut source, mut target) = (stage.source(), stage.target());
+        &fixture.keys(["exclusive", "shared", "short", "capped"]);
+    let (mut source, mut target) = (fixture.source(), fixture.target());
     let fence = source.int(&format!("LOCK.ACQUIRE {exclusive} a 60000"));
     for reader in ["a", "b"] {
         source.int(&format!("RWLOCK.RLOCK {shared} {reader} 60000"));
@@ -161,34 +161,34 @@ fn locks_move_with_their_slots(kind: Kind) {
         format!("RWLOCK.WLOCK {shared} c 60000 BLOCK 0"),
         format!("LOCK.ACQUIRE {short} c 60000 BLOCK 0"),
     ];
-    let waiters = waiters.map(|line| stage.cluster.blocked(FROM, &line));
+    let waiters = waiters.map(|line| fixture.cluster.blocked(FROM, &line));
     let keys = [exclusive, shared, short, capped];
     let before = keys.map(|key| value(&mut source, key));
-    stage.migrate();
-    waiters.into_iter().for_each(is_sent_away);
+    fixture.migrate();
+    waiters.into_iter().for_each(gets_tryagain);
     assert_eq!(keys.map(|key| value(&mut target, key)), before);
     assert_eq!(stats(&mut source)["waiters"], 0);
     assert_eq!(gauges(&mut source), [0, 0, 0]);
     assert_eq!(gauges(&mut target), [3, 2, 4]);
-    stage.replicas_agree();
+    fixture.replicas_agree();
     // Its holder has it, by the same fence and until the same instant.
     let again = format!("LOCK.ACQUIRE {exclusive} a 60000");
     assert!(source.error(&again).starts_with("MOVED "));
     assert_eq!(target.int(&again), fence);
     assert_eq!(target.int(&format!("LOCK.RENEW {exclusive} a 60000")), 1);
-    let c = stage
+    let c = fixture
         .cluster
         .blocked(TO, &format!("LOCK.ACQUIRE {exclusive} c 60000 BLOCK 0"));
     assert_eq!(target.int(&format!("LOCK.RELEASE {exclusive} a")), 1);
     assert!(c.fence() > fence);
     // The one that nobody gives up ends here when it was to.
-    let c = stage
+    let c = fixture
         .cluster
         .blocked(TO, &format!("LOCK.ACQUIRE {short} c 60000 BLOCK 0"));
     let (_, ends_ms) = before[2];
     c.fence();
     assert!(crate::harness::now_ms() > ends_ms);
-    stage.replicas_agree();
+    fixture.replicas_agree();
 }
 
 /// The source's fences are an hour ahead of every clock, and none of its locks is held.

@@ -3,9 +3,9 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::crowd::{crowd_while, Journal};
+use super::checker::{check, Checked, Promotion};
 use super::journal::{Account, Hold};
-use super::judge::{judge, Promotion, Verdict};
+use super::load_clients::{with_load_clients, Journal};
 use crate::harness::dump::raise_fences_by_an_hour;
 use crate::harness::{
     figure, now_us, scale, wait_for, Client, Cluster, Kind, Later, Reply, SHARDS,
@@ -25,19 +25,19 @@ fn work() {
 
 /// Fails the test when the crowd was too idle to prove anything.
 #[track_caller]
-fn assert_rich(verdict: &Verdict, journal: &Journal) {
+fn assert_rich(checked: &Checked, journal: &Journal) {
     let errors = &journal.errors;
-    assert!(verdict.holds > 20, "{verdict:?} {errors:?}");
+    assert!(checked.holds > 20, "{checked:?} {errors:?}");
 }
 
 #[track_caller]
-fn verdict_of(journal: &Journal, promotion: Option<&Promotion<'_>>) -> Verdict {
-    let verdict = judge(&journal.holds, promotion).unwrap_or_else(|breaches| {
+fn check_all(journal: &Journal, promotion: Option<&Promotion<'_>>) -> Checked {
+    let checked = check(&journal.holds, promotion).unwrap_or_else(|breaches| {
         let (count, errors) = (breaches.len(), &journal.errors);
         panic!("{count} breaches, {errors:?}; the first:\n{}", breaches[0])
     });
-    assert_rich(&verdict, journal);
-    verdict
+    assert_rich(&checked, journal);
+    checked
 }
 
 /// Waits until a node is the primary for all, and the other one follows it.
@@ -66,7 +66,7 @@ fn fail_over(cluster: &Cluster, new: usize, line: &str) {
 }
 
 /// Valkey 9 leaves it to the module where its node is one of a cluster, and then it is told a moment later.
-fn is_told_to_go(kind: Kind, waiter: Later) {
+fn is_unblocked(kind: Kind, waiter: Later) {
     let word = match kind {
         Kind::Valkey9 => "TRYAGAIN ",
         _ => "UNBLOCKED ",
@@ -79,7 +79,7 @@ fn is_told_to_go(kind: Kind, waiter: Later) {
 
 /// Each shard gets it in another way.
 fn a_failover_loses_only_what_was_not_replicated(kind: Kind) {
-    let [mut consent, mut takeover, mut force] = [Verdict::default(); 3];
+    let [mut consent, mut takeover, mut force] = [Checked::default(); 3];
     for _ in 0..scale() {
         let mut cluster = Cluster::start(kind);
         let slot = cluster.slot("ahead");
@@ -95,20 +95,20 @@ fn a_failover_loses_only_what_was_not_replicated(kind: Kind) {
 }
 
 /// There and back: it costs nothing at all.
-fn by_consent(cluster: &mut Cluster, shard: usize) -> Verdict {
+fn by_consent(cluster: &mut Cluster, shard: usize) -> Checked {
     // From now on the clock does not help: a new primary must know the old one's fences.
     raise_fences_by_an_hour(&mut cluster.client(shard));
     let keys = cluster.keys_of(shard, 4);
     let (held, keys) = keys.split_first().unwrap();
     let (old, new) = (shard, shard + SHARDS);
-    let (journal, ()) = crowd_while(cluster, keys, |cluster| {
+    let (journal, ()) = with_load_clients(cluster, keys, |cluster| {
         work();
         hand_over(cluster, held, old, new);
         work();
         hand_over(cluster, held, new, old);
         work();
     });
-    verdict_of(&journal, None)
+    check_all(&journal, None)
 }
 
 fn hand_over(cluster: &Cluster, key: &str, old: usize, new: usize) {
@@ -119,7 +119,7 @@ fn hand_over(cluster: &Cluster, key: &str, old: usize, new: usize) {
     let waiters = ["b", "c"].map(|token| wait(old, token));
     fail_over(cluster, new, "CLUSTER FAILOVER");
     for waiter in waiters {
-        is_told_to_go(cluster.nodes[old].kind, waiter);
+        is_unblocked(cluster.nodes[old].kind, waiter);
     }
     // The same hold, and who asks here has it next.
     assert_eq!(after.int(&acquire("a")), fence);
@@ -133,8 +133,8 @@ fn hand_over(cluster: &Cluster, key: &str, old: usize, new: usize) {
 }
 
 /// A replica that was not told of the last grants takes over: the case that no asynchronous replication can help.
-fn by_takeover(cluster: &mut Cluster, shard: usize) -> Verdict {
-    let verdict = promote(cluster, shard, |cluster, key| {
+fn by_takeover(cluster: &mut Cluster, shard: usize) -> Checked {
+    let checked = promote(cluster, shard, |cluster, key| {
         let replica = &cluster.nodes[shard + SHARDS];
         let mut c = cluster.client(shard);
         let mut takes_over = replica.raw();
@@ -162,9 +162,9 @@ fn by_takeover(cluster: &mut Cluster, shard: usize) -> Verdict {
         assert!(b.fence > a.fence);
         vec![a, b]
     });
-    assert!(verdict.unreplicated > 1, "{verdict:?}");
-    assert!(verdict.excused > 0, "{verdict:?}");
-    verdict
+    assert!(checked.unreplicated > 1, "{checked:?}");
+    assert!(checked.excused > 0, "{checked:?}");
+    checked
 }
 
 /// A hold that its client keeps.
@@ -175,7 +175,7 @@ fn take(c: &mut Client, key: &str, token: &str) -> Hold {
     Hold::exclusive(key, token, fence.try_into().unwrap(), instants)
 }
 
-fn by_force(cluster: &mut Cluster, shard: usize) -> Verdict {
+fn by_force(cluster: &mut Cluster, shard: usize) -> Checked {
     promote(cluster, shard, |cluster, _| {
         fail_over(cluster, shard + SHARDS, "CLUSTER FAILOVER FORCE");
         Vec::new()
@@ -188,20 +188,20 @@ fn promote(
     cluster: &mut Cluster,
     shard: usize,
     act: impl FnOnce(&Cluster, &str) -> Vec<Hold>,
-) -> Verdict {
+) -> Checked {
     let keys = cluster.keys_of(shard, 5);
     let [held, own, keys @ ..] = &keys[..] else {
         panic!("five keys");
     };
     let promoted = shard + SHARDS;
-    let (mut journal, (struck_us, holds)) = crowd_while(cluster, keys, |cluster| {
+    let (mut journal, (struck_us, holds)) = with_load_clients(cluster, keys, |cluster| {
         let mut c = cluster.client(shard);
         c.int(&format!("LOCK.ACQUIRE {held} a 60000"));
         let waiter = cluster.blocked(shard, &format!("LOCK.ACQUIRE {held} b 60000 BLOCK 0"));
         work();
         let struck_us = now_us();
         let holds = act(cluster, own);
-        is_told_to_go(cluster.nodes[shard].kind, waiter);
+        is_unblocked(cluster.nodes[shard].kind, waiter);
         let error = c.error(&format!("LOCK.RELEASE {held} a"));
         assert!(error.starts_with("MOVED "), "{error}");
         // It was replicated long before.
@@ -212,16 +212,16 @@ fn promote(
     });
     journal.holds.extend(holds);
     let account = &Account::of(&cluster.nodes[promoted]);
-    verdict_of(&journal, Some(&Promotion { account, struck_us }))
+    check_all(&journal, Some(&Promotion { account, struck_us }))
 }
 
-fn say(kind: Kind, what: &str, verdict: &Verdict) {
-    let Verdict {
+fn say(kind: Kind, what: &str, checked: &Checked) {
+    let Checked {
         holds,
         pairs,
         unreplicated,
         excused,
-    } = verdict;
+    } = checked;
     let times = scale();
     figure(
         kind,
@@ -233,7 +233,7 @@ fn say(kind: Kind, what: &str, verdict: &Verdict) {
 }
 
 fn a_failed_primary_loses_only_what_was_not_replicated(kind: Kind) {
-    let [mut killed, mut stopped] = [Verdict::default(); 2];
+    let [mut killed, mut stopped] = [Checked::default(); 2];
     for _ in 0..scale() {
         let mut cluster = Cluster::start(kind);
         killed += by_kill(&mut cluster);
@@ -244,7 +244,7 @@ fn a_failed_primary_loses_only_what_was_not_replicated(kind: Kind) {
 }
 
 /// A primary sleeps through the vote, and does what was asked of it meanwhile before it learns that it is none any more.
-fn by_stop(cluster: &mut Cluster, shard: usize) -> Verdict {
+fn by_stop(cluster: &mut Cluster, shard: usize) -> Checked {
     promote(cluster, shard, |cluster, _| {
         let primary = &cluster.nodes[shard];
         cluster.believe_failures_after_ms(1_000);
@@ -260,10 +260,10 @@ fn by_stop(cluster: &mut Cluster, shard: usize) -> Verdict {
     })
 }
 
-fn by_kill(cluster: &mut Cluster) -> Verdict {
+fn by_kill(cluster: &mut Cluster) -> Checked {
     let keys = cluster.keys_of(0, 4);
     let (held, keys) = keys.split_first().unwrap();
-    let (journal, struck_us) = crowd_while(cluster, keys, |cluster| {
+    let (journal, struck_us) = with_load_clients(cluster, keys, |cluster| {
         let fence = cluster
             .client(0)
             .int(&format!("LOCK.ACQUIRE {held} a 60000"));
@@ -290,5 +290,5 @@ fn by_kill(cluster: &mut Cluster) -> Verdict {
         struck_us
     });
     let account = &Account::of(&cluster.nodes[SHARDS]);
-    verdict_of(&journal, Some(&Promotion { account, struck_us }))
+    check_all(&journal, Some(&Promotion { account, struck_us }))
 }

@@ -1,4 +1,4 @@
-//! What is known of a run: what each client asked and was told, and what each node wrote into its append-only file.
+//! What is known of a run: what each client asked and was delivered, and what each node wrote into its append-only file.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::harness::record_of;
 use crate::harness::Server;
 use crate::soak::history::commands_in_log;
 
-/// A hold as its client knows it. Between `told_us` and `end_us` the client is certain to have it.
+/// A hold as its client knows it. Between `delivered_us` and `end_us` the client is certain to have it.
 #[derive(Clone, Debug)]
 pub struct Hold {
     pub key: String,
@@ -19,7 +19,7 @@ pub struct Hold {
     /// Just before it was asked for the first time.
     pub asked_us: u64,
     /// Just after the reply was read.
-    pub told_us: u64,
+    pub delivered_us: u64,
     /// Just before the release was sent, or when the ttl is over, counted from the request: whichever is first.
     pub end_us: u64,
     /// What the release answered; `None` when it was never answered or came after the ttl.
@@ -27,22 +27,27 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// An exclusive one that was released: when it was asked for, told and given up.
-    pub fn exclusive(key: &str, token: &str, fence: u64, [asked, told, end]: [u64; 3]) -> Self {
+    /// An exclusive one that was released: when it was asked for, delivered and given up.
+    pub fn exclusive(
+        key: &str,
+        token: &str,
+        fence: u64,
+        [asked, delivered, end]: [u64; 3],
+    ) -> Self {
         Self {
             key: key.into(),
             token: token.into(),
             is_shared: false,
             fence,
             asked_us: asked,
-            told_us: told,
+            delivered_us: delivered,
             end_us: end,
             released: Some(true),
         }
     }
 }
 
-/// What a node did or was told to do, by its append-only file.
+/// What a node did or was delivered to do, by its append-only file.
 #[derive(Debug, Default)]
 pub struct Account {
     /// New holds: key, fence.

@@ -2,8 +2,8 @@
 //! that goes on taking and giving up locks by a cluster-aware library while slots move and primaries change.
 
 mod atomic;
-mod crowd;
+mod checker;
 mod failover;
 mod journal;
-mod judge;
+mod load_clients;
 mod slots;

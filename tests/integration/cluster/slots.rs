@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::thread;
 use std::time::Duration;
 
-use super::crowd::{crowd_while, Journal};
+use super::checker::{check, Checked};
 use super::journal::Account;
-use super::judge::{judge, Verdict};
+use super::load_clients::{with_load_clients, Journal};
 use crate::harness::{figure, now_us, scale, wait_for, Cluster, Kind, Later, Reply, SHARDS};
 
 on_every_server![a_slot_that_moves_or_is_deleted_loses_nothing];
@@ -14,7 +14,7 @@ on_every_server![a_slot_that_moves_or_is_deleted_loses_nothing];
 fn a_slot_that_moves_or_is_deleted_loses_nothing(kind: Kind) {
     // Else a node that misses a slot serves nobody, and the server itself tells all that are blocked.
     let mut cluster = Cluster::start_with(kind, &["--cluster-require-full-coverage", "no"]);
-    slots_move_under_a_crowd(kind, &mut cluster, 0);
+    slots_move_under_load(kind, &mut cluster, 0);
     a_hold_moves_with_its_fence(&cluster);
     a_deleted_slot_keeps_its_locks(kind, &mut cluster, 1);
 }
@@ -30,24 +30,24 @@ struct Move {
 }
 
 #[track_caller]
-fn verdict_of(journal: &Journal) -> Verdict {
-    judge(&journal.holds, None).unwrap_or_else(|breaches| {
+fn check_all(journal: &Journal) -> Checked {
+    check(&journal.holds, None).unwrap_or_else(|breaches| {
         let (count, errors) = (breaches.len(), &journal.errors);
         panic!("{count} breaches, {errors:?}; the first:\n{}", breaches[0])
     })
 }
 
-fn is_sent_away(waiter: Later) {
+fn gets_tryagain(waiter: Later) {
     match waiter.reply() {
         Reply::Error(error) => assert!(error.starts_with("TRYAGAIN "), "{error}"),
         other => panic!("{other:?}"),
     }
 }
 
-fn slots_move_under_a_crowd(kind: Kind, cluster: &mut Cluster, first: usize) {
+fn slots_move_under_load(kind: Kind, cluster: &mut Cluster, first: usize) {
     let keys = cluster.keys_of(first, 3);
     let rounds = 4 * scale();
-    let (journal, moves) = crowd_while(cluster, &keys, |cluster| {
+    let (journal, moves) = with_load_clients(cluster, &keys, |cluster| {
         let mut moves = Vec::new();
         for round in 0..rounds {
             let [from, to] = [round, round + 1].map(|n| (first + n) % SHARDS);
@@ -58,7 +58,7 @@ fn slots_move_under_a_crowd(kind: Kind, cluster: &mut Cluster, first: usize) {
         thread::sleep(Duration::from_millis(200));
         moves
     });
-    let Verdict { holds, pairs, .. } = verdict_of(&journal);
+    let Checked { holds, pairs, .. } = check_all(&journal);
     let errors = &journal.errors;
     assert!(holds > 10 * moves.len(), "{holds} {errors:?}");
     let keys_moved = moves.len();
@@ -69,7 +69,7 @@ fn slots_move_under_a_crowd(kind: Kind, cluster: &mut Cluster, first: usize) {
     assert!(asked > 0 && moved > 0, "{asked} {moved}");
     figure(
         kind,
-        &format!("{keys_moved} slots moved, {holds} holds of the crowd, {pairs} pairs compared, none lost or held twice; answered on the way: ASK \
+        &format!("{keys_moved} slots moved, {holds} holds of the clients, {pairs} pairs compared, none lost or held twice; answered on the way: ASK \
              {asked} times, MOVED {moved}, TRYAGAIN {sent_away}"),
     );
 }
@@ -167,8 +167,8 @@ fn a_hold_moves_with_its_fence(cluster: &Cluster) {
     cluster.begin_to_move(slot, from, to);
     assert!(b.is_pending() && c.is_pending());
     assert_eq!(cluster.move_keys(slot, from, to), 1);
-    is_sent_away(b);
-    is_sent_away(c);
+    gets_tryagain(b);
+    gets_tryagain(c);
     // The node that the slot comes to hands it on to who asks there, before the move is over and after.
     new.text("ASKING");
     assert_eq!(new.int("LOCK.ACQUIRE ahead a 60000"), fence);
@@ -197,7 +197,7 @@ fn a_deleted_slot_keeps_its_locks(kind: Kind, cluster: &mut Cluster, owner: usiz
         .map(|key| cluster.slot(key).to_string())
         .collect();
     let slots = slots.join(" ");
-    let (journal, ()) = crowd_while(cluster, keys, |cluster| {
+    let (journal, ()) = with_load_clients(cluster, keys, |cluster| {
         let mut c = cluster.client(owner);
         let fence = c.int(&format!("LOCK.ACQUIRE {held} a 60000"));
         for _ in 0..scale() {
@@ -207,7 +207,7 @@ fn a_deleted_slot_keeps_its_locks(kind: Kind, cluster: &mut Cluster, owner: usiz
             thread::sleep(Duration::from_millis(200));
             assert_eq!(c.text(&format!("CLUSTER DELSLOTS {slots}")), "OK");
             // Long before the hold ends.
-            waiters.into_iter().for_each(is_sent_away);
+            waiters.into_iter().for_each(gets_tryagain);
             let error = c.error(&format!("LOCK.ACQUIRE {held} b 60000 BLOCK 0"));
             assert!(error.starts_with("CLUSTERDOWN "), "{error}");
             thread::sleep(Duration::from_millis(200));
@@ -220,11 +220,11 @@ fn a_deleted_slot_keeps_its_locks(kind: Kind, cluster: &mut Cluster, owner: usiz
         }
         thread::sleep(Duration::from_millis(200));
     });
-    let Verdict { holds, pairs, .. } = verdict_of(&journal);
+    let Checked { holds, pairs, .. } = check_all(&journal);
     assert!(holds > 20, "{holds} {:?}", journal.errors);
     let deleted = (keys.len() + 1) * scale();
     figure(
         kind,
-        &format!("{deleted} slots deleted and added, {holds} holds of the crowd, {pairs} pairs compared, none lost or held twice"),
+        &format!("{deleted} slots deleted and added, {holds} holds of the clients, {pairs} pairs compared, none lost or held twice"),
     );
 }

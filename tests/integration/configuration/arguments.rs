@@ -191,7 +191,7 @@ fn module_loadex_refuses_bad_values(kind: Kind) {
 
 /// A name that the module does not have is seen by the server only after the load, when it takes the module out again, whose type stands
 /// against that: 7.0 says that it failed and keeps the module, 8.2 has it out all the same. Valkey 8.0.1 to 9.1.2 crashes there,
-/// whatever module with a type it is, which was mended in Redis (its pull request 13653): so it is not tried.
+/// whatever module with a type it is, which was repaired in Redis (its pull request 13653): so it is not tried.
 fn module_loadex_with_an_unknown_setting_is_an_error(kind: Kind) {
     if kind == Kind::Redis6_2 || kind.is_valkey() {
         return;

@@ -5,7 +5,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::super::harness::{figure, scale, wait_for, Client, Kind, Raw, Reply, Server};
-use super::crowd::Crowd;
+use super::load_clients::LoadClients;
 
 on_every_server![
     a_busy_function_delays_a_hand_off_but_loses_none,
@@ -202,25 +202,25 @@ fn a_grant_late_in_a_transaction_has_its_full_ttl(kind: Kind) {
 
 fn many_clients_on_a_server_that_sleeps(kind: Kind) {
     let server = Server::start(kind);
-    let crowd = Crowd::new(12, 120 * scale(), 2);
+    let clients = LoadClients::new(12, 120 * scale(), 2);
     let mut c = server.client();
-    let naps = crowd.run(&server, 20 * scale(), |_| {
+    let naps = clients.run(&server, 20 * scale(), |_| {
         c.text("DEBUG SLEEP 0.02");
     });
     figure(
         kind,
         &format!(
             "{naps} naps of DEBUG SLEEP under {} holds, none lost",
-            crowd.holds()
+            clients.holds()
         ),
     );
 }
 
 fn many_clients_on_a_server_with_long_scripts(kind: Kind) {
     let server = Server::start_with(kind, &["--lua-time-limit", "3"]);
-    let crowd = Crowd::new(8, 300 * scale(), 2);
+    let clients = LoadClients::new(8, 300 * scale(), 2);
     let mut c = server.client();
-    let kills = crowd.run(&server, 15 * scale(), |_| {
+    let kills = clients.run(&server, 15 * scale(), |_| {
         let mut script = server.raw();
         script.send_bytes(&bytes(&["EVAL", ENDLESS, "0"]));
         wait_until_busy(&mut c);
@@ -232,16 +232,16 @@ fn many_clients_on_a_server_with_long_scripts(kind: Kind) {
         kind,
         &format!(
             "{kills} busy scripts killed under {} holds, none lost",
-            crowd.holds()
+            clients.holds()
         ),
     );
 }
 
 fn many_clients_on_a_paused_server(kind: Kind) {
     let server = Server::start_with(kind, &["--appendonly", "yes"]);
-    let crowd = Crowd::new(12, 120 * scale(), 2);
+    let clients = LoadClients::new(12, 120 * scale(), 2);
     let mut c = server.client();
-    let pauses = crowd.run(&server, 20 * scale(), |n| {
+    let pauses = clients.run(&server, 20 * scale(), |n| {
         if n % 4 == 0 {
             // Nobody can end this one. It ends with the next round of the server's, which comes every tenth of a second.
             c.text("CLIENT PAUSE 20 ALL");
@@ -254,18 +254,18 @@ fn many_clients_on_a_paused_server(kind: Kind) {
     });
     figure(
         kind,
-        &format!("{pauses} pauses under {} holds, none lost", crowd.holds()),
+        &format!("{pauses} pauses under {} holds, none lost", clients.holds()),
     );
 }
 
 fn many_clients_on_a_server_with_io_threads(kind: Kind) {
     let options = ["--io-threads", "4", "--io-threads-do-reads", "yes"];
     let server = Server::start_with(kind, &options);
-    let crowd = Crowd::new(40, 40 * scale(), 3);
+    let clients = LoadClients::new(40, 40 * scale(), 3);
     let mut c = server.client();
     let mut killed = 0;
-    crowd.run(&server, 50 * scale(), |_| {
-        // Who comes to wait and is killed is nobody of the crowd.
+    clients.run(&server, 50 * scale(), |_| {
+        // Who comes to wait and is killed is nobody of the clients.
         let waiter = server.later("LOCK.ACQUIRE k0 guest 600000 BLOCK 0");
         sleep(Duration::from_millis(2));
         killed += c.int(&format!("CLIENT KILL ID {}", waiter.id));
@@ -275,7 +275,7 @@ fn many_clients_on_a_server_with_io_threads(kind: Kind) {
         kind,
         &format!(
             "4 io-threads: {} holds by 40 clients, none lost; {killed} guests killed meanwhile",
-            crowd.holds()
+            clients.holds()
         ),
     );
 }

@@ -24,7 +24,7 @@ fn is_full(server: &Server) -> bool {
         .set_read_timeout(Some(Duration::from_millis(200)))
         .unwrap();
     let mut said = [0; 64];
-    // One that is let in is told nothing.
+    // A client that is accepted receives nothing.
     let len = stream.read(&mut said).unwrap_or(0);
     said[..len].starts_with(b"-ERR max number of clients reached")
 }
@@ -50,10 +50,10 @@ fn waiters_count_against_maxclients_until_they_leave(kind: Kind) {
     assert_eq!(c.int(&format!("CLIENT KILL ID {}", d.id)), 1);
     d.broken();
     wait_for("room", || (!is_full(&server)).then_some(()));
-    let mut newcomer = server.client();
-    assert_eq!(newcomer.waiters("k"), ["e"]);
-    assert_eq!(newcomer.call("LOCK.ACQUIRE k f 60000"), Reply::Nil);
-    assert_eq!(newcomer.int("LOCK.RELEASE k b"), 1);
+    let mut new_client = server.client();
+    assert_eq!(new_client.waiters("k"), ["e"]);
+    assert_eq!(new_client.call("LOCK.ACQUIRE k f 60000"), Reply::Nil);
+    assert_eq!(new_client.int("LOCK.RELEASE k b"), 1);
     assert!(e.fence() > b_has);
 }
 
@@ -62,7 +62,7 @@ fn may_wait_and_subscribe(kind: Kind) -> bool {
     !matches!(kind, Kind::Valkey8_1 | Kind::Valkey9)
 }
 
-/// Waits for the lock and is sent what it will not read. With RESP3 a client is told things while it waits: what is published, or
+/// Waits for the lock and is sent what it will not read. With RESP3 a client is sent things while it waits: what is published, or
 /// that keys have changed, by their names.
 fn waiting_listener(server: &Server) -> Raw {
     let mut c = server.client();
@@ -77,7 +77,7 @@ fn waiting_listener(server: &Server) -> Raw {
     ))
 }
 
-/// The command that has it be told, each time of something else. It answers 1.
+/// The command that has it be sent something, each time of something else. It answers 1.
 fn tell(kind: Kind, news: &str) -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let n = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -146,8 +146,11 @@ fn a_grant_to_a_client_closed_at_that_moment_goes_to_the_next(kind: Kind) {
         c.int("LOCK.ACQUIRE k a 60000");
         let _b = waiting_listener(&server);
         let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
-        let told = c.multi(&ending);
-        assert!(told.iter().all(|told| *told == Reply::Int(1)), "{told:?}");
+        let replies = c.multi(&ending);
+        assert!(
+            replies.iter().all(|reply| *reply == Reply::Int(1)),
+            "{replies:?}"
+        );
         d.fence();
         assert_eq!(c.holders("k"), ["d"]);
         assert_eq!(c.int("LOCK.RELEASE k d"), 1);

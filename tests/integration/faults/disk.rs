@@ -32,7 +32,7 @@ const WRITES: [&str; 9] = [
 ];
 
 /// Locks with those who wait for them.
-struct Stage {
+struct Fixture {
     b: Later,
     d: Later,
     writer: Later,
@@ -40,11 +40,11 @@ struct Stage {
     timed_out: Later,
 }
 
-fn set_stage(server: &Server) -> Stage {
+fn set_up(server: &Server) -> Fixture {
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
     c.int("RWLOCK.RLOCK shared a 60000");
-    Stage {
+    Fixture {
         b: server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0"),
         d: server.blocked("RWLOCK.RLOCK k d 60000 BLOCK 0"),
         writer: server.blocked("RWLOCK.WLOCK shared w 60000 BLOCK 0"),
@@ -54,7 +54,7 @@ fn set_stage(server: &Server) -> Stage {
 }
 
 /// What holds while the server refuses writes.
-fn check_refusals(server: &Server, stage: &Stage, code: &str) {
+fn check_refusals(server: &Server, fixture: &Fixture, code: &str) {
     let mut c = server.client();
     for line in WRITES {
         assert!(c.error(line).starts_with(code), "{line}");
@@ -70,28 +70,28 @@ fn check_refusals(server: &Server, stage: &Stage, code: &str) {
     assert!(c.int("PTTL k") > 0);
     assert_eq!(c.text("TYPE k"), "redislock");
     // Now the reader is next, but a grant is a write.
-    assert_eq!(c.int(&format!("CLIENT KILL ID {}", stage.writer.id)), 1);
+    assert_eq!(c.int(&format!("CLIENT KILL ID {}", fixture.writer.id)), 1);
     wait_for("the timeout and some time more", || {
         assert_eq!(c.holders("shared"), ["a"]);
         assert_eq!(c.waiters("shared"), ["r"]);
         (c.waiters("k") == ["b", "d"]).then_some(())
     });
     assert_eq!(c.holders("k"), ["a"]);
-    assert!(stage.reader.is_pending() && stage.b.is_pending() && stage.d.is_pending());
+    assert!(fixture.reader.is_pending() && fixture.b.is_pending() && fixture.d.is_pending());
 }
 
 /// What comes when it takes them again.
-fn check_recovery(server: &Server, stage: Stage) {
+fn check_recovery(server: &Server, fixture: Fixture) {
     let mut c = server.client();
-    assert_eq!(stage.timed_out.reply(), Reply::Nil);
-    stage.writer.broken();
-    assert!(stage.reader.fence() > 0);
+    assert_eq!(fixture.timed_out.reply(), Reply::Nil);
+    fixture.writer.broken();
+    assert!(fixture.reader.fence() > 0);
     assert_eq!(c.holders("shared"), ["a", "r"]);
     assert_eq!(c.int("LOCK.RENEW k a 60000"), 1);
     assert_eq!(c.int("LOCK.RELEASE k a"), 1);
-    let b = stage.b.fence();
+    let b = fixture.b.fence();
     assert_eq!(c.int("LOCK.RELEASE k b"), 1);
-    assert!(stage.d.fence() > b);
+    assert!(fixture.d.fence() > b);
     assert_eq!(server.blocked_clients(), 0);
 }
 
@@ -118,12 +118,12 @@ pub(super) fn fail_to_save(server: &Server) {
 
 fn a_failed_save_refuses_all_writes_until_one_succeeds(kind: Kind) {
     let server = start_saving(kind);
-    let stage = set_stage(&server);
+    let fixture = set_up(&server);
     fail_to_save(&server);
-    check_refusals(&server, &stage, "MISCONF ");
+    check_refusals(&server, &fixture, "MISCONF ");
     fs::remove_dir(in_the_way(&server)).unwrap();
     server.client().text("BGSAVE");
-    check_recovery(&server, stage);
+    check_recovery(&server, fixture);
 }
 
 fn a_failed_save_refuses_nothing_if_so_configured(kind: Kind) {
@@ -206,11 +206,11 @@ pub(super) fn fill_disk(server: &Server) {
 
 fn a_full_disk_refuses_all_writes_until_space_returns(kind: Kind) {
     let server = start_appending(kind, "everysec");
-    let stage = set_stage(&server);
+    let fixture = set_up(&server);
     fill_disk(&server);
-    check_refusals(&server, &stage, "MISCONF ");
+    check_refusals(&server, &fixture, "MISCONF ");
     have_room_again(&server);
-    check_recovery(&server, stage);
+    check_recovery(&server, fixture);
 }
 
 fn a_deadline_while_the_disk_is_full_grants_when_space_returns(kind: Kind) {
@@ -339,12 +339,12 @@ fn with_too_few_replicas_nobody_is_granted(kind: Kind) {
     wait_for("a write to be taken", || {
         matches!(c.call("SET text text"), Reply::Simple(_)).then_some(())
     });
-    let stage = set_stage(&server);
+    let fixture = set_up(&server);
     replica.kill();
     wait_for("writes to be refused", || {
         matches!(c.call("SET text text"), Reply::Error(_)).then_some(())
     });
-    check_refusals(&server, &stage, "NOREPLICAS ");
+    check_refusals(&server, &fixture, "NOREPLICAS ");
     c.text("CONFIG SET min-replicas-to-write 0");
-    check_recovery(&server, stage);
+    check_recovery(&server, fixture);
 }

@@ -4,16 +4,16 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use super::super::harness::{figure, scale, Kind, Reply, Server};
-use super::crowd::Crowd;
+use super::load_clients::LoadClients;
 
 on_every_server![many_clients_on_a_server_that_is_flushed];
 
 fn many_clients_on_a_server_that_is_flushed(kind: Kind) {
     const LOCKS: usize = 3;
     let server = Server::start_with(kind, &["--appendonly", "yes"]);
-    let crowd = Crowd::new(12, 600 * scale(), LOCKS);
+    let clients = LoadClients::new(12, 600 * scale(), LOCKS);
     let mut c = server.client();
-    let (flushes, lost) = crowd.run_with_losses(&server, |n| {
+    let (flushes, lost) = clients.run_with_losses(&server, |n| {
         let line = [
             "FLUSHALL",
             "FLUSHALL ASYNC",
@@ -35,7 +35,7 @@ fn many_clients_on_a_server_that_is_flushed(kind: Kind) {
         kind,
         &format!(
             "{flushes} flushes under {} holds: {lost} ended by a flush, each noticed by its owner, no waiter forgotten",
-            crowd.holds()
+            clients.holds()
         ),
     );
     c.call("FLUSHALL");

@@ -205,7 +205,7 @@ fn the_log_warns_of_a_policy_that_evicts_locks(kind: Kind) {
     }
 }
 
-/// A crowd on some locks while other keys use up the memory. Every hold is for a minute, so one that cannot be released was evicted.
+/// A clients on some locks while other keys use up the memory. Every hold is for a minute, so one that cannot be released was evicted.
 fn an_owner_of_an_evicted_lock_gets_zero(kind: Kind) {
     const CLIENTS: usize = 6;
     let rounds = 60 * scale();

@@ -69,14 +69,14 @@ fn takes_writes(c: &mut Client) -> bool {
 }
 
 /// Somebody waits for the lock of an owner that is gone, and another one gives up after its end.
-struct Stage {
+struct Fixture {
     waits: Later,
     gives_up: Later,
     end: Instant,
 }
 
-impl Stage {
-    fn set(server: &Server) -> Self {
+impl Fixture {
+    fn set_up(server: &Server) -> Self {
         let mut c = server.client();
         c.int("LOCK.ACQUIRE k dead 60000");
         let waits = server.blocked("LOCK.ACQUIRE k b 600000 BLOCK 0");
@@ -137,12 +137,12 @@ fn a_deadline_with_too_few_replicas_grants_nobody(kind: Kind) {
     for_each_taken(|names| {
         let (primary, mut replica) = careful(kind, names);
         let mut c = primary.client();
-        let stage = Stage::set(&primary);
+        let fixture = Fixture::set_up(&primary);
         replica.kill();
         wait_for("writes to be refused", || {
             refuses_writes(&mut c, "NOREPLICAS ").then_some(())
         });
-        let b = stage.stays_with_nobody(&primary, "NOREPLICAS ", names);
+        let b = fixture.stays_with_nobody(&primary, "NOREPLICAS ", names);
         replica.start_again();
         if is_blind(kind, names) {
             wait_until_writes_are_taken(&primary);
@@ -158,9 +158,9 @@ fn a_deadline_after_a_failed_save_grants_nobody(kind: Kind) {
         let saves = without(names, &["--save", "3600", "1000000"]);
         let server = Server::start_with(kind, &saves);
         assert_taken_away(&mut server.client(), names);
-        let stage = Stage::set(&server);
+        let fixture = Fixture::set_up(&server);
         fail_to_save(&server);
-        let b = stage.stays_with_nobody(&server, "MISCONF ", names);
+        let b = fixture.stays_with_nobody(&server, "MISCONF ", names);
         fs::remove_dir(in_the_way(&server)).unwrap();
         server.client().text("BGSAVE");
         b.fence();
@@ -173,9 +173,9 @@ fn a_deadline_while_the_disk_is_full_grants_nobody(kind: Kind) {
         let server = start_appending_with(kind, "everysec", &without(names, &[]));
         let mut c = server.client();
         assert_taken_away(&mut c, names);
-        let stage = Stage::set(&server);
+        let fixture = Fixture::set_up(&server);
         fill_disk(&server);
-        let b = stage.stays_with_nobody(&server, "MISCONF ", names);
+        let b = fixture.stays_with_nobody(&server, "MISCONF ", names);
         have_room_again(&server);
         b.fence();
         assert_eq!(c.holders("k"), ["b"]);
@@ -208,9 +208,9 @@ fn a_disk_error_that_stops_no_write_stops_no_hand_off(kind: Kind) {
     // An append-only file that could not be written, and is not wanted any more.
     let server = start_appending_with(kind, "everysec", &without(&["EVAL"], &[]));
     let mut c = server.client();
-    let stage = Stage::set(&server);
+    let fixture = Fixture::set_up(&server);
     fill_disk(&server);
-    let b = stage.stays_with_nobody(&server, "MISCONF ", &["EVAL"]);
+    let b = fixture.stays_with_nobody(&server, "MISCONF ", &["EVAL"]);
     set(&mut c, ["appendonly", "no"]);
     b.fence();
 }
@@ -234,17 +234,17 @@ fn unknown_write_permission_counts_as_refused(kind: Kind) {
     for_each_taken(|names| {
         let (primary, _replica) = careful(kind, names);
         let mut c = primary.client();
-        let stage = Stage::set(&primary);
+        let fixture = Fixture::set_up(&primary);
         if is_blind(kind, names) {
-            assert_eq!(stage.gives_up.reply(), Reply::Nil);
-            assert!(Instant::now() > stage.end && stage.waits.is_pending());
+            assert_eq!(fixture.gives_up.reply(), Reply::Nil);
+            assert!(Instant::now() > fixture.end && fixture.waits.is_pending());
             assert_eq!(c.waiters("k"), ["b"]);
             assert_eq!(c.int("LOCK.RELEASE k nobody"), 0);
         }
-        stage.waits.fence();
+        fixture.waits.fence();
         assert_eq!(c.holders("k"), ["b"]);
         // Where no replicas are wanted, all can be told.
         let server = Server::start_with(kind, &without(names, &[]));
-        Stage::set(&server).waits.fence();
+        Fixture::set_up(&server).waits.fence();
     });
 }

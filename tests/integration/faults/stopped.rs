@@ -6,7 +6,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::super::harness::{figure, redis_cli, scale, wait_for, Kind, Reply, Server};
-use super::crowd::Crowd;
+use super::load_clients::LoadClients;
 
 on_every_server![
     a_stopped_owner_loses_its_lock_to_the_next_waiter,
@@ -192,8 +192,8 @@ fn commands_sent_while_the_server_was_stopped_are_answered_in_order(kind: Kind) 
 
 fn many_clients_on_a_server_that_is_stopped_and_resumed(kind: Kind) {
     let server = Server::start(kind);
-    let crowd = Crowd::new(12, 300 * scale(), 2);
-    let stops = crowd.run(&server, 25 * scale(), |_| {
+    let clients = LoadClients::new(12, 300 * scale(), 2);
+    let stops = clients.run(&server, 25 * scale(), |_| {
         server.signal("STOP");
         sleep(Duration::from_millis(10));
         server.signal("CONT");
@@ -203,7 +203,7 @@ fn many_clients_on_a_server_that_is_stopped_and_resumed(kind: Kind) {
         kind,
         &format!(
             "{stops} stops of the server under {} holds, none lost",
-            crowd.holds()
+            clients.holds()
         ),
     );
 }

@@ -123,7 +123,7 @@ impl Cluster {
     /// Waits until every node that runs says the same of who serves which slot and who stands by, and all slots are served.
     #[track_caller]
     pub fn wait_until_all_agree(&self) {
-        let mut told = Instant::now();
+        let mut last_told = Instant::now();
         wait_for("the nodes to agree", || {
             let mut views = self.running().map(|node| view(&mut node.client()));
             let first = views.next()??;
@@ -132,9 +132,9 @@ impl Cluster {
             if agreed && all == SLOTS {
                 return Some(());
             }
-            if told.elapsed() > Duration::from_millis(200) {
+            if last_told.elapsed() > Duration::from_millis(200) {
                 self.tell_each_other();
-                told = Instant::now();
+                last_told = Instant::now();
             }
             thread::sleep(Duration::from_millis(20));
             None

@@ -159,8 +159,8 @@ fn share(c: &mut Client) {
 /// A crowd takes one lock in turn, each by waiting: what one gives up is the next one's, and it stands behind the others again.
 fn pass_on(server: &Server, c: &mut Client, waiters: usize) {
     c.int("LOCK.ACQUIRE passed me 100000");
-    let mut crowd: Vec<Raw> = (0..waiters).map(|_| server.raw()).collect();
-    for (n, waiter) in crowd.iter_mut().enumerate() {
+    let mut waiting: Vec<Raw> = (0..waiters).map(|_| server.raw()).collect();
+    for (n, waiter) in waiting.iter_mut().enumerate() {
         let mode = ["LOCK.ACQUIRE", "RWLOCK.RLOCK"][usize::from(n % 4 == 0)];
         let timeout = [0, 100_000][n % 2];
         let wait = format!("{mode} passed w{n} 100000 BLOCK {timeout}");
@@ -171,7 +171,7 @@ fn pass_on(server: &Server, c: &mut Client, waiters: usize) {
         (c.waiters("passed").len() == waiters).then_some(())
     });
     c.int("LOCK.RELEASE passed me");
-    for waiter in &mut crowd {
+    for waiter in &mut waiting {
         for _ in 0..WAITS_OF_EACH {
             let fence = waiter.line().unwrap();
             assert!(fence.len() > 10, "{fence}");

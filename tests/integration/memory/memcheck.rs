@@ -129,20 +129,20 @@ fn wait_and_pass_on(server: &Server, end: &str) {
 }
 
 fn a_crowd_of_readers_comes_and_goes(c: &mut Client, readers: usize) {
-    for end in ["UNLINK crowd", "FLUSHALL ASYNC", "DEL crowd"] {
+    for end in ["UNLINK readers", "FLUSHALL ASYNC", "DEL readers"] {
         let come: Vec<_> = (0..readers)
             .map(|n| {
                 let ttl = if n % 3 == 0 { 1 } else { 100_000 };
-                workload::words(&format!("RWLOCK.RLOCK crowd reader-{n} {ttl}"))
+                workload::words(&format!("RWLOCK.RLOCK readers reader-{n} {ttl}"))
             })
             .collect();
         c.pipeline(&come);
         let go: Vec<_> = (0..readers / 2)
-            .map(|n| workload::words(&format!("LOCK.RELEASE crowd reader-{n}")))
+            .map(|n| workload::words(&format!("LOCK.RELEASE readers reader-{n}")))
             .collect();
         c.pipeline(&go);
-        assert!(c.holders("crowd").len() > readers / 4);
-        let dump = c.call("DUMP crowd");
+        assert!(c.holders("readers").len() > readers / 4);
+        let dump = c.call("DUMP readers");
         let restore = [b"RESTORE", &b"copy"[..], b"0", dump.as_bytes(), b"REPLACE"];
         assert_eq!(c.send(&restore), Reply::Simple("OK".into()));
         c.call(end);

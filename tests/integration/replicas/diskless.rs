@@ -3,8 +3,8 @@
 use std::thread;
 
 use super::{assert_same, follow, info, lose_primary, primary, syncs};
-use crate::harness::crowd::{self, wait_for_link};
 use crate::harness::dump::raise_fences_by_an_hour;
+use crate::harness::mixed_load::{self, wait_for_link};
 use crate::harness::{figure, scale, wait_for, Kind, Reply, Server, State};
 
 on_every_server![
@@ -39,7 +39,7 @@ fn arrives_by((diskless, load, says): (&str, &str, &str), kind: Kind) {
     let set = format!("CONFIG SET repl-diskless-sync {diskless}");
     primary.client().text(&set);
     let replica = Server::start_with(kind, &["--repl-diskless-load", load]);
-    crowd::live(&primary, 500, 3_000 * scale(), || {
+    mixed_load::run(&primary, 500, 3_000 * scale(), || {
         follow(&replica, &primary);
         wait_for_link(&replica);
     });
@@ -48,7 +48,7 @@ fn arrives_by((diskless, load, says): (&str, &str, &str), kind: Kind) {
     // Once more, beside what it has by now.
     replica.client().text("REPLICAOF NO ONE");
     replica.client().int("LOCK.ACQUIRE mine me 600000");
-    crowd::live(&primary, 501, 3_000 * scale(), || {
+    mixed_load::run(&primary, 501, 3_000 * scale(), || {
         follow(&replica, &primary);
         wait_for_link(&replica);
     });

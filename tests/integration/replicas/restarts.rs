@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::{assert_same, primary, syncs};
-use crate::harness::crowd::{self, wait_for_link};
+use crate::harness::mixed_load::{self, wait_for_link};
 use crate::harness::{figure, scale, wait_for, Kind, Server};
 
 on_every_server![
@@ -16,7 +16,7 @@ fn a_replica_killed_under_load_catches_up(kind: Kind) {
     let primary = primary(kind);
     let mut replica = Server::start_replica_of(&primary, &[]);
     let rounds = scale();
-    let deeds = crowd::live(&primary, 400, 6_000 * scale(), || {
+    let totals = mixed_load::run(&primary, 400, 6_000 * scale(), || {
         for _ in 0..rounds {
             // With the file by which it was synchronized, and with nothing.
             for keeps_its_file in [true, false] {
@@ -34,7 +34,7 @@ fn a_replica_killed_under_load_catches_up(kind: Kind) {
     let kills = 2 * rounds;
     figure(
         kind,
-        &format!("{kills} kills of a replica under {} operations", deeds.ops),
+        &format!("{kills} kills of a replica under {} operations", totals.ops),
     );
 }
 
@@ -42,7 +42,7 @@ fn a_replica_shut_down_under_load_resumes_by_partial_resync(kind: Kind) {
     let primary = primary(kind);
     let mut replica = Server::start_replica_of(&primary, &[]);
     let restarts = 2 * scale();
-    let deeds = crowd::live(&primary, 410, 6_000 * scale(), || {
+    let totals = mixed_load::run(&primary, 410, 6_000 * scale(), || {
         for _ in 0..restarts {
             replica.shut_down_saving();
             replica.start_again();
@@ -56,12 +56,12 @@ fn a_replica_shut_down_under_load_resumes_by_partial_resync(kind: Kind) {
         replica.client().text("REPLICAOF NO ONE");
         replica.client().int("LOCK.ACQUIRE new me 600000")
     };
-    assert!(next > deeds.largest_fence);
+    assert!(next > totals.largest_fence);
     figure(
         kind,
         &format!(
             "{restarts} shutdowns of a replica under {} operations",
-            deeds.ops
+            totals.ops
         ),
     );
 }
@@ -70,7 +70,7 @@ fn a_replica_with_an_aof_killed_under_load_catches_up(kind: Kind) {
     let primary = primary(kind);
     let options = ["--appendonly", "yes", "--appendfsync", "always"];
     let mut replica = Server::start_replica_of(&primary, &options);
-    let deeds = crowd::live(&primary, 420, 6_000 * scale(), || {
+    let totals = mixed_load::run(&primary, 420, 6_000 * scale(), || {
         replica.kill();
         replica.start_again();
         wait_for_link(&replica);
@@ -85,5 +85,5 @@ fn a_replica_with_an_aof_killed_under_load_catches_up(kind: Kind) {
     replica.kill();
     replica.start_again_with(&["--replicaof", "no", "one"]);
     let next = replica.client().int("LOCK.ACQUIRE new me 600000");
-    assert!(next > deeds.largest_fence);
+    assert!(next > totals.largest_fence);
 }

@@ -1,10 +1,10 @@
-//! Links that break under load: what is mended from the backlog and what takes a full synchronization.
+//! Links that break under load: what is repaired from the backlog and what takes a full synchronization.
 
 use std::thread;
 use std::time::Duration;
 
 use super::{assert_same, follow, lose_primary, primary, syncs};
-use crate::harness::crowd::{self, wait_for_link};
+use crate::harness::mixed_load::{self, wait_for_link};
 use crate::harness::{figure, scale, wait_for, Kind, Server};
 
 on_every_server![
@@ -25,7 +25,7 @@ fn a_cut_link_is_resynchronized_from_the_backlog(kind: Kind) {
     let primary = primary(kind);
     let replica = Server::start_replica_of(&primary, &STAYS_FREE);
     let cuts = CUTS * scale();
-    let deeds = crowd::live(&primary, 300, 6_000 * scale(), || {
+    let totals = mixed_load::run(&primary, 300, 6_000 * scale(), || {
         let mut c = primary.client();
         for _ in 0..cuts {
             wait_for("the link", || {
@@ -35,7 +35,7 @@ fn a_cut_link_is_resynchronized_from_the_backlog(kind: Kind) {
     });
     assert_same(&primary, &replica, "after the cuts");
     assert_eq!(syncs(&primary), (1, cuts));
-    let ops = deeds.ops;
+    let ops = totals.ops;
     figure(
         kind,
         &format!("{cuts} cuts under {ops} operations, {cuts} partial resyncs"),
@@ -46,7 +46,7 @@ fn a_replica_pointed_elsewhere_is_resynchronized_from_the_backlog(kind: Kind) {
     let primary = primary(kind);
     let replica = Server::start_replica_of(&primary, &STAYS_FREE);
     let cuts = CUTS * scale();
-    crowd::live(&primary, 310, 6_000 * scale(), || {
+    mixed_load::run(&primary, 310, 6_000 * scale(), || {
         for _ in 0..cuts {
             lose_primary(&replica);
             thread::sleep(Duration::from_millis(20)); // for the crowd to go on
@@ -66,7 +66,7 @@ fn a_replica_beyond_the_backlog_gets_a_full_synchronization(kind: Kind) {
     for round in 0..rounds {
         lose_primary(&replica);
         // Whatever it had it has still, and it is not the primary's any more.
-        crowd::live(&primary, 320 + round as u64, 6_000, || ());
+        mixed_load::run(&primary, 320 + round as u64, 6_000, || ());
         follow(&replica, &primary);
         assert_same(&primary, &replica, "after a full synchronization");
     }
@@ -83,7 +83,7 @@ fn a_former_primary_gets_a_full_synchronization(kind: Kind) {
     let rounds = 2 * scale();
     for round in 0..rounds {
         let seed = 330 + 10 * round as u64;
-        crowd::live(&primary, seed, 4_000, || {
+        mixed_load::run(&primary, seed, 4_000, || {
             let mut r = replica.client();
             r.text("REPLICAOF NO ONE");
             // It gives fences of its own, and forgets those holds.

@@ -7,8 +7,8 @@ use std::path::Path;
 use redis_lock::lock::codec::{decode, Record};
 use redis_lock::lock::{Effect, Fate, Lock};
 
-use super::crowd::client_of;
 use super::journal::{Answer, Life, Part, Request, Step, What};
+use super::load_clients::client_of;
 use crate::harness::aof::{self, Command};
 use crate::harness::record_of;
 

@@ -1,17 +1,17 @@
 //! Servers that are ended under load, by `kill -9` and by SHUTDOWN at random instants, and come back on their files.
 //!
-//! - [`crowd`]: the clients, and [`journal`]: what they asked and were answered. [`trial`]: the lives of a server under them.
-//! - [`file`]: what the append-only file says while no server runs. [`look`]: what the server says in its next life.
-//! - [`judge`]: the rules. [`refusals`] shows with forged journals that each refuses what it is there for.
+//! - [`load_clients`]: the clients, and [`journal`]: what they asked and were answered. [`trial`]: the lives of a server under them.
+//! - [`file`]: what the append-only file says while no server runs. [`observed`]: what the server says in its next life.
+//! - [`checker`]: the rules. [`checker_tests`] shows with forged journals that each refuses what it is there for.
 //! - [`deadlines`]: locks that end while the server is down. [`torn`]: files that end anywhere.
 
-mod crowd;
+mod checker;
+mod checker_tests;
 mod deadlines;
 mod file;
 mod journal;
-mod judge;
-mod look;
-mod refusals;
+mod load_clients;
+mod observed;
 mod torn;
 mod trial;
 
@@ -72,8 +72,8 @@ fn nothing_acknowledged_is_lost_with_appendfsync_always(kind: Kind) {
         let ms = trial.rng.random_range(20..300);
         trial.live(ms, ending, Beside::Nothing);
         let account = trial.read_file(true);
-        let look = trial.come_back(&EVERYTHING);
-        look.assert_is(&account.locks, &trial.context());
+        let observed = trial.come_back(&EVERYTHING);
+        observed.assert_is(&account.locks, &trial.context());
     }
     figure(kind, &format!("{}", trial.tally));
 }
@@ -93,9 +93,9 @@ fn nothing_acknowledged_is_lost_when_a_rewrite_is_interrupted(kind: Kind) {
             let ms = trial.rng.random_range(20..200);
             trial.live(ms, ending, Beside::Rewrites);
             let account = trial.read_file(false);
-            let look = trial.come_back(&EVERYTHING);
+            let observed = trial.come_back(&EVERYTHING);
             if !account.begins_with_rdb {
-                look.assert_is(&account.locks, &trial.context());
+                observed.assert_is(&account.locks, &trial.context());
             }
         }
         let tally = &trial.tally;

@@ -8,7 +8,7 @@ use rand::rngs::StdRng;
 use rand::RngExt;
 
 use super::file::Account;
-use super::look::Look;
+use super::observed::Observed;
 use super::trial::{Beside, Ending, Trial};
 use super::ALWAYS;
 use crate::harness::{aof, figure, scale, Kind};
@@ -36,16 +36,16 @@ pub fn an_aof_cut_anywhere_loads_as_a_prefix(kind: Kind) {
             }
         }
         trial.server.start_again();
-        let look = Look::at(&mut trial.server.client());
-        look.assert_is(&account.locks, &context);
-        holds += look.len();
+        let observed = Observed::at(&mut trial.server.client());
+        observed.assert_is(&account.locks, &context);
+        holds += observed.len();
         trial.server.kill();
     }
     assert!(inside > 0, "no cut was inside of a command");
     figure(
         kind,
         &format!(
-            "{cuts} cuts of a file of {} bytes, {inside} inside of a command or a transaction, {fixed} mended by the checker: \
+            "{cuts} cuts of a file of {} bytes, {inside} inside of a command or a transaction, {fixed} repaired by the checker: \
              {holds} holds as the rest of the file has them",
             bytes.len()
         ),
@@ -73,7 +73,7 @@ fn any_cut(rng: &mut StdRng, bytes: &[u8], in_transaction: bool) -> usize {
     rng.random_range(place)
 }
 
-/// Has the servers' checker mend the file, where there is one for this server.
+/// Has the servers' checker repair the file, where there is one for this server.
 #[track_caller]
 fn fix(kind: Kind, trial: &Trial) -> bool {
     let Some(checker) = kind.checker("aof") else {

@@ -1,4 +1,4 @@
-//! A server that is ended again and again under a crowd, and judged each time it is up again.
+//! A server that is ended again and again under a crowd, and compared each time it is up again.
 
 use std::fmt;
 use std::fs;
@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::crowd::{Player, CLIENTS};
+use super::checker::{instant_that_came_back, never_two_holders, Fences};
 use super::file::Account;
 use super::journal::{Life, Step};
-use super::judge::{instant_that_came_back, never_two_holders, Fences};
-use super::look::Look;
+use super::load_clients::{Player, CLIENTS};
+use super::observed::Observed;
 use crate::harness::{aof, now_us, wait_for, Client, Kind, Reply, Server};
 
 pub struct Trial {
@@ -306,33 +306,33 @@ impl Trial {
 
     /// Starts the server again, and finds that it has the state of an instant in `allowed`.
     #[track_caller]
-    pub fn come_back(&mut self, allowed: &RangeInclusive<u64>) -> Look {
+    pub fn come_back(&mut self, allowed: &RangeInclusive<u64>) -> Observed {
         self.server.start_again();
         let context = self.context();
         let mut c = self.server.client();
-        let look = Look::at(&mut c);
+        let observed = Observed::at(&mut c);
         let life = self.lives.last().expect("a life");
-        let judged = instant_that_came_back(life, &look.holds, &look.ms, allowed)
+        let compared = instant_that_came_back(life, &observed.holds, &observed.ms, allowed)
             .and_then(|_| self.fences.take(life))
             .and_then(|()| never_two_holders(&self.lives[self.kept_from..]));
-        self.tally.compared = judged.unwrap_or_else(|why| panic!("{context}: {why}"));
+        self.tally.compared = compared.unwrap_or_else(|why| panic!("{context}: {why}"));
         self.tally.fences = self.fences.len();
-        self.tally.back += look.len();
+        self.tally.back += observed.len();
         if *allowed != EVERYTHING {
             self.kept_from = self.lives.len();
         }
         let next = c.int("LOCK.ACQUIRE probe probe 60000");
         assert_eq!(c.int("LOCK.RELEASE probe probe"), 1);
         let next = u64::try_from(next).unwrap();
-        let largest = look.locks.values().flat_map(|lock| &lock.holders);
+        let largest = observed.locks.values().flat_map(|lock| &lock.holders);
         let largest = largest.map(|holder| holder.fence).max().unwrap_or(0);
         let largest = largest.max(self.fences.largest);
         assert!(next > largest, "{context}: {next} after {largest}");
         self.fences.largest = next;
-        for (player, holds) in self.players.iter_mut().zip(&look.holds) {
+        for (player, holds) in self.players.iter_mut().zip(&observed.holds) {
             player.begin(holds.clone());
         }
-        look
+        observed
     }
 
     pub fn context(&self) -> String {

@@ -34,7 +34,7 @@ fn assert_not_applied(c: &mut Client) {
     assert!(fence < 1 << 52, "{fence}");
 }
 
-fn stage(kind: Kind) -> (Server, Client) {
+fn fixture(kind: Kind) -> (Server, Client) {
     let server = Server::start(kind);
     let mut c = server.client();
     assert!(c.int("LOCK.ACQUIRE k holder 1000000") < 1 << 52);
@@ -42,7 +42,7 @@ fn stage(kind: Kind) -> (Server, Client) {
 }
 
 fn no_context_lets_a_client_apply_an_effect(kind: Kind) {
-    let (server, mut c) = stage(kind);
+    let (server, mut c) = fixture(kind);
     if kind.is_7_0_or_later() {
         load_function(&mut c);
     }
@@ -82,7 +82,7 @@ fn no_context_lets_a_client_apply_an_effect(kind: Kind) {
 }
 
 fn an_aof_piped_in_by_a_client_is_refused(kind: Kind) {
-    let (server, mut c) = stage(kind);
+    let (server, mut c) = fixture(kind);
     let record = effect();
     let mut file = b"*3\r\n$11\r\nLOCK._APPLY\r\n$1\r\nk\r\n".to_vec();
     file.extend(format!("${}\r\n", record.len()).as_bytes());
@@ -104,7 +104,7 @@ fn an_aof_piped_in_by_a_client_is_refused(kind: Kind) {
 
 fn a_connection_that_sent_psync_cannot_apply_effects(kind: Kind) {
     for ask in ["SYNC", "PSYNC ? -1"] {
-        let (server, mut c) = stage(kind);
+        let (server, mut c) = fixture(kind);
         let mut replica = server.raw();
         replica.send(ask);
         wait_for("the server to have a replica", || {
@@ -129,7 +129,7 @@ fn no_client_applies_an_effect_while_a_replica_loads(kind: Kind) {
     if !kind.is_7_0_or_later() {
         return; // 6.2 does not serve its clients meanwhile.
     }
-    let (primary, mut p) = stage(kind);
+    let (primary, mut p) = fixture(kind);
     p.call("CONFIG SET repl-diskless-sync yes");
     p.call("CONFIG SET repl-diskless-sync-delay 0");
     p.call("DEBUG POPULATE 3000");

@@ -23,7 +23,7 @@ const LINES: [&str; 9] = [
 ];
 
 /// A server with a lock that is held and waited for, and users of other keys.
-fn stage(kind: Kind) -> (Server, Client) {
+fn fixture(kind: Kind) -> (Server, Client) {
     let server = Server::start(kind);
     let mut c = server.client();
     if kind.is_7_0_or_later() {
@@ -48,7 +48,7 @@ fn assert_no_permission(reply: &Reply, what: &str) {
 }
 
 fn a_user_limited_to_some_keys_reaches_no_others_in_any_context(kind: Kind) {
-    let (server, mut c) = stage(kind);
+    let (server, mut c) = fixture(kind);
     let waiter = server.blocked("LOCK.ACQUIRE other:held waiter 1000000 BLOCK 0");
     let before = c.call("DUMP other:held");
     let mut rules = vec!["~app:* +@all"];
@@ -95,7 +95,7 @@ fn a_user_limited_to_some_keys_reaches_no_others_in_any_context(kind: Kind) {
 }
 
 fn a_permission_error_reveals_nothing_about_the_key(kind: Kind) {
-    let (server, mut c) = stage(kind);
+    let (server, mut c) = fixture(kind);
     let mut some = user(&server, "some", "~app:* +@all");
     let keyspace = |c: &mut Client| (c.info("keyspace_hits"), c.info("keyspace_misses"));
     let before = keyspace(&mut c);
@@ -116,7 +116,7 @@ fn read_only_and_write_only_users_stay_so_in_scripts(kind: Kind) {
     if !kind.is_7_0_or_later() {
         return; // Key permissions for reading and writing came with 7.0.
     }
-    let (server, mut c) = stage(kind);
+    let (server, mut c) = fixture(kind);
     let mut reader = user(&server, "reader", "%R~other:* +@all");
     let mut writer = user(&server, "writer", "%W~other:* +@all");
     let before = c.call("DUMP other:held");
@@ -138,7 +138,7 @@ fn read_only_and_write_only_users_stay_so_in_scripts(kind: Kind) {
 }
 
 fn a_waiter_of_a_deleted_user_is_ended(kind: Kind) {
-    let (server, mut c) = stage(kind);
+    let (server, mut c) = fixture(kind);
     user(&server, "some", "~other:* +@all");
     let mut waiter = server.raw();
     waiter.send("AUTH some any");

@@ -7,11 +7,11 @@ use std::fmt;
 
 use redis_lock::lock::{Effect, Hold, Mode, Token};
 
-use super::course::{follow, Course};
 use super::history::{effect, Entry, History, Mark, Outcome, What};
-use super::looks::Due;
+use super::info_replies::Due;
 use super::replay::Replayed;
 use super::rule::{Breach, Rule};
+use super::timeline::{follow, Timeline};
 
 /// What was checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub struct Findings {
     pub grants: usize,
     /// Grants to requests that had waited.
     pub hand_offs: usize,
-    /// Grants whose client was gone before it was told.
+    /// Grants whose client was gone before it was delivered.
     pub unheard: usize,
     /// Such holds that the server has ended by itself.
     pub taken_back: usize,
@@ -65,7 +65,7 @@ pub(super) struct Unheard<'h> {
 
 pub(super) struct Checker<'h> {
     pub(super) history: &'h History,
-    courses: BTreeMap<u64, Course<'h>>,
+    timelines: BTreeMap<u64, Timeline<'h>>,
     keys: BTreeMap<&'h str, Replayed>,
     /// Who may wait, or has asked just now, by key and in the order of arrival.
     queues: BTreeMap<&'h str, Vec<u64>>,
@@ -80,8 +80,8 @@ pub(super) struct Checker<'h> {
     carried_out: bool,
     pub(super) now_ms: u64,
     last_fence: u64,
-    /// The fences that a client was told, and where they were granted first.
-    told: HashMap<u64, usize>,
+    /// The fences that a client was delivered, and where they were granted first.
+    delivered: HashMap<u64, usize>,
     /// When the shares would have ended that were made exclusive last, by fence.
     converted: HashMap<u64, u64>,
     /// The new holds since the last command, with the connections of those who may have asked for them.
@@ -97,17 +97,17 @@ pub(super) struct Checker<'h> {
 /// Checks every rule.
 pub fn check(history: &History) -> Result<Findings, Vec<Breach>> {
     let mut breaches = Vec::new();
-    let courses = follow(history, &mut breaches);
-    let mut told = HashMap::new();
-    for course in courses.values() {
-        if let (Outcome::Fence(fence), Some(at)) = (&course.request.outcome, course.granted) {
-            let first = told.entry(*fence).or_insert(at);
+    let timelines = follow(history, &mut breaches);
+    let mut delivered = HashMap::new();
+    for timeline in timelines.values() {
+        if let (Outcome::Fence(fence), Some(at)) = (&timeline.request.outcome, timeline.granted) {
+            let first = delivered.entry(*fence).or_insert(at);
             *first = at.min(*first);
         }
     }
     let mut checker = Checker {
         history,
-        courses,
+        timelines,
         keys: BTreeMap::new(),
         queues: BTreeMap::new(),
         upgrades: BTreeMap::new(),
@@ -116,7 +116,7 @@ pub fn check(history: &History) -> Result<Findings, Vec<Breach>> {
         carried_out: false,
         now_ms: 0,
         last_fence: 0,
-        told,
+        delivered,
         converted: HashMap::new(),
         fresh: Vec::new(),
         unheard: Vec::new(),
@@ -203,7 +203,7 @@ impl<'h> Checker<'h> {
             && state.mode() == Some(Mode::Shared);
         let somebody_may_wait = self
             .queue(&request.key)
-            .any(|course| course.may_wait(at, self.now_ms));
+            .any(|timeline| timeline.may_wait(at, self.now_ms));
         match (request.what, &request.outcome) {
             (What::Release | What::Renew, Outcome::Done(false)) if still_own => {
                 self.refuse(Rule::WrongAnswer, at, format!("0 to a holder: {request:?}"));
@@ -216,10 +216,10 @@ impl<'h> Checker<'h> {
                 );
             }
             (What::Acquire(..), Outcome::Error(error)) if error.starts_with("DEADLOCK ") => {
-                let other_upgrades = self.queue(&request.key).any(|course| {
-                    self.upgrades.contains_key(&course.number)
-                        && course.request.token != request.token
-                        && course.may_wait(at, self.now_ms)
+                let other_upgrades = self.queue(&request.key).any(|timeline| {
+                    self.upgrades.contains_key(&timeline.number)
+                        && timeline.request.token != request.token
+                        && timeline.may_wait(at, self.now_ms)
                 });
                 let told_at_once = other_upgrades && own.is_some();
                 if !told_at_once && !self.may_be_told_later(at, request) {
@@ -233,9 +233,9 @@ impl<'h> Checker<'h> {
                 self.upgrades.insert(number, hold.fence.get());
             }
             let now_ms = self.now_ms;
-            let courses = &self.courses;
+            let timelines = &self.timelines;
             let queue = self.queues.entry(&request.key).or_default();
-            queue.retain(|waiter| courses[waiter].may_wait(at, now_ms));
+            queue.retain(|waiter| timelines[waiter].may_wait(at, now_ms));
             queue.push(number);
         }
     }
@@ -331,19 +331,19 @@ impl<'h> Checker<'h> {
     ) {
         self.findings.grants += 1;
         let what = format!("{mode:?} {token:?} {hold:?} on {key} at {now_ms}");
-        let takers = self.queue(key).filter(|course| {
-            course.mode == mode
-                && course.request.token.as_bytes() == token.as_bytes()
-                && course.may_wait(at, now_ms)
+        let takers = self.queue(key).filter(|timeline| {
+            timeline.mode == mode
+                && timeline.request.token.as_bytes() == token.as_bytes()
+                && timeline.may_wait(at, now_ms)
         });
         let takers: Vec<_> = takers.collect();
         // The one that came first may be dead; that it is taken for the owner can only excuse.
         let Some(first) = takers.first() else {
             return self.refuse(Rule::Ghost, at, what);
         };
-        let heard = self.told.contains_key(&hold.fence.get());
-        let excused = takers.iter().any(|course| {
-            let outcome = &course.request.outcome;
+        let heard = self.delivered.contains_key(&hold.fence.get());
+        let excused = takers.iter().any(|timeline| {
+            let outcome = &timeline.request.outcome;
             matches!(
                 outcome,
                 Outcome::Cut { .. } | Outcome::Closed | Outcome::Error(_)
@@ -352,7 +352,7 @@ impl<'h> Checker<'h> {
         let waited = self.current != Some(first.number);
         let connections = takers
             .iter()
-            .map(|course| course.request.connection)
+            .map(|timeline| timeline.request.connection)
             .collect();
         let passed = self.queue(key).find(|other| {
             let stands_before = other.arrived < first.arrived || self.is_ahead(key, other, now_ms);
@@ -395,7 +395,12 @@ impl<'h> Checker<'h> {
         // Its client knew of a share, but that is over and what came in its place was not heard of.
         let known_until = self.converted.get(&fence);
         let is_over = known_until.is_some_and(|end| *end < now_ms);
-        if !is_over && self.told.get(&fence).is_some_and(|told| *told < at) {
+        if !is_over
+            && self
+                .delivered
+                .get(&fence)
+                .is_some_and(|delivered| *delivered < at)
+        {
             let text = format!("{token:?} on {key} at {now_ms}, {own:?}");
             self.refuse(Rule::TakenAway, at, text);
         }
@@ -441,10 +446,10 @@ impl<'h> Checker<'h> {
     }
 
     /// The request that should have the lock at this place; `None` when nobody should, or it is not certain who.
-    fn surely_next(&self, at: usize, key: &str, now_ms: u64) -> Option<&Course<'h>> {
+    fn surely_next(&self, at: usize, key: &str, now_ms: u64) -> Option<&Timeline<'h>> {
         let waiting = || self.queue(key).filter(|c| c.may_wait(at, now_ms));
         let head = waiting()
-            .find(|course| self.is_ahead(key, course, now_ms))
+            .find(|timeline| self.is_ahead(key, timeline, now_ms))
             .or_else(|| waiting().next())?;
         let token = head.request.token.as_bytes();
         let excluded = self.keys[key].excludes(token, head.mode, now_ms);
@@ -452,22 +457,22 @@ impl<'h> Checker<'h> {
     }
 
     /// Whether a request stands before the queue: its token still has the share with which it came.
-    pub(super) fn is_ahead(&self, key: &str, course: &Course<'_>, now_ms: u64) -> bool {
-        self.upgrades.get(&course.number).is_some_and(|share| {
+    pub(super) fn is_ahead(&self, key: &str, timeline: &Timeline<'_>, now_ms: u64) -> bool {
+        self.upgrades.get(&timeline.number).is_some_and(|share| {
             let own = self.keys.get(key);
-            let own = own.and_then(|state| state.own(course.request.token.as_bytes(), now_ms));
+            let own = own.and_then(|state| state.own(timeline.request.token.as_bytes(), now_ms));
             own.is_some_and(|own| own.fence.get() == *share)
         })
     }
 
-    pub(super) fn was_upgrade(&self, course: &Course<'_>) -> bool {
-        self.upgrades.contains_key(&course.number)
+    pub(super) fn was_upgrade(&self, timeline: &Timeline<'_>) -> bool {
+        self.upgrades.contains_key(&timeline.number)
     }
 
     /// Those who wait or have asked on a key, in the order of arrival.
-    pub(super) fn queue(&self, key: &str) -> impl Iterator<Item = &Course<'h>> {
+    pub(super) fn queue(&self, key: &str) -> impl Iterator<Item = &Timeline<'h>> {
         let numbers = self.queues.get(key).into_iter().flatten();
-        numbers.map(|number| &self.courses[number])
+        numbers.map(|number| &self.timelines[number])
     }
 
     pub(super) fn replayed(&self, key: &str) -> Option<&Replayed> {
@@ -478,10 +483,9 @@ impl<'h> Checker<'h> {
         let end = self.history.log.len();
         self.end_of_command(end);
         self.findings.requests = self.history.requests.len();
-        let timeouts = self
-            .courses
-            .values()
-            .filter(|course| course.block.is_some() && course.request.outcome == Outcome::Null);
+        let timeouts = self.timelines.values().filter(|timeline| {
+            timeline.block.is_some() && timeline.request.outcome == Outcome::Null
+        });
         self.findings.timeouts = timeouts.count();
         if self.history.blocked_at_end != 0 {
             let text = format!("{} clients are blocked", self.history.blocked_at_end);

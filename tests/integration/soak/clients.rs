@@ -14,7 +14,7 @@ use super::wire::{is_impatience, Wire, PATIENCE};
 use crate::harness::Reply;
 
 /// What all threads of a run share.
-pub struct Stage {
+pub struct Fixture {
     pub port: u16,
     pub keys: Vec<String>,
     pub seed: u64,
@@ -24,7 +24,7 @@ pub struct Stage {
     pub connections: Vec<AtomicI64>,
 }
 
-impl Stage {
+impl Fixture {
     /// One of the few that all want, or one of the quiet ones: a waiter whom nobody wakes but a timer is alone with its lock.
     pub fn any_key(&self, rng: &mut StdRng) -> String {
         let key = match rng.random_bool(0.6) {
@@ -36,7 +36,7 @@ impl Stage {
 }
 
 pub struct Client<'s> {
-    stage: &'s Stage,
+    fixture: &'s Fixture,
     number: usize,
     rng: StdRng,
     wire: Option<Wire>,
@@ -72,11 +72,11 @@ pub fn first_request_of(client: usize) -> u64 {
 }
 
 impl<'s> Client<'s> {
-    pub fn new(stage: &'s Stage, number: usize) -> Self {
+    pub fn new(fixture: &'s Fixture, number: usize) -> Self {
         Self {
-            stage,
+            fixture,
             number,
-            rng: StdRng::seed_from_u64(stage.seed ^ ((number as u64 + 1) << 32)),
+            rng: StdRng::seed_from_u64(fixture.seed ^ ((number as u64 + 1) << 32)),
             wire: None,
             tokens: 0,
             ttl_ms: None,
@@ -86,8 +86,8 @@ impl<'s> Client<'s> {
 
     /// Takes locks until the time is over.
     pub fn run(mut self) -> Vec<(u64, Request)> {
-        while !self.stage.over.load(Ordering::Relaxed) {
-            let key = self.stage.any_key(&mut self.rng);
+        while !self.fixture.over.load(Ordering::Relaxed) {
+            let key = self.fixture.any_key(&mut self.rng);
             self.tokens += 1;
             let token = format!("{}.{}", self.number, self.tokens);
             self.take_and_give_up(&key, &token);
@@ -98,7 +98,7 @@ impl<'s> Client<'s> {
     /// Leaves every lock held for long, each in another way.
     pub fn leave_locks_held(mut self) -> Vec<(u64, Request)> {
         self.ttl_ms = Some(60_000);
-        let [alone, together, downgraded, renewed, ..] = &self.stage.keys[..] else {
+        let [alone, together, downgraded, renewed, ..] = &self.fixture.keys[..] else {
             panic!("four locks at least");
         };
         let take = |mode| What::Acquire(mode, None);
@@ -179,7 +179,7 @@ impl<'s> Client<'s> {
                 Some(Outcome::Cut { .. } | Outcome::Closed) | None => {}
                 Some(_) => return false,
             }
-            if self.stage.over.load(Ordering::Relaxed) || self.rng.random_bool(0.4) {
+            if self.fixture.over.load(Ordering::Relaxed) || self.rng.random_bool(0.4) {
                 return false;
             }
         }
@@ -221,9 +221,9 @@ impl<'s> Client<'s> {
     fn start(&mut self, what: What, key: &str, token: &str) -> Option<Pending> {
         let mut wire = match self.wire.take() {
             Some(wire) => wire,
-            None => Wire::open(self.stage.port).ok()?,
+            None => Wire::open(self.fixture.port).ok()?,
         };
-        self.stage.connections[self.number].store(wire.id, Ordering::Relaxed);
+        self.fixture.connections[self.number].store(wire.id, Ordering::Relaxed);
         let number = first_request_of(self.number) + self.requests.len() as u64;
         let ttl_ms = self.ttl_ms.unwrap_or_else(|| self.any_ttl_ms());
         let mark = Mark::Asked(number).command();

@@ -78,7 +78,7 @@ impl Forged {
         request.outcome = outcome;
     }
 
-    pub fn told(&mut self, number: u64, fence: u64) {
+    pub fn delivered(&mut self, number: u64, fence: u64) {
         self.ends(number, Outcome::Fence(fence));
     }
 
@@ -116,11 +116,11 @@ impl Forged {
         self.history.log.push(Entry::Effect(KEY.into(), bytes));
     }
 
-    /// Asks without waiting, is granted and told so.
+    /// Asks without waiting, is granted and delivered so.
     pub fn takes(&mut self, token: &str, mode: Mode, fence: u64) {
         let number = self.asks(token, What::Acquire(mode, None));
         self.gives(token, mode, fence);
-        self.told(number, fence);
+        self.delivered(number, fence);
     }
 
     /// Asks for the end of a hold and gets it.

@@ -39,7 +39,7 @@ pub enum Entry {
     Ends(String, Option<u64>),
 }
 
-/// A command of a client or of the operator has arrived. What follows up to the next mark was done in the course of it, or by the timer.
+/// A command of a client or of the operator has arrived. What follows up to the next mark was done in the timeline of it, or by the timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
     /// A request, by its number.

@@ -3,22 +3,22 @@
 //!
 //! - [`clients`] and [`operator`]: what is done to the server, by a seed. [`wire`]: their connections.
 //! - [`history`]: what was recorded, and the server's own account of it.
-//! - [`rule`], [`course`], [`checker`], [`looks`]: the rules, over a [`replay`]. [`refusals`] and [`taken_back`]
+//! - [`rule`], [`timeline`], [`checker`], [`info_replies`]: the rules, over a [`replay`]. [`checker_tests`] and [`taken_back`]
 //!   show with [`forged`] histories that each refuses what it is there for.
 //!
 //! `SOAK_SECONDS` makes it longer (`make soak`), `SOAK_SEED` repeats the choices of a run, not its timing.
 
 mod checker;
+mod checker_tests;
 mod clients;
-mod course;
 mod forged;
 pub mod history;
-mod looks;
+mod info_replies;
 mod operator;
-mod refusals;
 mod replay;
 mod rule;
 mod taken_back;
+mod timeline;
 mod wire;
 
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 
 use crate::harness::{figure, wait_for, Kind, Reply, Server};
 use checker::check;
-use clients::{Client, Stage};
+use clients::{Client, Fixture};
 use history::{now_us, read_log, History};
 use operator::{Observer, Operator};
 
@@ -53,14 +53,14 @@ fn many_clients_on_few_locks_keep_every_rule(kind: Kind) {
     let seconds: u64 = setting("SOAK_SECONDS").unwrap_or(4);
     let seed = setting("SOAK_SEED").unwrap_or_else(now_us);
     let mut server = Server::start_with(kind, &OPTIONS);
-    let stage = Stage {
+    let fixture = Fixture {
         port: server.port,
         keys: (0..LOCKS).map(|n| format!("lock:{n}")).collect(),
         seed,
         over: AtomicBool::new(false),
         connections: (0..=CLIENTS).map(|_| AtomicI64::new(0)).collect(),
     };
-    let mut history = record(&stage, &mut server, Duration::from_secs(seconds));
+    let mut history = record(&fixture, &mut server, Duration::from_secs(seconds));
     allow_for_the_clock(kind, &mut history);
     match check(&history) {
         Ok(findings) => {
@@ -107,19 +107,19 @@ fn setting(name: &str) -> Option<u64> {
 }
 
 /// Lets the crowd in, and out again.
-fn record(stage: &Stage, server: &mut Server, time: Duration) -> History {
-    let mut observer = Observer::new(stage);
+fn record(fixture: &Fixture, server: &mut Server, time: Duration) -> History {
+    let mut observer = Observer::new(fixture);
     let start = Instant::now();
     let (mut requests, operator): (BTreeMap<_, _>, _) = thread::scope(|scope| {
         let clients: Vec<_> = (0..CLIENTS)
-            .map(|number| scope.spawn(move || Client::new(stage, number).run()))
+            .map(|number| scope.spawn(move || Client::new(fixture, number).run()))
             .collect();
-        let operator = scope.spawn(|| Operator::new(stage).run());
+        let operator = scope.spawn(|| Operator::new(fixture).run());
         let observing = scope.spawn(|| observer.run());
         while start.elapsed() < time {
             thread::sleep(Duration::from_millis(20));
         }
-        stage.over.store(true, Ordering::Relaxed);
+        fixture.over.store(true, Ordering::Relaxed);
         let requests = clients
             .into_iter()
             .flat_map(|c| c.join().unwrap())
@@ -131,13 +131,13 @@ fn record(stage: &Stage, server: &mut Server, time: Duration) -> History {
     wait_for("all locks to be free", || observer.look().then_some(()));
     let blocked_at_end = server.blocked_clients();
     requests.extend(operator.requests);
-    requests.extend(Client::new(stage, CLIENTS).leave_locks_held());
+    requests.extend(Client::new(fixture, CLIENTS).leave_locks_held());
     observer.look();
     let log = read_log(server.dir());
-    let before = holders(stage, server);
+    let before = holders(fixture, server);
     server.kill();
     server.start_again();
-    assert_eq!(holders(stage, server), before, "after a restart");
+    assert_eq!(holders(fixture, server), before, "after a restart");
     History {
         log,
         requests,
@@ -149,7 +149,7 @@ fn record(stage: &Stage, server: &mut Server, time: Duration) -> History {
 }
 
 /// Token, fence and beginning of every hold.
-fn holders(stage: &Stage, server: &Server) -> Vec<Vec<[Reply; 3]>> {
+fn holders(fixture: &Fixture, server: &Server) -> Vec<Vec<[Reply; 3]>> {
     let mut client = server.client();
     let holders = |key| {
         let info = client.call(&format!("LOCK.INFO {key}"));
@@ -160,5 +160,5 @@ fn holders(stage: &Stage, server: &Server) -> Vec<Vec<[Reply; 3]>> {
         let fields = |holder: &Reply| ["token", "fence", "since"].map(|name| holder.field(name));
         holders.items().iter().map(fields).collect()
     };
-    stage.keys.iter().map(holders).collect()
+    fixture.keys.iter().map(holders).collect()
 }

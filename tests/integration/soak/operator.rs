@@ -9,14 +9,14 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use redis_lock::lock::Mode;
 
-use super::clients::{first_request_of, must, outcome, Stage};
+use super::clients::{first_request_of, must, outcome, Fixture};
 use super::history::{now_us, Holder, Mark, Outcome, Pause, Request, Sample, Shown, What};
 use super::wire::{Wire, PATIENCE};
 use crate::harness::Reply;
 
 /// Strikes at clients, locks and the server.
 pub struct Operator<'s> {
-    stage: &'s Stage,
+    fixture: &'s Fixture,
     pub wire: Wire,
     rng: StdRng,
     /// When it paused the clients.
@@ -26,18 +26,18 @@ pub struct Operator<'s> {
 }
 
 impl<'s> Operator<'s> {
-    pub fn new(stage: &'s Stage) -> Self {
+    pub fn new(fixture: &'s Fixture) -> Self {
         Self {
-            stage,
-            wire: must(Wire::open(stage.port)),
-            rng: StdRng::seed_from_u64(stage.seed),
+            fixture,
+            wire: must(Wire::open(fixture.port)),
+            rng: StdRng::seed_from_u64(fixture.seed),
             pauses: Vec::new(),
             requests: Vec::new(),
         }
     }
 
     pub fn run(mut self) -> Self {
-        while !self.stage.over.load(Ordering::Relaxed) {
+        while !self.fixture.over.load(Ordering::Relaxed) {
             thread::sleep(Duration::from_micros(self.rng.random_range(500..15_000)));
             if self.rng.random_bool(0.15) {
                 self.hand_on_to_the_dead();
@@ -86,7 +86,7 @@ impl<'s> Operator<'s> {
             return;
         };
         let victim = self.connection_of(head);
-        let number = first_request_of(self.stage.connections.len()) + self.requests.len() as u64;
+        let number = first_request_of(self.fixture.connections.len()) + self.requests.len() as u64;
         let mut request = Request {
             connection: self.wire.id,
             what: What::Release,
@@ -112,7 +112,7 @@ impl<'s> Operator<'s> {
                 return self.connection_of(head);
             }
         }
-        let client = self.rng.random_range(0..self.stage.connections.len());
+        let client = self.rng.random_range(0..self.fixture.connections.len());
         self.connection(client)
     }
 
@@ -151,7 +151,7 @@ impl<'s> Operator<'s> {
     }
 
     fn any_key(&mut self) -> String {
-        self.stage.any_key(&mut self.rng)
+        self.fixture.any_key(&mut self.rng)
     }
 
     fn look_at(&mut self, key: &str) -> Shown {
@@ -166,28 +166,28 @@ impl<'s> Operator<'s> {
     }
 
     fn connection(&self, client: usize) -> i64 {
-        self.stage.connections[client].load(Ordering::Relaxed)
+        self.fixture.connections[client].load(Ordering::Relaxed)
     }
 }
 
 /// Looks at all keys at one instant of the server's, again and again.
 pub struct Observer<'s> {
-    stage: &'s Stage,
+    fixture: &'s Fixture,
     wire: Wire,
     pub samples: BTreeMap<u64, Sample>,
 }
 
 impl<'s> Observer<'s> {
-    pub fn new(stage: &'s Stage) -> Self {
+    pub fn new(fixture: &'s Fixture) -> Self {
         Self {
-            stage,
-            wire: must(Wire::open(stage.port)),
+            fixture,
+            wire: must(Wire::open(fixture.port)),
             samples: BTreeMap::new(),
         }
     }
 
     pub fn run(&mut self) {
-        while !self.stage.over.load(Ordering::Relaxed) {
+        while !self.fixture.over.load(Ordering::Relaxed) {
             self.look();
             thread::sleep(Duration::from_millis(1));
         }
@@ -199,7 +199,7 @@ impl<'s> Observer<'s> {
         let mark = Mark::Sampled(number).command();
         let mark = mark.each_ref().map(String::as_str);
         let looks: Vec<_> = self
-            .stage
+            .fixture
             .keys
             .iter()
             .map(|key| ["LOCK.INFO", key])
@@ -217,7 +217,7 @@ impl<'s> Observer<'s> {
         let [_, time, infos @ ..] = replies.items() else {
             panic!("{replies:?}");
         };
-        let keys = self.stage.keys.iter().cloned();
+        let keys = self.fixture.keys.iter().cloned();
         let shown: BTreeMap<_, _> = keys.zip(infos.iter().map(shown)).collect();
         let free = shown.values().all(|shown| *shown == Shown::default());
         let sample = Sample {

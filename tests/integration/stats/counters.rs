@@ -179,28 +179,28 @@ fn each_end_of_a_wait_is_counted_once(kind: Kind) {
 fn each_end_of_a_hold_is_counted_once(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
-    let crowd = |c: &mut Client, ttl: u32| {
+    let readers = |c: &mut Client, ttl: u32| {
         for reader in 0..100 {
-            c.int(&format!("RWLOCK.RLOCK crowd reader{reader} {ttl}"));
+            c.int(&format!("RWLOCK.RLOCK readers reader{reader} {ttl}"));
         }
     };
     // By force.
     for line in [
-        "DEL crowd",
-        "UNLINK crowd",
-        "SET crowd x",
-        "RENAME text crowd",
-        "SUNIONSTORE crowd nothing",
+        "DEL readers",
+        "UNLINK readers",
+        "SET readers x",
+        "RENAME text readers",
+        "SUNIONSTORE readers nothing",
     ] {
         c.call("SET text x");
-        c.call("DEL crowd");
-        crowd(&mut c, 600_000);
+        c.call("DEL readers");
+        readers(&mut c, 600_000);
         assert_eq!(by(&mut c, line), of(&[("forced", 100)]), "{line}");
     }
     // By time, with nobody near.
-    c.call("DEL crowd");
+    c.call("DEL readers");
     c.text("LOCK.RESETSTAT");
-    crowd(&mut c, 1_000);
+    readers(&mut c, 1_000);
     c.int("LOCK.ACQUIRE k me 1");
     wait_for("both to expire", || (c.int("DBSIZE") <= 1).then_some(()));
     c.call("DEL text");

@@ -14,7 +14,7 @@ on_every_server![
 ];
 
 /// Readers enough for the server to free their lock on another thread.
-const CROWD: usize = 100;
+const READERS: usize = 100;
 
 /// Locks of every shape in two databases. Leaves the client in database 0.
 fn take_some(c: &mut Client) {
@@ -27,8 +27,8 @@ fn take_some(c: &mut Client) {
         for reader in 0..3 {
             c.int(&format!("RWLOCK.RLOCK shared reader{reader} 600000"));
         }
-        for reader in 0..CROWD {
-            c.int(&format!("RWLOCK.RLOCK crowd reader{reader} 600000"));
+        for reader in 0..READERS {
+            c.int(&format!("RWLOCK.RLOCK readers reader{reader} 600000"));
         }
         c.call("SET text x");
     }
@@ -44,26 +44,26 @@ fn gauges_follow_every_change_of_locks(kind: Kind) {
     assert_eq!(assert_held(&mut c, "FLUSHALL"), [0, 0, 0]);
     let full = [4, 2 * 104, 10];
     for line in [
-        "DEL exclusive shared crowd",
-        "UNLINK exclusive shared crowd",
+        "DEL exclusive shared readers",
+        "UNLINK exclusive shared readers",
         "SET exclusive x",
-        "SET crowd x",
+        "SET readers x",
         "GETSET text x",
         "SUNIONSTORE shared nothing",
         "RENAME exclusive new",
-        "RENAME exclusive crowd",
-        "RENAME text crowd",
+        "RENAME exclusive readers",
+        "RENAME text readers",
         "RENAMENX exclusive other",
-        "MOVE crowd 2",
-        "MOVE crowd 1",
-        "COPY crowd new",
+        "MOVE readers 2",
+        "MOVE readers 1",
+        "COPY readers new",
         "SWAPDB 0 1",
         "SWAPDB 0 2",
         "FLUSHDB",
         "FLUSHDB ASYNC",
         "FLUSHALL",
         "FLUSHALL ASYNC",
-        "EVAL redis.call('del',KEYS[1])redis.call('LOCK.ACQUIRE',KEYS[1],'me','5000') 1 crowd",
+        "EVAL redis.call('del',KEYS[1])redis.call('LOCK.ACQUIRE',KEYS[1],'me','5000') 1 readers",
         "PERSIST shared",
         "DEBUG RELOAD",
         "DEBUG LOADAOF",
@@ -91,7 +91,7 @@ fn gauges_follow_every_change_of_locks(kind: Kind) {
     };
     for (words, fails) in [
         (restore(b"new", dump, b""), false),
-        (restore(b"crowd", dump, b"REPLACE"), false),
+        (restore(b"readers", dump, b"REPLACE"), false),
         (restore(b"exclusive", dump, b""), true),
         (
             restore(b"exclusive", &dump[..dump.len() - 12], b"REPLACE"),
@@ -228,7 +228,7 @@ fn gauges_follow_a_full_synchronization(kind: Kind) {
         p.int("LOCK.RELEASE exclusive me");
         p.int("RWLOCK.RLOCK other me 600000");
         p.int("RWLOCK.RLOCK alone you 600000");
-        p.call("DEL crowd");
+        p.call("DEL readers");
         p.call("MOVE shared 2");
         let held = assert_held(&mut p, "changes");
         replica.wait_until_it_follows(&primary);

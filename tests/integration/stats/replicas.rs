@@ -29,12 +29,12 @@ fn live(server: &Server, c: &mut Client) {
         (c.int("EXISTS short") == 0).then_some(())
     });
     c.call("DEL k");
-    c.int("RWLOCK.RLOCK crowd short 1");
-    c.int("RWLOCK.RLOCK crowd a 600000");
+    c.int("RWLOCK.RLOCK readers short 1");
+    c.int("RWLOCK.RLOCK readers a 600000");
     wait_for("a share to be over", || {
-        (c.holders("crowd") == ["a"]).then_some(())
+        (c.holders("readers") == ["a"]).then_some(())
     });
-    c.int("RWLOCK.RLOCK crowd b 600000");
+    c.int("RWLOCK.RLOCK readers b 600000");
     c.int("LOCK.ACQUIRE moved a 600000");
     c.call("MOVE moved 1");
     assert_eq!(assert_held(c, "a life"), [1, 2, 2]);

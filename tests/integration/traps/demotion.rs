@@ -17,7 +17,7 @@ on_every_server![
 /// A primary sends its data set to a replica without waiting for others to come.
 const AT_ONCE: [&str; 2] = ["--repl-diskless-sync-delay", "0"];
 
-fn is_told_to_go(waiter: Later) {
+fn is_unblocked(waiter: Later) {
     match waiter.reply() {
         Reply::Error(error) => assert!(error.starts_with("UNBLOCKED "), "{error}"),
         other => panic!("{other:?}"),
@@ -38,7 +38,7 @@ fn waiters_are_unblocked_with_an_error_at_demotion(kind: Kind) {
         .map(|key| server.blocked(&format!("LOCK.ACQUIRE {key} * 60000 BLOCK 0")));
     let follow = format!("REPLICAOF 127.0.0.1 {}", other.port);
     c.in_one_go(&["LOCK.RENEW short a 400", &follow]);
-    waiters.into_iter().for_each(is_told_to_go);
+    waiters.into_iter().for_each(is_unblocked);
     assert_eq!(server.blocked_clients(), 0);
     // The other's data set comes in place of this one's, which empties the keys that were waited for.
     server.wait_until_it_follows(&other);
@@ -59,7 +59,7 @@ fn a_demotion_in_a_transaction_with_a_release_grants_nobody(kind: Kind) {
         let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
         // To nobody: the data set stays as it is.
         c.multi(&[end, "REPLICAOF 127.0.0.1 1"]);
-        is_told_to_go(b);
+        is_unblocked(b);
         assert!(is_replica(&mut c));
         wait_for("the lock to be free", || {
             (c.call("LOCK.INFO k") == Reply::Nil).then_some(())
@@ -77,7 +77,7 @@ fn a_replica_takes_nothing_back(kind: Kind) {
     let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
     // Granted, and not told: but what becomes of it is for the new primary to decide, which may have it already.
     c.multi(&["LOCK.RELEASE k a", "REPLICAOF 127.0.0.1 1"]);
-    is_told_to_go(b);
+    is_unblocked(b);
     let start = Instant::now();
     wait_for("some turns of the server's loop", || {
         assert_eq!(c.holders("k"), ["b"]);
@@ -91,7 +91,7 @@ fn a_repromoted_primary_has_its_locks_and_takes_waiters(kind: Kind) {
     let fence = c.int("LOCK.ACQUIRE k a 60000");
     let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
     c.multi(&["REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"]);
-    is_told_to_go(b);
+    is_unblocked(b);
     assert_eq!(c.int("LOCK.ACQUIRE k a 60000"), fence);
     assert!(c.waiters("k").is_empty());
     let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
@@ -116,7 +116,7 @@ fn a_failover_unblocks_the_waiters(kind: Kind) {
     wait_for("the replica to lead", || {
         (r.info("role") == "master").then_some(())
     });
-    is_told_to_go(b);
+    is_unblocked(b);
     assert_eq!(r.int("LOCK.RENEW k a 60000"), 1);
     assert_eq!(r.int("LOCK.ACQUIRE k a 60000"), fence);
     let b = replica.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");

@@ -3,9 +3,9 @@
 use redis_lock::lock::Mode;
 
 use super::checker::Checker;
-use super::course::Course;
 use super::history::{Entry, Request, Sample, Shown, What};
 use super::rule::Rule;
+use super::timeline::Timeline;
 
 /// Something that the server's timer has to do.
 #[derive(Clone)]
@@ -51,7 +51,7 @@ impl<'h> Checker<'h> {
         }
     }
 
-    /// What is shown are the holds of the account, but for those that end in the course of the look.
+    /// What is shown are the holds of the account, but for those that end in the timeline of the look.
     fn check_holds(&mut self, at: usize, sample: &Sample, key: &str, shown: &Shown) {
         let (from_ms, to_ms) = (sample.server_us / 1_000, sample.ended_us / 1_000);
         let Some(state) = self.replayed(key) else {
@@ -85,35 +85,35 @@ impl<'h> Checker<'h> {
     /// Who is shown may wait, who surely waits is shown, and all in the order of arrival behind those who convert.
     fn check_queue(&mut self, at: usize, sample: &Sample, key: &str, shown: &Shown) {
         let (from_ms, to_ms) = (sample.server_us / 1_000, sample.ended_us / 1_000);
-        let is = |course: &Course<'_>, (token, mode): &(String, Mode)| {
-            course.request.token == *token && course.mode == *mode
+        let is = |timeline: &Timeline<'_>, (token, mode): &(String, Mode)| {
+            timeline.request.token == *token && timeline.mode == *mode
         };
         let waiting = || self.queue(key).filter(|c| c.may_wait(at, from_ms));
         let mut wrong = Vec::new();
-        for course in self.queue(key).filter(|c| c.surely_waits(at, to_ms)) {
-            if !shown.waiters.iter().any(|waiter| is(course, waiter)) {
-                wrong.push(format!("not shown: {:?}", course.request));
+        for timeline in self.queue(key).filter(|c| c.surely_waits(at, to_ms)) {
+            if !shown.waiters.iter().any(|waiter| is(timeline, waiter)) {
+                wrong.push(format!("not shown: {:?}", timeline.request));
             }
         }
         let mut last = 0;
         let mut seen_line = false;
         for waiter in &shown.waiters {
             let same = shown.waiters.iter().filter(|other| *other == waiter);
-            let courses: Vec<_> = waiting().filter(|course| is(course, waiter)).collect();
-            if same.count() > courses.len() {
+            let timelines: Vec<_> = waiting().filter(|timeline| is(timeline, waiter)).collect();
+            if same.count() > timelines.len() {
                 wrong.push(format!("does not wait: {waiter:?}"));
             }
             // Of two with one token nobody can tell which is which, and of a conversion not when its share ended.
-            let [course] = courses[..] else { continue };
-            if self.is_ahead(key, course, to_ms) {
+            let [timeline] = timelines[..] else { continue };
+            if self.is_ahead(key, timeline, to_ms) {
                 if seen_line {
                     wrong.push(format!("not ahead: {waiter:?}"));
                 }
-            } else if !self.was_upgrade(course) {
-                if course.arrived < last {
+            } else if !self.was_upgrade(timeline) {
+                if timeline.arrived < last {
                     wrong.push(format!("out of order: {waiter:?}"));
                 }
-                last = course.arrived;
+                last = timeline.arrived;
                 seen_line = true;
             }
         }
@@ -166,14 +166,14 @@ impl<'h> Checker<'h> {
         let Some(state) = self.replayed(key) else {
             return;
         };
-        let waiting = self.queue(key).filter(|course| {
-            course.mode == Mode::Exclusive
+        let waiting = self.queue(key).filter(|timeline| {
+            timeline.mode == Mode::Exclusive
                 && state.mode() == Some(Mode::Shared)
-                && course.may_wait(at, self.now_ms)
+                && timeline.may_wait(at, self.now_ms)
         });
-        let owned = waiting.filter_map(|course| {
-            let own = state.own(course.request.token.as_bytes(), self.now_ms)?;
-            Some((course.number, own.fence.get()))
+        let owned = waiting.filter_map(|timeline| {
+            let own = state.own(timeline.request.token.as_bytes(), self.now_ms)?;
+            Some((timeline.number, own.fence.get()))
         });
         let upgrades: Vec<_> = owned.collect();
         self.upgrades.extend(upgrades);

@@ -102,9 +102,9 @@ fn every_end_of_a_hold_in_a_transaction_or_script_grants_the_next_waiter(kind: K
             last = last.max(c.int("RWLOCK.WLOCK k a 60000"));
             let mut b = server.raw_blocked("RWLOCK.RLOCK k b 60000 BLOCK 0");
             run(&mut c, end);
-            let told = b.line().unwrap();
-            let fence = told.strip_prefix(':').and_then(|n| n.parse::<i64>().ok());
-            assert!(fence > Some(last), "{end} in {name}: {told}");
+            let reply = b.line().unwrap();
+            let fence = reply.strip_prefix(':').and_then(|n| n.parse::<i64>().ok());
+            assert!(fence > Some(last), "{end} in {name}: {reply}");
             last = fence.unwrap();
             assert!(c.holders("k").contains(&"b".to_string()), "{end} in {name}");
             c.call("FLUSHALL");
@@ -124,7 +124,7 @@ fn a_grant_in_a_transaction_is_visible_to_its_later_commands(kind: Kind) {
     c.int("LOCK.ACQUIRE k a 60000");
     let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
     let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
-    let told = c.multi(&[
+    let replies = c.multi(&[
         "LOCK.RELEASE k a",
         "LOCK.ACQUIRE k a 60000", // b was first
         "LOCK.RENEW k a 60000",
@@ -133,7 +133,7 @@ fn a_grant_in_a_transaction_is_visible_to_its_later_commands(kind: Kind) {
         "DEL k",
         "LOCK.ACQUIRE k a 60000", // nobody stays: it was d's, and is nobody's since DEL
     ]);
-    let (first, last) = told.split_at(6);
+    let (first, last) = replies.split_at(6);
     let ints = [1, 0, 1, 0, 1].map(Reply::Int);
     assert_eq!(first[0], ints[0]);
     assert_eq!(first[1], Reply::Nil);

@@ -18,7 +18,7 @@ const WAITERS: u64 = 6;
 
 /// What the crowd did.
 #[derive(Debug, Default)]
-pub struct Deeds {
+pub struct LoadTotals {
     /// Commands.
     pub ops: usize,
     /// Grants to those who waited.
@@ -26,7 +26,7 @@ pub struct Deeds {
     pub largest_fence: i64,
 }
 
-impl Deeds {
+impl LoadTotals {
     pub fn add(&mut self, other: &Self) {
         self.ops += other.ops;
         self.waited += other.waited;
@@ -36,14 +36,14 @@ impl Deeds {
 
 /// Has the crowd send about `ops` commands, `meanwhile` doing something else, and waits until time changes nothing more.
 #[track_caller]
-pub fn live(server: &Server, seed: u64, ops: usize, meanwhile: impl FnOnce()) -> Deeds {
+pub fn run(server: &Server, seed: u64, ops: usize, meanwhile: impl FnOnce()) -> LoadTotals {
     let (done, others, waited) = (
         AtomicBool::new(false),
         AtomicUsize::new(0),
         AtomicUsize::new(0),
     );
     let (done, others, waited) = (&done, &others, &waited);
-    let deeds = thread::scope(|scope| {
+    let totals = thread::scope(|scope| {
         let busy: Vec<_> = (0..DATABASES)
             .map(|db| {
                 let seed = seed * 100 + db as u64;
@@ -63,28 +63,28 @@ pub fn live(server: &Server, seed: u64, ops: usize, meanwhile: impl FnOnce()) ->
         done.store(true, Ordering::Relaxed);
         let waited: Vec<_> = waiters.into_iter().map(|client| client.join()).collect();
         mover.join().unwrap();
-        let mut deeds = Deeds::default();
+        let mut totals = LoadTotals::default();
         for tally in tallies {
             let tally: Tally = tally.unwrap();
             tally.assert_rich(ops / DATABASES);
-            deeds.largest_fence = deeds.largest_fence.max(tally.largest_fence);
+            totals.largest_fence = totals.largest_fence.max(tally.largest_fence);
         }
         for fences in waited {
             let fences: Vec<i64> = fences.unwrap();
-            deeds.waited += fences.len();
+            totals.waited += fences.len();
             let largest = fences.into_iter().max().unwrap_or_default();
-            deeds.largest_fence = deeds.largest_fence.max(largest);
+            totals.largest_fence = totals.largest_fence.max(largest);
         }
-        deeds
+        totals
     });
     let mut c = server.client();
     for db in 0..=DATABASES {
         c.call(&format!("SELECT {db}"));
         workload::settle(&mut c);
     }
-    Deeds {
+    LoadTotals {
         ops: ops / DATABASES * DATABASES + others.load(Ordering::Relaxed),
-        ..deeds
+        ..totals
     }
 }
 

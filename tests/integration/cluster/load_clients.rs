@@ -1,4 +1,4 @@
-//! Clients that take and give up a few locks by the cluster-aware library, and note what they were told.
+//! Clients that take and give up a few locks by the cluster-aware library, and note what they were delivered.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,7 +28,7 @@ pub struct Journal {
 }
 
 /// Lets a crowd work on `keys` while `act` is done to the cluster.
-pub fn crowd_while<R>(
+pub fn with_load_clients<R>(
     cluster: &mut Cluster,
     keys: &[String],
     act: impl FnOnce(&mut Cluster) -> R,
@@ -120,7 +120,7 @@ impl<'a> Worker<'a> {
         }
         let first_asked_us = now_us();
         let (asked_us, fence) = self.ask::<Option<u64>>(&acquire);
-        let told_us = now_us();
+        let delivered_us = now_us();
         thread::sleep(Duration::from_micros(self.rng.random_range(0..3_000)));
         let given_up_us = now_us();
         let nothing_to_release = fence == Some(None);
@@ -139,7 +139,7 @@ impl<'a> Worker<'a> {
                 is_shared,
                 fence,
                 asked_us: first_asked_us,
-                told_us,
+                delivered_us,
                 end_us: given_up_us.min(over_us),
                 released: released.filter(|_| released_us < over_us),
             });

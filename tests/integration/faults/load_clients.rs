@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::super::harness::{Client, Reply, Server};
 
-pub struct Crowd {
+pub struct LoadClients {
     clients: usize,
     rounds: usize,
     locks: Vec<Lock>,
@@ -25,7 +25,7 @@ struct Lock {
     fence: AtomicI64,
 }
 
-impl Crowd {
+impl LoadClients {
     pub fn new(clients: usize, rounds: usize, locks: usize) -> Self {
         Self {
             clients,

@@ -25,7 +25,7 @@ fn a_request_becomes_an_upgrade_when_its_token_gets_a_shared_hold(kind: Kind) {
     let share = x_share.fence();
     renew(&mut c, &["r", "x"]);
     // Before, both waited for each other from here on.
-    is_told_of_the_deadlock(server.later("RWLOCK.WLOCK k r 60000 BLOCK 0"));
+    gets_deadlock(server.later("RWLOCK.WLOCK k r 60000 BLOCK 0"));
     assert!(c.error("RWLOCK.WLOCK k r 60000").starts_with("DEADLOCK "));
     assert_eq!(c.waiters("k"), ["x"]);
     renew(&mut c, &["r", "x"]);
@@ -48,7 +48,7 @@ fn an_upgrade_passes_an_earlier_writer(kind: Kind) {
     assert_eq!(c.waiters("k"), ["x", "w"]);
     // Nobody enters behind it, and nobody else converts.
     assert_eq!(c.call("RWLOCK.RLOCK k late 60000"), Reply::Nil);
-    is_told_of_the_deadlock(server.later("RWLOCK.WLOCK k r 60000 BLOCK 0"));
+    gets_deadlock(server.later("RWLOCK.WLOCK k r 60000 BLOCK 0"));
     renew(&mut c, &["r", "x"]);
     assert_eq!(c.int("LOCK.RELEASE k r"), 1);
     // Before, the writer waited for this share, and this request for the writer.
@@ -101,7 +101,7 @@ fn a_replaced_lock_brings_no_deadlock(kind: Kind, replace: fn(&mut Client)) {
     let a = server.blocked("RWLOCK.WLOCK k a 60000 BLOCK 0");
     let share = shares_of_a_and_b(&mut c);
     replace(&mut c);
-    is_told_of_the_deadlock(a);
+    gets_deadlock(a);
     assert_eq!(c.waiters("k"), ["b", "w"]);
     renew(&mut c, &["a", "b"]);
     assert_eq!(c.int("LOCK.RELEASE k a"), 1);
@@ -140,7 +140,7 @@ fn renew(c: &mut Client, tokens: &[&str]) {
 }
 
 #[track_caller]
-fn is_told_of_the_deadlock(later: Later) {
+fn gets_deadlock(later: Later) {
     match later.reply() {
         Reply::Error(error) => assert!(error.starts_with("DEADLOCK "), "{error}"),
         other => panic!("{other:?}"),

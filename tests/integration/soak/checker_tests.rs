@@ -23,8 +23,8 @@ fn a_correct_history_is_accepted() {
     h.releases("a");
     h.gives("b", Shared, 2);
     h.gives("c", Shared, 3);
-    h.told(b, 2);
-    h.told(c, 3);
+    h.delivered(b, 2);
+    h.delivered(c, 3);
     // Converts ahead of the queue, in which one is killed.
     let w = h.waits("w", Exclusive);
     let b = h.waits("b", Exclusive);
@@ -36,7 +36,7 @@ fn a_correct_history_is_accepted() {
     );
     h.releases("c");
     h.gives("b", Exclusive, 2);
-    h.told(b, 2);
+    h.delivered(b, 2);
     h.is_killed(w);
     h.shows(Some(Exclusive), &[("b", 2)], &[]);
     // What is given to one that is cut is taken back.
@@ -135,7 +135,7 @@ fn an_effect_from_the_past_is_refused() {
     let mut h = start();
     let a = h.asks("a", What::Acquire(Shared, None));
     h.gives("a", Shared, 1);
-    h.told(a, 1);
+    h.delivered(a, 1);
     let b = h.waits("b", Shared);
     h.now_ms -= 1;
     h.gives("b", Shared, 2);
@@ -153,16 +153,16 @@ fn an_invented_fence_is_refused() {
     let mut h = start();
     h.takes("a", Shared, 1);
     let b = h.asks("b", What::Acquire(Shared, None));
-    h.told(b, 1); // Another one's.
+    h.delivered(b, 1); // Another one's.
     h.refused_for(Rule::UnknownFence);
     let mut h = start();
     let a = h.asks("a", What::Acquire(Shared, None));
     h.after(1);
     let late = h.asks("a", What::Acquire(Shared, None));
     h.gives("a", Shared, 1);
-    h.told(late, 1);
+    h.delivered(late, 1);
     h.now_ms -= 1;
-    h.told(a, 1); // Before it was given.
+    h.delivered(a, 1); // Before it was given.
     h.refused_for(Rule::UnknownFence);
 }
 
@@ -251,11 +251,11 @@ fn a_grant_out_of_order_is_refused() {
             h.is_deleted();
         }
         h.gives("c", second, 2);
-        h.told(c, 2);
+        h.delivered(c, 2);
         h.after(TTL_MS + 1);
         h.mark(Mark::Operated);
         h.gives("b", first, 3);
-        h.told(b, 3);
+        h.delivered(b, 3);
         h.refused_for(Rule::OutOfOrder);
     }
     // Somebody who does not wait passes somebody who does.
@@ -275,7 +275,7 @@ fn a_grant_out_of_order_is_refused() {
     let b = h.waits("b", Exclusive);
     h.is_killed(w);
     h.gives("c", Shared, 3);
-    h.told(c, 3);
+    h.delivered(c, 3);
     h.is_killed(b);
     h.refused_for(Rule::OutOfOrder);
 }
@@ -318,7 +318,7 @@ fn a_missing_hand_off_is_refused() {
     h.releases("a");
     h.mark(Mark::Operated);
     h.gives("b", Exclusive, 2);
-    h.told(b, 2);
+    h.delivered(b, 2);
     h.refused_for(Rule::Idle);
     // The second of two readers.
     let mut h = start();
@@ -327,10 +327,10 @@ fn a_missing_hand_off_is_refused() {
     let c = h.waits("c", Shared);
     h.releases("a");
     h.gives("b", Shared, 2);
-    h.told(b, 2);
+    h.delivered(b, 2);
     h.mark(Mark::Operated);
     h.gives("c", Shared, 3);
-    h.told(c, 3);
+    h.delivered(c, 3);
     h.refused_for(Rule::Idle);
     // Free by itself, and looked at again and again.
     for (looks, paused) in [(5, false), (4, false), (5, true)] {
@@ -351,7 +351,7 @@ fn a_missing_hand_off_is_refused() {
             });
         }
         h.gives("b", Exclusive, 2);
-        h.told(b, 2);
+        h.delivered(b, 2);
         h.shows(Some(Exclusive), &[("b", 2)], &[]);
         match (looks, paused) {
             (5, false) => h.refused_for(Rule::Idle),

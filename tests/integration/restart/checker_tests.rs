@@ -3,9 +3,9 @@
 use redis_lock::lock::codec::encode_effect;
 use redis_lock::lock::{Deadline, Effect, Fence, Hold, Mode, Token};
 
+use super::checker::{instant_that_came_back, never_two_holders, Fences};
 use super::file::Account;
 use super::journal::{Answer, Held, Holds, Life, Part, Request, Step, What};
-use super::judge::{instant_that_came_back, never_two_holders, Fences};
 use super::trial::EVERYTHING;
 
 const EXCLUSIVE: What = What::Acquire(Mode::Exclusive, None);
@@ -241,18 +241,18 @@ fn an_answer_without_effect_or_effect_without_request_is_refused() {
         took(10, "a", "c0.1", 1),
         released(20, "a", "c0.1"),
     ]])];
-    let judge = |file: Vec<u8>| Account::of(&[file]).has_all(&lives, true);
+    let check = |file: Vec<u8>| Account::of(&[file]).has_all(&lives, true);
     let (right, other_fence, other_ttl) = (hold(1, 60_010), hold(2, 60_010), hold(1, 60_011));
-    assert_eq!(judge(file(&[right, release])), Ok(2));
-    assert!(judge(file(&[right])).is_err());
-    assert!(judge(file(&[release])).is_err());
-    assert!(judge(file(&[release, right])).is_err());
-    assert!(judge(file(&[right, right, release])).is_err());
-    assert!(judge(file(&[other_fence, release])).is_err());
-    assert!(judge(file(&[other_ttl, release])).is_err());
+    assert_eq!(check(file(&[right, release])), Ok(2));
+    assert!(check(file(&[right])).is_err());
+    assert!(check(file(&[release])).is_err());
+    assert!(check(file(&[release, right])).is_err());
+    assert!(check(file(&[right, right, release])).is_err());
+    assert!(check(file(&[other_fence, release])).is_err());
+    assert!(check(file(&[other_ttl, release])).is_err());
     // A transaction without its end does not count.
     let begin = [&b"*1\r\n$5\r\nMULTI\r\n"[..], &file(&[right, release])].concat();
-    assert!(judge(begin.clone()).is_err());
+    assert!(check(begin.clone()).is_err());
     let end = [&begin[..], b"*1\r\n$4\r\nEXEC\r\n"].concat();
-    assert_eq!(judge(end), Ok(2));
+    assert_eq!(check(end), Ok(2));
 }

@@ -29,7 +29,7 @@ impl Acquisition {
 }
 
 /// How a lock was shared from the start on for some seconds.
-pub struct Course {
+pub struct Timeline {
     pub acquisitions: f64,
     /// Acquisitions by another client than the one before.
     pub hand_offs: f64,
@@ -39,7 +39,7 @@ pub struct Course {
     pub waits: Latency,
 }
 
-impl Course {
+impl Timeline {
     /// What was granted later than `end_us` is of no account: some drivers let everybody finish, others do not.
     pub fn of(lines: &str, clients: usize, end_us: u64) -> Result<Self, String> {
         let mut all = Vec::new();

@@ -34,12 +34,12 @@ pub fn take_the_other_core() -> bool {
     moved.is_ok_and(|output| output.status.success())
 }
 
-pub struct Bed {
+pub struct Fixture {
     pub server: Server,
     pub control: Client,
 }
 
-impl Bed {
+impl Fixture {
     pub fn start(kind: Kind, options: &[&str]) -> Self {
         let limits = ["max-waiters-per-key", "100000", "max-waiters", "100000"];
         Self::start_as(kind, Setup::with_module(&limits), options)

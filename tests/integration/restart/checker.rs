@@ -199,7 +199,7 @@ fn periods<'j>(parts: impl Iterator<Item = &'j Part>) -> Vec<Period> {
                 holds.insert(whose.clone(), held);
             }
         }
-        // What an answer says against another is judged elsewhere.
+        // What an answer says against another is compared elsewhere.
         if request.answers.is_some() && request.apply(&mut holds).is_ok() {
             let held = holds.into_iter();
             open.extend(held.map(|(whose, held)| (whose, (request.ended_us, held))));

@@ -34,17 +34,17 @@ const STORY: [&str; 19] = [
     "LOCK.INFO k",
 ];
 
-/// What is the same in every telling: a fence becomes its rank, a made token, an instant and the left of a ttl become a word.
+/// What is the same in every rendering: a fence becomes its rank, a made token, an instant and the left of a ttl become a word.
 #[derive(Default)]
-struct Telling {
+struct Replies {
     fences: Vec<i64>,
 }
 
-impl Telling {
+impl Replies {
     fn of(replies: impl IntoIterator<Item = Reply>) -> Vec<Reply> {
-        let mut telling = Self::default();
+        let mut rendering = Self::default();
         let replies = replies.into_iter();
-        replies.map(|reply| telling.plain(reply)).collect()
+        replies.map(|reply| rendering.plain(reply)).collect()
     }
 
     fn plain(&mut self, reply: Reply) -> Reply {
@@ -67,19 +67,19 @@ impl Telling {
     }
 }
 
-/// The story told line by line.
+/// The story replies line by line.
 fn told_alone(server: &Server) -> Vec<Reply> {
     let mut c = ready(server);
     // Alone this one would wait.
     let lines = STORY.map(|line| line.replace(" BLOCK 0", ""));
-    let told = Telling::of(lines.iter().map(|line| c.call(line)));
-    assert_eq!(told[0], Reply::Other("fence 0".into()));
-    assert_eq!(told[1], told[0]);
+    let replies = Replies::of(lines.iter().map(|line| c.call(line)));
+    assert_eq!(replies[0], Reply::Other("fence 0".into()));
+    assert_eq!(replies[1], replies[0]);
     assert_eq!(
-        told[2..6],
+        replies[2..6],
         [Reply::Nil, Reply::Nil, Reply::Int(1), Reply::Int(0)]
     );
-    told
+    replies
 }
 
 /// A reply whose parts may be errors: elsewhere one such part is taken for all of it.
@@ -104,7 +104,7 @@ fn transactions_and_scripts_get_the_same_replies(kind: Kind) {
         assert_eq!(c.call(line), Reply::Simple("QUEUED".into()));
     }
     let replies = send_whole(&mut c, words("EXEC"));
-    assert_eq!(Telling::of(replies.items().to_vec()), alone);
+    assert_eq!(Replies::of(replies.items().to_vec()), alone);
 
     let mut c = ready(&server);
     let replies = STORY.map(|line| {
@@ -116,7 +116,7 @@ fn transactions_and_scripts_get_the_same_replies(kind: Kind) {
         args.extend(words(line));
         c.send(&args)
     });
-    assert_eq!(Telling::of(replies), alone);
+    assert_eq!(Replies::of(replies), alone);
 
     let mut c = ready(&server);
     let replies = send_whole(&mut c, script(&STORY));
@@ -125,7 +125,7 @@ fn transactions_and_scripts_get_the_same_replies(kind: Kind) {
         other => other,
     });
     assert_eq!(
-        Telling::of(replies.items().to_vec()),
+        Replies::of(replies.items().to_vec()),
         with_zeroes.collect::<Vec<_>>()
     );
 }
@@ -147,7 +147,7 @@ fn functions_get_the_same_replies(kind: Kind) {
         args.extend(words(line));
         c.send(&args)
     });
-    assert_eq!(Telling::of(replies), alone);
+    assert_eq!(Replies::of(replies), alone);
 }
 
 fn one_transaction_acquires_renews_and_releases(kind: Kind) {

@@ -5,12 +5,12 @@ use std::ops::RangeInclusive;
 
 use redis_lock::lock::{Lock, Mode};
 
-use super::crowd::{client_of, key, CLIENTS, KEYS};
 use super::journal::{Held, Holds};
+use super::load_clients::{client_of, key, CLIENTS, KEYS};
 use crate::harness::{now_ms, Client, Reply};
 
 /// All locks, within a few milliseconds.
-pub struct Look {
+pub struct Observed {
     pub ms: RangeInclusive<u64>,
     /// By the number of the client.
     pub holds: Vec<Holds>,
@@ -35,7 +35,7 @@ fn clock_ms() -> u64 {
     now_ms().try_into().unwrap()
 }
 
-impl Look {
+impl Observed {
     #[track_caller]
     pub fn at(c: &mut Client) -> Self {
         let from = clock_ms();

@@ -11,7 +11,7 @@ use super::history::{effect, Entry, History, Mark, Outcome, Request, What};
 use super::rule::{Breach, Rule};
 
 /// A request for a hold that has arrived.
-pub struct Course<'h> {
+pub struct Timeline<'h> {
     pub number: u64,
     pub request: &'h Request,
     pub mode: Mode,
@@ -27,7 +27,7 @@ pub struct Course<'h> {
     gone: usize,
 }
 
-impl Course<'_> {
+impl Timeline<'_> {
     /// Whether it could be granted at this place of the log, at or after this instant.
     pub fn may_wait(&self, at: usize, not_before_ms: u64) -> bool {
         let connected = self.arrived < at && at < self.gone;
@@ -160,9 +160,9 @@ impl<'h> Index<'h> {
 }
 
 /// Follows every request, and refuses what its answer alone, or the place of its grant, shows to be wrong.
-pub fn follow<'h>(history: &'h History, breaches: &mut Vec<Breach>) -> BTreeMap<u64, Course<'h>> {
+pub fn follow<'h>(history: &'h History, breaches: &mut Vec<Breach>) -> BTreeMap<u64, Timeline<'h>> {
     let index = Index::of(history);
-    let mut courses = BTreeMap::new();
+    let mut timelines = BTreeMap::new();
     for (&number, request) in &history.requests {
         let arrival = index.arrivals.get(&number).copied();
         let killed = Index::after(&index.kills, request.connection, arrival.map_or(0, |a| a.0));
@@ -186,7 +186,7 @@ pub fn follow<'h>(history: &'h History, breaches: &mut Vec<Breach>) -> BTreeMap<
             continue;
         };
         let unblocked = Index::after(&index.unblocks, request.connection, arrived);
-        let mut course = Course {
+        let mut timeline = Timeline {
             number,
             request,
             mode,
@@ -208,7 +208,7 @@ pub fn follow<'h>(history: &'h History, breaches: &mut Vec<Breach>) -> BTreeMap<
                 {
                     refuse(Rule::UnknownFence, arrived, "granted at another time");
                 }
-                Some(hold) => course.granted = Some(hold.at),
+                Some(hold) => timeline.granted = Some(hold.at),
                 None => refuse(Rule::UnknownFence, arrived, "the log has no such grant"),
             },
             Outcome::Null => {
@@ -222,22 +222,22 @@ pub fn follow<'h>(history: &'h History, breaches: &mut Vec<Breach>) -> BTreeMap<
                 }
             }
             Outcome::Error(error) if error.starts_with("UNBLOCKED ") => {
-                course.gone = unblocked;
+                timeline.gone = unblocked;
                 if unblocked == usize::MAX {
                     refuse(Rule::Unanswered, arrived, "nobody had it unblocked");
                 }
             }
             Outcome::Error(error) if error.starts_with("DEADLOCK ") => {}
-            Outcome::Cut { .. } => course.gone = index.cut_is_seen(request.ended_us).min(killed),
-            Outcome::Closed => course.gone = killed,
+            Outcome::Cut { .. } => timeline.gone = index.cut_is_seen(request.ended_us).min(killed),
+            Outcome::Closed => timeline.gone = killed,
             Outcome::Silence => {}
             _ => refuse(Rule::WrongAnswer, arrived, "no such answer"),
         }
-        if course.granted.is_none() {
+        if timeline.granted.is_none() {
             let untold = fitting.next().map_or(usize::MAX, |hold| hold.at);
-            course.struck = course.struck.min(untold);
+            timeline.struck = timeline.struck.min(untold);
         }
-        courses.insert(number, course);
+        timelines.insert(number, timeline);
     }
-    courses
+    timelines
 }

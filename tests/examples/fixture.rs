@@ -66,13 +66,13 @@ pub struct Entry {
     pub token: String,
 }
 
-pub struct Bed {
+pub struct Fixture {
     pub server: Server,
     pub control: Client,
     program: Program,
 }
 
-impl Bed {
+impl Fixture {
     pub fn with(program: Program) -> Self {
         let server = Server::start(kind());
         let control = server.client();

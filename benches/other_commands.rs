@@ -1,10 +1,10 @@
 //! What other commands cost on a server that has the module, beside a server without it: in CPU, and in instructions.
 
-use crate::bed::{name, Bed};
 use crate::callgrind::Counted;
+use crate::fixture::{name, Fixture};
 use crate::harness::Kind;
 use crate::load::{key, token, Connection, Requests};
-use crate::owner::{pairs, Course, CONNECTIONS};
+use crate::owner::{pairs, Workload, CONNECTIONS};
 use crate::report::{Bound, Report};
 use crate::stats::Spread;
 use crate::Run;
@@ -76,7 +76,7 @@ const RELEASE: Command = Command {
 
 /// Commands, so many at a time.
 struct Step {
-    course: Course,
+    workload: Workload,
     pipeline: usize,
     /// The commands in it.
     count: usize,
@@ -91,7 +91,7 @@ impl Step {
     fn of(name: &'static str, requests: Requests, pipeline: usize) -> Self {
         Self {
             count: requests.len(),
-            course: Course::granted(name, requests),
+            workload: Workload::granted(name, requests),
             pipeline,
         }
     }
@@ -122,14 +122,14 @@ fn steps(count: usize) -> Vec<Step> {
 
 /// A server, and who asks it.
 struct Side {
-    bed: Bed,
-    crowd: Vec<Connection>,
+    fixture: Fixture,
+    clients: Vec<Connection>,
 }
 
 impl Side {
-    fn of(bed: Bed) -> Self {
-        let crowd = bed.connections(CONNECTIONS);
-        Self { bed, crowd }
+    fn of(fixture: Fixture) -> Self {
+        let clients = fixture.connections(CONNECTIONS);
+        Self { fixture, clients }
     }
 }
 
@@ -168,7 +168,7 @@ fn rows_of(with: &Run, report: &mut Report, kind: Kind) -> Vec<Vec<String>> {
     let [without, loaded] = &costs;
     let mut rows = Vec::new();
     for ((step, without), loaded) in steps.iter().zip(without).zip(loaded) {
-        let subject = step.course.name;
+        let subject = step.workload.name;
         let ratio = Spread::of_ratios(loaded, without);
         let (low, high) = Spread::middle_half_of_ratios(loaded, without);
         let shown = [without, loaded].map(|costs| Spread::of(costs));
@@ -197,16 +197,18 @@ fn rows_of(with: &Run, report: &mut Report, kind: Kind) -> Vec<Vec<String>> {
 /// Adds some rounds to the costs without the module and with it.
 fn measure_couple(kind: Kind, steps: &[Step], rounds: usize, costs: &mut [Vec<Vec<f64>>; 2]) {
     let mut sides = [
-        Side::of(Bed::start_without_module(kind)),
-        Side::of(Bed::start(kind, &[])),
+        Side::of(Fixture::start_without_module(kind)),
+        Side::of(Fixture::start(kind, &[])),
     ];
     // One round more, as the first warms up.
     for round in 0..=rounds {
         for (n, step) in steps.iter().enumerate() {
             let begins = round % 2;
             for at in [begins, 1 - begins] {
-                let Side { bed, crowd } = &mut sides[at];
-                let cost = step.course.cost(bed, crowd, step.pipeline, step.count);
+                let Side { fixture, clients } = &mut sides[at];
+                let cost = step
+                    .workload
+                    .cost(fixture, clients, step.pipeline, step.count);
                 if round > 0 {
                     costs[at][n].push(cost);
                 }

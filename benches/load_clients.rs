@@ -38,8 +38,8 @@ struct Member {
     filled: usize,
 }
 
-/// What a crowd has done.
-pub struct Course {
+/// What a clients has done.
+pub struct Outcome {
     pub taken: Vec<f64>,
     /// Acquisitions by another client than the one before.
     pub hand_offs: u64,
@@ -58,7 +58,7 @@ pub struct Rest {
     pub refused: usize,
 }
 
-impl Course {
+impl Outcome {
     pub fn acquisitions(&self) -> f64 {
         self.taken.iter().sum()
     }
@@ -68,13 +68,13 @@ impl Course {
     }
 }
 
-/// A crowd whose members are connected and have not asked for anything yet.
-pub struct Crowd {
+/// A clients whose members are connected and have not asked for anything yet.
+pub struct LoadClients {
     poll: Poll,
     members: Vec<Member>,
     hold: Duration,
     /// Who has to be woken when.
-    alarms: BinaryHeap<Reverse<(Instant, usize)>>,
+    timers: BinaryHeap<Reverse<(Instant, usize)>>,
     last: Option<usize>,
     hand_offs: u64,
     given_back: u64,
@@ -82,7 +82,7 @@ pub struct Crowd {
     is_over: bool,
 }
 
-impl Crowd {
+impl LoadClients {
     pub fn connect(port: u16, scripts: Vec<Script>, hold: Duration) -> Self {
         let poll = Poll::new().expect("to poll");
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
@@ -109,7 +109,7 @@ impl Crowd {
             members: members.collect(),
             poll,
             hold,
-            alarms: BinaryHeap::new(),
+            timers: BinaryHeap::new(),
             last: None,
             hand_offs: 0,
             given_back: 0,
@@ -118,8 +118,8 @@ impl Crowd {
         }
     }
 
-    /// Contends for `time`. Who waits at the end goes on waiting until the crowd is dropped.
-    pub fn contend(&mut self, time: Duration) -> Course {
+    /// Contends for `time`. Who waits at the end goes on waiting until the clients is dropped.
+    pub fn contend(&mut self, time: Duration) -> Outcome {
         let begin = Instant::now();
         let mut events = Events::with_capacity(1024);
         for n in 0..self.members.len() {
@@ -137,7 +137,7 @@ impl Crowd {
             }
             self.ring();
         }
-        Course {
+        Outcome {
             taken: self
                 .members
                 .iter()
@@ -149,7 +149,7 @@ impl Crowd {
         }
     }
 
-    /// Hears what is said yet, without anything new. To be called once, after the crowd has contended.
+    /// Hears what is said yet, without anything new. To be called once, after the clients has contended.
     pub fn settle(&mut self) -> Rest {
         self.is_over = true;
         let mut events = Events::with_capacity(1024);
@@ -174,7 +174,7 @@ impl Crowd {
     /// How long nobody has to be woken. The system counts such waits in milliseconds, so the last one is spent awake.
     fn patience(&self, rest: Duration) -> Duration {
         let next = self
-            .alarms
+            .timers
             .peek()
             .map(|Reverse((at, _))| at.saturating_duration_since(Instant::now()));
         let wait = next.map_or(rest, |next| next.min(rest));
@@ -182,11 +182,11 @@ impl Crowd {
     }
 
     fn ring(&mut self) {
-        while let Some(Reverse((at, n))) = self.alarms.peek().copied() {
+        while let Some(Reverse((at, n))) = self.timers.peek().copied() {
             if at > Instant::now() {
                 return;
             }
-            self.alarms.pop();
+            self.timers.pop();
             if self.members[n].step == Step::Hold {
                 self.give(n);
             } else {
@@ -231,7 +231,7 @@ impl Crowd {
             Step::Acquire => match &self.members[n].script.refused {
                 Refused::Never => panic!("a wait without end has ended"),
                 Refused::Sleep(pause) => {
-                    self.alarms.push(Reverse((Instant::now() + *pause, n)));
+                    self.timers.push(Reverse((Instant::now() + *pause, n)));
                     self.members[n].step = Step::Pause;
                 }
                 Refused::Block(_) => self.members[n].send(Step::Signal),
@@ -252,7 +252,7 @@ impl Crowd {
             return self.give(n);
         }
         self.members[n].step = Step::Hold;
-        self.alarms.push(Reverse((Instant::now() + self.hold, n)));
+        self.timers.push(Reverse((Instant::now() + self.hold, n)));
     }
 
     fn ask(&mut self, n: usize) {

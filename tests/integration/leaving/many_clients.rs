@@ -15,8 +15,8 @@ on_every_server![
     disconnected_clients_keep_no_lock_with_io_threads,
 ];
 
-const LEAVERS: u64 = 24;
-const STAYERS: u64 = 8;
+const LEAVING: u64 = 24;
+const STAYING: u64 = 8;
 const ROUNDS: u64 = 25;
 
 /// How a leaver ends its connection.
@@ -41,11 +41,11 @@ fn killed_clients_keep_no_lock(kind: Kind) {
 
 fn run(server: &Server, leave: Leave) {
     thread::scope(|scope| {
-        for n in 0..LEAVERS {
-            scope.spawn(move || leaver(server, n, leave));
+        for n in 0..LEAVING {
+            scope.spawn(move || leave_at_any_moment(server, n, leave));
         }
-        for n in 0..STAYERS {
-            scope.spawn(move || stayer(server, n));
+        for n in 0..STAYING {
+            scope.spawn(move || wait_and_release(server, n));
         }
     });
     let mut c = server.client();
@@ -56,7 +56,7 @@ fn run(server: &Server, leave: Leave) {
 }
 
 /// Leaves at any moment. What the server sent until then can still be read, so it is known whether it was told of a grant.
-fn leaver(server: &Server, n: u64, leave: Leave) {
+fn leave_at_any_moment(server: &Server, n: u64, leave: Leave) {
     let mut random = SmallRng::seed_from_u64(n);
     for round in 0..ROUNDS {
         let token = format!("leaver-{n}-{round}");
@@ -65,16 +65,16 @@ fn leaver(server: &Server, n: u64, leave: Leave) {
         client.send(&format!("{command} k {token} 60000 BLOCK 0"));
         thread::sleep(Duration::from_micros(random.random_range(0..4_000)));
         leave(server, &mut client);
-        let told = client.line();
-        assert!(told.as_ref().is_none_or(|line| line.starts_with(':')));
-        if told.is_some() {
+        let reply = client.line();
+        assert!(reply.as_ref().is_none_or(|line| line.starts_with(':')));
+        if reply.is_some() {
             assert_eq!(server.client().int(&format!("LOCK.RELEASE k {token}")), 1);
         }
     }
 }
 
 /// Waits for its turn and releases the lock, every time.
-fn stayer(server: &Server, n: u64) {
+fn wait_and_release(server: &Server, n: u64) {
     let mut client = server.client();
     for round in 0..ROUNDS {
         let token = format!("stayer-{n}-{round}");

@@ -15,7 +15,7 @@ pub fn words(text: &str) -> Line {
 }
 
 /// A primary that counts every byte it replicates, with a key of each sort.
-pub struct Stage {
+pub struct Fixture {
     pub server: Server,
     pub replica: Server,
     pub c: Client,
@@ -46,8 +46,8 @@ struct State {
     offset: String,
 }
 
-impl Stage {
-    pub fn set(kind: Kind) -> Self {
+impl Fixture {
+    pub fn set_up(kind: Kind) -> Self {
         // The offset must move for nothing but a command: no pings. And nobody waits for a second replica.
         let options = [
             "--repl-ping-replica-period",

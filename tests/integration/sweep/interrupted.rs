@@ -12,7 +12,7 @@ on_every_server![
     a_sweep_survives_swapdb_in_its_middle,
 ];
 
-/// A sweep has mended the lock in the first database. It has not come to that in the last one yet.
+/// A sweep has repaired the lock in the first database. It has not come to that in the last one yet.
 fn in_the_middle(server: &Server) -> Client {
     let mut c = server.client();
     c.call("SELECT 1");
@@ -32,7 +32,7 @@ fn ttl_of_last(server: &Server) -> i64 {
 }
 
 #[track_caller]
-fn last_is_mended(server: &Server) {
+fn last_is_repaired(server: &Server) {
     let mut last = server.client();
     last.call("SELECT 15");
     has_its_ttl(&mut last, "k", "in the last database");
@@ -50,7 +50,7 @@ fn a_sweep_survives_a_flush_in_its_middle(kind: Kind) {
         );
         c.call(flush);
         if flush == "FLUSHDB" {
-            last_is_mended(&server);
+            last_is_repaired(&server);
         }
         // The next one does its work.
         c.in_one_go(&[
@@ -74,15 +74,15 @@ fn a_sweep_survives_a_demotion_in_its_middle(kind: Kind) {
     );
     let start = Instant::now();
     wait_for("some turns of the server's loop", || {
-        assert_eq!(ttl_of_last(&server), -1, "a replica mends nothing");
+        assert_eq!(ttl_of_last(&server), -1, "a replica repairs nothing");
         (start.elapsed() > Duration::from_millis(50)).then_some(())
     });
     c.text("REPLICAOF NO ONE");
-    last_is_mended(&server);
+    last_is_repaired(&server);
     // To and fro in one step.
     let mut c = in_the_middle(&server);
     c.multi(&["REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"]);
-    last_is_mended(&server);
+    last_is_repaired(&server);
 }
 
 /// A paused server writes nothing: one that did, with an append-only file, would end.
@@ -90,7 +90,7 @@ fn a_sweep_survives_a_pause_in_its_middle(kind: Kind) {
     let server = Server::start_with(kind, &["--appendonly", "yes"]);
     in_the_middle(&server);
     let start = Instant::now();
-    last_is_mended(&server);
+    last_is_repaired(&server);
     let usual = start.elapsed();
     let mut c = in_the_middle(&server);
     c.text("CLIENT PAUSE 60000 WRITE");
@@ -100,7 +100,7 @@ fn a_sweep_survives_a_pause_in_its_middle(kind: Kind) {
         (start.elapsed() > usual * 2).then_some(())
     });
     c.text("CLIENT UNPAUSE");
-    last_is_mended(&server);
+    last_is_repaired(&server);
 }
 
 /// The lock that was in the last database is in the first one then, which the sweep is done with.

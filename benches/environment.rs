@@ -19,16 +19,16 @@ pub fn folder(quick: bool) -> PathBuf {
 
 /// Commit, time and machine, in a line.
 pub fn shown() -> String {
-    Circumstances::look().shown()
+    Environment::look().shown()
 }
 
-struct Circumstances {
+struct Environment {
     commit: String,
     date: String,
     machine: String,
 }
 
-impl Circumstances {
+impl Environment {
     fn look() -> Self {
         let said = |program: &str, args: &[&str]| {
             let mut command = Command::new(program);

@@ -13,7 +13,7 @@ pub struct Promotion<'a> {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Verdict {
+pub struct Checked {
     pub holds: usize,
     /// Pairs of holds of one lock that were compared.
     pub pairs: usize,
@@ -23,7 +23,7 @@ pub struct Verdict {
     pub excused: usize,
 }
 
-impl AddAssign for Verdict {
+impl AddAssign for Checked {
     fn add_assign(&mut self, other: Self) {
         self.holds += other.holds;
         self.pairs += other.pairs;
@@ -36,14 +36,14 @@ impl AddAssign for Verdict {
 const REPLICATION_US: u64 = 2_000_000;
 
 /// Checks all rules. A pair of holders, or a hold that is gone, is excused only where the promoted node never heard of the hold.
-pub fn judge(holds: &[Hold], promotion: Option<&Promotion<'_>>) -> Result<Verdict, Vec<String>> {
-    let mut verdict = Verdict::default();
+pub fn check(holds: &[Hold], promotion: Option<&Promotion<'_>>) -> Result<Checked, Vec<String>> {
+    let mut checked = Checked::default();
     let mut breaches = Vec::new();
     let is_lost = |hold: &Hold| promotion.is_some_and(|p| !p.account.knows(hold));
     for hold in holds {
-        verdict.holds += 1;
-        verdict.unreplicated += usize::from(is_lost(hold));
-        let early = |p: &Promotion<'_>| hold.told_us + REPLICATION_US < p.struck_us;
+        checked.holds += 1;
+        checked.unreplicated += usize::from(is_lost(hold));
+        let early = |p: &Promotion<'_>| hold.delivered_us + REPLICATION_US < p.struck_us;
         if is_lost(hold) && promotion.is_some_and(early) {
             breaches.push(format!("long replicated, and yet not known: {hold:?}"));
         }
@@ -54,27 +54,27 @@ pub fn judge(holds: &[Hold], promotion: Option<&Promotion<'_>>) -> Result<Verdic
         }
     }
     let mut sorted: Vec<&Hold> = holds.iter().collect();
-    sorted.sort_by(|a, b| (&a.key, a.told_us).cmp(&(&b.key, b.told_us)));
+    sorted.sort_by(|a, b| (&a.key, a.delivered_us).cmp(&(&b.key, b.delivered_us)));
     for (n, a) in sorted.iter().enumerate() {
         for b in sorted[n + 1..].iter().take_while(|b| b.key == a.key) {
-            verdict.pairs += 1;
+            checked.pairs += 1;
             let excused = is_lost(a) || is_lost(b);
             let excludes = !(a.is_shared && b.is_shared);
-            if excludes && b.told_us < a.end_us {
-                verdict.excused += usize::from(excused);
+            if excludes && b.delivered_us < a.end_us {
+                checked.excused += usize::from(excused);
                 if !excused {
                     breaches.push(format!("two holders:\n  {a:?}\n  {b:?}"));
                 }
             }
-            // The grant lies between question and answer; and of two that exclude each other the one who is told first had it first.
-            let in_order = a.told_us < b.asked_us || excludes;
+            // The grant lies between question and answer; and of two that exclude each other the one who is delivered had it first.
+            let in_order = a.delivered_us < b.asked_us || excludes;
             if in_order && !excused && a.fence >= b.fence {
                 breaches.push(format!("the later fence is smaller:\n  {a:?}\n  {b:?}"));
             }
         }
     }
     match breaches.is_empty() {
-        true => Ok(verdict),
+        true => Ok(checked),
         false => Err(breaches),
     }
 }
@@ -85,50 +85,50 @@ fn hold(token: &str, fence: u64, instants: [u64; 3]) -> Hold {
 
 #[test]
 fn holds_one_after_another_are_accepted() {
-    let verdict = judge(&[hold("a", 1, [0, 1, 5]), hold("b", 2, [2, 7, 9])], None);
-    assert_eq!(verdict.unwrap().pairs, 1);
+    let checked = check(&[hold("a", 1, [0, 1, 5]), hold("b", 2, [2, 7, 9])], None);
+    assert_eq!(checked.unwrap().pairs, 1);
 }
 
 #[test]
 fn two_holders_at_once_are_detected() {
     let both = [hold("a", 1, [0, 1, 5]), hold("b", 2, [2, 4, 9])];
-    assert!(judge(&both, None).unwrap_err()[0].starts_with("two holders"));
+    assert!(check(&both, None).unwrap_err()[0].starts_with("two holders"));
     let shared = both.clone().map(|hold| Hold {
         is_shared: true,
         ..hold
     });
-    assert!(judge(&shared, None).is_ok());
+    assert!(check(&shared, None).is_ok());
     let mut account = Account::default();
     account.grants.extend([("k".into(), 1), ("k".into(), 2)]);
     let replicated = Promotion {
         account: &account,
         struck_us: 0,
     };
-    assert!(judge(&both, Some(&replicated)).is_err());
+    assert!(check(&both, Some(&replicated)).is_err());
     let mut account = Account::default();
     account.grants.insert(("k".into(), 2));
     let unreplicated = Promotion {
         account: &account,
         struck_us: 0,
     };
-    assert_eq!(judge(&both, Some(&unreplicated)).unwrap().excused, 1);
+    assert_eq!(check(&both, Some(&unreplicated)).unwrap().excused, 1);
     let long_ago = Promotion {
         account: &account,
         struck_us: 10 * REPLICATION_US,
     };
-    assert!(judge(&both, Some(&long_ago)).unwrap_err()[0].starts_with("long replicated"));
+    assert!(check(&both, Some(&long_ago)).unwrap_err()[0].starts_with("long replicated"));
 }
 
 #[test]
 fn a_smaller_fence_is_detected() {
     let falls = [hold("a", 2, [0, 1, 5]), hold("b", 2, [2, 7, 9])];
-    assert!(judge(&falls, None).unwrap_err()[0].starts_with("the later fence"));
+    assert!(check(&falls, None).unwrap_err()[0].starts_with("the later fence"));
 }
 
 #[test]
 fn a_lost_hold_is_detected() {
     let mut gone = hold("a", 1, [0, 1, 5]);
     gone.released = Some(false);
-    let breaches = judge(&[gone], None).unwrap_err();
+    let breaches = check(&[gone], None).unwrap_err();
     assert!(breaches[0].starts_with("lost while it was held"));
 }
