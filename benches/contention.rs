@@ -15,16 +15,16 @@ const CLIENTS: [usize; 4] = [2, 16, 64, 256];
 const HOLDS_MS: [u64; 2] = [0, 1];
 const ROUNDS: usize = 3;
 const ROUND: Duration = Duration::from_millis(500);
-/// With a lock that is held, everybody is to have several turns.
+/// If each client holds the lock for a while, every client should still get several turns.
 const ROUND_PER_CLIENT: Duration = Duration::from_millis(6);
-/// Who polls with long pauses has to be watched for longer.
+/// A protocol that polls with long pauses is measured for longer.
 const POLL_ROUND: Duration = Duration::from_secs(3);
-/// On all servers; polling costs time and differs little between them.
+/// These run on all servers. Polling takes long to measure and differs little between servers.
 const BLOCKING: [Protocol; 3] = [Protocol::Lock, Protocol::Ceiling, Protocol::Signal];
 const POLLING: [Protocol; 3] = [Protocol::Poll(1), Protocol::Poll(10), Protocol::Poll(100)];
 const POLLED: Kind = Kind::Redis8_2;
 
-/// What a round has shown, each figure once per round.
+/// The results of the rounds: each figure once per round.
 #[derive(Default)]
 struct Shown {
     hand_offs: Vec<f64>,
@@ -92,7 +92,7 @@ pub fn measure(with: &Run) {
     report.write();
 }
 
-/// The server of the pictures.
+/// The server whose results are drawn.
 fn drawn(with: &Run) -> Kind {
     match with.kinds[..] {
         [only] => only,
@@ -100,7 +100,7 @@ fn drawn(with: &Run) -> Kind {
     }
 }
 
-/// One number of clients on one server, the protocols that block in turns.
+/// Measures one number of clients on one server. The blocking protocols take turns.
 fn cell(
     with: &Run,
     report: &mut Report,
@@ -132,7 +132,7 @@ fn cell(
         println!("{}", row.join(" | "));
         rows.push(row);
         if kind == drawn(with) {
-            // Nothing is no place on a logarithmic axis.
+            // Zero cannot be shown on a logarithmic axis.
             let point = (clients as f64, Spread::of(&shown.hand_offs).median.max(0.1));
             add(series, protocol.name(), point);
         }
@@ -199,7 +199,8 @@ fn goals(
             fair,
         );
     } else {
-        // With a few acquisitions for each client, one more or less is no unfairness: the head of results.md says it.
+        // With few acquisitions per client, one more or less is not unfair. The head of results.md
+        // says so.
         report.figure(kind, "fairness (Jain)", &subject, fair);
     }
 }
@@ -279,7 +280,7 @@ fn contend(
     let acquisitions = outcome.acquisitions();
     shown.cpu.push((fixture.cpu_us() - cpu) / acquisitions);
     let rest = clients.settle();
-    // The looks at the CPU and at the commands are two more.
+    // Reading the CPU time and the command count takes two more commands.
     let commands = fixture.commands() - commands - 2.0;
     let waits = if counts_who_waits { rest.blocked } else { 0 };
     let unfinished = rest.holding + rest.refused + waits;

@@ -1,4 +1,5 @@
-//! Time that runs out: how late the next one in line has the lock of a holder that died, and how late a wait gives up.
+//! Lateness: how late the next waiter gets the lock of a dead holder, and how late a wait times
+//! out.
 
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -9,14 +10,15 @@ use crate::report::{Bound, Report};
 use crate::stats::{shown_us, Spread};
 use crate::Run;
 
-/// Locks at the same time, each with a holder that dies and one client that wants it.
+/// Locks measured at the same time. Each has a holder that dies and one client that wants it.
 const LOCKS: usize = 8;
 const DEATHS: usize = 40;
-/// For those who are up to a tenth of a second late.
+/// This leaves room for protocols that are up to a tenth of a second late.
 const SLOW_DEATHS: usize = 12;
 const GOAL_US: [(&str, f64, f64); 2] = [("p50", 0.5, 1_000.0), ("p99", 0.99, 2_000.0)];
 
-/// Lateness in µs: by the server's clock where it tells, else by the client's, which is the same machine's.
+/// Lateness in µs, by the server's clock if it is known, else by the client's clock on the same
+/// machine.
 type Lateness = Vec<f64>;
 
 pub fn measure(with: &Run) {
@@ -26,7 +28,7 @@ pub fn measure(with: &Run) {
     report.write();
 }
 
-/// Runs the same in several threads at once, and puts together what they found.
+/// Runs the same measurement in several threads and merges the results.
 fn together(count: usize, work: impl Fn(usize) -> Lateness + Sync) -> Lateness {
     thread::scope(|scope| {
         let work = &work;
@@ -52,7 +54,8 @@ fn now_us() -> f64 {
     now.as_nanos() as f64 / 1000.0
 }
 
-/// Different from death to death, so that no period of the server or of a client fits them all.
+/// The time of death varies, so that it is not in step with any period of the server or of a
+/// client.
 fn ttl_ms(lock: usize, death: usize) -> i64 {
     25 + ((lock * 17 + death * 7) % 20) as i64
 }
@@ -127,7 +130,7 @@ fn next_holder(with: &Run, report: &mut Report) {
     );
 }
 
-/// Redis 8.2 ends every key within the millisecond of its deadline instead of after it.
+/// Redis 8.2 expires a key within the millisecond of its deadline, instead of after it.
 fn earliest_us(kind: Kind) -> f64 {
     if kind == Kind::Redis8_2 {
         -1_000.0
@@ -142,7 +145,7 @@ fn quantile(values: &[f64], share: f64) -> f64 {
     sorted[((sorted.len() - 1) as f64 * share).round() as usize]
 }
 
-/// With the smallest and the largest of those of four parts.
+/// With the smallest and the largest value of four parts.
 fn spread(values: &[f64], share: f64) -> Spread {
     let parts = values.chunks(values.len().div_ceil(4));
     let parts: Vec<f64> = parts.map(|part| quantile(part, share)).collect();
@@ -170,7 +173,7 @@ fn row(report: &mut Report, rows: &mut Vec<Vec<String>>, kind: Kind, who: &str, 
     rows.push(row);
 }
 
-/// Lateness of each grant, and then of its reply.
+/// The lateness of each grant, and then of its reply.
 fn died(fixture: &Fixture, lock: usize, deaths: usize) -> Lateness {
     let (mut dead, mut next) = (fixture.server.client(), fixture.server.client());
     let mut late = Vec::new();
@@ -180,14 +183,15 @@ fn died(fixture: &Fixture, lock: usize, deaths: usize) -> Lateness {
         let second = next.int(&format!("LOCK.ACQUIRE lock:{lock} next 60000 BLOCK 0"));
         let heard = now_us();
         next.int(&format!("LOCK.RELEASE lock:{lock} next"));
-        // The deadline's own millisecond still counts.
+        // The deadline's own millisecond still belongs to the hold.
         let end = ((first / 1000 + ttl + 1) * 1000) as f64;
         late.extend([second as f64 - end, heard - end]);
     }
     late
 }
 
-/// When a string lock set just now will end, at the earliest: the server's millisecond of the command cannot be before ours.
+/// The earliest instant at which a string lock set just now expires. The server's millisecond of
+/// the command is not before ours.
 fn end_of(client: &mut Client, line: &str, ttl: i64) -> f64 {
     let set_ms = (now_us() / 1000.0).floor();
     client.call(line);
@@ -197,7 +201,8 @@ fn end_of(client: &mut Client, line: &str, ttl: i64) -> f64 {
 fn polled(fixture: &Fixture, lock: usize, deaths: usize, pause_ms: u64) -> Lateness {
     let mut client = fixture.server.client();
     let deaths = (0..deaths).map(|death| {
-        // Longer than the pause, or the first try after the deadline would come at a moment of no chance.
+        // This is longer than the pause. Otherwise the first try after the deadline would not come
+        // at a random moment.
         let ttl = ttl_ms(lock, death * 3)
             + (death as i64 * 41 + lock as i64 * 13) % pause_ms as i64
             + pause_ms as i64;
@@ -224,7 +229,7 @@ fn signalled(fixture: &Fixture, lock: usize) -> Lateness {
         &format!("SET string:{lock} dead PX {TTL_MS}"),
         TTL_MS,
     );
-    // Somebody comes at any time of the dead one's lease.
+    // The next client arrives at a random time within the dead holder's ttl.
     thread::sleep(Duration::from_millis(180 * lock as u64));
     while client.call(&format!("SET string:{lock} next NX PX 60000")) == crate::harness::Reply::Nil
     {
@@ -248,7 +253,8 @@ fn time_outs(with: &Run, report: &mut Report) {
             .int("LOCK.ACQUIRE held holder 6000000");
         let lock = |n: usize, ms: u64| format!("LOCK.ACQUIRE held waiter-{n} 1000 BLOCK {ms}");
         let late = together(LOCKS, |n| gave_up(&fixture, n, count, &lock));
-        // The reply's way is in the figure, so one before the end is early beyond doubt.
+        // The figure includes the time of the reply, so a figure before the deadline certainly
+        // means an early grant.
         let early = late.iter().filter(|late| **late < 0.0).count();
         let p99 = spread(&late, 0.99);
         report.goal(

@@ -1,13 +1,13 @@
-//! Where results go, and what every table has to say of itself.
+//! The folder of the results, and the environment that every table names.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The folder of the results, which is there then.
+/// The folder of the results. It is created if it is missing.
 pub fn folder(quick: bool) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    // A smoke run must not take the place of results.
+    // A quick run must not replace real results.
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
     let folder = match quick {
         true => target.join("benchmarks"),

@@ -14,12 +14,12 @@ use crate::Run;
 const LOCKS: usize = 1_000_000;
 const BATCH: usize = 2_000;
 const ROUNDS: usize = 2;
-/// How long the filling may take; the first deadline comes then.
+/// The time that filling may take. The first deadline follows.
 const HEADROOM: Duration = Duration::from_secs(8);
-/// Nobody waits longer than this for the last of them.
+/// The longest wait for the last key to expire.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a round has shown.
+/// The results of a round.
 struct Shown {
     /// From the last deadline until no key was left.
     gone_us: f64,
@@ -71,7 +71,8 @@ pub fn measure(with: &Run) {
             println!("{}", row.join(" | "));
             rows.push(row);
         }
-        // From the first deadline on, so that none is gone before it begins and a ratio has a meaning.
+        // The measurement starts at the first deadline, so that no key is gone before it and a
+        // ratio is meaningful.
         let whole = |gone: Vec<f64>| gone.into_iter().map(|us| us + 1e6).collect::<Vec<_>>();
         let ratio = Spread::of_ratios(&whole(ours), &whole(theirs));
         let goal = "1,000,000 locks gone against as many strings, from the first deadline on";
@@ -142,7 +143,7 @@ fn expire(
     }
 }
 
-/// Deadlines in no order, as those of a clients of clients are.
+/// Deadlines in random order, as those of many clients are.
 fn fill(
     fixture: &mut Fixture,
     count: usize,
@@ -173,7 +174,7 @@ fn ping(connection: &mut Connection, is_over: &AtomicBool) -> Latency {
     latency
 }
 
-/// When the server had no key any more.
+/// The instant at which the server had no key any more.
 fn wait_until_empty(control: &mut Client) -> Duration {
     let begin = Instant::now();
     loop {

@@ -1,4 +1,5 @@
-//! The server that is measured: on a core of its own where there are two, its CPU time by its own account.
+//! The server under measurement. It runs on a core of its own if there are two, and reports its own
+//! CPU time.
 
 use std::process::Command;
 use std::thread;
@@ -23,7 +24,7 @@ fn has_cores_to_choose() -> bool {
     cores > 1 && Command::new("taskset").arg("--version").output().is_ok()
 }
 
-/// Moves this process away from the server's core, 0. Threads started later follow.
+/// Moves this process away from core 0, which the server uses. Threads started later follow.
 pub fn take_the_other_core() -> bool {
     if !has_cores_to_choose() {
         return false;
@@ -90,7 +91,8 @@ impl Fixture {
         part("used_cpu_user_main_thread") + part("used_cpu_sys_main_thread")
     }
 
-    /// What a call of a command has cost since CONFIG RESETSTAT, in µs, by the server's own stop-watch.
+    /// The cost of one call of a command since CONFIG RESETSTAT, in µs, by the server's own
+    /// measurement.
     pub fn us_per_call(&mut self, command: &str) -> f64 {
         let text = self.control.text("INFO commandstats");
         let prefix = format!("cmdstat_{command}:");
@@ -100,13 +102,13 @@ impl Fixture {
         per_call.expect("a mean").parse().unwrap()
     }
 
-    /// The commands that the server has executed, those of scripts too.
+    /// The number of commands that the server has executed, including those of scripts.
     pub fn commands(&mut self) -> f64 {
         self.field("stats", "total_commands_processed").unwrap()
     }
 
-    /// Whether `commands` has the command of a client that waits: Redis 7.0 counts it when it begins, Redis 8.2 and Valkey
-    /// when it ends.
+    /// Whether `commands` counts a command whose client still waits: Redis 7.0 counts it when it
+    /// begins, Redis 8.2 and Valkey when it ends.
     pub fn counts_who_waits(&mut self) -> bool {
         let mut waiter = self.connections(1).remove(0);
         waiter.send(Requests::of(["BLPOP who:waits 0".into()]).bytes());
@@ -115,7 +117,7 @@ impl Fixture {
         self.control.call("LPUSH who:waits x");
         assert_eq!(waiter.receive(1).errors, 0);
         match (self.commands() - before) as usize {
-            // The look before and the LPUSH, and then the BLPOP, too.
+            // The first INFO and the LPUSH count, and on some servers the BLPOP as well.
             2 => true,
             3 => false,
             other => panic!("{other} commands instead of 2 or 3"),
@@ -133,7 +135,7 @@ impl Fixture {
         });
     }
 
-    /// An empty server without other clients.
+    /// Empties the server and waits until no other client is connected.
     pub fn clear(&mut self) {
         wait_for("the clients to leave", || {
             let connected = self.field("clients", "connected_clients").unwrap();

@@ -1,4 +1,4 @@
-//! Whether an operation costs more when there is more of everything.
+//! Whether the cost of an operation grows with the number of keys, holders or waiters.
 
 use crate::fixture::{name, Fixture};
 use crate::harness::{wait_for, Kind};
@@ -11,11 +11,12 @@ use crate::Run;
 const HELD: [usize; 4] = [1_000, 10_000, 100_000, 1_000_000];
 const ROUNDS: usize = 5;
 const PAIRS: usize = 16_384;
-/// Keys, and clients that contend for each. A client that waits needs a connection of its own, and a process may
-/// not have 110,000 of them: the last two are as near as 20,000 come to 10,000 keys of 10 waiters.
+/// The number of keys, and of clients that contend for each. Every waiting client needs a
+/// connection, and a process may not have 110,000 of them. The last two cases are as close as
+/// 20,000 connections get to 10,000 keys with 10 waiters.
 const CONTENDED: [(usize, usize); 5] = [(10, 10), (100, 10), (1_000, 10), (1_600, 10), (8_000, 1)];
 const HAND_OFFS: usize = 4_000;
-/// Hand-offs that are under way at once.
+/// The number of hand-offs in progress at once.
 const AT_ONCE: usize = 10;
 
 pub fn measure(with: &Run) {
@@ -25,7 +26,7 @@ pub fn measure(with: &Run) {
     report.write();
 }
 
-/// The `n`-th in no order that a cache could guess.
+/// The `n`-th element in an order that no cache can predict.
 fn anywhere(n: usize, count: usize) -> usize {
     n * 7919 % count
 }
@@ -135,9 +136,9 @@ fn held(with: &Run, report: &mut Report) {
     report.lines("growth", &chart, &series);
 }
 
-/// Clients that wait for many keys, each key with its own line.
+/// Clients that wait for many keys. Each key has its own queue.
 struct Lines {
-    /// By key, in the order of the line; the first one holds.
+    /// By key, in the order of the queue. The first one holds the lock.
     members: Vec<Vec<Connection>>,
     at: Vec<usize>,
     take: fn(usize, usize) -> String,
@@ -163,7 +164,7 @@ impl Lines {
                 }
             }
             members.push(line);
-            // Not so many connections at once that the server's queue of new ones overflows.
+            // Limited, so that the server's backlog of new connections does not overflow.
             if key % 16 == 15 || key == keys - 1 {
                 fixture.wait_for_blocked((key + 1) * waiters);
             }
@@ -176,7 +177,8 @@ impl Lines {
         }
     }
 
-    /// Who has the key now that `before` has given it back. The replies need not come in one go.
+    /// The client that holds the key after `before` has released it. The replies may arrive
+    /// separately.
     fn granted(&self, key: usize, before: usize) -> usize {
         let line = &self.members[key];
         wait_for("a grant", || {
@@ -184,7 +186,8 @@ impl Lines {
         })
     }
 
-    /// Hands these keys on, all at once. Who stands where in a line need not be known, but for the holder: the others came in any order.
+    /// Hands these keys off, all at once. Only the holder of each key must be known: the others
+    /// joined the queue in any order.
     fn hand_off(&mut self, keys: &[usize]) {
         for &key in keys {
             let at = self.at[key];
@@ -201,7 +204,7 @@ impl Lines {
     }
 }
 
-/// How many files and connections this process may have open.
+/// The number of files and connections that this process may open.
 fn open_files() -> usize {
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let mut lines = limits.lines();
@@ -225,7 +228,7 @@ fn contended(with: &Run, report: &mut Report) {
                 report.say(&format!("{keys} keys of {waiters} waiters: more connections than this process may have."));
                 continue;
             }
-            // One after the other: both at once would be too many connections.
+            // They run one after the other, because both at once would need too many connections.
             let ours = hand_offs(with, kind, keys, waiters, true);
             let theirs = hand_offs(with, kind, keys, waiters, false);
             let subject = format!("{keys} keys of {waiters} waiters");

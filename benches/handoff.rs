@@ -1,4 +1,4 @@
-//! From a release to the reply of the next in line, on a server that has little else to do.
+//! The time from a release to the reply to the next waiter, on an otherwise idle server.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,17 +12,17 @@ use crate::Run;
 
 const WAITERS: [usize; 4] = [1, 16, 256, 1000];
 const ROUNDS: usize = 5;
-/// In each round.
+/// The number of hand-offs in each round.
 const HAND_OFFS: usize = 400;
-/// Between two of them, so that the server is idle when the next one comes.
+/// The pause between two hand-offs, so that the server is idle when the next one comes.
 const PAUSE: Duration = Duration::from_micros(100);
 
-/// Clients of which one has it and the others wait, in this order.
+/// Clients of which one holds the lock and the others wait, in this order.
 struct Line {
     takes: Vec<Vec<u8>>,
     gives: Vec<Vec<u8>>,
     connections: Vec<Connection>,
-    /// Who has it.
+    /// The index of the holder.
     at: usize,
 }
 
@@ -62,7 +62,7 @@ impl Line {
             if n == 0 {
                 line.connections[n].receive(1);
             } else {
-                // Each is in its place before the next one comes.
+                // Each client is in the queue before the next one comes.
                 line.connections[0].send(b"*1\r\n$4\r\nPING\r\n");
                 line.connections[0].receive(1);
             }
@@ -70,7 +70,7 @@ impl Line {
         line
     }
 
-    /// The one who has it gives it to the next and goes to the end of the line.
+    /// The holder hands the lock to the next client and joins the end of the queue.
     fn hand_off(&mut self, latency: &mut Latency) {
         let (at, next) = (self.at, (self.at + 1) % self.connections.len());
         let begin = Instant::now();
@@ -81,7 +81,7 @@ impl Line {
         assert_eq!(self.connections[at].receive(1).errors, 0);
         self.connections[at].send(&self.takes[at]);
         self.at = next;
-        // The command before has been executed when this one is answered.
+        // When this is answered, the command before it has been executed.
         self.connections[next].send(b"*1\r\n$4\r\nPING\r\n");
         self.connections[next].receive(1);
         thread::sleep(PAUSE);
@@ -109,7 +109,7 @@ pub fn measure(with: &Run) {
                 Line::list(&mut fixture, waiters),
             ];
             fixture.wait_for_blocked(2 * waiters);
-            // By line and share, a value per round.
+            // By row and percentile, a value per round.
             let mut found = [[Vec::new(), Vec::new()], [Vec::new(), Vec::new()]];
             let mut longest = [0.0f64; 2];
             for round in 0..=with.rounds(ROUNDS) {

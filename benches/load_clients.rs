@@ -1,4 +1,5 @@
-//! Clients that contend for one lock, all in one thread: each takes, holds, gives back and comes again.
+//! Clients that contend for one lock, all in one thread. Each one acquires, holds, releases and
+//! comes again.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,19 +14,20 @@ use crate::load::reply_at_start;
 use crate::peers::{Refused, Script};
 use crate::stats::Latency;
 
-/// What the server is to answer next.
+/// The reply that a client expects next.
 #[derive(Clone, Copy, PartialEq)]
 enum Step {
     Acquire,
     /// The wait for a signal, after which the client tries again.
     Signal,
-    /// Nothing: the client holds the lock, or pauses before the next try.
+    /// None: the client holds the lock, or pauses before the next try.
     Hold,
     Pause,
     Release,
 }
 
-/// After which nothing more is said: a client that can be answered is answered sooner.
+/// After this time without data, no reply is outstanding: clients that can be answered are answered
+/// sooner.
 const SILENCE: Duration = Duration::from_millis(20);
 
 struct Member {
@@ -38,23 +40,23 @@ struct Member {
     filled: usize,
 }
 
-/// What a clients has done.
+/// The results of the clients.
 pub struct Outcome {
     pub taken: Vec<f64>,
-    /// Acquisitions by another client than the one before.
+    /// Acquisitions by another client than the previous holder.
     pub hand_offs: u64,
     pub waits: Latency,
     pub seconds: f64,
 }
 
-/// What there is when all that was under way has been answered.
+/// The state after everything in progress has been answered.
 pub struct Rest {
-    /// Acquisitions that were given back, so that they have cost what they cost.
+    /// Acquisitions that were released, so that their full cost is included.
     pub given_back: u64,
     pub holding: usize,
-    /// Clients that the server keeps waiting.
+    /// Clients that the server still blocks.
     pub blocked: usize,
-    /// Those of them that wait for a signal, as they have asked in vain.
+    /// Those of them that were refused and wait for a signal.
     pub refused: usize,
 }
 
@@ -68,12 +70,12 @@ impl Outcome {
     }
 }
 
-/// A clients whose members are connected and have not asked for anything yet.
+/// Clients that are connected and have not sent a request yet.
 pub struct LoadClients {
     poll: Poll,
     members: Vec<Member>,
     hold: Duration,
-    /// Who has to be woken when.
+    /// The instants at which a client must act, with the client.
     timers: BinaryHeap<Reverse<(Instant, usize)>>,
     last: Option<usize>,
     hand_offs: u64,
@@ -118,7 +120,7 @@ impl LoadClients {
         }
     }
 
-    /// Contends for `time`. Who waits at the end goes on waiting until the clients is dropped.
+    /// Contends for `time`. Clients that wait at the end keep waiting until `self` is dropped.
     pub fn contend(&mut self, time: Duration) -> Outcome {
         let begin = Instant::now();
         let mut events = Events::with_capacity(1024);
@@ -149,7 +151,8 @@ impl LoadClients {
         }
     }
 
-    /// Hears what is said yet, without anything new. To be called once, after the clients has contended.
+    /// Reads outstanding replies without sending new requests. To be called once, after the
+    /// contention.
     pub fn settle(&mut self) -> Rest {
         self.is_over = true;
         let mut events = Events::with_capacity(1024);
@@ -171,7 +174,8 @@ impl LoadClients {
         }
     }
 
-    /// How long nobody has to be woken. The system counts such waits in milliseconds, so the last one is spent awake.
+    /// The time until the next timer. The system waits in whole milliseconds, so the last one is
+    /// spent polling.
     fn patience(&self, rest: Duration) -> Duration {
         let next = self
             .timers
@@ -195,7 +199,7 @@ impl LoadClients {
         }
     }
 
-    /// Reads what the server has said to a member.
+    /// Reads the replies for one client.
     fn hear(&mut self, n: usize) {
         loop {
             let member = &mut self.members[n];
@@ -206,7 +210,7 @@ impl LoadClients {
                 Err(error) => panic!("no reply: {error}"),
             }
             if let Some((end, said)) = reply_at_start(&member.buffer[..member.filled]) {
-                // One command at a time, so one reply.
+                // Each client sends one command at a time, so there is one reply.
                 assert_eq!(end, member.filled, "more than a reply");
                 let text = String::from_utf8_lossy(&member.buffer[..end]);
                 assert_eq!(said.errors, 0, "{text}");
@@ -276,7 +280,7 @@ impl Member {
             (Step::Release, _) => &self.script.release,
             _ => &self.script.acquire,
         };
-        // A hundred bytes always find room.
+        // A hundred bytes always fit into the socket's buffer.
         let sent = self.stream.write(bytes).expect("to send");
         assert_eq!(sent, bytes.len(), "no room for a command");
         self.step = step;

@@ -1,4 +1,4 @@
-//! What a lock, a reader and a waiter take of the server's memory.
+//! How much of the server's memory a lock, a reader and a waiter use.
 
 use std::thread;
 use std::time::Duration;
@@ -73,7 +73,7 @@ pub fn measure(with: &Run) {
 fn stored(kind: Kind, count: usize, line: impl Fn(usize) -> String) -> f64 {
     let mut fixture = Fixture::start(kind, &[]);
     let mut clients = fixture.connections(1);
-    // The connection's buffers have their size before.
+    // The connection's buffers have reached their size before the measurement.
     run(
         &mut clients,
         &Requests::of((0..4096).map(|_| "PING".into())),
@@ -98,7 +98,7 @@ fn waiting(kind: Kind, line: Option<&str>) -> f64 {
                 .for_each(|connection| connection.send(request.bytes()));
             fixture.wait_for_blocked(WAITERS);
         }
-        // Connected is not yet accepted.
+        // A connected client is not necessarily accepted yet.
         None => connections.iter_mut().for_each(|connection| {
             connection.send(b"*1\r\n$4\r\nPING\r\n");
             connection.receive(1);
@@ -107,7 +107,7 @@ fn waiting(kind: Kind, line: Option<&str>) -> f64 {
     (fixture.used_memory() - before) / WAITERS as f64
 }
 
-/// What is in use when the server has brought its tables into order, which it does after they have grown.
+/// The memory in use after the server has finished resizing its hash tables.
 fn settled(fixture: &mut Fixture) -> f64 {
     let mut last = fixture.used_memory();
     let mut same = 0;

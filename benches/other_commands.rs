@@ -1,4 +1,5 @@
-//! What other commands cost on a server that has the module, beside a server without it: in CPU, and in instructions.
+//! The cost of other commands on a server with the module, beside a server without it, in CPU time
+//! and in instructions.
 
 use crate::callgrind::Counted;
 use crate::fixture::{name, Fixture};
@@ -10,18 +11,19 @@ use crate::stats::Spread;
 use crate::Run;
 
 const PIPELINE: usize = 16;
-/// What is on the way at once.
+/// The number of commands in flight.
 const WINDOW: usize = CONNECTIONS * PIPELINE;
-/// Two processes of one server differ by some percent, as their memory lies. So a few couples of servers share the rounds.
+/// Two processes of one server differ by some percent, depending on their memory layout. So several
+/// pairs of servers share the rounds.
 const COUPLES: usize = 5;
 const ROUNDS: usize = 20;
 const COMMANDS: usize = 65_536;
-/// So many lists that none of them grows long.
+/// There are so many lists that none of them grows long.
 const LISTS: usize = 1_000;
-/// The most that others may pay, in CPU.
+/// The highest ratio of CPU time for other clients' commands.
 const LIMIT: f64 = 1.02;
 
-/// A command of the clients that do not use locks.
+/// A command of clients that do not use locks.
 struct Command {
     name: &'static str,
     line: fn(usize) -> String,
@@ -74,7 +76,7 @@ const RELEASE: Command = Command {
     line: |n| format!("LOCK.RELEASE {} {}", key(n), token(n)),
 };
 
-/// Commands, so many at a time.
+/// Commands and the depth of their pipeline.
 struct Step {
     workload: Workload,
     pipeline: usize,
@@ -97,7 +99,8 @@ impl Step {
     }
 }
 
-/// One round: every command finds the keys as the one before has left them, and the last one leaves none.
+/// Runs one round. Every command finds the keys as the previous one left them, and the last one
+/// leaves none.
 fn steps(count: usize) -> Vec<Step> {
     let together = |name, pipeline: usize, one: Command, other: Command| {
         // One command at a time costs several times as much.
@@ -120,7 +123,7 @@ fn steps(count: usize) -> Vec<Step> {
     ]
 }
 
-/// A server, and who asks it.
+/// A server, and the clients that send requests to it.
 struct Side {
     fixture: Fixture,
     clients: Vec<Connection>,
@@ -200,7 +203,7 @@ fn measure_couple(kind: Kind, steps: &[Step], rounds: usize, costs: &mut [Vec<Ve
         Side::of(Fixture::start_without_module(kind)),
         Side::of(Fixture::start(kind, &[])),
     ];
-    // One round more, as the first warms up.
+    // One more round, because the first one warms up.
     for round in 0..=rounds {
         for (n, step) in steps.iter().enumerate() {
             let begins = round % 2;
@@ -217,7 +220,8 @@ fn measure_couple(kind: Kind, steps: &[Step], rounds: usize, costs: &mut [Vec<Ve
     }
 }
 
-/// The keys of a round of what is counted, as few as in `instructions`; more rounds, as what is looked for is smaller.
+/// The keys of a counted round, as few as in `instructions`. There are more rounds, because the
+/// expected difference is smaller.
 const COUNTED_KEYS: usize = 48;
 const COUNTED_ROUNDS: usize = 15;
 const WARM_UP: usize = 2;
@@ -225,7 +229,8 @@ const WARM_UP: usize = 2;
 /// The instructions of commands.
 pub type Counts = Vec<(&'static str, f64)>;
 
-/// The same commands on a server without the module and on one with it, and there the module's own.
+/// The same commands on a server without the module and on one with it, and on the latter the
+/// module's own commands.
 pub struct Beside {
     pub without: Counts,
     pub with: Counts,
@@ -233,7 +238,7 @@ pub struct Beside {
 }
 
 pub fn count(kind: Kind, resident: usize) -> Beside {
-    // In this order every command has something to do, and the keys are gone in the end.
+    // In this order every command has an effect, and no key is left at the end.
     let theirs = [
         PING, SET_NX_PX, DEL, LPUSH, RPOP, SET_PX, GET, EXPIRE, SET, CLEAR,
     ];

@@ -1,4 +1,4 @@
-//! One owner, many keys: what taking, refusing, renewing and releasing cost the server.
+//! One owner and many keys: the server's cost of acquiring, refusing, renewing and releasing.
 
 use std::fmt::Display;
 
@@ -15,10 +15,10 @@ pub const CONNECTIONS: usize = 16;
 const PIPELINES: [usize; 3] = [1, 16, 64];
 const ROUNDS: usize = 7;
 
-/// What a client does over and over, and what the replies must be.
+/// The commands that a client repeats, and the replies they must get.
 pub struct Workload {
     pub name: &'static str,
-    /// Yes, and no to those of every pair that are refused.
+    /// The number of positive replies, and of negative ones for refused pairs.
     expected: Tally,
     requests: Requests,
 }
@@ -64,7 +64,7 @@ impl Workload {
     }
 }
 
-/// Takes a window of keys and then gives them back: as many as are on the way at once.
+/// Acquires a window of keys and then releases them, as many as are in flight at once.
 pub fn pairs(
     count: usize,
     pipeline: usize,
@@ -92,7 +92,7 @@ fn release(n: usize) -> String {
     format!("LOCK.RELEASE {} {}", key(n), token(n))
 }
 
-/// Ours is the last one.
+/// The module's own pair is the last one.
 fn pair_workloads(count: usize, pipeline: usize, scripts: &Scripts) -> Vec<Workload> {
     let script = &scripts.compare_and_delete;
     let ping = |_| "PING".to_string();
@@ -111,7 +111,7 @@ fn pair_workloads(count: usize, pipeline: usize, scripts: &Scripts) -> Vec<Workl
     ]
 }
 
-/// Costs by workload and round, the workloads in turns.
+/// Costs by workload and round. The workloads take turns.
 fn in_turns(
     fixture: &mut Fixture,
     workloads: &[Workload],
@@ -194,7 +194,7 @@ fn call_row(report: &mut Report, kind: Kind, fixture: &mut Fixture) -> Vec<Strin
     [name(kind).to_string()].into_iter().chain(shown).collect()
 }
 
-/// What the server has to do beside.
+/// What the server also has to do.
 #[derive(Clone, Copy, PartialEq)]
 enum Setting {
     Plain,
@@ -218,7 +218,7 @@ impl Display for Setting {
 
 struct Ground {
     fixture: Fixture,
-    /// Kept while the measurement lasts.
+    /// Kept for the whole measurement.
     _replica: Option<Server>,
 }
 
@@ -246,7 +246,7 @@ impl Ground {
 fn pair(with: &Run, fixture: &mut Fixture, pipeline: usize) -> Vec<Vec<f64>> {
     let scripts = Scripts::load(&mut fixture.control);
     let count = with.size(if pipeline == 1 { 8_192 } else { 32_768 });
-    // Whole windows: what is given back must not be on the way together with its taking.
+    // Whole windows, because a release must not be in flight together with its acquire.
     let count = count.next_multiple_of(CONNECTIONS * pipeline);
     let workloads = pair_workloads(count, pipeline, &scripts);
     fixture.control.call("CONFIG RESETSTAT");
@@ -287,7 +287,7 @@ fn pair_row(
         row.push(ratio.shown(2));
         let goal = format!("acquire + release against {rival}, server CPU");
         if pipeline == 1 {
-            // The goal is not for this: the network costs more than the commands.
+            // The goal does not apply here: the network costs more than the commands.
             report.figure(kind, &goal, &subject, ratio);
         } else {
             report.goal(kind, &goal, &subject, Bound::AtMost(limit), ratio);
@@ -298,7 +298,7 @@ fn pair_row(
 }
 
 fn add_bars(bars: &mut Vec<(String, Vec<f64>)>, costs: &[Vec<f64>]) {
-    // In the order of the colours: ours first.
+    // In the order of the colours, with the module first.
     let names = [
         (3, "LOCK.ACQUIRE + LOCK.RELEASE"),
         (0, "PING twice"),
@@ -312,7 +312,7 @@ fn add_bars(bars: &mut Vec<(String, Vec<f64>)>, costs: &[Vec<f64>]) {
     }
 }
 
-/// The same pairs, but the rival's server does not have the module.
+/// The same pairs, but the alternative's server does not load the module.
 fn without_module(with: &Run, report: &mut Report) {
     report.say("### Beside a server without the module\n\nµs of the server's CPU per pair, -P 16: the lock's on a server with the module, SET NX PX + DEL on one without it. The goal, at most 1.15, is one of instructions, and `make bench-check` looks at it.");
     let mut rows = Vec::new();
@@ -422,7 +422,7 @@ fn singles(with: &Run, report: &mut Report) {
     report.table(&header, &rows);
 }
 
-/// One key with ever more readers.
+/// One key with an increasing number of readers.
 fn readers(with: &Run, report: &mut Report) {
     report.say("### Readers of one lock\n\nµs of the server's CPU, -P 16, one connection: a new reader's RLOCK + RELEASE, and RENEW.");
     let mut rows = Vec::new();
@@ -446,7 +446,7 @@ fn readers(with: &Run, report: &mut Report) {
                         _ => format!("LOCK.RELEASE page {new_reader}"),
                     }
                 });
-                // All over the clients, in no order that the structure could like.
+                // Spread over the readers, in an order that favours no data structure.
                 let renewing = (0..count).map(|n| {
                     let reader = token(n * 7919 % *readers);
                     format!("LOCK.RENEW page {reader} 6000000")

@@ -1,4 +1,5 @@
-//! What a run leaves: `results.md` with a section per part, `results.tsv` with every figure, and pictures.
+//! The output of a run: `results.md` with a section per part, `results.tsv` with every figure, and
+//! charts.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,7 +10,7 @@ use crate::harness::Kind;
 use crate::stats::Spread;
 use crate::{environment, fixture, plot};
 
-/// What a measured ratio, or a duration, has to keep to.
+/// The bound of a measured ratio or duration.
 #[derive(Clone, Copy)]
 pub enum Bound {
     AtMost(f64),
@@ -41,7 +42,7 @@ impl Report {
         write!(self.text, "{text}\n\n").unwrap();
     }
 
-    /// Columns but for the first are aligned to the right.
+    /// Columns after the first are aligned to the right.
     pub fn table(&mut self, header: &[&str], rows: &[Vec<String>]) {
         let mut table = format!("| {} |\n|", header.join(" | "));
         for n in 0..header.len() {
@@ -104,7 +105,7 @@ impl Report {
         self.say(&format!("![{}]({name}.svg)", chart.title));
     }
 
-    /// Puts this part's results in the place of its former ones, and leaves those of other parts alone.
+    /// Replaces the former results of this part. Those of other parts stay unchanged.
     pub fn write(self) {
         let tsv = self.folder.join("results.tsv");
         let markdown = self.folder.join("results.md");
@@ -127,7 +128,7 @@ impl Report {
     }
 }
 
-/// Writes the head of `results.md` and its goals anew, from the figures that there are.
+/// Writes the head of `results.md` and its goals from the existing figures.
 pub fn write_head(quick: bool) {
     let folder = environment::folder(quick);
     let figures = fs::read_to_string(folder.join("results.tsv")).expect("figures");
@@ -180,7 +181,7 @@ fn place_of(part: &str) -> usize {
     place.unwrap_or(crate::PARTS.len())
 }
 
-/// A goal's figure as it stands in `results.tsv`.
+/// A goal's figure as `results.tsv` has it.
 struct Measured<'a> {
     server: &'a str,
     goal: &'a str,
@@ -231,7 +232,7 @@ impl<'a> Measured<'a> {
     }
 }
 
-/// For each goal and server the worst case and how many cases keep to it.
+/// For each goal and server, the worst case and the number of cases that meet it.
 fn goals(figures: &[String]) -> String {
     let all: Vec<Measured> = figures
         .iter()

@@ -52,7 +52,8 @@ fn fairness_counts_clients_that_got_nothing() {
     assert_eq!(jain(&[9.0, 0.0, 0.0]), 1.0 / 3.0);
 }
 
-/// Waits of 100, 100, 3,000, 2,000 and 5,900 µs; of client 0 one under way for 4,800, of 2 and 3 for 10,000. Client 1 holds.
+/// Waits of 100, 100, 3,000, 2,000 and 5,900 µs; of client 0 one under way for 4,800, of 2 and 3
+/// for 10,000. Client 1 holds.
 #[test]
 fn waits_in_progress_at_the_end_count_with_their_age() {
     let waits = timeline().waits;

@@ -1,4 +1,5 @@
-//! The house's rules that no compiler knows: which layer may import which, where `unsafe` may stand, and how long a file may be.
+//! The house's rules that no compiler knows: which layer may import which, where `unsafe` may
+//! stand, and how long a file may be.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -134,7 +135,8 @@ fn files_stay_small() {
     }
 }
 
-/// What these documents say is shown by tests: a name in them is a test, or a file or folder of tests.
+/// What these documents say is shown by tests: a name in them is a test, or a file or folder of
+/// tests.
 #[test]
 fn the_tests_that_the_documents_name_exist() {
     named_tests_exist("docs/RELIABILITY.md", 41);
@@ -167,7 +169,8 @@ fn named_tests_exist(document: &str, at_least: usize) {
     }
 }
 
-/// The diagrams are drawn from text, which stands in the picture as a comment: `make diagrams` draws them anew.
+/// The diagrams are drawn from text, which stands in the picture as a comment: `make diagrams`
+/// draws them anew.
 #[test]
 fn the_diagrams_match_their_sources() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/diagrams");

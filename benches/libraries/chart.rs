@@ -1,4 +1,4 @@
-//! The picture: a chart for each language, with hand-offs per second over the number of clients, both logarithmic.
+//! The chart of each language: hand-offs per second over the number of clients, both logarithmic.
 
 use std::path::Path;
 
@@ -17,12 +17,12 @@ const LEGEND_LINE: i32 = 18;
 /// This project's are red.
 const OURS: [RGBColor; 2] = [RGBColor(200, 30, 50), RGBColor(240, 130, 140)];
 const PEERS: [RGBColor; 2] = [RGBColor(30, 100, 200), RGBColor(60, 60, 60)];
-/// Where nothing was handed on: nothing is no place on a logarithmic axis.
+/// Stands for zero hand-offs, because zero cannot be shown on a logarithmic axis.
 const LEAST: f64 = 0.1;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// A library's line: for each number of clients the median, the smallest and the largest.
+/// A library's line: the median, the smallest and the largest for each number of clients.
 struct Line {
     name: String,
     is_ours: bool,
@@ -97,7 +97,8 @@ fn chart(area: &Area, name: &str, lines: &[Line], (low, high): (f64, f64)) {
         let text = Text::new(line.name.clone(), (92, y), ("sans-serif", 13));
         area.draw(&text).unwrap();
     }
-    // As high for few libraries as for many, so that charts beside each other can be compared.
+    // The height does not depend on the number of libraries, so that adjacent charts can be
+    // compared.
     let (_, below) = area.split_vertically(100);
     let x = (CLIENTS[0] as f64 / 1.2..CLIENTS[CLIENTS.len() - 1] as f64 * 1.2).log_scale();
     let mut drawn = ChartBuilder::on(&below)
@@ -116,7 +117,8 @@ fn chart(area: &Area, name: &str, lines: &[Line], (low, high): (f64, f64)) {
         .bold_line_style(BLACK.mix(0.12))
         .draw()
         .unwrap();
-    // Those of this project, which come first, on top, and thinner, so that a line below is seen.
+    // The lines of this project come first. They are drawn on top and thinner, so that a line below
+    // stays visible.
     for line in lines.iter().rev() {
         let style = line.colour.stroke_width(if line.is_ours { 2 } else { 4 });
         let medians = line.points.iter().map(|(x, [median, ..])| (*x, *median));

@@ -1,4 +1,5 @@
-//! What a run leaves: `libraries.md` with a table, `libraries.tsv` with every figure, and a picture.
+//! The output of a run: `libraries.md` with a table, `libraries.tsv` with every figure, and a
+//! chart.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -7,7 +8,7 @@ use crate::catalogue::{Language, LANGUAGES};
 use crate::stats::{shown_us, Spread};
 use crate::{chart, environment, fixture, Figures, Measured, Run, CLIENTS, HOLD_MS};
 
-/// What stands before it was written by hand.
+/// The text before this was written by hand.
 const MARK: &str = "<!-- Below this line `make bench-peers` writes. -->\n";
 const HEAD: &str = "# Lock libraries, beside this one\n\n";
 
@@ -83,7 +84,7 @@ fn table(all: &[Measured], left_out: &[&Language]) -> String {
     table
 }
 
-/// Those that were measured.
+/// The libraries that were measured.
 pub fn languages(all: &[Measured]) -> impl Iterator<Item = &'static Language> + '_ {
     let measured = |language: &&Language| all.iter().any(|one| one.language.name == language.name);
     LANGUAGES.iter().filter(measured)
@@ -102,7 +103,7 @@ fn row(measured: &Measured) -> Vec<String> {
         row.resize(COLUMNS.len(), String::new());
         return row;
     }
-    // Whoever polls may come to less than one.
+    // A library that polls may reach less than one.
     let rate = |spread: Spread| spread.shown(if spread.median < 100.0 { 1 } else { 0 });
     row.extend([
         rate(of(|figures| figures.hand_offs)),

@@ -1,9 +1,11 @@
-//! Lock libraries as they are, beside this project's adapters, in the same contention: `make bench-peers`.
+//! Lock libraries as they are, beside this project's adapters, under the same contention: `make
+//! bench-peers`.
 //!
-//! Each language's driver, `clients/LANGUAGE/bench`, has clients of one library take one lock in turns. `BENCH_QUICK=1` looks only whether
-//! all works, `BENCH_SERVERS=7.0.15` chooses a server, `BENCH_CLIENTS` another place than clients/.
+//! The driver of each language, `clients/LANGUAGE/bench`, lets clients of one library take one lock
+//! in turns. `BENCH_QUICK=1` only checks that everything works, `BENCH_SERVERS=7.0.15` chooses a
+//! server, `BENCH_CLIENTS` names another folder than clients/.
 
-#![allow(missing_docs, unreachable_pub)] // A benchmark has no public face.
+#![allow(missing_docs, unreachable_pub)] // A benchmark has no public API.
 
 #[allow(dead_code, unused_imports)]
 #[path = "../../tests/integration/harness/mod.rs"]
@@ -47,12 +49,12 @@ const SERVERS: [Kind; 4] = [
     Kind::Redis6_2,
 ];
 
-/// How much is measured.
+/// The size of the measurement.
 pub struct Run {
     pub kind: Kind,
     pub quick: bool,
     pub rounds: usize,
-    /// Of each round.
+    /// The length of each round.
     pub time: Duration,
 }
 
@@ -73,7 +75,7 @@ impl Run {
     }
 }
 
-/// One library with one number of clients: its figures, once per round, and what went wrong.
+/// One library with one number of clients: its figures, once per round, and its errors.
 pub struct Measured {
     pub language: &'static Language,
     pub library: &'static Library,
@@ -90,7 +92,7 @@ pub struct Figures {
     pub starved: f64,
     /// The median, the 99th percentile and the longest, in microseconds.
     pub waits: [f64; 3],
-    /// For each acquisition.
+    /// Per acquisition.
     pub commands: f64,
     pub cpu_us: f64,
 }
@@ -126,7 +128,7 @@ fn main() {
     }
 }
 
-/// All libraries in turns, so that what disturbs one disturbs the others.
+/// Measures all libraries in turns, so that a disturbance affects all of them.
 fn measure(run: &Run, languages: &[&'static Language], clients: usize) -> Vec<Measured> {
     let of = |language: &'static Language| {
         language.libraries.iter().map(move |library| Measured {
@@ -188,8 +190,8 @@ fn round(fixture: &mut Fixture, of: &Measured, time: Duration) -> Result<Figures
     })
 }
 
-/// What has been called so far, from scripts too, but for the harness' own looks and what a client says when it connects.
-/// Who waits in the server is counted when the wait ends.
+/// The commands so far, including those of scripts, without the harness' own and those that a
+/// client sends when it connects. A client that waits in the server is counted when its wait ends.
 fn commands(fixture: &mut Fixture) -> f64 {
     let text = fixture.control.text("INFO commandstats");
     let lines = text

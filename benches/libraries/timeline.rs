@@ -1,8 +1,9 @@
-//! What the lines of a driver say about how a lock was shared.
+//! How a lock was shared, read from the lines of a driver.
 
 use crate::stats::Latency;
 
-/// A line of a driver: `CLIENT ASKED_US GRANTED_US RELEASED_US`, by one clock from the common start.
+/// A line of a driver: `CLIENT ASKED_US GRANTED_US RELEASED_US`, on one clock from the common
+/// start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Acquisition {
     client: usize,
@@ -28,19 +29,20 @@ impl Acquisition {
     }
 }
 
-/// How a lock was shared from the start on for some seconds.
+/// How a lock was shared during the first seconds after the start.
 pub struct Timeline {
     pub acquisitions: f64,
-    /// Acquisitions by another client than the one before.
+    /// Acquisitions by another client than the previous holder.
     pub hand_offs: f64,
-    /// By each client.
+    /// The acquisitions of each client.
     pub taken: Vec<f64>,
-    /// Those that had not ended are among them, with what they had lasted: else a client that never gets the lock would not count.
+    /// The waits, including those still in progress with their age. Otherwise a client that never
+    /// gets the lock would not count.
     pub waits: Latency,
 }
 
 impl Timeline {
-    /// What was granted later than `end_us` is of no account: some drivers let everybody finish, others do not.
+    /// Grants later than `end_us` are ignored: some drivers let every client finish, others do not.
     pub fn of(lines: &str, clients: usize, end_us: u64) -> Result<Self, String> {
         let mut all = Vec::new();
         for line in lines.lines() {
@@ -78,7 +80,7 @@ impl Timeline {
         })
     }
 
-    /// The clients that never got it.
+    /// The number of clients that never got the lock.
     pub fn starved(&self) -> f64 {
         self.taken.iter().filter(|taken| **taken == 0.0).count() as f64
     }

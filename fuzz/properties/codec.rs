@@ -1,4 +1,5 @@
-//! Any bytes are decoded or refused. What is decoded has this one encoding, and a life made of it is the same life on every server.
+//! Any bytes are decoded or refused. What is decoded has this one encoding, and a life made of it
+//! is the same life on every server.
 
 use redis_lock::lock::codec::{
     decode, decode_held, encode_effect, encode_fence, encode_held, encode_state, Record,

@@ -1,4 +1,5 @@
-//! The grammar of every command against a second, naive reading of it; and what is understood is decided without a panic.
+//! The grammar of every command against a second, naive reading of it; and what is understood is
+//! decided without a panic.
 
 use redis_lock::command::acquire::{self, Acquire};
 use redis_lock::command::release::Release;

@@ -1,4 +1,5 @@
-//! A lock and those who wait for it, in any order of requests: what must be true after each of them, whatever came before.
+//! A lock and those who wait for it, in any order of requests: what must be true after each of
+//! them, whatever came before.
 
 use redis_lock::lock::codec::{decode, encode_effect, encode_state, Record};
 use redis_lock::lock::{

@@ -1,5 +1,6 @@
-//! RESTORE of a real server, given records in an envelope that fits: it takes what the codec takes, gives back the same bytes, and its
-//! locks work. The coverage that guides the fuzzer is the codec's in this process, which is the same code.
+//! RESTORE of a real server, given records in an envelope that fits: it takes what the codec takes,
+//! gives back the same bytes, and its locks work. The coverage that guides the fuzzer is the
+//! codec's in this process, which is the same code.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -88,8 +89,8 @@ pub fn run(data: &[u8], server: &mut Server) {
     }
 }
 
-/// Whether RESTORE must take a record: a lock, with no fence that is more than a year ahead. `None` when that is so close that only
-/// the server's own clock can tell.
+/// Whether RESTORE must take a record: a lock, with no fence that is more than a year ahead. `None`
+/// when that is so close that only the server's own clock can tell.
 fn is_taken(record: &[u8]) -> Option<bool> {
     const HOUR_US: u64 = 3_600_000_000;
     let Ok(Record::State(lock)) = decode(record) else {

@@ -1,4 +1,4 @@
-//! Connections that break: while it waits, while it works, and with the reply on its way.
+//! Connections that break: during a wait, during the work, and with a reply in flight.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ fn works_on_after_cuts(mut fixture: Fixture) {
     let ended = worker.finish();
     ended.assert_done(8);
     assert!(ended.span() > Duration::from_millis(1_200), "{ended:?}");
-    // Where a reply was lost in a cut, the write was sent again.
+    // If a reply was lost, the write was sent again.
     let written = fixture.written_by("T").len();
     assert!((8..=10).contains(&written), "{written}");
     fixture.assert_free();
@@ -46,7 +46,7 @@ fn asks_again_with_its_token_when_the_reply_is_lost(mut fixture: Fixture) {
     let proxy = Proxy::to(fixture.server.port, Fate::Lost);
     let options = "--ttl 3000 --block 5000 --writes 2 --pause 20";
     let mut worker = fixture.worker_on(proxy.port, options);
-    // With another token it would wait for its own ttl, and get another fence.
+    // With another token the worker would wait for its own ttl and get another fence.
     let (_, fence) = worker.granted();
     assert_eq!(Some(fence), proxy.caught());
     worker.finish().assert_done(2);

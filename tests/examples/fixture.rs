@@ -1,4 +1,4 @@
-//! A server, the program that is tried on it, and the resource that its lock protects.
+//! A server, the program under test, and the resource that the lock protects.
 
 use std::collections::HashSet;
 use std::io::Write;
@@ -14,10 +14,10 @@ pub const RESOURCE: &str = "stock";
 /// The script that every example sends for each write.
 const SCRIPT: &str = include_str!("../../examples/resource.lua");
 
-/// What `make setup` leaves in a language's folder.
+/// The file that `make setup` creates in a language's folder.
 const SIGNS_OF_SETUP: [&str; 4] = [".venv", "node_modules", "target", "bin"];
 
-/// A worker in one of its languages and variants.
+/// A worker, in one language and variant.
 #[derive(Clone, Debug)]
 pub struct Program {
     pub run: PathBuf,
@@ -25,7 +25,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// The program, unless it is not set up and may be left out.
+    /// The program. `None` if it is not set up and may be left out.
     pub fn find(language: &'static str, variant: &'static str) -> Option<Self> {
         let examples = std::env::var_os("EXAMPLES_DIR").map_or_else(
             || Path::new(env!("CARGO_MANIFEST_DIR")).join("examples"),
@@ -49,7 +49,7 @@ impl Program {
     }
 }
 
-/// Written past the test runner, which keeps to itself what a passing test prints.
+/// Bypasses the test runner, which hides the output of passing tests.
 fn say_once(language: &'static str, why: &str) {
     static SAID: Mutex<Option<HashSet<&str>>> = Mutex::new(None);
     let mut said = SAID.lock().unwrap();
@@ -83,7 +83,7 @@ impl Fixture {
         }
     }
 
-    /// Starts a worker, with further options as on its command line.
+    /// Starts a worker with additional command-line options.
     pub fn worker(&self, options: &str) -> Worker {
         self.worker_on(self.server.port, options)
     }
@@ -93,7 +93,7 @@ impl Fixture {
         Worker::start(&self.program, port, options)
     }
 
-    /// Takes the lock, which must be free by now or soon, for somebody else than the workers.
+    /// Acquires the lock for another client than the workers. It must be free now or soon.
     #[track_caller]
     pub fn take_as(&mut self, token: &str) -> i64 {
         let line = format!("LOCK.ACQUIRE {LOCK} {token} 60000 BLOCK 10000");
@@ -109,7 +109,7 @@ impl Fixture {
         );
     }
 
-    /// Writes to the resource, as somebody else than the workers.
+    /// Writes to the resource as another client than the workers.
     #[track_caller]
     pub fn write_as(&mut self, token: &str, fence: i64) {
         let fence = fence.to_string();
@@ -127,14 +127,15 @@ impl Fixture {
         });
     }
 
-    /// Closes every connection but ours; there must be some.
+    /// Closes every connection but ours. There must be at least one.
     #[track_caller]
     pub fn cut_all(&mut self) {
         let cut = self.control.int("CLIENT KILL TYPE normal");
         assert!(cut > 0, "nobody was connected");
     }
 
-    /// What was written to the resource and by whom, after a look at the rules: fences never fall, and every accepted write is counted.
+    /// The writes to the resource with their owners. Checks that fences never fall and that every
+    /// accepted write is counted.
     #[track_caller]
     pub fn log(&mut self) -> Vec<Entry> {
         let lines = self.control.call(&format!("LRANGE {RESOURCE}:log 0 -1"));
@@ -159,7 +160,8 @@ impl Fixture {
         log
     }
 
-    /// Whether nobody holds the lock and nobody waits: to be asked when all workers have ended in order.
+    /// Whether nobody holds the lock or waits for it. To be called after all workers have exited
+    /// normally.
     #[track_caller]
     pub fn assert_free(&mut self) {
         let info = self.control.call(&format!("LOCK.INFO {LOCK}"));

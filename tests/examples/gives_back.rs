@@ -1,4 +1,5 @@
-//! Workers that leave without having read of their grant: what they may hold is given back, and not left to its ttl.
+//! Workers that end before they read their grant. Their hold must be released and not left to its
+//! ttl.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use crate::proxy::{Fate, Proxy};
 
 with_every_worker![leaves_nothing_when_nobody_answers];
 
-/// The program that lives on for a moment when it is interrupted; the others end with the signal.
+/// A program that stays alive for a moment after an interrupt. The others end with the signal.
 mod go_redis_interrupted {
     use crate::fixture::{Fixture, Program};
 
@@ -21,10 +22,10 @@ mod go_redis_interrupted {
     }
 }
 
-/// Longer than anything here takes: the connection stays, and says nothing.
+/// Longer than anything here takes: the connection stays open, but delivers nothing.
 const NEVER: Duration = Duration::from_secs(60);
 
-/// It gives up, or asks once more by its token and hears that it has the lock.
+/// It releases, or asks once more with its token and receives its fence.
 fn leaves_nothing_when_nobody_answers(mut fixture: Fixture) {
     let proxy = Proxy::to(fixture.server.port, Fate::Late(NEVER));
     let options = "--ttl 60000 --block 400 --writes 1 --pause 10 --token T";

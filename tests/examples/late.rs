@@ -1,4 +1,4 @@
-//! Owners that are too late: stopped past their ttl, or dead.
+//! Owners that are late: stopped beyond their ttl, or dead.
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ fn writes_nothing_after_a_stop_past_its_ttl(mut fixture: Fixture) {
     worker.go_on();
     let ended = worker.finish();
     ended.assert_late(fence);
-    // One that was on its way when the worker was stopped may be known to the resource alone.
+    // If a write was in flight when the worker was stopped, only the resource may know of it.
     let written = fixture.written_by("T").len();
     assert!((ended.writes()..=ended.writes() + 1).contains(&written));
     assert_eq!(fixture.control.holders(LOCK), ["other"]);
@@ -34,7 +34,8 @@ fn writes_nothing_after_a_stop_past_its_ttl(mut fixture: Fixture) {
     fixture.assert_free();
 }
 
-/// The resource would take its writes: only the worker's own clock knows better, or a renewal that comes before the write.
+/// The resource would accept its writes. Only the worker's own clock knows better, or a renewal
+/// before the write.
 fn writes_nothing_after_a_sleep_that_nobody_used(mut fixture: Fixture) {
     let mut worker = fixture.worker("--ttl 1000 --block 5000 --writes 200 --pause 300 --token T");
     worker.wrote(2);
@@ -73,8 +74,9 @@ fn writes_nothing_for_a_grant_that_comes_late(mut fixture: Fixture) {
     waits_again_or_ends(&mut fixture, worker, newer);
 }
 
-/// What a worker may do about a grant whose time is over when it reads of it: call itself late, or stand in line again, both with the
-/// same token. The resource would take its write, for nobody has written since.
+/// What a worker may do with a grant that has expired when it reads it: report itself late, or
+/// queue again, both with the same token. The resource would accept its write, because nobody has
+/// written since.
 fn waits_again_or_ends(fixture: &mut Fixture, mut worker: Worker, newer: i64) {
     wait_for("the worker to see that it is late", || {
         let waiters = fixture.control.waiters(LOCK);
@@ -106,7 +108,7 @@ fn leaves_the_lock_to_the_next_when_it_is_killed(mut fixture: Fixture) {
     let log = fixture.log();
     let (late, early): (Vec<_>, Vec<_>) = log.iter().partition(|entry| entry.fence == newer);
     assert_eq!(late.len(), 2);
-    // Each made a name of its own.
+    // Each worker generated its own token.
     assert!(early.iter().all(|entry| entry.token != late[0].token));
     fixture.assert_free();
 }

@@ -1,4 +1,5 @@
-//! The work itself: kept alive, given up for want of the lock, stopped when the lock is gone.
+//! The work itself: the lock is kept alive, work is given up without a lock, and stops if the lock
+//! is lost.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,7 @@ with_every_worker![
     stops_by_its_own_clock_when_the_server_is_silent,
 ];
 
-/// How much later than it should something may happen, on a machine that stalls.
+/// The tolerance for an event, on a machine that stalls.
 const SLACK: Duration = Duration::from_millis(1_500);
 
 fn outlives_its_ttl_by_renewals(mut fixture: Fixture) {
@@ -57,20 +58,21 @@ fn stops_when_its_lock_was_deleted(mut fixture: Fixture) {
     worker.wrote(1);
     let deleted = Instant::now();
     fixture.control.call(&format!("DEL {LOCK}"));
-    // The next renewal answers 0, a third of the ttl later at most, and long before the worker's clock says it.
+    // The next renewal returns 0. It comes a third of the ttl later at most, long before the
+    // worker's own deadline.
     let lost = worker.lost();
     assert!(lost - deleted < Duration::from_millis(1_000) + SLACK);
     let ended = worker.finish();
     ended.assert_lost();
-    // One may have been on its way when the loss was noticed.
+    // One write may have been in flight when the loss was noticed.
     let written = fixture.written_by("T").len();
     assert!((ended.writes()..=ended.writes() + 1).contains(&written));
-    // It does not take it again.
+    // It does not acquire again.
     fixture.assert_free();
 }
 
 fn stops_when_the_resource_refuses(mut fixture: Fixture) {
-    // The next renewal is far.
+    // The next renewal is far off.
     let mut worker = fixture.worker("--ttl 9000 --block 5000 --writes 200 --pause 30 --token T");
     worker.wrote(2);
     let (_, fence) = worker.granted();
@@ -87,7 +89,7 @@ fn stops_when_the_resource_refuses(mut fixture: Fixture) {
         "{log:?}"
     );
     assert_eq!(fixture.written_by("T").len(), ended.writes());
-    // Its release took nothing away from the other.
+    // Its release did not end the hold of the other owner.
     fixture.release_as("other");
     fixture.assert_free();
 }
@@ -101,7 +103,7 @@ fn stops_by_its_own_clock_when_the_server_is_silent(mut fixture: Fixture) {
     let lost = worker.lost();
     fixture.server.signal("CONT");
     assert!(lost - stopped < ttl + SLACK, "{:?}", lost - stopped);
-    // What it had sent before is read by the server now; the next owner comes after that.
+    // The server now reads what the worker had sent before. The next owner comes after that.
     let newer = fixture.take_as("other");
     fixture.write_as("other", newer);
     let ended = worker.finish();

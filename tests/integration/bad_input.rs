@@ -1,4 +1,5 @@
-//! Every error that a command can answer, and that nothing has changed after it: no value, no ttl, no key, no byte to a replica.
+//! Every error that a command can return. After an error nothing has changed: no value, no ttl, no
+//! key, no byte sent to a replica.
 
 mod fixture;
 
@@ -25,7 +26,7 @@ on_every_server![
 
 const TAKES: [&str; 3] = ["LOCK.ACQUIRE", "RWLOCK.WLOCK", "RWLOCK.RLOCK"];
 
-// The whole texts: they are constants, so none of them has a byte that the user sent.
+// The complete texts. They are constants, so none of them contains a byte from the user.
 const TTL: &str = "ERR ttl must be an integer from 1 to 281474976710656, in milliseconds";
 const TIMEOUT: &str = "ERR timeout must be an integer from 0 to 281474976710656, in milliseconds";
 const UNKNOWN_OPTION: &str = "ERR unknown option, the only one is BLOCK";
@@ -36,7 +37,8 @@ const TOKEN_LONG: &str = "ERR the token is longer than 512 bytes";
 const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 const NOT_FOR_CLIENTS: &str = "ERR this command is for replication and the append-only file only";
 
-/// What a ttl or a timeout cannot be. The second to last would be 100 if it were cut to 64 bits.
+/// Invalid values of a ttl or a timeout. The second to last would be 100 if it were truncated to 64
+/// bits.
 const NO_NUMBERS: [&[u8]; 24] = [
     b"",
     b"-1",
@@ -69,7 +71,7 @@ fn a_malformed_command_changes_nothing(kind: Kind) {
     let long_token = [b'x'; 513];
     for key in ["free", "held", "shared", "capped"] {
         let k = key.as_bytes();
-        // The holder's own token: what is understood of it would change the lock.
+        // The token is the holder's own, so an accepted command would change the lock.
         let t: &[u8] = if key == "shared" { b"a" } else { b"me" };
         for command in TAKES {
             let c = command.as_bytes();
@@ -123,7 +125,7 @@ fn a_malformed_command_changes_nothing(kind: Kind) {
         fixture.refuses_arity(&[b"LOCK.INFO"]);
         fixture.refuses_arity(&[b"LOCK.INFO", k, t]);
     }
-    // Were they understood, they would have been seen.
+    // An accepted value would have been visible.
     fixture.changed("LOCK.ACQUIRE free me 1000000");
     fixture.changed("LOCK.RENEW held me 1000000");
     fixture.changed("RWLOCK.RLOCK shared a 1000000");
@@ -183,7 +185,7 @@ fn legacy_locks_and_native_locks_exclude_each_other(kind: Kind) {
         let reply = fixture.unchanged(&compare, |c| c.call(&format!("{compare} {key}")));
         assert!(matches!(reply, Reply::Error(e) if e.contains("WRONGTYPE")));
     }
-    // The other way round, until the legacy lock is given up.
+    // The other way round, until the legacy lock is released.
     let error = WRONG_TYPE;
     fixture.refuses(&words("LOCK.ACQUIRE legacy v 1000"), error);
     fixture.refuses(&words("LOCK.RELEASE legacy v"), error);
@@ -250,7 +252,7 @@ fn a_replica_refuses_writes_and_answers_info(kind: Kind) {
         assert_eq!(r.call(&dump), before);
     }
     for key in ["held", "shared"] {
-        // All but the ttls, which run.
+        // Everything but the ttls, which count down.
         let known = |c: &mut Client| {
             let info = c.call(&format!("LOCK.INFO {key}"));
             let holders = info.field("holders");
@@ -289,7 +291,7 @@ fn under_maxmemory_locks_can_be_released_but_not_acquired(kind: Kind) {
     let lua = "EVAL return(redis.call('LOCK.RELEASE',KEYS[1],'b')) 1 shared";
     assert_eq!(fixture.changed(lua), 1);
     if kind.is_7_2_or_later() {
-        // Servers before queue nothing at all when memory is short.
+        // Older servers queue no command at all when memory is short.
         let lines = ["MULTI", "LOCK.RELEASE capped me", "EXEC"].map(words);
         let replies = fixture.c.pipeline(&lines);
         assert_eq!(replies[2], Reply::Array(vec![Reply::Int(1)]));
@@ -298,7 +300,8 @@ fn under_maxmemory_locks_can_be_released_but_not_acquired(kind: Kind) {
     assert!(fixture.c.int("LOCK.ACQUIRE held you 1000000") > 0);
 }
 
-/// Records that would change the keys of a [`Fixture`], with the key each is for: what a server wrote to its own append-only file.
+/// Records that would change the keys of a [`Fixture`], each with its key: those that a server
+/// wrote to its own append-only file.
 fn records(kind: Kind) -> Vec<(String, Vec<u8>)> {
     let options = "--appendonly yes --appendfsync always --aof-use-rdb-preamble no";
     let options: Vec<_> = options.split(' ').collect();
@@ -413,7 +416,7 @@ fn no_client_can_apply_a_record(kind: Kind) {
             assert_eq!(r.call(&dump), before);
         }
     }
-    // Nor was the fence in them taken notice of.
+    // The fence in them was not noted either.
     assert!(fixture.changed("LOCK.ACQUIRE free me 1000000") < 1 << 52);
 }
 

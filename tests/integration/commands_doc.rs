@@ -1,4 +1,5 @@
-//! What docs/COMMANDS.md says of the commands is what the servers say of them, and its examples print what they show.
+//! docs/COMMANDS.md agrees with what the servers report about the commands, and its examples print
+//! what they show.
 
 mod page;
 mod server;
@@ -35,7 +36,8 @@ fn command_info_and_the_document_agree(kind: Kind) {
     }
 }
 
-/// What remains of a description on a server with COMMAND INFO alone. There every command of a module has the arity -1.
+/// The part of a description that a server with COMMAND INFO alone can give. There, every module
+/// command has arity -1.
 fn as_6_2_knows_it(documented: Described) -> Described {
     let unknown = ["module", "blocking"].map(String::from).into();
     Described {
@@ -66,7 +68,7 @@ fn the_examples_print_the_documented_replies(kind: Kind) {
     assert!(run >= 40, "the document has lost its examples");
 }
 
-/// As they are on the wire, where redis-cli and client libraries make one of two.
+/// Read from the wire, because redis-cli and client libraries map two replies to one.
 fn nulls_and_maps_match_the_document(kind: Kind) {
     let server = Server::start(kind);
     let mut raw = server.raw();
@@ -90,7 +92,7 @@ fn nulls_and_maps_match_the_document(kind: Kind) {
     }
 }
 
-/// The first line of a reply, the rest of which is read away.
+/// The first line of a reply. The rest is read and discarded.
 fn first_line(raw: &mut Raw, line: &str) -> String {
     const MARK: &str = "the-next-one";
     raw.send(line);

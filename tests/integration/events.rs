@@ -1,4 +1,4 @@
-//! The module's own keyspace events, as a subscriber gets them.
+//! The keyspace events of the module, from the view of a subscriber.
 
 use crate::harness::{wait_for, Client, Kind, Raw, Server};
 
@@ -17,7 +17,7 @@ struct Listener {
     server: Client,
 }
 
-/// What is published last, to know that nothing more comes.
+/// Published last, to mark the end of the events.
 const END: &str = "__keyevent@0__:end";
 
 impl Listener {
@@ -31,13 +31,14 @@ impl Listener {
         Self { raw, server }
     }
 
-    /// What has come since, channel and message in one.
+    /// The messages since the last call, as channel and payload.
     #[track_caller]
     fn messages(&mut self) -> Vec<(String, String)> {
         self.server.int(&format!("PUBLISH {END} x"));
         let mut messages = Vec::new();
         loop {
-            // An array of four strings with their lengths: the kind, the pattern, the channel and the message.
+            // An array of four strings with their lengths: the kind, the pattern, the channel and
+            // the message.
             let lines = [(); 9].map(|()| self.raw.line().expect("a message"));
             let [array, _, kind, _, _, _, channel, _, message] = lines;
             assert_eq!((array.as_str(), kind.as_str()), ("*4", "pmessage"));
@@ -191,7 +192,8 @@ fn events_name_their_key_and_database(kind: Kind) {
         ("__keyevent@2__:lock.acquire".to_string(), key.to_string()),
     ];
     assert_eq!(listener.messages(), expected);
-    // An expiry in another database is announced with the next command, and leaves the client where it is.
+    // An expiry in another database is announced with the next command, and leaves the client where
+    // it is.
     c.call("DEBUG SET-ACTIVE-EXPIRE 0");
     c.call("SELECT 1");
     c.int("LOCK.ACQUIRE k me 1");

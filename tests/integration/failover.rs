@@ -1,5 +1,5 @@
-//! A change of the primary with holders and waiters in flight: who waits on the old one is unblocked to ask again and granted nothing there,
-//! and the new one goes on with larger fences.
+//! A change of the primary with holders and waiters in flight: who waits on the old one is
+//! unblocked to ask again and granted nothing there, and the new one goes on with larger fences.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -67,7 +67,8 @@ fn assert_same(primary: &Server, replica: &Server) {
     State::of(&mut replica.client()).assert_same(&state, "after the failover");
 }
 
-/// The operator makes a primary of the replica and tells the clients; the old one becomes its replica a moment later.
+/// The operator makes a primary of the replica and tells the clients; the old one becomes its
+/// replica a moment later.
 fn a_manual_promotion_under_load_loses_nothing_replicated(kind: Kind) {
     let (old, new) = pair(kind);
     let group = Group::of(old.port, true);

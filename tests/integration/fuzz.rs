@@ -1,5 +1,5 @@
-//! The fuzz targets of `fuzz/` without a fuzzer: on the inputs that are kept there, and on random changes of those. What is found with
-//! coverage as a guide is `make fuzz`'s.
+//! The properties of `fuzz/` without a fuzzer: on the corpus, and on random changes of it. `make
+//! fuzz` searches for new inputs, guided by coverage.
 
 use std::fs;
 use std::path::Path;
@@ -50,7 +50,8 @@ fn restore_accepts_exactly_what_the_codec_accepts(kind: Kind) {
     figure(kind, &format!("{inputs} inputs in {seconds:.1} s"));
 }
 
-/// Runs a target on what is kept for it, and on so many changes of that. How many that were, and in how many seconds.
+/// Runs a property on its corpus, and on this many changes of it. Returns the number of inputs and
+/// the seconds.
 fn play(target: &str, inputs: usize, mut run: impl FnMut(&[u8])) -> (usize, f64) {
     let start = Instant::now();
     let kept = kept(target);
@@ -69,7 +70,7 @@ fn play(target: &str, inputs: usize, mut run: impl FnMut(&[u8])) -> (usize, f64)
 #[track_caller]
 fn kept(target: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus");
-    // What came of the fuzzing so far, beside some that were made by hand and have names.
+    // Inputs from earlier fuzzing, and some written by hand, which have names.
     let files = fs::read_dir(folder.join(target)).expect("the inputs that are kept");
     let mut paths: Vec<_> = files.map(|file| file.unwrap().path()).collect();
     paths.sort();
@@ -93,7 +94,7 @@ fn changed(rng: &mut StdRng, kept: &[Vec<u8>]) -> Vec<u8> {
                 bytes.splice(at..at, piece);
             }
             _ => {
-                // The rest of another one.
+                // The rest of another input.
                 let other = &kept[rng.random_range(0..kept.len())];
                 let from = rng.random_range(0..=other.len());
                 bytes.splice(at..end, other[from..].iter().copied());

@@ -1,5 +1,5 @@
-//! Input from someone who means harm, or whose cable is bad: payloads given to RESTORE and random commands. Nothing of it may
-//! end the server, hang it, or leave behind a lock that does not work.
+//! Input from someone who means harm, or whose cable is bad: payloads given to RESTORE and random
+//! commands. Nothing of it may end the server, hang it, or leave behind a lock that does not work.
 
 pub mod lines;
 pub mod mutants;
@@ -31,8 +31,9 @@ fn line<A: AsRef<[u8]>>(words: &[A]) -> Vec<Vec<u8>> {
     words.iter().map(|word| word.as_ref().to_vec()).collect()
 }
 
-/// A server whose payloads are plain: no compression between the bytes that a test writes and those that the module reads. And one
-/// that looks through payloads of its own types, which a mutant may turn into.
+/// A server whose payloads are plain: no compression between the bytes that a test writes and those
+/// that the module reads. And one that looks through payloads of its own types, which a mutant may
+/// turn into.
 fn start(kind: Kind) -> Server {
     let options = ["--rdbcompression", "no", "--sanitize-dump-payload", "yes"];
     Server::start_with(kind, &options)
@@ -47,7 +48,8 @@ fn restore(c: &mut Client, key: &str, ttl: &str, payload: &[u8]) -> Reply {
     c.send(&[b"RESTORE", key.as_bytes(), ttl.as_bytes(), payload])
 }
 
-/// The payloads that are mutated: one exclusive hold, one reader, several, many, and tokens of all lengths.
+/// The payloads that are mutated: one exclusive hold, one reader, several, many, and tokens of all
+/// lengths.
 fn seeds(c: &mut Client) -> Vec<Vec<u8>> {
     let long = "x".repeat(512);
     let mut lines = vec![
@@ -105,7 +107,8 @@ fn mutated_payloads_are_refused_or_restore_working_locks(kind: Kind) {
         }
         c.call("FLUSHALL");
     }
-    // Both answers must have been put to the test, and with footers that let the bytes through to the module.
+    // Both answers must have been put to the test, and with footers that let the bytes through to
+    // the module.
     assert!(records.accepted > payloads / 20 && records.refused > payloads / 20);
     assert!(records.held > payloads / 20);
     assert!(envelopes.accepted > 0 && envelopes.refused > payloads / 20);
@@ -118,8 +121,8 @@ fn mutated_payloads_are_refused_or_restore_working_locks(kind: Kind) {
     );
 }
 
-/// Gives the payloads to the server and looks at what came of them: for each `None` when it was refused, else whether it is a lock
-/// that somebody holds.
+/// Gives the payloads to the server and looks at what came of them: for each `None` when it was
+/// refused, else whether it is a lock that somebody holds.
 fn try_batch(c: &mut Client, batch: &[(Damage, Vec<u8>)]) -> Vec<(Damage, Option<bool>)> {
     const MULTI: usize = 1 + 5 + 1;
     let mut commands = Vec::with_capacity(batch.len() * MULTI);
@@ -161,7 +164,8 @@ fn try_batch(c: &mut Client, batch: &[(Damage, Vec<u8>)]) -> Vec<(Damage, Option
     results
 }
 
-/// Fails unless all that is said of a restored lock is true, and it can be held, given up, saved and loaded again.
+/// Fails unless all that is said of a restored lock is true, and it can be held, given up, saved
+/// and loaded again.
 fn assert_works(
     c: &mut Client,
     key: &str,
@@ -342,7 +346,8 @@ fn a_restored_hold_ends_at_its_own_deadline(kind: Kind) {
                     _ => None,
                 }
             });
-            // A hold lives through the millisecond of its deadline, but Redis 8 takes the key away in it.
+            // A hold lives through the millisecond of its deadline, but Redis 8 takes the key away
+            // in it.
             let over_ms = deadline_ms + u64::from(!kind.is_redis_8());
             assert!(c.now_us() / 1000 >= over_ms, "it ended before its time");
             assert!(second > first);

@@ -1,4 +1,5 @@
-//! Every way out of the queue but the grant: who leaves is never granted, and who stood behind it is.
+//! Every way out of the queue but the grant: who leaves is never granted, and who stood behind it
+//! is.
 
 use std::time::{Duration, Instant};
 

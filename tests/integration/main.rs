@@ -1,8 +1,8 @@
 //! The integration tests: one binary that speaks RESP to real servers with the module loaded.
 //!
-//! Every test runs on five servers, some on two more, each in a server of its own: `cargo test --test integration redis_7_0`
-//! runs one server's, `cargo test --test integration acquire::` one file's. `make test` builds the module and fetches the
-//! servers first.
+//! Every test runs on five servers, some on two more, each in a server of its own: `cargo test
+//! --test integration redis_7_0` runs one server's, `cargo test --test integration acquire::` one
+//! file's. `make test` builds the module and fetches the servers first.
 
 #![allow(unreachable_pub)] // A test binary has no public face.
 
@@ -17,7 +17,8 @@ macro_rules! on_every_server {
     };
 }
 
-/// Makes each of the named functions a test per server between those, where a short set of the tests is enough.
+/// Makes each of the named functions a test per server between those, where a short set of the
+/// tests is enough.
 macro_rules! on_more_servers {
     ($($test:ident),* $(,)?) => {
         mod redis_8_0 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Redis8_0); })* }

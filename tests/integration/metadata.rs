@@ -1,4 +1,5 @@
-//! What the server says about the commands and the values: COMMAND, OBJECT, MEMORY, DEBUG, MODULE, and the form of LOCK.INFO.
+//! What the server says about the commands and the values: COMMAND, OBJECT, MEMORY, DEBUG, MODULE,
+//! and the form of LOCK.INFO.
 
 mod users;
 
@@ -381,7 +382,8 @@ fn check_info(c: &mut Client, pairs: Form) {
             let until_ms = c.now_us() / 1000;
             grants.push((*token, fence, from_ms..=until_ms));
         }
-        // Later than all the grants, so that no other instant passes for one of them; and a renewal is no grant.
+        // Later than all the grants, so that no other instant passes for one of them; and a renewal
+        // is no grant.
         let granted_ms = c.now_us() / 1000;
         wait_for("the clock to move on", || {
             (c.now_us() / 1000 > granted_ms).then_some(())

@@ -1,4 +1,5 @@
-//! Locks of other libraries and native ones on the same key, while clients are changed one after the other: docs/MIGRATING.md.
+//! Locks of other libraries and native ones on the same key, while clients are changed one after
+//! the other: docs/MIGRATING.md.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -119,8 +120,8 @@ fn assert_still_held(c: &mut Client, fence: i64, old: &Old) {
     assert!((5_000..=20_000).contains(&ttl), "{}: {ttl}", old.name);
 }
 
-/// What deletes without looking ends a native lock, as it ended an old one: `DEL` after SETNX, Redisson's forceUnlock, python-redis-lock's
-/// reset and reset_all.
+/// What deletes without looking ends a native lock, as it ended an old one: `DEL` after SETNX,
+/// Redisson's forceUnlock, python-redis-lock's reset and reset_all.
 fn a_delete_by_a_legacy_client_releases_the_lock(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
@@ -190,7 +191,8 @@ fn leave_old(old: &Old, c: &mut Client, token: &str) {
     assert_eq!(old.release(c, KEY, token), Reply::Int(1), "{token}");
 }
 
-/// As an adapter waits as long as there are old clients: in the queue, and beside an old lock by asking again.
+/// As an adapter waits as long as there are old clients: in the queue, and beside an old lock by
+/// asking again.
 fn enter_native(c: &mut Client, key: &str, token: &str) {
     wait_for("a native lock", || {
         match c.call(&format!("LOCK.ACQUIRE {key} {token} 20000 BLOCK 10000")) {
@@ -224,7 +226,8 @@ fn legacy_and_native_clients_take_turns_on_one_key(kind: Kind) {
     );
 }
 
-/// What a library raises on a native lock needs another key, and a generation between that takes both locks: always the old one first.
+/// What a library raises on a native lock needs another key, and a generation between that takes
+/// both locks: always the old one first.
 fn legacy_transitional_and_native_clients_take_turns_on_two_keys(kind: Kind) {
     const NATIVE: &str = "native:stock";
     let server = Server::start(kind);

@@ -40,7 +40,8 @@ fn the_exporter_script_returns_the_fields_of_info(kind: Kind) {
     assert_eq!(held.unwrap()[1], "1");
 }
 
-/// Every word of these that begins as a field does is one, and the page for operators explains every field.
+/// Every word of these that begins as a field does is one, and the page for operators explains
+/// every field.
 fn every_metric_of_the_dashboard_is_a_field_of_info(kind: Kind) {
     let server = Server::start(kind);
     let fields = fields(&server.client().text("INFO lock"));

@@ -436,8 +436,8 @@ fn a_change_invalidates_client_side_caches(kind: Kind) {
     }
 }
 
-/// Microseconds per call of the dearest command that a reader uses, by the server's own count: for 2000 readers, each of the key
-/// that `key` becomes when its `#` is the reader's number.
+/// Microseconds per call of the dearest command that a reader uses, by the server's own count: for
+/// 2000 readers, each of the key that `key` becomes when its `#` is the reader's number.
 fn cost_of_a_reader(c: &mut Client, key: &str) -> f64 {
     c.call("CONFIG RESETSTAT");
     // The writer's command is refused, or converts the only reader.
@@ -473,7 +473,8 @@ fn operations_on_a_key_with_many_readers_stay_cheap(kind: Kind) {
     for readers in readers("stays", 20_000).chunks(2000) {
         c.pipeline(readers);
     }
-    // A walk over 20,000 readers would take hundreds of microseconds. The best of three, for the machine has other work.
+    // A walk over 20,000 readers would take hundreds of microseconds. The best of three, for the
+    // machine has other work.
     let among = (0..3).map(|_| cost_of_a_reader(&mut c, "k"));
     let among = among.fold(f64::INFINITY, f64::min);
     let holders = c.call("LOCK.INFO k").field("holders");

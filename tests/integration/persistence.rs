@@ -342,7 +342,8 @@ fn fences_keep_rising_over_an_aof(kind: Kind) {
 }
 
 fn fences_keep_rising_over_a_rewritten_aof(kind: Kind) {
-    // Without the RDB at its head and with no lock held, a rewritten file has no place for them: not a case here.
+    // Without the RDB at its head and with no lock held, a rewritten file has no place for them:
+    // not a case here.
     for (preamble, held) in [("yes", false), ("yes", true), ("no", true)] {
         let mut server = aof_server(kind, preamble);
         let mut c = server.client();

@@ -126,7 +126,8 @@ fn a_quorum_of_five_survives_two_failures(kind: Kind) {
         assert!(attempt(&mut client).is_none());
         assert!(is_free(&servers[0]) && is_free(&servers[2]));
     }
-    // They do what was asked of them meanwhile; the votes that nobody wanted any more end by themselves, and stop no majority.
+    // They do what was asked of them meanwhile; the votes that nobody wanted any more end by
+    // themselves, and stop no majority.
     servers[4].signal("CONT");
     servers[1].signal("CONT");
     let lease = insist(&mut client);

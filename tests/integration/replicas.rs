@@ -1,5 +1,5 @@
-//! Replicas under load: whatever happens to the link, to a replica or in between, they have in the end what the primary has, value, ttl
-//! and fence of every key.
+//! Replicas under load: whatever happens to the link, to a replica or in between, they have in the
+//! end what the primary has, value, ttl and fence of every key.
 
 use crate::harness::mixed_load::{self, wait_for_link, LoadTotals};
 use crate::harness::{figure, scale, Client, Kind, Reply, Server, State};

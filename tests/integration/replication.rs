@@ -376,7 +376,8 @@ fn a_promoted_replica_has_the_holders_and_gives_larger_fences(kind: Kind) {
 }
 
 fn a_replica_attached_later_gives_larger_fences(kind: Kind) {
-    // One that was told nothing, but that got the data as a whole: with no lock in it, and with one of a smaller fence.
+    // One that was told nothing, but that got the data as a whole: with no lock in it, and with one
+    // of a smaller fence.
     for held in [false, true] {
         let mut primary = primary(kind);
         let mut c = primary.client();

@@ -1,4 +1,5 @@
-//! What a client cannot do: with keys that are not its own, with the effects of others, to the log, and to the server's memory and time.
+//! What a client cannot do: with keys that are not its own, with the effects of others, to the log,
+//! and to the server's memory and time.
 
 mod effects;
 mod keys;
@@ -20,7 +21,8 @@ fn user(server: &Server, name: &str, rules: &str) -> Client {
     c
 }
 
-/// A function that calls one command, for servers that have functions: `FCALL call 1 key command rest…`.
+/// A function that calls one command, for servers that have functions: `FCALL call 1 key command
+/// rest…`.
 fn load_function(c: &mut Client) {
     let code = b"#!lua name=test\nredis.register_function('call', function(keys, args) return redis.call(args[1], keys[1], unpack(args, 2)) end)";
     let loaded = c.send(&[b"FUNCTION", &b"LOAD"[..], code]);

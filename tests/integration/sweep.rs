@@ -1,4 +1,5 @@
-//! Locks that have lost their ttl: nobody hears of it, so a sweep of the keyspace gives it back. It deletes those that are over.
+//! Locks that have lost their ttl: nobody hears of it, so a sweep of the keyspace gives it back. It
+//! deletes those that are over.
 //!
 //! A sweep runs after a start, after a load and after a promotion.
 
@@ -20,8 +21,9 @@ on_every_server![
 /// Longer than all that is done before it is over.
 const SHORT_MS: i64 = 700;
 
-/// Takes locks without a ttl in two databases: `over` ends after [`SHORT_MS`], `half` loses one of its holders then, `live` stays. `copy` comes
-/// by RESTORE. All of it arrives at once with `then`, before the timer can look at anything. Answers when the short ones are over.
+/// Takes locks without a ttl in two databases: `over` ends after [`SHORT_MS`], `half` loses one of
+/// its holders then, `live` stays. `copy` comes by RESTORE. All of it arrives at once with `then`,
+/// before the timer can look at anything. Answers when the short ones are over.
 fn take_without_ttl(c: &mut Client, then: &str) -> i64 {
     c.int("LOCK.ACQUIRE original me 600000");
     let dump = c.call("DUMP original");
@@ -235,7 +237,8 @@ fn a_sweep_finds_locks_among_many_other_keys(kind: Kind) {
     }
 }
 
-/// As documented: what PEXPIRE has lengthened is left alone, over a load, too. Its hold ends all the same.
+/// As documented: what PEXPIRE has lengthened is left alone, over a load, too. Its hold ends all
+/// the same.
 fn a_key_with_a_longer_ttl_is_left_alone(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();

@@ -1,4 +1,5 @@
-//! What an operator sees who types a command into redis-cli or valkey-cli: names are completed, arguments are hinted at.
+//! What an operator sees who types a command into redis-cli or valkey-cli: names are completed,
+//! arguments are hinted at.
 
 use crate::harness::{redis_cli, valkey_cli, Kind, Server, Terminal};
 

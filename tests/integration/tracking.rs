@@ -1,5 +1,5 @@
-//! What tells a client, and an operator, of a lock without asking the lock: CLIENT TRACKING, INFO commandstats, LATENCY. What SLOWLOG and
-//! MONITOR show is looked at in `replication`.
+//! What tells a client, and an operator, of a lock without asking the lock: CLIENT TRACKING, INFO
+//! commandstats, LATENCY. What SLOWLOG and MONITOR show is looked at in `replication`.
 
 use std::sync::mpsc::{channel, Receiver};
 
@@ -16,7 +16,8 @@ on_every_server![
     config_resetstat_leaves_the_module_counters,
 ];
 
-/// A client that holds a lock and has the server tell it of changes, in the way that the `redis` crate has for it.
+/// A client that holds a lock and has the server tell it of changes, in the way that the `redis`
+/// crate has for it.
 struct Holder {
     c: Client,
     /// What was pushed: it comes with the replies to other commands.
@@ -42,7 +43,8 @@ impl Holder {
         holders
     }
 
-    /// The keys that the server has told of since; all of them is `*`. What was pushed comes before the reply.
+    /// The keys that the server has told of since; all of them is `*`. What was pushed comes before
+    /// the reply.
     #[track_caller]
     fn invalidated(&mut self) -> Vec<String> {
         assert_eq!(self.c.text("PING"), "PONG");
@@ -128,7 +130,8 @@ fn a_tracking_holder_is_notified_of_a_hand_off(kind: Kind) {
         c.call("DEL k");
         holder.wait_until_told("DEL");
     }
-    // The grant alone is a change, too: a share that is over makes room, and nothing of the server's happens to the key.
+    // The grant alone is a change, too: a share that is over makes room, and nothing of the
+    // server's happens to the key.
     c.int("RWLOCK.RLOCK k a 600000");
     c.int("RWLOCK.RLOCK k b 60000");
     let writer = server.blocked("RWLOCK.WLOCK k a 600000 BLOCK 0");

@@ -34,7 +34,8 @@ const STORY: [&str; 19] = [
     "LOCK.INFO k",
 ];
 
-/// What is the same in every rendering: a fence becomes its rank, a made token, an instant and the left of a ttl become a word.
+/// What is the same in every rendering: a fence becomes its rank, a made token, an instant and the
+/// left of a ttl become a word.
 #[derive(Default)]
 struct Replies {
     fences: Vec<i64>,

@@ -1,4 +1,5 @@
-//! What the ground of the module API has in store for those who wait: each test is a trap that a server has been seen to set.
+//! What the ground of the module API has in store for those who wait: each test is a trap that a
+//! server has been seen to set.
 
 use std::time::{Duration, Instant};
 
@@ -79,7 +80,8 @@ fn eviction_of_a_lock_grants_the_next_waiter(kind: Kind) {
     assert!(c.waiters("k").is_empty());
 }
 
-/// A script that runs until SCRIPT KILL, on a connection of its own; returns when the server says that it is busy.
+/// A script that runs until SCRIPT KILL, on a connection of its own; returns when the server says
+/// that it is busy.
 fn busy_script(server: &Server) -> crate::harness::Raw {
     let mut script = server.raw();
     script.send("EVAL while(true)do(function()end)()end 0");

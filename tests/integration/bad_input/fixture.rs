@@ -1,4 +1,5 @@
-//! What the tests of refusals play on: a primary with a replica, and everything that a command could change.
+//! The fixture of the refusal tests: a primary with a replica, and everything that a command could
+//! change.
 
 use std::fmt::Debug;
 
@@ -14,7 +15,7 @@ pub fn words(text: &str) -> Line {
     line(&text.split(' ').map(str::as_bytes).collect::<Vec<_>>())
 }
 
-/// A primary that counts every byte it replicates, with a key of each sort.
+/// A primary that counts every replicated byte, with a key of each kind.
 pub struct Fixture {
     pub server: Server,
     pub replica: Server,
@@ -36,7 +37,7 @@ const KEYS: [&str; 12] = [
     "legacy",
 ];
 
-/// Whatever a command could change.
+/// Everything that a command could change.
 #[derive(Debug, PartialEq)]
 struct State {
     dumps: Vec<Reply>,
@@ -48,7 +49,7 @@ struct State {
 
 impl Fixture {
     pub fn set_up(kind: Kind) -> Self {
-        // The offset must move for nothing but a command: no pings. And nobody waits for a second replica.
+        // Only commands may move the offset, so there are no pings and no second replica.
         let options = [
             "--repl-ping-replica-period",
             "3600",
@@ -66,7 +67,7 @@ impl Fixture {
             "PEXPIRE capped 40000000",
             "LOCK.ACQUIRE persisted me 50000000",
             "PERSIST persisted",
-            // The next command on the lock gives it its ttl again.
+            // The next command on the lock restores its ttl.
             "LOCK.RELEASE persisted nobody",
             "SET string v",
             "RPUSH list v",
@@ -106,7 +107,7 @@ impl Fixture {
         }
     }
 
-    /// When each key expires; below 0 when it does not.
+    /// The expiry of each key. Negative if it has none.
     fn ends_ms(&mut self) -> Vec<i64> {
         let is_told = self.server.kind.is_7_0_or_later();
         let c = &mut self.c;
@@ -124,10 +125,11 @@ impl Fixture {
         KEYS.into_iter().map(end_ms).collect()
     }
 
-    /// Runs `f` and fails when it has changed anything.
+    /// Runs `f` and fails if it changed anything.
     #[track_caller]
     pub fn unchanged<R>(&mut self, what: &dyn Debug, f: impl FnOnce(&mut Client) -> R) -> R {
-        // Redis 6.2 does not tell the instant, so there it is only nearly known. The ttls asked for in these tests are hours off.
+        // Redis 6.2 does not expose the instant, so it is compared with a tolerance. The ttls in
+        // these tests differ by hours.
         let slack_ms = if self.server.kind.is_7_0_or_later() {
             0
         } else {
@@ -148,7 +150,8 @@ impl Fixture {
         result
     }
 
-    /// Runs `f` and fails when no byte of it went to the replica: the proof that `unchanged` would have noticed.
+    /// Runs `f` and fails if no byte of it reached the replica. This proves that `unchanged` would
+    /// notice a change.
     #[track_caller]
     pub fn changed(&mut self, command: &str) -> i64 {
         let before = self.state();
@@ -168,7 +171,7 @@ impl Fixture {
         self.refuses(&line(command), &error);
     }
 
-    /// Fails when the command answers another error, or changes anything.
+    /// Fails unless the command returns this error and changes nothing.
     #[track_caller]
     pub fn refuses(&mut self, command: &Line, error: &str) {
         let shown: Vec<_> = command
@@ -179,7 +182,7 @@ impl Fixture {
         let Reply::Error(found) = reply else {
             panic!("{shown:?}: {reply:?}")
         };
-        // The texts are constants, so none of them has a byte of the user's.
+        // The texts are constants, so none of them contains a byte from the user.
         assert!(
             found.eq_ignore_ascii_case(error),
             "{shown:?}: {found}, not {error}"

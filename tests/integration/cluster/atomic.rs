@@ -1,4 +1,5 @@
-//! Slots that move as a whole, by `CLUSTER MIGRATESLOTS`: what has come is not here before all of it is, and nothing is lost on the way.
+//! Slots that move as a whole, by `CLUSTER MIGRATESLOTS`. Imported keys hold no locks at the target
+//! before the takeover, and nothing is lost during the move.
 
 mod in_progress;
 mod load;
@@ -17,7 +18,7 @@ on_valkey_9![
 const FROM: usize = 0;
 const TO: usize = 1;
 
-/// A source, a target, and keys of one slot that is to move.
+/// A source, a target, and keys of one slot that moves.
 struct Fixture {
     cluster: Cluster,
     slot: i64,
@@ -39,7 +40,7 @@ impl Fixture {
         names.map(|name| format!("{{{tag}}}{name}"))
     }
 
-    /// The slots that move: the one of the keys among others.
+    /// The slots that move: the one of the keys and some others.
     fn slots(&self) -> [i64; 2] {
         let own = self.cluster.slots_of(FROM);
         [own.start.max(self.slot - 5), own.end.min(self.slot + 6) - 1]
@@ -53,7 +54,8 @@ impl Fixture {
         self.cluster.client(TO)
     }
 
-    /// Has the slot set out, and waits until all that it has is at the target, which is not its owner yet.
+    /// Starts the migration, and waits until the target has received everything. It does not own
+    /// the slot yet.
     #[track_caller]
     fn set_out(&self) {
         self.cluster.prevent(FROM, "prevent-pause", true);
@@ -62,7 +64,7 @@ impl Fixture {
             .wait_for_migration_state(FROM, "waiting-to-pause");
     }
 
-    /// Lets what has set out arrive.
+    /// Lets the migration complete.
     #[track_caller]
     fn arrive(&self) {
         self.cluster.prevent(FROM, "prevent-pause", false);
@@ -75,13 +77,13 @@ impl Fixture {
         self.cluster.end_of_migration(FROM, TO);
     }
 
-    /// How many keys of the slot a node has, whether it owns the slot or not.
+    /// The number of keys of the slot on a node, whether it owns the slot or not.
     fn keys_at(&self, node: usize) -> i64 {
         let line = format!("CLUSTER COUNTKEYSINSLOT {}", self.slot);
         self.cluster.client(node).int(&line)
     }
 
-    /// Fails the test unless the replicas have what their primaries have.
+    /// Fails the test unless the replicas have the same data as their primaries.
     #[track_caller]
     fn replicas_agree(&self) {
         replicas_agree(&self.cluster);
@@ -90,20 +92,20 @@ impl Fixture {
 
 #[track_caller]
 fn replicas_agree(cluster: &Cluster) {
-    // A replica answers for the slots that it knows to be its primary's.
+    // A replica answers for the slots of its primary.
     cluster.wait_until_all_agree();
     for shard in 0..SHARDS {
         let (primary, replica) = (&cluster.nodes[shard], &cluster.nodes[shard + SHARDS]);
         replica.wait_until_it_follows(primary);
         let [mut one, mut other] = [primary, replica].map(|node| {
             let mut c = node.client();
-            // Else a replica answers for no key.
+            // Otherwise a replica answers for no key.
             assert_eq!(c.text("READONLY"), "OK");
             c
         });
         let states = [&mut one, &mut other].map(State::of);
         states[0].assert_same(&states[1], &format!("shard {shard}"));
-        // A lock of many shares is freed on another thread.
+        // A lock with many shared holds is freed on another thread.
         wait_for("the gauges to be the same", || {
             (gauges(&mut one) == gauges(&mut other)).then_some(())
         });
@@ -121,7 +123,7 @@ fn stats(c: &mut Client) -> BTreeMap<String, u64> {
     fields.map(field).collect()
 }
 
-/// Exclusive holds, shares and locks.
+/// Exclusive holds, shared holds and locks.
 fn gauges(c: &mut Client) -> [u64; 3] {
     let stats = stats(c);
     ["held_exclusive", "held_shared", "held_keys"].map(|name| stats[name])
@@ -135,7 +137,7 @@ fn gets_tryagain(waiter: Later) {
     }
 }
 
-/// A key's value and its end.
+/// The value and the expiry of a key.
 fn value(c: &mut Client, key: &str) -> (Reply, i64) {
     (
         c.call(&format!("DUMP {key}")),
@@ -171,7 +173,7 @@ fn locks_move_with_their_slots(kind: Kind) {
     assert_eq!(gauges(&mut source), [0, 0, 0]);
     assert_eq!(gauges(&mut target), [3, 2, 4]);
     fixture.replicas_agree();
-    // Its holder has it, by the same fence and until the same instant.
+    // The holder still has it, with the same fence and deadline.
     let again = format!("LOCK.ACQUIRE {exclusive} a 60000");
     assert!(source.error(&again).starts_with("MOVED "));
     assert_eq!(target.int(&again), fence);
@@ -181,7 +183,7 @@ fn locks_move_with_their_slots(kind: Kind) {
         .blocked(TO, &format!("LOCK.ACQUIRE {exclusive} c 60000 BLOCK 0"));
     assert_eq!(target.int(&format!("LOCK.RELEASE {exclusive} a")), 1);
     assert!(c.fence() > fence);
-    // The one that nobody gives up ends here when it was to.
+    // A hold that is not released expires here at its deadline.
     let c = fixture
         .cluster
         .blocked(TO, &format!("LOCK.ACQUIRE {short} c 60000 BLOCK 0"));
@@ -199,7 +201,7 @@ fn fences_keep_rising_in_a_moved_slot_without_holds(kind: Kind) {
     let from = (0..SHARDS).find(of_ahead).expect("a shard for every slot");
     let to = (from + 1) % SHARDS;
     let mut last = raise_fences_by_an_hour(&mut cluster.client(from));
-    // There and back.
+    // Moves the slot there and back.
     for (from, to) in [(from, to), (to, from)] {
         assert_eq!(cluster.client(from).int("DBSIZE"), 0);
         cluster.begin_to_migrate([slot; 2], from, to);
@@ -212,10 +214,10 @@ fn fences_keep_rising_in_a_moved_slot_without_holds(kind: Kind) {
             last = fence;
             assert_eq!(c.int("LOCK.RELEASE ahead me"), 1);
         }
-        // Nothing is left of the key that has carried the fence.
+        // The key that carried the fence is gone.
         assert_eq!(c.int("DBSIZE"), 0);
     }
-    // The target's replica has heard of it, too.
+    // The target's replica has received it, too.
     let replica = from + SHARDS;
     cluster.nodes[replica].wait_until_it_follows(&cluster.nodes[from]);
     assert_eq!(cluster.client(replica).text("CLUSTER FAILOVER"), "OK");

@@ -1,14 +1,16 @@
-//! Judges the journal of a crowd: no two holders of one lock, fences in the order of the grants, nothing lost that was acknowledged.
+//! Checks the journal of the load clients: no two holders of one lock, fences in the order of the
+//! grants, no acknowledged hold lost.
 
 use std::ops::AddAssign;
 
 use super::journal::{Account, Hold};
 
-/// What a promotion may have cost, for replication is asynchronous: holds of which the new primary did not know.
+/// The holds that a promotion may lose because replication is asynchronous: those that the new
+/// primary did not have.
 pub struct Promotion<'a> {
-    /// All that reached the node before it became primary, and what it did then.
+    /// Everything that the node received before it became primary, and what it did afterwards.
     pub account: &'a Account,
-    /// Just before the old primary was struck.
+    /// The instant just before the old primary failed.
     pub struck_us: u64,
 }
 
@@ -17,7 +19,7 @@ pub struct Checked {
     pub holds: usize,
     /// Pairs of holds of one lock that were compared.
     pub pairs: usize,
-    /// Holds that the new primary never heard of.
+    /// Holds that the new primary never received.
     pub unreplicated: usize,
     /// Pairs that were held at once, one of them unreplicated.
     pub excused: usize,
@@ -32,10 +34,11 @@ impl AddAssign for Checked {
     }
 }
 
-/// How long before the strike an effect may have been on its way to the replica.
+/// How long before the failure an effect may have been in flight to the replica.
 const REPLICATION_US: u64 = 2_000_000;
 
-/// Checks all rules. A pair of holders, or a hold that is gone, is excused only where the promoted node never heard of the hold.
+/// Checks all rules. Overlapping holders, or a lost hold, are excused only if the promoted node
+/// never received the hold.
 pub fn check(holds: &[Hold], promotion: Option<&Promotion<'_>>) -> Result<Checked, Vec<String>> {
     let mut checked = Checked::default();
     let mut breaches = Vec::new();
@@ -47,7 +50,7 @@ pub fn check(holds: &[Hold], promotion: Option<&Promotion<'_>>) -> Result<Checke
         if is_lost(hold) && promotion.is_some_and(early) {
             breaches.push(format!("long replicated, and yet not known: {hold:?}"));
         }
-        // A reply may be lost in a crash, and the release be sent again.
+        // A reply may be lost in a crash, and the release is then sent again.
         let answered = promotion.is_some_and(|p| p.account.knows_the_release_of(hold));
         if hold.released == Some(false) && !is_lost(hold) && !answered {
             breaches.push(format!("lost while it was held: {hold:?}"));
@@ -66,7 +69,8 @@ pub fn check(holds: &[Hold], promotion: Option<&Promotion<'_>>) -> Result<Checke
                     breaches.push(format!("two holders:\n  {a:?}\n  {b:?}"));
                 }
             }
-            // The grant lies between question and answer; and of two that exclude each other the one who is delivered had it first.
+            // The grant lies between request and reply. Of two holds that exclude each other, the
+            // one delivered first was granted first.
             let in_order = a.delivered_us < b.asked_us || excludes;
             if in_order && !excused && a.fence >= b.fence {
                 breaches.push(format!("the later fence is smaller:\n  {a:?}\n  {b:?}"));

@@ -1,4 +1,5 @@
-//! A primary's place is taken by its replica, with and without its consent, while a crowd holds its locks and waits for them.
+//! A replica replaces its primary, with and without its consent, while load clients hold its locks
+//! and wait for them.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,14 +17,14 @@ on_every_server![
     a_failed_primary_loses_only_what_was_not_replicated,
 ];
 
-/// How long the crowd works before and after each blow.
+/// How long the load clients work before and after each failure.
 const WORK: Duration = Duration::from_millis(200);
 
 fn work() {
     thread::sleep(WORK);
 }
 
-/// Fails the test when the crowd was too idle to prove anything.
+/// Fails the test if the load clients did too little to prove anything.
 #[track_caller]
 fn assert_rich(checked: &Checked, journal: &Journal) {
     let errors = &journal.errors;
@@ -40,7 +41,7 @@ fn check_all(journal: &Journal, promotion: Option<&Promotion<'_>>) -> Checked {
     checked
 }
 
-/// Waits until a node is the primary for all, and the other one follows it.
+/// Waits until a node is the primary for all nodes, and the other one follows it.
 #[track_caller]
 fn wait_until_promoted(cluster: &Cluster, new: usize) {
     wait_for("the replica to be promoted", || {
@@ -49,7 +50,8 @@ fn wait_until_promoted(cluster: &Cluster, new: usize) {
     cluster.wait_until_all_agree();
 }
 
-/// Has a replica be voted for. It gives up after five seconds, if the machine stalls for as long.
+/// Starts an election of a replica. It gives up after five seconds, because a machine may stall for
+/// that long.
 #[track_caller]
 fn fail_over(cluster: &Cluster, new: usize, line: &str) {
     let mut c = cluster.client(new);
@@ -65,7 +67,7 @@ fn fail_over(cluster: &Cluster, new: usize, line: &str) {
     cluster.wait_until_all_agree();
 }
 
-/// Valkey 9 leaves it to the module where its node is one of a cluster, and then it is told a moment later.
+/// In a cluster, Valkey 9 leaves this to the module, which learns of it a moment later.
 fn is_unblocked(kind: Kind, waiter: Later) {
     let word = match kind {
         Kind::Valkey9 => "TRYAGAIN ",
@@ -77,7 +79,7 @@ fn is_unblocked(kind: Kind, waiter: Later) {
     }
 }
 
-/// Each shard gets it in another way.
+/// Each shard gets a different kind of failover.
 fn a_failover_loses_only_what_was_not_replicated(kind: Kind) {
     let [mut consent, mut takeover, mut force] = [Checked::default(); 3];
     for _ in 0..scale() {
@@ -94,9 +96,9 @@ fn a_failover_loses_only_what_was_not_replicated(kind: Kind) {
     say(kind, "CLUSTER FAILOVER FORCE", &force);
 }
 
-/// There and back: it costs nothing at all.
+/// There and back: nothing may be lost.
 fn by_consent(cluster: &mut Cluster, shard: usize) -> Checked {
-    // From now on the clock does not help: a new primary must know the old one's fences.
+    // From now on the clock does not help: a new primary must know the fences of the old one.
     raise_fences_by_an_hour(&mut cluster.client(shard));
     let keys = cluster.keys_of(shard, 4);
     let (held, keys) = keys.split_first().unwrap();
@@ -121,7 +123,7 @@ fn hand_over(cluster: &Cluster, key: &str, old: usize, new: usize) {
     for waiter in waiters {
         is_unblocked(cluster.nodes[old].kind, waiter);
     }
-    // The same hold, and who asks here has it next.
+    // The hold is the same, and the next client that asks here gets the lock after it.
     assert_eq!(after.int(&acquire("a")), fence);
     let b = wait(new, "b");
     assert_eq!(after.int(&format!("LOCK.RELEASE {key} a")), 1);
@@ -132,7 +134,8 @@ fn hand_over(cluster: &Cluster, key: &str, old: usize, new: usize) {
     cluster.nodes[old].wait_until_link_is_up();
 }
 
-/// A replica that was not told of the last grants takes over: the case that no asynchronous replication can help.
+/// A replica that missed the last grants takes over. No asynchronous replication can prevent this
+/// case.
 fn by_takeover(cluster: &mut Cluster, shard: usize) -> Checked {
     let checked = promote(cluster, shard, |cluster, key| {
         let replica = &cluster.nodes[shard + SHARDS];
@@ -140,8 +143,9 @@ fn by_takeover(cluster: &mut Cluster, shard: usize) -> Checked {
         let mut takes_over = replica.raw();
         replica.signal("STOP");
         takes_over.send("CLUSTER FAILOVER TAKEOVER");
-        // More than it can read at once, so that what comes behind is on its way when it takes over. Valkey 9 reads on as long as
-        // there is something, so there it is more than the connection holds.
+        // This is more than it can read at once, so that later effects are still in flight when it
+        // takes over. Valkey 9 reads as long as there is data, so it gets more than the connection
+        // holds.
         let much = match cluster.nodes[shard].kind {
             Kind::Valkey9 => vec![b'x'; 32 << 20],
             _ => vec![b'x'; 500_000],
@@ -157,7 +161,7 @@ fn by_takeover(cluster: &mut Cluster, shard: usize) -> Checked {
         replica.signal("CONT");
         assert_eq!(takes_over.line().as_deref(), Some("+OK"));
         wait_until_promoted(cluster, shard + SHARDS);
-        // Two believe to hold it now. The fence tells which of them is the later one.
+        // Two clients now believe they hold it. The fence shows which one is later.
         let b = take(&mut cluster.client(shard + SHARDS), key, "b");
         assert!(b.fence > a.fence);
         vec![a, b]
@@ -182,8 +186,8 @@ fn by_force(cluster: &mut Cluster, shard: usize) -> Checked {
     })
 }
 
-/// Lets the replica of a shard become its primary by `act`, which gets a key for itself and answers who holds it, and judges what
-/// the crowd saw.
+/// Promotes the replica of a shard by `act`, which gets a key of its own and returns its holder.
+/// Checks what the load clients saw.
 fn promote(
     cluster: &mut Cluster,
     shard: usize,
@@ -243,7 +247,8 @@ fn a_failed_primary_loses_only_what_was_not_replicated(kind: Kind) {
     say(kind, "SIGSTOP of a primary until it was replaced", &stopped);
 }
 
-/// A primary sleeps through the vote, and does what was asked of it meanwhile before it learns that it is none any more.
+/// A primary is stopped during the election. When it resumes, it executes pending commands before
+/// it learns of its demotion.
 fn by_stop(cluster: &mut Cluster, shard: usize) -> Checked {
     promote(cluster, shard, |cluster, _| {
         let primary = &cluster.nodes[shard];
@@ -278,7 +283,7 @@ fn by_kill(cluster: &mut Cluster) -> Checked {
         let mut c = cluster.client(SHARDS);
         assert_eq!(c.int(&format!("LOCK.ACQUIRE {held} a 60000")), fence);
         work();
-        // It comes back as the replica of the one that took its place.
+        // It returns as a replica of its successor.
         cluster.nodes[0].start_again();
         wait_for("the old primary to follow", || {
             (!cluster.is_primary(0)).then_some(())

@@ -1,4 +1,5 @@
-//! Clients that take and give up a few locks by the cluster-aware library, and note what they were delivered.
+//! Clients that acquire and release a few locks through the cluster-aware library, and record the
+//! replies.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,20 +15,20 @@ use super::journal::Hold;
 use crate::harness::{cluster_connection, now_us, Cluster};
 
 const CLIENTS: usize = 8;
-/// How long a hold may last when nobody can release it.
+/// The ttl of a hold, in case nobody can release it.
 pub const TTL_MS: u64 = 3_000;
-/// How long a client asks again after errors.
+/// How long a client retries after errors.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// What a crowd has been through.
+/// The record of the load clients.
 #[derive(Debug, Default)]
 pub struct Journal {
     pub holds: Vec<Hold>,
-    /// What reached the clients past the library, by code.
+    /// Errors that the library passed on to the clients, by code.
     pub errors: BTreeMap<String, usize>,
 }
 
-/// Lets a crowd work on `keys` while `act` is done to the cluster.
+/// Lets the clients work on `keys` while `act` changes the cluster.
 pub fn with_load_clients<R>(
     cluster: &mut Cluster,
     keys: &[String],
@@ -43,7 +44,7 @@ pub fn with_load_clients<R>(
             })
             .collect();
         let acted = {
-            // When `act` panics the clients must end, or the scope never does.
+            // If `act` panics, the clients must end too. Otherwise the scope never would.
             let _over = SetWhenDropped(&over);
             act(cluster)
         };
@@ -59,7 +60,7 @@ pub fn with_load_clients<R>(
     })
 }
 
-/// Ends what looks at it, also by a panic.
+/// Sets the flag when it is dropped, also by a panic.
 pub struct SetWhenDropped<'a>(pub &'a AtomicBool);
 
 impl Drop for SetWhenDropped<'_> {
@@ -146,7 +147,8 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Asks until there is an answer; says when it was asked the last time. The same token again is the same request.
+    /// Sends a request until there is a reply. Returns the time of the last attempt. A repeated
+    /// token is the same request.
     fn ask<T: redis::FromRedisValue>(&mut self, command: &redis::Cmd) -> (u64, Option<T>) {
         let start = Instant::now();
         loop {
@@ -166,7 +168,7 @@ impl<'a> Worker<'a> {
         let code = match error.code() {
             Some(code) => code.to_string(),
             None => {
-                // As its users do with a connection that has ended.
+                // Applications reconnect as well when a connection has ended.
                 if let Ok(connection) = cluster_connection(self.addresses) {
                     self.connection = connection;
                 }

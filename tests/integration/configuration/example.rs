@@ -25,7 +25,7 @@ fn every_setting_of_the_example_is_accepted(kind: Kind) {
     assert!(seen >= 8, "only {seen} settings");
 }
 
-/// What stands in the example is what holds without it; so is what is written of its bounds.
+/// The values in the example are the defaults, and the bounds in its comments are right.
 fn the_example_shows_the_defaults_of_the_module(kind: Kind) {
     if !kind.is_7_0_or_later() {
         return; // No CONFIG for modules.
@@ -63,7 +63,7 @@ fn the_example_shows_the_defaults_of_the_module(kind: Kind) {
     }
 }
 
-/// No example is left untried: these are the lines that the other tests of this folder take the `#` from.
+/// Every commented line is tested: the other tests of this folder remove the `#` from these.
 fn every_commented_line_of_the_example_is_tested_elsewhere(kind: Kind) {
     let tried = ["lock.", "enable-module-command ", "user ", "tls-"];
     for line in commented_out() {

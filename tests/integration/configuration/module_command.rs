@@ -1,4 +1,4 @@
-//! Who may load the module into a running server.
+//! Which clients may load the module into a running server.
 
 use super::{commented, example};
 use crate::harness::{module, Kind, Reply, Server};
@@ -39,13 +39,13 @@ fn module_load_obeys_enable_module_command(kind: Kind) {
             assert!(error.contains("MODULE command not allowed"), "{error}");
         }
     }
-    // What is loaded at the start needs no permission.
+    // Loading at the start needs no permission.
     let config = format!("{}{of_example}\n", example());
     let server = Server::start_with_config(kind, &config);
     assert!(server.client().int("LOCK.ACQUIRE k me 30000") > 0);
 }
 
-/// Those from elsewhere it keeps out before any command; no test comes from elsewhere.
+/// The server refuses remote clients before any command. No test connects remotely.
 fn protected_mode_accepts_loopback_clients(kind: Kind) {
     let config = format!("{}protected-mode yes\n", example());
     let server = Server::start_with_config(kind, &config);

@@ -1,5 +1,6 @@
-//! Clients that follow the primary: they take locks, hold them for a moment and give them back, and go to the new primary with what they
-//! have when the old one is gone or sends them away. What they saw is checked in the end.
+//! Clients that follow the primary: they take locks, hold them for a moment and give them back, and
+//! go to the new primary with what they have when the old one is gone or sends them away. What they
+//! saw is checked in the end.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
@@ -52,7 +53,8 @@ pub struct Story {
 
 const CLIENTS: u64 = 8;
 
-/// Longer than anybody holds a lock. A release that is lost with a primary costs the others no more than that.
+/// Longer than anybody holds a lock. A release that is lost with a primary costs the others no more
+/// than that.
 const TTL_MS: u64 = 3_000;
 
 /// The answers after which a client asks again, elsewhere.
@@ -164,7 +166,8 @@ impl<'g> Member<'g> {
         });
     }
 
-    /// Asks the primary until it answers, be it another one; says who did, when it was asked, and whether others were before.
+    /// Asks the primary until it answers, be it another one; says who did, when it was asked, and
+    /// whether others were before.
     fn ask(&mut self, line: &str) -> (i64, u16, Instant, bool) {
         let mut again = false;
         loop {
@@ -198,7 +201,8 @@ impl<'g> Member<'g> {
         thread::sleep(Duration::from_millis(5));
     }
 
-    /// WAIT is for what this connection has written, which a grant to one that waits is not: it is done by another's command. A renewal is.
+    /// WAIT is for what this connection has written, which a grant to one that waits is not: it is
+    /// done by another's command. A renewal is.
     fn is_replicated(&mut self, port: u16, key: &str, token: &str) -> bool {
         let Some((to, client)) = &mut self.connection else {
             return false;
@@ -212,7 +216,8 @@ impl<'g> Member<'g> {
 }
 
 impl Story {
-    /// Fails the test unless all fences that `new` gave are larger than all that `old` gave; answers how many of each.
+    /// Fails the test unless all fences that `new` gave are larger than all that `old` gave;
+    /// answers how many of each.
     #[track_caller]
     pub fn assert_fences_grow(&self, old: u16, new: u16) -> (usize, usize) {
         let of = |port| self.grants.iter().filter(move |grant| grant.port == port);
@@ -223,7 +228,8 @@ impl Story {
         for grant in fresh {
             assert!(grant.fence > last.fence, "{grant:?} after {last:?}");
         }
-        // The same hold keeps its number, and no two share one but readers that entered by one token.
+        // The same hold keeps its number, and no two share one but readers that entered by one
+        // token.
         let mut by_fence = BTreeMap::new();
         for grant in &self.grants {
             let before = by_fence.insert(grant.fence, grant);
@@ -232,7 +238,8 @@ impl Story {
         (of(old).count(), of(new).count())
     }
 
-    /// Fails the test when two held one lock at the same time. `lost` says of which holds this is to be expected.
+    /// Fails the test when two held one lock at the same time. `lost` says of which holds this is
+    /// to be expected.
     #[track_caller]
     pub fn assert_one_holder(&self, lost: impl Fn(&Grant) -> bool) {
         let mut grants: Vec<_> = self.grants.iter().filter(|grant| !lost(grant)).collect();

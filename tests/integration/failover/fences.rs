@@ -1,5 +1,5 @@
-//! Fences over a change of the primary: the new one's are larger than all that the old one gave, also those of which it never heard, and
-//! by a clock that is behind.
+//! Fences over a change of the primary: the new one's are larger than all that the old one gave,
+//! also those of which it never heard, and by a clock that is behind.
 
 use crate::harness::dump::raise_fences_by_an_hour;
 use crate::harness::{figure, scale, wait_for, Client, Clock, Kind, Server, Setup};
@@ -42,8 +42,8 @@ fn wait_for_the_clock(server: &Server) {
     });
 }
 
-/// The link breaks, the primary gives fences, and a moment later, before the replica's clock is where the primary's was, the replica is
-/// promoted.
+/// The link breaks, the primary gives fences, and a moment later, before the replica's clock is
+/// where the primary's was, the replica is promoted.
 fn fences_exceed_unreplicated_ones_after_a_failover(kind: Kind) {
     let primary = Server::start_with(kind, &AT_ONCE);
     let mut c = primary.client();
@@ -120,8 +120,8 @@ fn fences_keep_rising_when_the_new_primary_is_killed_at_once(kind: Kind) {
     assert!(next > last, "{next} after {last}");
 }
 
-/// So a server that never gave one still has none to save, and its RDB can be read without the module, where the server leaves out what
-/// is empty.
+/// So a server that never gave one still has none to save, and its RDB can be read without the
+/// module, where the server leaves out what is empty.
 fn a_promotion_without_any_fence_saves_none(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();

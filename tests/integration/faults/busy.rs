@@ -1,4 +1,4 @@
-//! A server that has no time: busy scripts and functions, DEBUG SLEEP, pauses, and threads that read for it.
+//! A busy server: long scripts and functions, DEBUG SLEEP, pauses, and I/O threads.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::sleep;
@@ -22,7 +22,7 @@ on_every_server![
 
 const ENDLESS: &str = "while true do end";
 
-/// Waits until the server says that it is busy.
+/// Waits until the server reports that it is busy.
 fn wait_until_busy(c: &mut Client) {
     wait_for("the server to be busy", || {
         matches!(c.call("PING"), Reply::Error(error) if error.starts_with("BUSY")).then_some(())
@@ -86,7 +86,7 @@ fn a_script_that_has_acquired_a_lock_cannot_be_killed(kind: Kind) {
     c.int("LOCK.ACQUIRE k a 60000");
     let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
     let mut caller = server.raw();
-    // Long enough to be asked, and then it ends by itself.
+    // Long enough for other commands to be refused. It then ends on its own.
     let script = "local fence = redis.call('LOCK.ACQUIRE', 'own', 'script', '60000') \
                   redis.call('LOCK.RELEASE', 'k', 'a') \
                   for n = 1, 50000000 do end \
@@ -122,7 +122,7 @@ fn a_script_killed_before_it_writes_acquires_nothing(kind: Kind) {
     b.fence();
 }
 
-/// Sends the server to sleep, and returns when it has begun to.
+/// Puts the server to sleep, and returns when the sleep has begun.
 fn sleep_for(server: &Server, seconds: &str) -> Raw {
     let naps = server.log().matches("nap-begins").count();
     let mut sleeper = server.raw();
@@ -139,7 +139,7 @@ fn deadlines_and_timeouts_during_a_sleep_are_served_after_it(kind: Kind) {
     let mut c = server.client();
     c.int("LOCK.ACQUIRE long a 60000");
     let mut last = c.int("LOCK.ACQUIRE k a 60000");
-    // Each has a lease that would end in the sleep, but it counts from the grant.
+    // Each ttl would end during the sleep, but it counts from the grant.
     let waiters: Vec<_> = (0..4)
         .map(|n| server.blocked(&format!("LOCK.ACQUIRE k w{n} 50 BLOCK 0")))
         .collect();
@@ -159,7 +159,7 @@ fn deadlines_and_timeouts_during_a_sleep_are_served_after_it(kind: Kind) {
     assert_eq!(c.holders("long"), ["a"]);
 }
 
-/// Each turn of the server's loop lasts longer than a timer may be late, for as long as this takes.
+/// Each turn of the server's loop lasts longer than the tolerance of a timer, for the whole test.
 fn deadlines_and_timeouts_are_served_while_every_loop_turn_is_slow(kind: Kind) {
     const NAPS: usize = 60;
     const ENOUGH: usize = 15;
@@ -171,7 +171,7 @@ fn deadlines_and_timeouts_are_served_while_every_loop_turn_is_slow(kind: Kind) {
     let e = server.blocked("LOCK.ACQUIRE long e 60000 BLOCK 300");
     c.int("LOCK.RENEW k a 300");
     let (naps, over) = (AtomicUsize::new(0), AtomicBool::new(false));
-    // In the middle of the second nap both are due.
+    // Both are due in the middle of the second sleep.
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut sleeper = server.client();
@@ -188,7 +188,8 @@ fn deadlines_and_timeouts_are_served_while_every_loop_turn_is_slow(kind: Kind) {
     assert!(naps < ENOUGH, "after {naps} naps of 0.25 s");
 }
 
-/// Where a command has the time at which the server began the whole transaction (7.2+), a lease that it hands on has not.
+/// In a transaction, a command sees the time at which the transaction began (7.2+). The ttl of a
+/// hand-off must not be counted from there.
 fn a_grant_late_in_a_transaction_has_its_full_ttl(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
@@ -243,7 +244,8 @@ fn many_clients_on_a_paused_server(kind: Kind) {
     let mut c = server.client();
     let pauses = clients.run(&server, 20 * scale(), |n| {
         if n % 4 == 0 {
-            // Nobody can end this one. It ends with the next round of the server's, which comes every tenth of a second.
+            // Nothing can end this hold early. It expires in the server's next periodic cycle, at
+            // most a tenth of a second later.
             c.text("CLIENT PAUSE 20 ALL");
         } else {
             c.text("CLIENT PAUSE 10000 WRITE");
@@ -265,7 +267,7 @@ fn many_clients_on_a_server_with_io_threads(kind: Kind) {
     let mut c = server.client();
     let mut killed = 0;
     clients.run(&server, 50 * scale(), |_| {
-        // Who comes to wait and is killed is nobody of the clients.
+        // The waiter that is killed here is not one of the load clients.
         let waiter = server.later("LOCK.ACQUIRE k0 guest 600000 BLOCK 0");
         sleep(Duration::from_millis(2));
         killed += c.int(&format!("CLIENT KILL ID {}", waiter.id));

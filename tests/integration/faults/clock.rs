@@ -1,5 +1,5 @@
-//! The wall clock jumps by an hour while locks are held and waited for. Deadlines follow it, as every ttl of the server does; how long a
-//! client waits does not.
+//! The wall clock jumps by an hour while locks are held and waited for. Deadlines follow it, as
+//! every ttl of the server does. Timeouts of waits do not.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ fn start(kind: Kind, clock: &FakeClock) -> Server {
     Server::start_as(kind, clock.rules(kind, Setup::with_module(&[])))
 }
 
-/// Sets the clock, and waits until the server has seen it.
+/// Sets the clock, and waits until the server has noticed.
 fn jump(clock: &FakeClock, c: &mut Client, ahead_ms: i64) {
     clock.set_ahead_ms(ahead_ms);
     wait_for("the server's clock to jump", || {
@@ -141,11 +141,11 @@ fn clock_set_back_new_holds_expire_in_time(kind: Kind) {
     c.int("RWLOCK.RLOCK k up 60000");
     let up = server.blocked("RWLOCK.WLOCK k up 60000 BLOCK 0");
     jump(&clock, &mut c, -HOUR_MS);
-    // By then the server's timer should have gone off, which never sleeps for longer than a second.
+    // By then the server's timer must have fired, which never sleeps for more than a second.
     sleep(Duration::from_millis(1100));
     let start = Instant::now();
     assert_eq!(c.int("LOCK.RENEW k a 100"), 1);
-    // The key itself does not end, so nothing but the timer sees it.
+    // The key itself does not expire, so only the timer notices.
     let (reply, at) = up.reply_and_instant();
     assert!(matches!(reply, Reply::Int(_)), "{reply:?}");
     let waited = at - start;
@@ -182,14 +182,15 @@ fn clock_set_back_the_next_waiter_is_granted_at_once(kind: Kind) {
             "{end}: {:?}",
             at - start
         );
-        // One that leaves lets the next one in.
+        // A waiter that leaves lets the next one be granted.
         assert_eq!(c.int("LOCK.RELEASE k b"), 1);
         d.fence();
         c.int("LOCK.RELEASE k d");
     }
 }
 
-/// Short leases and short waits, with the clock set to and fro: every request is answered, and fences rise over all of it.
+/// Short ttls and timeouts while the clock is set to and fro: every request is answered, and fences
+/// keep rising.
 fn clock_set_to_and_fro_every_waiter_is_answered(kind: Kind) {
     let clock = FakeClock::new();
     let server = start(kind, &clock);

@@ -1,4 +1,4 @@
-//! Connections run out, or one of them is closed by the server for what it does not read.
+//! Connections run out, or the server closes one because of its output buffer.
 
 use std::io::Read;
 use std::net::{Ipv4Addr, TcpStream};
@@ -37,7 +37,7 @@ fn waiters_count_against_maxclients_until_they_leave(kind: Kind) {
     let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
     let e = server.blocked("LOCK.ACQUIRE k e 60000 BLOCK 0");
     wait_for("the server to be full", || {
-        // Those that have asked before may be counted still.
+        // Earlier connections may still be counted.
         let clients = c.info("connected_clients");
         c.text(&format!("CONFIG SET maxclients {clients}"));
         is_full(&server).then_some(())
@@ -46,7 +46,7 @@ fn waiters_count_against_maxclients_until_they_leave(kind: Kind) {
     assert!(b.is_pending() && d.is_pending() && e.is_pending());
     assert_eq!(c.int("LOCK.RELEASE k a"), 1);
     let b_has = b.fence();
-    // Its connection is closed with it, as is that of one that is killed: room for two.
+    // Its connection is closed with it, like that of a killed client. That makes room for two.
     assert_eq!(c.int(&format!("CLIENT KILL ID {}", d.id)), 1);
     d.broken();
     wait_for("room", || (!is_full(&server)).then_some(()));
@@ -57,13 +57,13 @@ fn waiters_count_against_maxclients_until_they_leave(kind: Kind) {
     assert!(e.fence() > b_has);
 }
 
-/// Since Valkey 8.1 the server lets no module block a client that subscribes.
+/// Since Valkey 8.1 a module cannot block a client that has subscriptions.
 fn may_wait_and_subscribe(kind: Kind) -> bool {
     !matches!(kind, Kind::Valkey8_1 | Kind::Valkey9)
 }
 
-/// Waits for the lock and is sent what it will not read. With RESP3 a client is sent things while it waits: what is published, or
-/// that keys have changed, by their names.
+/// Waits for the lock and receives data that it does not read. With RESP3 a waiting client receives
+/// published messages and invalidated keys.
 fn waiting_listener(server: &Server) -> Raw {
     let mut c = server.client();
     let (class, listen) = match may_wait_and_subscribe(server.kind) {
@@ -77,7 +77,7 @@ fn waiting_listener(server: &Server) -> Raw {
     ))
 }
 
-/// The command that has it be sent something, each time of something else. It answers 1.
+/// A command that sends it data, different each time. The command returns 1.
 fn tell(kind: Kind, news: &str) -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let n = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -101,7 +101,7 @@ fn a_subscriber_waits_where_the_server_allows_it(kind: Kind) {
         assert_eq!(lines.next().unwrap(), ":1");
         assert!(lines.next().unwrap().starts_with(':'));
     } else {
-        // It is answered as if it had not asked to wait.
+        // It is answered as if BLOCK were absent.
         assert!(lines.any(|line| line == "_"));
         assert_eq!(c.holders("k"), ["a"]);
         assert!(c.waiters("k").is_empty());
@@ -130,7 +130,7 @@ fn a_client_closed_for_its_output_buffer_leaves_the_queue(kind: Kind) {
 fn a_grant_to_a_client_closed_at_that_moment_goes_to_the_next(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
-    // More than the network takes in at once.
+    // More than the network buffers hold.
     let news = "x".repeat(20_000_000);
     for (end, end_comes_first) in [
         ("LOCK.RELEASE k a", true),

@@ -1,4 +1,4 @@
-//! Locks inside MULTI, scripts and functions, seen by those who wait and those who WATCH.
+//! Locks inside MULTI, scripts and functions, from the view of waiters and of clients that WATCH.
 
 use super::super::harness::workload::{words, Command};
 use super::super::harness::{wait_for, Client, Kind, Reply, Server};
@@ -12,7 +12,7 @@ on_every_server![
     the_flags_of_a_function_are_kept,
 ];
 
-/// Runs a line in some surroundings.
+/// Runs a line in some context.
 type Run = fn(&mut Client, &str);
 
 fn surroundings(kind: Kind, server: &Server) -> Vec<(&'static str, Run)> {
@@ -41,7 +41,7 @@ fn surroundings(kind: Kind, server: &Server) -> Vec<(&'static str, Run)> {
     all
 }
 
-/// Functions that run what they are given, with different flags.
+/// Functions that run their arguments, with different flags.
 fn load(c: &mut Client) {
     let mut library =
         "#!lua name=test\nlocal function run(keys, args) return redis.pcall(unpack(args)) end\n\
@@ -82,7 +82,7 @@ fn ran(c: &mut Client, call: &str, what: &str, line: &str) {
 const ENDS: [&str; 11] = [
     "LOCK.RELEASE k a",
     "LOCK.RENEW k a 1",
-    "RWLOCK.RLOCK k a 60000", // lets the reader in
+    "RWLOCK.RLOCK k a 60000", // grants the reader
     "DEL k",
     "UNLINK k",
     "PEXPIRE k -1",
@@ -109,7 +109,7 @@ fn every_end_of_a_hold_in_a_transaction_or_script_grants_the_next_waiter(kind: K
             assert!(c.holders("k").contains(&"b".to_string()), "{end} in {name}");
             c.call("FLUSHALL");
         }
-        // In other surroundings a lock of another type is refused as alone.
+        // In other contexts a lock of another type is refused as it is alone.
         c.int("LOCK.ACQUIRE k a 60000");
         let mut b = server.raw_blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
         run(&mut c, "SET k text");
@@ -128,10 +128,10 @@ fn a_grant_in_a_transaction_is_visible_to_its_later_commands(kind: Kind) {
         "LOCK.RELEASE k a",
         "LOCK.ACQUIRE k a 60000", // b was first
         "LOCK.RENEW k a 60000",
-        "LOCK.RELEASE k b", // whoever knows a token may
+        "LOCK.RELEASE k b", // any client that knows a token may
         "LOCK.RELEASE k b",
         "DEL k",
-        "LOCK.ACQUIRE k a 60000", // nobody stays: it was d's, and is nobody's since DEL
+        "LOCK.ACQUIRE k a 60000", // nobody stays: the hold of d is gone since DEL
     ]);
     let (first, last) = replies.split_at(6);
     let ints = [1, 0, 1, 0, 1].map(Reply::Int);
@@ -189,13 +189,13 @@ fn every_change_of_a_lock_fails_a_watch(kind: Kind) {
             "{change}"
         );
     }
-    // What time does.
+    // Changes by time.
     c.call("FLUSHALL");
     c.int("LOCK.ACQUIRE k a 500");
     assert!(is_broken(&mut watcher, || {
         wait_for("the end", || (c.int("EXISTS k") == 0).then_some(()));
     }));
-    // What a grant does: by a release, by a deadline, by one that leaves, by an eviction.
+    // Changes by a grant: after a release, a deadline, a waiter that leaves, an eviction.
     c.int("LOCK.ACQUIRE k a 60000");
     let b = server.blocked("LOCK.ACQUIRE k b 1000 BLOCK 0");
     let d = server.blocked("RWLOCK.RLOCK k d 60000 BLOCK 0");
@@ -225,7 +225,7 @@ fn every_change_of_a_lock_fails_a_watch(kind: Kind) {
     }));
 }
 
-/// Whether `change` breaks a watch of `k` that began before it.
+/// Whether `change` fails a WATCH of `k` that began before it.
 fn is_broken(watcher: &mut Client, change: impl FnOnce()) -> bool {
     watcher.call("WATCH k");
     change();
@@ -249,7 +249,7 @@ fn waiters_fail_no_watch(kind: Kind) {
         assert_eq!(c.waiters("k"), ["b"]);
     }));
     assert!(b.unwrap().is_pending());
-    // Nor by what happens to a lock of the same name elsewhere.
+    // A lock of the same name in another database does not matter either.
     assert!(!is_broken(&mut watcher, || {
         c.call("SELECT 1");
         c.int("LOCK.ACQUIRE k a 60000");
@@ -258,7 +258,7 @@ fn waiters_fail_no_watch(kind: Kind) {
     }));
 }
 
-/// What WATCH is for: a write that is done only by one that holds the lock still.
+/// The purpose of WATCH: a write that happens only if the client still holds the lock.
 fn a_watched_lock_decides_whether_a_transaction_runs(kind: Kind) {
     let server = Server::start(kind);
     let mut owner = server.client();
@@ -312,7 +312,7 @@ fn the_flags_of_a_function_are_kept(kind: Kind) {
         (c.int("EXISTS free"), c.holders("k")),
         (0, vec!["a".into()])
     );
-    // Without memory only who says that it need not care may acquire.
+    // Without memory, only functions that allow it may acquire.
     c.text("CONFIG SET maxmemory 1");
     let refused = c.send(&command("FCALL", "run", "LOCK.ACQUIRE free x 60000"));
     assert!(

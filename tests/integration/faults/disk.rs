@@ -1,5 +1,6 @@
-//! The disk fails. A save fails as a folder stands where the file is to be; the append-only file cannot grow as the server's limit for
-//! the size of files is set down to what it has: neither needs a full disk or any right.
+//! Disk faults. A save fails because a folder is in the place of the file. The append-only file
+//! cannot grow because the process's file size limit is set to its current size. Neither needs a
+//! full disk or special rights.
 
 use std::fs;
 use std::path::PathBuf;
@@ -18,7 +19,7 @@ on_every_server![
     with_too_few_replicas_nobody_is_granted,
 ];
 
-/// Each of them writes.
+/// Each of these writes.
 const WRITES: [&str; 9] = [
     "LOCK.ACQUIRE free x 60000",
     "LOCK.ACQUIRE k a 60000",
@@ -31,7 +32,7 @@ const WRITES: [&str; 9] = [
     "DEL k",
 ];
 
-/// Locks with those who wait for them.
+/// Locks with waiters.
 struct Fixture {
     b: Later,
     d: Later,
@@ -53,7 +54,7 @@ fn set_up(server: &Server) -> Fixture {
     }
 }
 
-/// What holds while the server refuses writes.
+/// The state while the server refuses writes.
 fn check_refusals(server: &Server, fixture: &Fixture, code: &str) {
     let mut c = server.client();
     for line in WRITES {
@@ -69,7 +70,7 @@ fn check_refusals(server: &Server, fixture: &Fixture, code: &str) {
     assert!(c.error("EXEC").starts_with("EXECABORT"));
     assert!(c.int("PTTL k") > 0);
     assert_eq!(c.text("TYPE k"), "redislock");
-    // Now the reader is next, but a grant is a write.
+    // The reader is next now, but a grant is a write.
     assert_eq!(c.int(&format!("CLIENT KILL ID {}", fixture.writer.id)), 1);
     wait_for("the timeout and some time more", || {
         assert_eq!(c.holders("shared"), ["a"]);
@@ -80,7 +81,7 @@ fn check_refusals(server: &Server, fixture: &Fixture, code: &str) {
     assert!(fixture.reader.is_pending() && fixture.b.is_pending() && fixture.d.is_pending());
 }
 
-/// What comes when it takes them again.
+/// The state after writes are accepted again.
 fn check_recovery(server: &Server, fixture: Fixture) {
     let mut c = server.client();
     assert_eq!(fixture.timed_out.reply(), Reply::Nil);
@@ -102,7 +103,7 @@ fn start_saving(kind: Kind) -> Server {
     server
 }
 
-/// A folder where the dump is to be.
+/// Puts a folder in the place of the dump.
 pub(super) fn in_the_way(server: &Server) -> PathBuf {
     server.dir().join("dump.rdb")
 }
@@ -138,7 +139,8 @@ fn a_failed_save_refuses_nothing_if_so_configured(kind: Kind) {
     assert_eq!(c.int("LOCK.RELEASE k b"), 1);
 }
 
-/// With an append-only file, in a process that is told of a file too large instead of being ended.
+/// With an append-only file, in a process that gets an error instead of a signal for a file that is
+/// too large.
 fn start_appending(kind: Kind, fsync: &str) -> Server {
     start_appending_with(kind, fsync, &[])
 }
@@ -155,7 +157,7 @@ pub(super) fn start_appending_with(kind: Kind, fsync: &str, more: &[&str]) -> Se
     let mut setup = Setup::with_module(&[&options[..], more].concat());
     setup.under = vec!["env".into(), "--ignore-signal=XFSZ".into()];
     let server = Server::start_as(kind, setup);
-    // The limit is for all files, and the log must stay below it.
+    // The limit applies to all files, and the log must stay below it.
     let text = "x".repeat(200_000);
     server.client().text(&format!("SET filler {text}"));
     server
@@ -172,7 +174,7 @@ fn append_only_file(server: &Server) -> PathBuf {
     files.find(is_growing).expect("the file that grows")
 }
 
-/// Lets the append-only file grow by so many bytes and no more.
+/// Lets the append-only file grow by this many bytes and no more.
 fn leave_room(server: &Server, bytes: u64) {
     let size = fs::metadata(append_only_file(server)).unwrap().len();
     limit_files(server, &format!("{}:", size + bytes));
@@ -193,7 +195,7 @@ fn limit_files(server: &Server, soft: &str) {
     );
 }
 
-/// Has the server notice, by a write that it takes and cannot keep.
+/// Makes the server notice, by a write that it accepts and cannot persist.
 pub(super) fn fill_disk(server: &Server) {
     leave_room(server, 0);
     let mut c = server.client();
@@ -227,7 +229,7 @@ fn a_deadline_while_the_disk_is_full_grants_when_space_returns(kind: Kind) {
             (b, d) = (first, second);
             break;
         }
-        // The machine was too slow: it was handed on before.
+        // The machine was too slow: the lock was handed off before.
         have_room_again(&server);
         first.fence();
         wait_for("the disk to be seen", || {
@@ -270,7 +272,7 @@ fn grants_before_the_disk_was_full_survive_a_crash(kind: Kind) {
     assert_eq!(server.client().holders("shared"), ["a"]);
 }
 
-/// Starts the server again, without a limit, and looks for what was acknowledged.
+/// Restarts the server without a limit, and checks everything that was acknowledged.
 fn have_it_back(server: &mut Server, fences: &[i64]) {
     server.start_again();
     let mut c = server.client();
@@ -289,7 +291,7 @@ fn appendfsync_always_acknowledges_only_written_commands(kind: Kind) {
     for crash in 0..crashes {
         let mut c = server.client();
         c.text("FLUSHALL");
-        // It ends in the middle of a record, each time in another place.
+        // The file ends in the middle of a record, at a different place each time.
         leave_room(&server, 20_000 + 17 * crash as u64);
         let mut fences = Vec::new();
         loop {
@@ -315,7 +317,7 @@ fn appendfsync_always_answers_a_waiter_only_after_its_grant_is_written(kind: Kin
     let fence = c.int("LOCK.ACQUIRE k a 1500");
     let b = server.blocked("LOCK.ACQUIRE k b 600000 BLOCK 0");
     leave_room(&server, 0);
-    // The grant is the next write that there is.
+    // The grant is the next write.
     b.broken();
     wait_for("the server to end", || server.has_ended().then_some(()));
     server.start_again();
@@ -324,7 +326,7 @@ fn appendfsync_always_answers_a_waiter_only_after_its_grant_is_written(kind: Kin
     assert!(c.int("LOCK.ACQUIRE k d 60000") > fence);
 }
 
-/// Not a disk, but the other reason for which a server refuses all writes.
+/// The other reason for which a server refuses all writes.
 fn with_too_few_replicas_nobody_is_granted(kind: Kind) {
     let server = Server::start(kind);
     let mut replica = Server::start(kind);

@@ -1,4 +1,5 @@
-//! FLUSHALL and FLUSHDB under load: every lock is free at once, whoever waits for it is granted, and nobody is forgotten.
+//! FLUSHALL and FLUSHDB under load: every lock is free at once, the next waiters are granted, and
+//! every request is answered.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -20,7 +21,7 @@ fn many_clients_on_a_server_that_is_flushed(kind: Kind) {
             "FLUSHDB SYNC",
             "FLUSHDB ASYNC",
         ][n % 4];
-        // Other keys make the flush take its time.
+        // Other keys make the flush take longer.
         let fill = "for n = 1, 500 do redis.call('SET', 'text' .. n, n) end";
         c.send(&["EVAL", fill, "0"]);
         assert_eq!(c.call(line), Reply::Simple("OK".into()));

@@ -1,4 +1,5 @@
-//! Many clients on a few locks, while a test does something to their server. Each takes a lock, waiting for it, and releases it again.
+//! Many clients on a few locks, while a test disturbs their server. Each client waits for a lock,
+//! and releases it again.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
@@ -14,11 +15,11 @@ pub struct LoadClients {
     locks: Vec<Lock>,
     fences: Mutex<HashSet<i64>>,
     at_work: AtomicUsize,
-    /// Releases that found nothing to release.
+    /// Releases that found no hold.
     lost: AtomicUsize,
 }
 
-/// What the clients themselves see of a lock.
+/// The lock from the view of the clients.
 #[derive(Default)]
 struct Lock {
     taken: AtomicBool,
@@ -37,20 +38,21 @@ impl LoadClients {
         }
     }
 
-    /// How often a lock is taken and released.
+    /// The total number of acquisitions.
     pub fn holds(&self) -> usize {
         self.clients * self.rounds
     }
 
-    /// Plays it on a server where no hold can be lost: no two clients are ever inside. `disturb` is called so often at most, one time
-    /// after the other until all clients have done their rounds; answers how often it was.
+    /// Runs on a server where no hold can be lost: no two clients hold a lock at once. `disturb` is
+    /// called at most `times` times in a row, until all clients have finished. Returns the number
+    /// of calls.
     pub fn run(&self, server: &Server, times: usize, disturb: impl FnMut(usize)) -> usize {
         let times = self.play(server, true, times, disturb);
         assert_eq!(self.lost.load(Ordering::Relaxed), 0, "holds lost");
         times
     }
 
-    /// Plays it where holds may be taken away; answers how often it was disturbed, and how many holds were lost.
+    /// Runs where holds may be lost. Returns the number of disturbances and of lost holds.
     pub fn run_with_losses(&self, server: &Server, disturb: impl FnMut(usize)) -> (usize, usize) {
         let times = self.play(server, false, usize::MAX, disturb);
         (times, self.lost.load(Ordering::Relaxed))
@@ -68,7 +70,7 @@ impl LoadClients {
         thread::scope(|scope| {
             for n in 0..self.clients {
                 scope.spawn(move || {
-                    // The disturbance ends also when this one panics.
+                    // The disturbance also ends if this client panics.
                     let _leaving = Leaving(&self.at_work);
                     self.work(&mut server.client(), n, alone);
                 });
@@ -106,7 +108,7 @@ impl LoadClients {
     }
 }
 
-/// Asks again as long as the server is busy.
+/// Retries while the server is busy.
 fn insist(c: &mut Client, line: &str) -> i64 {
     loop {
         match c.call(line) {

@@ -1,4 +1,4 @@
-//! Processes that are stopped and go on later: the server, and the owner of a lock.
+//! Processes that are stopped and resumed: the server, and the owner of a lock.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -55,7 +55,7 @@ impl Process {
         line.trim_end().to_string()
     }
 
-    /// Sends a signal, and waits until the process has obeyed it.
+    /// Sends a signal, and waits until it has taken effect.
     fn signal(&self, name: &str, state: char) {
         let pid = self.child.id().to_string();
         let status = Command::new("kill").args(["-s", name, &pid]).status();
@@ -117,7 +117,7 @@ fn a_stopped_waiter_delays_the_next_one_by_its_ttl(kind: Kind) {
     b.stop();
     let granted = Instant::now();
     c.int("LOCK.RELEASE k a");
-    // The server cannot know that b does not hear of it.
+    // The server cannot know that b does not read the reply.
     let (reply, at) = d.reply_and_instant();
     assert!(
         at - granted >= Duration::from_millis(400),
@@ -145,7 +145,7 @@ fn deadlines_passed_while_the_server_was_stopped_have_expired(kind: Kind) {
     c.int("LOCK.RENEW k a 800");
     server.signal("STOP");
     drop(gone);
-    sleep(Duration::from_millis(1000)); // longer than the lease and the timeout
+    sleep(Duration::from_millis(1000)); // longer than the ttl and the timeout
     assert!(d.is_pending() && e.is_pending());
     server.signal("CONT");
     let second = b.fence();
@@ -171,7 +171,7 @@ fn commands_sent_while_the_server_was_stopped_are_answered_in_order(kind: Kind) 
     for (n, other) in others.iter_mut().enumerate() {
         other.send(&format!("LOCK.ACQUIRE k t{n} 60000 BLOCK 0"));
     }
-    sleep(Duration::from_millis(600)); // longer than the lease
+    sleep(Duration::from_millis(600)); // longer than the ttl
     late.send("LOCK.RENEW k a 60000\r\nLOCK.RELEASE k a");
     server.signal("CONT");
     assert_eq!(
@@ -179,7 +179,7 @@ fn commands_sent_while_the_server_was_stopped_are_answered_in_order(kind: Kind) 
         (":0".into(), ":0".into())
     );
     let mut last = 0;
-    // The server may read them in any order, but it grants in the order in which it has read them.
+    // The server may read the requests in any order, but it grants in the order of reading.
     for _ in 0..others.len() {
         let holder = wait_for("the next holder", || c.holders("k").pop());
         let n: usize = holder[1..].parse().unwrap();

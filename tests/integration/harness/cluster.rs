@@ -1,4 +1,5 @@
-//! A Redis Cluster for the tests: three primaries with a replica each, on loopback, every node ended by its `Drop`.
+//! A Redis Cluster for the tests: three primaries with a replica each, on loopback, every node
+//! ended by its `Drop`.
 
 use std::ops::Range;
 use std::thread;
@@ -17,8 +18,9 @@ pub const SHARDS: usize = 3;
 
 const SLOTS: i64 = 16_384;
 
-/// Nothing is to happen by itself: no replica leaves its primary, and none is too old to be elected. The append-only file of a node,
-/// which is the account of all that the node knows of, has everything since `start` as text.
+/// Nothing is to happen by itself: no replica leaves its primary, and none is too old to be
+/// elected. The append-only file of a node, which is the account of all that the node knows of, has
+/// everything since `start` as text.
 ///
 /// Nodes that are cut off answer reads all the same: they must hand nothing on for that.
 const OPTIONS: [&str; 14] = [
@@ -38,13 +40,15 @@ const OPTIONS: [&str; 14] = [
     "0",
 ];
 
-/// Six nodes. Those from `SHARDS` on begin as replicas of those before: node 3 of node 0, node 4 of node 1, node 5 of node 2.
+/// Six nodes. Those from `SHARDS` on begin as replicas of those before: node 3 of node 0, node 4 of
+/// node 1, node 5 of node 2.
 pub struct Cluster {
     pub nodes: Vec<Server>,
 }
 
 impl Cluster {
-    /// A `cluster-node-timeout` with which no node believes that another has failed when the machine stalls.
+    /// A `cluster-node-timeout` with which no node believes that another has failed when the
+    /// machine stalls.
     pub const PATIENT_MS: u32 = 15_000;
 
     pub fn start(kind: Kind) -> Self {
@@ -100,7 +104,8 @@ impl Cluster {
         self.client(replica).text(&line);
     }
 
-    /// Has every node write all that it does, and all that it is told to do, into its append-only file.
+    /// Has every node write all that it does, and all that it is told to do, into its append-only
+    /// file.
     fn keep_account(&self) {
         for replica in SHARDS..2 * SHARDS {
             let primary = &self.nodes[replica - SHARDS];
@@ -120,7 +125,8 @@ impl Cluster {
         }
     }
 
-    /// Waits until every node that runs says the same of who serves which slot and who stands by, and all slots are served.
+    /// Waits until every node that runs says the same of who serves which slot and who stands by,
+    /// and all slots are served.
     #[track_caller]
     pub fn wait_until_all_agree(&self) {
         let mut last_told = Instant::now();
@@ -197,7 +203,8 @@ impl Cluster {
         found
     }
 
-    /// Sends a command that must block to a node whose other clients come and go: by the token, which is the third word.
+    /// Sends a command that must block to a node whose other clients come and go: by the token,
+    /// which is the third word.
     #[track_caller]
     pub fn blocked(&self, node: usize, line: &str) -> Later {
         let mut words = line.split(' ').skip(1);

@@ -1,8 +1,9 @@
 //! The examples of the documents, run by a real redis-cli: each prints what the document says.
 //!
-//! A block of `console` is a session of one server that begins empty. A line after the prompt of redis-cli is a command; so is one
-//! after the prompt of a shell, `$ redis-cli -3 …`, where `-3` has it speak RESP3 and `&` at the end leaves it waiting: what it prints
-//! in the end stands below the command that ends its wait.
+//! A block of `console` is a session of one server that begins empty. A line after the prompt of
+//! redis-cli is a command; so is one after the prompt of a shell, `$ redis-cli -3 …`, where `-3`
+//! has it speak RESP3 and `&` at the end leaves it waiting: what it prints in the end stands below
+//! the command that ends its wait.
 
 use std::process::{Child, Command, Stdio};
 
@@ -76,7 +77,8 @@ fn run_session(server: &Server, examples: &[Example<'_>]) {
             continue;
         }
         let mut found = printed(cli);
-        // The grant of one that waited is printed behind the reply that ended its wait, when the document says so.
+        // The grant of one that waited is printed behind the reply that ended its wait, when the
+        // document says so.
         while lines(&found) < lines(&example.expected) && !waiting.is_empty() {
             found += &printed(waiting.remove(0));
         }
@@ -111,7 +113,8 @@ fn lines(text: &str) -> usize {
     text.lines().filter(|line| !line.is_empty()).count()
 }
 
-/// Equal, but for fences, instants, waits and made tokens, which need only be of their kind, and for a second of a ttl.
+/// Equal, but for fences, instants, waits and made tokens, which need only be of their kind, and
+/// for a second of a ttl.
 fn alike(found: &str, expected: &str) -> bool {
     let (found, expected) = (words(found), words(expected));
     found.len() == expected.len()

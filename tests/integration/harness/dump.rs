@@ -5,10 +5,11 @@ use super::client::{Client, Reply};
 /// What DUMP appends: the version of the RDB format and a checksum of all before it.
 const CHECKSUM_LEN: usize = 8;
 
-/// Has the server see a fence an hour ahead of its clock, as when clocks differ, and give some more; answers the last one. No hold
-/// of it is left.
+/// Has the server see a fence an hour ahead of its clock, as when clocks differ, and give some
+/// more; answers the last one. No hold of it is left.
 ///
-/// Fences follow the clock, so one that came from the clock alone would hide that the largest fence was forgotten.
+/// Fences follow the clock, so one that came from the clock alone would hide that the largest fence
+/// was forgotten.
 #[track_caller]
 pub fn raise_fences_by_an_hour(c: &mut Client) -> i64 {
     // The fence must stand in the payload as it is.

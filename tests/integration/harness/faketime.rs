@@ -1,4 +1,5 @@
-//! Servers whose wall clock is not this machine's, by libfaketime where it can. Their monotonic clock stays real.
+//! Servers whose wall clock is not this machine's, by libfaketime where it can. Their monotonic
+//! clock stays real.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -42,8 +43,8 @@ impl FakeClock {
 
     /// The setup of a server that goes by this clock.
     pub fn rules(&self, kind: Kind, mut setup: Setup) -> Setup {
-        // Their allocator, a library of its own, asks for the time while it starts, and libfaketime for memory when it is first asked:
-        // neither goes on.
+        // Their allocator, a library of its own, asks for the time while it starts, and libfaketime
+        // for memory when it is first asked: neither goes on.
         if kind.is_of_debian() {
             return setup.with_clock(&self.stand_in);
         }

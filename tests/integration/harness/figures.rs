@@ -11,8 +11,9 @@ pub fn scale() -> usize {
     scale.map_or(1, |scale| scale.parse().expect("TEST_SCALE to be a number"))
 }
 
-/// Says what a test has done, for docs/RELIABILITY.md: "31 kills, 4,211 acknowledged effects". With `--nocapture` it is seen, and
-/// `TEST_FIGURES` names a file that gets it as a line: test, server if there is one, scale, figure.
+/// Says what a test has done, for docs/RELIABILITY.md: "31 kills, 4,211 acknowledged effects". With
+/// `--nocapture` it is seen, and `TEST_FIGURES` names a file that gets it as a line: test, server
+/// if there is one, scale, figure.
 pub fn figure(kind: impl Into<Option<Kind>>, what: &str) {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("?");

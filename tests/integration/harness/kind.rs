@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-/// One of the servers that the module supports. Those of a whole line are the newest of it that was to be had.
+/// One of the servers that the module supports. Those of a whole line are the newest of it that was
+/// to be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Redis6_2,
@@ -15,12 +16,14 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Redis 7.0 and what came after it: key specs, COMMAND DOCS, functions, RESP3 maps from modules.
+    /// Redis 7.0 and what came after it: key specs, COMMAND DOCS, functions, RESP3 maps from
+    /// modules.
     pub fn is_7_0_or_later(self) -> bool {
         self != Kind::Redis6_2
     }
 
-    /// Redis 7.2 and what came after it: ACL categories of module commands, RDB files without empty module fields.
+    /// Redis 7.2 and what came after it: ACL categories of module commands, RDB files without empty
+    /// module fields.
     pub fn is_7_2_or_later(self) -> bool {
         !matches!(self, Kind::Redis6_2 | Kind::Redis7_0)
     }
@@ -60,9 +63,11 @@ impl Kind {
         servers.join(self.name()).join("bin")
     }
 
-    /// The tool that checks this server's files, `redis-check-rdb` for `rdb`, where one was fetched that knows their version.
+    /// The tool that checks this server's files, `redis-check-rdb` for `rdb`, where one was fetched
+    /// that knows their version.
     pub fn checker(self, of: &str) -> Option<PathBuf> {
-        // Valkey 9.1.2 writes a head into its append-only files that its own tool takes for damaged.
+        // Valkey 9.1.2 writes a head into its append-only files that its own tool takes for
+        // damaged.
         if (self, of) == (Kind::Valkey9, "aof") {
             return None;
         }

@@ -99,7 +99,8 @@ impl Later {
         assert!(reply.is_err(), "{}: {reply:?}", self.line);
     }
 
-    /// The end of the wait without a grant, which must come: the server says that it is no primary any more, or closes the connection.
+    /// The end of the wait without a grant, which must come: the server says that it is no primary
+    /// any more, or closes the connection.
     #[track_caller]
     pub fn sent_away(self) {
         match self.receive().0 {

@@ -1,7 +1,8 @@
-//! Servers under valgrind's memcheck, which looks at every access to memory and, when the server ends in order, at what was lost.
+//! Servers under valgrind's memcheck, which looks at every access to memory and, when the server
+//! ends in order, at what was lost.
 //!
-//! `TEST_UNDER_VALGRIND` names a folder for its reports and has the servers of all tests run so (`make valgrind`). A test fails when
-//! the report on a server of its own blames the module.
+//! `TEST_UNDER_VALGRIND` names a folder for its reports and has the servers of all tests run so
+//! (`make valgrind`). A test fails when the report on a server of its own blames the module.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,8 @@ use std::time::Duration;
 /// How much longer everything may take.
 const SLOWER: u32 = 15;
 
-/// The allocator of the servers is not libc's. Without this, memcheck would not see what is allocated.
+/// The allocator of the servers is not libc's. Without this, memcheck would not see what is
+/// allocated.
 const ALLOCATOR: &str = "--soname-synonyms=somalloc=*jemalloc*";
 
 /// What the servers do on their own, with nothing of the module in the stack.
@@ -19,8 +21,8 @@ const SUPPRESSIONS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/valgrind.
 /// The file that every stack is looked through for.
 const MODULE: &str = "libredis_lock";
 
-/// What a server is told beside. Its compression looks at memory that it has not written, on purpose; without it, whatever the module
-/// hands over to be saved is looked at itself.
+/// What a server is told beside. Its compression looks at memory that it has not written, on
+/// purpose; without it, whatever the module hands over to be saved is looked at itself.
 pub(super) const OPTIONS: [&str; 2] = ["--rdbcompression", "no"];
 
 /// The folder that gets the reports on the servers of all tests.
@@ -61,7 +63,8 @@ pub(super) fn command(dir: &Path) -> Vec<String> {
     .to_vec()
 }
 
-/// Where the reports on a server go: a file for each process, as a child that saves has one of its own.
+/// Where the reports on a server go: a file for each process, as a child that saves has one of its
+/// own.
 fn reports_of(dir: &Path) -> PathBuf {
     match (of_all_tests(), dir.file_name()) {
         (Some(all), Some(name)) => all.join(name),
@@ -99,7 +102,8 @@ impl Report {
         findings.map(|block| block.join("\n")).collect()
     }
 
-    /// Fails when memcheck blames the module for anything, or the server for an access that is not its right.
+    /// Fails when memcheck blames the module for anything, or the server for an access that is not
+    /// its right.
     #[track_caller]
     pub fn assert_clean(&self) {
         for finding in self.findings() {
@@ -108,7 +112,8 @@ impl Report {
         }
     }
 
-    /// How much was allocated by the processes that came to their end in order; only then is it known what was lost.
+    /// How much was allocated by the processes that came to their end in order; only then is it
+    /// known what was lost.
     pub fn allocations(&self) -> u64 {
         let ends = self.text.split("total heap usage: ").skip(1);
         let numbers = ends.map(|rest| rest.split(' ').next().unwrap_or("").replace(',', ""));

@@ -1,5 +1,5 @@
-//! Many clients at once on a few locks, in several databases: some send random commands without waiting for anything, some wait for their
-//! turn, and one moves the locks about under all of them.
+//! Many clients at once on a few locks, in several databases: some send random commands without
+//! waiting for anything, some wait for their turn, and one moves the locks about under all of them.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -34,7 +34,8 @@ impl LoadTotals {
     }
 }
 
-/// Has the crowd send about `ops` commands, `meanwhile` doing something else, and waits until time changes nothing more.
+/// Has the crowd send about `ops` commands, `meanwhile` doing something else, and waits until time
+/// changes nothing more.
 #[track_caller]
 pub fn run(server: &Server, seed: u64, ops: usize, meanwhile: impl FnOnce()) -> LoadTotals {
     let (done, others, waited) = (
@@ -95,7 +96,8 @@ fn busy(server: &Server, seed: u64, db: usize, ops: usize) -> Tally {
     workload::play(&mut c, seed, ops)
 }
 
-/// Waits for locks, holds them for a moment, and gives them back in one way or another; answers the fences it got.
+/// Waits for locks, holds them for a moment, and gives them back in one way or another; answers the
+/// fences it got.
 fn waiter(
     server: &Server,
     seed: u64,

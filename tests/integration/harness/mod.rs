@@ -1,4 +1,5 @@
-//! Real servers for the tests: started on a free loopback port in a temporary directory, ended by pid.
+//! Real servers for the tests: started on a free loopback port in a temporary directory, ended by
+//! pid.
 
 pub mod aof;
 mod client;

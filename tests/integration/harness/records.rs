@@ -4,8 +4,8 @@ use redis_lock::lock::codec::{decode_held, encode_effect};
 use redis_lock::lock::Effect;
 use redis_lock::lock::Token;
 
-/// The record that a command of an append-only file or of a replication link carries, in the one form that says all by itself;
-/// `None` for commands of the server's own.
+/// The record that a command of an append-only file or of a replication link carries, in the one
+/// form that says all by itself; `None` for commands of the server's own.
 pub fn record_of(args: &[impl AsRef<[u8]>]) -> Option<Vec<u8>> {
     let arg = |n: usize| args[n].as_ref();
     let effect = match arg(0).to_ascii_lowercase().as_slice() {

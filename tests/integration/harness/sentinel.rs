@@ -17,11 +17,13 @@ const NAME: &str = "locks";
 
 const COUNT: usize = 3;
 
-/// A sentinel that finds the machine's time standing still for two seconds acts on nothing for thirty.
+/// A sentinel that finds the machine's time standing still for two seconds acts on nothing for
+/// thirty.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 impl Sentinels {
-    /// Starts three sentinels, and waits until each knows the others and the primary's only replica.
+    /// Starts three sentinels, and waits until each knows the others and the primary's only
+    /// replica.
     pub fn watch(primary: &Server) -> Self {
         let dir = temporary_dir();
         let mut group = Self {
@@ -74,7 +76,8 @@ impl Sentinels {
                 Client::is_ready(port, child.id()).then_some(true)
             });
             if ready {
-                // From 7.0 on they can be asked to look and to speak more often, which saves the test seconds.
+                // From 7.0 on they can be asked to look and to speak more often, which saves the
+                // test seconds.
                 let mut c = Client::connect(port);
                 for period in ["info-period", "publish-period", "ask-period"] {
                     c.call(&format!("SENTINEL DEBUG {period} 300"));

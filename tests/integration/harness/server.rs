@@ -89,7 +89,8 @@ impl Server {
         Self::start_with(kind, &[])
     }
 
-    /// Starts a server with the module and further options, as on its command line: `["--appendonly", "yes"]`.
+    /// Starts a server with the module and further options, as on its command line:
+    /// `["--appendonly", "yes"]`.
     pub fn start_with(kind: Kind, options: &[&str]) -> Self {
         Self::start_as(kind, Setup::with_module(options))
     }
@@ -104,7 +105,8 @@ impl Server {
         Self::start_as(kind, Setup::of(options))
     }
 
-    /// Starts a replica of `primary`, with the module, and waits until it has all that the primary has.
+    /// Starts a replica of `primary`, with the module, and waits until it has all that the primary
+    /// has.
     pub fn start_replica_of(primary: &Server, options: &[&str]) -> Self {
         let port = primary.port.to_string();
         let of = [&["--replicaof", "127.0.0.1", &port], options].concat();
@@ -172,7 +174,8 @@ impl Server {
         }
     }
 
-    /// Tries to start a server that is expected to give up by itself; answers its log and its status.
+    /// Tries to start a server that is expected to give up by itself; answers its log and its
+    /// status.
     pub fn start_that_ends(kind: Kind, options: &[&str]) -> (String, ExitStatus) {
         run_to_the_end(kind, &temporary_dir(), &Setup::of(options))
     }

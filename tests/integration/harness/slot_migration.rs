@@ -52,7 +52,8 @@ impl Cluster {
         }
     }
 
-    /// Keeps migrations from their end: on the source by the name of `prevent-pause`, on the target by `prevent-failover`.
+    /// Keeps migrations from their end: on the source by the name of `prevent-pause`, on the target
+    /// by `prevent-failover`.
     #[track_caller]
     pub fn prevent(&self, node: usize, what: &str, is_prevented: bool) {
         let line = format!("DEBUG SLOTMIGRATION {what} {}", u8::from(is_prevented));

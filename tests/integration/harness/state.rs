@@ -1,4 +1,5 @@
-//! All that a server has in its databases, to compare it with another server or with its own later life.
+//! All that a server has in its databases, to compare it with another server or with its own later
+//! life.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -55,7 +56,8 @@ impl State {
         self.keys.len()
     }
 
-    /// Fails the test unless this copy has the same keys as the original, with the same bytes and the same ends.
+    /// Fails the test unless this copy has the same keys as the original, with the same bytes and
+    /// the same ends.
     #[track_caller]
     pub fn assert_same(&self, other: &Self, when: &str) {
         let names = |state: &Self| state.keys.keys().cloned().collect::<Vec<_>>();

@@ -6,9 +6,10 @@ use redis::{ConnectionLike, Parser, RedisResult, Value};
 
 use super::memcheck::patience;
 
-/// A connection by the `redis` crate's parser that outlives a stop of the tests' own process (Ctrl-Z, a debugger, a machine that is put
-/// by). A socket's read that has a timeout then answers EINTR (signal(7)), which the crate's own connection takes for an error; and
-/// without a timeout a test would hang for ever on a reply that does not come.
+/// A connection by the `redis` crate's parser that outlives a stop of the tests' own process
+/// (Ctrl-Z, a debugger, a machine that is put by). A socket's read that has a timeout then answers
+/// EINTR (signal(7)), which the crate's own connection takes for an error; and without a timeout a
+/// test would hang for ever on a reply that does not come.
 pub struct Steady {
     stream: Patient,
     parser: Parser,
@@ -18,7 +19,8 @@ pub struct Steady {
 struct Patient(TcpStream);
 
 impl Steady {
-    /// Connects to a server that is there: a server that ends may accept a connection without a word.
+    /// Connects to a server that is there: a server that ends may accept a connection without a
+    /// word.
     pub fn to(port: u16) -> RedisResult<Self> {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
         stream.set_nodelay(true)?;

@@ -6,7 +6,8 @@ use std::thread;
 
 use super::server::{wait_for, Server};
 
-/// A client program of a server on a terminal, for what it shows while somebody types: `script` of util-linux makes the terminal.
+/// A client program of a server on a terminal, for what it shows while somebody types: `script` of
+/// util-linux makes the terminal.
 pub struct Terminal {
     script: Child,
     keyboard: ChildStdin,
@@ -17,7 +18,8 @@ impl Terminal {
     /// Starts `cli` on the server, and waits for its prompt.
     #[track_caller]
     pub fn open(server: &Server, cli: &Path) -> Self {
-        // Without a width the program would ask the terminal where its cursor is, and nobody would answer.
+        // Without a width the program would ask the terminal where its cursor is, and nobody would
+        // answer.
         let command = format!("stty cols 200; exec {} -p {}", cli.display(), server.port);
         let mut script = Command::new("script")
             .args(["--quiet", "--flush", "--command", &command, "/dev/null"])
@@ -50,7 +52,8 @@ impl Terminal {
         terminal
     }
 
-    /// Types `keys`, and waits until the line that is being written ends with `expected`, hints and all.
+    /// Types `keys`, and waits until the line that is being written ends with `expected`, hints and
+    /// all.
     #[track_caller]
     pub fn shows(&mut self, keys: &str, expected: &str) {
         self.keyboard.write_all(keys.as_bytes()).expect("to type");
@@ -92,7 +95,8 @@ impl Drop for Terminal {
     }
 }
 
-/// The line that was written last, without colours: the program writes it anew after each key, from the left.
+/// The line that was written last, without colours: the program writes it anew after each key, from
+/// the left.
 fn last_line(screen: &str) -> String {
     let plain = without_escapes(screen);
     let mut lines = plain.rsplit('\r').filter(|line| !line.trim().is_empty());

@@ -9,7 +9,8 @@ use super::server::wait_for;
 /// A command as its arguments.
 pub type Command = Vec<Vec<u8>>;
 
-/// Every ttl is either shorter than this, to end during the workload, or longer than `LONG_MS`, to outlast the test.
+/// Every ttl is either shorter than this, to end during the workload, or longer than `LONG_MS`, to
+/// outlast the test.
 const SHORT_MS: i64 = 6;
 const LONG_MS: i64 = 100_000;
 
@@ -90,8 +91,9 @@ pub fn play(c: &mut Client, seed: u64, ops: usize) -> Tally {
     tally
 }
 
-/// Waits until the server has deleted every key whose short ttl has ended, so that time changes the state no more. A lock that PERSIST has
-/// left without a ttl is given its own again by the next command.
+/// Waits until the server has deleted every key whose short ttl has ended, so that time changes the
+/// state no more. A lock that PERSIST has left without a ttl is given its own again by the next
+/// command.
 #[track_caller]
 pub fn settle(c: &mut Client) {
     wait_for("the short ttls to end", || {

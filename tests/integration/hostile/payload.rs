@@ -1,7 +1,8 @@
 //! What DUMP answers for a lock, taken apart and put together again (without compression):
 //!
 //! ```text
-//! type:u8 | module id:9 bytes | 5 (a string follows) | length | record | 0 (the end) | RDB version:2 bytes | CRC64:u64
+//! type:u8 | module id:9 bytes | 5 (a string follows) | length | record | 0 (the end) | RDB
+//! version:2 bytes | CRC64:u64
 //! ```
 
 /// The length of the version and the CRC64.

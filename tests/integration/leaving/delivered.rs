@@ -1,5 +1,6 @@
-//! What becomes of a client in the very turn of the server's loop in which it is granted: it is closed before it has read that, or
-//! after. No hold here lasts less than a minute, so none of them ends by its deadline.
+//! What becomes of a client in the very turn of the server's loop in which it is granted: it is
+//! closed before it has read that, or after. No hold here lasts less than a minute, so none of them
+//! ends by its deadline.
 
 use std::thread::sleep;
 use std::time::Duration;

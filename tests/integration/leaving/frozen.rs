@@ -1,5 +1,6 @@
-//! A client that closes its connection in the very moment in which the lock is released. The server is busy while both happen, so it learns
-//! of them in one turn of its loop, in the order in which they happened. No hold here lasts less than a minute.
+//! A client that closes its connection in the very moment in which the lock is released. The server
+//! is busy while both happen, so it learns of them in one turn of its loop, in the order in which
+//! they happened. No hold here lasts less than a minute.
 
 use crate::harness::{wait_for, Kind, Server};
 

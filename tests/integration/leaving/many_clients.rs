@@ -1,5 +1,6 @@
-//! Many clients on one lock, of which some leave at any moment. Nobody may stay behind as a holder that does not know of it: no hold here
-//! lasts less than a minute, so a single one would stop the test.
+//! Many clients on one lock, of which some leave at any moment. Nobody may stay behind as a holder
+//! that does not know of it: no hold here lasts less than a minute, so a single one would stop the
+//! test.
 
 use std::thread;
 use std::time::Duration;
@@ -55,7 +56,8 @@ fn run(server: &Server, leave: Leave) {
     assert_eq!(server.blocked_clients(), 0);
 }
 
-/// Leaves at any moment. What the server sent until then can still be read, so it is known whether it was told of a grant.
+/// Leaves at any moment. What the server sent until then can still be read, so it is known whether
+/// it was told of a grant.
 fn leave_at_any_moment(server: &Server, n: u64, leave: Leave) {
     let mut random = SmallRng::seed_from_u64(n);
     for round in 0..ROUNDS {

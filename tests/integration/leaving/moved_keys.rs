@@ -1,5 +1,6 @@
-//! A client that is granted and gone before it could be told, while the lock goes elsewhere in the same step: the grant is taken back
-//! wherever the lock is by then. No hold here lasts less than ten minutes, so none of them ends by its deadline.
+//! A client that is granted and gone before it could be told, while the lock goes elsewhere in the
+//! same step: the grant is taken back wherever the lock is by then. No hold here lasts less than
+//! ten minutes, so none of them ends by its deadline.
 
 use super::undelivered::{kill, let_the_timer_run};
 use crate::harness::{wait_for, Client, Kind, Reply, Server};

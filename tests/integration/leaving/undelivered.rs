@@ -1,5 +1,6 @@
-//! A client that is granted and gone in one step, before it could be told: the grant is taken back, and the next one has it at once. No
-//! hold here lasts less than a minute, so none of them ends by its deadline.
+//! A client that is granted and gone in one step, before it could be told: the grant is taken back,
+//! and the next one has it at once. No hold here lasts less than a minute, so none of them ends by
+//! its deadline.
 
 use super::may_be_unblocked;
 use crate::harness::{wait_for, Client, Kind, Later, Reply, Server};
@@ -132,7 +133,8 @@ fn unblock_timeout_with_a_release_gives_one_reply(kind: Kind) {
     }
 }
 
-/// `b` is answered once: it either has the lock and knows the fence, or has not, and then `d` has it.
+/// `b` is answered once: it either has the lock and knows the fence, or has not, and then `d` has
+/// it.
 fn settle(c: &mut Client, b: Later, d: Later) {
     let (reply, mut b) = b.reply_and_client();
     assert_eq!(b.text("ECHO next"), "next", "one reply, no more");

@@ -1,4 +1,5 @@
-//! Millions of holds and waits of every kind, and the server's memory afterwards: what it was before.
+//! Millions of holds and waits of every kind, and the server's memory afterwards: what it was
+//! before.
 
 use std::time::Duration;
 
@@ -16,7 +17,8 @@ const ON_ONE_KEY: usize = 2_000;
 const SHARED: usize = 1_500;
 const EXPIRING: usize = 500;
 const WAITERS: usize = 16;
-/// So many at once make room for the others for good: a hash table that is more than half full may double when it is tidied up.
+/// So many at once make room for the others for good: a hash table that is more than half full may
+/// double when it is tidied up.
 const CROWD_OF_WARMING_UP: usize = 64;
 const WAITS_OF_EACH: usize = 120;
 const TIMEOUTS: usize = 20;
@@ -37,7 +39,8 @@ const ROUND: usize = ON_MANY_KEYS
     + 2 * KILLS
     + 2 * ENDS.len();
 
-/// By how many bytes used_memory may differ. What is lost but once in ten thousand cycles would be more by the end.
+/// By how many bytes used_memory may differ. What is lost but once in ten thousand cycles would be
+/// more by the end.
 const SLACK: i64 = 2_048;
 
 fn memory_does_not_grow_over_many_cycles(kind: Kind) {
@@ -73,7 +76,8 @@ fn memory_does_not_grow_over_many_cycles(kind: Kind) {
     );
 }
 
-/// The server's used_memory when it goes down no more: it takes a while until it has given back its own buffers and tables.
+/// The server's used_memory when it goes down no more: it takes a while until it has given back its
+/// own buffers and tables.
 fn used_memory(server: &Server) -> i64 {
     const LOOKS: usize = 50;
     let mut c = server.client();
@@ -156,7 +160,8 @@ fn share(c: &mut Client) {
     assert_eq!(replies.last(), Some(&Reply::Int(1)));
 }
 
-/// A crowd takes one lock in turn, each by waiting: what one gives up is the next one's, and it stands behind the others again.
+/// A crowd takes one lock in turn, each by waiting: what one gives up is the next one's, and it
+/// stands behind the others again.
 fn pass_on(server: &Server, c: &mut Client, waiters: usize) {
     c.int("LOCK.ACQUIRE passed me 100000");
     let mut waiting: Vec<Raw> = (0..waiters).map(|_| server.raw()).collect();

@@ -1,6 +1,8 @@
-//! Every path of the module once or more, in servers under valgrind's memcheck. `make valgrind` has the tests of all the other files run so.
+//! Every path of the module once or more, in servers under valgrind's memcheck. `make valgrind` has
+//! the tests of all the other files run so.
 //!
-//! On Redis 7.0 only, whose allocator memcheck can take the place of: the others have theirs built in, or none that it knows.
+//! On Redis 7.0 only, whose allocator memcheck can take the place of: the others have theirs built
+//! in, or none that it knows.
 
 use rand::rngs::StdRng;
 use rand::SeedableRng;
@@ -16,7 +18,8 @@ const PAYLOADS: usize = 300;
 const LINES: usize = 300;
 const READERS: usize = 300;
 
-/// Effects are in the file as they were sent, to be read one by one, and all that memcheck is to hear of fits one server.
+/// Effects are in the file as they were sent, to be read one by one, and all that memcheck is to
+/// hear of fits one server.
 const OPTIONS: [&str; 8] = [
     "--appendonly",
     "yes",

@@ -2,8 +2,8 @@
 
 use crate::harness::{Client, Reply};
 
-/// A library's way to lock a key. Each text is a line, or a script where it begins with a space: KEYS[1] is the lock, ARGV[1] the token,
-/// ARGV[2] the ttl in milliseconds.
+/// A library's way to lock a key. Each text is a line, or a script where it begins with a space:
+/// KEYS[1] is the lock, ARGV[1] the token, ARGV[2] the ttl in milliseconds.
 pub struct Old {
     pub name: &'static str,
     acquire: &'static str,
@@ -81,7 +81,8 @@ pub const PYTHON_REDIS_LOCK: Old = Old {
     on_native: Excluded::Raises,
 };
 
-/// A hash of owners and how often each has entered. The acquire answers nil when granted, or the time that is left.
+/// A hash of owners and how often each has entered. The acquire answers nil when granted, or the
+/// time that is left.
 pub const REDISSON: Old = Old {
     name: "Redisson's RLock",
     acquire: " if redis.call('EXISTS', KEYS[1]) == 0 or redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then

@@ -1,4 +1,5 @@
-//! Two builds of the module in one group of servers, two in one server, and a file that is replaced while a server runs by it.
+//! Two builds of the module in one group of servers, two in one server, and a file that is replaced
+//! while a server runs by it.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,7 +14,8 @@ on_every_server![
     a_replaced_module_file_takes_effect_at_the_restart,
 ];
 
-/// Another build of the same source: the one that was made with these tests, with other optimizations and checks.
+/// Another build of the same source: the one that was made with these tests, with other
+/// optimizations and checks.
 fn other_build() -> PathBuf {
     let tests = std::env::current_exe().unwrap();
     let path = tests.with_file_name("libredis_lock.so");
@@ -30,7 +32,8 @@ fn take_some(c: &mut Client) {
     c.int("LOCK.RELEASE free me");
 }
 
-/// The order of docs/UPGRADING.md: the replica first, then a failover, then the old primary. Either build may be the new one.
+/// The order of docs/UPGRADING.md: the replica first, then a failover, then the old primary. Either
+/// build may be the new one.
 fn servers_are_upgraded_one_after_the_other(kind: Kind) {
     let builds = [module(), other_build()];
     for (old, new) in [(&builds[0], &builds[1]), (&builds[1], &builds[0])] {
@@ -95,7 +98,8 @@ fn a_second_module_is_refused_by_its_name(kind: Kind) {
     assert!(waiter.fence() > 0);
 }
 
-/// `make install` over a module that a server has loaded: the server keeps the file that it has, and takes the new one when it starts again.
+/// `make install` over a module that a server has loaded: the server keeps the file that it has,
+/// and takes the new one when it starts again.
 fn a_replaced_module_file_takes_effect_at_the_restart(kind: Kind) {
     let folder = Folder::new();
     let install = |module: &PathBuf| make("install", folder.path(), "/usr/local", module);

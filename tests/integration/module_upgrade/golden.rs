@@ -1,5 +1,5 @@
-//! The files that each released version of the module has written, on each server: every later build must load them.
-//! tests/golden/README.md tells what they are and how they come about.
+//! The files that each released version of the module has written, on each server: every later
+//! build must load them. tests/golden/README.md tells what they are and how they come about.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -39,8 +39,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
 }
 
-/// The folders with what this server has written, one for each version of the module. In place of what none was written by,
-/// because it was not there yet, come those of the server before it.
+/// The folders with what this server has written, one for each version of the module. In place of
+/// what none was written by, because it was not there yet, come those of the server before it.
 fn written_by(kind: Kind) -> Vec<PathBuf> {
     let kinds: &[Kind] = match kind {
         Kind::Valkey9 => &[Kind::Valkey9, Kind::Valkey8_0],
@@ -191,7 +191,8 @@ fn live_on(server: &Server, c: &mut Client) {
     assert!(c.send(&in_script).as_int() > 0);
 }
 
-/// Writes the files of this version, on every server. They are written once, when the version is released, and never again.
+/// Writes the files of this version, on every server. They are written once, when the version is
+/// released, and never again.
 #[test]
 #[ignore = "run by hand for a release: cargo test --test integration -- --ignored write_golden_files"]
 fn write_golden_files() {

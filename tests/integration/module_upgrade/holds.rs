@@ -1,4 +1,5 @@
-//! Who holds what, as the commands tell it: to compare a server with what was written down years before.
+//! Who holds what, as the commands tell it: to compare a server with what was written down years
+//! before.
 
 use std::fmt::Write;
 
@@ -7,7 +8,8 @@ use crate::harness::{Client, Reply};
 /// The databases that are looked at.
 const DATABASES: u8 = 4;
 
-/// How exact a deadline is known: the time and what is left of a hold are asked in one transaction, but one after the other.
+/// How exact a deadline is known: the time and what is left of a hold are asked in one transaction,
+/// but one after the other.
 const EXACT_MS: i64 = 1_000;
 
 /// A hold, in the columns of a `locks.tsv`.

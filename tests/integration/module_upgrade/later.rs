@@ -1,5 +1,6 @@
-//! The module is downgraded: what a later version has written is refused, and said to be so. Later versions are made here out of this
-//! one's bytes, by raising the numbers by which formats are told apart.
+//! The module is downgraded: what a later version has written is refused, and said to be so. Later
+//! versions are made here out of this one's bytes, by raising the numbers by which formats are told
+//! apart.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -23,7 +24,8 @@ on_every_server![
 /// What the log says by the module's words.
 const SAID: &str = "in a format that this version of the module does not know";
 
-/// Files without compression and checksum, so that they can be changed; and with a lock whose fence tells where its record is.
+/// Files without compression and checksum, so that they can be changed; and with a lock whose fence
+/// tells where its record is.
 const PLAIN: [&str; 4] = ["--rdbcompression", "no", "--rdbchecksum", "no"];
 
 /// The numbers that a later version may have raised.
@@ -57,7 +59,8 @@ impl Raised {
         };
         let last_of_id = type_id.len() - 1;
         let (types, fences) = (places(type_id), places(&fence.to_le_bytes()));
-        // The largest fence comes first, then the lock; its record has two bytes more before the fence.
+        // The largest fence comes first, then the lock; its record has two bytes more before the
+        // fence.
         assert_eq!((types.len(), fences.len()), (2, 2));
         let at = match self {
             Raised::TypeOfFence => types[0] + last_of_id,
@@ -83,7 +86,8 @@ fn take_one(c: &mut Client) -> (i64, Vec<u8>) {
 fn assert_refused(kind: Kind, dir: &Path, options: &[&str], when: &str) {
     let (module, dir) = (module(), dir.to_str().unwrap());
     let load = ["--loadmodule", module.to_str().unwrap(), "--dir", dir];
-    // Its status may even be 0: the server has its checker look at the file, which finds no fault with it.
+    // Its status may even be 0: the server has its checker look at the file, which finds no fault
+    // with it.
     let (log, _) = Server::start_that_ends(kind, &[&load[..], options].concat());
     assert!(log.contains(SAID), "{when}: {log}");
     assert!(!log.contains("BUG REPORT"), "{when}: {log}");
@@ -154,7 +158,8 @@ fn an_aof_preamble_of_a_later_version_is_refused(kind: Kind) {
     assert_refused(kind, server.dir(), &AOF, "an AOF");
 }
 
-/// LOCK._APPLY as a later version might write it, for the key `later`, and a write of the server's own.
+/// LOCK._APPLY as a later version might write it, for the key `later`, and a write of the server's
+/// own.
 fn later_effect() -> Vec<u8> {
     let mut bytes = b"*3\r\n$11\r\nLOCK._APPLY\r\n$5\r\nlater\r\n$4\r\n".to_vec();
     bytes.extend([VERSION + 1, 2, 0, 0]);
@@ -162,7 +167,8 @@ fn later_effect() -> Vec<u8> {
     bytes
 }
 
-/// The server says what it could not carry out, and goes on: so it does with every command. docs/UPGRADING.md tells what to do then.
+/// The server says what it could not carry out, and goes on: so it does with every command.
+/// docs/UPGRADING.md tells what to do then.
 #[track_caller]
 fn assert_left_out(server: &Server) {
     let mut c = server.client();
@@ -263,7 +269,8 @@ fn a_replica_skips_and_logs_an_effect_of_a_later_version(kind: Kind) {
     assert_eq!(replica.client().holders("k"), ["me"]);
 }
 
-/// The replica ends: so do servers with every file that a module does not load. It does not serve a half of the data.
+/// The replica ends: so do servers with every file that a module does not load. It does not serve a
+/// half of the data.
 fn a_replica_refuses_data_of_a_later_version(kind: Kind) {
     let (mut rdb, type_id, fence) = rdb_of_one(kind);
     Raised::Lock.raise(&mut rdb, &type_id, fence);

@@ -1,4 +1,5 @@
-//! The module is missing: what a server without it says to files and to a primary that have its locks, and how one gets rid of it.
+//! The module is missing: what a server without it says to files and to a primary that have its
+//! locks, and how one gets rid of it.
 
 use std::fs;
 
@@ -119,7 +120,8 @@ fn settings_left_after_removal_stop_the_start(kind: Kind) {
     fs::remove_file(users).unwrap();
 }
 
-/// The steps of docs/UPGRADING.md, from a server that keeps an RDB and from one that keeps an append-only file.
+/// The steps of docs/UPGRADING.md, from a server that keeps an RDB and from one that keeps an
+/// append-only file.
 fn the_module_can_be_removed_as_documented(kind: Kind) {
     for has_aof in [false, true] {
         let mut server = Server::start_with(kind, if has_aof { &AOF } else { &[] });

@@ -1,4 +1,5 @@
-//! What becomes of locks when the module is upgraded, downgraded or missing: docs/UPGRADING.md says so to operators.
+//! What becomes of locks when the module is upgraded, downgraded or missing: docs/UPGRADING.md says
+//! so to operators.
 
 mod builds;
 mod files;

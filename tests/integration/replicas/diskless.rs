@@ -1,4 +1,5 @@
-//! Full synchronizations under load, by every way that the data set can take, and one that breaks off.
+//! Full synchronizations under load, by every way that the data set can take, and one that breaks
+//! off.
 
 use std::thread;
 
@@ -76,7 +77,8 @@ fn an_aborted_synchronization_keeps_the_old_data_set(kind: Kind) {
     }
     n.text("DEBUG POPULATE 100 big 300000");
     n.text("CONFIG SET repl-diskless-sync yes");
-    // On its own channel, which Redis 8 has, a forked process goes on sending when the primary is gone.
+    // On its own channel, which Redis 8 has, a forked process goes on sending when the primary is
+    // gone.
     n.call("CONFIG SET repl-rdb-channel no");
     n.text("CONFIG SET rdbcompression no");
     n.text("CONFIG SET rdb-key-save-delay 10000");

@@ -131,7 +131,8 @@ fn every_write_on_a_replica_is_refused(kind: Kind) {
     for line in writes {
         let error = r.error(line);
         assert!(error.starts_with("READONLY "), "{line}: {error}");
-        // In a script and in a transaction as well; the first does not let the internal command in at all.
+        // In a script and in a transaction as well; the first does not let the internal command in
+        // at all.
         if !line.starts_with("LOCK._APPLY") {
             let reply = r.pipeline(&[script(&[line])]).remove(0);
             let said = format!("{reply:?}");

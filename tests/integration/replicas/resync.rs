@@ -1,4 +1,5 @@
-//! Links that break under load: what is repaired from the backlog and what takes a full synchronization.
+//! Links that break under load: what is repaired from the backlog and what takes a full
+//! synchronization.
 
 use std::thread;
 use std::time::Duration;
@@ -14,8 +15,8 @@ on_every_server![
     a_former_primary_gets_a_full_synchronization,
 ];
 
-/// Redis 8 has the primary's link wait while another thread empties the data of a FLUSHDB, and forgets where it was when the link breaks
-/// then; not so with this.
+/// Redis 8 has the primary's link wait while another thread empties the data of a FLUSHDB, and
+/// forgets where it was when the link breaks then; not so with this.
 pub const STAYS_FREE: [&str; 2] = ["--lazyfree-lazy-user-flush", "yes"];
 
 /// How often the link is broken.

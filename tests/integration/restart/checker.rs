@@ -10,11 +10,11 @@ use super::journal::{may_be_seen, Held, Holds, Life, Part, Step};
 /// Of time, in microseconds.
 type Span = RangeInclusive<u64>;
 
-/// Finds an instant at which the clients had what the server has after its restart: everything that had been answered by then is there,
-/// nothing that was asked later is. The end of the life comes after everything: then nothing that was answered is lost.
+/// Finds an instant at which the clients had what the server has after its restart: everything that
+/// had been answered by then is there, nothing that was asked later is. The end of the life comes
+/// after everything: then nothing that was answered is lost.
 ///
-/// # Errors
-/// When there is no such instant in `allowed`.
+/// # Errors When there is no such instant in `allowed`.
 pub fn instant_that_came_back(
     life: &Life,
     seen: &[Holds],
@@ -102,10 +102,10 @@ pub struct Fences {
 }
 
 impl Fences {
-    /// Takes the fences of a life: one that is new is larger than all of earlier lives, and belongs to one hold.
+    /// Takes the fences of a life: one that is new is larger than all of earlier lives, and belongs
+    /// to one hold.
     ///
-    /// # Errors
-    /// A fence that was given twice, or went back.
+    /// # Errors A fence that was given twice, or went back.
     pub fn take(&mut self, life: &Life) -> Result<(), String> {
         // What was granted at the last moment of the life before is seen only now.
         for part in &life.parts {
@@ -144,7 +144,8 @@ impl Fences {
     }
 }
 
-/// A hold for as long as nobody can doubt it: from the answer to the deadline, or to the next request of its token.
+/// A hold for as long as nobody can doubt it: from the answer to the deadline, or to the next
+/// request of its token.
 #[derive(Clone, Debug)]
 struct Period {
     us: Span,
@@ -152,11 +153,10 @@ struct Period {
     whose: (String, String),
 }
 
-/// Looks for two holds of one lock at one instant of which one is exclusive, over all lives: a hold outlives its server. Answers how
-/// many were compared.
+/// Looks for two holds of one lock at one instant of which one is exclusive, over all lives: a hold
+/// outlives its server. Answers how many were compared.
 ///
-/// # Errors
-/// The two.
+/// # Errors The two.
 pub fn never_two_holders(lives: &[Life]) -> Result<usize, String> {
     let mut by_key: BTreeMap<String, Vec<Period>> = BTreeMap::new();
     let clients = lives.first().map_or(0, |life| life.parts.len());

@@ -11,7 +11,8 @@ use crate::harness::{figure, now_ms, now_us, scale, wait_for, Client, Kind, Late
 
 const LOCKS: usize = 60;
 
-/// Most locks end within the first time, some of them while the server is down, and the others much later.
+/// Most locks end within the first time, some of them while the server is down, and the others much
+/// later.
 const TTLS_MS: [Range<i64>; 3] = [100..900, 100..900, 2_000..4_000];
 
 /// How many of the locks that outlive the restart are waited for.

@@ -132,12 +132,11 @@ impl Account {
         }
     }
 
-    /// Compares the effects in the file with what the clients were answered, from the end on: each answer has its effect, in the order
-    /// of its client, and each effect was asked for. As far back as the file goes: to the last rewrite. Answers how many answers were
-    /// found.
+    /// Compares the effects in the file with what the clients were answered, from the end on: each
+    /// answer has its effect, in the order of its client, and each effect was asked for. As far
+    /// back as the file goes: to the last rewrite. Answers how many answers were found.
     ///
-    /// # Errors
-    /// What is not there, or too much.
+    /// # Errors What is not there, or too much.
     pub fn has_all(&self, lives: &[Life], from_the_beginning: bool) -> Result<usize, String> {
         let clients = lives.first().map_or(0, |life| life.parts.len());
         let mut found = 0;

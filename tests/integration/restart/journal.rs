@@ -74,7 +74,8 @@ pub struct Held {
 }
 
 impl Held {
-    /// Until the deadline it counts, and Redis 8.2 deletes a key within the millisecond of its deadline.
+    /// Until the deadline it counts, and Redis 8.2 deletes a key within the millisecond of its
+    /// deadline.
     pub fn surely_lives_at(&self, ms: u64) -> bool {
         ms < *self.ends_ms.start()
     }

@@ -1,4 +1,5 @@
-//! The clients that the server ends under. Each carries on in the server's next life with what is left of its holds.
+//! The clients that the server ends under. Each carries on in the server's next life with what is
+//! left of its holds.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -15,7 +16,8 @@ use crate::harness::{now_us, Client, Reply};
 pub const CLIENTS: usize = 8;
 pub const KEYS: usize = 8;
 
-/// Clients that do little, and locks that only they take: so that some holds stay as they are from a rewrite to the end of a life.
+/// Clients that do little, and locks that only they take: so that some holds stay as they are from
+/// a rewrite to the end of a life.
 const CALM_CLIENTS: usize = 2;
 const CALM_KEYS: usize = 2;
 

@@ -1,8 +1,12 @@
-//! Servers that are ended under load, by `kill -9` and by SHUTDOWN at random instants, and come back on their files.
+//! Servers that are ended under load, by `kill -9` and by SHUTDOWN at random instants, and come
+//! back on their files.
 //!
-//! - [`load_clients`]: the clients, and [`journal`]: what they asked and were answered. [`trial`]: the lives of a server under them.
-//! - [`file`]: what the append-only file says while no server runs. [`observed`]: what the server says in its next life.
-//! - [`checker`]: the rules. [`checker_tests`] shows with forged journals that each refuses what it is there for.
+//! - [`load_clients`]: the clients, and [`journal`]: what they asked and were answered. [`trial`]:
+//!   the lives of a server under them.
+//! - [`file`]: what the append-only file says while no server runs. [`observed`]: what the server
+//!   says in its next life.
+//! - [`checker`]: the rules. [`checker_tests`] shows with forged journals that each refuses what it
+//!   is there for.
 //! - [`deadlines`]: locks that end while the server is down. [`torn`]: files that end anywhere.
 
 mod checker;
@@ -129,8 +133,9 @@ fn a_kill_keeps_all_but_the_last_seconds_with_appendfsync_everysec(kind: Kind) {
     figure(kind, &format!("{}", trial.tally));
 }
 
-/// What a kill leaves is what was written. A power cut leaves what was synced, which is what was written at an instant at most a second
-/// before: so the file is cut to the length that it had at some instant.
+/// What a kill leaves is what was written. A power cut leaves what was synced, which is what was
+/// written at an instant at most a second before: so the file is cut to the length that it had at
+/// some instant.
 fn a_power_cut_keeps_a_prefix_of_the_aof(kind: Kind) {
     let mut trial = Trial::start(kind, &EVERYSEC);
     for _ in 0..3 * scale() {

@@ -94,7 +94,8 @@ impl Observed {
         self.holds.iter().map(Holds::len).sum()
     }
 
-    /// Fails the test unless the server has exactly these locks, to the millisecond, less what has ended since.
+    /// Fails the test unless the server has exactly these locks, to the millisecond, less what has
+    /// ended since.
     #[track_caller]
     pub fn assert_is(&self, locks: &BTreeMap<String, Lock>, when: &str) {
         for (key, shown) in &self.locks {

@@ -259,7 +259,8 @@ impl Trial {
         }
     }
 
-    /// Has the servers' own checker judge the append-only file, unless a kill has cut a write short.
+    /// Has the servers' own checker judge the append-only file, unless a kill has cut a write
+    /// short.
     #[track_caller]
     pub fn check_file(&mut self) -> Account {
         let account = Account::read(self.server.dir());
@@ -270,7 +271,8 @@ impl Trial {
         account
     }
 
-    /// Reads the append-only file, which the server has left, and finds in it all that was answered.
+    /// Reads the append-only file, which the server has left, and finds in it all that was
+    /// answered.
     #[track_caller]
     pub fn read_file(&mut self, from_the_beginning: bool) -> Account {
         let account = self.check_file();
@@ -419,7 +421,8 @@ fn wait_for_a_child(dir: &Path) {
 
 /// Waits for the moment in which a rewritten file takes its place.
 fn wait_for_a_swap(dir: &Path) {
-    // A base may take the place of one that a kill has left without a manifest: it has the same name.
+    // A base may take the place of one that a kill has left without a manifest: it has the same
+    // name.
     let inode = |file: &Path| fs::metadata(file).ok().map(|file| file.ino());
     let state = || {
         let base = newest_base(dir).and_then(|(_, base)| inode(&base));
@@ -432,7 +435,8 @@ fn wait_for_a_swap(dir: &Path) {
     }
 }
 
-/// Ends the processes that write a file for a server that is no more: one of 6.2 waits for it for seconds.
+/// Ends the processes that write a file for a server that is no more: one of 6.2 waits for it for
+/// seconds.
 fn end_children(server: &Server) {
     let log = server.log();
     let begun = log.lines().filter(|line| line.contains("started by pid"));

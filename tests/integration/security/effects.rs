@@ -124,7 +124,8 @@ fn a_connection_that_sent_psync_cannot_apply_effects(kind: Kind) {
     }
 }
 
-/// With repl-diskless-load swapdb a replica serves its clients while it loads, and says that it is loading.
+/// With repl-diskless-load swapdb a replica serves its clients while it loads, and says that it is
+/// loading.
 fn no_client_applies_an_effect_while_a_replica_loads(kind: Kind) {
     if !kind.is_7_0_or_later() {
         return; // 6.2 does not serve its clients meanwhile.
@@ -146,7 +147,8 @@ fn no_client_applies_an_effect_while_a_replica_loads(kind: Kind) {
     let mut c = replica.client();
     c.call(&format!("REPLICAOF 127.0.0.1 {}", primary.port));
     replica.wait_until_it_follows(&primary);
-    // It misses more than the primary keeps, and so gets everything anew, which takes seconds; what it has is of the same history.
+    // It misses more than the primary keeps, and so gets everything anew, which takes seconds; what
+    // it has is of the same history.
     p.call("CONFIG SET rdb-key-save-delay 1000");
     p.call("CONFIG SET repl-backlog-size 16384");
     replica.signal("STOP");

@@ -1,4 +1,5 @@
-//! The log is read by people and programs: nothing that a client says may look like a line of it, or steer a terminal.
+//! The log is read by people and programs: nothing that a client says may look like a line of it,
+//! or steer a terminal.
 
 use crate::harness::{module, Client, Kind, Reply, Server};
 

@@ -1,4 +1,5 @@
-//! The module's own command, by which its timer asks whether a client could write: no client gets an answer, and nobody else hears of it.
+//! The module's own command, by which its timer asks whether a client could write: no client gets
+//! an answer, and nobody else hears of it.
 
 use std::collections::BTreeSet;
 

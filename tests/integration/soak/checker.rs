@@ -1,55 +1,18 @@
-//! Judges a history offline: walks the server's account from line to line with a replay of the locks beside it.
+//! Judges a history offline: walks the server's account from line to line with a replay of the
+//! locks beside it.
 //!
 //! What is lawful is decided here anew, by looking at all holds each time.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 
 use redis_lock::lock::{Effect, Hold, Mode, Token};
 
+use super::findings::Findings;
 use super::history::{effect, Entry, History, Mark, Outcome, What};
 use super::info_replies::Due;
 use super::replay::Replayed;
 use super::rule::{Breach, Rule};
 use super::timeline::{follow, Timeline};
-
-/// What was checked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Findings {
-    pub requests: usize,
-    pub effects: usize,
-    pub grants: usize,
-    /// Grants to requests that had waited.
-    pub hand_offs: usize,
-    /// Grants whose client was gone before it was delivered.
-    pub unheard: usize,
-    /// Such holds that the server has ended by itself.
-    pub taken_back: usize,
-    pub timeouts: usize,
-    pub samples: usize,
-    pub waiters_seen: usize,
-}
-
-impl fmt::Display for Findings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            requests,
-            effects,
-            grants,
-            hand_offs,
-            unheard,
-            taken_back,
-            timeouts,
-            samples,
-            waiters_seen,
-        } = self;
-        write!(
-            f,
-            "{requests} requests, {timeouts} of them timed out; {effects} effects; {grants} grants, {hand_offs} to waiters, \
-             {unheard} unheard, {taken_back} taken back; {samples} looks at {waiters_seen} waiters"
-        )
-    }
-}
 
 /// A hold that nobody knows of.
 #[derive(Clone)]
@@ -69,8 +32,8 @@ pub(super) struct Checker<'h> {
     keys: BTreeMap<&'h str, Replayed>,
     /// Who may wait, or has asked just now, by key and in the order of arrival.
     queues: BTreeMap<&'h str, Vec<u64>>,
-    /// Exclusive requests whose token got a share while they waited, or had it before, with its fence:
-    /// they stand before the queue.
+    /// Exclusive requests whose token got a share while they waited, or had it before, with its
+    /// fence: they stand before the queue.
     pub(super) upgrades: BTreeMap<u64, u64>,
     /// The keys that were changed by effects since the last command, and when.
     served: BTreeMap<&'h str, (u64, u64)>,
@@ -84,7 +47,8 @@ pub(super) struct Checker<'h> {
     delivered: HashMap<u64, usize>,
     /// When the shares would have ended that were made exclusive last, by fence.
     converted: HashMap<u64, u64>,
-    /// The new holds since the last command, with the connections of those who may have asked for them.
+    /// The new holds since the last command, with the connections of those who may have asked for
+    /// them.
     fresh: Vec<(Unheard<'h>, Vec<i64>)>,
     /// Holds whose client was struck before the server could tell it.
     pub(super) unheard: Vec<Unheard<'h>>,
@@ -174,7 +138,8 @@ impl<'h> Checker<'h> {
                 self.now_ms = self.now_ms.max(sample.server_us / 1_000);
                 self.sampled(at, sample);
             }
-            // In the turn of the server's loop in which the lock was handed on. The reply is sent at its end.
+            // In the turn of the server's loop in which the lock was handed on. The reply is sent
+            // at its end.
             Mark::Killed(id) | Mark::Unblocked(id)
                 if before.is_some_and(|request| request.connection == self.history.operator) =>
             {
@@ -246,7 +211,8 @@ impl<'h> Checker<'h> {
             Effect::Hold { now_ms, .. } | Effect::Release { now_ms, .. } => now_ms,
             Effect::Cap { .. } => self.now_ms,
         };
-        // An only hold's end is written down without its time: it lies between what is known before and after it.
+        // An only hold's end is written down without its time: it lies between what is known before
+        // and after it.
         let (now_ms, latest_ms) = match now_ms {
             0 => (self.now_ms, self.next_known_ms(at)),
             _ => (now_ms, now_ms),
@@ -268,7 +234,8 @@ impl<'h> Checker<'h> {
         }
         if let Effect::Hold { token, .. } | Effect::Release { token, .. } = *effect {
             self.served.insert(key, (now_ms, latest_ms));
-            // The key's own end goes with the effect, so the holds must have been brought down to it.
+            // The key's own end goes with the effect, so the holds must have been brought down to
+            // it.
             let state = self.keys.entry(key).or_default();
             if state.outlives_key(token.as_bytes(), now_ms) {
                 let live = format!("{key}: {:?}", state.live(now_ms));
@@ -445,7 +412,8 @@ impl<'h> Checker<'h> {
         known.find(|now_ms| *now_ms > 0).unwrap_or(u64::MAX)
     }
 
-    /// The request that should have the lock at this place; `None` when nobody should, or it is not certain who.
+    /// The request that should have the lock at this place; `None` when nobody should, or it is not
+    /// certain who.
     fn surely_next(&self, at: usize, key: &str, now_ms: u64) -> Option<&Timeline<'h>> {
         let waiting = || self.queue(key).filter(|c| c.may_wait(at, now_ms));
         let head = waiting()

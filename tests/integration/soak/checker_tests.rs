@@ -1,4 +1,5 @@
-//! The checker on forged histories: a lawful one is accepted, and each rule refuses what breaks it, and no other rule does.
+//! The checker on forged histories: a lawful one is accepted, and each rule refuses what breaks it,
+//! and no other rule does.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! The clients of a soak: each takes locks, holds them for a moment and gives them up, well-behaved or not, and notes all it asked.
+//! The clients of a soak: each takes locks, holds them for a moment and gives them up, well-behaved
+//! or not, and notes all it asked.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -25,7 +26,8 @@ pub struct Fixture {
 }
 
 impl Fixture {
-    /// One of the few that all want, or one of the quiet ones: a waiter whom nobody wakes but a timer is alone with its lock.
+    /// One of the few that all want, or one of the quiet ones: a waiter whom nobody wakes but a
+    /// timer is alone with its lock.
     pub fn any_key(&self, rng: &mut StdRng) -> String {
         let key = match rng.random_bool(0.6) {
             true => rng.random_range(0..HOT_LOCKS),

@@ -9,7 +9,8 @@ use super::checker::check;
 use super::history::{Entry, History, Holder, Mark, Outcome, Request, Sample, Shown, What};
 use super::rule::Rule;
 
-/// A history of one lock in the making. Every command is carried out in the millisecond in which it is asked.
+/// A history of one lock in the making. Every command is carried out in the millisecond in which it
+/// is asked.
 pub struct Forged {
     pub history: History,
     pub now_ms: u64,
@@ -140,7 +141,8 @@ impl Forged {
         self.ends(number, Outcome::Closed);
     }
 
-    /// The observer looks and is shown these holds, with the time that is left of them, and this queue.
+    /// The observer looks and is shown these holds, with the time that is left of them, and this
+    /// queue.
     pub fn shows(&mut self, mode: Option<Mode>, holders: &[(&str, u64)], waiters: &[(&str, Mode)]) {
         let holders = holders.iter().map(|(token, fence)| Holder {
             token: token.to_string(),

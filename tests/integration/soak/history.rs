@@ -1,8 +1,11 @@
-//! What is known of a run: what the server wrote into its append-only file, and what each client asked and was answered.
+//! What is known of a run: what the server wrote into its append-only file, and what each client
+//! asked and was answered.
 //!
-//! The file is the server's own account, in its order: every effect with its instant, every native change of a key. So that what the
-//! clients did has a place in that order too, each command is sent together with a `SET` of a **mark**, in one write: the server
-//! reads both at once and carries them out without anything in between. A mark in the file is thus the very moment of arrival.
+//! The file is the server's own account, in its order: every effect with its instant, every native
+//! change of a key. So that what the clients did has a place in that order too, each command is
+//! sent together with a `SET` of a **mark**, in one write: the server reads both at once and
+//! carries them out without anything in between. A mark in the file is thus the very moment of
+//! arrival.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,7 +23,8 @@ pub struct History {
     pub requests: BTreeMap<u64, Request>,
     pub samples: BTreeMap<u64, Sample>,
     pub pauses: Vec<Pause>,
-    /// The connection of the operator, whose commands before a strike come in the same write as the strike.
+    /// The connection of the operator, whose commands before a strike come in the same write as the
+    /// strike.
     pub operator: i64,
     /// How many clients the server had blocked when all had ended.
     pub blocked_at_end: i64,
@@ -39,7 +43,8 @@ pub enum Entry {
     Ends(String, Option<u64>),
 }
 
-/// A command of a client or of the operator has arrived. What follows up to the next mark was done in the timeline of it, or by the timer.
+/// A command of a client or of the operator has arrived. What follows up to the next mark was done
+/// in the timeline of it, or by the timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
     /// A request, by its number.

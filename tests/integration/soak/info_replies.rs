@@ -15,10 +15,12 @@ pub(super) struct Due {
     late_looks: usize,
 }
 
-/// The server's timers count in milliseconds: one that is due at once may go off in the next, and one at a deadline one later still.
+/// The server's timers count in milliseconds: one that is due at once may go off in the next, and
+/// one at a deadline one later still.
 const ALARM_US: u64 = 3_000;
 
-/// A timer that is due in one turn of the server's loop has gone off before the next, and two looks are never in one turn.
+/// A timer that is due in one turn of the server's loop has gone off before the next, and two looks
+/// are never in one turn.
 const LOOKS_UNTIL_DONE: usize = 2;
 
 impl Due {
@@ -51,7 +53,8 @@ impl<'h> Checker<'h> {
         }
     }
 
-    /// What is shown are the holds of the account, but for those that end in the timeline of the look.
+    /// What is shown are the holds of the account, but for those that end in the timeline of the
+    /// look.
     fn check_holds(&mut self, at: usize, sample: &Sample, key: &str, shown: &Shown) {
         let (from_ms, to_ms) = (sample.server_us / 1_000, sample.ended_us / 1_000);
         let Some(state) = self.replayed(key) else {
@@ -82,7 +85,8 @@ impl<'h> Checker<'h> {
         }
     }
 
-    /// Who is shown may wait, who surely waits is shown, and all in the order of arrival behind those who convert.
+    /// Who is shown may wait, who surely waits is shown, and all in the order of arrival behind
+    /// those who convert.
     fn check_queue(&mut self, at: usize, sample: &Sample, key: &str, shown: &Shown) {
         let (from_ms, to_ms) = (sample.server_us / 1_000, sample.ended_us / 1_000);
         let is = |timeline: &Timeline<'_>, (token, mode): &(String, Mode)| {
@@ -103,7 +107,8 @@ impl<'h> Checker<'h> {
             if same.count() > timelines.len() {
                 wrong.push(format!("does not wait: {waiter:?}"));
             }
-            // Of two with one token nobody can tell which is which, and of a conversion not when its share ended.
+            // Of two with one token nobody can tell which is which, and of a conversion not when
+            // its share ended.
             let [timeline] = timelines[..] else { continue };
             if self.is_ahead(key, timeline, to_ms) {
                 if seen_line {
@@ -179,8 +184,8 @@ impl<'h> Checker<'h> {
         self.upgrades.extend(upgrades);
     }
 
-    /// Whether a request may be told of a deadlock while it waits: after its lock was replaced by one
-    /// that its token shares.
+    /// Whether a request may be told of a deadlock while it waits: after its lock was replaced by
+    /// one that its token shares.
     pub(super) fn may_be_told_later(&self, at: usize, request: &Request) -> bool {
         let mut later = self.history.log.iter().skip(at);
         matches!(request.what, What::Acquire(Mode::Exclusive, Some(_)))

@@ -1,16 +1,20 @@
-//! The soak: a crowd of clients on a few locks for a while, with crashes, kills, deletions and pauses, and a checker that judges
-//! the recorded history afterwards.
+//! The soak: a crowd of clients on a few locks for a while, with crashes, kills, deletions and
+//! pauses, and a checker that judges the recorded history afterwards.
 //!
-//! - [`clients`] and [`operator`]: what is done to the server, by a seed. [`wire`]: their connections.
+//! - [`clients`] and [`operator`]: what is done to the server, by a seed. [`wire`]: their
+//!   connections.
 //! - [`history`]: what was recorded, and the server's own account of it.
-//! - [`rule`], [`timeline`], [`checker`], [`info_replies`]: the rules, over a [`replay`]. [`checker_tests`] and [`taken_back`]
-//!   show with [`forged`] histories that each refuses what it is there for.
+//! - [`rule`], [`timeline`], [`checker`], [`info_replies`]: the rules, over a [`replay`].
+//!   [`checker_tests`] and [`taken_back`] show with [`forged`] histories that each refuses what it
+//!   is there for.
 //!
-//! `SOAK_SECONDS` makes it longer (`make soak`), `SOAK_SEED` repeats the choices of a run, not its timing.
+//! `SOAK_SECONDS` makes it longer (`make soak`), `SOAK_SEED` repeats the choices of a run, not its
+//! timing.
 
 mod checker;
 mod checker_tests;
 mod clients;
+mod findings;
 mod forged;
 pub mod history;
 mod info_replies;
@@ -83,8 +87,8 @@ fn many_clients_on_few_locks_keep_every_rule(kind: Kind) {
     }
 }
 
-/// Valkey 9 reads its clock once a millisecond and counts on from there by the processor's. When it is interrupted in between, it is ahead
-/// until the next reading, by less than that.
+/// Valkey 9 reads its clock once a millisecond and counts on from there by the processor's. When it
+/// is interrupted in between, it is ahead until the next reading, by less than that.
 const CLOCK_LEAD_US: u64 = 1_000;
 
 /// Gives every time that the server's is compared with the play that this server's clock has.

@@ -1,4 +1,5 @@
-//! Those who are no clients of the lock: an operator who strikes at random, and an observer who looks.
+//! Those who are no clients of the lock: an operator who strikes at random, and an observer who
+//! looks.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -78,7 +79,8 @@ impl<'s> Operator<'s> {
         }
     }
 
-    /// Releases a lock for its holder, and strikes at the client that gets it before that can hear of it.
+    /// Releases a lock for its holder, and strikes at the client that gets it before that can hear
+    /// of it.
     fn hand_on_to_the_dead(&mut self) {
         let key = self.any_key();
         let shown = self.look_at(&key);

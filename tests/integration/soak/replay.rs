@@ -1,4 +1,5 @@
-//! A key as the server's account leaves it: the core's own effects, applied as a replica does, and slow questions about what came of it.
+//! A key as the server's account leaves it: the core's own effects, applied as a replica does, and
+//! slow questions about what came of it.
 
 use redis_lock::lock::{Effect, Fate, Hold, Lock, Mode, TokenText};
 

@@ -1,7 +1,9 @@
-//! What became of a request that asked for a hold: from when to when it may have waited, and surely did.
+//! What became of a request that asked for a hold: from when to when it may have waited, and surely
+//! did.
 //!
-//! Its arrival and its grant have their exact places in the server's account. When it left without a grant is known only within
-//! bounds, so the two questions differ, and whoever asks takes the one that accuses nobody falsely.
+//! Its arrival and its grant have their exact places in the server's account. When it left without
+//! a grant is known only within bounds, so the two questions differ, and whoever asks takes the one
+//! that accuses nobody falsely.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -21,7 +23,8 @@ pub struct Timeline<'h> {
     pub next_command: usize,
     /// Where it was granted, if the client was told so.
     pub granted: Option<usize>,
-    /// From where on the operator may have ended its wait, or it may have been granted without being told.
+    /// From where on the operator may have ended its wait, or it may have been granted without
+    /// being told.
     struck: usize,
     /// From where on it cannot wait any more, as far as its connection is concerned.
     gone: usize,
@@ -66,8 +69,9 @@ impl Timeline<'_> {
     }
 }
 
-/// The looks of the observer that the server may take before it has noticed that a connection was cut. It reads what is left
-/// of the connection in one turn of its loop, and its end in the next; two looks are never in one turn.
+/// The looks of the observer that the server may take before it has noticed that a connection was
+/// cut. It reads what is left of the connection in one turn of its loop, and its end in the next;
+/// two looks are never in one turn.
 const LOOKS_UNTIL_A_CUT_IS_SEEN: usize = 3;
 
 /// An effect that gives a hold.
@@ -159,7 +163,8 @@ impl<'h> Index<'h> {
     }
 }
 
-/// Follows every request, and refuses what its answer alone, or the place of its grant, shows to be wrong.
+/// Follows every request, and refuses what its answer alone, or the place of its grant, shows to be
+/// wrong.
 pub fn follow<'h>(history: &'h History, breaches: &mut Vec<Breach>) -> BTreeMap<u64, Timeline<'h>> {
     let index = Index::of(history);
     let mut timelines = BTreeMap::new();

@@ -42,7 +42,8 @@ impl Wire {
         self.stream.write_all(&bytes)
     }
 
-    /// Reads one reply; `TimedOut` when it does not come in time, and then it can still be read later.
+    /// Reads one reply; `TimedOut` when it does not come in time, and then it can still be read
+    /// later.
     pub fn reply(&mut self, patience: Duration) -> io::Result<Reply> {
         let start = Instant::now();
         loop {
@@ -71,7 +72,8 @@ impl Wire {
     }
 }
 
-/// Whether a reply has just not come yet. `Interrupted` is what a read with a timeout says when the process was stopped and goes on.
+/// Whether a reply has just not come yet. `Interrupted` is what a read with a timeout says when the
+/// process was stopped and goes on.
 pub fn is_impatience(error: &Error) -> bool {
     use ErrorKind::{Interrupted, TimedOut, WouldBlock};
     matches!(error.kind(), TimedOut | WouldBlock | Interrupted)

@@ -120,7 +120,8 @@ fn found(c: &mut Client) -> [u64; 3] {
     [exclusive, shared, keys]
 }
 
-/// Fails the test unless the gauges come to be what is there: at once, but for what the server frees on another thread.
+/// Fails the test unless the gauges come to be what is there: at once, but for what the server
+/// frees on another thread.
 #[track_caller]
 fn assert_held(c: &mut Client, when: &str) -> [u64; 3] {
     let expected = found(c);

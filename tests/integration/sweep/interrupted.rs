@@ -12,7 +12,8 @@ on_every_server![
     a_sweep_survives_swapdb_in_its_middle,
 ];
 
-/// A sweep has repaired the lock in the first database. It has not come to that in the last one yet.
+/// A sweep has repaired the lock in the first database. It has not come to that in the last one
+/// yet.
 fn in_the_middle(server: &Server) -> Client {
     let mut c = server.client();
     c.call("SELECT 1");

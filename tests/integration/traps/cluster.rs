@@ -1,4 +1,5 @@
-//! A key whose slot leaves the node: it looks free there, but who waits for it is sent away and never granted.
+//! A key whose slot leaves the node: it looks free there, but who waits for it is sent away and
+//! never granted.
 
 use crate::harness::{now_us, wait_for, Client, Kind, Later, Reply, Server};
 
@@ -162,7 +163,8 @@ fn a_migrated_key_keeps_its_hold_and_its_waiters_get_tryagain(kind: Kind) {
     assert!(d.fence() > fence);
 }
 
-/// Behind the MIGRATE the key looks free to a command of the same transaction, which the server lets through.
+/// Behind the MIGRATE the key looks free to a command of the same transaction, which the server
+/// lets through.
 fn a_key_migrated_in_a_transaction_grants_nobody(kind: Kind) {
     for then in [
         "LOCK.RELEASE a nobody",
@@ -250,7 +252,8 @@ fn waiters_of_an_unserved_slot_get_tryagain(kind: Kind) {
     c.int("LOCK.ACQUIRE a b 60000");
 }
 
-/// The lock stays where it was, and its holder may be gone for long: who waits must not wait for that.
+/// The lock stays where it was, and its holder may be gone for long: who waits must not wait for
+/// that.
 fn waiters_of_a_key_left_behind_by_its_slot_get_tryagain(kind: Kind) {
     let cluster = Cluster::start(kind, &["--cluster-require-full-coverage", "no"]);
     let (mut c, mut other) = (cluster.one.client(), cluster.two.client());
@@ -324,7 +327,8 @@ impl Row {
     }
 }
 
-/// With `cluster-allow-reads-when-down` a node answers reads, though it can no longer know who serves its slots.
+/// With `cluster-allow-reads-when-down` a node answers reads, though it can no longer know who
+/// serves its slots.
 fn a_partitioned_primary_that_allows_reads_grants_nobody(kind: Kind) {
     let options = [
         "--cluster-node-timeout",
@@ -376,7 +380,8 @@ fn a_partitioned_primary_that_allows_reads_grants_nobody(kind: Kind) {
     cluster.one.later("LOCK.ACQUIRE a b 60000 BLOCK 0").fence();
 }
 
-/// The lock ends and the slot goes in one step, so that the timer has a lock to hand on which clients would find elsewhere.
+/// The lock ends and the slot goes in one step, so that the timer has a lock to hand on which
+/// clients would find elsewhere.
 fn a_slot_that_leaves_with_its_lock_grants_nobody(kind: Kind) {
     let cluster = Cluster::start(kind, &[]);
     let (mut c, mut other) = (cluster.one.client(), cluster.two.client());
@@ -402,7 +407,8 @@ fn a_slot_that_leaves_with_its_lock_grants_nobody(kind: Kind) {
     assert!(other.int("LOCK.ACQUIRE a b 60000") > fence);
 }
 
-/// On the node that imports the slot clients wait for a lock only after ASKING. Its deadline finds the slot with the other node still.
+/// On the node that imports the slot clients wait for a lock only after ASKING. Its deadline finds
+/// the slot with the other node still.
 fn a_lock_in_an_importing_slot_grants_nobody(kind: Kind) {
     let cluster = Cluster::start(kind, &[]);
     let (mut c, mut other) = (cluster.one.client(), cluster.two.client());
@@ -431,8 +437,8 @@ fn a_lock_in_an_importing_slot_grants_nobody(kind: Kind) {
     assert!(next > fence);
 }
 
-/// In a slot that is half moved clients get TRYAGAIN for two keys of which one has gone. Of one key no server says it: the timer is
-/// refused by ASK for the key that has gone.
+/// In a slot that is half moved clients get TRYAGAIN for two keys of which one has gone. Of one key
+/// no server says it: the timer is refused by ASK for the key that has gone.
 fn a_missing_key_of_a_migrating_slot_grants_nobody(kind: Kind) {
     let cluster = Cluster::start(kind, &[]);
     let (mut c, mut other) = (cluster.one.client(), cluster.two.client());

@@ -1,4 +1,5 @@
-//! A key that changes under those who wait for it without having been free: SWAPDB, MOVE, RENAME and RESTORE bring another lock.
+//! A key that changes under those who wait for it without having been free: SWAPDB, MOVE, RENAME
+//! and RESTORE bring another lock.
 
 use crate::harness::{wait_for, Client, Kind, Later, Reply, Server};
 
@@ -210,7 +211,8 @@ fn a_lock_restored_without_its_ttl_gets_it_back_in_its_database(kind: Kind) {
     b.fence();
 }
 
-/// No LOCK command comes, and nothing tells of PERSIST: the keys that are waited for are looked at now and then.
+/// No LOCK command comes, and nothing tells of PERSIST: the keys that are waited for are looked at
+/// now and then.
 fn persist_on_a_waited_lock_is_repaired(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
@@ -225,7 +227,8 @@ fn persist_on_a_waited_lock_is_repaired(kind: Kind) {
     assert_eq!(c.holders("k"), ["b"]);
 }
 
-/// Valkey 8.1 leaves the client of MOVE and of COPY in the other database where a module listens to keyspace events. This one does not.
+/// Valkey 8.1 leaves the client of MOVE and of COPY in the other database where a module listens to
+/// keyspace events. This one does not.
 fn a_grant_leaves_the_client_in_its_database(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
@@ -245,7 +248,8 @@ fn a_grant_leaves_the_client_in_its_database(kind: Kind) {
     }
 }
 
-/// A command of ours serves a marked key before the timer does; what the mark was for must not be lost with it.
+/// A command of ours serves a marked key before the timer does; what the mark was for must not be
+/// lost with it.
 fn a_command_that_changes_nothing_does_not_cancel_a_ttl_repair(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();

@@ -1,4 +1,5 @@
-//! A primary that becomes a replica: who waits is told so and granted nothing, by whatever happens in the same step.
+//! A primary that becomes a replica: who waits is told so and granted nothing, by whatever happens
+//! in the same step.
 
 use std::time::{Duration, Instant};
 
@@ -40,7 +41,8 @@ fn waiters_are_unblocked_with_an_error_at_demotion(kind: Kind) {
     c.in_one_go(&["LOCK.RENEW short a 400", &follow]);
     waiters.into_iter().for_each(is_unblocked);
     assert_eq!(server.blocked_clients(), 0);
-    // The other's data set comes in place of this one's, which empties the keys that were waited for.
+    // The other's data set comes in place of this one's, which empties the keys that were waited
+    // for.
     server.wait_until_it_follows(&other);
     assert_eq!(c.holders("theirs"), ["t"]);
     assert_eq!(c.int("EXISTS k short"), 0);
@@ -75,7 +77,8 @@ fn a_replica_takes_nothing_back(kind: Kind) {
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
     let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
-    // Granted, and not told: but what becomes of it is for the new primary to decide, which may have it already.
+    // Granted, and not told: but what becomes of it is for the new primary to decide, which may
+    // have it already.
     c.multi(&["LOCK.RELEASE k a", "REPLICAOF 127.0.0.1 1"]);
     is_unblocked(b);
     let start = Instant::now();

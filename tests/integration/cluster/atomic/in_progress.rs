@@ -1,4 +1,4 @@
-//! While a slot is on its way, and when it never arrives.
+//! During the migration of a slot, and after one that fails.
 
 use super::{gauges, gets_tryagain, stats, value, Fixture, FROM, TO};
 use crate::harness::{wait_for, Client, Kind, Reply, SHARDS};
@@ -14,7 +14,7 @@ on_valkey_9![
     a_target_that_restarts_during_migration_drops_the_import,
 ];
 
-/// Every counter that is not 0.
+/// All counters that are not 0.
 fn counted(c: &mut Client) -> Vec<(String, u64)> {
     let mut stats = stats(c);
     stats.retain(|name, n| *n > 0 && !name.starts_with("held_") && !name.starts_with("wait"));
@@ -53,7 +53,7 @@ fn an_importing_slot_holds_no_locks_before_takeover(kind: Kind) {
     assert_eq!(fixture.keys_at(TO), 2);
     nothing_is_held_at_the_target(&fixture, "the snapshot");
     let payload = source.call(&format!("DUMP {shared}"));
-    // What follows it, in every form that an effect has.
+    // The changes after the snapshot, in every form of an effect.
     for line in [
         format!("LOCK.RELEASE {k} a"),
         format!("LOCK.ACQUIRE {k} b 60000"),
@@ -88,7 +88,7 @@ fn an_importing_slot_holds_no_locks_before_takeover(kind: Kind) {
     assert_eq!(restored, Reply::Simple("OK".into()));
     wait_until_all_has_come(&fixture);
     nothing_is_held_at_the_target(&fixture, "RESTORE");
-    // No client of the target sees any of it.
+    // No client of the target sees any of these keys.
     let mut target = fixture.target();
     for line in [
         format!("LOCK.ACQUIRE {k} z 60000 BLOCK 0"),
@@ -129,7 +129,7 @@ fn a_migration_with_a_broken_link_loses_nothing(kind: Kind) {
     });
 }
 
-/// A slot sets out, and `act` breaks that off.
+/// A migration starts, and `act` breaks it off.
 fn never_arrives(kind: Kind, act: impl Fn(&Fixture)) {
     let fixture = Fixture::start(kind);
     let [k, shared] = &fixture.keys(["k", "shared"]);
@@ -142,7 +142,7 @@ fn never_arrives(kind: Kind, act: impl Fn(&Fixture)) {
         let line = format!("LOCK.ACQUIRE {k} {token} 60000 BLOCK 0");
         fixture.cluster.blocked(FROM, &line)
     });
-    // What is to be deleted once must not count the second time either.
+    // A key to be deleted once must not be counted the second time either.
     for _ in 0..2 {
         fixture.set_out();
         wait_until_all_has_come(&fixture);
@@ -154,7 +154,7 @@ fn never_arrives(kind: Kind, act: impl Fn(&Fixture)) {
         fixture.cluster.wait_for_migration_state(TO, "failed");
         assert!(b.is_pending() && c.is_pending());
         fixture.cluster.nodes[TO + SHARDS].wait_until_it_follows(&fixture.cluster.nodes[TO]);
-        // A lock of many shares is freed on another thread.
+        // A lock with many shared holds is freed on another thread.
         for node in [TO, TO + SHARDS] {
             let mut c = fixture.cluster.client(node);
             wait_for("all to be freed", || {
@@ -169,7 +169,7 @@ fn never_arrives(kind: Kind, act: impl Fn(&Fixture)) {
     let fence_of_b = b.fence();
     assert!(fence_of_b > fence);
     fixture.replicas_agree();
-    // And the next attempt succeeds.
+    // The next attempt succeeds.
     fixture.cluster.prevent(FROM, "prevent-pause", false);
     fixture.migrate();
     gets_tryagain(c);
@@ -178,7 +178,7 @@ fn never_arrives(kind: Kind, act: impl Fn(&Fixture)) {
     fixture.replicas_agree();
 }
 
-/// The source decides as long as it owns the slot, and the target hears of it.
+/// The source decides while it owns the slot, and the target receives the effects.
 fn a_deadline_during_migration_grants_one_waiter_once(kind: Kind) {
     let fixture = Fixture::start(kind);
     let [k, alone] = &fixture.keys(["k", "alone"]);
@@ -207,7 +207,7 @@ fn a_deadline_during_migration_grants_one_waiter_once(kind: Kind) {
     fixture.replicas_agree();
 }
 
-/// The source may not write any more, and the target not yet.
+/// The source may no longer write, and the target may not write yet.
 fn nobody_is_granted_in_the_pause_before_takeover(kind: Kind) {
     let fixture = Fixture::start(kind);
     let [k] = &fixture.keys(["k"]);
@@ -229,21 +229,21 @@ fn nobody_is_granted_in_the_pause_before_takeover(kind: Kind) {
     wait_for("the deadline to pass", || {
         (source.int(&read) < 0).then_some(())
     });
-    // A timeout is no write.
+    // A timeout is not a write.
     assert_eq!(late.reply(), Reply::Nil);
     assert!(waiters.iter().all(|waiter| waiter.is_pending()));
     nothing_is_held_at_the_target(&fixture, "the pause");
     fixture.cluster.prevent(TO, "prevent-failover", false);
     fixture.cluster.end_of_migration(FROM, TO);
     waiters.into_iter().for_each(gets_tryagain);
-    // Nobody has it, and the next one may.
+    // Nobody holds it, and the next client may acquire it.
     assert_eq!(target.call(&format!("LOCK.INFO {k}")), Reply::Nil);
     assert!(target.int(&format!("LOCK.ACQUIRE {k} d 60000")) > fence);
     assert_eq!(stats(&mut source)["handed_over"], 0);
     fixture.replicas_agree();
 }
 
-/// The source was paused before it could repair it.
+/// The source was paused before it could repair the ttl.
 fn a_lock_imported_without_a_ttl_is_repaired_after_takeover(kind: Kind) {
     let fixture = Fixture::start(kind);
     let [k] = &fixture.keys(["k"]);
@@ -276,7 +276,7 @@ fn a_lock_imported_without_a_ttl_is_repaired_after_takeover(kind: Kind) {
     fixture.replicas_agree();
 }
 
-/// There is no key that goes with the slot, by which the module would learn of it.
+/// No key moves with the slot that would tell the module of it.
 fn waiters_of_an_absent_key_get_tryagain_when_its_slot_leaves(kind: Kind) {
     let fixture = Fixture::start(kind);
     let [k] = &fixture.keys(["k"]);
@@ -286,7 +286,7 @@ fn waiters_of_an_absent_key_get_tryagain_when_its_slot_leaves(kind: Kind) {
         let line = format!("LOCK.ACQUIRE {k} {token} 60000 BLOCK 0");
         fixture.cluster.blocked(FROM, &line)
     });
-    // Nothing is handed on meanwhile.
+    // Nobody is granted in the meantime.
     source.text("CONFIG SET min-replicas-to-write 2");
     wait_for("it to expire", || {
         (fixture.keys_at(FROM) == 0).then_some(())

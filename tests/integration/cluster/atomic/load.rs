@@ -1,4 +1,4 @@
-//! Slots move to and fro by both ways, under a crowd.
+//! Slots move to and fro by both methods under load.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -12,7 +12,7 @@ use crate::harness::{cluster_connection, figure, now_us, scale, wait_for, Cluste
 
 on_valkey_9![slots_that_move_key_by_key_or_atomically_lose_nothing];
 
-/// How long the hold of a client lasts that does not give it up.
+/// The ttl of holds that a client never releases.
 const FORGOTTEN_MS: u64 = 40;
 
 fn slots_that_move_key_by_key_or_atomically_lose_nothing(kind: Kind) {
@@ -71,7 +71,7 @@ fn move_slot(cluster: &Cluster, slot: i64, from: usize, to: usize, is_atomic: bo
     cluster.wait_until_all_agree();
 }
 
-/// Takes a lock time and again and never gives it up, so that only its deadline ends it.
+/// Takes a lock repeatedly and never releases it, so that only its deadline ends the hold.
 fn forget(addresses: &[String], key: &str, over: &AtomicBool) -> Vec<Hold> {
     let mut holds = Vec::new();
     let mut connection = cluster_connection(addresses).expect("a connection");
