@@ -1,5 +1,5 @@
-//! Every way out of the queue but the grant: who leaves is never granted, and who stood behind it
-//! is.
+//! Every way to leave the queue without a grant: a client that leaves is never granted, and the
+//! next ones are.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ on_every_server![
     a_hundred_timeouts_none_of_them_early,
 ];
 
-/// Redis 7.4 and Valkey 8, where a timeout callback may meet a grant.
+/// Redis 7.4 and Valkey 8, where a timeout callback may coincide with a grant.
 pub fn may_be_unblocked(kind: Kind) -> bool {
     kind.is_7_2_or_later()
 }
@@ -82,7 +82,7 @@ fn client_unblock_ends_the_wait_where_that_is_safe(kind: Kind) {
         );
         let (reply, mut d) = d.reply_and_client();
         assert_eq!(reply, Reply::Nil);
-        // One reply each, no more: what comes next is the answer of what is asked next.
+        // There is one reply each, no more: the next reply belongs to the next request.
         assert_eq!(b.text("ECHO still"), "still");
         assert_eq!(d.text("ECHO here"), "here");
         c.int("LOCK.RELEASE k a");
@@ -165,7 +165,7 @@ fn a_waiting_upgrade_that_disconnects_keeps_its_shared_hold(kind: Kind) {
     up.broken();
     assert_eq!(c.holders("k"), ["up", "other"]);
     assert_eq!(c.int("RWLOCK.RLOCK k up 60000"), share);
-    // Nobody is in the way of the other's upgrade any more.
+    // Nothing prevents the other's upgrade any more.
     let other = server.blocked("RWLOCK.WLOCK k other 60000 BLOCK 0");
     c.int("LOCK.RELEASE k up");
     other.fence();
@@ -180,7 +180,7 @@ fn a_client_that_is_evicted_is_not_granted(kind: Kind) {
     c.int("LOCK.ACQUIRE k a 60000");
     let mut b = server.raw_blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
     let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
-    // What a client sends while it is blocked piles up in its memory.
+    // Data that a blocked client sends accumulates in its query buffer.
     b.send_bytes(&vec![b'x'; 4_000_000]);
     wait_for("b to be large", || {
         let list = c.text(&format!("CLIENT LIST ID {}", b.id));
@@ -241,7 +241,7 @@ fn a_hundred_timeouts_none_of_them_early(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let fence = c.int("LOCK.ACQUIRE k a 60000");
-    // Their ends lie in another order than their starts.
+    // Their ends are in another order than their starts.
     let waiters: Vec<_> = (0..100)
         .map(|n: u64| {
             let timeout = 40 + (n * 37) % 400;

@@ -1,6 +1,7 @@
-//! Waiting requests that become conversions: their token gets a share while they wait.
+//! Waiting requests that become conversions, because their token gets a shared hold while they
+//! wait.
 //!
-//! Every hold lasts a minute here, and is renewed. So nobody is helped by a deadline.
+//! Every hold lasts a minute here, and is renewed, so no deadline resolves a wait.
 
 use crate::harness::{Client, Kind, Later, Reply, Server};
 
@@ -24,7 +25,7 @@ fn a_request_becomes_an_upgrade_when_its_token_gets_a_shared_hold(kind: Kind) {
     assert_eq!(q.reply(), Reply::Nil);
     let share = x_share.fence();
     renew(&mut c, &["r", "x"]);
-    // Before, both waited for each other from here on.
+    // From here on, both used to wait for each other.
     gets_deadlock(server.later("RWLOCK.WLOCK k r 60000 BLOCK 0"));
     assert!(c.error("RWLOCK.WLOCK k r 60000").starts_with("DEADLOCK "));
     assert_eq!(c.waiters("k"), ["x"]);
@@ -46,12 +47,12 @@ fn an_upgrade_passes_an_earlier_writer(kind: Kind) {
     c.int(&format!("CLIENT KILL ID {}", q.id));
     let share = x_share.fence();
     assert_eq!(c.waiters("k"), ["x", "w"]);
-    // Nobody enters behind it, and nobody else converts.
+    // Nobody is granted behind it, and nobody else converts.
     assert_eq!(c.call("RWLOCK.RLOCK k late 60000"), Reply::Nil);
     gets_deadlock(server.later("RWLOCK.WLOCK k r 60000 BLOCK 0"));
     renew(&mut c, &["r", "x"]);
     assert_eq!(c.int("LOCK.RELEASE k r"), 1);
-    // Before, the writer waited for this share, and this request for the writer.
+    // The writer used to wait for this shared hold, and this request for the writer.
     assert_eq!(x.fence(), share);
     assert!(w.is_pending());
     assert_eq!(c.int("LOCK.RELEASE k x"), 1);
@@ -119,7 +120,7 @@ fn a_waiter_that_becomes_an_owner_by_rename_is_granted(kind: Kind) {
     let b = server.blocked("RWLOCK.RLOCK k b 60000 BLOCK 0");
     let share = shares_of_a_and_b(&mut c);
     c.text("RENAME shares k");
-    // Before, it waited behind the writer, and the writer for its share.
+    // It used to wait behind the writer, and the writer for its shared hold.
     assert_eq!(b.fence(), share);
     assert_eq!(c.waiters("k"), ["w"]);
     assert_eq!(c.int("LOCK.RELEASE k a"), 1);
@@ -127,7 +128,7 @@ fn a_waiter_that_becomes_an_owner_by_rename_is_granted(kind: Kind) {
     w.fence();
 }
 
-/// Has two tokens share a lock under another key. Answers the second one's fence.
+/// Gives two tokens shared holds of a lock under another key. Returns the second one's fence.
 fn shares_of_a_and_b(c: &mut Client) -> i64 {
     c.int("RWLOCK.RLOCK shares a 60000");
     c.int("RWLOCK.RLOCK shares b 60000")

@@ -1,5 +1,5 @@
-//! What the server says about the commands and the values: COMMAND, OBJECT, MEMORY, DEBUG, MODULE,
-//! and the form of LOCK.INFO.
+//! The server's description of the commands and values: COMMAND, OBJECT, MEMORY, DEBUG, MODULE, and
+//! the form of LOCK.INFO.
 
 mod users;
 
@@ -111,7 +111,7 @@ fn command_getkeys_returns_the_key(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     for command in &COMMANDS {
-        // One word for each argument; the timeout is an option.
+        // One name per argument. The timeout is an option.
         let args = command.args.iter().filter(|arg| **arg != "timeout");
         let args: Vec<_> = args.copied().collect();
         let line = format!(
@@ -282,7 +282,7 @@ fn memory_usage_follows_the_holders(kind: Kind) {
         said < grown * 2 && grown < said * 2,
         "{said} bytes said, {grown} bytes used"
     );
-    // And back, at least by the tokens, when all but one are gone.
+    // It shrinks again, at least by the tokens, when all but one are gone.
     for n in 1..READERS {
         c.int(&format!("LOCK.RELEASE k reader-{n:04}"));
     }
@@ -315,7 +315,7 @@ fn a_digest_covers_the_whole_value(kind: Kind) {
         assert_eq!(digest(&mut c, key), new);
         assert_ne!(new, "0".repeat(40));
         assert!(seen.insert(new), "{line} does not show");
-        // With a ttl, because the server's digest tells whether there is one.
+        // With a ttl, because the server's digest covers its existence.
         let dump = c.call(&format!("DUMP {key}"));
         let copy = c.send(&[
             &b"RESTORE"[..],
@@ -347,8 +347,7 @@ fn a_lock_cannot_be_copied(kind: Kind) {
     }
 }
 
-/// Pairs as they are in a flat array, names and all.
-/// How a protocol writes pairs.
+/// The pairs of a flat array, including their names, and the form of pairs in a protocol.
 type Form = fn(Vec<(&str, Reply)>) -> Reply;
 
 fn flat(pairs: Vec<(&str, Reply)>) -> Reply {
@@ -367,7 +366,7 @@ fn map(pairs: Vec<(&str, Reply)>) -> Reply {
     )
 }
 
-/// Takes holds and compares the whole answer of LOCK.INFO with what must be in it.
+/// Creates holds and compares the complete reply of LOCK.INFO with the expected one.
 fn check_info(c: &mut Client, pairs: Form) {
     assert_eq!(c.call("LOCK.INFO k"), Reply::Nil);
     for (take, mode, tokens) in [
@@ -382,8 +381,8 @@ fn check_info(c: &mut Client, pairs: Form) {
             let until_ms = c.now_us() / 1000;
             grants.push((*token, fence, from_ms..=until_ms));
         }
-        // Later than all the grants, so that no other instant passes for one of them; and a renewal
-        // is no grant.
+        // Later than all grants, so that no other instant is taken for one of them. A renewal is
+        // not a grant.
         let granted_ms = c.now_us() / 1000;
         wait_for("the clock to move on", || {
             (c.now_us() / 1000 > granted_ms).then_some(())

@@ -66,7 +66,7 @@ fn library() -> &'static str {
         );
         let folder = std::env::current_exe().unwrap();
         let library = folder.with_file_name("libclock.so");
-        // Another run may be using the old one, and nobody must see half of the new one.
+        // Another run may be using the old file, and nobody may see a half-written one.
         let fresh = library.with_extension(std::process::id().to_string());
         let built = Command::new("cc")
             .args([

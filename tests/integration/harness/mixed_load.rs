@@ -1,5 +1,5 @@
-//! Many clients at once on a few locks, in several databases: some send random commands without
-//! waiting for anything, some wait for their turn, and one moves the locks about under all of them.
+//! Many clients on a few locks in several databases. Some pipeline random commands, some wait for
+//! locks, and one moves the locks between keys and databases.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -11,17 +11,17 @@ use super::client::{Client, Reply};
 use super::server::{wait_for, Server};
 use super::workload::{self, Tally};
 
-/// The databases in which the crowd lives.
+/// The number of databases in use.
 const DATABASES: usize = 3;
 
 const WAITERS: u64 = 6;
 
-/// What the crowd did.
+/// The totals of all clients.
 #[derive(Debug, Default)]
 pub struct LoadTotals {
     /// Commands.
     pub ops: usize,
-    /// Grants to those who waited.
+    /// Grants to waiters.
     pub waited: usize,
     pub largest_fence: i64,
 }
@@ -34,8 +34,8 @@ impl LoadTotals {
     }
 }
 
-/// Has the crowd send about `ops` commands, `meanwhile` doing something else, and waits until time
-/// changes nothing more.
+/// Lets the clients send about `ops` commands while `meanwhile` runs. Then waits until no deadline
+/// changes the state any more.
 #[track_caller]
 pub fn run(server: &Server, seed: u64, ops: usize, meanwhile: impl FnOnce()) -> LoadTotals {
     let (done, others, waited) = (
@@ -57,7 +57,7 @@ pub fn run(server: &Server, seed: u64, ops: usize, meanwhile: impl FnOnce()) -> 
         let mover = scope.spawn(move || mover(server, seed * 100 + 50, done, others));
         meanwhile();
         let tallies: Vec<_> = busy.into_iter().map(|client| client.join()).collect();
-        // The others are fast.
+        // The other clients are fast.
         wait_for("some grants to those who wait", || {
             (waited.load(Ordering::Relaxed) >= ops / 500).then_some(())
         });
@@ -89,15 +89,15 @@ pub fn run(server: &Server, seed: u64, ops: usize, meanwhile: impl FnOnce()) -> 
     }
 }
 
-/// Sends random commands, many at a time.
+/// Sends random commands in pipelines.
 fn busy(server: &Server, seed: u64, db: usize, ops: usize) -> Tally {
     let mut c = server.client();
     c.call(&format!("SELECT {db}"));
     workload::play(&mut c, seed, ops)
 }
 
-/// Waits for locks, holds them for a moment, and gives them back in one way or another; answers the
-/// fences it got.
+/// Waits for locks, holds them for a moment, and ends the holds in various ways. Returns the
+/// fences.
 fn waiter(
     server: &Server,
     seed: u64,
@@ -112,7 +112,7 @@ fn waiter(
         let key = format!("k{}", random.random_range(0..6));
         let take = ["LOCK.ACQUIRE", "RWLOCK.RLOCK", "RWLOCK.WLOCK"][random.random_range(0..3)];
         let (ttl, timeout) = (random.random_range(1..30), random.random_range(1..30));
-        // Some who wait have the token of another, and one at the other commands.
+        // Some waiters share a token with each other or with a client of the pipelines.
         let token = format!("t{}", random.random_range(0..8));
         c.call(&format!("SELECT {}", random.random_range(0..DATABASES)));
         let line = format!("{take} {key} {token} {ttl} BLOCK {timeout}");
@@ -142,7 +142,7 @@ fn waiter(
     fences
 }
 
-/// Moves locks and whole databases about under those who wait, and has some of them leave.
+/// Moves locks and whole databases under the waiters, and disconnects some of them.
 fn mover(server: &Server, seed: u64, done: &AtomicBool, sent: &AtomicUsize) {
     let mut random = StdRng::seed_from_u64(seed);
     let mut c = server.client();

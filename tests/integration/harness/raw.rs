@@ -64,8 +64,8 @@ impl Raw {
         }
     }
 
-    /// Says that nothing more will be sent, which ends the connection for the server; what it has
-    /// sent can still be read.
+    /// Closes the sending side, which ends the connection for the server. Data that it has sent can
+    /// still be read.
     pub fn leave(&mut self) {
         // The server may have closed it already.
         self.stream.get_ref().shutdown(Shutdown::Write).ok();

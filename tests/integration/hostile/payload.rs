@@ -13,7 +13,7 @@ const HEAD: usize = 1 + 9 + 1;
 
 pub struct Payload {
     head: Vec<u8>,
-    /// What the module wrote.
+    /// The record that the module wrote.
     pub record: Vec<u8>,
     version: [u8; 2],
 }
@@ -76,7 +76,7 @@ impl Payload {
     }
 }
 
-/// Puts a footer that fits under the rest of a payload.
+/// Appends a footer that fits the rest of a payload.
 pub fn sealed(mut body: Vec<u8>, version: [u8; 2]) -> Vec<u8> {
     body.extend(version);
     let crc = crc64(&body);

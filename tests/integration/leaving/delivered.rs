@@ -1,6 +1,5 @@
-//! What becomes of a client in the very turn of the server's loop in which it is granted: it is
-//! closed before it has read that, or after. No hold here lasts less than a minute, so none of them
-//! ends by its deadline.
+//! A client that is granted and closed in the same turn of the server's loop, before or after it
+//! reads its reply. No hold here lasts less than a minute, so none ends by its deadline.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -16,7 +15,7 @@ on_every_server![
     a_grant_to_a_closed_client_is_taken_back_with_client_eviction,
 ];
 
-/// How often a command was called.
+/// The number of calls of a command.
 fn calls(c: &mut Client, command: &str) -> String {
     let stats = c.text("INFO commandstats").to_lowercase();
     let stat = stats
@@ -26,7 +25,8 @@ fn calls(c: &mut Client, command: &str) -> String {
     calls.unwrap_or("0").to_string()
 }
 
-/// Hands the lock from `a` to `b`. How often the server was asked about clients for that.
+/// Hands the lock from `a` to `b`. Returns how often the module listed the server's clients for
+/// that.
 fn questions_of_a_hand_off(server: &Server, c: &mut Client) -> String {
     c.int("LOCK.ACQUIRE k a 60000");
     let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
@@ -40,16 +40,16 @@ fn questions_of_a_hand_off(server: &Server, c: &mut Client) -> String {
 
 fn a_hand_off_calls_client_list_only_with_client_eviction(kind: Kind) {
     if !kind.is_7_0_or_later() {
-        return; // 6.2 does not say when it looks for events: it is asked each time.
+        return; // 6.2 does not report when it polls for events, so clients are listed each time.
     }
     let server = Server::start(kind);
     let mut c = server.client();
     for _ in 0..3 {
         assert_eq!(questions_of_a_hand_off(&server, &mut c), "0");
-        // The module listens for as long as somebody waits, and then again.
+        // The module listens to this event only while a client waits, and then again.
         sleep(Duration::from_millis(150));
     }
-    // Who is evicted has read the reply, or not: only the server knows.
+    // Only the server knows whether an evicted client has read the reply.
     c.text("CONFIG SET maxmemory-clients 1gb");
     assert_eq!(questions_of_a_hand_off(&server, &mut c), "1");
     c.text("CONFIG SET maxmemory-clients 0");
@@ -81,7 +81,7 @@ fn a_grant_to_a_client_that_disconnects_in_the_same_loop_turn_is_taken_back(kind
         let b = server.raw_blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
         let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
         let mut releaser = server.raw();
-        // Both are there when the server looks.
+        // Both are there when the server polls.
         server.signal("STOP");
         if leaves_first {
             drop(b);
@@ -98,14 +98,14 @@ fn a_grant_to_a_client_that_disconnects_in_the_same_loop_turn_is_taken_back(kind
     }
 }
 
-/// Waits for `key` with a command behind that, which runs in the turn of the grant.
+/// Waits for `key` with a command pipelined after it, which runs in the turn of the grant.
 fn with_more(server: &Server, key: &str, more: &str) -> Raw {
     server.raw_blocked(&format!("LOCK.ACQUIRE {key} u 60000 BLOCK 0\r\n{more}"))
 }
 
 fn a_grant_to_a_client_killed_by_its_fellow_grantee_is_taken_back(kind: Kind) {
     if !kind.is_7_0_or_later() {
-        return; // On 6.2 it counts as told: nothing says that it was not.
+        return; // On 6.2 it counts as delivered, because nothing reports the opposite.
     }
     let server = Server::start(kind);
     let mut c = server.client();
@@ -164,7 +164,7 @@ fn a_grant_to_a_closed_client_is_taken_back_with_client_eviction(kind: Kind) {
     assert_eq!(c.holders("k"), ["d"]);
 }
 
-/// Returns when the server's timer has run after all that came before.
+/// Returns after the server's timer has run following all earlier commands.
 fn let_the_timer_run(server: &Server) {
     let mut c = server.client();
     c.int("LOCK.ACQUIRE turn one 60000");

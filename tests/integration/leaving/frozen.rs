@@ -1,6 +1,6 @@
-//! A client that closes its connection in the very moment in which the lock is released. The server
-//! is busy while both happen, so it learns of them in one turn of its loop, in the order in which
-//! they happened. No hold here lasts less than a minute.
+//! A client that closes its connection at the moment of a release. The server is busy during both,
+//! so it handles them in one turn of its loop, in their order. No hold here lasts less than a
+//! minute.
 
 use crate::harness::{wait_for, Kind, Server};
 
@@ -17,7 +17,7 @@ on_every_server![
 fn while_frozen(server: &Server, act: impl FnOnce()) {
     let naps = server.log().matches("nap-begins").count();
     let mut sleeper = server.raw();
-    // The log is written at once, so it tells when the nap begins.
+    // The log is written immediately, so it shows when the sleep begins.
     let log = "EVAL redis.log(redis.LOG_WARNING,ARGV[1]) 0 nap-begins";
     sleeper.send(&format!("MULTI\r\n{log}\r\nDEBUG SLEEP 0.5\r\nEXEC"));
     wait_for("the server to be busy", || {
@@ -68,7 +68,7 @@ fn a_waiter_closed_at_a_rename_is_passed_over(kind: Kind) {
     c.int("LOCK.ACQUIRE k a 60000");
     let b = server.raw_blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
     let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
-    // The grant comes from the timer, which runs after all that has been read.
+    // The grant comes from the timer, which runs after everything has been read.
     while_frozen(&server, || {
         holder.send("RENAME k elsewhere");
         drop(b);
@@ -137,7 +137,7 @@ fn a_waiter_that_stays_is_granted(kind: Kind) {
     assert!(b.line().unwrap().starts_with(':'));
     assert_eq!(c.holders("k"), ["b"]);
     assert!(e.is_pending());
-    // Who was told keeps what it was told, whatever becomes of its connection.
+    // A delivered hold stays, whatever happens to the connection.
     let id = b.id;
     drop(b);
     let mut knows_b = || c.text("CLIENT LIST").contains(&format!("id={id} "));

@@ -1,4 +1,4 @@
-//! How many may wait: load arguments, CONFIG and MODULE LOADEX.
+//! The limits of waiters: load arguments, CONFIG and MODULE LOADEX.
 
 use crate::harness::{module, wait_for, Client, Kind, Reply, Server};
 
@@ -58,7 +58,7 @@ fn waiters_beyond_max_waiters_get_queuefull(kind: Kind) {
         (words("a"), words("a"))
     );
 
-    // Who leaves makes room.
+    // A client that leaves frees its entry.
     c.int(&format!("CLIENT KILL ID {}", f.id));
     f.broken();
     let g = server.blocked("LOCK.ACQUIRE other g 60000 BLOCK 0");

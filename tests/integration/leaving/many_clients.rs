@@ -1,6 +1,5 @@
-//! Many clients on one lock, of which some leave at any moment. Nobody may stay behind as a holder
-//! that does not know of it: no hold here lasts less than a minute, so a single one would stop the
-//! test.
+//! Many clients on one lock, of which some leave at any moment. No client may stay a holder without
+//! knowing it. No hold here lasts less than a minute, so a single one would block the test.
 
 use std::thread;
 use std::time::Duration;
@@ -20,7 +19,7 @@ const LEAVING: u64 = 24;
 const STAYING: u64 = 8;
 const ROUNDS: u64 = 25;
 
-/// How a leaver ends its connection.
+/// How a leaving client ends its connection.
 type Leave = fn(&Server, &mut Raw);
 
 fn disconnected_clients_keep_no_lock(kind: Kind) {
@@ -56,8 +55,8 @@ fn run(server: &Server, leave: Leave) {
     assert_eq!(server.blocked_clients(), 0);
 }
 
-/// Leaves at any moment. What the server sent until then can still be read, so it is known whether
-/// it was told of a grant.
+/// Leaves at any moment. Data that the server sent before can still be read, so it is known whether
+/// a grant was delivered.
 fn leave_at_any_moment(server: &Server, n: u64, leave: Leave) {
     let mut random = SmallRng::seed_from_u64(n);
     for round in 0..ROUNDS {
@@ -75,7 +74,7 @@ fn leave_at_any_moment(server: &Server, n: u64, leave: Leave) {
     }
 }
 
-/// Waits for its turn and releases the lock, every time.
+/// Waits for the lock and releases it, every time.
 fn wait_and_release(server: &Server, n: u64) {
     let mut client = server.client();
     for round in 0..ROUNDS {

@@ -1,6 +1,6 @@
-//! A client that is granted and gone before it could be told, while the lock goes elsewhere in the
-//! same step: the grant is taken back wherever the lock is by then. No hold here lasts less than
-//! ten minutes, so none of them ends by its deadline.
+//! A client is granted and disconnected before delivery, while the lock moves to another key in the
+//! same step. The grant is taken back wherever the lock is then. No hold here lasts less than ten
+//! minutes, so none ends by its deadline.
 
 use super::undelivered::{kill, let_the_timer_run};
 use crate::harness::{wait_for, Client, Kind, Reply, Server};
@@ -12,7 +12,7 @@ on_every_server![
     an_undelivered_conversion_is_undone_at_a_copy_with_the_same_fence,
 ];
 
-/// How a lock of the key `k` leaves it, as database 0 is selected.
+/// The ways by which a lock leaves the key `k`, with database 0 selected.
 const MOVES: [&[&str]; 8] = [
     &["RENAME k there"],
     &["RENAME k between", "RENAME between there"],
@@ -24,7 +24,7 @@ const MOVES: [&[&str]; 8] = [
     &["RENAME k there", "RENAME there k"],
 ];
 
-/// The number of locks in all databases that the tests use.
+/// The number of locks in all databases of the tests.
 fn locks(server: &Server) -> i64 {
     let mut c = server.client();
     let in_db = |db| {
@@ -54,7 +54,7 @@ fn an_undelivered_hold_is_taken_back_wherever_its_key_moved(kind: Kind) {
             });
         }
     }
-    // Many other keys are in the way.
+    // Many other keys exist besides it.
     c.call("SELECT 2");
     c.call("DEBUG POPULATE 50000 other");
     c.call("SELECT 0");
@@ -67,7 +67,7 @@ fn an_undelivered_hold_is_taken_back_wherever_its_key_moved(kind: Kind) {
     wait_for("it to go", || (c.int("EXISTS there") == 0).then_some(()));
 }
 
-/// Somebody waits where the lock has gone, and somebody where it was.
+/// One client waits at the new place of the lock, and one at the old.
 fn an_undelivered_hold_taken_back_elsewhere_grants_the_waiters_there(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
@@ -87,7 +87,7 @@ fn an_undelivered_hold_taken_back_elsewhere_grants_the_waiters_there(kind: Kind)
         let d = server.blocked("LOCK.ACQUIRE k d 600000 BLOCK 0");
         let e = server.blocked("LOCK.ACQUIRE there e 600000 BLOCK 0");
         let kill = kill(&b);
-        // MOVE goes to an absent key only.
+        // MOVE only moves to an absent key.
         let lines = [&["LOCK.RELEASE k a", &kill, "DEL there"], moves].concat();
         c.multi(&lines);
         b.broken();
@@ -97,7 +97,7 @@ fn an_undelivered_hold_taken_back_elsewhere_grants_the_waiters_there(kind: Kind)
         assert_eq!(c.holders("there"), ["e"], "{moves:?}");
         c.call("FLUSHALL");
     }
-    // A reader goes, and its lock stays with another.
+    // A reader goes, and the lock stays with another one.
     c.int("RWLOCK.WLOCK k a 600000");
     let dead = server.blocked("RWLOCK.RLOCK k dead 600000 BLOCK 0");
     let alive = server.blocked("RWLOCK.RLOCK k alive 600000 BLOCK 0");

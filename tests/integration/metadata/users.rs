@@ -1,4 +1,4 @@
-//! What ACL rules allow and refuse.
+//! ACL rules: what they allow and refuse.
 
 use super::{words, COMMANDS};
 use crate::harness::{Client, Kind, Reply, Server};
@@ -9,7 +9,7 @@ on_every_server![
     categories_contain_the_commands,
 ];
 
-/// What a user may call.
+/// The commands that a user may call.
 const WRITES: [&str; 5] = [
     "LOCK.ACQUIRE {} me 1000000",
     "RWLOCK.RLOCK {} me 1000000",

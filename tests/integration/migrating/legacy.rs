@@ -1,24 +1,24 @@
-//! How other libraries lock: the commands that they send, in their order, in our words.
+//! How other libraries lock: the commands that they send, in their order.
 
 use crate::harness::{Client, Reply};
 
-/// A library's way to lock a key. Each text is a line, or a script where it begins with a space:
+/// A library's way to lock a key. Each text is a line, or a script if it begins with a space:
 /// KEYS[1] is the lock, ARGV[1] the token, ARGV[2] the ttl in milliseconds.
 pub struct Old {
     pub name: &'static str,
     acquire: &'static str,
     release: &'static str,
     extend: &'static str,
-    /// What the acquire answers when it was granted.
+    /// The reply of a granted acquire.
     granted: fn(&Reply) -> bool,
-    /// What becomes of its acquire on a native lock.
+    /// The effect of its acquire on a native lock.
     pub on_native: Excluded,
 }
 
-/// How a library learns that a native lock is in its way.
+/// How a library notices a native lock.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Excluded {
-    /// As if another of its own had it: it tries again.
+    /// As if another client of the library had the lock: it retries.
     Refused,
     /// By an error, which its caller sees.
     Raises,
@@ -31,7 +31,7 @@ const COMPARE_AND_DELETE: &str =
 const COMPARE_AND_EXTEND: &str =
     " if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end return 0";
 
-/// redis-py's `Lock`, redsync, and what most people write themselves.
+/// redis-py's `Lock`, redsync, and the common hand-written lock.
 pub const SET_NX: Old = Old {
     name: "SET NX PX",
     acquire: "SET KEY TOKEN NX PX TTL",
@@ -53,7 +53,7 @@ pub const NODE_REDLOCK: Old = Old {
     on_native: Excluded::Refused,
 };
 
-/// A lock that is held is looked into, for the token may be the caller's own.
+/// A held lock is read, because the token may be the caller's own.
 pub const BSM: Old = Old {
     name: "bsm/redislock",
     acquire: " if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return redis.status_reply('OK') end
@@ -65,7 +65,7 @@ pub const BSM: Old = Old {
     on_native: Excluded::Raises,
 };
 
-/// It asks first whether it has the lock already, in a command of its own.
+/// It first checks in a separate command whether it already has the lock.
 pub const PYTHON_REDIS_LOCK: Old = Old {
     name: "python-redis-lock",
     acquire: " if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.error_reply('AlreadyAcquired') end
@@ -81,8 +81,8 @@ pub const PYTHON_REDIS_LOCK: Old = Old {
     on_native: Excluded::Raises,
 };
 
-/// A hash of owners and how often each has entered. The acquire answers nil when granted, or the
-/// time that is left.
+/// A hash of owners with their number of entries. The acquire returns nil if granted, else the
+/// remaining time.
 pub const REDISSON: Old = Old {
     name: "Redisson's RLock",
     acquire: " if redis.call('EXISTS', KEYS[1]) == 0 or redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then

@@ -1,5 +1,5 @@
 //! Two builds of the module in one group of servers, two in one server, and a file that is replaced
-//! while a server runs by it.
+//! while a server uses it.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,8 +14,7 @@ on_every_server![
     a_replaced_module_file_takes_effect_at_the_restart,
 ];
 
-/// Another build of the same source: the one that was made with these tests, with other
-/// optimizations and checks.
+/// Another build of the same source: that of the test profile, with other optimizations and checks.
 fn other_build() -> PathBuf {
     let tests = std::env::current_exe().unwrap();
     let path = tests.with_file_name("libredis_lock.so");
@@ -55,7 +54,7 @@ fn servers_are_upgraded_one_after_the_other(kind: Kind) {
         c.int("LOCK.RELEASE free me");
         replica.wait_until_it_follows(&primary);
 
-        // The failover, and the old primary comes back as a replica with the new build.
+        // The failover. The old primary returns as a replica with the new build.
         primary.kill();
         r.call("REPLICAOF NO ONE");
         assert!(r.int("LOCK.ACQUIRE free me 100000000") > fence);
@@ -91,15 +90,15 @@ fn a_second_module_is_refused_by_its_name(kind: Kind) {
         assert_eq!(c.call("MODULE LIST"), modules);
         assert_eq!(holds::of(&mut c).len(), before.len());
     }
-    // The first one is as it was.
+    // The first module is unchanged.
     holds::assert_same(&holds::of(&mut c), &before, "after the refusals");
     let waiter = server.blocked("LOCK.ACQUIRE exclusive you 100000 BLOCK 0");
     assert_eq!(c.int("LOCK.RELEASE exclusive me"), 1);
     assert!(waiter.fence() > 0);
 }
 
-/// `make install` over a module that a server has loaded: the server keeps the file that it has,
-/// and takes the new one when it starts again.
+/// `make install` over a module that a server has loaded: the server keeps its file, and loads the
+/// new one at the next start.
 fn a_replaced_module_file_takes_effect_at_the_restart(kind: Kind) {
     let folder = Folder::new();
     let install = |module: &PathBuf| make("install", folder.path(), "/usr/local", module);
@@ -127,7 +126,7 @@ fn a_replaced_module_file_takes_effect_at_the_restart(kind: Kind) {
         after.iter().all(|line| line.ends_with("(deleted)")),
         "{after:?}"
     );
-    // What has not run yet comes from the old file, too.
+    // Code that has not run yet also comes from the old file.
     assert_eq!(c.int("LOCK.RENEW exclusive me 100000000"), 1);
     let waiter = server.blocked("RWLOCK.WLOCK shared you 100000 BLOCK 0");
     for token in ["a", "b"] {

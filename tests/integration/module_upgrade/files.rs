@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::harness::{follow_links, module};
 
-/// A folder that goes with the test.
+/// A folder that is removed with the test.
 pub struct Folder(PathBuf);
 
 impl Folder {
@@ -60,7 +60,7 @@ pub fn make(target: &str, destination: &Path, prefix: &str, module: &Path) {
         .arg(format!("DESTDIR={}", destination.display()))
         .arg(format!("PREFIX={prefix}"))
         .arg(format!("REDIS_LOCK_MODULE={}", module.display()))
-        // What the outer make says to its own is not for this one.
+        // Variables of the outer make must not reach this one.
         .env_remove("MAKEFLAGS")
         .env_remove("MAKELEVEL")
         .output()
@@ -74,7 +74,7 @@ const PREFIX: &str = "/opt/locks";
 #[test]
 fn make_uninstall_removes_all_that_make_install_installed() {
     let folder = Folder::new();
-    // What is not ours stays.
+    // Files of others stay.
     let other = folder.path().join("opt/locks/lib/redis/modules/other.so");
     fs::create_dir_all(other.parent().unwrap()).unwrap();
     fs::write(&other, "another module").unwrap();
@@ -96,7 +96,8 @@ fn make_uninstall_removes_all_that_make_install_installed() {
         .path()
         .join("opt/locks/lib/redis/modules/libredis_lock.so");
     assert_eq!(fs::read(&installed).unwrap(), fs::read(module()).unwrap());
-    // Servers load nothing that nobody may execute, and do not run as who installs.
+    // Servers load no file that lacks execute permission, and they run as another user than the
+    // installer.
     assert_eq!(fs::metadata(&installed).unwrap().mode() & 0o777, 0o755);
     assert_links_lead_somewhere(&folder, &files);
     let conf = folder
@@ -115,7 +116,7 @@ fn make_uninstall_removes_all_that_make_install_installed() {
     assert!(folder.files().is_empty());
 }
 
-/// Not all that the documents point to is installed with them.
+/// Not every link target of the documents is installed with them.
 #[track_caller]
 fn assert_links_lead_somewhere(folder: &Folder, files: &[String]) {
     let documents = files.iter().filter(|name| name.ends_with(".md"));
@@ -136,7 +137,7 @@ fn make_install_replaces_a_module_file_in_use_by_rename() {
     let inode = in_use.metadata().unwrap().ino();
     make("install", folder.path(), PREFIX, &module());
     assert_ne!(fs::metadata(&installed).unwrap().ino(), inode);
-    // The old one has lost its name and nothing else.
+    // The old file has lost its name and nothing else.
     let left = in_use.metadata().unwrap();
     assert_eq!(
         (left.nlink(), left.len()),

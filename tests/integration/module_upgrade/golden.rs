@@ -1,5 +1,5 @@
-//! The files that each released version of the module has written, on each server: every later
-//! build must load them. tests/golden/README.md tells what they are and how they come about.
+//! The files that each released version of the module has written, on each server. Every later
+//! build must load them. tests/golden/README.md describes them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ const KINDS: [Kind; 5] = [
     Kind::Valkey9,
 ];
 
-/// A way of keeping data: the folder, and the server's options for it.
+/// A way to persist data: the folder, and the server's options.
 const WAYS: [(&str, &[&str]); 3] = [
     ("rdb", &[]),
     ("aof", &["--appendonly", "yes"]),
@@ -39,8 +39,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
 }
 
-/// The folders with what this server has written, one for each version of the module. In place of
-/// what none was written by, because it was not there yet, come those of the server before it.
+/// The folders with files of this server, one for each version of the module. If a version has
+/// none, because the server did not exist yet, those of the server before it are used.
 fn written_by(kind: Kind) -> Vec<PathBuf> {
     let kinds: &[Kind] = match kind {
         Kind::Valkey9 => &[Kind::Valkey9, Kind::Valkey8_0],
@@ -65,7 +65,7 @@ fn expected(folder: &Path) -> Vec<Hold> {
     holds
 }
 
-/// Fails the test unless the server has what the folder's locks.tsv says, and it works.
+/// Fails the test unless the server has the locks of the folder's locks.tsv, and works.
 #[track_caller]
 fn assert_loaded(c: &mut Client, expected: &[Hold], when: &str) {
     holds::assert_same(&holds::of(c), expected, when);
@@ -93,7 +93,7 @@ fn files_of_every_version_load(kind: Kind) {
     assert_all_ways_load(kind, kind);
 }
 
-/// Whoever upgrades the server, or goes from Redis to Valkey, keeps the locks, too.
+/// An upgrade of the server, or a change from Redis to Valkey, keeps the locks too.
 fn files_of_older_servers_load(kind: Kind) {
     let older: &[Kind] = match kind {
         Kind::Redis6_2 => &[],
@@ -115,7 +115,7 @@ fn fences_go_on_from_the_files_and_not_from_the_clock(kind: Kind) {
             let files = folder.join(way);
             let expected = expected(&files);
             let largest = holds::largest_fence(&expected);
-            // By its clock the server is an hour short of the time at which the files were written.
+            // The server's clock is an hour before the time at which the files were written.
             let clock = FakeClock::new();
             clock.set_ahead_ms(holds::last_granted_ms(&expected) - HOUR_MS - now_ms());
             let setup = clock.rules(kind, Setup::with_module(options));
@@ -150,7 +150,7 @@ fn payloads_of_every_version_are_restored(kind: Kind) {
     }
 }
 
-/// Locks in all shapes, from the commands and on the ways by which they come about.
+/// Locks in all shapes, created by the commands and in every other way.
 fn live(c: &mut Client) {
     let longest = [b'x'; 512];
     let ttl = TTL.as_bytes();
@@ -172,12 +172,12 @@ fn live(c: &mut Client) {
     c.int(&format!("LOCK.ACQUIRE handed-over me {TTL}"));
 }
 
-/// The same, for an append-only file: what stands behind a rewritten one.
+/// The same for an append-only file: the effects after a rewrite.
 fn live_on(server: &Server, c: &mut Client) {
     c.int(&format!("LOCK.RENEW renewed me {TTL}"));
     c.int(&format!("RWLOCK.WLOCK alone me {TTL}"));
     c.int("LOCK.RELEASE released me");
-    c.int("RWLOCK.RLOCK shortened c 2000000000000"); // Writes into the holds what PEXPIRE has said.
+    c.int("RWLOCK.RLOCK shortened c 2000000000000"); // Writes the deadline of PEXPIRE into the holds.
     c.int("LOCK.RELEASE shortened b");
     let waiter = server.blocked(&format!("LOCK.ACQUIRE handed-over you {TTL} BLOCK 0"));
     c.int("LOCK.RELEASE handed-over me");

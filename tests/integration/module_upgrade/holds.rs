@@ -1,15 +1,14 @@
-//! Who holds what, as the commands tell it: to compare a server with what was written down years
-//! before.
+//! The holds as the commands report them, to compare a server with a record that is years old.
 
 use std::fmt::Write;
 
 use crate::harness::{Client, Reply};
 
-/// The databases that are looked at.
+/// The databases that are read.
 const DATABASES: u8 = 4;
 
-/// How exact a deadline is known: the time and what is left of a hold are asked in one transaction,
-/// but one after the other.
+/// The tolerance of a deadline: the time and the remaining ttl are read in one transaction, but one
+/// after the other.
 const EXACT_MS: i64 = 1_000;
 
 /// A hold, in the columns of a `locks.tsv`.
@@ -116,7 +115,7 @@ pub fn write(holds: &[Hold]) -> String {
     text
 }
 
-/// The holds out of a `locks.tsv`.
+/// Reads the holds of a `locks.tsv`.
 #[track_caller]
 pub fn read(text: &str) -> Vec<Hold> {
     let lines = text.lines().filter(|line| !line.starts_with('#'));

@@ -1,6 +1,5 @@
-//! The module is downgraded: what a later version has written is refused, and said to be so. Later
-//! versions are made here out of this one's bytes, by raising the numbers by which formats are told
-//! apart.
+//! A downgrade of the module: data of a later version is refused with a message. Later versions are
+//! simulated by raising the version numbers in this version's bytes.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -21,11 +20,11 @@ on_every_server![
     a_replica_refuses_data_of_a_later_version,
 ];
 
-/// What the log says by the module's words.
+/// The messages of the module in the log.
 const SAID: &str = "in a format that this version of the module does not know";
 
-/// Files without compression and checksum, so that they can be changed; and with a lock whose fence
-/// tells where its record is.
+/// Files without compression and checksum, so that they can be changed, and with a lock whose fence
+/// marks its record.
 const PLAIN: [&str; 4] = ["--rdbcompression", "no", "--rdbchecksum", "no"];
 
 /// The numbers that a later version may have raised.
@@ -49,7 +48,8 @@ const ALL: [Raised; 4] = [
 ];
 
 impl Raised {
-    /// Raises it in an RDB that has one lock, `fence`, and with `type_id` in it as DUMP shows it.
+    /// Raises the number in an RDB that has one lock, `fence`. `type_id` is the type as DUMP writes
+    /// it.
     #[track_caller]
     fn raise(self, rdb: &mut [u8], type_id: &[u8], fence: i64) {
         let places = |bytes: &[u8]| -> Vec<usize> {
@@ -59,8 +59,8 @@ impl Raised {
         };
         let last_of_id = type_id.len() - 1;
         let (types, fences) = (places(type_id), places(&fence.to_le_bytes()));
-        // The largest fence comes first, then the lock; its record has two bytes more before the
-        // fence.
+        // The largest fence comes first, then the lock. The lock's record has two more bytes before
+        // the fence.
         assert_eq!((types.len(), fences.len()), (2, 2));
         let at = match self {
             Raised::TypeOfFence => types[0] + last_of_id,
@@ -73,7 +73,7 @@ impl Raised {
     }
 }
 
-/// Takes the one lock; answers its fence and how DUMP writes the type's name and version.
+/// Acquires the only lock. Returns its fence, and the type's name and version as DUMP writes them.
 #[track_caller]
 fn take_one(c: &mut Client) -> (i64, Vec<u8>) {
     let fence = c.int("LOCK.ACQUIRE k me 100000000");
@@ -81,13 +81,14 @@ fn take_one(c: &mut Client) -> (i64, Vec<u8>) {
     (fence, payload.as_bytes()[1..10].to_vec())
 }
 
-/// Fails the test unless the server gives up on its own files, by the module's words and no crash.
+/// Fails the test unless the server refuses its own files with a message of the module, and without
+/// a crash.
 #[track_caller]
 fn assert_refused(kind: Kind, dir: &Path, options: &[&str], when: &str) {
     let (module, dir) = (module(), dir.to_str().unwrap());
     let load = ["--loadmodule", module.to_str().unwrap(), "--dir", dir];
-    // Its status may even be 0: the server has its checker look at the file, which finds no fault
-    // with it.
+    // Its status may even be 0: the server runs its checker on the file, which finds no fault with
+    // it.
     let (log, _) = Server::start_that_ends(kind, &[&load[..], options].concat());
     assert!(log.contains(SAID), "{when}: {log}");
     assert!(!log.contains("BUG REPORT"), "{when}: {log}");
@@ -113,10 +114,10 @@ fn a_payload_of_a_later_version_is_refused(kind: Kind) {
         assert!(error.contains("Bad data format"), "{error}");
         assert_eq!(c.int("EXISTS other"), 0);
     }
-    // As it came it is taken, so that it is the version that was refused.
+    // The unchanged payload is accepted, so it is the version that was refused.
     let restored = c.send(&[&b"RESTORE"[..], b"other", b"0", dump]);
     assert_eq!(restored, Reply::Simple("OK".into()));
-    // The reply says it; the log is not for what clients send.
+    // The reply has the reason. Input from clients is not logged.
     assert!(!server.log().contains(SAID), "{}", server.log());
 }
 
@@ -167,8 +168,8 @@ fn later_effect() -> Vec<u8> {
     bytes
 }
 
-/// The server says what it could not carry out, and goes on: so it does with every command.
-/// docs/UPGRADING.md tells what to do then.
+/// The server reports what it could not execute, and continues, as with every command.
+/// docs/UPGRADING.md says what to do then.
 #[track_caller]
 fn assert_left_out(server: &Server) {
     let mut c = server.client();
