@@ -1,4 +1,4 @@
-//! The arithmetic of `make bench-peers`: what it makes of the lines that the drivers print.
+//! The arithmetic of `make bench-peers` on the lines that the drivers print.
 
 #[allow(dead_code, unreachable_pub, missing_docs)]
 #[path = "../benches/libraries/catalogue.rs"]
@@ -14,7 +14,8 @@ use catalogue::{version_in, LANGUAGES};
 use stats::jain;
 use timeline::Timeline;
 
-/// Of 10 ms: client 0 takes the lock twice, then 1, then 0 again; 2 gets it when the time is over.
+/// Of 10 ms: client 0 takes the lock twice, then 1, then 0 again. Client 2 gets it after the time
+/// is over.
 const LINES: &str = "\
 0 0 100 1100
 0 1100 1200 2200
@@ -35,7 +36,7 @@ fn acquisitions_until_the_end_are_counted_in_the_order_of_their_grants() {
     assert_eq!(timeline.acquisitions, 5.0);
     assert_eq!(timeline.taken, [3.0, 2.0, 0.0, 0.0]);
     assert_eq!(timeline.starved(), 2.0);
-    // 0 0 1 0 1: the first is from nobody, the second from itself.
+    // 0 0 1 0 1: the first has no predecessor, the second follows itself.
     assert_eq!(timeline.hand_offs, 3.0);
 
     let mut lines: Vec<&str> = LINES.lines().collect();
@@ -52,8 +53,8 @@ fn fairness_counts_clients_that_got_nothing() {
     assert_eq!(jain(&[9.0, 0.0, 0.0]), 1.0 / 3.0);
 }
 
-/// Waits of 100, 100, 3,000, 2,000 and 5,900 µs; of client 0 one under way for 4,800, of 2 and 3
-/// for 10,000. Client 1 holds.
+/// Waits of 100, 100, 3,000, 2,000 and 5,900 µs. In progress are one of client 0 for 4,800, and
+/// those of 2 and 3 for 10,000. Client 1 holds.
 #[test]
 fn waits_in_progress_at_the_end_count_with_their_age() {
     let waits = timeline().waits;
@@ -99,7 +100,7 @@ fn a_version_follows_the_last_separator() {
     assert_eq!(of(&["redsync", version]), None);
 }
 
-/// The marks are of files that change with the libraries.
+/// The marks are those of files that change with the libraries.
 #[test]
 fn every_library_has_a_version() {
     for language in &LANGUAGES {

@@ -1,5 +1,5 @@
-//! The house's rules that no compiler knows: which layer may import which, where `unsafe` may
-//! stand, and how long a file may be.
+//! The rules that the compiler does not check: which layer may import which, where `unsafe` may be
+//! used, and how long a file may be.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ mod links;
 
 use links::follow_links;
 
-/// A file longer than this no longer fits the head.
+/// A longer file is hard to read.
 const MAX_LINES: usize = 500;
 
 fn sources(folder: &str) -> Vec<(PathBuf, String)> {
@@ -135,7 +135,7 @@ fn files_stay_small() {
     }
 }
 
-/// What these documents say is shown by tests: a name in them is a test, or a file or folder of
+/// Tests prove the statements of these documents: a name in them is a test, or a file or folder of
 /// tests.
 #[test]
 fn the_tests_that_the_documents_name_exist() {
@@ -169,8 +169,8 @@ fn named_tests_exist(document: &str, at_least: usize) {
     }
 }
 
-/// The diagrams are drawn from text, which stands in the picture as a comment: `make diagrams`
-/// draws them anew.
+/// The diagrams are drawn from text, which the picture contains as a comment. `make diagrams` draws
+/// them again.
 #[test]
 fn the_diagrams_match_their_sources() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/diagrams");
@@ -184,7 +184,7 @@ fn the_diagrams_match_their_sources() {
             continue;
         }
         let picture = fs::read_to_string(source.with_extension("svg")).unwrap();
-        // A comment must not hold two dashes.
+        // A comment must not contain two dashes.
         let picture = picture.replace("- -", "--");
         for line in fs::read_to_string(&source).unwrap().lines() {
             let is_there = line.starts_with("!include") || picture.contains(line.trim());
@@ -195,7 +195,7 @@ fn the_diagrams_match_their_sources() {
     assert!(seen >= 5, "only {seen} diagrams");
 }
 
-/// What a document points to is there.
+/// Relative links of the documents lead to files.
 #[test]
 fn relative_links_in_the_documents_resolve() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -216,7 +216,7 @@ fn documents_in(folder: &Path) -> Vec<PathBuf> {
     for entry in fs::read_dir(folder).into_iter().flatten() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        // What was installed is none of ours.
+        // Installed packages are not part of this project.
         if path.is_dir() && !name.starts_with('.') && name != "node_modules" && name != "target" {
             found.extend(documents_in(&path));
         } else if path.extension().is_some_and(|extension| extension == "md") {

@@ -1,4 +1,4 @@
-//! What the server's own commands mean for a lock.
+//! The effects of the server's own commands on a lock.
 
 use crate::harness::workload::{words, Command};
 use crate::harness::{now_ms, wait_for, Client, Kind, Reply, Server};
@@ -23,7 +23,7 @@ on_every_server![
     operations_on_a_key_with_many_readers_stay_cheap,
 ];
 
-/// The left of a ttl that was set a moment ago.
+/// The rest of a ttl that was set a moment ago.
 #[track_caller]
 fn assert_fresh(left: i64, ttl: i64) {
     assert!((ttl - 9_999..=ttl).contains(&left), "{left} of {ttl}");
@@ -158,10 +158,10 @@ fn pexpire_caps_all_holds_and_no_other_holder_lifts_the_cap(kind: Kind) {
     c.int("LOCK.RELEASE k b");
     check(&mut c, &[("a", 50_000), ("short", 20_000)], 50_000);
     assert_eq!(c.int("PEXPIRE k 40000"), 1);
-    c.int("LOCK.RELEASE k short"); // a release sets the key's end too
+    c.int("LOCK.RELEASE k short"); // a release sets the key's expiry too
     check(&mut c, &[("a", 40_000)], 40_000);
     assert_eq!(c.int("PEXPIRE k 30000"), 1);
-    c.int("RWLOCK.WLOCK k a 60000"); // the conversion, which its holder asked for
+    c.int("RWLOCK.WLOCK k a 60000"); // the conversion, which its holder requested
     check(&mut c, &[("a", 60_000)], 60_000);
 }
 
@@ -170,7 +170,7 @@ fn a_longer_pexpire_lengthens_no_hold(kind: Kind) {
     let mut c = server.client();
     for command in ["LOCK.ACQUIRE", "RWLOCK.RLOCK"] {
         let fence = c.int(&format!("{command} k me 30"));
-        // Where the machine was too slow the key is gone, which is as good.
+        // If the machine was too slow, the key is gone, which is fine.
         c.int("PEXPIRE k 60000");
         wait_until_free(&mut c);
         assert_lost(&mut c, "me");
@@ -214,7 +214,7 @@ fn a_lock_stripped_of_its_ttl_gets_it_back(kind: Kind) {
             c.send(&[&b"RESTORE"[..], b"k", b"0", payload.as_bytes()]);
         } else {
             assert_eq!(c.int("PERSIST k"), 1);
-            // Nobody tells the module of it, but the next command on the lock sees it.
+            // The module is not notified, but the next command on the lock notices.
             assert_eq!(c.int("PTTL k"), -1);
             assert_eq!(c.int("LOCK.RELEASE k nobody"), 0);
             assert!(c.int("PTTL k") > 0);
@@ -254,7 +254,7 @@ fn the_memory_of_thousands_of_readers_is_freed(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let used = |c: &mut Client| c.info("used_memory").parse::<i64>().unwrap();
-    // By a script, for what a client sends would stay in its buffers.
+    // By a script, because data from a client would stay in its buffers.
     let take = "for n = 1, 5000 do redis.call('RWLOCK.RLOCK', 'k', 'reader ' .. n, 600000) end";
     let take = ["EVAL", take, "0"];
     c.send(&take); // so that only the readers are new the next time
@@ -279,7 +279,7 @@ fn the_memory_of_thousands_of_readers_is_freed(kind: Kind) {
     }
 }
 
-/// Asks of as many readers of `k`; the first letters of their tokens are `named`.
+/// Acquires this many readers of `k`. Their tokens begin with `named`.
 fn readers(named: &str, count: usize) -> Vec<Command> {
     let lines = (0..count).map(|n| format!("RWLOCK.RLOCK k {named}{n} 600000"));
     lines.map(|line| words(&line)).collect()
@@ -436,8 +436,8 @@ fn a_change_invalidates_client_side_caches(kind: Kind) {
     }
 }
 
-/// Microseconds per call of the dearest command that a reader uses, by the server's own count: for
-/// 2000 readers, each of the key that `key` becomes when its `#` is the reader's number.
+/// Microseconds per call of the most expensive command of a reader, by the server's own count, for
+/// 2000 readers. Each uses the key `key` with `#` replaced by its number.
 fn cost_of_a_reader(c: &mut Client, key: &str) -> f64 {
     c.call("CONFIG RESETSTAT");
     // The writer's command is refused, or converts the only reader.
@@ -473,8 +473,8 @@ fn operations_on_a_key_with_many_readers_stay_cheap(kind: Kind) {
     for readers in readers("stays", 20_000).chunks(2000) {
         c.pipeline(readers);
     }
-    // A walk over 20,000 readers would take hundreds of microseconds. The best of three, for the
-    // machine has other work.
+    // A scan of 20,000 readers would take hundreds of microseconds. The best of three counts,
+    // because the machine has other work.
     let among = (0..3).map(|_| cost_of_a_reader(&mut c, "k"));
     let among = among.fold(f64::INFINITY, f64::min);
     let holders = c.call("LOCK.INFO k").field("holders");

@@ -1,4 +1,4 @@
-//! What comes back after a restart, from an RDB or an append-only file.
+//! Locks after a restart, from an RDB or an append-only file.
 
 use std::path::Path;
 use std::process::Command;
@@ -80,13 +80,13 @@ fn take_many(c: &mut Client) {
         c.int("PEXPIRE lengthened 900000");
         c.int("RWLOCK.RLOCK persisted me 600000");
         c.int("PERSIST persisted");
-        c.int("LOCK.RELEASE persisted nobody"); // which gives it its ttl again
+        c.int("LOCK.RELEASE persisted nobody"); // which restores its ttl
         c.call("SET text text");
     }
     c.call("SELECT 0");
 }
 
-/// The state that `take_many` makes, to be compared with what comes back.
+/// The state that `take_many` creates, to compare it with the state after a restart.
 fn with_many(c: &mut Client) -> State {
     take_many(c);
     workload::settle(c);
@@ -99,7 +99,7 @@ fn with_many(c: &mut Client) -> State {
 fn assert_back(server: &Server, state: &State, when: &str) {
     let mut c = server.client();
     State::of(&mut c).assert_same(state, when);
-    // They are not only there, they work.
+    // They not only exist, they work.
     assert_eq!(c.call("LOCK.ACQUIRE exclusive you 60000"), Reply::Nil);
     assert_eq!(c.int("LOCK.RENEW exclusive me 600000"), 1);
     assert_eq!(c.int("LOCK.RELEASE converted you"), 1);
@@ -108,7 +108,7 @@ fn assert_back(server: &Server, state: &State, when: &str) {
 
 #[track_caller]
 fn rewrite_aof(c: &mut Client) {
-    // One that the server started by itself may be under way.
+    // A save that the server started itself may be in progress.
     wait_for("the rewrite to begin", || {
         (!matches!(c.call("BGREWRITEAOF"), Reply::Error(_))).then_some(())
     });
@@ -142,7 +142,7 @@ fn holds_that_ended_while_the_server_was_down_are_gone(kind: Kind) {
         c.int("RWLOCK.RLOCK shared stays 600000");
         c.int("RWLOCK.RLOCK shared short 600");
         let fence = c.int("LOCK.ACQUIRE k short 600");
-        c.int("PEXPIRE k 600000"); // then only the hold itself knows
+        c.int("PEXPIRE k 600000"); // then only the hold itself has the deadline
         c.int("LOCK.ACQUIRE gone short 600");
         let ends = now_ms() + 600;
         if !aof {
@@ -193,7 +193,7 @@ fn a_rewritten_aof_restores_everything(kind: Kind) {
         let mut c = server.client();
         take_many(&mut c);
         rewrite_aof(&mut c);
-        // Effects on top of what was rewritten.
+        // Effects after the rewrite.
         c.int("LOCK.RENEW long me 600000");
         c.int("RWLOCK.RLOCK shortened d 800000");
         c.int("LOCK.RELEASE capped b");
@@ -212,7 +212,7 @@ fn a_truncated_aof_loses_only_its_tail(kind: Kind) {
     let state = with_many(&mut c);
     c.int("LOCK.ACQUIRE torn me 60000");
     server.kill();
-    // In the middle of the last effect, as when the power fails during a write.
+    // In the middle of the last effect, as after a power failure during a write.
     let aof = if kind.is_7_0_or_later() {
         server.dir().join("appendonlydir/appendonly.aof.1.incr.aof")
     } else {
@@ -291,12 +291,12 @@ fn a_server_without_any_fence_saves_and_loads(kind: Kind) {
     }
 }
 
-/// Fails the test when the next fence is not larger than the one that was raised beyond the clock.
+/// Fails the test if the next fence is not larger than the one that was raised beyond the clock.
 #[track_caller]
 fn assert_beyond(c: &mut Client, ahead: i64, when: &str) {
     let next = c.int("LOCK.ACQUIRE next me 60000");
     assert!(next > ahead, "{when}: {next} after {ahead}");
-    // Far from where the clock alone would have taken it.
+    // Far from the fence that the clock alone would give.
     assert!(next < ahead + 1_000_000_000, "{when}: {next} after {ahead}");
     c.int("LOCK.RELEASE next me");
 }
@@ -342,8 +342,8 @@ fn fences_keep_rising_over_an_aof(kind: Kind) {
 }
 
 fn fences_keep_rising_over_a_rewritten_aof(kind: Kind) {
-    // Without the RDB at its head and with no lock held, a rewritten file has no place for them:
-    // not a case here.
+    // Not tested here: without the RDB at its head and with no lock held, a rewritten file cannot
+    // store fences.
     for (preamble, held) in [("yes", false), ("yes", true), ("no", true)] {
         let mut server = aof_server(kind, preamble);
         let mut c = server.client();
@@ -406,7 +406,7 @@ fn a_server_without_the_module_refuses_an_rdb_with_fences_clearly(kind: Kind) {
         server.shut_down_saving();
         let dir = server.dir().to_str().unwrap();
         if locks.is_empty() && kind.is_7_2_or_later() {
-            // Nothing of ours is in it.
+            // It contains nothing of the module.
             let bare = Server::start_without_module(kind, &["--dir", dir]);
             assert_eq!(bare.client().int("DBSIZE"), 0);
         } else {

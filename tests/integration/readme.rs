@@ -1,4 +1,4 @@
-//! What the README and the concepts say is true: every console example is run by a real redis-cli.
+//! The README and the concepts are right: every console example is run by a real redis-cli.
 
 use crate::harness::{project_file, run_examples, Kind, Server};
 

@@ -1,5 +1,5 @@
-//! Replicas under load: whatever happens to the link, to a replica or in between, they have in the
-//! end what the primary has, value, ttl and fence of every key.
+//! Replicas under load. Whatever happens to the links or a replica, in the end they have the same
+//! data as the primary: value, ttl and fence of every key.
 
 use crate::harness::mixed_load::{self, wait_for_link, LoadTotals};
 use crate::harness::{figure, scale, Client, Kind, Reply, Server, State};
@@ -16,7 +16,7 @@ on_every_server![
     the_effects_of_many_clients_reach_a_replica_of_a_replica,
 ];
 
-/// A primary whose replicas are served at once.
+/// A primary that synchronizes its replicas without delay.
 fn primary(kind: Kind) -> Server {
     let backlog = ["--repl-backlog-size", "64mb"];
     Server::start_with(kind, &[&AT_ONCE[..], &backlog].concat())
@@ -25,23 +25,23 @@ fn primary(kind: Kind) -> Server {
 const AT_ONCE: [&str; 4] = [
     "--repl-diskless-sync-delay",
     "0",
-    // It sends nothing by itself.
+    // It sends nothing on its own.
     "--repl-ping-replica-period",
     "3600",
 ];
 
-/// A replica that is told so by a command, as the port of its primary may change.
+/// Makes a server a replica by a command, because the port of its primary may change.
 fn follow(replica: &Server, primary: &Server) {
     let line = format!("REPLICAOF 127.0.0.1 {}", primary.port);
     replica.client().text(&line);
 }
 
-/// Has a replica follow nobody, and stay one.
+/// Makes a replica follow nobody, while it stays a replica.
 fn lose_primary(replica: &Server) {
     replica.client().text("REPLICAOF 127.0.0.1 1");
 }
 
-/// Fails the test unless the replica has all that the primary has; answers how many keys that are.
+/// Fails the test unless the replica has the same data as the primary. Returns the number of keys.
 #[track_caller]
 fn assert_same(primary: &Server, replica: &Server, when: &str) -> usize {
     replica.wait_until_it_follows(primary);
@@ -50,7 +50,7 @@ fn assert_same(primary: &Server, replica: &Server, when: &str) -> usize {
     state.len()
 }
 
-/// How often the primary has sent all of its data, and how often only what a replica had missed.
+/// The number of full and of partial synchronizations.
 fn syncs(primary: &Server) -> (usize, usize) {
     let mut c = primary.client();
     let mut count = |field| c.info(field).parse().unwrap();
@@ -87,7 +87,7 @@ fn the_effects_of_many_clients_reach_a_replica_of_a_replica(kind: Kind) {
     });
     assert_same(&primary, &middle, "in the middle");
     assert_same(&middle, &last, "at the end");
-    // The one in the middle goes on alone, and the last one with it.
+    // The middle server continues alone, and the last one follows it.
     middle.client().text("REPLICAOF NO ONE");
     wait_for_link(&last);
     let next = middle.client().int("LOCK.ACQUIRE new me 600000");
@@ -102,7 +102,7 @@ fn the_effects_of_many_clients_reach_a_replica_of_a_replica(kind: Kind) {
     );
 }
 
-/// LOCK.INFO without what time changes.
+/// LOCK.INFO without the fields that change with time.
 fn info(c: &mut Client, key: &str) -> Vec<Reply> {
     let info = c.call(&format!("LOCK.INFO {key}"));
     let mut parts = vec![info.field("mode")];

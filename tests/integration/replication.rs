@@ -1,4 +1,4 @@
-//! What reaches a replica, and what a replica is when it becomes the primary.
+//! The data of a replica, and its state after a promotion.
 
 use crate::harness::aof;
 use crate::harness::dump::raise_fences_by_an_hour;
@@ -40,7 +40,7 @@ on_more_servers![
     monitor_and_slowlog_show_the_command_as_sent,
 ];
 
-/// A primary that sends nothing by itself.
+/// A primary that sends nothing on its own.
 fn primary(kind: Kind) -> Server {
     primary_with(kind, &[])
 }
@@ -52,7 +52,7 @@ fn primary_with(kind: Kind, arguments: &[&str]) -> Server {
         "3600",
         "--repl-diskless-sync-delay",
         "0",
-        // Broken links are repaired from the backlog.
+        // Broken links are resynchronized from the backlog.
         "--repl-backlog-size",
         "64mb",
     ];
@@ -67,7 +67,7 @@ fn assert_same(primary: &Server, replica: &Server, when: &str) {
     here.assert_same(&State::of(&mut primary.client()), when);
 }
 
-/// LOCK.INFO without what time changes.
+/// LOCK.INFO without the fields that change with time.
 fn info(c: &mut Client, key: &str) -> Vec<Reply> {
     let info = c.call(&format!("LOCK.INFO {key}"));
     let mut parts = vec![info.field("mode")];
@@ -172,11 +172,11 @@ fn commands_that_change_nothing_replicate_nothing(kind: Kind) {
     }
     assert_eq!(c.call("EXEC").items().len(), 10);
     c.send(&script(&nothing[..10]));
-    // 6.2 sends the words MULTI and EXEC around nothing.
+    // 6.2 replicates MULTI and EXEC around nothing.
     let empty = "*1\r\n$5\r\nMULTI\r\n*1\r\n$4\r\nEXEC\r\n".len();
     let around = if kind.is_7_0_or_later() { 0 } else { empty };
     assert_eq!(sent(&mut c), before + i64::try_from(around).unwrap());
-    // And what changes something does send.
+    // A command that changes something does send bytes.
     c.int("LOCK.RENEW k me 700000");
     assert!(sent(&mut c) > before + 40);
     assert_same(&primary, &replica, "after all");
@@ -209,7 +209,7 @@ fn a_random_history_is_replicated_over_broken_links(kind: Kind) {
     assert_eq!(c.info("sync_partial_ok"), "4");
 }
 
-/// As on a server of which it is not proved that the client's words may be exchanged.
+/// As on a server for which replication in place is not proved.
 fn a_random_history_is_replicated_without_replicating_in_place(kind: Kind) {
     for (setting, words) in [("yes", 4), ("no", 3)] {
         let options = ["replicate-in-place", setting, "--appendonly", "yes"];
@@ -224,7 +224,7 @@ fn a_random_history_is_replicated_without_replicating_in_place(kind: Kind) {
     }
 }
 
-/// How many words the effect of the first acquire has in the append-only file.
+/// The number of arguments of the first acquire's effect in the append-only file.
 fn words_of_an_effect(c: &mut Client, server: &Server) -> usize {
     c.int("LOCK.ACQUIRE seen me 60000");
     for part in aof::parts(server.dir()) {
@@ -255,7 +255,7 @@ fn a_replica_attached_later_receives_everything(kind: Kind) {
         let when = format!("diskless {diskless}, load {load}");
         let replica = Server::start_replica_of(&primary, &["--repl-diskless-load", load]);
         assert_same(&primary, &replica, &when);
-        // Once more, beside what it has by now.
+        // Once more, with existing data.
         replica.client().call("REPLICAOF NO ONE");
         replica.client().int("LOCK.ACQUIRE mine me 600000");
         c.int("RWLOCK.RLOCK shared you 600000");
@@ -318,7 +318,7 @@ fn a_replica_hides_expired_holds_before_its_primary_deletes_them(kind: Kind) {
     let primary = primary(kind);
     let replica = Server::start_replica_of(&primary, &[]);
     let (mut c, mut r) = (primary.client(), replica.client());
-    // The primary deletes nothing unless it is asked for it.
+    // The primary deletes nothing without a command.
     c.call("DEBUG SET-ACTIVE-EXPIRE 0");
     c.int("LOCK.ACQUIRE alone me 1000");
     c.int("RWLOCK.RLOCK shared short 1000");
@@ -332,7 +332,7 @@ fn a_replica_hides_expired_holds_before_its_primary_deletes_them(kind: Kind) {
     assert_eq!(holders.items().len(), 1);
     assert_eq!(c.info("master_repl_offset"), offset);
     assert_eq!(r.int("DBSIZE"), 2, "it deletes nothing by itself");
-    // The next owners arrive where the old holds still lie.
+    // The next owners arrive while the old holds still exist there.
     assert!(c.int("LOCK.ACQUIRE alone you 600000") > last);
     assert!(c.int("RWLOCK.RLOCK shared new 600000") > last);
     assert_same(&primary, &replica, "after the next owners");
@@ -342,7 +342,7 @@ fn a_replica_hides_expired_holds_before_its_primary_deletes_them(kind: Kind) {
     assert_eq!(info(&mut r, "alone")[1], Reply::from("you"));
 }
 
-/// Makes a primary of the replica of a primary that is gone.
+/// Promotes the replica of a primary that is gone.
 fn promote(replica: &Server) -> Client {
     let mut r = replica.client();
     assert_eq!(r.call("REPLICAOF NO ONE"), Reply::Simple("OK".into()));
@@ -376,8 +376,8 @@ fn a_promoted_replica_has_the_holders_and_gives_larger_fences(kind: Kind) {
 }
 
 fn a_replica_attached_later_gives_larger_fences(kind: Kind) {
-    // One that was told nothing, but that got the data as a whole: with no lock in it, and with one
-    // of a smaller fence.
+    // A replica that received no effects, but the data set as a whole: with no lock in it, and with
+    // one of a smaller fence.
     for held in [false, true] {
         let mut primary = primary(kind);
         let mut c = primary.client();
@@ -400,7 +400,7 @@ fn the_old_primary_follows_the_new_one(kind: Kind) {
     o.int("LOCK.ACQUIRE k me 600000");
     new.wait_until_it_follows(&old);
     promote(&new);
-    o.int("LOCK.ACQUIRE lost me 600000"); // which the new one never hears of
+    o.int("LOCK.ACQUIRE lost me 600000"); // which the new one never receives
     assert_eq!(n.int("LOCK.RELEASE k me"), 1);
     let ahead = raise_fences_by_an_hour(&mut n);
     n.int("RWLOCK.RLOCK k you 600000");
@@ -425,7 +425,8 @@ fn a_replica_restarts_from_its_own_aof(kind: Kind) {
             ],
         );
         let mut c = primary.client();
-        // It rewrites its file after the first synchronization; what follows is to come after that.
+        // It rewrites its file after the first synchronization. The effects of this test must come
+        // after that.
         wait_for("the file to be open", || {
             let mut r = replica.client();
             let idle = r.info("aof_rewrite_in_progress") == "0";
@@ -450,7 +451,7 @@ fn a_replica_restarts_from_its_own_aof(kind: Kind) {
     }
 }
 
-/// An effect stands in the place of the client's own words for a moment: nobody may see that.
+/// An effect replaces the client's command for a moment. Nobody may see that.
 fn monitor_and_slowlog_show_the_command_as_sent(kind: Kind) {
     let server = primary(kind);
     let replica = Server::start_replica_of(&server, &[]);

@@ -1,5 +1,5 @@
-//! What a client cannot do: with keys that are not its own, with the effects of others, to the log,
-//! and to the server's memory and time.
+//! The limits of a client: other users' keys, forged effects, the log, and the server's memory and
+//! time.
 
 mod effects;
 mod keys;
@@ -29,7 +29,7 @@ fn load_function(c: &mut Client) {
     assert_eq!(loaded, Reply::from("test"));
 }
 
-/// A line in a script that says which key it touches, in one that does not, and in a function.
+/// A line in a script that declares its key, in one that does not, and in a function.
 fn in_scripts(line: &str, has_functions: bool) -> Vec<Vec<Vec<u8>>> {
     let words: Vec<&str> = line.split(' ').collect();
     let (name, key, rest) = (words[0], words[1], &words[2..]);

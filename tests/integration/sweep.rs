@@ -1,5 +1,5 @@
-//! Locks that have lost their ttl: nobody hears of it, so a sweep of the keyspace gives it back. It
-//! deletes those that are over.
+//! Locks without a ttl. The module is not notified when a lock loses its ttl, so a sweep of the
+//! keyspace restores it. The sweep deletes expired locks.
 //!
 //! A sweep runs after a start, after a load and after a promotion.
 
@@ -18,12 +18,12 @@ on_every_server![
     a_key_with_a_longer_ttl_is_left_alone,
 ];
 
-/// Longer than all that is done before it is over.
+/// Longer than all steps before its end.
 const SHORT_MS: i64 = 700;
 
-/// Takes locks without a ttl in two databases: `over` ends after [`SHORT_MS`], `half` loses one of
-/// its holders then, `live` stays. `copy` comes by RESTORE. All of it arrives at once with `then`,
-/// before the timer can look at anything. Answers when the short ones are over.
+/// Creates locks without a ttl in two databases: `over` expires after [`SHORT_MS`], `half` loses
+/// one of its holders then, `live` stays. `copy` comes by RESTORE. All arrive at once with `then`,
+/// before the timer can see any of them. Returns when the short ones expire.
 fn take_without_ttl(c: &mut Client, then: &str) -> i64 {
     c.int("LOCK.ACQUIRE original me 600000");
     let dump = c.call("DUMP original");
@@ -60,7 +60,7 @@ fn words(line: &str) -> Vec<Vec<u8>> {
     line.split_whitespace().map(Vec::from).collect()
 }
 
-/// All locks end with their holds again, and what is over is gone.
+/// All locks expire with their holds again, and expired ones are gone.
 #[track_caller]
 fn assert_repaired(c: &mut Client, when: &str) {
     for db in ["1", "0"] {
@@ -90,7 +90,7 @@ fn has_its_ttl(c: &mut Client, key: &str, when: &str) {
     assert!((500_000..=600_000).contains(&ttl), "{when}: {key}: {ttl}");
 }
 
-/// Waits until all that is short is over, or answers at once.
+/// Waits until all short holds have expired, or returns at once.
 fn wait_until(over_ms: i64, late: bool) {
     wait_for("the deadline", || {
         (!late || now_ms() > over_ms).then_some(())
@@ -112,7 +112,7 @@ fn locks_without_a_ttl_in_an_rdb_are_repaired(kind: Kind) {
             assert_repaired(&mut server.client(), save);
         }
     }
-    // In one transaction. Where SAVE is not allowed in it, BGSAVE is.
+    // In one transaction. BGSAVE replaces SAVE where SAVE is not allowed in one.
     let mut server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k me 600000");
@@ -124,7 +124,7 @@ fn locks_without_a_ttl_in_an_rdb_are_repaired(kind: Kind) {
     server.kill();
     server.start_again();
     has_its_ttl(&mut server.client(), "k", "in a transaction");
-    // A reload is a load.
+    // A reload counts as a load.
     let mut c = server.client();
     c.in_one_go(&["PERSIST k", "DEBUG RELOAD"]);
     has_its_ttl(&mut c, "k", "after DEBUG RELOAD");
@@ -152,13 +152,13 @@ fn locks_without_a_ttl_in_an_aof_are_repaired(kind: Kind) {
             server.start_again();
             let when = format!("preamble {preamble}, {then}");
             assert_repaired(&mut server.client(), &when);
-            // The mending is in the file.
+            // The repair is in the file.
             server.kill();
             server.start_again();
             assert_mended_already(&mut server.client(), &when);
         }
     }
-    // No value of a lock is loaded from this one: it has an effect and the PERSIST.
+    // No value of a lock is loaded from this file: it has an effect and the PERSIST.
     let mut server = Server::start_with(kind, &["--appendonly", "yes", "--appendfsync", "always"]);
     let mut c = server.client();
     c.in_one_go(&["LOCK.ACQUIRE k me 600000", "PERSIST k"]);
@@ -167,7 +167,7 @@ fn locks_without_a_ttl_in_an_aof_are_repaired(kind: Kind) {
     has_its_ttl(&mut server.client(), "k", "by commands alone");
 }
 
-/// At the first look.
+/// At the first access.
 #[track_caller]
 fn assert_mended_already(c: &mut Client, when: &str) {
     for key in ["live", "half", "copy"] {
@@ -185,12 +185,12 @@ fn a_promoted_replica_repairs_ttls_that_its_primary_did_not(kind: Kind) {
         replica.wait_until_it_follows(&primary);
         primary.kill();
         wait_until(over_ms, late);
-        // A replica repairs nothing by itself.
+        // A replica repairs nothing on its own.
         assert_eq!(r.int("PTTL live"), -1);
         assert_eq!(r.int("PTTL over"), -1);
         r.text("REPLICAOF NO ONE");
         assert_repaired(&mut r, &format!("late: {late}"));
-        // Its own replicas hear of it.
+        // Its own replicas receive it.
         let next = Server::start_replica_of(&replica, &[]);
         assert_mended_already(&mut next.client(), "the next one");
     }
@@ -224,7 +224,7 @@ fn a_sweep_finds_locks_among_many_other_keys(kind: Kind) {
     c.call("DEBUG RELOAD");
     let start = Instant::now();
     has_its_ttl(&mut c, "last", "in the last database");
-    // Half a millisecond in five and a half is used.
+    // The sweep uses half a millisecond in five and a half.
     assert!(
         start.elapsed() < Duration::from_secs(5),
         "{:?}",
@@ -237,8 +237,8 @@ fn a_sweep_finds_locks_among_many_other_keys(kind: Kind) {
     }
 }
 
-/// As documented: what PEXPIRE has lengthened is left alone, over a load, too. Its hold ends all
-/// the same.
+/// As documented, a key that PEXPIRE has lengthened is left alone, also over a load. Its hold ends
+/// all the same.
 fn a_key_with_a_longer_ttl_is_left_alone(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
@@ -250,7 +250,7 @@ fn a_key_with_a_longer_ttl_is_left_alone(kind: Kind) {
         year,
         "DEBUG RELOAD",
     ]);
-    // The sweep has come by.
+    // The sweep has passed.
     wait_for("the other's ttl", || {
         (c.int("PTTL persisted") > 0).then_some(())
     });

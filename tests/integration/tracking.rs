@@ -1,5 +1,5 @@
-//! What tells a client, and an operator, of a lock without asking the lock: CLIENT TRACKING, INFO
-//! commandstats, LATENCY. What SLOWLOG and MONITOR show is looked at in `replication`.
+//! Ways to learn of a lock without a LOCK command: CLIENT TRACKING, INFO commandstats, LATENCY.
+//! `replication` tests SLOWLOG and MONITOR.
 
 use std::sync::mpsc::{channel, Receiver};
 
@@ -16,11 +16,11 @@ on_every_server![
     config_resetstat_leaves_the_module_counters,
 ];
 
-/// A client that holds a lock and has the server tell it of changes, in the way that the `redis`
-/// crate has for it.
+/// A client that holds a lock and receives invalidations, through the interface of the `redis`
+/// crate.
 struct Holder {
     c: Client,
-    /// What was pushed: it comes with the replies to other commands.
+    /// The pushed messages, which arrive with the replies to other commands.
     pushes: Receiver<PushInfo>,
 }
 
@@ -36,15 +36,14 @@ impl Holder {
         Self { c, pushes }
     }
 
-    /// Has the server remember that this client knows of the lock.
+    /// Makes the server remember that this client has read the lock.
     fn read(&mut self) -> Vec<String> {
         let holders = self.c.holders("k");
         assert_eq!(self.invalidated(), [] as [&str; 0], "by a look");
         holders
     }
 
-    /// The keys that the server has told of since; all of them is `*`. What was pushed comes before
-    /// the reply.
+    /// The keys that were invalidated since. `*` means all of them. Pushes come before the reply.
     #[track_caller]
     fn invalidated(&mut self) -> Vec<String> {
         assert_eq!(self.c.text("PING"), "PONG");
@@ -94,7 +93,7 @@ fn a_tracking_holder_is_notified_of_a_change(kind: Kind) {
         c.int("LOCK.ACQUIRE k me 600000");
         holder.invalidated();
         assert_eq!(holder.read(), ["me"]);
-        // What changes nothing is not told.
+        // A command that changes nothing sends no invalidation.
         c.call("LOCK.RENEW k you 600000");
         c.call("LOCK.ACQUIRE k you 600000");
         c.call("LOCK.INFO k");
@@ -130,8 +129,8 @@ fn a_tracking_holder_is_notified_of_a_hand_off(kind: Kind) {
         c.call("DEL k");
         holder.wait_until_told("DEL");
     }
-    // The grant alone is a change, too: a share that is over makes room, and nothing of the
-    // server's happens to the key.
+    // The grant alone is a change, too: an expired shared hold makes room, and no event of the
+    // server touches the key.
     c.int("RWLOCK.RLOCK k a 600000");
     c.int("RWLOCK.RLOCK k b 60000");
     let writer = server.blocked("RWLOCK.WLOCK k a 600000 BLOCK 0");
@@ -189,7 +188,7 @@ fn commandstats_count_the_commands(kind: Kind) {
             "{name}: {stats}"
         );
     }
-    // What the module sends on is no call.
+    // The module's own replication does not count as a call.
     assert!(!c.text("INFO commandstats").contains("cmdstat_lock._"));
 }
 
@@ -213,7 +212,7 @@ fn latency_histograms_cover_the_commands(kind: Kind) {
     }
 }
 
-/// The module API does not tell of it, so that the module has its own: LOCK.RESETSTAT.
+/// The module API does not report it, so the module has its own: LOCK.RESETSTAT.
 fn config_resetstat_leaves_the_module_counters(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();

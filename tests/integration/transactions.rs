@@ -1,4 +1,4 @@
-//! The commands inside MULTI, scripts and functions: they answer what they answer alone.
+//! The commands inside MULTI, scripts and functions get the same replies as alone.
 
 use crate::harness::workload::{script, words, Command};
 use crate::harness::{Client, Kind, Reply, Server};
@@ -11,12 +11,12 @@ on_every_server![
     a_refusal_inside_a_transaction_undoes_nothing,
 ];
 
-/// Every command and every kind of answer.
+/// Every command and every kind of reply.
 const STORY: [&str; 19] = [
     "LOCK.ACQUIRE k me 60000",
     "LOCK.ACQUIRE k me 60000",
     "LOCK.ACQUIRE k you 60000",
-    "LOCK.ACQUIRE k you 60000 BLOCK 0", // where nobody can wait it is answered at once
+    "LOCK.ACQUIRE k you 60000 BLOCK 0", // answered at once in a context that may not block
     "LOCK.RENEW k me 60000",
     "LOCK.RENEW k you 60000",
     "RWLOCK.RLOCK k me 60000",
@@ -34,8 +34,8 @@ const STORY: [&str; 19] = [
     "LOCK.INFO k",
 ];
 
-/// What is the same in every rendering: a fence becomes its rank, a made token, an instant and the
-/// left of a ttl become a word.
+/// The rendering is the same everywhere: a fence becomes its rank. A server-generated token, an
+/// instant and a remaining ttl become a word.
 #[derive(Default)]
 struct Replies {
     fences: Vec<i64>,
@@ -68,7 +68,7 @@ impl Replies {
     }
 }
 
-/// The story replies line by line.
+/// The replies line by line.
 fn told_alone(server: &Server) -> Vec<Reply> {
     let mut c = ready(server);
     // Alone this one would wait.
@@ -83,7 +83,7 @@ fn told_alone(server: &Server) -> Vec<Reply> {
     replies
 }
 
-/// A reply whose parts may be errors: elsewhere one such part is taken for all of it.
+/// A reply whose parts may be errors. Elsewhere one such part makes the whole reply an error.
 fn send_whole(c: &mut Client, args: Command) -> Reply {
     c.pipeline(&[args]).remove(0)
 }

@@ -1,5 +1,4 @@
-//! What the ground of the module API has in store for those who wait: each test is a trap that a
-//! server has been seen to set.
+//! Pitfalls of the module API for waiters. Each one has been seen on a real server.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +20,7 @@ on_every_server![
     a_waiter_is_granted_while_the_server_forks,
 ];
 
-/// Each waiter is answered once: with a hold that it has, or with null and no hold.
+/// Each waiter gets one reply: a hold that it has, or null and no hold.
 fn timeouts_and_a_deadline_in_one_millisecond_are_all_served(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
@@ -31,7 +30,7 @@ fn timeouts_and_a_deadline_in_one_millisecond_are_all_served(kind: Kind) {
         let waiters: Vec<_> = (0..24)
             .map(|n: i32| {
                 let rest = end.saturating_duration_since(Instant::now()).as_millis();
-                // All around the deadline, most of them at it.
+                // All around the deadline, most of them exactly at it.
                 let timeout = i64::try_from(rest).unwrap() + i64::from(n % 4) - 1;
                 let token = format!("w{round}-{n}");
                 let line = format!("LOCK.ACQUIRE k {token} 60000 BLOCK {}", timeout.max(1));
@@ -66,7 +65,7 @@ fn eviction_of_a_lock_grants_the_next_waiter(kind: Kind) {
     let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
     let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
     c.call("CONFIG SET maxmemory 1");
-    // A command that may use memory makes the server look for what to evict.
+    // A command that may use memory makes the server evict keys.
     let mut evicted = 0;
     wait_for("two evictions", || {
         c.call("SET x y");
@@ -80,7 +79,7 @@ fn eviction_of_a_lock_grants_the_next_waiter(kind: Kind) {
     assert!(c.waiters("k").is_empty());
 }
 
-/// A script that runs until SCRIPT KILL, on a connection of its own; returns when the server says
+/// A script that runs until SCRIPT KILL, on its own connection. Returns when the server reports
 /// that it is busy.
 fn busy_script(server: &Server) -> crate::harness::Raw {
     let mut script = server.raw();
@@ -205,7 +204,7 @@ fn flushall_async_grants_the_next_waiter(kind: Kind) {
             c.int(&format!("RWLOCK.RLOCK k{n} b 60000"));
             waiters.push(server.blocked(&format!("RWLOCK.WLOCK k{n} w 60000 BLOCK 0")));
         }
-        // The values are freed on another thread meanwhile.
+        // The values are freed on another thread in the meantime.
         c.call(line);
         for waiter in waiters {
             waiter.fence();

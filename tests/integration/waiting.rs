@@ -1,4 +1,4 @@
-//! BLOCK: the queue, and every way in which a lock is handed on.
+//! BLOCK: the queue, and every cause of a hand-off.
 
 use std::time::{Duration, Instant};
 
@@ -212,7 +212,7 @@ fn the_ttl_counts_from_the_grant(kind: Kind) {
     assert!((59_000..=60_000).contains(&pttl), "{pttl}");
 }
 
-/// Each of them looks at the clock, so that nobody's lease is shorter by the length of the step.
+/// Each of them reads the clock, so that no ttl is shorter by the length of the step.
 fn ttls_of_grants_in_one_long_step_count_from_each_grant(kind: Kind) {
     const READERS: usize = 2_000;
     let server = Server::start(kind);
@@ -249,7 +249,7 @@ fn ttls_of_grants_in_one_long_step_count_from_each_grant(kind: Kind) {
         "{took_us} us, {took_ms} ms"
     );
     assert!(took_ms >= 1, "{took_us} us");
-    // What is left of each lease, of which all have had as long as since their grant.
+    // The remaining ttls, which have all counted since their grants.
     let leases = holders.items().iter();
     let leases = leases.map(|holder| number(holder, "ttl") - number(holder, "since"));
     let lease = number(first, "ttl") - number(first, "since");
@@ -284,7 +284,7 @@ fn a_deadline_grants_the_next_waiter_soon_but_not_early(kind: Kind) {
             "{:?}",
             at - start
         );
-        // How late it is is measured elsewhere; a second would be another mechanism's doing.
+        // Its lateness is measured elsewhere. A whole second would come from another mechanism.
         assert!(
             at - start < Duration::from_millis(1_060),
             "{:?}",

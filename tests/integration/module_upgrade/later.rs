@@ -204,7 +204,7 @@ fn an_effect_of_a_later_version_in_an_aof_is_skipped_and_logged(kind: Kind) {
     assert_eq!(server.client().holders("k"), ["me"]);
 }
 
-/// A primary that sends these bytes to each replica that asks, its RDB and what comes behind it.
+/// A primary that sends these bytes to each replica that connects: its RDB and what follows it.
 struct Primary {
     port: u16,
 }
@@ -215,7 +215,7 @@ impl Primary {
         let port = listener.local_addr().unwrap().port();
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                // A replica that goes is what some tests wait for.
+                // Some tests wait for a replica to disconnect.
                 Self::serve(stream, &rdb, &commands).ok();
             }
         });
@@ -251,7 +251,7 @@ impl Primary {
     }
 }
 
-/// What a server with one lock saves, and what `Raised::raise` needs to know of it.
+/// The saved file of a server with one lock, and the data that `Raised::raise` needs.
 fn rdb_of_one(kind: Kind) -> (Vec<u8>, Vec<u8>, i64) {
     let server = Server::start_with(kind, &PLAIN);
     let mut c = server.client();
@@ -270,7 +270,7 @@ fn a_replica_skips_and_logs_an_effect_of_a_later_version(kind: Kind) {
     assert_eq!(replica.client().holders("k"), ["me"]);
 }
 
-/// The replica ends: so do servers with every file that a module does not load. It does not serve a
+/// The replica exits, as servers do with every file that a module fails to load. It does not serve
 /// half of the data.
 fn a_replica_refuses_data_of_a_later_version(kind: Kind) {
     let (mut rdb, type_id, fence) = rdb_of_one(kind);

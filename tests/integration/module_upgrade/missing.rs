@@ -1,5 +1,5 @@
-//! The module is missing: what a server without it says to files and to a primary that have its
-//! locks, and how one gets rid of it.
+//! The module is missing: how a server without it reacts to files and to a primary with locks, and
+//! how to remove the module.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ on_every_server![
     settings_left_after_removal_stop_the_start,
 ];
 
-/// What a server says of an RDB with the data of a module that it does not have.
+/// The message of a server about an RDB with the data of an unknown module.
 const NO_MODULE: &str = "no matching module";
 
 const AOF: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
@@ -57,7 +57,7 @@ fn an_aof_with_locks_is_refused(kind: Kind) {
     }
 }
 
-/// It cannot load the data of a primary with locks, and ends.
+/// It cannot load the data of a primary with locks, and exits.
 fn a_replica_without_the_module_stops_at_a_lock(kind: Kind) {
     let primary = Server::start_with(kind, &["--repl-diskless-sync-delay", "0"]);
     let mut c = primary.client();
@@ -72,11 +72,12 @@ fn a_replica_without_the_module_stops_at_a_lock(kind: Kind) {
         "{log}"
     );
     assert!(!log.contains("BUG REPORT"), "{log}");
-    // The primary does not suffer.
+    // The primary is not affected.
     assert_eq!(c.holders("k"), ["me"]);
 }
 
-/// A replica that came before the first lock: the link stays, and what it cannot carry out it says.
+/// A replica that connected before the first lock: the link stays up, and the replica logs what it
+/// cannot execute.
 fn effects_do_not_reach_a_replica_without_the_module(kind: Kind) {
     if !kind.is_7_2_or_later() {
         return; // Their RDBs name the module even before the first lock.
@@ -99,7 +100,7 @@ fn effects_do_not_reach_a_replica_without_the_module(kind: Kind) {
     assert!(said.contains("unknown command"), "{said}");
 }
 
-/// What docs/UPGRADING.md says to take out.
+/// The settings that docs/UPGRADING.md says to remove.
 fn settings_left_after_removal_stop_the_start(kind: Kind) {
     let users =
         std::env::temp_dir().join(format!("redis-lock-{}-{kind:?}.acl", std::process::id()));
@@ -120,8 +121,7 @@ fn settings_left_after_removal_stop_the_start(kind: Kind) {
     fs::remove_file(users).unwrap();
 }
 
-/// The steps of docs/UPGRADING.md, from a server that keeps an RDB and from one that keeps an
-/// append-only file.
+/// The steps of docs/UPGRADING.md, from a server with an RDB and from one with an append-only file.
 fn the_module_can_be_removed_as_documented(kind: Kind) {
     for has_aof in [false, true] {
         let mut server = Server::start_with(kind, if has_aof { &AOF } else { &[] });
@@ -160,7 +160,7 @@ fn the_module_can_be_removed_as_documented(kind: Kind) {
         assert_eq!(b.text("GET text"), "stays");
         assert_eq!(b.int("DBSIZE"), 1);
 
-        // Back to what was kept before, which no longer knows of the module.
+        // Back to the former persistence, whose files contain no lock now.
         b.call("SAVE");
         bare.shut_down_by("SHUTDOWN NOSAVE");
         let without_aof = Server::start_without_module(kind, &["--dir", dir]);

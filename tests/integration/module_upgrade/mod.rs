@@ -1,5 +1,5 @@
-//! What becomes of locks when the module is upgraded, downgraded or missing: docs/UPGRADING.md says
-//! so to operators.
+//! Upgrades, downgrades and removal of the module, as docs/UPGRADING.md describes them to
+//! operators.
 
 mod builds;
 mod files;

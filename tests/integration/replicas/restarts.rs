@@ -1,4 +1,4 @@
-//! Replicas that end and start again while the primary is under load.
+//! Replicas that end and restart while the primary is under load.
 
 use std::fs;
 
@@ -18,7 +18,7 @@ fn a_replica_killed_under_load_catches_up(kind: Kind) {
     let rounds = scale();
     let totals = mixed_load::run(&primary, 400, 6_000 * scale(), || {
         for _ in 0..rounds {
-            // With the file by which it was synchronized, and with nothing.
+            // With the file of its synchronization, and with nothing.
             for keeps_its_file in [true, false] {
                 replica.kill();
                 if !keeps_its_file {
@@ -50,7 +50,7 @@ fn a_replica_shut_down_under_load_resumes_by_partial_resync(kind: Kind) {
         }
     });
     assert_same(&primary, &replica, "after the restarts");
-    // Its RDB says up to where it had followed.
+    // Its RDB records how far it had followed.
     assert_eq!(syncs(&primary), (1, restarts));
     let next = {
         replica.client().text("REPLICAOF NO ONE");
@@ -76,7 +76,7 @@ fn a_replica_with_an_aof_killed_under_load_catches_up(kind: Kind) {
         wait_for_link(&replica);
     });
     assert_same(&primary, &replica, "after the kill");
-    // Nothing but its own file, rewritten as it had synchronized.
+    // Only its own file, rewritten after the synchronization.
     wait_for("the file to be open", || {
         let mut r = replica.client();
         let idle = r.info("aof_rewrite_in_progress") == "0";

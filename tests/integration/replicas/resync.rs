@@ -1,4 +1,4 @@
-//! Links that break under load: what is repaired from the backlog and what takes a full
+//! Links that break under load: which are resynchronized from the backlog, and which need a full
 //! synchronization.
 
 use std::thread;
@@ -15,11 +15,11 @@ on_every_server![
     a_former_primary_gets_a_full_synchronization,
 ];
 
-/// Redis 8 has the primary's link wait while another thread empties the data of a FLUSHDB, and
-/// forgets where it was when the link breaks then; not so with this.
+/// While another thread frees the data of a FLUSHDB, Redis 8 makes the primary's link wait, and
+/// loses its offset if the link then breaks. With this setting it does not.
 pub const STAYS_FREE: [&str; 2] = ["--lazyfree-lazy-user-flush", "yes"];
 
-/// How often the link is broken.
+/// The number of times that the link is broken.
 const CUTS: usize = 4;
 
 fn a_cut_link_is_resynchronized_from_the_backlog(kind: Kind) {
@@ -50,7 +50,7 @@ fn a_replica_pointed_elsewhere_is_resynchronized_from_the_backlog(kind: Kind) {
     mixed_load::run(&primary, 310, 6_000 * scale(), || {
         for _ in 0..cuts {
             lose_primary(&replica);
-            thread::sleep(Duration::from_millis(20)); // for the crowd to go on
+            thread::sleep(Duration::from_millis(20)); // for the load to continue
             follow(&replica, &primary);
             wait_for_link(&replica);
         }
@@ -66,7 +66,7 @@ fn a_replica_beyond_the_backlog_gets_a_full_synchronization(kind: Kind) {
     let rounds = 2 * scale();
     for round in 0..rounds {
         lose_primary(&replica);
-        // Whatever it had it has still, and it is not the primary's any more.
+        // It still has its former data, which is no longer the primary's.
         mixed_load::run(&primary, 320 + round as u64, 6_000, || ());
         follow(&replica, &primary);
         assert_same(&primary, &replica, "after a full synchronization");
@@ -87,7 +87,7 @@ fn a_former_primary_gets_a_full_synchronization(kind: Kind) {
         mixed_load::run(&primary, seed, 4_000, || {
             let mut r = replica.client();
             r.text("REPLICAOF NO ONE");
-            // It gives fences of its own, and forgets those holds.
+            // It gives fences of its own, and loses those holds.
             for n in 0..50 {
                 r.int(&format!("LOCK.ACQUIRE mine{n} me 600000"));
             }

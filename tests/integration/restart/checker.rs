@@ -1,4 +1,4 @@
-//! The rules, over what the clients were told and what the server says in its next life.
+//! The rules, over the replies to the clients and the state of the server after its restart.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
@@ -7,14 +7,16 @@ use redis_lock::lock::Mode;
 
 use super::journal::{may_be_seen, Held, Holds, Life, Part, Step};
 
-/// Of time, in microseconds.
+/// A span of time, in microseconds.
 type Span = RangeInclusive<u64>;
 
-/// Finds an instant at which the clients had what the server has after its restart: everything that
-/// had been answered by then is there, nothing that was asked later is. The end of the life comes
-/// after everything: then nothing that was answered is lost.
+/// Finds an instant at which the clients held what the server has after its restart: everything
+/// answered by then is there, nothing requested later is. The end of the life comes after
+/// everything, and means that nothing answered was lost.
 ///
-/// # Errors When there is no such instant in `allowed`.
+/// # Errors
+///
+/// If there is no such instant in `allowed`.
 pub fn instant_that_came_back(
     life: &Life,
     seen: &[Holds],
@@ -48,16 +50,17 @@ fn common(one: &Span, other: &Span) -> Option<Span> {
     (!span.is_empty()).then_some(span)
 }
 
-/// When what was seen of a client's holds may have been the state of things.
+/// The spans in which the observed holds of a client may have been current.
 ///
 /// # Errors
-/// When an answer was wrong already while the server lived.
+///
+/// If a reply was wrong while the server still ran.
 fn spans_of(part: &Part, seen: &Holds, look_ms: &Span) -> Result<Vec<Span>, String> {
     let mut spans = Vec::new();
     let mut holds = part.base.clone();
     let mut since = 0;
     for request in &part.requests {
-        // It may take effect as late as at its end.
+        // It may take effect as late as at the end of the life.
         if may_be_seen(&holds, seen, look_ms) {
             let until = request
                 .answers
@@ -85,7 +88,7 @@ fn spans_of(part: &Part, seen: &Holds, look_ms: &Span) -> Result<Vec<Span>, Stri
     Ok(spans)
 }
 
-/// What a client asked last, for a message.
+/// The last requests of a client, for a message.
 fn account(part: &Part, seen: &Holds, allowed: &Span) -> String {
     let mut text = format!("allowed {allowed:?}\n  base {:?}\n", part.base);
     for request in part.requests.iter().rev().take(12).rev() {
@@ -94,7 +97,7 @@ fn account(part: &Part, seen: &Holds, allowed: &Span) -> String {
     text + &format!("  seen {seen:?}")
 }
 
-/// All fences that were ever told or seen, and whose they are.
+/// All fences that were ever delivered or seen, with their holds.
 #[derive(Default)]
 pub struct Fences {
     owners: HashMap<u64, (String, String)>,
@@ -102,12 +105,14 @@ pub struct Fences {
 }
 
 impl Fences {
-    /// Takes the fences of a life: one that is new is larger than all of earlier lives, and belongs
-    /// to one hold.
+    /// Adds the fences of a life: a new one is larger than all of earlier lives, and belongs to one
+    /// hold.
     ///
-    /// # Errors A fence that was given twice, or went back.
+    /// # Errors
+    ///
+    /// If a fence was given twice or is too small.
     pub fn take(&mut self, life: &Life) -> Result<(), String> {
-        // What was granted at the last moment of the life before is seen only now.
+        // Grants of the last moment of the previous life are seen only now.
         for part in &life.parts {
             for (whose, held) in &part.base {
                 self.own(held.fence.expect("a fence that is shown"), whose)?;
@@ -144,7 +149,7 @@ impl Fences {
     }
 }
 
-/// A hold for as long as nobody can doubt it: from the answer to the deadline, or to the next
+/// A hold during the time in which it is certain: from the reply to the deadline, or to the next
 /// request of its token.
 #[derive(Clone, Debug)]
 struct Period {
@@ -153,10 +158,12 @@ struct Period {
     whose: (String, String),
 }
 
-/// Looks for two holds of one lock at one instant of which one is exclusive, over all lives: a hold
-/// outlives its server. Answers how many were compared.
+/// Searches all lives for two overlapping holds of one lock of which one is exclusive, because a
+/// hold outlives its server. Returns the number of compared holds.
 ///
-/// # Errors The two.
+/// # Errors
+///
+/// The two holds.
 pub fn never_two_holders(lives: &[Life]) -> Result<usize, String> {
     let mut by_key: BTreeMap<String, Vec<Period>> = BTreeMap::new();
     let clients = lives.first().map_or(0, |life| life.parts.len());
@@ -199,7 +206,7 @@ fn periods<'j>(parts: impl Iterator<Item = &'j Part>) -> Vec<Period> {
                 holds.insert(whose.clone(), held);
             }
         }
-        // What an answer says against another is compared elsewhere.
+        // Contradictions between replies are checked elsewhere.
         if request.answers.is_some() && request.apply(&mut holds).is_ok() {
             let held = holds.into_iter();
             open.extend(held.map(|(whose, held)| (whose, (request.ended_us, held))));

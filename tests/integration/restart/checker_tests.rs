@@ -1,4 +1,4 @@
-//! Each rule refuses what it is there for: small forged journals with one thing wrong.
+//! Each rule refuses what it should: small forged journals with one error.
 
 use redis_lock::lock::codec::encode_effect;
 use redis_lock::lock::{Deadline, Effect, Fence, Hold, Mode, Token};
@@ -14,7 +14,7 @@ const SHARED: What = What::Acquire(Mode::Shared, None);
 /// Every request takes a millisecond.
 const TOOK_US: u64 = 1_000;
 
-/// The server is up again.
+/// The server has restarted.
 const LOOK_MS: std::ops::RangeInclusive<u64> = 500..=501;
 
 fn step(what: What, key: &str, token: &str, ttl_ms: u64) -> Step {
@@ -60,7 +60,7 @@ fn life(requests: &[&[Request]]) -> Life {
     Life { parts }
 }
 
-/// A hold of 60 s that was taken at this time.
+/// A hold of 60 s that was acquired at this time.
 fn held(taken_ms: u64, key: &str, token: &str, fence: u64) -> ((String, String), Held) {
     let held = Held {
         mode: Mode::Exclusive,
@@ -136,7 +136,7 @@ fn a_half_applied_request_is_refused() {
     };
     assert!(came_back(&life, &[Holds::new()]).is_ok());
     assert!(came_back(&life, &[Holds::from([shared("a"), shared("b")])]).is_ok());
-    // It may have been refused one of them, so only answers tell.
+    // One of the requests may have been refused, so only replies count.
     let taken = request(10, &both, Some(&[Answer::Fence(1), Answer::Fence(1)]));
     let life = self::life(&[&[taken]]);
     let half = [Holds::from([shared("a")])];
@@ -145,13 +145,13 @@ fn a_half_applied_request_is_refused() {
 
 #[test]
 fn a_state_mixed_from_two_instants_is_refused() {
-    // The second client took its lock after the first, and only that is there.
+    // The second client acquired its lock after the first, and only that one is there.
     let life = life(&[&[took(10, "a", "c0.1", 1)], &[took(20, "b", "c1.1", 2)]]);
     let first = Holds::from([held(10, "a", "c0.1", 1)]);
     let second = Holds::from([held(20, "b", "c1.1", 2)]);
     assert!(came_back_from_any_instant(&life, &[first.clone(), Holds::new()]).is_ok());
     assert!(came_back_from_any_instant(&life, &[Holds::new(), second.clone()]).is_err());
-    // And not too old a one.
+    // The state must not be too old either.
     let seen = [first, Holds::new()];
     let since = |us| instant_that_came_back(&life, &seen, &LOOK_MS, &(us..=u64::MAX));
     assert!(since(15_000).is_ok());

@@ -1,5 +1,5 @@
-//! The clients that the server ends under. Each carries on in the server's next life with what is
-//! left of its holds.
+//! The clients of a server that is killed. Each continues with its remaining holds after the
+//! restart.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -16,21 +16,21 @@ use crate::harness::{now_us, Client, Reply};
 pub const CLIENTS: usize = 8;
 pub const KEYS: usize = 8;
 
-/// Clients that do little, and locks that only they take: so that some holds stay as they are from
-/// a rewrite to the end of a life.
+/// Clients that do little, with locks of their own, so that some holds stay unchanged from a
+/// rewrite to the end of a life.
 const CALM_CLIENTS: usize = 2;
 const CALM_KEYS: usize = 2;
 
-/// How many holds a client has at most, before it gives one up.
+/// The most holds of a client, before it releases one.
 const ENOUGH: usize = 3;
 
 pub struct Player {
     number: usize,
     rng: StdRng,
     tokens: usize,
-    /// By what it was told.
+    /// According to the replies.
     holds: Holds,
-    /// What it has given up last: nobody may hold it again.
+    /// The hold that it released last: nobody may hold it again.
     given_up: Option<(String, String)>,
     part: Part,
 }
@@ -57,7 +57,7 @@ impl Player {
         }
     }
 
-    /// Begins its part in a life with what the server says that it holds.
+    /// Begins its part in a life with its holds, as the server reports them.
     pub fn begin(&mut self, holds: Holds) {
         self.part.base = holds.clone();
         self.holds = holds;
@@ -67,7 +67,7 @@ impl Player {
         std::mem::take(&mut self.part)
     }
 
-    /// What it asks again in the next life, with the same token: an acquire that was not answered.
+    /// The request to repeat in the next life, with the same token: an acquire without a reply.
     pub fn asks_again(part: &Part) -> Option<Step> {
         let last = part.requests.last().filter(|last| last.answers.is_none())?;
         let step = last.steps.first()?;
@@ -81,7 +81,7 @@ impl Player {
         })
     }
 
-    /// Asks one thing after the other until the connection breaks.
+    /// Sends one request after the other until the connection breaks.
     pub fn play(&mut self, client: &mut Client, first: Option<Step>, over: &AtomicBool) {
         let mut next = first.map(|step| vec![step]);
         while !over.load(Ordering::Relaxed) {
@@ -99,7 +99,7 @@ impl Player {
         }
     }
 
-    /// False when the connection has broken.
+    /// False if the connection has broken.
     fn ask(&mut self, client: &mut Client, steps: Vec<Step>) -> bool {
         let lines: Vec<_> = steps.iter().map(Step::line).collect();
         let is_script = self.rng.random_bool(0.3);
@@ -138,7 +138,7 @@ impl Player {
         };
         let answered = request.answers.is_some();
         if answered {
-            // What is wrong is the judge's to say.
+            // The checker reports errors.
             request.apply(&mut self.holds).ok();
             let mut released = request.steps.iter().filter(|s| s.what == What::Release);
             let released = released.next_back().map(Step::whose);
@@ -192,7 +192,7 @@ impl Player {
                 }
                 let block = match self.rng.random_range(0..100) {
                     0..40 => None,
-                    // Who holds nothing keeps nobody waiting.
+                    // A client without holds keeps nobody waiting.
                     40..50 if own.is_none() => Some(0),
                     _ => Some(self.rng.random_range(1..60)),
                 };

@@ -1,4 +1,4 @@
-//! What a server says of the locks when it is up again.
+//! The locks of a restarted server, as it reports them.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -9,17 +9,17 @@ use super::journal::{Held, Holds};
 use super::load_clients::{client_of, key, CLIENTS, KEYS};
 use crate::harness::{now_ms, Client, Reply};
 
-/// All locks, within a few milliseconds.
+/// All locks, read within a few milliseconds.
 pub struct Observed {
     pub ms: RangeInclusive<u64>,
-    /// By the number of the client.
+    /// By client number.
     pub holds: Vec<Holds>,
     pub locks: BTreeMap<String, Shown>,
 }
 
 pub struct Shown {
     pub holders: Vec<Holder>,
-    /// The end of the key, on a server that tells it.
+    /// The expiry of the key, on a server that reports it.
     pub expires_ms: Option<u64>,
 }
 
@@ -89,13 +89,13 @@ impl Observed {
         }
     }
 
-    /// How many holds there are.
+    /// The number of holds.
     pub fn len(&self) -> usize {
         self.holds.iter().map(Holds::len).sum()
     }
 
-    /// Fails the test unless the server has exactly these locks, to the millisecond, less what has
-    /// ended since.
+    /// Fails the test unless the server has exactly these locks, to the millisecond, without those
+    /// that have expired since.
     #[track_caller]
     pub fn assert_is(&self, locks: &BTreeMap<String, Lock>, when: &str) {
         for (key, shown) in &self.locks {

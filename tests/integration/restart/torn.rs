@@ -1,4 +1,4 @@
-//! Append-only files that end anywhere, as a power cut in the middle of a write leaves them.
+//! Append-only files that are truncated anywhere, as by a power cut in the middle of a write.
 
 use std::fs;
 use std::io::Write;
@@ -28,7 +28,7 @@ pub fn an_aof_cut_anywhere_loads_as_a_prefix(kind: Kind) {
         fs::write(&last, &bytes[..cut]).unwrap();
         if !account.is_whole {
             inside += 1;
-            // What the servers' own tool makes of it is what the server would.
+            // The servers' own tool truncates the file as the server would.
             if n % 2 == 0 && fix(kind, &trial) {
                 let len = fs::metadata(&last).unwrap().len();
                 assert_eq!(len, account.whole as u64, "{context}");
@@ -52,7 +52,7 @@ pub fn an_aof_cut_anywhere_loads_as_a_prefix(kind: Kind) {
     );
 }
 
-/// A place in the file; inside of a transaction when asked for.
+/// A position in the file, inside a transaction if required.
 fn any_cut(rng: &mut StdRng, bytes: &[u8], in_transaction: bool) -> usize {
     let from = rng.random_range(0..bytes.len());
     if !in_transaction {
@@ -73,7 +73,7 @@ fn any_cut(rng: &mut StdRng, bytes: &[u8], in_transaction: bool) -> usize {
     rng.random_range(place)
 }
 
-/// Has the servers' checker repair the file, where there is one for this server.
+/// Repairs the file with the servers' checker, if there is one for this server.
 #[track_caller]
 fn fix(kind: Kind, trial: &Trial) -> bool {
     let Some(checker) = kind.checker("aof") else {

@@ -1,4 +1,4 @@
-//! The command that carries effects, in every surrounding that a client can bring about.
+//! The command that carries effects, in every context that a client can create.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -13,7 +13,7 @@ on_every_server![
     no_client_applies_an_effect_while_a_replica_loads,
 ];
 
-/// An effect that would take the lock `k`, with a fence that would be seen ever after.
+/// An effect that would acquire the lock `k`, with a fence that stays visible afterwards.
 fn effect() -> Vec<u8> {
     let mut record = vec![1, 2];
     record.extend(1_000u64.to_le_bytes());
@@ -26,7 +26,7 @@ fn effect() -> Vec<u8> {
     record
 }
 
-/// Fails when an effect, or its fence, has come in.
+/// Fails if an effect or its fence was applied.
 #[track_caller]
 fn assert_not_applied(c: &mut Client) {
     assert_eq!(c.holders("k"), ["holder"]);
@@ -124,11 +124,10 @@ fn a_connection_that_sent_psync_cannot_apply_effects(kind: Kind) {
     }
 }
 
-/// With repl-diskless-load swapdb a replica serves its clients while it loads, and says that it is
-/// loading.
+/// With repl-diskless-load swapdb a replica serves its clients while it loads, and answers LOADING.
 fn no_client_applies_an_effect_while_a_replica_loads(kind: Kind) {
     if !kind.is_7_0_or_later() {
-        return; // 6.2 does not serve its clients meanwhile.
+        return; // 6.2 does not serve its clients in the meantime.
     }
     let (primary, mut p) = fixture(kind);
     p.call("CONFIG SET repl-diskless-sync yes");
@@ -139,7 +138,7 @@ fn no_client_applies_an_effect_while_a_replica_loads(kind: Kind) {
         "swapdb",
         "--replica-read-only",
         "no",
-        // How often it serves them meanwhile.
+        // The number of requests served while it loads.
         "--loading-process-events-interval-bytes",
         "1024",
     ];
@@ -147,8 +146,8 @@ fn no_client_applies_an_effect_while_a_replica_loads(kind: Kind) {
     let mut c = replica.client();
     c.call(&format!("REPLICAOF 127.0.0.1 {}", primary.port));
     replica.wait_until_it_follows(&primary);
-    // It misses more than the primary keeps, and so gets everything anew, which takes seconds; what
-    // it has is of the same history.
+    // It misses more than the backlog holds, so it gets a full synchronization, which takes
+    // seconds. Its data is of the same history.
     p.call("CONFIG SET rdb-key-save-delay 1000");
     p.call("CONFIG SET repl-backlog-size 16384");
     replica.signal("STOP");

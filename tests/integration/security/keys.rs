@@ -1,4 +1,4 @@
-//! A user who may use some keys, and all the ways to the others.
+//! A user limited to some keys, and all the ways to the others.
 
 use super::{in_scripts, load_function, user};
 use crate::harness::{figure, wait_for, Client, Kind, Reply, Server};
@@ -39,7 +39,7 @@ fn assert_no_permission(reply: &Reply, what: &str) {
     let Reply::Error(error) = reply else {
         panic!("{what}: {reply:?}")
     };
-    // In a script the server puts its own words around it.
+    // In a script the server adds its own text around the error.
     let words = ["NOPERM", "permission", "can't access", "cannot access"];
     assert!(
         words.iter().any(|word| error.contains(word)),
@@ -61,7 +61,7 @@ fn a_user_limited_to_some_keys_reaches_no_others_in_any_context(kind: Kind) {
         for key in ["other:held", "other:free", "other:text", "app", "APP:k"] {
             for line in LINES.map(|line| line.replace("{}", key)) {
                 assert_no_permission(&some.call(&line), &line);
-                // A refused command spoils the whole transaction.
+                // A refused command fails the whole transaction.
                 some.call("MULTI");
                 some.call("LOCK.INFO app:k");
                 assert_no_permission(&some.call(&line), &line);
@@ -75,7 +75,7 @@ fn a_user_limited_to_some_keys_reaches_no_others_in_any_context(kind: Kind) {
                 refused += 2;
             }
         }
-        // The user's own are at hand in all of these.
+        // The user's own keys work in all of these.
         let line = "LOCK.ACQUIRE app:k me 1000000";
         assert!(some.int(line) > 0);
         for script in in_scripts(line, kind.is_7_0_or_later()) {
@@ -105,7 +105,7 @@ fn a_permission_error_reveals_nothing_about_the_key(kind: Kind) {
         assert_eq!(tell("other:held"), free, "{line}");
         assert_eq!(tell("other:text"), free, "{line}");
     }
-    // Nor by the time that it takes: nobody has looked.
+    // The time does not reveal it either: the key was not read.
     assert_eq!(keyspace(&mut c), before);
     let mut may = user(&server, "may", "~* +@all");
     may.call("LOCK.INFO other:held");
@@ -130,7 +130,7 @@ fn read_only_and_write_only_users_stay_so_in_scripts(kind: Kind) {
         }
     }
     assert_eq!(c.call("DUMP other:held"), before);
-    // A script that names its keys asks for both permissions itself.
+    // A script that declares its keys needs both permissions itself.
     let script = &in_scripts("LOCK.INFO other:held", true)[1];
     assert!(matches!(reader.send(script), Reply::Array(_)));
     let script = &in_scripts("LOCK.RELEASE other:held holder", true)[1];

@@ -1,5 +1,5 @@
-//! The module's own command, by which its timer asks whether a client could write: no client gets
-//! an answer, and nobody else hears of it.
+//! The module's own command, by which its timer checks whether a client could write. No client gets
+//! a reply to it, and nobody else sees it.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ fn assert_refused(reply: &Reply) {
     );
 }
 
-/// In every surrounding that a client can bring about.
+/// In every context that a client can create.
 fn ask(c: &mut Client, kind: Kind) {
     let lines = ["LOCK._WRITABLE", "LOCK._WRITABLE k", "LOCK._WRITABLE k x"];
     for line in lines {
@@ -52,7 +52,7 @@ fn in_transaction(c: &mut Client, commands: &[Command]) -> Vec<Reply> {
     replies.last().unwrap().items().to_vec()
 }
 
-/// How often the command was called.
+/// The number of calls of the command.
 fn calls(c: &mut Client) -> u64 {
     let stats = c.text("INFO commandstats").to_lowercase();
     let mut lines = stats.lines();
@@ -60,7 +60,7 @@ fn calls(c: &mut Client) -> u64 {
     line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
 }
 
-/// Has the timer hand a lock on, for which it asks.
+/// Makes the timer hand off a lock, for which it sends the check.
 fn hand_on_by_timer(server: &Server) {
     let mut c = server.client();
     let before = calls(&mut c);
@@ -86,11 +86,11 @@ fn only_the_module_may_send_the_write_check(kind: Kind) {
     hand_on_by_timer(&server);
     ask(&mut boss, kind);
     assert_eq!(c.int("DBSIZE"), 0);
-    // Nor after an answer that was no.
+    // Nor after a check that was refused.
     c.int("LOCK.ACQUIRE k a 60000");
     let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
     c.in_one_go(&["LOCK.RENEW k a 20", "CONFIG SET min-replicas-to-write 1"]);
-    // On 6.2 the script that asks counts, too.
+    // On 6.2 the script of the check counts, too.
     let questions = |c: &mut Client| {
         let stats = c.text("INFO commandstats");
         let lines = stats.lines().filter(|line| {
@@ -116,7 +116,7 @@ fn only_the_module_may_send_the_write_check(kind: Kind) {
     b.fence();
 }
 
-/// Where the default user may do nothing else, a deadline hands on as everywhere.
+/// If the default user may do nothing else, a deadline still hands off.
 fn user_permissions_do_not_restrict_the_write_check(kind: Kind) {
     let server = Server::start(kind);
     let mut admin = server.client();
@@ -134,7 +134,7 @@ fn user_permissions_do_not_restrict_the_write_check(kind: Kind) {
     let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
     c.int("LOCK.RENEW k a 20");
     b.fence();
-    // One that has left is passed over.
+    // A client that left is passed over.
     let d = server.raw_blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
     let e = server.blocked("LOCK.ACQUIRE k e 60000 BLOCK 0");
     drop(d);
@@ -155,7 +155,7 @@ fn names(server: &Server) -> BTreeSet<String> {
     names
 }
 
-/// Nothing but what a lock does.
+/// Only the effects of locks.
 #[track_caller]
 fn assert_only_effects(server: &Server) {
     let names = names(server);
@@ -206,7 +206,7 @@ fn the_write_check_is_not_replicated_or_persisted(kind: Kind) {
     assert_only_effects(&replica);
 }
 
-/// There it is asked for each key, and by commands in transactions, too.
+/// In a cluster the check is made for each key, and by commands in transactions, too.
 fn the_write_check_of_a_cluster_is_not_persisted(kind: Kind) {
     let options = [&FILE[..], &["--cluster-enabled", "yes"]].concat();
     let server = Server::start_with(kind, &options);
@@ -220,7 +220,8 @@ fn the_write_check_of_a_cluster_is_not_persisted(kind: Kind) {
     });
     hand_on_by_timer(&server);
     let before = calls(&mut c);
-    // After a MIGRATE in the transaction a command asks whether a key that is absent is still here.
+    // After a MIGRATE in a transaction, a command checks whether an absent key still belongs to
+    // this node.
     c.int("LOCK.ACQUIRE other a 60000");
     c.multi(&[
         "DEL other",

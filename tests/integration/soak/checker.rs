@@ -1,7 +1,7 @@
-//! Judges a history offline: walks the server's account from line to line with a replay of the
-//! locks beside it.
+//! Checks a history offline: walks through the append-only file, with a replay of the locks beside
+//! it.
 //!
-//! What is lawful is decided here anew, by looking at all holds each time.
+//! The rules are implemented here independently of the module, by scanning all holds each time.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,15 +14,15 @@ use super::replay::Replayed;
 use super::rule::{Breach, Rule};
 use super::timeline::{follow, Timeline};
 
-/// A hold that nobody knows of.
+/// A hold that was not delivered.
 #[derive(Clone)]
 pub(super) struct Unheard<'h> {
     pub(super) key: &'h str,
     pub(super) token: Vec<u8>,
     pub(super) fence: u64,
-    /// Where it was given.
+    /// The position of its grant.
     pub(super) at: usize,
-    /// That it is taken back.
+    /// When it must have been taken back.
     pub(super) due: Due,
 }
 
@@ -30,29 +30,28 @@ pub(super) struct Checker<'h> {
     pub(super) history: &'h History,
     timelines: BTreeMap<u64, Timeline<'h>>,
     keys: BTreeMap<&'h str, Replayed>,
-    /// Who may wait, or has asked just now, by key and in the order of arrival.
+    /// Requests that may wait, or have just arrived, by key and in the order of arrival.
     queues: BTreeMap<&'h str, Vec<u64>>,
-    /// Exclusive requests whose token got a share while they waited, or had it before, with its
-    /// fence: they stand before the queue.
+    /// Exclusive requests whose token has a shared hold, with its fence. They are ahead of the
+    /// queue.
     pub(super) upgrades: BTreeMap<u64, u64>,
     /// The keys that were changed by effects since the last command, and when.
     served: BTreeMap<&'h str, (u64, u64)>,
-    /// The request that came last.
+    /// The latest request.
     current: Option<u64>,
-    /// Whether it did what it was to do.
+    /// Whether it had its effect.
     carried_out: bool,
     pub(super) now_ms: u64,
     last_fence: u64,
-    /// The fences that a client was delivered, and where they were granted first.
+    /// The delivered fences, with the positions of their first grants.
     delivered: HashMap<u64, usize>,
-    /// When the shares would have ended that were made exclusive last, by fence.
+    /// The former deadlines of shared holds that became exclusive, by fence.
     converted: HashMap<u64, u64>,
-    /// The new holds since the last command, with the connections of those who may have asked for
-    /// them.
+    /// The new holds since the last command, with the connections that may have requested them.
     fresh: Vec<(Unheard<'h>, Vec<i64>)>,
-    /// Holds whose client was struck before the server could tell it.
+    /// Holds whose client was killed before delivery.
     pub(super) unheard: Vec<Unheard<'h>>,
-    /// The keys whose head was seen waiting for nothing.
+    /// The keys whose head was seen waiting without a reason.
     pub(super) stuck: BTreeMap<&'h str, (String, Due)>,
     pub(super) findings: Findings,
     breaches: Vec<Breach>,
@@ -126,7 +125,7 @@ impl<'h> Checker<'h> {
         }
     }
 
-    /// A command arrives: what the one before has done is done.
+    /// A command arrives, so the previous one is complete.
     fn command(&mut self, at: usize, mark: Mark) {
         self.end_of_command(at);
         let before = self.current.take().map(|n| &self.history.requests[&n]);
@@ -138,8 +137,7 @@ impl<'h> Checker<'h> {
                 self.now_ms = self.now_ms.max(sample.server_us / 1_000);
                 self.sampled(at, sample);
             }
-            // In the turn of the server's loop in which the lock was handed on. The reply is sent
-            // at its end.
+            // This is the turn of the server's loop of the hand-off. The reply is sent at its end.
             Mark::Killed(id) | Mark::Unblocked(id)
                 if before.is_some_and(|request| request.connection == self.history.operator) =>
             {
@@ -211,8 +209,8 @@ impl<'h> Checker<'h> {
             Effect::Hold { now_ms, .. } | Effect::Release { now_ms, .. } => now_ms,
             Effect::Cap { .. } => self.now_ms,
         };
-        // An only hold's end is written down without its time: it lies between what is known before
-        // and after it.
+        // The release of the only hold is recorded without its time, which lies between the known
+        // times before and after it.
         let (now_ms, latest_ms) = match now_ms {
             0 => (self.now_ms, self.next_known_ms(at)),
             _ => (now_ms, now_ms),
@@ -234,7 +232,7 @@ impl<'h> Checker<'h> {
         }
         if let Effect::Hold { token, .. } | Effect::Release { token, .. } = *effect {
             self.served.insert(key, (now_ms, latest_ms));
-            // The key's own end goes with the effect, so the holds must have been brought down to
+            // The effect also changes the key's own expiry, so the holds must have been capped to
             // it.
             let state = self.keys.entry(key).or_default();
             if state.outlives_key(token.as_bytes(), now_ms) {
@@ -286,7 +284,7 @@ impl<'h> Checker<'h> {
         }
     }
 
-    /// A new hold: somebody must have asked for it, and nobody must have stood before.
+    /// A new hold: a client must have requested it, and no other may have been ahead.
     fn granted(
         &mut self,
         at: usize,
@@ -304,7 +302,7 @@ impl<'h> Checker<'h> {
                 && timeline.may_wait(at, now_ms)
         });
         let takers: Vec<_> = takers.collect();
-        // The one that came first may be dead; that it is taken for the owner can only excuse.
+        // The first request may belong to a dead client. Taking it for the owner can only excuse.
         let Some(first) = takers.first() else {
             return self.refuse(Rule::Ghost, at, what);
         };
@@ -351,7 +349,7 @@ impl<'h> Checker<'h> {
     fn released(&mut self, at: usize, key: &'h str, now_ms: u64, token: Token<'_>) {
         let state = self.keys.entry(key).or_default();
         let Some(own) = state.own(token.as_bytes(), now_ms) else {
-            return; // The server clears up what is over.
+            return; // The server removes expired holds.
         };
         if self.is_current(What::Release, key, token) && !self.carried_out {
             self.carried_out = true;
@@ -359,7 +357,8 @@ impl<'h> Checker<'h> {
         }
         self.findings.taken_back += 1;
         let fence = own.fence.get();
-        // Its client knew of a share, but that is over and what came in its place was not heard of.
+        // Its client knew of a shared hold, but that has expired, and its successor was not
+        // delivered.
         let known_until = self.converted.get(&fence);
         let is_over = known_until.is_some_and(|end| *end < now_ms);
         if !is_over
@@ -373,7 +372,7 @@ impl<'h> Checker<'h> {
         }
     }
 
-    /// Whether the command that is being carried out is this one.
+    /// Whether this is the command in execution.
     fn is_current(&self, what: What, key: &str, token: Token<'_>) -> bool {
         let current = self.current.map(|number| &self.history.requests[&number]);
         current.is_some_and(|request| {
@@ -399,7 +398,7 @@ impl<'h> Checker<'h> {
         }
     }
 
-    /// The time of the next effect that says it.
+    /// The time of the next effect that records one.
     fn next_known_ms(&self, at: usize) -> u64 {
         let later = self.history.log.iter().skip(at);
         let mut known = later.filter_map(|entry| match entry {
@@ -412,8 +411,8 @@ impl<'h> Checker<'h> {
         known.find(|now_ms| *now_ms > 0).unwrap_or(u64::MAX)
     }
 
-    /// The request that should have the lock at this place; `None` when nobody should, or it is not
-    /// certain who.
+    /// The request that should have the lock at this position. `None` if there is none, or it is
+    /// not certain.
     fn surely_next(&self, at: usize, key: &str, now_ms: u64) -> Option<&Timeline<'h>> {
         let waiting = || self.queue(key).filter(|c| c.may_wait(at, now_ms));
         let head = waiting()
@@ -424,7 +423,7 @@ impl<'h> Checker<'h> {
         (!excluded && head.surely_waits(at, now_ms)).then_some(head)
     }
 
-    /// Whether a request stands before the queue: its token still has the share with which it came.
+    /// Whether a request is ahead of the queue, because its token still has its shared hold.
     pub(super) fn is_ahead(&self, key: &str, timeline: &Timeline<'_>, now_ms: u64) -> bool {
         self.upgrades.get(&timeline.number).is_some_and(|share| {
             let own = self.keys.get(key);
@@ -437,7 +436,7 @@ impl<'h> Checker<'h> {
         self.upgrades.contains_key(&timeline.number)
     }
 
-    /// Those who wait or have asked on a key, in the order of arrival.
+    /// Requests that wait for a key or have arrived, in the order of arrival.
     pub(super) fn queue(&self, key: &str) -> impl Iterator<Item = &Timeline<'h>> {
         let numbers = self.queues.get(key).into_iter().flatten();
         numbers.map(|number| &self.timelines[number])

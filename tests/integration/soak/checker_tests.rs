@@ -1,5 +1,5 @@
-//! The checker on forged histories: a lawful one is accepted, and each rule refuses what breaks it,
-//! and no other rule does.
+//! The checker on forged histories: a correct one is accepted, and each rule refuses what violates
+//! it, and no other rule does.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ fn a_correct_history_is_accepted() {
     h.gives("c", Shared, 3);
     h.delivered(b, 2);
     h.delivered(c, 3);
-    // Converts ahead of the queue, in which one is killed.
+    // Converts ahead of the queue, in which one client is killed.
     let w = h.waits("w", Exclusive);
     let b = h.waits("b", Exclusive);
     let readers = [("b", 2), ("c", 3)];
@@ -40,7 +40,7 @@ fn a_correct_history_is_accepted() {
     h.delivered(b, 2);
     h.is_killed(w);
     h.shows(Some(Exclusive), &[("b", 2)], &[]);
-    // What is given to one that is cut is taken back.
+    // A grant to a disconnected client is taken back.
     let x = h.waits("x", Exclusive);
     h.is_deleted();
     h.gives("x", Exclusive, 4);
@@ -66,7 +66,7 @@ fn two_holders_are_refused() {
     ] {
         let mut h = start();
         h.takes("a", first, 1);
-        h.after(TTL_MS); // The deadline itself still counts.
+        h.after(TTL_MS); // The deadline itself still belongs to the hold.
         h.takes("b", second, 2);
         h.refused_for(Rule::TwoHolders);
     }
@@ -75,7 +75,7 @@ fn two_holders_are_refused() {
     h.after(TTL_MS + 1);
     h.takes("b", Exclusive, 2);
     h.accepted();
-    // An end of the key is one of its holds.
+    // The expiry of the key caps its holds.
     let mut h = start();
     h.takes("a", Exclusive, 1);
     h.mark(Mark::Operated);
@@ -84,7 +84,7 @@ fn two_holders_are_refused() {
     h.after(6);
     h.takes("b", Exclusive, 2);
     h.accepted();
-    // Whatever is written to it afterwards.
+    // Even if effects are written later.
     for capped in [false, true] {
         let mut h = start();
         h.takes("a", Shared, 1);
@@ -100,7 +100,7 @@ fn two_holders_are_refused() {
             false => h.refused_for(Rule::Lengthened),
         }
     }
-    // But to make it longer makes no hold longer.
+    // A later expiry lengthens no hold.
     let mut h = start();
     h.takes("a", Exclusive, 1);
     h.mark(Mark::Operated);
@@ -154,7 +154,7 @@ fn an_invented_fence_is_refused() {
     let mut h = start();
     h.takes("a", Shared, 1);
     let b = h.asks("b", What::Acquire(Shared, None));
-    h.delivered(b, 1); // Another one's.
+    h.delivered(b, 1); // The fence of another request.
     h.refused_for(Rule::UnknownFence);
     let mut h = start();
     let a = h.asks("a", What::Acquire(Shared, None));
@@ -163,7 +163,7 @@ fn an_invented_fence_is_refused() {
     h.gives("a", Shared, 1);
     h.delivered(late, 1);
     h.now_ms -= 1;
-    h.delivered(a, 1); // Before it was given.
+    h.delivered(a, 1); // Before it was granted.
     h.refused_for(Rule::UnknownFence);
 }
 
@@ -173,7 +173,7 @@ fn a_grant_without_request_is_refused() {
     h.takes("a", Shared, 1);
     h.gives("b", Shared, 2);
     h.refused_for(Rule::Ghost);
-    // To one that was killed.
+    // To a killed client.
     let mut h = start();
     h.takes("a", Exclusive, 1);
     let b = h.waits("b", Exclusive);
@@ -181,7 +181,7 @@ fn a_grant_without_request_is_refused() {
     h.is_deleted();
     h.gives("b", Exclusive, 2);
     h.refused_for(Rule::Ghost);
-    // To one that did not wait.
+    // To a client that did not wait.
     let mut h = start();
     h.takes("a", Exclusive, 1);
     let b = h.asks("b", What::Acquire(Exclusive, None));
@@ -194,7 +194,7 @@ fn a_grant_without_request_is_refused() {
     h.is_deleted();
     h.gives("b", Exclusive, 2);
     h.refused_for(Rule::Ghost);
-    // To one that has been cut for long.
+    // To a client that was disconnected long before.
     let mut h = start();
     h.takes("a", Exclusive, 1);
     let b = h.waits("b", Exclusive);
@@ -211,7 +211,7 @@ fn a_grant_without_request_is_refused() {
     h.is_deleted();
     h.gives("b", Exclusive, 2);
     h.refused_for(Rule::Ghost);
-    // A renewal does not take a lost lock again.
+    // A renewal does not acquire a lost lock again.
     let mut h = start();
     let renewal = h.asks("a", What::Renew);
     h.gives("a", Exclusive, 1);
@@ -238,7 +238,7 @@ fn a_grant_after_a_null_reply_is_refused() {
 
 #[test]
 fn a_grant_out_of_order_is_refused() {
-    // (who holds, who waits first, who gets it)
+    // (holder, first waiter, granted waiter)
     for (held, first, second) in [
         (Exclusive, Exclusive, Exclusive),
         (Shared, Exclusive, Shared),
@@ -259,7 +259,7 @@ fn a_grant_out_of_order_is_refused() {
         h.delivered(b, 3);
         h.refused_for(Rule::OutOfOrder);
     }
-    // Somebody who does not wait passes somebody who does.
+    // A request without BLOCK overtakes a waiter.
     let mut h = start();
     h.takes("a", Shared, 1);
     let b = h.asks("b", What::Acquire(Exclusive, Some(50)));
@@ -267,7 +267,7 @@ fn a_grant_out_of_order_is_refused() {
     h.after(51);
     h.ends(b, Outcome::Null);
     h.refused_for(Rule::OutOfOrder);
-    // A reader that came first passes one that converts.
+    // An earlier reader overtakes a conversion.
     let mut h = start();
     h.takes("a", Shared, 1);
     h.takes("b", Shared, 2);
@@ -333,7 +333,7 @@ fn a_missing_hand_off_is_refused() {
     h.gives("c", Shared, 3);
     h.delivered(c, 3);
     h.refused_for(Rule::Idle);
-    // Free by itself, and looked at again and again.
+    // Free on its own, and observed several times.
     for (looks, paused) in [(5, false), (4, false), (5, true)] {
         let mut h = start();
         h.takes("a", Exclusive, 1);

@@ -1,5 +1,5 @@
-//! The clients of a soak: each takes locks, holds them for a moment and gives them up, well-behaved
-//! or not, and notes all it asked.
+//! The clients of a soak. Each acquires locks, holds them for a moment and releases them, properly
+//! or not, and records all requests.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -14,20 +14,20 @@ use super::history::{now_us, Mark, Outcome, Request, What};
 use super::wire::{is_impatience, Wire, PATIENCE};
 use crate::harness::Reply;
 
-/// What all threads of a run share.
+/// The state that all threads of a run share.
 pub struct Fixture {
     pub port: u16,
     pub keys: Vec<String>,
     pub seed: u64,
     /// Set when the time is over.
     pub over: AtomicBool,
-    /// The connection of each client, for the operator to strike at.
+    /// The connection of each client, for the operator to kill.
     pub connections: Vec<AtomicI64>,
 }
 
 impl Fixture {
-    /// One of the few that all want, or one of the quiet ones: a waiter whom nobody wakes but a
-    /// timer is alone with its lock.
+    /// One of the few contended keys, or one of the quiet ones: a waiter of those is woken only by
+    /// a timer.
     pub fn any_key(&self, rng: &mut StdRng) -> String {
         let key = match rng.random_bool(0.6) {
             true => rng.random_range(0..HOT_LOCKS),
@@ -45,25 +45,25 @@ pub struct Client<'s> {
     tokens: u64,
     /// The ttl of its holds, if it is not random.
     ttl_ms: Option<u64>,
-    /// What it asked, in its order.
+    /// Its requests, in order.
     pub requests: Vec<(u64, Request)>,
 }
 
-/// How long a client waits for a reply before it cuts the connection.
+/// How long a client waits for a reply before it disconnects.
 #[derive(Clone, Copy)]
 enum Patience {
     Endless,
     Only(Duration),
 }
 
-/// A request that is not answered yet.
+/// A request without a reply yet.
 struct Pending {
     wire: Wire,
     request: Request,
     number: u64,
 }
 
-/// How many of the locks are wanted by all.
+/// The number of contended locks.
 const HOT_LOCKS: usize = 4;
 
 const REQUESTS_PER_CLIENT: u64 = 1 << 32;
@@ -86,7 +86,7 @@ impl<'s> Client<'s> {
         }
     }
 
-    /// Takes locks until the time is over.
+    /// Acquires locks until the time is over.
     pub fn run(mut self) -> Vec<(u64, Request)> {
         while !self.fixture.over.load(Ordering::Relaxed) {
             let key = self.fixture.any_key(&mut self.rng);
@@ -97,7 +97,7 @@ impl<'s> Client<'s> {
         self.requests
     }
 
-    /// Leaves every lock held for long, each in another way.
+    /// Leaves every lock held for long, each in a different way.
     pub fn leave_locks_held(mut self) -> Vec<(u64, Request)> {
         self.ttl_ms = Some(60_000);
         let [alone, together, downgraded, renewed, ..] = &self.fixture.keys[..] else {
@@ -131,7 +131,7 @@ impl<'s> Client<'s> {
         for _ in 0..self.rng.random_range(0..3) {
             self.think();
             match self.rng.random_range(0..10) {
-                // Renewed, and asked for again or converted, which may mean to wait.
+                // Renewed, acquired again or converted, which may mean to wait.
                 0..=3 => drop(self.ask(What::Renew, key, token)),
                 4..=5 => drop(self.ask(What::Acquire(mode, None), key, token)),
                 _ => {
@@ -142,9 +142,9 @@ impl<'s> Client<'s> {
         }
         self.think();
         match self.rng.random_range(0..100) {
-            0..=1 => {} // Forgotten: it runs out.
+            0..=1 => {} // Forgotten: it expires.
             2..=3 => {
-                // Dead with the lock in its hand.
+                // Disconnected while holding the lock.
                 if let Some(wire) = self.wire.take() {
                     wire.cut();
                 }
@@ -157,7 +157,8 @@ impl<'s> Client<'s> {
         }
     }
 
-    /// Tries to get a hold. A client whose connection broke may ask again with the same token.
+    /// Tries to get a hold. A client whose connection broke may repeat the request with the same
+    /// token.
     fn take(&mut self, key: &str, token: &str, mode: Mode) -> bool {
         let block = match self.rng.random_range(0..100) {
             0..=14 => None,
@@ -192,7 +193,7 @@ impl<'s> Client<'s> {
         self.ask_with(what, key, token, Patience::Endless)
     }
 
-    /// `None` when there is no connection.
+    /// `None` if there is no connection.
     fn ask_with(
         &mut self,
         what: What,
@@ -204,7 +205,8 @@ impl<'s> Client<'s> {
         Some(self.finish(pending, patience))
     }
 
-    /// Asks on a second connection before the first one is answered: two requests with one token.
+    /// Sends a request on a second connection before the first one is answered: two requests with
+    /// one token.
     fn ask_twice(
         &mut self,
         what: What,
@@ -247,7 +249,7 @@ impl<'s> Client<'s> {
         }
         let words: Vec<_> = words.iter().map(String::as_str).collect();
         let asked_us = now_us();
-        // When the connection has broken the reply will say so.
+        // If the connection has broken, the reply will show it.
         wire.send(&[&mark.each_ref().map(String::as_str), &words])
             .ok();
         let request = Request {
@@ -259,7 +261,7 @@ impl<'s> Client<'s> {
             ended_us: asked_us,
             outcome: Outcome::Silence,
         };
-        // The number is taken, whatever another request is noted in the meantime.
+        // The number is reserved, even if another request is recorded in the meantime.
         self.requests.push((number, request.clone()));
         Some(Pending {
             wire,
@@ -318,7 +320,7 @@ impl<'s> Client<'s> {
         self.rng.random_range(range)
     }
 
-    /// Works under the lock for a moment.
+    /// Works with the lock held for a moment.
     fn think(&mut self) {
         let us = match self.rng.random_range(0..12) {
             0 => self.rng.random_range(0..20_000),
@@ -340,7 +342,7 @@ pub fn outcome(what: What, reply: Reply) -> Outcome {
     }
 }
 
-/// What an observer's or the operator's connection gives.
+/// The result of an observer's or the operator's connection.
 pub fn must<T>(result: io::Result<T>) -> T {
     result.expect("a connection that nobody strikes at")
 }

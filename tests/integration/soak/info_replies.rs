@@ -1,4 +1,4 @@
-//! Judges what LOCK.INFO showed at one place of the server's account.
+//! Checks the replies of LOCK.INFO at one position of the append-only file.
 
 use redis_lock::lock::Mode;
 
@@ -7,19 +7,19 @@ use super::history::{Entry, Request, Sample, Shown, What};
 use super::rule::Rule;
 use super::timeline::Timeline;
 
-/// Something that the server's timer has to do.
+/// A task of the server's timer.
 #[derive(Clone)]
 pub(super) struct Due {
     pub(super) since_us: u64,
-    /// How often the observer has looked after it ought to be done.
+    /// How often the observer has read since it was due.
     late_looks: usize,
 }
 
-/// The server's timers count in milliseconds: one that is due at once may go off in the next, and
-/// one at a deadline one later still.
+/// The server's timers count in milliseconds. One that is due at once may fire in the next
+/// millisecond, one at a deadline another one later.
 const ALARM_US: u64 = 3_000;
 
-/// A timer that is due in one turn of the server's loop has gone off before the next, and two looks
+/// A timer that is due in one turn of the server's loop has fired before the next, and two samples
 /// are never in one turn.
 const LOOKS_UNTIL_DONE: usize = 2;
 
@@ -31,14 +31,14 @@ impl Due {
         }
     }
 
-    /// Whether it ought to be done when this look is taken.
+    /// Whether it was due when this sample was taken.
     fn is_over(&mut self, sample: &Sample) -> bool {
         self.late_looks += usize::from(sample.server_us >= self.since_us + ALARM_US);
         self.late_looks >= LOOKS_UNTIL_DONE
     }
 }
 
-/// The server tries again so long after a pause.
+/// The retry interval of the server after a pause.
 const AFTER_A_PAUSE_US: u64 = 30_000;
 
 impl<'h> Checker<'h> {
@@ -53,8 +53,7 @@ impl<'h> Checker<'h> {
         }
     }
 
-    /// What is shown are the holds of the account, but for those that end in the timeline of the
-    /// look.
+    /// The reply shows the holds of the replay, except those that expire during the sample.
     fn check_holds(&mut self, at: usize, sample: &Sample, key: &str, shown: &Shown) {
         let (from_ms, to_ms) = (sample.server_us / 1_000, sample.ended_us / 1_000);
         let Some(state) = self.replayed(key) else {
@@ -85,8 +84,8 @@ impl<'h> Checker<'h> {
         }
     }
 
-    /// Who is shown may wait, who surely waits is shown, and all in the order of arrival behind
-    /// those who convert.
+    /// Every shown request may wait, every request that certainly waits is shown, and all are in
+    /// the order of arrival behind the conversions.
     fn check_queue(&mut self, at: usize, sample: &Sample, key: &str, shown: &Shown) {
         let (from_ms, to_ms) = (sample.server_us / 1_000, sample.ended_us / 1_000);
         let is = |timeline: &Timeline<'_>, (token, mode): &(String, Mode)| {
@@ -107,8 +106,8 @@ impl<'h> Checker<'h> {
             if same.count() > timelines.len() {
                 wrong.push(format!("does not wait: {waiter:?}"));
             }
-            // Of two with one token nobody can tell which is which, and of a conversion not when
-            // its share ended.
+            // Two requests with one token cannot be told apart, and the end of a conversion's
+            // shared hold is not known exactly.
             let [timeline] = timelines[..] else { continue };
             if self.is_ahead(key, timeline, to_ms) {
                 if seen_line {
@@ -127,7 +126,7 @@ impl<'h> Checker<'h> {
         }
     }
 
-    /// No head waits for nothing.
+    /// No head of a queue waits without a reason.
     fn check_head(&mut self, at: usize, sample: &Sample, key: &'h str, shown: &Shown) {
         let enters = shown.waiters.first().filter(|(token, mode)| {
             let mut others = shown.holders.iter().filter(|holder| holder.token != *token);
@@ -149,7 +148,7 @@ impl<'h> Checker<'h> {
         self.stuck.insert(key, (head.clone(), due));
     }
 
-    /// What nobody heard of is taken back as soon.
+    /// Undelivered holds are taken back as quickly.
     fn check_unheard(&mut self, sample: &Sample) {
         for mut unheard in std::mem::take(&mut self.unheard) {
             if !unheard.due.is_over(sample) {
@@ -166,7 +165,7 @@ impl<'h> Checker<'h> {
         }
     }
 
-    /// Notes which requests upgrade now.
+    /// Records which requests are upgrades now.
     pub(super) fn note_upgrades(&mut self, at: usize, key: &str) {
         let Some(state) = self.replayed(key) else {
             return;
@@ -184,15 +183,15 @@ impl<'h> Checker<'h> {
         self.upgrades.extend(upgrades);
     }
 
-    /// Whether a request may be told of a deadlock while it waits: after its lock was replaced by
-    /// one that its token shares.
+    /// Whether a request may get DEADLOCK while it waits: after its lock was replaced by one that
+    /// its token shares.
     pub(super) fn may_be_told_later(&self, at: usize, request: &Request) -> bool {
         let mut later = self.history.log.iter().skip(at);
         matches!(request.what, What::Acquire(Mode::Exclusive, Some(_)))
             && later.any(|entry| matches!(entry, Entry::Renamed(_, to) if *to == request.key))
     }
 
-    /// Whether the server could not act at some time between an instant and a look.
+    /// Whether the server could not act at some time between an instant and a sample.
     fn was_paused(&self, since_us: u64, sample: &Sample) -> bool {
         self.history.pauses.iter().any(|pause| {
             pause.from_us <= sample.ended_us && pause.until_us + AFTER_A_PAUSE_US >= since_us

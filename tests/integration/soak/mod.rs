@@ -1,12 +1,12 @@
-//! The soak: a crowd of clients on a few locks for a while, with crashes, kills, deletions and
-//! pauses, and a checker that judges the recorded history afterwards.
+//! The soak: many clients on a few locks, with crashes, kills, deletions and pauses, and a checker
+//! of the recorded history.
 //!
-//! - [`clients`] and [`operator`]: what is done to the server, by a seed. [`wire`]: their
+//! - [`clients`] and [`operator`]: the actions on the server, from a seed. [`wire`]: their
 //!   connections.
-//! - [`history`]: what was recorded, and the server's own account of it.
+//! - [`history`]: the record of the clients, and the server's append-only file.
 //! - [`rule`], [`timeline`], [`checker`], [`info_replies`]: the rules, over a [`replay`].
-//!   [`checker_tests`] and [`taken_back`] show with [`forged`] histories that each refuses what it
-//!   is there for.
+//!   [`checker_tests`] and [`taken_back`] show with [`forged`] histories that each rule refuses
+//!   what it should.
 //!
 //! `SOAK_SECONDS` makes it longer (`make soak`), `SOAK_SEED` repeats the choices of a run, not its
 //! timing.
@@ -87,11 +87,11 @@ fn many_clients_on_few_locks_keep_every_rule(kind: Kind) {
     }
 }
 
-/// Valkey 9 reads its clock once a millisecond and counts on from there by the processor's. When it
-/// is interrupted in between, it is ahead until the next reading, by less than that.
+/// Valkey 9 reads its clock once a millisecond, and extrapolates with the processor's counter. If
+/// it is interrupted in between, it is ahead until the next reading, by less than a millisecond.
 const CLOCK_LEAD_US: u64 = 1_000;
 
-/// Gives every time that the server's is compared with the play that this server's clock has.
+/// Widens every time that is compared with the server's by the inaccuracy of this server's clock.
 fn allow_for_the_clock(kind: Kind, history: &mut History) {
     if kind != Kind::Valkey9 {
         return;
@@ -110,7 +110,7 @@ fn setting(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name} is {text}")))
 }
 
-/// Lets the crowd in, and out again.
+/// Runs the clients until the time is over.
 fn record(fixture: &Fixture, server: &mut Server, time: Duration) -> History {
     let mut observer = Observer::new(fixture);
     let start = Instant::now();
@@ -131,7 +131,7 @@ fn record(fixture: &Fixture, server: &mut Server, time: Duration) -> History {
         observing.join().unwrap();
         (requests, operator.join().unwrap())
     });
-    // What is held still runs out, and then nothing is left.
+    // The remaining holds expire, and then nothing is left.
     wait_for("all locks to be free", || observer.look().then_some(()));
     let blocked_at_end = server.blocked_clients();
     requests.extend(operator.requests);
@@ -152,7 +152,7 @@ fn record(fixture: &Fixture, server: &mut Server, time: Duration) -> History {
     }
 }
 
-/// Token, fence and beginning of every hold.
+/// Token, fence and start of every hold.
 fn holders(fixture: &Fixture, server: &Server) -> Vec<Vec<[Reply; 3]>> {
     let mut client = server.client();
     let holders = |key| {

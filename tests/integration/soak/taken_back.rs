@@ -14,7 +14,7 @@ fn taking_back_a_delivered_share_is_refused() {
     h.releases("a");
     h.gives("b", Exclusive, 2);
     h.is_killed(b);
-    h.ends_hold("b"); // It knew of its share.
+    h.ends_hold("b"); // Its shared hold was delivered.
     h.refused_for(Rule::TakenAway);
 }
 
@@ -45,7 +45,7 @@ fn an_undelivered_grant_that_stays_is_refused() {
         h.takes("a", Exclusive, 1);
         let b = h.waits("b", Exclusive);
         h.releases("a");
-        h.history.operator = 3; // Whose request that was.
+        h.history.operator = 3; // The request of the hold.
         h.gives("b", Exclusive, 2);
         h.is_killed(b);
         h.shows(Some(Exclusive), &[("b", 2)], &[]);

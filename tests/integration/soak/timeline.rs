@@ -1,9 +1,8 @@
-//! What became of a request that asked for a hold: from when to when it may have waited, and surely
-//! did.
+//! The timeline of a request for a hold: when it may have waited, and when it certainly did.
 //!
-//! Its arrival and its grant have their exact places in the server's account. When it left without
-//! a grant is known only within bounds, so the two questions differ, and whoever asks takes the one
-//! that accuses nobody falsely.
+//! Its arrival and its grant have exact positions in the append-only file. An end without a grant
+//! is known only within bounds. So the two questions differ, and each rule uses the one that
+//! accuses nobody wrongly.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -18,20 +17,20 @@ pub struct Timeline<'h> {
     pub request: &'h Request,
     pub mode: Mode,
     pub block: Option<u64>,
-    /// Where in the log it arrived, and where the next command did.
+    /// The positions of its arrival, and of the next command.
     pub arrived: usize,
     pub next_command: usize,
-    /// Where it was granted, if the client was told so.
+    /// The position of its grant, if it was delivered.
     pub granted: Option<usize>,
-    /// From where on the operator may have ended its wait, or it may have been granted without
-    /// being told.
+    /// From this position on, the operator may have ended its wait, or it may have been granted
+    /// without delivery.
     struck: usize,
-    /// From where on it cannot wait any more, as far as its connection is concerned.
+    /// From this position on, its connection can no longer wait.
     gone: usize,
 }
 
 impl Timeline<'_> {
-    /// Whether it could be granted at this place of the log, at or after this instant.
+    /// Whether it could be granted at this position of the log, at or after this instant.
     pub fn may_wait(&self, at: usize, not_before_ms: u64) -> bool {
         let connected = self.arrived < at && at < self.gone;
         let waits = self.block.is_some() || at < self.next_command;
@@ -47,7 +46,7 @@ impl Timeline<'_> {
             }
     }
 
-    /// Whether it stood in the queue at this place of the log, at or before this instant.
+    /// Whether it was in the queue at this position of the log, at or before this instant.
     pub fn surely_waits(&self, at: usize, not_after_ms: u64) -> bool {
         let request = self.request;
         let Some(timeout_ms) = self.block else {
@@ -55,7 +54,7 @@ impl Timeline<'_> {
         };
         let surely_over_us = (not_after_ms + 1) * 1_000;
         let in_time = timeout_ms == 0 || surely_over_us <= request.asked_us + timeout_ms * 1_000;
-        // Its own command serves those who wait already before it looks at the request.
+        // Its own command first serves earlier waiters.
         self.next_command <= at
             && at < self.struck
             && match request.outcome {
@@ -69,12 +68,12 @@ impl Timeline<'_> {
     }
 }
 
-/// The looks of the observer that the server may take before it has noticed that a connection was
-/// cut. It reads what is left of the connection in one turn of its loop, and its end in the next;
-/// two looks are never in one turn.
+/// The number of samples until the server has noticed a disconnection. It reads the remaining data
+/// of the connection in one turn of its loop, and its end in the next. Two samples are never in one
+/// turn.
 const LOOKS_UNTIL_A_CUT_IS_SEEN: usize = 3;
 
-/// An effect that gives a hold.
+/// An effect that grants a hold.
 #[derive(Clone, Copy)]
 struct Granted {
     at: usize,
@@ -83,16 +82,16 @@ struct Granted {
     fence: u64,
 }
 
-/// Where things are in the log.
+/// Positions in the log.
 #[derive(Default)]
 struct Index<'h> {
-    /// Requests, and where the next command is.
+    /// Requests, with the position of the next command.
     arrivals: BTreeMap<u64, (usize, usize)>,
     /// By key and token.
     holds: HashMap<(&'h str, Vec<u8>), Vec<Granted>>,
     kills: HashMap<i64, Vec<usize>>,
     unblocks: HashMap<i64, Vec<usize>>,
-    /// Where the observer looked, and when it asked to.
+    /// The positions of the samples, with the times of their requests.
     looks: Vec<(usize, u64)>,
 }
 
@@ -146,14 +145,14 @@ impl<'h> Index<'h> {
         index
     }
 
-    /// From where on a strike at a connection works that comes after a place: behind its mark.
+    /// The position from which a kill after a given position works: behind its mark.
     fn after(strikes: &HashMap<i64, Vec<usize>>, connection: i64, at: usize) -> usize {
         let mut strikes = strikes.get(&connection).into_iter().flatten();
         let strike = strikes.find(|strike| **strike > at);
         strike.map_or(usize::MAX, |strike| strike + 1)
     }
 
-    /// From where on a connection is gone that was cut before this instant.
+    /// The position from which a connection is gone that was closed before this instant.
     fn cut_is_seen(&self, cut_us: u64) -> usize {
         let first = self
             .looks
@@ -163,7 +162,7 @@ impl<'h> Index<'h> {
     }
 }
 
-/// Follows every request, and refuses what its answer alone, or the place of its grant, shows to be
+/// Follows every request, and refuses one whose reply alone, or the position of its grant, is
 /// wrong.
 pub fn follow<'h>(history: &'h History, breaches: &mut Vec<Breach>) -> BTreeMap<u64, Timeline<'h>> {
     let index = Index::of(history);

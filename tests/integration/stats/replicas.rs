@@ -1,4 +1,5 @@
-//! What no client did here is not counted here: what a primary sends, and what a file says.
+//! Effects that no client caused on this server are not counted: those from a primary, and those
+//! from a file.
 
 use super::{assert_held, counted, held, of, stats};
 use crate::harness::{wait_for, Client, Kind, Server};
@@ -8,7 +9,7 @@ on_every_server![
     loading_a_file_counts_nothing,
 ];
 
-/// Something of everything. Leaves two locks of three holds.
+/// One of each operation. Leaves two locks with three holds.
 fn live(server: &Server, c: &mut Client) {
     c.int("LOCK.ACQUIRE k a 600000");
     c.int("LOCK.ACQUIRE k a 600000");
@@ -48,14 +49,14 @@ fn a_replica_counts_only_its_holds(kind: Kind) {
     assert!(stats(&mut p)["expired"] >= 2, "{:?}", counted(&mut p));
     replica.wait_until_it_follows(&primary);
     assert_eq!(held(&mut r), [1, 2, 2]);
-    // Refused before it comes to the module.
+    // Refused before it reaches the module.
     r.error("LOCK.RELEASE k a");
     p.call("FLUSHALL");
     replica.wait_until_it_follows(&primary);
     assert_eq!(assert_held(&mut r, "FLUSHALL"), [0, 0, 0]);
     assert_eq!(counted(&mut r), of(&[]));
     assert_eq!(stats(&mut r)["hold_count"], 0);
-    // A new primary counts from then on, the holds that it has from before as well.
+    // A new primary counts from then on, including the holds that it has from before.
     p.int("LOCK.ACQUIRE k a 600000");
     p.int("LOCK.ACQUIRE other a 600000");
     replica.wait_until_it_follows(&primary);
@@ -82,7 +83,7 @@ fn loading_a_file_counts_nothing(kind: Kind) {
         let mut c = server.client();
         assert_eq!(held(&mut c), [1, 2, 2], "{preamble}");
         assert_eq!(counted(&mut c), of(&[]), "{preamble}");
-        // A hold of an earlier life is known to its microsecond.
+        // The start of a hold from an earlier life is known to the microsecond.
         c.call("SELECT 1");
         c.int("LOCK.RELEASE moved a");
         let stats = stats(&mut c);

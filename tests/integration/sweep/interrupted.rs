@@ -1,4 +1,4 @@
-//! What happens in the middle of a sweep.
+//! Events in the middle of a sweep.
 
 use std::time::{Duration, Instant};
 
@@ -12,8 +12,8 @@ on_every_server![
     a_sweep_survives_swapdb_in_its_middle,
 ];
 
-/// A sweep has repaired the lock in the first database. It has not come to that in the last one
-/// yet.
+/// A sweep has repaired the lock in the first database, and has not reached the one in the last
+/// database yet.
 fn in_the_middle(server: &Server) -> Client {
     let mut c = server.client();
     c.call("SELECT 1");
@@ -25,7 +25,7 @@ fn in_the_middle(server: &Server) -> Client {
     c
 }
 
-/// The lock of the last database, in a client that stays where it is.
+/// The lock of the last database, on a client that stays in it.
 fn ttl_of_last(server: &Server) -> i64 {
     let mut last = server.client();
     last.call("SELECT 15");
@@ -53,7 +53,7 @@ fn a_sweep_survives_a_flush_in_its_middle(kind: Kind) {
         if flush == "FLUSHDB" {
             last_is_repaired(&server);
         }
-        // The next one does its work.
+        // The next sweep repairs it.
         c.in_one_go(&[
             "SELECT 9",
             "LOCK.ACQUIRE new me 600000",
@@ -80,13 +80,13 @@ fn a_sweep_survives_a_demotion_in_its_middle(kind: Kind) {
     });
     c.text("REPLICAOF NO ONE");
     last_is_repaired(&server);
-    // To and fro in one step.
+    // There and back in one step.
     let mut c = in_the_middle(&server);
     c.multi(&["REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"]);
     last_is_repaired(&server);
 }
 
-/// A paused server writes nothing: one that did, with an append-only file, would end.
+/// A paused server must not write: with an append-only file, it would abort.
 fn a_sweep_survives_a_pause_in_its_middle(kind: Kind) {
     let server = Server::start_with(kind, &["--appendonly", "yes"]);
     in_the_middle(&server);
@@ -104,7 +104,7 @@ fn a_sweep_survives_a_pause_in_its_middle(kind: Kind) {
     last_is_repaired(&server);
 }
 
-/// The lock that was in the last database is in the first one then, which the sweep is done with.
+/// The lock of the last database is then in the first one, which the sweep has finished.
 fn a_sweep_survives_swapdb_in_its_middle(kind: Kind) {
     let server = Server::start(kind);
     let mut c = in_the_middle(&server);

@@ -1,5 +1,5 @@
-//! A key that changes under those who wait for it without having been free: SWAPDB, MOVE, RENAME
-//! and RESTORE bring another lock.
+//! A key that changes under its waiters without being free in between: SWAPDB, MOVE, RENAME and
+//! RESTORE bring another lock.
 
 use crate::harness::{wait_for, Client, Kind, Later, Reply, Server};
 
@@ -21,7 +21,7 @@ on_every_server![
 
 on_more_servers![a_grant_leaves_the_client_in_its_database];
 
-/// `b` waits for what `z` holds now, until `z` releases it or its deadline passes.
+/// `b` waits for the present hold of `z`, until `z` releases it or its deadline passes.
 fn b_waits_for_z(c: &mut Client, b: Later) {
     assert_eq!(c.holders("k"), ["z"]);
     assert_eq!(c.waiters("k"), ["b"]);
@@ -49,7 +49,7 @@ fn waiters_follow_a_holder_changed_by_swapdb(kind: Kind) {
     c.text("SWAPDB 0 1");
     assert_eq!(one.holders("k"), ["a"]);
     b_waits_for_z(&mut c, b);
-    // The deadline of the lock that came hands on.
+    // The deadline of the new lock grants the next waiter.
     one.text("FLUSHALL");
     one.int("LOCK.ACQUIRE k z 60000");
     c.int("LOCK.ACQUIRE k a 60000");
@@ -94,7 +94,7 @@ fn waiters_follow_a_holder_changed_by_rename(kind: Kind) {
     c.text("RENAME other k");
     b_waits_for_z(&mut c, b);
     c.text("FLUSHALL");
-    // The deadline of the lock that came hands on.
+    // The deadline of the new lock grants the next waiter.
     let b = two_locks(&server, &mut c, "LOCK.ACQUIRE other z 60000");
     c.in_one_go(&["LOCK.RENEW other z 200", "RENAME other k"]);
     b.fence();
@@ -177,14 +177,14 @@ fn a_lock_moved_without_its_ttl_gets_it_back(kind: Kind) {
         c.multi(&[&["PERSIST k"], moves].concat());
         c.call(&format!("SELECT {db}"));
         assert_eq!(c.holders("there"), ["a"], "{moves:?}");
-        // It is without one until the next command on it.
+        // It has none until the next command on it.
         assert_eq!(c.int("LOCK.RELEASE there nobody"), 0, "{moves:?}");
         let ttl = c.int("PTTL there");
         assert!((50_000..=60_000).contains(&ttl), "{moves:?}: {ttl}");
     }
 }
 
-/// Redis 6.2 does not say to which database it has come, and others have that key, too.
+/// Redis 6.2 does not report the database of the new key, and other databases have that key, too.
 fn a_lock_restored_without_its_ttl_gets_it_back_in_its_database(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
@@ -211,8 +211,8 @@ fn a_lock_restored_without_its_ttl_gets_it_back_in_its_database(kind: Kind) {
     b.fence();
 }
 
-/// No LOCK command comes, and nothing tells of PERSIST: the keys that are waited for are looked at
-/// now and then.
+/// No LOCK command comes, and the module is not notified of PERSIST. It checks waited keys
+/// periodically.
 fn persist_on_a_waited_lock_is_repaired(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
@@ -220,15 +220,15 @@ fn persist_on_a_waited_lock_is_repaired(kind: Kind) {
     let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
     assert_eq!(c.int("PERSIST k"), 1);
     wait_for("the ttl", || (c.int("PTTL k") > 0).then_some(()));
-    // Nor of an earlier end. The server's own look for what has expired is off.
+    // It is not notified of an earlier expiry either. The server's own expiry cycle is off.
     c.call("DEBUG SET-ACTIVE-EXPIRE 0");
     c.multi(&["LOCK.RELEASE k nobody", "PEXPIRE k 30"]);
     b.fence();
     assert_eq!(c.holders("k"), ["b"]);
 }
 
-/// Valkey 8.1 leaves the client of MOVE and of COPY in the other database where a module listens to
-/// keyspace events. This one does not.
+/// If a module listens to keyspace events, Valkey 8.1 leaves the client of MOVE and of COPY in the
+/// other database. This module does not listen.
 fn a_grant_leaves_the_client_in_its_database(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
@@ -248,7 +248,7 @@ fn a_grant_leaves_the_client_in_its_database(kind: Kind) {
     }
 }
 
-/// A command of ours serves a marked key before the timer does; what the mark was for must not be
+/// A LOCK command serves a marked key before the timer does. The reason of the mark must not be
 /// lost with it.
 fn a_command_that_changes_nothing_does_not_cancel_a_ttl_repair(kind: Kind) {
     let server = Server::start(kind);

@@ -1,5 +1,5 @@
-//! A primary that becomes a replica: who waits is told so and granted nothing, by whatever happens
-//! in the same step.
+//! A primary that becomes a replica unblocks its waiters with an error, and grants none of them in
+//! the same step.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ on_every_server![
     waiters_with_capa_redirect_are_unblocked_at_demotion,
 ];
 
-/// A primary sends its data set to a replica without waiting for others to come.
+/// A primary sends its data set to a replica without waiting for others.
 const AT_ONCE: [&str; 2] = ["--repl-diskless-sync-delay", "0"];
 
 fn is_unblocked(waiter: Later) {
@@ -41,8 +41,7 @@ fn waiters_are_unblocked_with_an_error_at_demotion(kind: Kind) {
     c.in_one_go(&["LOCK.RENEW short a 400", &follow]);
     waiters.into_iter().for_each(is_unblocked);
     assert_eq!(server.blocked_clients(), 0);
-    // The other's data set comes in place of this one's, which empties the keys that were waited
-    // for.
+    // The data set of the other server replaces this one's, which empties the waited keys.
     server.wait_until_it_follows(&other);
     assert_eq!(c.holders("theirs"), ["t"]);
     assert_eq!(c.int("EXISTS k short"), 0);
@@ -59,7 +58,7 @@ fn a_demotion_in_a_transaction_with_a_release_grants_nobody(kind: Kind) {
         let mut c = server.client();
         c.int("LOCK.ACQUIRE k a 60000");
         let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
-        // To nobody: the data set stays as it is.
+        // A replica of no server: the data set stays as it is.
         c.multi(&[end, "REPLICAOF 127.0.0.1 1"]);
         is_unblocked(b);
         assert!(is_replica(&mut c));
@@ -77,8 +76,8 @@ fn a_replica_takes_nothing_back(kind: Kind) {
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
     let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
-    // Granted, and not told: but what becomes of it is for the new primary to decide, which may
-    // have it already.
+    // Granted but not delivered. The new primary decides about this hold, because it may have it
+    // already.
     c.multi(&["LOCK.RELEASE k a", "REPLICAOF 127.0.0.1 1"]);
     is_unblocked(b);
     let start = Instant::now();
@@ -138,13 +137,13 @@ fn a_replica_lets_nobody_wait(kind: Kind) {
     assert!(c
         .error("LOCK.ACQUIRE k b 60000 BLOCK 0")
         .starts_with("READONLY "));
-    // Even when it takes writes of its own, for it could grant nothing later.
+    // Even if it accepts writes of its own, because it could grant nothing later.
     c.call("CONFIG SET replica-read-only no");
     assert_eq!(c.call("LOCK.ACQUIRE k b 60000 BLOCK 0"), Reply::Nil);
     assert_eq!(server.blocked_clients(), 0);
 }
 
-/// Valkey 9.1 leaves a module's client blocked that has said so.
+/// Valkey 9.1 leaves a module's blocked client blocked if it declared this capability.
 fn waiters_with_capa_redirect_are_unblocked_at_demotion(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();

@@ -1,4 +1,4 @@
-//! CLIENT PAUSE with an append-only file: a write from a timer then ends every server.
+//! CLIENT PAUSE with an append-only file: a write from a timer then aborts every server.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ fn start(kind: Kind) -> Server {
     Server::start_with(kind, &["--appendonly", "yes"])
 }
 
-/// Waits until nobody holds the lock, which during a pause of writes only LOCK.INFO can tell.
+/// Waits until nobody holds the lock. During a pause of writes only LOCK.INFO can show that.
 fn wait_until_free(c: &mut Client, key: &str) {
     wait_for("the lock to be free", || {
         c.holders(key).is_empty().then_some(())
@@ -33,7 +33,7 @@ fn a_deadline_during_a_write_pause_grants_after_it(kind: Kind) {
     let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
     c.in_one_go(&["LOCK.RENEW k a 200", "CLIENT PAUSE 60000 WRITE"]);
     wait_until_free(&mut c, "k");
-    // The server's timer runs many times in this while.
+    // The server's timer runs many times in this span.
     let start = Instant::now();
     wait_for("some time to pass", || {
         assert_eq!(c.waiters("k"), ["b", "d"]);
@@ -70,7 +70,7 @@ fn a_timeout_during_a_pause_is_answered(kind: Kind) {
     let r = server.blocked("RWLOCK.RLOCK k r 60000 BLOCK 0");
     c.text("CLIENT PAUSE 60000 WRITE");
     assert_eq!(w.reply(), Reply::Nil);
-    // Now the reader is next, but a grant is a write.
+    // The reader is next now, but a grant is a write.
     assert!(r.is_pending());
     assert_eq!(c.waiters("k"), ["r"]);
     c.text("CLIENT UNPAUSE");
