@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-#[allow(dead_code)] // The tests need more of it.
+#[allow(dead_code)] // The tests use more of it.
 #[path = "../../tests/integration/hostile/payload.rs"]
 mod payload;
 #[path = "../properties/restore.rs"]

@@ -1,5 +1,5 @@
-//! Any bytes are decoded or refused. What is decoded has this one encoding, and a life made of it
-//! is the same life on every server.
+//! Any bytes are decoded or refused. A decoded record has exactly one encoding, and a history of
+//! records gives the same lock on every server.
 
 use redis_lock::lock::codec::{
     decode, decode_held, encode_effect, encode_fence, encode_held, encode_state, Record,
@@ -7,7 +7,7 @@ use redis_lock::lock::codec::{
 };
 use redis_lock::lock::{Effect, Fate, Lock, Mode, Now};
 
-/// The input is one record; and it is a life of a lock: records with their lengths before them.
+/// The input is one record. It is also a history of a lock: records, each after its length.
 pub fn run(data: &[u8]) {
     read(data);
     read_held(data);
@@ -29,7 +29,7 @@ pub fn run(data: &[u8]) {
         assert_eq!(primary, replica);
         if let Some(lock) = &primary {
             check(lock);
-            // As when it is loaded from a file in the middle of its life.
+            // As after a load from a file in the middle of the history.
             replica = copy(lock);
             assert_eq!(primary, replica);
         }
@@ -42,7 +42,7 @@ fn split(data: &[u8]) -> Option<(&[u8], &[u8])> {
     (len > 0).then(|| rest.split_at(len.min(rest.len())))
 }
 
-/// Decodes, and fails when the same bytes are not written again.
+/// Decodes, and fails unless encoding gives the same bytes again.
 fn read(bytes: &[u8]) -> Option<Record<'_>> {
     let record = decode(bytes).ok()?;
     let again = match &record {
@@ -69,7 +69,7 @@ fn copy(lock: &Lock) -> Option<Lock> {
     }
 }
 
-/// As the server does it. To do it again changes nothing.
+/// Applies an effect as the server does. A repetition changes nothing.
 fn apply(effect: &Effect<'_>, lock: &mut Option<Lock>) {
     let Some(held) = lock else {
         *lock = effect.apply_to_absent();
@@ -84,7 +84,7 @@ fn apply(effect: &Effect<'_>, lock: &mut Option<Lock>) {
     assert_eq!(*held, twice);
 }
 
-/// The input is a token, its length before it, and the record that stands beside it.
+/// The input is a token after its length, and then the record that accompanies it.
 fn read_held(data: &[u8]) {
     let Some((len, rest)) = data.split_first() else {
         return;
@@ -104,7 +104,7 @@ fn read_held(data: &[u8]) {
     }
 }
 
-/// What is true of every lock between effects.
+/// The invariants of every lock between effects.
 fn check(lock: &Lock) {
     let holders = lock.holders();
     assert_eq!(holders.len(), lock.len());

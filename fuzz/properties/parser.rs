@@ -1,5 +1,5 @@
-//! The grammar of every command against a second, naive reading of it; and what is understood is
-//! decided without a panic.
+//! The grammar of every command against a second, naive parser. Every accepted command is decided
+//! without a panic.
 
 use redis_lock::command::acquire::{self, Acquire};
 use redis_lock::command::release::Release;
@@ -93,13 +93,13 @@ fn release(args: &[&[u8]]) {
     }
 }
 
-/// Fails when the two readings differ.
+/// Fails if the two parsers differ.
 fn judge<T: std::fmt::Debug>(parsed: Result<T, Error>, expected: bool) -> Option<T> {
     assert_eq!(parsed.is_ok(), expected, "{parsed:?}");
     parsed.ok()
 }
 
-/// An effect that comes of a decision must reach the other servers as it is.
+/// The effect of a decision must reach the other servers unchanged.
 fn follow(decision: &Decision<'_>) {
     if let Decision::Change { effect, .. } = decision {
         let mut bytes = Vec::new();
@@ -119,11 +119,11 @@ fn is_ttl(bytes: &[u8]) -> bool {
 fn number(bytes: &[u8]) -> Option<u128> {
     let text = std::str::from_utf8(bytes).ok()?;
     let number: u128 = text.parse().ok()?;
-    // What else the standard library takes: signs and leading zeros.
+    // The standard library also accepts signs and leading zeros.
     (number.to_string() == text).then_some(number)
 }
 
-/// A free one, and some that are held.
+/// A free lock, and some that are held.
 fn locks() -> Vec<Option<Lock>> {
     let record = |mode: u8, tokens: &[&[u8]]| {
         let mut bytes = vec![1, 1, mode];

@@ -1,5 +1,4 @@
-//! A lock and those who wait for it, in any order of requests: what must be true after each of
-//! them, whatever came before.
+//! A lock and its queue, with requests in any order, and the invariants after each request.
 
 use redis_lock::lock::codec::{decode, encode_effect, encode_state, Record};
 use redis_lock::lock::{
@@ -8,7 +7,7 @@ use redis_lock::lock::{
 };
 use redis_lock::wait::queue::{Next, Ticket, WaitQueue, Waiter};
 
-/// Three bytes each: what, who and whether to wait, how much.
+/// Three bytes per step: the kind of step, the token with the flag to wait, and an amount.
 pub fn run(data: &[u8]) {
     let mut world = World {
         lock: None,
@@ -28,7 +27,7 @@ pub fn run(data: &[u8]) {
 
 struct World {
     lock: Option<Lock>,
-    /// What another server has that was sent the effects.
+    /// The lock of another server that received the effects.
     replica: Option<Lock>,
     queue: WaitQueue,
     fences: FenceClock,
@@ -72,7 +71,7 @@ impl World {
             9 => {
                 (self.lock, self.replica) = (None, None);
                 self.queue.lock_replaced();
-                // Another lock takes its place, which two tokens share.
+                // Another lock replaces it, which two tokens share.
                 let mode = Mode::Shared;
                 let other = [amount as u8 & 7];
                 let other = Token::new(&other).expect("a token");
@@ -137,7 +136,7 @@ impl World {
         Ok(())
     }
 
-    /// Applies an effect here, and what comes of its bytes there.
+    /// Applies an effect here, and its encoded and decoded form to the replica.
     fn apply(&mut self, effect: &Effect<'_>) {
         let mut bytes = Vec::new();
         encode_effect(effect, &mut bytes);
@@ -156,7 +155,7 @@ impl World {
         }
     }
 
-    /// As the server's shell does it.
+    /// Serves the queue as the server does.
     fn serve(&mut self) {
         let mut owner: Option<TokenBuf> = None;
         let now = self.now();
@@ -173,7 +172,8 @@ impl World {
             let granted = self.acquire(waiter.ask(), false);
             assert_eq!(granted, Ok(()), "{waiter:?} was next");
             assert_eq!(self.queue.remove(ticket).as_ref(), Some(&waiter));
-            // Nobody is passed, but by who holds a share already, and by requests of one owner.
+            // Nobody is overtaken, except by a holder of a shared hold, and by requests of one
+            // token.
             if !converts && owner.as_ref() != Some(&waiter.token) {
                 let passed = self.queue.iter().find(|(other, _)| *other < ticket);
                 assert!(passed.is_none(), "{waiter:?} has passed {passed:?}");
@@ -195,20 +195,21 @@ impl World {
         let Some((_, first)) = self.queue.iter().next() else {
             return;
         };
-        // An owner that waits upgrades, ahead of all others, and no other owner does.
+        // A token in the queue that holds the lock upgrades, ahead of all others, and no other
+        // holder waits.
         let upgrades = |w: &Waiter| w.mode == Mode::Exclusive && w.token == first.token;
         let owners = self.queue.iter().skip_while(|(_, w)| upgrades(w));
         let mut owners = owners.filter(|(_, w)| self.hold_of(w.token.as_token()));
         assert_eq!(owners.next(), None, "behind {first:?}");
-        // No wake-up is lost: who stands first cannot be let in now …
+        // No wake-up is lost: the head cannot be granted now …
         let admitted = Lock::admits(lock, first.mode, first.token.as_token(), now);
         assert!(admitted.is_err(), "{first:?} could have the lock");
         assert!(lock.is_some_and(|lock| !lock.is_free(now)));
-        // … nor by time alone before the alarm.
-        let alarm = self.queue.wakes_at(lock, now);
-        let alarm = alarm.expect("an alarm for those who wait");
-        let until = Now::from_millis(alarm.ms().max(self.now_ms));
+        // … nor by time alone before the timer is due.
+        let timer = self.queue.wakes_at(lock, now);
+        let timer = timer.expect("a timer for those who wait");
+        let until = Now::from_millis(timer.ms().max(self.now_ms));
         let next = self.queue.clone().next(lock, until);
-        assert!(next.is_none(), "{next:?} is next before the alarm rings");
+        assert!(next.is_none(), "{next:?} is next before the timer is due");
     }
 }

@@ -1,6 +1,6 @@
-//! RESTORE of a real server, given records in an envelope that fits: it takes what the codec takes,
-//! gives back the same bytes, and its locks work. The coverage that guides the fuzzer is the
-//! codec's in this process, which is the same code.
+//! RESTORE on a real server, given records in a valid envelope. It accepts what the codec accepts,
+//! DUMP returns the same bytes, and the restored locks work. The fuzzer is guided by the coverage
+//! of the codec in this process, which is the same code.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -12,7 +12,7 @@ use super::payload::Payload;
 /// A server with the module, which saves without compression.
 pub struct Server {
     connection: Connection,
-    /// A payload of its own, whose record is replaced.
+    /// A payload of its own, in which the record is replaced.
     envelope: Payload,
 }
 
@@ -31,7 +31,7 @@ impl Server {
         }
     }
 
-    /// One transaction; the replies to what is in it.
+    /// Runs one transaction. Returns the replies to its commands.
     fn transact(&mut self, commands: &[Vec<&[u8]>]) -> Vec<Value> {
         let mut packed = command(&["MULTI"]).get_packed_command();
         for args in commands {
@@ -89,8 +89,8 @@ pub fn run(data: &[u8], server: &mut Server) {
     }
 }
 
-/// Whether RESTORE must take a record: a lock, with no fence that is more than a year ahead. `None`
-/// when that is so close that only the server's own clock can tell.
+/// Whether RESTORE must accept a record: a lock without a fence more than a year ahead. `None` if
+/// that is so close that only the server's own clock can decide.
 fn is_taken(record: &[u8]) -> Option<bool> {
     const HOUR_US: u64 = 3_600_000_000;
     let Ok(Record::State(lock)) = decode(record) else {
