@@ -16,7 +16,7 @@ RUN apt-get update \
 WORKDIR /redis-lock
 COPY . .
 RUN cargo build --release --locked --lib \
-    && scripts/notices.py >NOTICES
+    && scripts/dist/notices.py >NOTICES
 
 FROM ${SERVER}
 LABEL org.opencontainers.image.title="redis-lock" \

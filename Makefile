@@ -20,14 +20,14 @@ help: ## Show these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup: ## Install what is missing to build and test (Debian; does nothing when all is there)
-	@scripts/setup.sh
+	@scripts/setup/setup.sh
 
 build: ## Build the module: target/release/libredis_lock.so
 	cargo build --release --locked
 
 run: setup ## Start a private server with the module and play a short story on it
 	@$(MAKE) build
-	@scripts/servers.sh redis-7.0.15
+	@scripts/setup/servers.sh redis-7.0.15
 	@scripts/run.sh
 
 # The servers load the module's .so, which `cargo test` does not make from a cdylib: hence the build first.
@@ -37,7 +37,7 @@ test: setup ## Build, then run all tests, against real servers of several versio
 
 oversell: setup ## Play the overselling story in six ways, into docs/benchmarks/oversell.md (PROCESSES=20, STOCK=300)
 	@$(MAKE) build
-	@scripts/servers.sh redis-7.0.15
+	@scripts/setup/servers.sh redis-7.0.15
 	@scripts/run.sh oversell --into docs/benchmarks --processes $(or $(PROCESSES),20) --stock $(or $(STOCK),300)
 
 # EXAMPLES=python,go: only these; PRESENT_ONLY=1: what the machine has no toolchain for is left out, and named
@@ -61,12 +61,12 @@ soak: setup ## The long versions of the tests of faults: TEST_SCALE (times as mu
 # The short versions of these two are tests, too.
 fuzz: setup ## Coverage-guided fuzzing of the codec, the parser, the queue and RESTORE: FUZZ_SECONDS (each, 60)
 	@$(MAKE) build
-	@scripts/servers.sh redis-7.0.15
-	@scripts/fuzz.sh
+	@scripts/setup/servers.sh redis-7.0.15
+	@scripts/check/fuzz.sh
 
 valgrind: setup ## The tests of Redis 7.0 with every server under valgrind
 	@$(MAKE) servers build
-	@scripts/valgrind.sh
+	@scripts/check/valgrind.sh
 
 # BENCH=owner,handoff: some of its parts; BENCH_QUICK=1: only whether it works; BENCH_SERVERS=7.0.15,8.2.3
 bench: setup ## Measure what locks cost beside their rivals, into docs/benchmarks/ (BENCH=part, BENCH_QUICK=1, BENCH_SERVERS=)
@@ -85,7 +85,7 @@ bench-peers: setup ## Measure lock libraries beside the adapters in clients/, in
 # Run as a test, which needs no build of its own: the server is what is counted.
 bench-check: setup ## Count the instructions of each command and compare them with benches/instructions.tsv (BASELINE=write: set it)
 	@$(MAKE) build
-	@scripts/servers.sh redis-7.0.15
+	@scripts/setup/servers.sh redis-7.0.15
 	cargo test --locked --bench bench -- instructions
 
 check: setup ## Check format, lints and layers
@@ -99,11 +99,11 @@ diagrams: ## Draw docs/diagrams/*.svg from their text sources
 
 dashboard: setup ## Draw docs/dashboard.svg from a run with real Prometheus and redis_exporter; needs a few minutes
 	@$(MAKE) build
-	@scripts/servers.sh redis-7.0.15
+	@scripts/setup/servers.sh redis-7.0.15
 	@scripts/dashboard.sh
 
 servers: ## Fetch the servers of the tests into .servers/
-	@scripts/servers.sh
+	@scripts/setup/servers.sh
 
 # A server maps the file into its memory: written over in place it would change under a server that runs, or crash it. So it comes under
 # another name, and takes its own in one step; who has the old one keeps the old one until the restart.
@@ -112,7 +112,7 @@ install: ## Install what `make build` built under PREFIX (/usr/local), below DES
 	install -d $(DESTDIR)$(MODULES)
 	install -m 755 $(REDIS_LOCK_MODULE) $(DESTDIR)$(MODULES)/.libredis_lock.so.new
 	mv -f $(DESTDIR)$(MODULES)/.libredis_lock.so.new $(DESTDIR)$(MODULES)/libredis_lock.so
-	scripts/documents.sh $(DESTDIR)$(DOCS)
+	scripts/dist/documents.sh $(DESTDIR)$(DOCS)
 	sed 's|/usr/local/lib/redis/modules/|$(MODULES)/|' redis.conf.example >$(DESTDIR)$(DOCS)/redis.conf.example
 	chmod 644 $(DESTDIR)$(DOCS)/redis.conf.example
 
@@ -123,20 +123,20 @@ uninstall: ## Remove what `make install` installed (a server that has loaded the
 
 # These build once more, in dist/ of the target folder: without a path of this machine in what is passed on.
 dist: setup ## Pack the module and the source, reproducibly: dist/*.tar.gz and SHA256SUMS in the target folder
-	@scripts/dist.sh
+	@scripts/dist/dist.sh
 
 dist-check: dist ## Pack it once more from another folder, and see that not a byte differs (a minute)
-	@scripts/dist-check.sh
+	@scripts/dist/dist-check.sh
 
 deb: export SETUP_FOR = packages
 deb: setup ## Make a Debian package: dist/*.deb in the target folder
-	@scripts/deb.sh
+	@scripts/dist/deb.sh
 
 deb-check: deb servers ## Install the package in a root of its own, use it, remove it; and ask lintian
-	@scripts/deb-check.sh
+	@scripts/dist/deb-check.sh
 
 docker-check: setup ## Ask hadolint about the Dockerfile (no engine is needed, nothing is built)
-	@scripts/docker-check.sh
+	@scripts/dist/docker-check.sh
 
 clean: ## Remove what was built (the fetched servers stay)
 	rm -rf $(or $(CARGO_TARGET_DIR),target)

@@ -9,9 +9,9 @@ use crate::load::{run, token, Connection, Requests, Tally};
 use crate::peers::COMPARE_AND_DELETE;
 
 const PIPELINE: usize = 16;
-/// What the server does once in a while, whatever its clients do.
+/// Work that the server does periodically, independent of its clients.
 const HOUSEKEEPING: &str = "serverCron";
-/// A command's name is looked up when it comes, and once more when it is rewritten for replicas.
+/// A command's name is looked up when it arrives, and again when it is rewritten for replicas.
 const LOOK_UPS: [&str; 2] = ["lookupCommandLogic", "lookupCommandOrOriginal"];
 const USUAL_LOOK_UP: f64 = 240.0;
 
@@ -40,7 +40,8 @@ impl Counted {
     }
 
     fn start_as(kind: Kind, mut setup: Setup) -> Self {
-        // Its housekeeping once per second instead of ten times: it would be counted, too.
+        // Housekeeping runs once per second instead of ten times, because its instructions are
+        // counted too.
         let seldom = ["--hz", "1", "--dynamic-hz", "no"].map(String::from);
         setup.options.extend(seldom);
         let folder = format!("redis-lock-counts-{}", std::process::id());
@@ -54,7 +55,8 @@ impl Counted {
             "--instr-atstart=no",
         ];
         setup.under = words.map(String::from).to_vec();
-        // Memory would be given back to the system by the clock, and had again.
+        // The server would otherwise return memory to the system by the clock, and request it
+        // again.
         let never = "dirty_decay_ms:-1,muzzy_decay_ms:-1".to_string();
         setup.env.push(("MALLOC_CONF".into(), never));
         let to = format!("--callgrind-out-file={}", file.display());
@@ -71,13 +73,14 @@ impl Counted {
         counted
     }
 
-    /// Brings the server to the size that it keeps; answers the name of the script.
+    /// Brings the server to a steady size. Returns the SHA of the script.
     pub fn prepare(&mut self, resident: usize, readers: usize) -> String {
-        // Keys that stay keep the server from shrinking its tables when its clock says so.
+        // Keys that stay keep the server from shrinking its tables at a moment that its clock
+        // chooses.
         let resident = (0..resident).map(|n| format!("SET resident:{n} x PX 3600000"));
         self.run(&Requests::of(resident));
-        let crowd = (0..readers).map(|n| format!("RWLOCK.RLOCK crowd {} 3600000", token(n)));
-        self.run(&Requests::of(crowd));
+        let clients = (0..readers).map(|n| format!("RWLOCK.RLOCK crowd {} 3600000", token(n)));
+        self.run(&Requests::of(clients));
         let mut client = self.server.client();
         client.call("DEBUG SET-ACTIVE-EXPIRE 0");
         let script = client.send(&["SCRIPT", "LOAD", COMPARE_AND_DELETE]);
@@ -86,7 +89,7 @@ impl Counted {
         String::from_utf8_lossy(script.as_bytes()).into_owned()
     }
 
-    /// Sends a word to callgrind in the server's process.
+    /// Sends a command to callgrind in the server's process.
     fn tell(&mut self, words: &str) {
         let pid = format!("--pid={}", self.server.pid());
         let mut vgdb = Command::new("vgdb");
@@ -95,8 +98,9 @@ impl Counted {
         assert!(output.status.success(), "vgdb {words}: {output:?}");
     }
 
-    /// The instructions since the last time, each look-up of a command's name at its usual cost. Where the name shares its place
-    /// in the table with another one, which is chance, each of its look-ups is dearer by 75 to 300 for as long as the server runs.
+    /// The instructions since the last call, with each look-up of a command's name at its usual
+    /// cost. By chance, a name may share its bucket of the hash table with another one. Each of its
+    /// look-ups then costs 75 to 300 instructions more, for as long as the server runs.
     pub fn instructions(&mut self) -> f64 {
         let dump = self.dump();
         let evened_out = LOOK_UPS.map(|function| {
@@ -117,7 +121,8 @@ impl Counted {
         run(&mut self.connections[..1], requests, PIPELINE)
     }
 
-    /// Two clients that hand one thing to and fro: the instructions for a hand-off, with the next wait.
+    /// Two clients pass one lock to and fro. The result is the instructions per hand-off, including
+    /// the next wait.
     pub fn hand_off(&mut self, count: usize, by: &HandOff) -> f64 {
         let takes = [0, 1].map(|n| Requests::of([(by.take)(n)]));
         let gives = [0, 1].map(|n| Requests::of([(by.give)(n)]));
@@ -126,7 +131,7 @@ impl Counted {
         for n in 0..count {
             let (holder, next) = (n % 2, (n + 1) % 2);
             self.connections[next].send(takes[next].bytes());
-            // The server has read what came before this, so that the next one waits.
+            // The server has read everything sent before this, so the next client waits.
             self.one(holder, &Requests::of(["PING".into()]));
             self.one(holder, &gives[holder]);
             assert_eq!(self.connections[next].receive(1).yes, 1);
@@ -147,7 +152,7 @@ impl Counted {
     }
 }
 
-/// The commands of the clients that hand something to and fro.
+/// The commands of the clients that pass a lock to and fro.
 pub struct HandOff {
     pub take: fn(usize) -> String,
     pub give: fn(usize) -> String,
@@ -158,15 +163,15 @@ fn total(dump: &str) -> f64 {
     total.expect("a total").trim().parse().expect("a number")
 }
 
-/// How often a function was called, and what that has cost with all that it called.
+/// How often a function was called, and the cost of these calls including all that it called.
 #[derive(Default)]
 struct Called {
     calls: f64,
     cost: f64,
 }
 
-/// By a dump: a line `cfn=(id) name`, the name only where the function is first met, a line `calls=number …`, and one that ends in
-/// the cost.
+/// Reads a dump of callgrind. A line `cfn=(id) name` names the function, with the name only at its
+/// first occurrence. A line `calls=number …` follows, and one that ends in the cost.
 fn called(dump: &str, function: &str) -> Called {
     let is_it = |line: &str| line.ends_with(&format!(") {function}"));
     let id_of = |line: &str| Some(line.split_once('(')?.1.split_once(')')?.0.to_string());

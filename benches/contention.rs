@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::bed::{name, Bed};
-use crate::crowd::Crowd;
+use crate::fixture::{name, Fixture};
 use crate::harness::Kind;
+use crate::load_clients::LoadClients;
 use crate::peers::{Protocol, Scripts};
 use crate::plot::{add, Chart, Series};
 use crate::report::{Bound, Report};
@@ -15,16 +15,16 @@ const CLIENTS: [usize; 4] = [2, 16, 64, 256];
 const HOLDS_MS: [u64; 2] = [0, 1];
 const ROUNDS: usize = 3;
 const ROUND: Duration = Duration::from_millis(500);
-/// With a lock that is held, everybody is to have several turns.
+/// If each client holds the lock for a while, every client should still get several turns.
 const ROUND_PER_CLIENT: Duration = Duration::from_millis(6);
-/// Who polls with long pauses has to be watched for longer.
+/// A protocol that polls with long pauses is measured for longer.
 const POLL_ROUND: Duration = Duration::from_secs(3);
-/// On all servers; polling costs time and differs little between them.
+/// These run on all servers. Polling takes long to measure and differs little between servers.
 const BLOCKING: [Protocol; 3] = [Protocol::Lock, Protocol::Ceiling, Protocol::Signal];
 const POLLING: [Protocol; 3] = [Protocol::Poll(1), Protocol::Poll(10), Protocol::Poll(100)];
 const POLLED: Kind = Kind::Redis8_2;
 
-/// What a round has shown, each figure once per round.
+/// The results of the rounds: each figure once per round.
 #[derive(Default)]
 struct Shown {
     hand_offs: Vec<f64>,
@@ -92,7 +92,7 @@ pub fn measure(with: &Run) {
     report.write();
 }
 
-/// The server of the pictures.
+/// The server whose results are drawn.
 fn drawn(with: &Run) -> Kind {
     match with.kinds[..] {
         [only] => only,
@@ -100,7 +100,7 @@ fn drawn(with: &Run) -> Kind {
     }
 }
 
-/// One number of clients on one server, the protocols that block in turns.
+/// Measures one number of clients on one server. The blocking protocols take turns.
 fn cell(
     with: &Run,
     report: &mut Report,
@@ -110,19 +110,19 @@ fn cell(
     rows: &mut Vec<Vec<String>>,
     series: &mut Vec<Series>,
 ) {
-    let mut bed = Bed::start(kind, &[]);
+    let mut fixture = Fixture::start(kind, &[]);
     let mut shown: Vec<(Protocol, Shown)> = BLOCKING.map(|p| (p, Shown::default())).into();
     for _ in 0..with.rounds(ROUNDS) {
         for (protocol, shown) in &mut shown {
             let time = round_of(clients, hold);
-            round(&mut bed, *protocol, clients, hold, time, shown);
+            round(&mut fixture, *protocol, clients, hold, time, shown);
         }
     }
     if kind == POLLED || with.quick {
         for protocol in POLLING {
             let mut polled = Shown::default();
             let time = if with.quick { ROUND } else { POLL_ROUND };
-            round(&mut bed, protocol, clients, hold, time, &mut polled);
+            round(&mut fixture, protocol, clients, hold, time, &mut polled);
             shown.push((protocol, polled));
         }
     }
@@ -132,7 +132,7 @@ fn cell(
         println!("{}", row.join(" | "));
         rows.push(row);
         if kind == drawn(with) {
-            // Nothing is no place on a logarithmic axis.
+            // Zero cannot be shown on a logarithmic axis.
             let point = (clients as f64, Spread::of(&shown.hand_offs).median.max(0.1));
             add(series, protocol.name(), point);
         }
@@ -199,7 +199,8 @@ fn goals(
             fair,
         );
     } else {
-        // With a few acquisitions for each client, one more or less is no unfairness: the head of results.md says it.
+        // With few acquisitions per client, one more or less is not unfair. The head of results.md
+        // says so.
         report.figure(kind, "fairness (Jain)", &subject, fair);
     }
 }
@@ -248,38 +249,39 @@ fn round_of(clients: usize, hold: u64) -> Duration {
 }
 
 fn round(
-    bed: &mut Bed,
+    fixture: &mut Fixture,
     protocol: Protocol,
     clients: usize,
     hold: u64,
     time: Duration,
     shown: &mut Shown,
 ) {
-    let course = contend(bed, protocol, clients, hold, time, shown);
-    shown.jain.push(jain(&course.taken));
+    let outcome = contend(fixture, protocol, clients, hold, time, shown);
+    shown.jain.push(jain(&outcome.taken));
 }
 
 fn contend(
-    bed: &mut Bed,
+    fixture: &mut Fixture,
     protocol: Protocol,
     clients: usize,
     hold: u64,
     time: Duration,
     shown: &mut Shown,
-) -> crate::crowd::Course {
-    let counts_who_waits = bed.counts_who_waits();
-    bed.clear();
-    let scripts = Scripts::load(&mut bed.control);
-    protocol.prepare(&mut bed.control);
+) -> crate::load_clients::Outcome {
+    let counts_who_waits = fixture.counts_who_waits();
+    fixture.clear();
+    let scripts = Scripts::load(&mut fixture.control);
+    protocol.prepare(&mut fixture.control);
     let scripts = (0..clients).map(|n| protocol.script(n, &scripts)).collect();
-    let mut crowd = Crowd::connect(bed.server.port, scripts, Duration::from_millis(hold));
-    let (cpu, commands) = (bed.cpu_us(), bed.commands());
-    let course = crowd.contend(time);
-    let acquisitions = course.acquisitions();
-    shown.cpu.push((bed.cpu_us() - cpu) / acquisitions);
-    let rest = crowd.settle();
-    // The looks at the CPU and at the commands are two more.
-    let commands = bed.commands() - commands - 2.0;
+    let mut clients =
+        LoadClients::connect(fixture.server.port, scripts, Duration::from_millis(hold));
+    let (cpu, commands) = (fixture.cpu_us(), fixture.commands());
+    let outcome = clients.contend(time);
+    let acquisitions = outcome.acquisitions();
+    shown.cpu.push((fixture.cpu_us() - cpu) / acquisitions);
+    let rest = clients.settle();
+    // Reading the CPU time and the command count takes two more commands.
+    let commands = fixture.commands() - commands - 2.0;
     let waits = if counts_who_waits { rest.blocked } else { 0 };
     let unfinished = rest.holding + rest.refused + waits;
     shown
@@ -287,13 +289,13 @@ fn contend(
         .push((commands - unfinished as f64) / rest.given_back as f64);
     shown
         .hand_offs
-        .push(course.hand_offs as f64 / course.seconds);
-    shown.taken.push(acquisitions / course.seconds);
-    shown.starved.push(course.starved() as f64);
+        .push(outcome.hand_offs as f64 / outcome.seconds);
+    shown.taken.push(acquisitions / outcome.seconds);
+    shown.starved.push(outcome.starved() as f64);
     for (waits, share) in shown.waits.iter_mut().zip([0.5, 0.99, 1.0]) {
-        waits.push(course.waits.at(share));
+        waits.push(outcome.waits.at(share));
     }
-    course
+    outcome
 }
 
 fn readers_and_writers(with: &Run, report: &mut Report) {
@@ -302,17 +304,17 @@ fn readers_and_writers(with: &Run, report: &mut Report) {
     for &kind in &with.kinds {
         for hold in HOLDS_MS {
             for clients in [16, 64, 256] {
-                let mut bed = Bed::start(kind, &[]);
+                let mut fixture = Fixture::start(kind, &[]);
                 let mut shown = Shown::default();
                 let mut sides: [(Vec<f64>, Vec<f64>); 2] = Default::default();
                 for _ in 0..with.rounds(ROUNDS) {
                     let protocol = Protocol::ReadersAndWriters;
-                    let course = contend(&mut bed, protocol, clients, hold, ROUND, &mut shown);
+                    let outcome = contend(&mut fixture, protocol, clients, hold, ROUND, &mut shown);
                     for (writes, (per_second, fair)) in [false, true].iter().zip(&mut sides) {
-                        let taken = course.taken.iter().enumerate();
+                        let taken = outcome.taken.iter().enumerate();
                         let side = taken.filter(|(n, _)| protocol.writes(*n) == *writes);
                         let side: Vec<f64> = side.map(|(_, taken)| *taken).collect();
-                        per_second.push(side.iter().sum::<f64>() / course.seconds);
+                        per_second.push(side.iter().sum::<f64>() / outcome.seconds);
                         fair.push(jain(&side));
                     }
                 }

@@ -1,22 +1,24 @@
-//! Time that runs out: how late the next one in line has the lock of a holder that died, and how late a wait gives up.
+//! Lateness: how late the next waiter gets the lock of a dead holder, and how late a wait times
+//! out.
 
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::bed::{name, Bed};
+use crate::fixture::{name, Fixture};
 use crate::harness::{wait_for, Client, Kind};
 use crate::report::{Bound, Report};
 use crate::stats::{shown_us, Spread};
 use crate::Run;
 
-/// Locks at the same time, each with a holder that dies and one client that wants it.
+/// Locks measured at the same time. Each has a holder that dies and one client that wants it.
 const LOCKS: usize = 8;
 const DEATHS: usize = 40;
-/// For those who are up to a tenth of a second late.
+/// This leaves room for protocols that are up to a tenth of a second late.
 const SLOW_DEATHS: usize = 12;
 const GOAL_US: [(&str, f64, f64); 2] = [("p50", 0.5, 1_000.0), ("p99", 0.99, 2_000.0)];
 
-/// Lateness in µs: by the server's clock where it tells, else by the client's, which is the same machine's.
+/// Lateness in µs, by the server's clock if it is known, else by the client's clock on the same
+/// machine.
 type Lateness = Vec<f64>;
 
 pub fn measure(with: &Run) {
@@ -26,7 +28,7 @@ pub fn measure(with: &Run) {
     report.write();
 }
 
-/// Runs the same in several threads at once, and puts together what they found.
+/// Runs the same measurement in several threads and merges the results.
 fn together(count: usize, work: impl Fn(usize) -> Lateness + Sync) -> Lateness {
     thread::scope(|scope| {
         let work = &work;
@@ -39,10 +41,10 @@ fn together(count: usize, work: impl Fn(usize) -> Lateness + Sync) -> Lateness {
 }
 
 /// A server begins its fences a second ahead of its clock.
-fn until_fences_tell_the_time(bed: &mut Bed) {
+fn until_fences_tell_the_time(fixture: &mut Fixture) {
     wait_for("the clock to have caught up with the fences", || {
-        let fence = bed.control.int("LOCK.ACQUIRE clock me 1");
-        bed.control.call("DEL clock");
+        let fence = fixture.control.int("LOCK.ACQUIRE clock me 1");
+        fixture.control.call("DEL clock");
         (fence as f64 <= now_us()).then_some(())
     });
 }
@@ -52,7 +54,8 @@ fn now_us() -> f64 {
     now.as_nanos() as f64 / 1000.0
 }
 
-/// Different from death to death, so that no period of the server or of a client fits them all.
+/// The time of death varies, so that it is not in step with any period of the server or of a
+/// client.
 fn ttl_ms(lock: usize, death: usize) -> i64 {
     25 + ((lock * 17 + death * 7) % 20) as i64
 }
@@ -68,9 +71,9 @@ fn next_holder(with: &Run, report: &mut Report) {
     let slow = with.size(SLOW_DEATHS).max(2);
     let mut rows = Vec::new();
     for &kind in &with.kinds {
-        let mut bed = Bed::start(kind, &[]);
-        until_fences_tell_the_time(&mut bed);
-        let both = together(LOCKS, |lock| died(&bed, lock, deaths));
+        let mut fixture = Fixture::start(kind, &[]);
+        until_fences_tell_the_time(&mut fixture);
+        let both = together(LOCKS, |lock| died(&fixture, lock, deaths));
         let (granted, heard): (Vec<_>, Vec<_>) =
             both.iter().enumerate().partition(|(n, _)| n % 2 == 0);
         let values =
@@ -105,11 +108,11 @@ fn next_holder(with: &Run, report: &mut Report) {
             &values(heard),
         );
         for (pause, deaths) in [(1, deaths), (10, deaths), (100, slow)] {
-            let late = together(LOCKS, |lock| polled(&bed, lock, deaths, pause));
+            let late = together(LOCKS, |lock| polled(&fixture, lock, deaths, pause));
             row(report, &mut rows, kind, &format!("poll {pause} ms"), &late);
         }
         if !with.quick {
-            let late = together(2 * LOCKS, |lock| signalled(&bed, lock));
+            let late = together(2 * LOCKS, |lock| signalled(&fixture, lock));
             row(report, &mut rows, kind, "BLPOP signal, ttl 3 s", &late);
         }
     }
@@ -127,7 +130,7 @@ fn next_holder(with: &Run, report: &mut Report) {
     );
 }
 
-/// Redis 8.2 ends every key within the millisecond of its deadline instead of after it.
+/// Redis 8.2 expires a key within the millisecond of its deadline, instead of after it.
 fn earliest_us(kind: Kind) -> f64 {
     if kind == Kind::Redis8_2 {
         -1_000.0
@@ -142,7 +145,7 @@ fn quantile(values: &[f64], share: f64) -> f64 {
     sorted[((sorted.len() - 1) as f64 * share).round() as usize]
 }
 
-/// With the smallest and the largest of those of four parts.
+/// With the smallest and the largest value of four parts.
 fn spread(values: &[f64], share: f64) -> Spread {
     let parts = values.chunks(values.len().div_ceil(4));
     let parts: Vec<f64> = parts.map(|part| quantile(part, share)).collect();
@@ -170,9 +173,9 @@ fn row(report: &mut Report, rows: &mut Vec<Vec<String>>, kind: Kind, who: &str, 
     rows.push(row);
 }
 
-/// Lateness of each grant, and then of its reply.
-fn died(bed: &Bed, lock: usize, deaths: usize) -> Lateness {
-    let (mut dead, mut next) = (bed.server.client(), bed.server.client());
+/// The lateness of each grant, and then of its reply.
+fn died(fixture: &Fixture, lock: usize, deaths: usize) -> Lateness {
+    let (mut dead, mut next) = (fixture.server.client(), fixture.server.client());
     let mut late = Vec::new();
     for death in 0..deaths {
         let ttl = ttl_ms(lock, death);
@@ -180,24 +183,26 @@ fn died(bed: &Bed, lock: usize, deaths: usize) -> Lateness {
         let second = next.int(&format!("LOCK.ACQUIRE lock:{lock} next 60000 BLOCK 0"));
         let heard = now_us();
         next.int(&format!("LOCK.RELEASE lock:{lock} next"));
-        // The deadline's own millisecond still counts.
+        // The deadline's own millisecond still belongs to the hold.
         let end = ((first / 1000 + ttl + 1) * 1000) as f64;
         late.extend([second as f64 - end, heard - end]);
     }
     late
 }
 
-/// When a string lock set just now will end, at the earliest: the server's millisecond of the command cannot be before ours.
+/// The earliest instant at which a string lock set just now expires. The server's millisecond of
+/// the command is not before ours.
 fn end_of(client: &mut Client, line: &str, ttl: i64) -> f64 {
     let set_ms = (now_us() / 1000.0).floor();
     client.call(line);
     (set_ms + ttl as f64 + 1.0) * 1000.0
 }
 
-fn polled(bed: &Bed, lock: usize, deaths: usize, pause_ms: u64) -> Lateness {
-    let mut client = bed.server.client();
+fn polled(fixture: &Fixture, lock: usize, deaths: usize, pause_ms: u64) -> Lateness {
+    let mut client = fixture.server.client();
     let deaths = (0..deaths).map(|death| {
-        // Longer than the pause, or the first try after the deadline would come at a moment of no chance.
+        // This is longer than the pause. Otherwise the first try after the deadline would not come
+        // at a random moment.
         let ttl = ttl_ms(lock, death * 3)
             + (death as i64 * 41 + lock as i64 * 13) % pause_ms as i64
             + pause_ms as i64;
@@ -216,15 +221,15 @@ fn polled(bed: &Bed, lock: usize, deaths: usize, pause_ms: u64) -> Lateness {
     deaths.collect()
 }
 
-fn signalled(bed: &Bed, lock: usize) -> Lateness {
+fn signalled(fixture: &Fixture, lock: usize) -> Lateness {
     const TTL_MS: i64 = 3_000;
-    let mut client = bed.server.client();
+    let mut client = fixture.server.client();
     let end = end_of(
         &mut client,
         &format!("SET string:{lock} dead PX {TTL_MS}"),
         TTL_MS,
     );
-    // Somebody comes at any time of the dead one's lease.
+    // The next client arrives at a random time within the dead holder's ttl.
     thread::sleep(Duration::from_millis(180 * lock as u64));
     while client.call(&format!("SET string:{lock} next NX PX 60000")) == crate::harness::Reply::Nil
     {
@@ -241,11 +246,15 @@ fn time_outs(with: &Run, report: &mut Report) {
     let count = with.size(DEATHS).max(4);
     let mut rows = Vec::new();
     for &kind in &with.kinds {
-        let bed = Bed::start(kind, &[]);
-        bed.server.client().int("LOCK.ACQUIRE held holder 6000000");
+        let fixture = Fixture::start(kind, &[]);
+        fixture
+            .server
+            .client()
+            .int("LOCK.ACQUIRE held holder 6000000");
         let lock = |n: usize, ms: u64| format!("LOCK.ACQUIRE held waiter-{n} 1000 BLOCK {ms}");
-        let late = together(LOCKS, |n| gave_up(&bed, n, count, &lock));
-        // The reply's way is in the figure, so one before the end is early beyond doubt.
+        let late = together(LOCKS, |n| gave_up(&fixture, n, count, &lock));
+        // The figure includes the time of the reply, so a figure before the deadline certainly
+        // means an early grant.
         let early = late.iter().filter(|late| **late < 0.0).count();
         let p99 = spread(&late, 0.99);
         report.goal(
@@ -264,7 +273,7 @@ fn time_outs(with: &Run, report: &mut Report) {
         );
         row(report, &mut rows, kind, "LOCK.ACQUIRE BLOCK", &late);
         let list = |_: usize, ms: u64| format!("BLPOP list {}", ms as f64 / 1000.0);
-        let late = together(LOCKS, |n| gave_up(&bed, n, count, &list));
+        let late = together(LOCKS, |n| gave_up(&fixture, n, count, &list));
         row(report, &mut rows, kind, "BLPOP", &late);
     }
     report.table(
@@ -282,12 +291,12 @@ fn time_outs(with: &Run, report: &mut Report) {
 }
 
 fn gave_up(
-    bed: &Bed,
+    fixture: &Fixture,
     client: usize,
     count: usize,
     line: &(impl Fn(usize, u64) -> String + Sync),
 ) -> Lateness {
-    let mut connection = bed.server.client();
+    let mut connection = fixture.server.client();
     let waits = (0..count).map(|n| {
         let ms = 5 + ((client * 13 + n * 7) % 40) as u64;
         let line = line(client, ms);

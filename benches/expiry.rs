@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::bed::{name, Bed};
+use crate::fixture::{name, Fixture};
 use crate::harness::{Client, Kind};
 use crate::load::{key, run, token, Connection, Requests};
 use crate::report::{Bound, Report};
@@ -14,12 +14,12 @@ use crate::Run;
 const LOCKS: usize = 1_000_000;
 const BATCH: usize = 2_000;
 const ROUNDS: usize = 2;
-/// How long the filling may take; the first deadline comes then.
+/// The time that filling may take. The first deadline follows.
 const HEADROOM: Duration = Duration::from_secs(8);
-/// Nobody waits longer than this for the last of them.
+/// The longest wait for the last key to expire.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a round has shown.
+/// The results of a round.
 struct Shown {
     /// From the last deadline until no key was left.
     gone_us: f64,
@@ -71,7 +71,8 @@ pub fn measure(with: &Run) {
             println!("{}", row.join(" | "));
             rows.push(row);
         }
-        // From the first deadline on, so that none is gone before it begins and a ratio has a meaning.
+        // The measurement starts at the first deadline, so that no key is gone before it and a
+        // ratio is meaningful.
         let whole = |gone: Vec<f64>| gone.into_iter().map(|us| us + 1e6).collect::<Vec<_>>();
         let ratio = Spread::of_ratios(&whole(ours), &whole(theirs));
         let goal = "1,000,000 locks gone against as many strings, from the first deadline on";
@@ -112,25 +113,25 @@ fn expire(
     headroom: &mut Duration,
     line: impl Fn(usize, u128) -> String,
 ) -> Shown {
-    let (mut bed, first) = loop {
-        let mut bed = Bed::start(kind, &[]);
+    let (mut fixture, first) = loop {
+        let mut fixture = Fixture::start(kind, &[]);
         let first = now() + *headroom;
-        fill(&mut bed, count, first, &line);
+        fill(&mut fixture, count, first, &line);
         if now() < first {
-            break (bed, first);
+            break (fixture, first);
         }
         println!("Not filled in {headroom:?}: once more, with more time.");
         *headroom *= 2;
         assert!(*headroom < PATIENCE, "filling takes for ever");
     };
-    assert_eq!(bed.control.int("DBSIZE"), count as i64);
+    assert_eq!(fixture.control.int("DBSIZE"), count as i64);
     thread::sleep(first.saturating_sub(now()));
-    let cpu = bed.cpu_us();
+    let cpu = fixture.cpu_us();
     let is_over = AtomicBool::new(false);
-    let mut other = Connection::to(bed.server.port);
+    let mut other = Connection::to(fixture.server.port);
     let (gone, pings) = thread::scope(|scope| {
         let pings = scope.spawn(|| ping(&mut other, &is_over));
-        let gone = wait_until_empty(&mut bed.control);
+        let gone = wait_until_empty(&mut fixture.control);
         is_over.store(true, Ordering::Relaxed);
         (gone, pings.join().unwrap())
     });
@@ -138,20 +139,25 @@ fn expire(
     Shown {
         gone_us: gone.saturating_sub(last).as_secs_f64() * 1e6,
         pings,
-        cpu_us: bed.cpu_us() - cpu,
+        cpu_us: fixture.cpu_us() - cpu,
     }
 }
 
-/// Deadlines in no order, as those of a crowd of clients are.
-fn fill(bed: &mut Bed, count: usize, first: Duration, line: &impl Fn(usize, u128) -> String) {
-    let mut crowd = bed.connections(1);
+/// Deadlines in random order, as those of many clients are.
+fn fill(
+    fixture: &mut Fixture,
+    count: usize,
+    first: Duration,
+    line: &impl Fn(usize, u128) -> String,
+) {
+    let mut clients = fixture.connections(1);
     for start in (0..count).step_by(BATCH) {
         let since = now().as_millis();
         let requests = Requests::of((start..count.min(start + BATCH)).map(|n| {
             let deadline = first.as_millis() + (n * 7919 % 1000) as u128;
             line(n, deadline.saturating_sub(since).max(1))
         }));
-        let tally = run(&mut crowd, &requests, BATCH);
+        let tally = run(&mut clients, &requests, BATCH);
         assert_eq!(tally.yes, requests.len());
     }
 }
@@ -168,7 +174,7 @@ fn ping(connection: &mut Connection, is_over: &AtomicBool) -> Latency {
     latency
 }
 
-/// When the server had no key any more.
+/// The instant at which the server had no key any more.
 fn wait_until_empty(control: &mut Client) -> Duration {
     let begin = Instant::now();
     loop {

@@ -1,6 +1,6 @@
-//! Whether an operation costs more when there is more of everything.
+//! Whether the cost of an operation grows with the number of keys, holders or waiters.
 
-use crate::bed::{name, Bed};
+use crate::fixture::{name, Fixture};
 use crate::harness::{wait_for, Kind};
 use crate::load::{key, run, token, Connection, Requests};
 use crate::plot::{add, Chart};
@@ -11,11 +11,12 @@ use crate::Run;
 const HELD: [usize; 4] = [1_000, 10_000, 100_000, 1_000_000];
 const ROUNDS: usize = 5;
 const PAIRS: usize = 16_384;
-/// Keys, and clients that contend for each. A client that waits needs a connection of its own, and a process may
-/// not have 110,000 of them: the last two are as near as 20,000 come to 10,000 keys of 10 waiters.
+/// The number of keys, and of clients that contend for each. Every waiting client needs a
+/// connection, and a process may not have 110,000 of them. The last two cases are as close as
+/// 20,000 connections get to 10,000 keys with 10 waiters.
 const CONTENDED: [(usize, usize); 5] = [(10, 10), (100, 10), (1_000, 10), (1_600, 10), (8_000, 1)];
 const HAND_OFFS: usize = 4_000;
-/// Hand-offs that are under way at once.
+/// The number of hand-offs in progress at once.
 const AT_ONCE: usize = 10;
 
 pub fn measure(with: &Run) {
@@ -25,7 +26,7 @@ pub fn measure(with: &Run) {
     report.write();
 }
 
-/// The `n`-th in no order that a cache could guess.
+/// The `n`-th element in an order that no cache can predict.
 fn anywhere(n: usize, count: usize) -> usize {
     n * 7919 % count
 }
@@ -43,19 +44,19 @@ fn held(with: &Run, report: &mut Report) {
                 |n| format!("LOCK.ACQUIRE {} {} 6000000", key(n), token(n)),
                 |n| format!("SET {} {} NX PX 6000000", key(n), token(n)),
             ];
-            let mut beds = fills.map(|fill| {
-                let bed = Bed::start(kind, &[]);
+            let mut fixtures = fills.map(|fill| {
+                let fixture = Fixture::start(kind, &[]);
                 let tally = run(
-                    &mut bed.connections(1),
+                    &mut fixture.connections(1),
                     &Requests::of((0..held).map(fill)),
                     100,
                 );
                 assert_eq!(tally.yes, held);
-                bed
+                fixture
             });
             let count = with.size(PAIRS);
             let other = |n: usize| (key(held + n / 2), token(n / 2));
-            let courses = [
+            let workloads = [
                 [
                     Requests::of((0..2 * count).map(|n| match (n % 2, other(n)) {
                         (0, (key, token)) => format!("LOCK.ACQUIRE {key} {token} 60000"),
@@ -77,15 +78,15 @@ fn held(with: &Run, report: &mut Report) {
                 ],
             ];
             let mut costs = [[Vec::new(), Vec::new()], [Vec::new(), Vec::new()]];
-            let mut crowds = [beds[0].connections(1), beds[1].connections(1)];
+            let mut clients_of = [fixtures[0].connections(1), fixtures[1].connections(1)];
             for round in 0..=with.rounds(ROUNDS) {
                 for which in 0..2 {
-                    for (course, costs) in courses[which].iter().zip(&mut costs[which]) {
-                        let before = beds[which].cpu_us();
-                        let tally = run(&mut crowds[which], course, 16);
-                        assert_eq!(tally.yes, course.len());
+                    for (workload, costs) in workloads[which].iter().zip(&mut costs[which]) {
+                        let before = fixtures[which].cpu_us();
+                        let tally = run(&mut clients_of[which], workload, 16);
+                        assert_eq!(tally.yes, workload.len());
                         if round > 0 {
-                            costs.push((beds[which].cpu_us() - before) / count as f64);
+                            costs.push((fixtures[which].cpu_us() - before) / count as f64);
                         }
                     }
                 }
@@ -135,9 +136,9 @@ fn held(with: &Run, report: &mut Report) {
     report.lines("growth", &chart, &series);
 }
 
-/// Clients that wait for many keys, each key with its own line.
+/// Clients that wait for many keys. Each key has its own queue.
 struct Lines {
-    /// By key, in the order of the line; the first one holds.
+    /// By key, in the order of the queue. The first one holds the lock.
     members: Vec<Vec<Connection>>,
     at: Vec<usize>,
     take: fn(usize, usize) -> String,
@@ -146,7 +147,7 @@ struct Lines {
 
 impl Lines {
     fn form(
-        bed: &mut Bed,
+        fixture: &mut Fixture,
         keys: usize,
         waiters: usize,
         take: fn(usize, usize) -> String,
@@ -154,7 +155,7 @@ impl Lines {
     ) -> Self {
         let mut members: Vec<Vec<Connection>> = Vec::new();
         for key in 0..keys {
-            let mut line = bed.connections(waiters + 1);
+            let mut line = fixture.connections(waiters + 1);
             for (n, member) in line.iter_mut().enumerate() {
                 member.shrink();
                 member.send(Requests::of([take(key, n)]).bytes());
@@ -163,9 +164,9 @@ impl Lines {
                 }
             }
             members.push(line);
-            // Not so many connections at once that the server's queue of new ones overflows.
+            // Limited, so that the server's backlog of new connections does not overflow.
             if key % 16 == 15 || key == keys - 1 {
-                bed.wait_for_blocked((key + 1) * waiters);
+                fixture.wait_for_blocked((key + 1) * waiters);
             }
         }
         Self {
@@ -176,7 +177,8 @@ impl Lines {
         }
     }
 
-    /// Who has the key now that `before` has given it back. The replies need not come in one go.
+    /// The client that holds the key after `before` has released it. The replies may arrive
+    /// separately.
     fn granted(&self, key: usize, before: usize) -> usize {
         let line = &self.members[key];
         wait_for("a grant", || {
@@ -184,7 +186,8 @@ impl Lines {
         })
     }
 
-    /// Hands these keys on, all at once. Who stands where in a line need not be known, but for the holder: the others came in any order.
+    /// Hands these keys off, all at once. Only the holder of each key must be known: the others
+    /// joined the queue in any order.
     fn hand_off(&mut self, keys: &[usize]) {
         for &key in keys {
             let at = self.at[key];
@@ -201,7 +204,7 @@ impl Lines {
     }
 }
 
-/// How many files and connections this process may have open.
+/// The number of files and connections that this process may open.
 fn open_files() -> usize {
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let mut lines = limits.lines();
@@ -225,7 +228,7 @@ fn contended(with: &Run, report: &mut Report) {
                 report.say(&format!("{keys} keys of {waiters} waiters: more connections than this process may have."));
                 continue;
             }
-            // One after the other: both at once would be too many connections.
+            // They run one after the other, because both at once would need too many connections.
             let ours = hand_offs(with, kind, keys, waiters, true);
             let theirs = hand_offs(with, kind, keys, waiters, false);
             let subject = format!("{keys} keys of {waiters} waiters");
@@ -271,24 +274,24 @@ fn contended(with: &Run, report: &mut Report) {
 }
 
 fn hand_offs(with: &Run, kind: Kind, keys: usize, waiters: usize, locks: bool) -> Vec<f64> {
-    let mut bed = Bed::start(kind, &["--maxclients", "19000"]);
+    let mut fixture = Fixture::start(kind, &["--maxclients", "19000"]);
     let mut lines = if locks {
         let take = |key, n| format!("LOCK.ACQUIRE lock:{key} {} 6000000 BLOCK 0", token(n));
-        Lines::form(&mut bed, keys, waiters, take, |key, n| {
+        Lines::form(&mut fixture, keys, waiters, take, |key, n| {
             format!("LOCK.RELEASE lock:{key} {}", token(n))
         })
     } else {
         let filled = Requests::of((0..keys).map(|key| format!("LPUSH list:{key} x")));
-        run(&mut bed.connections(1), &filled, 100);
+        run(&mut fixture.connections(1), &filled, 100);
         let take = |key, _| format!("BLPOP list:{key} 0");
-        Lines::form(&mut bed, keys, waiters, take, |key, _| {
+        Lines::form(&mut fixture, keys, waiters, take, |key, _| {
             format!("LPUSH list:{key} x")
         })
     };
     let count = with.size(HAND_OFFS);
     let mut costs = Vec::new();
     for round in 0..=with.rounds(ROUNDS) {
-        let before = bed.cpu_us();
+        let before = fixture.cpu_us();
         for start in (0..count).step_by(AT_ONCE) {
             let some: Vec<usize> = (start..start + AT_ONCE)
                 .map(|n| anywhere(n, keys))
@@ -296,7 +299,7 @@ fn hand_offs(with: &Run, kind: Kind, keys: usize, waiters: usize, locks: bool) -
             lines.hand_off(&some);
         }
         if round > 0 {
-            costs.push((bed.cpu_us() - before) / count as f64);
+            costs.push((fixture.cpu_us() - before) / count as f64);
         }
     }
     costs

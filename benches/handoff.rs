@@ -1,9 +1,9 @@
-//! From a release to the reply of the next in line, on a server that has little else to do.
+//! The time from a release to the reply to the next waiter, on an otherwise idle server.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::bed::{name, Bed};
+use crate::fixture::{name, Fixture};
 use crate::load::{token, Connection, Requests};
 use crate::plot::{add, Chart};
 use crate::report::{Bound, Report};
@@ -12,17 +12,17 @@ use crate::Run;
 
 const WAITERS: [usize; 4] = [1, 16, 256, 1000];
 const ROUNDS: usize = 5;
-/// In each round.
+/// The number of hand-offs in each round.
 const HAND_OFFS: usize = 400;
-/// Between two of them, so that the server is idle when the next one comes.
+/// The pause between two hand-offs, so that the server is idle when the next one comes.
 const PAUSE: Duration = Duration::from_micros(100);
 
-/// Clients of which one has it and the others wait, in this order.
+/// Clients of which one holds the lock and the others wait, in this order.
 struct Line {
     takes: Vec<Vec<u8>>,
     gives: Vec<Vec<u8>>,
     connections: Vec<Connection>,
-    /// Who has it.
+    /// The index of the holder.
     at: usize,
 }
 
@@ -31,21 +31,21 @@ fn bytes(line: String) -> Vec<u8> {
 }
 
 impl Line {
-    fn locks(bed: &mut Bed, waiters: usize) -> Self {
+    fn locks(fixture: &mut Fixture, waiters: usize) -> Self {
         let take = |n| bytes(format!("LOCK.ACQUIRE lock {} 600000 BLOCK 0", token(n)));
         let give = |n| bytes(format!("LOCK.RELEASE lock {}", token(n)));
-        Self::form(bed, waiters, take, give)
+        Self::form(fixture, waiters, take, give)
     }
 
-    fn list(bed: &mut Bed, waiters: usize) -> Self {
-        bed.control.call("LPUSH list x");
+    fn list(fixture: &mut Fixture, waiters: usize) -> Self {
+        fixture.control.call("LPUSH list x");
         let take = |_| bytes("BLPOP list 0".into());
         let give = |_| bytes("LPUSH list x".into());
-        Self::form(bed, waiters, take, give)
+        Self::form(fixture, waiters, take, give)
     }
 
     fn form(
-        bed: &mut Bed,
+        fixture: &mut Fixture,
         waiters: usize,
         take: impl Fn(usize) -> Vec<u8>,
         give: impl Fn(usize) -> Vec<u8>,
@@ -54,7 +54,7 @@ impl Line {
         let mut line = Self {
             takes: (0..count).map(take).collect(),
             gives: (0..count).map(give).collect(),
-            connections: bed.connections(count),
+            connections: fixture.connections(count),
             at: 0,
         };
         for n in 0..count {
@@ -62,7 +62,7 @@ impl Line {
             if n == 0 {
                 line.connections[n].receive(1);
             } else {
-                // Each is in its place before the next one comes.
+                // Each client is in the queue before the next one comes.
                 line.connections[0].send(b"*1\r\n$4\r\nPING\r\n");
                 line.connections[0].receive(1);
             }
@@ -70,7 +70,7 @@ impl Line {
         line
     }
 
-    /// The one who has it gives it to the next and goes to the end of the line.
+    /// The holder hands the lock to the next client and joins the end of the queue.
     fn hand_off(&mut self, latency: &mut Latency) {
         let (at, next) = (self.at, (self.at + 1) % self.connections.len());
         let begin = Instant::now();
@@ -81,7 +81,7 @@ impl Line {
         assert_eq!(self.connections[at].receive(1).errors, 0);
         self.connections[at].send(&self.takes[at]);
         self.at = next;
-        // The command before has been executed when this one is answered.
+        // When this is answered, the command before it has been executed.
         self.connections[next].send(b"*1\r\n$4\r\nPING\r\n");
         self.connections[next].receive(1);
         thread::sleep(PAUSE);
@@ -103,13 +103,13 @@ pub fn measure(with: &Run) {
     for &kind in &with.kinds {
         let mut first: Option<Vec<f64>> = None;
         for waiters in WAITERS {
-            let mut bed = Bed::start(kind, &[]);
+            let mut fixture = Fixture::start(kind, &[]);
             let mut lines = [
-                Line::locks(&mut bed, waiters),
-                Line::list(&mut bed, waiters),
+                Line::locks(&mut fixture, waiters),
+                Line::list(&mut fixture, waiters),
             ];
-            bed.wait_for_blocked(2 * waiters);
-            // By line and share, a value per round.
+            fixture.wait_for_blocked(2 * waiters);
+            // By row and percentile, a value per round.
             let mut found = [[Vec::new(), Vec::new()], [Vec::new(), Vec::new()]];
             let mut longest = [0.0f64; 2];
             for round in 0..=with.rounds(ROUNDS) {

@@ -1,8 +1,10 @@
-//! How many instructions the server executes for a command, counted by callgrind: unlike times they are nearly the same on a busy
-//! machine, so that a change which makes a command dearer is seen at once. `make bench-check` compares them with
-//! `instructions.tsv`, and those of other commands with the same on a server without the module.
+//! How many instructions the server executes for a command, counted by callgrind. Unlike times,
+//! they hardly vary on a busy machine, so a change that makes a command more expensive is visible
+//! at once. `make bench-check` compares them with `instructions.tsv`, and those of other commands
+//! with a server without the module.
 //!
-//! All that the server does is counted: reading, parsing, the command, memory, the reply, the event loop's share.
+//! Everything that the server does is counted: reading, parsing, the command, memory, the reply,
+//! and the share of the event loop.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,24 +15,26 @@ use std::process::Command;
 use crate::callgrind::{Counted, HandOff};
 use crate::harness::Kind;
 use crate::load::{key, token, Requests};
-use crate::others;
+use crate::other_commands;
 
-/// The keys of a round, each of which gets every command once. So few that the memory of those deleted is at hand for the next
-/// ones: what the allocator does beyond that depends on its history, by some percent.
+/// The keys of a round, each of which gets every command once. They are few, so that the memory of
+/// deleted keys is reused for the next ones. The allocator's work beyond that depends on its
+/// history and varies by some percent.
 const KEYS: usize = 48;
-/// The median of them is taken.
+/// The number of rounds. Their median is used.
 const ROUNDS: usize = 5;
 const WARM_UP: usize = 1;
 const RESIDENT: usize = 3000;
-/// Readers on one key, where their number matters.
+/// The number of readers on one key, in the commands where it matters.
 const READERS: usize = 1000;
-/// More than this above the baseline is a failure.
+/// A count above the baseline by more than this is a failure.
 const TOLERANCE: f64 = 0.05;
-/// The most that a command of others may cost beside the module, as a ratio. A server with any module does some 40 instructions more
-/// per command, 16 at a time: it takes and gives back a lock in each turn of its loop, and tells of it. The allocator adds up to 50.
-/// One more listener to keyspace events, even one that does not care for this event, adds 50 for each event.
+/// The highest cost of other clients' commands on a server with the module, as a ratio. A server
+/// with any module executes some 40 instructions more per command at 16 in a pipeline: in each turn
+/// of its loop it takes and releases a lock, and fires an event. The allocator adds up to 50. Each
+/// further listener to keyspace events adds 50 per event, even if it ignores the event.
 const LIMIT_OF_OTHERS: f64 = 1.02;
-/// What the pair is to cost at most beside SET NX PX + DEL on a server without the module.
+/// The highest cost of the pair beside SET NX PX + DEL on a server without the module.
 const GOAL_OF_PAIR: f64 = 1.15;
 
 const KIND: Kind = Kind::Redis7_0;
@@ -38,12 +42,12 @@ const SCRIPT: &str = "EVALSHA compare-and-delete";
 const BASELINE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/instructions.tsv");
 
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/PERFORMANCE.md");
-/// A list handed on, and a lock.
+/// A hand-off of a list element, and of a lock.
 const HAND_OFFS: [&str; 2] = [
     "LPUSH + BLPOP, handed on",
     "LOCK.RELEASE + LOCK.ACQUIRE BLOCK, handed on",
 ];
-/// What the document quotes.
+/// The figures that the document quotes.
 const QUOTED: [&str; 9] = [
     "LOCK.ACQUIRE + LOCK.RELEASE",
     "SET NX PX + DEL",
@@ -57,7 +61,7 @@ const QUOTED: [&str; 9] = [
 ];
 const OUR_PAIR: &str = "LOCK.ACQUIRE + LOCK.RELEASE (no module)";
 
-/// A command, what it is compared with, and its instructions.
+/// A command, the command it is compared with, and its instructions.
 struct Count {
     name: String,
     against: Option<String>,
@@ -65,12 +69,12 @@ struct Count {
     bound: Option<Bound>,
 }
 
-/// What a ratio has to keep to.
+/// The bounds of a ratio.
 #[derive(Clone, Copy)]
 enum Bound {
-    /// More is a failure.
+    /// A higher ratio is a failure.
     Limit(f64),
-    /// More is said.
+    /// A higher ratio is reported.
     Goal(f64),
 }
 
@@ -84,7 +88,7 @@ impl Count {
         }
     }
 
-    /// Says when a goal is missed; answers what is wrong when a limit is passed.
+    /// Reports a missed goal. Returns an error if a limit is exceeded.
     fn keeps_to(&self, bound: Bound, ratio: f64) -> Option<String> {
         let (name, against) = (&self.name, self.against.as_deref().unwrap_or_default());
         let said = |bound| format!("{name}: {ratio:.3} times {against}, more than {bound}");
@@ -97,21 +101,22 @@ impl Count {
     }
 }
 
-/// Counts, prints a table, and compares it with the baseline; writes the baseline when BASELINE=write says so.
+/// Counts, prints a table, and compares it with the baseline. `BASELINE=write` writes the baseline
+/// instead.
 pub fn check() {
     let mut counts = count();
     counts.extend(pairs(&counts));
-    counts.extend(beside(&others::count(KIND, RESIDENT)));
-    let circumstances = circumstances();
+    counts.extend(beside(&other_commands::count(KIND, RESIDENT)));
+    let environment = environment();
     let write = std::env::var("BASELINE").is_ok_and(|what| what == "write");
     let baseline = if write {
         Baseline::default()
     } else {
         Baseline::read()
     };
-    let mut failures = compare(&counts, &baseline, &circumstances);
+    let mut failures = compare(&counts, &baseline, &environment);
     if write {
-        fs::write(BASELINE, rendered(&counts, &circumstances)).expect("to write the baseline");
+        fs::write(BASELINE, rendered(&counts, &environment)).expect("to write the baseline");
         println!("written: {BASELINE}");
     }
     failures.extend(unquoted());
@@ -124,7 +129,7 @@ pub fn check() {
     }
 }
 
-/// What taking and giving back cost together.
+/// The cost of an acquire and a release together.
 fn pairs(counts: &[Count]) -> Vec<Count> {
     let of = |name| {
         let count = counts.iter().find(|count| count.name == name);
@@ -151,14 +156,14 @@ fn pairs(counts: &[Count]) -> Vec<Count> {
     ]
 }
 
-/// What others pay, and our pair beside a server without the module.
-fn beside(counted: &others::Beside) -> Vec<Count> {
-    let others::Beside {
+/// The cost of other clients' commands, and of our pair, beside a server without the module.
+fn beside(counted: &other_commands::Beside) -> Vec<Count> {
+    let other_commands::Beside {
         without,
         with,
         ours,
     } = counted;
-    let of = |counts: &others::Counts, name| {
+    let of = |counts: &other_commands::Counts, name| {
         let count = counts.iter().find(|(known, _)| *known == name);
         count.expect("a count").1
     };
@@ -169,7 +174,7 @@ fn beside(counted: &others::Beside) -> Vec<Count> {
         counts.push(Count::new(&alone, None, without));
         let name_beside = format!("{name}, module loaded");
         counts.push(Count {
-            // It is the share that a command has in the loop, and little else.
+            // This is the command's share of the event loop, and little else.
             bound: (name != "PING").then_some(Bound::Limit(LIMIT_OF_OTHERS)),
             ..Count::new(&name_beside, Some(&alone), with)
         });
@@ -188,7 +193,7 @@ fn beside(counted: &others::Beside) -> Vec<Count> {
     counts
 }
 
-/// What docs/PERFORMANCE.md quotes from the baseline, and no longer as it is there.
+/// The figures of docs/PERFORMANCE.md that differ from the baseline.
 fn unquoted() -> Vec<String> {
     let document = fs::read_to_string(DOCUMENT).expect("the document");
     let baseline = Baseline::read().counts;
@@ -203,9 +208,10 @@ fn unquoted() -> Vec<String> {
         .collect()
 }
 
-fn compare(counts: &[Count], baseline: &Baseline, circumstances: &[String]) -> Vec<String> {
-    // Another compiler or server makes other instructions; the plain commands beside ours tell how many are due to it.
-    let alike = baseline.circumstances == circumstances;
+fn compare(counts: &[Count], baseline: &Baseline, environment: &[String]) -> Vec<String> {
+    // Another compiler or server executes other instructions. The plain commands beside ours show
+    // how much of the difference that explains.
+    let alike = baseline.environment == environment;
     let mut failures = Vec::new();
     println!("| command | instructions | baseline | against | ratio | baseline |");
     println!("| --- | ---: | ---: | --- | ---: | ---: |");
@@ -245,12 +251,9 @@ fn compare(counts: &[Count], baseline: &Baseline, circumstances: &[String]) -> V
     }
     if !alike && !baseline.counts.is_empty() {
         println!("The ratios were compared: the baseline was counted with");
-        baseline
-            .circumstances
-            .iter()
-            .for_each(|c| println!("  {c}"));
+        baseline.environment.iter().for_each(|c| println!("  {c}"));
         println!("and this is");
-        circumstances.iter().for_each(|c| println!("  {c}"));
+        environment.iter().for_each(|c| println!("  {c}"));
     }
     failures
 }
@@ -265,8 +268,8 @@ fn ratio(counts: &[Count], count: &Count) -> Option<f64> {
     Some(count.instructions / of(count.against.as_deref()?)?)
 }
 
-/// What the counts depend on beside this project's source.
-fn circumstances() -> Vec<String> {
+/// The environment that the counts depend on, besides this project's source.
+fn environment() -> Vec<String> {
     let first_line = |program: &Path| {
         let output = Command::new(program).arg("--version").output();
         let output = output.unwrap_or_else(|error| panic!("{program:?} cannot be run: {error}"));
@@ -282,7 +285,7 @@ fn circumstances() -> Vec<String> {
 
 #[derive(Default)]
 struct Baseline {
-    circumstances: Vec<String>,
+    environment: Vec<String>,
     counts: BTreeMap<String, (f64, Option<f64>)>,
 }
 
@@ -291,8 +294,8 @@ impl Baseline {
         let text = fs::read_to_string(BASELINE).expect("a baseline: BASELINE=write makes one");
         let mut baseline = Self::default();
         for line in text.lines() {
-            if let Some(circumstance) = line.strip_prefix("# with ") {
-                baseline.circumstances.push(circumstance.to_string());
+            if let Some(condition) = line.strip_prefix("# with ") {
+                baseline.environment.push(condition.to_string());
             } else if !line.starts_with('#') {
                 let mut fields = line.split('\t');
                 let name = fields.next().unwrap_or_default().to_string();
@@ -306,12 +309,12 @@ impl Baseline {
     }
 }
 
-fn rendered(counts: &[Count], circumstances: &[String]) -> String {
+fn rendered(counts: &[Count], environment: &[String]) -> String {
     let mut text = String::from(
         "# Instructions of the server per command, by `BASELINE=write make bench-check`.\n",
     );
-    for circumstance in circumstances {
-        writeln!(text, "# with {circumstance}").unwrap();
+    for condition in environment {
+        writeln!(text, "# with {condition}").unwrap();
     }
     text.push_str("# command\tinstructions\tagainst\tratio\n");
     for count in counts {
@@ -323,14 +326,14 @@ fn rendered(counts: &[Count], circumstances: &[String]) -> String {
     text
 }
 
-/// What a command has to say to every request.
+/// The reply that a command gives to every request.
 #[derive(Clone, Copy, PartialEq)]
 enum Said {
     Yes,
     No,
 }
 
-/// A command of the round: what it is called, what it is compared with, its requests.
+/// A command of the round: its name, the command it is compared with, and its requests.
 struct Step {
     name: &'static str,
     against: Option<&'static str>,
@@ -338,7 +341,8 @@ struct Step {
     requests: Requests,
 }
 
-/// The keys differ from round to round: how many share a place in the server's table is chance.
+/// The keys differ from round to round, because the number of keys that share a bucket of the
+/// server's table is random.
 fn steps(script: &str, round: usize) -> Vec<Step> {
     let key = |n| key(KEYS * round + n);
     let mut steps = Vec::new();
@@ -363,7 +367,7 @@ fn steps(script: &str, round: usize) -> Vec<Step> {
         format!("PEXPIRE {} 60000", key(n))
     });
     step(del, None, Yes, &|n| format!("DEL {}", key(n)));
-    // A second life, for the script.
+    // A second round of locks, for the script.
     step("", None, Yes, &|n| {
         format!("SET {} {} NX PX 60000", key(n), token(n))
     });
@@ -405,16 +409,16 @@ fn steps(script: &str, round: usize) -> Vec<Step> {
         format!("LOCK.RENEW crowd {reader} 60000")
     });
     step("RLOCK + RELEASE, of 1001 readers", Some(set), Yes, &|n| {
-        let newcomer = token(READERS + n / 2);
+        let new_reader = token(READERS + n / 2);
         match n % 2 {
-            0 => format!("RWLOCK.RLOCK crowd {newcomer} 60000"),
-            _ => format!("LOCK.RELEASE crowd {newcomer}"),
+            0 => format!("RWLOCK.RLOCK crowd {new_reader} 60000"),
+            _ => format!("LOCK.RELEASE crowd {new_reader}"),
         }
     });
     steps
 }
 
-/// A lock, or what is nearest to it among lists, handed to and fro.
+/// A lock, or the closest equivalent among lists, passed to and fro.
 fn hand_offs() -> [(&'static str, Option<&'static str>, HandOff); 2] {
     let [list, lock] = HAND_OFFS;
     [
@@ -465,9 +469,9 @@ fn count() -> Vec<Count> {
         .iter()
         .zip(rounds)
         .map(|(step, rounds)| Count::new(step.name, step.against, median(rounds)));
-    // The script's lock is taken a second time, without a name.
+    // The script's lock is taken a second time, without a name of its own.
     let mut counts: Vec<Count> = steps.filter(|count| !count.name.is_empty()).collect();
-    // There is something to take.
+    // There must be an element to take.
     counted.run(&Requests::of(["LPUSH list x".into()]));
     for (name, against, by) in hand_offs() {
         let rounds = (0..ROUNDS).map(|_| counted.hand_off(KEYS, &by)).collect();

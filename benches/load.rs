@@ -1,11 +1,12 @@
-//! A load generator that costs little itself: requests are rendered before the clock starts, replies are counted where they lie.
+//! A load generator with little overhead of its own: requests are rendered before the clock starts,
+//! and replies are counted in place.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::ops::AddAssign;
 use std::time::Duration;
 
-/// No round may hang for ever on a reply that does not come.
+/// No round may hang forever on a missing reply.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The n-th lock of a measurement: 16 bytes.
@@ -13,7 +14,7 @@ pub fn key(n: usize) -> String {
     format!("lock:{n:011}")
 }
 
-/// The n-th owner of a measurement: 36 bytes, as a UUID has.
+/// The n-th owner of a measurement: 36 bytes, the length of a UUID.
 pub fn token(n: usize) -> String {
     format!("{n:08x}-5f2c-4b1e-9a6d-3c7e81d0f4a2")
 }
@@ -22,7 +23,7 @@ pub fn token(n: usize) -> String {
 #[derive(Default)]
 pub struct Requests {
     bytes: Vec<u8>,
-    /// Where each command ends.
+    /// The end of each command.
     ends: Vec<usize>,
 }
 
@@ -67,10 +68,10 @@ impl Requests {
     }
 }
 
-/// What the replies said.
+/// The replies, counted by meaning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// OK, a number other than 0, text, an array.
+    /// OK, a number other than 0, text, or an array.
     pub yes: usize,
     /// Null or 0.
     pub no: usize,
@@ -95,7 +96,7 @@ impl AddAssign for Tally {
 pub struct Connection {
     stream: TcpStream,
     buffer: Box<[u8]>,
-    /// What has been received and not yet counted.
+    /// Bytes received and not yet counted.
     from: usize,
     to: usize,
 }
@@ -133,12 +134,12 @@ impl Connection {
         tally
     }
 
-    /// For one of thousands, which has little to read.
+    /// A smaller buffer, for one of thousands of connections.
     pub fn shrink(&mut self) {
         self.buffer = vec![0; 256].into();
     }
 
-    /// Whether something has come, without waiting for it.
+    /// Whether data has arrived, without waiting for it.
     pub fn has_reply(&self) -> bool {
         let stream = &self.stream;
         stream.set_nonblocking(true).unwrap();
@@ -157,7 +158,8 @@ impl Connection {
     }
 }
 
-/// Sends all requests, `pipeline` at a time on each connection, and waits for their replies before the next ones.
+/// Sends all requests, `pipeline` at a time on each connection, and reads the replies before
+/// sending the next ones.
 pub fn run(connections: &mut [Connection], requests: &Requests, pipeline: usize) -> Tally {
     let mut tally = Tally::default();
     let mut first = 0;
@@ -178,7 +180,7 @@ pub fn run(connections: &mut [Connection], requests: &Requests, pipeline: usize)
     tally
 }
 
-/// The length of the reply that the bytes start with and what it says; `None` when it is not all there.
+/// The length and the meaning of the reply at the start of the bytes. `None` if it is incomplete.
 pub fn reply_at_start(bytes: &[u8]) -> Option<(usize, Tally)> {
     let line = bytes.windows(2).position(|pair| pair == b"\r\n")?;
     let (kind, rest) = bytes[..line].split_first().expect("a reply's kind");

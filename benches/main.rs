@@ -1,15 +1,17 @@
-//! What a lock costs, beside what it replaces: `make bench`, and `make bench-check` for the instructions of each command.
+//! The cost of a lock beside the alternatives: `make bench`, and `make bench-check` for the
+//! instructions of each command.
 //!
-//! Each part is a file. `BENCH=owner` runs one of them, `BENCH_QUICK=1` looks only whether all works; `BENCH_SERVERS=7.0.15,8.2.3`
-//! chooses servers. `BENCH=head` measures nothing: it writes the head of `results.md` and its goals from `results.tsv`.
+//! Each part is a file. `BENCH=owner` runs one of them, `BENCH_QUICK=1` only checks that everything
+//! works, and `BENCH_SERVERS=7.0.15,8.2.3` chooses servers. `BENCH=head` measures nothing: it
+//! writes the head of `results.md` and its goals from `results.tsv`.
 
-#![allow(missing_docs, unreachable_pub)] // A benchmark has no public face.
+#![allow(missing_docs, unreachable_pub)] // A benchmark has no public API.
 
 #[allow(dead_code, unused_imports)]
 #[path = "../tests/integration/harness/mod.rs"]
 mod harness;
 
-// What is measured.
+// The parts that measure.
 mod contention;
 mod deadline;
 mod expiry;
@@ -17,15 +19,15 @@ mod growth;
 mod handoff;
 mod instructions;
 mod memory;
-mod others;
+mod other_commands;
 mod owner;
 
-// With what.
-mod bed;
+// The tools that they share.
 mod callgrind;
-mod circumstances;
-mod crowd;
+mod environment;
+mod fixture;
 mod load;
+mod load_clients;
 mod peers;
 mod plot;
 mod report;
@@ -39,7 +41,7 @@ type Part = fn(&Run);
 
 pub const PARTS: [(&str, Part); 8] = [
     ("owner", owner::measure),
-    ("others", others::measure),
+    ("others", other_commands::measure),
     ("contention", contention::measure),
     ("handoff", handoff::measure),
     ("deadline", deadline::measure),
@@ -48,7 +50,7 @@ pub const PARTS: [(&str, Part); 8] = [
     ("growth", growth::measure),
 ];
 
-/// How much a run measures, and on what.
+/// The size of a run, and its servers.
 pub struct Run {
     pub kinds: Vec<Kind>,
     pub quick: bool,
@@ -69,15 +71,16 @@ impl Run {
         match wanted.as_str() {
             "" if quick => kinds.retain(|kind| *kind == Kind::Redis7_0),
             "" => kinds.retain(|kind| *kind != Kind::Redis6_2),
-            some => {
-                kinds.retain(|kind| some.split(',').any(|some| bed::name(*kind).contains(some)))
-            }
+            some => kinds.retain(|kind| {
+                some.split(',')
+                    .any(|some| fixture::name(*kind).contains(some))
+            }),
         }
         assert!(!kinds.is_empty(), "no server is called {wanted}");
         Self { kinds, quick }
     }
 
-    /// `full`, or much less in a quick run.
+    /// Returns `full`, or much less in a quick run.
     pub fn size(&self, full: usize) -> usize {
         if self.quick {
             (full / 20).max(1)
@@ -96,7 +99,7 @@ impl Run {
 }
 
 fn main() {
-    // Cargo adds `--bench` by itself.
+    // Cargo adds `--bench` on its own.
     let mut words: Vec<String> = std::env::args().skip(1).collect();
     words.retain(|word| !word.starts_with("--"));
     if words == ["instructions"] {
@@ -106,7 +109,7 @@ fn main() {
     if words == ["head"] {
         return report::write_head(run.quick);
     }
-    if !bed::take_the_other_core() {
+    if !fixture::take_the_other_core() {
         println!("The server and its clients share the cores as they come: figures will be worse.");
     }
     let begin = Instant::now();

@@ -1,9 +1,9 @@
-//! What a lock, a reader and a waiter take of the server's memory.
+//! How much of the server's memory a lock, a reader and a waiter use.
 
 use std::thread;
 use std::time::Duration;
 
-use crate::bed::{name, Bed};
+use crate::fixture::{name, Fixture};
 use crate::harness::Kind;
 use crate::load::{key, run, token, Connection, Requests};
 use crate::report::{Bound, Report};
@@ -71,49 +71,49 @@ pub fn measure(with: &Run) {
 }
 
 fn stored(kind: Kind, count: usize, line: impl Fn(usize) -> String) -> f64 {
-    let mut bed = Bed::start(kind, &[]);
-    let mut crowd = bed.connections(1);
-    // The connection's buffers have their size before.
+    let mut fixture = Fixture::start(kind, &[]);
+    let mut clients = fixture.connections(1);
+    // The connection's buffers have reached their size before the measurement.
     run(
-        &mut crowd,
+        &mut clients,
         &Requests::of((0..4096).map(|_| "PING".into())),
         64,
     );
-    let before = bed.used_memory();
-    let tally = run(&mut crowd, &Requests::of((0..count).map(line)), 64);
+    let before = fixture.used_memory();
+    let tally = run(&mut clients, &Requests::of((0..count).map(line)), 64);
     assert_eq!(tally.yes, count);
-    (settled(&mut bed) - before) / count as f64
+    (settled(&mut fixture) - before) / count as f64
 }
 
 fn waiting(kind: Kind, line: Option<&str>) -> f64 {
-    let mut bed = Bed::start(kind, &[]);
-    bed.control.int("LOCK.ACQUIRE lock holder 6000000");
-    let before = bed.used_memory();
-    let mut connections: Vec<Connection> = bed.connections(WAITERS);
+    let mut fixture = Fixture::start(kind, &[]);
+    fixture.control.int("LOCK.ACQUIRE lock holder 6000000");
+    let before = fixture.used_memory();
+    let mut connections: Vec<Connection> = fixture.connections(WAITERS);
     match line {
         Some(line) => {
             let request = Requests::of([line.to_string()]);
             connections
                 .iter_mut()
                 .for_each(|connection| connection.send(request.bytes()));
-            bed.wait_for_blocked(WAITERS);
+            fixture.wait_for_blocked(WAITERS);
         }
-        // Connected is not yet accepted.
+        // A connected client is not necessarily accepted yet.
         None => connections.iter_mut().for_each(|connection| {
             connection.send(b"*1\r\n$4\r\nPING\r\n");
             connection.receive(1);
         }),
     }
-    (bed.used_memory() - before) / WAITERS as f64
+    (fixture.used_memory() - before) / WAITERS as f64
 }
 
-/// What is in use when the server has brought its tables into order, which it does after they have grown.
-fn settled(bed: &mut Bed) -> f64 {
-    let mut last = bed.used_memory();
+/// The memory in use after the server has finished resizing its hash tables.
+fn settled(fixture: &mut Fixture) -> f64 {
+    let mut last = fixture.used_memory();
     let mut same = 0;
     while same < 5 {
         thread::sleep(Duration::from_millis(120));
-        let used = bed.used_memory();
+        let used = fixture.used_memory();
         same = if used == last { same + 1 } else { 0 };
         last = used;
     }

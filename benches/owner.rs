@@ -1,8 +1,8 @@
-//! One owner, many keys: what taking, refusing, renewing and releasing cost the server.
+//! One owner and many keys: the server's cost of acquiring, refusing, renewing and releasing.
 
 use std::fmt::Display;
 
-use crate::bed::{name, Bed};
+use crate::fixture::{name, Fixture};
 use crate::harness::{Kind, Server, Setup};
 use crate::load::{key, run, token, Connection, Requests, Tally};
 use crate::peers::Scripts;
@@ -15,15 +15,15 @@ pub const CONNECTIONS: usize = 16;
 const PIPELINES: [usize; 3] = [1, 16, 64];
 const ROUNDS: usize = 7;
 
-/// What a client does over and over, and what the replies must be.
-pub struct Course {
+/// The commands that a client repeats, and the replies they must get.
+pub struct Workload {
     pub name: &'static str,
-    /// Yes, and no to those of every pair that are refused.
+    /// The number of positive replies, and of negative ones for refused pairs.
     expected: Tally,
     requests: Requests,
 }
 
-impl Course {
+impl Workload {
     /// Requests that are all granted.
     pub fn granted(name: &'static str, requests: Requests) -> Self {
         let expected = Tally {
@@ -52,19 +52,19 @@ impl Course {
     /// Server CPU in µs for each of `units`.
     pub fn cost(
         &self,
-        bed: &mut Bed,
-        crowd: &mut [Connection],
+        fixture: &mut Fixture,
+        clients: &mut [Connection],
         pipeline: usize,
         units: usize,
     ) -> f64 {
-        let before = bed.cpu_us();
-        let tally = run(crowd, &self.requests, pipeline);
+        let before = fixture.cpu_us();
+        let tally = run(clients, &self.requests, pipeline);
         assert_eq!(tally, self.expected, "{}", self.name);
-        (bed.cpu_us() - before) / units as f64
+        (fixture.cpu_us() - before) / units as f64
     }
 }
 
-/// Takes a window of keys and then gives them back: as many as are on the way at once.
+/// Acquires a window of keys and then releases them, as many as are in flight at once.
 pub fn pairs(
     count: usize,
     pipeline: usize,
@@ -92,38 +92,38 @@ fn release(n: usize) -> String {
     format!("LOCK.RELEASE {} {}", key(n), token(n))
 }
 
-/// Ours is the last one.
-fn pair_courses(count: usize, pipeline: usize, scripts: &Scripts) -> Vec<Course> {
+/// The module's own pair is the last one.
+fn pair_workloads(count: usize, pipeline: usize, scripts: &Scripts) -> Vec<Workload> {
     let script = &scripts.compare_and_delete;
     let ping = |_| "PING".to_string();
     let delete = |n| format!("EVALSHA {script} 1 {} {}", key(n), token(n));
     vec![
-        Course::granted("PING twice", pairs(count, pipeline, ping, ping)),
-        Course::granted(
+        Workload::granted("PING twice", pairs(count, pipeline, ping, ping)),
+        Workload::granted(
             "SET NX PX + DEL",
             pairs(count, pipeline, set, |n| format!("DEL {}", key(n))),
         ),
-        Course::granted("SET NX PX + EVALSHA", pairs(count, pipeline, set, delete)),
-        Course::granted(
+        Workload::granted("SET NX PX + EVALSHA", pairs(count, pipeline, set, delete)),
+        Workload::granted(
             "LOCK.ACQUIRE + LOCK.RELEASE",
             pairs(count, pipeline, acquire, release),
         ),
     ]
 }
 
-/// Costs by course and round, the courses in turns.
+/// Costs by workload and round. The workloads take turns.
 fn in_turns(
-    bed: &mut Bed,
-    courses: &[Course],
+    fixture: &mut Fixture,
+    workloads: &[Workload],
     pipeline: usize,
     units: usize,
     rounds: usize,
 ) -> Vec<Vec<f64>> {
-    let mut crowd = bed.connections(CONNECTIONS);
-    let mut costs = vec![Vec::new(); courses.len()];
+    let mut clients = fixture.connections(CONNECTIONS);
+    let mut costs = vec![Vec::new(); workloads.len()];
     for round in 0..=rounds {
-        for (course, costs) in courses.iter().zip(&mut costs) {
-            let cost = course.cost(bed, &mut crowd, pipeline, units);
+        for (workload, costs) in workloads.iter().zip(&mut costs) {
+            let cost = workload.cost(fixture, &mut clients, pipeline, units);
             // The first round warms up.
             if round > 0 {
                 costs.push(cost);
@@ -146,10 +146,10 @@ pub fn measure(with: &Run) {
             let mut ground = Ground::start(kind, setting);
             for pipeline in PIPELINES {
                 if setting == Setting::Plain || pipeline == 16 {
-                    let costs = pair(with, &mut ground.bed, pipeline);
+                    let costs = pair(with, &mut ground.fixture, pipeline);
                     pair_row(&mut report, &mut rows, kind, setting, pipeline, &costs);
                     if setting == Setting::Plain && pipeline == 16 {
-                        calls.push(call_row(&mut report, kind, &mut ground.bed));
+                        calls.push(call_row(&mut report, kind, &mut ground.fixture));
                         add_bars(&mut bars, &costs);
                     }
                 }
@@ -185,8 +185,8 @@ pub fn measure(with: &Run) {
 
 const CALLS: [&str; 5] = ["set", "del", "evalsha", "lock.acquire", "lock.release"];
 
-fn call_row(report: &mut Report, kind: Kind, bed: &mut Bed) -> Vec<String> {
-    let us = CALLS.map(|command| (command, bed.us_per_call(command)));
+fn call_row(report: &mut Report, kind: Kind, fixture: &mut Fixture) -> Vec<String> {
+    let us = CALLS.map(|command| (command, fixture.us_per_call(command)));
     for (command, us) in us {
         report.figure(kind, "µs per call", command, Spread::of(&[us]));
     }
@@ -194,7 +194,7 @@ fn call_row(report: &mut Report, kind: Kind, bed: &mut Bed) -> Vec<String> {
     [name(kind).to_string()].into_iter().chain(shown).collect()
 }
 
-/// What the server has to do beside.
+/// What the server also has to do.
 #[derive(Clone, Copy, PartialEq)]
 enum Setting {
     Plain,
@@ -217,8 +217,8 @@ impl Display for Setting {
 }
 
 struct Ground {
-    bed: Bed,
-    /// Kept while the measurement lasts.
+    fixture: Fixture,
+    /// Kept for the whole measurement.
     _replica: Option<Server>,
 }
 
@@ -228,29 +228,29 @@ impl Ground {
             Setting::AppendOnly => &["--appendonly", "yes", "--appendfsync", "everysec"],
             _ => &[],
         };
-        let bed = Bed::start(kind, options);
+        let fixture = Fixture::start(kind, options);
         let replica = (setting == Setting::Replica).then(|| {
-            let port = bed.server.port.to_string();
+            let port = fixture.server.port.to_string();
             let of = ["--replicaof", "127.0.0.1", &port];
             let replica = Server::start_as(kind, Setup::with_module(&of));
-            replica.wait_until_it_follows(&bed.server);
+            replica.wait_until_it_follows(&fixture.server);
             replica
         });
         Self {
-            bed,
+            fixture,
             _replica: replica,
         }
     }
 }
 
-fn pair(with: &Run, bed: &mut Bed, pipeline: usize) -> Vec<Vec<f64>> {
-    let scripts = Scripts::load(&mut bed.control);
+fn pair(with: &Run, fixture: &mut Fixture, pipeline: usize) -> Vec<Vec<f64>> {
+    let scripts = Scripts::load(&mut fixture.control);
     let count = with.size(if pipeline == 1 { 8_192 } else { 32_768 });
-    // Whole windows: what is given back must not be on the way together with its taking.
+    // Whole windows, because a release must not be in flight together with its acquire.
     let count = count.next_multiple_of(CONNECTIONS * pipeline);
-    let courses = pair_courses(count, pipeline, &scripts);
-    bed.control.call("CONFIG RESETSTAT");
-    in_turns(bed, &courses, pipeline, count, with.rounds(ROUNDS))
+    let workloads = pair_workloads(count, pipeline, &scripts);
+    fixture.control.call("CONFIG RESETSTAT");
+    in_turns(fixture, &workloads, pipeline, count, with.rounds(ROUNDS))
 }
 
 fn pair_row(
@@ -280,14 +280,14 @@ fn pair_row(
         row.push(spread.shown(2));
     }
     let [_, del, script, ours] = costs else {
-        unreachable!("four courses")
+        unreachable!("four workloads")
     };
     for (limit, rival, theirs) in [(1.0, "SET + DEL", del), (0.5, "SET + EVALSHA", script)] {
         let ratio = Spread::of_ratios(ours, theirs);
         row.push(ratio.shown(2));
         let goal = format!("acquire + release against {rival}, server CPU");
         if pipeline == 1 {
-            // The goal is not for this: the network costs more than the commands.
+            // The goal does not apply here: the network costs more than the commands.
             report.figure(kind, &goal, &subject, ratio);
         } else {
             report.goal(kind, &goal, &subject, Bound::AtMost(limit), ratio);
@@ -298,7 +298,7 @@ fn pair_row(
 }
 
 fn add_bars(bars: &mut Vec<(String, Vec<f64>)>, costs: &[Vec<f64>]) {
-    // In the order of the colours: ours first.
+    // In the order of the colours, with the module first.
     let names = [
         (3, "LOCK.ACQUIRE + LOCK.RELEASE"),
         (0, "PING twice"),
@@ -306,34 +306,37 @@ fn add_bars(bars: &mut Vec<(String, Vec<f64>)>, costs: &[Vec<f64>]) {
         (2, "SET NX PX + EVALSHA compare-and-delete"),
     ];
     bars.resize_with(names.len(), Default::default);
-    for ((course, label), (name, values)) in names.into_iter().zip(bars) {
+    for ((workload, label), (name, values)) in names.into_iter().zip(bars) {
         *name = label.into();
-        values.push(Spread::of(&costs[course]).median);
+        values.push(Spread::of(&costs[workload]).median);
     }
 }
 
-/// The same pairs, but the rival's server does not have the module.
+/// The same pairs, but the alternative's server does not load the module.
 fn without_module(with: &Run, report: &mut Report) {
     report.say("### Beside a server without the module\n\nµs of the server's CPU per pair, -P 16: the lock's on a server with the module, SET NX PX + DEL on one without it. The goal, at most 1.15, is one of instructions, and `make bench-check` looks at it.");
     let mut rows = Vec::new();
     for &kind in &with.kinds {
-        let mut beds = [Bed::start_without_module(kind), Bed::start(kind, &[])];
+        let mut fixtures = [
+            Fixture::start_without_module(kind),
+            Fixture::start(kind, &[]),
+        ];
         let pipeline = 16;
         let count = with.size(32_768).next_multiple_of(CONNECTIONS * pipeline);
         let strings = pairs(count, pipeline, set, |n| format!("DEL {}", key(n)));
         let locks = pairs(count, pipeline, acquire, release);
-        let courses = [
-            Course::granted("SET NX PX + DEL", strings),
-            Course::granted("LOCK.ACQUIRE + LOCK.RELEASE", locks),
+        let workloads = [
+            Workload::granted("SET NX PX + DEL", strings),
+            Workload::granted("LOCK.ACQUIRE + LOCK.RELEASE", locks),
         ];
-        let mut crowds = [
-            beds[0].connections(CONNECTIONS),
-            beds[1].connections(CONNECTIONS),
+        let mut clients_of = [
+            fixtures[0].connections(CONNECTIONS),
+            fixtures[1].connections(CONNECTIONS),
         ];
-        let mut costs = vec![Vec::new(); courses.len()];
+        let mut costs = vec![Vec::new(); workloads.len()];
         for round in 0..=with.rounds(ROUNDS) {
-            for (at, (course, costs)) in courses.iter().zip(&mut costs).enumerate() {
-                let cost = course.cost(&mut beds[at], &mut crowds[at], pipeline, count);
+            for (at, (workload, costs)) in workloads.iter().zip(&mut costs).enumerate() {
+                let cost = workload.cost(&mut fixtures[at], &mut clients_of[at], pipeline, count);
                 if round > 0 {
                     costs.push(cost);
                 }
@@ -362,32 +365,38 @@ fn singles(with: &Run, report: &mut Report) {
     report.say("### Refused and renewed\n\nµs of the server's CPU per command; -P 16 and 64.");
     let mut rows = Vec::new();
     for &kind in &with.kinds {
-        let mut bed = Bed::start(kind, &[]);
+        let mut fixture = Fixture::start(kind, &[]);
         let count = with.size(32_768);
         let strings = |n: usize| format!("string:{n:09}");
-        let mut crowd = bed.connections(1);
-        run(&mut crowd, &Requests::of((0..count).map(acquire)), 64);
+        let mut clients = fixture.connections(1);
+        run(&mut clients, &Requests::of((0..count).map(acquire)), 64);
         let filled = (0..count).map(|n| format!("SET {} {} PX 600000", strings(n), token(n)));
-        run(&mut crowd, &Requests::of(filled), 64);
+        run(&mut clients, &Requests::of(filled), 64);
         let of = |line: &dyn Fn(usize) -> String| Requests::of((0..count).map(line));
         let other = |n| token(n + 1);
-        let courses = [
-            Course::refused(
+        let workloads = [
+            Workload::refused(
                 "SET NX PX, refused",
                 of(&|n| format!("SET {} {} NX PX 60000", strings(n), other(n))),
             ),
-            Course::refused(
+            Workload::refused(
                 "LOCK.ACQUIRE, refused",
                 of(&|n| format!("LOCK.ACQUIRE {} {} 60000", key(n), other(n))),
             ),
-            Course::granted("PEXPIRE", of(&|n| format!("PEXPIRE {} 600000", strings(n)))),
-            Course::granted(
+            Workload::granted("PEXPIRE", of(&|n| format!("PEXPIRE {} 600000", strings(n)))),
+            Workload::granted(
                 "LOCK.RENEW",
                 of(&|n| format!("LOCK.RENEW {} {} 600000", key(n), token(n))),
             ),
         ];
         for pipeline in [16, 64] {
-            let costs = in_turns(&mut bed, &courses, pipeline, count, with.rounds(ROUNDS));
+            let costs = in_turns(
+                &mut fixture,
+                &workloads,
+                pipeline,
+                count,
+                with.rounds(ROUNDS),
+            );
             let subject = format!("-P {pipeline}");
             let refused = Spread::of_ratios(&costs[1], &costs[0]);
             let renewed = Spread::of_ratios(&costs[3], &costs[2]);
@@ -413,43 +422,43 @@ fn singles(with: &Run, report: &mut Report) {
     report.table(&header, &rows);
 }
 
-/// One key with ever more readers.
+/// One key with an increasing number of readers.
 fn readers(with: &Run, report: &mut Report) {
-    report.say("### Readers of one lock\n\nµs of the server's CPU, -P 16, one connection: a newcomer's RLOCK + RELEASE, and RENEW.");
+    report.say("### Readers of one lock\n\nµs of the server's CPU, -P 16, one connection: a new reader's RLOCK + RELEASE, and RENEW.");
     let mut rows = Vec::new();
     for &kind in &with.kinds {
-        let beds = [1, 1_000, 100_000].map(|readers| (readers, Bed::start(kind, &[])));
-        let mut beds = beds.map(|(readers, bed)| {
-            let crowd = (0..readers).map(|n| format!("RWLOCK.RLOCK page {} 6000000", token(n)));
-            run(&mut bed.connections(1), &Requests::of(crowd), 64);
-            (readers, bed)
+        let fixtures = [1, 1_000, 100_000].map(|readers| (readers, Fixture::start(kind, &[])));
+        let mut fixtures = fixtures.map(|(readers, fixture)| {
+            let clients = (0..readers).map(|n| format!("RWLOCK.RLOCK page {} 6000000", token(n)));
+            run(&mut fixture.connections(1), &Requests::of(clients), 64);
+            (readers, fixture)
         });
         let count = with.size(8_192);
         let rounds = with.rounds(ROUNDS);
-        let mut costs = vec![[Vec::new(), Vec::new()]; beds.len()];
+        let mut costs = vec![[Vec::new(), Vec::new()]; fixtures.len()];
         for _ in 0..rounds {
-            for ((readers, bed), costs) in beds.iter_mut().zip(&mut costs) {
-                let mut crowd = bed.connections(1);
+            for ((readers, fixture), costs) in fixtures.iter_mut().zip(&mut costs) {
+                let mut clients = fixture.connections(1);
                 let coming = (0..2 * count).map(|n| {
-                    let newcomer = token(1_000_000 + n / 2);
+                    let new_reader = token(1_000_000 + n / 2);
                     match n % 2 {
-                        0 => format!("RWLOCK.RLOCK page {newcomer} 60000"),
-                        _ => format!("LOCK.RELEASE page {newcomer}"),
+                        0 => format!("RWLOCK.RLOCK page {new_reader} 60000"),
+                        _ => format!("LOCK.RELEASE page {new_reader}"),
                     }
                 });
-                // All over the crowd, in no order that the structure could like.
+                // Spread over the readers, in an order that favours no data structure.
                 let renewing = (0..count).map(|n| {
                     let reader = token(n * 7919 % *readers);
                     format!("LOCK.RENEW page {reader} 6000000")
                 });
-                let coming = Course::granted("RLOCK + RELEASE", Requests::of(coming));
-                let renewing = Course::granted("RENEW", Requests::of(renewing));
-                costs[0].push(coming.cost(bed, &mut crowd, 16, count));
-                costs[1].push(renewing.cost(bed, &mut crowd, 16, count));
+                let coming = Workload::granted("RLOCK + RELEASE", Requests::of(coming));
+                let renewing = Workload::granted("RENEW", Requests::of(renewing));
+                costs[0].push(coming.cost(fixture, &mut clients, 16, count));
+                costs[1].push(renewing.cost(fixture, &mut clients, 16, count));
             }
         }
         let names = ["RLOCK + RELEASE", "RENEW"];
-        for ((readers, _), of) in beds.iter().zip(&costs) {
+        for ((readers, _), of) in fixtures.iter().zip(&costs) {
             let mut row = vec![name(kind).to_string(), readers.to_string()];
             for (n, what) in names.iter().enumerate() {
                 let ratio = Spread::of_ratios(&of[n], &costs[0][n]);

@@ -1,15 +1,16 @@
-//! What locks are made of without the module: the commands of its rivals, and of the ceiling that blocked clients have.
+//! Locks without the module: the commands of the alternatives, and of the fastest that blocked
+//! clients can be.
 
 use std::time::Duration;
 
 use crate::harness::Client;
 use crate::load::{token, Requests};
 
-/// The release that checks its owner, as every guide to `SET NX PX` has it.
+/// The release that checks its owner, as every guide to `SET NX PX` shows it.
 pub const COMPARE_AND_DELETE: &str =
     "if redis.call('GET',KEYS[1])==ARGV[1] then return redis.call('DEL',KEYS[1]) else return 0 end";
 
-/// python-redis-lock's release: it leaves a signal for one of those who wait in BLPOP.
+/// The release of python-redis-lock. It leaves a signal for one of the clients that wait in BLPOP.
 const SIGNAL_AND_DELETE: &str = "if redis.call('get',KEYS[1])~=ARGV[1] then return 0 end \
      redis.call('del',KEYS[2]) redis.call('lpush',KEYS[2],1) redis.call('pexpire',KEYS[2],ARGV[2]) \
      redis.call('del',KEYS[1]) return 1";
@@ -21,15 +22,16 @@ pub enum Protocol {
     Lock,
     /// The module's reader-writer lock: every tenth client writes.
     ReadersAndWriters,
-    /// A list with one element: BLPOP takes, LPUSH gives. No owner, no ttl, so no lock: the most that blocked clients can do.
+    /// A list with one element: BLPOP takes it, LPUSH returns it. There is no owner and no ttl, so
+    /// it is not a lock. It shows the upper bound for blocked clients.
     Ceiling,
     /// SET NX PX, then BLPOP on a signal that the release leaves, then SET NX PX again.
     Signal,
-    /// SET NX PX again and again, with a pause in milliseconds.
+    /// SET NX PX in a loop, with a pause in milliseconds.
     Poll(u64),
 }
 
-/// What to do when the lock is not to be had.
+/// What to do if the lock is unavailable.
 #[derive(Clone)]
 pub enum Refused {
     Never,
@@ -44,7 +46,7 @@ pub struct Script {
     pub release: Vec<u8>,
 }
 
-/// The names of the scripts on a server.
+/// The SHA sums of the scripts on a server.
 pub struct Scripts {
     pub compare_and_delete: String,
     signal_and_delete: String,
@@ -79,7 +81,7 @@ impl Protocol {
         self != Self::ReadersAndWriters || n.is_multiple_of(10)
     }
 
-    /// What has to be there before the clients come.
+    /// The keys that must exist before the clients start.
     pub fn prepare(self, control: &mut Client) {
         if self == Self::Ceiling {
             control.call("LPUSH bench:list x");

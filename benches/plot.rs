@@ -1,4 +1,4 @@
-//! Pictures of results, as SVG.
+//! Charts of results, as SVG.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 pub struct Chart<'a> {
     pub title: &'a str,
-    /// The x axis of lines is logarithmic: this is its base.
+    /// The x axis of lines is logarithmic. This is its base.
     pub base: f64,
     pub x: &'a str,
     pub y: &'a str,
@@ -32,10 +32,10 @@ pub fn add(series: &mut Vec<Series>, name: String, point: (f64, f64)) {
 }
 
 const SIZE: (u32, u32) = (960, 458);
-/// The chart's part of that; below it is said what it was measured with.
+/// The chart's share of the height. The text below names the environment.
 const CHART_HEIGHT: u32 = 440;
 const LEGEND_WIDTH: u32 = 270;
-/// What spans less is drawn from 0 on, what spans more on a logarithmic axis.
+/// Values within a smaller span are drawn from 0, others on a logarithmic axis.
 const LINEAR_UP_TO: f64 = 20.0;
 const COLOURS: [RGBColor; 7] = [
     RGBColor(200, 30, 50),
@@ -53,7 +53,8 @@ fn colour(n: usize) -> RGBColor {
     COLOURS[n % COLOURS.len()]
 }
 
-/// An empty picture: its left part for the chart, the names of the series drawn into the right one, and a line below.
+/// An empty picture: the left part for the chart, the names of the series in the right part, and a
+/// line of text below.
 fn prepared<'a>(path: &'a Path, names: &[&str], below: &str) -> Area<'a> {
     let root = SVGBackend::new(path, SIZE).into_drawing_area();
     root.fill(&WHITE).unwrap();
@@ -79,7 +80,7 @@ fn prepared<'a>(path: &'a Path, names: &[&str], below: &str) -> Area<'a> {
     left
 }
 
-/// The axes differ in type, so that this cannot be a function.
+/// A macro, because the axes differ in type.
 macro_rules! draw_lines {
     ($area:expr, $chart:expr, $series:expr, $x:expr, $y:expr) => {{
         let mut drawn = ChartBuilder::on(&$area)
@@ -107,7 +108,7 @@ macro_rules! draw_lines {
     }};
 }
 
-/// Lines with their points, and `below` what they were measured with.
+/// Lines with their points. `below` names the environment.
 pub fn lines(path: &Path, chart: &Chart, series: &[Series], below: &str) {
     let points = || series.iter().flat_map(|series| &series.points);
     let low_and_high = |values: &mut dyn Iterator<Item = f64>| {
@@ -136,7 +137,7 @@ fn label(value: f64) -> String {
     }
 }
 
-/// A group of bars for each name, a colour for each series.
+/// A group of bars per name, a colour per series.
 pub fn bars(
     path: &Path,
     chart: &Chart,

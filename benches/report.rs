@@ -1,4 +1,5 @@
-//! What a run leaves: `results.md` with a section per part, `results.tsv` with every figure, and pictures.
+//! The output of a run: `results.md` with a section per part, `results.tsv` with every figure, and
+//! charts.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use crate::harness::Kind;
 use crate::stats::Spread;
-use crate::{bed, circumstances, plot};
+use crate::{environment, fixture, plot};
 
-/// What a measured ratio, or a duration, has to keep to.
+/// The bound of a measured ratio or duration.
 #[derive(Clone, Copy)]
 pub enum Bound {
     AtMost(f64),
@@ -26,11 +27,11 @@ pub struct Report {
 
 impl Report {
     pub fn new(part: &'static str, title: &str, quick: bool) -> Self {
-        let folder = circumstances::folder(quick);
+        let folder = environment::folder(quick);
         println!("\n## {title}\n");
         Self {
             part,
-            text: format!("## {title}\n\n{}\n", circumstances::shown()),
+            text: format!("## {title}\n\n{}\n", environment::shown()),
             folder,
             figures: Vec::new(),
         }
@@ -41,7 +42,7 @@ impl Report {
         write!(self.text, "{text}\n\n").unwrap();
     }
 
-    /// Columns but for the first are aligned to the right.
+    /// Columns after the first are aligned to the right.
     pub fn table(&mut self, header: &[&str], rows: &[Vec<String>]) {
         let mut table = format!("| {} |\n|", header.join(" | "));
         for n in 0..header.len() {
@@ -56,7 +57,7 @@ impl Report {
 
     /// One figure for `results.tsv`.
     pub fn figure(&mut self, kind: Kind, measure: &str, subject: &str, value: Spread) {
-        let (part, server) = (self.part, bed::name(kind));
+        let (part, server) = (self.part, fixture::name(kind));
         let Spread { median, low, high } = value;
         self.figures.push(format!(
             "{part}\tfigure\t{server}\t{measure}\t{subject}\t{median:.4}\t{low:.4}\t{high:.4}\t\t"
@@ -65,7 +66,7 @@ impl Report {
 
     /// A figure that has a goal.
     pub fn goal(&mut self, kind: Kind, goal: &str, subject: &str, bound: Bound, value: Spread) {
-        let (part, server) = (self.part, bed::name(kind));
+        let (part, server) = (self.part, fixture::name(kind));
         let Spread { median, low, high } = value;
         let (bound, met) = match bound {
             Bound::AtMost(limit) => (format!("<= {limit}"), median <= limit),
@@ -83,7 +84,7 @@ impl Report {
 
     pub fn lines(&mut self, name: &str, chart: &plot::Chart, series: &[plot::Series]) {
         let path = self.folder.join(format!("{name}.svg"));
-        plot::lines(&path, chart, series, &circumstances::shown());
+        plot::lines(&path, chart, series, &environment::shown());
         self.say(&format!("![{}]({name}.svg)", chart.title));
     }
 
@@ -99,12 +100,12 @@ impl Report {
             chart,
             groups,
             series,
-            &circumstances::shown(),
+            &environment::shown(),
         );
         self.say(&format!("![{}]({name}.svg)", chart.title));
     }
 
-    /// Puts this part's results in the place of its former ones, and leaves those of other parts alone.
+    /// Replaces the former results of this part. Those of other parts stay unchanged.
     pub fn write(self) {
         let tsv = self.folder.join("results.tsv");
         let markdown = self.folder.join("results.md");
@@ -127,9 +128,9 @@ impl Report {
     }
 }
 
-/// Writes the head of `results.md` and its goals anew, from the figures that there are.
+/// Writes the head of `results.md` and its goals from the existing figures.
 pub fn write_head(quick: bool) {
-    let folder = circumstances::folder(quick);
+    let folder = environment::folder(quick);
     let figures = fs::read_to_string(folder.join("results.tsv")).expect("figures");
     let figures: Vec<String> = figures.lines().skip(1).map(String::from).collect();
     let markdown = folder.join("results.md");
@@ -180,7 +181,7 @@ fn place_of(part: &str) -> usize {
     place.unwrap_or(crate::PARTS.len())
 }
 
-/// A goal's figure as it stands in `results.tsv`.
+/// A goal's figure as `results.tsv` has it.
 struct Measured<'a> {
     server: &'a str,
     goal: &'a str,
@@ -231,7 +232,7 @@ impl<'a> Measured<'a> {
     }
 }
 
-/// For each goal and server the worst case and how many cases keep to it.
+/// For each goal and server, the worst case and the number of cases that meet it.
 fn goals(figures: &[String]) -> String {
     let all: Vec<Measured> = figures
         .iter()

@@ -1,6 +1,7 @@
 //! What one shard of a cluster carries, on every server: `cargo bench --bench shard`.
 //!
-//! - acquisitions and releases per second with 50 clients, one command at a time and 16, on a primary with its replica;
+//! - acquisitions and releases per second with 50 clients, one command at a time and 16, on a
+//!   primary with its replica;
 //! - the processor time of the primary for each, which says what it would carry alone on a machine;
 //! - the memory of a held lock.
 
@@ -22,13 +23,13 @@ const SERVERS: [Kind; 4] = [
     Kind::Valkey8_0,
 ];
 const CLIENTS: usize = 50;
-/// More would leave the server no processor.
+/// A larger number would leave no processor time for the server.
 const THREADS: usize = 1;
 const PIPELINES: [usize; 2] = [1, 16];
 const ROUNDS: usize = 3;
 const ROUND: Duration = Duration::from_millis(2_000);
 const HELD: usize = 200_000;
-/// As long as a UUID.
+/// The length of a UUID.
 const TOKEN: &str = "0f3c1b2a-8a51-4d0e-9f0b-6f2f0f6f3a11";
 
 fn main() {
@@ -36,7 +37,7 @@ fn main() {
     println!("| --- | --- | --- | --- | --- | --- |");
     for kind in SERVERS {
         let cluster = Cluster::start(kind);
-        // The account that the tests keep.
+        // The report that the tests write.
         cluster.client(0).call("CONFIG SET appendonly no");
         cluster
             .client(harness::SHARDS)
@@ -48,7 +49,7 @@ fn main() {
     }
 }
 
-/// Pairs per second and the primary's processor time for each.
+/// Pairs per second, and the primary's processor time per pair.
 fn traffic(cluster: &Cluster, tag: &str, pipeline: usize) -> String {
     let mut control = cluster.client(0);
     let mut rounds: Vec<_> = (0..ROUNDS)
@@ -75,7 +76,7 @@ fn traffic(cluster: &Cluster, tag: &str, pipeline: usize) -> String {
     format!("{per_second:.0} ({from:.0} to {to:.0}) | {cpu:.1}")
 }
 
-/// Clients that each take some locks and give them up, again and again; answers how many.
+/// Clients that repeatedly acquire and release some locks. Returns the number of pairs.
 fn load(port: u16, tag: &str, thread: usize, pipeline: usize) -> usize {
     let mut clients: Vec<_> = (0..CLIENTS / THREADS)
         .map(|n| {
@@ -117,7 +118,7 @@ fn command(args: &[&str]) -> Vec<u8> {
     bytes.into_bytes()
 }
 
-/// Reads as many replies, none of which may be null or an error.
+/// Reads that many replies. None may be null or an error.
 fn read_integers(stream: &mut TcpStream, count: usize) {
     let mut seen = 0;
     let mut buffer = [0; 4_096];

@@ -1,10 +1,10 @@
-//! Medians, spreads and shares of what was measured.
+//! Medians, spreads and ratios of measurements.
 
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-/// The median of several rounds, the smallest and the largest.
+/// The median of several rounds, with the smallest and the largest.
 #[derive(Clone, Copy, Debug)]
 pub struct Spread {
     pub median: f64,
@@ -29,7 +29,7 @@ impl Spread {
         }
     }
 
-    /// Ours against theirs, round by round: what disturbs one round disturbs both.
+    /// Ours divided by theirs, round by round, because a disturbance affects both sides of a round.
     pub fn of_ratios(ours: &[f64], theirs: &[f64]) -> Self {
         let pairs = ours.iter().zip(theirs);
         Self::of(
@@ -39,7 +39,7 @@ impl Spread {
         )
     }
 
-    /// Between which two of the ratios half of them are: a few disturbed rounds do not show in it.
+    /// The interquartile range of the ratios, in which a few disturbed rounds do not show.
     pub fn middle_half_of_ratios(ours: &[f64], theirs: &[f64]) -> (f64, f64) {
         let mut ratios: Vec<f64> = ours.iter().zip(theirs).map(|(a, b)| a / b).collect();
         assert!(!ratios.is_empty(), "nothing was measured");
@@ -55,14 +55,14 @@ impl Spread {
     }
 }
 
-/// Jain's index of fairness: 1 when all got the same, 1/n when one got everything.
+/// Jain's index of fairness: 1 if all clients got the same, 1/n if one client got everything.
 pub fn jain(shares: &[f64]) -> f64 {
     let sum: f64 = shares.iter().sum();
     let squares: f64 = shares.iter().map(|share| share * share).sum();
     sum * sum / (squares * shares.len() as f64)
 }
 
-/// Durations, kept to three digits.
+/// Durations, with a precision of three digits.
 pub struct Latency(Histogram<u64>);
 
 impl Latency {
@@ -90,7 +90,7 @@ impl Latency {
     }
 }
 
-/// A duration given in microseconds, with three digits and a unit that suits it.
+/// A duration in microseconds, printed with three digits and a suitable unit.
 pub fn shown_us(us: f64) -> String {
     match us {
         us if us >= 1e6 => format!("{:.2} s", us / 1e6),

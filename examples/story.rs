@@ -1,7 +1,9 @@
-//! The overselling story, played on a live server: `cargo run --example story -- 127.0.0.1 6379`, or `make run`.
+//! The overselling story, played on a live server: `cargo run --example story -- 127.0.0.1 6379`,
+//! or `make run`.
 //!
-//! Ten workers sell from one stock, each step under the lock. Then what goes wrong in real life: a stranger tries to release,
-//! a crashed owner never does, a slow one renews. The program checks every answer and exits with 1 when one is wrong.
+//! Ten workers sell from one stock, each step under the lock. Then what goes wrong in real life: a
+//! stranger tries to release, a crashed owner never does, a slow one renews. The program checks
+//! every answer and exits with 1 when one is wrong.
 
 use std::error::Error;
 use std::sync::{Arc, Barrier};

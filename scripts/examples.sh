@@ -19,12 +19,12 @@ for language in "${chosen[@]}"; do
     [[ " ${all[*]} " == *" $language "* ]] || { echo "examples: there is no $language; there are: ${all[*]}" >&2; exit 1; }
 done
 
-# Whether the toolchain is there, and new enough; the same as in scripts/examples/.
+# Whether the toolchain is there, and new enough; as in scripts/setup/languages/.
 present() {
     case $1 in
         python) python3 -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' ;;
         node) command -v npm && node -e 'process.exit(process.versions.node.split(".")[0] < 18 ? 1 : 0)' ;;
-        go) scripts/examples/go.sh where ;;
+        go) scripts/setup/languages/go.sh where ;;
         java) command -v mvn && javac -version && [ "$(javac -version 2>&1 | sed -E 's/^javac ([0-9]+).*/\1/')" -ge 17 ] ;;
         rust) cargo --version ;;
     esac >/dev/null 2>&1

@@ -1,20 +1,21 @@
-//! The arithmetic of `make bench-peers`: what it makes of the lines that the drivers print.
+//! The arithmetic of `make bench-peers` on the lines that the drivers print.
 
 #[allow(dead_code, unreachable_pub, missing_docs)]
 #[path = "../benches/libraries/catalogue.rs"]
 mod catalogue;
-#[allow(unreachable_pub)]
-#[path = "../benches/libraries/course.rs"]
-mod course;
 #[allow(dead_code, unreachable_pub)]
 #[path = "../benches/stats.rs"]
 mod stats;
+#[allow(unreachable_pub)]
+#[path = "../benches/libraries/timeline.rs"]
+mod timeline;
 
 use catalogue::{version_in, LANGUAGES};
-use course::Course;
 use stats::jain;
+use timeline::Timeline;
 
-/// Of 10 ms: client 0 takes the lock twice, then 1, then 0 again; 2 gets it when the time is over.
+/// Of 10 ms: client 0 takes the lock twice, then 1, then 0 again. Client 2 gets it after the time
+/// is over.
 const LINES: &str = "\
 0 0 100 1100
 0 1100 1200 2200
@@ -25,37 +26,38 @@ const LINES: &str = "\
 ";
 const END_US: u64 = 10_000;
 
-fn course() -> Course {
-    Course::of(LINES, 4, END_US).unwrap()
+fn timeline() -> Timeline {
+    Timeline::of(LINES, 4, END_US).unwrap()
 }
 
 #[test]
 fn acquisitions_until_the_end_are_counted_in_the_order_of_their_grants() {
-    let course = course();
-    assert_eq!(course.acquisitions, 5.0);
-    assert_eq!(course.taken, [3.0, 2.0, 0.0, 0.0]);
-    assert_eq!(course.starved(), 2.0);
-    // 0 0 1 0 1: the first is from nobody, the second from itself.
-    assert_eq!(course.hand_offs, 3.0);
+    let timeline = timeline();
+    assert_eq!(timeline.acquisitions, 5.0);
+    assert_eq!(timeline.taken, [3.0, 2.0, 0.0, 0.0]);
+    assert_eq!(timeline.starved(), 2.0);
+    // 0 0 1 0 1: the first has no predecessor, the second follows itself.
+    assert_eq!(timeline.hand_offs, 3.0);
 
     let mut lines: Vec<&str> = LINES.lines().collect();
     lines.sort_unstable();
-    let by_client = Course::of(&lines.join("\n"), 4, END_US).unwrap();
+    let by_client = Timeline::of(&lines.join("\n"), 4, END_US).unwrap();
     assert_eq!(by_client.hand_offs, 3.0);
 }
 
 #[test]
-fn fairness_counts_who_got_nothing() {
+fn fairness_counts_clients_that_got_nothing() {
     // (3 + 2)² / (4 · (9 + 4))
-    assert!((jain(&course().taken) - 25.0 / 52.0).abs() < 1e-9);
+    assert!((jain(&timeline().taken) - 25.0 / 52.0).abs() < 1e-9);
     assert_eq!(jain(&[5.0, 5.0, 5.0, 5.0]), 1.0);
     assert_eq!(jain(&[9.0, 0.0, 0.0]), 1.0 / 3.0);
 }
 
-/// Waits of 100, 100, 3,000, 2,000 and 5,900 µs; of client 0 one under way for 4,800, of 2 and 3 for 10,000. Client 1 holds.
+/// Waits of 100, 100, 3,000, 2,000 and 5,900 µs. In progress are one of client 0 for 4,800, and
+/// those of 2 and 3 for 10,000. Client 1 holds.
 #[test]
-fn waits_under_way_at_the_end_count_with_what_they_had_lasted() {
-    let waits = course().waits;
+fn waits_in_progress_at_the_end_count_with_their_age() {
+    let waits = timeline().waits;
     let close = |share: f64, us: f64| (waits.at(share) / us - 1.0).abs() < 0.002;
     assert!(close(0.25, 100.0));
     assert!(close(0.5, 3_000.0));
@@ -64,14 +66,14 @@ fn waits_under_way_at_the_end_count_with_what_they_had_lasted() {
 }
 
 #[test]
-fn nothing_granted_is_everybody_waiting() {
-    let course = Course::of("0 0 20000 21000\n", 2, END_US).unwrap();
-    assert_eq!((course.acquisitions, course.starved()), (0.0, 2.0));
-    assert!((course.waits.at(0.01) / 10_000.0 - 1.0).abs() < 0.002);
+fn without_grants_every_client_counts_as_waiting() {
+    let timeline = Timeline::of("0 0 20000 21000\n", 2, END_US).unwrap();
+    assert_eq!((timeline.acquisitions, timeline.starved()), (0.0, 2.0));
+    assert!((timeline.waits.at(0.01) / 10_000.0 - 1.0).abs() < 0.002);
 }
 
 #[test]
-fn what_is_no_acquisition_is_refused() {
+fn a_malformed_acquisition_line_is_refused() {
     for line in [
         "",
         "0 0 100",
@@ -84,12 +86,12 @@ fn what_is_no_acquisition_is_refused() {
         "0 0 201 200",
     ] {
         let lines = format!("0 0 1 2\n{line}\n");
-        assert!(Course::of(&lines, 4, END_US).is_err(), "{line:?}");
+        assert!(Timeline::of(&lines, 4, END_US).is_err(), "{line:?}");
     }
 }
 
 #[test]
-fn a_version_is_what_follows_the_last_mark() {
+fn a_version_follows_the_last_separator() {
     let lock = r#"{ "node_modules/redlock": { "version": "4.2.0" }, "node_modules/redlock-5": { "version": "5.0.0-beta.2" } }"#;
     let of = |marks: &[&str]| version_in(lock, marks);
     let version = "\"version\": \"";
@@ -98,7 +100,7 @@ fn a_version_is_what_follows_the_last_mark() {
     assert_eq!(of(&["redsync", version]), None);
 }
 
-/// The marks are of files that change with the libraries.
+/// The marks are those of files that change with the libraries.
 #[test]
 fn every_library_has_a_version() {
     for language in &LANGUAGES {

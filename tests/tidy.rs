@@ -1,4 +1,5 @@
-//! The house's rules that no compiler knows: which layer may import which, where `unsafe` may stand, and how long a file may be.
+//! The rules that the compiler does not check: which layer may import which, where `unsafe` may be
+//! used, and how long a file may be.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ mod links;
 
 use links::follow_links;
 
-/// A file longer than this no longer fits the head.
+/// A longer file is hard to read.
 const MAX_LINES: usize = 500;
 
 fn sources(folder: &str) -> Vec<(PathBuf, String)> {
@@ -51,7 +52,7 @@ fn refuse(folder: &str, words: &[&str], why: &str) {
 }
 
 #[test]
-fn the_core_imports_nothing_of_ours_and_no_server() {
+fn the_core_imports_only_std() {
     let words = [
         "crate::command",
         "crate::server",
@@ -93,7 +94,7 @@ fn the_commands_import_only_the_core() {
 }
 
 #[test]
-fn unsafe_stands_in_the_shell_only() {
+fn unsafe_is_only_in_the_shell() {
     for folder in ["src/lock", "src/wait", "src/command"] {
         refuse(folder, &["unsafe "], "`unsafe` belongs into src/server");
     }
@@ -114,7 +115,7 @@ fn nothing_but_the_library_imports_the_shell() {
 
 /// A raw call without the right checks crashes Valkey 9.1.
 #[test]
-fn the_servers_commands_are_called_in_one_place() {
+fn server_commands_are_called_from_one_module() {
     for (path, text) in sources("src") {
         for (n, line) in code(&text) {
             let calls = line.contains("RedisModule_Call(") || line.contains(".call(c\"");
@@ -134,7 +135,8 @@ fn files_stay_small() {
     }
 }
 
-/// What these documents say is shown by tests: a name in them is a test, or a file or folder of tests.
+/// Tests prove the statements of these documents: a name in them is a test, or a file or folder of
+/// tests.
 #[test]
 fn the_tests_that_the_documents_name_exist() {
     named_tests_exist("docs/RELIABILITY.md", 41);
@@ -167,9 +169,10 @@ fn named_tests_exist(document: &str, at_least: usize) {
     }
 }
 
-/// The diagrams are drawn from text, which stands in the picture as a comment: `make diagrams` draws them anew.
+/// The diagrams are drawn from text, which the picture contains as a comment. `make diagrams` draws
+/// them again.
 #[test]
-fn the_diagrams_are_those_of_their_sources() {
+fn the_diagrams_match_their_sources() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/diagrams");
     let mut seen = 0;
     for entry in fs::read_dir(folder).unwrap() {
@@ -181,7 +184,7 @@ fn the_diagrams_are_those_of_their_sources() {
             continue;
         }
         let picture = fs::read_to_string(source.with_extension("svg")).unwrap();
-        // A comment must not hold two dashes.
+        // A comment must not contain two dashes.
         let picture = picture.replace("- -", "--");
         for line in fs::read_to_string(&source).unwrap().lines() {
             let is_there = line.starts_with("!include") || picture.contains(line.trim());
@@ -192,12 +195,13 @@ fn the_diagrams_are_those_of_their_sources() {
     assert!(seen >= 5, "only {seen} diagrams");
 }
 
-/// What a document points to is there.
+/// Relative links of the documents lead to files.
 #[test]
-fn the_links_in_the_documents_lead_somewhere() {
+fn relative_links_in_the_documents_resolve() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut documents = vec![root.join("README.md"), root.join("CHANGELOG.md")];
-    for folder in ["docs", "examples", "clients"] {
+    let top = ["README.md", "CHANGELOG.md", "SECURITY.md"];
+    let mut documents: Vec<_> = top.iter().map(|name| root.join(name)).collect();
+    for folder in ["docs", "examples", "clients", "fuzz", "scripts", "tests"] {
         documents.extend(documents_in(&root.join(folder)));
     }
     let seen: usize = documents
@@ -212,7 +216,7 @@ fn documents_in(folder: &Path) -> Vec<PathBuf> {
     for entry in fs::read_dir(folder).into_iter().flatten() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        // What was installed is none of ours.
+        // Installed packages are not part of this project.
         if path.is_dir() && !name.starts_with('.') && name != "node_modules" && name != "target" {
             found.extend(documents_in(&path));
         } else if path.extension().is_some_and(|extension| extension == "md") {

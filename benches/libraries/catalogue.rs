@@ -1,24 +1,24 @@
-//! The libraries: what they are called, where their versions are written down, and how they wait.
+//! The libraries: their names, where their versions are recorded, and how they wait.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What is written in one language: its folder in `clients/` has a driver, `bench`, for all of it.
+/// The libraries of one language. Its folder in `clients/` has one driver for all of them, `bench`.
 pub struct Language {
     pub name: &'static str,
     pub folder: &'static str,
-    /// Where it is written down which versions are installed.
+    /// The file that records the installed versions.
     versions: &'static str,
     pub libraries: &'static [Library],
 }
 
 pub struct Library {
-    /// As its driver calls it.
+    /// The name that its driver uses.
     pub driver: &'static str,
     pub name: &'static str,
-    /// The version follows these in the file, one after the other.
+    /// The version follows these marks in the file, one after the other.
     marks: &'static [&'static str],
-    /// Whether it is this project's: then the version is that of the client of Redis below it.
+    /// Whether it is this project's adapter. The version is then that of the Redis client under it.
     pub is_ours: bool,
     pub waits: &'static str,
 }
@@ -123,7 +123,7 @@ pub static LANGUAGES: [Language; 4] = [
 ];
 
 impl Language {
-    /// Of clients/, of this project or, by BENCH_CLIENTS, of another copy of it.
+    /// The folder clients/ of this project, or of another copy if BENCH_CLIENTS names one.
     pub fn path(&self) -> PathBuf {
         let clients = std::env::var_os("BENCH_CLIENTS").map_or_else(
             || Path::new(env!("CARGO_MANIFEST_DIR")).join("clients"),
@@ -151,7 +151,7 @@ impl Language {
     }
 }
 
-/// What follows the last of the marks, each of which follows the one before.
+/// The text after the last mark. Each mark follows the one before.
 pub fn version_in<'a>(text: &'a str, marks: &[&str]) -> Option<&'a str> {
     let rest = marks
         .iter()

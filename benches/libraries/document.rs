@@ -1,13 +1,14 @@
-//! What a run leaves: `libraries.md` with a table, `libraries.tsv` with every figure, and a picture.
+//! The output of a run: `libraries.md` with a table, `libraries.tsv` with every figure, and a
+//! chart.
 
 use std::fmt::Write as _;
 use std::fs;
 
 use crate::catalogue::{Language, LANGUAGES};
 use crate::stats::{shown_us, Spread};
-use crate::{bed, circumstances, picture, Figures, Measured, Run, CLIENTS, HOLD_MS};
+use crate::{chart, environment, fixture, Figures, Measured, Run, CLIENTS, HOLD_MS};
 
-/// What stands before it was written by hand.
+/// The text before this was written by hand.
 const MARK: &str = "<!-- Below this line `make bench-peers` writes. -->\n";
 const HEAD: &str = "# Lock libraries, beside this one\n\n";
 
@@ -30,10 +31,10 @@ const COLUMNS: [&str; 12] = [
 type Figure = fn(&Figures) -> f64;
 
 pub fn write(run: &Run, all: &[Measured], left_out: &[&Language]) {
-    let folder = circumstances::folder(run.quick);
-    picture::draw(
+    let folder = environment::folder(run.quick);
+    chart::draw(
         &folder.join("libraries.svg"),
-        bed::name(run.kind),
+        fixture::name(run.kind),
         all,
         left_out,
     );
@@ -45,8 +46,8 @@ pub fn write(run: &Run, all: &[Measured], left_out: &[&Language]) {
     let text = format!(
         "{by_hand}{MARK}\n## {}, the lock held for {HOLD_MS} ms\n\n{}\n{} rounds of {:.1} s with each library, in turns; medians, with the \
          smallest and the largest.\n\n![Hand-offs per second by library](libraries.svg)\n\n{}\nAll figures are in [libraries.tsv](libraries.tsv).\n",
-        bed::name(run.kind),
-        circumstances::shown(),
+        fixture::name(run.kind),
+        environment::shown(),
         run.rounds,
         run.time.as_secs_f64(),
         table(all, left_out),
@@ -83,7 +84,7 @@ fn table(all: &[Measured], left_out: &[&Language]) -> String {
     table
 }
 
-/// Those that were measured.
+/// The libraries that were measured.
 pub fn languages(all: &[Measured]) -> impl Iterator<Item = &'static Language> + '_ {
     let measured = |language: &&Language| all.iter().any(|one| one.language.name == language.name);
     LANGUAGES.iter().filter(measured)
@@ -102,7 +103,7 @@ fn row(measured: &Measured) -> Vec<String> {
         row.resize(COLUMNS.len(), String::new());
         return row;
     }
-    // Whoever polls may come to less than one.
+    // A library that polls may reach less than one.
     let rate = |spread: Spread| spread.shown(if spread.median < 100.0 { 1 } else { 0 });
     row.extend([
         rate(of(|figures| figures.hand_offs)),
@@ -134,7 +135,7 @@ fn figures(run: &Run, all: &[Measured]) -> String {
     for measured in all.iter().filter(|measured| !measured.rounds.is_empty()) {
         for (measure, figure) in measures {
             let Spread { median, low, high } = measured.spread(figure);
-            let (server, language) = (bed::name(run.kind), measured.language);
+            let (server, language) = (fixture::name(run.kind), measured.language);
             writeln!(
                 text,
                 "{server}\t{}\t{}\t{}\t{measure}\t{median:.4}\t{low:.4}\t{high:.4}",

@@ -1,4 +1,5 @@
-//! A language's driver: a process that has clients contend for a lock by one library, and prints each acquisition.
+//! The driver of a language: a process whose clients contend for a lock through one library, and
+//! which prints each acquisition.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -7,10 +8,10 @@ use std::sync::mpsc::{channel, Receiver};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// A virtual machine that is started, and clients that have to wait for each other at the end, take their time.
+/// Time for a virtual machine to start, and for clients to wait for each other at the end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The libraries that the driver in this folder knows; none where it cannot run.
+/// The libraries that the driver in this folder knows. Empty if the driver cannot run.
 pub fn list(folder: &Path) -> Option<Vec<String>> {
     let output = Command::new(folder.join("bench")).arg("--list").output();
     let output = output.ok().filter(|output| output.status.success())?;
@@ -18,7 +19,7 @@ pub fn list(folder: &Path) -> Option<Vec<String>> {
     Some(text.lines().map(String::from).collect())
 }
 
-/// What the clients are to do.
+/// The task of the clients.
 pub struct Load {
     pub port: u16,
     pub clients: usize,
@@ -26,7 +27,7 @@ pub struct Load {
     pub time: Duration,
 }
 
-/// A driver whose clients are connected and have begun. Dropping it ends the process.
+/// A driver whose clients are connected and have started. Dropping it ends the process.
 pub struct Driver {
     child: Child,
     lines: JoinHandle<String>,
@@ -34,7 +35,7 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// Returns when its clock starts.
+    /// Returns when the driver's clock starts.
     pub fn start(folder: &Path, library: &str, load: &Load) -> Result<Self, String> {
         let mut child = Command::new(folder.join("bench"))
             .arg(library)
@@ -66,7 +67,7 @@ impl Driver {
         }
     }
 
-    /// Waits for its end, and answers its lines.
+    /// Waits for the driver to end, and returns its lines.
     pub fn finish(mut self) -> Result<String, String> {
         let begin = Instant::now();
         let status = loop {
@@ -82,7 +83,7 @@ impl Driver {
         }
     }
 
-    /// What went wrong, and the last that it said about it.
+    /// The error, with the driver's last line about it.
     fn end(mut self, what: &str) -> String {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -92,14 +93,14 @@ impl Driver {
     }
 }
 
-/// Tells of the line `start`, and keeps the others.
+/// Reports the line `start`, and collects the other lines.
 fn listen(stderr: ChildStderr) -> (JoinHandle<String>, Receiver<()>) {
     let (start, started) = channel();
     let errors = thread::spawn(move || {
         let mut others = String::new();
         for line in BufReader::new(stderr).lines().map_while(Result::ok) {
             if line == "start" {
-                // Nobody listens any more when the patience was over.
+                // Nobody listens any more if the time limit was exceeded.
                 let _ = start.send(());
             } else {
                 others += &format!("{line}\n");

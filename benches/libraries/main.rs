@@ -1,25 +1,27 @@
-//! Lock libraries as they are, beside this project's adapters, in the same contention: `make bench-peers`.
+//! Lock libraries as they are, beside this project's adapters, under the same contention: `make
+//! bench-peers`.
 //!
-//! Each language's driver, `clients/LANGUAGE/bench`, has clients of one library take one lock in turns. `BENCH_QUICK=1` looks only whether
-//! all works, `BENCH_SERVERS=7.0.15` chooses a server, `BENCH_CLIENTS` another place than clients/.
+//! The driver of each language, `clients/LANGUAGE/bench`, lets clients of one library take one lock
+//! in turns. `BENCH_QUICK=1` only checks that everything works, `BENCH_SERVERS=7.0.15` chooses a
+//! server, `BENCH_CLIENTS` names another folder than clients/.
 
-#![allow(missing_docs, unreachable_pub)] // A benchmark has no public face.
+#![allow(missing_docs, unreachable_pub)] // A benchmark has no public API.
 
 #[allow(dead_code, unused_imports)]
 #[path = "../../tests/integration/harness/mod.rs"]
 mod harness;
 
 mod catalogue;
-mod course;
+mod chart;
 mod document;
 mod driver;
-mod picture;
+mod timeline;
 
+#[path = "../environment.rs"]
+mod environment;
 #[allow(dead_code)]
-#[path = "../bed.rs"]
-mod bed;
-#[path = "../circumstances.rs"]
-mod circumstances;
+#[path = "../fixture.rs"]
+mod fixture;
 #[allow(dead_code)]
 #[path = "../load.rs"]
 mod load;
@@ -30,12 +32,12 @@ mod stats;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use bed::Bed;
 use catalogue::{Language, Library, LANGUAGES};
-use course::Course;
 use driver::{Driver, Load};
+use fixture::Fixture;
 use harness::Kind;
 use stats::jain;
+use timeline::Timeline;
 
 pub const CLIENTS: [usize; 3] = [2, 16, 64];
 pub const HOLD_MS: u64 = 1;
@@ -47,12 +49,12 @@ const SERVERS: [Kind; 4] = [
     Kind::Redis6_2,
 ];
 
-/// How much is measured.
+/// The size of the measurement.
 pub struct Run {
     pub kind: Kind,
     pub quick: bool,
     pub rounds: usize,
-    /// Of each round.
+    /// The length of each round.
     pub time: Duration,
 }
 
@@ -60,7 +62,7 @@ impl Run {
     fn of_environment() -> Self {
         let wanted = std::env::var("BENCH_SERVERS").unwrap_or_default();
         let mut kinds = SERVERS.into_iter();
-        let kind = kinds.find(|kind| bed::name(*kind).contains(&wanted));
+        let kind = kinds.find(|kind| fixture::name(*kind).contains(&wanted));
         let quick =
             std::env::var("BENCH_QUICK").is_ok_and(|value| !value.is_empty() && value != "0");
         let (rounds, ms) = if quick { (1, 300) } else { (3, 2_500) };
@@ -73,7 +75,7 @@ impl Run {
     }
 }
 
-/// One library with one number of clients: its figures, once per round, and what went wrong.
+/// One library with one number of clients: its figures, once per round, and its errors.
 pub struct Measured {
     pub language: &'static Language,
     pub library: &'static Library,
@@ -90,14 +92,14 @@ pub struct Figures {
     pub starved: f64,
     /// The median, the 99th percentile and the longest, in microseconds.
     pub waits: [f64; 3],
-    /// For each acquisition.
+    /// Per acquisition.
     pub commands: f64,
     pub cpu_us: f64,
 }
 
 fn main() {
     let run = Run::of_environment();
-    if !bed::take_the_other_core() {
+    if !fixture::take_the_other_core() {
         println!("The server and its clients share the cores as they come: figures will be worse.");
     }
     let (present, left_out): (Vec<_>, Vec<_>) = LANGUAGES.iter().partition(|language| {
@@ -126,7 +128,7 @@ fn main() {
     }
 }
 
-/// All libraries in turns, so that what disturbs one disturbs the others.
+/// Measures all libraries in turns, so that a disturbance affects all of them.
 fn measure(run: &Run, languages: &[&'static Language], clients: usize) -> Vec<Measured> {
     let of = |language: &'static Language| {
         language.libraries.iter().map(move |library| Measured {
@@ -138,12 +140,12 @@ fn measure(run: &Run, languages: &[&'static Language], clients: usize) -> Vec<Me
         })
     };
     let mut all: Vec<Measured> = languages.iter().copied().flat_map(of).collect();
-    let mut bed = Bed::start(run.kind, &[]);
+    let mut fixture = Fixture::start(run.kind, &[]);
     for _ in 0..run.rounds {
         for measured in &mut all {
-            bed.clear();
+            fixture.clear();
             let title = measured.language.title(measured.library);
-            match round(&mut bed, measured, run.time) {
+            match round(&mut fixture, measured, run.time) {
                 Ok(figures) => {
                     println!("{title}, {clients} clients: {figures:.1?}");
                     measured.rounds.push(figures);
@@ -158,40 +160,40 @@ fn measure(run: &Run, languages: &[&'static Language], clients: usize) -> Vec<Me
     all
 }
 
-fn round(bed: &mut Bed, of: &Measured, time: Duration) -> Result<Figures, String> {
+fn round(fixture: &mut Fixture, of: &Measured, time: Duration) -> Result<Figures, String> {
     let load = Load {
-        port: bed.server.port,
+        port: fixture.server.port,
         clients: of.clients,
         hold_ms: HOLD_MS,
         time,
     };
     let driver = Driver::start(&of.language.path(), of.library.driver, &load)?;
     let begin = Instant::now();
-    let (cpu, commands) = (bed.cpu_us(), commands(bed));
+    let (cpu, commands) = (fixture.cpu_us(), commands(fixture));
     thread::sleep(time.saturating_sub(begin.elapsed()));
-    let cpu = bed.cpu_us() - cpu;
-    let commands = self::commands(bed) - commands;
-    let course = Course::of(&driver.finish()?, of.clients, time.as_micros() as u64)?;
-    let acquisitions = course.acquisitions;
+    let cpu = fixture.cpu_us() - cpu;
+    let commands = self::commands(fixture) - commands;
+    let timeline = Timeline::of(&driver.finish()?, of.clients, time.as_micros() as u64)?;
+    let acquisitions = timeline.acquisitions;
     if acquisitions == 0.0 {
         return Err("nobody ever got the lock".into());
     }
     let seconds = time.as_secs_f64();
     Ok(Figures {
-        hand_offs: course.hand_offs / seconds,
+        hand_offs: timeline.hand_offs / seconds,
         acquisitions: acquisitions / seconds,
-        jain: jain(&course.taken),
-        starved: course.starved(),
-        waits: [0.5, 0.99, 1.0].map(|share| course.waits.at(share)),
+        jain: jain(&timeline.taken),
+        starved: timeline.starved(),
+        waits: [0.5, 0.99, 1.0].map(|share| timeline.waits.at(share)),
         commands: commands / acquisitions,
         cpu_us: cpu / acquisitions,
     })
 }
 
-/// What has been called so far, from scripts too, but for the harness' own looks and what a client says when it connects.
-/// Who waits in the server is counted when the wait ends.
-fn commands(bed: &mut Bed) -> f64 {
-    let text = bed.control.text("INFO commandstats");
+/// The commands so far, including those of scripts, without the harness' own and those that a
+/// client sends when it connects. A client that waits in the server is counted when its wait ends.
+fn commands(fixture: &mut Fixture) -> f64 {
+    let text = fixture.control.text("INFO commandstats");
     let lines = text
         .lines()
         .filter_map(|line| line.strip_prefix("cmdstat_"));

@@ -1,7 +1,8 @@
 //! One buyer: a process of its own, that buys until nothing is left.
 //!
-//! It says `ready`, waits for a line, says `sold`, `read` with the time that it had waited for the lock, and at the end `end`
-//! with how often it tried in vain. One of the first buyers, that are to stall, says `stalls` when it does.
+//! It says `ready`, waits for a line, says `sold`, `read` with the time that it had waited for the
+//! lock, and at the end `end` with how often it tried in vain. One of the first buyers, that are to
+//! stall, says `stalls` when it does.
 
 use std::io;
 use std::thread;
@@ -18,10 +19,12 @@ pub const WORD: &str = "buyer";
 
 pub const STOCK: &str = "oversell:stock";
 
-/// The two stand for the database that keeps the stock, as one statement each. A buyer without a fence says 0.
+/// The two stand for the database that keeps the stock, as one statement each. A buyer without a
+/// fence says 0.
 ///
-/// `UPDATE stock SET fence = :fence WHERE fence <= :fence RETURNING left`: what is read to be written back later shows the fence
-/// already. Otherwise one who is late might write after the next one has read, and before that one writes.
+/// `UPDATE stock SET fence = :fence WHERE fence <= :fence RETURNING left`: what is read to be
+/// written back later shows the fence already. Otherwise one who is late might write after the next
+/// one has read, and before that one writes.
 pub const LOOK: &str = "
     local stock = redis.call('HMGET', KEYS[1], 'fence', 'left')
     if tonumber(ARGV[1]) < tonumber(stock[1]) then return false end
@@ -117,7 +120,8 @@ impl Buyer {
         Ok(true)
     }
 
-    /// No lock: the sale fails when somebody else has changed the stock meanwhile, and all is done again.
+    /// No lock: the sale fails when somebody else has changed the stock meanwhile, and all is done
+    /// again.
     fn buy_watching(&mut self) -> Outcome<bool> {
         let asked = Instant::now();
         loop {

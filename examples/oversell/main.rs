@@ -1,8 +1,11 @@
-//! The overselling story: `make oversell`, or `cargo run --example oversell -- 127.0.0.1 6379` on a server with the module.
+//! The overselling story: `make oversell`, or `cargo run --example oversell -- 127.0.0.1 6379` on a
+//! server with the module.
 //!
-//! Many processes buy from one stock. Each reads how many are left, thinks for a moment, and writes one less. Six shops differ in how
-//! they keep two buyers from reading the same number: see `ways.rs`. Then the same once more, with first buyers that stall for
-//! longer than their locks last. A table goes to the terminal, and with `--into FOLDER` also into `oversell.md`, a picture beside it.
+//! Many processes buy from one stock. Each reads how many are left, thinks for a moment, and writes
+//! one less. Six shops differ in how they keep two buyers from reading the same number: see
+//! `ways.rs`. Then the same once more, with first buyers that stall for longer than their locks
+//! last. A table goes to the terminal, and with `--into FOLDER` also into `oversell.md`, a picture
+//! beside it.
 //!
 //! Further options: `--processes 20`, `--stock 300`. It uses the keys `oversell:*` and no others.
 

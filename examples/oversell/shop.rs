@@ -77,7 +77,8 @@ impl Shop {
         })
     }
 
-    /// Sells until nothing is left, in one way. Those that stall are the first buyers: each next comes when the one before has read.
+    /// Sells until nothing is left, in one way. Those that stall are the first buyers: each next
+    /// comes when the one before has read.
     pub fn sell_out(&mut self, way: Way, stalls: bool, bar: &ProgressBar) -> Outcome<Sold> {
         ways::clear(&mut self.control)?;
         redis::cmd("DEL").arg(STOCK).exec(&mut self.control)?;

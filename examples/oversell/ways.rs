@@ -7,13 +7,15 @@ use redis::{Connection, RedisResult};
 
 const LOCK: &str = "oversell:lock";
 
-/// A poll that came in vain is repeated after this: shorter than the defaults of most libraries (100 to 200 ms).
+/// A poll that came in vain is repeated after this: shorter than the defaults of most libraries
+/// (100 to 200 ms).
 const POLL: Duration = Duration::from_millis(10);
 
 /// No buyer waits as long.
 const PATIENCE_MS: u64 = 60_000;
 
-/// The release that every client of `SET NX PX` has to have: ends the lock only when it is still its own.
+/// The release that every client of `SET NX PX` has to have: ends the lock only when it is still
+/// its own.
 const RELEASE: &str =
     "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
 

@@ -1,7 +1,8 @@
-//! A lock over five independent servers: `cargo run --example quorum -- 127.0.0.1:7001 127.0.0.1:7002 …`.
+//! A lock over five independent servers: `cargo run --example quorum -- 127.0.0.1:7001
+//! 127.0.0.1:7002 …`.
 //!
-//! The algorithm, what it needs and what the fence of a quorum is stand in `redlock.rs`. The program plays it once and exits with 1
-//! when a step is not as it should be.
+//! The algorithm, what it needs and what the fence of a quorum is stand in `redlock.rs`. The
+//! program plays it once and exits with 1 when a step is not as it should be.
 
 // To be copied, and a library's then.
 #[allow(unreachable_pub)]

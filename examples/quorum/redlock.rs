@@ -1,26 +1,33 @@
 //! The Redlock algorithm over independent servers, with the commands of this module.
 //!
-//! A quorum is for those who cannot bear that asynchronous replication loses a lock with its primary: five servers that know nothing
-//! of each other, of which any three are enough. It costs five times the commands, and needs what the algorithm needs: clocks
-//! that run at about the same rate, clients that stop when their lease is over, and servers that do not forget. A server that
+//! A quorum is for those who cannot bear that asynchronous replication loses a lock with its
+//! primary: five servers that know nothing of each other, of which any three are enough. It costs
+//! five times the commands, and needs what the algorithm needs: clocks that run at about the same
+//! rate, clients that stop when their lease is over, and servers that do not forget. A server that
 //! comes back without its data must stay away for a ttl, or write with `appendfsync always`.
 //!
-//! What the commands make simpler than it is with `SET NX PX` and scripts: a release ends only the token's own hold, and a renewal
-//! never takes a lost hold again, so a vote that was renewed is one that was held all the time. There is no waiting in line here:
-//! BLOCK on several servers would have two clients each at the head of some queues. Who is refused tries again after a random time.
+//! What the commands make simpler than it is with `SET NX PX` and scripts: a release ends only the
+//! token's own hold, and a renewal never takes a lost hold again, so a vote that was renewed is one
+//! that was held all the time. There is no waiting in line here: BLOCK on several servers would
+//! have two clients each at the head of some queues. Who is refused tries again after a random
+//! time.
 //!
 //! # What is the fence of a quorum?
 //!
-//! Each server gives its own, and **no single number made of them is safe**. Two majorities may have only one server in common, so the
-//! largest fence of the next holder may come from other servers, and be smaller: with one clock an hour ahead the first holder has
-//! that server's fence, and the next one, without that server, none as large. Sum, median and minimum fail alike. While all clocks agree
-//! to within the time between two grants the largest does rise, but then it is the clocks that are trusted, and not the fence.
+//! Each server gives its own, and **no single number made of them is safe**. Two majorities may
+//! have only one server in common, so the largest fence of the next holder may come from other
+//! servers, and be smaller: with one clock an hour ahead the first holder has that server's fence,
+//! and the next one, without that server, none as large. Sum, median and minimum fail alike. While
+//! all clocks agree to within the time between two grants the largest does rise, but then it is the
+//! clocks that are trusted, and not the fence.
 //!
-//! What is safe is the **vector** of the fences, one for each server that gave its vote, and a resource that compares it server
-//! by server ([`Gate`]). Any two majorities share a server, and there the later holder's fence is larger; on every other server that both have
-//! it is larger, too. So the resource remembers the largest fence of each server, and refuses a write that is behind on any.
-//! If it can remember only one number, take that number from one place: from one server, or from the resource's own database, and
-//! let the quorum guard no more than the efficiency.
+//! What is safe is the **vector** of the fences, one for each server that gave its vote, and a
+//! resource that compares it server by server ([`Gate`]). Any two majorities share a server, and
+//! there the later holder's fence is larger; on every other server that both have it is larger,
+//! too. So the resource remembers the largest fence of each server, and refuses a write that is
+//! behind on any. If it can remember only one number, take that number from one place: from one
+//! server, or from the resource's own database, and let the quorum guard no more than the
+//! efficiency.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -37,7 +44,8 @@ pub struct Redlock {
 #[derive(Clone, Debug)]
 pub struct Lease {
     pub key: String,
-    /// Another one for each attempt, so that what a server does late, for an attempt that was given up, harms no other.
+    /// Another one for each attempt, so that what a server does late, for an attempt that was given
+    /// up, harms no other.
     pub token: String,
     /// The holder must have stopped by then.
     pub valid_until: Instant,
@@ -66,8 +74,8 @@ impl Gate {
 }
 
 impl Redlock {
-    /// A client of the servers at these addresses. `timeout` is for each request to each server, and small beside any ttl: a
-    /// server that does not answer must not cost the lease.
+    /// A client of the servers at these addresses. `timeout` is for each request to each server,
+    /// and small beside any ttl: a server that does not answer must not cost the lease.
     pub fn new<A: AsRef<str>>(addresses: &[A], timeout: Duration) -> RedisResult<Self> {
         let server = |address: &A| {
             Ok(Server {
@@ -141,7 +149,8 @@ impl Redlock {
 }
 
 impl Lease {
-    /// Whether the lock is still held for sure. To ask before each write, and to add a fence to it, for time passes after the answer.
+    /// Whether the lock is still held for sure. To ask before each write, and to add a fence to it,
+    /// for time passes after the answer.
     pub fn is_valid(&self) -> bool {
         Instant::now() < self.valid_until
     }
@@ -182,7 +191,8 @@ fn lock_command(name: &str, key: &str, token: &str, ttl: Option<Duration>) -> Cm
     command
 }
 
-/// How much faster the servers' clocks may run than ours, and a millisecond or two for their rounding.
+/// How much faster the servers' clocks may run than ours, and a millisecond or two for their
+/// rounding.
 fn drift(ttl: Duration) -> Duration {
     ttl / 100 + Duration::from_millis(2)
 }

@@ -1,6 +1,6 @@
 #![no_main]
 
-#[path = "../targets/codec.rs"]
+#[path = "../properties/codec.rs"]
 mod codec;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| codec::run(data));

@@ -1,6 +1,6 @@
 #![no_main]
 
-#[path = "../targets/parser.rs"]
+#[path = "../properties/parser.rs"]
 mod parser;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| parser::run(data));

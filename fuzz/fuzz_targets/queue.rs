@@ -1,6 +1,6 @@
 #![no_main]
 
-#[path = "../targets/queue.rs"]
+#[path = "../properties/queue.rs"]
 mod queue;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| queue::run(data));

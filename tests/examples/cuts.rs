@@ -1,8 +1,8 @@
-//! Connections that break: while it waits, while it works, and with the reply on its way.
+//! Connections that break: during a wait, during the work, and with a reply in flight.
 
 use std::time::Duration;
 
-use crate::bed::Bed;
+use crate::fixture::Fixture;
 use crate::proxy::{Fate, Proxy};
 
 with_every_worker![
@@ -11,45 +11,45 @@ with_every_worker![
     asks_again_with_its_token_when_the_reply_is_lost,
 ];
 
-fn waits_on_after_a_cut(mut bed: Bed) {
-    let older = bed.take_as("other");
-    let mut worker = bed.worker("--ttl 1000 --block 15000 --writes 2 --pause 20 --token T");
+fn waits_on_after_a_cut(mut fixture: Fixture) {
+    let older = fixture.take_as("other");
+    let mut worker = fixture.worker("--ttl 1000 --block 15000 --writes 2 --pause 20 --token T");
     for _ in 0..2 {
-        bed.wait_until_waiting("T");
-        bed.cut_all();
+        fixture.wait_until_waiting("T");
+        fixture.cut_all();
     }
-    bed.wait_until_waiting("T");
-    bed.release_as("other");
+    fixture.wait_until_waiting("T");
+    fixture.release_as("other");
     let (_, fence) = worker.granted();
     assert!(fence > older);
     worker.finish().assert_done(2);
-    assert_eq!(bed.written_by("T").len(), 2);
-    bed.assert_free();
+    assert_eq!(fixture.written_by("T").len(), 2);
+    fixture.assert_free();
 }
 
-fn works_on_after_cuts(mut bed: Bed) {
-    let mut worker = bed.worker("--ttl 1200 --block 5000 --writes 8 --pause 200 --token T");
+fn works_on_after_cuts(mut fixture: Fixture) {
+    let mut worker = fixture.worker("--ttl 1200 --block 5000 --writes 8 --pause 200 --token T");
     for write in [2, 5] {
         worker.wrote(write);
-        bed.cut_all();
+        fixture.cut_all();
     }
     let ended = worker.finish();
     ended.assert_done(8);
     assert!(ended.span() > Duration::from_millis(1_200), "{ended:?}");
-    // Where a reply was lost in a cut, the write was sent again.
-    let written = bed.written_by("T").len();
+    // If a reply was lost, the write was sent again.
+    let written = fixture.written_by("T").len();
     assert!((8..=10).contains(&written), "{written}");
-    bed.assert_free();
+    fixture.assert_free();
 }
 
-fn asks_again_with_its_token_when_the_reply_is_lost(mut bed: Bed) {
-    let proxy = Proxy::to(bed.server.port, Fate::Lost);
+fn asks_again_with_its_token_when_the_reply_is_lost(mut fixture: Fixture) {
+    let proxy = Proxy::to(fixture.server.port, Fate::Lost);
     let options = "--ttl 3000 --block 5000 --writes 2 --pause 20";
-    let mut worker = bed.worker_on(proxy.port, options);
-    // With another token it would wait for its own ttl, and get another fence.
+    let mut worker = fixture.worker_on(proxy.port, options);
+    // With another token the worker would wait for its own ttl and get another fence.
     let (_, fence) = worker.granted();
     assert_eq!(Some(fence), proxy.caught());
     worker.finish().assert_done(2);
-    assert!(bed.log().iter().all(|entry| entry.fence == fence));
-    bed.assert_free();
+    assert!(fixture.log().iter().all(|entry| entry.fence == fence));
+    fixture.assert_free();
 }

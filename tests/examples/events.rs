@@ -1,17 +1,17 @@
-//! What the workers say, a line each.
+//! The lines that the workers print.
 
 /// One of the lines that a worker may print.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     Granted(i64),
     Renewed,
-    /// Which of its writes it was, from 1 on.
+    /// The number of the write, from 1 on.
     Wrote(usize),
-    /// What a reader saw.
+    /// The value that a reader saw.
     Read(String),
-    /// The resource had seen a newer fence than this.
+    /// The resource had seen a larger fence than this one.
     Refused(i64),
-    /// And why.
+    /// The reason.
     Lost(String),
     /// Whether it still held the lock.
     Released(bool),
@@ -38,14 +38,14 @@ impl Event {
         }
     }
 
-    /// Whether this is the end of the work.
+    /// Whether this event ends the work.
     fn is_end(&self) -> bool {
         use Event::{GaveUp, Lost, Refused, Released};
         matches!(self, Refused(_) | Lost(_) | Released(_) | GaveUp)
     }
 }
 
-/// Fails the test unless the events tell a possible story, and the exit status agrees.
+/// Fails the test unless the events are consistent with each other and with the exit status.
 #[track_caller]
 pub fn assert_possible(events: &[Event], status: Option<i32>) {
     let Some(end) = events.iter().position(Event::is_end) else {
@@ -64,7 +64,7 @@ pub fn assert_possible(events: &[Event], status: Option<i32>) {
             assert_eq!(status, Some(if *still { 0 } else { 3 }), "{events:?}");
         }
         _ => {
-            // It may try to release: that must be in vain.
+            // It may try to release, but the release must fail.
             let nothing_more = matches!(rest, [] | [Event::Released(false)]);
             assert!(nothing_more, "it went on after its loss: {events:?}");
             assert_eq!(status, Some(3), "{events:?}");

@@ -1,49 +1,50 @@
-//! Workers that leave without having read of their grant: what they may hold is given back, and not left to its ttl.
+//! Workers that end before they read their grant. Their hold must be released and not left to its
+//! ttl.
 
 use std::time::Duration;
 
-use crate::bed::Bed;
 use crate::events::Event;
+use crate::fixture::Fixture;
 use crate::harness::wait_for;
 use crate::proxy::{Fate, Proxy};
 
 with_every_worker![leaves_nothing_when_nobody_answers];
 
-/// The program that lives on for a moment when it is interrupted; the others end with the signal.
+/// A program that stays alive for a moment after an interrupt. The others end with the signal.
 mod go_redis_interrupted {
-    use crate::bed::{Bed, Program};
+    use crate::fixture::{Fixture, Program};
 
     #[test]
     fn gives_back_when_it_is_interrupted() {
         if let Some(program) = Program::find("go", "go-redis") {
-            super::gives_back_when_it_is_interrupted(Bed::with(program));
+            super::gives_back_when_it_is_interrupted(Fixture::with(program));
         }
     }
 }
 
-/// Longer than anything here takes: the connection stays, and says nothing.
+/// Longer than anything here takes: the connection stays open, but delivers nothing.
 const NEVER: Duration = Duration::from_secs(60);
 
-/// It gives up, or asks once more by its token and hears that it has the lock.
-fn leaves_nothing_when_nobody_answers(mut bed: Bed) {
-    let proxy = Proxy::to(bed.server.port, Fate::Late(NEVER));
+/// It releases, or asks once more with its token and receives its fence.
+fn leaves_nothing_when_nobody_answers(mut fixture: Fixture) {
+    let proxy = Proxy::to(fixture.server.port, Fate::Late(NEVER));
     let options = "--ttl 60000 --block 400 --writes 1 --pause 10 --token T";
-    let ended = bed.worker_on(proxy.port, options).finish();
+    let ended = fixture.worker_on(proxy.port, options).finish();
     assert!(proxy.caught().is_some(), "nothing was granted");
     let last = ended.events.last().unwrap().1.clone();
     assert!(
         matches!(last, Event::GaveUp | Event::Released(true)),
         "{last:?}"
     );
-    bed.assert_free();
+    fixture.assert_free();
 }
 
-fn gives_back_when_it_is_interrupted(mut bed: Bed) {
-    let proxy = Proxy::to(bed.server.port, Fate::Late(NEVER));
+fn gives_back_when_it_is_interrupted(mut fixture: Fixture) {
+    let proxy = Proxy::to(fixture.server.port, Fate::Late(NEVER));
     let options = "--ttl 60000 --block 30000 --writes 1 --pause 10 --token T";
-    let mut worker = bed.worker_on(proxy.port, options);
+    let mut worker = fixture.worker_on(proxy.port, options);
     wait_for("a grant", || proxy.caught());
     worker.interrupt();
     wait_for("the worker to end", || worker.has_ended().then_some(()));
-    bed.assert_free();
+    fixture.assert_free();
 }

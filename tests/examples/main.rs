@@ -1,13 +1,14 @@
-//! The worker examples of all languages, put through the same bad days: `make test-examples`.
+//! The worker examples of all languages, run through the same faults: `make test-examples`.
 //!
-//! Every test runs with each program that is set up (`make setup-examples`), in a server of its own: `cargo test --test examples
-//! python_` runs one language's. What is not set up is named and left out. The environment chooses:
+//! Every test runs with each program that is set up (`make setup-examples`), in a server of its
+//! own: `cargo test --test examples python_` runs those of one language. A program that is not set
+//! up is named and left out. Environment variables:
 //!
-//! - `EXAMPLES_DIR`: where the folders of the languages are, instead of `examples/`;
+//! - `EXAMPLES_DIR`: the folder of the languages, instead of `examples/`;
 //! - `EXAMPLES_REQUIRED`: `python,go` or `all`: these may not be left out;
 //! - `EXAMPLE_SERVER`: `6.2.14`, `8.2.3`, `8.0.1` or `9` instead of Redis 7.0.15.
 
-#![allow(unreachable_pub)] // A test binary has no public face.
+#![allow(unreachable_pub)] // A test binary has no public API.
 
 #[allow(dead_code, unused_imports)]
 #[path = "../integration/harness/mod.rs"]
@@ -31,25 +32,25 @@ macro_rules! with_every_worker {
     };
     (@@ [$($test:ident),*] $name:ident $language:literal $variant:literal) => {
         mod $name { $(#[test] fn $test() {
-            if let Some(program) = $crate::bed::Program::find($language, $variant) {
-                super::$test($crate::bed::Bed::with(program));
+            if let Some(program) = $crate::fixture::Program::find($language, $variant) {
+                super::$test($crate::fixture::Fixture::with(program));
             }
         })* }
     };
 }
 
-// What the programs go through.
+// The faults.
 mod cuts;
 mod gives_back;
 mod late;
 mod readers;
 mod work;
 
-// The overselling story, which needs no setup.
+// The overselling demonstration, which needs no setup.
 mod oversell;
 
-// With what.
-mod bed;
+// The tools.
 mod events;
+mod fixture;
 mod proxy;
 mod worker;

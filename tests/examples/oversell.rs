@@ -1,14 +1,15 @@
-//! The overselling story with small numbers: it runs to its end, and oversells where it should and nowhere else.
+//! The overselling demonstration with small numbers. It finishes, and oversells exactly where it
+//! should.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::bed::kind;
+use crate::fixture::kind;
 use crate::harness::Server;
 
-/// Built by cargo, which does nothing when it is up to date.
+/// Built by cargo, which does nothing if it is up to date.
 fn program() -> PathBuf {
     let built = Command::new(env!("CARGO"))
         .args(["build", "--quiet", "--locked", "--example", "oversell"])
@@ -51,7 +52,8 @@ fn the_story_oversells_without_lock_and_without_fence_only() {
         let (sold, oversold, stalled) = (number(2), number(3), number(8));
         assert_eq!(sold, 24 + oversold, "{table}");
         assert_eq!(oversold > 0, *way == "(a)", "{table}");
-        // A lock that ends does not keep its late owner from writing: only a fence does, or a transaction.
+        // An expired lock does not stop its late owner from writing. Only a fence or a transaction
+        // does.
         let oversells = ["(a)", "(c)", "(d)"].contains(way);
         assert_eq!(stalled > 0, oversells, "{table}");
     }
@@ -59,6 +61,6 @@ fn the_story_oversells_without_lock_and_without_fence_only() {
     assert!(page.contains(&table), "{page}");
     let picture = fs::read_to_string(folder.join("oversell.svg")).unwrap();
     assert!(picture.contains("LOCK.ACQUIRE"), "a picture without names");
-    // Nothing is left of the shop's lock.
+    // No key of the shop's lock is left.
     assert_eq!(server.client().int("EXISTS oversell:lock"), 0);
 }

@@ -1,4 +1,4 @@
-//! A network that is unkind to one reply: the server's answer to the first acquire is lost with its connection, or comes late.
+//! A proxy that drops or delays one reply: the server's answer to the first acquire.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-/// What becomes of the first reply with a fence.
+/// The treatment of the first reply with a fence.
 #[derive(Clone, Copy)]
 pub enum Fate {
     Lost,
@@ -16,7 +16,7 @@ pub enum Fate {
 
 pub struct Proxy {
     pub port: u16,
-    /// The fence in that reply; 0 before.
+    /// The fence in that reply. 0 before.
     caught: Arc<AtomicI64>,
     is_over: Arc<AtomicBool>,
 }
@@ -55,7 +55,7 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
-        // Wakes the listener, so that it sees that.
+        // Wakes the listener, so that it notices the end.
         TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).ok();
     }
 }
@@ -68,7 +68,7 @@ fn join(client: TcpStream, server: TcpStream, caught: &Arc<AtomicI64>, fate: Fat
     let (from_client, to_server) = (client.try_clone().unwrap(), server.try_clone().unwrap());
     thread::spawn(move || carry(from_client, to_server, |_| true));
     let caught = Arc::clone(caught);
-    // A fence is the only integer of the protocol that is as long.
+    // A fence is the only integer of this length in the protocol.
     thread::spawn(move || {
         carry(server, client, |bytes| {
             let is_first = fence_in(bytes).is_some_and(|fence| {
@@ -88,7 +88,8 @@ fn join(client: TcpStream, server: TcpStream, caught: &Arc<AtomicI64>, fate: Fat
     });
 }
 
-/// Carries bytes one way until the end, or until `may_pass` says no; then both are closed.
+/// Carries bytes one way until the end, or until `may_pass` returns false. Both connections are
+/// then closed.
 fn carry(mut from: TcpStream, mut to: TcpStream, may_pass: impl Fn(&[u8]) -> bool) {
     let mut bytes = [0; 16_384];
     while let Ok(n @ 1..) = from.read(&mut bytes) {
@@ -102,7 +103,7 @@ fn carry(mut from: TcpStream, mut to: TcpStream, may_pass: impl Fn(&[u8]) -> boo
     }
 }
 
-/// The fence among replies: `:1700000000000000`.
+/// The fence in the replies: `:1700000000000000`.
 fn fence_in(bytes: &[u8]) -> Option<i64> {
     let text = String::from_utf8_lossy(bytes);
     let mut lines = text.lines();

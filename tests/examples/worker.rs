@@ -1,4 +1,4 @@
-//! A worker as a process: what it says and when, and what is done to it.
+//! A worker as a process: its output with times, and the signals sent to it.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::bed::{Program, LOCK, RESOURCE};
 use crate::events::{assert_possible, Event};
+use crate::fixture::{Program, LOCK, RESOURCE};
 use crate::harness::wait_for;
 
 /// A running worker. Dropping it ends the process.
@@ -79,7 +79,7 @@ impl Worker {
         said.iter().map(parse).collect()
     }
 
-    /// Waits until it says what `choose` looks for; answers that and when it was.
+    /// Waits until the worker prints an event that `choose` accepts. Returns it with its time.
     #[track_caller]
     fn wait<T>(&mut self, what: &str, choose: impl Fn(&Event) -> Option<T>) -> (Instant, T) {
         wait_for(&format!("a worker to say: {what}"), || {
@@ -96,7 +96,7 @@ impl Worker {
         })
     }
 
-    /// Its fence, once it has one, and when it said so.
+    /// The fence of the worker once it has one, with the time of its line.
     #[track_caller]
     pub fn granted(&mut self) -> (Instant, i64) {
         self.wait("granted", |event| match event {
@@ -113,7 +113,7 @@ impl Worker {
         });
     }
 
-    /// When it said that its lock is lost.
+    /// The time at which it reported the loss of its lock.
     #[track_caller]
     pub fn lost(&mut self) -> Instant {
         let (at, ()) = self.wait("lost", |event| {
@@ -122,7 +122,7 @@ impl Worker {
         at
     }
 
-    /// Stops it, and returns when it has stopped: that takes a moment, in which it could still do what it must not.
+    /// Stops the worker, and returns when it has stopped. Until then it could still act.
     #[track_caller]
     pub fn stop(&self) {
         self.signal("STOP");
@@ -130,7 +130,7 @@ impl Worker {
             let threads = fs::read_dir(format!("/proc/{}/task", self.child.id())).ok()?;
             let has_stopped = |thread: fs::DirEntry| {
                 let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
-                // The state stands behind the name, which is in brackets.
+                // The state follows the name, which is in brackets.
                 stat.rsplit(')')
                     .next()
                     .is_none_or(|rest| rest.starts_with(" T"))
@@ -144,13 +144,13 @@ impl Worker {
         self.signal("CONT");
     }
 
-    /// As Ctrl-C does, or who stops a service.
+    /// Sends the signal of Ctrl-C, or of a service manager.
     #[track_caller]
     pub fn interrupt(&self) {
         self.signal("TERM");
     }
 
-    /// It must be the program that gets it, not a shell around it.
+    /// The signal must reach the program, not a shell around it.
     #[track_caller]
     fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
@@ -163,13 +163,13 @@ impl Worker {
         self.child.wait().expect("to reap a worker");
     }
 
-    /// Whether it has ended, and all that it said is known.
+    /// Whether it has ended and all of its output has been read.
     pub fn has_ended(&mut self) -> bool {
         let ended = self.child.try_wait().unwrap().is_some();
         ended && self.listeners.iter().all(JoinHandle::is_finished)
     }
 
-    /// Waits for its end, and looks whether what it said agrees with how it ended.
+    /// Waits for its end, and checks that its output agrees with its exit status.
     #[track_caller]
     pub fn finish(mut self) -> Ended {
         wait_for("a worker to end", || self.has_ended().then_some(()));
@@ -214,7 +214,7 @@ impl Ended {
         self.count(|event| matches!(event, Event::Wrote(_)))
     }
 
-    /// What it read, each time.
+    /// The values that it read.
     pub fn reads(&self) -> Vec<&str> {
         let events = self.events.iter();
         let reads = events.filter_map(|(_, event)| match event {
@@ -231,13 +231,14 @@ impl Ended {
         assert_eq!(self.writes(), writes, "{self:?}");
     }
 
-    /// Fails the test unless it said that its lock is lost.
+    /// Fails the test unless it reported the loss of its lock.
     #[track_caller]
     pub fn assert_lost(&self) {
         assert!(self.count(|e| matches!(e, Event::Lost(_))) == 1, "{self:?}");
     }
 
-    /// Fails the test unless it stopped, for its lock is lost or the resource refused this fence.
+    /// Fails the test unless it stopped because its lock was lost or the resource refused its
+    /// fence.
     #[track_caller]
     pub fn assert_late(&self, fence: i64) {
         let lost = self.count(|event| matches!(event, Event::Lost(_)));
@@ -251,7 +252,7 @@ impl Ended {
         assert!(self.has(&Event::Refused(fence)), "{self:?}");
     }
 
-    /// From its grant to its end.
+    /// The time from its grant to its end.
     pub fn span(&self) -> Duration {
         let (first, last) = (self.events.first(), self.events.last());
         last.unwrap().0 - first.unwrap().0

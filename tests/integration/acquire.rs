@@ -6,30 +6,30 @@ on_every_server![
     a_free_lock_is_granted_and_a_held_one_refused,
     a_holder_that_asks_again_keeps_its_fence_and_gets_a_new_deadline,
     fences_rise_over_all_keys_and_databases,
-    a_star_makes_a_token,
-    an_expired_lock_can_be_taken_and_its_late_owner_is_told,
+    a_star_as_token_asks_the_server_for_one,
+    an_expired_lock_can_be_acquired_and_its_late_owner_gets_zero,
     readers_share_and_keep_a_writer_out,
     a_writer_keeps_readers_out,
     an_exclusive_holder_becomes_a_reader_in_one_step,
     the_only_reader_becomes_exclusive_and_one_of_two_does_not,
     one_reader_expires_while_another_stays,
     tokens_and_keys_are_bytes,
-    any_ttl_up_to_two_to_the_48_is_kept,
+    any_ttl_up_to_2_to_the_48_is_accepted,
 ];
 
 on_more_servers![
     a_free_lock_is_granted_and_a_held_one_refused,
     a_holder_that_asks_again_keeps_its_fence_and_gets_a_new_deadline,
     fences_rise_over_all_keys_and_databases,
-    a_star_makes_a_token,
-    an_expired_lock_can_be_taken_and_its_late_owner_is_told,
+    a_star_as_token_asks_the_server_for_one,
+    an_expired_lock_can_be_acquired_and_its_late_owner_gets_zero,
     readers_share_and_keep_a_writer_out,
     a_writer_keeps_readers_out,
     an_exclusive_holder_becomes_a_reader_in_one_step,
     the_only_reader_becomes_exclusive_and_one_of_two_does_not,
     one_reader_expires_while_another_stays,
     tokens_and_keys_are_bytes,
-    any_ttl_up_to_two_to_the_48_is_kept,
+    any_ttl_up_to_2_to_the_48_is_accepted,
 ];
 
 fn a_free_lock_is_granted_and_a_held_one_refused(kind: Kind) {
@@ -82,7 +82,7 @@ fn fences_rise_over_all_keys_and_databases(kind: Kind) {
     }
 }
 
-fn a_star_makes_a_token(kind: Kind) {
+fn a_star_as_token_asks_the_server_for_one(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let reply = c.call("LOCK.ACQUIRE k * 10000");
@@ -103,7 +103,7 @@ fn a_star_makes_a_token(kind: Kind) {
     assert_ne!(readers[0].items()[0], readers[1].items()[0]);
 }
 
-fn an_expired_lock_can_be_taken_and_its_late_owner_is_told(kind: Kind) {
+fn an_expired_lock_can_be_acquired_and_its_late_owner_gets_zero(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let first = c.int("LOCK.ACQUIRE k early 30");
@@ -225,7 +225,7 @@ fn tokens_and_keys_are_bytes(kind: Kind) {
     assert_eq!(c.int("DBSIZE"), 0);
 }
 
-fn any_ttl_up_to_two_to_the_48_is_kept(kind: Kind) {
+fn any_ttl_up_to_2_to_the_48_is_accepted(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     for ttl in [5_000, 1 << 32, 1 << 48] {

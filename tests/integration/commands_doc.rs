@@ -1,4 +1,5 @@
-//! What docs/COMMANDS.md says of the commands is what the servers say of them, and its examples print what they show.
+//! docs/COMMANDS.md agrees with what the servers report about the commands, and its examples print
+//! what they show.
 
 mod page;
 mod server;
@@ -9,15 +10,15 @@ use crate::harness::{project_file, run_examples, Kind, Raw, Reply, Server};
 use page::Described;
 
 on_every_server![
-    the_servers_and_the_document_say_the_same,
+    command_info_and_the_document_agree,
     every_command_of_the_module_is_in_the_document,
-    the_examples_print_what_they_say,
-    nulls_and_maps_are_what_the_document_calls_them,
+    the_examples_print_the_documented_replies,
+    nulls_and_maps_match_the_document,
 ];
 
 const DOCUMENT: &str = "docs/COMMANDS.md";
 
-fn the_servers_and_the_document_say_the_same(kind: Kind) {
+fn command_info_and_the_document_agree(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let commands = page::commands(&project_file(DOCUMENT));
@@ -35,7 +36,8 @@ fn the_servers_and_the_document_say_the_same(kind: Kind) {
     }
 }
 
-/// What remains of a description on a server with COMMAND INFO alone. There every command of a module has the arity -1.
+/// The part of a description that a server with COMMAND INFO alone can give. There, every module
+/// command has arity -1.
 fn as_6_2_knows_it(documented: Described) -> Described {
     let unknown = ["module", "blocking"].map(String::from).into();
     Described {
@@ -60,14 +62,14 @@ fn every_command_of_the_module_is_in_the_document(kind: Kind) {
     assert_eq!(ours, documented.into_keys().collect());
 }
 
-fn the_examples_print_what_they_say(kind: Kind) {
+fn the_examples_print_the_documented_replies(kind: Kind) {
     let server = Server::start(kind);
     let run = run_examples(&server, &project_file(DOCUMENT));
     assert!(run >= 40, "the document has lost its examples");
 }
 
-/// As they are on the wire, where redis-cli and client libraries make one of two.
-fn nulls_and_maps_are_what_the_document_calls_them(kind: Kind) {
+/// Read from the wire, because redis-cli and client libraries map two replies to one.
+fn nulls_and_maps_match_the_document(kind: Kind) {
     let server = Server::start(kind);
     let mut raw = server.raw();
     for (protocol, null, map) in [("2", "$-1", "*6"), ("3", "_", "%3")] {
@@ -90,7 +92,7 @@ fn nulls_and_maps_are_what_the_document_calls_them(kind: Kind) {
     }
 }
 
-/// The first line of a reply, the rest of which is read away.
+/// The first line of a reply. The rest is read and discarded.
 fn first_line(raw: &mut Raw, line: &str) -> String {
     const MARK: &str = "the-next-one";
     raw.send(line);

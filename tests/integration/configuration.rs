@@ -1,4 +1,5 @@
-//! How the module is configured: redis.conf.example as it stands, and what an operator changes in it.
+//! The configuration of the module: redis.conf.example as it is, and the changes that an operator
+//! makes to it.
 
 mod arguments;
 mod example;
@@ -10,17 +11,17 @@ mod users;
 
 use crate::harness::{module, project_file};
 
-/// The module's place in the example.
+/// The path of the module in the example.
 const INSTALLED: &str = "/usr/local/lib/redis/modules/libredis_lock.so";
 
-/// redis.conf.example, but for the place of the module, which is not installed here.
+/// redis.conf.example with the path of the module replaced, because it is not installed here.
 fn example() -> String {
     let example = project_file("redis.conf.example");
     assert!(example.contains(INSTALLED));
     example.replace(INSTALLED, module().to_str().unwrap())
 }
 
-/// The settings of the example that are commented out, each a line: they stand right behind the `#`.
+/// The settings that the example comments out, one per line: those right behind the `#`.
 fn commented_out() -> Vec<String> {
     let example = example();
     let lines = example.lines().filter_map(|line| line.strip_prefix('#'));
@@ -28,7 +29,7 @@ fn commented_out() -> Vec<String> {
     settings.map(String::from).collect()
 }
 
-/// The commented out settings whose lines begin so; there must be some.
+/// The commented settings whose lines begin like this. There must be at least one.
 #[track_caller]
 fn commented(start: &str) -> Vec<String> {
     let mut lines = commented_out();

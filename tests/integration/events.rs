@@ -1,14 +1,14 @@
-//! The module's own keyspace events, as a subscriber gets them.
+//! The keyspace events of the module, from the view of a subscriber.
 
 use crate::harness::{wait_for, Client, Kind, Raw, Server};
 
 on_every_server![
-    each_step_is_announced,
-    an_expiry_is_announced_after_the_servers_own_event,
-    a_hand_over_comes_after_what_made_room_for_it,
+    each_step_has_its_event,
+    an_expiry_event_follows_the_servers_own,
+    a_handed_over_event_follows_the_event_of_its_cause,
     events_name_their_key_and_database,
     events_are_off_unless_configured,
-    a_replica_announces_what_arrives,
+    a_replica_notifies_of_replicated_changes,
 ];
 
 /// A client that has subscribed to all events.
@@ -17,7 +17,7 @@ struct Listener {
     server: Client,
 }
 
-/// What is published last, to know that nothing more comes.
+/// Published last, to mark the end of the events.
 const END: &str = "__keyevent@0__:end";
 
 impl Listener {
@@ -31,13 +31,14 @@ impl Listener {
         Self { raw, server }
     }
 
-    /// What has come since, channel and message in one.
+    /// The messages since the last call, as channel and payload.
     #[track_caller]
     fn messages(&mut self) -> Vec<(String, String)> {
         self.server.int(&format!("PUBLISH {END} x"));
         let mut messages = Vec::new();
         loop {
-            // An array of four strings with their lengths: the kind, the pattern, the channel and the message.
+            // An array of four strings with their lengths: the kind, the pattern, the channel and
+            // the message.
             let lines = [(); 9].map(|()| self.raw.line().expect("a message"));
             let [array, _, kind, _, _, _, channel, _, message] = lines;
             assert_eq!((array.as_str(), kind.as_str()), ("*4", "pmessage"));
@@ -78,7 +79,7 @@ fn announcing(kind: Kind, classes: &str) -> (Server, Listener) {
     (server, listener)
 }
 
-fn each_step_is_announced(kind: Kind) {
+fn each_step_has_its_event(kind: Kind) {
     let (server, mut listener) = announcing(kind, "Ed");
     let mut c = server.client();
     for (line, expected) in [
@@ -116,7 +117,7 @@ fn each_step_is_announced(kind: Kind) {
     );
 }
 
-fn an_expiry_is_announced_after_the_servers_own_event(kind: Kind) {
+fn an_expiry_event_follows_the_servers_own(kind: Kind) {
     let (server, mut listener) = announcing(kind, "EA");
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 10");
@@ -141,7 +142,7 @@ fn an_expiry_is_announced_after_the_servers_own_event(kind: Kind) {
     assert_eq!(listener.events(), ["lock.expire", "lock.renew"]);
 }
 
-fn a_hand_over_comes_after_what_made_room_for_it(kind: Kind) {
+fn a_handed_over_event_follows_the_event_of_its_cause(kind: Kind) {
     let (server, mut listener) = announcing(kind, "EA");
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 600000");
@@ -191,7 +192,8 @@ fn events_name_their_key_and_database(kind: Kind) {
         ("__keyevent@2__:lock.acquire".to_string(), key.to_string()),
     ];
     assert_eq!(listener.messages(), expected);
-    // An expiry in another database is announced with the next command, and leaves the client where it is.
+    // An expiry in another database is announced with the next command, and leaves the client where
+    // it is.
     c.call("DEBUG SET-ACTIVE-EXPIRE 0");
     c.call("SELECT 1");
     c.int("LOCK.ACQUIRE k me 1");
@@ -245,7 +247,7 @@ fn events_are_off_unless_configured(kind: Kind) {
     );
 }
 
-fn a_replica_announces_what_arrives(kind: Kind) {
+fn a_replica_notifies_of_replicated_changes(kind: Kind) {
     let primary = Server::start(kind);
     let replica = Server::start_replica_of(&primary, &["--notify-keyspace-events", "EA"]);
     let mut listener = Listener::of(&replica);

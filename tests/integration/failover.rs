@@ -1,5 +1,5 @@
-//! A change of the primary with holders and waiters in flight: who waits on the old one is told to ask again and granted nothing there,
-//! and the new one goes on with larger fences.
+//! A change of the primary with holders and waiters in flight: who waits on the old one is
+//! unblocked to ask again and granted nothing there, and the new one goes on with larger fences.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -14,14 +14,14 @@ mod writes;
 use clients::Group;
 
 on_every_server![
-    a_promotion_by_hand_under_load,
-    a_failover_under_load,
-    a_failover_that_is_given_up_changes_nothing,
+    a_manual_promotion_under_load_loses_nothing_replicated,
+    a_failover_under_load_loses_nothing_replicated,
+    an_aborted_failover_changes_nothing,
 ];
 
-on_more_servers![a_failover_under_load];
+on_more_servers![a_failover_under_load_loses_nothing_replicated];
 
-/// A primary and its replica, either of which can lead.
+/// A primary and its replica, either of which can become the primary.
 fn pair(kind: Kind) -> (Server, Server) {
     let options = [
         "--repl-diskless-sync-delay",
@@ -35,7 +35,7 @@ fn pair(kind: Kind) -> (Server, Server) {
     (primary, replica)
 }
 
-/// Waits until the primary has its replica in touch.
+/// Waits until the replica is online at the primary.
 fn wait_for_replicas(primary: &Server) {
     let mut c = primary.client();
     wait_for("the replica to be online", || {
@@ -53,7 +53,7 @@ fn follow(replica: &Server, primary: &Server) {
     replica.client().text(&line);
 }
 
-fn is_told_to_go(waiter: Later) {
+fn is_unblocked(waiter: Later) {
     match waiter.reply() {
         Reply::Error(error) => assert!(error.starts_with("UNBLOCKED "), "{error}"),
         other => panic!("{other:?}"),
@@ -67,15 +67,16 @@ fn assert_same(primary: &Server, replica: &Server) {
     State::of(&mut replica.client()).assert_same(&state, "after the failover");
 }
 
-/// The operator makes a primary of the replica and tells the clients; the old one becomes its replica a moment later.
-fn a_promotion_by_hand_under_load(kind: Kind) {
+/// The operator promotes the replica and informs the clients. The old primary becomes its replica a
+/// moment later.
+fn a_manual_promotion_under_load_loses_nothing_replicated(kind: Kind) {
     let (old, new) = pair(kind);
     let group = Group::of(old.port, true);
     let (story, demoted) = group.live(|| {
         group.wait_for_grants(100 * scale());
         new.client().text("REPLICAOF NO ONE");
         group.primary.store(new.port, Ordering::Relaxed);
-        // Those who wait on the old one do not hear of it but by this.
+        // Waiters at the old primary learn of the promotion only by this.
         follow(&old, &new);
         let demoted = Instant::now();
         group.wait_for_grants(100 * scale());
@@ -83,7 +84,7 @@ fn a_promotion_by_hand_under_load(kind: Kind) {
     });
     let (before, after) = story.assert_fences_grow(old.port, new.port);
     story.assert_nothing_granted(old.port, demoted);
-    // What the new primary had not heard of when it became one is lost, and only that.
+    // Only effects that had not reached the new primary at its promotion are lost.
     story.assert_one_holder(|grant| grant.port == old.port && !grant.sure);
     assert!(
         story.sent_away.contains_key("UNBLOCKED"),
@@ -96,12 +97,12 @@ fn a_promotion_by_hand_under_load(kind: Kind) {
     figure(kind, &format!("{before} grants before and {after} after a promotion by hand, clients sent away: {sent_away:?}"));
 }
 
-/// FAILOVER, there and back: nothing is lost.
-fn a_failover_under_load(kind: Kind) {
+/// FAILOVER there and back: nothing is lost.
+fn a_failover_under_load_loses_nothing_replicated(kind: Kind) {
     let (one, other) = pair(kind);
     let failovers = 2 * scale();
     let (mut from, mut to) = (&one, &other);
-    let (mut grants, mut told) = (0, 0);
+    let (mut grants, mut unblocked) = (0, 0);
     for _ in 0..failovers {
         wait_for_replicas(from);
         let group = Group::of(from.port, false);
@@ -129,14 +130,14 @@ fn a_failover_under_load(kind: Kind) {
         assert_eq!(from.blocked_clients(), 0);
         assert_same(to, from);
         grants += before + after;
-        told += story.sent_away["UNBLOCKED"];
+        unblocked += story.sent_away["UNBLOCKED"];
         (from, to) = (to, from);
     }
-    figure(kind, &format!("{failovers} failovers under {grants} grants, {told} waiters told to ask again, never two holders"));
+    figure(kind, &format!("{failovers} failovers under {grants} grants, {unblocked} waiters unblocked to ask again, never two holders"));
 }
 
-/// The replica stands still and never catches up, so the primary stays one. Its waiters stay, too.
-fn a_failover_that_is_given_up_changes_nothing(kind: Kind) {
+/// The replica is stopped and never catches up, so the primary stays one. Its waiters stay, too.
+fn an_aborted_failover_changes_nothing(kind: Kind) {
     let (primary, replica) = pair(kind);
     let mut c = primary.client();
     replica.signal("STOP");
@@ -145,11 +146,11 @@ fn a_failover_that_is_given_up_changes_nothing(kind: Kind) {
     let b = primary.blocked("LOCK.ACQUIRE k b 600000 BLOCK 0");
     let d = primary.blocked("LOCK.ACQUIRE short d 600000 BLOCK 0");
     let failover = format!("FAILOVER TO 127.0.0.1 {} TIMEOUT 500", replica.port);
-    // In one go, so that the deadline comes after the pause.
+    // Sent together, so that the deadline follows the pause.
     c.in_one_go(&["LOCK.RENEW short a 200", &failover]);
     assert_eq!(c.info("master_failover_state"), "waiting-for-sync");
     let paused = Instant::now();
-    // The deadline passes while nothing may be written.
+    // The deadline passes while writes are paused.
     wait_for("the deadline", || {
         (paused.elapsed() > Duration::from_millis(250)).then_some(())
     });

@@ -1,5 +1,5 @@
-//! The fuzz targets of `fuzz/` without a fuzzer: on the inputs that are kept there, and on random changes of those. What is found with
-//! coverage as a guide is `make fuzz`'s.
+//! The properties of `fuzz/` without a fuzzer: on the corpus, and on random changes of it. `make
+//! fuzz` searches for new inputs, guided by coverage.
 
 use std::fs;
 use std::path::Path;
@@ -11,46 +11,47 @@ use rand::{RngExt, SeedableRng};
 use crate::harness::{figure, scale, Kind, Server};
 use crate::hostile::payload;
 
-#[path = "../../fuzz/targets/codec.rs"]
+#[path = "../../fuzz/properties/codec.rs"]
 mod codec;
-#[path = "../../fuzz/targets/parser.rs"]
+#[path = "../../fuzz/properties/parser.rs"]
 mod parser;
-#[path = "../../fuzz/targets/queue.rs"]
+#[path = "../../fuzz/properties/queue.rs"]
 mod queue;
-#[path = "../../fuzz/targets/restore.rs"]
+#[path = "../../fuzz/properties/restore.rs"]
 mod restore;
 
-on_every_server![a_server_restores_what_the_codec_takes_and_nothing_else];
+on_every_server![restore_accepts_exactly_what_the_codec_accepts];
 
 /// The longest input.
 const MAX_LEN: usize = 4096;
 
 #[test]
-fn any_bytes_are_one_record_or_none() {
+fn any_bytes_decode_to_one_record_or_none() {
     let (inputs, seconds) = play("codec", 500_000, codec::run);
     figure(None::<Kind>, &format!("{inputs} inputs in {seconds:.1} s"));
 }
 
 #[test]
-fn any_arguments_are_understood_as_the_grammar_says() {
+fn any_arguments_are_parsed_as_a_naive_reading_parses_them() {
     let (inputs, seconds) = play("parser", 500_000, parser::run);
     figure(None::<Kind>, &format!("{inputs} inputs in {seconds:.1} s"));
 }
 
 #[test]
-fn any_history_of_a_queue_keeps_its_promises() {
+fn any_history_of_a_queue_keeps_its_invariants() {
     let (inputs, seconds) = play("queue", 40_000, queue::run);
     figure(None::<Kind>, &format!("{inputs} inputs in {seconds:.1} s"));
 }
 
-fn a_server_restores_what_the_codec_takes_and_nothing_else(kind: Kind) {
+fn restore_accepts_exactly_what_the_codec_accepts(kind: Kind) {
     let server = Server::start_with(kind, &["--rdbcompression", "no"]);
     let mut link = restore::Server::connect(server.port);
     let (inputs, seconds) = play("restore", 20_000, |data| restore::run(data, &mut link));
     figure(kind, &format!("{inputs} inputs in {seconds:.1} s"));
 }
 
-/// Runs a target on what is kept for it, and on so many changes of that. How many that were, and in how many seconds.
+/// Runs a property on its corpus, and on this many changes of it. Returns the number of inputs and
+/// the seconds.
 fn play(target: &str, inputs: usize, mut run: impl FnMut(&[u8])) -> (usize, f64) {
     let start = Instant::now();
     let kept = kept(target);
@@ -69,7 +70,7 @@ fn play(target: &str, inputs: usize, mut run: impl FnMut(&[u8])) -> (usize, f64)
 #[track_caller]
 fn kept(target: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus");
-    // What came of the fuzzing so far, beside some that were made by hand and have names.
+    // Inputs from earlier fuzzing, and some written by hand, which have names.
     let files = fs::read_dir(folder.join(target)).expect("the inputs that are kept");
     let mut paths: Vec<_> = files.map(|file| file.unwrap().path()).collect();
     paths.sort();
@@ -93,7 +94,7 @@ fn changed(rng: &mut StdRng, kept: &[Vec<u8>]) -> Vec<u8> {
                 bytes.splice(at..at, piece);
             }
             _ => {
-                // The rest of another one.
+                // The rest of another input.
                 let other = &kept[rng.random_range(0..kept.len())];
                 let from = rng.random_range(0..=other.len());
                 bytes.splice(at..end, other[from..].iter().copied());

@@ -1,4 +1,4 @@
-//! A grant to somebody who waited reaches the replicas and the append-only file, in its place among what else happened.
+//! A grant to a waiter reaches the replicas and the append-only file, in order with other effects.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
@@ -9,16 +9,16 @@ use crate::harness::{wait_for, Client, Kind, Reply, Server};
 on_every_server![
     every_kind_of_hand_off_reaches_the_replica,
     a_replica_sees_one_holder_after_another,
-    every_kind_of_hand_off_outlives_a_crash,
-    readers_that_enter_together_outlive_a_crash,
+    every_kind_of_hand_off_survives_a_crash,
+    readers_granted_together_survive_a_crash,
     grants_that_are_taken_back_reach_the_replica,
-    an_expiry_in_the_middle_of_a_long_turn_of_the_timer_comes_in_its_place,
-    who_waits_is_in_no_file,
-    waits_that_end_without_a_grant_send_nothing,
-    a_promoted_replica_knows_who_was_granted,
+    an_expiry_during_a_long_timer_run_is_replicated_in_order,
+    waiters_are_not_persisted,
+    waits_that_end_without_a_grant_replicate_nothing,
+    a_promoted_replica_has_the_granted_waiter_as_holder,
 ];
 
-/// What ends the hold of `a` on `k`, each a transaction when it has several lines.
+/// The ways to end the hold of `a` on `k`. Several lines form a transaction.
 const ENDS: [&[&str]; 16] = [
     &["LOCK.RELEASE k a"],
     &["LOCK.RENEW k a 20"],
@@ -38,7 +38,7 @@ const ENDS: [&[&str]; 16] = [
     &["EVAL redis.call('SET','other',1);redis.call('DEL',KEYS[1]) 1 k"],
 ];
 
-/// Ends the hold of `a`, for which others wait.
+/// Ends the hold of `a`, for which other clients wait.
 fn end(c: &mut Client, lines: &[&str]) {
     match lines {
         [line] => {
@@ -105,7 +105,8 @@ fn every_kind_of_hand_off_reaches_the_replica(kind: Kind) {
         assert_same(&primary, &replica, &when);
         c.call("FLUSHALL");
     }
-    // Redis 8 counts the primary's link for a moment, while another thread empties the data of its FLUSHALL.
+    // Redis 8 counts the primary's link for a moment, while another thread frees the data of its
+    // FLUSHALL.
     wait_for("nobody to wait on the replica", || {
         (replica.blocked_clients() == 0).then_some(())
     });
@@ -113,7 +114,7 @@ fn every_kind_of_hand_off_reaches_the_replica(kind: Kind) {
     assert_eq!(c.info("sync_full"), "1", "the link has never broken");
 }
 
-/// Looks at the replica all the while: its holder is always one, and a later one has a larger fence.
+/// Reads the replica all the time: there is always one holder, and a later one has a larger fence.
 fn a_replica_sees_one_holder_after_another(kind: Kind) {
     let (primary, replica) = pair(kind);
     let (done, seen) = (AtomicBool::new(false), AtomicU32::new(0));
@@ -143,12 +144,12 @@ fn a_replica_sees_one_holder_after_another(kind: Kind) {
         watch.join().unwrap();
         ends.into_iter().for_each(Result::unwrap);
     });
-    // The last hold may be about to end by its deadline.
+    // The last hold may be about to expire.
     primary.client().int("DEL k");
     assert_same(&primary, &replica, "at the end");
 }
 
-/// Takes the lock again and again, and gives it back in one way or another.
+/// Acquires the lock repeatedly, and ends the hold in one way or another.
 fn live(c: &mut Client, n: usize, goes_on: impl Fn(usize) -> bool) {
     for round in (0..2_000).take_while(|round| goes_on(*round)) {
         let token = format!("t{n}-{round}");
@@ -168,7 +169,7 @@ fn live(c: &mut Client, n: usize, goes_on: impl Fn(usize) -> bool) {
     }
 }
 
-fn every_kind_of_hand_off_outlives_a_crash(kind: Kind) {
+fn every_kind_of_hand_off_survives_a_crash(kind: Kind) {
     let mut server = Server::start_with(kind, &["--appendonly", "yes", "--appendfsync", "always"]);
     for lines in ENDS {
         let when = lines.join("; ");
@@ -193,7 +194,7 @@ fn every_kind_of_hand_off_outlives_a_crash(kind: Kind) {
     }
 }
 
-fn readers_that_enter_together_outlive_a_crash(kind: Kind) {
+fn readers_granted_together_survive_a_crash(kind: Kind) {
     let mut server = Server::start_with(kind, &["--appendonly", "yes", "--appendfsync", "always"]);
     let mut c = server.client();
     for end in ["LOCK.RELEASE k w", "DEL k", "RWLOCK.RLOCK k w 60000"] {
@@ -231,7 +232,7 @@ fn grants_that_are_taken_back_reach_the_replica(kind: Kind) {
         assert_same(&primary, &replica, release);
         c.call("FLUSHALL");
     }
-    // A conversion is taken back to the share that was there before.
+    // A conversion is undone: the earlier shared hold is back.
     let share = c.int("RWLOCK.RLOCK k up 60000");
     c.int("RWLOCK.RLOCK k other 60000");
     let up = primary.blocked("RWLOCK.WLOCK k up 60000 BLOCK 0");
@@ -246,10 +247,12 @@ fn grants_that_are_taken_back_reach_the_replica(kind: Kind) {
     assert_eq!(holds(&mut replica.client(), "k"), expected);
 }
 
-/// The timer gives `up` its share back, which ends before the timer comes to another look at the key. Redis 6.2 sends the deletion of a
-/// key that has expired ahead of what the same timer has replicated: the share would arrive behind it, and stay on the replica for ever.
-fn an_expiry_in_the_middle_of_a_long_turn_of_the_timer_comes_in_its_place(kind: Kind) {
-    // In each of the databases 6.2 looks for a lock that has come by RESTORE, which makes the turn long.
+/// The timer takes back the conversion of `up`, whose shared hold then expires before the timer
+/// looks at the key again. Redis 6.2 replicates the deletion of an expired key before the effects
+/// of the same timer: the shared hold would arrive after it, and stay on the replica forever.
+fn an_expiry_during_a_long_timer_run_is_replicated_in_order(kind: Kind) {
+    // In each database, 6.2 searches for a lock that came by RESTORE, which makes the timer's run
+    // long.
     let options = ["--databases", "2000", "--repl-diskless-sync-delay", "0"];
     let primary = Server::start_with(kind, &options);
     let replica = Server::start_replica_of(&primary, &options);
@@ -275,7 +278,8 @@ fn an_expiry_in_the_middle_of_a_long_turn_of_the_timer_comes_in_its_place(kind: 
         ]
         .join("\r\n"),
     );
-    // Whatever comes while it sleeps is executed in the turn in which the timer hears of the client's end.
+    // Commands that arrive during its sleep are executed in the same turn of the loop in which the
+    // timer learns of the client's end.
     thread::sleep(Duration::from_millis(20));
     let restore = "for n=1,1500 do redis.call('RESTORE','a'..n,0,ARGV[1]) end \
                    redis.call('SELECT',1) return redis.call('RESTORE','k',0,ARGV[1])";
@@ -285,16 +289,16 @@ fn an_expiry_in_the_middle_of_a_long_turn_of_the_timer_comes_in_its_place(kind: 
     wait_for("the share to end", || {
         (c.int("EXISTS k") == 0).then_some(())
     });
-    wait_for("all to be mended", || {
-        let mended = |c: &mut Client, key| c.int(&format!("PTTL {key}")) > 0;
-        (mended(&mut c, "a1") && mended(&mut c, "a999")).then_some(())
+    wait_for("all to be repaired", || {
+        let repaired = |c: &mut Client, key| c.int(&format!("PTTL {key}")) > 0;
+        (repaired(&mut c, "a1") && repaired(&mut c, "a999")).then_some(())
     });
     assert_same(&primary, &replica, "after the timer");
     assert_eq!(c.int("DBSIZE"), 1_500);
     assert_eq!(replica.client().int("DBSIZE"), 1_500);
 }
 
-fn who_waits_is_in_no_file(kind: Kind) {
+fn waiters_are_not_persisted(kind: Kind) {
     for options in [
         ["--appendonly", "yes", "--aof-use-rdb-preamble", "yes"],
         ["--appendonly", "yes", "--aof-use-rdb-preamble", "no"],
@@ -328,7 +332,7 @@ fn who_waits_is_in_no_file(kind: Kind) {
     }
 }
 
-fn waits_that_end_without_a_grant_send_nothing(kind: Kind) {
+fn waits_that_end_without_a_grant_replicate_nothing(kind: Kind) {
     let (primary, replica) = pair(kind);
     let mut c = primary.client();
     c.int("RWLOCK.RLOCK k a 60000");
@@ -344,7 +348,7 @@ fn waits_that_end_without_a_grant_send_nothing(kind: Kind) {
     wait_for("it to leave", || c.waiters("k").is_empty().then_some(()));
     assert_eq!(c.call("RWLOCK.WLOCK k w 60000"), Reply::Nil);
     assert_eq!(size(&mut c), before);
-    // A grant does.
+    // A grant does replicate.
     let w = primary.blocked("RWLOCK.WLOCK k w 60000 BLOCK 0");
     assert_eq!(size(&mut c), before, "not the wait itself");
     c.int("LOCK.RELEASE k a");
@@ -353,7 +357,7 @@ fn waits_that_end_without_a_grant_send_nothing(kind: Kind) {
     assert_same(&primary, &replica, "after the grant");
 }
 
-fn a_promoted_replica_knows_who_was_granted(kind: Kind) {
+fn a_promoted_replica_has_the_granted_waiter_as_holder(kind: Kind) {
     for lines in [
         &["LOCK.RELEASE k a"][..],
         &["LOCK.RENEW k a 20"],
@@ -368,7 +372,7 @@ fn a_promoted_replica_knows_who_was_granted(kind: Kind) {
         let (granted, mut b) = b.reply_and_client();
         let fence = granted.as_int();
         assert!(fence > first);
-        // The client that was granted makes sure that the replica knows of it.
+        // The granted client makes sure that the replica has the grant.
         assert_eq!(b.int("LOCK.RENEW k b 60000"), 1);
         assert_eq!(b.int("WAIT 1 10000"), 1);
         primary.kill();

@@ -1,5 +1,5 @@
-//! Input from someone who means harm, or whose cable is bad: payloads given to RESTORE and random commands. Nothing of it may
-//! end the server, hang it, or leave behind a lock that does not work.
+//! Malicious or damaged input: payloads for RESTORE and random commands. None of it may crash or
+//! hang the server, or leave a lock that does not work.
 
 pub mod lines;
 pub mod mutants;
@@ -14,16 +14,16 @@ use mutants::{damaged, Damage};
 use payload::Payload;
 
 on_every_server![
-    mutated_payloads_are_refused_or_become_locks_that_work,
-    a_fence_from_far_ahead_is_refused,
-    a_fence_from_another_server_is_never_given_again,
-    a_lock_comes_back_as_it_was,
+    mutated_payloads_are_refused_or_restore_working_locks,
+    a_restored_fence_far_in_the_future_is_refused,
+    a_restored_fence_is_never_given_again,
+    a_dumped_lock_is_restored_unchanged,
     a_restored_hold_ends_at_its_own_deadline,
     a_restored_lock_gets_its_ttl_back,
     random_commands_are_all_answered,
 ];
 
-/// Payloads for each server, and how many of them are on the way at a time.
+/// Payloads per server, and how many of them are in flight.
 const PAYLOADS: usize = 16_000;
 const BATCH: usize = 1_000;
 
@@ -31,8 +31,8 @@ fn line<A: AsRef<[u8]>>(words: &[A]) -> Vec<Vec<u8>> {
     words.iter().map(|word| word.as_ref().to_vec()).collect()
 }
 
-/// A server whose payloads are plain: no compression between the bytes that a test writes and those that the module reads. And one
-/// that looks through payloads of its own types, which a mutant may turn into.
+/// A server with plain payloads, without compression between the bytes of a test and those that the
+/// module reads. It also verifies payloads of its own types, which a mutation may produce.
 fn start(kind: Kind) -> Server {
     let options = ["--rdbcompression", "no", "--sanitize-dump-payload", "yes"];
     Server::start_with(kind, &options)
@@ -47,7 +47,8 @@ fn restore(c: &mut Client, key: &str, ttl: &str, payload: &[u8]) -> Reply {
     c.send(&[b"RESTORE", key.as_bytes(), ttl.as_bytes(), payload])
 }
 
-/// The payloads that are mutated: one exclusive hold, one reader, several, many, and tokens of all lengths.
+/// The payloads to mutate: one exclusive hold, one reader, several, many, and tokens of all
+/// lengths.
 fn seeds(c: &mut Client) -> Vec<Vec<u8>> {
     let long = "x".repeat(512);
     let mut lines = vec![
@@ -77,7 +78,7 @@ struct Tally {
     held: usize,
 }
 
-fn mutated_payloads_are_refused_or_become_locks_that_work(kind: Kind) {
+fn mutated_payloads_are_refused_or_restore_working_locks(kind: Kind) {
     let payloads = PAYLOADS * scale();
     let server = start(kind);
     let mut c = server.client();
@@ -105,11 +106,11 @@ fn mutated_payloads_are_refused_or_become_locks_that_work(kind: Kind) {
         }
         c.call("FLUSHALL");
     }
-    // Both answers must have been put to the test, and with footers that let the bytes through to the module.
+    // Both results must have occurred, and with footers that let the bytes reach the module.
     assert!(records.accepted > payloads / 20 && records.refused > payloads / 20);
     assert!(records.held > payloads / 20);
     assert!(envelopes.accepted > 0 && envelopes.refused > payloads / 20);
-    // A change that the footer does not fit is always found.
+    // A change without a new footer is always detected.
     assert!(any.accepted <= payloads / 1000 && any.refused > payloads / 20);
     let accepted = records.accepted + envelopes.accepted;
     figure(
@@ -118,14 +119,14 @@ fn mutated_payloads_are_refused_or_become_locks_that_work(kind: Kind) {
     );
 }
 
-/// Gives the payloads to the server and looks at what came of them: for each `None` when it was refused, else whether it is a lock
-/// that somebody holds.
+/// Sends the payloads to the server and checks the results. `None` if one was refused, else whether
+/// the lock has a holder.
 fn try_batch(c: &mut Client, batch: &[(Damage, Vec<u8>)]) -> Vec<(Damage, Option<bool>)> {
     const MULTI: usize = 1 + 5 + 1;
     let mut commands = Vec::with_capacity(batch.len() * MULTI);
     for (n, (_, payload)) in batch.iter().enumerate() {
         let key = format!("k{n}");
-        // In one step, for the module takes a lock away whose holds are all over.
+        // In one step, because the module deletes a lock whose holds have all expired.
         commands.extend([
             line(&["MULTI"]),
             line(&[b"RESTORE", key.as_bytes(), b"0", payload]),
@@ -161,7 +162,8 @@ fn try_batch(c: &mut Client, batch: &[(Damage, Vec<u8>)]) -> Vec<(Damage, Option
     results
 }
 
-/// Fails unless all that is said of a restored lock is true, and it can be held, given up, saved and loaded again.
+/// Fails unless the data of a restored lock is consistent, and it can be acquired, released, saved
+/// and loaded again.
 fn assert_works(
     c: &mut Client,
     key: &str,
@@ -180,7 +182,7 @@ fn assert_works(
     ];
     let mut held = Vec::new();
     if *info == Reply::Nil {
-        // All its holds are over, so the lock is free.
+        // All its holds have expired, so the lock is free.
         held.push(Reply::from("nobody at all"));
     } else {
         for holder in info.field("holders").items() {
@@ -215,7 +217,7 @@ fn assert_works(
 
 const HOUR_US: u64 = 3600 * 1_000_000;
 
-fn a_fence_from_far_ahead_is_refused(kind: Kind) {
+fn a_restored_fence_far_in_the_future_is_refused(kind: Kind) {
     let server = start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE exclusive me 1000000");
@@ -247,14 +249,14 @@ fn a_fence_from_far_ahead_is_refused(kind: Kind) {
     assert!(next < now + HOUR_US, "{next} follows no clock");
 }
 
-fn a_fence_from_another_server_is_never_given_again(kind: Kind) {
+fn a_restored_fence_is_never_given_again(kind: Kind) {
     let server = start(kind);
     let mut c = server.client();
     for (n, take) in ["LOCK.ACQUIRE", "RWLOCK.RLOCK"].iter().enumerate() {
         let own = c.int(&format!("{take} k me 1000000")) as u64;
         let mut payload = Payload::read(&dump(&mut c, "k"));
         assert_eq!(payload.fence(), own, "the test knows the format");
-        // The other server's clock is ahead of this one's.
+        // The clock of the other server is ahead of this one's.
         let ahead = c.now_us() + HOUR_US * (1 + n as u64);
         payload.set_fence(ahead);
         c.int("DEL k");
@@ -269,7 +271,7 @@ fn a_fence_from_another_server_is_never_given_again(kind: Kind) {
     }
 }
 
-fn a_lock_comes_back_as_it_was(kind: Kind) {
+fn a_dumped_lock_is_restored_unchanged(kind: Kind) {
     let server = start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE exclusive me 1000000");
@@ -305,7 +307,7 @@ fn a_lock_comes_back_as_it_was(kind: Kind) {
         assert!(rest <= pttl && rest > pttl - 60_000, "{rest} of {pttl}");
         assert_eq!(c.call(&format!("LOCK.ACQUIRE {key} you 1000")), Reply::Nil);
 
-        // In place of another lock, and of something else.
+        // Over another lock, and over another type.
         for other in ["LOCK.ACQUIRE KEY you 1000000", "SET KEY v"] {
             c.int(&format!("DEL {key}"));
             c.call(&other.replace("KEY", key));
@@ -332,7 +334,7 @@ fn a_restored_hold_ends_at_its_own_deadline(kind: Kind) {
         let payload = dump(&mut c, "k");
         let deadline_ms = Payload::read(&payload).deadline_ms();
         c.int("DEL k");
-        // The key itself is to stay for a day, and then for ever.
+        // The key itself is to last a day, and then forever.
         for ttl in ["86400000", "0"] {
             let reply = c.send(&[b"RESTORE", &b"k"[..], ttl.as_bytes(), &payload, b"REPLACE"]);
             assert_eq!(reply, Reply::Simple("OK".into()));
@@ -342,7 +344,8 @@ fn a_restored_hold_ends_at_its_own_deadline(kind: Kind) {
                     _ => None,
                 }
             });
-            // A hold lives through the millisecond of its deadline, but Redis 8 takes the key away in it.
+            // A hold lasts through the millisecond of its deadline, but Redis 8 deletes the key in
+            // it.
             let over_ms = deadline_ms + u64::from(!kind.is_redis_8());
             assert!(c.now_us() / 1000 >= over_ms, "it ended before its time");
             assert!(second > first);
@@ -364,7 +367,7 @@ fn a_restored_lock_gets_its_ttl_back(kind: Kind) {
             let whole = 900_000..=1_000_000;
             wait_for("the ttl", || whole.contains(&c.int("PTTL k")).then_some(()));
         }
-        // One that is over does not stay.
+        // An expired one does not stay.
         c.int("DEL k");
         let mut payload = Payload::read(&payload);
         payload.set_deadline_ms(c.now_us() / 1000 - 1);
@@ -391,7 +394,7 @@ fn random_commands_are_all_answered(kind: Kind) {
         let last = format!("the end of batch {batch}");
         commands.push(line(&["ECHO", &last]));
         let replies = c.pipeline(&commands);
-        // Had one command none or two replies, this would not come last.
+        // If a command had no reply or two, this reply would not be the last.
         assert_eq!(replies[BATCH], Reply::from(last.as_str()));
         for (command, reply) in commands.iter().zip(&replies[..BATCH]) {
             let kind = match reply {

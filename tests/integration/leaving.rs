@@ -1,30 +1,31 @@
-//! Every way out of the queue but the grant: who leaves is never granted, and who stood behind it is.
+//! Every way to leave the queue without a grant: a client that leaves is never granted, and the
+//! next ones are.
 
 use std::time::{Duration, Instant};
 
 use crate::harness::{wait_for, Client, Kind, Raw, Reply, Server};
 
-mod crowd;
-mod elsewhere;
+mod delivered;
 mod frozen;
 mod limits;
-mod told;
+mod many_clients;
+mod moved_keys;
 mod undelivered;
 
 on_every_server![
     a_client_that_closes_its_connection_is_not_granted,
-    a_killed_client_is_gone_at_once,
+    a_killed_waiter_leaves_the_queue_at_once,
     client_unblock_ends_the_wait_where_that_is_safe,
-    a_writer_that_leaves_lets_the_readers_behind_it_in,
-    a_writer_that_leaves_does_not_let_readers_pass_another,
-    an_upgrade_that_leaves_keeps_its_share,
+    readers_are_granted_when_the_writer_before_them_leaves,
+    readers_behind_a_second_writer_stay_when_the_first_leaves,
+    a_waiting_upgrade_that_disconnects_keeps_its_shared_hold,
     a_client_that_is_evicted_is_not_granted,
-    shutdown_does_not_wait_for_those_who_wait,
-    quit_behind_a_wait_comes_after_the_grant,
+    shutdown_does_not_wait_for_waiters,
+    a_pipelined_quit_is_served_after_the_grant,
     a_hundred_timeouts_none_of_them_early,
 ];
 
-/// Redis 7.4 and Valkey 8, where a timeout callback may meet a grant.
+/// Redis 7.4 and Valkey 8, where a timeout callback may coincide with a grant.
 pub fn may_be_unblocked(kind: Kind) -> bool {
     kind.is_7_2_or_later()
 }
@@ -46,7 +47,7 @@ fn a_client_that_closes_its_connection_is_not_granted(kind: Kind) {
     assert_eq!(server.blocked_clients(), 0);
 }
 
-fn a_killed_client_is_gone_at_once(kind: Kind) {
+fn a_killed_waiter_leaves_the_queue_at_once(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
@@ -81,7 +82,7 @@ fn client_unblock_ends_the_wait_where_that_is_safe(kind: Kind) {
         );
         let (reply, mut d) = d.reply_and_client();
         assert_eq!(reply, Reply::Nil);
-        // One reply each, no more: what comes next is the answer of what is asked next.
+        // There is one reply each, no more: the next reply belongs to the next request.
         assert_eq!(b.text("ECHO still"), "still");
         assert_eq!(d.text("ECHO here"), "here");
         c.int("LOCK.RELEASE k a");
@@ -98,7 +99,7 @@ fn client_unblock_ends_the_wait_where_that_is_safe(kind: Kind) {
     e.fence();
 }
 
-fn a_writer_that_leaves_lets_the_readers_behind_it_in(kind: Kind) {
+fn readers_are_granted_when_the_writer_before_them_leaves(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let kill: fn(&mut Client, &mut Raw) = |c, w| {
@@ -131,7 +132,7 @@ fn a_writer_that_leaves_lets_the_readers_behind_it_in(kind: Kind) {
     }
 }
 
-fn a_writer_that_leaves_does_not_let_readers_pass_another(kind: Kind) {
+fn readers_behind_a_second_writer_stay_when_the_first_leaves(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("RWLOCK.RLOCK k r0 60000");
@@ -151,7 +152,7 @@ fn a_writer_that_leaves_does_not_let_readers_pass_another(kind: Kind) {
     r1.fence();
 }
 
-fn an_upgrade_that_leaves_keeps_its_share(kind: Kind) {
+fn a_waiting_upgrade_that_disconnects_keeps_its_shared_hold(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let share = c.int("RWLOCK.RLOCK k up 60000");
@@ -164,7 +165,7 @@ fn an_upgrade_that_leaves_keeps_its_share(kind: Kind) {
     up.broken();
     assert_eq!(c.holders("k"), ["up", "other"]);
     assert_eq!(c.int("RWLOCK.RLOCK k up 60000"), share);
-    // Nobody is in the way of the other's upgrade any more.
+    // Nothing prevents the other's upgrade any more.
     let other = server.blocked("RWLOCK.WLOCK k other 60000 BLOCK 0");
     c.int("LOCK.RELEASE k up");
     other.fence();
@@ -179,7 +180,7 @@ fn a_client_that_is_evicted_is_not_granted(kind: Kind) {
     c.int("LOCK.ACQUIRE k a 60000");
     let mut b = server.raw_blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
     let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
-    // What a client sends while it is blocked piles up in its memory.
+    // Data that a blocked client sends accumulates in its query buffer.
     b.send_bytes(&vec![b'x'; 4_000_000]);
     wait_for("b to be large", || {
         let list = c.text(&format!("CLIENT LIST ID {}", b.id));
@@ -199,7 +200,7 @@ fn a_client_that_is_evicted_is_not_granted(kind: Kind) {
     assert_eq!(c.holders("k"), ["d"]);
 }
 
-fn shutdown_does_not_wait_for_those_who_wait(kind: Kind) {
+fn shutdown_does_not_wait_for_waiters(kind: Kind) {
     let mut server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
@@ -218,7 +219,7 @@ fn shutdown_does_not_wait_for_those_who_wait(kind: Kind) {
     assert!(log.contains("bye bye"), "{log}");
 }
 
-fn quit_behind_a_wait_comes_after_the_grant(kind: Kind) {
+fn a_pipelined_quit_is_served_after_the_grant(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
@@ -240,7 +241,7 @@ fn a_hundred_timeouts_none_of_them_early(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let fence = c.int("LOCK.ACQUIRE k a 60000");
-    // Their ends lie in another order than their starts.
+    // Their ends are in another order than their starts.
     let waiters: Vec<_> = (0..100)
         .map(|n: u64| {
             let timeout = 40 + (n * 37) % 400;

@@ -1,12 +1,12 @@
 //! The integration tests: one binary that speaks RESP to real servers with the module loaded.
 //!
-//! Every test runs on five servers, some on two more, each in a server of its own: `cargo test --test integration redis_7_0`
-//! runs one server's, `cargo test --test integration acquire::` one file's. `make test` builds the module and fetches the
-//! servers first.
+//! Every test runs on five servers, some on two more, each in a server of its own. `cargo test
+//! --test integration redis_7_0` runs the tests of one server, `cargo test --test integration
+//! acquire::` those of one file. `make test` builds the module and fetches the servers first.
 
-#![allow(unreachable_pub)] // A test binary has no public face.
+#![allow(unreachable_pub)] // A test binary has no public API.
 
-/// Makes each of the named functions a test per server.
+/// Makes each named function a test per server.
 macro_rules! on_every_server {
     ($($test:ident),* $(,)?) => {
         mod redis_6_2 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Redis6_2); })* }
@@ -17,7 +17,8 @@ macro_rules! on_every_server {
     };
 }
 
-/// Makes each of the named functions a test per server between those, where a short set of the tests is enough.
+/// Makes each named function a test per intermediate version, where a subset of the tests is
+/// enough.
 macro_rules! on_more_servers {
     ($($test:ident),* $(,)?) => {
         mod redis_8_0 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Redis8_0); })* }
@@ -25,7 +26,7 @@ macro_rules! on_more_servers {
     };
 }
 
-/// Makes each of the named functions a test on the one server that can move slots atomically.
+/// Makes each named function a test on the only server that can move slots atomically.
 macro_rules! on_valkey_9 {
     ($($test:ident),* $(,)?) => {
         mod valkey_9 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Valkey9); })* }
@@ -34,64 +35,64 @@ macro_rules! on_valkey_9 {
 
 mod harness;
 
-// What the commands do.
+// The commands.
 mod acquire;
+mod lock_upgrades;
 mod native;
-mod together;
-mod upgrades;
+mod transactions;
 mod waiting;
 
-// How a wait ends otherwise, and what the ground of the module API has in store.
+// Other ends of a wait, and pitfalls of the module API.
 mod handoff_replication;
 mod leaving;
 mod traps;
 
-// What other libraries' locks and these do to each other.
+// Coexistence with the locks of other libraries.
 mod migrating;
 
-// What outlives a server, and what reaches others.
+// Persistence and replication.
 mod persistence;
 mod replicas;
 mod replication;
 mod restart;
 mod sweep;
 
-// What becomes of locks when there is more than one primary.
+// Several primaries.
 mod cluster;
 mod quorum;
 
-// Who decides when a primary is gone.
+// Failover.
 mod failover;
 
-// What is refused, and what the server says of the module.
+// Refused input, and the server's description of the module.
 mod bad_input;
 mod fuzz;
 mod hostile;
 mod metadata;
 mod security;
 
-// What an operator sets.
+// Configuration.
 mod configuration;
 
-// What an operator sees.
+// Observability.
 mod events;
 mod monitoring;
 mod stats;
 mod tracking;
 
-// What it costs the server's memory, and what becomes of that.
+// Memory.
 mod memory;
 
-// What a crowd does to it, and whether every rule was kept.
+// Many clients, and a check of every rule.
 mod soak;
 
-// What a bad day does to it.
+// Faults.
 mod faults;
 
-// What becomes of locks when the module is upgraded, downgraded or missing.
-mod upgrade;
+// Upgrade, downgrade and removal of the module.
+mod module_upgrade;
 
-// What the documents say.
+// The documents.
 mod commands_doc;
 mod readme;
 mod terminal;

@@ -1,4 +1,4 @@
-//! Memory: nothing is touched that is not ours, nothing is lost, nothing grows.
+//! Memory: no invalid access, no leak, no growth.
 
 mod growth;
 mod memcheck;

@@ -1,4 +1,5 @@
-//! What the server says about the commands and the values: COMMAND, OBJECT, MEMORY, DEBUG, MODULE, and the form of LOCK.INFO.
+//! The server's description of the commands and values: COMMAND, OBJECT, MEMORY, DEBUG, MODULE, and
+//! the form of LOCK.INFO.
 
 mod users;
 
@@ -8,19 +9,19 @@ use std::time::{Duration, Instant};
 use crate::harness::{module, wait_for, Client, Kind, Reply, Server};
 
 on_every_server![
-    command_info_tells_arity_flags_and_key,
-    command_getkeys_finds_the_key,
+    command_info_has_arity_flags_and_key,
+    command_getkeys_returns_the_key,
     command_docs_describe_every_command,
-    the_module_is_listed_and_stays,
-    an_unknown_argument_fails_the_load_with_a_word_on_why,
-    type_and_scan_find_the_held_locks,
-    object_and_debug_commands_answer,
+    the_module_is_listed_and_cannot_be_unloaded,
+    an_unknown_argument_fails_the_load_with_a_reason,
+    type_and_scan_return_the_held_locks,
+    object_and_debug_commands_reply_for_locks,
     memory_usage_follows_the_holders,
-    a_digest_stands_for_the_whole_value,
+    a_digest_covers_the_whole_value,
     a_lock_cannot_be_copied,
     info_has_exactly_its_fields,
-    resp3_has_maps_and_a_null,
-    info_has_the_waiters_in_both_protocols,
+    resp3_replies_use_maps_and_null,
+    info_lists_the_waiters_in_resp2_and_resp3,
 ];
 
 struct Described {
@@ -78,7 +79,7 @@ fn words(reply: &Reply) -> HashSet<String> {
     reply.items().iter().map(word).collect()
 }
 
-fn command_info_tells_arity_flags_and_key(kind: Kind) {
+fn command_info_has_arity_flags_and_key(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     for command in &COMMANDS {
@@ -106,11 +107,11 @@ fn command_info_tells_arity_flags_and_key(kind: Kind) {
     }
 }
 
-fn command_getkeys_finds_the_key(kind: Kind) {
+fn command_getkeys_returns_the_key(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     for command in &COMMANDS {
-        // One word for each argument; the timeout is an option.
+        // One name per argument. The timeout is an option.
         let args = command.args.iter().filter(|arg| **arg != "timeout");
         let args: Vec<_> = args.copied().collect();
         let line = format!(
@@ -179,7 +180,7 @@ fn version_number() -> i64 {
     numbers.fold(0, |sum, n| sum * 100 + n.parse::<i64>().unwrap())
 }
 
-fn the_module_is_listed_and_stays(kind: Kind) {
+fn the_module_is_listed_and_cannot_be_unloaded(kind: Kind) {
     let options: &[&str] = match kind.is_7_0_or_later() {
         true => &["--enable-module-command", "yes"],
         false => &[],
@@ -199,7 +200,7 @@ fn the_module_is_listed_and_stays(kind: Kind) {
     }
 }
 
-fn an_unknown_argument_fails_the_load_with_a_word_on_why(kind: Kind) {
+fn an_unknown_argument_fails_the_load_with_a_reason(kind: Kind) {
     let module = module().to_str().unwrap().to_string();
     let load = ["--loadmodule", &module, "surely-no-such-argument", "1"];
     let log = Server::log_of_failed_start(kind, &load);
@@ -211,7 +212,7 @@ fn an_unknown_argument_fails_the_load_with_a_word_on_why(kind: Kind) {
     assert!(!said("locks are ready"), "{log}");
 }
 
-fn type_and_scan_find_the_held_locks(kind: Kind) {
+fn type_and_scan_return_the_held_locks(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let mut expected = HashSet::new();
@@ -230,7 +231,7 @@ fn type_and_scan_find_the_held_locks(kind: Kind) {
     assert_eq!(words(&c.call(scan).items()[1]), expected);
 }
 
-fn object_and_debug_commands_answer(kind: Kind) {
+fn object_and_debug_commands_reply_for_locks(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     for take in ["LOCK.ACQUIRE", "RWLOCK.RLOCK"] {
@@ -281,14 +282,14 @@ fn memory_usage_follows_the_holders(kind: Kind) {
         said < grown * 2 && grown < said * 2,
         "{said} bytes said, {grown} bytes used"
     );
-    // And back, at least by the tokens, when all but one are gone.
+    // It shrinks again, at least by the tokens, when all but one are gone.
     for n in 1..READERS {
         c.int(&format!("LOCK.RELEASE k reader-{n:04}"));
     }
     assert!(usage(&mut c) < last - READERS * 11);
 }
 
-fn a_digest_stands_for_the_whole_value(kind: Kind) {
+fn a_digest_covers_the_whole_value(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let digest = |c: &mut Client, key: &str| match &c.call(&format!("DEBUG DIGEST-VALUE {key}")) {
@@ -314,7 +315,7 @@ fn a_digest_stands_for_the_whole_value(kind: Kind) {
         assert_eq!(digest(&mut c, key), new);
         assert_ne!(new, "0".repeat(40));
         assert!(seen.insert(new), "{line} does not show");
-        // With a ttl, because the server's digest tells whether there is one.
+        // With a ttl, because the server's digest covers its existence.
         let dump = c.call(&format!("DUMP {key}"));
         let copy = c.send(&[
             &b"RESTORE"[..],
@@ -346,8 +347,7 @@ fn a_lock_cannot_be_copied(kind: Kind) {
     }
 }
 
-/// Pairs as they are in a flat array, names and all.
-/// How a protocol writes pairs.
+/// The pairs of a flat array, including their names, and the form of pairs in a protocol.
 type Form = fn(Vec<(&str, Reply)>) -> Reply;
 
 fn flat(pairs: Vec<(&str, Reply)>) -> Reply {
@@ -366,7 +366,7 @@ fn map(pairs: Vec<(&str, Reply)>) -> Reply {
     )
 }
 
-/// Takes holds and compares the whole answer of LOCK.INFO with what must be in it.
+/// Creates holds and compares the complete reply of LOCK.INFO with the expected one.
 fn check_info(c: &mut Client, pairs: Form) {
     assert_eq!(c.call("LOCK.INFO k"), Reply::Nil);
     for (take, mode, tokens) in [
@@ -381,7 +381,8 @@ fn check_info(c: &mut Client, pairs: Form) {
             let until_ms = c.now_us() / 1000;
             grants.push((*token, fence, from_ms..=until_ms));
         }
-        // Later than all the grants, so that no other instant passes for one of them; and a renewal is no grant.
+        // Later than all grants, so that no other instant is taken for one of them. A renewal is
+        // not a grant.
         let granted_ms = c.now_us() / 1000;
         wait_for("the clock to move on", || {
             (c.now_us() / 1000 > granted_ms).then_some(())
@@ -428,7 +429,7 @@ fn info_has_exactly_its_fields(kind: Kind) {
     check_info(&mut server.client(), flat);
 }
 
-fn resp3_has_maps_and_a_null(kind: Kind) {
+fn resp3_replies_use_maps_and_null(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client_resp3();
     // Modules of Redis 6.2 have no maps.
@@ -443,7 +444,7 @@ fn resp3_has_maps_and_a_null(kind: Kind) {
     assert!(matches!(made.items(), [Reply::Bulk(_), Reply::Int(_)]));
 }
 
-fn info_has_the_waiters_in_both_protocols(kind: Kind) {
+fn info_lists_the_waiters_in_resp2_and_resp3(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k me 1000000");

@@ -1,4 +1,5 @@
-//! Locks of other libraries and native ones on the same key, while clients are changed one after the other: docs/MIGRATING.md.
+//! Locks of other libraries and native locks on the same key, while clients are replaced one by
+//! one: docs/MIGRATING.md.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -6,18 +7,18 @@ use std::time::Duration;
 
 use crate::harness::{wait_for, Client, Kind, Reply, Server};
 
-mod old;
+mod legacy;
 
-use old::{Excluded, Old, ALL, REDISSON, SET_NX};
+use legacy::{Excluded, Old, ALL, REDISSON, SET_NX};
 
 on_every_server![
-    an_old_lock_keeps_new_clients_out,
-    a_native_lock_keeps_old_clients_out,
-    late_old_owners_do_a_native_lock_no_harm,
-    what_an_old_client_deletes_is_released,
+    a_legacy_lock_excludes_native_clients,
+    a_native_lock_excludes_legacy_clients,
+    late_owners_of_legacy_locks_do_not_affect_a_native_lock,
+    a_delete_by_a_legacy_client_releases_the_lock,
     a_native_release_sends_no_signal,
-    old_and_new_take_turns_on_one_key,
-    three_generations_take_turns_on_two_keys,
+    legacy_and_native_clients_take_turns_on_one_key,
+    legacy_transitional_and_native_clients_take_turns_on_two_keys,
 ];
 
 const KEY: &str = "lock:stock";
@@ -26,7 +27,7 @@ fn is_wrong_type(reply: &Reply) -> bool {
     matches!(reply, Reply::Error(error) if error.contains("WRONGTYPE"))
 }
 
-fn an_old_lock_keeps_new_clients_out(kind: Kind) {
+fn a_legacy_lock_excludes_native_clients(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     for old in &ALL {
@@ -34,7 +35,7 @@ fn an_old_lock_keeps_new_clients_out(kind: Kind) {
         let before = c.call(&format!("DUMP {KEY}"));
         for line in [
             "LOCK.ACQUIRE KEY new 1000",
-            // Not in a queue: the server does not know when such a lock is free.
+            // Not by queueing: the server does not know when such a lock is free.
             "LOCK.ACQUIRE KEY new 1000 BLOCK 0",
             "RWLOCK.RLOCK KEY new 1000 BLOCK 0",
             "LOCK.RENEW KEY new 1000",
@@ -52,7 +53,7 @@ fn an_old_lock_keeps_new_clients_out(kind: Kind) {
     }
 }
 
-fn a_native_lock_keeps_old_clients_out(kind: Kind) {
+fn a_native_lock_excludes_legacy_clients(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     for shared in [false, true] {
@@ -80,11 +81,11 @@ fn a_native_lock_keeps_old_clients_out(kind: Kind) {
     assert_eq!(c.int(&format!("SETNX {KEY} old")), 0);
 }
 
-fn late_old_owners_do_a_native_lock_no_harm(kind: Kind) {
+fn late_owners_of_legacy_locks_do_not_affect_a_native_lock(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     for old in &ALL {
-        // Its own time is over, and it does not know.
+        // Its own ttl has passed without its knowledge.
         assert!(old.takes(&mut c, KEY, "old"), "{}", old.name);
         c.call(&format!("PEXPIRE {KEY} 1"));
         let fence = wait_for("the old lock to end", || {
@@ -119,9 +120,9 @@ fn assert_still_held(c: &mut Client, fence: i64, old: &Old) {
     assert!((5_000..=20_000).contains(&ttl), "{}: {ttl}", old.name);
 }
 
-/// What deletes without looking ends a native lock, as it ended an old one: `DEL` after SETNX, Redisson's forceUnlock, python-redis-lock's
-/// reset and reset_all.
-fn what_an_old_client_deletes_is_released(kind: Kind) {
+/// Unconditional deletions end a native lock as they ended a legacy one: `DEL` after SETNX,
+/// Redisson's forceUnlock, python-redis-lock's reset and reset_all.
+fn a_delete_by_a_legacy_client_releases_the_lock(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let delete = "redis.call('DEL', KEYS[1])";
@@ -149,7 +150,7 @@ fn a_native_release_sends_no_signal(kind: Kind) {
     c.int(&format!("LOCK.ACQUIRE {KEY} new 20000"));
     assert_eq!(c.int(&format!("LOCK.RELEASE {KEY} new")), 1);
     assert_eq!(waiter.reply(), Reply::Nil);
-    // One that a new client sends on its behalf wakes it.
+    // A signal that a new client sends on its behalf wakes it.
     let waiter = server.blocked("BLPOP lock-signal:stock 20");
     c.call("LPUSH lock-signal:stock 1");
     assert!(matches!(waiter.reply(), Reply::Array(_)));
@@ -160,7 +161,7 @@ type Generation = fn(&mut Client, &str);
 
 const ROUNDS: usize = 8;
 
-/// Clients of some generations, each several times inside, and never two of them at once.
+/// Clients of several generations each hold the lock several times, and never two of them at once.
 fn take_turns(server: &Server, generations: &[(Generation, Generation)]) {
     let inside = AtomicUsize::new(0);
     thread::scope(|scope| {
@@ -190,7 +191,8 @@ fn leave_old(old: &Old, c: &mut Client, token: &str) {
     assert_eq!(old.release(c, KEY, token), Reply::Int(1), "{token}");
 }
 
-/// As an adapter waits as long as there are old clients: in the queue, and beside an old lock by asking again.
+/// Adapters wait this way while there are legacy clients: in the queue, and beside a legacy lock by
+/// polling.
 fn enter_native(c: &mut Client, key: &str, token: &str) {
     wait_for("a native lock", || {
         match c.call(&format!("LOCK.ACQUIRE {key} {token} 20000 BLOCK 10000")) {
@@ -207,7 +209,7 @@ fn leave_native(c: &mut Client, key: &str, token: &str) {
     assert_eq!(c.int(&format!("LOCK.RELEASE {key} {token}")), 1, "{token}");
 }
 
-fn old_and_new_take_turns_on_one_key(kind: Kind) {
+fn legacy_and_native_clients_take_turns_on_one_key(kind: Kind) {
     let server = Server::start(kind);
     take_turns(
         &server,
@@ -224,8 +226,9 @@ fn old_and_new_take_turns_on_one_key(kind: Kind) {
     );
 }
 
-/// What a library raises on a native lock needs another key, and a generation between that takes both locks: always the old one first.
-fn three_generations_take_turns_on_two_keys(kind: Kind) {
+/// A library that raises errors on a native lock needs another key, and a transitional generation
+/// that takes both locks: always the legacy one first.
+fn legacy_transitional_and_native_clients_take_turns_on_two_keys(kind: Kind) {
     const NATIVE: &str = "native:stock";
     let server = Server::start(kind);
     let old: (Generation, Generation) = (

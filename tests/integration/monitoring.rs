@@ -1,4 +1,4 @@
-//! What the dashboard, the alerts and the documents show is there.
+//! Every metric in the dashboard, the alerts and the documents exists.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,8 +7,8 @@ use std::path::Path;
 use crate::harness::{Kind, Server};
 
 on_every_server![
-    the_exporters_script_gives_the_fields_of_info,
-    what_is_shown_is_a_field_of_info,
+    the_exporter_script_returns_the_fields_of_info,
+    every_metric_of_the_dashboard_is_a_field_of_info,
 ];
 
 fn text(path: &str) -> String {
@@ -22,7 +22,7 @@ fn fields(info: &str) -> BTreeSet<String> {
     lines.map(|(name, _)| name.to_string()).collect()
 }
 
-fn the_exporters_script_gives_the_fields_of_info(kind: Kind) {
+fn the_exporter_script_returns_the_fields_of_info(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE key token 100000");
@@ -40,8 +40,9 @@ fn the_exporters_script_gives_the_fields_of_info(kind: Kind) {
     assert_eq!(held.unwrap()[1], "1");
 }
 
-/// Every word of these that begins as a field does is one, and the page for operators explains every field.
-fn what_is_shown_is_a_field_of_info(kind: Kind) {
+/// Every word of these files with the prefix of a field is a field, and the page for operators
+/// explains every field.
+fn every_metric_of_the_dashboard_is_a_field_of_info(kind: Kind) {
     let server = Server::start(kind);
     let fields = fields(&server.client().text("INFO lock"));
     let operations = "docs/OPERATIONS.md";
@@ -61,7 +62,7 @@ fn what_is_shown_is_a_field_of_info(kind: Kind) {
             }
         }
     }
-    // `_p50` … `_p999`, `_max` stand for the others of their kind.
+    // `_p50` … `_p999`, `_max` stand for the other fields of their kind.
     let is_percentile = |name: &&String| name.contains("_usec_");
     let missing: Vec<_> = fields
         .difference(&explained)

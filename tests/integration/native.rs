@@ -1,29 +1,29 @@
-//! What the server's own commands mean for a lock.
+//! The effects of the server's own commands on a lock.
 
 use crate::harness::workload::{words, Command};
 use crate::harness::{now_ms, wait_for, Client, Kind, Reply, Server};
 
 on_every_server![
     pttl_follows_the_longest_hold_up_and_down,
-    a_key_ends_exactly_with_its_hold,
+    a_key_expires_exactly_with_its_hold,
     pexpire_ends_a_hold_early,
-    pexpire_shortens_all_holds_and_nobody_else_lengthens_them_again,
+    pexpire_caps_all_holds_and_no_other_holder_lifts_the_cap,
     a_longer_pexpire_lengthens_no_hold,
     persist_lengthens_no_hold,
-    a_lock_without_a_ttl_is_given_its_own_again,
-    whatever_deletes_the_key_frees_the_lock,
-    thousands_of_readers_are_freed_and_so_is_their_memory,
+    a_lock_stripped_of_its_ttl_gets_it_back,
+    every_way_to_delete_the_key_frees_the_lock,
+    the_memory_of_thousands_of_readers_is_freed,
     rename_takes_the_hold_along,
     move_and_swapdb_take_the_hold_along,
-    a_lock_that_is_written_over_is_gone,
-    a_lock_keeps_other_types_out_as_they_keep_it,
+    an_overwritten_lock_is_gone,
+    locks_and_other_types_refuse_each_others_commands,
     an_expired_lock_counts_as_one_expired_key,
-    a_change_breaks_a_watch_and_a_refusal_does_not,
-    a_change_invalidates_what_a_client_has_cached,
-    a_key_with_many_readers_stays_cheap,
+    a_change_fails_a_watch_and_a_refusal_does_not,
+    a_change_invalidates_client_side_caches,
+    operations_on_a_key_with_many_readers_stay_cheap,
 ];
 
-/// The left of a ttl that was set a moment ago.
+/// The rest of a ttl that was set a moment ago.
 #[track_caller]
 fn assert_fresh(left: i64, ttl: i64) {
     assert!((ttl - 9_999..=ttl).contains(&left), "{left} of {ttl}");
@@ -85,7 +85,7 @@ fn pttl_follows_the_longest_hold_up_and_down(kind: Kind) {
     assert_eq!(c.int("PTTL k"), -2);
 }
 
-fn a_key_ends_exactly_with_its_hold(kind: Kind) {
+fn a_key_expires_exactly_with_its_hold(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     for ttl in [54_321, 1 << 48] {
@@ -124,7 +124,7 @@ fn pexpire_ends_a_hold_early(kind: Kind) {
     }
 }
 
-fn pexpire_shortens_all_holds_and_nobody_else_lengthens_them_again(kind: Kind) {
+fn pexpire_caps_all_holds_and_no_other_holder_lifts_the_cap(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("RWLOCK.RLOCK k a 100000");
@@ -158,10 +158,10 @@ fn pexpire_shortens_all_holds_and_nobody_else_lengthens_them_again(kind: Kind) {
     c.int("LOCK.RELEASE k b");
     check(&mut c, &[("a", 50_000), ("short", 20_000)], 50_000);
     assert_eq!(c.int("PEXPIRE k 40000"), 1);
-    c.int("LOCK.RELEASE k short"); // a release sets the key's end too
+    c.int("LOCK.RELEASE k short"); // a release sets the key's expiry too
     check(&mut c, &[("a", 40_000)], 40_000);
     assert_eq!(c.int("PEXPIRE k 30000"), 1);
-    c.int("RWLOCK.WLOCK k a 60000"); // the conversion, which its holder asked for
+    c.int("RWLOCK.WLOCK k a 60000"); // the conversion, which its holder requested
     check(&mut c, &[("a", 60_000)], 60_000);
 }
 
@@ -170,7 +170,7 @@ fn a_longer_pexpire_lengthens_no_hold(kind: Kind) {
     let mut c = server.client();
     for command in ["LOCK.ACQUIRE", "RWLOCK.RLOCK"] {
         let fence = c.int(&format!("{command} k me 30"));
-        // Where the machine was too slow the key is gone, which is as good.
+        // If the machine was too slow, the key is gone, which is fine.
         c.int("PEXPIRE k 60000");
         wait_until_free(&mut c);
         assert_lost(&mut c, "me");
@@ -202,7 +202,7 @@ fn persist_lengthens_no_hold(kind: Kind) {
     }
 }
 
-fn a_lock_without_a_ttl_is_given_its_own_again(kind: Kind) {
+fn a_lock_stripped_of_its_ttl_gets_it_back(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("RWLOCK.RLOCK k a 30000");
@@ -214,7 +214,7 @@ fn a_lock_without_a_ttl_is_given_its_own_again(kind: Kind) {
             c.send(&[&b"RESTORE"[..], b"k", b"0", payload.as_bytes()]);
         } else {
             assert_eq!(c.int("PERSIST k"), 1);
-            // Nobody tells the module of it, but the next command on the lock sees it.
+            // The module is not notified, but the next command on the lock notices.
             assert_eq!(c.int("PTTL k"), -1);
             assert_eq!(c.int("LOCK.RELEASE k nobody"), 0);
             assert!(c.int("PTTL k") > 0);
@@ -227,7 +227,7 @@ fn a_lock_without_a_ttl_is_given_its_own_again(kind: Kind) {
     }
 }
 
-fn whatever_deletes_the_key_frees_the_lock(kind: Kind) {
+fn every_way_to_delete_the_key_frees_the_lock(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     for command in ["LOCK.ACQUIRE", "RWLOCK.RLOCK"] {
@@ -250,11 +250,11 @@ fn whatever_deletes_the_key_frees_the_lock(kind: Kind) {
     }
 }
 
-fn thousands_of_readers_are_freed_and_so_is_their_memory(kind: Kind) {
+fn the_memory_of_thousands_of_readers_is_freed(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let used = |c: &mut Client| c.info("used_memory").parse::<i64>().unwrap();
-    // By a script, for what a client sends would stay in its buffers.
+    // By a script, because data from a client would stay in its buffers.
     let take = "for n = 1, 5000 do redis.call('RWLOCK.RLOCK', 'k', 'reader ' .. n, 600000) end";
     let take = ["EVAL", take, "0"];
     c.send(&take); // so that only the readers are new the next time
@@ -279,7 +279,7 @@ fn thousands_of_readers_are_freed_and_so_is_their_memory(kind: Kind) {
     }
 }
 
-/// Asks of as many readers of `k`; the first letters of their tokens are `named`.
+/// Acquires this many readers of `k`. Their tokens begin with `named`.
 fn readers(named: &str, count: usize) -> Vec<Command> {
     let lines = (0..count).map(|n| format!("RWLOCK.RLOCK k {named}{n} 600000"));
     lines.map(|line| words(&line)).collect()
@@ -327,7 +327,7 @@ fn move_and_swapdb_take_the_hold_along(kind: Kind) {
     assert_eq!(c.int("LOCK.RELEASE k you"), 1);
 }
 
-fn a_lock_that_is_written_over_is_gone(kind: Kind) {
+fn an_overwritten_lock_is_gone(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let writes = [
@@ -354,7 +354,7 @@ fn a_lock_that_is_written_over_is_gone(kind: Kind) {
     }
 }
 
-fn a_lock_keeps_other_types_out_as_they_keep_it(kind: Kind) {
+fn locks_and_other_types_refuse_each_others_commands(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let fence = c.int("LOCK.ACQUIRE k me 60000");
@@ -384,7 +384,7 @@ fn an_expired_lock_counts_as_one_expired_key(kind: Kind) {
     assert_eq!(c.info("expired_keys"), "2");
 }
 
-fn a_change_breaks_a_watch_and_a_refusal_does_not(kind: Kind) {
+fn a_change_fails_a_watch_and_a_refusal_does_not(kind: Kind) {
     let server = Server::start(kind);
     let (mut watcher, mut c) = (server.client(), server.client());
     let mut is_broken_by = |line: &str| {
@@ -417,7 +417,7 @@ fn a_change_breaks_a_watch_and_a_refusal_does_not(kind: Kind) {
     }
 }
 
-fn a_change_invalidates_what_a_client_has_cached(kind: Kind) {
+fn a_change_invalidates_client_side_caches(kind: Kind) {
     let server = Server::start(kind);
     let (mut reader, mut c) = (server.client_resp3(), server.client());
     reader.call("CLIENT TRACKING ON");
@@ -436,8 +436,8 @@ fn a_change_invalidates_what_a_client_has_cached(kind: Kind) {
     }
 }
 
-/// Microseconds per call of the dearest command that a reader uses, by the server's own count: for 2000 readers, each of the key
-/// that `key` becomes when its `#` is the reader's number.
+/// Microseconds per call of the most expensive command of a reader, by the server's own count, for
+/// 2000 readers. Each uses the key `key` with `#` replaced by its number.
 fn cost_of_a_reader(c: &mut Client, key: &str) -> f64 {
     c.call("CONFIG RESETSTAT");
     // The writer's command is refused, or converts the only reader.
@@ -466,14 +466,15 @@ fn cost_of_a_reader(c: &mut Client, key: &str) -> f64 {
     costs.into_iter().fold(0.0, f64::max)
 }
 
-fn a_key_with_many_readers_stays_cheap(kind: Kind) {
+fn operations_on_a_key_with_many_readers_stay_cheap(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let alone = cost_of_a_reader(&mut c, "k#");
     for readers in readers("stays", 20_000).chunks(2000) {
         c.pipeline(readers);
     }
-    // A walk over 20,000 readers would take hundreds of microseconds. The best of three, for the machine has other work.
+    // A scan of 20,000 readers would take hundreds of microseconds. The best of three counts,
+    // because the machine has other work.
     let among = (0..3).map(|_| cost_of_a_reader(&mut c, "k"));
     let among = among.fold(f64::INFINITY, f64::min);
     let holders = c.call("LOCK.INFO k").field("holders");

@@ -1,4 +1,4 @@
-//! What comes back after a restart, from an RDB or an append-only file.
+//! Locks after a restart, from an RDB or an append-only file.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,39 +7,39 @@ use crate::harness::dump::raise_fences_by_an_hour;
 use crate::harness::{now_ms, wait_for, workload, Client, Kind, Reply, Server, State};
 
 on_every_server![
-    an_rdb_brings_everything_back,
-    what_ended_while_the_server_was_down_is_gone,
+    an_rdb_restores_everything,
+    holds_that_ended_while_the_server_was_down_are_gone,
     a_reload_changes_nothing,
-    an_aof_brings_everything_back_after_a_crash,
-    a_rewritten_aof_brings_everything_back,
-    an_aof_with_a_torn_tail_loses_the_tail_only,
-    a_random_life_comes_back_from_the_aof,
-    a_random_life_comes_back_from_a_rewrite_in_its_middle,
-    a_random_life_comes_back_from_an_rdb,
-    a_server_that_gave_no_fence_saves_and_loads,
-    fences_do_not_go_back_while_the_server_lives,
-    fences_do_not_go_back_over_an_rdb,
-    fences_do_not_go_back_over_an_aof,
-    fences_do_not_go_back_over_a_rewritten_aof,
+    an_aof_restores_everything_after_a_crash,
+    a_rewritten_aof_restores_everything,
+    a_truncated_aof_loses_only_its_tail,
+    a_random_history_survives_in_the_aof,
+    a_random_history_survives_an_aof_rewrite_in_its_middle,
+    a_random_history_survives_in_an_rdb,
+    a_server_without_any_fence_saves_and_loads,
+    fences_keep_rising_while_the_server_runs,
+    fences_keep_rising_over_an_rdb,
+    fences_keep_rising_over_an_aof,
+    fences_keep_rising_over_a_rewritten_aof,
     the_servers_own_tools_accept_the_files,
     a_server_without_the_module_refuses_an_rdb_with_fences_clearly,
 ];
 
 on_more_servers![
-    an_rdb_brings_everything_back,
-    what_ended_while_the_server_was_down_is_gone,
+    an_rdb_restores_everything,
+    holds_that_ended_while_the_server_was_down_are_gone,
     a_reload_changes_nothing,
-    an_aof_brings_everything_back_after_a_crash,
-    a_rewritten_aof_brings_everything_back,
-    an_aof_with_a_torn_tail_loses_the_tail_only,
-    a_random_life_comes_back_from_the_aof,
-    a_random_life_comes_back_from_a_rewrite_in_its_middle,
-    a_random_life_comes_back_from_an_rdb,
-    a_server_that_gave_no_fence_saves_and_loads,
-    fences_do_not_go_back_while_the_server_lives,
-    fences_do_not_go_back_over_an_rdb,
-    fences_do_not_go_back_over_an_aof,
-    fences_do_not_go_back_over_a_rewritten_aof,
+    an_aof_restores_everything_after_a_crash,
+    a_rewritten_aof_restores_everything,
+    a_truncated_aof_loses_only_its_tail,
+    a_random_history_survives_in_the_aof,
+    a_random_history_survives_an_aof_rewrite_in_its_middle,
+    a_random_history_survives_in_an_rdb,
+    a_server_without_any_fence_saves_and_loads,
+    fences_keep_rising_while_the_server_runs,
+    fences_keep_rising_over_an_rdb,
+    fences_keep_rising_over_an_aof,
+    fences_keep_rising_over_a_rewritten_aof,
     the_servers_own_tools_accept_the_files,
     a_server_without_the_module_refuses_an_rdb_with_fences_clearly,
 ];
@@ -80,13 +80,13 @@ fn take_many(c: &mut Client) {
         c.int("PEXPIRE lengthened 900000");
         c.int("RWLOCK.RLOCK persisted me 600000");
         c.int("PERSIST persisted");
-        c.int("LOCK.RELEASE persisted nobody"); // which gives it its ttl again
+        c.int("LOCK.RELEASE persisted nobody"); // which restores its ttl
         c.call("SET text text");
     }
     c.call("SELECT 0");
 }
 
-/// The state that `take_many` makes, to be compared with what comes back.
+/// The state that `take_many` creates, to compare it with the state after a restart.
 fn with_many(c: &mut Client) -> State {
     take_many(c);
     workload::settle(c);
@@ -99,7 +99,7 @@ fn with_many(c: &mut Client) -> State {
 fn assert_back(server: &Server, state: &State, when: &str) {
     let mut c = server.client();
     State::of(&mut c).assert_same(state, when);
-    // They are not only there, they work.
+    // They not only exist, they work.
     assert_eq!(c.call("LOCK.ACQUIRE exclusive you 60000"), Reply::Nil);
     assert_eq!(c.int("LOCK.RENEW exclusive me 600000"), 1);
     assert_eq!(c.int("LOCK.RELEASE converted you"), 1);
@@ -108,7 +108,7 @@ fn assert_back(server: &Server, state: &State, when: &str) {
 
 #[track_caller]
 fn rewrite_aof(c: &mut Client) {
-    // One that the server started by itself may be under way.
+    // A save that the server started itself may be in progress.
     wait_for("the rewrite to begin", || {
         (!matches!(c.call("BGREWRITEAOF"), Reply::Error(_))).then_some(())
     });
@@ -120,7 +120,7 @@ fn rewrite_aof(c: &mut Client) {
     assert_eq!(c.info("aof_last_bgrewrite_status"), "ok");
 }
 
-fn an_rdb_brings_everything_back(kind: Kind) {
+fn an_rdb_restores_everything(kind: Kind) {
     let mut server = Server::start(kind);
     let mut c = server.client();
     let state = with_many(&mut c);
@@ -135,14 +135,14 @@ fn an_rdb_brings_everything_back(kind: Kind) {
     assert_back(&server, &state, "after SHUTDOWN SAVE");
 }
 
-fn what_ended_while_the_server_was_down_is_gone(kind: Kind) {
+fn holds_that_ended_while_the_server_was_down_are_gone(kind: Kind) {
     for aof in [false, true] {
         let mut server = Server::start_with(kind, if aof { &AOF } else { &[] });
         let mut c = server.client();
         c.int("RWLOCK.RLOCK shared stays 600000");
         c.int("RWLOCK.RLOCK shared short 600");
         let fence = c.int("LOCK.ACQUIRE k short 600");
-        c.int("PEXPIRE k 600000"); // then only the hold itself knows
+        c.int("PEXPIRE k 600000"); // then only the hold itself has the deadline
         c.int("LOCK.ACQUIRE gone short 600");
         let ends = now_ms() + 600;
         if !aof {
@@ -177,7 +177,7 @@ fn a_reload_changes_nothing(kind: Kind) {
     }
 }
 
-fn an_aof_brings_everything_back_after_a_crash(kind: Kind) {
+fn an_aof_restores_everything_after_a_crash(kind: Kind) {
     for preamble in PREAMBLES {
         let mut server = aof_server(kind, preamble);
         let state = with_many(&mut server.client());
@@ -187,13 +187,13 @@ fn an_aof_brings_everything_back_after_a_crash(kind: Kind) {
     }
 }
 
-fn a_rewritten_aof_brings_everything_back(kind: Kind) {
+fn a_rewritten_aof_restores_everything(kind: Kind) {
     for preamble in PREAMBLES {
         let mut server = aof_server(kind, preamble);
         let mut c = server.client();
         take_many(&mut c);
         rewrite_aof(&mut c);
-        // Effects on top of what was rewritten.
+        // Effects after the rewrite.
         c.int("LOCK.RENEW long me 600000");
         c.int("RWLOCK.RLOCK shortened d 800000");
         c.int("LOCK.RELEASE capped b");
@@ -206,13 +206,13 @@ fn a_rewritten_aof_brings_everything_back(kind: Kind) {
     }
 }
 
-fn an_aof_with_a_torn_tail_loses_the_tail_only(kind: Kind) {
+fn a_truncated_aof_loses_only_its_tail(kind: Kind) {
     let mut server = aof_server(kind, "yes");
     let mut c = server.client();
     let state = with_many(&mut c);
     c.int("LOCK.ACQUIRE torn me 60000");
     server.kill();
-    // In the middle of the last effect, as when the power fails during a write.
+    // In the middle of the last effect, as after a power failure during a write.
     let aof = if kind.is_7_0_or_later() {
         server.dir().join("appendonlydir/appendonly.aof.1.incr.aof")
     } else {
@@ -225,7 +225,7 @@ fn an_aof_with_a_torn_tail_loses_the_tail_only(kind: Kind) {
     assert_back(&server, &state, "without the tail");
 }
 
-fn a_random_life_comes_back_from_the_aof(kind: Kind) {
+fn a_random_history_survives_in_the_aof(kind: Kind) {
     for (seed, preamble) in (10..).zip(PREAMBLES) {
         let mut server = aof_server(kind, preamble);
         let mut c = server.client();
@@ -240,7 +240,7 @@ fn a_random_life_comes_back_from_the_aof(kind: Kind) {
     }
 }
 
-fn a_random_life_comes_back_from_a_rewrite_in_its_middle(kind: Kind) {
+fn a_random_history_survives_an_aof_rewrite_in_its_middle(kind: Kind) {
     for (seed, preamble) in (20..).zip(PREAMBLES) {
         let mut server = aof_server(kind, preamble);
         let mut c = server.client();
@@ -261,7 +261,7 @@ fn a_random_life_comes_back_from_a_rewrite_in_its_middle(kind: Kind) {
     }
 }
 
-fn a_random_life_comes_back_from_an_rdb(kind: Kind) {
+fn a_random_history_survives_in_an_rdb(kind: Kind) {
     let mut server = Server::start(kind);
     for seed in 30..33 {
         let mut c = server.client();
@@ -276,7 +276,7 @@ fn a_random_life_comes_back_from_an_rdb(kind: Kind) {
     }
 }
 
-fn a_server_that_gave_no_fence_saves_and_loads(kind: Kind) {
+fn a_server_without_any_fence_saves_and_loads(kind: Kind) {
     for preamble in PREAMBLES {
         let mut server = aof_server(kind, preamble);
         let mut c = server.client();
@@ -291,17 +291,17 @@ fn a_server_that_gave_no_fence_saves_and_loads(kind: Kind) {
     }
 }
 
-/// Fails the test when the next fence is not larger than the one that was raised beyond the clock.
+/// Fails the test if the next fence is not larger than the one that was raised beyond the clock.
 #[track_caller]
 fn assert_beyond(c: &mut Client, ahead: i64, when: &str) {
     let next = c.int("LOCK.ACQUIRE next me 60000");
     assert!(next > ahead, "{when}: {next} after {ahead}");
-    // Far from where the clock alone would have taken it.
+    // Far from the fence that the clock alone would give.
     assert!(next < ahead + 1_000_000_000, "{when}: {next} after {ahead}");
     c.int("LOCK.RELEASE next me");
 }
 
-fn fences_do_not_go_back_while_the_server_lives(kind: Kind) {
+fn fences_keep_rising_while_the_server_runs(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let ahead = raise_fences_by_an_hour(&mut c);
@@ -313,7 +313,7 @@ fn fences_do_not_go_back_while_the_server_lives(kind: Kind) {
     }
 }
 
-fn fences_do_not_go_back_over_an_rdb(kind: Kind) {
+fn fences_keep_rising_over_an_rdb(kind: Kind) {
     for held in [false, true] {
         let mut server = Server::start(kind);
         let mut c = server.client();
@@ -330,7 +330,7 @@ fn fences_do_not_go_back_over_an_rdb(kind: Kind) {
     }
 }
 
-fn fences_do_not_go_back_over_an_aof(kind: Kind) {
+fn fences_keep_rising_over_an_aof(kind: Kind) {
     for preamble in PREAMBLES {
         let mut server = aof_server(kind, preamble);
         let ahead = raise_fences_by_an_hour(&mut server.client());
@@ -341,8 +341,9 @@ fn fences_do_not_go_back_over_an_aof(kind: Kind) {
     }
 }
 
-fn fences_do_not_go_back_over_a_rewritten_aof(kind: Kind) {
-    // Without the RDB at its head and with no lock held, a rewritten file has no place for them: not a case here.
+fn fences_keep_rising_over_a_rewritten_aof(kind: Kind) {
+    // Not tested here: without the RDB at its head and with no lock held, a rewritten file cannot
+    // store fences.
     for (preamble, held) in [("yes", false), ("yes", true), ("no", true)] {
         let mut server = aof_server(kind, preamble);
         let mut c = server.client();
@@ -405,7 +406,7 @@ fn a_server_without_the_module_refuses_an_rdb_with_fences_clearly(kind: Kind) {
         server.shut_down_saving();
         let dir = server.dir().to_str().unwrap();
         if locks.is_empty() && kind.is_7_2_or_later() {
-            // Nothing of ours is in it.
+            // It contains nothing of the module.
             let bare = Server::start_without_module(kind, &["--dir", dir]);
             assert_eq!(bare.client().int("DBSIZE"), 0);
         } else {

@@ -1,4 +1,4 @@
-//! The example of a quorum, on five independent servers of which two fail, and then three.
+//! The quorum example, on five independent servers of which two fail, and then three.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,18 +18,18 @@ mod redlock;
 use redlock::{Gate, Lease, Redlock};
 
 on_every_server![
-    two_of_five_may_fail,
-    the_largest_fence_may_fall_and_the_vector_does_not,
+    a_quorum_of_five_survives_two_failures,
+    the_largest_fence_of_a_quorum_may_fall_but_the_vector_does_not,
     a_lease_is_extended_by_a_majority_or_lost,
 ];
 
 const SERVERS: usize = 5;
 const KEY: &str = "lock:quorum";
 const TTL: Duration = Duration::from_secs(4);
-/// For each request: a server that is stopped costs every step as much.
+/// The limit per request. A stopped server delays every step by this much.
 const TIMEOUT: Duration = Duration::from_millis(80);
 
-/// Five servers that know nothing of each other.
+/// Five servers that do not know each other.
 fn servers(kind: Kind) -> Vec<Server> {
     (0..SERVERS).map(|_| Server::start(kind)).collect()
 }
@@ -42,7 +42,7 @@ fn client(servers: &[Server]) -> Redlock {
     Redlock::new(&addresses, TIMEOUT).unwrap()
 }
 
-/// A token that no attempt had before.
+/// A token that no earlier attempt used.
 fn unique() -> String {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     format!("t{}", NEXT.fetch_add(1, Ordering::Relaxed))
@@ -52,7 +52,7 @@ fn attempt(client: &mut Redlock) -> Option<Lease> {
     client.acquire(KEY, &unique(), TTL)
 }
 
-/// Tries until it has it.
+/// Retries until it has the lock.
 fn insist(client: &mut Redlock) -> Lease {
     wait_for("the quorum's lock", || attempt(client))
 }
@@ -61,14 +61,14 @@ fn is_free(server: &Server) -> bool {
     server.client().call(&format!("LOCK.INFO {KEY}")) == Reply::Nil
 }
 
-/// How the crowd fared.
+/// The results of the clients.
 #[derive(Debug, Default)]
 struct Tally {
     leases: AtomicUsize,
     refused: AtomicUsize,
 }
 
-/// Clients that all want the lock, each so many times.
+/// Clients that all want the lock, each this many times.
 fn contend(servers: &[Server], clients: usize, leases_each: usize) -> Tally {
     let tally = Tally::default();
     let inside = AtomicUsize::new(0);
@@ -91,7 +91,7 @@ fn contend(servers: &[Server], clients: usize, leases_each: usize) -> Tally {
                     let in_time = lease.is_valid();
                     let admitted = gate.lock().unwrap().admits(&lease.fences);
                     inside.fetch_sub(1, Ordering::SeqCst);
-                    // A machine that stalls may cost a lease, and then it is not one.
+                    // If a machine stalls, a lease may be lost, and then it does not count.
                     if in_time {
                         assert_eq!(others, 0, "two holders");
                         assert!(admitted, "{lease:?} {gate:?}");
@@ -106,27 +106,28 @@ fn contend(servers: &[Server], clients: usize, leases_each: usize) -> Tally {
     tally
 }
 
-fn two_of_five_may_fail(kind: Kind) {
+fn a_quorum_of_five_survives_two_failures(kind: Kind) {
     let mut servers = servers(kind);
     let all = contend(&servers, 4, 5 * scale());
     servers.iter().for_each(|server| {
         wait_for("all to be released", || is_free(server).then_some(()));
     });
-    // One that is silent, and one that is gone.
+    // One server is stopped, and one is killed.
     servers[1].signal("STOP");
     servers[3].kill();
     let three = contend(&servers, 3, 2 * scale());
     for server in [&servers[0], &servers[2], &servers[4]] {
         wait_for("all to be released", || is_free(server).then_some(()));
     }
-    // Two of five are no majority: nobody has it, and nothing is left of the attempts.
+    // Two of five are no majority: no client gets the lock, and nothing of the attempts stays.
     servers[4].signal("STOP");
     let mut client = client(&servers);
     for _ in 0..2 * scale() {
         assert!(attempt(&mut client).is_none());
         assert!(is_free(&servers[0]) && is_free(&servers[2]));
     }
-    // They do what was asked of them meanwhile; the votes that nobody wanted any more end by themselves, and stop no majority.
+    // The resumed servers execute their pending requests. These unwanted votes expire on their own,
+    // and prevent no majority.
     servers[4].signal("CONT");
     servers[1].signal("CONT");
     let lease = insist(&mut client);
@@ -146,12 +147,12 @@ fn two_of_five_may_fail(kind: Kind) {
     );
 }
 
-fn the_largest_fence_may_fall_and_the_vector_does_not(kind: Kind) {
+fn the_largest_fence_of_a_quorum_may_fall_but_the_vector_does_not(kind: Kind) {
     let servers = servers(kind);
     raise_fences_by_an_hour(&mut servers[0].client());
     let mut gate = Gate::default();
     let mut client = client(&servers);
-    // Whoever holds it somewhere keeps a server from giving its vote.
+    // A holder on a server prevents that server's vote.
     let occupy = |by: [usize; 2]| {
         for n in by {
             servers[n]
@@ -203,6 +204,6 @@ fn a_lease_is_extended_by_a_majority_or_lost(kind: Kind) {
     servers[2].client().int(&format!("DEL {KEY}"));
     let begun = now_ms();
     assert!(!client.extend(&mut lease, TTL), "two are not");
-    // What is left of it was given up.
+    // The rest of it was released.
     assert!(servers.iter().all(is_free), "{} ms", now_ms() - begun);
 }

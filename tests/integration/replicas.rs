@@ -1,7 +1,7 @@
-//! Replicas under load: whatever happens to the link, to a replica or in between, they have in the end what the primary has, value, ttl
-//! and fence of every key.
+//! Replicas under load. Whatever happens to the links or a replica, in the end they have the same
+//! data as the primary: value, ttl and fence of every key.
 
-use crate::harness::crowd::{self, wait_for_link, Deeds};
+use crate::harness::mixed_load::{self, wait_for_link, LoadTotals};
 use crate::harness::{figure, scale, Client, Kind, Reply, Server, State};
 
 mod diskless;
@@ -11,9 +11,12 @@ mod resync;
 
 use resync::STAYS_FREE;
 
-on_every_server![a_crowd_arrives, a_crowd_arrives_over_two_links,];
+on_every_server![
+    the_effects_of_many_clients_reach_a_replica,
+    the_effects_of_many_clients_reach_a_replica_of_a_replica,
+];
 
-/// A primary whose replicas are served at once.
+/// A primary that synchronizes its replicas without delay.
 fn primary(kind: Kind) -> Server {
     let backlog = ["--repl-backlog-size", "64mb"];
     Server::start_with(kind, &[&AT_ONCE[..], &backlog].concat())
@@ -22,23 +25,23 @@ fn primary(kind: Kind) -> Server {
 const AT_ONCE: [&str; 4] = [
     "--repl-diskless-sync-delay",
     "0",
-    // It sends nothing by itself.
+    // It sends nothing on its own.
     "--repl-ping-replica-period",
     "3600",
 ];
 
-/// A replica that is told so by a command, as the port of its primary may change.
+/// Makes a server a replica by a command, because the port of its primary may change.
 fn follow(replica: &Server, primary: &Server) {
     let line = format!("REPLICAOF 127.0.0.1 {}", primary.port);
     replica.client().text(&line);
 }
 
-/// Has a replica follow nobody, and stay one.
+/// Makes a replica follow nobody, while it stays a replica.
 fn lose_primary(replica: &Server) {
     replica.client().text("REPLICAOF 127.0.0.1 1");
 }
 
-/// Fails the test unless the replica has all that the primary has; answers how many keys that are.
+/// Fails the test unless the replica has the same data as the primary. Returns the number of keys.
 #[track_caller]
 fn assert_same(primary: &Server, replica: &Server, when: &str) -> usize {
     replica.wait_until_it_follows(primary);
@@ -47,34 +50,34 @@ fn assert_same(primary: &Server, replica: &Server, when: &str) -> usize {
     state.len()
 }
 
-/// How often the primary has sent all of its data, and how often only what a replica had missed.
+/// The number of full and of partial synchronizations.
 fn syncs(primary: &Server) -> (usize, usize) {
     let mut c = primary.client();
     let mut count = |field| c.info(field).parse().unwrap();
     (count("sync_full"), count("sync_partial_ok"))
 }
 
-fn a_crowd_arrives(kind: Kind) {
+fn the_effects_of_many_clients_reach_a_replica(kind: Kind) {
     let primary = primary(kind);
     let replica = Server::start_replica_of(&primary, &[]);
-    let (mut deeds, mut keys) = (Deeds::default(), 0);
+    let (mut totals, mut keys) = (LoadTotals::default(), 0);
     let rounds = 8 * scale();
     for seed in 0..rounds {
-        deeds.add(&crowd::live(&primary, seed as u64, 12_600, || ()));
+        totals.add(&mixed_load::run(&primary, seed as u64, 12_600, || ()));
         keys += assert_same(&primary, &replica, &format!("seed {seed}"));
     }
-    assert!(deeds.ops >= 100_000 * scale(), "{deeds:?}");
+    assert!(totals.ops >= 100_000 * scale(), "{totals:?}");
     assert!(keys > 20 * scale(), "only {keys} keys were compared");
     assert_eq!(syncs(&primary), (1, 0), "the link has never broken");
-    let Deeds { ops, waited, .. } = deeds;
+    let LoadTotals { ops, waited, .. } = totals;
     figure(kind, &format!("{ops} operations, {waited} of them grants to waiters; {keys} keys compared in {rounds} digests, none differs"));
 }
 
-fn a_crowd_arrives_over_two_links(kind: Kind) {
+fn the_effects_of_many_clients_reach_a_replica_of_a_replica(kind: Kind) {
     let primary = primary(kind);
     let middle = Server::start_replica_of(&primary, &[&AT_ONCE[..], &STAYS_FREE].concat());
     let last = Server::start_replica_of(&middle, &STAYS_FREE);
-    let deeds = crowd::live(&primary, 200, 6_000 * scale(), || {
+    let totals = mixed_load::run(&primary, 200, 6_000 * scale(), || {
         for _ in 0..2 {
             primary.client().call("CLIENT KILL TYPE replica");
             wait_for_link(&middle);
@@ -84,22 +87,22 @@ fn a_crowd_arrives_over_two_links(kind: Kind) {
     });
     assert_same(&primary, &middle, "in the middle");
     assert_same(&middle, &last, "at the end");
-    // The one in the middle goes on alone, and the last one with it.
+    // The middle server continues alone, and the last one follows it.
     middle.client().text("REPLICAOF NO ONE");
     wait_for_link(&last);
     let next = middle.client().int("LOCK.ACQUIRE new me 600000");
-    assert!(next > deeds.largest_fence);
+    assert!(next > totals.largest_fence);
     assert_same(&middle, &last, "after the promotion");
     assert_eq!(syncs(&primary), (1, 2));
     let (full, partial) = syncs(&middle);
     assert!(full == 1 && partial >= 2, "{full} {partial}");
     figure(
         kind,
-        &format!("{} operations over 4 broken links", deeds.ops),
+        &format!("{} operations over 4 broken links", totals.ops),
     );
 }
 
-/// LOCK.INFO without what time changes.
+/// LOCK.INFO without the fields that change with time.
 fn info(c: &mut Client, key: &str) -> Vec<Reply> {
     let info = c.call(&format!("LOCK.INFO {key}"));
     let mut parts = vec![info.field("mode")];

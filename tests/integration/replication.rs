@@ -1,4 +1,4 @@
-//! What reaches a replica, and what a replica is when it becomes the primary.
+//! The data of a replica, and its state after a promotion.
 
 use crate::harness::aof;
 use crate::harness::dump::raise_fences_by_an_hour;
@@ -6,41 +6,41 @@ use crate::harness::workload::{self, script};
 use crate::harness::{now_ms, wait_for, Client, Kind, Reply, Server, State};
 
 on_every_server![
-    every_operation_arrives,
-    what_changes_nothing_sends_nothing,
-    a_random_life_arrives,
-    a_random_life_arrives_over_broken_links,
-    a_random_life_arrives_without_replicating_in_place,
-    a_replica_that_comes_later_gets_everything,
-    a_replica_of_a_primary_that_gave_no_fence_follows,
-    a_replica_of_a_replica_gets_everything,
-    a_replica_answers_questions_and_takes_no_orders,
-    a_replica_shows_what_has_ended_before_it_is_told,
-    a_promoted_replica_gives_larger_fences_and_knows_the_holders,
-    a_replica_that_came_later_gives_larger_fences,
+    every_operation_is_replicated,
+    commands_that_change_nothing_replicate_nothing,
+    a_random_history_is_replicated,
+    a_random_history_is_replicated_over_broken_links,
+    a_random_history_is_replicated_without_replicating_in_place,
+    a_replica_attached_later_receives_everything,
+    a_replica_follows_a_primary_without_any_fence,
+    a_replica_of_a_replica_receives_everything,
+    a_replica_answers_reads_and_refuses_writes,
+    a_replica_hides_expired_holds_before_its_primary_deletes_them,
+    a_promoted_replica_has_the_holders_and_gives_larger_fences,
+    a_replica_attached_later_gives_larger_fences,
     the_old_primary_follows_the_new_one,
-    a_replica_comes_back_from_its_own_aof,
-    what_an_operator_sees_is_what_the_client_has_sent,
+    a_replica_restarts_from_its_own_aof,
+    monitor_and_slowlog_show_the_command_as_sent,
 ];
 
 on_more_servers![
-    every_operation_arrives,
-    what_changes_nothing_sends_nothing,
-    a_random_life_arrives,
-    a_random_life_arrives_over_broken_links,
-    a_replica_that_comes_later_gets_everything,
-    a_replica_of_a_primary_that_gave_no_fence_follows,
-    a_replica_of_a_replica_gets_everything,
-    a_replica_answers_questions_and_takes_no_orders,
-    a_replica_shows_what_has_ended_before_it_is_told,
-    a_promoted_replica_gives_larger_fences_and_knows_the_holders,
-    a_replica_that_came_later_gives_larger_fences,
+    every_operation_is_replicated,
+    commands_that_change_nothing_replicate_nothing,
+    a_random_history_is_replicated,
+    a_random_history_is_replicated_over_broken_links,
+    a_replica_attached_later_receives_everything,
+    a_replica_follows_a_primary_without_any_fence,
+    a_replica_of_a_replica_receives_everything,
+    a_replica_answers_reads_and_refuses_writes,
+    a_replica_hides_expired_holds_before_its_primary_deletes_them,
+    a_promoted_replica_has_the_holders_and_gives_larger_fences,
+    a_replica_attached_later_gives_larger_fences,
     the_old_primary_follows_the_new_one,
-    a_replica_comes_back_from_its_own_aof,
-    what_an_operator_sees_is_what_the_client_has_sent,
+    a_replica_restarts_from_its_own_aof,
+    monitor_and_slowlog_show_the_command_as_sent,
 ];
 
-/// A primary that sends nothing by itself.
+/// A primary that sends nothing on its own.
 fn primary(kind: Kind) -> Server {
     primary_with(kind, &[])
 }
@@ -52,7 +52,7 @@ fn primary_with(kind: Kind, arguments: &[&str]) -> Server {
         "3600",
         "--repl-diskless-sync-delay",
         "0",
-        // Broken links are mended from the backlog.
+        // Broken links are resynchronized from the backlog.
         "--repl-backlog-size",
         "64mb",
     ];
@@ -67,7 +67,7 @@ fn assert_same(primary: &Server, replica: &Server, when: &str) {
     here.assert_same(&State::of(&mut primary.client()), when);
 }
 
-/// LOCK.INFO without what time changes.
+/// LOCK.INFO without the fields that change with time.
 fn info(c: &mut Client, key: &str) -> Vec<Reply> {
     let info = c.call(&format!("LOCK.INFO {key}"));
     let mut parts = vec![info.field("mode")];
@@ -77,7 +77,7 @@ fn info(c: &mut Client, key: &str) -> Vec<Reply> {
     parts
 }
 
-fn every_operation_arrives(kind: Kind) {
+fn every_operation_is_replicated(kind: Kind) {
     let primary = primary(kind);
     let replica = Server::start_replica_of(&primary, &[]);
     let mut c = primary.client();
@@ -131,7 +131,7 @@ fn every_operation_arrives(kind: Kind) {
     assert_eq!(c.int("DBSIZE"), 3);
 }
 
-fn what_changes_nothing_sends_nothing(kind: Kind) {
+fn commands_that_change_nothing_replicate_nothing(kind: Kind) {
     let primary = primary(kind);
     let replica = Server::start_replica_of(&primary, &[]);
     let mut c = primary.client();
@@ -172,17 +172,17 @@ fn what_changes_nothing_sends_nothing(kind: Kind) {
     }
     assert_eq!(c.call("EXEC").items().len(), 10);
     c.send(&script(&nothing[..10]));
-    // 6.2 sends the words MULTI and EXEC around nothing.
+    // 6.2 replicates MULTI and EXEC around nothing.
     let empty = "*1\r\n$5\r\nMULTI\r\n*1\r\n$4\r\nEXEC\r\n".len();
     let around = if kind.is_7_0_or_later() { 0 } else { empty };
     assert_eq!(sent(&mut c), before + i64::try_from(around).unwrap());
-    // And what changes something does send.
+    // A command that changes something does send bytes.
     c.int("LOCK.RENEW k me 700000");
     assert!(sent(&mut c) > before + 40);
     assert_same(&primary, &replica, "after all");
 }
 
-fn a_random_life_arrives(kind: Kind) {
+fn a_random_history_is_replicated(kind: Kind) {
     let primary = primary(kind);
     let replica = Server::start_replica_of(&primary, &[]);
     let mut c = primary.client();
@@ -196,7 +196,7 @@ fn a_random_life_arrives(kind: Kind) {
     assert!(seen > 50, "only {seen} keys were compared");
 }
 
-fn a_random_life_arrives_over_broken_links(kind: Kind) {
+fn a_random_history_is_replicated_over_broken_links(kind: Kind) {
     let primary = primary(kind);
     let replica = Server::start_replica_of(&primary, &[]);
     let mut c = primary.client();
@@ -209,8 +209,8 @@ fn a_random_life_arrives_over_broken_links(kind: Kind) {
     assert_eq!(c.info("sync_partial_ok"), "4");
 }
 
-/// As on a server of which it is not proved that the client's words may be exchanged.
-fn a_random_life_arrives_without_replicating_in_place(kind: Kind) {
+/// As on a server for which replication in place is not proved.
+fn a_random_history_is_replicated_without_replicating_in_place(kind: Kind) {
     for (setting, words) in [("yes", 4), ("no", 3)] {
         let options = ["replicate-in-place", setting, "--appendonly", "yes"];
         let primary = primary_with(kind, &options);
@@ -224,7 +224,7 @@ fn a_random_life_arrives_without_replicating_in_place(kind: Kind) {
     }
 }
 
-/// How many words the effect of the first acquire has in the append-only file.
+/// The number of arguments of the first acquire's effect in the append-only file.
 fn words_of_an_effect(c: &mut Client, server: &Server) -> usize {
     c.int("LOCK.ACQUIRE seen me 60000");
     for part in aof::parts(server.dir()) {
@@ -239,7 +239,7 @@ fn words_of_an_effect(c: &mut Client, server: &Server) -> usize {
     panic!("there is no effect in the append-only file");
 }
 
-fn a_replica_that_comes_later_gets_everything(kind: Kind) {
+fn a_replica_attached_later_receives_everything(kind: Kind) {
     for (diskless, load) in [
         ("no", "disabled"),
         ("yes", "swapdb"),
@@ -255,7 +255,7 @@ fn a_replica_that_comes_later_gets_everything(kind: Kind) {
         let when = format!("diskless {diskless}, load {load}");
         let replica = Server::start_replica_of(&primary, &["--repl-diskless-load", load]);
         assert_same(&primary, &replica, &when);
-        // Once more, beside what it has by now.
+        // Once more, with existing data.
         replica.client().call("REPLICAOF NO ONE");
         replica.client().int("LOCK.ACQUIRE mine me 600000");
         c.int("RWLOCK.RLOCK shared you 600000");
@@ -268,7 +268,7 @@ fn a_replica_that_comes_later_gets_everything(kind: Kind) {
     }
 }
 
-fn a_replica_of_a_primary_that_gave_no_fence_follows(kind: Kind) {
+fn a_replica_follows_a_primary_without_any_fence(kind: Kind) {
     let primary = primary(kind);
     let replica = Server::start_replica_of(&primary, &[]);
     primary.client().int("LOCK.ACQUIRE k me 600000");
@@ -276,7 +276,7 @@ fn a_replica_of_a_primary_that_gave_no_fence_follows(kind: Kind) {
     assert_eq!(replica.client().int("DBSIZE"), 1);
 }
 
-fn a_replica_of_a_replica_gets_everything(kind: Kind) {
+fn a_replica_of_a_replica_receives_everything(kind: Kind) {
     let primary = primary(kind);
     let middle = Server::start_replica_of(&primary, &["--repl-diskless-sync-delay", "0"]);
     let last = Server::start_replica_of(&middle, &[]);
@@ -289,7 +289,7 @@ fn a_replica_of_a_replica_gets_everything(kind: Kind) {
     }
 }
 
-fn a_replica_answers_questions_and_takes_no_orders(kind: Kind) {
+fn a_replica_answers_reads_and_refuses_writes(kind: Kind) {
     let primary = primary(kind);
     let replica = Server::start_replica_of(&primary, &[]);
     let (mut c, mut r) = (primary.client(), replica.client());
@@ -314,25 +314,25 @@ fn a_replica_answers_questions_and_takes_no_orders(kind: Kind) {
     assert_same(&primary, &replica, "after the refusals");
 }
 
-fn a_replica_shows_what_has_ended_before_it_is_told(kind: Kind) {
+fn a_replica_hides_expired_holds_before_its_primary_deletes_them(kind: Kind) {
     let primary = primary(kind);
     let replica = Server::start_replica_of(&primary, &[]);
     let (mut c, mut r) = (primary.client(), replica.client());
-    // The primary deletes nothing unless it is asked for it.
+    // The primary deletes nothing without a command.
     c.call("DEBUG SET-ACTIVE-EXPIRE 0");
     c.int("LOCK.ACQUIRE alone me 1000");
     c.int("RWLOCK.RLOCK shared short 1000");
     let last = c.int("RWLOCK.RLOCK shared long 600000");
     let ends = now_ms() + 1000;
     replica.wait_until_it_follows(&primary);
-    let told = c.info("master_repl_offset");
+    let offset = c.info("master_repl_offset");
     wait_for("the deadline", || (now_ms() > ends).then_some(()));
     assert_eq!(r.call("LOCK.INFO alone"), Reply::Nil);
     let holders = r.call("LOCK.INFO shared").field("holders");
     assert_eq!(holders.items().len(), 1);
-    assert_eq!(c.info("master_repl_offset"), told);
+    assert_eq!(c.info("master_repl_offset"), offset);
     assert_eq!(r.int("DBSIZE"), 2, "it deletes nothing by itself");
-    // The next owners arrive where the old holds still lie.
+    // The next owners arrive while the old holds still exist there.
     assert!(c.int("LOCK.ACQUIRE alone you 600000") > last);
     assert!(c.int("RWLOCK.RLOCK shared new 600000") > last);
     assert_same(&primary, &replica, "after the next owners");
@@ -342,14 +342,14 @@ fn a_replica_shows_what_has_ended_before_it_is_told(kind: Kind) {
     assert_eq!(info(&mut r, "alone")[1], Reply::from("you"));
 }
 
-/// Makes a primary of the replica of a primary that is gone.
+/// Promotes the replica of a primary that is gone.
 fn promote(replica: &Server) -> Client {
     let mut r = replica.client();
     assert_eq!(r.call("REPLICAOF NO ONE"), Reply::Simple("OK".into()));
     r
 }
 
-fn a_promoted_replica_gives_larger_fences_and_knows_the_holders(kind: Kind) {
+fn a_promoted_replica_has_the_holders_and_gives_larger_fences(kind: Kind) {
     for ahead in [false, true] {
         let mut primary = primary(kind);
         let replica = Server::start_replica_of(&primary, &[]);
@@ -375,8 +375,9 @@ fn a_promoted_replica_gives_larger_fences_and_knows_the_holders(kind: Kind) {
     }
 }
 
-fn a_replica_that_came_later_gives_larger_fences(kind: Kind) {
-    // One that was told nothing, but that got the data as a whole: with no lock in it, and with one of a smaller fence.
+fn a_replica_attached_later_gives_larger_fences(kind: Kind) {
+    // A replica that received no effects, but the data set as a whole: with no lock in it, and with
+    // one of a smaller fence.
     for held in [false, true] {
         let mut primary = primary(kind);
         let mut c = primary.client();
@@ -399,7 +400,7 @@ fn the_old_primary_follows_the_new_one(kind: Kind) {
     o.int("LOCK.ACQUIRE k me 600000");
     new.wait_until_it_follows(&old);
     promote(&new);
-    o.int("LOCK.ACQUIRE lost me 600000"); // which the new one never hears of
+    o.int("LOCK.ACQUIRE lost me 600000"); // which the new one never receives
     assert_eq!(n.int("LOCK.RELEASE k me"), 1);
     let ahead = raise_fences_by_an_hour(&mut n);
     n.int("RWLOCK.RLOCK k you 600000");
@@ -409,7 +410,7 @@ fn the_old_primary_follows_the_new_one(kind: Kind) {
     assert!(promote(&old).int("LOCK.ACQUIRE new me 600000") > ahead);
 }
 
-fn a_replica_comes_back_from_its_own_aof(kind: Kind) {
+fn a_replica_restarts_from_its_own_aof(kind: Kind) {
     for preamble in ["yes", "no"] {
         let primary = primary(kind);
         let mut replica = Server::start_replica_of(
@@ -424,7 +425,8 @@ fn a_replica_comes_back_from_its_own_aof(kind: Kind) {
             ],
         );
         let mut c = primary.client();
-        // It rewrites its file after the first synchronization; what follows is to come after that.
+        // It rewrites its file after the first synchronization. The effects of this test must come
+        // after that.
         wait_for("the file to be open", || {
             let mut r = replica.client();
             let idle = r.info("aof_rewrite_in_progress") == "0";
@@ -449,8 +451,8 @@ fn a_replica_comes_back_from_its_own_aof(kind: Kind) {
     }
 }
 
-/// An effect stands in the place of the client's own words for a moment: nobody may see that.
-fn what_an_operator_sees_is_what_the_client_has_sent(kind: Kind) {
+/// An effect replaces the client's command for a moment. Nobody may see that.
+fn monitor_and_slowlog_show_the_command_as_sent(kind: Kind) {
     let server = primary(kind);
     let replica = Server::start_replica_of(&server, &[]);
     let mut c = server.client();

@@ -1,10 +1,11 @@
-//! What a client cannot do: with keys that are not its own, with the effects of others, to the log, and to the server's memory and time.
+//! The limits of a client: other users' keys, forged effects, the log, and the server's memory and
+//! time.
 
 mod effects;
 mod keys;
 mod limits;
 mod log;
-mod question;
+mod write_check;
 
 use crate::harness::{Client, Reply, Server};
 
@@ -20,14 +21,15 @@ fn user(server: &Server, name: &str, rules: &str) -> Client {
     c
 }
 
-/// A function that calls one command, for servers that have functions: `FCALL call 1 key command rest…`.
+/// A function that calls one command, for servers that have functions: `FCALL call 1 key command
+/// rest…`.
 fn load_function(c: &mut Client) {
     let code = b"#!lua name=test\nredis.register_function('call', function(keys, args) return redis.call(args[1], keys[1], unpack(args, 2)) end)";
     let loaded = c.send(&[b"FUNCTION", &b"LOAD"[..], code]);
     assert_eq!(loaded, Reply::from("test"));
 }
 
-/// A line in a script that says which key it touches, in one that does not, and in a function.
+/// A line in a script that declares its key, in one that does not, and in a function.
 fn in_scripts(line: &str, has_functions: bool) -> Vec<Vec<Vec<u8>>> {
     let words: Vec<&str> = line.split(' ').collect();
     let (name, key, rest) = (words[0], words[1], &words[2..]);

@@ -1,4 +1,5 @@
-//! Locks that have lost their ttl: nobody hears of it, so a sweep of the keyspace gives it back. It deletes those that are over.
+//! Locks without a ttl. The module is not notified when a lock loses its ttl, so a sweep of the
+//! keyspace restores it. The sweep deletes expired locks.
 //!
 //! A sweep runs after a start, after a load and after a promotion.
 
@@ -6,22 +7,23 @@ use std::time::{Duration, Instant};
 
 use crate::harness::{now_ms, wait_for, Client, Kind, Reply, Server};
 
-mod middle;
+mod interrupted;
 
 on_every_server![
-    an_rdb_with_locks_without_a_ttl_is_mended,
-    an_aof_with_locks_without_a_ttl_is_mended,
-    a_promoted_replica_mends_what_its_primary_has_not,
-    a_replica_that_came_later_mends_it_too,
-    a_sweep_finds_its_locks_among_many_others,
-    a_key_that_was_lengthened_is_left_alone,
+    locks_without_a_ttl_in_an_rdb_are_repaired,
+    locks_without_a_ttl_in_an_aof_are_repaired,
+    a_promoted_replica_repairs_ttls_that_its_primary_did_not,
+    a_replica_attached_later_gets_the_repaired_ttls,
+    a_sweep_finds_locks_among_many_other_keys,
+    a_key_with_a_longer_ttl_is_left_alone,
 ];
 
-/// Longer than all that is done before it is over.
+/// Longer than all steps before its end.
 const SHORT_MS: i64 = 700;
 
-/// Takes locks without a ttl in two databases: `over` ends after [`SHORT_MS`], `half` loses one of its holders then, `live` stays. `copy` comes
-/// by RESTORE. All of it arrives at once with `then`, before the timer can look at anything. Answers when the short ones are over.
+/// Creates locks without a ttl in two databases: `over` expires after [`SHORT_MS`], `half` loses
+/// one of its holders then, `live` stays. `copy` comes by RESTORE. All arrive at once with `then`,
+/// before the timer can see any of them. Returns when the short ones expire.
 fn take_without_ttl(c: &mut Client, then: &str) -> i64 {
     c.int("LOCK.ACQUIRE original me 600000");
     let dump = c.call("DUMP original");
@@ -58,9 +60,9 @@ fn words(line: &str) -> Vec<Vec<u8>> {
     line.split_whitespace().map(Vec::from).collect()
 }
 
-/// All locks end with their holds again, and what is over is gone.
+/// All locks expire with their holds again, and expired ones are gone.
 #[track_caller]
-fn assert_mended(c: &mut Client, when: &str) {
+fn assert_repaired(c: &mut Client, when: &str) {
     for db in ["1", "0"] {
         c.call(&format!("SELECT {db}"));
         wait_for(&format!("{when}: the lock to go that is over"), || {
@@ -88,14 +90,14 @@ fn has_its_ttl(c: &mut Client, key: &str, when: &str) {
     assert!((500_000..=600_000).contains(&ttl), "{when}: {key}: {ttl}");
 }
 
-/// Waits until all that is short is over, or answers at once.
+/// Waits until all short holds have expired, or returns at once.
 fn wait_until(over_ms: i64, late: bool) {
     wait_for("the deadline", || {
         (!late || now_ms() > over_ms).then_some(())
     });
 }
 
-fn an_rdb_with_locks_without_a_ttl_is_mended(kind: Kind) {
+fn locks_without_a_ttl_in_an_rdb_are_repaired(kind: Kind) {
     for late in [false, true] {
         for save in ["SAVE", "BGSAVE"] {
             let mut server = Server::start(kind);
@@ -107,10 +109,10 @@ fn an_rdb_with_locks_without_a_ttl_is_mended(kind: Kind) {
             server.kill();
             wait_until(over_ms, late);
             server.start_again();
-            assert_mended(&mut server.client(), save);
+            assert_repaired(&mut server.client(), save);
         }
     }
-    // In one transaction. Where SAVE is not allowed in it, BGSAVE is.
+    // In one transaction. BGSAVE replaces SAVE where SAVE is not allowed in one.
     let mut server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k me 600000");
@@ -122,13 +124,13 @@ fn an_rdb_with_locks_without_a_ttl_is_mended(kind: Kind) {
     server.kill();
     server.start_again();
     has_its_ttl(&mut server.client(), "k", "in a transaction");
-    // A reload is a load.
+    // A reload counts as a load.
     let mut c = server.client();
     c.in_one_go(&["PERSIST k", "DEBUG RELOAD"]);
     has_its_ttl(&mut c, "k", "after DEBUG RELOAD");
 }
 
-fn an_aof_with_locks_without_a_ttl_is_mended(kind: Kind) {
+fn locks_without_a_ttl_in_an_aof_are_repaired(kind: Kind) {
     for preamble in ["yes", "no"] {
         for then in ["PING", "BGREWRITEAOF"] {
             let options = [
@@ -149,14 +151,14 @@ fn an_aof_with_locks_without_a_ttl_is_mended(kind: Kind) {
             wait_until(over_ms, true);
             server.start_again();
             let when = format!("preamble {preamble}, {then}");
-            assert_mended(&mut server.client(), &when);
-            // The mending is in the file.
+            assert_repaired(&mut server.client(), &when);
+            // The repair is in the file.
             server.kill();
             server.start_again();
             assert_mended_already(&mut server.client(), &when);
         }
     }
-    // No value of a lock is loaded from this one: it has an effect and the PERSIST.
+    // No value of a lock is loaded from this file: it has an effect and the PERSIST.
     let mut server = Server::start_with(kind, &["--appendonly", "yes", "--appendfsync", "always"]);
     let mut c = server.client();
     c.in_one_go(&["LOCK.ACQUIRE k me 600000", "PERSIST k"]);
@@ -165,7 +167,7 @@ fn an_aof_with_locks_without_a_ttl_is_mended(kind: Kind) {
     has_its_ttl(&mut server.client(), "k", "by commands alone");
 }
 
-/// At the first look.
+/// At the first access.
 #[track_caller]
 fn assert_mended_already(c: &mut Client, when: &str) {
     for key in ["live", "half", "copy"] {
@@ -174,7 +176,7 @@ fn assert_mended_already(c: &mut Client, when: &str) {
     assert_eq!(c.text("TYPE over"), "string", "{when}");
 }
 
-fn a_promoted_replica_mends_what_its_primary_has_not(kind: Kind) {
+fn a_promoted_replica_repairs_ttls_that_its_primary_did_not(kind: Kind) {
     for late in [false, true] {
         let mut primary = Server::start(kind);
         let replica = Server::start_replica_of(&primary, &["--repl-diskless-sync-delay", "0"]);
@@ -183,18 +185,18 @@ fn a_promoted_replica_mends_what_its_primary_has_not(kind: Kind) {
         replica.wait_until_it_follows(&primary);
         primary.kill();
         wait_until(over_ms, late);
-        // A replica mends nothing by itself.
+        // A replica repairs nothing on its own.
         assert_eq!(r.int("PTTL live"), -1);
         assert_eq!(r.int("PTTL over"), -1);
         r.text("REPLICAOF NO ONE");
-        assert_mended(&mut r, &format!("late: {late}"));
-        // Its own replicas hear of it.
+        assert_repaired(&mut r, &format!("late: {late}"));
+        // Its own replicas receive it.
         let next = Server::start_replica_of(&replica, &[]);
         assert_mended_already(&mut next.client(), "the next one");
     }
 }
 
-fn a_replica_that_came_later_mends_it_too(kind: Kind) {
+fn a_replica_attached_later_gets_the_repaired_ttls(kind: Kind) {
     for load in ["disabled", "swapdb"] {
         let mut primary = Server::start_with(kind, &["--repl-diskless-sync-delay", "0"]);
         let over_ms = take_without_ttl(&mut primary.client(), "PING");
@@ -204,11 +206,11 @@ fn a_replica_that_came_later_mends_it_too(kind: Kind) {
         wait_until(over_ms, true);
         assert_eq!(r.int("PTTL over"), -1);
         r.text("REPLICAOF NO ONE");
-        assert_mended(&mut r, load);
+        assert_repaired(&mut r, load);
     }
 }
 
-fn a_sweep_finds_its_locks_among_many_others(kind: Kind) {
+fn a_sweep_finds_locks_among_many_other_keys(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     for db in [0, 1, 9, 15] {
@@ -222,21 +224,22 @@ fn a_sweep_finds_its_locks_among_many_others(kind: Kind) {
     c.call("DEBUG RELOAD");
     let start = Instant::now();
     has_its_ttl(&mut c, "last", "in the last database");
-    // Half a millisecond in five and a half is used.
+    // The sweep uses half a millisecond in five and a half.
     assert!(
         start.elapsed() < Duration::from_secs(5),
         "{:?}",
         start.elapsed()
     );
-    assert_mended(&mut c, "among many others");
+    assert_repaired(&mut c, "among many others");
     for db in [1, 9, 15] {
         c.call(&format!("SELECT {db}"));
         assert!(c.int("DBSIZE") >= 12_500);
     }
 }
 
-/// As documented: what PEXPIRE has lengthened is left alone, over a load, too. Its hold ends all the same.
-fn a_key_that_was_lengthened_is_left_alone(kind: Kind) {
+/// As documented, a key that PEXPIRE has lengthened is left alone, also over a load. Its hold ends
+/// all the same.
+fn a_key_with_a_longer_ttl_is_left_alone(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let year = "PEXPIRE k 31536000000";
@@ -247,7 +250,7 @@ fn a_key_that_was_lengthened_is_left_alone(kind: Kind) {
         year,
         "DEBUG RELOAD",
     ]);
-    // The sweep has come by.
+    // The sweep has passed.
     wait_for("the other's ttl", || {
         (c.int("PTTL persisted") > 0).then_some(())
     });

@@ -1,21 +1,22 @@
-//! What an operator sees who types a command into redis-cli or valkey-cli: names are completed, arguments are hinted at.
+//! The completion of names and the hints for arguments, as an operator sees them in redis-cli or
+//! valkey-cli.
 
 use crate::harness::{redis_cli, valkey_cli, Kind, Server, Terminal};
 
 on_every_server![
     redis_cli_completes_and_hints_the_commands,
-    valkey_cli_hints_at_what_is_left,
-    help_tells_what_a_command_does,
+    valkey_cli_hints_the_remaining_arguments,
+    redis_cli_help_describes_the_commands,
 ];
 
 const TAB: &str = "\t";
-/// Control-U: the line is empty again.
+/// Control-U empties the line.
 const CLEAR: &str = "\x15";
 
 fn redis_cli_completes_and_hints_the_commands(kind: Kind) {
     let server = Server::start(kind);
     let mut terminal = Terminal::open(&server, &redis_cli());
-    // What 6.2 does not say of arguments nobody can hint at.
+    // 6.2 does not describe arguments, so there are no hints.
     let hint = |of: &'static str| match (kind.is_7_0_or_later(), of) {
         (true, _) => of,
         (false, "") => "...options...",
@@ -59,8 +60,8 @@ fn redis_cli_completes_and_hints_the_commands(kind: Kind) {
     }
 }
 
-/// It matches what has been typed with each argument, as redis-cli does from 7.2 on.
-fn valkey_cli_hints_at_what_is_left(kind: Kind) {
+/// It matches the typed text with each argument, as redis-cli does from 7.2 on.
+fn valkey_cli_hints_the_remaining_arguments(kind: Kind) {
     if !kind.is_7_0_or_later() {
         return; // No COMMAND DOCS.
     }
@@ -74,7 +75,7 @@ fn valkey_cli_hints_at_what_is_left(kind: Kind) {
     terminal.shows("BLOCK ", "> LOCK.ACQUIRE k * 1000 BLOCK timeout");
 }
 
-fn help_tells_what_a_command_does(kind: Kind) {
+fn redis_cli_help_describes_the_commands(kind: Kind) {
     if !kind.is_7_0_or_later() {
         return; // No COMMAND DOCS.
     }

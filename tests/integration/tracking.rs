@@ -1,5 +1,5 @@
-//! What tells a client, and an operator, of a lock without asking the lock: CLIENT TRACKING, INFO commandstats, LATENCY. What SLOWLOG and
-//! MONITOR show is looked at in `replication`.
+//! Ways to learn of a lock without a LOCK command: CLIENT TRACKING, INFO commandstats, LATENCY.
+//! `replication` tests SLOWLOG and MONITOR.
 
 use std::sync::mpsc::{channel, Receiver};
 
@@ -8,18 +8,19 @@ use redis::{PushInfo, PushKind, Value};
 use crate::harness::{wait_for, Client, Kind, Reply, Server};
 
 on_every_server![
-    a_holder_is_told_that_its_lock_has_changed,
-    a_holder_is_told_that_its_lock_was_handed_on,
-    a_holder_of_many_locks_is_told_by_prefix,
+    a_tracking_holder_is_notified_of_a_change,
+    a_tracking_holder_is_notified_of_a_hand_off,
+    a_tracking_holder_is_notified_by_prefix,
     commandstats_count_the_commands,
-    latency_histograms_have_the_commands,
-    config_resetstat_is_the_servers_own,
+    latency_histograms_cover_the_commands,
+    config_resetstat_leaves_the_module_counters,
 ];
 
-/// A client that holds a lock and has the server tell it of changes, in the way that the `redis` crate has for it.
+/// A client that holds a lock and receives invalidations, through the interface of the `redis`
+/// crate.
 struct Holder {
     c: Client,
-    /// What was pushed: it comes with the replies to other commands.
+    /// The pushed messages, which arrive with the replies to other commands.
     pushes: Receiver<PushInfo>,
 }
 
@@ -35,14 +36,14 @@ impl Holder {
         Self { c, pushes }
     }
 
-    /// Has the server remember that this client knows of the lock.
+    /// Makes the server remember that this client has read the lock.
     fn read(&mut self) -> Vec<String> {
         let holders = self.c.holders("k");
         assert_eq!(self.invalidated(), [] as [&str; 0], "by a look");
         holders
     }
 
-    /// The keys that the server has told of since; all of them is `*`. What was pushed comes before the reply.
+    /// The keys that were invalidated since. `*` means all of them. Pushes come before the reply.
     #[track_caller]
     fn invalidated(&mut self) -> Vec<String> {
         assert_eq!(self.c.text("PING"), "PONG");
@@ -65,15 +66,15 @@ impl Holder {
 
     #[track_caller]
     fn wait_until_told(&mut self, by: &str) {
-        let told = wait_for(&format!("a push by {by}"), || {
+        let pushed_keys = wait_for(&format!("a push by {by}"), || {
             let keys = self.invalidated();
             (!keys.is_empty()).then_some(keys)
         });
-        assert_eq!(told, ["k"], "{by}");
+        assert_eq!(pushed_keys, ["k"], "{by}");
     }
 }
 
-fn a_holder_is_told_that_its_lock_has_changed(kind: Kind) {
+fn a_tracking_holder_is_notified_of_a_change(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let mut holder = Holder::of(&server, "CLIENT TRACKING ON");
@@ -92,7 +93,7 @@ fn a_holder_is_told_that_its_lock_has_changed(kind: Kind) {
         c.int("LOCK.ACQUIRE k me 600000");
         holder.invalidated();
         assert_eq!(holder.read(), ["me"]);
-        // What changes nothing is not told.
+        // A command that changes nothing sends no invalidation.
         c.call("LOCK.RENEW k you 600000");
         c.call("LOCK.ACQUIRE k you 600000");
         c.call("LOCK.INFO k");
@@ -109,7 +110,7 @@ fn a_holder_is_told_that_its_lock_has_changed(kind: Kind) {
     assert!(holder.read().is_empty());
 }
 
-fn a_holder_is_told_that_its_lock_was_handed_on(kind: Kind) {
+fn a_tracking_holder_is_notified_of_a_hand_off(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let mut holder = Holder::of(&server, "CLIENT TRACKING ON");
@@ -128,7 +129,8 @@ fn a_holder_is_told_that_its_lock_was_handed_on(kind: Kind) {
         c.call("DEL k");
         holder.wait_until_told("DEL");
     }
-    // The grant alone is a change, too: a share that is over makes room, and nothing of the server's happens to the key.
+    // The grant alone is a change, too: an expired shared hold makes room, and no event of the
+    // server touches the key.
     c.int("RWLOCK.RLOCK k a 600000");
     c.int("RWLOCK.RLOCK k b 60000");
     let writer = server.blocked("RWLOCK.WLOCK k a 600000 BLOCK 0");
@@ -144,7 +146,7 @@ fn a_holder_is_told_that_its_lock_was_handed_on(kind: Kind) {
     );
 }
 
-fn a_holder_of_many_locks_is_told_by_prefix(kind: Kind) {
+fn a_tracking_holder_is_notified_by_prefix(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let mut holder = Holder::of(&server, "CLIENT TRACKING ON BCAST PREFIX k");
@@ -186,11 +188,11 @@ fn commandstats_count_the_commands(kind: Kind) {
             "{name}: {stats}"
         );
     }
-    // What the module sends on is no call.
+    // The module's own replication does not count as a call.
     assert!(!c.text("INFO commandstats").contains("cmdstat_lock._"));
 }
 
-fn latency_histograms_have_the_commands(kind: Kind) {
+fn latency_histograms_cover_the_commands(kind: Kind) {
     if !kind.is_7_0_or_later() {
         return;
     }
@@ -210,8 +212,8 @@ fn latency_histograms_have_the_commands(kind: Kind) {
     }
 }
 
-/// The module API does not tell of it, so that the module has its own: LOCK.RESETSTAT.
-fn config_resetstat_is_the_servers_own(kind: Kind) {
+/// The module API does not report it, so the module has its own: LOCK.RESETSTAT.
+fn config_resetstat_leaves_the_module_counters(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 600000");

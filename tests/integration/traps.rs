@@ -1,4 +1,4 @@
-//! What the ground of the module API has in store for those who wait: each test is a trap that a server has been seen to set.
+//! Pitfalls of the module API for waiters. Each one has been seen on a real server.
 
 use std::time::{Duration, Instant};
 
@@ -10,18 +10,18 @@ mod demotion;
 mod pause;
 
 on_every_server![
-    timeouts_and_a_deadline_in_one_millisecond,
-    a_lock_that_is_evicted_is_handed_on,
-    a_busy_script_delays_a_hand_off_and_loses_none,
-    who_leaves_during_a_busy_script_is_not_granted,
+    timeouts_and_a_deadline_in_one_millisecond_are_all_served,
+    eviction_of_a_lock_grants_the_next_waiter,
+    a_busy_script_delays_a_hand_off_but_loses_none,
+    a_waiter_that_leaves_during_a_busy_script_is_not_granted,
     saving_with_waiters_changes_nothing,
-    reloading_the_data_set_under_waiters_changes_nothing,
-    flushing_everything_asynchronously_hands_on,
+    debug_reload_with_waiters_changes_nothing,
+    flushall_async_grants_the_next_waiter,
     a_waiter_is_granted_while_the_server_forks,
 ];
 
-/// Each waiter is answered once: with a hold that it has, or with null and no hold.
-fn timeouts_and_a_deadline_in_one_millisecond(kind: Kind) {
+/// Each waiter gets one reply: a hold that it has, or null and no hold.
+fn timeouts_and_a_deadline_in_one_millisecond_are_all_served(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     for round in 0..8 {
@@ -30,7 +30,7 @@ fn timeouts_and_a_deadline_in_one_millisecond(kind: Kind) {
         let waiters: Vec<_> = (0..24)
             .map(|n: i32| {
                 let rest = end.saturating_duration_since(Instant::now()).as_millis();
-                // All around the deadline, most of them at it.
+                // All around the deadline, most of them exactly at it.
                 let timeout = i64::try_from(rest).unwrap() + i64::from(n % 4) - 1;
                 let token = format!("w{round}-{n}");
                 let line = format!("LOCK.ACQUIRE k {token} 60000 BLOCK {}", timeout.max(1));
@@ -58,14 +58,14 @@ fn timeouts_and_a_deadline_in_one_millisecond(kind: Kind) {
     assert_eq!(server.blocked_clients(), 0);
 }
 
-fn a_lock_that_is_evicted_is_handed_on(kind: Kind) {
+fn eviction_of_a_lock_grants_the_next_waiter(kind: Kind) {
     let server = Server::start_with(kind, &["--maxmemory-policy", "allkeys-lru"]);
     let mut c = server.client();
     let first = c.int("LOCK.ACQUIRE k a 60000");
     let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
     let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
     c.call("CONFIG SET maxmemory 1");
-    // A command that may use memory makes the server look for what to evict.
+    // A command that may use memory makes the server evict keys.
     let mut evicted = 0;
     wait_for("two evictions", || {
         c.call("SET x y");
@@ -79,7 +79,8 @@ fn a_lock_that_is_evicted_is_handed_on(kind: Kind) {
     assert!(c.waiters("k").is_empty());
 }
 
-/// A script that runs until SCRIPT KILL, on a connection of its own; returns when the server says that it is busy.
+/// A script that runs until SCRIPT KILL, on its own connection. Returns when the server reports
+/// that it is busy.
 fn busy_script(server: &Server) -> crate::harness::Raw {
     let mut script = server.raw();
     script.send("EVAL while(true)do(function()end)()end 0");
@@ -95,7 +96,7 @@ fn kill_script(c: &mut Client, script: &mut crate::harness::Raw) {
     assert!(script.line().unwrap().starts_with("-ERR"));
 }
 
-fn a_busy_script_delays_a_hand_off_and_loses_none(kind: Kind) {
+fn a_busy_script_delays_a_hand_off_but_loses_none(kind: Kind) {
     let server = Server::start_with(kind, &["--lua-time-limit", "5"]);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
@@ -126,7 +127,7 @@ fn a_busy_script_delays_a_hand_off_and_loses_none(kind: Kind) {
     assert_eq!(c.holders("other"), ["a"]);
 }
 
-fn who_leaves_during_a_busy_script_is_not_granted(kind: Kind) {
+fn a_waiter_that_leaves_during_a_busy_script_is_not_granted(kind: Kind) {
     let server = Server::start_with(kind, &["--lua-time-limit", "5"]);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
@@ -173,7 +174,7 @@ fn saving_with_waiters_changes_nothing(kind: Kind) {
     d.fence();
 }
 
-fn reloading_the_data_set_under_waiters_changes_nothing(kind: Kind) {
+fn debug_reload_with_waiters_changes_nothing(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let fence = c.int("LOCK.ACQUIRE k a 60000");
@@ -193,7 +194,7 @@ fn reloading_the_data_set_under_waiters_changes_nothing(kind: Kind) {
     d.fence();
 }
 
-fn flushing_everything_asynchronously_hands_on(kind: Kind) {
+fn flushall_async_grants_the_next_waiter(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     for line in ["FLUSHALL ASYNC", "FLUSHDB ASYNC", "FLUSHALL SYNC"] {
@@ -203,7 +204,7 @@ fn flushing_everything_asynchronously_hands_on(kind: Kind) {
             c.int(&format!("RWLOCK.RLOCK k{n} b 60000"));
             waiters.push(server.blocked(&format!("RWLOCK.WLOCK k{n} w 60000 BLOCK 0")));
         }
-        // The values are freed on another thread meanwhile.
+        // The values are freed on another thread in the meantime.
         c.call(line);
         for waiter in waiters {
             waiter.fence();

@@ -1,51 +1,51 @@
-//! BLOCK: the queue, and every way in which a lock is handed on.
+//! BLOCK: the queue, and every cause of a hand-off.
 
 use std::time::{Duration, Instant};
 
 use crate::harness::{wait_for, Kind, Reply, Server};
 
 on_every_server![
-    a_release_hands_the_lock_on_in_order,
-    readers_at_the_head_enter_together_and_none_passes_a_writer,
-    nobody_without_block_overtakes_a_waiter,
-    a_timeout_answers_null_not_early_and_lets_the_next_one_through,
-    a_downgrade_lets_the_readers_in,
-    an_upgrade_waits_ahead_of_the_queue_and_keeps_its_share,
-    a_second_upgrade_is_told_of_the_deadlock,
-    an_upgrade_whose_share_ends_waits_in_line,
+    releases_grant_waiters_in_order,
+    readers_at_the_head_are_granted_together_and_pass_no_writer,
+    a_request_without_block_does_not_overtake_a_waiter,
+    a_timeout_gives_null_on_time_and_unblocks_the_next_waiter,
+    a_downgrade_grants_the_waiting_readers,
+    an_upgrade_waits_ahead_of_the_queue_and_keeps_its_shared_hold,
+    a_second_upgrade_gets_deadlock,
+    an_upgrade_whose_shared_hold_ends_waits_in_order,
     two_waiters_with_one_token_are_granted_together,
     the_ttl_counts_from_the_grant,
-    grants_of_one_long_step_count_from_their_own_instants,
-    a_made_token_comes_with_the_grant,
-    a_deadline_hands_on_not_early_and_soon,
-    whatever_ends_a_lock_hands_it_on,
-    a_lock_is_handed_on_inside_a_transaction_and_a_script,
-    where_blocking_is_forbidden_the_answer_comes_at_once,
-    another_type_over_the_key_is_an_error_for_those_who_wait,
+    ttls_of_grants_in_one_long_step_count_from_each_grant,
+    a_server_generated_token_comes_with_the_grant,
+    a_deadline_grants_the_next_waiter_soon_but_not_early,
+    every_end_of_a_lock_grants_the_next_waiter,
+    a_release_in_a_transaction_or_script_grants_the_next_waiter,
+    where_blocking_is_forbidden_block_is_ignored,
+    overwriting_the_key_with_another_type_gives_waiters_wrongtype,
     info_shows_the_queue_in_order,
 ];
 
 on_more_servers![
-    a_release_hands_the_lock_on_in_order,
-    readers_at_the_head_enter_together_and_none_passes_a_writer,
-    nobody_without_block_overtakes_a_waiter,
-    a_timeout_answers_null_not_early_and_lets_the_next_one_through,
-    a_downgrade_lets_the_readers_in,
-    an_upgrade_waits_ahead_of_the_queue_and_keeps_its_share,
-    a_second_upgrade_is_told_of_the_deadlock,
-    an_upgrade_whose_share_ends_waits_in_line,
+    releases_grant_waiters_in_order,
+    readers_at_the_head_are_granted_together_and_pass_no_writer,
+    a_request_without_block_does_not_overtake_a_waiter,
+    a_timeout_gives_null_on_time_and_unblocks_the_next_waiter,
+    a_downgrade_grants_the_waiting_readers,
+    an_upgrade_waits_ahead_of_the_queue_and_keeps_its_shared_hold,
+    a_second_upgrade_gets_deadlock,
+    an_upgrade_whose_shared_hold_ends_waits_in_order,
     two_waiters_with_one_token_are_granted_together,
     the_ttl_counts_from_the_grant,
-    a_made_token_comes_with_the_grant,
-    a_deadline_hands_on_not_early_and_soon,
-    whatever_ends_a_lock_hands_it_on,
-    a_lock_is_handed_on_inside_a_transaction_and_a_script,
-    where_blocking_is_forbidden_the_answer_comes_at_once,
-    another_type_over_the_key_is_an_error_for_those_who_wait,
+    a_server_generated_token_comes_with_the_grant,
+    a_deadline_grants_the_next_waiter_soon_but_not_early,
+    every_end_of_a_lock_grants_the_next_waiter,
+    a_release_in_a_transaction_or_script_grants_the_next_waiter,
+    where_blocking_is_forbidden_block_is_ignored,
+    overwriting_the_key_with_another_type_gives_waiters_wrongtype,
     info_shows_the_queue_in_order,
 ];
 
-fn a_release_hands_the_lock_on_in_order(kind: Kind) {
+fn releases_grant_waiters_in_order(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let first = c.int("LOCK.ACQUIRE k a 60000");
@@ -65,7 +65,7 @@ fn a_release_hands_the_lock_on_in_order(kind: Kind) {
     assert_eq!(c.int("EXISTS k"), 0);
 }
 
-fn readers_at_the_head_enter_together_and_none_passes_a_writer(kind: Kind) {
+fn readers_at_the_head_are_granted_together_and_pass_no_writer(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("RWLOCK.RLOCK k r0 60000");
@@ -89,7 +89,7 @@ fn readers_at_the_head_enter_together_and_none_passes_a_writer(kind: Kind) {
     r3.fence();
 }
 
-fn nobody_without_block_overtakes_a_waiter(kind: Kind) {
+fn a_request_without_block_does_not_overtake_a_waiter(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let fence = c.int("RWLOCK.RLOCK k r 60000");
@@ -104,7 +104,7 @@ fn nobody_without_block_overtakes_a_waiter(kind: Kind) {
     w.fence();
 }
 
-fn a_timeout_answers_null_not_early_and_lets_the_next_one_through(kind: Kind) {
+fn a_timeout_gives_null_on_time_and_unblocks_the_next_waiter(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("RWLOCK.RLOCK k r 60000");
@@ -121,7 +121,7 @@ fn a_timeout_answers_null_not_early_and_lets_the_next_one_through(kind: Kind) {
     assert_eq!(server.blocked_clients(), 0);
 }
 
-fn a_downgrade_lets_the_readers_in(kind: Kind) {
+fn a_downgrade_grants_the_waiting_readers(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let fence = c.int("RWLOCK.WLOCK k w 60000");
@@ -135,7 +135,7 @@ fn a_downgrade_lets_the_readers_in(kind: Kind) {
     assert_eq!(c.call("LOCK.INFO k").field("holders").items().len(), 3);
 }
 
-fn an_upgrade_waits_ahead_of_the_queue_and_keeps_its_share(kind: Kind) {
+fn an_upgrade_waits_ahead_of_the_queue_and_keeps_its_shared_hold(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let fence = c.int("RWLOCK.RLOCK k up 60000");
@@ -151,7 +151,7 @@ fn an_upgrade_waits_ahead_of_the_queue_and_keeps_its_share(kind: Kind) {
     w.fence();
 }
 
-fn a_second_upgrade_is_told_of_the_deadlock(kind: Kind) {
+fn a_second_upgrade_gets_deadlock(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("RWLOCK.RLOCK k a 60000");
@@ -164,7 +164,7 @@ fn a_second_upgrade_is_told_of_the_deadlock(kind: Kind) {
     a.fence();
 }
 
-fn an_upgrade_whose_share_ends_waits_in_line(kind: Kind) {
+fn an_upgrade_whose_shared_hold_ends_waits_in_order(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("RWLOCK.RLOCK k other 60000");
@@ -212,8 +212,8 @@ fn the_ttl_counts_from_the_grant(kind: Kind) {
     assert!((59_000..=60_000).contains(&pttl), "{pttl}");
 }
 
-/// Each of them looks at the clock, so that nobody's lease is shorter by the length of the step.
-fn grants_of_one_long_step_count_from_their_own_instants(kind: Kind) {
+/// Each of them reads the clock, so that no ttl is shorter by the length of the step.
+fn ttls_of_grants_in_one_long_step_count_from_each_grant(kind: Kind) {
     const READERS: usize = 2_000;
     let server = Server::start(kind);
     let mut c = server.client();
@@ -249,14 +249,14 @@ fn grants_of_one_long_step_count_from_their_own_instants(kind: Kind) {
         "{took_us} us, {took_ms} ms"
     );
     assert!(took_ms >= 1, "{took_us} us");
-    // What is left of each lease, of which all have had as long as since their grant.
+    // The remaining ttls, which have all counted since their grants.
     let leases = holders.items().iter();
     let leases = leases.map(|holder| number(holder, "ttl") - number(holder, "since"));
     let lease = number(first, "ttl") - number(first, "since");
     assert!(leases.into_iter().all(|other| other == lease));
 }
 
-fn a_made_token_comes_with_the_grant(kind: Kind) {
+fn a_server_generated_token_comes_with_the_grant(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
@@ -268,7 +268,7 @@ fn a_made_token_comes_with_the_grant(kind: Kind) {
     assert_eq!(c.int(&format!("LOCK.RELEASE k {token}")), 1);
 }
 
-fn a_deadline_hands_on_not_early_and_soon(kind: Kind) {
+fn a_deadline_grants_the_next_waiter_soon_but_not_early(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     // Redis 8 deletes a key within the millisecond of its deadline, as it does with every key.
@@ -284,7 +284,7 @@ fn a_deadline_hands_on_not_early_and_soon(kind: Kind) {
             "{:?}",
             at - start
         );
-        // How late it is is measured elsewhere; a second would be another mechanism's doing.
+        // Its lateness is measured elsewhere. A whole second would come from another mechanism.
         assert!(
             at - start < Duration::from_millis(1_060),
             "{:?}",
@@ -294,7 +294,7 @@ fn a_deadline_hands_on_not_early_and_soon(kind: Kind) {
     }
 }
 
-fn whatever_ends_a_lock_hands_it_on(kind: Kind) {
+fn every_end_of_a_lock_grants_the_next_waiter(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     for end in [
@@ -322,7 +322,7 @@ fn whatever_ends_a_lock_hands_it_on(kind: Kind) {
     }
 }
 
-fn a_lock_is_handed_on_inside_a_transaction_and_a_script(kind: Kind) {
+fn a_release_in_a_transaction_or_script_grants_the_next_waiter(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
@@ -350,7 +350,7 @@ fn a_lock_is_handed_on_inside_a_transaction_and_a_script(kind: Kind) {
     ));
 }
 
-fn where_blocking_is_forbidden_the_answer_comes_at_once(kind: Kind) {
+fn where_blocking_is_forbidden_block_is_ignored(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
@@ -368,7 +368,7 @@ fn where_blocking_is_forbidden_the_answer_comes_at_once(kind: Kind) {
     assert_eq!(server.blocked_clients(), 0);
 }
 
-fn another_type_over_the_key_is_an_error_for_those_who_wait(kind: Kind) {
+fn overwriting_the_key_with_another_type_gives_waiters_wrongtype(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");

@@ -3,7 +3,7 @@
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")"
-go=$(../../../scripts/examples/go.sh where)
+go=$(../../../scripts/setup/languages/go.sh where)
 left_out=(TestMutexQuorum)
 
 "$go" mod download github.com/go-redsync/redsync/v4

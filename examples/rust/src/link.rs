@@ -16,7 +16,8 @@ pub struct Link {
 
 impl Link {
     pub fn to(url: &str) -> RedisResult<Self> {
-        // A wait in the server is silent, however long. Probes tell a server that waits with us from a machine that is gone.
+        // A wait in the server is silent, however long. Probes tell a server that waits with us
+        // from a machine that is gone.
         let probes = TcpKeepalive::new()
             .with_time(Duration::from_secs(5))
             .with_interval(Duration::from_secs(1))
@@ -31,9 +32,11 @@ impl Link {
         })
     }
 
-    /// Sends a command once and waits for its reply until `deadline`. After an error nobody knows whether it was executed.
+    /// Sends a command once and waits for its reply until `deadline`. After an error nobody knows
+    /// whether it was executed.
     pub fn call<T: FromRedisValue>(&mut self, command: &Cmd, deadline: Instant) -> RedisResult<T> {
-        // A connection that failed is not put back: on a later call its late reply would be taken for that call's.
+        // A connection that failed is not put back: on a later call its late reply would be taken
+        // for that call's.
         let connection = match self.connection.take() {
             Some(connection) => connection,
             None => self.client.get_connection_with_timeout(left(deadline)?)?,
@@ -56,7 +59,8 @@ fn left(deadline: Instant) -> io::Result<Duration> {
     }
 }
 
-/// Whether the same command may do better in a moment: the connection broke, or the server is loading, moving or no longer primary.
+/// Whether the same command may do better in a moment: the connection broke, or the server is
+/// loading, moving or no longer primary.
 pub fn may_pass(error: &RedisError) -> bool {
     let retryable = ["LOADING", "TRYAGAIN", "UNBLOCKED", "READONLY", "MASTERDOWN"];
     error.is_io_error() || error.code().is_some_and(|code| retryable.contains(&code))

@@ -1,4 +1,5 @@
-//! The lock: taken by waiting in the server's queue, known to be ours by our own clock, and kept alive by a watchdog.
+//! The lock: taken by waiting in the server's queue, known to be ours by our own clock, and kept
+//! alive by a watchdog.
 
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::thread;
@@ -35,8 +36,9 @@ impl Lock {
             command.arg(millis(left).max(1));
             let failure = match link.call::<Option<u64>>(&command, deadline + GRACE) {
                 Ok(None) => return Ok(None),
-                // How old the grant is, nobody knows: the reply may have waited for a process that was stopped. A renewal tells
-                // whether it still stands, and from when on its time can be counted.
+                // How old the grant is, nobody knows: the reply may have waited for a process that
+                // was stopped. A renewal tells whether it still stands, and from when on its time
+                // can be counted.
                 Ok(Some(fence)) => match self.renew(link, Instant::now() + self.ttl) {
                     Ok(Some(ends)) => return Ok(Some(Lease::new(fence, ends))),
                     Ok(None) => None,
@@ -59,7 +61,8 @@ impl Lock {
         }
     }
 
-    /// Renews; answers the new end, counted from before it was asked for, or `None` when the lock is lost. Tries until `deadline`.
+    /// Renews; answers the new end, counted from before it was asked for, or `None` when the lock
+    /// is lost. Tries until `deadline`.
     fn renew(&self, link: &mut Link, deadline: Instant) -> RedisResult<Option<Instant>> {
         let mut command = self.command("LOCK.RENEW");
         command.arg(millis(self.ttl));
@@ -76,7 +79,8 @@ impl Lock {
         self.insist(link, deadline, |link, until| link.call(&command, until))
     }
 
-    /// A reply that does not come within a third of the ttl is not worth waiting for: there is still time to ask on a new connection.
+    /// A reply that does not come within a third of the ttl is not worth waiting for: there is
+    /// still time to ask on a new connection.
     fn insist<T>(
         &self,
         link: &mut Link,
@@ -158,7 +162,8 @@ impl Lease {
         }
     }
 
-    /// Renews at a third of the ttl until the lease is over. On a connection of its own: the work may be waiting on the other.
+    /// Renews at a third of the ttl until the lease is over. On a connection of its own: the work
+    /// may be waiting on the other.
     pub fn keep(&self, lock: &Lock, link: &mut Link) {
         while let Ok(ends) = self.pause(lock.ttl / 3) {
             let renewed = lock.renew(link, ends);

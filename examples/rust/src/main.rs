@@ -35,7 +35,8 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options) -> Result<u8, Box<dyn Error>> {
-    // Two connections: one for the lock, which may wait in the server, and one for the work, which must not wait behind it.
+    // Two connections: one for the lock, which may wait in the server, and one for the work, which
+    // must not wait behind it.
     let mut locks = Link::to(&options.url)?;
     let mut link = Link::to(&options.url)?;
     let lock = &options.lock;
@@ -51,7 +52,8 @@ fn run(options: &Options) -> Result<u8, Box<dyn Error>> {
         let ours = lease.close();
         worked.and_then(|()| Ok(ours?))
     });
-    // Also of a lock that is lost, as far as we know: the server knows better, and ends nothing but our own hold.
+    // Also of a lock that is lost, as far as we know: the server knows better, and ends nothing but
+    // our own hold.
     let released = lock.release(&mut locks, Instant::now() + lock.ttl);
     match worked {
         Ok(()) => {
@@ -88,7 +90,8 @@ fn work(options: &Options, lease: &Lease, link: &mut Link) -> Result<(), Stop> {
     Ok(())
 }
 
-/// One step of the work, begun only while the lock is ours, and sent again after a lost connection as long as it is.
+/// One step of the work, begun only while the lock is ours, and sent again after a lost connection
+/// as long as it is.
 fn step<T: FromRedisValue>(lease: &Lease, link: &mut Link, command: &Cmd) -> Result<T, Stop> {
     loop {
         let ends = lease.check()?;

@@ -1,7 +1,8 @@
-//! Slots that move as a whole, by `CLUSTER MIGRATESLOTS`: what has come is not here before all of it is, and nothing is lost on the way.
+//! Slots that move as a whole, by `CLUSTER MIGRATESLOTS`. Imported keys hold no locks at the target
+//! before the takeover, and nothing is lost during the move.
 
+mod in_progress;
 mod load;
-mod way;
 
 use std::collections::BTreeMap;
 
@@ -10,20 +11,20 @@ use crate::harness::{wait_for, Client, Cluster, Kind, Later, Reply, State, SHARD
 
 on_valkey_9![
     locks_move_with_their_slots,
-    fences_go_on_where_no_lock_was_held,
-    the_slot_of_a_key_is_what_the_server_says,
+    fences_keep_rising_in_a_moved_slot_without_holds,
+    the_computed_slot_of_a_key_matches_the_server,
 ];
 
 const FROM: usize = 0;
 const TO: usize = 1;
 
-/// A source, a target, and keys of one slot that is to move.
-struct Stage {
+/// A source, a target, and keys of one slot that moves.
+struct Fixture {
     cluster: Cluster,
     slot: i64,
 }
 
-impl Stage {
+impl Fixture {
     fn start(kind: Kind) -> Self {
         let cluster = Cluster::start(kind);
         let [key] = &cluster.keys_of(FROM, 1)[..] else {
@@ -39,7 +40,7 @@ impl Stage {
         names.map(|name| format!("{{{tag}}}{name}"))
     }
 
-    /// The slots that move: the one of the keys among others.
+    /// The slots that move: the one of the keys and some others.
     fn slots(&self) -> [i64; 2] {
         let own = self.cluster.slots_of(FROM);
         [own.start.max(self.slot - 5), own.end.min(self.slot + 6) - 1]
@@ -53,7 +54,8 @@ impl Stage {
         self.cluster.client(TO)
     }
 
-    /// Has the slot set out, and waits until all that it has is at the target, which is not its owner yet.
+    /// Starts the migration, and waits until the target has received everything. It does not own
+    /// the slot yet.
     #[track_caller]
     fn set_out(&self) {
         self.cluster.prevent(FROM, "prevent-pause", true);
@@ -62,7 +64,7 @@ impl Stage {
             .wait_for_migration_state(FROM, "waiting-to-pause");
     }
 
-    /// Lets what has set out arrive.
+    /// Lets the migration complete.
     #[track_caller]
     fn arrive(&self) {
         self.cluster.prevent(FROM, "prevent-pause", false);
@@ -75,13 +77,13 @@ impl Stage {
         self.cluster.end_of_migration(FROM, TO);
     }
 
-    /// How many keys of the slot a node has, whether it owns the slot or not.
+    /// The number of keys of the slot on a node, whether it owns the slot or not.
     fn keys_at(&self, node: usize) -> i64 {
         let line = format!("CLUSTER COUNTKEYSINSLOT {}", self.slot);
         self.cluster.client(node).int(&line)
     }
 
-    /// Fails the test unless the replicas have what their primaries have.
+    /// Fails the test unless the replicas have the same data as their primaries.
     #[track_caller]
     fn replicas_agree(&self) {
         replicas_agree(&self.cluster);
@@ -90,20 +92,20 @@ impl Stage {
 
 #[track_caller]
 fn replicas_agree(cluster: &Cluster) {
-    // A replica answers for the slots that it knows to be its primary's.
+    // A replica answers for the slots of its primary.
     cluster.wait_until_all_agree();
     for shard in 0..SHARDS {
         let (primary, replica) = (&cluster.nodes[shard], &cluster.nodes[shard + SHARDS]);
         replica.wait_until_it_follows(primary);
         let [mut one, mut other] = [primary, replica].map(|node| {
             let mut c = node.client();
-            // Else a replica answers for no key.
+            // Otherwise a replica answers for no key.
             assert_eq!(c.text("READONLY"), "OK");
             c
         });
         let states = [&mut one, &mut other].map(State::of);
         states[0].assert_same(&states[1], &format!("shard {shard}"));
-        // A lock of many shares is freed on another thread.
+        // A lock with many shared holds is freed on another thread.
         wait_for("the gauges to be the same", || {
             (gauges(&mut one) == gauges(&mut other)).then_some(())
         });
@@ -121,21 +123,21 @@ fn stats(c: &mut Client) -> BTreeMap<String, u64> {
     fields.map(field).collect()
 }
 
-/// Exclusive holds, shares and locks.
+/// Exclusive holds, shared holds and locks.
 fn gauges(c: &mut Client) -> [u64; 3] {
     let stats = stats(c);
     ["held_exclusive", "held_shared", "held_keys"].map(|name| stats[name])
 }
 
 #[track_caller]
-fn is_sent_away(waiter: Later) {
+fn gets_tryagain(waiter: Later) {
     match waiter.reply() {
         Reply::Error(error) => assert!(error.starts_with("TRYAGAIN "), "{error}"),
         other => panic!("{other:?}"),
     }
 }
 
-/// A key's value and its end.
+/// The value and the expiry of a key.
 fn value(c: &mut Client, key: &str) -> (Reply, i64) {
     (
         c.call(&format!("DUMP {key}")),
@@ -144,10 +146,10 @@ fn value(c: &mut Client, key: &str) -> (Reply, i64) {
 }
 
 fn locks_move_with_their_slots(kind: Kind) {
-    let stage = Stage::start(kind);
+    let fixture = Fixture::start(kind);
     let [exclusive, shared, short, capped] =
-        &stage.keys(["exclusive", "shared", "short", "capped"]);
-    let (mut source, mut target) = (stage.source(), stage.target());
+        &fixture.keys(["exclusive", "shared", "short", "capped"]);
+    let (mut source, mut target) = (fixture.source(), fixture.target());
     let fence = source.int(&format!("LOCK.ACQUIRE {exclusive} a 60000"));
     for reader in ["a", "b"] {
         source.int(&format!("RWLOCK.RLOCK {shared} {reader} 60000"));
@@ -161,45 +163,45 @@ fn locks_move_with_their_slots(kind: Kind) {
         format!("RWLOCK.WLOCK {shared} c 60000 BLOCK 0"),
         format!("LOCK.ACQUIRE {short} c 60000 BLOCK 0"),
     ];
-    let waiters = waiters.map(|line| stage.cluster.blocked(FROM, &line));
+    let waiters = waiters.map(|line| fixture.cluster.blocked(FROM, &line));
     let keys = [exclusive, shared, short, capped];
     let before = keys.map(|key| value(&mut source, key));
-    stage.migrate();
-    waiters.into_iter().for_each(is_sent_away);
+    fixture.migrate();
+    waiters.into_iter().for_each(gets_tryagain);
     assert_eq!(keys.map(|key| value(&mut target, key)), before);
     assert_eq!(stats(&mut source)["waiters"], 0);
     assert_eq!(gauges(&mut source), [0, 0, 0]);
     assert_eq!(gauges(&mut target), [3, 2, 4]);
-    stage.replicas_agree();
-    // Its holder has it, by the same fence and until the same instant.
+    fixture.replicas_agree();
+    // The holder still has it, with the same fence and deadline.
     let again = format!("LOCK.ACQUIRE {exclusive} a 60000");
     assert!(source.error(&again).starts_with("MOVED "));
     assert_eq!(target.int(&again), fence);
     assert_eq!(target.int(&format!("LOCK.RENEW {exclusive} a 60000")), 1);
-    let c = stage
+    let c = fixture
         .cluster
         .blocked(TO, &format!("LOCK.ACQUIRE {exclusive} c 60000 BLOCK 0"));
     assert_eq!(target.int(&format!("LOCK.RELEASE {exclusive} a")), 1);
     assert!(c.fence() > fence);
-    // The one that nobody gives up ends here when it was to.
-    let c = stage
+    // A hold that is not released expires here at its deadline.
+    let c = fixture
         .cluster
         .blocked(TO, &format!("LOCK.ACQUIRE {short} c 60000 BLOCK 0"));
     let (_, ends_ms) = before[2];
     c.fence();
     assert!(crate::harness::now_ms() > ends_ms);
-    stage.replicas_agree();
+    fixture.replicas_agree();
 }
 
 /// The source's fences are an hour ahead of every clock, and none of its locks is held.
-fn fences_go_on_where_no_lock_was_held(kind: Kind) {
+fn fences_keep_rising_in_a_moved_slot_without_holds(kind: Kind) {
     let cluster = Cluster::start(kind);
     let slot = cluster.slot("ahead");
     let of_ahead = |shard: &usize| cluster.slots_of(*shard).contains(&slot);
     let from = (0..SHARDS).find(of_ahead).expect("a shard for every slot");
     let to = (from + 1) % SHARDS;
     let mut last = raise_fences_by_an_hour(&mut cluster.client(from));
-    // There and back.
+    // Moves the slot there and back.
     for (from, to) in [(from, to), (to, from)] {
         assert_eq!(cluster.client(from).int("DBSIZE"), 0);
         cluster.begin_to_migrate([slot; 2], from, to);
@@ -212,10 +214,10 @@ fn fences_go_on_where_no_lock_was_held(kind: Kind) {
             last = fence;
             assert_eq!(c.int("LOCK.RELEASE ahead me"), 1);
         }
-        // Nothing is left of the key that has carried the fence.
+        // The key that carried the fence is gone.
         assert_eq!(c.int("DBSIZE"), 0);
     }
-    // The target's replica has heard of it, too.
+    // The target's replica has received it, too.
     let replica = from + SHARDS;
     cluster.nodes[replica].wait_until_it_follows(&cluster.nodes[from]);
     assert_eq!(cluster.client(replica).text("CLUSTER FAILOVER"), "OK");
@@ -227,7 +229,7 @@ fn fences_go_on_where_no_lock_was_held(kind: Kind) {
     assert!(fence > last, "{fence} after {last}");
 }
 
-fn the_slot_of_a_key_is_what_the_server_says(kind: Kind) {
+fn the_computed_slot_of_a_key_matches_the_server(kind: Kind) {
     let server = crate::harness::Server::start_with(kind, &["--cluster-enabled", "yes"]);
     let mut c = server.client();
     let odd = ["{", "}", "{}", "{}{a}", "a{b", "a}b{c}", "{{a}}", "{a}{b}"].map(str::to_string);

@@ -1,46 +1,47 @@
-//! A primary's place is taken by its replica, with and without its consent, while a crowd holds its locks and waits for them.
+//! A replica replaces its primary, with and without its consent, while load clients hold its locks
+//! and wait for them.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::crowd::{crowd_while, Journal};
+use super::checker::{check, Checked, Promotion};
 use super::journal::{Account, Hold};
-use super::judge::{judge, Promotion, Verdict};
+use super::load_clients::{with_load_clients, Journal};
 use crate::harness::dump::raise_fences_by_an_hour;
 use crate::harness::{
     figure, now_us, scale, wait_for, Client, Cluster, Kind, Later, Reply, SHARDS,
 };
 
 on_every_server![
-    a_failover_costs_only_what_was_not_replicated,
-    a_primary_that_fails_costs_only_what_was_not_replicated,
+    a_failover_loses_only_what_was_not_replicated,
+    a_failed_primary_loses_only_what_was_not_replicated,
 ];
 
-/// How long the crowd works before and after each blow.
+/// How long the load clients work before and after each failure.
 const WORK: Duration = Duration::from_millis(200);
 
 fn work() {
     thread::sleep(WORK);
 }
 
-/// Fails the test when the crowd was too idle to prove anything.
+/// Fails the test if the load clients did too little to prove anything.
 #[track_caller]
-fn assert_rich(verdict: &Verdict, journal: &Journal) {
+fn assert_rich(checked: &Checked, journal: &Journal) {
     let errors = &journal.errors;
-    assert!(verdict.holds > 20, "{verdict:?} {errors:?}");
+    assert!(checked.holds > 20, "{checked:?} {errors:?}");
 }
 
 #[track_caller]
-fn verdict_of(journal: &Journal, promotion: Option<&Promotion<'_>>) -> Verdict {
-    let verdict = judge(&journal.holds, promotion).unwrap_or_else(|breaches| {
+fn check_all(journal: &Journal, promotion: Option<&Promotion<'_>>) -> Checked {
+    let checked = check(&journal.holds, promotion).unwrap_or_else(|breaches| {
         let (count, errors) = (breaches.len(), &journal.errors);
         panic!("{count} breaches, {errors:?}; the first:\n{}", breaches[0])
     });
-    assert_rich(&verdict, journal);
-    verdict
+    assert_rich(&checked, journal);
+    checked
 }
 
-/// Waits until a node is the primary for all, and the other one follows it.
+/// Waits until a node is the primary for all nodes, and the other one follows it.
 #[track_caller]
 fn wait_until_promoted(cluster: &Cluster, new: usize) {
     wait_for("the replica to be promoted", || {
@@ -49,7 +50,8 @@ fn wait_until_promoted(cluster: &Cluster, new: usize) {
     cluster.wait_until_all_agree();
 }
 
-/// Has a replica be voted for. It gives up after five seconds, if the machine stalls for as long.
+/// Starts an election of a replica. It gives up after five seconds, because a machine may stall for
+/// that long.
 #[track_caller]
 fn fail_over(cluster: &Cluster, new: usize, line: &str) {
     let mut c = cluster.client(new);
@@ -65,8 +67,8 @@ fn fail_over(cluster: &Cluster, new: usize, line: &str) {
     cluster.wait_until_all_agree();
 }
 
-/// Valkey 9 leaves it to the module where its node is one of a cluster, and then it is told a moment later.
-fn is_told_to_go(kind: Kind, waiter: Later) {
+/// In a cluster, Valkey 9 leaves this to the module, which learns of it a moment later.
+fn is_unblocked(kind: Kind, waiter: Later) {
     let word = match kind {
         Kind::Valkey9 => "TRYAGAIN ",
         _ => "UNBLOCKED ",
@@ -77,9 +79,9 @@ fn is_told_to_go(kind: Kind, waiter: Later) {
     }
 }
 
-/// Each shard gets it in another way.
-fn a_failover_costs_only_what_was_not_replicated(kind: Kind) {
-    let [mut consent, mut takeover, mut force] = [Verdict::default(); 3];
+/// Each shard gets a different kind of failover.
+fn a_failover_loses_only_what_was_not_replicated(kind: Kind) {
+    let [mut consent, mut takeover, mut force] = [Checked::default(); 3];
     for _ in 0..scale() {
         let mut cluster = Cluster::start(kind);
         let slot = cluster.slot("ahead");
@@ -94,21 +96,21 @@ fn a_failover_costs_only_what_was_not_replicated(kind: Kind) {
     say(kind, "CLUSTER FAILOVER FORCE", &force);
 }
 
-/// There and back: it costs nothing at all.
-fn by_consent(cluster: &mut Cluster, shard: usize) -> Verdict {
-    // From now on the clock does not help: a new primary must know the old one's fences.
+/// There and back: nothing may be lost.
+fn by_consent(cluster: &mut Cluster, shard: usize) -> Checked {
+    // From now on the clock does not help: a new primary must know the fences of the old one.
     raise_fences_by_an_hour(&mut cluster.client(shard));
     let keys = cluster.keys_of(shard, 4);
     let (held, keys) = keys.split_first().unwrap();
     let (old, new) = (shard, shard + SHARDS);
-    let (journal, ()) = crowd_while(cluster, keys, |cluster| {
+    let (journal, ()) = with_load_clients(cluster, keys, |cluster| {
         work();
         hand_over(cluster, held, old, new);
         work();
         hand_over(cluster, held, new, old);
         work();
     });
-    verdict_of(&journal, None)
+    check_all(&journal, None)
 }
 
 fn hand_over(cluster: &Cluster, key: &str, old: usize, new: usize) {
@@ -119,9 +121,9 @@ fn hand_over(cluster: &Cluster, key: &str, old: usize, new: usize) {
     let waiters = ["b", "c"].map(|token| wait(old, token));
     fail_over(cluster, new, "CLUSTER FAILOVER");
     for waiter in waiters {
-        is_told_to_go(cluster.nodes[old].kind, waiter);
+        is_unblocked(cluster.nodes[old].kind, waiter);
     }
-    // The same hold, and who asks here has it next.
+    // The hold is the same, and the next client that asks here gets the lock after it.
     assert_eq!(after.int(&acquire("a")), fence);
     let b = wait(new, "b");
     assert_eq!(after.int(&format!("LOCK.RELEASE {key} a")), 1);
@@ -132,16 +134,18 @@ fn hand_over(cluster: &Cluster, key: &str, old: usize, new: usize) {
     cluster.nodes[old].wait_until_link_is_up();
 }
 
-/// A replica that was not told of the last grants takes over: the case that no asynchronous replication can help.
-fn by_takeover(cluster: &mut Cluster, shard: usize) -> Verdict {
-    let verdict = promote(cluster, shard, |cluster, key| {
+/// A replica that missed the last grants takes over. No asynchronous replication can prevent this
+/// case.
+fn by_takeover(cluster: &mut Cluster, shard: usize) -> Checked {
+    let checked = promote(cluster, shard, |cluster, key| {
         let replica = &cluster.nodes[shard + SHARDS];
         let mut c = cluster.client(shard);
         let mut takes_over = replica.raw();
         replica.signal("STOP");
         takes_over.send("CLUSTER FAILOVER TAKEOVER");
-        // More than it can read at once, so that what comes behind is on its way when it takes over. Valkey 9 reads on as long as
-        // there is something, so there it is more than the connection holds.
+        // This is more than it can read at once, so that later effects are still in flight when it
+        // takes over. Valkey 9 reads as long as there is data, so it gets more than the connection
+        // holds.
         let much = match cluster.nodes[shard].kind {
             Kind::Valkey9 => vec![b'x'; 32 << 20],
             _ => vec![b'x'; 500_000],
@@ -157,14 +161,14 @@ fn by_takeover(cluster: &mut Cluster, shard: usize) -> Verdict {
         replica.signal("CONT");
         assert_eq!(takes_over.line().as_deref(), Some("+OK"));
         wait_until_promoted(cluster, shard + SHARDS);
-        // Two believe to hold it now. The fence tells which of them is the later one.
+        // Two clients now believe they hold it. The fence shows which one is later.
         let b = take(&mut cluster.client(shard + SHARDS), key, "b");
         assert!(b.fence > a.fence);
         vec![a, b]
     });
-    assert!(verdict.unreplicated > 1, "{verdict:?}");
-    assert!(verdict.excused > 0, "{verdict:?}");
-    verdict
+    assert!(checked.unreplicated > 1, "{checked:?}");
+    assert!(checked.excused > 0, "{checked:?}");
+    checked
 }
 
 /// A hold that its client keeps.
@@ -175,33 +179,33 @@ fn take(c: &mut Client, key: &str, token: &str) -> Hold {
     Hold::exclusive(key, token, fence.try_into().unwrap(), instants)
 }
 
-fn by_force(cluster: &mut Cluster, shard: usize) -> Verdict {
+fn by_force(cluster: &mut Cluster, shard: usize) -> Checked {
     promote(cluster, shard, |cluster, _| {
         fail_over(cluster, shard + SHARDS, "CLUSTER FAILOVER FORCE");
         Vec::new()
     })
 }
 
-/// Lets the replica of a shard become its primary by `act`, which gets a key for itself and answers who holds it, and judges what
-/// the crowd saw.
+/// Promotes the replica of a shard by `act`, which gets a key of its own and returns its holder.
+/// Checks what the load clients saw.
 fn promote(
     cluster: &mut Cluster,
     shard: usize,
     act: impl FnOnce(&Cluster, &str) -> Vec<Hold>,
-) -> Verdict {
+) -> Checked {
     let keys = cluster.keys_of(shard, 5);
     let [held, own, keys @ ..] = &keys[..] else {
         panic!("five keys");
     };
     let promoted = shard + SHARDS;
-    let (mut journal, (struck_us, holds)) = crowd_while(cluster, keys, |cluster| {
+    let (mut journal, (struck_us, holds)) = with_load_clients(cluster, keys, |cluster| {
         let mut c = cluster.client(shard);
         c.int(&format!("LOCK.ACQUIRE {held} a 60000"));
         let waiter = cluster.blocked(shard, &format!("LOCK.ACQUIRE {held} b 60000 BLOCK 0"));
         work();
         let struck_us = now_us();
         let holds = act(cluster, own);
-        is_told_to_go(cluster.nodes[shard].kind, waiter);
+        is_unblocked(cluster.nodes[shard].kind, waiter);
         let error = c.error(&format!("LOCK.RELEASE {held} a"));
         assert!(error.starts_with("MOVED "), "{error}");
         // It was replicated long before.
@@ -212,16 +216,16 @@ fn promote(
     });
     journal.holds.extend(holds);
     let account = &Account::of(&cluster.nodes[promoted]);
-    verdict_of(&journal, Some(&Promotion { account, struck_us }))
+    check_all(&journal, Some(&Promotion { account, struck_us }))
 }
 
-fn say(kind: Kind, what: &str, verdict: &Verdict) {
-    let Verdict {
+fn say(kind: Kind, what: &str, checked: &Checked) {
+    let Checked {
         holds,
         pairs,
         unreplicated,
         excused,
-    } = verdict;
+    } = checked;
     let times = scale();
     figure(
         kind,
@@ -232,8 +236,8 @@ fn say(kind: Kind, what: &str, verdict: &Verdict) {
     );
 }
 
-fn a_primary_that_fails_costs_only_what_was_not_replicated(kind: Kind) {
-    let [mut killed, mut stopped] = [Verdict::default(); 2];
+fn a_failed_primary_loses_only_what_was_not_replicated(kind: Kind) {
+    let [mut killed, mut stopped] = [Checked::default(); 2];
     for _ in 0..scale() {
         let mut cluster = Cluster::start(kind);
         killed += by_kill(&mut cluster);
@@ -243,8 +247,9 @@ fn a_primary_that_fails_costs_only_what_was_not_replicated(kind: Kind) {
     say(kind, "SIGSTOP of a primary until it was replaced", &stopped);
 }
 
-/// A primary sleeps through the vote, and does what was asked of it meanwhile before it learns that it is none any more.
-fn by_stop(cluster: &mut Cluster, shard: usize) -> Verdict {
+/// A primary is stopped during the election. When it resumes, it executes pending commands before
+/// it learns of its demotion.
+fn by_stop(cluster: &mut Cluster, shard: usize) -> Checked {
     promote(cluster, shard, |cluster, _| {
         let primary = &cluster.nodes[shard];
         cluster.believe_failures_after_ms(1_000);
@@ -260,10 +265,10 @@ fn by_stop(cluster: &mut Cluster, shard: usize) -> Verdict {
     })
 }
 
-fn by_kill(cluster: &mut Cluster) -> Verdict {
+fn by_kill(cluster: &mut Cluster) -> Checked {
     let keys = cluster.keys_of(0, 4);
     let (held, keys) = keys.split_first().unwrap();
-    let (journal, struck_us) = crowd_while(cluster, keys, |cluster| {
+    let (journal, struck_us) = with_load_clients(cluster, keys, |cluster| {
         let fence = cluster
             .client(0)
             .int(&format!("LOCK.ACQUIRE {held} a 60000"));
@@ -278,7 +283,7 @@ fn by_kill(cluster: &mut Cluster) -> Verdict {
         let mut c = cluster.client(SHARDS);
         assert_eq!(c.int(&format!("LOCK.ACQUIRE {held} a 60000")), fence);
         work();
-        // It comes back as the replica of the one that took its place.
+        // It returns as a replica of its successor.
         cluster.nodes[0].start_again();
         wait_for("the old primary to follow", || {
             (!cluster.is_primary(0)).then_some(())
@@ -290,5 +295,5 @@ fn by_kill(cluster: &mut Cluster) -> Verdict {
         struck_us
     });
     let account = &Account::of(&cluster.nodes[SHARDS]);
-    verdict_of(&journal, Some(&Promotion { account, struck_us }))
+    check_all(&journal, Some(&Promotion { account, struck_us }))
 }

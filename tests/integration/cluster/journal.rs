@@ -1,4 +1,5 @@
-//! What is known of a run: what each client asked and was told, and what each node wrote into its append-only file.
+//! The record of a run: the requests and replies of each client, and the append-only file of each
+//! node.
 
 use std::collections::BTreeSet;
 
@@ -9,45 +10,52 @@ use crate::harness::record_of;
 use crate::harness::Server;
 use crate::soak::history::commands_in_log;
 
-/// A hold as its client knows it. Between `told_us` and `end_us` the client is certain to have it.
+/// A hold from the view of its client. Between `delivered_us` and `end_us` the client is certain to
+/// hold the lock.
 #[derive(Clone, Debug)]
 pub struct Hold {
     pub key: String,
     pub token: String,
     pub is_shared: bool,
     pub fence: u64,
-    /// Just before it was asked for the first time.
+    /// Just before the first request.
     pub asked_us: u64,
     /// Just after the reply was read.
-    pub told_us: u64,
-    /// Just before the release was sent, or when the ttl is over, counted from the request: whichever is first.
+    pub delivered_us: u64,
+    /// Just before the release was sent, or the end of the ttl counted from the request, whichever
+    /// is first.
     pub end_us: u64,
-    /// What the release answered; `None` when it was never answered or came after the ttl.
+    /// The reply to the release. `None` if there was no reply or it came after the ttl.
     pub released: Option<bool>,
 }
 
 impl Hold {
-    /// An exclusive one that was released: when it was asked for, told and given up.
-    pub fn exclusive(key: &str, token: &str, fence: u64, [asked, told, end]: [u64; 3]) -> Self {
+    /// An exclusive hold that was released, with the times of request, delivery and release.
+    pub fn exclusive(
+        key: &str,
+        token: &str,
+        fence: u64,
+        [asked, delivered, end]: [u64; 3],
+    ) -> Self {
         Self {
             key: key.into(),
             token: token.into(),
             is_shared: false,
             fence,
             asked_us: asked,
-            told_us: told,
+            delivered_us: delivered,
             end_us: end,
             released: Some(true),
         }
     }
 }
 
-/// What a node did or was told to do, by its append-only file.
+/// The effects that a node applied, from its append-only file.
 #[derive(Debug, Default)]
 pub struct Account {
     /// New holds: key, fence.
     pub grants: BTreeSet<(String, u64)>,
-    /// Holds that were given up: key, token.
+    /// Released holds: key, token.
     pub releases: BTreeSet<(String, String)>,
 }
 

@@ -1,9 +1,9 @@
-//! What users do to grow beyond one machine, and what happens to them there: three primaries, three replicas, and a crowd of clients
-//! that goes on taking and giving up locks by a cluster-aware library while slots move and primaries change.
+//! Clusters: three primaries, three replicas, and load clients that acquire and release locks
+//! through a cluster-aware library while slots move and primaries change.
 
 mod atomic;
-mod crowd;
+mod checker;
 mod failover;
 mod journal;
-mod judge;
+mod load_clients;
 mod slots;

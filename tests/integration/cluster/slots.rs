@@ -1,53 +1,55 @@
-//! Slots move to other primaries, and are taken away from all, while a crowd holds their locks and waits for them.
+//! Slots move to other primaries, or are deleted, while load clients hold their locks and wait for
+//! them.
 
 use std::collections::BTreeMap;
 use std::thread;
 use std::time::Duration;
 
-use super::crowd::{crowd_while, Journal};
+use super::checker::{check, Checked};
 use super::journal::Account;
-use super::judge::{judge, Verdict};
+use super::load_clients::{with_load_clients, Journal};
 use crate::harness::{figure, now_us, scale, wait_for, Cluster, Kind, Later, Reply, SHARDS};
 
-on_every_server![a_slot_that_moves_or_is_deleted_costs_nothing];
+on_every_server![a_slot_that_moves_or_is_deleted_loses_nothing];
 
-fn a_slot_that_moves_or_is_deleted_costs_nothing(kind: Kind) {
-    // Else a node that misses a slot serves nobody, and the server itself tells all that are blocked.
+fn a_slot_that_moves_or_is_deleted_loses_nothing(kind: Kind) {
+    // Otherwise a node that misses a slot serves nobody, and the server itself unblocks all
+    // clients.
     let mut cluster = Cluster::start_with(kind, &["--cluster-require-full-coverage", "no"]);
-    slots_move_under_a_crowd(kind, &mut cluster, 0);
+    slots_move_under_load(kind, &mut cluster, 0);
     a_hold_moves_with_its_fence(&cluster);
     a_deleted_slot_keeps_its_locks(kind, &mut cluster, 1);
 }
 
-/// A slot's way from one primary to another.
+/// The move of a slot from one primary to another.
 struct Move {
     slot: i64,
     from: usize,
     to: usize,
     begun_us: u64,
-    /// When both knew that it was over.
+    /// The time when both nodes knew of the new owner.
     over_us: u64,
 }
 
 #[track_caller]
-fn verdict_of(journal: &Journal) -> Verdict {
-    judge(&journal.holds, None).unwrap_or_else(|breaches| {
+fn check_all(journal: &Journal) -> Checked {
+    check(&journal.holds, None).unwrap_or_else(|breaches| {
         let (count, errors) = (breaches.len(), &journal.errors);
         panic!("{count} breaches, {errors:?}; the first:\n{}", breaches[0])
     })
 }
 
-fn is_sent_away(waiter: Later) {
+fn gets_tryagain(waiter: Later) {
     match waiter.reply() {
         Reply::Error(error) => assert!(error.starts_with("TRYAGAIN "), "{error}"),
         other => panic!("{other:?}"),
     }
 }
 
-fn slots_move_under_a_crowd(kind: Kind, cluster: &mut Cluster, first: usize) {
+fn slots_move_under_load(kind: Kind, cluster: &mut Cluster, first: usize) {
     let keys = cluster.keys_of(first, 3);
     let rounds = 4 * scale();
-    let (journal, moves) = crowd_while(cluster, &keys, |cluster| {
+    let (journal, moves) = with_load_clients(cluster, &keys, |cluster| {
         let mut moves = Vec::new();
         for round in 0..rounds {
             let [from, to] = [round, round + 1].map(|n| (first + n) % SHARDS);
@@ -58,23 +60,23 @@ fn slots_move_under_a_crowd(kind: Kind, cluster: &mut Cluster, first: usize) {
         thread::sleep(Duration::from_millis(200));
         moves
     });
-    let Verdict { holds, pairs, .. } = verdict_of(&journal);
+    let Checked { holds, pairs, .. } = check_all(&journal);
     let errors = &journal.errors;
     assert!(holds > 10 * moves.len(), "{holds} {errors:?}");
     let keys_moved = moves.len();
     nobody_is_granted_on_a_node_without_the_slot(cluster, &keys, &moves, &journal);
     let [asked, moved, sent_away] =
         ["ASK", "MOVED", "TRYAGAIN"].map(|code| errors_of(cluster, code));
-    // The library saw to these.
+    // The library handled these errors.
     assert!(asked > 0 && moved > 0, "{asked} {moved}");
     figure(
         kind,
-        &format!("{keys_moved} slots moved, {holds} holds of the crowd, {pairs} pairs compared, none lost or held twice; answered on the way: ASK \
+        &format!("{keys_moved} slots moved, {holds} holds of the clients, {pairs} pairs compared, none lost or held twice; answered on the way: ASK \
              {asked} times, MOVED {moved}, TRYAGAIN {sent_away}"),
     );
 }
 
-/// How often the nodes have answered an error.
+/// The number of error replies of the nodes.
 fn errors_of(cluster: &Cluster, code: &str) -> usize {
     let counts = cluster.nodes.iter().map(|node| {
         let stats = node.client().text("INFO errorstats");
@@ -89,7 +91,7 @@ fn errors_of(cluster: &Cluster, code: &str) -> usize {
 fn move_slot(cluster: &Cluster, slot: i64, from: usize, to: usize) -> Move {
     let begun_us = now_us();
     cluster.begin_to_move(slot, from, to);
-    // The crowd meets it in the middle, too.
+    // The load clients also meet the slot in the middle of its move.
     thread::sleep(Duration::from_millis(30));
     cluster.move_keys(slot, from, to);
     thread::sleep(Duration::from_millis(30));
@@ -105,7 +107,8 @@ fn move_slot(cluster: &Cluster, slot: i64, from: usize, to: usize) -> Move {
     }
 }
 
-/// A fence is the instant of its grant, so the nodes' own accounts tell who granted what when.
+/// A fence is the instant of its grant, so the append-only files of the nodes show who granted what
+/// and when.
 #[track_caller]
 fn nobody_is_granted_on_a_node_without_the_slot(
     cluster: &Cluster,
@@ -131,7 +134,7 @@ fn nobody_is_granted_on_a_node_without_the_slot(
         let of_slot: Vec<_> = moves.iter().filter(|m| m.slot == slot).collect();
         let granted = &granted[&key[..]];
         for (fence, node) in granted {
-            // The last one that had begun.
+            // The last move that had begun.
             let Some(last) = of_slot.iter().rev().find(|m| m.begun_us <= *fence) else {
                 assert_eq!(*node, of_slot[0].from, "{key} {fence}");
                 continue;
@@ -146,7 +149,7 @@ fn nobody_is_granted_on_a_node_without_the_slot(
             ];
             assert!(may.contains(node), "{key} {fence} by node {node}");
         }
-        // Once the new node has granted, the old one does not any more.
+        // After the first grant of the new node, the old one grants nothing more.
         let nodes: Vec<_> = granted.values().collect();
         let changes = nodes.windows(2).filter(|pair| pair[0] != pair[1]).count();
         assert!(changes <= of_slot.len(), "{key}: {changes} changes");
@@ -158,7 +161,7 @@ fn a_hold_moves_with_its_fence(cluster: &Cluster) {
     let shard = (0..SHARDS).find(|shard| cluster.slots_of(*shard).contains(&slot));
     let from = shard.expect("a shard for every slot");
     let to = (from + 1) % SHARDS;
-    // The node's clock is an hour ahead of the other's.
+    // The clock of this node is an hour ahead of the other's.
     let (mut old, mut new) = (cluster.client(from), cluster.client(to));
     crate::harness::dump::raise_fences_by_an_hour(&mut old);
     let fence = old.int("LOCK.ACQUIRE ahead a 60000");
@@ -167,16 +170,16 @@ fn a_hold_moves_with_its_fence(cluster: &Cluster) {
     cluster.begin_to_move(slot, from, to);
     assert!(b.is_pending() && c.is_pending());
     assert_eq!(cluster.move_keys(slot, from, to), 1);
-    is_sent_away(b);
-    is_sent_away(c);
-    // The node that the slot comes to hands it on to who asks there, before the move is over and after.
+    gets_tryagain(b);
+    gets_tryagain(c);
+    // The new node grants requests there, both before and after the end of the move.
     new.text("ASKING");
     assert_eq!(new.int("LOCK.ACQUIRE ahead a 60000"), fence);
     cluster.end_of_move(slot, from, to);
     let b = cluster.blocked(to, "LOCK.ACQUIRE ahead b 60000 BLOCK 0");
     assert_eq!(new.int("LOCK.RELEASE ahead a"), 1);
     assert!(b.fence() > fence);
-    // The new primary's replica knows it as well.
+    // The replica of the new primary has it as well.
     cluster.nodes[to + SHARDS].wait_until_it_follows(&cluster.nodes[to]);
     let mut replica = cluster.client(to + SHARDS);
     assert_eq!(replica.text("READONLY"), "OK");
@@ -197,7 +200,7 @@ fn a_deleted_slot_keeps_its_locks(kind: Kind, cluster: &mut Cluster, owner: usiz
         .map(|key| cluster.slot(key).to_string())
         .collect();
     let slots = slots.join(" ");
-    let (journal, ()) = crowd_while(cluster, keys, |cluster| {
+    let (journal, ()) = with_load_clients(cluster, keys, |cluster| {
         let mut c = cluster.client(owner);
         let fence = c.int(&format!("LOCK.ACQUIRE {held} a 60000"));
         for _ in 0..scale() {
@@ -207,24 +210,24 @@ fn a_deleted_slot_keeps_its_locks(kind: Kind, cluster: &mut Cluster, owner: usiz
             thread::sleep(Duration::from_millis(200));
             assert_eq!(c.text(&format!("CLUSTER DELSLOTS {slots}")), "OK");
             // Long before the hold ends.
-            waiters.into_iter().for_each(is_sent_away);
+            waiters.into_iter().for_each(gets_tryagain);
             let error = c.error(&format!("LOCK.ACQUIRE {held} b 60000 BLOCK 0"));
             assert!(error.starts_with("CLUSTERDOWN "), "{error}");
             thread::sleep(Duration::from_millis(200));
             assert_eq!(c.text(&format!("CLUSTER ADDSLOTS {slots}")), "OK");
             cluster.wait_until_all_agree();
-            // It is still who held it before.
+            // The holder is the same as before.
             wait_for("the slot to be served", || {
                 (c.call(&format!("LOCK.ACQUIRE {held} a 60000")) == Reply::Int(fence)).then_some(())
             });
         }
         thread::sleep(Duration::from_millis(200));
     });
-    let Verdict { holds, pairs, .. } = verdict_of(&journal);
+    let Checked { holds, pairs, .. } = check_all(&journal);
     assert!(holds > 20, "{holds} {:?}", journal.errors);
     let deleted = (keys.len() + 1) * scale();
     figure(
         kind,
-        &format!("{deleted} slots deleted and added, {holds} holds of the crowd, {pairs} pairs compared, none lost or held twice"),
+        &format!("{deleted} slots deleted and added, {holds} holds of the clients, {pairs} pairs compared, none lost or held twice"),
     );
 }

@@ -1,18 +1,18 @@
-//! docs/COMMANDS.md, read: what its list at the head of each command says.
+//! Parses docs/COMMANDS.md: the list at the head of each command.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is said of a command, by the document or by a server.
+/// The description of a command, by the document or by a server.
 #[derive(Debug, Default, PartialEq)]
 pub struct Described {
-    /// As redis-cli prints it: `LOCK.RENEW key token ttl`.
+    /// The form that redis-cli prints: `LOCK.RENEW key token ttl`.
     pub syntax: String,
     pub summary: String,
     pub since: String,
     pub complexity: String,
     pub arity: i64,
     pub flags: BTreeSet<String>,
-    /// The key's place, and what becomes of it. 0 is the place of none.
+    /// The position of the key and its access flags. Position 0 means no key.
     pub key: (i64, BTreeSet<String>),
     pub categories: BTreeSet<String>,
     pub tips: BTreeSet<String>,
@@ -20,11 +20,12 @@ pub struct Described {
     pub history: Vec<(String, String)>,
 }
 
-/// The commands of a document by their names, in small letters.
+/// The commands of a document by name, in lower case.
 pub fn commands(document: &str) -> BTreeMap<String, Described> {
     let plain = document.replace('\\', "");
     let sections = plain.split("\n## ").flat_map(|part| part.split("\n### "));
-    // Whatever is under a heading of its own belongs to the command before it, but says nothing that is compared, save its history.
+    // A section with its own heading belongs to the command before it. Only its history is
+    // compared.
     let mut found = BTreeMap::new();
     let mut last = None;
     for section in sections {

@@ -1,11 +1,11 @@
-//! What a server says of the commands, in the words of the document.
+//! A server's description of the commands, in the terms of the document.
 
 use std::collections::BTreeSet;
 
 use super::page::Described;
 use crate::harness::{Client, Reply};
 
-/// What the server says of a command in COMMAND INFO and COMMAND DOCS; without the latter only what 6.2 can say.
+/// The description from COMMAND INFO and COMMAND DOCS. Without the latter, only what 6.2 reports.
 pub fn described(c: &mut Client, name: &str, has_docs: bool) -> Described {
     let reply = c.call(&format!("COMMAND INFO {name}"));
     let info = reply.items()[0].items();
@@ -40,7 +40,7 @@ fn add_docs(said: &mut Described, name: &str, docs: &Reply) {
     let arguments = arguments.items().iter().map(argument);
     let words: Vec<_> = [name.to_uppercase()].into_iter().chain(arguments).collect();
     said.syntax = words.join(" ");
-    // Left out by the server when there is none.
+    // The server leaves it out if it is empty.
     if let Some(history) = optional(docs, "history") {
         let entries = history.items().iter().map(Reply::items);
         let pairs = entries.map(|entry| (text(&entry[0]), text(&entry[1])));
@@ -48,7 +48,7 @@ fn add_docs(said: &mut Described, name: &str, docs: &Reply) {
     }
 }
 
-/// An argument as redis-cli prints it.
+/// An argument in the form of redis-cli.
 fn argument(argument: &Reply) -> String {
     let parts = || {
         let parts = argument.field("arguments");
@@ -70,7 +70,7 @@ fn argument(argument: &Reply) -> String {
     }
 }
 
-/// The only key spec, if there is one: where the key is, and what becomes of it.
+/// The only key spec, if any: the position of the key, and its access flags.
 fn key(specs: &[Reply]) -> (i64, BTreeSet<String>) {
     let spec = match specs {
         [] => return (0, BTreeSet::new()),

@@ -1,20 +1,21 @@
-//! Load arguments that cannot be taken: the log says which and why, and the server lives, or ends in order when it was its start.
+//! Invalid load arguments: the log names the argument and the reason. The server keeps running, or
+//! exits cleanly if it was starting.
 
 use crate::harness::{module, Client, Kind, Reply, Server};
 
 on_every_server![
-    a_bad_argument_in_the_configuration_ends_the_start_in_order,
+    a_bad_load_argument_in_the_configuration_stops_the_start_cleanly,
     module_load_refuses_bad_arguments,
     module_loadex_refuses_bad_arguments,
     module_loadex_refuses_bad_values,
     module_loadex_with_an_unknown_setting_is_an_error,
-    a_bad_setting_in_the_configuration_ends_the_start_in_order,
+    a_bad_setting_in_the_configuration_stops_the_start_cleanly,
 ];
 
-/// Bytes that would end a string, steer a format or are no text.
+/// Bytes that could end a string, act as a format, or are not text.
 const EVIL: [&[u8]; 4] = [b"5\0", b"\0", b"%s%n%s%n", b"\xff\xfe5"];
 
-/// Arguments and what the log says of them.
+/// Arguments, and the messages in the log.
 fn bad_arguments() -> Vec<(Vec<Vec<u8>>, &'static str)> {
     let words = |line: &str| {
         line.split(' ')
@@ -66,10 +67,10 @@ fn bad_arguments() -> Vec<(Vec<Vec<u8>>, &'static str)> {
     bad
 }
 
-fn a_bad_argument_in_the_configuration_ends_the_start_in_order(kind: Kind) {
+fn a_bad_load_argument_in_the_configuration_stops_the_start_cleanly(kind: Kind) {
     for (args, why) in bad_arguments() {
         let line = quoted(&args);
-        // The server itself takes no line as long as that.
+        // The server itself accepts no line as long as that.
         if line.len() > 1_000 {
             continue;
         }
@@ -79,7 +80,7 @@ fn a_bad_argument_in_the_configuration_ends_the_start_in_order(kind: Kind) {
     }
 }
 
-/// The words as a configuration file has them.
+/// The words in the syntax of a configuration file.
 fn quoted(args: &[Vec<u8>]) -> String {
     let byte = |byte: &u8| format!("\\x{byte:02x}");
     let word = |word: &Vec<u8>| format!("\"{}\"", word.iter().map(byte).collect::<String>());
@@ -92,7 +93,7 @@ fn assert_says(log: &str, why: &str) {
     assert!(ours.any(|line| line.ends_with(why)), "{why}:\n{log}");
 }
 
-/// A server that may be told to load the module.
+/// A server that accepts MODULE LOAD.
 fn without_module(kind: Kind) -> Server {
     let options: &[&str] = match kind.is_7_0_or_later() {
         true => &["--enable-module-command", "yes"],
@@ -101,7 +102,7 @@ fn without_module(kind: Kind) -> Server {
     Server::start_without_module(kind, options)
 }
 
-/// `MODULE LOAD` or the like, with further words.
+/// `MODULE LOAD` or a similar command, with more arguments.
 fn load(c: &mut Client, command: &str, words: &[&[u8]]) -> Reply {
     let module = module();
     let path = module.to_str().unwrap().as_bytes();
@@ -139,7 +140,7 @@ fn refuses(kind: Kind, command: &str, before: &[&[u8]]) {
         assert!(!is_listed(&mut c));
         assert!(c.error("LOCK.INFO k").contains("unknown command"));
     }
-    // What was refused has left nothing behind.
+    // A refused load leaves nothing behind.
     let good: [&[u8]; 2] = [b"max-waiters", b"7"];
     let reply = load(&mut c, command, &[before, &good].concat());
     assert_eq!(reply, Reply::Simple("OK".into()));
@@ -153,14 +154,14 @@ fn refuses(kind: Kind, command: &str, before: &[&[u8]]) {
 
 const NAME: &[u8] = b"lock.max-waiters";
 
-/// Values that CONFIG cannot take.
+/// Values that CONFIG does not accept.
 fn bad_values() -> Vec<Vec<u8>> {
     let words = ["", "many", "-1", "1.5", "1000001", "18446744073709551617"];
     let words = words.into_iter().map(str::as_bytes);
     words.chain(EVIL).map(<[u8]>::to_vec).collect()
 }
 
-/// Names of the module's that it does not have.
+/// Settings that the module does not have.
 const UNKNOWN: [&[u8]; 3] = [b"lock.unheard-of", b"lock.", b"lock.%s%n"];
 
 fn module_loadex_refuses_bad_values(kind: Kind) {
@@ -189,9 +190,10 @@ fn module_loadex_refuses_bad_values(kind: Kind) {
     assert_eq!(found.items().len(), 6, "{found:?}");
 }
 
-/// A name that the module does not have is seen by the server only after the load, when it takes the module out again, whose type stands
-/// against that: 7.0 says that it failed and keeps the module, 8.2 has it out all the same. Valkey 8.0.1 to 9.1.2 crashes there,
-/// whatever module with a type it is, which was mended in Redis (its pull request 13653): so it is not tried.
+/// The server notices an unknown setting only after the load. It then tries to unload the module,
+/// which is refused because of its data type. 7.0 reports a failure and keeps the module, 8.2
+/// removes it anyway. Valkey 8.0.1 to 9.1.2 crashes here with any module that has a data type,
+/// which Redis has fixed (pull request 13653). So those are not tested.
 fn module_loadex_with_an_unknown_setting_is_an_error(kind: Kind) {
     if kind == Kind::Redis6_2 || kind.is_valkey() {
         return;
@@ -206,7 +208,7 @@ fn module_loadex_with_an_unknown_setting_is_an_error(kind: Kind) {
         if !stays {
             assert_eq!(load(&mut c, "LOADEX", &[]), Reply::Simple("OK".into()));
         }
-        // Whatever the module had set up before is no harm.
+        // Anything that the module set up before does no harm.
         c.int("LOCK.ACQUIRE k me 30000");
         let waiter = server.blocked("LOCK.ACQUIRE k you 30000 BLOCK 0");
         assert_eq!(c.int("DEL k"), 1);
@@ -214,8 +216,8 @@ fn module_loadex_with_an_unknown_setting_is_an_error(kind: Kind) {
     }
 }
 
-/// What is wrong with a setting the server itself tells.
-fn a_bad_setting_in_the_configuration_ends_the_start_in_order(kind: Kind) {
+/// The server itself reports an invalid value of a setting.
+fn a_bad_setting_in_the_configuration_stops_the_start_cleanly(kind: Kind) {
     if !kind.is_7_0_or_later() {
         return; // No CONFIG for modules.
     }

@@ -4,12 +4,12 @@ use super::{commented, commented_out, example};
 use crate::harness::{project_file, Client, Kind, Reply, Server};
 
 on_every_server![
-    every_setting_of_the_example_is_taken,
-    the_settings_of_the_module_are_its_defaults,
-    the_rest_is_tried_elsewhere,
+    every_setting_of_the_example_is_accepted,
+    the_example_shows_the_defaults_of_the_module,
+    every_commented_line_of_the_example_is_tested_elsewhere,
 ];
 
-fn every_setting_of_the_example_is_taken(kind: Kind) {
+fn every_setting_of_the_example_is_accepted(kind: Kind) {
     let config = example();
     let server = Server::start_with_config(kind, &config);
     let mut c = server.client();
@@ -25,8 +25,8 @@ fn every_setting_of_the_example_is_taken(kind: Kind) {
     assert!(seen >= 8, "only {seen} settings");
 }
 
-/// What stands in the example is what holds without it; so is what is written of its bounds.
-fn the_settings_of_the_module_are_its_defaults(kind: Kind) {
+/// The values in the example are the defaults, and the bounds in its comments are right.
+fn the_example_shows_the_defaults_of_the_module(kind: Kind) {
     if !kind.is_7_0_or_later() {
         return; // No CONFIG for modules.
     }
@@ -63,8 +63,8 @@ fn the_settings_of_the_module_are_its_defaults(kind: Kind) {
     }
 }
 
-/// No example is left untried: these are the lines that the other tests of this folder take the `#` from.
-fn the_rest_is_tried_elsewhere(kind: Kind) {
+/// Every commented line is tested: the other tests of this folder remove the `#` from these.
+fn every_commented_line_of_the_example_is_tested_elsewhere(kind: Kind) {
     let tried = ["lock.", "enable-module-command ", "user ", "tls-"];
     for line in commented_out() {
         let is_tried = tried.iter().any(|start| line.starts_with(start));

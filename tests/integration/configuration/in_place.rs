@@ -1,20 +1,21 @@
-//! `replicate-in-place`: whether effects go out in the place of the client's words, for servers on which that should turn out to be wrong.
+//! `replicate-in-place`: whether an effect replaces the client's command for replication. It can be
+//! switched off on servers where that turns out to be wrong.
 
 use crate::harness::aof;
 use crate::harness::workload::words;
 use crate::harness::{module, Client, Kind, Reply, Server};
 
 on_every_server![
-    the_setting_decides_how_an_effect_goes_out,
+    the_setting_decides_how_an_effect_is_replicated,
     the_setting_survives_config_rewrite,
-    module_loadex_takes_the_setting,
+    module_loadex_accepts_the_setting,
 ];
 
-/// The words of an acquire's effect in the client's place, and without it.
+/// The number of arguments of an acquire's effect, in place of the command and otherwise.
 const IN_PLACE: usize = 4;
 const BESIDE: usize = 3;
 
-/// How many words the last effect on `k` in the append-only file has.
+/// The number of arguments of the last effect on `k` in the append-only file.
 #[track_caller]
 fn last_effect(server: &Server) -> usize {
     let mut last = None;
@@ -30,10 +31,10 @@ fn last_effect(server: &Server) -> usize {
     last.expect("an effect in the append-only file")
 }
 
-/// Runs a line in some surroundings.
+/// Runs a line in some context.
 type Run = fn(&mut Client, &str);
 
-/// Takes a lock as a client, a transaction and a script do, and looks at the effect of each.
+/// Acquires a lock by a client, a transaction and a script, and checks the effect of each.
 #[track_caller]
 fn assert_goes_out(server: &Server, in_place: bool) {
     let mut c = server.client();
@@ -61,7 +62,7 @@ fn setting(c: &mut Client) -> String {
     String::from_utf8_lossy(value.as_bytes()).into_owned()
 }
 
-fn the_setting_decides_how_an_effect_goes_out(kind: Kind) {
+fn the_setting_decides_how_an_effect_is_replicated(kind: Kind) {
     let file = ["--appendonly", "yes"];
     let server = Server::start_with(kind, &file);
     assert_goes_out(&server, true);
@@ -74,7 +75,7 @@ fn the_setting_decides_how_an_effect_goes_out(kind: Kind) {
     assert_eq!(setting(&mut of_argument.client()), "no");
     let mut c = server.client();
     assert_eq!(setting(&mut c), "yes");
-    // While it runs, as an operator does who has found it to be wrong.
+    // At run time, as an operator would change it.
     for (value, in_place) in [("no", false), ("yes", true), ("NO", false)] {
         let set = format!("CONFIG SET lock.replicate-in-place {value}");
         assert_eq!(c.text(&set), "OK");
@@ -103,7 +104,7 @@ fn the_setting_survives_config_rewrite(kind: Kind) {
     if !kind.is_7_0_or_later() {
         return;
     }
-    // What the file says overrules the argument.
+    // The configuration file overrides the load argument.
     let mut c = server.client();
     assert_eq!(c.text("CONFIG SET lock.replicate-in-place yes"), "OK");
     assert_eq!(c.text("CONFIG REWRITE"), "OK");
@@ -113,7 +114,7 @@ fn the_setting_survives_config_rewrite(kind: Kind) {
     assert_goes_out(&server, true);
 }
 
-fn module_loadex_takes_the_setting(kind: Kind) {
+fn module_loadex_accepts_the_setting(kind: Kind) {
     if !kind.is_7_0_or_later() {
         return; // MODULE LOADEX came with 7.0.
     }

@@ -1,14 +1,14 @@
-//! Who may load the module into a running server.
+//! Which clients may load the module into a running server.
 
 use super::{commented, example};
 use crate::harness::{module, Kind, Reply, Server};
 
 on_every_server![
-    module_load_is_as_the_operator_allows,
-    protected_mode_lets_this_machine_in,
+    module_load_obeys_enable_module_command,
+    protected_mode_accepts_loopback_clients,
 ];
 
-fn module_load_is_as_the_operator_allows(kind: Kind) {
+fn module_load_obeys_enable_module_command(kind: Kind) {
     let load = format!("MODULE LOAD {} max-waiters 5", module().display());
     let loaded = Reply::Simple("OK".into());
     if !kind.is_7_0_or_later() {
@@ -39,14 +39,14 @@ fn module_load_is_as_the_operator_allows(kind: Kind) {
             assert!(error.contains("MODULE command not allowed"), "{error}");
         }
     }
-    // What is loaded at the start needs no permission.
+    // Loading at the start needs no permission.
     let config = format!("{}{of_example}\n", example());
     let server = Server::start_with_config(kind, &config);
     assert!(server.client().int("LOCK.ACQUIRE k me 30000") > 0);
 }
 
-/// Those from elsewhere it keeps out before any command; no test comes from elsewhere.
-fn protected_mode_lets_this_machine_in(kind: Kind) {
+/// The server refuses remote clients before any command. No test connects remotely.
+fn protected_mode_accepts_loopback_clients(kind: Kind) {
     let config = format!("{}protected-mode yes\n", example());
     let server = Server::start_with_config(kind, &config);
     let mut c = server.client();

@@ -1,14 +1,14 @@
-//! CONFIG REWRITE keeps what the module was configured with.
+//! CONFIG REWRITE keeps the configuration of the module.
 
 use crate::harness::{module, Client, Kind, Reply, Server};
 
 on_every_server![
     load_arguments_survive_config_rewrite,
-    what_module_loadex_was_told_survives_config_rewrite,
-    an_include_and_config_rewrite_load_the_module_twice,
+    module_loadex_settings_survive_config_rewrite,
+    an_include_and_config_rewrite_would_load_the_module_twice,
 ];
 
-/// Whether nobody may wait: on every server a sign of `max-waiters 0`.
+/// Whether waiting is refused. This shows `max-waiters 0` on every server.
 fn nobody_may_wait(c: &mut Client) -> bool {
     c.call("FLUSHALL");
     c.int("LOCK.ACQUIRE k a 60000");
@@ -43,7 +43,7 @@ fn load_arguments_survive_config_rewrite(kind: Kind) {
     assert!(nobody_may_wait(&mut server.client()));
 }
 
-fn what_module_loadex_was_told_survives_config_rewrite(kind: Kind) {
+fn module_loadex_settings_survive_config_rewrite(kind: Kind) {
     if !kind.is_7_0_or_later() {
         return; // MODULE LOADEX came with 7.0.
     }
@@ -60,7 +60,7 @@ fn what_module_loadex_was_told_survives_config_rewrite(kind: Kind) {
     let mut c = server.client();
     assert!(nobody_may_wait(&mut c));
     assert_eq!(limit(&mut c, "max-waiters-per-key"), 4);
-    // A default is left out of the file, and holds again.
+    // A default is left out of the file, and applies again.
     assert_eq!(c.text("CONFIG SET lock.max-waiters 3"), "OK");
     assert_eq!(c.text("CONFIG REWRITE"), "OK");
     server.kill();
@@ -68,8 +68,8 @@ fn what_module_loadex_was_told_survives_config_rewrite(kind: Kind) {
     assert_eq!(limit(&mut server.client(), "max-waiters"), 3);
 }
 
-/// docs/INSTALL.md warns of it: Sentinel says CONFIG REWRITE at a failover.
-fn an_include_and_config_rewrite_load_the_module_twice(kind: Kind) {
+/// docs/INSTALL.md warns of this: Sentinel runs CONFIG REWRITE at a failover.
+fn an_include_and_config_rewrite_would_load_the_module_twice(kind: Kind) {
     let name = format!("redis-lock-{}-{kind:?}.conf", std::process::id());
     let snippet = std::env::temp_dir().join(name);
     std::fs::write(&snippet, format!("loadmodule {}\n", module().display())).unwrap();

@@ -1,4 +1,4 @@
-//! Locks over TLS: a certificate is made for the test, redis-cli is the client.
+//! Locks over TLS. The test generates a certificate and uses redis-cli as the client.
 
 use std::process::{Command, Output, Stdio};
 
@@ -6,14 +6,14 @@ use super::{commented, example};
 use crate::harness::{free_port, redis_cli, wait_for, Kind, Server};
 
 on_every_server![
-    locks_are_taken_waited_for_and_lost_over_tls,
+    locks_are_acquired_waited_for_and_lost_over_tls,
     a_replica_follows_over_tls,
 ];
 
 const CERTIFICATE: &str = "server.crt";
 const KEY: &str = "server.key";
 
-/// Redis 6.2.14 and 8.2.3 as they are fetched are built without TLS, which says nothing of the module.
+/// The fetched binaries of Redis 6.2.14 and 8.2.3 have no TLS, independently of the module.
 fn has_tls(kind: Kind) -> bool {
     let has = kind.is_of_debian();
     if !has {
@@ -22,7 +22,7 @@ fn has_tls(kind: Kind) -> bool {
     has
 }
 
-/// A server of the example with its lines for TLS, and its port for it.
+/// A server with the TLS lines of the example and a TLS port.
 struct Secure {
     server: Server,
     port: u16,
@@ -36,7 +36,7 @@ impl Secure {
             .replace("tls-port 6380", &format!("tls-port {port}"))
             .replace("/etc/redis/tls/redis.crt", CERTIFICATE)
             .replace("/etc/redis/tls/redis.key", KEY)
-            // It has signed itself.
+            // The certificate is self-signed.
             .replace("/etc/redis/tls/ca.crt", CERTIFICATE);
         assert!(!config.contains("/etc/"), "{config}");
         let config = format!("{}{config}\n{more}\n", example());
@@ -70,7 +70,7 @@ fn printed(output: Output) -> String {
     String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
 }
 
-/// For the address of the tests, signed by itself.
+/// A self-signed certificate for the address of the tests.
 struct Certificate {
     public: Vec<u8>,
     key: Vec<u8>,
@@ -108,7 +108,7 @@ impl Certificate {
     }
 }
 
-fn locks_are_taken_waited_for_and_lost_over_tls(kind: Kind) {
+fn locks_are_acquired_waited_for_and_lost_over_tls(kind: Kind) {
     if !has_tls(kind) {
         return;
     }
@@ -129,7 +129,8 @@ fn locks_are_taken_waited_for_and_lost_over_tls(kind: Kind) {
         .call("-3 LOCK.INFO k")
         .contains("1# \"mode\" => \"exclusive\""));
 
-    // One waits over TLS and leaves, two get it: one from a holder without TLS, one over it.
+    // One client waits over TLS and disconnects, two are granted: one after a holder without TLS,
+    // one after a holder with it.
     let wait = |token: &str| {
         let line = format!("LOCK.ACQUIRE k {token} 600000 BLOCK 0");
         let cli = secure.cli(&line).spawn().expect("to run redis-cli");
@@ -153,7 +154,7 @@ fn locks_are_taken_waited_for_and_lost_over_tls(kind: Kind) {
     assert!(first < second && second < third);
     assert_eq!(c.holders("k"), ["d"]);
 
-    // It is TLS that answers there.
+    // The port speaks TLS.
     let plain = Command::new(redis_cli())
         .args(["-p", &secure.port.to_string(), "PING"])
         .output()

@@ -23,7 +23,7 @@ fn assert_denied(c: &mut Client, line: &str) {
     assert!(error.starts_with("NOPERM "), "{line}: {error}");
 }
 
-/// One locks and the other looks, and neither can do more.
+/// One user locks and the other reads, and neither can do more.
 #[track_caller]
 fn check_users(server: &Server) {
     let mut worker = login(server, "worker");
@@ -74,7 +74,7 @@ fn the_users_of_the_example_may_lock_and_look(kind: Kind) {
 
 fn an_acl_file_names_the_commands(kind: Kind) {
     let config = format!("{}aclfile {FILE}\n", example());
-    // The default user is the operator's.
+    // The default user belongs to the operator.
     let users = [
         vec!["user default on nopass ~* &* +@all".into()],
         commented("user "),
@@ -97,13 +97,13 @@ fn an_acl_file_names_the_commands(kind: Kind) {
     assert_denied(&mut worker, "LOCK.ACQUIRE jobs:1 a 30000");
     assert_denied(&mut worker, "LOCK.RENEW tasks:1 a 30000");
 
-    // A file with a command that is none changes nothing.
+    // A file with an unknown command changes nothing.
     std::fs::write(&path, text.replace("+lock.info", "+lock.inform")).unwrap();
     let error = c.error("ACL LOAD");
     assert!(error.contains("Unknown command"), "{error}");
     assert!(login(&server, "watcher").call("LOCK.INFO tasks:1") != Reply::Nil);
 
-    // What is saved is read at the next start, when the module is there before the users.
+    // The saved file is read at the next start, when the module is loaded before the users.
     assert_eq!(
         c.text("ACL SETUSER worker +lock.renew resetkeys ~jobs:*"),
         "OK"

@@ -1,5 +1,6 @@
-//! Clients that follow the primary: they take locks, hold them for a moment and give them back, and go to the new primary with what they
-//! have when the old one is gone or sends them away. What they saw is checked in the end.
+//! Clients that follow the primary: they acquire locks, hold them for a moment and release them. If
+//! the primary is gone or sends them away, they continue at the new one with their tokens. A check
+//! of what they saw follows.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
@@ -11,51 +12,52 @@ use rand::{RngExt, SeedableRng};
 
 use crate::harness::{wait_for, Client, Reply};
 
-/// What all the clients have in common.
+/// The state that all clients share.
 #[derive(Default)]
 pub struct Group {
-    /// The primary's port, as the test has it.
+    /// The port of the current primary, as the test sets it.
     pub primary: AtomicU16,
-    /// The server, if any, with which each makes sure by WAIT that a replica has its hold.
+    /// The server, if any, at which each client confirms by WAIT that a replica has its hold.
     pub sure_with: Option<u16>,
     pub granted: AtomicUsize,
     done: AtomicBool,
 }
 
-/// A hold as its owner saw it.
+/// A hold from the view of its owner.
 #[derive(Clone, Debug)]
 pub struct Grant {
-    /// Who granted it.
+    /// The server that granted it.
     pub port: u16,
     pub key: String,
     pub shared: bool,
     pub fence: i64,
-    /// It was asked for before, elsewhere: it may be the answer that was lost then.
+    /// It was requested before at another server, so this may be the reply that was lost then.
     pub again: bool,
-    /// A replica had it, by WAIT.
+    /// A replica had it, confirmed by WAIT.
     pub sure: bool,
     pub asked: Instant,
     pub from: Instant,
-    /// When its owner sent its release.
+    /// The time at which its owner sent the release.
     pub until: Instant,
-    /// Whether it still was the owner's then.
+    /// Whether the owner still held it then.
     pub kept: bool,
 }
 
-/// What became of the clients.
+/// What the clients experienced.
 #[derive(Debug, Default)]
 pub struct Story {
     pub grants: Vec<Grant>,
-    /// The errors that sent somebody to the new primary, and how often.
+    /// The errors that made clients change to the new primary, with their counts.
     pub sent_away: BTreeMap<String, usize>,
 }
 
 const CLIENTS: u64 = 8;
 
-/// Longer than anybody holds a lock. A release that is lost with a primary costs the others no more than that.
+/// This is longer than any hold lasts. A release that is lost with a primary delays the other
+/// clients by no more than this.
 const TTL_MS: u64 = 3_000;
 
-/// The answers after which a client asks again, elsewhere.
+/// The errors after which a client retries elsewhere.
 const RETRYABLE: [&str; 4] = ["UNBLOCKED", "READONLY", "LOADING", "MASTERDOWN"];
 
 impl Group {
@@ -67,7 +69,7 @@ impl Group {
         }
     }
 
-    /// Waits until the clients have so many more grants.
+    /// Waits until the clients have this many more grants.
     #[track_caller]
     pub fn wait_for_grants(&self, count: usize) {
         let goal = self.granted.load(Ordering::Relaxed) + count;
@@ -76,13 +78,13 @@ impl Group {
         });
     }
 
-    /// Has the clients live while `act` goes on.
+    /// Runs the clients while `act` runs.
     pub fn live<R>(&self, act: impl FnOnce() -> R) -> (Story, R) {
         thread::scope(|scope| {
             let clients: Vec<_> = (0..CLIENTS)
                 .map(|n| scope.spawn(move || Member::new(self, n).live()))
                 .collect();
-            // The clients must end, also when it fails.
+            // The clients must also end if it fails.
             let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(act));
             self.done.store(true, Ordering::Relaxed);
             let mut story = Story::default();
@@ -148,7 +150,7 @@ impl<'g> Member<'g> {
         thread::sleep(Duration::from_micros(pause));
         let until = Instant::now();
         let (released, _, _, twice) = self.ask(&format!("LOCK.RELEASE {key} {token}"));
-        // A release whose answer was lost may have been done.
+        // A release without a reply may have been executed.
         let kept = released == 1 || twice;
         self.story.grants.push(Grant {
             port,
@@ -164,7 +166,9 @@ impl<'g> Member<'g> {
         });
     }
 
-    /// Asks the primary until it answers, be it another one; says who did, when it was asked, and whether others were before.
+    /// Sends a request to the current primary until there is a reply, and follows a change of the
+    /// primary. Returns the server, the time of the request, and whether earlier servers were
+    /// asked.
     fn ask(&mut self, line: &str) -> (i64, u16, Instant, bool) {
         let mut again = false;
         loop {
@@ -198,7 +202,8 @@ impl<'g> Member<'g> {
         thread::sleep(Duration::from_millis(5));
     }
 
-    /// WAIT is for what this connection has written, which a grant to one that waits is not: it is done by another's command. A renewal is.
+    /// WAIT covers the writes of this connection. A grant to a waiter is written by another
+    /// client's command. A renewal is a write of its own.
     fn is_replicated(&mut self, port: u16, key: &str, token: &str) -> bool {
         let Some((to, client)) = &mut self.connection else {
             return false;
@@ -212,18 +217,20 @@ impl<'g> Member<'g> {
 }
 
 impl Story {
-    /// Fails the test unless all fences that `new` gave are larger than all that `old` gave; answers how many of each.
+    /// Fails the test unless all fences from `new` are larger than all from `old`. Returns the
+    /// number of each.
     #[track_caller]
     pub fn assert_fences_grow(&self, old: u16, new: u16) -> (usize, usize) {
         let of = |port| self.grants.iter().filter(move |grant| grant.port == port);
         let last = of(old).max_by_key(|grant| grant.fence).expect("a grant");
-        // Who asks again may be told the fence that it had from the old one.
+        // A repeated request may return the fence that the old server gave.
         let mut fresh = of(new).filter(|grant| !grant.again).peekable();
         assert!(fresh.peek().is_some(), "nothing was granted anew");
         for grant in fresh {
             assert!(grant.fence > last.fence, "{grant:?} after {last:?}");
         }
-        // The same hold keeps its number, and no two share one but readers that entered by one token.
+        // The same hold keeps its fence. No two holds share one except readers granted with one
+        // token.
         let mut by_fence = BTreeMap::new();
         for grant in &self.grants {
             let before = by_fence.insert(grant.fence, grant);
@@ -232,7 +239,8 @@ impl Story {
         (of(old).count(), of(new).count())
     }
 
-    /// Fails the test when two held one lock at the same time. `lost` says of which holds this is to be expected.
+    /// Fails the test if two clients held one lock at the same time. `lost` decides for which holds
+    /// this is expected.
     #[track_caller]
     pub fn assert_one_holder(&self, lost: impl Fn(&Grant) -> bool) {
         let mut grants: Vec<_> = self.grants.iter().filter(|grant| !lost(grant)).collect();
@@ -249,7 +257,7 @@ impl Story {
         }
     }
 
-    /// Fails the test when something was granted by a server that was asked after this instant.
+    /// Fails the test if a server granted a request that was sent after this instant.
     #[track_caller]
     pub fn assert_nothing_granted(&self, by: u16, after: Instant) {
         let late = self.grants.iter().find(|g| g.port == by && g.asked > after);

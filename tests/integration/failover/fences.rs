@@ -1,14 +1,14 @@
-//! Fences over a change of the primary: the new one's are larger than all that the old one gave, also those of which it never heard, and
-//! by a clock that is behind.
+//! Fences over a change of the primary. The new ones are larger than all that the old primary gave,
+//! also those that were not replicated, even if the clock of the new primary is behind.
 
 use crate::harness::dump::raise_fences_by_an_hour;
 use crate::harness::{figure, scale, wait_for, Client, Clock, Kind, Server, Setup};
 
 on_every_server![
-    fences_go_on_above_what_a_replica_never_heard_of,
-    fences_ahead_of_every_clock_go_on_above_what_a_replica_never_heard_of,
-    fences_go_on_when_the_new_primary_is_killed_at_once,
-    a_promotion_is_no_fence,
+    fences_exceed_unreplicated_ones_after_a_failover,
+    fences_ahead_of_the_clock_exceed_unreplicated_ones_after_a_failover,
+    fences_keep_rising_when_the_new_primary_is_killed_at_once,
+    a_promotion_without_any_fence_saves_none,
 ];
 
 const AT_ONCE: [&str; 2] = ["--repl-diskless-sync-delay", "0"];
@@ -22,7 +22,7 @@ fn replica_of(primary: &Server, clock: &Clock) -> Server {
     replica
 }
 
-/// Takes that many locks at once, and has them freed; answers the largest fence.
+/// Acquires this many locks at once, and releases them. Returns the largest fence.
 fn take(c: &mut Client, count: usize) -> i64 {
     let lines = (0..count).map(|n| format!("LOCK.ACQUIRE k{n} me 600000"));
     let commands = lines.map(|line| line.split(' ').map(|word| word.into()).collect());
@@ -31,7 +31,7 @@ fn take(c: &mut Client, count: usize) -> i64 {
     replies.iter().map(|reply| reply.as_int()).max().unwrap()
 }
 
-/// Waits until fences follow the clock: a server begins ahead of it.
+/// Waits until fences follow the clock, because a server begins ahead of it.
 fn wait_for_the_clock(server: &Server) {
     let mut c = server.client();
     wait_for("the clock to be ahead of the fences", || {
@@ -42,9 +42,9 @@ fn wait_for_the_clock(server: &Server) {
     });
 }
 
-/// The link breaks, the primary gives fences, and a moment later, before the replica's clock is where the primary's was, the replica is
-/// promoted.
-fn fences_go_on_above_what_a_replica_never_heard_of(kind: Kind) {
+/// The link breaks, and the primary gives fences. The replica is promoted a moment later, before
+/// its clock reaches the primary's clock at that time.
+fn fences_exceed_unreplicated_ones_after_a_failover(kind: Kind) {
     let primary = Server::start_with(kind, &AT_ONCE);
     let mut c = primary.client();
     let (mut fences, mut promotions) = (0, 0);
@@ -54,7 +54,7 @@ fn fences_go_on_above_what_a_replica_never_heard_of(kind: Kind) {
             let replica = replica_of(&primary, &clock);
             (behind_us, replica, clock)
         });
-        // All have started longer ago than they began ahead.
+        // All servers have run for longer than they began ahead.
         let started = c.now_us();
         wait_for("a second", || {
             (c.now_us() > started + 1_050_000).then_some(())
@@ -62,14 +62,14 @@ fn fences_go_on_above_what_a_replica_never_heard_of(kind: Kind) {
         wait_for_the_clock(&primary);
         for (behind_us, replica, _clock) in replicas {
             let mut r = replica.client();
-            take(&mut c, 50); // of which it hears
+            take(&mut c, 50); // which it receives
             replica.wait_until_it_follows(&primary);
             r.text("REPLICAOF 127.0.0.1 1");
             let last = take(&mut c, 200);
             r.text("REPLICAOF NO ONE");
             let next = r.int("LOCK.ACQUIRE new me 600000");
             assert!(next > last, "{behind_us}: {next} after {last}");
-            // And ahead of what the old primary would give in this moment.
+            // It is also ahead of the fence that the old primary would give now.
             assert!(next > c.int("LOCK.ACQUIRE late me 600000"));
             c.call("FLUSHALL");
             (fences, promotions) = (fences + 200, promotions + 1);
@@ -78,8 +78,8 @@ fn fences_go_on_above_what_a_replica_never_heard_of(kind: Kind) {
     figure(kind, &format!("{promotions} promotions by a clock 50 or 900 ms behind, {fences} fences given before them and not replicated, all smaller than the next"));
 }
 
-/// Once fences are ahead of the clock they go up one by one, and no clock helps.
-fn fences_ahead_of_every_clock_go_on_above_what_a_replica_never_heard_of(kind: Kind) {
+/// Once fences are ahead of the clock, they increase by one, and no clock helps.
+fn fences_ahead_of_the_clock_exceed_unreplicated_ones_after_a_failover(kind: Kind) {
     let primary = Server::start_with(kind, &AT_ONCE);
     let mut c = primary.client();
     raise_fences_by_an_hour(&mut c);
@@ -91,7 +91,7 @@ fn fences_ahead_of_every_clock_go_on_above_what_a_replica_never_heard_of(kind: K
         r.text("REPLICAOF NO ONE");
         let next = take(&mut r, 1);
         assert!(next > last, "{round}: {next} after {last}");
-        // Back and forth: what was the new one is behind now.
+        // Back and forth: the former new primary is behind now.
         c.text(&format!("REPLICAOF 127.0.0.1 {}", replica.port));
         primary.wait_until_it_follows(&replica);
         c.text("REPLICAOF 127.0.0.1 1");
@@ -105,7 +105,7 @@ fn fences_ahead_of_every_clock_go_on_above_what_a_replica_never_heard_of(kind: K
 }
 
 /// It has begun ahead of its clock, and nothing of that is on disk.
-fn fences_go_on_when_the_new_primary_is_killed_at_once(kind: Kind) {
+fn fences_keep_rising_when_the_new_primary_is_killed_at_once(kind: Kind) {
     let primary = Server::start_with(kind, &AT_ONCE);
     wait_for_the_clock(&primary);
     let mut replica = Server::start_replica_of(&primary, &[]);
@@ -120,9 +120,9 @@ fn fences_go_on_when_the_new_primary_is_killed_at_once(kind: Kind) {
     assert!(next > last, "{next} after {last}");
 }
 
-/// So a server that never gave one still has none to save, and its RDB can be read without the module, where the server leaves out what
-/// is empty.
-fn a_promotion_is_no_fence(kind: Kind) {
+/// A server that never gave a fence therefore has none to save. Its RDB can be read without the
+/// module, on servers that leave out empty module fields.
+fn a_promotion_without_any_fence_saves_none(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.text("SET text t");

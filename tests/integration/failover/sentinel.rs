@@ -1,4 +1,4 @@
-//! Three sentinels and a primary that is killed, or stands still and comes back.
+//! Three sentinels and a primary that is killed, or stopped and resumed.
 
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -7,10 +7,10 @@ use super::clients::Group;
 use super::{assert_same, is_primary, pair, wait_for_replicas};
 use crate::harness::{figure, scale, wait_for, Kind, Reply, Sentinels};
 
-on_every_server![sentinels_replace_a_primary_that_was_killed_or_sleeps];
+on_every_server![sentinels_replace_a_primary_that_is_killed_or_stopped];
 
-/// Both at once, in two groups, as it is mostly waiting.
-fn sentinels_replace_a_primary_that_was_killed_or_sleeps(kind: Kind) {
+/// Both at once, in two groups, because most of the time is spent waiting.
+fn sentinels_replace_a_primary_that_is_killed_or_stopped(kind: Kind) {
     let figures = thread::scope(|scope| {
         let sleeps = scope.spawn(|| sleeps(kind));
         [was_killed(kind), sleeps.join().unwrap()]
@@ -35,7 +35,7 @@ fn was_killed(kind: Kind) -> String {
         took
     });
     let (before, after) = story.assert_fences_grow(old_port, new_port);
-    // A hold that the replica had not heard of is lost with the primary; one that was waited for is not.
+    // A hold that was not replicated is lost with the primary. One confirmed by WAIT is not.
     story.assert_one_holder(|grant| grant.port == old_port && !grant.sure);
     let sure = story
         .grants
@@ -50,7 +50,7 @@ fn was_killed(kind: Kind) -> String {
 
 fn sleeps(kind: Kind) -> String {
     let (old, new) = pair(kind);
-    // The other one would take nothing as long as this one sleeps.
+    // The other replica would accept no writes while this one is stopped.
     old.client().text("CONFIG SET min-replicas-to-write 1");
     let sentinels = Sentinels::watch(&old);
     let mut c = old.client();
@@ -69,7 +69,7 @@ fn sleeps(kind: Kind) -> String {
     });
     let fence = n.int("LOCK.ACQUIRE k e 600000");
     old.signal("CONT");
-    // The sentinels make a replica of it, and close its connections.
+    // The sentinels make it a replica, and close its connections.
     for waiter in [b, d] {
         waiter.sent_away();
     }

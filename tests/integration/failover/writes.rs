@@ -1,19 +1,19 @@
-//! WAIT and min-replicas-to-write: how a user makes sure that a replica knows.
+//! WAIT and min-replicas-to-write: how a user makes sure that a replica has a write.
 
 use std::time::{Duration, Instant};
 
-use super::{follow, is_told_to_go, pair};
+use super::{follow, is_unblocked, pair};
 use crate::harness::{figure, scale, wait_for, Kind, Later, Reply, Server};
 
 on_every_server![
-    a_hold_that_was_waited_for_is_on_the_promoted_replica,
-    without_its_replicas_a_primary_takes_and_frees_nothing,
-    without_its_replicas_a_primary_hands_nothing_on,
-    a_primary_that_was_asleep_hands_nothing_on,
+    a_hold_confirmed_by_wait_is_on_the_promoted_replica,
+    a_primary_without_enough_replicas_refuses_acquire_and_release,
+    a_primary_without_enough_replicas_grants_no_waiter,
+    a_primary_resumed_after_its_replica_left_grants_nobody,
 ];
 
-/// Acquire, WAIT, and the primary is killed at once, with others waiting.
-fn a_hold_that_was_waited_for_is_on_the_promoted_replica(kind: Kind) {
+/// Acquire, WAIT, then kill the primary at once, with other clients waiting.
+fn a_hold_confirmed_by_wait_is_on_the_promoted_replica(kind: Kind) {
     let rounds = 3 * scale();
     let mut known = 0;
     for round in 0..rounds {
@@ -29,7 +29,8 @@ fn a_hold_that_was_waited_for_is_on_the_promoted_replica(kind: Kind) {
         let b = primary.blocked("LOCK.ACQUIRE contended b 600000 BLOCK 0");
         let d = primary.blocked("LOCK.ACQUIRE contended d 600000 BLOCK 0");
         c.int("LOCK.RELEASE contended a");
-        // A grant after a wait is a write of somebody else's: a renewal makes it the client's own.
+        // A grant to a waiter is written by another client's command. A renewal makes the write the
+        // client's own.
         let (granted, mut b) = b.reply_and_client();
         assert_eq!(b.int("LOCK.RENEW contended b 600000"), 1);
         assert_eq!(b.int("WAIT 1 10000"), 1);
@@ -52,7 +53,7 @@ fn a_hold_that_was_waited_for_is_on_the_promoted_replica(kind: Kind) {
     figure(kind, &format!("{known} holds acknowledged by WAIT, {rounds} primaries killed, every hold on the promoted replica"));
 }
 
-/// A primary that wants a replica, and has one.
+/// A primary that requires a replica, and has one.
 fn careful(kind: Kind) -> (Server, Server) {
     let (primary, replica) = pair(kind);
     primary.client().text("CONFIG SET min-replicas-to-write 1");
@@ -66,7 +67,7 @@ fn lacks_replicas(server: &Server) {
     });
 }
 
-fn without_its_replicas_a_primary_takes_and_frees_nothing(kind: Kind) {
+fn a_primary_without_enough_replicas_refuses_acquire_and_release(kind: Kind) {
     let (primary, mut replica) = careful(kind);
     let mut c = primary.client();
     c.int("LOCK.ACQUIRE k a 600000");
@@ -77,7 +78,7 @@ fn without_its_replicas_a_primary_takes_and_frees_nothing(kind: Kind) {
         "LOCK.ACQUIRE k b 600000 BLOCK 0",
         "RWLOCK.RLOCK free b 600000",
         "LOCK.ACQUIRE k a 600000",
-        // As every write. A hold then ends at its deadline.
+        // This is refused like every write. The hold then ends at its deadline.
         "LOCK.RENEW k a 600000",
         "LOCK.RELEASE k a",
         "DEL k",
@@ -94,12 +95,12 @@ fn without_its_replicas_a_primary_takes_and_frees_nothing(kind: Kind) {
     });
 }
 
-/// One whose lock has no owner any more, and one who waits for it.
+/// A lock whose owner is gone, and a waiter.
 fn waiter_for_a_dead_owner(primary: &Server, ttl_ms: u64) -> (Later, Instant) {
     let mut c = primary.client();
     c.int("LOCK.ACQUIRE k dead 60000");
     let waiter = primary.blocked("LOCK.ACQUIRE k b 600000 BLOCK 0");
-    // Its last, so that the lease is not spent on getting ready.
+    // The last step, so that setup does not use up the ttl.
     assert_eq!(c.int(&format!("LOCK.RENEW k dead {ttl_ms}")), 1);
     (waiter, Instant::now() + Duration::from_millis(ttl_ms))
 }
@@ -108,14 +109,14 @@ fn wait_until(instant: Instant) {
     wait_for("the time", || (Instant::now() > instant).then_some(()));
 }
 
-fn without_its_replicas_a_primary_hands_nothing_on(kind: Kind) {
+fn a_primary_without_enough_replicas_grants_no_waiter(kind: Kind) {
     let (primary, mut replica) = careful(kind);
     let mut c = primary.client();
     let (b, end) = waiter_for_a_dead_owner(&primary, 800);
     let gives_up = primary.blocked("LOCK.ACQUIRE k d 600000 BLOCK 1000");
     replica.kill();
     lacks_replicas(&primary);
-    // The deadline passes, and a write that nobody would know of does not follow.
+    // The deadline passes, but no write follows that no replica would receive.
     assert_eq!(gives_up.reply(), Reply::Nil);
     wait_until(end + Duration::from_millis(300));
     assert!(b.is_pending());
@@ -126,7 +127,7 @@ fn without_its_replicas_a_primary_hands_nothing_on(kind: Kind) {
     let fence = b.fence();
     replica.wait_until_it_follows(&primary);
     assert_eq!(replica.client().holders("k"), ["b"]);
-    // Or the operator gives up the demand.
+    // Or the operator drops the requirement.
     c.int("LOCK.ACQUIRE k b 60000");
     let d = primary.blocked("LOCK.ACQUIRE k d 600000 BLOCK 0");
     c.int("LOCK.RENEW k b 1500");
@@ -139,8 +140,9 @@ fn without_its_replicas_a_primary_hands_nothing_on(kind: Kind) {
     assert!(d.fence() > fence);
 }
 
-/// A primary that stood still finds a lock whose time is over, a waiter for it, and, behind these, that its replica has left.
-fn a_primary_that_was_asleep_hands_nothing_on(kind: Kind) {
+/// A resumed primary finds an expired lock, a waiter for it, and behind these in its input the news
+/// that its replica has left.
+fn a_primary_resumed_after_its_replica_left_grants_nobody(kind: Kind) {
     for _ in 0..scale() {
         let (old, new) = careful(kind);
         let (b, end) = waiter_for_a_dead_owner(&old, 1_500);
@@ -156,7 +158,7 @@ fn a_primary_that_was_asleep_hands_nothing_on(kind: Kind) {
         assert!(b.is_pending());
         assert!(old.client().holders("k").is_empty());
         follow(&old, &new);
-        is_told_to_go(b);
+        is_unblocked(b);
         old.wait_until_it_follows(&new);
         assert_eq!(old.client().holders("k"), ["d"]);
     }

@@ -1,28 +1,28 @@
-//! A server that has no time: busy scripts and functions, DEBUG SLEEP, pauses, and threads that read for it.
+//! A busy server: long scripts and functions, DEBUG SLEEP, pauses, and I/O threads.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::super::harness::{figure, scale, wait_for, Client, Kind, Raw, Reply, Server};
-use super::crowd::Crowd;
+use super::load_clients::LoadClients;
 
 on_every_server![
-    a_busy_function_delays_a_hand_off_and_loses_none,
-    a_script_that_has_taken_a_lock_cannot_be_killed,
-    a_script_that_is_killed_before_it_writes_has_taken_nothing,
-    deadlines_and_timeouts_in_a_sleep_are_seen_after_it,
-    deadlines_and_timeouts_are_seen_where_every_turn_is_slow,
-    a_lease_that_begins_late_in_a_transaction_is_whole,
-    a_crowd_on_a_server_that_falls_asleep,
-    a_crowd_on_a_server_that_runs_long_scripts,
-    a_crowd_on_a_server_that_is_paused,
-    a_crowd_on_a_server_with_io_threads,
+    a_busy_function_delays_a_hand_off_but_loses_none,
+    a_script_that_has_acquired_a_lock_cannot_be_killed,
+    a_script_killed_before_it_writes_acquires_nothing,
+    deadlines_and_timeouts_during_a_sleep_are_served_after_it,
+    deadlines_and_timeouts_are_served_while_every_loop_turn_is_slow,
+    a_grant_late_in_a_transaction_has_its_full_ttl,
+    many_clients_on_a_server_that_sleeps,
+    many_clients_on_a_server_with_long_scripts,
+    many_clients_on_a_paused_server,
+    many_clients_on_a_server_with_io_threads,
 ];
 
 const ENDLESS: &str = "while true do end";
 
-/// Waits until the server says that it is busy.
+/// Waits until the server reports that it is busy.
 fn wait_until_busy(c: &mut Client) {
     wait_for("the server to be busy", || {
         matches!(c.call("PING"), Reply::Error(error) if error.starts_with("BUSY")).then_some(())
@@ -37,7 +37,7 @@ fn bytes(parts: &[&str]) -> Vec<u8> {
     bytes.into_bytes()
 }
 
-fn a_busy_function_delays_a_hand_off_and_loses_none(kind: Kind) {
+fn a_busy_function_delays_a_hand_off_but_loses_none(kind: Kind) {
     if !kind.is_7_0_or_later() {
         return; // Functions came with 7.0.
     }
@@ -80,13 +80,13 @@ fn a_busy_function_delays_a_hand_off_and_loses_none(kind: Kind) {
     }
 }
 
-fn a_script_that_has_taken_a_lock_cannot_be_killed(kind: Kind) {
+fn a_script_that_has_acquired_a_lock_cannot_be_killed(kind: Kind) {
     let server = Server::start_with(kind, &["--lua-time-limit", "5"]);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
     let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
     let mut caller = server.raw();
-    // Long enough to be asked, and then it ends by itself.
+    // Long enough for other commands to be refused. It then ends on its own.
     let script = "local fence = redis.call('LOCK.ACQUIRE', 'own', 'script', '60000') \
                   redis.call('LOCK.RELEASE', 'k', 'a') \
                   for n = 1, 50000000 do end \
@@ -104,7 +104,7 @@ fn a_script_that_has_taken_a_lock_cannot_be_killed(kind: Kind) {
     );
 }
 
-fn a_script_that_is_killed_before_it_writes_has_taken_nothing(kind: Kind) {
+fn a_script_killed_before_it_writes_acquires_nothing(kind: Kind) {
     let server = Server::start_with(kind, &["--lua-time-limit", "5"]);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
@@ -122,7 +122,7 @@ fn a_script_that_is_killed_before_it_writes_has_taken_nothing(kind: Kind) {
     b.fence();
 }
 
-/// Sends the server to sleep, and returns when it has begun to.
+/// Puts the server to sleep, and returns when the sleep has begun.
 fn sleep_for(server: &Server, seconds: &str) -> Raw {
     let naps = server.log().matches("nap-begins").count();
     let mut sleeper = server.raw();
@@ -134,12 +134,12 @@ fn sleep_for(server: &Server, seconds: &str) -> Raw {
     sleeper
 }
 
-fn deadlines_and_timeouts_in_a_sleep_are_seen_after_it(kind: Kind) {
+fn deadlines_and_timeouts_during_a_sleep_are_served_after_it(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE long a 60000");
     let mut last = c.int("LOCK.ACQUIRE k a 60000");
-    // Each has a lease that would end in the sleep, but it counts from the grant.
+    // Each ttl would end during the sleep, but it counts from the grant.
     let waiters: Vec<_> = (0..4)
         .map(|n| server.blocked(&format!("LOCK.ACQUIRE k w{n} 50 BLOCK 0")))
         .collect();
@@ -159,8 +159,8 @@ fn deadlines_and_timeouts_in_a_sleep_are_seen_after_it(kind: Kind) {
     assert_eq!(c.holders("long"), ["a"]);
 }
 
-/// Each turn of the server's loop lasts longer than a timer may be late, for as long as this takes.
-fn deadlines_and_timeouts_are_seen_where_every_turn_is_slow(kind: Kind) {
+/// Each turn of the server's loop lasts longer than the tolerance of a timer, for the whole test.
+fn deadlines_and_timeouts_are_served_while_every_loop_turn_is_slow(kind: Kind) {
     const NAPS: usize = 60;
     const ENOUGH: usize = 15;
     let server = Server::start(kind);
@@ -171,7 +171,7 @@ fn deadlines_and_timeouts_are_seen_where_every_turn_is_slow(kind: Kind) {
     let e = server.blocked("LOCK.ACQUIRE long e 60000 BLOCK 300");
     c.int("LOCK.RENEW k a 300");
     let (naps, over) = (AtomicUsize::new(0), AtomicBool::new(false));
-    // In the middle of the second nap both are due.
+    // Both are due in the middle of the second sleep.
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut sleeper = server.client();
@@ -188,8 +188,9 @@ fn deadlines_and_timeouts_are_seen_where_every_turn_is_slow(kind: Kind) {
     assert!(naps < ENOUGH, "after {naps} naps of 0.25 s");
 }
 
-/// Where a command has the time at which the server began the whole transaction (7.2+), a lease that it hands on has not.
-fn a_lease_that_begins_late_in_a_transaction_is_whole(kind: Kind) {
+/// In a transaction, a command sees the time at which the transaction began (7.2+). The ttl of a
+/// hand-off must not be counted from there.
+fn a_grant_late_in_a_transaction_has_its_full_ttl(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
@@ -200,27 +201,27 @@ fn a_lease_that_begins_late_in_a_transaction_is_whole(kind: Kind) {
     assert!((3_600..=5_000).contains(&left_ms), "{left_ms}");
 }
 
-fn a_crowd_on_a_server_that_falls_asleep(kind: Kind) {
+fn many_clients_on_a_server_that_sleeps(kind: Kind) {
     let server = Server::start(kind);
-    let crowd = Crowd::new(12, 120 * scale(), 2);
+    let clients = LoadClients::new(12, 120 * scale(), 2);
     let mut c = server.client();
-    let naps = crowd.run(&server, 20 * scale(), |_| {
+    let naps = clients.run(&server, 20 * scale(), |_| {
         c.text("DEBUG SLEEP 0.02");
     });
     figure(
         kind,
         &format!(
             "{naps} naps of DEBUG SLEEP under {} holds, none lost",
-            crowd.holds()
+            clients.holds()
         ),
     );
 }
 
-fn a_crowd_on_a_server_that_runs_long_scripts(kind: Kind) {
+fn many_clients_on_a_server_with_long_scripts(kind: Kind) {
     let server = Server::start_with(kind, &["--lua-time-limit", "3"]);
-    let crowd = Crowd::new(8, 300 * scale(), 2);
+    let clients = LoadClients::new(8, 300 * scale(), 2);
     let mut c = server.client();
-    let kills = crowd.run(&server, 15 * scale(), |_| {
+    let kills = clients.run(&server, 15 * scale(), |_| {
         let mut script = server.raw();
         script.send_bytes(&bytes(&["EVAL", ENDLESS, "0"]));
         wait_until_busy(&mut c);
@@ -232,18 +233,19 @@ fn a_crowd_on_a_server_that_runs_long_scripts(kind: Kind) {
         kind,
         &format!(
             "{kills} busy scripts killed under {} holds, none lost",
-            crowd.holds()
+            clients.holds()
         ),
     );
 }
 
-fn a_crowd_on_a_server_that_is_paused(kind: Kind) {
+fn many_clients_on_a_paused_server(kind: Kind) {
     let server = Server::start_with(kind, &["--appendonly", "yes"]);
-    let crowd = Crowd::new(12, 120 * scale(), 2);
+    let clients = LoadClients::new(12, 120 * scale(), 2);
     let mut c = server.client();
-    let pauses = crowd.run(&server, 20 * scale(), |n| {
+    let pauses = clients.run(&server, 20 * scale(), |n| {
         if n % 4 == 0 {
-            // Nobody can end this one. It ends with the next round of the server's, which comes every tenth of a second.
+            // Nothing can end this hold early. It expires in the server's next periodic cycle, at
+            // most a tenth of a second later.
             c.text("CLIENT PAUSE 20 ALL");
         } else {
             c.text("CLIENT PAUSE 10000 WRITE");
@@ -254,18 +256,18 @@ fn a_crowd_on_a_server_that_is_paused(kind: Kind) {
     });
     figure(
         kind,
-        &format!("{pauses} pauses under {} holds, none lost", crowd.holds()),
+        &format!("{pauses} pauses under {} holds, none lost", clients.holds()),
     );
 }
 
-fn a_crowd_on_a_server_with_io_threads(kind: Kind) {
+fn many_clients_on_a_server_with_io_threads(kind: Kind) {
     let options = ["--io-threads", "4", "--io-threads-do-reads", "yes"];
     let server = Server::start_with(kind, &options);
-    let crowd = Crowd::new(40, 40 * scale(), 3);
+    let clients = LoadClients::new(40, 40 * scale(), 3);
     let mut c = server.client();
     let mut killed = 0;
-    crowd.run(&server, 50 * scale(), |_| {
-        // Who comes to wait and is killed is nobody of the crowd.
+    clients.run(&server, 50 * scale(), |_| {
+        // The waiter that is killed here is not one of the load clients.
         let waiter = server.later("LOCK.ACQUIRE k0 guest 600000 BLOCK 0");
         sleep(Duration::from_millis(2));
         killed += c.int(&format!("CLIENT KILL ID {}", waiter.id));
@@ -275,7 +277,7 @@ fn a_crowd_on_a_server_with_io_threads(kind: Kind) {
         kind,
         &format!(
             "4 io-threads: {} holds by 40 clients, none lost; {killed} guests killed meanwhile",
-            crowd.holds()
+            clients.holds()
         ),
     );
 }

@@ -1,5 +1,5 @@
-//! The wall clock jumps by an hour while locks are held and waited for. Deadlines follow it, as every ttl of the server does; how long a
-//! client waits does not.
+//! The wall clock jumps by an hour while locks are held and waited for. Deadlines follow it, as
+//! every ttl of the server does. Timeouts of waits do not.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -9,13 +9,13 @@ use super::super::harness::{
 };
 
 on_every_server![
-    forward_every_lease_that_is_over_is_over,
-    forward_no_timeout_fires_early,
-    back_fences_rise_and_nobody_else_gets_in,
-    back_timeouts_fire_in_time,
-    back_leases_of_the_new_time_end_in_time,
-    back_whoever_is_next_is_granted_at_once,
-    there_and_back_again_nobody_is_forgotten,
+    clock_set_forward_every_passed_deadline_expires,
+    clock_set_forward_no_timeout_fires_early,
+    clock_set_back_fences_rise_and_the_hold_stays_exclusive,
+    clock_set_back_timeouts_fire_in_time,
+    clock_set_back_new_holds_expire_in_time,
+    clock_set_back_the_next_waiter_is_granted_at_once,
+    clock_set_to_and_fro_every_waiter_is_answered,
 ];
 
 const HOUR_MS: i64 = 3_600_000;
@@ -24,7 +24,7 @@ fn start(kind: Kind, clock: &FakeClock) -> Server {
     Server::start_as(kind, clock.rules(kind, Setup::with_module(&[])))
 }
 
-/// Sets the clock, and waits until the server has seen it.
+/// Sets the clock, and waits until the server has noticed.
 fn jump(clock: &FakeClock, c: &mut Client, ahead_ms: i64) {
     clock.set_ahead_ms(ahead_ms);
     wait_for("the server's clock to jump", || {
@@ -33,7 +33,7 @@ fn jump(clock: &FakeClock, c: &mut Client, ahead_ms: i64) {
     });
 }
 
-fn forward_every_lease_that_is_over_is_over(kind: Kind) {
+fn clock_set_forward_every_passed_deadline_expires(kind: Kind) {
     let clock = FakeClock::new();
     let server = start(kind, &clock);
     let mut c = server.client();
@@ -66,7 +66,7 @@ fn forward_every_lease_that_is_over_is_over(kind: Kind) {
     assert!(w.fence() > b);
 }
 
-fn forward_no_timeout_fires_early(kind: Kind) {
+fn clock_set_forward_no_timeout_fires_early(kind: Kind) {
     let clock = FakeClock::new();
     let server = start(kind, &clock);
     let mut c = server.client();
@@ -84,7 +84,7 @@ fn forward_no_timeout_fires_early(kind: Kind) {
     d.fence();
 }
 
-fn back_fences_rise_and_nobody_else_gets_in(kind: Kind) {
+fn clock_set_back_fences_rise_and_the_hold_stays_exclusive(kind: Kind) {
     let clock = FakeClock::new();
     let server = start(kind, &clock);
     let mut c = server.client();
@@ -109,7 +109,7 @@ fn back_fences_rise_and_nobody_else_gets_in(kind: Kind) {
     assert_eq!(c.holders("k"), ["b"]);
 }
 
-fn back_timeouts_fire_in_time(kind: Kind) {
+fn clock_set_back_timeouts_fire_in_time(kind: Kind) {
     let clock = FakeClock::new();
     let server = start(kind, &clock);
     let mut c = server.client();
@@ -133,7 +133,7 @@ fn back_timeouts_fire_in_time(kind: Kind) {
     assert_eq!(c.holders("k"), ["a"]);
 }
 
-fn back_leases_of_the_new_time_end_in_time(kind: Kind) {
+fn clock_set_back_new_holds_expire_in_time(kind: Kind) {
     let clock = FakeClock::new();
     let server = start(kind, &clock);
     let mut c = server.client();
@@ -141,11 +141,11 @@ fn back_leases_of_the_new_time_end_in_time(kind: Kind) {
     c.int("RWLOCK.RLOCK k up 60000");
     let up = server.blocked("RWLOCK.WLOCK k up 60000 BLOCK 0");
     jump(&clock, &mut c, -HOUR_MS);
-    // By then the server's timer should have gone off, which never sleeps for longer than a second.
+    // By then the server's timer must have fired, which never sleeps for more than a second.
     sleep(Duration::from_millis(1100));
     let start = Instant::now();
     assert_eq!(c.int("LOCK.RENEW k a 100"), 1);
-    // The key itself does not end, so nothing but the timer sees it.
+    // The key itself does not expire, so only the timer notices.
     let (reply, at) = up.reply_and_instant();
     assert!(matches!(reply, Reply::Int(_)), "{reply:?}");
     let waited = at - start;
@@ -155,7 +155,7 @@ fn back_leases_of_the_new_time_end_in_time(kind: Kind) {
     );
 }
 
-fn back_whoever_is_next_is_granted_at_once(kind: Kind) {
+fn clock_set_back_the_next_waiter_is_granted_at_once(kind: Kind) {
     let clock = FakeClock::new();
     let server = start(kind, &clock);
     let mut c = server.client();
@@ -182,15 +182,16 @@ fn back_whoever_is_next_is_granted_at_once(kind: Kind) {
             "{end}: {:?}",
             at - start
         );
-        // One that leaves lets the next one in.
+        // A waiter that leaves lets the next one be granted.
         assert_eq!(c.int("LOCK.RELEASE k b"), 1);
         d.fence();
         c.int("LOCK.RELEASE k d");
     }
 }
 
-/// Short leases and short waits, with the clock set to and fro: every request is answered, and fences rise over all of it.
-fn there_and_back_again_nobody_is_forgotten(kind: Kind) {
+/// Short ttls and timeouts while the clock is set to and fro: every request is answered, and fences
+/// keep rising.
+fn clock_set_to_and_fro_every_waiter_is_answered(kind: Kind) {
     let clock = FakeClock::new();
     let server = start(kind, &clock);
     let mut c = server.client();

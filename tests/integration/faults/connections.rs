@@ -1,4 +1,4 @@
-//! Connections run out, or one of them is closed by the server for what it does not read.
+//! Connections run out, or the server closes one because of its output buffer.
 
 use std::io::Read;
 use std::net::{Ipv4Addr, TcpStream};
@@ -8,14 +8,14 @@ use std::time::Duration;
 use super::super::harness::{wait_for, Client, Kind, Raw, Reply, Server};
 
 on_every_server![
-    who_waits_has_a_connection_and_who_leaves_makes_room,
-    one_that_subscribes_waits_where_the_server_lets_it,
-    who_is_closed_for_what_it_does_not_read_leaves_the_queue,
-    a_grant_to_one_that_is_closed_in_the_same_moment_is_passed_on,
-    a_waiter_that_is_not_closed_reads_all_and_has_the_lock,
+    waiters_count_against_maxclients_until_they_leave,
+    a_subscriber_waits_where_the_server_allows_it,
+    a_client_closed_for_its_output_buffer_leaves_the_queue,
+    a_grant_to_a_client_closed_at_that_moment_goes_to_the_next,
+    a_waiter_within_its_output_limit_gets_the_lock,
 ];
 
-on_more_servers![one_that_subscribes_waits_where_the_server_lets_it];
+on_more_servers![a_subscriber_waits_where_the_server_allows_it];
 
 /// Whether the server has no connection left.
 fn is_full(server: &Server) -> bool {
@@ -24,12 +24,12 @@ fn is_full(server: &Server) -> bool {
         .set_read_timeout(Some(Duration::from_millis(200)))
         .unwrap();
     let mut said = [0; 64];
-    // One that is let in is told nothing.
+    // A client that is accepted receives nothing.
     let len = stream.read(&mut said).unwrap_or(0);
     said[..len].starts_with(b"-ERR max number of clients reached")
 }
 
-fn who_waits_has_a_connection_and_who_leaves_makes_room(kind: Kind) {
+fn waiters_count_against_maxclients_until_they_leave(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
@@ -37,7 +37,7 @@ fn who_waits_has_a_connection_and_who_leaves_makes_room(kind: Kind) {
     let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
     let e = server.blocked("LOCK.ACQUIRE k e 60000 BLOCK 0");
     wait_for("the server to be full", || {
-        // Those that have asked before may be counted still.
+        // Earlier connections may still be counted.
         let clients = c.info("connected_clients");
         c.text(&format!("CONFIG SET maxclients {clients}"));
         is_full(&server).then_some(())
@@ -46,24 +46,24 @@ fn who_waits_has_a_connection_and_who_leaves_makes_room(kind: Kind) {
     assert!(b.is_pending() && d.is_pending() && e.is_pending());
     assert_eq!(c.int("LOCK.RELEASE k a"), 1);
     let b_has = b.fence();
-    // Its connection is closed with it, as is that of one that is killed: room for two.
+    // Its connection is closed with it, like that of a killed client. That makes room for two.
     assert_eq!(c.int(&format!("CLIENT KILL ID {}", d.id)), 1);
     d.broken();
     wait_for("room", || (!is_full(&server)).then_some(()));
-    let mut newcomer = server.client();
-    assert_eq!(newcomer.waiters("k"), ["e"]);
-    assert_eq!(newcomer.call("LOCK.ACQUIRE k f 60000"), Reply::Nil);
-    assert_eq!(newcomer.int("LOCK.RELEASE k b"), 1);
+    let mut new_client = server.client();
+    assert_eq!(new_client.waiters("k"), ["e"]);
+    assert_eq!(new_client.call("LOCK.ACQUIRE k f 60000"), Reply::Nil);
+    assert_eq!(new_client.int("LOCK.RELEASE k b"), 1);
     assert!(e.fence() > b_has);
 }
 
-/// Since Valkey 8.1 the server lets no module block a client that subscribes.
+/// Since Valkey 8.1 a module cannot block a client that has subscriptions.
 fn may_wait_and_subscribe(kind: Kind) -> bool {
     !matches!(kind, Kind::Valkey8_1 | Kind::Valkey9)
 }
 
-/// Waits for the lock and is sent what it will not read. With RESP3 a client is told things while it waits: what is published, or
-/// that keys have changed, by their names.
+/// Waits for the lock and receives data that it does not read. With RESP3 a waiting client receives
+/// published messages and invalidated keys.
 fn waiting_listener(server: &Server) -> Raw {
     let mut c = server.client();
     let (class, listen) = match may_wait_and_subscribe(server.kind) {
@@ -77,7 +77,7 @@ fn waiting_listener(server: &Server) -> Raw {
     ))
 }
 
-/// The command that has it be told, each time of something else. It answers 1.
+/// A command that sends it data, different each time. The command returns 1.
 fn tell(kind: Kind, news: &str) -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let n = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -87,7 +87,7 @@ fn tell(kind: Kind, news: &str) -> String {
     }
 }
 
-fn one_that_subscribes_waits_where_the_server_lets_it(kind: Kind) {
+fn a_subscriber_waits_where_the_server_allows_it(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
@@ -101,14 +101,14 @@ fn one_that_subscribes_waits_where_the_server_lets_it(kind: Kind) {
         assert_eq!(lines.next().unwrap(), ":1");
         assert!(lines.next().unwrap().starts_with(':'));
     } else {
-        // It is answered as if it had not asked to wait.
+        // It is answered as if BLOCK were absent.
         assert!(lines.any(|line| line == "_"));
         assert_eq!(c.holders("k"), ["a"]);
         assert!(c.waiters("k").is_empty());
     }
 }
 
-fn who_is_closed_for_what_it_does_not_read_leaves_the_queue(kind: Kind) {
+fn a_client_closed_for_its_output_buffer_leaves_the_queue(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
@@ -127,10 +127,10 @@ fn who_is_closed_for_what_it_does_not_read_leaves_the_queue(kind: Kind) {
     assert_eq!(server.blocked_clients(), 0);
 }
 
-fn a_grant_to_one_that_is_closed_in_the_same_moment_is_passed_on(kind: Kind) {
+fn a_grant_to_a_client_closed_at_that_moment_goes_to_the_next(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
-    // More than the network takes in at once.
+    // More than the network buffers hold.
     let news = "x".repeat(20_000_000);
     for (end, end_comes_first) in [
         ("LOCK.RELEASE k a", true),
@@ -146,8 +146,11 @@ fn a_grant_to_one_that_is_closed_in_the_same_moment_is_passed_on(kind: Kind) {
         c.int("LOCK.ACQUIRE k a 60000");
         let _b = waiting_listener(&server);
         let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
-        let told = c.multi(&ending);
-        assert!(told.iter().all(|told| *told == Reply::Int(1)), "{told:?}");
+        let replies = c.multi(&ending);
+        assert!(
+            replies.iter().all(|reply| *reply == Reply::Int(1)),
+            "{replies:?}"
+        );
         d.fence();
         assert_eq!(c.holders("k"), ["d"]);
         assert_eq!(c.int("LOCK.RELEASE k d"), 1);
@@ -155,7 +158,7 @@ fn a_grant_to_one_that_is_closed_in_the_same_moment_is_passed_on(kind: Kind) {
     assert_eq!(server.blocked_clients(), 0);
 }
 
-fn a_waiter_that_is_not_closed_reads_all_and_has_the_lock(kind: Kind) {
+fn a_waiter_within_its_output_limit_gets_the_lock(kind: Kind) {
     let server = Server::start(kind);
     let mut c: Client = server.client();
     c.int("LOCK.ACQUIRE k a 60000");

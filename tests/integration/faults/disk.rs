@@ -1,5 +1,6 @@
-//! The disk fails. A save fails as a folder stands where the file is to be; the append-only file cannot grow as the server's limit for
-//! the size of files is set down to what it has: neither needs a full disk or any right.
+//! Disk faults. A save fails because a folder is in the place of the file. The append-only file
+//! cannot grow because the process's file size limit is set to its current size. Neither needs a
+//! full disk or special rights.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,17 +9,17 @@ use std::process::Command;
 use super::super::harness::{figure, scale, wait_for, Kind, Later, Reply, Server, Setup};
 
 on_every_server![
-    a_failed_save_stops_everything_until_one_succeeds,
-    a_failed_save_stops_nothing_where_it_is_told_not_to,
-    a_full_disk_stops_everything_until_there_is_room,
-    a_deadline_while_the_disk_is_full_hands_on_when_there_is_room,
-    what_was_granted_before_the_disk_was_full_is_there_after_a_crash,
-    with_always_nothing_is_acknowledged_that_is_not_written,
-    with_always_no_waiter_is_told_of_a_grant_that_is_not_written,
-    without_enough_replicas_nobody_is_granted,
+    a_failed_save_refuses_all_writes_until_one_succeeds,
+    a_failed_save_refuses_nothing_if_so_configured,
+    a_full_disk_refuses_all_writes_until_space_returns,
+    a_deadline_while_the_disk_is_full_grants_when_space_returns,
+    grants_before_the_disk_was_full_survive_a_crash,
+    appendfsync_always_acknowledges_only_written_commands,
+    appendfsync_always_answers_a_waiter_only_after_its_grant_is_written,
+    with_too_few_replicas_nobody_is_granted,
 ];
 
-/// Each of them writes.
+/// Each of these writes.
 const WRITES: [&str; 9] = [
     "LOCK.ACQUIRE free x 60000",
     "LOCK.ACQUIRE k a 60000",
@@ -31,8 +32,8 @@ const WRITES: [&str; 9] = [
     "DEL k",
 ];
 
-/// Locks with those who wait for them.
-struct Stage {
+/// Locks with waiters.
+struct Fixture {
     b: Later,
     d: Later,
     writer: Later,
@@ -40,11 +41,11 @@ struct Stage {
     timed_out: Later,
 }
 
-fn set_stage(server: &Server) -> Stage {
+fn set_up(server: &Server) -> Fixture {
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
     c.int("RWLOCK.RLOCK shared a 60000");
-    Stage {
+    Fixture {
         b: server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0"),
         d: server.blocked("RWLOCK.RLOCK k d 60000 BLOCK 0"),
         writer: server.blocked("RWLOCK.WLOCK shared w 60000 BLOCK 0"),
@@ -53,8 +54,8 @@ fn set_stage(server: &Server) -> Stage {
     }
 }
 
-/// What holds while the server refuses writes.
-fn check_refusals(server: &Server, stage: &Stage, code: &str) {
+/// The state while the server refuses writes.
+fn check_refusals(server: &Server, fixture: &Fixture, code: &str) {
     let mut c = server.client();
     for line in WRITES {
         assert!(c.error(line).starts_with(code), "{line}");
@@ -69,29 +70,29 @@ fn check_refusals(server: &Server, stage: &Stage, code: &str) {
     assert!(c.error("EXEC").starts_with("EXECABORT"));
     assert!(c.int("PTTL k") > 0);
     assert_eq!(c.text("TYPE k"), "redislock");
-    // Now the reader is next, but a grant is a write.
-    assert_eq!(c.int(&format!("CLIENT KILL ID {}", stage.writer.id)), 1);
+    // The reader is next now, but a grant is a write.
+    assert_eq!(c.int(&format!("CLIENT KILL ID {}", fixture.writer.id)), 1);
     wait_for("the timeout and some time more", || {
         assert_eq!(c.holders("shared"), ["a"]);
         assert_eq!(c.waiters("shared"), ["r"]);
         (c.waiters("k") == ["b", "d"]).then_some(())
     });
     assert_eq!(c.holders("k"), ["a"]);
-    assert!(stage.reader.is_pending() && stage.b.is_pending() && stage.d.is_pending());
+    assert!(fixture.reader.is_pending() && fixture.b.is_pending() && fixture.d.is_pending());
 }
 
-/// What comes when it takes them again.
-fn check_recovery(server: &Server, stage: Stage) {
+/// The state after writes are accepted again.
+fn check_recovery(server: &Server, fixture: Fixture) {
     let mut c = server.client();
-    assert_eq!(stage.timed_out.reply(), Reply::Nil);
-    stage.writer.broken();
-    assert!(stage.reader.fence() > 0);
+    assert_eq!(fixture.timed_out.reply(), Reply::Nil);
+    fixture.writer.broken();
+    assert!(fixture.reader.fence() > 0);
     assert_eq!(c.holders("shared"), ["a", "r"]);
     assert_eq!(c.int("LOCK.RENEW k a 60000"), 1);
     assert_eq!(c.int("LOCK.RELEASE k a"), 1);
-    let b = stage.b.fence();
+    let b = fixture.b.fence();
     assert_eq!(c.int("LOCK.RELEASE k b"), 1);
-    assert!(stage.d.fence() > b);
+    assert!(fixture.d.fence() > b);
     assert_eq!(server.blocked_clients(), 0);
 }
 
@@ -102,7 +103,7 @@ fn start_saving(kind: Kind) -> Server {
     server
 }
 
-/// A folder where the dump is to be.
+/// Puts a folder in the place of the dump.
 pub(super) fn in_the_way(server: &Server) -> PathBuf {
     server.dir().join("dump.rdb")
 }
@@ -116,17 +117,17 @@ pub(super) fn fail_to_save(server: &Server) {
     });
 }
 
-fn a_failed_save_stops_everything_until_one_succeeds(kind: Kind) {
+fn a_failed_save_refuses_all_writes_until_one_succeeds(kind: Kind) {
     let server = start_saving(kind);
-    let stage = set_stage(&server);
+    let fixture = set_up(&server);
     fail_to_save(&server);
-    check_refusals(&server, &stage, "MISCONF ");
+    check_refusals(&server, &fixture, "MISCONF ");
     fs::remove_dir(in_the_way(&server)).unwrap();
     server.client().text("BGSAVE");
-    check_recovery(&server, stage);
+    check_recovery(&server, fixture);
 }
 
-fn a_failed_save_stops_nothing_where_it_is_told_not_to(kind: Kind) {
+fn a_failed_save_refuses_nothing_if_so_configured(kind: Kind) {
     let server = start_saving(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 2000");
@@ -138,7 +139,8 @@ fn a_failed_save_stops_nothing_where_it_is_told_not_to(kind: Kind) {
     assert_eq!(c.int("LOCK.RELEASE k b"), 1);
 }
 
-/// With an append-only file, in a process that is told of a file too large instead of being ended.
+/// With an append-only file, in a process that gets an error instead of a signal for a file that is
+/// too large.
 fn start_appending(kind: Kind, fsync: &str) -> Server {
     start_appending_with(kind, fsync, &[])
 }
@@ -155,7 +157,7 @@ pub(super) fn start_appending_with(kind: Kind, fsync: &str, more: &[&str]) -> Se
     let mut setup = Setup::with_module(&[&options[..], more].concat());
     setup.under = vec!["env".into(), "--ignore-signal=XFSZ".into()];
     let server = Server::start_as(kind, setup);
-    // The limit is for all files, and the log must stay below it.
+    // The limit applies to all files, and the log must stay below it.
     let text = "x".repeat(200_000);
     server.client().text(&format!("SET filler {text}"));
     server
@@ -172,7 +174,7 @@ fn append_only_file(server: &Server) -> PathBuf {
     files.find(is_growing).expect("the file that grows")
 }
 
-/// Lets the append-only file grow by so many bytes and no more.
+/// Lets the append-only file grow by this many bytes and no more.
 fn leave_room(server: &Server, bytes: u64) {
     let size = fs::metadata(append_only_file(server)).unwrap().len();
     limit_files(server, &format!("{}:", size + bytes));
@@ -193,7 +195,7 @@ fn limit_files(server: &Server, soft: &str) {
     );
 }
 
-/// Has the server notice, by a write that it takes and cannot keep.
+/// Makes the server notice, by a write that it accepts and cannot persist.
 pub(super) fn fill_disk(server: &Server) {
     leave_room(server, 0);
     let mut c = server.client();
@@ -204,16 +206,16 @@ pub(super) fn fill_disk(server: &Server) {
     });
 }
 
-fn a_full_disk_stops_everything_until_there_is_room(kind: Kind) {
+fn a_full_disk_refuses_all_writes_until_space_returns(kind: Kind) {
     let server = start_appending(kind, "everysec");
-    let stage = set_stage(&server);
+    let fixture = set_up(&server);
     fill_disk(&server);
-    check_refusals(&server, &stage, "MISCONF ");
+    check_refusals(&server, &fixture, "MISCONF ");
     have_room_again(&server);
-    check_recovery(&server, stage);
+    check_recovery(&server, fixture);
 }
 
-fn a_deadline_while_the_disk_is_full_hands_on_when_there_is_room(kind: Kind) {
+fn a_deadline_while_the_disk_is_full_grants_when_space_returns(kind: Kind) {
     let server = start_appending(kind, "everysec");
     let mut c = server.client();
     let b;
@@ -227,7 +229,7 @@ fn a_deadline_while_the_disk_is_full_hands_on_when_there_is_room(kind: Kind) {
             (b, d) = (first, second);
             break;
         }
-        // The machine was too slow: it was handed on before.
+        // The machine was too slow: the lock was handed off before.
         have_room_again(&server);
         first.fence();
         wait_for("the disk to be seen", || {
@@ -249,7 +251,7 @@ fn a_deadline_while_the_disk_is_full_hands_on_when_there_is_room(kind: Kind) {
     assert_eq!(c.holders("k"), ["d"]);
 }
 
-fn what_was_granted_before_the_disk_was_full_is_there_after_a_crash(kind: Kind) {
+fn grants_before_the_disk_was_full_survive_a_crash(kind: Kind) {
     let mut server = start_appending(kind, "everysec");
     let mut c = server.client();
     let mut fences = Vec::new();
@@ -270,7 +272,7 @@ fn what_was_granted_before_the_disk_was_full_is_there_after_a_crash(kind: Kind) 
     assert_eq!(server.client().holders("shared"), ["a"]);
 }
 
-/// Starts the server again, without a limit, and looks for what was acknowledged.
+/// Restarts the server without a limit, and checks everything that was acknowledged.
 fn have_it_back(server: &mut Server, fences: &[i64]) {
     server.start_again();
     let mut c = server.client();
@@ -282,14 +284,14 @@ fn have_it_back(server: &mut Server, fences: &[i64]) {
     assert!(c.int("LOCK.ACQUIRE new t 600000") > last);
 }
 
-fn with_always_nothing_is_acknowledged_that_is_not_written(kind: Kind) {
+fn appendfsync_always_acknowledges_only_written_commands(kind: Kind) {
     let mut server = start_appending(kind, "always");
     let mut acknowledged = 0;
     let crashes = 3 * scale();
     for crash in 0..crashes {
         let mut c = server.client();
         c.text("FLUSHALL");
-        // It ends in the middle of a record, each time in another place.
+        // The file ends in the middle of a record, at a different place each time.
         leave_room(&server, 20_000 + 17 * crash as u64);
         let mut fences = Vec::new();
         loop {
@@ -309,13 +311,13 @@ fn with_always_nothing_is_acknowledged_that_is_not_written(kind: Kind) {
     figure(kind, &format!("{crashes} full disks with appendfsync always: {acknowledged} acknowledged holds, none lost"));
 }
 
-fn with_always_no_waiter_is_told_of_a_grant_that_is_not_written(kind: Kind) {
+fn appendfsync_always_answers_a_waiter_only_after_its_grant_is_written(kind: Kind) {
     let mut server = start_appending(kind, "always");
     let mut c = server.client();
     let fence = c.int("LOCK.ACQUIRE k a 1500");
     let b = server.blocked("LOCK.ACQUIRE k b 600000 BLOCK 0");
     leave_room(&server, 0);
-    // The grant is the next write that there is.
+    // The grant is the next write.
     b.broken();
     wait_for("the server to end", || server.has_ended().then_some(()));
     server.start_again();
@@ -324,8 +326,8 @@ fn with_always_no_waiter_is_told_of_a_grant_that_is_not_written(kind: Kind) {
     assert!(c.int("LOCK.ACQUIRE k d 60000") > fence);
 }
 
-/// Not a disk, but the other reason for which a server refuses all writes.
-fn without_enough_replicas_nobody_is_granted(kind: Kind) {
+/// The other reason for which a server refuses all writes.
+fn with_too_few_replicas_nobody_is_granted(kind: Kind) {
     let server = Server::start(kind);
     let mut replica = Server::start(kind);
     let mut c = server.client();
@@ -339,12 +341,12 @@ fn without_enough_replicas_nobody_is_granted(kind: Kind) {
     wait_for("a write to be taken", || {
         matches!(c.call("SET text text"), Reply::Simple(_)).then_some(())
     });
-    let stage = set_stage(&server);
+    let fixture = set_up(&server);
     replica.kill();
     wait_for("writes to be refused", || {
         matches!(c.call("SET text text"), Reply::Error(_)).then_some(())
     });
-    check_refusals(&server, &stage, "NOREPLICAS ");
+    check_refusals(&server, &fixture, "NOREPLICAS ");
     c.text("CONFIG SET min-replicas-to-write 0");
-    check_recovery(&server, stage);
+    check_recovery(&server, fixture);
 }

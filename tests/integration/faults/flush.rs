@@ -1,26 +1,27 @@
-//! FLUSHALL and FLUSHDB under load: every lock is free at once, whoever waits for it is granted, and nobody is forgotten.
+//! FLUSHALL and FLUSHDB under load: every lock is free at once, the next waiters are granted, and
+//! every request is answered.
 
 use std::thread::sleep;
 use std::time::Duration;
 
 use super::super::harness::{figure, scale, Kind, Reply, Server};
-use super::crowd::Crowd;
+use super::load_clients::LoadClients;
 
-on_every_server![a_crowd_on_a_server_that_is_flushed];
+on_every_server![many_clients_on_a_server_that_is_flushed];
 
-fn a_crowd_on_a_server_that_is_flushed(kind: Kind) {
+fn many_clients_on_a_server_that_is_flushed(kind: Kind) {
     const LOCKS: usize = 3;
     let server = Server::start_with(kind, &["--appendonly", "yes"]);
-    let crowd = Crowd::new(12, 600 * scale(), LOCKS);
+    let clients = LoadClients::new(12, 600 * scale(), LOCKS);
     let mut c = server.client();
-    let (flushes, lost) = crowd.run_with_losses(&server, |n| {
+    let (flushes, lost) = clients.run_with_losses(&server, |n| {
         let line = [
             "FLUSHALL",
             "FLUSHALL ASYNC",
             "FLUSHDB SYNC",
             "FLUSHDB ASYNC",
         ][n % 4];
-        // Other keys make the flush take its time.
+        // Other keys make the flush take longer.
         let fill = "for n = 1, 500 do redis.call('SET', 'text' .. n, n) end";
         c.send(&["EVAL", fill, "0"]);
         assert_eq!(c.call(line), Reply::Simple("OK".into()));
@@ -35,7 +36,7 @@ fn a_crowd_on_a_server_that_is_flushed(kind: Kind) {
         kind,
         &format!(
             "{flushes} flushes under {} holds: {lost} ended by a flush, each noticed by its owner, no waiter forgotten",
-            crowd.holds()
+            clients.holds()
         ),
     );
     c.call("FLUSHALL");

@@ -1,17 +1,17 @@
-//! Memory runs short: what is refused, what is not, and what becomes of a lock that the server evicts.
+//! Low memory: which commands are refused, which are not, and the effects of an evicted lock.
 
 use std::thread;
 
 use super::super::harness::{figure, scale, wait_for, Client, Kind, Reply, Server};
 
 on_every_server![
-    acquires_are_refused_and_all_else_works,
-    a_transaction_and_a_script_are_refused_the_same,
-    a_hold_ends_and_is_handed_on_without_memory,
-    an_evicted_lock_is_handed_on_and_counted,
+    without_memory_only_acquires_are_refused,
+    transactions_and_scripts_are_refused_alike_without_memory,
+    without_memory_a_hold_ends_and_the_next_waiter_is_granted,
+    an_evicted_lock_grants_the_next_waiter_and_is_counted,
     only_evicted_locks_are_counted,
     the_log_warns_of_a_policy_that_evicts_locks,
-    who_lost_a_lock_by_eviction_learns_of_it,
+    an_owner_of_an_evicted_lock_gets_zero,
 ];
 
 const WARNING: &str = "maxmemory-policy can evict locks";
@@ -28,7 +28,7 @@ fn evicted(c: &mut Client) -> u64 {
     c.info("lock_evicted").parse().unwrap()
 }
 
-fn acquires_are_refused_and_all_else_works(kind: Kind) {
+fn without_memory_only_acquires_are_refused(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let fence = c.int("LOCK.ACQUIRE k a 60000");
@@ -42,7 +42,7 @@ fn acquires_are_refused_and_all_else_works(kind: Kind) {
         "RWLOCK.WLOCK free x 60000",
         "RWLOCK.RLOCK shared x 60000",
         "LOCK.ACQUIRE k x 60000 BLOCK 0",
-        "LOCK.ACQUIRE k a 60000", // whose it is already
+        "LOCK.ACQUIRE k a 60000", // already the holder
         "RWLOCK.RLOCK k a 60000", // a conversion
     ] {
         assert!(c.error(line).starts_with("OOM "), "{line}");
@@ -64,7 +64,7 @@ fn acquires_are_refused_and_all_else_works(kind: Kind) {
     assert!(c.int("LOCK.ACQUIRE k a 60000") > fence);
 }
 
-fn a_transaction_and_a_script_are_refused_the_same(kind: Kind) {
+fn transactions_and_scripts_are_refused_alike_without_memory(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
@@ -78,7 +78,7 @@ fn a_transaction_and_a_script_are_refused_the_same(kind: Kind) {
     if kind.is_7_2_or_later() {
         assert_eq!(c.multi(&["LOCK.RELEASE k a"]), [Reply::Int(1)]);
     } else {
-        // Before 7.2 the server lets nothing into a transaction when it has no memory.
+        // Before 7.2 the server queues no command in a transaction without memory.
         c.call("MULTI");
         assert!(c.error("LOCK.RELEASE k a").starts_with("OOM "));
         c.call("DISCARD");
@@ -100,7 +100,7 @@ fn a_transaction_and_a_script_are_refused_the_same(kind: Kind) {
     assert_eq!(c.int("DBSIZE"), 0);
 }
 
-fn a_hold_ends_and_is_handed_on_without_memory(kind: Kind) {
+fn without_memory_a_hold_ends_and_the_next_waiter_is_granted(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
@@ -115,7 +115,7 @@ fn a_hold_ends_and_is_handed_on_without_memory(kind: Kind) {
     assert_eq!(evicted(&mut c), 0);
 }
 
-fn an_evicted_lock_is_handed_on_and_counted(kind: Kind) {
+fn an_evicted_lock_grants_the_next_waiter_and_is_counted(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let (mut lost, mut last) = (0, 0);
@@ -134,7 +134,7 @@ fn an_evicted_lock_is_handed_on_and_counted(kind: Kind) {
         let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
         let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
         run_out_of_memory(&mut c);
-        // A command that may use memory makes the server look for what to evict.
+        // A command that may use memory makes the server evict keys.
         wait_for("all holds to be evicted", || {
             c.call("SET x y");
             (c.call("LOCK.INFO k") == Reply::Nil).then_some(())
@@ -192,7 +192,7 @@ fn the_log_warns_of_a_policy_that_evicts_locks(kind: Kind) {
     for (policy, more) in [("volatile-lru", 1), ("noeviction", 0), ("allkeys-lfu", 1)] {
         let before = warnings(&server);
         assert_eq!(set(&mut c, policy), "OK");
-        // 6.2 does not tell modules of a CONFIG SET.
+        // 6.2 does not notify modules of a CONFIG SET.
         let more = if kind.is_7_0_or_later() { more } else { 0 };
         assert_eq!(warnings(&server), before + more, "{policy}");
     }
@@ -205,8 +205,9 @@ fn the_log_warns_of_a_policy_that_evicts_locks(kind: Kind) {
     }
 }
 
-/// A crowd on some locks while other keys use up the memory. Every hold is for a minute, so one that cannot be released was evicted.
-fn who_lost_a_lock_by_eviction_learns_of_it(kind: Kind) {
+/// Many clients on some locks while other keys use up the memory. Every hold lasts a minute, so one
+/// that cannot be released was evicted.
+fn an_owner_of_an_evicted_lock_gets_zero(kind: Kind) {
     const CLIENTS: usize = 6;
     let rounds = 60 * scale();
     for policy in ["allkeys-random", "volatile-ttl"] {
@@ -234,7 +235,7 @@ fn who_lost_a_lock_by_eviction_learns_of_it(kind: Kind) {
     }
 }
 
-/// Takes and releases locks, with large values set in between; answers how many holds were lost.
+/// Acquires and releases locks, and sets large values in between. Returns the number of lost holds.
 fn use_locks(server: &Server, n: usize, rounds: usize) -> u64 {
     let mut c = server.client();
     let text = "x".repeat(50_000);
@@ -243,7 +244,7 @@ fn use_locks(server: &Server, n: usize, rounds: usize) -> u64 {
         let (key, token) = (round % 3, format!("t{n}-{round}"));
         assert!(c.int(&format!("LOCK.ACQUIRE k{key} {token} 60000 BLOCK 0")) > 0);
         for part in 0..3 {
-            // It outlives the locks, for the policy that looks at that.
+            // It expires later than the locks, for the policy that considers ttls.
             let set = format!("SET text{n}-{round}-{part} {text} PX 600000");
             assert_eq!(c.text(&set), "OK");
         }

@@ -1,5 +1,6 @@
-//! `rename-command` takes commands away by which a module could ask whether the server refuses writes. Whatever is missing, a deadline
-//! hands nothing on while clients cannot write, and does so again when they can.
+//! `rename-command` removes commands that a module could use to find out whether the server refuses
+//! writes. In every case a deadline grants nobody while clients cannot write, and does when they
+//! can.
 
 use std::fs;
 use std::thread;
@@ -9,20 +10,20 @@ use super::super::harness::{wait_for, Client, Kind, Later, Reply, Server};
 use super::disk::{fail_to_save, fill_disk, have_room_again, in_the_way, start_appending_with};
 
 on_every_server![
-    a_deadline_without_enough_replicas_hands_nothing_on,
-    a_deadline_after_a_failed_save_hands_nothing_on,
-    a_deadline_while_the_disk_is_full_hands_nothing_on,
-    a_disk_that_stops_no_write_stops_no_deadline,
-    the_log_says_what_6_2_misses,
-    what_cannot_be_told_is_refused,
+    a_deadline_with_too_few_replicas_grants_nobody,
+    a_deadline_after_a_failed_save_grants_nobody,
+    a_deadline_while_the_disk_is_full_grants_nobody,
+    a_disk_error_that_stops_no_write_stops_no_hand_off,
+    the_log_names_the_commands_that_6_2_lacks,
+    unknown_write_permission_counts_as_refused,
 ];
 
 on_more_servers![
-    a_deadline_without_enough_replicas_hands_nothing_on,
-    a_deadline_after_a_failed_save_hands_nothing_on,
+    a_deadline_with_too_few_replicas_grants_nobody,
+    a_deadline_after_a_failed_save_grants_nobody,
 ];
 
-/// What is taken away: each alone, and the two by which 6.2 could tell.
+/// The removed commands: each alone, and the two that 6.2 could use.
 const TAKEN: [&[&str]; 6] = [
     &["EVAL"],
     &["SETRANGE"],
@@ -32,16 +33,17 @@ const TAKEN: [&[&str]; 6] = [
     &["EVAL", "CONFIG"],
 ];
 
-/// How long the hold of an owner that is gone has to go, while the test makes its server refuse writes.
+/// The remaining ttl of a dead owner's hold, in which the test makes its server refuse writes.
 const REST_MS: u64 = 1_500;
 
-/// The command line that takes commands away, and more of it.
+/// The command line that removes commands, with more options.
 fn without<'a>(names: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
     let renamed = names.iter().flat_map(|name| ["--rename-command", name, ""]);
     renamed.chain(more.iter().copied()).collect()
 }
 
-/// Runs a test for each set of commands that are taken away, side by side: they mostly wait.
+/// Runs a test for each set of removed commands in parallel, because most of the time is spent
+/// waiting.
 fn for_each_taken(test: impl Fn(&[&str]) + Sync) {
     let test = &test;
     thread::scope(|scope| {
@@ -68,21 +70,21 @@ fn takes_writes(c: &mut Client) -> bool {
     c.call("SET text text") == Reply::Simple("OK".into())
 }
 
-/// Somebody waits for the lock of an owner that is gone, and another one gives up after its end.
-struct Stage {
+/// A client waits for the lock of a dead owner, and another one times out after its deadline.
+struct Fixture {
     waits: Later,
     gives_up: Later,
     end: Instant,
 }
 
-impl Stage {
-    fn set(server: &Server) -> Self {
+impl Fixture {
+    fn set_up(server: &Server) -> Self {
         let mut c = server.client();
         c.int("LOCK.ACQUIRE k dead 60000");
         let waits = server.blocked("LOCK.ACQUIRE k b 600000 BLOCK 0");
         let line = format!("LOCK.ACQUIRE k d 600000 BLOCK {}", REST_MS + 500);
         let gives_up = server.blocked(&line);
-        // Its last, so that the lease is not spent on getting ready.
+        // The last step, so that setup does not use up the ttl.
         assert_eq!(c.int(&format!("LOCK.RENEW k dead {REST_MS}")), 1);
         let end = Instant::now() + Duration::from_millis(REST_MS);
         Self {
@@ -92,7 +94,7 @@ impl Stage {
         }
     }
 
-    /// The server refuses writes by now, and hands nothing on at the deadline nor after it.
+    /// The server refuses writes by now, and hands nothing off at the deadline or after it.
     #[track_caller]
     fn stays_with_nobody(self, server: &Server, code: &str, names: &[&str]) -> Later {
         let mut c = server.client();
@@ -113,7 +115,7 @@ fn wait_until_writes_are_taken(server: &Server) {
     wait_for("writes to be taken", || takes_writes(&mut c).then_some(()));
 }
 
-/// A primary that wants a replica, and has one.
+/// A primary that requires a replica, and has one.
 fn careful(kind: Kind, names: &[&str]) -> (Server, Server) {
     let wants = [
         "--min-replicas-to-write",
@@ -128,21 +130,22 @@ fn careful(kind: Kind, names: &[&str]) -> (Server, Server) {
     (primary, replica)
 }
 
-/// Whether the server cannot say that it has replicas enough: then nothing is handed on without a command.
+/// Whether the module cannot find out if there are enough replicas. Then only commands hand locks
+/// off.
 fn is_blind(kind: Kind, names: &[&str]) -> bool {
     kind == Kind::Redis6_2 && names == ["EVAL", "CONFIG"]
 }
 
-fn a_deadline_without_enough_replicas_hands_nothing_on(kind: Kind) {
+fn a_deadline_with_too_few_replicas_grants_nobody(kind: Kind) {
     for_each_taken(|names| {
         let (primary, mut replica) = careful(kind, names);
         let mut c = primary.client();
-        let stage = Stage::set(&primary);
+        let fixture = Fixture::set_up(&primary);
         replica.kill();
         wait_for("writes to be refused", || {
             refuses_writes(&mut c, "NOREPLICAS ").then_some(())
         });
-        let b = stage.stays_with_nobody(&primary, "NOREPLICAS ", names);
+        let b = fixture.stays_with_nobody(&primary, "NOREPLICAS ", names);
         replica.start_again();
         if is_blind(kind, names) {
             wait_until_writes_are_taken(&primary);
@@ -153,14 +156,14 @@ fn a_deadline_without_enough_replicas_hands_nothing_on(kind: Kind) {
     });
 }
 
-fn a_deadline_after_a_failed_save_hands_nothing_on(kind: Kind) {
+fn a_deadline_after_a_failed_save_grants_nobody(kind: Kind) {
     for_each_taken(|names| {
         let saves = without(names, &["--save", "3600", "1000000"]);
         let server = Server::start_with(kind, &saves);
         assert_taken_away(&mut server.client(), names);
-        let stage = Stage::set(&server);
+        let fixture = Fixture::set_up(&server);
         fail_to_save(&server);
-        let b = stage.stays_with_nobody(&server, "MISCONF ", names);
+        let b = fixture.stays_with_nobody(&server, "MISCONF ", names);
         fs::remove_dir(in_the_way(&server)).unwrap();
         server.client().text("BGSAVE");
         b.fence();
@@ -168,29 +171,29 @@ fn a_deadline_after_a_failed_save_hands_nothing_on(kind: Kind) {
     });
 }
 
-fn a_deadline_while_the_disk_is_full_hands_nothing_on(kind: Kind) {
+fn a_deadline_while_the_disk_is_full_grants_nobody(kind: Kind) {
     for_each_taken(|names| {
         let server = start_appending_with(kind, "everysec", &without(names, &[]));
         let mut c = server.client();
         assert_taken_away(&mut c, names);
-        let stage = Stage::set(&server);
+        let fixture = Fixture::set_up(&server);
         fill_disk(&server);
-        let b = stage.stays_with_nobody(&server, "MISCONF ", names);
+        let b = fixture.stays_with_nobody(&server, "MISCONF ", names);
         have_room_again(&server);
         b.fence();
         assert_eq!(c.holders("k"), ["b"]);
     });
 }
 
-/// An error of the disk's that is past, or that the operator has waved through.
-fn a_disk_that_stops_no_write_stops_no_deadline(kind: Kind) {
+/// A disk error that is over, or that the operator has configured to be ignored.
+fn a_disk_error_that_stops_no_write_stops_no_hand_off(kind: Kind) {
     let server = Server::start_with(kind, &without(&["EVAL"], &[]));
     let mut c = server.client();
     let set = |c: &mut Client, words: [&str; 2]| {
         let reply = c.send(&[&["CONFIG", "SET"], &words[..]].concat());
         assert_eq!(reply, Reply::Simple("OK".into()));
     };
-    // Nothing is saved by itself, so the failure of a save by hand stops nothing.
+    // There are no automatic saves, so the failure of a manual save stops nothing.
     fail_to_save(&server);
     let is_handed_on = |c: &mut Client| {
         assert!(takes_writes(c));
@@ -205,17 +208,17 @@ fn a_disk_that_stops_no_write_stops_no_deadline(kind: Kind) {
     assert!(refuses_writes(&mut c, "MISCONF "));
     set(&mut c, ["stop-writes-on-bgsave-error", "no"]);
     is_handed_on(&mut c);
-    // An append-only file that could not be written, and is not wanted any more.
+    // An append-only file that could not be written, and has been switched off since.
     let server = start_appending_with(kind, "everysec", &without(&["EVAL"], &[]));
     let mut c = server.client();
-    let stage = Stage::set(&server);
+    let fixture = Fixture::set_up(&server);
     fill_disk(&server);
-    let b = stage.stays_with_nobody(&server, "MISCONF ", &["EVAL"]);
+    let b = fixture.stays_with_nobody(&server, "MISCONF ", &["EVAL"]);
     set(&mut c, ["appendonly", "no"]);
     b.fence();
 }
 
-fn the_log_says_what_6_2_misses(kind: Kind) {
+fn the_log_names_the_commands_that_6_2_lacks(kind: Kind) {
     let says = |names: &[&str]| {
         let server = Server::start_with(kind, &without(names, &[]));
         let log = server.log();
@@ -229,22 +232,22 @@ fn the_log_says_what_6_2_misses(kind: Kind) {
     }
 }
 
-/// On 6.2 without EVAL and CONFIG, where replicas are wanted: nothing is handed on but by a command.
-fn what_cannot_be_told_is_refused(kind: Kind) {
+/// On 6.2 without EVAL and CONFIG, if replicas are required: only commands hand locks off.
+fn unknown_write_permission_counts_as_refused(kind: Kind) {
     for_each_taken(|names| {
         let (primary, _replica) = careful(kind, names);
         let mut c = primary.client();
-        let stage = Stage::set(&primary);
+        let fixture = Fixture::set_up(&primary);
         if is_blind(kind, names) {
-            assert_eq!(stage.gives_up.reply(), Reply::Nil);
-            assert!(Instant::now() > stage.end && stage.waits.is_pending());
+            assert_eq!(fixture.gives_up.reply(), Reply::Nil);
+            assert!(Instant::now() > fixture.end && fixture.waits.is_pending());
             assert_eq!(c.waiters("k"), ["b"]);
             assert_eq!(c.int("LOCK.RELEASE k nobody"), 0);
         }
-        stage.waits.fence();
+        fixture.waits.fence();
         assert_eq!(c.holders("k"), ["b"]);
-        // Where no replicas are wanted, all can be told.
+        // If no replicas are required, everything can be found out.
         let server = Server::start_with(kind, &without(names, &[]));
-        Stage::set(&server).waits.fence();
+        Fixture::set_up(&server).waits.fence();
     });
 }

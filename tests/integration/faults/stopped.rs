@@ -1,4 +1,4 @@
-//! Processes that are stopped and go on later: the server, and the owner of a lock.
+//! Processes that are stopped and resumed: the server, and the owner of a lock.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -6,14 +6,14 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::super::harness::{figure, redis_cli, scale, wait_for, Kind, Reply, Server};
-use super::crowd::Crowd;
+use super::load_clients::LoadClients;
 
 on_every_server![
-    an_owner_that_is_stopped_loses_its_lock_to_the_next,
-    a_waiter_that_is_stopped_costs_the_next_one_its_ttl,
-    what_ended_while_the_server_was_stopped_is_over,
-    what_was_sent_while_the_server_was_stopped_is_answered_in_order,
-    a_crowd_on_a_server_that_stops_and_goes_on,
+    a_stopped_owner_loses_its_lock_to_the_next_waiter,
+    a_stopped_waiter_delays_the_next_one_by_its_ttl,
+    deadlines_passed_while_the_server_was_stopped_have_expired,
+    commands_sent_while_the_server_was_stopped_are_answered_in_order,
+    many_clients_on_a_server_that_is_stopped_and_resumed,
 ];
 
 /// A client in a process of its own.
@@ -55,7 +55,7 @@ impl Process {
         line.trim_end().to_string()
     }
 
-    /// Sends a signal, and waits until the process has obeyed it.
+    /// Sends a signal, and waits until it has taken effect.
     fn signal(&self, name: &str, state: char) {
         let pid = self.child.id().to_string();
         let status = Command::new("kill").args(["-s", name, &pid]).status();
@@ -84,7 +84,7 @@ impl Drop for Process {
     }
 }
 
-fn an_owner_that_is_stopped_loses_its_lock_to_the_next(kind: Kind) {
+fn a_stopped_owner_loses_its_lock_to_the_next_waiter(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let mut owner = Process::start(&server);
@@ -106,7 +106,7 @@ fn an_owner_that_is_stopped_loses_its_lock_to_the_next(kind: Kind) {
     assert_eq!(c.int("LOCK.RELEASE k next"), 1);
 }
 
-fn a_waiter_that_is_stopped_costs_the_next_one_its_ttl(kind: Kind) {
+fn a_stopped_waiter_delays_the_next_one_by_its_ttl(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
@@ -117,7 +117,7 @@ fn a_waiter_that_is_stopped_costs_the_next_one_its_ttl(kind: Kind) {
     b.stop();
     let granted = Instant::now();
     c.int("LOCK.RELEASE k a");
-    // The server cannot know that b does not hear of it.
+    // The server cannot know that b does not read the reply.
     let (reply, at) = d.reply_and_instant();
     assert!(
         at - granted >= Duration::from_millis(400),
@@ -133,7 +133,7 @@ fn a_waiter_that_is_stopped_costs_the_next_one_its_ttl(kind: Kind) {
     assert_eq!(c.holders("k"), ["d"]);
 }
 
-fn what_ended_while_the_server_was_stopped_is_over(kind: Kind) {
+fn deadlines_passed_while_the_server_was_stopped_have_expired(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let first = c.int("LOCK.ACQUIRE k a 60000");
@@ -145,7 +145,7 @@ fn what_ended_while_the_server_was_stopped_is_over(kind: Kind) {
     c.int("LOCK.RENEW k a 800");
     server.signal("STOP");
     drop(gone);
-    sleep(Duration::from_millis(1000)); // longer than the lease and the timeout
+    sleep(Duration::from_millis(1000)); // longer than the ttl and the timeout
     assert!(d.is_pending() && e.is_pending());
     server.signal("CONT");
     let second = b.fence();
@@ -161,7 +161,7 @@ fn what_ended_while_the_server_was_stopped_is_over(kind: Kind) {
     assert_eq!(server.blocked_clients(), 0);
 }
 
-fn what_was_sent_while_the_server_was_stopped_is_answered_in_order(kind: Kind) {
+fn commands_sent_while_the_server_was_stopped_are_answered_in_order(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let mut late = server.raw();
@@ -171,7 +171,7 @@ fn what_was_sent_while_the_server_was_stopped_is_answered_in_order(kind: Kind) {
     for (n, other) in others.iter_mut().enumerate() {
         other.send(&format!("LOCK.ACQUIRE k t{n} 60000 BLOCK 0"));
     }
-    sleep(Duration::from_millis(600)); // longer than the lease
+    sleep(Duration::from_millis(600)); // longer than the ttl
     late.send("LOCK.RENEW k a 60000\r\nLOCK.RELEASE k a");
     server.signal("CONT");
     assert_eq!(
@@ -179,7 +179,7 @@ fn what_was_sent_while_the_server_was_stopped_is_answered_in_order(kind: Kind) {
         (":0".into(), ":0".into())
     );
     let mut last = 0;
-    // The server may read them in any order, but it grants in the order in which it has read them.
+    // The server may read the requests in any order, but it grants in the order of reading.
     for _ in 0..others.len() {
         let holder = wait_for("the next holder", || c.holders("k").pop());
         let n: usize = holder[1..].parse().unwrap();
@@ -190,10 +190,10 @@ fn what_was_sent_while_the_server_was_stopped_is_answered_in_order(kind: Kind) {
     }
 }
 
-fn a_crowd_on_a_server_that_stops_and_goes_on(kind: Kind) {
+fn many_clients_on_a_server_that_is_stopped_and_resumed(kind: Kind) {
     let server = Server::start(kind);
-    let crowd = Crowd::new(12, 300 * scale(), 2);
-    let stops = crowd.run(&server, 25 * scale(), |_| {
+    let clients = LoadClients::new(12, 300 * scale(), 2);
+    let stops = clients.run(&server, 25 * scale(), |_| {
         server.signal("STOP");
         sleep(Duration::from_millis(10));
         server.signal("CONT");
@@ -203,7 +203,7 @@ fn a_crowd_on_a_server_that_stops_and_goes_on(kind: Kind) {
         kind,
         &format!(
             "{stops} stops of the server under {} holds, none lost",
-            crowd.holds()
+            clients.holds()
         ),
     );
 }

@@ -1,21 +1,23 @@
-//! The append-only file in a server's directory: its parts in the order of loading, and the commands in them.
+//! The append-only file in a server's directory: its parts in the order of loading, and their
+//! commands.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A command of the file and where it ends.
+/// A command of the file, and where it ends.
 pub struct Command<'b> {
     pub args: Vec<&'b [u8]>,
     pub end: usize,
 }
 
-/// The whole commands at the front of some bytes: it stops where one is torn.
+/// The complete commands at the start of some bytes. Stops at a truncated one.
 pub struct Commands<'b> {
     bytes: &'b [u8],
     at: usize,
 }
 
-/// The parts of the file as the server loads them. What the manifest does not name does not count: a rewrite may have been broken off.
+/// The parts of the file in the order in which the server loads them. Files that the manifest does
+/// not name are ignored: a rewrite may have been interrupted.
 pub fn parts(dir: &Path) -> Vec<PathBuf> {
     let whole = dir.join("appendonly.aof");
     if whole.exists() {
@@ -30,12 +32,12 @@ pub fn parts(dir: &Path) -> Vec<PathBuf> {
         };
         (name, kind)
     });
-    // What has become history is about to be deleted.
+    // A history file is about to be deleted.
     let loaded = lines.filter(|(_, kind)| *kind != "h");
     loaded.map(|(name, _)| folder.join(name)).collect()
 }
 
-/// What the servers' checker is to be given: the manifest where there is one.
+/// The file to pass to the servers' checker: the manifest if there is one.
 pub fn entrance(dir: &Path) -> PathBuf {
     let whole = dir.join("appendonly.aof");
     match whole.exists() {
@@ -44,12 +46,13 @@ pub fn entrance(dir: &Path) -> PathBuf {
     }
 }
 
-/// Whether a part is an RDB, or begins with one. Valkey 9 calls it by another name.
+/// Whether a part is an RDB or begins with one. Valkey 9 uses another magic string.
 pub fn is_rdb(bytes: &[u8]) -> bool {
     bytes.starts_with(b"REDIS") || bytes.starts_with(b"VALKEY")
 }
 
-/// How long the RDB at the head is, if there is one. The first command after it selects a database.
+/// The length of the RDB at the head, if there is one. The first command after it selects a
+/// database.
 pub fn len_of_preamble(bytes: &[u8]) -> usize {
     const SELECT: &[u8] = b"*2\r\n$6\r\nSELECT\r\n";
     if !is_rdb(bytes) {
@@ -84,7 +87,7 @@ impl<'b> Iterator for Commands<'b> {
 }
 
 impl Commands<'_> {
-    /// `None` where the bytes end before the number does.
+    /// `None` if the bytes end before the number does.
     fn take_number(&self, at: &mut usize, kind: u8) -> Option<usize> {
         let rest = self.bytes.get(*at..)?;
         let first = rest.first()?;
@@ -97,7 +100,7 @@ impl Commands<'_> {
 }
 
 #[test]
-fn a_torn_command_is_left_out() {
+fn a_truncated_command_is_left_out() {
     let bytes = b"*1\r\n$4\r\nPING\r\n*2\r\n$3\r\nDEL\r\n$3\r\na\r\n\r\n";
     let whole: Vec<_> = commands(bytes).map(|command| command.end).collect();
     assert_eq!(whole, [14, bytes.len()]);

@@ -2,12 +2,13 @@ use redis::{ConnectionLike, RedisError, Value};
 
 use super::steady::Steady;
 
-/// A connection to a server, by the `redis` crate, in the manner of redis-cli: a line in, a reply out.
+/// A connection to a server through the `redis` crate, in the manner of redis-cli: a line in, a
+/// reply out.
 pub struct Client {
     connection: Box<dyn ConnectionLike + Send + Sync>,
 }
 
-/// What a server answered.
+/// The reply of a server.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
     Nil,
@@ -18,7 +19,7 @@ pub enum Reply {
     Map(Vec<(Reply, Reply)>),
     /// With its code: `ERR unknown option`.
     Error(String),
-    /// Any of the other kinds, printed.
+    /// A reply of another kind, printed.
     Other(String),
 }
 
@@ -34,19 +35,20 @@ impl Client {
         client
     }
 
-    /// A connection, unless nobody listens.
+    /// Connects. `None` if nobody listens.
     pub fn try_connect(port: u16) -> Option<Self> {
         Steady::to(port).ok().map(Self::over)
     }
 
-    /// By a connection that has its own ways.
+    /// Wraps a connection with settings of its own.
     pub fn over(connection: impl ConnectionLike + Send + Sync + 'static) -> Self {
         Self {
             connection: Box::new(connection),
         }
     }
 
-    /// Whether the process `pid` answers on the port: another test's server may have taken it first.
+    /// Whether the process `pid` answers on the port. Another test's server may have taken it
+    /// first.
     pub(super) fn is_ready(port: u16, pid: u32) -> bool {
         let Some(mut client) = Self::try_connect(port) else {
             return false;
@@ -58,7 +60,7 @@ impl Client {
                 .any(|line| line == ours),
             _ => false,
         };
-        // INFO answers while the data are still being loaded, PING does not.
+        // INFO is answered while the data is still loading, PING is not.
         is_ours
             && client
                 .try_call("PING")
@@ -71,20 +73,20 @@ impl Client {
         self.try_call(line).expect("a reply")
     }
 
-    /// Sends a line of words; `Err` when the connection broke.
+    /// Sends a line of words. `Err` if the connection broke.
     pub fn try_call(&mut self, line: &str) -> Result<Reply, RedisError> {
         let words: Vec<&[u8]> = line.split_whitespace().map(str::as_bytes).collect();
         self.try_send(&words)
     }
 
-    /// Sends a command of any bytes.
+    /// Sends a command of arbitrary bytes.
     #[track_caller]
     pub fn send<A: AsRef<[u8]>>(&mut self, args: &[A]) -> Reply {
         self.try_send(args).expect("a reply")
     }
 
     pub fn try_send<A: AsRef<[u8]>>(&mut self, args: &[A]) -> Result<Reply, RedisError> {
-        // A server has no answer to it.
+        // Some commands have no reply.
         assert!(!args.is_empty(), "an empty line");
         match command(args).query::<Value>(&mut *self.connection) {
             Ok(value) => Ok(Reply::from(value)),
@@ -93,13 +95,13 @@ impl Client {
         }
     }
 
-    /// Sends many commands at once and reads all their replies: for thousands of them.
+    /// Sends many commands at once and reads all replies. Meant for thousands of commands.
     #[track_caller]
     pub fn pipeline(&mut self, commands: &[Vec<Vec<u8>>]) -> Vec<Reply> {
         self.try_pipeline(commands).expect("all replies")
     }
 
-    /// The same; `Err` when the connection broke before the last reply.
+    /// The same. `Err` if the connection broke before the last reply.
     pub fn try_pipeline(&mut self, commands: &[Vec<Vec<u8>>]) -> Result<Vec<Reply>, RedisError> {
         let mut packed = Vec::new();
         for args in commands {
@@ -111,7 +113,7 @@ impl Client {
         Ok(replies.into_iter().map(Reply::from).collect())
     }
 
-    /// Sends a line that must answer an integer.
+    /// Sends a line whose reply must be an integer.
     #[track_caller]
     pub fn int(&mut self, line: &str) -> i64 {
         match self.call(line) {
@@ -120,7 +122,7 @@ impl Client {
         }
     }
 
-    /// Sends a line that must answer text.
+    /// Sends a line whose reply must be text.
     #[track_caller]
     pub fn text(&mut self, line: &str) -> String {
         match self.call(line) {
@@ -130,7 +132,7 @@ impl Client {
         }
     }
 
-    /// Sends a line that must answer an error.
+    /// Sends a line whose reply must be an error.
     #[track_caller]
     pub fn error(&mut self, line: &str) -> String {
         match self.call(line) {
@@ -163,7 +165,7 @@ impl Client {
 }
 
 impl Reply {
-    /// A field of a map, or of the flat array that RESP2 has for it.
+    /// A field of a map, or of the flat array that RESP2 uses instead.
     #[track_caller]
     pub fn field(&self, name: &str) -> Reply {
         let name = Reply::from(name);

@@ -7,17 +7,19 @@ use std::sync::OnceLock;
 
 use super::server::Setup;
 
-/// The wall clock of a server, which a test may set. Dropping it removes its file; the server goes on with what was set last.
+/// The wall clock of a server, which a test may set. Dropping it removes its file. The server keeps
+/// the last time set.
 ///
-/// It is a few lines of C that are preloaded. libfaketime would do the same for servers without jemalloc: that one asks for
-/// the time before libfaketime can answer, and both of Debian's servers are linked to it.
+/// It is a few lines of C that are preloaded. libfaketime does the same for servers without
+/// jemalloc. jemalloc asks for the time before libfaketime can answer, and both of Debian's servers
+/// are linked to it.
 pub struct Clock {
     path: PathBuf,
     offset: File,
 }
 
 impl Clock {
-    /// A clock that is ahead by so much, or behind.
+    /// A clock that is ahead or behind by this much.
     pub fn ahead_by_us(offset_us: i64) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -31,7 +33,7 @@ impl Clock {
         clock
     }
 
-    /// Sets it, for a server that runs by it as well.
+    /// Sets it, also for a server that already uses it.
     pub fn set_ahead_by_us(&self, offset_us: i64) {
         let bytes = offset_us.to_ne_bytes();
         self.offset.write_all_at(&bytes, 0).expect("to set a clock");
@@ -54,7 +56,7 @@ impl Setup {
     }
 }
 
-/// The shared object that is preloaded, built once beside the test binary: the path.
+/// The path of the preloaded shared object, which is built once beside the test binary.
 fn library() -> &'static str {
     static LIBRARY: OnceLock<String> = OnceLock::new();
     LIBRARY.get_or_init(|| {
@@ -64,7 +66,7 @@ fn library() -> &'static str {
         );
         let folder = std::env::current_exe().unwrap();
         let library = folder.with_file_name("libclock.so");
-        // Another run may be using the old one, and nobody must see half of the new one.
+        // Another run may be using the old file, and nobody may see a half-written one.
         let fresh = library.with_extension(std::process::id().to_string());
         let built = Command::new("cc")
             .args([

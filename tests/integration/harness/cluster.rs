@@ -1,4 +1,5 @@
-//! A Redis Cluster for the tests: three primaries with a replica each, on loopback, every node ended by its `Drop`.
+//! A Redis Cluster for the tests: three primaries with a replica each, on loopback. Every node is
+//! ended by its `Drop`.
 
 use std::ops::Range;
 use std::thread;
@@ -12,15 +13,15 @@ use super::kind::Kind;
 use super::later::Later;
 use super::server::{wait_for, Server};
 
-/// How many primaries share the slots.
+/// The number of primaries that share the slots.
 pub const SHARDS: usize = 3;
 
 const SLOTS: i64 = 16_384;
 
-/// Nothing is to happen by itself: no replica leaves its primary, and none is too old to be elected. The append-only file of a node,
-/// which is the account of all that the node knows of, has everything since `start` as text.
+/// Nothing happens without a command: no replica leaves its primary, and none is too old to be
+/// elected. The append-only file of a node records everything since `start` as text.
 ///
-/// Nodes that are cut off answer reads all the same: they must hand nothing on for that.
+/// Nodes that are cut off answer reads, and must hand nothing off because of that.
 const OPTIONS: [&str; 14] = [
     "--cluster-enabled",
     "yes",
@@ -38,20 +39,21 @@ const OPTIONS: [&str; 14] = [
     "0",
 ];
 
-/// Six nodes. Those from `SHARDS` on begin as replicas of those before: node 3 of node 0, node 4 of node 1, node 5 of node 2.
+/// Six nodes. Those from `SHARDS` on start as replicas of the first ones: node 3 of node 0, node 4
+/// of node 1, node 5 of node 2.
 pub struct Cluster {
     pub nodes: Vec<Server>,
 }
 
 impl Cluster {
-    /// A `cluster-node-timeout` with which no node believes that another has failed when the machine stalls.
+    /// A `cluster-node-timeout` at which no node suspects another one if the machine stalls.
     pub const PATIENT_MS: u32 = 15_000;
 
     pub fn start(kind: Kind) -> Self {
         Self::start_with(kind, &[])
     }
 
-    /// Starts a cluster whose nodes have further options.
+    /// Starts a cluster whose nodes have additional options.
     pub fn start_with(kind: Kind, options: &[&str]) -> Self {
         let patient = Self::PATIENT_MS.to_string();
         let patient = ["--cluster-node-timeout", &patient];
@@ -68,11 +70,11 @@ impl Cluster {
         cluster
     }
 
-    /// Has all nodes know each other.
+    /// Introduces all nodes to each other.
     fn introduce(&self) {
         for (number, node) in self.nodes.iter().enumerate() {
             let mut c = node.client();
-            // Different epochs, so that the nodes need not agree on them first.
+            // Their epochs differ, so that the nodes need not resolve a conflict first.
             c.text(&format!("CLUSTER SET-CONFIG-EPOCH {}", number + 1));
             for other in &self.nodes[..number] {
                 c.text(&format!("CLUSTER MEET 127.0.0.1 {}", other.port));
@@ -100,7 +102,7 @@ impl Cluster {
         self.client(replica).text(&line);
     }
 
-    /// Has every node write all that it does, and all that it is told to do, into its append-only file.
+    /// Makes every node write its own and its replicated effects into its append-only file.
     fn keep_account(&self) {
         for replica in SHARDS..2 * SHARDS {
             let primary = &self.nodes[replica - SHARDS];
@@ -120,10 +122,11 @@ impl Cluster {
         }
     }
 
-    /// Waits until every node that runs says the same of who serves which slot and who stands by, and all slots are served.
+    /// Waits until all running nodes agree on owners and replicas of all slots, and all slots are
+    /// served.
     #[track_caller]
     pub fn wait_until_all_agree(&self) {
-        let mut told = Instant::now();
+        let mut last_told = Instant::now();
         wait_for("the nodes to agree", || {
             let mut views = self.running().map(|node| view(&mut node.client()));
             let first = views.next()??;
@@ -132,27 +135,27 @@ impl Cluster {
             if agreed && all == SLOTS {
                 return Some(());
             }
-            if told.elapsed() > Duration::from_millis(200) {
+            if last_told.elapsed() > Duration::from_millis(200) {
                 self.tell_each_other();
-                told = Instant::now();
+                last_told = Instant::now();
             }
             thread::sleep(Duration::from_millis(20));
             None
         });
     }
 
-    /// Has all nodes tell all others what they are. By themselves they take seconds for it.
+    /// Makes all nodes send their state to all others. On their own they take seconds for it.
     fn tell_each_other(&self) {
         for node in self.running() {
             let mut c = node.client();
             for other in self.running().filter(|other| other.port != node.port) {
-                // It may be on its way already.
+                // It may be in progress already.
                 c.call(&format!("CLUSTER MEET 127.0.0.1 {}", other.port));
             }
         }
     }
 
-    /// Sets how long a node must be silent until the others have its replica take over.
+    /// Sets how long a node must be silent until its replica is elected.
     pub fn believe_failures_after_ms(&self, ms: u32) {
         for node in self.running() {
             let line = format!("CONFIG SET cluster-node-timeout {ms}");
@@ -176,13 +179,13 @@ impl Cluster {
         self.client(0).int(&format!("CLUSTER KEYSLOT {key}"))
     }
 
-    /// The slots that a shard begins with.
+    /// The initial slots of a shard.
     pub fn slots_of(&self, shard: usize) -> Range<i64> {
         let at = |shard: usize| shard as i64 * SLOTS / SHARDS as i64;
         at(shard)..at(shard + 1)
     }
 
-    /// Keys that a shard begins with.
+    /// Keys in the initial slots of a shard.
     pub fn keys_of(&self, shard: usize, count: usize) -> Vec<String> {
         let mut c = self.client(0);
         let mut keys = (0..).map(|n| format!("lock:{n}"));
@@ -197,7 +200,8 @@ impl Cluster {
         found
     }
 
-    /// Sends a command that must block to a node whose other clients come and go: by the token, which is the third word.
+    /// Sends a command that must block to a node with other clients. It is recognised by its token,
+    /// the third word.
     #[track_caller]
     pub fn blocked(&self, node: usize, line: &str) -> Later {
         let mut words = line.split(' ').skip(1);
@@ -210,12 +214,12 @@ impl Cluster {
         later
     }
 
-    /// Whether a node believes to be a primary.
+    /// Whether a node considers itself a primary.
     pub fn is_primary(&self, node: usize) -> bool {
         self.client(node).info("role") == "master"
     }
 
-    /// Where a client may begin.
+    /// The nodes at which a client may start.
     pub fn addresses(&self) -> Vec<String> {
         let ports = self.running().map(|node| node.port);
         ports
@@ -223,7 +227,7 @@ impl Cluster {
             .collect()
     }
 
-    /// Begins to move a slot as redis-cli does.
+    /// Begins to move a slot in the same way as redis-cli.
     #[track_caller]
     pub fn begin_to_move(&self, slot: i64, from: usize, to: usize) {
         let importing = format!("CLUSTER SETSLOT {slot} IMPORTING {}", self.id(from));
@@ -232,7 +236,7 @@ impl Cluster {
         self.set_slot(from, &migrating);
     }
 
-    /// Moves the keys of a slot, one at a time; answers how many there were.
+    /// Moves the keys of a slot one at a time. Returns their number.
     #[track_caller]
     pub fn move_keys(&self, slot: i64, from: usize, to: usize) -> usize {
         let mut c = self.client(from);
@@ -244,7 +248,7 @@ impl Cluster {
                 return moved;
             };
             let key = String::from_utf8_lossy(key.as_bytes());
-            // The lock may be free by now, and the key gone.
+            // The lock may be free by now, and its key gone.
             if c.text(&format!("MIGRATE 127.0.0.1 {port} {key} 0 10000")) == "OK" {
                 moved += 1;
             }
@@ -254,7 +258,7 @@ impl Cluster {
     #[track_caller]
     pub fn end_of_move(&self, slot: i64, from: usize, to: usize) {
         let line = format!("CLUSTER SETSLOT {slot} NODE {}", self.id(to));
-        // The new owner first, that the slot is never without one.
+        // The new owner first, so that the slot always has one.
         let others = (0..SHARDS).filter(|node| *node != to && *node != from);
         for node in [to, from].into_iter().chain(others) {
             self.set_slot(node, &line);
@@ -273,9 +277,9 @@ impl Cluster {
     }
 }
 
-/// Connects as users do: to a node or two, which tell of the others.
+/// Connects as an application does: to a node or two, which name the others.
 pub fn cluster_connection(addresses: &[String]) -> RedisResult<ClusterConnection> {
-    // It asks again by itself where a node says MOVED, ASK, TRYAGAIN or CLUSTERDOWN.
+    // The library retries on its own after MOVED, ASK, TRYAGAIN or CLUSTERDOWN.
     let client = ClusterClient::builder(addresses.iter().map(String::as_str))
         .retries(4)
         .min_retry_wait(5)
@@ -287,10 +291,10 @@ pub fn cluster_connection(addresses: &[String]) -> RedisResult<ClusterConnection
     client.get_connection()
 }
 
-/// Slots from, to, and the ports of the primary and of the replicas.
+/// First slot, last slot, and the ports of the primary and of the replicas.
 type Served = (i64, i64, Vec<i64>);
 
-/// Who serves which slots, as a node sees it; `None` while it says that the cluster is down.
+/// The owners of the slots as a node sees them. `None` while it reports that the cluster is down.
 fn view(c: &mut Client) -> Option<Vec<Served>> {
     if !c.text("CLUSTER INFO").contains("cluster_state:ok") {
         return None;

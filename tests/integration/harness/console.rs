@@ -1,8 +1,9 @@
-//! The examples of the documents, run by a real redis-cli: each prints what the document says.
+//! Runs the examples of the documents with a real redis-cli: each prints what the document shows.
 //!
-//! A block of `console` is a session of one server that begins empty. A line after the prompt of redis-cli is a command; so is one
-//! after the prompt of a shell, `$ redis-cli -3 …`, where `-3` has it speak RESP3 and `&` at the end leaves it waiting: what it prints
-//! in the end stands below the command that ends its wait.
+//! A `console` block is a session on a server that starts empty. A line after the prompt of
+//! redis-cli is a command. So is a line after the prompt of a shell, `$ redis-cli -3 …`: `-3`
+//! selects RESP3, and `&` at the end leaves the command waiting. Its output follows the command
+//! that ends its wait.
 
 use std::process::{Child, Command, Stdio};
 
@@ -21,7 +22,7 @@ struct Example<'d> {
     expected: String,
 }
 
-/// Runs the console examples of a document. Answers how many there were.
+/// Runs the console examples of a document. Returns their number.
 #[track_caller]
 pub fn run_examples(server: &Server, document: &str) -> usize {
     let mut run = 0;
@@ -61,7 +62,7 @@ fn examples(block: &str) -> Vec<Example<'_>> {
 fn run_session(server: &Server, examples: &[Example<'_>]) {
     let mut waiting: Vec<Child> = Vec::new();
     for example in examples {
-        // Modules of Redis 6.2 have no maps, so redis-cli prints them as it does in RESP2.
+        // Modules of Redis 6.2 have no maps, so redis-cli prints these replies as in RESP2.
         let differs = example.resp3 && example.expected.contains("=>");
         if differs && !server.kind.is_7_0_or_later() {
             continue;
@@ -76,7 +77,7 @@ fn run_session(server: &Server, examples: &[Example<'_>]) {
             continue;
         }
         let mut found = printed(cli);
-        // The grant of one that waited is printed behind the reply that ended its wait, when the document says so.
+        // The output of a waiter follows the reply that ended its wait, if the document shows it.
         while lines(&found) < lines(&example.expected) && !waiting.is_empty() {
             found += &printed(waiting.remove(0));
         }
@@ -90,7 +91,7 @@ fn run_session(server: &Server, examples: &[Example<'_>]) {
     assert!(waiting.is_empty(), "nobody says what a wait has come to");
 }
 
-/// Has redis-cli print as it does on a terminal.
+/// Makes redis-cli print as it does on a terminal.
 fn start(server: &Server, example: &Example<'_>) -> Child {
     let mut cli = Command::new(redis_cli());
     cli.args(["--no-raw", "-p", &server.port.to_string()]);
@@ -111,7 +112,8 @@ fn lines(text: &str) -> usize {
     text.lines().filter(|line| !line.is_empty()).count()
 }
 
-/// Equal, but for fences, instants, waits and made tokens, which need only be of their kind, and for a second of a ttl.
+/// Equal, except for fences, instants, waits and server-generated tokens, which must only have the
+/// same form, and for one second of a ttl.
 fn alike(found: &str, expected: &str) -> bool {
     let (found, expected) = (words(found), words(expected));
     found.len() == expected.len()
@@ -129,7 +131,7 @@ fn alike(found: &str, expected: &str) -> bool {
         })
 }
 
-/// The words of what was printed, without how long somebody has waited.
+/// The words of the output, without the durations of waits.
 fn words(text: &str) -> Vec<&str> {
     let mut words: Vec<&str> = text.split_whitespace().collect();
     let mut after_waited = false;

@@ -1,17 +1,18 @@
-//! Payloads of DUMP, changed so that RESTORE still takes them.
+//! Payloads of DUMP, changed in such a way that RESTORE still accepts them.
 
 use super::client::{Client, Reply};
 
-/// What DUMP appends: the version of the RDB format and a checksum of all before it.
+/// The footer of DUMP: the version of the RDB format and a checksum of everything before it.
 const CHECKSUM_LEN: usize = 8;
 
-/// Has the server see a fence an hour ahead of its clock, as when clocks differ, and give some more; answers the last one. No hold
-/// of it is left.
+/// Gives the server a fence an hour ahead of its clock, as from a server with another clock, and
+/// some more. Returns the last one. No hold of them is left.
 ///
-/// Fences follow the clock, so one that came from the clock alone would hide that the largest fence was forgotten.
+/// Fences follow the clock. A fence from the clock alone would hide that the largest fence was
+/// lost.
 #[track_caller]
 pub fn raise_fences_by_an_hour(c: &mut Client) -> i64 {
-    // The fence must stand in the payload as it is.
+    // The payload must contain the fence unchanged.
     c.call("CONFIG SET rdbcompression no");
     let fence = c.int("LOCK.ACQUIRE ahead me 60000");
     let ahead = fence + 3_600_000_000;
@@ -21,7 +22,7 @@ pub fn raise_fences_by_an_hour(c: &mut Client) -> i64 {
     let restored = c.send(&[&b"RESTORE"[..], b"ahead", b"60000", &payload]);
     assert_eq!(restored, Reply::Simple("OK".into()));
     assert_eq!(c.int("LOCK.RELEASE ahead me"), 1);
-    // The first one travels in the payload, these in effects.
+    // The first fence travels in the payload, these in effects.
     let more = (1..=5).map(|n| {
         let fence = c.int("LOCK.ACQUIRE ahead me 60000");
         assert_eq!(fence, ahead + n);
@@ -31,7 +32,7 @@ pub fn raise_fences_by_an_hour(c: &mut Client) -> i64 {
     more.max().unwrap()
 }
 
-/// The payload with another fence in place of one that stands in it once.
+/// The payload with another fence in place of one that occurs in it once.
 #[track_caller]
 fn with_fence(payload: &[u8], fence: i64, other: i64) -> Vec<u8> {
     let mut payload = payload.to_vec();
@@ -43,14 +44,14 @@ fn with_fence(payload: &[u8], fence: i64, other: i64) -> Vec<u8> {
     payload
 }
 
-/// Sets the checksum anew.
+/// Recomputes the checksum.
 fn sign(payload: &mut [u8]) {
     let end = payload.len() - CHECKSUM_LEN;
     let checksum = crc64(&payload[..end]);
     payload[end..].copy_from_slice(&checksum.to_le_bytes());
 }
 
-/// The servers' CRC: Jones' polynomial, its bits in reverse.
+/// The servers' CRC: Jones' polynomial, bit-reversed.
 fn crc64(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, |crc, byte| {
         (0..8).fold(crc ^ u64::from(*byte), |crc, _| {
@@ -60,6 +61,6 @@ fn crc64(bytes: &[u8]) -> u64 {
 }
 
 #[test]
-fn the_checksum_is_the_servers() {
+fn the_computed_checksum_matches_the_server() {
     assert_eq!(crc64(b"123456789"), 0xe9c6_d914_c4b8_d9ca);
 }

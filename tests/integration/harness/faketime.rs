@@ -1,4 +1,4 @@
-//! Servers whose wall clock is not this machine's, by libfaketime where it can. Their monotonic clock stays real.
+//! Servers with a fake wall clock, by libfaketime where it works. Their monotonic clock stays real.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,14 +10,14 @@ use super::server::Setup;
 
 /// The wall clock of a server, which can be set while it runs. It must live as long as the server.
 pub struct FakeClock {
-    /// What libfaketime reads.
+    /// The file that libfaketime reads.
     file: PathBuf,
-    /// What stands in for it.
+    /// The substitute for it.
     stand_in: Clock,
 }
 
 impl FakeClock {
-    /// A clock that is right, as yet.
+    /// A clock without an offset.
     pub fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -29,7 +29,7 @@ impl FakeClock {
         clock
     }
 
-    /// Sets the clock to this much ahead of the real one: a jump, not a change of speed.
+    /// Sets the clock to this offset from the real one: a jump, not a change of speed.
     pub fn set_ahead_ms(&self, ms: i64) {
         self.stand_in.set_ahead_by_us(ms * 1000);
         // The server may read the file at any moment, so it is replaced as a whole.
@@ -40,10 +40,10 @@ impl FakeClock {
         fs::rename(&new, &self.file).unwrap();
     }
 
-    /// The setup of a server that goes by this clock.
+    /// The setup of a server that uses this clock.
     pub fn rules(&self, kind: Kind, mut setup: Setup) -> Setup {
-        // Their allocator, a library of its own, asks for the time while it starts, and libfaketime for memory when it is first asked:
-        // neither goes on.
+        // Their allocator is a library of its own. It asks for the time while it starts, and
+        // libfaketime asks for memory at its first call: both hang.
         if kind.is_of_debian() {
             return setup.with_clock(&self.stand_in);
         }

@@ -1,4 +1,4 @@
-//! What the tests need beside the servers.
+//! Files that the tests need besides the servers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,12 +11,12 @@ pub fn project_file(name: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path:?}: {error}"))
 }
 
-/// A redis-cli, whichever server it talks to.
+/// A redis-cli, which works with any server.
 pub fn redis_cli() -> PathBuf {
     program(Kind::Redis7_0, "redis-cli")
 }
 
-/// A valkey-cli, whichever server it talks to.
+/// A valkey-cli, which works with any server.
 pub fn valkey_cli() -> PathBuf {
     program(Kind::Valkey8_0, "valkey-cli")
 }
@@ -27,7 +27,7 @@ fn program(of: Kind, name: &str) -> PathBuf {
     program
 }
 
-/// Copies the files of a folder, and of those in it.
+/// Copies a folder with its subfolders.
 pub fn copy_files(from: &Path, to: &Path) {
     for entry in fs::read_dir(from).unwrap_or_else(|error| panic!("{from:?}: {error}")) {
         let from = entry.unwrap().path();

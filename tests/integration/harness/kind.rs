@@ -1,8 +1,8 @@
-//! The servers that there are, and how they differ.
+//! The servers of the tests, and their differences.
 
 use std::path::{Path, PathBuf};
 
-/// One of the servers that the module supports. Those of a whole line are the newest of it that was to be had.
+/// One of the supported servers. A kind that names a line of versions is the newest available one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Redis6_2,
@@ -15,12 +15,13 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Redis 7.0 and what came after it: key specs, COMMAND DOCS, functions, RESP3 maps from modules.
+    /// Redis 7.0 and later: key specs, COMMAND DOCS, functions, RESP3 maps from modules.
     pub fn is_7_0_or_later(self) -> bool {
         self != Kind::Redis6_2
     }
 
-    /// Redis 7.2 and what came after it: ACL categories of module commands, RDB files without empty module fields.
+    /// Redis 7.2 and later: ACL categories of module commands, RDB files without empty module
+    /// fields.
     pub fn is_7_2_or_later(self) -> bool {
         !matches!(self, Kind::Redis6_2 | Kind::Redis7_0)
     }
@@ -33,12 +34,12 @@ impl Kind {
         matches!(self, Kind::Valkey8_0 | Kind::Valkey8_1 | Kind::Valkey9)
     }
 
-    /// Whether it is built by Debian: with TLS, and with jemalloc as a library of its own.
+    /// Whether it is built by Debian: with TLS, and with jemalloc as a separate library.
     pub fn is_of_debian(self) -> bool {
         !matches!(self, Kind::Redis6_2 | Kind::Redis8_2)
     }
 
-    /// Which one it is, as scripts/servers.sh calls it.
+    /// The name of the server in scripts/setup/servers.sh.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Redis6_2 => "redis-6.2.14",
@@ -51,7 +52,7 @@ impl Kind {
         }
     }
 
-    /// The folder that `make servers` makes.
+    /// The folder that `make servers` creates.
     pub(super) fn folder(self) -> PathBuf {
         let servers = std::env::var_os("REDIS_LOCK_SERVERS").map_or_else(
             || Path::new(env!("CARGO_MANIFEST_DIR")).join(".servers"),
@@ -60,9 +61,11 @@ impl Kind {
         servers.join(self.name()).join("bin")
     }
 
-    /// The tool that checks this server's files, `redis-check-rdb` for `rdb`, where one was fetched that knows their version.
+    /// The tool that checks this server's files, `redis-check-rdb` for `rdb`, if one was fetched
+    /// that knows their version.
     pub fn checker(self, of: &str) -> Option<PathBuf> {
-        // Valkey 9.1.2 writes a head into its append-only files that its own tool takes for damaged.
+        // Valkey 9.1.2 writes a header into its append-only files that its own tool reports as
+        // damage.
         if (self, of) == (Kind::Valkey9, "aof") {
             return None;
         }

@@ -8,9 +8,9 @@ use super::client::{Client, Reply};
 use super::memcheck::patience;
 use super::server::{wait_for, Server};
 
-/// A command that has been sent and may be answered later, on a connection of its own.
+/// A command that was sent on its own connection and may be answered later.
 pub struct Later {
-    /// The connection's number, for CLIENT KILL and CLIENT UNBLOCK.
+    /// The client id, for CLIENT KILL and CLIENT UNBLOCK.
     pub id: i64,
     line: String,
     answer: Receiver<Answer>,
@@ -19,7 +19,7 @@ pub struct Later {
 type Answer = (Result<Reply, RedisError>, Instant, Client);
 
 impl Server {
-    /// Sends a command that need not be answered at once.
+    /// Sends a command whose reply may come later.
     pub fn later(&self, line: &str) -> Later {
         later(self.client(), line)
     }
@@ -35,16 +35,16 @@ impl Server {
         later
     }
 
-    /// How many clients are blocked now.
+    /// The number of blocked clients.
     pub fn blocked_clients(&self) -> i64 {
         self.client().info("blocked_clients").parse().unwrap()
     }
 }
 
-/// Sends a command on a connection that need not be answered at once.
+/// Sends a command on a connection of its own. The reply may come later.
 fn later(mut client: Client, line: &str) -> Later {
     let id = match client.call("CLIENT ID") {
-        // Where CLIENT is renamed nobody can use the number.
+        // Where CLIENT is renamed, nobody can use the id.
         Reply::Error(error) if error.starts_with("ERR unknown command") => 0,
         id => id.as_int(),
     };
@@ -66,7 +66,7 @@ impl Later {
         self.reply_and_instant().0
     }
 
-    /// The reply and when it came.
+    /// The reply, with its time.
     #[track_caller]
     pub fn reply_and_instant(self) -> (Reply, Instant) {
         let (reply, at, _) = self.receive();
@@ -74,7 +74,7 @@ impl Later {
         (reply, at)
     }
 
-    /// The reply, and the connection for more.
+    /// The reply, and the connection for further commands.
     #[track_caller]
     pub fn reply_and_client(self) -> (Reply, Client) {
         let (reply, _, client) = self.receive();
@@ -99,7 +99,8 @@ impl Later {
         assert!(reply.is_err(), "{}: {reply:?}", self.line);
     }
 
-    /// The end of the wait without a grant, which must come: the server says that it is no primary any more, or closes the connection.
+    /// The end of the wait without a grant, which must come: the server reports that it is no
+    /// primary any more, or closes the connection.
     #[track_caller]
     pub fn sent_away(self) {
         match self.receive().0 {

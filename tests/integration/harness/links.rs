@@ -1,7 +1,7 @@
 use std::fs;
 use std::path::Path;
 
-/// Sees that what a document points to is there; answers how many relative links it has.
+/// Checks that the relative links of a document lead to files. Returns their number.
 #[track_caller]
 pub(crate) fn follow_links(document: &Path) -> usize {
     let text = fs::read_to_string(document).unwrap();

@@ -1,7 +1,7 @@
 use super::client::{Client, Reply};
 use super::workload::words;
 
-/// What LOCK.INFO says, in few words.
+/// Shortcuts for LOCK.INFO.
 impl Client {
     /// The tokens that hold a lock, in the order of their grants.
     #[track_caller]
@@ -9,7 +9,7 @@ impl Client {
         self.tokens(key, "holders")
     }
 
-    /// The tokens that wait for a lock, in the order in which they stand.
+    /// The tokens that wait for a lock, in the order of the queue.
     #[track_caller]
     pub fn waiters(&mut self, key: &str) -> Vec<String> {
         self.tokens(key, "waiters")
@@ -28,14 +28,14 @@ impl Client {
             .collect()
     }
 
-    /// Sends lines at once, so that nothing slow comes between them, and answers their replies.
+    /// Sends lines together, so that nothing slow comes between them. Returns their replies.
     #[track_caller]
     pub fn in_one_go(&mut self, lines: &[&str]) -> Vec<Reply> {
         let commands: Vec<_> = lines.iter().map(|line| words(line)).collect();
         self.pipeline(&commands)
     }
 
-    /// Runs lines in one MULTI, and answers their replies.
+    /// Runs lines in one MULTI. Returns their replies.
     #[track_caller]
     pub fn multi(&mut self, lines: &[&str]) -> Vec<Reply> {
         self.call("MULTI");

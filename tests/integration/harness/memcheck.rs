@@ -1,39 +1,41 @@
-//! Servers under valgrind's memcheck, which looks at every access to memory and, when the server ends in order, at what was lost.
+//! Servers under valgrind's memcheck, which checks every memory access and, if the server exits
+//! normally, leaks.
 //!
-//! `TEST_UNDER_VALGRIND` names a folder for its reports and has the servers of all tests run so (`make valgrind`). A test fails when
-//! the report on a server of its own blames the module.
+//! `TEST_UNDER_VALGRIND` names a folder for reports and runs the servers of all tests this way
+//! (`make valgrind`). A test fails if the report on its server blames the module.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How much longer everything may take.
+/// The factor by which everything may take longer.
 const SLOWER: u32 = 15;
 
-/// The allocator of the servers is not libc's. Without this, memcheck would not see what is allocated.
+/// The allocator of the servers is not that of libc. Without this option, memcheck would not see
+/// the allocations.
 const ALLOCATOR: &str = "--soname-synonyms=somalloc=*jemalloc*";
 
-/// What the servers do on their own, with nothing of the module in the stack.
+/// Findings in the servers themselves, without a frame of the module in the stack.
 const SUPPRESSIONS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/valgrind.supp");
 
-/// The file that every stack is looked through for.
+/// The file name that identifies the module in a stack.
 const MODULE: &str = "libredis_lock";
 
-/// What a server is told beside. Its compression looks at memory that it has not written, on purpose; without it, whatever the module
-/// hands over to be saved is looked at itself.
+/// Additional options of the server. Its compression reads memory that it has not written, on
+/// purpose. Without compression, the data that the module saves is checked itself.
 pub(super) const OPTIONS: [&str; 2] = ["--rdbcompression", "no"];
 
-/// The folder that gets the reports on the servers of all tests.
+/// The folder for reports on the servers of all tests.
 fn of_all_tests() -> Option<PathBuf> {
     std::env::var_os("TEST_UNDER_VALGRIND").map(PathBuf::from)
 }
 
-/// Whether the servers of all tests are to run so.
+/// Whether the servers of all tests run under memcheck.
 pub(super) fn is_for_all_tests() -> bool {
     of_all_tests().is_some()
 }
 
-/// A span that is long enough for a server of this run.
+/// A time limit that is long enough for a server of this run.
 pub(super) fn patience(span: Duration) -> Duration {
     match of_all_tests() {
         Some(_) => span * SLOWER,
@@ -41,7 +43,7 @@ pub(super) fn patience(span: Duration) -> Duration {
     }
 }
 
-/// What the command line of a server in the folder `dir` is put behind.
+/// The command line before that of a server in the folder `dir`.
 pub(super) fn command(dir: &Path) -> Vec<String> {
     let reports = reports_of(dir);
     fs::create_dir_all(&reports).expect("a folder for the reports");
@@ -54,14 +56,14 @@ pub(super) fn command(dir: &Path) -> Vec<String> {
         "--show-leak-kinds=definite",
         "--errors-for-leak-kinds=definite",
         &format!("--suppressions={}", SUPPRESSIONS),
-        // Of the server and of the module: no frame of ours may be too far down to be seen.
+        // Deep stacks of server and module, so that no frame of the module is cut off.
         "--num-callers=40",
     ]
     .map(str::to_string)
     .to_vec()
 }
 
-/// Where the reports on a server go: a file for each process, as a child that saves has one of its own.
+/// The reports on a server: a file for each process, because a child that saves has its own.
 fn reports_of(dir: &Path) -> PathBuf {
     match (of_all_tests(), dir.file_name()) {
         (Some(all), Some(name)) => all.join(name),
@@ -69,7 +71,7 @@ fn reports_of(dir: &Path) -> PathBuf {
     }
 }
 
-/// What memcheck says of a server and its children.
+/// The report of memcheck on a server and its children.
 #[derive(Debug)]
 pub struct Report {
     text: String,
@@ -88,7 +90,7 @@ impl Report {
 
     /// All findings, each with its stacks.
     fn findings(&self) -> Vec<String> {
-        // Every line has the process in front; an empty one is between two findings.
+        // Every line starts with the process. An empty line separates findings.
         let lines = self.text.lines().map(|line| {
             let line = line.strip_prefix("==").unwrap_or(line);
             line.split_once("== ").map_or("", |(_, text)| text)
@@ -99,7 +101,7 @@ impl Report {
         findings.map(|block| block.join("\n")).collect()
     }
 
-    /// Fails when memcheck blames the module for anything, or the server for an access that is not its right.
+    /// Fails if memcheck blames the module for anything, or the server for an invalid access.
     #[track_caller]
     pub fn assert_clean(&self) {
         for finding in self.findings() {
@@ -108,7 +110,8 @@ impl Report {
         }
     }
 
-    /// How much was allocated by the processes that came to their end in order; only then is it known what was lost.
+    /// The number of allocations of the processes that exited normally. Leaks are known only for
+    /// these.
     pub fn allocations(&self) -> u64 {
         let ends = self.text.split("total heap usage: ").skip(1);
         let numbers = ends.map(|rest| rest.split(' ').next().unwrap_or("").replace(',', ""));
@@ -116,7 +119,7 @@ impl Report {
     }
 }
 
-/// Whether a line is of a stack: `   at 0x4C2B0E: main (in …)`.
+/// Whether a line belongs to a stack: `   at 0x4C2B0E: main (in …)`.
 fn is_frame(line: &str) -> bool {
     let line = line.trim_start();
     line.starts_with("at 0x") || line.starts_with("by 0x")
@@ -151,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_module_is_blamed_for_its_own() {
+    fn findings_in_the_module_are_attributed_to_it() {
         assert!(is_clean(""));
         assert_eq!(report("").allocations(), 24_605);
         assert!(!is_clean(
@@ -159,7 +162,7 @@ mod tests {
              ==7==    at 0x48407B4: malloc (vg_replace_malloc.c:381)\n\
              ==7==    by 0x5F: redis_lock::f (in target/release/libredis_lock.so)\n"
         ));
-        // The server reads what the module has freed.
+        // The server reads memory that the module has freed.
         assert!(!is_clean(
             "==7== Invalid read of size 1\n\
              ==7==    at 0x1234: main (in /bin/server)\n\

@@ -1,11 +1,11 @@
-//! Real servers for the tests: started on a free loopback port in a temporary directory, ended by pid.
+//! Real servers for the tests: started on a free loopback port in a temporary directory, ended by
+//! pid.
 
 pub mod aof;
 mod client;
 mod clock;
 mod cluster;
 mod console;
-pub mod crowd;
 pub mod dump;
 mod faketime;
 mod figures;
@@ -15,6 +15,7 @@ mod later;
 mod links;
 mod locks;
 mod memcheck;
+pub mod mixed_load;
 mod raw;
 mod records;
 mod sentinel;

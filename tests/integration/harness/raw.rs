@@ -5,7 +5,8 @@ use std::time::Duration;
 use super::memcheck::patience;
 use super::server::{wait_for, Server};
 
-/// A bare connection, for a client that leaves in the middle of something. It speaks lines, and reads single-line replies.
+/// A bare connection, for a client that leaves in the middle of something. It speaks lines, and
+/// reads single-line replies.
 pub struct Raw {
     /// The connection's number, for CLIENT KILL.
     pub id: i64,
@@ -63,7 +64,8 @@ impl Raw {
         }
     }
 
-    /// Says that nothing more will be sent, which ends the connection for the server; what it has sent can still be read.
+    /// Closes the sending side, which ends the connection for the server. Data that it has sent can
+    /// still be read.
     pub fn leave(&mut self) {
         // The server may have closed it already.
         self.stream.get_ref().shutdown(Shutdown::Write).ok();

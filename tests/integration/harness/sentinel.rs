@@ -17,11 +17,11 @@ const NAME: &str = "locks";
 
 const COUNT: usize = 3;
 
-/// A sentinel that finds the machine's time standing still for two seconds acts on nothing for thirty.
+/// A sentinel that notices a pause of two seconds takes no action for thirty.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 impl Sentinels {
-    /// Starts three sentinels, and waits until each knows the others and the primary's only replica.
+    /// Starts three sentinels, and waits until each knows the others and the only replica.
     pub fn watch(primary: &Server) -> Self {
         let dir = temporary_dir();
         let mut group = Self {
@@ -45,7 +45,7 @@ impl Sentinels {
     }
 
     fn launch(&self, primary: &Server) -> (Child, u16) {
-        // Between the look for a free port and the bind another process may take it.
+        // Another process may take the port between the check and the bind.
         for _ in 0..10 {
             let port = free_port();
             let config = self.dir.join(format!("{port}.conf"));
@@ -74,7 +74,7 @@ impl Sentinels {
                 Client::is_ready(port, child.id()).then_some(true)
             });
             if ready {
-                // From 7.0 on they can be asked to look and to speak more often, which saves the test seconds.
+                // From 7.0 on their checks can be made more frequent, which saves the test seconds.
                 let mut c = Client::connect(port);
                 for period in ["info-period", "publish-period", "ask-period"] {
                     c.call(&format!("SENTINEL DEBUG {period} 300"));
@@ -87,7 +87,7 @@ impl Sentinels {
         panic!("found no port for a sentinel");
     }
 
-    /// The port of the primary, as a sentinel says.
+    /// The port of the primary, as a sentinel reports it.
     pub fn primary(&self) -> u16 {
         let mut c = Client::connect(self.sentinels[0].1);
         let address = c.call(&format!("SENTINEL GET-MASTER-ADDR-BY-NAME {NAME}"));
@@ -95,7 +95,8 @@ impl Sentinels {
         port.unwrap().parse().unwrap()
     }
 
-    /// Waits until the sentinels have another primary than this one; answers after how long.
+    /// Waits until the sentinels have elected another primary than this one. Returns how long it
+    /// took.
     #[track_caller]
     pub fn wait_for_another_than(&self, old: u16) -> Duration {
         let start = Instant::now();

@@ -11,7 +11,7 @@ use super::files::copy_files;
 use super::kind::Kind;
 use super::memcheck::{self, Report};
 
-/// The shared object that `make build` makes.
+/// The shared object that `make build` creates.
 pub fn module() -> PathBuf {
     let module = std::env::var_os("REDIS_LOCK_MODULE").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("target/release/libredis_lock.so"),
@@ -21,15 +21,16 @@ pub fn module() -> PathBuf {
     module
 }
 
-/// What is out of the ordinary in how a server is started.
+/// Deviations from the default way to start a server.
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
-    /// As on its command line.
+    /// Options as on its command line.
     pub options: Vec<String>,
-    /// What it runs under: a program and its arguments, the server's command line behind them.
+    /// A program and its arguments that start the server, with the server's command line behind
+    /// them.
     pub under: Vec<String>,
     pub env: Vec<(String, String)>,
-    /// Whether it runs under valgrind's memcheck instead.
+    /// Whether it runs under valgrind's memcheck.
     pub memcheck: bool,
 }
 
@@ -61,13 +62,13 @@ impl Setup {
     }
 }
 
-/// The configuration file in a server's directory, where a test has written one.
+/// The configuration file in a server's directory, if a test has written one.
 const CONFIG: &str = "server.conf";
 
-/// How long anything may take that a test waits for.
+/// The time limit for anything that a test waits for.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Waits until `condition` answers, and fails the test when it does not in time.
+/// Waits until `condition` returns a value. Fails the test if that takes too long.
 #[track_caller]
 pub fn wait_for<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
@@ -84,17 +85,18 @@ pub fn wait_for<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
 }
 
 impl Server {
-    /// Starts a server with the module and nothing else out of the ordinary.
+    /// Starts a server with the module and the defaults.
     pub fn start(kind: Kind) -> Self {
         Self::start_with(kind, &[])
     }
 
-    /// Starts a server with the module and further options, as on its command line: `["--appendonly", "yes"]`.
+    /// Starts a server with the module and further options, as on its command line:
+    /// `["--appendonly", "yes"]`.
     pub fn start_with(kind: Kind, options: &[&str]) -> Self {
         Self::start_as(kind, Setup::with_module(options))
     }
 
-    /// Starts a server as the setup says, and with nothing beside it: not even the module.
+    /// Starts a server as the setup specifies, and with nothing else: not even the module.
     pub fn start_as(kind: Kind, setup: Setup) -> Self {
         Self::start_in(kind, temporary_dir(), setup)
     }
@@ -104,7 +106,7 @@ impl Server {
         Self::start_as(kind, Setup::of(options))
     }
 
-    /// Starts a replica of `primary`, with the module, and waits until it has all that the primary has.
+    /// Starts a replica of `primary` with the module, and waits until it has all data.
     pub fn start_replica_of(primary: &Server, options: &[&str]) -> Self {
         let port = primary.port.to_string();
         let of = [&["--replicaof", "127.0.0.1", &port], options].concat();
@@ -113,7 +115,7 @@ impl Server {
         replica
     }
 
-    /// Waits until this replica has executed all that `primary` has sent.
+    /// Waits until this replica has executed everything that `primary` has sent.
     #[track_caller]
     pub fn wait_until_it_follows(&self, primary: &Server) {
         let (mut of, mut here) = (primary.client(), self.client());
@@ -133,12 +135,12 @@ impl Server {
         });
     }
 
-    /// Starts a server on a configuration file, which loads the module itself.
+    /// Starts a server on a configuration file that loads the module itself.
     pub fn start_with_config(kind: Kind, config: &str) -> Self {
         Self::start_with_files(kind, config, &[])
     }
 
-    /// The same, with further files in the server's directory, which the configuration may name.
+    /// The same, with more files in the server's directory, which the configuration may name.
     pub fn start_with_files(kind: Kind, config: &str, files: &[(&str, &[u8])]) -> Self {
         let dir = temporary_dir();
         for (name, content) in files.iter().chain(&[(CONFIG, config.as_bytes())]) {
@@ -147,14 +149,14 @@ impl Server {
         Self::start_in(kind, dir, Setup::default())
     }
 
-    /// Starts a server on copies of the files in `folder`: its RDB, its append-only files.
+    /// Starts a server on copies of the files in `folder`: its RDB and append-only files.
     pub fn start_on(kind: Kind, folder: &Path, setup: Setup) -> Self {
         let dir = temporary_dir();
         copy_files(folder, &dir);
         Self::start_in(kind, dir, setup)
     }
 
-    /// The configuration file that the server was started on, as it is now.
+    /// The current content of the configuration file that the server was started on.
     pub fn config(&self) -> String {
         fs::read_to_string(self.dir.join(CONFIG)).expect("a configuration file")
     }
@@ -172,12 +174,12 @@ impl Server {
         }
     }
 
-    /// Tries to start a server that is expected to give up by itself; answers its log and its status.
+    /// Starts a server that is expected to exit on its own. Returns its log and its status.
     pub fn start_that_ends(kind: Kind, options: &[&str]) -> (String, ExitStatus) {
         run_to_the_end(kind, &temporary_dir(), &Setup::of(options))
     }
 
-    /// Tries to start a server that is expected to give up by itself; answers its log.
+    /// Starts a server that is expected to exit on its own. Returns its log.
     #[track_caller]
     pub fn log_of_failed_start(kind: Kind, options: &[&str]) -> String {
         fail_to_start(kind, &temporary_dir(), &Setup::of(options))
@@ -199,7 +201,7 @@ impl Server {
         Client::connect_resp3(self.port)
     }
 
-    /// The server's working directory, where its RDB and AOF are.
+    /// The server's working directory, with its RDB and AOF.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
@@ -222,42 +224,42 @@ impl Server {
         );
     }
 
-    /// Whether it was not ended by `kill` or `shut_down`, and lives.
+    /// Whether it is running, and was not ended by `kill` or `shut_down`.
     pub fn is_running(&self) -> bool {
         std::path::Path::new(&format!("/proc/{}/exe", self.pid())).exists()
     }
 
-    /// Ends the server at once, as a crash or a power cut would.
+    /// Ends the server at once, like a crash or a power cut.
     pub fn kill(&mut self) {
         self.child.kill().expect("to kill the server");
         self.child.wait().expect("to reap the server");
         self.look_at_report();
     }
 
-    /// Whether the server has ended by itself.
+    /// Whether the server has exited on its own.
     pub fn has_ended(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()
     }
 
-    /// Ends the server in order: SHUTDOWN, with what it saves.
+    /// Shuts the server down with SHUTDOWN and the configured saves.
     pub fn shut_down(&mut self) {
         self.shut_down_by("SHUTDOWN");
     }
 
-    /// Ends the server in order, its RDB written.
+    /// Shuts the server down after it wrote its RDB.
     pub fn shut_down_saving(&mut self) {
         self.shut_down_by("SHUTDOWN SAVE");
     }
 
-    /// Ends the server in order, by this line.
+    /// Shuts the server down with this command.
     pub fn shut_down_by(&mut self, line: &str) {
-        // The reply is the end of the connection.
+        // The end of the connection is the reply.
         self.client().try_call(line).ok();
         wait_for("the server to shut down", || self.child.try_wait().unwrap());
         self.look_at_report();
     }
 
-    /// What memcheck has said of this server so far.
+    /// The report of memcheck on this server so far.
     pub fn report(&self) -> Option<Report> {
         self.setup.memcheck.then(|| Report::read(&self.dir))
     }
@@ -269,7 +271,7 @@ impl Server {
         }
     }
 
-    /// Ends the process, in order where memcheck is to say what was lost.
+    /// Ends the process, normally if memcheck has to report leaks.
     fn end(&mut self) {
         if self.setup.memcheck {
             for signal in ["CONT", "TERM"] {
@@ -287,7 +289,7 @@ impl Server {
         self.child.wait().ok();
     }
 
-    /// Starts the server again after `kill` or `shut_down`, on its own files, on a new port.
+    /// Restarts the server after `kill` or `shut_down`, on its own files and a new port.
     pub fn start_again(&mut self) {
         let (port, child) = launch_until_ready(self.kind, &self.dir, &self.setup);
         (self.port, self.child) = (port, child);
@@ -316,7 +318,7 @@ impl Drop for Server {
     }
 }
 
-/// A server that is ended unless it gets ready.
+/// Ends the server on drop, unless it became ready.
 struct Starting(Option<Child>);
 
 impl Drop for Starting {
@@ -329,7 +331,7 @@ impl Drop for Starting {
 }
 
 fn launch_until_ready(kind: Kind, dir: &Path, setup: &Setup) -> (u16, Child) {
-    // Between our look for a free port and the server's bind another process may take it.
+    // Another process may take the port between our check and the server's bind.
     for _ in 0..10 {
         let port = free_port();
         let mut starting = Starting(Some(launch(kind, dir, port, setup)));
@@ -354,7 +356,7 @@ fn launch_until_ready(kind: Kind, dir: &Path, setup: &Setup) -> (u16, Child) {
 #[track_caller]
 fn fail_to_start(kind: Kind, dir: &Path, setup: &Setup) -> String {
     let (log, status) = run_to_the_end(kind, dir, setup);
-    // A crash would be no status but a signal.
+    // A crash would show a signal instead of a status.
     let in_order = status.code().is_some_and(|code| code != 0);
     assert!(in_order, "the server ended by {status}: {log}");
     log
@@ -365,7 +367,7 @@ fn run_to_the_end(kind: Kind, dir: &Path, setup: &Setup) -> (String, ExitStatus)
     let mut starting = Starting(Some(launch(kind, dir, free_port(), setup)));
     let child = starting.0.as_mut().unwrap();
     let status = wait_for("the server to give up", || child.try_wait().unwrap());
-    // It may quote bytes.
+    // It may quote arbitrary bytes.
     let log = fs::read(dir.join("log")).unwrap_or_default();
     let log = String::from_utf8_lossy(&log).into_owned();
     fs::remove_dir_all(dir).ok();
@@ -416,7 +418,7 @@ pub fn free_port() -> u16 {
     loop {
         let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let port = socket.local_addr().unwrap().port();
-        // A node of a cluster takes the port 10000 above it, too.
+        // A node of a cluster also takes the port 10000 above.
         if port <= u16::MAX - 10_000 {
             return port;
         }
@@ -430,7 +432,7 @@ pub(super) fn temporary_dir() -> PathBuf {
         let name = format!("redis-lock-test-{}-{n}", std::process::id());
         let dir = std::env::temp_dir().join(name);
         match fs::create_dir(&dir) {
-            // Left behind by one that had this number before and was killed.
+            // Left by a killed process with the same pid.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             made => {
                 made.expect("a temporary directory");

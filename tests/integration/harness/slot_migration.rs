@@ -5,7 +5,7 @@ use super::cluster::Cluster;
 use super::server::wait_for;
 
 impl Cluster {
-    /// Has a node give its slots from `first` to `last` to another.
+    /// Makes a node give its slots from `first` to `last` to another node.
     #[track_caller]
     pub fn begin_to_migrate(&self, [first, last]: [i64; 2], from: usize, to: usize) {
         let line = format!(
@@ -21,7 +21,7 @@ impl Cluster {
         });
     }
 
-    /// How the last migration stands that a node takes part in.
+    /// The state of the last migration of a node.
     #[track_caller]
     pub fn migration_state(&self, node: usize) -> String {
         let jobs = self.client(node).call("CLUSTER GETSLOTMIGRATIONS");
@@ -38,7 +38,7 @@ impl Cluster {
         });
     }
 
-    /// Waits until both nodes know that a migration has succeeded.
+    /// Waits until both nodes report that a migration succeeded.
     #[track_caller]
     pub fn end_of_migration(&self, from: usize, to: usize) {
         for node in [from, to] {
@@ -52,7 +52,8 @@ impl Cluster {
         }
     }
 
-    /// Keeps migrations from their end: on the source by the name of `prevent-pause`, on the target by `prevent-failover`.
+    /// Keeps migrations from completing: at the source with `prevent-pause`, at the target with
+    /// `prevent-failover`.
     #[track_caller]
     pub fn prevent(&self, node: usize, what: &str, is_prevented: bool) {
         let line = format!("DEBUG SLOTMIGRATION {what} {}", u8::from(is_prevented));

@@ -1,4 +1,4 @@
-//! All that a server has in its databases, to compare it with another server or with its own later life.
+//! The complete data of a server, to compare it with another server or with a later state.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -9,20 +9,20 @@ use super::client::{Client, Reply};
 /// The databases that the tests use.
 const DATABASES: u8 = 4;
 
-/// Every key with its value and its end.
+/// Every key with its value and expiry.
 #[derive(Debug)]
 pub struct State {
     keys: BTreeMap<(u8, Vec<u8>), KeyState>,
     /// DEBUG DIGEST: all names and values, and which keys expire.
     digest: String,
-    /// How much later a copy's keys may end.
+    /// The tolerance for the expiry of a copy's keys.
     lateness_ms: i64,
 }
 
 #[derive(Debug)]
 struct KeyState {
     dump: Reply,
-    /// When it expires, since the epoch; as near as the server lets it be known.
+    /// When it expires, since the epoch, as exactly as the server reports it.
     expires: Option<RangeInclusive<i64>>,
 }
 
@@ -46,7 +46,7 @@ impl State {
         Self {
             keys,
             digest,
-            // 6.2 sends PEXPIRE as it came, so that whoever repeats it counts from then.
+            // 6.2 replicates PEXPIRE unchanged, so its ttl counts from the time of execution.
             lateness_ms: if has_pexpiretime { 0 } else { 5000 },
         }
     }
@@ -55,7 +55,8 @@ impl State {
         self.keys.len()
     }
 
-    /// Fails the test unless this copy has the same keys as the original, with the same bytes and the same ends.
+    /// Fails the test unless this copy has the same keys as the original, with the same bytes and
+    /// the same expiries.
     #[track_caller]
     pub fn assert_same(&self, other: &Self, when: &str) {
         let names = |state: &Self| state.keys.keys().cloned().collect::<Vec<_>>();
@@ -77,7 +78,7 @@ impl State {
     }
 }
 
-/// When a key expires: to the millisecond on 7.0+, before that as near as the round trip allows.
+/// When a key expires: exact from 7.0 on, before that within the round trip.
 #[track_caller]
 fn expires(c: &mut Client, name: &[u8], has_pexpiretime: bool) -> Option<RangeInclusive<i64>> {
     if has_pexpiretime {
@@ -89,7 +90,7 @@ fn expires(c: &mut Client, name: &[u8], has_pexpiretime: bool) -> Option<RangeIn
     (rest >= 0).then(|| before + rest..=now_ms() + rest)
 }
 
-/// The time, as the servers on this machine have it.
+/// The time of the servers on this machine.
 pub fn now_ms() -> i64 {
     i64::try_from(now_us() / 1_000).unwrap()
 }

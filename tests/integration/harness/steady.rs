@@ -6,9 +6,10 @@ use redis::{ConnectionLike, Parser, RedisResult, Value};
 
 use super::memcheck::patience;
 
-/// A connection by the `redis` crate's parser that outlives a stop of the tests' own process (Ctrl-Z, a debugger, a machine that is put
-/// by). A socket's read that has a timeout then answers EINTR (signal(7)), which the crate's own connection takes for an error; and
-/// without a timeout a test would hang for ever on a reply that does not come.
+/// A connection with the `redis` crate's parser that survives a stop of the test process (Ctrl-Z, a
+/// debugger, a suspended machine). After that, a read with a timeout returns EINTR (signal(7)),
+/// which the crate's own connection treats as an error. Without a timeout, a test would hang
+/// forever on a missing reply.
 pub struct Steady {
     stream: Patient,
     parser: Parser,
@@ -18,7 +19,8 @@ pub struct Steady {
 struct Patient(TcpStream);
 
 impl Steady {
-    /// Connects to a server that is there: a server that ends may accept a connection without a word.
+    /// Connects to a running server. A server that is exiting may accept a connection and send
+    /// nothing.
     pub fn to(port: u16) -> RedisResult<Self> {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
         stream.set_nodelay(true)?;
@@ -28,7 +30,7 @@ impl Steady {
             parser: Parser::new(),
             is_open: true,
         };
-        // A refusal is a word, too.
+        // A refusal is a reply, too.
         steady.req_packed_command(&redis::cmd("PING").get_packed_command())?;
         Ok(steady)
     }
@@ -39,7 +41,7 @@ impl Steady {
         Ok(sent?)
     }
 
-    /// The next reply; what is pushed meanwhile is none.
+    /// The next reply. Push messages in between are skipped.
     fn reply(&mut self) -> RedisResult<Value> {
         loop {
             let reply = self.parser.parse_value(&mut self.stream);

@@ -6,7 +6,8 @@ use std::thread;
 
 use super::server::{wait_for, Server};
 
-/// A client program of a server on a terminal, for what it shows while somebody types: `script` of util-linux makes the terminal.
+/// A client program on a terminal, to test its output while a user types. `script` of util-linux
+/// provides the terminal.
 pub struct Terminal {
     script: Child,
     keyboard: ChildStdin,
@@ -17,11 +18,12 @@ impl Terminal {
     /// Starts `cli` on the server, and waits for its prompt.
     #[track_caller]
     pub fn open(server: &Server, cli: &Path) -> Self {
-        // Without a width the program would ask the terminal where its cursor is, and nobody would answer.
+        // Without a width the program would ask the terminal for the cursor position, and nobody
+        // would answer.
         let command = format!("stty cols 200; exec {} -p {}", cli.display(), server.port);
         let mut script = Command::new("script")
             .args(["--quiet", "--flush", "--command", &command, "/dev/null"])
-            // Neither a history nor settings of whoever runs the tests.
+            // Without the history and the settings of the user who runs the tests.
             .env("HOME", server.dir())
             .env("SHELL", "/bin/sh")
             .env("TERM", "xterm")
@@ -50,7 +52,7 @@ impl Terminal {
         terminal
     }
 
-    /// Types `keys`, and waits until the line that is being written ends with `expected`, hints and all.
+    /// Types `keys`, and waits until the current line ends with `expected`, including hints.
     #[track_caller]
     pub fn shows(&mut self, keys: &str, expected: &str) {
         self.keyboard.write_all(keys.as_bytes()).expect("to type");
@@ -58,7 +60,7 @@ impl Terminal {
         self.wait_for_line(expected);
     }
 
-    /// Waits until a line has been written, in whatever colours.
+    /// Waits until a line was printed, in any colours.
     #[track_caller]
     pub fn has_shown(&self, text: &str) {
         let what = format!("{text:?}");
@@ -92,7 +94,7 @@ impl Drop for Terminal {
     }
 }
 
-/// The line that was written last, without colours: the program writes it anew after each key, from the left.
+/// The current line without colours. The program prints it again after each key, from the left.
 fn last_line(screen: &str) -> String {
     let plain = without_escapes(screen);
     let mut lines = plain.rsplit('\r').filter(|line| !line.trim().is_empty());
@@ -103,7 +105,7 @@ fn without_escapes(text: &str) -> String {
     let mut parts = text.split("\x1b[");
     let mut plain = parts.next().unwrap_or_default().to_string();
     for part in parts {
-        // A sequence ends with its first letter.
+        // An escape sequence ends with its first letter.
         let end = part.find(|c: char| c.is_ascii_alphabetic());
         plain += end.map_or("", |end| &part[end + 1..]);
     }

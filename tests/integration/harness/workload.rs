@@ -1,4 +1,4 @@
-//! A random life of some locks: seeded, so that a failure can be run again.
+//! A random history of some locks. It is seeded, so that a failure can be repeated.
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -9,14 +9,15 @@ use super::server::wait_for;
 /// A command as its arguments.
 pub type Command = Vec<Vec<u8>>;
 
-/// Every ttl is either shorter than this, to end during the workload, or longer than `LONG_MS`, to outlast the test.
+/// Every ttl is either shorter than this, to expire during the workload, or longer than `LONG_MS`,
+/// to outlast the test.
 const SHORT_MS: i64 = 6;
 const LONG_MS: i64 = 100_000;
 
-/// How many commands go at once.
+/// The number of commands per pipeline.
 const PIPELINED: usize = 500;
 
-/// What the replies said, for a test to see that the workload did something.
+/// Statistics of the replies, which show that the workload had an effect.
 #[derive(Debug, Default)]
 pub struct Tally {
     pub granted: usize,
@@ -29,7 +30,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Fails the test when the workload was too poor to prove anything.
+    /// Fails the test if the workload did too little to prove anything.
     #[track_caller]
     pub fn assert_rich(&self, ops: usize) {
         for count in [self.granted, self.refused, self.done, self.together] {
@@ -53,7 +54,7 @@ impl Tally {
                 items.iter().for_each(|item| self.count(item));
             }
             Reply::Error(error) => {
-                // Keys of another type and names that RENAME does not find are part of the game.
+                // Keys of another type and names that RENAME does not find are expected.
                 let expected = ["WRONGTYPE", "ERR no such key", "DEADLOCK"];
                 assert!(expected.iter().any(|e| error.starts_with(e)), "{error}");
                 self.errors += 1;
@@ -63,7 +64,7 @@ impl Tally {
     }
 }
 
-/// Sends about `ops` random commands, and waits until time changes nothing more.
+/// Sends about `ops` random commands, and waits until no deadline changes the state any more.
 #[track_caller]
 pub fn run(c: &mut Client, seed: u64, ops: usize) -> Tally {
     let tally = play(c, seed, ops);
@@ -90,8 +91,8 @@ pub fn play(c: &mut Client, seed: u64, ops: usize) -> Tally {
     tally
 }
 
-/// Waits until the server has deleted every key whose short ttl has ended, so that time changes the state no more. A lock that PERSIST has
-/// left without a ttl is given its own again by the next command.
+/// Waits until the server has deleted every key with a short ttl, so that the state is stable. The
+/// next command restores the ttl of a lock after PERSIST.
 #[track_caller]
 pub fn settle(c: &mut Client) {
     wait_for("the short ttls to end", || {
@@ -104,7 +105,7 @@ pub fn settle(c: &mut Client) {
             }
             ttl > LONG_MS / 2 || (ttl == -1 && !is_lock)
         });
-        // DBSIZE counts what has expired and is not deleted yet.
+        // DBSIZE counts expired keys that are not deleted yet.
         let all_seen = c.int("DBSIZE") == i64::try_from(keys.items().len()).unwrap();
         (all_long && all_seen).then_some(())
     });
@@ -126,7 +127,7 @@ fn extend(rng: &mut StdRng, commands: &mut Vec<Command>) {
     }
 }
 
-/// A script that runs lines one after the other and answers all their replies.
+/// A script that runs lines one after the other and returns all replies.
 pub fn script(lines: &[&str]) -> Command {
     let mut calls = Vec::new();
     for line in lines {

@@ -1,4 +1,4 @@
-//! Commands that are nearly, or not at all, what the module understands.
+//! Commands that are almost, or not at all, valid.
 
 use rand::rngs::StdRng;
 use rand::RngExt;
@@ -28,7 +28,7 @@ pub fn random_line(rng: &mut StdRng, megabyte: &[u8]) -> Vec<Vec<u8>> {
         b"nan",
         b"",
     ];
-    // Nothing here waits longer than this client is willing to.
+    // No wait here is longer than this client's own limit.
     const OPTIONS: [&[&str]; 8] = [
         &[],
         &[],
@@ -44,7 +44,7 @@ pub fn random_line(rng: &mut StdRng, megabyte: &[u8]) -> Vec<Vec<u8>> {
     args.push(KEYS[rng.random_range(0..KEYS.len())].to_vec());
     args.push(TOKENS[rng.random_range(0..TOKENS.len())].to_vec());
     args.push(NUMBERS[rng.random_range(0..NUMBERS.len())].to_vec());
-    // As many as the command takes, or some more or less.
+    // As many arguments as the command takes, or a few more or less.
     let fitting = match command {
         "LOCK.INFO" => 2,
         "LOCK.RELEASE" | "lock._apply" | "lock._release" => 3,

@@ -1,18 +1,18 @@
-//! Payloads as they come from a bad cable, or from someone who knows the format.
+//! Payloads with random damage, or forged by someone who knows the format.
 
 use rand::rngs::StdRng;
 use rand::RngExt;
 
 use super::payload::{sealed, Payload, FOOTER};
 
-/// What was done to a payload.
+/// The part of a payload that was changed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Damage {
-    /// To the record that the module wrote; the envelope fits it again.
+    /// The module's record. The envelope is adapted to it.
     Record,
-    /// To the envelope as well; only the footer fits again.
+    /// The envelope as well. Only the footer is adapted.
     Envelope,
-    /// Anywhere, the footer too.
+    /// Any byte, including the footer.
     Any,
 }
 
@@ -21,7 +21,7 @@ pub fn damaged(rng: &mut StdRng, seeds: &[Vec<u8>]) -> (Damage, Vec<u8>) {
     match rng.random_range(0..10) {
         0..6 => {
             let mut payload = Payload::read(seed);
-            // Most numbers lie before the first token.
+            // Most numbers precede the first token.
             let reach = match rng.random_bool(0.5) {
                 true => 3 + 26,
                 false => payload.record.len(),
@@ -32,7 +32,7 @@ pub fn damaged(rng: &mut StdRng, seeds: &[Vec<u8>]) -> (Damage, Vec<u8>) {
         6..9 => {
             let mut body = seed[..seed.len() - FOOTER].to_vec();
             let footer = seed[body.len()..].to_vec();
-            // The first byte is the server's, and says what type it is.
+            // The first byte belongs to the server. It is the type.
             let reach = match rng.random_bool(0.5) {
                 true => 16,
                 false => body.len(),
@@ -48,7 +48,7 @@ pub fn damaged(rng: &mut StdRng, seeds: &[Vec<u8>]) -> (Damage, Vec<u8>) {
     }
 }
 
-/// Changes one to three places between `from` and `reach`.
+/// Changes one to three bytes between `from` and `reach`.
 fn mutate(rng: &mut StdRng, bytes: &mut Vec<u8>, from: usize, reach: usize) {
     for _ in 0..rng.random_range(1..4) {
         let end = reach.min(bytes.len());
@@ -63,7 +63,7 @@ fn mutate(rng: &mut StdRng, bytes: &mut Vec<u8>, from: usize, reach: usize) {
             5 => bytes.insert(at, rng.random()),
             6 => bytes[at..end].fill(0xff),
             _ => {
-                // A piece twice: another hold, perhaps the same one.
+                // A part twice: another hold, possibly the same one.
                 let piece = bytes[at..].to_vec();
                 bytes.extend(piece);
             }

@@ -1,7 +1,8 @@
 //! What DUMP answers for a lock, taken apart and put together again (without compression):
 //!
 //! ```text
-//! type:u8 | module id:9 bytes | 5 (a string follows) | length | record | 0 (the end) | RDB version:2 bytes | CRC64:u64
+//! type:u8 | module id:9 bytes | 5 (a string follows) | length | record | 0 (the end) | RDB
+//! version:2 bytes | CRC64:u64
 //! ```
 
 /// The length of the version and the CRC64.
@@ -12,7 +13,7 @@ const HEAD: usize = 1 + 9 + 1;
 
 pub struct Payload {
     head: Vec<u8>,
-    /// What the module wrote.
+    /// The record that the module wrote.
     pub record: Vec<u8>,
     version: [u8; 2],
 }
@@ -75,7 +76,7 @@ impl Payload {
     }
 }
 
-/// Puts a footer that fits under the rest of a payload.
+/// Appends a footer that fits the rest of a payload.
 pub fn sealed(mut body: Vec<u8>, version: [u8; 2]) -> Vec<u8> {
     body.extend(version);
     let crc = crc64(&body);
@@ -105,7 +106,7 @@ fn crc64(bytes: &[u8]) -> u64 {
 }
 
 #[test]
-fn the_crc_is_the_servers() {
+fn the_computed_crc_matches_the_server() {
     // The check value in the servers' crc64.c.
     assert_eq!(crc64(b"123456789"), 0xe9c6_d914_c4b8_d9ca);
 }

@@ -1,22 +1,23 @@
-//! A client that closes its connection in the very moment in which the lock is released. The server is busy while both happen, so it learns
-//! of them in one turn of its loop, in the order in which they happened. No hold here lasts less than a minute.
+//! A client that closes its connection at the moment of a release. The server is busy during both,
+//! so it handles them in one turn of its loop, in their order. No hold here lasts less than a
+//! minute.
 
 use crate::harness::{wait_for, Kind, Server};
 
 on_every_server![
-    closed_before_the_release,
-    closed_after_the_release,
-    closed_when_the_holder_renames_the_lock_away,
-    a_whole_queue_that_closes_with_its_holder,
-    one_twin_that_closes_does_not_cost_the_other_its_hold,
-    who_stays_is_granted,
+    a_waiter_closed_before_the_release_is_passed_over,
+    a_waiter_closed_after_the_release_is_passed_over,
+    a_waiter_closed_at_a_rename_is_passed_over,
+    a_frozen_server_drops_a_queue_that_closed_with_its_holder,
+    one_of_two_waiters_with_one_token_closes_and_the_hold_stays,
+    a_waiter_that_stays_is_granted,
 ];
 
 /// Runs `act` while the server is busy and reads nothing.
 fn while_frozen(server: &Server, act: impl FnOnce()) {
     let naps = server.log().matches("nap-begins").count();
     let mut sleeper = server.raw();
-    // The log is written at once, so it tells when the nap begins.
+    // The log is written immediately, so it shows when the sleep begins.
     let log = "EVAL redis.log(redis.LOG_WARNING,ARGV[1]) 0 nap-begins";
     sleeper.send(&format!("MULTI\r\n{log}\r\nDEBUG SLEEP 0.5\r\nEXEC"));
     wait_for("the server to be busy", || {
@@ -25,7 +26,7 @@ fn while_frozen(server: &Server, act: impl FnOnce()) {
     act();
 }
 
-fn closed_before_the_release(kind: Kind) {
+fn a_waiter_closed_before_the_release_is_passed_over(kind: Kind) {
     let server = Server::start(kind);
     let (mut c, mut holder) = (server.client(), server.raw());
     for _ in 0..3 {
@@ -43,7 +44,7 @@ fn closed_before_the_release(kind: Kind) {
     }
 }
 
-fn closed_after_the_release(kind: Kind) {
+fn a_waiter_closed_after_the_release_is_passed_over(kind: Kind) {
     let server = Server::start(kind);
     let (mut c, mut holder) = (server.client(), server.raw());
     for _ in 0..3 {
@@ -61,13 +62,13 @@ fn closed_after_the_release(kind: Kind) {
     }
 }
 
-fn closed_when_the_holder_renames_the_lock_away(kind: Kind) {
+fn a_waiter_closed_at_a_rename_is_passed_over(kind: Kind) {
     let server = Server::start(kind);
     let (mut c, mut holder) = (server.client(), server.raw());
     c.int("LOCK.ACQUIRE k a 60000");
     let b = server.raw_blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
     let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
-    // The grant comes from the timer, which runs after all that has been read.
+    // The grant comes from the timer, which runs after everything has been read.
     while_frozen(&server, || {
         holder.send("RENAME k elsewhere");
         drop(b);
@@ -78,7 +79,7 @@ fn closed_when_the_holder_renames_the_lock_away(kind: Kind) {
     assert_eq!(c.holders("elsewhere"), ["a"]);
 }
 
-fn a_whole_queue_that_closes_with_its_holder(kind: Kind) {
+fn a_frozen_server_drops_a_queue_that_closed_with_its_holder(kind: Kind) {
     let server = Server::start(kind);
     let (mut c, mut holder) = (server.client(), server.raw());
     c.int("RWLOCK.WLOCK k a 60000");
@@ -98,7 +99,7 @@ fn a_whole_queue_that_closes_with_its_holder(kind: Kind) {
     assert_eq!(server.blocked_clients(), 0);
 }
 
-fn one_twin_that_closes_does_not_cost_the_other_its_hold(kind: Kind) {
+fn one_of_two_waiters_with_one_token_closes_and_the_hold_stays(kind: Kind) {
     let server = Server::start(kind);
     let (mut c, mut holder) = (server.client(), server.raw());
     for first_stays in [true, false] {
@@ -122,7 +123,7 @@ fn one_twin_that_closes_does_not_cost_the_other_its_hold(kind: Kind) {
     }
 }
 
-fn who_stays_is_granted(kind: Kind) {
+fn a_waiter_that_stays_is_granted(kind: Kind) {
     let server = Server::start(kind);
     let (mut c, mut holder) = (server.client(), server.raw());
     c.int("LOCK.ACQUIRE k a 60000");
@@ -136,7 +137,7 @@ fn who_stays_is_granted(kind: Kind) {
     assert!(b.line().unwrap().starts_with(':'));
     assert_eq!(c.holders("k"), ["b"]);
     assert!(e.is_pending());
-    // Who was told keeps what it was told, whatever becomes of its connection.
+    // A delivered hold stays, whatever happens to the connection.
     let id = b.id;
     drop(b);
     let mut knows_b = || c.text("CLIENT LIST").contains(&format!("id={id} "));

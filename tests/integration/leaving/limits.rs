@@ -1,10 +1,10 @@
-//! How many may wait: load arguments, CONFIG and MODULE LOADEX.
+//! The limits of waiters: load arguments, CONFIG and MODULE LOADEX.
 
 use crate::harness::{module, wait_for, Client, Kind, Reply, Server};
 
 on_every_server![
-    nobody_waits_beyond_the_limits,
-    with_a_limit_of_zero_nobody_waits,
+    waiters_beyond_max_waiters_get_queuefull,
+    max_waiters_of_zero_refuses_every_wait,
     bad_load_arguments_are_named_in_the_log,
     config_reads_and_sets_the_limits,
     a_set_limit_outlives_a_restart_by_config_rewrite,
@@ -13,7 +13,7 @@ on_every_server![
 
 const LIMITS: [&str; 2] = ["max-waiters-per-key", "max-waiters"];
 
-fn nobody_waits_beyond_the_limits(kind: Kind) {
+fn waiters_beyond_max_waiters_get_queuefull(kind: Kind) {
     let server = Server::start_with(kind, &["max-waiters-per-key", "2", "MAX-WAITERS", "3"]);
     let mut c = server.client();
     let fence = c.int("LOCK.ACQUIRE k a 60000");
@@ -58,7 +58,7 @@ fn nobody_waits_beyond_the_limits(kind: Kind) {
         (words("a"), words("a"))
     );
 
-    // Who leaves makes room.
+    // A client that leaves frees its entry.
     c.int(&format!("CLIENT KILL ID {}", f.id));
     f.broken();
     let g = server.blocked("LOCK.ACQUIRE other g 60000 BLOCK 0");
@@ -68,7 +68,7 @@ fn nobody_waits_beyond_the_limits(kind: Kind) {
     assert!(d.is_pending() && e.is_pending() && g.is_pending());
 }
 
-fn with_a_limit_of_zero_nobody_waits(kind: Kind) {
+fn max_waiters_of_zero_refuses_every_wait(kind: Kind) {
     let server = Server::start_with(kind, &["max-waiters", "0"]);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000 BLOCK 0");

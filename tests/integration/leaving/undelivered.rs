@@ -1,5 +1,6 @@
-//! A client that is granted and gone in one step, before it could be told: the grant is taken back, and the next one has it at once. No
-//! hold here lasts less than a minute, so none of them ends by its deadline.
+//! A client is granted and disconnected in one step, before delivery. The grant is taken back, and
+//! the next waiter is granted at once. No hold here lasts less than a minute, so none ends by its
+//! deadline.
 
 use super::may_be_unblocked;
 use crate::harness::{wait_for, Client, Kind, Later, Reply, Server};
@@ -8,28 +9,28 @@ on_every_server![
     a_grant_to_a_killed_client_is_taken_back,
     a_client_that_is_killed_first_is_not_granted,
     a_grant_to_a_client_unblocked_with_an_error_is_taken_back,
-    a_grant_and_unblock_timeout_make_one_reply,
-    unblock_timeout_and_a_release_make_one_reply,
-    a_hold_that_its_owner_knows_of_is_not_taken_back,
+    a_grant_with_unblock_timeout_gives_one_reply,
+    unblock_timeout_with_a_release_gives_one_reply,
+    a_delivered_hold_is_not_taken_back,
     a_newer_hold_of_the_same_token_is_not_taken_back,
-    the_hold_of_a_token_whose_other_waiter_was_told_is_not_taken_back,
+    a_hold_delivered_to_another_waiter_of_the_token_is_not_taken_back,
     a_grant_to_all_waiters_of_a_token_is_taken_back_when_all_are_gone,
-    a_taken_back_upgrade_leaves_the_share,
-    a_taken_back_upgrade_does_not_lengthen_the_share,
-    a_killed_reader_is_taken_back_alone,
+    taking_back_an_upgrade_leaves_the_shared_hold,
+    taking_back_an_upgrade_does_not_lengthen_the_shared_hold,
+    the_hold_of_a_killed_reader_is_taken_back_alone,
     a_grant_to_a_deleted_user_is_taken_back,
-    a_chain_of_killed_waiters_is_passed_over,
+    several_killed_waiters_in_a_row_are_passed_over,
 ];
 
-/// What frees the lock of `a` in a transaction.
+/// The ways to free the lock of `a` in a transaction.
 const RELEASES: [&str; 3] = [
     "LOCK.RELEASE k a",
     "EVAL return{redis.call('LOCK.RELEASE',KEYS[1],'a')} 1 k",
-    // Takes effect after the transaction.
+    // It takes effect after the transaction.
     "DEL k",
 ];
 
-/// A lock of `a`, and `b` and `d` waiting for it.
+/// A lock of `a`, with `b` and `d` waiting for it.
 fn contended(server: &Server, c: &mut Client) -> (Later, Later) {
     c.int("LOCK.ACQUIRE k a 60000");
     let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
@@ -61,7 +62,7 @@ fn a_client_that_is_killed_first_is_not_granted(kind: Kind) {
     let mut c = server.client();
     for release in RELEASES {
         let (b, d) = contended(&server, &mut c);
-        let holder = "LOCK.ACQUIRE k d 60000"; // Asks as d who holds it now, inside the transaction.
+        let holder = "LOCK.ACQUIRE k d 60000"; // Reads the holder as d, inside the transaction.
         let replies = c.multi(&[&kill(&b), release, holder]);
         assert_eq!(replies[0], Reply::Int(1));
         let Reply::Int(fence) = replies[2] else {
@@ -105,14 +106,14 @@ fn a_grant_to_a_client_unblocked_with_an_error_is_taken_back(kind: Kind) {
     }
 }
 
-fn a_grant_and_unblock_timeout_make_one_reply(kind: Kind) {
+fn a_grant_with_unblock_timeout_gives_one_reply(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     for release in ["LOCK.RELEASE k a", "LOCK.ACQUIRE k a 1"] {
         for again in [1, 2, 3] {
             let (b, d) = contended(&server, &mut c);
             let unblock = format!("CLIENT UNBLOCK {} TIMEOUT", b.id);
-            // More than once, as a client that is impatient may.
+            // More than once, as an impatient client may.
             let mut lines = vec![release];
             lines.extend(vec![unblock.as_str(); again]);
             c.multi(&lines);
@@ -121,7 +122,7 @@ fn a_grant_and_unblock_timeout_make_one_reply(kind: Kind) {
     }
 }
 
-fn unblock_timeout_and_a_release_make_one_reply(kind: Kind) {
+fn unblock_timeout_with_a_release_gives_one_reply(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     for release in RELEASES {
@@ -132,7 +133,7 @@ fn unblock_timeout_and_a_release_make_one_reply(kind: Kind) {
     }
 }
 
-/// `b` is answered once: it either has the lock and knows the fence, or has not, and then `d` has it.
+/// `b` gets one reply: it either has the lock and its fence, or a null, and then `d` has the lock.
 fn settle(c: &mut Client, b: Later, d: Later) {
     let (reply, mut b) = b.reply_and_client();
     assert_eq!(b.text("ECHO next"), "next", "one reply, no more");
@@ -153,7 +154,7 @@ fn settle(c: &mut Client, b: Later, d: Later) {
     assert_eq!(c.int("EXISTS k"), 0);
 }
 
-fn a_hold_that_its_owner_knows_of_is_not_taken_back(kind: Kind) {
+fn a_delivered_hold_is_not_taken_back(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     for learns in ["LOCK.ACQUIRE k b 60000", "LOCK.RENEW k b 60000"] {
@@ -190,7 +191,7 @@ fn a_newer_hold_of_the_same_token_is_not_taken_back(kind: Kind) {
     assert_eq!(c.int("LOCK.ACQUIRE k b 60000"), replies[3].as_int());
 }
 
-fn the_hold_of_a_token_whose_other_waiter_was_told_is_not_taken_back(kind: Kind) {
+fn a_hold_delivered_to_another_waiter_of_the_token_is_not_taken_back(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     for killed in [0, 1] {
@@ -228,7 +229,7 @@ fn a_grant_to_all_waiters_of_a_token_is_taken_back_when_all_are_gone(kind: Kind)
     assert_eq!(c.holders("k"), ["d"]);
 }
 
-fn a_taken_back_upgrade_leaves_the_share(kind: Kind) {
+fn taking_back_an_upgrade_leaves_the_shared_hold(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let share = c.int("RWLOCK.RLOCK k up 60000");
@@ -238,7 +239,7 @@ fn a_taken_back_upgrade_leaves_the_share(kind: Kind) {
     let w = server.blocked("RWLOCK.WLOCK k w 60000 BLOCK 0");
     c.multi(&["LOCK.RELEASE k other", &kill(&up)]);
     up.broken();
-    // Its owner was told of the share, and of nothing else.
+    // Only the shared hold was delivered to its owner.
     r.fence();
     let info = c.call("LOCK.INFO k");
     assert_eq!(info.field("mode"), "shared".into());
@@ -254,7 +255,7 @@ fn a_taken_back_upgrade_leaves_the_share(kind: Kind) {
     w.fence();
 }
 
-fn a_taken_back_upgrade_does_not_lengthen_the_share(kind: Kind) {
+fn taking_back_an_upgrade_does_not_lengthen_the_shared_hold(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("RWLOCK.RLOCK k up 20000");
@@ -269,7 +270,7 @@ fn a_taken_back_upgrade_does_not_lengthen_the_share(kind: Kind) {
     assert!((1..=20_000).contains(&c.int("PTTL k")));
 }
 
-fn a_killed_reader_is_taken_back_alone(kind: Kind) {
+fn the_hold_of_a_killed_reader_is_taken_back_alone(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("RWLOCK.WLOCK k a 60000");
@@ -308,7 +309,7 @@ fn a_grant_to_a_deleted_user_is_taken_back(kind: Kind) {
     }
 }
 
-fn a_chain_of_killed_waiters_is_passed_over(kind: Kind) {
+fn several_killed_waiters_in_a_row_are_passed_over(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
@@ -325,7 +326,7 @@ fn a_chain_of_killed_waiters_is_passed_over(kind: Kind) {
     dead.into_iter().for_each(Later::broken);
 }
 
-/// Returns when the server's timer has run after all that came before.
+/// Returns after the server's timer has run following all earlier commands.
 pub(super) fn let_the_timer_run(server: &Server) {
     let mut c = server.client();
     c.int("LOCK.ACQUIRE turn one 60000");

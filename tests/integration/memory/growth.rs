@@ -1,22 +1,24 @@
-//! Millions of holds and waits of every kind, and the server's memory afterwards: what it was before.
+//! Millions of holds and waits of every kind, after which the server's memory is the same as
+//! before.
 
 use std::time::Duration;
 
 use crate::harness::workload::{words, Command};
 use crate::harness::{figure, scale, wait_for, Client, Kind, Raw, Reply, Server};
 
-on_every_server![memory_is_back_after_many_cycles];
+on_every_server![memory_does_not_grow_over_many_cycles];
 
-/// Acquisitions, each of which ends by a release, a deadline, a timeout, a kill or a deletion.
+/// Acquisitions, each ended by a release, a deadline, a timeout, a kill or a deletion.
 const CYCLES: usize = 200_000;
 
-/// What one round has of each sort.
+/// The acquisitions of each kind in one round.
 const ON_MANY_KEYS: usize = 4_000;
 const ON_ONE_KEY: usize = 2_000;
 const SHARED: usize = 1_500;
 const EXPIRING: usize = 500;
 const WAITERS: usize = 16;
-/// So many at once make room for the others for good: a hash table that is more than half full may double when it is tidied up.
+/// So many at once reserve enough space for the others: a hash table that is more than half full
+/// may double when it is resized.
 const CROWD_OF_WARMING_UP: usize = 64;
 const WAITS_OF_EACH: usize = 120;
 const TIMEOUTS: usize = 20;
@@ -37,15 +39,15 @@ const ROUND: usize = ON_MANY_KEYS
     + 2 * KILLS
     + 2 * ENDS.len();
 
-/// By how many bytes used_memory may differ. What is lost but once in ten thousand cycles would be more by the end.
+/// The tolerance of used_memory. A leak once in ten thousand cycles would exceed it by the end.
 const SLACK: i64 = 2_048;
 
-fn memory_is_back_after_many_cycles(kind: Kind) {
-    // Nothing of the server's own grows meanwhile.
+fn memory_does_not_grow_over_many_cycles(kind: Kind) {
+    // Nothing of the server itself grows in the meantime.
     let options = ["--slowlog-log-slower-than", "-1", "--hz", "100"];
     let server = Server::start_with(kind, &options);
     let rounds = (CYCLES * scale()).div_ceil(ROUND);
-    // Tables have the size that they need from now on.
+    // Tables have their final size from now on.
     pass_on(&server, &mut server.client(), CROWD_OF_WARMING_UP);
     for n in 0..4 {
         round(&server, n);
@@ -73,7 +75,8 @@ fn memory_is_back_after_many_cycles(kind: Kind) {
     );
 }
 
-/// The server's used_memory when it goes down no more: it takes a while until it has given back its own buffers and tables.
+/// The server's used_memory after it has stopped falling. The server takes a while to free its own
+/// buffers and tables.
 fn used_memory(server: &Server) -> i64 {
     const LOOKS: usize = 50;
     let mut c = server.client();
@@ -89,7 +92,7 @@ fn used_memory(server: &Server) -> i64 {
     lowest
 }
 
-/// The pages that the server has, in KiB.
+/// The resident memory of the server, in KiB.
 fn rss(server: &Server) -> i64 {
     let bytes: i64 = server.client().info("used_memory_rss").parse().unwrap();
     bytes / 1024
@@ -129,14 +132,14 @@ fn assert_all_granted(c: &mut Client, commands: &[Command], expected: usize) {
     assert_eq!(replies.iter().filter(granted).count(), expected);
 }
 
-/// Readers come, prolong, convert and go.
+/// Readers acquire, renew, convert and release.
 fn share(c: &mut Client) {
     const TOGETHER: usize = 15;
     let mut commands = Vec::new();
     for _ in 0..SHARED / TOGETHER {
         let mut line = |text: String| commands.push(words(&text));
         for n in 0..TOGETHER {
-            // One in three is over before the others are.
+            // One in three expires before the others.
             let ttl = if n % 3 == 0 { 1 } else { 100_000 };
             line(format!("RWLOCK.RLOCK shared reader-{n} {ttl}"));
         }
@@ -156,11 +159,12 @@ fn share(c: &mut Client) {
     assert_eq!(replies.last(), Some(&Reply::Int(1)));
 }
 
-/// A crowd takes one lock in turn, each by waiting: what one gives up is the next one's, and it stands behind the others again.
+/// Many clients take one lock in turn by waiting: a release grants the next one, and the client
+/// queues again.
 fn pass_on(server: &Server, c: &mut Client, waiters: usize) {
     c.int("LOCK.ACQUIRE passed me 100000");
-    let mut crowd: Vec<Raw> = (0..waiters).map(|_| server.raw()).collect();
-    for (n, waiter) in crowd.iter_mut().enumerate() {
+    let mut waiting: Vec<Raw> = (0..waiters).map(|_| server.raw()).collect();
+    for (n, waiter) in waiting.iter_mut().enumerate() {
         let mode = ["LOCK.ACQUIRE", "RWLOCK.RLOCK"][usize::from(n % 4 == 0)];
         let timeout = [0, 100_000][n % 2];
         let wait = format!("{mode} passed w{n} 100000 BLOCK {timeout}");
@@ -171,7 +175,7 @@ fn pass_on(server: &Server, c: &mut Client, waiters: usize) {
         (c.waiters("passed").len() == waiters).then_some(())
     });
     c.int("LOCK.RELEASE passed me");
-    for waiter in &mut crowd {
+    for waiter in &mut waiting {
         for _ in 0..WAITS_OF_EACH {
             let fence = waiter.line().unwrap();
             assert!(fence.len() > 10, "{fence}");
@@ -191,7 +195,7 @@ fn time_out(server: &Server, c: &mut Client) {
     c.int("LOCK.RELEASE held me");
 }
 
-/// Killed while they wait, and killed in the moment in which they are granted.
+/// Clients are killed while they wait, and at the moment of their grant.
 fn are_gone(server: &Server, c: &mut Client) {
     for too_late in [false, true] {
         c.int("LOCK.ACQUIRE left me 100000");
@@ -207,7 +211,7 @@ fn are_gone(server: &Server, c: &mut Client) {
         });
         if too_late {
             for n in 0..KILLS {
-                // Whoever holds it gives up; the next one is granted, and killed before it is told.
+                // The holder releases. The next client is granted, and killed before delivery.
                 let next = c.waiters("left")[0].clone();
                 let id = gone[next[1..].parse::<usize>().unwrap()].id;
                 let holder = c.holders("left")[0].clone();
@@ -235,7 +239,7 @@ fn are_gone(server: &Server, c: &mut Client) {
     }
 }
 
-/// What ends a hold without a command of ours has the next one served by the timer.
+/// If no command of the module ends a hold, the timer grants the next waiter.
 fn end_from_outside(server: &Server, c: &mut Client) {
     for end in ENDS {
         c.int("LOCK.ACQUIRE marked me 100000");

@@ -1,6 +1,8 @@
-//! Every path of the module once or more, in servers under valgrind's memcheck. `make valgrind` has the tests of all the other files run so.
+//! Every path of the module at least once, in servers under valgrind's memcheck. `make valgrind`
+//! runs the tests of all other files this way.
 //!
-//! On Redis 7.0 only, whose allocator memcheck can take the place of: the others have theirs built in, or none that it knows.
+//! Only on Redis 7.0, whose allocator memcheck can replace. The other servers have theirs built in,
+//! or one that memcheck does not know.
 
 use rand::rngs::StdRng;
 use rand::SeedableRng;
@@ -16,7 +18,8 @@ const PAYLOADS: usize = 300;
 const LINES: usize = 300;
 const READERS: usize = 300;
 
-/// Effects are in the file as they were sent, to be read one by one, and all that memcheck is to hear of fits one server.
+/// Effects are in the file as they were sent, to be read one by one, and one server is enough for
+/// everything that memcheck is to see.
 const OPTIONS: [&str; 8] = [
     "--appendonly",
     "yes",
@@ -29,7 +32,7 @@ const OPTIONS: [&str; 8] = [
 ];
 
 #[test]
-fn no_access_is_invalid_and_nothing_is_lost() {
+fn valgrind_finds_no_invalid_access_and_no_leak() {
     let mut server = start();
     let mut replica = start();
     replica
@@ -53,7 +56,7 @@ fn no_access_is_invalid_and_nothing_is_lost() {
     let allocations = [&mut server, &mut replica].map(|server| {
         server.shut_down();
         let allocations = server.report().unwrap().allocations();
-        // Were the allocator not replaced, there would be nearly none.
+        // If the allocator were not replaced, there would be hardly any.
         assert!(allocations > 20_000, "only {allocations} were seen");
         allocations
     });
@@ -75,7 +78,7 @@ fn start() -> Server {
     Server::start_as(KIND, setup)
 }
 
-/// What makes the next in line the holder.
+/// The ways to grant the next waiter.
 const ENDS: [&str; 9] = [
     "LOCK.RELEASE k a",
     "DEL k",
@@ -108,7 +111,8 @@ fn wait_and_pass_on(server: &Server, end: &str) {
     c.call(end);
     reader.fence();
     let token = made.reply().items()[0].clone();
-    // The first to ask to convert waits; it goes back to the line when its share ends meanwhile.
+    // The first request to convert waits. It goes back to the queue if its shared hold ends in the
+    // meantime.
     let upgrade = server.blocked("RWLOCK.WLOCK k reader 100000 BLOCK 0");
     assert_eq!(
         c.send(&[b"LOCK.RELEASE", &b"k"[..], token.as_bytes()]),
@@ -129,20 +133,20 @@ fn wait_and_pass_on(server: &Server, end: &str) {
 }
 
 fn a_crowd_of_readers_comes_and_goes(c: &mut Client, readers: usize) {
-    for end in ["UNLINK crowd", "FLUSHALL ASYNC", "DEL crowd"] {
+    for end in ["UNLINK readers", "FLUSHALL ASYNC", "DEL readers"] {
         let come: Vec<_> = (0..readers)
             .map(|n| {
                 let ttl = if n % 3 == 0 { 1 } else { 100_000 };
-                workload::words(&format!("RWLOCK.RLOCK crowd reader-{n} {ttl}"))
+                workload::words(&format!("RWLOCK.RLOCK readers reader-{n} {ttl}"))
             })
             .collect();
         c.pipeline(&come);
         let go: Vec<_> = (0..readers / 2)
-            .map(|n| workload::words(&format!("LOCK.RELEASE crowd reader-{n}")))
+            .map(|n| workload::words(&format!("LOCK.RELEASE readers reader-{n}")))
             .collect();
         c.pipeline(&go);
-        assert!(c.holders("crowd").len() > readers / 4);
-        let dump = c.call("DUMP crowd");
+        assert!(c.holders("readers").len() > readers / 4);
+        let dump = c.call("DUMP readers");
         let restore = [b"RESTORE", &b"copy"[..], b"0", dump.as_bytes(), b"REPLACE"];
         assert_eq!(c.send(&restore), Reply::Simple("OK".into()));
         c.call(end);
@@ -181,7 +185,7 @@ fn throw_lines(c: &mut Client, lines: usize) -> usize {
     lines
 }
 
-/// Whatever else of the module is asked for by a server or its users.
+/// Everything else that a server or its users ask of the module.
 fn tell_of_all(c: &mut Client) {
     c.call("CONFIG SET notify-keyspace-events KEA");
     c.int("LOCK.ACQUIRE k a 100000");
@@ -214,7 +218,7 @@ fn tell_of_all(c: &mut Client) {
     }
 }
 
-/// The replica grants for a moment, and sends its waiters away when it is a replica again.
+/// The replica grants for a moment, and unblocks its waiters when it is a replica again.
 fn be_demoted_and_promoted(replica: &Server, primary: &Server) {
     let mut c = replica.client();
     c.call("REPLICAOF NO ONE");

@@ -1,15 +1,15 @@
-//! What ACL rules allow and refuse.
+//! ACL rules: what they allow and refuse.
 
 use super::{words, COMMANDS};
 use crate::harness::{Client, Kind, Reply, Server};
 
 on_every_server![
-    key_permissions_tell_readers_from_writers,
-    a_user_of_some_keys_cannot_touch_others,
+    key_permissions_separate_read_from_write,
+    a_user_limited_to_some_keys_cannot_use_others,
     categories_contain_the_commands,
 ];
 
-/// What a user may call.
+/// The commands that a user may call.
 const WRITES: [&str; 5] = [
     "LOCK.ACQUIRE {} me 1000000",
     "RWLOCK.RLOCK {} me 1000000",
@@ -40,7 +40,7 @@ fn assert_may_not(c: &mut Client, line: &str) {
     assert!(error.starts_with("NOPERM "), "{line}: {error}");
 }
 
-fn key_permissions_tell_readers_from_writers(kind: Kind) {
+fn key_permissions_separate_read_from_write(kind: Kind) {
     if !kind.is_7_0_or_later() {
         return;
     }
@@ -60,7 +60,7 @@ fn key_permissions_tell_readers_from_writers(kind: Kind) {
     assert_may_not(&mut reader, "LOCK.INFO other:k");
 }
 
-fn a_user_of_some_keys_cannot_touch_others(kind: Kind) {
+fn a_user_limited_to_some_keys_cannot_use_others(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let mut some = user(&server, "some", "~app:* +@all");

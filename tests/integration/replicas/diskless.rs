@@ -1,18 +1,18 @@
-//! Full synchronizations under load, by every way that the data set can take, and one that breaks off.
+//! Full synchronizations under load, by every transfer method, and one that breaks off.
 
 use std::thread;
 
 use super::{assert_same, follow, info, lose_primary, primary, syncs};
-use crate::harness::crowd::{self, wait_for_link};
 use crate::harness::dump::raise_fences_by_an_hour;
+use crate::harness::mixed_load::{self, wait_for_link};
 use crate::harness::{figure, scale, wait_for, Kind, Reply, Server, State};
 
 on_every_server![
-    every_way_of_synchronizing_arrives_under_load,
-    a_data_set_that_breaks_off_leaves_the_old_one,
+    every_way_of_synchronizing_works_under_load,
+    an_aborted_synchronization_keeps_the_old_data_set,
 ];
 
-/// Diskless for the primary, how the replica loads, and what its log says then.
+/// Whether the primary is diskless, how the replica loads, and the messages in its log.
 const WAYS: [(&str, &str, &str); 4] = [
     ("no", "disabled", "to disk"),
     ("yes", "disabled", "to disk"),
@@ -20,8 +20,8 @@ const WAYS: [(&str, &str, &str); 4] = [
     ("yes", "on-empty-db", "to parser"),
 ];
 
-fn every_way_of_synchronizing_arrives_under_load(kind: Kind) {
-    // All at once, as it is mostly waiting.
+fn every_way_of_synchronizing_works_under_load(kind: Kind) {
+    // All at once, because most of the time is spent waiting.
     thread::scope(|scope| {
         let ways = WAYS.map(|way| scope.spawn(move || arrives_by(way, kind)));
         ways.into_iter().for_each(|way| way.join().unwrap());
@@ -39,16 +39,16 @@ fn arrives_by((diskless, load, says): (&str, &str, &str), kind: Kind) {
     let set = format!("CONFIG SET repl-diskless-sync {diskless}");
     primary.client().text(&set);
     let replica = Server::start_with(kind, &["--repl-diskless-load", load]);
-    crowd::live(&primary, 500, 3_000 * scale(), || {
+    mixed_load::run(&primary, 500, 3_000 * scale(), || {
         follow(&replica, &primary);
         wait_for_link(&replica);
     });
     assert_same(&primary, &replica, &way);
     assert!(replica.log().contains(says), "{way}:\n{}", replica.log());
-    // Once more, beside what it has by now.
+    // Once more, with existing data.
     replica.client().text("REPLICAOF NO ONE");
     replica.client().int("LOCK.ACQUIRE mine me 600000");
-    crowd::live(&primary, 501, 3_000 * scale(), || {
+    mixed_load::run(&primary, 501, 3_000 * scale(), || {
         follow(&replica, &primary);
         wait_for_link(&replica);
     });
@@ -56,7 +56,7 @@ fn arrives_by((diskless, load, says): (&str, &str, &str), kind: Kind) {
     assert_eq!(syncs(&primary), (2, 0), "{way}");
 }
 
-fn a_data_set_that_breaks_off_leaves_the_old_one(kind: Kind) {
+fn an_aborted_synchronization_keeps_the_old_data_set(kind: Kind) {
     let old = primary(kind);
     let mut c = old.client();
     let held = c.int("LOCK.ACQUIRE held me 600000");
@@ -68,7 +68,7 @@ fn a_data_set_that_breaks_off_leaves_the_old_one(kind: Kind) {
     let before = State::of(&mut replica.client());
     let shown = info(&mut replica.client(), "shared");
 
-    // Another primary, which sends a key every 10 ms, and large ones, so that each goes on its way.
+    // Another primary, which sends a large key every 10 ms, so that each is transferred separately.
     let new = primary(kind);
     let mut n = new.client();
     for key in 0..200 {
@@ -76,7 +76,8 @@ fn a_data_set_that_breaks_off_leaves_the_old_one(kind: Kind) {
     }
     n.text("DEBUG POPULATE 100 big 300000");
     n.text("CONFIG SET repl-diskless-sync yes");
-    // On its own channel, which Redis 8 has, a forked process goes on sending when the primary is gone.
+    // With its own channel, which Redis 8 has, a forked process continues to send after the primary
+    // is gone.
     n.call("CONFIG SET repl-rdb-channel no");
     n.text("CONFIG SET rdbcompression no");
     n.text("CONFIG SET rdb-key-save-delay 10000");

@@ -1,17 +1,17 @@
-//! What a replica says of its locks, and what it refuses.
+//! A replica's reads of its locks, and the commands that it refuses.
 
 use super::{assert_same, info, primary};
 use crate::harness::workload::script;
 use crate::harness::{now_ms, wait_for, Client, Kind, Reply, Server};
 
 on_every_server![
-    a_replica_says_what_the_primary_says,
-    what_has_ended_is_free_on_a_replica_as_any_other_key_is_gone,
-    a_replica_ends_nothing_by_itself,
+    a_replica_answers_as_its_primary,
+    an_expired_lock_is_free_on_a_replica_as_any_expired_key_is_gone,
+    a_replica_expires_nothing_by_itself,
     every_write_on_a_replica_is_refused,
 ];
 
-fn a_replica_says_what_the_primary_says(kind: Kind) {
+fn a_replica_answers_as_its_primary(kind: Kind) {
     let primary = primary(kind);
     let replica = Server::start_replica_of(&primary, &[]);
     let (mut c, mut r) = (primary.client(), replica.client());
@@ -32,14 +32,14 @@ fn a_replica_says_what_the_primary_says(kind: Kind) {
         for ask in ["TYPE k", "EXISTS k", "DUMP k", "SCAN 0 TYPE redislock"] {
             assert_eq!(c.call(ask), r.call(ask), "{line}: {ask}");
         }
-        // Who waits, waits on the primary.
+        // Waiters wait on the primary.
         assert_eq!(r.call("LOCK.INFO k").field("waiters").items(), []);
         let left = |c: &mut Client| {
             let holders = c.call("LOCK.INFO k").field("holders");
             let ttls = holders.items().iter().map(|h| h.field("ttl").as_int());
             ttls.collect::<Vec<_>>()
         };
-        // Asked one after the other, on either side.
+        // The two are read one after the other.
         let (first, there, second) = (left(&mut c), left(&mut r), left(&mut c));
         for n in 0..first.len() {
             assert!((second[n]..=first[n]).contains(&there[n]), "{line}");
@@ -48,8 +48,8 @@ fn a_replica_says_what_the_primary_says(kind: Kind) {
     waiter.fence();
 }
 
-/// A lock beside a string with the same end.
-fn what_has_ended_is_free_on_a_replica_as_any_other_key_is_gone(kind: Kind) {
+/// A lock beside a string with the same expiry.
+fn an_expired_lock_is_free_on_a_replica_as_any_expired_key_is_gone(kind: Kind) {
     let primary = primary(kind);
     let replica = Server::start_replica_of(&primary, &[]);
     let (mut c, mut r) = (primary.client(), replica.client());
@@ -65,24 +65,24 @@ fn what_has_ended_is_free_on_a_replica_as_any_other_key_is_gone(kind: Kind) {
     assert_eq!(r.int("EXISTS k text"), 2);
     assert_eq!(r.holders("k"), ["a"]);
     wait_for("the deadline", || (now_ms() > end + 1).then_some(()));
-    // It knows that both are over, and keeps both.
+    // The replica knows that both have expired, and keeps both.
     assert_eq!(r.call("LOCK.INFO k"), Reply::Nil);
     assert_eq!(r.call("GET text"), Reply::Nil);
     assert_eq!(r.int("EXISTS k text"), 0);
     assert_eq!((r.int("PTTL k"), r.int("PTTL text")), (-2, -2));
     assert_eq!(r.text("TYPE k"), "none");
     assert_eq!(r.int("DBSIZE"), 2);
-    // The primary tells it.
+    // The primary replicates the deletion.
     c.call("DEBUG SET-ACTIVE-EXPIRE 1");
     wait_for("the DEL", || (r.int("DBSIZE") == 0).then_some(()));
     assert_same(&primary, &replica, "at the end");
 }
 
-fn a_replica_ends_nothing_by_itself(kind: Kind) {
+fn a_replica_expires_nothing_by_itself(kind: Kind) {
     let primary = primary(kind);
     let replica = Server::start_replica_of(&primary, &[]);
     let (mut c, mut r) = (primary.client(), replica.client());
-    // Nothing before it stands still.
+    // No other effect is pending before it.
     c.call("DEBUG SET-ACTIVE-EXPIRE 0");
     for n in 0..20 {
         c.int(&format!("LOCK.ACQUIRE k{n} a 100"));
@@ -90,7 +90,7 @@ fn a_replica_ends_nothing_by_itself(kind: Kind) {
         c.int(&format!("RWLOCK.RLOCK s{n} b 600000"));
     }
     replica.wait_until_it_follows(&primary);
-    // The primary stands still, and cannot tell it anything.
+    // The primary is stopped, and cannot replicate anything.
     primary.signal("STOP");
     let end = now_ms() + 300;
     wait_for("the deadlines", || (now_ms() > end).then_some(()));
@@ -131,7 +131,8 @@ fn every_write_on_a_replica_is_refused(kind: Kind) {
     for line in writes {
         let error = r.error(line);
         assert!(error.starts_with("READONLY "), "{line}: {error}");
-        // In a script and in a transaction as well; the first does not let the internal command in at all.
+        // In a script and in a transaction as well. A script cannot call the internal command at
+        // all.
         if !line.starts_with("LOCK._APPLY") {
             let reply = r.pipeline(&[script(&[line])]).remove(0);
             let said = format!("{reply:?}");

@@ -1,24 +1,24 @@
-//! Replicas that end and start again while the primary is under load.
+//! Replicas that end and restart while the primary is under load.
 
 use std::fs;
 
 use super::{assert_same, primary, syncs};
-use crate::harness::crowd::{self, wait_for_link};
+use crate::harness::mixed_load::{self, wait_for_link};
 use crate::harness::{figure, scale, wait_for, Kind, Server};
 
 on_every_server![
-    a_replica_that_is_killed_under_load_comes_back,
-    a_replica_that_is_shut_down_under_load_goes_on_where_it_was,
-    a_replica_with_an_aof_that_is_killed_under_load_comes_back,
+    a_replica_killed_under_load_catches_up,
+    a_replica_shut_down_under_load_resumes_by_partial_resync,
+    a_replica_with_an_aof_killed_under_load_catches_up,
 ];
 
-fn a_replica_that_is_killed_under_load_comes_back(kind: Kind) {
+fn a_replica_killed_under_load_catches_up(kind: Kind) {
     let primary = primary(kind);
     let mut replica = Server::start_replica_of(&primary, &[]);
     let rounds = scale();
-    let deeds = crowd::live(&primary, 400, 6_000 * scale(), || {
+    let totals = mixed_load::run(&primary, 400, 6_000 * scale(), || {
         for _ in 0..rounds {
-            // With the file by which it was synchronized, and with nothing.
+            // With the file of its synchronization, and with nothing.
             for keeps_its_file in [true, false] {
                 replica.kill();
                 if !keeps_its_file {
@@ -34,15 +34,15 @@ fn a_replica_that_is_killed_under_load_comes_back(kind: Kind) {
     let kills = 2 * rounds;
     figure(
         kind,
-        &format!("{kills} kills of a replica under {} operations", deeds.ops),
+        &format!("{kills} kills of a replica under {} operations", totals.ops),
     );
 }
 
-fn a_replica_that_is_shut_down_under_load_goes_on_where_it_was(kind: Kind) {
+fn a_replica_shut_down_under_load_resumes_by_partial_resync(kind: Kind) {
     let primary = primary(kind);
     let mut replica = Server::start_replica_of(&primary, &[]);
     let restarts = 2 * scale();
-    let deeds = crowd::live(&primary, 410, 6_000 * scale(), || {
+    let totals = mixed_load::run(&primary, 410, 6_000 * scale(), || {
         for _ in 0..restarts {
             replica.shut_down_saving();
             replica.start_again();
@@ -50,33 +50,33 @@ fn a_replica_that_is_shut_down_under_load_goes_on_where_it_was(kind: Kind) {
         }
     });
     assert_same(&primary, &replica, "after the restarts");
-    // Its RDB says up to where it had followed.
+    // Its RDB records how far it had followed.
     assert_eq!(syncs(&primary), (1, restarts));
     let next = {
         replica.client().text("REPLICAOF NO ONE");
         replica.client().int("LOCK.ACQUIRE new me 600000")
     };
-    assert!(next > deeds.largest_fence);
+    assert!(next > totals.largest_fence);
     figure(
         kind,
         &format!(
             "{restarts} shutdowns of a replica under {} operations",
-            deeds.ops
+            totals.ops
         ),
     );
 }
 
-fn a_replica_with_an_aof_that_is_killed_under_load_comes_back(kind: Kind) {
+fn a_replica_with_an_aof_killed_under_load_catches_up(kind: Kind) {
     let primary = primary(kind);
     let options = ["--appendonly", "yes", "--appendfsync", "always"];
     let mut replica = Server::start_replica_of(&primary, &options);
-    let deeds = crowd::live(&primary, 420, 6_000 * scale(), || {
+    let totals = mixed_load::run(&primary, 420, 6_000 * scale(), || {
         replica.kill();
         replica.start_again();
         wait_for_link(&replica);
     });
     assert_same(&primary, &replica, "after the kill");
-    // Nothing but its own file, rewritten as it had synchronized.
+    // Only its own file, rewritten after the synchronization.
     wait_for("the file to be open", || {
         let mut r = replica.client();
         let idle = r.info("aof_rewrite_in_progress") == "0";
@@ -85,5 +85,5 @@ fn a_replica_with_an_aof_that_is_killed_under_load_comes_back(kind: Kind) {
     replica.kill();
     replica.start_again_with(&["--replicaof", "no", "one"]);
     let next = replica.client().int("LOCK.ACQUIRE new me 600000");
-    assert!(next > deeds.largest_fence);
+    assert!(next > totals.largest_fence);
 }

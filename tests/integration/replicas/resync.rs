@@ -1,31 +1,32 @@
-//! Links that break under load: what is mended from the backlog and what takes a full synchronization.
+//! Links that break under load: which are resynchronized from the backlog, and which need a full
+//! synchronization.
 
 use std::thread;
 use std::time::Duration;
 
 use super::{assert_same, follow, lose_primary, primary, syncs};
-use crate::harness::crowd::{self, wait_for_link};
+use crate::harness::mixed_load::{self, wait_for_link};
 use crate::harness::{figure, scale, wait_for, Kind, Server};
 
 on_every_server![
-    a_link_that_is_cut_is_mended_from_the_backlog,
-    a_replica_that_went_astray_is_mended_from_the_backlog,
-    a_replica_that_has_missed_too_much_gets_all,
-    a_replica_that_has_led_gets_all,
+    a_cut_link_is_resynchronized_from_the_backlog,
+    a_replica_pointed_elsewhere_is_resynchronized_from_the_backlog,
+    a_replica_beyond_the_backlog_gets_a_full_synchronization,
+    a_former_primary_gets_a_full_synchronization,
 ];
 
-/// Redis 8 has the primary's link wait while another thread empties the data of a FLUSHDB, and forgets where it was when the link breaks
-/// then; not so with this.
+/// While another thread frees the data of a FLUSHDB, Redis 8 makes the primary's link wait, and
+/// loses its offset if the link then breaks. With this setting it does not.
 pub const STAYS_FREE: [&str; 2] = ["--lazyfree-lazy-user-flush", "yes"];
 
-/// How often the link is broken.
+/// The number of times that the link is broken.
 const CUTS: usize = 4;
 
-fn a_link_that_is_cut_is_mended_from_the_backlog(kind: Kind) {
+fn a_cut_link_is_resynchronized_from_the_backlog(kind: Kind) {
     let primary = primary(kind);
     let replica = Server::start_replica_of(&primary, &STAYS_FREE);
     let cuts = CUTS * scale();
-    let deeds = crowd::live(&primary, 300, 6_000 * scale(), || {
+    let totals = mixed_load::run(&primary, 300, 6_000 * scale(), || {
         let mut c = primary.client();
         for _ in 0..cuts {
             wait_for("the link", || {
@@ -35,21 +36,21 @@ fn a_link_that_is_cut_is_mended_from_the_backlog(kind: Kind) {
     });
     assert_same(&primary, &replica, "after the cuts");
     assert_eq!(syncs(&primary), (1, cuts));
-    let ops = deeds.ops;
+    let ops = totals.ops;
     figure(
         kind,
         &format!("{cuts} cuts under {ops} operations, {cuts} partial resyncs"),
     );
 }
 
-fn a_replica_that_went_astray_is_mended_from_the_backlog(kind: Kind) {
+fn a_replica_pointed_elsewhere_is_resynchronized_from_the_backlog(kind: Kind) {
     let primary = primary(kind);
     let replica = Server::start_replica_of(&primary, &STAYS_FREE);
     let cuts = CUTS * scale();
-    crowd::live(&primary, 310, 6_000 * scale(), || {
+    mixed_load::run(&primary, 310, 6_000 * scale(), || {
         for _ in 0..cuts {
             lose_primary(&replica);
-            thread::sleep(Duration::from_millis(20)); // for the crowd to go on
+            thread::sleep(Duration::from_millis(20)); // for the load to continue
             follow(&replica, &primary);
             wait_for_link(&replica);
         }
@@ -58,15 +59,15 @@ fn a_replica_that_went_astray_is_mended_from_the_backlog(kind: Kind) {
     assert_eq!(syncs(&primary), (1, cuts));
 }
 
-fn a_replica_that_has_missed_too_much_gets_all(kind: Kind) {
+fn a_replica_beyond_the_backlog_gets_a_full_synchronization(kind: Kind) {
     let primary = primary(kind);
     primary.client().text("CONFIG SET repl-backlog-size 16384");
     let replica = Server::start_replica_of(&primary, &[]);
     let rounds = 2 * scale();
     for round in 0..rounds {
         lose_primary(&replica);
-        // Whatever it had it has still, and it is not the primary's any more.
-        crowd::live(&primary, 320 + round as u64, 6_000, || ());
+        // It still has its former data, which is no longer the primary's.
+        mixed_load::run(&primary, 320 + round as u64, 6_000, || ());
         follow(&replica, &primary);
         assert_same(&primary, &replica, "after a full synchronization");
     }
@@ -77,16 +78,16 @@ fn a_replica_that_has_missed_too_much_gets_all(kind: Kind) {
     );
 }
 
-fn a_replica_that_has_led_gets_all(kind: Kind) {
+fn a_former_primary_gets_a_full_synchronization(kind: Kind) {
     let primary = primary(kind);
     let replica = Server::start_replica_of(&primary, &[]);
     let rounds = 2 * scale();
     for round in 0..rounds {
         let seed = 330 + 10 * round as u64;
-        crowd::live(&primary, seed, 4_000, || {
+        mixed_load::run(&primary, seed, 4_000, || {
             let mut r = replica.client();
             r.text("REPLICAOF NO ONE");
-            // It gives fences of its own, and forgets those holds.
+            // It gives fences of its own, and loses those holds.
             for n in 0..50 {
                 r.int(&format!("LOCK.ACQUIRE mine{n} me 600000"));
             }

@@ -1,4 +1,4 @@
-//! Locks that end while the server is down, and those that do not.
+//! Locks that expire while the server is down, and locks that do not.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -11,18 +11,20 @@ use crate::harness::{figure, now_ms, now_us, scale, wait_for, Client, Kind, Late
 
 const LOCKS: usize = 60;
 
-/// Most locks end within the first time, some of them while the server is down, and the others much later.
+/// Most locks expire within the first span, some of them while the server is down. The others
+/// expire much later.
 const TTLS_MS: [Range<i64>; 3] = [100..900, 100..900, 2_000..4_000];
 
-/// How many of the locks that outlive the restart are waited for.
+/// The number of surviving locks that get a waiter.
 const AWAITED: usize = 8;
 
-/// Later than that nobody waits for a lock that is free.
+/// The longest time that a client waits for a free lock.
 const LATE_MS: i64 = 5_000;
 
 const AOF: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 
-/// Its end, and when nobody can say it has not passed. 6.2 tells only how long it lasts.
+/// The deadline, and the time from which it has certainly passed. 6.2 reports only the remaining
+/// time.
 #[derive(Clone, Copy, Debug)]
 struct End {
     from_ms: i64,
@@ -44,7 +46,7 @@ fn end_of(c: &mut Client, key: &str) -> Option<End> {
     })
 }
 
-pub fn what_ends_while_the_server_is_down_is_gone_and_the_rest_ends_when_it_was_to(kind: Kind) {
+pub fn deadlines_hold_over_a_restart(kind: Kind) {
     let (mut gone, mut same, mut taken) = (0, 0, 0);
     for (options, persist) in [(&AOF[..], "PING"), (&[], "SAVE")] {
         for _ in 0..scale() {
@@ -70,7 +72,7 @@ pub fn what_ends_while_the_server_is_down_is_gone_and_the_rest_ends_when_it_was_
     );
 }
 
-/// Takes locks of both modes, and answers when they end.
+/// Acquires locks of both modes. Returns their deadlines.
 fn take_locks(c: &mut Client, rng: &mut StdRng) -> BTreeMap<String, End> {
     for n in 0..LOCKS {
         let ttl = rng.random_range(TTLS_MS[n / 3 % TTLS_MS.len()].clone());
@@ -91,7 +93,7 @@ fn take_locks(c: &mut Client, rng: &mut StdRng) -> BTreeMap<String, End> {
 
 type Ends<'e> = Vec<(&'e str, End)>;
 
-/// The locks that are gone, and those that have the end that they had.
+/// The number of locks that are gone, and of those that still have their deadline.
 #[track_caller]
 fn compare<'e>(
     server: &Server,
@@ -127,7 +129,8 @@ fn compare<'e>(
     (gone, kept)
 }
 
-/// Has others take the locks: what is gone without waiting, the rest at its end and not before.
+/// Other clients acquire the locks: the expired ones without waiting, the rest at the deadline and
+/// not before.
 #[track_caller]
 fn take_over(server: &Server, gone: &Ends<'_>, kept: &Ends<'_>, context: &str) -> usize {
     let mut by_end = kept.clone();

@@ -1,4 +1,4 @@
-//! What an append-only file says, read after the server's end and before its next beginning.
+//! The append-only file, read while the server is down.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,25 +7,25 @@ use std::path::Path;
 use redis_lock::lock::codec::{decode, Record};
 use redis_lock::lock::{Effect, Fate, Lock};
 
-use super::crowd::client_of;
 use super::journal::{Answer, Life, Part, Request, Step, What};
+use super::load_clients::client_of;
 use crate::harness::aof::{self, Command};
 use crate::harness::record_of;
 
-/// The file as the server will load it.
+/// The content of the file as the server will load it.
 #[derive(Default)]
 pub struct Account {
     /// The effects of each client's requests, in the server's order: the key and the record.
     effects: BTreeMap<usize, Vec<(String, Vec<u8>)>>,
-    /// What comes of it.
+    /// The resulting locks.
     pub locks: BTreeMap<String, Lock>,
-    /// It has an RDB at its head, which is not read here: then `locks` lacks what is in there.
+    /// It has an RDB at its head, which is not read here. `locks` then lacks the locks in it.
     pub begins_with_rdb: bool,
-    /// How many bytes of the last part count: less than all where its tail is torn.
+    /// The number of valid bytes in the last part: less than all if its tail is truncated.
     pub whole: usize,
-    /// Whether all bytes count.
+    /// Whether all bytes are valid.
     pub is_whole: bool,
-    /// What the transaction that is being read has, until it is complete.
+    /// The effects of the transaction that is being read, until it is complete.
     open: Option<Vec<(String, Change)>>,
 }
 
@@ -35,7 +35,7 @@ enum Change {
 }
 
 impl Account {
-    /// Reads the file in a server's directory.
+    /// Reads the append-only file in a server's directory.
     #[track_caller]
     pub fn read(dir: &Path) -> Self {
         let parts = aof::parts(dir);
@@ -44,7 +44,7 @@ impl Account {
             .map(|part| fs::read(part).expect("a part that the manifest names"))
             .collect();
         let mut account = Self::of(&bytes);
-        // What a server begins with has no locks.
+        // The first RDB of a server contains no locks.
         account.begins_with_rdb &= !parts[0].ends_with("appendonly.aof.1.base.rdb");
         account
     }
@@ -82,7 +82,7 @@ impl Account {
                 Some((text(1), Change::Record(record)))
             }
             "DEL" | "UNLINK" => Some((text(1), Change::Gone)),
-            // A rewritten file gives each key the end of its lock.
+            // A rewritten file gives each key the expiry of its lock.
             "SELECT" | "RESTORE" | "PEXPIREAT" => None,
             other => panic!("{other} was not expected in the file"),
         };
@@ -132,12 +132,13 @@ impl Account {
         }
     }
 
-    /// Compares the effects in the file with what the clients were answered, from the end on: each answer has its effect, in the order
-    /// of its client, and each effect was asked for. As far back as the file goes: to the last rewrite. Answers how many answers were
-    /// found.
+    /// Compares the effects in the file with the replies to the clients, starting from the end:
+    /// each reply has its effect, in the order of its client, and each effect was requested. It
+    /// reaches back to the last rewrite. Returns the number of matched replies.
     ///
     /// # Errors
-    /// What is not there, or too much.
+    ///
+    /// A missing effect, or a superfluous one.
     pub fn has_all(&self, lives: &[Life], from_the_beginning: bool) -> Result<usize, String> {
         let clients = lives.first().map_or(0, |life| life.parts.len());
         let mut found = 0;
@@ -175,12 +176,12 @@ impl Account {
 
 type Asked<'j> = (&'j Request, &'j Step, Option<Answer>);
 
-/// The steps that have an effect, or may have one because nobody was told.
+/// The steps that have an effect, or may have one because there was no reply.
 fn steps(part: &Part) -> Vec<Asked<'_>> {
     let mut holds = part.base.clone();
     let mut asked = Vec::new();
     for request in &part.requests {
-        // What is wrong with an answer is not said here.
+        // Wrong replies are not reported here.
         request.apply(&mut holds).ok();
         for (n, step) in request.steps.iter().enumerate() {
             let answer = request.answers.as_ref().map(|answers| answers[n]);
@@ -225,7 +226,7 @@ fn is_effect_of(request: &Request, step: &Step, answer: Option<Answer>, bytes: &
                 && as_told
         }
         (What::Release, Effect::Release { now_ms, token }) => {
-            // The end of an only hold is written down without its time.
+            // The release of the only hold is recorded without its time.
             let in_time = now_ms == 0 || request.when_ms().contains(&now_ms);
             token.as_bytes() == step.token.as_bytes() && in_time
         }

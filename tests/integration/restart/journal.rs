@@ -1,4 +1,4 @@
-//! What the clients asked and were answered, and what they must hold by that.
+//! The requests and replies of the clients, and the holds that follow from them.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -10,28 +10,28 @@ use crate::harness::Reply;
 /// One life of the server.
 #[derive(Clone, Debug, Default)]
 pub struct Life {
-    /// By the number of the client.
+    /// By client number.
     pub parts: Vec<Part>,
 }
 
-/// A client's part in a life. It asks one thing after the other.
+/// A client's part in a life. It sends one request after the other.
 #[derive(Clone, Debug, Default)]
 pub struct Part {
-    /// What the server said at the beginning that it holds.
+    /// Its holds at the beginning, as the server reports them.
     pub base: Holds,
-    /// In order; only the last one may be without an answer.
+    /// In order. Only the last one may lack a reply.
     pub requests: Vec<Request>,
 }
 
-/// One step, or several in a transaction or a script: all of them are done or none is.
+/// One step, or several in a transaction or a script, which are executed all or none.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub steps: Vec<Step>,
-    /// Just before it was sent; by the clock of the machine, which is the server's too.
+    /// Just before it was sent, by the clock of the machine, which is the server's too.
     pub asked_us: u64,
-    /// Just after the answer was read, or the connection had broken.
+    /// Just after the reply was read, or the connection had broken.
     pub ended_us: u64,
-    /// One per step; `None` when the server ended before it told.
+    /// One per step. `None` if the server ended before its reply.
     pub answers: Option<Vec<Answer>>,
 }
 
@@ -39,15 +39,15 @@ pub struct Request {
 pub struct Step {
     pub what: What,
     pub key: String,
-    /// Of one client, for one acquisition of one lock or of two.
+    /// It belongs to one client, for one acquisition of one lock or of two.
     pub token: String,
-    /// Not of a release.
+    /// Unused for a release.
     pub ttl_ms: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
-    /// With the timeout of BLOCK, where 0 is for ever.
+    /// With the timeout of BLOCK. 0 means forever.
     Acquire(Mode, Option<u64>),
     Release,
     Renew,
@@ -67,14 +67,15 @@ pub type Holds = BTreeMap<(String, String), Held>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
     pub mode: Mode,
-    /// `None` when nobody was told.
+    /// `None` if there was no reply.
     pub fence: Option<u64>,
-    /// When it ends, as near as the clients can know.
+    /// The deadline, as closely as the clients can know it.
     pub ends_ms: RangeInclusive<u64>,
 }
 
 impl Held {
-    /// Until the deadline it counts, and Redis 8.2 deletes a key within the millisecond of its deadline.
+    /// A hold counts until its deadline, and Redis 8.2 deletes a key within the millisecond of its
+    /// deadline.
     pub fn surely_lives_at(&self, ms: u64) -> bool {
         ms < *self.ends_ms.start()
     }
@@ -92,7 +93,7 @@ impl Held {
     }
 }
 
-/// Whether what was seen between two instants may be what is left of these holds.
+/// Whether the holds observed between two instants may be the remainder of these.
 pub fn may_be_seen(holds: &Holds, seen: &Holds, look_ms: &RangeInclusive<u64>) -> bool {
     let mut unseen = holds.iter().filter(|(whose, _)| !seen.contains_key(*whose));
     unseen.all(|(_, held)| !held.surely_lives_at(*look_ms.end()))
@@ -126,7 +127,7 @@ impl Step {
         }
     }
 
-    /// The hold that it gives when it is carried out between two instants.
+    /// The hold that the step gives if it is executed between two instants.
     fn held(&self, mode: Mode, fence: Option<u64>, when_ms: &RangeInclusive<u64>) -> Held {
         let ends_ms = when_ms.start() + self.ttl_ms..=when_ms.end() + self.ttl_ms;
         Held {
@@ -140,10 +141,11 @@ impl Step {
         (self.key.clone(), self.token.clone())
     }
 
-    /// Changes the holds as an answer says.
+    /// Changes the holds according to a reply.
     ///
     /// # Errors
-    /// When the server cannot have answered so.
+    ///
+    /// If the reply is impossible.
     fn apply(
         &self,
         answer: Answer,
@@ -186,13 +188,13 @@ impl Step {
         Ok(())
     }
 
-    /// What may have become of the holds when nobody was told.
+    /// The possible holds after a step without a reply.
     fn possible(&self, holds: &Holds, when_ms: &RangeInclusive<u64>) -> Vec<Holds> {
         let mut done = holds.clone();
         let own = holds.get(&self.whose());
         match (self.what, own) {
             (What::Acquire(mode, _), own) => {
-                // It keeps its fence, unless it has just ended and is another hold now.
+                // It keeps its fence, unless it has just expired and is a new hold now.
                 let kept = own.filter(|own| own.surely_lives_at(*when_ms.end()));
                 let fence = kept.and_then(|own| own.fence);
                 done.insert(self.whose(), self.held(mode, fence, when_ms));
@@ -212,10 +214,11 @@ impl Request {
         self.asked_us / 1_000..=self.ended_us / 1_000
     }
 
-    /// Changes the holds as the answers say.
+    /// Changes the holds according to the replies.
     ///
     /// # Errors
-    /// When the server cannot have answered so.
+    ///
+    /// If a reply is impossible.
     pub fn apply(&self, holds: &mut Holds) -> Result<(), String> {
         let when_ms = self.when_ms();
         holds.retain(|_, held| !held.is_surely_over_at(*when_ms.start()));
@@ -224,7 +227,7 @@ impl Request {
         both.try_for_each(|(step, answer)| step.apply(*answer, holds, &when_ms))
     }
 
-    /// What may have become of the holds if it was carried out without an answer.
+    /// The possible holds if it was executed without a reply.
     pub fn possible(&self, holds: &Holds) -> Vec<Holds> {
         let when_ms = self.when_ms();
         let mut all = vec![holds.clone()];
@@ -237,7 +240,7 @@ impl Request {
 }
 
 impl Answer {
-    /// Scripts answer 0 for nil.
+    /// Scripts return 0 for nil.
     #[track_caller]
     pub fn read(what: What, reply: &Reply) -> Self {
         match (what, reply) {

@@ -1,17 +1,21 @@
-//! Servers that are ended under load, by `kill -9` and by SHUTDOWN at random instants, and come back on their files.
+//! Servers that are killed or shut down under load at random instants, and restart on their files.
 //!
-//! - [`crowd`]: the clients, and [`journal`]: what they asked and were answered. [`trial`]: the lives of a server under them.
-//! - [`file`]: what the append-only file says while no server runs. [`look`]: what the server says in its next life.
-//! - [`judge`]: the rules. [`refusals`] shows with forged journals that each refuses what it is there for.
-//! - [`deadlines`]: locks that end while the server is down. [`torn`]: files that end anywhere.
+//! - [`load_clients`]: the clients, and [`journal`]: their requests and replies. [`trial`]: the
+//!   lives of a server.
+//! - [`file`]: the append-only file while no server runs. [`observed`]: the state of the server in
+//!   its next life.
+//! - [`checker`]: the rules. [`checker_tests`] shows with forged journals that each rule refuses
+//!   what it should.
+//! - [`deadlines`]: locks that expire while the server is down. [`torn`]: files that are truncated
+//!   anywhere.
 
-mod crowd;
+mod checker;
+mod checker_tests;
 mod deadlines;
 mod file;
 mod journal;
-mod judge;
-mod look;
-mod refusals;
+mod load_clients;
+mod observed;
 mod torn;
 mod trial;
 
@@ -21,18 +25,18 @@ use rand::RngExt;
 
 use crate::harness::dump::raise_fences_by_an_hour;
 use crate::harness::{aof, figure, scale, Kind};
-use deadlines::what_ends_while_the_server_is_down_is_gone_and_the_rest_ends_when_it_was_to;
-use torn::an_aof_that_ends_anywhere_is_a_prefix;
+use deadlines::deadlines_hold_over_a_restart;
+use torn::an_aof_cut_anywhere_loads_as_a_prefix;
 use trial::{Beside, Ending, Trial, EVERYTHING};
 
 on_every_server![
     nothing_acknowledged_is_lost_with_appendfsync_always,
-    nothing_acknowledged_is_lost_when_a_rewrite_is_cut_off,
-    a_kill_leaves_a_recent_state_with_appendfsync_everysec,
-    a_power_cut_leaves_a_prefix_of_the_aof,
-    a_kill_leaves_the_state_of_a_save_with_rdb,
-    an_aof_that_ends_anywhere_is_a_prefix,
-    what_ends_while_the_server_is_down_is_gone_and_the_rest_ends_when_it_was_to,
+    nothing_acknowledged_is_lost_when_a_rewrite_is_interrupted,
+    a_kill_keeps_all_but_the_last_seconds_with_appendfsync_everysec,
+    a_power_cut_keeps_a_prefix_of_the_aof,
+    a_kill_keeps_the_state_of_the_last_save_with_rdb,
+    an_aof_cut_anywhere_loads_as_a_prefix,
+    deadlines_hold_over_a_restart,
 ];
 
 const ALWAYS: [&str; 6] = [
@@ -53,15 +57,15 @@ const EVERYSEC: [&str; 6] = [
     "0",
 ];
 
-/// A fork writes for long enough to be met by a kill.
+/// A fork writes for long enough that a kill can hit it.
 const SLOW_CHILD: [&str; 2] = ["--rdb-key-save-delay", "3000"];
 
-/// What may be lost with `everysec`.
+/// The time that may be lost with `everysec`.
 const TWO_SECONDS_US: u64 = 2_000_000;
 
 fn nothing_acknowledged_is_lost_with_appendfsync_always(kind: Kind) {
     let mut trial = Trial::start(kind, &ALWAYS);
-    // From here on the clock alone would give fences again that were given.
+    // From here on the clock alone would repeat fences.
     raise_fences_by_an_hour(&mut trial.server.client());
     for n in 0..5 * scale() {
         let ending = match n % 5 {
@@ -72,13 +76,13 @@ fn nothing_acknowledged_is_lost_with_appendfsync_always(kind: Kind) {
         let ms = trial.rng.random_range(20..300);
         trial.live(ms, ending, Beside::Nothing);
         let account = trial.read_file(true);
-        let look = trial.come_back(&EVERYTHING);
-        look.assert_is(&account.locks, &trial.context());
+        let observed = trial.come_back(&EVERYTHING);
+        observed.assert_is(&account.locks, &trial.context());
     }
     figure(kind, &format!("{}", trial.tally));
 }
 
-fn nothing_acknowledged_is_lost_when_a_rewrite_is_cut_off(kind: Kind) {
+fn nothing_acknowledged_is_lost_when_a_rewrite_is_interrupted(kind: Kind) {
     for preamble in ["yes", "no"] {
         let preamble = ["--aof-use-rdb-preamble", preamble];
         let mut trial = Trial::start(kind, &[&ALWAYS[..], &preamble, &SLOW_CHILD].concat());
@@ -93,9 +97,9 @@ fn nothing_acknowledged_is_lost_when_a_rewrite_is_cut_off(kind: Kind) {
             let ms = trial.rng.random_range(20..200);
             trial.live(ms, ending, Beside::Rewrites);
             let account = trial.read_file(false);
-            let look = trial.come_back(&EVERYTHING);
+            let observed = trial.come_back(&EVERYTHING);
             if !account.begins_with_rdb {
-                look.assert_is(&account.locks, &trial.context());
+                observed.assert_is(&account.locks, &trial.context());
             }
         }
         let tally = &trial.tally;
@@ -106,11 +110,11 @@ fn nothing_acknowledged_is_lost_when_a_rewrite_is_cut_off(kind: Kind) {
     }
 }
 
-fn a_kill_leaves_a_recent_state_with_appendfsync_everysec(kind: Kind) {
+fn a_kill_keeps_all_but_the_last_seconds_with_appendfsync_everysec(kind: Kind) {
     let mut trial = Trial::start(kind, &[&EVERYSEC[..], &SLOW_CHILD].concat());
     for n in 0..4 * scale() {
         let (ending, beside, ms) = match n % 4 {
-            // Longer than what may be lost.
+            // Longer than the time that may be lost.
             0 => (Ending::Kill, Beside::Nothing, 2_100..2_200),
             1 => (Ending::KillAfterRewrite, Beside::Rewrites, 20..200),
             2 => (Ending::KillInRewrite, Beside::Rewrites, 20..200),
@@ -119,7 +123,7 @@ fn a_kill_leaves_a_recent_state_with_appendfsync_everysec(kind: Kind) {
         let ms = trial.rng.random_range(ms);
         let notes = trial.live(ms, ending, beside);
         let allowed = match ending {
-            // It writes and syncs what it has.
+            // It writes and syncs its buffer.
             Ending::Order(_) => EVERYTHING,
             _ => notes.struck_us - TWO_SECONDS_US..=u64::MAX,
         };
@@ -129,9 +133,10 @@ fn a_kill_leaves_a_recent_state_with_appendfsync_everysec(kind: Kind) {
     figure(kind, &format!("{}", trial.tally));
 }
 
-/// What a kill leaves is what was written. A power cut leaves what was synced, which is what was written at an instant at most a second
-/// before: so the file is cut to the length that it had at some instant.
-fn a_power_cut_leaves_a_prefix_of_the_aof(kind: Kind) {
+/// A kill keeps everything that was written. A power cut keeps what was synced: everything written
+/// up to an instant at most a second before. So the file is cut to the length that it had at some
+/// instant.
+fn a_power_cut_keeps_a_prefix_of_the_aof(kind: Kind) {
     let mut trial = Trial::start(kind, &EVERYSEC);
     for _ in 0..3 * scale() {
         let ms = trial.rng.random_range(50..400);
@@ -146,14 +151,14 @@ fn a_power_cut_leaves_a_prefix_of_the_aof(kind: Kind) {
     figure(kind, &format!("{}", trial.tally));
 }
 
-fn a_kill_leaves_the_state_of_a_save_with_rdb(kind: Kind) {
+fn a_kill_keeps_the_state_of_the_last_save_with_rdb(kind: Kind) {
     let mut trial = Trial::start(kind, &SLOW_CHILD);
     let mut saves = 0;
     for n in 0..6 * scale() {
         let (ending, beside, ms) = match n % 6 {
             2 => (Ending::Order("SHUTDOWN NOSAVE"), Beside::Saves, 20..300),
             3 => (Ending::Order("SHUTDOWN SAVE"), Beside::Saves, 20..300),
-            // The server saves by itself.
+            // The server saves on its own.
             4 => (Ending::KillAfterSave, Beside::SavePoint, 1..2),
             5 => (Ending::KillInRewrite, Beside::Saves, 100..300),
             _ => (Ending::Kill, Beside::Saves, 100..400),

@@ -1,4 +1,4 @@
-//! Append-only files that end anywhere, as a power cut in the middle of a write leaves them.
+//! Append-only files that are truncated anywhere, as by a power cut in the middle of a write.
 
 use std::fs;
 use std::io::Write;
@@ -8,12 +8,12 @@ use rand::rngs::StdRng;
 use rand::RngExt;
 
 use super::file::Account;
-use super::look::Look;
+use super::observed::Observed;
 use super::trial::{Beside, Ending, Trial};
 use super::ALWAYS;
 use crate::harness::{aof, figure, scale, Kind};
 
-pub fn an_aof_that_ends_anywhere_is_a_prefix(kind: Kind) {
+pub fn an_aof_cut_anywhere_loads_as_a_prefix(kind: Kind) {
     let options = [&ALWAYS[..], &["--aof-load-truncated", "yes"]].concat();
     let mut trial = Trial::start(kind, &options);
     trial.live(400, Ending::Kill, Beside::Nothing);
@@ -28,7 +28,7 @@ pub fn an_aof_that_ends_anywhere_is_a_prefix(kind: Kind) {
         fs::write(&last, &bytes[..cut]).unwrap();
         if !account.is_whole {
             inside += 1;
-            // What the servers' own tool makes of it is what the server would.
+            // The servers' own tool truncates the file as the server would.
             if n % 2 == 0 && fix(kind, &trial) {
                 let len = fs::metadata(&last).unwrap().len();
                 assert_eq!(len, account.whole as u64, "{context}");
@@ -36,23 +36,23 @@ pub fn an_aof_that_ends_anywhere_is_a_prefix(kind: Kind) {
             }
         }
         trial.server.start_again();
-        let look = Look::at(&mut trial.server.client());
-        look.assert_is(&account.locks, &context);
-        holds += look.len();
+        let observed = Observed::at(&mut trial.server.client());
+        observed.assert_is(&account.locks, &context);
+        holds += observed.len();
         trial.server.kill();
     }
     assert!(inside > 0, "no cut was inside of a command");
     figure(
         kind,
         &format!(
-            "{cuts} cuts of a file of {} bytes, {inside} inside of a command or a transaction, {fixed} mended by the checker: \
+            "{cuts} cuts of a file of {} bytes, {inside} inside of a command or a transaction, {fixed} repaired by the checker: \
              {holds} holds as the rest of the file has them",
             bytes.len()
         ),
     );
 }
 
-/// A place in the file; inside of a transaction when asked for.
+/// A position in the file, inside a transaction if required.
 fn any_cut(rng: &mut StdRng, bytes: &[u8], in_transaction: bool) -> usize {
     let from = rng.random_range(0..bytes.len());
     if !in_transaction {
@@ -73,7 +73,7 @@ fn any_cut(rng: &mut StdRng, bytes: &[u8], in_transaction: bool) -> usize {
     rng.random_range(place)
 }
 
-/// Has the servers' checker mend the file, where there is one for this server.
+/// Repairs the file with the servers' checker, if there is one for this server.
 #[track_caller]
 fn fix(kind: Kind, trial: &Trial) -> bool {
     let Some(checker) = kind.checker("aof") else {

@@ -1,4 +1,4 @@
-//! A server that is ended again and again under a crowd, and judged each time it is up again.
+//! A server that is ended repeatedly under load, and compared after each restart.
 
 use std::fmt;
 use std::fs;
@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::crowd::{Player, CLIENTS};
+use super::checker::{instant_that_came_back, never_two_holders, Fences};
 use super::file::Account;
 use super::journal::{Life, Step};
-use super::judge::{instant_that_came_back, never_two_holders, Fences};
-use super::look::Look;
+use super::load_clients::{Player, CLIENTS};
+use super::observed::Observed;
 use crate::harness::{aof, now_us, wait_for, Client, Kind, Reply, Server};
 
 pub struct Trial {
@@ -26,34 +26,34 @@ pub struct Trial {
     pub lives: Vec<Life>,
     pub tally: Tally,
     seed: u64,
-    /// The first life of which everything was there in the next, and so on to the last.
+    /// The first life whose state was complete in the next one, and so on to the last.
     kept_from: usize,
-    /// A base that no manifest names, by its inode.
+    /// A base file that no manifest names, by its inode.
     orphan: Option<u64>,
     players: Vec<Player>,
     again: Vec<Option<Step>>,
     fences: Fences,
 }
 
-/// What was done and found.
+/// The figures of all lives.
 #[derive(Default)]
 pub struct Tally {
     pub kills: usize,
     pub shutdowns: usize,
     pub answered: usize,
     pub unanswered: usize,
-    /// Answers whose effect was found in the file.
+    /// Replies whose effect was found in the file.
     pub found: usize,
-    /// Fences that were told, each of them to one hold.
+    /// Delivered fences, each for one hold.
     pub fences: usize,
-    /// Holds that came back.
+    /// Holds that were there after a restart.
     pub back: usize,
     pub compared: usize,
     /// Lives that ended while a child was writing a file.
     pub in_a_rewrite: usize,
-    /// Rewrites that came to their end.
+    /// Completed rewrites.
     pub rewrites: usize,
-    /// Lives that ended between the new base's rename and the manifest's, from 7.0 on.
+    /// Lives that ended between the rename of the new base and that of the manifest, from 7.0 on.
     pub in_a_swap: usize,
     pub torn: usize,
     pub checked: usize,
@@ -92,42 +92,42 @@ pub enum Ending {
     KillInRewrite,
     /// After the first save.
     KillAfterSave,
-    /// As soon as a rewritten file is seen in its place.
+    /// As soon as a rewritten file has been renamed.
     KillInSwap,
-    /// When the server goes on with a rewritten file.
+    /// After the server continues with a rewritten file.
     KillAfterRewrite,
     /// `SHUTDOWN` with its argument.
     Order(&'static str),
 }
 
-/// What goes on beside the clients.
+/// The activity beside the clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beside {
     Nothing,
-    /// BGREWRITEAOF, one after the other.
+    /// BGREWRITEAOF, repeatedly.
     Rewrites,
-    /// BGSAVE, one after the other.
+    /// BGSAVE, repeatedly.
     Saves,
-    /// The server saves by itself after a second.
+    /// The server saves on its own after a second.
     SavePoint,
-    /// Somebody notes how long the file is.
+    /// The length of the file is recorded.
     Meter,
 }
 
-/// What was seen beside the clients.
+/// Observations beside the clients.
 #[derive(Default)]
 pub struct Notes {
     pub began_us: u64,
     /// Just before the server was ended.
     pub struck_us: u64,
-    /// The last save that was seen to end well had not begun before.
+    /// The last successful save had not begun before this time.
     pub saved_us: Option<u64>,
     pub saves: usize,
     /// Between two instants the last part of the file had this length.
     pub lengths: Vec<(u64, u64, u64)>,
 }
 
-/// The end of a life comes after all that was answered in it.
+/// The end of a life comes after all of its replies.
 pub const EVERYTHING: RangeInclusive<u64> = u64::MAX..=u64::MAX;
 
 impl Trial {
@@ -149,7 +149,7 @@ impl Trial {
         }
     }
 
-    /// The server lives under its crowd until it is ended after this time.
+    /// Runs the server under load until it is ended after this time.
     pub fn live(&mut self, ms: u64, ending: Ending, beside: Beside) -> Notes {
         let mut notes = Notes {
             began_us: now_us(),
@@ -168,7 +168,7 @@ impl Trial {
         let over = &AtomicBool::new(false);
         let pauses = StdRng::seed_from_u64(rng.random());
         thread::scope(|scope| {
-            // Also when something here fails: the scope waits for all of them.
+            // Also if something here fails, because the scope waits for all of them.
             let over = Over(over);
             let is_over = over.0;
             for ((player, client), first) in players.iter_mut().zip(&mut clients).zip(again) {
@@ -190,7 +190,7 @@ impl Trial {
                 Ending::KillInRewrite => {
                     wait_for_a_child(&dir);
                     sleep(Duration::from_micros(rng.random_range(0..10_000)));
-                    wait_for_a_child(&dir); // It may have ended meanwhile.
+                    wait_for_a_child(&dir); // It may have ended in the meantime.
                 }
                 Ending::KillInSwap => {
                     wait_for_a_swap(&dir);
@@ -208,7 +208,7 @@ impl Trial {
                     wait_for("the save to end", || {
                         files_in(&dir, "temp-").is_empty().then_some(())
                     });
-                    // The server has not noticed yet, or it has.
+                    // The server may or may not have noticed yet.
                     sleep(Duration::from_millis(rng.random_range(0..200)));
                 }
             }
@@ -259,7 +259,8 @@ impl Trial {
         }
     }
 
-    /// Has the servers' own checker judge the append-only file, unless a kill has cut a write short.
+    /// Checks the append-only file with the servers' own checker, unless a kill has truncated a
+    /// write.
     #[track_caller]
     pub fn check_file(&mut self) -> Account {
         let account = Account::read(self.server.dir());
@@ -270,7 +271,7 @@ impl Trial {
         account
     }
 
-    /// Reads the append-only file, which the server has left, and finds in it all that was answered.
+    /// Reads the append-only file of the ended server, and finds every acknowledged effect in it.
     #[track_caller]
     pub fn read_file(&mut self, from_the_beginning: bool) -> Account {
         let account = self.check_file();
@@ -280,22 +281,22 @@ impl Trial {
         account
     }
 
-    /// Notes whether there is a new base that the manifest does not name yet.
+    /// Records whether there is a new base that the manifest does not name yet.
     fn note_swap(&mut self) {
         let dir = self.server.dir();
         let (newest, known) = (newest_base(dir), aof::parts(dir));
         let orphan = newest.filter(|(_, base)| !known.contains(base));
-        // One of an earlier life may lie there still.
+        // One of an earlier life may still be there.
         let inode = orphan.and_then(|(_, base)| Some(fs::metadata(base).ok()?.ino()));
         self.tally.in_a_swap += usize::from(inode.is_some() && inode != self.orphan);
         self.orphan = inode;
     }
 
-    /// Has the servers' own checker judge a file.
+    /// Checks a file with the servers' own checker.
     #[track_caller]
     pub fn check(&mut self, of: &str, file: &Path) {
         let Some(checker) = self.server.kind.checker(of) else {
-            return; // Some come without.
+            return; // Some servers have none.
         };
         let run = Command::new(&checker).arg(file).output().unwrap();
         let said = String::from_utf8_lossy(&run.stdout);
@@ -304,35 +305,35 @@ impl Trial {
         self.tally.checked += 1;
     }
 
-    /// Starts the server again, and finds that it has the state of an instant in `allowed`.
+    /// Restarts the server, and checks that it has the state of an instant in `allowed`.
     #[track_caller]
-    pub fn come_back(&mut self, allowed: &RangeInclusive<u64>) -> Look {
+    pub fn come_back(&mut self, allowed: &RangeInclusive<u64>) -> Observed {
         self.server.start_again();
         let context = self.context();
         let mut c = self.server.client();
-        let look = Look::at(&mut c);
+        let observed = Observed::at(&mut c);
         let life = self.lives.last().expect("a life");
-        let judged = instant_that_came_back(life, &look.holds, &look.ms, allowed)
+        let compared = instant_that_came_back(life, &observed.holds, &observed.ms, allowed)
             .and_then(|_| self.fences.take(life))
             .and_then(|()| never_two_holders(&self.lives[self.kept_from..]));
-        self.tally.compared = judged.unwrap_or_else(|why| panic!("{context}: {why}"));
+        self.tally.compared = compared.unwrap_or_else(|why| panic!("{context}: {why}"));
         self.tally.fences = self.fences.len();
-        self.tally.back += look.len();
+        self.tally.back += observed.len();
         if *allowed != EVERYTHING {
             self.kept_from = self.lives.len();
         }
         let next = c.int("LOCK.ACQUIRE probe probe 60000");
         assert_eq!(c.int("LOCK.RELEASE probe probe"), 1);
         let next = u64::try_from(next).unwrap();
-        let largest = look.locks.values().flat_map(|lock| &lock.holders);
+        let largest = observed.locks.values().flat_map(|lock| &lock.holders);
         let largest = largest.map(|holder| holder.fence).max().unwrap_or(0);
         let largest = largest.max(self.fences.largest);
         assert!(next > largest, "{context}: {next} after {largest}");
         self.fences.largest = next;
-        for (player, holds) in self.players.iter_mut().zip(&look.holds) {
+        for (player, holds) in self.players.iter_mut().zip(&observed.holds) {
             player.begin(holds.clone());
         }
-        look
+        observed
     }
 
     pub fn context(&self) -> String {
@@ -341,7 +342,7 @@ impl Trial {
     }
 }
 
-/// Ends what goes on beside.
+/// Ends the activity beside the clients.
 struct Over<'o>(&'o AtomicBool);
 
 impl Drop for Over<'_> {
@@ -350,16 +351,16 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Has the file rewritten again and again until the connection breaks.
+/// Requests rewrites of the file until the connection breaks.
 fn rewrite(operator: &mut Client, mut pauses: StdRng, over: &AtomicBool) -> Notes {
-    // It refuses while one is under way.
+    // It refuses while one is in progress.
     while operator.try_call("BGREWRITEAOF").is_ok() && !over.load(Ordering::Relaxed) {
         sleep(Duration::from_millis(pauses.random_range(1..30)));
     }
     Notes::default()
 }
 
-/// Has the server save again and again until the connection breaks.
+/// Requests saves until the connection breaks.
 fn save(operator: &mut Client, mut pauses: StdRng, line: &[&str], over: &AtomicBool) -> Notes {
     let mut notes = Notes::default();
     let mut idle_us = now_us();
@@ -391,7 +392,7 @@ fn save(operator: &mut Client, mut pauses: StdRng, line: &[&str], over: &AtomicB
     notes
 }
 
-/// Notes how long the last part of the file is.
+/// Records the length of the last part of the file.
 fn measure(dir: &Path, over: &AtomicBool) -> Notes {
     let mut notes = Notes::default();
     while !over.load(Ordering::Relaxed) {
@@ -404,7 +405,7 @@ fn measure(dir: &Path, over: &AtomicBool) -> Notes {
     notes
 }
 
-/// How many rewrites have come to their end, in all lives.
+/// The number of completed rewrites in all lives.
 fn rewrites(server: &Server) -> usize {
     let done = "AOF rewrite finished successfully";
     server.log().matches(done).count()
@@ -417,9 +418,9 @@ fn wait_for_a_child(dir: &Path) {
     });
 }
 
-/// Waits for the moment in which a rewritten file takes its place.
+/// Waits for the moment at which a rewritten file is renamed.
 fn wait_for_a_swap(dir: &Path) {
-    // A base may take the place of one that a kill has left without a manifest: it has the same name.
+    // A base may replace one that a kill has left without a manifest: it has the same name.
     let inode = |file: &Path| fs::metadata(file).ok().map(|file| file.ino());
     let state = || {
         let base = newest_base(dir).and_then(|(_, base)| inode(&base));
@@ -432,7 +433,8 @@ fn wait_for_a_swap(dir: &Path) {
     }
 }
 
-/// Ends the processes that write a file for a server that is no more: one of 6.2 waits for it for seconds.
+/// Ends the processes that write a file for an ended server, because 6.2 waits seconds for such a
+/// process.
 fn end_children(server: &Server) {
     let log = server.log();
     let begun = log.lines().filter(|line| line.contains("started by pid"));

@@ -1,4 +1,4 @@
-//! The command that carries effects, in every surrounding that a client can bring about.
+//! The command that carries effects, in every context that a client can create.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -7,13 +7,13 @@ use super::{in_scripts, load_function, user};
 use crate::harness::{figure, redis_cli, wait_for, Client, Kind, Reply, Server};
 
 on_every_server![
-    no_surrounding_makes_a_client_a_primary,
-    an_aof_cannot_be_piped_in,
-    a_connection_that_asks_for_replication_cannot_apply,
-    no_effect_is_let_in_while_a_replica_loads_beside_its_clients,
+    no_context_lets_a_client_apply_an_effect,
+    an_aof_piped_in_by_a_client_is_refused,
+    a_connection_that_sent_psync_cannot_apply_effects,
+    no_client_applies_an_effect_while_a_replica_loads,
 ];
 
-/// An effect that would take the lock `k`, with a fence that would be seen ever after.
+/// An effect that would acquire the lock `k`, with a fence that stays visible afterwards.
 fn effect() -> Vec<u8> {
     let mut record = vec![1, 2];
     record.extend(1_000u64.to_le_bytes());
@@ -26,7 +26,7 @@ fn effect() -> Vec<u8> {
     record
 }
 
-/// Fails when an effect, or its fence, has come in.
+/// Fails if an effect or its fence was applied.
 #[track_caller]
 fn assert_not_applied(c: &mut Client) {
     assert_eq!(c.holders("k"), ["holder"]);
@@ -34,15 +34,15 @@ fn assert_not_applied(c: &mut Client) {
     assert!(fence < 1 << 52, "{fence}");
 }
 
-fn stage(kind: Kind) -> (Server, Client) {
+fn fixture(kind: Kind) -> (Server, Client) {
     let server = Server::start(kind);
     let mut c = server.client();
     assert!(c.int("LOCK.ACQUIRE k holder 1000000") < 1 << 52);
     (server, c)
 }
 
-fn no_surrounding_makes_a_client_a_primary(kind: Kind) {
-    let (server, mut c) = stage(kind);
+fn no_context_lets_a_client_apply_an_effect(kind: Kind) {
+    let (server, mut c) = fixture(kind);
     if kind.is_7_0_or_later() {
         load_function(&mut c);
     }
@@ -81,8 +81,8 @@ fn no_surrounding_makes_a_client_a_primary(kind: Kind) {
     assert_not_applied(&mut c);
 }
 
-fn an_aof_cannot_be_piped_in(kind: Kind) {
-    let (server, mut c) = stage(kind);
+fn an_aof_piped_in_by_a_client_is_refused(kind: Kind) {
+    let (server, mut c) = fixture(kind);
     let record = effect();
     let mut file = b"*3\r\n$11\r\nLOCK._APPLY\r\n$1\r\nk\r\n".to_vec();
     file.extend(format!("${}\r\n", record.len()).as_bytes());
@@ -102,9 +102,9 @@ fn an_aof_cannot_be_piped_in(kind: Kind) {
     assert_not_applied(&mut c);
 }
 
-fn a_connection_that_asks_for_replication_cannot_apply(kind: Kind) {
+fn a_connection_that_sent_psync_cannot_apply_effects(kind: Kind) {
     for ask in ["SYNC", "PSYNC ? -1"] {
-        let (server, mut c) = stage(kind);
+        let (server, mut c) = fixture(kind);
         let mut replica = server.raw();
         replica.send(ask);
         wait_for("the server to have a replica", || {
@@ -124,12 +124,12 @@ fn a_connection_that_asks_for_replication_cannot_apply(kind: Kind) {
     }
 }
 
-/// With repl-diskless-load swapdb a replica serves its clients while it loads, and says that it is loading.
-fn no_effect_is_let_in_while_a_replica_loads_beside_its_clients(kind: Kind) {
+/// With repl-diskless-load swapdb a replica serves its clients while it loads, and answers LOADING.
+fn no_client_applies_an_effect_while_a_replica_loads(kind: Kind) {
     if !kind.is_7_0_or_later() {
-        return; // 6.2 does not serve its clients meanwhile.
+        return; // 6.2 does not serve its clients in the meantime.
     }
-    let (primary, mut p) = stage(kind);
+    let (primary, mut p) = fixture(kind);
     p.call("CONFIG SET repl-diskless-sync yes");
     p.call("CONFIG SET repl-diskless-sync-delay 0");
     p.call("DEBUG POPULATE 3000");
@@ -138,7 +138,7 @@ fn no_effect_is_let_in_while_a_replica_loads_beside_its_clients(kind: Kind) {
         "swapdb",
         "--replica-read-only",
         "no",
-        // How often it serves them meanwhile.
+        // The number of requests served while it loads.
         "--loading-process-events-interval-bytes",
         "1024",
     ];
@@ -146,7 +146,8 @@ fn no_effect_is_let_in_while_a_replica_loads_beside_its_clients(kind: Kind) {
     let mut c = replica.client();
     c.call(&format!("REPLICAOF 127.0.0.1 {}", primary.port));
     replica.wait_until_it_follows(&primary);
-    // It misses more than the primary keeps, and so gets everything anew, which takes seconds; what it has is of the same history.
+    // It misses more than the backlog holds, so it gets a full synchronization, which takes
+    // seconds. Its data is of the same history.
     p.call("CONFIG SET rdb-key-save-delay 1000");
     p.call("CONFIG SET repl-backlog-size 16384");
     replica.signal("STOP");

@@ -1,13 +1,13 @@
-//! A user who may use some keys, and all the ways to the others.
+//! A user limited to some keys, and all the ways to the others.
 
 use super::{in_scripts, load_function, user};
 use crate::harness::{figure, wait_for, Client, Kind, Reply, Server};
 
 on_every_server![
-    a_user_of_some_keys_gets_at_no_others_in_any_surrounding,
-    a_refusal_tells_nothing_of_the_key,
-    who_may_only_read_or_only_write_cannot_do_the_other_in_a_script,
-    a_user_who_is_deleted_waits_no_more,
+    a_user_limited_to_some_keys_reaches_no_others_in_any_context,
+    a_permission_error_reveals_nothing_about_the_key,
+    read_only_and_write_only_users_stay_so_in_scripts,
+    a_waiter_of_a_deleted_user_is_ended,
 ];
 
 const LINES: [&str; 9] = [
@@ -23,7 +23,7 @@ const LINES: [&str; 9] = [
 ];
 
 /// A server with a lock that is held and waited for, and users of other keys.
-fn stage(kind: Kind) -> (Server, Client) {
+fn fixture(kind: Kind) -> (Server, Client) {
     let server = Server::start(kind);
     let mut c = server.client();
     if kind.is_7_0_or_later() {
@@ -39,7 +39,7 @@ fn assert_no_permission(reply: &Reply, what: &str) {
     let Reply::Error(error) = reply else {
         panic!("{what}: {reply:?}")
     };
-    // In a script the server puts its own words around it.
+    // In a script the server adds its own text around the error.
     let words = ["NOPERM", "permission", "can't access", "cannot access"];
     assert!(
         words.iter().any(|word| error.contains(word)),
@@ -47,8 +47,8 @@ fn assert_no_permission(reply: &Reply, what: &str) {
     );
 }
 
-fn a_user_of_some_keys_gets_at_no_others_in_any_surrounding(kind: Kind) {
-    let (server, mut c) = stage(kind);
+fn a_user_limited_to_some_keys_reaches_no_others_in_any_context(kind: Kind) {
+    let (server, mut c) = fixture(kind);
     let waiter = server.blocked("LOCK.ACQUIRE other:held waiter 1000000 BLOCK 0");
     let before = c.call("DUMP other:held");
     let mut rules = vec!["~app:* +@all"];
@@ -61,7 +61,7 @@ fn a_user_of_some_keys_gets_at_no_others_in_any_surrounding(kind: Kind) {
         for key in ["other:held", "other:free", "other:text", "app", "APP:k"] {
             for line in LINES.map(|line| line.replace("{}", key)) {
                 assert_no_permission(&some.call(&line), &line);
-                // A refused command spoils the whole transaction.
+                // A refused command fails the whole transaction.
                 some.call("MULTI");
                 some.call("LOCK.INFO app:k");
                 assert_no_permission(&some.call(&line), &line);
@@ -75,7 +75,7 @@ fn a_user_of_some_keys_gets_at_no_others_in_any_surrounding(kind: Kind) {
                 refused += 2;
             }
         }
-        // The user's own are at hand in all of these.
+        // The user's own keys work in all of these.
         let line = "LOCK.ACQUIRE app:k me 1000000";
         assert!(some.int(line) > 0);
         for script in in_scripts(line, kind.is_7_0_or_later()) {
@@ -94,8 +94,8 @@ fn a_user_of_some_keys_gets_at_no_others_in_any_surrounding(kind: Kind) {
     );
 }
 
-fn a_refusal_tells_nothing_of_the_key(kind: Kind) {
-    let (server, mut c) = stage(kind);
+fn a_permission_error_reveals_nothing_about_the_key(kind: Kind) {
+    let (server, mut c) = fixture(kind);
     let mut some = user(&server, "some", "~app:* +@all");
     let keyspace = |c: &mut Client| (c.info("keyspace_hits"), c.info("keyspace_misses"));
     let before = keyspace(&mut c);
@@ -105,18 +105,18 @@ fn a_refusal_tells_nothing_of_the_key(kind: Kind) {
         assert_eq!(tell("other:held"), free, "{line}");
         assert_eq!(tell("other:text"), free, "{line}");
     }
-    // Nor by the time that it takes: nobody has looked.
+    // The time does not reveal it either: the key was not read.
     assert_eq!(keyspace(&mut c), before);
     let mut may = user(&server, "may", "~* +@all");
     may.call("LOCK.INFO other:held");
     assert_ne!(keyspace(&mut c), before, "a look is counted");
 }
 
-fn who_may_only_read_or_only_write_cannot_do_the_other_in_a_script(kind: Kind) {
+fn read_only_and_write_only_users_stay_so_in_scripts(kind: Kind) {
     if !kind.is_7_0_or_later() {
         return; // Key permissions for reading and writing came with 7.0.
     }
-    let (server, mut c) = stage(kind);
+    let (server, mut c) = fixture(kind);
     let mut reader = user(&server, "reader", "%R~other:* +@all");
     let mut writer = user(&server, "writer", "%W~other:* +@all");
     let before = c.call("DUMP other:held");
@@ -130,15 +130,15 @@ fn who_may_only_read_or_only_write_cannot_do_the_other_in_a_script(kind: Kind) {
         }
     }
     assert_eq!(c.call("DUMP other:held"), before);
-    // A script that names its keys asks for both permissions itself.
+    // A script that declares its keys needs both permissions itself.
     let script = &in_scripts("LOCK.INFO other:held", true)[1];
     assert!(matches!(reader.send(script), Reply::Array(_)));
     let script = &in_scripts("LOCK.RELEASE other:held holder", true)[1];
     assert_eq!(writer.send(script), Reply::Int(1));
 }
 
-fn a_user_who_is_deleted_waits_no_more(kind: Kind) {
-    let (server, mut c) = stage(kind);
+fn a_waiter_of_a_deleted_user_is_ended(kind: Kind) {
+    let (server, mut c) = fixture(kind);
     user(&server, "some", "~other:* +@all");
     let mut waiter = server.raw();
     waiter.send("AUTH some any");

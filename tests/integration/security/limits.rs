@@ -1,4 +1,4 @@
-//! What a client can make the server keep, and how long one command of it can take.
+//! The memory that a client can make the server use, and the time that one command can take.
 
 use std::time::{Duration, Instant};
 
@@ -6,15 +6,15 @@ use crate::harness::workload::words;
 use crate::harness::{figure, scale, wait_for, Client, Kind, Reply, Server};
 
 on_every_server![
-    tokens_and_readers_end_where_maxmemory_does,
-    nobody_waits_without_memory,
-    no_command_is_slow_because_others_read,
+    tokens_and_readers_are_bounded_by_maxmemory,
+    without_memory_nobody_may_wait,
+    no_command_is_slow_beside_many_readers,
 ];
 
 const MEGABYTE: i64 = 1 << 20;
 
-/// More readers are taken at once than the server has memory for.
-fn tokens_and_readers_end_where_maxmemory_does(kind: Kind) {
+/// More readers try to acquire at once than the server has memory for.
+fn tokens_and_readers_are_bounded_by_maxmemory(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let limit = limit_memory(&mut c, 12 * MEGABYTE);
@@ -33,7 +33,7 @@ fn tokens_and_readers_end_where_maxmemory_does(kind: Kind) {
     assert!(taken > 5_000 && refused > 5_000, "{taken} and {refused}");
     let used: i64 = c.info("used_memory").parse().unwrap();
     assert!(used < limit + MEGABYTE, "{used} of {limit}");
-    // What was taken can be given up, as if there were memory.
+    // Granted holds can be released as if there were memory.
     assert_eq!(c.int(&format!("LOCK.RELEASE k {token}0-0")), 1);
     assert_eq!(c.int(&format!("LOCK.RENEW k {token}0-1 2000000")), 1);
     assert_eq!(c.int("DEL k"), 1);
@@ -47,7 +47,7 @@ fn tokens_and_readers_end_where_maxmemory_does(kind: Kind) {
     );
 }
 
-fn nobody_waits_without_memory(kind: Kind) {
+fn without_memory_nobody_may_wait(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k me 1000000");
@@ -67,8 +67,8 @@ fn limit_memory(c: &mut Client, more: i64) -> i64 {
     used + more
 }
 
-/// The work of a command on one hold does not grow with the others.
-fn no_command_is_slow_because_others_read(kind: Kind) {
+/// The work of a command on one hold does not grow with the number of others.
+fn no_command_is_slow_beside_many_readers(kind: Kind) {
     let readers = 20_000 * scale();
     let server = Server::start(kind);
     let mut c = server.client();
@@ -117,7 +117,7 @@ fn no_command_is_slow_because_others_read(kind: Kind) {
     );
 }
 
-/// The commands that do something to all holds: what each takes.
+/// The commands that affect all holds, with their times.
 fn all_at_once(c: &mut Client, readers: usize) -> String {
     let mut said = Vec::new();
     let mut time = |c: &mut Client, line: &str| {
@@ -130,7 +130,7 @@ fn all_at_once(c: &mut Client, readers: usize) -> String {
     assert!(info.field("holders").items().len() >= readers - 20);
     let kept = time(c, "RWLOCK.RLOCK k kept 9000000");
     assert!(matches!(kept, Reply::Int(_)));
-    // All get an earlier end, and are over at once but one.
+    // All holds get an earlier deadline, and all but one expire at once.
     let end_us = c.now_us() + 2_100_000;
     time(c, "PEXPIRE k 2000");
     assert_eq!(time(c, "LOCK.RENEW k kept 9000000"), Reply::Int(1));

@@ -1,13 +1,14 @@
-//! The log is read by people and programs: nothing that a client says may look like a line of it, or steer a terminal.
+//! People and programs read the log: client input must not look like a line of it, or control a
+//! terminal.
 
 use crate::harness::{module, Client, Kind, Reply, Server};
 
 on_every_server![
-    nothing_that_a_client_says_is_in_the_log,
-    bad_load_arguments_are_not_repeated,
+    client_input_is_never_logged,
+    bad_load_arguments_are_not_logged_raw,
 ];
 
-/// What is looked for. On either side of it is what makes it dangerous.
+/// The text to search for. The dangerous bytes surround it.
 const MARK: &str = "M4RK";
 
 fn dangerous() -> Vec<Vec<u8>> {
@@ -23,13 +24,13 @@ fn dangerous() -> Vec<Vec<u8>> {
     parts.iter().map(join).collect()
 }
 
-fn nothing_that_a_client_says_is_in_the_log(kind: Kind) {
+fn client_input_is_never_logged(kind: Kind) {
     let server = Server::start_with(kind, &["--loglevel", "debug", "--appendonly", "yes"]);
     let replica = Server::start_replica_of(&server, &["--loglevel", "debug"]);
     let mut c = server.client();
     for bytes in dangerous() {
         say(&mut c, &bytes);
-        // Somebody waits for such a key, under such a name, and is killed.
+        // A client waits for such a key, under such a name, and is killed.
         let mut waiter = server.client();
         let id = waiter.int("CLIENT ID");
         c.send(&[b"LOCK.ACQUIRE", &bytes[..], b"holder", b"1000000"]);
@@ -54,7 +55,7 @@ fn nothing_that_a_client_says_is_in_the_log(kind: Kind) {
     assert!(c.text("DEBUG DIGEST").len() == 40, "it is alive");
 }
 
-/// The bytes in the place of every argument.
+/// The bytes in place of every argument.
 fn say(c: &mut Client, bytes: &[u8]) {
     for args in [
         &[b"LOCK.ACQUIRE", bytes, bytes, b"1000000"][..],
@@ -82,7 +83,7 @@ fn say(c: &mut Client, bytes: &[u8]) {
     }
 }
 
-fn bad_load_arguments_are_not_repeated(kind: Kind) {
+fn bad_load_arguments_are_not_logged_raw(kind: Kind) {
     let module = module();
     let evil = format!("\x1b[31m{MARK}%n%s");
     let arguments = [

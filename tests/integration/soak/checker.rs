@@ -1,94 +1,57 @@
-//! Judges a history offline: walks the server's account from line to line with a replay of the locks beside it.
+//! Checks a history offline: walks through the append-only file, with a replay of the locks beside
+//! it.
 //!
-//! What is lawful is decided here anew, by looking at all holds each time.
+//! The rules are implemented here independently of the module, by scanning all holds each time.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 
 use redis_lock::lock::{Effect, Hold, Mode, Token};
 
-use super::course::{follow, Course};
+use super::findings::Findings;
 use super::history::{effect, Entry, History, Mark, Outcome, What};
-use super::looks::Due;
+use super::info_replies::Due;
 use super::replay::Replayed;
 use super::rule::{Breach, Rule};
+use super::timeline::{follow, Timeline};
 
-/// What was checked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Findings {
-    pub requests: usize,
-    pub effects: usize,
-    pub grants: usize,
-    /// Grants to requests that had waited.
-    pub hand_offs: usize,
-    /// Grants whose client was gone before it was told.
-    pub unheard: usize,
-    /// Such holds that the server has ended by itself.
-    pub taken_back: usize,
-    pub timeouts: usize,
-    pub samples: usize,
-    pub waiters_seen: usize,
-}
-
-impl fmt::Display for Findings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            requests,
-            effects,
-            grants,
-            hand_offs,
-            unheard,
-            taken_back,
-            timeouts,
-            samples,
-            waiters_seen,
-        } = self;
-        write!(
-            f,
-            "{requests} requests, {timeouts} of them timed out; {effects} effects; {grants} grants, {hand_offs} to waiters, \
-             {unheard} unheard, {taken_back} taken back; {samples} looks at {waiters_seen} waiters"
-        )
-    }
-}
-
-/// A hold that nobody knows of.
+/// A hold that was not delivered.
 #[derive(Clone)]
 pub(super) struct Unheard<'h> {
     pub(super) key: &'h str,
     pub(super) token: Vec<u8>,
     pub(super) fence: u64,
-    /// Where it was given.
+    /// The position of its grant.
     pub(super) at: usize,
-    /// That it is taken back.
+    /// When it must have been taken back.
     pub(super) due: Due,
 }
 
 pub(super) struct Checker<'h> {
     pub(super) history: &'h History,
-    courses: BTreeMap<u64, Course<'h>>,
+    timelines: BTreeMap<u64, Timeline<'h>>,
     keys: BTreeMap<&'h str, Replayed>,
-    /// Who may wait, or has asked just now, by key and in the order of arrival.
+    /// Requests that may wait, or have just arrived, by key and in the order of arrival.
     queues: BTreeMap<&'h str, Vec<u64>>,
-    /// Exclusive requests whose token got a share while they waited, or had it before, with its fence:
-    /// they stand before the queue.
+    /// Exclusive requests whose token has a shared hold, with its fence. They are ahead of the
+    /// queue.
     pub(super) upgrades: BTreeMap<u64, u64>,
     /// The keys that were changed by effects since the last command, and when.
     served: BTreeMap<&'h str, (u64, u64)>,
-    /// The request that came last.
+    /// The latest request.
     current: Option<u64>,
-    /// Whether it did what it was to do.
+    /// Whether it had its effect.
     carried_out: bool,
     pub(super) now_ms: u64,
     last_fence: u64,
-    /// The fences that a client was told, and where they were granted first.
-    told: HashMap<u64, usize>,
-    /// When the shares would have ended that were made exclusive last, by fence.
+    /// The delivered fences, with the positions of their first grants.
+    delivered: HashMap<u64, usize>,
+    /// The former deadlines of shared holds that became exclusive, by fence.
     converted: HashMap<u64, u64>,
-    /// The new holds since the last command, with the connections of those who may have asked for them.
+    /// The new holds since the last command, with the connections that may have requested them.
     fresh: Vec<(Unheard<'h>, Vec<i64>)>,
-    /// Holds whose client was struck before the server could tell it.
+    /// Holds whose client was killed before delivery.
     pub(super) unheard: Vec<Unheard<'h>>,
-    /// The keys whose head was seen waiting for nothing.
+    /// The keys whose head was seen waiting without a reason.
     pub(super) stuck: BTreeMap<&'h str, (String, Due)>,
     pub(super) findings: Findings,
     breaches: Vec<Breach>,
@@ -97,17 +60,17 @@ pub(super) struct Checker<'h> {
 /// Checks every rule.
 pub fn check(history: &History) -> Result<Findings, Vec<Breach>> {
     let mut breaches = Vec::new();
-    let courses = follow(history, &mut breaches);
-    let mut told = HashMap::new();
-    for course in courses.values() {
-        if let (Outcome::Fence(fence), Some(at)) = (&course.request.outcome, course.granted) {
-            let first = told.entry(*fence).or_insert(at);
+    let timelines = follow(history, &mut breaches);
+    let mut delivered = HashMap::new();
+    for timeline in timelines.values() {
+        if let (Outcome::Fence(fence), Some(at)) = (&timeline.request.outcome, timeline.granted) {
+            let first = delivered.entry(*fence).or_insert(at);
             *first = at.min(*first);
         }
     }
     let mut checker = Checker {
         history,
-        courses,
+        timelines,
         keys: BTreeMap::new(),
         queues: BTreeMap::new(),
         upgrades: BTreeMap::new(),
@@ -116,7 +79,7 @@ pub fn check(history: &History) -> Result<Findings, Vec<Breach>> {
         carried_out: false,
         now_ms: 0,
         last_fence: 0,
-        told,
+        delivered,
         converted: HashMap::new(),
         fresh: Vec::new(),
         unheard: Vec::new(),
@@ -162,7 +125,7 @@ impl<'h> Checker<'h> {
         }
     }
 
-    /// A command arrives: what the one before has done is done.
+    /// A command arrives, so the previous one is complete.
     fn command(&mut self, at: usize, mark: Mark) {
         self.end_of_command(at);
         let before = self.current.take().map(|n| &self.history.requests[&n]);
@@ -174,7 +137,7 @@ impl<'h> Checker<'h> {
                 self.now_ms = self.now_ms.max(sample.server_us / 1_000);
                 self.sampled(at, sample);
             }
-            // In the turn of the server's loop in which the lock was handed on. The reply is sent at its end.
+            // This is the turn of the server's loop of the hand-off. The reply is sent at its end.
             Mark::Killed(id) | Mark::Unblocked(id)
                 if before.is_some_and(|request| request.connection == self.history.operator) =>
             {
@@ -203,7 +166,7 @@ impl<'h> Checker<'h> {
             && state.mode() == Some(Mode::Shared);
         let somebody_may_wait = self
             .queue(&request.key)
-            .any(|course| course.may_wait(at, self.now_ms));
+            .any(|timeline| timeline.may_wait(at, self.now_ms));
         match (request.what, &request.outcome) {
             (What::Release | What::Renew, Outcome::Done(false)) if still_own => {
                 self.refuse(Rule::WrongAnswer, at, format!("0 to a holder: {request:?}"));
@@ -216,10 +179,10 @@ impl<'h> Checker<'h> {
                 );
             }
             (What::Acquire(..), Outcome::Error(error)) if error.starts_with("DEADLOCK ") => {
-                let other_upgrades = self.queue(&request.key).any(|course| {
-                    self.upgrades.contains_key(&course.number)
-                        && course.request.token != request.token
-                        && course.may_wait(at, self.now_ms)
+                let other_upgrades = self.queue(&request.key).any(|timeline| {
+                    self.upgrades.contains_key(&timeline.number)
+                        && timeline.request.token != request.token
+                        && timeline.may_wait(at, self.now_ms)
                 });
                 let told_at_once = other_upgrades && own.is_some();
                 if !told_at_once && !self.may_be_told_later(at, request) {
@@ -233,9 +196,9 @@ impl<'h> Checker<'h> {
                 self.upgrades.insert(number, hold.fence.get());
             }
             let now_ms = self.now_ms;
-            let courses = &self.courses;
+            let timelines = &self.timelines;
             let queue = self.queues.entry(&request.key).or_default();
-            queue.retain(|waiter| courses[waiter].may_wait(at, now_ms));
+            queue.retain(|waiter| timelines[waiter].may_wait(at, now_ms));
             queue.push(number);
         }
     }
@@ -246,7 +209,8 @@ impl<'h> Checker<'h> {
             Effect::Hold { now_ms, .. } | Effect::Release { now_ms, .. } => now_ms,
             Effect::Cap { .. } => self.now_ms,
         };
-        // An only hold's end is written down without its time: it lies between what is known before and after it.
+        // The release of the only hold is recorded without its time, which lies between the known
+        // times before and after it.
         let (now_ms, latest_ms) = match now_ms {
             0 => (self.now_ms, self.next_known_ms(at)),
             _ => (now_ms, now_ms),
@@ -268,7 +232,8 @@ impl<'h> Checker<'h> {
         }
         if let Effect::Hold { token, .. } | Effect::Release { token, .. } = *effect {
             self.served.insert(key, (now_ms, latest_ms));
-            // The key's own end goes with the effect, so the holds must have been brought down to it.
+            // The effect also changes the key's own expiry, so the holds must have been capped to
+            // it.
             let state = self.keys.entry(key).or_default();
             if state.outlives_key(token.as_bytes(), now_ms) {
                 let live = format!("{key}: {:?}", state.live(now_ms));
@@ -319,7 +284,7 @@ impl<'h> Checker<'h> {
         }
     }
 
-    /// A new hold: somebody must have asked for it, and nobody must have stood before.
+    /// A new hold: a client must have requested it, and no other may have been ahead.
     fn granted(
         &mut self,
         at: usize,
@@ -331,19 +296,19 @@ impl<'h> Checker<'h> {
     ) {
         self.findings.grants += 1;
         let what = format!("{mode:?} {token:?} {hold:?} on {key} at {now_ms}");
-        let takers = self.queue(key).filter(|course| {
-            course.mode == mode
-                && course.request.token.as_bytes() == token.as_bytes()
-                && course.may_wait(at, now_ms)
+        let takers = self.queue(key).filter(|timeline| {
+            timeline.mode == mode
+                && timeline.request.token.as_bytes() == token.as_bytes()
+                && timeline.may_wait(at, now_ms)
         });
         let takers: Vec<_> = takers.collect();
-        // The one that came first may be dead; that it is taken for the owner can only excuse.
+        // The first request may belong to a dead client. Taking it for the owner can only excuse.
         let Some(first) = takers.first() else {
             return self.refuse(Rule::Ghost, at, what);
         };
-        let heard = self.told.contains_key(&hold.fence.get());
-        let excused = takers.iter().any(|course| {
-            let outcome = &course.request.outcome;
+        let heard = self.delivered.contains_key(&hold.fence.get());
+        let excused = takers.iter().any(|timeline| {
+            let outcome = &timeline.request.outcome;
             matches!(
                 outcome,
                 Outcome::Cut { .. } | Outcome::Closed | Outcome::Error(_)
@@ -352,7 +317,7 @@ impl<'h> Checker<'h> {
         let waited = self.current != Some(first.number);
         let connections = takers
             .iter()
-            .map(|course| course.request.connection)
+            .map(|timeline| timeline.request.connection)
             .collect();
         let passed = self.queue(key).find(|other| {
             let stands_before = other.arrived < first.arrived || self.is_ahead(key, other, now_ms);
@@ -384,7 +349,7 @@ impl<'h> Checker<'h> {
     fn released(&mut self, at: usize, key: &'h str, now_ms: u64, token: Token<'_>) {
         let state = self.keys.entry(key).or_default();
         let Some(own) = state.own(token.as_bytes(), now_ms) else {
-            return; // The server clears up what is over.
+            return; // The server removes expired holds.
         };
         if self.is_current(What::Release, key, token) && !self.carried_out {
             self.carried_out = true;
@@ -392,16 +357,22 @@ impl<'h> Checker<'h> {
         }
         self.findings.taken_back += 1;
         let fence = own.fence.get();
-        // Its client knew of a share, but that is over and what came in its place was not heard of.
+        // Its client knew of a shared hold, but that has expired, and its successor was not
+        // delivered.
         let known_until = self.converted.get(&fence);
         let is_over = known_until.is_some_and(|end| *end < now_ms);
-        if !is_over && self.told.get(&fence).is_some_and(|told| *told < at) {
+        if !is_over
+            && self
+                .delivered
+                .get(&fence)
+                .is_some_and(|delivered| *delivered < at)
+        {
             let text = format!("{token:?} on {key} at {now_ms}, {own:?}");
             self.refuse(Rule::TakenAway, at, text);
         }
     }
 
-    /// Whether the command that is being carried out is this one.
+    /// Whether this is the command in execution.
     fn is_current(&self, what: What, key: &str, token: Token<'_>) -> bool {
         let current = self.current.map(|number| &self.history.requests[&number]);
         current.is_some_and(|request| {
@@ -427,7 +398,7 @@ impl<'h> Checker<'h> {
         }
     }
 
-    /// The time of the next effect that says it.
+    /// The time of the next effect that records one.
     fn next_known_ms(&self, at: usize) -> u64 {
         let later = self.history.log.iter().skip(at);
         let mut known = later.filter_map(|entry| match entry {
@@ -440,34 +411,35 @@ impl<'h> Checker<'h> {
         known.find(|now_ms| *now_ms > 0).unwrap_or(u64::MAX)
     }
 
-    /// The request that should have the lock at this place; `None` when nobody should, or it is not certain who.
-    fn surely_next(&self, at: usize, key: &str, now_ms: u64) -> Option<&Course<'h>> {
+    /// The request that should have the lock at this position. `None` if there is none, or it is
+    /// not certain.
+    fn surely_next(&self, at: usize, key: &str, now_ms: u64) -> Option<&Timeline<'h>> {
         let waiting = || self.queue(key).filter(|c| c.may_wait(at, now_ms));
         let head = waiting()
-            .find(|course| self.is_ahead(key, course, now_ms))
+            .find(|timeline| self.is_ahead(key, timeline, now_ms))
             .or_else(|| waiting().next())?;
         let token = head.request.token.as_bytes();
         let excluded = self.keys[key].excludes(token, head.mode, now_ms);
         (!excluded && head.surely_waits(at, now_ms)).then_some(head)
     }
 
-    /// Whether a request stands before the queue: its token still has the share with which it came.
-    pub(super) fn is_ahead(&self, key: &str, course: &Course<'_>, now_ms: u64) -> bool {
-        self.upgrades.get(&course.number).is_some_and(|share| {
+    /// Whether a request is ahead of the queue, because its token still has its shared hold.
+    pub(super) fn is_ahead(&self, key: &str, timeline: &Timeline<'_>, now_ms: u64) -> bool {
+        self.upgrades.get(&timeline.number).is_some_and(|share| {
             let own = self.keys.get(key);
-            let own = own.and_then(|state| state.own(course.request.token.as_bytes(), now_ms));
+            let own = own.and_then(|state| state.own(timeline.request.token.as_bytes(), now_ms));
             own.is_some_and(|own| own.fence.get() == *share)
         })
     }
 
-    pub(super) fn was_upgrade(&self, course: &Course<'_>) -> bool {
-        self.upgrades.contains_key(&course.number)
+    pub(super) fn was_upgrade(&self, timeline: &Timeline<'_>) -> bool {
+        self.upgrades.contains_key(&timeline.number)
     }
 
-    /// Those who wait or have asked on a key, in the order of arrival.
-    pub(super) fn queue(&self, key: &str) -> impl Iterator<Item = &Course<'h>> {
+    /// Requests that wait for a key or have arrived, in the order of arrival.
+    pub(super) fn queue(&self, key: &str) -> impl Iterator<Item = &Timeline<'h>> {
         let numbers = self.queues.get(key).into_iter().flatten();
-        numbers.map(|number| &self.courses[number])
+        numbers.map(|number| &self.timelines[number])
     }
 
     pub(super) fn replayed(&self, key: &str) -> Option<&Replayed> {
@@ -478,10 +450,9 @@ impl<'h> Checker<'h> {
         let end = self.history.log.len();
         self.end_of_command(end);
         self.findings.requests = self.history.requests.len();
-        let timeouts = self
-            .courses
-            .values()
-            .filter(|course| course.block.is_some() && course.request.outcome == Outcome::Null);
+        let timeouts = self.timelines.values().filter(|timeline| {
+            timeline.block.is_some() && timeline.request.outcome == Outcome::Null
+        });
         self.findings.timeouts = timeouts.count();
         if self.history.blocked_at_end != 0 {
             let text = format!("{} clients are blocked", self.history.blocked_at_end);

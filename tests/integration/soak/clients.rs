@@ -1,4 +1,5 @@
-//! The clients of a soak: each takes locks, holds them for a moment and gives them up, well-behaved or not, and notes all it asked.
+//! The clients of a soak. Each acquires locks, holds them for a moment and releases them, properly
+//! or not, and records all requests.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -13,19 +14,20 @@ use super::history::{now_us, Mark, Outcome, Request, What};
 use super::wire::{is_impatience, Wire, PATIENCE};
 use crate::harness::Reply;
 
-/// What all threads of a run share.
-pub struct Stage {
+/// The state that all threads of a run share.
+pub struct Fixture {
     pub port: u16,
     pub keys: Vec<String>,
     pub seed: u64,
     /// Set when the time is over.
     pub over: AtomicBool,
-    /// The connection of each client, for the operator to strike at.
+    /// The connection of each client, for the operator to kill.
     pub connections: Vec<AtomicI64>,
 }
 
-impl Stage {
-    /// One of the few that all want, or one of the quiet ones: a waiter whom nobody wakes but a timer is alone with its lock.
+impl Fixture {
+    /// One of the few contended keys, or one of the quiet ones: a waiter of those is woken only by
+    /// a timer.
     pub fn any_key(&self, rng: &mut StdRng) -> String {
         let key = match rng.random_bool(0.6) {
             true => rng.random_range(0..HOT_LOCKS),
@@ -36,32 +38,32 @@ impl Stage {
 }
 
 pub struct Client<'s> {
-    stage: &'s Stage,
+    fixture: &'s Fixture,
     number: usize,
     rng: StdRng,
     wire: Option<Wire>,
     tokens: u64,
     /// The ttl of its holds, if it is not random.
     ttl_ms: Option<u64>,
-    /// What it asked, in its order.
+    /// Its requests, in order.
     pub requests: Vec<(u64, Request)>,
 }
 
-/// How long a client waits for a reply before it cuts the connection.
+/// How long a client waits for a reply before it disconnects.
 #[derive(Clone, Copy)]
 enum Patience {
     Endless,
     Only(Duration),
 }
 
-/// A request that is not answered yet.
+/// A request without a reply yet.
 struct Pending {
     wire: Wire,
     request: Request,
     number: u64,
 }
 
-/// How many of the locks are wanted by all.
+/// The number of contended locks.
 const HOT_LOCKS: usize = 4;
 
 const REQUESTS_PER_CLIENT: u64 = 1 << 32;
@@ -72,11 +74,11 @@ pub fn first_request_of(client: usize) -> u64 {
 }
 
 impl<'s> Client<'s> {
-    pub fn new(stage: &'s Stage, number: usize) -> Self {
+    pub fn new(fixture: &'s Fixture, number: usize) -> Self {
         Self {
-            stage,
+            fixture,
             number,
-            rng: StdRng::seed_from_u64(stage.seed ^ ((number as u64 + 1) << 32)),
+            rng: StdRng::seed_from_u64(fixture.seed ^ ((number as u64 + 1) << 32)),
             wire: None,
             tokens: 0,
             ttl_ms: None,
@@ -84,10 +86,10 @@ impl<'s> Client<'s> {
         }
     }
 
-    /// Takes locks until the time is over.
+    /// Acquires locks until the time is over.
     pub fn run(mut self) -> Vec<(u64, Request)> {
-        while !self.stage.over.load(Ordering::Relaxed) {
-            let key = self.stage.any_key(&mut self.rng);
+        while !self.fixture.over.load(Ordering::Relaxed) {
+            let key = self.fixture.any_key(&mut self.rng);
             self.tokens += 1;
             let token = format!("{}.{}", self.number, self.tokens);
             self.take_and_give_up(&key, &token);
@@ -95,10 +97,10 @@ impl<'s> Client<'s> {
         self.requests
     }
 
-    /// Leaves every lock held for long, each in another way.
+    /// Leaves every lock held for long, each in a different way.
     pub fn leave_locks_held(mut self) -> Vec<(u64, Request)> {
         self.ttl_ms = Some(60_000);
-        let [alone, together, downgraded, renewed, ..] = &self.stage.keys[..] else {
+        let [alone, together, downgraded, renewed, ..] = &self.fixture.keys[..] else {
             panic!("four locks at least");
         };
         let take = |mode| What::Acquire(mode, None);
@@ -129,7 +131,7 @@ impl<'s> Client<'s> {
         for _ in 0..self.rng.random_range(0..3) {
             self.think();
             match self.rng.random_range(0..10) {
-                // Renewed, and asked for again or converted, which may mean to wait.
+                // Renewed, acquired again or converted, which may mean to wait.
                 0..=3 => drop(self.ask(What::Renew, key, token)),
                 4..=5 => drop(self.ask(What::Acquire(mode, None), key, token)),
                 _ => {
@@ -140,9 +142,9 @@ impl<'s> Client<'s> {
         }
         self.think();
         match self.rng.random_range(0..100) {
-            0..=1 => {} // Forgotten: it runs out.
+            0..=1 => {} // Forgotten: it expires.
             2..=3 => {
-                // Dead with the lock in its hand.
+                // Disconnected while holding the lock.
                 if let Some(wire) = self.wire.take() {
                     wire.cut();
                 }
@@ -155,7 +157,8 @@ impl<'s> Client<'s> {
         }
     }
 
-    /// Tries to get a hold. A client whose connection broke may ask again with the same token.
+    /// Tries to get a hold. A client whose connection broke may repeat the request with the same
+    /// token.
     fn take(&mut self, key: &str, token: &str, mode: Mode) -> bool {
         let block = match self.rng.random_range(0..100) {
             0..=14 => None,
@@ -179,7 +182,7 @@ impl<'s> Client<'s> {
                 Some(Outcome::Cut { .. } | Outcome::Closed) | None => {}
                 Some(_) => return false,
             }
-            if self.stage.over.load(Ordering::Relaxed) || self.rng.random_bool(0.4) {
+            if self.fixture.over.load(Ordering::Relaxed) || self.rng.random_bool(0.4) {
                 return false;
             }
         }
@@ -190,7 +193,7 @@ impl<'s> Client<'s> {
         self.ask_with(what, key, token, Patience::Endless)
     }
 
-    /// `None` when there is no connection.
+    /// `None` if there is no connection.
     fn ask_with(
         &mut self,
         what: What,
@@ -202,7 +205,8 @@ impl<'s> Client<'s> {
         Some(self.finish(pending, patience))
     }
 
-    /// Asks on a second connection before the first one is answered: two requests with one token.
+    /// Sends a request on a second connection before the first one is answered: two requests with
+    /// one token.
     fn ask_twice(
         &mut self,
         what: What,
@@ -221,9 +225,9 @@ impl<'s> Client<'s> {
     fn start(&mut self, what: What, key: &str, token: &str) -> Option<Pending> {
         let mut wire = match self.wire.take() {
             Some(wire) => wire,
-            None => Wire::open(self.stage.port).ok()?,
+            None => Wire::open(self.fixture.port).ok()?,
         };
-        self.stage.connections[self.number].store(wire.id, Ordering::Relaxed);
+        self.fixture.connections[self.number].store(wire.id, Ordering::Relaxed);
         let number = first_request_of(self.number) + self.requests.len() as u64;
         let ttl_ms = self.ttl_ms.unwrap_or_else(|| self.any_ttl_ms());
         let mark = Mark::Asked(number).command();
@@ -245,7 +249,7 @@ impl<'s> Client<'s> {
         }
         let words: Vec<_> = words.iter().map(String::as_str).collect();
         let asked_us = now_us();
-        // When the connection has broken the reply will say so.
+        // If the connection has broken, the reply will show it.
         wire.send(&[&mark.each_ref().map(String::as_str), &words])
             .ok();
         let request = Request {
@@ -257,7 +261,7 @@ impl<'s> Client<'s> {
             ended_us: asked_us,
             outcome: Outcome::Silence,
         };
-        // The number is taken, whatever another request is noted in the meantime.
+        // The number is reserved, even if another request is recorded in the meantime.
         self.requests.push((number, request.clone()));
         Some(Pending {
             wire,
@@ -316,7 +320,7 @@ impl<'s> Client<'s> {
         self.rng.random_range(range)
     }
 
-    /// Works under the lock for a moment.
+    /// Works with the lock held for a moment.
     fn think(&mut self) {
         let us = match self.rng.random_range(0..12) {
             0 => self.rng.random_range(0..20_000),
@@ -338,7 +342,7 @@ pub fn outcome(what: What, reply: Reply) -> Outcome {
     }
 }
 
-/// What an observer's or the operator's connection gives.
+/// The result of an observer's or the operator's connection.
 pub fn must<T>(result: io::Result<T>) -> T {
     result.expect("a connection that nobody strikes at")
 }

@@ -1,4 +1,4 @@
-//! Forges histories, line by line, to try the checker on.
+//! Forges histories, line by line, to test the checker.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,11 +9,12 @@ use super::checker::check;
 use super::history::{Entry, History, Holder, Mark, Outcome, Request, Sample, Shown, What};
 use super::rule::Rule;
 
-/// A history of one lock in the making. Every command is carried out in the millisecond in which it is asked.
+/// A history of one lock under construction. Every command is executed in the millisecond of its
+/// request.
 pub struct Forged {
     pub history: History,
     pub now_ms: u64,
-    /// By fence: when a hold was given first, and when it ends.
+    /// By fence: when a hold was first granted, and its deadline.
     pub since_ms: BTreeMap<u64, u64>,
     pub deadline_ms: BTreeMap<u64, u64>,
 }
@@ -50,7 +51,7 @@ impl Forged {
         self.history.log.push(Entry::Mark(mark));
     }
 
-    /// A request arrives; its connection has its number.
+    /// A request arrives. Its connection has its number.
     pub fn asks(&mut self, token: &str, what: What) -> u64 {
         let number = self.history.requests.len() as u64 + 1;
         let request = Request {
@@ -78,11 +79,11 @@ impl Forged {
         request.outcome = outcome;
     }
 
-    pub fn told(&mut self, number: u64, fence: u64) {
+    pub fn delivered(&mut self, number: u64, fence: u64) {
         self.ends(number, Outcome::Fence(fence));
     }
 
-    /// The server gives a hold, or keeps it.
+    /// The server grants a hold, or keeps it.
     pub fn gives(&mut self, token: &str, mode: Mode, fence: u64) {
         let since_ms = *self.since_ms.entry(fence).or_insert(self.now_ms);
         self.deadline_ms.insert(fence, self.now_ms + TTL_MS);
@@ -116,14 +117,14 @@ impl Forged {
         self.history.log.push(Entry::Effect(KEY.into(), bytes));
     }
 
-    /// Asks without waiting, is granted and told so.
+    /// Requests without BLOCK, is granted and gets its reply.
     pub fn takes(&mut self, token: &str, mode: Mode, fence: u64) {
         let number = self.asks(token, What::Acquire(mode, None));
         self.gives(token, mode, fence);
-        self.told(number, fence);
+        self.delivered(number, fence);
     }
 
-    /// Asks for the end of a hold and gets it.
+    /// Requests the end of a hold and gets it.
     pub fn releases(&mut self, token: &str) {
         let number = self.asks(token, What::Release);
         self.ends(number, Outcome::Done(true));
@@ -140,7 +141,7 @@ impl Forged {
         self.ends(number, Outcome::Closed);
     }
 
-    /// The observer looks and is shown these holds, with the time that is left of them, and this queue.
+    /// The observer reads these holds, with their remaining times, and this queue.
     pub fn shows(&mut self, mode: Option<Mode>, holders: &[(&str, u64)], waiters: &[(&str, Mode)]) {
         let holders = holders.iter().map(|(token, fence)| Holder {
             token: token.to_string(),

@@ -1,8 +1,10 @@
-//! What is known of a run: what the server wrote into its append-only file, and what each client asked and was answered.
+//! The record of a run: the append-only file of the server, and the requests and replies of each
+//! client.
 //!
-//! The file is the server's own account, in its order: every effect with its instant, every native change of a key. So that what the
-//! clients did has a place in that order too, each command is sent together with a `SET` of a **mark**, in one write: the server
-//! reads both at once and carries them out without anything in between. A mark in the file is thus the very moment of arrival.
+//! The file contains every effect with its instant and every native change of a key, in the
+//! server's order. To place the requests in that order, each command is sent together with a `SET`
+//! of a **mark** in one write. The server reads both at once and executes them with nothing in
+//! between. A mark in the file is thus the exact moment of arrival.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,37 +22,39 @@ pub struct History {
     pub requests: BTreeMap<u64, Request>,
     pub samples: BTreeMap<u64, Sample>,
     pub pauses: Vec<Pause>,
-    /// The connection of the operator, whose commands before a strike come in the same write as the strike.
+    /// The connection of the operator. Its commands before a kill are in the same write as the
+    /// kill.
     pub operator: i64,
-    /// How many clients the server had blocked when all had ended.
+    /// The number of blocked clients after everything had ended.
     pub blocked_at_end: i64,
 }
 
-/// One line of the server's account.
+/// One entry of the append-only file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Entry {
     Mark(Mark),
     /// An effect as the server encoded it.
     Effect(String, Vec<u8>),
-    /// DEL, UNLINK, or the key has expired.
+    /// DEL, UNLINK, or an expiry.
     Gone(String),
     Renamed(String, String),
-    /// The key was given an end, in milliseconds since the epoch, or none.
+    /// The key got an expiry, in milliseconds since the epoch, or lost it.
     Ends(String, Option<u64>),
 }
 
-/// A command of a client or of the operator has arrived. What follows up to the next mark was done in the course of it, or by the timer.
+/// A command of a client or of the operator has arrived. Entries up to the next mark were caused by
+/// it, or by the timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
     /// A request, by its number.
     Asked(u64),
-    /// A look at all keys, by its number.
+    /// A sample of all keys, by its number.
     Sampled(u64),
     /// CLIENT KILL of a connection.
     Killed(i64),
     /// CLIENT UNBLOCK ERROR of a connection.
     Unblocked(i64),
-    /// Anything else of the operator's.
+    /// Another command of the operator.
     Operated,
 }
 
@@ -60,16 +64,16 @@ pub struct Request {
     pub what: What,
     pub key: String,
     pub token: String,
-    /// Just before it was sent; by the clock of the machine, which is the server's too.
+    /// Just before it was sent, by the clock of the machine, which is the server's too.
     pub asked_us: u64,
-    /// Just after the answer was read, or the socket closed.
+    /// Just after the reply was read, or the socket closed.
     pub ended_us: u64,
     pub outcome: Outcome,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
-    /// With the timeout of BLOCK, where 0 is for ever.
+    /// With the timeout of BLOCK. 0 means forever.
     Acquire(Mode, Option<u64>),
     Release,
     Renew,
@@ -81,27 +85,27 @@ pub enum Outcome {
     Null,
     Done(bool),
     Error(String),
-    /// The client has cut the connection without an answer; when it began to.
+    /// The client disconnected without a reply, beginning at this time.
     Cut {
         since_us: u64,
     },
-    /// The server has closed the connection.
+    /// The server closed the connection.
     Closed,
-    /// Nothing came, for longer than anything may take.
+    /// No reply within the longest possible time.
     Silence,
 }
 
-/// A look at all keys at one place of the server's account.
+/// A sample of all keys at one position of the append-only file.
 #[derive(Clone, Debug)]
 pub struct Sample {
     pub asked_us: u64,
-    /// The server's clock before it looked.
+    /// The server's clock before the sample.
     pub server_us: u64,
     pub ended_us: u64,
     pub shown: BTreeMap<String, Shown>,
 }
 
-/// What LOCK.INFO shows of a key; nothing at all when it is free.
+/// LOCK.INFO of a key. Empty if it is free.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shown {
     pub mode: Option<Mode>,
@@ -158,7 +162,7 @@ impl fmt::Display for Entry {
     }
 }
 
-/// The effect in a line of the account.
+/// The effect in an entry of the file.
 pub fn effect(bytes: &[u8]) -> Effect<'_> {
     match decode(bytes) {
         Ok(Record::Effect(effect)) => effect,

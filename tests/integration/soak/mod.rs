@@ -1,24 +1,28 @@
-//! The soak: a crowd of clients on a few locks for a while, with crashes, kills, deletions and pauses, and a checker that judges
-//! the recorded history afterwards.
+//! The soak: many clients on a few locks, with crashes, kills, deletions and pauses, and a checker
+//! of the recorded history.
 //!
-//! - [`clients`] and [`operator`]: what is done to the server, by a seed. [`wire`]: their connections.
-//! - [`history`]: what was recorded, and the server's own account of it.
-//! - [`rule`], [`course`], [`checker`], [`looks`]: the rules, over a [`replay`]. [`refusals`] and [`taken_back`]
-//!   show with [`forged`] histories that each refuses what it is there for.
+//! - [`clients`] and [`operator`]: the actions on the server, from a seed. [`wire`]: their
+//!   connections.
+//! - [`history`]: the record of the clients, and the server's append-only file.
+//! - [`rule`], [`timeline`], [`checker`], [`info_replies`]: the rules, over a [`replay`].
+//!   [`checker_tests`] and [`taken_back`] show with [`forged`] histories that each rule refuses
+//!   what it should.
 //!
-//! `SOAK_SECONDS` makes it longer (`make soak`), `SOAK_SEED` repeats the choices of a run, not its timing.
+//! `SOAK_SECONDS` makes it longer (`make soak`), `SOAK_SEED` repeats the choices of a run, not its
+//! timing.
 
 mod checker;
+mod checker_tests;
 mod clients;
-mod course;
+mod findings;
 mod forged;
 pub mod history;
-mod looks;
+mod info_replies;
 mod operator;
-mod refusals;
 mod replay;
 mod rule;
 mod taken_back;
+mod timeline;
 mod wire;
 
 use std::collections::BTreeMap;
@@ -28,11 +32,11 @@ use std::time::{Duration, Instant};
 
 use crate::harness::{figure, wait_for, Kind, Reply, Server};
 use checker::check;
-use clients::{Client, Stage};
+use clients::{Client, Fixture};
 use history::{now_us, read_log, History};
 use operator::{Observer, Operator};
 
-on_every_server![a_crowd_on_a_few_locks_keeps_every_rule];
+on_every_server![many_clients_on_few_locks_keep_every_rule];
 
 const CLIENTS: usize = 64;
 const LOCKS: usize = 10;
@@ -49,18 +53,18 @@ const OPTIONS: [&str; 8] = [
     "0",
 ];
 
-fn a_crowd_on_a_few_locks_keeps_every_rule(kind: Kind) {
+fn many_clients_on_few_locks_keep_every_rule(kind: Kind) {
     let seconds: u64 = setting("SOAK_SECONDS").unwrap_or(4);
     let seed = setting("SOAK_SEED").unwrap_or_else(now_us);
     let mut server = Server::start_with(kind, &OPTIONS);
-    let stage = Stage {
+    let fixture = Fixture {
         port: server.port,
         keys: (0..LOCKS).map(|n| format!("lock:{n}")).collect(),
         seed,
         over: AtomicBool::new(false),
         connections: (0..=CLIENTS).map(|_| AtomicI64::new(0)).collect(),
     };
-    let mut history = record(&stage, &mut server, Duration::from_secs(seconds));
+    let mut history = record(&fixture, &mut server, Duration::from_secs(seconds));
     allow_for_the_clock(kind, &mut history);
     match check(&history) {
         Ok(findings) => {
@@ -83,11 +87,11 @@ fn a_crowd_on_a_few_locks_keeps_every_rule(kind: Kind) {
     }
 }
 
-/// Valkey 9 reads its clock once a millisecond and counts on from there by the processor's. When it is interrupted in between, it is ahead
-/// until the next reading, by less than that.
+/// Valkey 9 reads its clock once a millisecond, and extrapolates with the processor's counter. If
+/// it is interrupted in between, it is ahead until the next reading, by less than a millisecond.
 const CLOCK_LEAD_US: u64 = 1_000;
 
-/// Gives every time that the server's is compared with the play that this server's clock has.
+/// Widens every time that is compared with the server's by the inaccuracy of this server's clock.
 fn allow_for_the_clock(kind: Kind, history: &mut History) {
     if kind != Kind::Valkey9 {
         return;
@@ -106,20 +110,20 @@ fn setting(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name} is {text}")))
 }
 
-/// Lets the crowd in, and out again.
-fn record(stage: &Stage, server: &mut Server, time: Duration) -> History {
-    let mut observer = Observer::new(stage);
+/// Runs the clients until the time is over.
+fn record(fixture: &Fixture, server: &mut Server, time: Duration) -> History {
+    let mut observer = Observer::new(fixture);
     let start = Instant::now();
     let (mut requests, operator): (BTreeMap<_, _>, _) = thread::scope(|scope| {
         let clients: Vec<_> = (0..CLIENTS)
-            .map(|number| scope.spawn(move || Client::new(stage, number).run()))
+            .map(|number| scope.spawn(move || Client::new(fixture, number).run()))
             .collect();
-        let operator = scope.spawn(|| Operator::new(stage).run());
+        let operator = scope.spawn(|| Operator::new(fixture).run());
         let observing = scope.spawn(|| observer.run());
         while start.elapsed() < time {
             thread::sleep(Duration::from_millis(20));
         }
-        stage.over.store(true, Ordering::Relaxed);
+        fixture.over.store(true, Ordering::Relaxed);
         let requests = clients
             .into_iter()
             .flat_map(|c| c.join().unwrap())
@@ -127,17 +131,17 @@ fn record(stage: &Stage, server: &mut Server, time: Duration) -> History {
         observing.join().unwrap();
         (requests, operator.join().unwrap())
     });
-    // What is held still runs out, and then nothing is left.
+    // The remaining holds expire, and then nothing is left.
     wait_for("all locks to be free", || observer.look().then_some(()));
     let blocked_at_end = server.blocked_clients();
     requests.extend(operator.requests);
-    requests.extend(Client::new(stage, CLIENTS).leave_locks_held());
+    requests.extend(Client::new(fixture, CLIENTS).leave_locks_held());
     observer.look();
     let log = read_log(server.dir());
-    let before = holders(stage, server);
+    let before = holders(fixture, server);
     server.kill();
     server.start_again();
-    assert_eq!(holders(stage, server), before, "after a restart");
+    assert_eq!(holders(fixture, server), before, "after a restart");
     History {
         log,
         requests,
@@ -148,8 +152,8 @@ fn record(stage: &Stage, server: &mut Server, time: Duration) -> History {
     }
 }
 
-/// Token, fence and beginning of every hold.
-fn holders(stage: &Stage, server: &Server) -> Vec<Vec<[Reply; 3]>> {
+/// Token, fence and start of every hold.
+fn holders(fixture: &Fixture, server: &Server) -> Vec<Vec<[Reply; 3]>> {
     let mut client = server.client();
     let holders = |key| {
         let info = client.call(&format!("LOCK.INFO {key}"));
@@ -160,5 +164,5 @@ fn holders(stage: &Stage, server: &Server) -> Vec<Vec<[Reply; 3]>> {
         let fields = |holder: &Reply| ["token", "fence", "since"].map(|name| holder.field(name));
         holders.items().iter().map(fields).collect()
     };
-    stage.keys.iter().map(holders).collect()
+    fixture.keys.iter().map(holders).collect()
 }

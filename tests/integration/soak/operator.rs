@@ -1,4 +1,5 @@
-//! Those who are no clients of the lock: an operator who strikes at random, and an observer who looks.
+//! The threads besides the clients: an operator who disturbs at random, and an observer who reads
+//! the locks.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -9,35 +10,35 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use redis_lock::lock::Mode;
 
-use super::clients::{first_request_of, must, outcome, Stage};
+use super::clients::{first_request_of, must, outcome, Fixture};
 use super::history::{now_us, Holder, Mark, Outcome, Pause, Request, Sample, Shown, What};
 use super::wire::{Wire, PATIENCE};
 use crate::harness::Reply;
 
-/// Strikes at clients, locks and the server.
+/// Disturbs clients, locks and the server.
 pub struct Operator<'s> {
-    stage: &'s Stage,
+    fixture: &'s Fixture,
     pub wire: Wire,
     rng: StdRng,
     /// When it paused the clients.
     pub pauses: Vec<Pause>,
-    /// What it released for others.
+    /// Its releases on behalf of others.
     pub requests: Vec<(u64, Request)>,
 }
 
 impl<'s> Operator<'s> {
-    pub fn new(stage: &'s Stage) -> Self {
+    pub fn new(fixture: &'s Fixture) -> Self {
         Self {
-            stage,
-            wire: must(Wire::open(stage.port)),
-            rng: StdRng::seed_from_u64(stage.seed),
+            fixture,
+            wire: must(Wire::open(fixture.port)),
+            rng: StdRng::seed_from_u64(fixture.seed),
             pauses: Vec::new(),
             requests: Vec::new(),
         }
     }
 
     pub fn run(mut self) -> Self {
-        while !self.stage.over.load(Ordering::Relaxed) {
+        while !self.fixture.over.load(Ordering::Relaxed) {
             thread::sleep(Duration::from_micros(self.rng.random_range(500..15_000)));
             if self.rng.random_bool(0.15) {
                 self.hand_on_to_the_dead();
@@ -61,7 +62,7 @@ impl<'s> Operator<'s> {
             30..=39 => format!("DEBUG SLEEP 0.0{:02}", ms / 2),
             40..=54 => format!("DEL {key}"),
             55..=59 => format!("UNLINK {key}"),
-            // PEXPIRE itself ends a millisecond later in the file than in the memory of 6.2.
+            // In the file, PEXPIRE itself expires a millisecond later than in the memory of 6.2.
             60..=74 => format!("PEXPIREAT {key} {}", now_us() / 1_000 + ms),
             75..=79 => format!("PEXPIREAT {key} {}", now_us() / 1_000 + 100_000),
             80..=84 => format!("PERSIST {key}"),
@@ -78,7 +79,7 @@ impl<'s> Operator<'s> {
         }
     }
 
-    /// Releases a lock for its holder, and strikes at the client that gets it before that can hear of it.
+    /// Releases a lock for its holder, and kills the client that is granted before delivery.
     fn hand_on_to_the_dead(&mut self) {
         let key = self.any_key();
         let shown = self.look_at(&key);
@@ -86,7 +87,7 @@ impl<'s> Operator<'s> {
             return;
         };
         let victim = self.connection_of(head);
-        let number = first_request_of(self.stage.connections.len()) + self.requests.len() as u64;
+        let number = first_request_of(self.fixture.connections.len()) + self.requests.len() as u64;
         let mut request = Request {
             connection: self.wire.id,
             what: What::Release,
@@ -104,7 +105,7 @@ impl<'s> Operator<'s> {
         self.requests.push((number, request));
     }
 
-    /// The connection of anybody, or of one whom others wait behind.
+    /// The connection of any client, or of one with waiters behind it.
     fn any_victim(&mut self) -> i64 {
         if self.rng.random_bool(0.7) {
             let key = self.any_key();
@@ -112,14 +113,14 @@ impl<'s> Operator<'s> {
                 return self.connection_of(head);
             }
         }
-        let client = self.rng.random_range(0..self.stage.connections.len());
+        let client = self.rng.random_range(0..self.fixture.connections.len());
         self.connection(client)
     }
 
-    /// What ends a client's connection, or its wait.
+    /// The ways to end a client's connection or its wait.
     fn any_strike(&mut self, victim: i64) -> (Mark, String) {
         match victim {
-            // Not there yet; and 0 would mean everybody to 6.2.
+            // Not connected yet. 6.2 would take 0 for all clients.
             0 => (Mark::Operated, "PING".into()),
             _ if self.rng.random_bool(0.66) => {
                 (Mark::Killed(victim), format!("CLIENT KILL ID {victim}"))
@@ -131,7 +132,7 @@ impl<'s> Operator<'s> {
         }
     }
 
-    /// Sends commands, each behind its mark, in one write; answers their replies.
+    /// Sends commands, each after its mark, in one write. Returns their replies.
     fn send(&mut self, commands: &[(Mark, String)]) -> Vec<Reply> {
         let marks: Vec<_> = commands.iter().map(|(mark, _)| mark.command()).collect();
         let mut words: Vec<Vec<&str>> = Vec::new();
@@ -151,7 +152,7 @@ impl<'s> Operator<'s> {
     }
 
     fn any_key(&mut self) -> String {
-        self.stage.any_key(&mut self.rng)
+        self.fixture.any_key(&mut self.rng)
     }
 
     fn look_at(&mut self, key: &str) -> Shown {
@@ -159,47 +160,47 @@ impl<'s> Operator<'s> {
         shown(&must(self.wire.reply(PATIENCE)))
     }
 
-    /// The connection of the client that made a token.
+    /// The connection of the client that created a token.
     fn connection_of(&self, token: &str) -> i64 {
         let client = token.split('.').next().and_then(|n| n.parse().ok());
         self.connection(client.expect("the number of a client"))
     }
 
     fn connection(&self, client: usize) -> i64 {
-        self.stage.connections[client].load(Ordering::Relaxed)
+        self.fixture.connections[client].load(Ordering::Relaxed)
     }
 }
 
-/// Looks at all keys at one instant of the server's, again and again.
+/// Samples all keys at one instant of the server, repeatedly.
 pub struct Observer<'s> {
-    stage: &'s Stage,
+    fixture: &'s Fixture,
     wire: Wire,
     pub samples: BTreeMap<u64, Sample>,
 }
 
 impl<'s> Observer<'s> {
-    pub fn new(stage: &'s Stage) -> Self {
+    pub fn new(fixture: &'s Fixture) -> Self {
         Self {
-            stage,
-            wire: must(Wire::open(stage.port)),
+            fixture,
+            wire: must(Wire::open(fixture.port)),
             samples: BTreeMap::new(),
         }
     }
 
     pub fn run(&mut self) {
-        while !self.stage.over.load(Ordering::Relaxed) {
+        while !self.fixture.over.load(Ordering::Relaxed) {
             self.look();
             thread::sleep(Duration::from_millis(1));
         }
     }
 
-    /// One look; answers whether all keys were free.
+    /// One sample. Returns whether all keys were free.
     pub fn look(&mut self) -> bool {
         let number = self.samples.len() as u64;
         let mark = Mark::Sampled(number).command();
         let mark = mark.each_ref().map(String::as_str);
         let looks: Vec<_> = self
-            .stage
+            .fixture
             .keys
             .iter()
             .map(|key| ["LOCK.INFO", key])
@@ -217,7 +218,7 @@ impl<'s> Observer<'s> {
         let [_, time, infos @ ..] = replies.items() else {
             panic!("{replies:?}");
         };
-        let keys = self.stage.keys.iter().cloned();
+        let keys = self.fixture.keys.iter().cloned();
         let shown: BTreeMap<_, _> = keys.zip(infos.iter().map(shown)).collect();
         let free = shown.values().all(|shown| *shown == Shown::default());
         let sample = Sample {

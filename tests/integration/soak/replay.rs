@@ -1,17 +1,18 @@
-//! A key as the server's account leaves it: the core's own effects, applied as a replica does, and slow questions about what came of it.
+//! The state of a key by the append-only file: the core's own effects, applied as on a replica, and
+//! slow queries of the result.
 
 use redis_lock::lock::{Effect, Fate, Hold, Lock, Mode, TokenText};
 
-/// A key as the account leaves it.
+/// The state of a key at a position of the file.
 #[derive(Default)]
 pub struct Replayed {
     lock: Option<Lock>,
-    /// The end that the key was given by itself, in milliseconds since the epoch.
+    /// The key's own expiry, in milliseconds since the epoch.
     ends_ms: Option<u64>,
 }
 
 impl Replayed {
-    /// All holds that live at this instant.
+    /// All live holds at this instant.
     pub fn live(&self, now_ms: u64) -> Vec<(TokenText<'_>, Hold)> {
         let key_lives = self.ends_ms.is_none_or(|end| now_ms <= end);
         let lock = self.lock.iter().filter(|_| key_lives);
@@ -25,21 +26,21 @@ impl Replayed {
         self.lock.as_ref().map(Lock::mode)
     }
 
-    /// The hold of a token that lives at this instant.
+    /// The live hold of a token at this instant.
     pub fn own(&self, token: &[u8], now_ms: u64) -> Option<Hold> {
         let live = self.live(now_ms);
         let own = live.iter().find(|(owner, _)| owner.as_bytes() == token);
         own.map(|(_, hold)| *hold)
     }
 
-    /// Whether the holds of others at this instant keep this mode out.
+    /// Whether the holds of others at this instant exclude this mode.
     pub fn excludes(&self, token: &[u8], mode: Mode, now_ms: u64) -> bool {
         let live = self.live(now_ms);
         let others = live.iter().any(|(owner, _)| owner.as_bytes() != token);
         others && (mode == Mode::Exclusive || self.mode() == Some(Mode::Exclusive))
     }
 
-    /// Whether the hold of another token lives longer than the key.
+    /// Whether the hold of another token lasts longer than the key.
     pub fn outlives_key(&self, token: &[u8], now_ms: u64) -> bool {
         let live = self.live(now_ms);
         let mut others = live.iter().filter(|(owner, _)| owner.as_bytes() != token);
@@ -52,7 +53,7 @@ impl Replayed {
         self.ends_ms.map_or(end, |key| key.min(end))
     }
 
-    /// The key's own end is that of its last hold again, if it is held at all.
+    /// The key's own expiry is that of its last hold again, if it is held at all.
     pub fn apply(&mut self, effect: &Effect<'_>) {
         let fate = match &mut self.lock {
             Some(lock) => effect.apply_to(lock),
@@ -67,7 +68,7 @@ impl Replayed {
         self.ends_ms = None;
     }
 
-    /// The key was given an end from outside, or lost it.
+    /// The key got an expiry from outside, or lost it.
     pub fn ends(&mut self, end_ms: Option<u64>) {
         self.ends_ms = end_ms;
     }

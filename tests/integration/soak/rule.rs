@@ -1,50 +1,50 @@
 //! The rules that a history must keep.
 
-/// What no server may do.
+/// Violations that no server may commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
     /// Two holds at one instant that exclude each other.
     TwoHolders,
     /// A new hold whose fence is not larger than all before.
     FenceOrder,
-    /// A hold that was kept, but not with its fence.
+    /// A hold that was kept, but with another fence.
     KeptFence,
-    /// An effect that is dated before one that stands before it.
+    /// An effect that is dated before an earlier one.
     TimeOrder,
-    /// A client was told a fence that the account does not have for it.
+    /// A fence was delivered to a client that the file does not have for it.
     UnknownFence,
-    /// A grant to nobody who may have asked for it at that time.
+    /// A grant without a request that could have been waiting at that time.
     Ghost,
-    /// A grant to a request that was told something else.
+    /// A grant to a request that got another reply.
     Unheard,
-    /// A grant past somebody who stood before.
+    /// A grant that passed an earlier request.
     OutOfOrder,
-    /// No answer, or a connection closed for no reason.
+    /// No reply, or a connection closed without a reason.
     Unanswered,
     /// Null before the timeout has passed.
     EarlyTimeout,
     /// The head of the queue could have the lock and does not get it.
     Idle,
-    /// LOCK.INFO shows other holds than the account.
+    /// LOCK.INFO shows other holds than the file.
     ShownHolds,
-    /// LOCK.INFO shows somebody who does not wait, not everybody who does, or not in order.
+    /// LOCK.INFO shows a request that does not wait, omits one that does, or has the wrong order.
     ShownQueue,
-    /// An answer that does not fit what the server did.
+    /// A reply that does not fit the effects.
     WrongAnswer,
-    /// A hold that outlives the end that its key was given.
+    /// A hold that outlives the expiry that its key was given.
     Lengthened,
-    /// A hold that was ended by nobody.
+    /// A hold that ended without a cause.
     TakenAway,
-    /// A grant that its client cannot have heard of, and that stands.
+    /// A grant that was not delivered to its client, and stays.
     NotTakenBack,
-    /// Something is left when all have ended.
+    /// Something is left after everything has ended.
     LeftOver,
 }
 
 #[derive(Clone, Debug)]
 pub struct Breach {
     pub rule: Rule,
-    /// Where in the log.
+    /// The position in the log.
     pub at: usize,
     pub text: String,
 }

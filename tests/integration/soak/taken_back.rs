@@ -6,7 +6,7 @@ use super::forged::{start, TTL_MS};
 use super::rule::Rule;
 
 #[test]
-fn a_hold_that_nobody_ends_may_not_end() {
+fn taking_back_a_delivered_share_is_refused() {
     let mut h = start();
     h.takes("a", Shared, 1);
     h.takes("b", Shared, 2);
@@ -14,12 +14,12 @@ fn a_hold_that_nobody_ends_may_not_end() {
     h.releases("a");
     h.gives("b", Exclusive, 2);
     h.is_killed(b);
-    h.ends_hold("b"); // It knew of its share.
+    h.ends_hold("b"); // Its shared hold was delivered.
     h.refused_for(Rule::TakenAway);
 }
 
 #[test]
-fn a_share_that_is_over_is_not_given_back() {
+fn taking_back_an_upgrade_restores_only_a_live_share() {
     for time_enough in [false, true] {
         let mut h = start();
         h.takes("b", Shared, 1);
@@ -39,13 +39,13 @@ fn a_share_that_is_over_is_not_given_back() {
 }
 
 #[test]
-fn a_grant_to_the_dead_may_not_stay() {
+fn an_undelivered_grant_that_stays_is_refused() {
     for taken_back in [false, true] {
         let mut h = start();
         h.takes("a", Exclusive, 1);
         let b = h.waits("b", Exclusive);
         h.releases("a");
-        h.history.operator = 3; // Whose request that was.
+        h.history.operator = 3; // The request of the hold.
         h.gives("b", Exclusive, 2);
         h.is_killed(b);
         h.shows(Some(Exclusive), &[("b", 2)], &[]);

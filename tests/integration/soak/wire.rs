@@ -1,4 +1,4 @@
-//! A bare connection, which can be cut at any moment, and read with any patience.
+//! A bare connection, which can be closed at any moment, and read with any timeout.
 
 use std::io::{self, Error, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpStream};
@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use crate::harness::Reply;
 
 pub struct Wire {
-    /// The connection's number, for CLIENT KILL and CLIENT UNBLOCK.
+    /// The client id, for CLIENT KILL and CLIENT UNBLOCK.
     pub id: i64,
     stream: TcpStream,
     unread: Vec<u8>,
 }
 
-/// Longer than anything may take.
+/// The longest time that anything may take.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Wire {
@@ -42,7 +42,7 @@ impl Wire {
         self.stream.write_all(&bytes)
     }
 
-    /// Reads one reply; `TimedOut` when it does not come in time, and then it can still be read later.
+    /// Reads one reply. `TimedOut` if it does not come in time. It can still be read later.
     pub fn reply(&mut self, patience: Duration) -> io::Result<Reply> {
         let start = Instant::now();
         loop {
@@ -65,19 +65,20 @@ impl Wire {
         }
     }
 
-    /// Ends the connection without a word.
+    /// Closes the connection without a command.
     pub fn cut(self) {
         self.stream.shutdown(Shutdown::Both).ok();
     }
 }
 
-/// Whether a reply has just not come yet. `Interrupted` is what a read with a timeout says when the process was stopped and goes on.
+/// Whether a reply is just not there yet. A read with a timeout returns `Interrupted` after the
+/// process was stopped and resumed.
 pub fn is_impatience(error: &Error) -> bool {
     use ErrorKind::{Interrupted, TimedOut, WouldBlock};
     matches!(error.kind(), TimedOut | WouldBlock | Interrupted)
 }
 
-/// One RESP2 reply and how many bytes it took; `None` while it is not complete.
+/// One RESP2 reply and its length in bytes. `None` while it is incomplete.
 fn parse(bytes: &[u8]) -> Option<(Reply, usize)> {
     let end = bytes.iter().position(|byte| *byte == b'\r')?;
     let line = std::str::from_utf8(bytes.get(1..end)?).expect("a line of text");

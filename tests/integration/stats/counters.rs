@@ -1,4 +1,4 @@
-//! What has happened.
+//! The counters.
 
 use super::{counted, of, stats};
 use crate::harness::{wait_for, Client, Kind, Reply, Server};
@@ -7,12 +7,12 @@ on_every_server![
     each_answer_is_counted_once,
     each_end_of_a_wait_is_counted_once,
     each_end_of_a_hold_is_counted_once,
-    what_moves_is_no_end,
+    moving_a_lock_counts_as_no_end,
     an_eviction_is_counted_as_one,
-    every_hold_is_accounted_for,
+    grants_equal_ends_plus_live_holds,
 ];
 
-/// What a line adds to the counters.
+/// The increase of the counters by a line.
 #[track_caller]
 fn by(c: &mut Client, line: &str) -> super::Stats {
     c.text("LOCK.RESETSTAT");
@@ -52,12 +52,12 @@ fn each_answer_is_counted_once(kind: Kind) {
             "RWLOCK.RLOCK k a 600000",
             &[("acquired", 1), ("reacquired", 1)],
         ),
-        // Where nobody may block.
+        // In contexts that may not block.
         (
             "EVAL return(redis.call('LOCK.ACQUIRE',KEYS[1],'b','9','BLOCK','0')) 1 k",
             &[("refused", 1)],
         ),
-        // What is not understood, or not looked for, is nothing of ours.
+        // Malformed and unknown commands do not count.
         ("LOCK.ACQUIRE k a", &[]),
         ("LOCK.ACQUIRE k a 0", &[]),
         ("LOCK.RELEASE k", &[]),
@@ -81,7 +81,7 @@ fn each_end_of_a_wait_is_counted_once(kind: Kind) {
         by(&mut c, "LOCK.ACQUIRE k b 600000 BLOCK 1"),
         of(&[("timed_out", 1), ("waited", 1)])
     );
-    // Granted, two of one token.
+    // Granted, two of them with one token.
     c.text("LOCK.RESETSTAT");
     let waiters = [0, 1].map(|_| server.blocked("LOCK.ACQUIRE k b 600000 BLOCK 0"));
     c.int("LOCK.RELEASE k a");
@@ -96,7 +96,7 @@ fn each_end_of_a_wait_is_counted_once(kind: Kind) {
         ("released", 1),
     ]);
     assert_eq!(counted(&mut c), granted);
-    // Gone before there was anything to be had.
+    // Disconnected before a grant.
     c.text("LOCK.RESETSTAT");
     let gone = server.blocked("LOCK.ACQUIRE k gone 600000 BLOCK 0");
     c.call(&format!("CLIENT KILL ID {}", gone.id));
@@ -105,7 +105,7 @@ fn each_end_of_a_wait_is_counted_once(kind: Kind) {
         (stats(&mut c)["waiters"] == 0).then_some(())
     });
     assert_eq!(counted(&mut c), of(&[("waited", 1)]));
-    // Gone before it heard of its grant.
+    // Disconnected before delivery.
     c.text("LOCK.RESETSTAT");
     let gone = server.blocked("LOCK.ACQUIRE k gone 600000 BLOCK 0");
     c.multi(&["LOCK.RELEASE k b", &format!("CLIENT KILL ID {}", gone.id)]);
@@ -121,7 +121,7 @@ fn each_end_of_a_wait_is_counted_once(kind: Kind) {
         ("taken_back", 1),
     ]);
     assert_eq!(counted(&mut c), taken_back);
-    // Of a conversion only: its share stays, so that no hold ends.
+    // Only a conversion: its shared hold stays, so no hold ends.
     for token in ["up", "other"] {
         c.int(&format!("RWLOCK.RLOCK k {token} 600000"));
     }
@@ -141,7 +141,7 @@ fn each_end_of_a_wait_is_counted_once(kind: Kind) {
     ]);
     assert_eq!(counted(&mut c), undone);
     c.int("LOCK.RELEASE k up");
-    // Not let in.
+    // Not allowed to wait.
     c.text("LOCK.RESETSTAT");
     c.int("RWLOCK.RLOCK k a 600000");
     c.int("RWLOCK.RLOCK k b 600000");
@@ -160,13 +160,13 @@ fn each_end_of_a_wait_is_counted_once(kind: Kind) {
         ("released", 1),
     ]);
     assert_eq!(counted(&mut c), upgraded);
-    // What was another type's by then.
+    // The key had another type by then.
     c.text("LOCK.RESETSTAT");
     let waiter = server.blocked("LOCK.ACQUIRE k c 600000 BLOCK 0");
     c.call("SET k x");
     assert!(matches!(waiter.reply(), Reply::Error(error) if error.starts_with("WRONGTYPE")));
     assert_eq!(counted(&mut c), of(&[("waited", 1), ("forced", 1)]));
-    // Too many.
+    // Too many waiters.
     let server = Server::start_with(kind, &["max-waiters", "0"]);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 600000");
@@ -179,34 +179,34 @@ fn each_end_of_a_wait_is_counted_once(kind: Kind) {
 fn each_end_of_a_hold_is_counted_once(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
-    let crowd = |c: &mut Client, ttl: u32| {
+    let readers = |c: &mut Client, ttl: u32| {
         for reader in 0..100 {
-            c.int(&format!("RWLOCK.RLOCK crowd reader{reader} {ttl}"));
+            c.int(&format!("RWLOCK.RLOCK readers reader{reader} {ttl}"));
         }
     };
-    // By force.
+    // Ended by force.
     for line in [
-        "DEL crowd",
-        "UNLINK crowd",
-        "SET crowd x",
-        "RENAME text crowd",
-        "SUNIONSTORE crowd nothing",
+        "DEL readers",
+        "UNLINK readers",
+        "SET readers x",
+        "RENAME text readers",
+        "SUNIONSTORE readers nothing",
     ] {
         c.call("SET text x");
-        c.call("DEL crowd");
-        crowd(&mut c, 600_000);
+        c.call("DEL readers");
+        readers(&mut c, 600_000);
         assert_eq!(by(&mut c, line), of(&[("forced", 100)]), "{line}");
     }
-    // By time, with nobody near.
-    c.call("DEL crowd");
+    // Ended by time, without any command.
+    c.call("DEL readers");
     c.text("LOCK.RESETSTAT");
-    crowd(&mut c, 1_000);
+    readers(&mut c, 1_000);
     c.int("LOCK.ACQUIRE k me 1");
     wait_for("both to expire", || (c.int("DBSIZE") <= 1).then_some(()));
     c.call("DEL text");
     assert_eq!(counted(&mut c), of(&[("acquired", 101), ("expired", 101)]));
     c.call("DEBUG SET-ACTIVE-EXPIRE 0");
-    // By time, found by somebody.
+    // Ended by time, noticed by a command.
     for line in [
         "LOCK.ACQUIRE k you 600000",
         "LOCK.INFO k",
@@ -228,22 +228,22 @@ fn each_end_of_a_hold_is_counted_once(kind: Kind) {
             "{line}: {counted:?}"
         );
     }
-    // By a time that was brought forward from outside, nothing tells it from force.
+    // Ended by a deadline that was brought forward from outside: it cannot be told from force.
     c.call("DEL k");
     c.text("LOCK.RESETSTAT");
     c.int("LOCK.ACQUIRE k me 600000");
-    // Long enough for the server not to find it in the past and to delete the key at once.
+    // Long enough that the server does not find it in the past and delete the key at once.
     c.int("PEXPIRE k 50");
     wait_for("the key to go", || (c.int("EXISTS k") == 0).then_some(()));
     assert_eq!(counted(&mut c), of(&[("acquired", 1), ("forced", 1)]));
-    // By time, before the eyes of who waits.
+    // Ended by time, while a client waits.
     c.call("DEL k");
     c.text("LOCK.RESETSTAT");
     c.int("LOCK.ACQUIRE k me 30");
     server.later("LOCK.ACQUIRE k you 600000 BLOCK 0").fence();
     let counted_so_far = counted(&mut c);
     assert_eq!(counted_so_far["expired"], 1, "{counted_so_far:?}");
-    // One share of several.
+    // One shared hold of several.
     c.call("DEL k");
     c.int("RWLOCK.RLOCK k long 600000");
     c.int("RWLOCK.RLOCK k short 1");
@@ -256,7 +256,7 @@ fn each_end_of_a_hold_is_counted_once(kind: Kind) {
     assert_eq!(by(&mut c, "LOCK.RELEASE k short"), of(&[("not_owner", 1)]));
 }
 
-fn what_moves_is_no_end(kind: Kind) {
+fn moving_a_lock_counts_as_no_end(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k me 600000");
@@ -271,7 +271,7 @@ fn what_moves_is_no_end(kind: Kind) {
     ] {
         assert_eq!(by(&mut c, line), of(&[]), "{line}");
     }
-    // The one that lies there goes, and the one that comes does not.
+    // The overwritten lock ends, and the new one does not.
     c.int("LOCK.ACQUIRE k me 600000");
     c.int("RWLOCK.RLOCK target a 600000");
     c.int("RWLOCK.RLOCK target b 600000");
@@ -291,7 +291,7 @@ fn an_eviction_is_counted_as_one(kind: Kind) {
     c.call("SET text x");
     c.call("CONFIG SET maxmemory 0");
     assert_eq!(counted(&mut c), of(&[("evicted", 1)]));
-    // An overwritten lock is not evicted when the key is, later.
+    // An overwritten lock does not count as evicted when the key is evicted later.
     c.int("LOCK.ACQUIRE k me 600000");
     c.call("CONFIG SET maxmemory-policy allkeys-random");
     c.text("LOCK.RESETSTAT");
@@ -304,8 +304,8 @@ fn an_eviction_is_counted_as_one(kind: Kind) {
     assert_eq!(counted(&mut c), of(&[("forced", 1)]));
 }
 
-/// After any life without a flush, every hold that was begun is held or has ended in one way.
-fn every_hold_is_accounted_for(kind: Kind) {
+/// After any history without a flush, every hold is either live or has ended in exactly one way.
+fn grants_equal_ends_plus_live_holds(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let mut next = 7u64;

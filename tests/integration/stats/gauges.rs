@@ -1,20 +1,20 @@
-//! What is held now, by whatever way locks come and go.
+//! The gauges, for every way in which locks come and go.
 
 use super::{assert_held, found, held, stats};
 use crate::harness::{wait_for, Client, Kind, Reply, Server};
 
 on_every_server![
-    gauges_follow_whatever_changes_locks,
+    gauges_follow_every_change_of_locks,
     gauges_follow_the_holds_of_a_lock,
     gauges_follow_expiry,
     gauges_follow_eviction,
     gauges_follow_a_restart,
     gauges_follow_a_full_synchronization,
-    gauges_count_who_waits,
+    gauges_count_the_waiters,
 ];
 
-/// Readers enough for the server to free their lock on another thread.
-const CROWD: usize = 100;
+/// Enough readers for the server to free their lock on another thread.
+const READERS: usize = 100;
 
 /// Locks of every shape in two databases. Leaves the client in database 0.
 fn take_some(c: &mut Client) {
@@ -27,14 +27,14 @@ fn take_some(c: &mut Client) {
         for reader in 0..3 {
             c.int(&format!("RWLOCK.RLOCK shared reader{reader} 600000"));
         }
-        for reader in 0..CROWD {
-            c.int(&format!("RWLOCK.RLOCK crowd reader{reader} 600000"));
+        for reader in 0..READERS {
+            c.int(&format!("RWLOCK.RLOCK readers reader{reader} 600000"));
         }
         c.call("SET text x");
     }
 }
 
-fn gauges_follow_whatever_changes_locks(kind: Kind) {
+fn gauges_follow_every_change_of_locks(kind: Kind) {
     let server = Server::start_with(kind, &["--appendonly", "yes"]);
     let mut c = server.client();
     take_some(&mut c);
@@ -44,26 +44,26 @@ fn gauges_follow_whatever_changes_locks(kind: Kind) {
     assert_eq!(assert_held(&mut c, "FLUSHALL"), [0, 0, 0]);
     let full = [4, 2 * 104, 10];
     for line in [
-        "DEL exclusive shared crowd",
-        "UNLINK exclusive shared crowd",
+        "DEL exclusive shared readers",
+        "UNLINK exclusive shared readers",
         "SET exclusive x",
-        "SET crowd x",
+        "SET readers x",
         "GETSET text x",
         "SUNIONSTORE shared nothing",
         "RENAME exclusive new",
-        "RENAME exclusive crowd",
-        "RENAME text crowd",
+        "RENAME exclusive readers",
+        "RENAME text readers",
         "RENAMENX exclusive other",
-        "MOVE crowd 2",
-        "MOVE crowd 1",
-        "COPY crowd new",
+        "MOVE readers 2",
+        "MOVE readers 1",
+        "COPY readers new",
         "SWAPDB 0 1",
         "SWAPDB 0 2",
         "FLUSHDB",
         "FLUSHDB ASYNC",
         "FLUSHALL",
         "FLUSHALL ASYNC",
-        "EVAL redis.call('del',KEYS[1])redis.call('LOCK.ACQUIRE',KEYS[1],'me','5000') 1 crowd",
+        "EVAL redis.call('del',KEYS[1])redis.call('LOCK.ACQUIRE',KEYS[1],'me','5000') 1 readers",
         "PERSIST shared",
         "DEBUG RELOAD",
         "DEBUG LOADAOF",
@@ -74,7 +74,7 @@ fn gauges_follow_whatever_changes_locks(kind: Kind) {
         assert_eq!(assert_held(&mut c, "taking them"), full, "before {line}");
         c.call(line);
         assert_held(&mut c, line);
-        // What was gone is not counted again, and what is left goes.
+        // Ended holds are not subtracted again, and the remaining ones are.
         c.call("FLUSHALL SYNC");
         assert_eq!(
             assert_held(&mut c, &format!("{line} and FLUSHALL")),
@@ -91,7 +91,7 @@ fn gauges_follow_whatever_changes_locks(kind: Kind) {
     };
     for (words, fails) in [
         (restore(b"new", dump, b""), false),
-        (restore(b"crowd", dump, b"REPLACE"), false),
+        (restore(b"readers", dump, b"REPLACE"), false),
         (restore(b"exclusive", dump, b""), true),
         (
             restore(b"exclusive", &dump[..dump.len() - 12], b"REPLACE"),
@@ -128,7 +128,7 @@ fn gauges_follow_the_holds_of_a_lock(kind: Kind) {
         assert_eq!(held(&mut c), expected, "{line}");
         assert_eq!(found(&mut c), expected, "{line}");
     }
-    // From hand to hand, from shared to exclusive and back.
+    // From holder to holder, from shared to exclusive and back.
     let writer = server.blocked("RWLOCK.WLOCK k w 600000 BLOCK 0");
     let readers =
         ["r1", "r2"].map(|r| server.blocked(&format!("RWLOCK.RLOCK k {r} 600000 BLOCK 0")));
@@ -140,7 +140,7 @@ fn gauges_follow_the_holds_of_a_lock(kind: Kind) {
         reader.fence();
     }
     assert_eq!(assert_held(&mut c, "a hand-over"), [0, 2, 1]);
-    // One that nobody hears of is taken back.
+    // An undelivered one is taken back.
     c.call("DEL k");
     c.int("LOCK.ACQUIRE k a 600000");
     let gone = server.blocked("LOCK.ACQUIRE k gone 600000 BLOCK 0");
@@ -155,7 +155,7 @@ fn gauges_follow_the_holds_of_a_lock(kind: Kind) {
 fn gauges_follow_expiry(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
-    // By the server's own hand.
+    // Expired by the server's own cycle.
     c.int("LOCK.ACQUIRE exclusive me 20");
     c.int("RWLOCK.RLOCK shared a 20");
     c.int("RWLOCK.RLOCK shared b 20");
@@ -164,7 +164,7 @@ fn gauges_follow_expiry(kind: Kind) {
         (held(&mut c) == [0, 0, 0]).then_some(())
     });
     assert_eq!(c.int("DBSIZE"), 0);
-    // When they are touched.
+    // Expired when they are accessed.
     c.call("DEBUG SET-ACTIVE-EXPIRE 0");
     c.int("LOCK.ACQUIRE exclusive me 1");
     c.int("RWLOCK.RLOCK shared a 1");
@@ -172,7 +172,7 @@ fn gauges_follow_expiry(kind: Kind) {
     wait_for("it to be over", || {
         (c.call("PTTL exclusive") == Reply::Int(-2)).then_some(())
     });
-    // A share that is over is counted until the lock changes.
+    // An expired shared hold is counted until the lock changes.
     assert_eq!(held(&mut c), [0, 2, 1]);
     assert_eq!(found(&mut c), [0, 1, 1]);
     c.int("LOCK.RENEW shared b 600000");
@@ -199,7 +199,7 @@ fn gauges_follow_a_restart(kind: Kind) {
         let mut server = Server::start_with(kind, options);
         let mut c = server.client();
         take_some(&mut c);
-        // It is over when the server comes back.
+        // It has expired when the server restarts.
         c.int("LOCK.ACQUIRE short me 1");
         server.shut_down_saving();
         server.start_again();
@@ -224,11 +224,11 @@ fn gauges_follow_a_full_synchronization(kind: Kind) {
         r.text(&format!("REPLICAOF 127.0.0.1 {}", primary.port));
         replica.wait_until_it_follows(&primary);
         assert_eq!(assert_held(&mut r, load), [4, 2 * 104, 10]);
-        // And what comes after it.
+        // The effects after the synchronization count as well.
         p.int("LOCK.RELEASE exclusive me");
         p.int("RWLOCK.RLOCK other me 600000");
         p.int("RWLOCK.RLOCK alone you 600000");
-        p.call("DEL crowd");
+        p.call("DEL readers");
         p.call("MOVE shared 2");
         let held = assert_held(&mut p, "changes");
         replica.wait_until_it_follows(&primary);
@@ -236,7 +236,7 @@ fn gauges_follow_a_full_synchronization(kind: Kind) {
     }
 }
 
-fn gauges_count_who_waits(kind: Kind) {
+fn gauges_count_the_waiters(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let waiting = |c: &mut Client| {

@@ -1,4 +1,4 @@
-//! What `INFO lock` says, against what has happened.
+//! `INFO lock` compared with the commands that ran.
 
 mod counters;
 mod gauges;
@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use crate::harness::{wait_for, Client, Kind, Reply, Server};
 
 on_every_server![
-    the_section_has_its_fields_wherever_it_is_asked_for,
-    resetstat_resets_what_has_happened_and_nothing_else,
+    info_has_the_section_in_every_form_of_the_command,
+    resetstat_resets_the_counters_and_not_the_gauges,
     resetstat_is_for_operators,
 ];
 
@@ -57,7 +57,7 @@ const TIMES: [&str; 12] = [
     "hold_usec_max",
 ];
 
-/// The fields of `INFO lock`, without the module's name before them.
+/// The fields of `INFO lock`, without the prefix of the module.
 type Stats = BTreeMap<String, u64>;
 
 #[track_caller]
@@ -75,7 +75,7 @@ fn fields(info: &str) -> Stats {
     fields.map(field).collect()
 }
 
-/// What is not 0 among the counters.
+/// The counters that are not 0.
 #[track_caller]
 fn counted(c: &mut Client) -> Stats {
     let mut stats = stats(c);
@@ -88,14 +88,14 @@ fn of(expected: &[(&str, u64)]) -> Stats {
     expected.collect()
 }
 
-/// Exclusive holds, shared holds and locks: as the gauges have them.
+/// Exclusive holds, shared holds and locks, from the gauges.
 #[track_caller]
 fn held(c: &mut Client) -> [u64; 3] {
     let stats = stats(c);
     ["held_exclusive", "held_shared", "held_keys"].map(|name| stats[name])
 }
 
-/// The same, counted by looking at every key. Leaves the client in database 0.
+/// The same, counted from every key. Leaves the client in database 0.
 #[track_caller]
 fn found(c: &mut Client) -> [u64; 3] {
     let [mut exclusive, mut shared, mut keys] = [0; 3];
@@ -120,7 +120,8 @@ fn found(c: &mut Client) -> [u64; 3] {
     [exclusive, shared, keys]
 }
 
-/// Fails the test unless the gauges come to be what is there: at once, but for what the server frees on another thread.
+/// Fails the test unless the gauges match the keys: at once, except for locks that the server frees
+/// on another thread.
 #[track_caller]
 fn assert_held(c: &mut Client, when: &str) -> [u64; 3] {
     let expected = found(c);
@@ -130,7 +131,7 @@ fn assert_held(c: &mut Client, when: &str) -> [u64; 3] {
     )
 }
 
-fn the_section_has_its_fields_wherever_it_is_asked_for(kind: Kind) {
+fn info_has_the_section_in_every_form_of_the_command(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     for line in ["INFO lock", "INFO everything", "INFO modules"] {
@@ -143,13 +144,13 @@ fn the_section_has_its_fields_wherever_it_is_asked_for(kind: Kind) {
         assert_eq!(names, expected, "{line}");
         assert!(fields.values().all(|n| *n == 0), "{fields:?}");
     }
-    // What the server shows by default, and of other sections, is its own.
+    // The default output of INFO, and its other sections, belong to the server.
     for line in ["INFO", "INFO server"] {
         assert!(!c.text(line).contains("lock_acquired"), "{line}");
     }
 }
 
-fn resetstat_resets_what_has_happened_and_nothing_else(kind: Kind) {
+fn resetstat_resets_the_counters_and_not_the_gauges(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE held me 600000");
@@ -164,7 +165,7 @@ fn resetstat_resets_what_has_happened_and_nothing_else(kind: Kind) {
         "{before:?}"
     );
     assert!(before["wait_usec_max"] > 0, "{before:?}");
-    // A lock that was ended by force, and of which nothing was asked since.
+    // A lock that was ended by force and not accessed since.
     c.int("LOCK.ACQUIRE forced me 600000");
     c.call("SET forced over");
     assert_eq!(c.text("LOCK.RESETSTAT"), "OK");
@@ -179,7 +180,7 @@ fn resetstat_resets_what_has_happened_and_nothing_else(kind: Kind) {
     }
     assert_eq!(after["waiters"], 1);
     assert_eq!(after["held_exclusive"], 2);
-    // And it goes on.
+    // The counters continue.
     c.int("LOCK.RELEASE k you");
     other.fence();
     let now = stats(&mut c);

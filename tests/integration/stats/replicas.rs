@@ -1,14 +1,15 @@
-//! What no client did here is not counted here: what a primary sends, and what a file says.
+//! Effects that no client caused on this server are not counted: those from a primary, and those
+//! from a file.
 
 use super::{assert_held, counted, held, of, stats};
 use crate::harness::{wait_for, Client, Kind, Server};
 
 on_every_server![
-    a_replica_counts_nothing_but_what_it_holds,
-    a_file_is_not_counted,
+    a_replica_counts_only_its_holds,
+    loading_a_file_counts_nothing,
 ];
 
-/// Something of everything. Leaves two locks of three holds.
+/// One of each operation. Leaves two locks with three holds.
 fn live(server: &Server, c: &mut Client) {
     c.int("LOCK.ACQUIRE k a 600000");
     c.int("LOCK.ACQUIRE k a 600000");
@@ -29,18 +30,18 @@ fn live(server: &Server, c: &mut Client) {
         (c.int("EXISTS short") == 0).then_some(())
     });
     c.call("DEL k");
-    c.int("RWLOCK.RLOCK crowd short 1");
-    c.int("RWLOCK.RLOCK crowd a 600000");
+    c.int("RWLOCK.RLOCK readers short 1");
+    c.int("RWLOCK.RLOCK readers a 600000");
     wait_for("a share to be over", || {
-        (c.holders("crowd") == ["a"]).then_some(())
+        (c.holders("readers") == ["a"]).then_some(())
     });
-    c.int("RWLOCK.RLOCK crowd b 600000");
+    c.int("RWLOCK.RLOCK readers b 600000");
     c.int("LOCK.ACQUIRE moved a 600000");
     c.call("MOVE moved 1");
     assert_eq!(assert_held(c, "a life"), [1, 2, 2]);
 }
 
-fn a_replica_counts_nothing_but_what_it_holds(kind: Kind) {
+fn a_replica_counts_only_its_holds(kind: Kind) {
     let primary = Server::start_with(kind, &["--repl-diskless-sync-delay", "0"]);
     let replica = Server::start_replica_of(&primary, &["--appendonly", "yes"]);
     let (mut p, mut r) = (primary.client(), replica.client());
@@ -48,14 +49,14 @@ fn a_replica_counts_nothing_but_what_it_holds(kind: Kind) {
     assert!(stats(&mut p)["expired"] >= 2, "{:?}", counted(&mut p));
     replica.wait_until_it_follows(&primary);
     assert_eq!(held(&mut r), [1, 2, 2]);
-    // Refused before it comes to the module.
+    // Refused before it reaches the module.
     r.error("LOCK.RELEASE k a");
     p.call("FLUSHALL");
     replica.wait_until_it_follows(&primary);
     assert_eq!(assert_held(&mut r, "FLUSHALL"), [0, 0, 0]);
     assert_eq!(counted(&mut r), of(&[]));
     assert_eq!(stats(&mut r)["hold_count"], 0);
-    // A new primary counts from then on, the holds that it has from before as well.
+    // A new primary counts from then on, including the holds that it has from before.
     p.int("LOCK.ACQUIRE k a 600000");
     p.int("LOCK.ACQUIRE other a 600000");
     replica.wait_until_it_follows(&primary);
@@ -66,7 +67,7 @@ fn a_replica_counts_nothing_but_what_it_holds(kind: Kind) {
     assert_eq!(stats(&mut r)["hold_count"], 1);
 }
 
-fn a_file_is_not_counted(kind: Kind) {
+fn loading_a_file_counts_nothing(kind: Kind) {
     for preamble in ["yes", "no"] {
         let options = ["--appendonly", "yes", "--aof-use-rdb-preamble", preamble];
         let mut server = Server::start_with(kind, &options);
@@ -82,7 +83,7 @@ fn a_file_is_not_counted(kind: Kind) {
         let mut c = server.client();
         assert_eq!(held(&mut c), [1, 2, 2], "{preamble}");
         assert_eq!(counted(&mut c), of(&[]), "{preamble}");
-        // A hold of an earlier life is known to its microsecond.
+        // The start of a hold from an earlier life is known to the microsecond.
         c.call("SELECT 1");
         c.int("LOCK.RELEASE moved a");
         let stats = stats(&mut c);

@@ -1,4 +1,4 @@
-//! How long it took, against the clock of the clients.
+//! The measured times, compared with the clock of the clients.
 
 use std::time::{Duration, Instant};
 
@@ -6,12 +6,13 @@ use super::stats;
 use crate::harness::{wait_for, Client, Kind, Server};
 
 on_every_server![
-    waits_are_as_long_as_the_clients_have_waited,
-    holds_are_as_long_as_the_clients_have_held,
-    short_holds_are_told_to_the_microsecond,
+    wait_times_match_the_clients_measurements,
+    hold_times_match_the_clients_measurements,
+    short_holds_are_measured_in_microseconds,
 ];
 
-/// The times of one kind, in microseconds: 50 %, 90 %, 99 %, 99.9 % and all are not above.
+/// The times of one kind in microseconds: the values that 50 %, 90 %, 99 %, 99.9 % and all do not
+/// exceed.
 #[track_caller]
 fn times(c: &mut Client, of: &str) -> [u64; 5] {
     let stats = stats(c);
@@ -22,15 +23,15 @@ fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap()
 }
 
-/// Lets `from` pass on the client's clock. Nothing is waited for but time.
+/// Lets `from` pass on the client's clock. Only time is waited for.
 fn until(from: Instant, ms: u64) {
     std::thread::sleep(Duration::from_millis(ms).saturating_sub(from.elapsed()));
 }
 
-fn waits_are_as_long_as_the_clients_have_waited(kind: Kind) {
+fn wait_times_match_the_clients_measurements(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
-    // Neither a grant at once nor a wait in vain is a wait.
+    // A grant at once is not a wait, and neither is a wait without a grant.
     c.int("LOCK.ACQUIRE k a 600000");
     c.call("LOCK.ACQUIRE k b 600000 BLOCK 5");
     assert_eq!(stats(&mut c)["wait_count"], 0);
@@ -46,7 +47,7 @@ fn waits_are_as_long_as_the_clients_have_waited(kind: Kind) {
         let most = micros(granted - asks);
         (shortest, longest) = (shortest.min(least), longest.max(most));
         let [p50, _, _, _, max] = times(&mut c, "wait");
-        // The percentiles are right to a hundredth.
+        // The percentiles are accurate to one percent.
         assert!(
             max >= least && max <= longest + longest / 100,
             "{max} is not {least}..{longest}"
@@ -61,10 +62,10 @@ fn waits_are_as_long_as_the_clients_have_waited(kind: Kind) {
     }
 }
 
-fn holds_are_as_long_as_the_clients_have_held(kind: Kind) {
+fn hold_times_match_the_clients_measurements(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
-    // What is not released by its owner is not among them.
+    // Holds that their owner did not release are not included.
     c.int("LOCK.ACQUIRE k a 600000");
     c.call("DEL k");
     c.int("LOCK.ACQUIRE k a 1");
@@ -74,7 +75,7 @@ fn holds_are_as_long_as_the_clients_have_held(kind: Kind) {
         let asks = Instant::now();
         c.int("LOCK.ACQUIRE k a 600000");
         let holds = Instant::now();
-        // All of these belong to it.
+        // All of these are included.
         c.int("LOCK.RENEW k a 600000");
         c.int("RWLOCK.RLOCK k a 600000");
         c.int("RWLOCK.RLOCK k b 600000");
@@ -92,17 +93,17 @@ fn holds_are_as_long_as_the_clients_have_held(kind: Kind) {
     }
 }
 
-fn short_holds_are_told_to_the_microsecond(kind: Kind) {
+fn short_holds_are_measured_in_microseconds(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
-    // Then the fences have come down to the clock.
+    // By then the fences are no longer ahead of the clock.
     wait_for("the clock to reach the fences", || {
         let fence = c.int("LOCK.ACQUIRE k a 600000");
         c.int("LOCK.RELEASE k a");
         (u64::try_from(fence).unwrap() <= c.now_us()).then_some(())
     });
     c.text("LOCK.RESETSTAT");
-    // Both in one packet: the server is done with them in some microseconds.
+    // Both in one packet: the server executes them within some microseconds.
     let words = |line: &str| line.split(' ').map(|word| word.into()).collect::<Vec<_>>();
     let pair = ["LOCK.ACQUIRE k a 600000", "LOCK.RELEASE k a"].map(words);
     for _ in 0..200 {

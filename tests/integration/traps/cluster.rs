@@ -1,33 +1,34 @@
-//! A key whose slot leaves the node: it looks free there, but who waits for it is sent away and never granted.
+//! A key whose slot leaves the node. It looks free there, but its waiters get TRYAGAIN and are
+//! never granted.
 
 use crate::harness::{now_us, wait_for, Client, Kind, Later, Reply, Server};
 
 on_every_server![
-    a_node_hands_on_as_any_server_does,
-    a_key_that_migrates_takes_its_hold_along_and_sends_its_waiters_away,
-    a_key_that_migrates_in_a_transaction_is_not_handed_on_in_it,
-    a_lock_that_ends_while_its_slot_migrates_sends_its_waiters_away,
-    a_slot_that_another_node_claims_sends_its_waiters_away,
-    a_slot_that_nobody_serves_sends_its_waiters_away,
-    waiters_are_sent_away_from_a_key_that_stays_behind,
-    a_cluster_that_is_down_grants_nobody,
-    a_primary_that_is_cut_off_and_still_reads_hands_nothing_on,
-    a_slot_that_leaves_with_the_lock_hands_nothing_on,
-    a_lock_that_has_come_before_its_slot_hands_nothing_on,
-    where_clients_must_try_again_a_missing_key_is_not_handed_on,
-    a_renamed_command_sends_nobody_away,
+    a_cluster_node_hands_off_as_a_standalone_server,
+    a_migrated_key_keeps_its_hold_and_its_waiters_get_tryagain,
+    a_key_migrated_in_a_transaction_grants_nobody,
+    waiters_of_a_lock_that_ends_in_a_migrating_slot_get_tryagain,
+    waiters_get_tryagain_when_another_node_claims_the_slot,
+    waiters_of_an_unserved_slot_get_tryagain,
+    waiters_of_a_key_left_behind_by_its_slot_get_tryagain,
+    a_node_of_a_cluster_that_is_down_grants_nobody,
+    a_partitioned_primary_that_allows_reads_grants_nobody,
+    a_slot_that_leaves_with_its_lock_grants_nobody,
+    a_lock_in_an_importing_slot_grants_nobody,
+    a_missing_key_of_a_migrating_slot_grants_nobody,
+    renamed_commands_unblock_no_waiter,
 ];
 
 on_more_servers![
-    a_primary_that_is_cut_off_and_still_reads_hands_nothing_on,
-    a_slot_that_leaves_with_the_lock_hands_nothing_on,
+    a_partitioned_primary_that_allows_reads_grants_nobody,
+    a_slot_that_leaves_with_its_lock_grants_nobody,
 ];
 
-/// Slots from this one on are the first node's.
+/// Slots from this one on belong to the first node.
 const HALF: u16 = 8_192;
 /// The key of these tests, in slot 15495.
 const KEY: &str = "a";
-/// A key of the second node's, in slot 3300.
+/// A key of the second node, in slot 3300.
 const OTHER_KEY: &str = "b";
 
 /// Two nodes, each with half of the slots.
@@ -47,7 +48,7 @@ impl Cluster {
         }
         let [one, two] = nodes;
         let mut c = one.client();
-        // Different epochs, so that the nodes need not agree on them first.
+        // Their epochs differ, so that the nodes need not resolve a conflict first.
         for (epoch, node) in [(1, &one), (2, &two)] {
             node.client()
                 .text(&format!("CLUSTER SET-CONFIG-EPOCH {epoch}"));
@@ -59,7 +60,7 @@ impl Cluster {
         Self { one, two }
     }
 
-    /// Lets the first node know that the key's slot is on its way to the second.
+    /// Tells the first node that the key's slot is migrating to the second.
     fn begin_to_migrate(&self) {
         let (one, two) = (id(&self.one), id(&self.two));
         let slot = slot(&self.one);
@@ -90,7 +91,7 @@ fn slot(node: &Server) -> i64 {
     node.client().int(&format!("CLUSTER KEYSLOT {KEY}"))
 }
 
-fn is_sent_away(waiter: Later) {
+fn gets_tryagain(waiter: Later) {
     match waiter.reply() {
         Reply::Error(error) => assert!(error.starts_with("TRYAGAIN "), "{error}"),
         other => panic!("{other:?}"),
@@ -99,14 +100,14 @@ fn is_sent_away(waiter: Later) {
 
 /// Nothing is left of the key on a node that has given it away.
 fn assert_nothing_left(c: &mut Client) {
-    // A key that has expired is dropped when the server comes to it.
+    // An expired key is dropped when the server's cycle reaches it.
     wait_for("the key to be dropped", || {
         (c.int("DBSIZE") == 0).then_some(())
     });
     assert_eq!(c.info("blocked_clients"), "0");
 }
 
-fn a_node_hands_on_as_any_server_does(kind: Kind) {
+fn a_cluster_node_hands_off_as_a_standalone_server(kind: Kind) {
     let cluster = Cluster::start(kind, &[]);
     let mut c = cluster.one.client();
     for end in [
@@ -123,7 +124,7 @@ fn a_node_hands_on_as_any_server_does(kind: Kind) {
         c.call(end);
         b.fence();
         assert_eq!(e.reply(), Reply::Nil);
-        // Granted and gone in one step.
+        // Granted and migrated in one step.
         c.multi(&["LOCK.RELEASE a b", &format!("CLIENT KILL ID {}", d.id)]);
         d.broken();
         wait_for("the grant to be taken back", || {
@@ -134,7 +135,7 @@ fn a_node_hands_on_as_any_server_does(kind: Kind) {
     assert!(error.starts_with("MOVED "), "{error}");
 }
 
-fn a_key_that_migrates_takes_its_hold_along_and_sends_its_waiters_away(kind: Kind) {
+fn a_migrated_key_keeps_its_hold_and_its_waiters_get_tryagain(kind: Kind) {
     let cluster = Cluster::start(kind, &[]);
     let (mut c, mut other) = (cluster.one.client(), cluster.two.client());
     c.int("LOCK.ACQUIRE a a 60000");
@@ -142,14 +143,14 @@ fn a_key_that_migrates_takes_its_hold_along_and_sends_its_waiters_away(kind: Kin
     let d = cluster.one.blocked("LOCK.ACQUIRE a d 60000 BLOCK 0");
     let e = cluster.one.blocked("RWLOCK.RLOCK a e 60000 BLOCK 15000");
     cluster.begin_to_migrate();
-    // As long as the key is here the node serves it.
+    // The node serves the key while it is here.
     c.int("LOCK.RELEASE a a");
     let fence = b.fence();
     assert!(d.is_pending() && e.is_pending());
     let migrated = c.text(&format!("MIGRATE 127.0.0.1 {} a 0 5000", cluster.two.port));
     assert_eq!(migrated, "OK");
-    is_sent_away(d);
-    is_sent_away(e);
+    gets_tryagain(d);
+    gets_tryagain(e);
     assert_nothing_left(&mut c);
     assert!(c.error("LOCK.INFO a").starts_with("ASK "));
     assert_eq!(other.text("ASKING"), "OK");
@@ -162,8 +163,9 @@ fn a_key_that_migrates_takes_its_hold_along_and_sends_its_waiters_away(kind: Kin
     assert!(d.fence() > fence);
 }
 
-/// Behind the MIGRATE the key looks free to a command of the same transaction, which the server lets through.
-fn a_key_that_migrates_in_a_transaction_is_not_handed_on_in_it(kind: Kind) {
+/// After the MIGRATE the key looks free to a command of the same transaction, which the server
+/// allows.
+fn a_key_migrated_in_a_transaction_grants_nobody(kind: Kind) {
     for then in [
         "LOCK.RELEASE a nobody",
         "LOCK.ACQUIRE a other 60000",
@@ -183,13 +185,13 @@ fn a_key_that_migrates_in_a_transaction_is_not_handed_on_in_it(kind: Kind) {
             Reply::Error(error) => assert!(error.starts_with("TRYAGAIN "), "{then}: {error}"),
             reply => panic!("{then}: {reply:?}"),
         }
-        is_sent_away(b);
+        gets_tryagain(b);
         assert_nothing_left(&mut c);
         cluster.end_migration();
         assert_eq!(other.holders("a"), ["a"]);
         assert_eq!(other.int("LOCK.ACQUIRE a a 60000"), fence);
     }
-    // A key that is free and here is taken as ever, behind one that has gone.
+    // A free key that is still here can be acquired, next to one that has migrated.
     let cluster = Cluster::start(kind, &[]);
     let mut c = cluster.one.client();
     c.int("LOCK.ACQUIRE {a}1 a 60000");
@@ -204,45 +206,45 @@ fn a_key_that_migrates_in_a_transaction_is_not_handed_on_in_it(kind: Kind) {
     );
 }
 
-fn a_lock_that_ends_while_its_slot_migrates_sends_its_waiters_away(kind: Kind) {
+fn waiters_of_a_lock_that_ends_in_a_migrating_slot_get_tryagain(kind: Kind) {
     let cluster = Cluster::start(kind, &[]);
     let (mut c, mut other) = (cluster.one.client(), cluster.two.client());
     let fence = c.int("LOCK.ACQUIRE a a 1500");
     let b = cluster.one.blocked("LOCK.ACQUIRE a b 60000 BLOCK 0");
     let d = cluster.one.blocked("LOCK.ACQUIRE a d 60000 BLOCK 0");
     cluster.begin_to_migrate();
-    is_sent_away(b);
-    is_sent_away(d);
+    gets_tryagain(b);
+    gets_tryagain(d);
     assert!(c.error("LOCK.ACQUIRE a b 60000").starts_with("ASK "));
     assert_nothing_left(&mut c);
     other.text("ASKING");
     assert!(other.int("LOCK.ACQUIRE a b 60000") > fence);
 }
 
-fn a_slot_that_another_node_claims_sends_its_waiters_away(kind: Kind) {
+fn waiters_get_tryagain_when_another_node_claims_the_slot(kind: Kind) {
     let cluster = Cluster::start(kind, &[]);
     let (mut c, mut other) = (cluster.one.client(), cluster.two.client());
     c.int("LOCK.ACQUIRE a a 60000");
     let b = cluster.one.blocked("LOCK.ACQUIRE a b 60000 BLOCK 0");
     let d = cluster.one.blocked("LOCK.ACQUIRE a d 60000 BLOCK 0");
-    // Only the second node is told, and gossips it.
+    // Only the second node is informed, and gossips it.
     let (slot, one, two) = (slot(&cluster.one), id(&cluster.one), id(&cluster.two));
     other.text(&format!("CLUSTER SETSLOT {slot} IMPORTING {one}"));
     other.text(&format!("CLUSTER SETSLOT {slot} NODE {two}"));
-    is_sent_away(b);
-    is_sent_away(d);
+    gets_tryagain(b);
+    gets_tryagain(d);
     assert_nothing_left(&mut c);
     other.int("LOCK.ACQUIRE a b 60000");
 }
 
-fn a_slot_that_nobody_serves_sends_its_waiters_away(kind: Kind) {
+fn waiters_of_an_unserved_slot_get_tryagain(kind: Kind) {
     let cluster = Cluster::start(kind, &["--cluster-require-full-coverage", "no"]);
     let mut c = cluster.one.client();
     c.int("LOCK.ACQUIRE a a 1500");
     let b = cluster.one.blocked("LOCK.ACQUIRE a b 60000 BLOCK 0");
     c.text(&format!("CLUSTER DELSLOTS {}", slot(&cluster.one)));
     assert!(c.error("LOCK.RELEASE a a").starts_with("CLUSTERDOWN "));
-    is_sent_away(b);
+    gets_tryagain(b);
     c.text(&format!("CLUSTER ADDSLOTS {}", slot(&cluster.one)));
     wait_for("the lock to be free", || {
         (c.call("LOCK.INFO a") == Reply::Nil).then_some(())
@@ -250,8 +252,8 @@ fn a_slot_that_nobody_serves_sends_its_waiters_away(kind: Kind) {
     c.int("LOCK.ACQUIRE a b 60000");
 }
 
-/// The lock stays where it was, and its holder may be gone for long: who waits must not wait for that.
-fn waiters_are_sent_away_from_a_key_that_stays_behind(kind: Kind) {
+/// The lock stays on its node, and its holder may be gone for long. Waiters must not wait for that.
+fn waiters_of_a_key_left_behind_by_its_slot_get_tryagain(kind: Kind) {
     let cluster = Cluster::start(kind, &["--cluster-require-full-coverage", "no"]);
     let (mut c, mut other) = (cluster.one.client(), cluster.two.client());
     let slot = slot(&cluster.one);
@@ -260,19 +262,19 @@ fn waiters_are_sent_away_from_a_key_that_stays_behind(kind: Kind) {
         let line = format!("LOCK.ACQUIRE a {token} 60000 BLOCK 0");
         cluster.one.blocked(&line)
     });
-    // As an operator does who gives the locks up.
+    // This is how an operator abandons the locks.
     for node in [&cluster.one, &cluster.two] {
         node.client().call(&format!("CLUSTER DELSLOTS {slot}"));
     }
     other.text(&format!("CLUSTER ADDSLOTS {slot}"));
-    is_sent_away(b);
-    is_sent_away(d);
+    gets_tryagain(b);
+    gets_tryagain(d);
     assert_eq!(c.info("blocked_clients"), "0");
     let e = cluster.two.later("LOCK.ACQUIRE a e 60000 BLOCK 0");
     e.fence();
 }
 
-fn a_cluster_that_is_down_grants_nobody(kind: Kind) {
+fn a_node_of_a_cluster_that_is_down_grants_nobody(kind: Kind) {
     let Cluster { one, mut two } = Cluster::start(kind, &["--cluster-node-timeout", "1000"]);
     let mut c = one.client();
     c.int("LOCK.ACQUIRE a a 60000");
@@ -281,11 +283,11 @@ fn a_cluster_that_is_down_grants_nobody(kind: Kind) {
     two.kill();
     wait_for("the cluster to be down", || (!is_up(&one)).then_some(()));
     assert!(c.error("LOCK.RELEASE a a").starts_with("CLUSTERDOWN "));
-    // Something ends the lock that needs no slot.
+    // The lock is ended by a command that needs no slot.
     c.text("FLUSHALL");
     for waiter in [b, d] {
         match waiter.reply() {
-            // The module's word or the server's own, whichever looks first.
+            // The error comes from the module or from the server, whichever notices first.
             Reply::Error(e) => assert!(e.starts_with("TRYAGAIN ") || e.starts_with("CLUSTERDOWN ")),
             other => panic!("{other:?}"),
         }
@@ -293,7 +295,7 @@ fn a_cluster_that_is_down_grants_nobody(kind: Kind) {
     assert_nothing_left(&mut c);
 }
 
-/// Locks whose deadlines come one after the other, a waiter at each.
+/// Locks with successive deadlines, each with a waiter.
 struct Row {
     keys: Vec<String>,
     waiters: Vec<Later>,
@@ -324,8 +326,9 @@ impl Row {
     }
 }
 
-/// With `cluster-allow-reads-when-down` a node answers reads, though it can no longer know who serves its slots.
-fn a_primary_that_is_cut_off_and_still_reads_hands_nothing_on(kind: Kind) {
+/// With `cluster-allow-reads-when-down` a node answers reads, although it can no longer know the
+/// owner of its slots.
+fn a_partitioned_primary_that_allows_reads_grants_nobody(kind: Kind) {
     let options = [
         "--cluster-node-timeout",
         "1000",
@@ -343,10 +346,10 @@ fn a_primary_that_is_cut_off_and_still_reads_hands_nothing_on(kind: Kind) {
         }
         _ => None,
     });
-    // A fence tells when it was given.
+    // A fence shows when it was given.
     let down_us = i64::try_from(now_us()).unwrap();
     assert_eq!(c.int(&format!("EXISTS {KEY}")), 0, "reads are answered");
-    // It ends all locks that are left, and needs no slot.
+    // It ends all remaining locks, and needs no slot.
     wait_for("more deadlines to pass", || {
         let passed_us = now_us() - u64::try_from(down_us).unwrap();
         (passed_us > 300_000).then_some(())
@@ -376,8 +379,9 @@ fn a_primary_that_is_cut_off_and_still_reads_hands_nothing_on(kind: Kind) {
     cluster.one.later("LOCK.ACQUIRE a b 60000 BLOCK 0").fence();
 }
 
-/// The lock ends and the slot goes in one step, so that the timer has a lock to hand on which clients would find elsewhere.
-fn a_slot_that_leaves_with_the_lock_hands_nothing_on(kind: Kind) {
+/// The lock ends and the slot leaves in one step, so that the timer has a lock to hand off that
+/// clients would find elsewhere.
+fn a_slot_that_leaves_with_its_lock_grants_nobody(kind: Kind) {
     let cluster = Cluster::start(kind, &[]);
     let (mut c, mut other) = (cluster.one.client(), cluster.two.client());
     let fence = c.int("LOCK.ACQUIRE a a 60000");
@@ -396,14 +400,15 @@ fn a_slot_that_leaves_with_the_lock_hands_nothing_on(kind: Kind) {
         "{replies:?}"
     );
     other.text(&leave);
-    is_sent_away(b);
-    is_sent_away(d);
+    gets_tryagain(b);
+    gets_tryagain(d);
     assert_nothing_left(&mut c);
     assert!(other.int("LOCK.ACQUIRE a b 60000") > fence);
 }
 
-/// On the node that imports the slot clients wait for a lock only after ASKING. Its deadline finds the slot with the other node still.
-fn a_lock_that_has_come_before_its_slot_hands_nothing_on(kind: Kind) {
+/// On the importing node, clients can wait for a lock only after ASKING. At its deadline, the slot
+/// still belongs to the other node.
+fn a_lock_in_an_importing_slot_grants_nobody(kind: Kind) {
     let cluster = Cluster::start(kind, &[]);
     let (mut c, mut other) = (cluster.one.client(), cluster.two.client());
     let fence = c.int("LOCK.ACQUIRE a a 60000");
@@ -431,9 +436,9 @@ fn a_lock_that_has_come_before_its_slot_hands_nothing_on(kind: Kind) {
     assert!(next > fence);
 }
 
-/// In a slot that is half moved clients get TRYAGAIN for two keys of which one has gone. Of one key no server says it: the timer is
-/// refused by ASK for the key that has gone.
-fn where_clients_must_try_again_a_missing_key_is_not_handed_on(kind: Kind) {
+/// In a slot that is half migrated, clients get TRYAGAIN for two keys of which one has left. No
+/// server returns it for one key: the timer gets ASK for the key that has left.
+fn a_missing_key_of_a_migrating_slot_grants_nobody(kind: Kind) {
     let cluster = Cluster::start(kind, &[]);
     let (mut c, mut other) = (cluster.one.client(), cluster.two.client());
     for key in ["a", "{a}here"] {
@@ -444,24 +449,24 @@ fn where_clients_must_try_again_a_missing_key_is_not_handed_on(kind: Kind) {
     cluster.begin_to_migrate();
     let replies = c.in_one_go(&["DEL a", "DEL a {a}here"]);
     assert_eq!(replies[0], Reply::Int(1));
-    // 6.2 says ASK there, too.
+    // 6.2 returns ASK there, too.
     let code = ["ASK ", "TRYAGAIN "][usize::from(kind.is_7_0_or_later())];
     let is_refused = matches!(&replies[1], Reply::Error(e) if e.starts_with(code));
     assert!(is_refused, "{replies:?}");
-    is_sent_away(b);
+    gets_tryagain(b);
     assert_eq!(c.int("LOCK.RELEASE {a}here a"), 1);
     here.fence();
     other.text("ASKING");
     other.int("LOCK.ACQUIRE a d 60000");
 }
 
-/// A node asks whether it serves a key in a way that cannot be renamed.
-fn a_renamed_command_sends_nobody_away(kind: Kind) {
+/// A node checks whether it serves a key in a way that cannot be renamed.
+fn renamed_commands_unblock_no_waiter(kind: Kind) {
     for name in ["EXISTS", "EVAL", "SETRANGE", "CONFIG", "CLIENT"] {
         let cluster = Cluster::start(kind, &["--rename-command", name, ""]);
         let mut c = cluster.one.client();
         assert!(c.error(name).starts_with("ERR unknown command"));
-        // Longer than a node waits before it looks whether it serves what is waited for.
+        // Longer than the interval at which a node checks whether it serves its waited keys.
         c.int("LOCK.ACQUIRE a a 2200");
         let b = cluster.one.blocked("LOCK.ACQUIRE a b 60000 BLOCK 0");
         let d = cluster.one.blocked("LOCK.ACQUIRE a d 60000 BLOCK 0");

@@ -1,26 +1,27 @@
-//! A key that changes under those who wait for it without having been free: SWAPDB, MOVE, RENAME and RESTORE bring another lock.
+//! A key that changes under its waiters without being free in between: SWAPDB, MOVE, RENAME and
+//! RESTORE bring another lock.
 
 use crate::harness::{wait_for, Client, Kind, Later, Reply, Server};
 
 on_every_server![
-    swapdb_brings_another_holder,
-    swapdb_takes_the_holder_away_and_back,
-    move_brings_another_holder,
-    rename_brings_another_holder,
-    rename_of_a_contended_lock_leaves_its_waiters_behind,
-    restore_brings_another_holder,
-    a_waiter_becomes_the_holder_by_restore,
-    waiters_of_several_databases_do_not_meet,
-    a_lock_that_is_moved_without_its_ttl_has_it_again,
-    a_lock_that_is_restored_without_its_ttl_has_it_again_in_its_database,
-    a_waited_lock_that_persist_has_taken_the_ttl_off_has_it_again,
-    a_look_that_changes_nothing_forgets_no_ttl,
-    a_client_stays_in_its_database,
+    waiters_follow_a_holder_changed_by_swapdb,
+    waiters_follow_a_holder_swapped_away_and_back,
+    waiters_follow_a_holder_changed_by_move,
+    waiters_follow_a_holder_changed_by_rename,
+    rename_of_a_contended_lock_grants_the_waiters_of_the_old_name,
+    waiters_follow_a_holder_changed_by_restore,
+    a_restore_makes_a_waiter_the_holder,
+    waiters_of_several_databases_are_independent,
+    a_lock_moved_without_its_ttl_gets_it_back,
+    a_lock_restored_without_its_ttl_gets_it_back_in_its_database,
+    persist_on_a_waited_lock_is_repaired,
+    a_command_that_changes_nothing_does_not_cancel_a_ttl_repair,
+    a_grant_leaves_the_client_in_its_database,
 ];
 
-on_more_servers![a_client_stays_in_its_database];
+on_more_servers![a_grant_leaves_the_client_in_its_database];
 
-/// `b` waits for what `z` holds now, until `z` releases it or its deadline passes.
+/// `b` waits for the present hold of `z`, until `z` releases it or its deadline passes.
 fn b_waits_for_z(c: &mut Client, b: Later) {
     assert_eq!(c.holders("k"), ["z"]);
     assert_eq!(c.waiters("k"), ["b"]);
@@ -37,7 +38,7 @@ fn two_locks(server: &Server, c: &mut Client, z: &str) -> Later {
     server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0")
 }
 
-fn swapdb_brings_another_holder(kind: Kind) {
+fn waiters_follow_a_holder_changed_by_swapdb(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let mut one = server.client();
@@ -48,7 +49,7 @@ fn swapdb_brings_another_holder(kind: Kind) {
     c.text("SWAPDB 0 1");
     assert_eq!(one.holders("k"), ["a"]);
     b_waits_for_z(&mut c, b);
-    // The deadline of the lock that came hands on.
+    // The deadline of the new lock grants the next waiter.
     one.text("FLUSHALL");
     one.int("LOCK.ACQUIRE k z 60000");
     c.int("LOCK.ACQUIRE k a 60000");
@@ -58,7 +59,7 @@ fn swapdb_brings_another_holder(kind: Kind) {
     b.fence();
 }
 
-fn swapdb_takes_the_holder_away_and_back(kind: Kind) {
+fn waiters_follow_a_holder_swapped_away_and_back(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
@@ -73,7 +74,7 @@ fn swapdb_takes_the_holder_away_and_back(kind: Kind) {
     assert_eq!(c.holders("k"), ["a"]);
 }
 
-fn move_brings_another_holder(kind: Kind) {
+fn waiters_follow_a_holder_changed_by_move(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.text("SELECT 1");
@@ -86,21 +87,21 @@ fn move_brings_another_holder(kind: Kind) {
     b_waits_for_z(&mut c, b);
 }
 
-fn rename_brings_another_holder(kind: Kind) {
+fn waiters_follow_a_holder_changed_by_rename(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let b = two_locks(&server, &mut c, "LOCK.ACQUIRE other z 60000");
     c.text("RENAME other k");
     b_waits_for_z(&mut c, b);
     c.text("FLUSHALL");
-    // The deadline of the lock that came hands on.
+    // The deadline of the new lock grants the next waiter.
     let b = two_locks(&server, &mut c, "LOCK.ACQUIRE other z 60000");
     c.in_one_go(&["LOCK.RENEW other z 200", "RENAME other k"]);
     b.fence();
     assert_eq!(c.holders("k"), ["b"]);
 }
 
-fn rename_of_a_contended_lock_leaves_its_waiters_behind(kind: Kind) {
+fn rename_of_a_contended_lock_grants_the_waiters_of_the_old_name(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let b = two_locks(&server, &mut c, "LOCK.ACQUIRE other z 60000");
@@ -111,7 +112,7 @@ fn rename_of_a_contended_lock_leaves_its_waiters_behind(kind: Kind) {
     b_waits_for_z(&mut c, b);
 }
 
-fn restore_brings_another_holder(kind: Kind) {
+fn waiters_follow_a_holder_changed_by_restore(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let b = two_locks(&server, &mut c, "LOCK.ACQUIRE other z 60000");
@@ -121,7 +122,7 @@ fn restore_brings_another_holder(kind: Kind) {
     b_waits_for_z(&mut c, b);
 }
 
-fn a_waiter_becomes_the_holder_by_restore(kind: Kind) {
+fn a_restore_makes_a_waiter_the_holder(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let fence = c.int("LOCK.ACQUIRE other b 60000");
@@ -135,7 +136,7 @@ fn a_waiter_becomes_the_holder_by_restore(kind: Kind) {
     d.fence();
 }
 
-fn waiters_of_several_databases_do_not_meet(kind: Kind) {
+fn waiters_of_several_databases_are_independent(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let mut waiters = Vec::new();
@@ -158,7 +159,7 @@ fn waiters_of_several_databases_do_not_meet(kind: Kind) {
     }
 }
 
-fn a_lock_that_is_moved_without_its_ttl_has_it_again(kind: Kind) {
+fn a_lock_moved_without_its_ttl_gets_it_back(kind: Kind) {
     for (moves, db) in [
         (&["RENAME k there"][..], 0),
         (&["RENAME k k2", "RENAME k2 there"], 0),
@@ -176,15 +177,15 @@ fn a_lock_that_is_moved_without_its_ttl_has_it_again(kind: Kind) {
         c.multi(&[&["PERSIST k"], moves].concat());
         c.call(&format!("SELECT {db}"));
         assert_eq!(c.holders("there"), ["a"], "{moves:?}");
-        // It is without one until the next command on it.
+        // It has none until the next command on it.
         assert_eq!(c.int("LOCK.RELEASE there nobody"), 0, "{moves:?}");
         let ttl = c.int("PTTL there");
         assert!((50_000..=60_000).contains(&ttl), "{moves:?}: {ttl}");
     }
 }
 
-/// Redis 6.2 does not say to which database it has come, and others have that key, too.
-fn a_lock_that_is_restored_without_its_ttl_has_it_again_in_its_database(kind: Kind) {
+/// Redis 6.2 does not report the database of the new key, and other databases have that key, too.
+fn a_lock_restored_without_its_ttl_gets_it_back_in_its_database(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.call("SELECT 9");
@@ -210,23 +211,25 @@ fn a_lock_that_is_restored_without_its_ttl_has_it_again_in_its_database(kind: Ki
     b.fence();
 }
 
-/// No LOCK command comes, and nothing tells of PERSIST: the keys that are waited for are looked at now and then.
-fn a_waited_lock_that_persist_has_taken_the_ttl_off_has_it_again(kind: Kind) {
+/// No LOCK command comes, and the module is not notified of PERSIST. It checks waited keys
+/// periodically.
+fn persist_on_a_waited_lock_is_repaired(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
     let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
     assert_eq!(c.int("PERSIST k"), 1);
     wait_for("the ttl", || (c.int("PTTL k") > 0).then_some(()));
-    // Nor of an earlier end. The server's own look for what has expired is off.
+    // It is not notified of an earlier expiry either. The server's own expiry cycle is off.
     c.call("DEBUG SET-ACTIVE-EXPIRE 0");
     c.multi(&["LOCK.RELEASE k nobody", "PEXPIRE k 30"]);
     b.fence();
     assert_eq!(c.holders("k"), ["b"]);
 }
 
-/// Valkey 8.1 leaves the client of MOVE and of COPY in the other database where a module listens to keyspace events. This one does not.
-fn a_client_stays_in_its_database(kind: Kind) {
+/// If a module listens to keyspace events, Valkey 8.1 leaves the client of MOVE and of COPY in the
+/// other database. This module does not listen.
+fn a_grant_leaves_the_client_in_its_database(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     for (take, go) in [
@@ -245,8 +248,9 @@ fn a_client_stays_in_its_database(kind: Kind) {
     }
 }
 
-/// A command of ours serves a marked key before the timer does; what the mark was for must not be lost with it.
-fn a_look_that_changes_nothing_forgets_no_ttl(kind: Kind) {
+/// A LOCK command serves a marked key before the timer does. The reason of the mark must not be
+/// lost with it.
+fn a_command_that_changes_nothing_does_not_cancel_a_ttl_repair(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");

@@ -1,23 +1,24 @@
-//! A primary that becomes a replica: who waits is told so and granted nothing, by whatever happens in the same step.
+//! A primary that becomes a replica unblocks its waiters with an error, and grants none of them in
+//! the same step.
 
 use std::time::{Duration, Instant};
 
 use crate::harness::{wait_for, Client, Kind, Later, Reply, Server};
 
 on_every_server![
-    who_waits_on_a_primary_that_becomes_a_replica_is_told_so,
+    waiters_are_unblocked_with_an_error_at_demotion,
     a_demotion_in_a_transaction_with_a_release_grants_nobody,
     a_replica_takes_nothing_back,
-    a_primary_again_has_its_locks_and_queues,
-    a_failover_tells_those_who_wait,
-    a_replica_takes_no_waiters,
-    who_could_be_redirected_is_told_to_go_too,
+    a_repromoted_primary_has_its_locks_and_takes_waiters,
+    a_failover_unblocks_the_waiters,
+    a_replica_lets_nobody_wait,
+    waiters_with_capa_redirect_are_unblocked_at_demotion,
 ];
 
-/// A primary sends its data set to a replica without waiting for others to come.
+/// A primary sends its data set to a replica without waiting for others.
 const AT_ONCE: [&str; 2] = ["--repl-diskless-sync-delay", "0"];
 
-fn is_told_to_go(waiter: Later) {
+fn is_unblocked(waiter: Later) {
     match waiter.reply() {
         Reply::Error(error) => assert!(error.starts_with("UNBLOCKED "), "{error}"),
         other => panic!("{other:?}"),
@@ -28,7 +29,7 @@ fn is_replica(c: &mut Client) -> bool {
     c.info("role") == "slave"
 }
 
-fn who_waits_on_a_primary_that_becomes_a_replica_is_told_so(kind: Kind) {
+fn waiters_are_unblocked_with_an_error_at_demotion(kind: Kind) {
     let (other, server) = (Server::start_with(kind, &AT_ONCE), Server::start(kind));
     let mut c = server.client();
     other.client().int("LOCK.ACQUIRE theirs t 60000");
@@ -38,9 +39,9 @@ fn who_waits_on_a_primary_that_becomes_a_replica_is_told_so(kind: Kind) {
         .map(|key| server.blocked(&format!("LOCK.ACQUIRE {key} * 60000 BLOCK 0")));
     let follow = format!("REPLICAOF 127.0.0.1 {}", other.port);
     c.in_one_go(&["LOCK.RENEW short a 400", &follow]);
-    waiters.into_iter().for_each(is_told_to_go);
+    waiters.into_iter().for_each(is_unblocked);
     assert_eq!(server.blocked_clients(), 0);
-    // The other's data set comes in place of this one's, which empties the keys that were waited for.
+    // The data set of the other server replaces this one's, which empties the waited keys.
     server.wait_until_it_follows(&other);
     assert_eq!(c.holders("theirs"), ["t"]);
     assert_eq!(c.int("EXISTS k short"), 0);
@@ -57,9 +58,9 @@ fn a_demotion_in_a_transaction_with_a_release_grants_nobody(kind: Kind) {
         let mut c = server.client();
         c.int("LOCK.ACQUIRE k a 60000");
         let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
-        // To nobody: the data set stays as it is.
+        // A replica of no server: the data set stays as it is.
         c.multi(&[end, "REPLICAOF 127.0.0.1 1"]);
-        is_told_to_go(b);
+        is_unblocked(b);
         assert!(is_replica(&mut c));
         wait_for("the lock to be free", || {
             (c.call("LOCK.INFO k") == Reply::Nil).then_some(())
@@ -75,9 +76,10 @@ fn a_replica_takes_nothing_back(kind: Kind) {
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
     let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
-    // Granted, and not told: but what becomes of it is for the new primary to decide, which may have it already.
+    // Granted but not delivered. The new primary decides about this hold, because it may have it
+    // already.
     c.multi(&["LOCK.RELEASE k a", "REPLICAOF 127.0.0.1 1"]);
-    is_told_to_go(b);
+    is_unblocked(b);
     let start = Instant::now();
     wait_for("some turns of the server's loop", || {
         assert_eq!(c.holders("k"), ["b"]);
@@ -85,13 +87,13 @@ fn a_replica_takes_nothing_back(kind: Kind) {
     });
 }
 
-fn a_primary_again_has_its_locks_and_queues(kind: Kind) {
+fn a_repromoted_primary_has_its_locks_and_takes_waiters(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let fence = c.int("LOCK.ACQUIRE k a 60000");
     let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
     c.multi(&["REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"]);
-    is_told_to_go(b);
+    is_unblocked(b);
     assert_eq!(c.int("LOCK.ACQUIRE k a 60000"), fence);
     assert!(c.waiters("k").is_empty());
     let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
@@ -99,7 +101,7 @@ fn a_primary_again_has_its_locks_and_queues(kind: Kind) {
     assert!(d.fence() > fence);
 }
 
-fn a_failover_tells_those_who_wait(kind: Kind) {
+fn a_failover_unblocks_the_waiters(kind: Kind) {
     let primary = Server::start_with(kind, &AT_ONCE);
     let replica = Server::start_replica_of(&primary, &AT_ONCE);
     let (mut p, mut r) = (primary.client(), replica.client());
@@ -116,7 +118,7 @@ fn a_failover_tells_those_who_wait(kind: Kind) {
     wait_for("the replica to lead", || {
         (r.info("role") == "master").then_some(())
     });
-    is_told_to_go(b);
+    is_unblocked(b);
     assert_eq!(r.int("LOCK.RENEW k a 60000"), 1);
     assert_eq!(r.int("LOCK.ACQUIRE k a 60000"), fence);
     let b = replica.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
@@ -127,7 +129,7 @@ fn a_failover_tells_those_who_wait(kind: Kind) {
     });
 }
 
-fn a_replica_takes_no_waiters(kind: Kind) {
+fn a_replica_lets_nobody_wait(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
@@ -135,14 +137,14 @@ fn a_replica_takes_no_waiters(kind: Kind) {
     assert!(c
         .error("LOCK.ACQUIRE k b 60000 BLOCK 0")
         .starts_with("READONLY "));
-    // Even when it takes writes of its own, for it could grant nothing later.
+    // Even if it accepts writes of its own, because it could grant nothing later.
     c.call("CONFIG SET replica-read-only no");
     assert_eq!(c.call("LOCK.ACQUIRE k b 60000 BLOCK 0"), Reply::Nil);
     assert_eq!(server.blocked_clients(), 0);
 }
 
-/// Valkey 9.1 leaves a module's client blocked that has said so.
-fn who_could_be_redirected_is_told_to_go_too(kind: Kind) {
+/// Valkey 9.1 leaves a module's blocked client blocked if it declared this capability.
+fn waiters_with_capa_redirect_are_unblocked_at_demotion(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     if c.call("CLIENT CAPA REDIRECT") != Reply::Simple("OK".into()) {

@@ -1,4 +1,4 @@
-//! CLIENT PAUSE with an append-only file: a write from a timer then ends every server.
+//! CLIENT PAUSE with an append-only file: a write from a timer then aborts every server.
 
 use std::time::{Duration, Instant};
 
@@ -6,26 +6,26 @@ use super::super::leaving::may_be_unblocked;
 use crate::harness::{wait_for, Client, Kind, Reply, Server};
 
 on_every_server![
-    a_deadline_in_a_pause_of_writes_hands_on_after_it,
-    a_deadline_in_a_pause_of_everything_hands_on_after_it,
-    a_timeout_in_a_pause_is_answered,
-    who_leaves_in_a_pause_is_not_granted,
-    a_grant_that_is_lost_as_a_pause_begins_is_taken_back_after_it,
-    commands_of_a_pause_run_after_it,
+    a_deadline_during_a_write_pause_grants_after_it,
+    a_deadline_during_a_full_pause_grants_after_it,
+    a_timeout_during_a_pause_is_answered,
+    a_waiter_that_leaves_during_a_pause_is_not_granted,
+    an_undelivered_grant_at_a_pause_is_taken_back_after_it,
+    commands_sent_during_a_pause_run_after_it,
 ];
 
 fn start(kind: Kind) -> Server {
     Server::start_with(kind, &["--appendonly", "yes"])
 }
 
-/// Waits until nobody holds the lock, which during a pause of writes only LOCK.INFO can tell.
+/// Waits until nobody holds the lock. During a pause of writes only LOCK.INFO can show that.
 fn wait_until_free(c: &mut Client, key: &str) {
     wait_for("the lock to be free", || {
         c.holders(key).is_empty().then_some(())
     });
 }
 
-fn a_deadline_in_a_pause_of_writes_hands_on_after_it(kind: Kind) {
+fn a_deadline_during_a_write_pause_grants_after_it(kind: Kind) {
     let server = start(kind);
     let mut c = server.client();
     let first = c.int("LOCK.ACQUIRE k a 60000");
@@ -33,7 +33,7 @@ fn a_deadline_in_a_pause_of_writes_hands_on_after_it(kind: Kind) {
     let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
     c.in_one_go(&["LOCK.RENEW k a 200", "CLIENT PAUSE 60000 WRITE"]);
     wait_until_free(&mut c, "k");
-    // The server's timer runs many times in this while.
+    // The server's timer runs many times in this span.
     let start = Instant::now();
     wait_for("some time to pass", || {
         assert_eq!(c.waiters("k"), ["b", "d"]);
@@ -48,7 +48,7 @@ fn a_deadline_in_a_pause_of_writes_hands_on_after_it(kind: Kind) {
     d.fence();
 }
 
-fn a_deadline_in_a_pause_of_everything_hands_on_after_it(kind: Kind) {
+fn a_deadline_during_a_full_pause_grants_after_it(kind: Kind) {
     let server = start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
@@ -62,7 +62,7 @@ fn a_deadline_in_a_pause_of_everything_hands_on_after_it(kind: Kind) {
     assert_eq!(c.holders("k"), ["b"]);
 }
 
-fn a_timeout_in_a_pause_is_answered(kind: Kind) {
+fn a_timeout_during_a_pause_is_answered(kind: Kind) {
     let server = start(kind);
     let mut c = server.client();
     c.int("RWLOCK.RLOCK k a 60000");
@@ -70,7 +70,7 @@ fn a_timeout_in_a_pause_is_answered(kind: Kind) {
     let r = server.blocked("RWLOCK.RLOCK k r 60000 BLOCK 0");
     c.text("CLIENT PAUSE 60000 WRITE");
     assert_eq!(w.reply(), Reply::Nil);
-    // Now the reader is next, but a grant is a write.
+    // The reader is next now, but a grant is a write.
     assert!(r.is_pending());
     assert_eq!(c.waiters("k"), ["r"]);
     c.text("CLIENT UNPAUSE");
@@ -78,7 +78,7 @@ fn a_timeout_in_a_pause_is_answered(kind: Kind) {
     assert_eq!(c.holders("k"), ["a", "r"]);
 }
 
-fn who_leaves_in_a_pause_is_not_granted(kind: Kind) {
+fn a_waiter_that_leaves_during_a_pause_is_not_granted(kind: Kind) {
     let server = start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
@@ -102,7 +102,7 @@ fn who_leaves_in_a_pause_is_not_granted(kind: Kind) {
     assert_eq!(c.holders("k"), ["e"]);
 }
 
-fn a_grant_that_is_lost_as_a_pause_begins_is_taken_back_after_it(kind: Kind) {
+fn an_undelivered_grant_at_a_pause_is_taken_back_after_it(kind: Kind) {
     let server = start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
@@ -122,7 +122,7 @@ fn a_grant_that_is_lost_as_a_pause_begins_is_taken_back_after_it(kind: Kind) {
     assert_eq!(c.holders("k"), ["d"]);
 }
 
-fn commands_of_a_pause_run_after_it(kind: Kind) {
+fn commands_sent_during_a_pause_run_after_it(kind: Kind) {
     let server = start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");

@@ -1,25 +1,25 @@
-//! Slots move to and fro by both ways, under a crowd.
+//! Slots move to and fro by both methods under load.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use super::super::crowd::{crowd_while, SetWhenDropped};
+use super::super::checker::{check, Checked};
 use super::super::journal::Hold;
-use super::super::judge::{judge, Verdict};
+use super::super::load_clients::{with_load_clients, SetWhenDropped};
 use super::{gauges, replicas_agree, stats};
 use crate::harness::{cluster_connection, figure, now_us, scale, wait_for, Cluster, Kind, SHARDS};
 
-on_valkey_9![slots_that_move_by_both_ways_cost_nothing];
+on_valkey_9![slots_that_move_key_by_key_or_atomically_lose_nothing];
 
-/// How long the hold of a client lasts that does not give it up.
+/// The ttl of holds that a client never releases.
 const FORGOTTEN_MS: u64 = 40;
 
-fn slots_that_move_by_both_ways_cost_nothing(kind: Kind) {
+fn slots_that_move_key_by_key_or_atomically_lose_nothing(kind: Kind) {
     let mut cluster = Cluster::start(kind);
     let keys = cluster.keys_of(0, 4);
     let rounds = 7 * scale();
-    let (mut journal, (forgotten, moves)) = crowd_while(&mut cluster, &keys, |cluster| {
+    let (mut journal, (forgotten, moves)) = with_load_clients(&mut cluster, &keys, |cluster| {
         let over = AtomicBool::new(false);
         thread::scope(|scope| {
             let forgetful = scope.spawn(|| forget(&cluster.addresses(), &keys[0], &over));
@@ -39,7 +39,7 @@ fn slots_that_move_by_both_ways_cost_nothing(kind: Kind) {
     });
     let deadlines = forgotten.len();
     journal.holds.extend(forgotten);
-    let Verdict { holds, pairs, .. } = judge(&journal.holds, None).unwrap_or_else(|breaches| {
+    let Checked { holds, pairs, .. } = check(&journal.holds, None).unwrap_or_else(|breaches| {
         let (count, errors) = (breaches.len(), &journal.errors);
         panic!("{count} breaches, {errors:?}; the first:\n{}", breaches[0])
     });
@@ -52,7 +52,7 @@ fn slots_that_move_by_both_ways_cost_nothing(kind: Kind) {
     figure(
         kind,
         &format!(
-            "{atomic} slots moved atomically and {classic} key by key, {holds} holds of the crowd, {deadlines} of them ended by their \
+            "{atomic} slots moved atomically and {classic} key by key, {holds} holds of the clients, {deadlines} of them ended by their \
              deadlines, {pairs} pairs compared, none lost or held twice, no waiter left; what reached the clients: {errors:?}"
         ),
     );
@@ -71,7 +71,7 @@ fn move_slot(cluster: &Cluster, slot: i64, from: usize, to: usize, is_atomic: bo
     cluster.wait_until_all_agree();
 }
 
-/// Takes a lock time and again and never gives it up, so that only its deadline ends it.
+/// Takes a lock repeatedly and never releases it, so that only its deadline ends the hold.
 fn forget(addresses: &[String], key: &str, over: &AtomicBool) -> Vec<Hold> {
     let mut holds = Vec::new();
     let mut connection = cluster_connection(addresses).expect("a connection");

@@ -1,0 +1,77 @@
+//! The folder of the results, and the environment that every table names.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The folder of the results. It is created if it is missing.
+pub fn folder(quick: bool) -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    // A quick run must not replace real results.
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
+    let folder = match quick {
+        true => target.join("benchmarks"),
+        false => root.join("docs/benchmarks"),
+    };
+    fs::create_dir_all(&folder).expect("to make the folder of the results");
+    folder
+}
+
+/// Commit, time and machine, in a line.
+pub fn shown() -> String {
+    Environment::look().shown()
+}
+
+struct Environment {
+    commit: String,
+    date: String,
+    machine: String,
+}
+
+impl Environment {
+    fn look() -> Self {
+        let said = |program: &str, args: &[&str]| {
+            let mut command = Command::new(program);
+            let output = command
+                .args(args)
+                .current_dir(env!("CARGO_MANIFEST_DIR"))
+                .output();
+            let text =
+                output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_string());
+            text.unwrap_or_default()
+        };
+        let changed = !said(
+            "git",
+            &["status", "--porcelain", "--untracked-files=no", "src"],
+        )
+        .is_empty();
+        let commit = said("git", &["rev-parse", "--short", "HEAD"]);
+        let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let mut models = cpus.lines().filter(|line| line.starts_with("model name"));
+        let model = models.next().and_then(|line| line.split_once(": "));
+        Self {
+            commit: format!("{commit}{}", if changed { " with changes" } else { "" }),
+            date: said("date", &["-u", "+%F %H:%M UTC"]),
+            machine: format!(
+                "{} x {}, Linux {}",
+                cpus.matches("model name").count(),
+                model.map_or("a processor", |model| model.1),
+                said("uname", &["-r"]),
+            ),
+        }
+    }
+
+    fn shown(&self) -> String {
+        let Self {
+            commit,
+            date,
+            machine,
+        } = self;
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let pinned = match status.contains("Cpus_allowed_list:\t1\n") {
+            true => "the server on one core, the clients on the other",
+            false => "the server and the clients on any core",
+        };
+        format!("Commit {commit}, {date}, {machine}; {pinned}.\n")
+    }
+}

@@ -1,0 +1,157 @@
+//! The grammar of every command against a second, naive parser. Every accepted command is decided
+//! without a panic.
+
+use redis_lock::command::acquire::{self, Acquire};
+use redis_lock::command::release::Release;
+use redis_lock::command::renew::Renew;
+use redis_lock::command::{info, rlock, Args, Decision, Error};
+use redis_lock::lock::codec::{decode, encode_effect, Record};
+use redis_lock::lock::{Effect, FenceClock, Lock, Mode, Now, Waiting};
+
+const NOW: Now = Now::from_millis(1_000_000);
+
+/// The longest ttl and timeout.
+const MAX_MS: u128 = 1 << 48;
+
+/// The first byte names the command, the others are its arguments with 0xff between them.
+pub fn run(data: &[u8]) {
+    let Some((command, rest)) = data.split_first() else {
+        return;
+    };
+    let args: Vec<&[u8]> = match rest {
+        [] => Vec::new(),
+        rest => rest.split(|byte| *byte == 0xff).collect(),
+    };
+    match command % 5 {
+        0 => take(acquire::MODE, &args),
+        1 => take(rlock::MODE, &args),
+        2 => renew(&args),
+        3 => release(&args),
+        _ => {
+            let parsed = info::parse(Args::new(args.iter().copied()));
+            assert_eq!(parsed.is_ok(), args.is_empty());
+        }
+    }
+}
+
+fn take(mode: Mode, args: &[&[u8]]) {
+    let parsed = Acquire::parse(mode, Args::new(args.iter().copied()));
+    let expected = match args {
+        [token, ttl] => is_token(token) && is_ttl(ttl),
+        [token, ttl, option, timeout] => {
+            let may_wait = option.eq_ignore_ascii_case(b"BLOCK");
+            let timeout = number(timeout).is_some_and(|ms| ms <= MAX_MS);
+            is_token(token) && is_ttl(ttl) && may_wait && timeout
+        }
+        _ => false,
+    };
+    let Some(request) = judge(parsed, expected) else {
+        return;
+    };
+    let timeout = request.block().map(|timeout| u128::from(timeout.ms));
+    assert_eq!(timeout, args.get(3).and_then(|timeout| number(timeout)));
+    let waiter = request.waiter(NOW);
+    assert_eq!(waiter.mode, mode);
+    assert_eq!(Some(u128::from(waiter.ttl.ms())), number(args[1]));
+    assert_eq!(request.is_made(), args[0] == b"*");
+    if request.is_made() {
+        assert_eq!(waiter.token.as_token().as_bytes().len(), 36);
+    } else {
+        assert_eq!(waiter.token.as_token().as_bytes(), args[0]);
+    }
+    for lock in locks() {
+        let decision = request.decide(
+            lock.as_ref(),
+            NOW,
+            Waiting::default(),
+            &mut FenceClock::new(),
+        );
+        follow(&decision);
+        if lock.is_none() {
+            assert!(matches!(decision, Decision::Change { .. }), "{decision:?}");
+        }
+    }
+}
+
+fn renew(args: &[&[u8]]) {
+    let parsed = Renew::parse(Args::new(args.iter().copied()));
+    let expected = matches!(args, [token, ttl] if is_token(token) && is_ttl(ttl));
+    if let Some(request) = judge(parsed, expected) {
+        for lock in locks() {
+            follow(&request.decide(lock.as_ref(), NOW));
+        }
+    }
+}
+
+fn release(args: &[&[u8]]) {
+    let parsed = Release::parse(Args::new(args.iter().copied()));
+    let expected = matches!(args, [token] if is_token(token));
+    if let Some(request) = judge(parsed, expected) {
+        for lock in locks() {
+            follow(&request.decide(lock.as_ref(), NOW).0);
+        }
+    }
+}
+
+/// Fails if the two parsers differ.
+fn judge<T: std::fmt::Debug>(parsed: Result<T, Error>, expected: bool) -> Option<T> {
+    assert_eq!(parsed.is_ok(), expected, "{parsed:?}");
+    parsed.ok()
+}
+
+/// The effect of a decision must reach the other servers unchanged.
+fn follow(decision: &Decision<'_>) {
+    if let Decision::Change { effect, .. } = decision {
+        let mut bytes = Vec::new();
+        encode_effect(effect, &mut bytes);
+        assert_eq!(decode(&bytes), Ok(Record::Effect(*effect)));
+    }
+}
+
+fn is_token(bytes: &[u8]) -> bool {
+    (1..=512).contains(&bytes.len())
+}
+
+fn is_ttl(bytes: &[u8]) -> bool {
+    number(bytes).is_some_and(|ms| (1..=MAX_MS).contains(&ms))
+}
+
+fn number(bytes: &[u8]) -> Option<u128> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    let number: u128 = text.parse().ok()?;
+    // The standard library also accepts signs and leading zeros.
+    (number.to_string() == text).then_some(number)
+}
+
+/// A free lock, and some that are held.
+fn locks() -> Vec<Option<Lock>> {
+    let record = |mode: u8, tokens: &[&[u8]]| {
+        let mut bytes = vec![1, 1, mode];
+        for (n, token) in tokens.iter().enumerate() {
+            bytes.extend((n as u64 + 1).to_le_bytes());
+            bytes.extend((NOW.ms() + 5).to_le_bytes());
+            bytes.extend(NOW.ms().to_le_bytes());
+            bytes.extend((token.len() as u16).to_le_bytes());
+            bytes.extend(*token);
+        }
+        match decode(&bytes) {
+            Ok(Record::State(lock)) => Some(lock),
+            other => panic!("{other:?}"),
+        }
+    };
+    let mut over = record(2, &[b"a", b"b"]);
+    let deadline = redis_lock::lock::Deadline::from_millis(1).expect("an instant");
+    if let Some(lock) = &mut over {
+        assert_eq!(
+            Effect::Cap { deadline }.apply_to(lock),
+            redis_lock::lock::Fate::Held
+        );
+    }
+    vec![
+        None,
+        record(1, &[b"a"]),
+        record(2, &[b"a"]),
+        record(2, &[b"a", b"b"]),
+        over,
+    ]
+}

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Runs the tests of Redis 7.0 with every server under valgrind's memcheck, and says what that has seen.
+#
+#   scripts/check/valgrind.sh [FILTER…]       as of `cargo test`; all of redis_7_0 when there is none
+#
+# A test fails when memcheck finds an access that is not right, in the server or in the module, or something lost of the module's.
+set -euo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+filters=("$@")
+[ ${#filters[@]} -gt 0 ] || filters=(redis_7_0)
+reports=$(mktemp -d)
+trap 'rm -rf "$reports"' EXIT
+
+# Tests that cannot run so, and why.
+skip=()
+while read -r name _; do skip+=(--skip "$name"); done <<'TESTS'
+a_node_of_a_cluster_that_is_down_grants_nobody          the cluster is down before the test has it so
+waiters_of_a_lock_that_ends_in_a_migrating_slot         a lease of a fraction of a second is over before the next step
+a_deadline_during_a_full_pause                          the same
+a_deadline_during_a_write_pause                         the same
+a_waiter_that_leaves_during_a_pause_is_not_granted      the same
+a_busy_script_delays_a_hand_off_but_loses_none          the same
+a_timeout_gives_null_on_time                            the same
+an_expired_lock_counts_as_one_expired_key               the same
+every_kind_of_hand_off_survives_a_crash                 expects a restart in seconds
+module_loadex_sets_the_limits                           the server loses what it makes for a module that it then refuses
+configuration::arguments::redis_7_0::module_load        the same
+memory::growth                                          counts bytes of the allocator that memcheck takes the place of
+no_command_is_slow_beside_many_readers                  measures time
+TESTS
+
+status=0
+TEST_UNDER_VALGRIND=$reports cargo test --locked --test integration -- "${filters[@]}" --test-threads 2 "${skip[@]}" || status=$?
+shopt -s globstar
+cat "$reports"/**/* 2>/dev/null | awk '
+    / Memcheck, a memory error detector/ { processes++ }
+    / total heap usage: / { ended++; gsub(",", "", $5); allocations += $5 }
+    / ERROR SUMMARY: / { errors += $4 }
+    END {
+        printf "valgrind: %d processes, %d of them to their end in order, %.0f allocations: %d findings\n",
+            processes, ended, allocations, errors
+    }
+'
+exit $status

@@ -1,0 +1,103 @@
+#!/usr/bin/env bash
+# Builds what is released, so that the same commit and tools give the same bytes in any folder at any time, and packs it:
+#
+#   scripts/dist/dist.sh stage       what the packages hold, in dist/stage of the target folder
+#   scripts/dist/dist.sh             that, and the tarballs with their checksums, in dist
+#
+# What may differ between two machines and shows in the bytes is in BUILDINFO: the compilers.
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+cd "$root"
+umask 022
+export LC_ALL=C TZ=UTC
+# A build of its own: its flags are not those of `make build`, which would otherwise build all anew each time.
+target=${CARGO_TARGET_DIR:-$root/target}
+dist=$(mkdir -p "$target/dist" && cd "$target/dist" && pwd)
+stage=$dist/stage
+name=$(sed -nE 's/^name *= *"(.*)"/\1/p;T;q' Cargo.toml)
+version=$(sed -nE 's/^version *= *"(.*)"/\1/p;T;q' Cargo.toml)
+
+fail() { echo "dist: $*" >&2; exit 1; }
+
+is_checkout() { [ "$(git rev-parse --show-toplevel 2>/dev/null)" = "$root" ]; }
+
+# Every time that is written down is that of the commit.
+if [ -z "${SOURCE_DATE_EPOCH:-}" ]; then
+    is_checkout || fail "this is no checkout of git, so SOURCE_DATE_EPOCH has to say when the source was made"
+    SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
+fi
+export SOURCE_DATE_EPOCH
+commit=unknown
+if is_checkout; then
+    commit=$(git rev-parse HEAD)
+    [ -z "$(git status --porcelain --untracked-files=no)" ] || {
+        commit+=-dirty
+        echo "dist: there are changes that are not committed: nobody else can build these bytes" >&2
+    }
+fi
+
+# The folders of this machine that would stand in messages of panics, each with the name that takes its place.
+remaps() {
+    local sysroot hash
+    # Where cargo keeps the crates: its home, or a folder of vendored ones.
+    cargo metadata --locked --format-version 1 | python3 -c '
+import json, os, sys
+folders = {os.path.dirname(os.path.dirname(p["manifest_path"])) for p in json.load(sys.stdin)["packages"] if p["source"]}
+print("\n".join(f"{folder}=/crates" for folder in sorted(folders)))'
+    sysroot=$(rustc --print sysroot)
+    hash=$(rustc -vV | sed -n 's/^commit-hash: //p')
+    printf '%s\n' "$sysroot/lib/rustlib/src/rust=/rustc/$hash" "$dist/build=/target" "$root=/$name"
+}
+
+build() {
+    local flags=() remap
+    cargo fetch --locked --quiet
+    while read -r remap; do flags+=("--remap-path-prefix=$remap"); done < <(remaps)
+    # What the environment would add to the compilers' flags is not part of the release.
+    env -u RUSTFLAGS -u CFLAGS -u CPPFLAGS CARGO_TARGET_DIR="$dist/build" CARGO_INCREMENTAL=0 \
+        CARGO_ENCODED_RUSTFLAGS="$(IFS=$'\x1f'; echo "${flags[*]}")" \
+        cargo build --release --locked --lib
+}
+
+# A path of this machine in the module would be another one on the next machine.
+assert_no_paths() {
+    local path
+    for path in "$root" "$dist" "${CARGO_HOME:-$HOME/.cargo}" "${RUSTUP_HOME:-$HOME/.rustup}"; do
+        ! grep -qF "$path/" "$1" || fail "$1 holds the path $path"
+    done
+}
+
+stage() {
+    build
+    rm -rf "$stage"
+    scripts/dist/documents.sh "$stage"
+    install -m 755 "$dist/build/release/libredis_lock.so" "$stage/"
+    assert_no_paths "$stage/libredis_lock.so"
+    scripts/dist/notices.py >"$stage/NOTICES"
+    cat >"$stage/BUILDINFO" <<INFO
+$name $version
+commit: $commit
+SOURCE_DATE_EPOCH: $SOURCE_DATE_EPOCH
+$(rustc -vV)
+cc: $(cc --version | head -n1)
+glibc needed: $(scripts/dist/glibc.sh "$stage/libredis_lock.so")
+INFO
+    chmod 644 "$stage/NOTICES" "$stage/BUILDINFO"
+}
+
+# pack FOLDER INTO: in one order, of one owner and time.
+pack() {
+    tar --create --format=gnu --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner \
+        --directory="$stage" --transform="s|^\.|$1|" . | gzip -9 --no-name >"$2"
+}
+
+stage
+[ "${1:-}" != stage ] || exit 0
+rm -f "$dist"/*.tar.gz "$dist/SHA256SUMS"
+folder=$name-$version-$(uname -m)-linux
+pack "$folder" "$dist/$folder.tar.gz"
+# The source, too, where there is one to tell it from what else lies about.
+! is_checkout || git archive --format=tar --prefix="$name-$version/" HEAD | gzip -9 --no-name >"$dist/$name-$version.tar.gz"
+(cd "$dist" && sha256sum -- *.tar.gz >SHA256SUMS && cat SHA256SUMS)
+echo "dist: in $dist"

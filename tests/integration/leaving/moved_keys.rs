@@ -1,0 +1,162 @@
+//! A client is granted and disconnected before delivery, while the lock moves to another key in the
+//! same step. The grant is taken back wherever the lock is then. No hold here lasts less than ten
+//! minutes, so none ends by its deadline.
+
+use super::undelivered::{kill, let_the_timer_run};
+use crate::harness::{wait_for, Client, Kind, Reply, Server};
+
+on_every_server![
+    an_undelivered_hold_is_taken_back_wherever_its_key_moved,
+    an_undelivered_hold_taken_back_elsewhere_grants_the_waiters_there,
+    a_hold_renewed_after_a_move_is_not_taken_back,
+    an_undelivered_conversion_is_undone_at_a_copy_with_the_same_fence,
+];
+
+/// The ways by which a lock leaves the key `k`, with database 0 selected.
+const MOVES: [&[&str]; 8] = [
+    &["RENAME k there"],
+    &["RENAME k between", "RENAME between there"],
+    &["SWAPDB 0 1"],
+    &["SWAPDB 0 1", "SWAPDB 1 2"],
+    &["MOVE k 1"],
+    &["RENAME k there", "MOVE there 1"],
+    &["SWAPDB 0 1", "SELECT 1", "RENAME k there", "SELECT 0"],
+    &["RENAME k there", "RENAME there k"],
+];
+
+/// The number of locks in all databases of the tests.
+fn locks(server: &Server) -> i64 {
+    let mut c = server.client();
+    let in_db = |db| {
+        c.call(&format!("SELECT {db}"));
+        c.int("DBSIZE")
+    };
+    (0..3).map(in_db).sum()
+}
+
+fn an_undelivered_hold_is_taken_back_wherever_its_key_moved(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    for moves in MOVES {
+        for in_transaction in [true, false] {
+            c.int("LOCK.ACQUIRE k a 600000");
+            let b = server.blocked("LOCK.ACQUIRE k b 600000 BLOCK 0");
+            let kill = kill(&b);
+            let lines = [&["LOCK.RELEASE k a", &kill], moves].concat();
+            match in_transaction {
+                true => c.multi(&lines),
+                false => c.in_one_go(&lines),
+            };
+            b.broken();
+            // It would last ten minutes.
+            wait_for(&format!("{moves:?} to leave nothing"), || {
+                (locks(&server) == 0).then_some(())
+            });
+        }
+    }
+    // Many other keys exist besides it.
+    c.call("SELECT 2");
+    c.call("DEBUG POPULATE 50000 other");
+    c.call("SELECT 0");
+    c.int("LOCK.ACQUIRE k a 600000");
+    let b = server.blocked("LOCK.ACQUIRE k b 600000 BLOCK 0");
+    let kill = kill(&b);
+    c.multi(&["LOCK.RELEASE k a", &kill, "RENAME k there", "MOVE there 3"]);
+    b.broken();
+    c.call("SELECT 3");
+    wait_for("it to go", || (c.int("EXISTS there") == 0).then_some(()));
+}
+
+/// One client waits at the new place of the lock, and one at the old.
+fn an_undelivered_hold_taken_back_elsewhere_grants_the_waiters_there(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    for moves in [
+        &["RENAME k there"][..],
+        &[
+            "MOVE k 1",
+            "SELECT 1",
+            "RENAME k there",
+            "MOVE there 0",
+            "SELECT 0",
+        ],
+    ] {
+        c.int("LOCK.ACQUIRE k a 600000");
+        c.int("LOCK.ACQUIRE there z 600000");
+        let b = server.blocked("LOCK.ACQUIRE k b 600000 BLOCK 0");
+        let d = server.blocked("LOCK.ACQUIRE k d 600000 BLOCK 0");
+        let e = server.blocked("LOCK.ACQUIRE there e 600000 BLOCK 0");
+        let kill = kill(&b);
+        // MOVE only moves to an absent key.
+        let lines = [&["LOCK.RELEASE k a", &kill, "DEL there"], moves].concat();
+        c.multi(&lines);
+        b.broken();
+        d.fence();
+        e.fence();
+        assert_eq!(c.holders("k"), ["d"], "{moves:?}");
+        assert_eq!(c.holders("there"), ["e"], "{moves:?}");
+        c.call("FLUSHALL");
+    }
+    // A reader goes, and the lock stays with another one.
+    c.int("RWLOCK.WLOCK k a 600000");
+    let dead = server.blocked("RWLOCK.RLOCK k dead 600000 BLOCK 0");
+    let alive = server.blocked("RWLOCK.RLOCK k alive 600000 BLOCK 0");
+    c.multi(&["LOCK.RELEASE k a", &kill(&dead), "RENAME k there"]);
+    dead.broken();
+    alive.fence();
+    wait_for("one reader", || {
+        (c.holders("there") == ["alive"]).then_some(())
+    });
+}
+
+fn a_hold_renewed_after_a_move_is_not_taken_back(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    c.int("LOCK.ACQUIRE k a 600000");
+    let b = server.blocked("LOCK.ACQUIRE k b 600000 BLOCK 0");
+    let renew = "LOCK.RENEW there b 600000";
+    let replies = c.multi(&["LOCK.RELEASE k a", &kill(&b), "RENAME k there", renew]);
+    assert_eq!(replies[3], Reply::Int(1));
+    b.broken();
+    let_the_timer_run(&server);
+    let_the_timer_run(&server);
+    assert_eq!(c.holders("there"), ["b"]);
+}
+
+/// A copy by DUMP and RESTORE has the fences of its original, and a conversion keeps them.
+fn an_undelivered_conversion_is_undone_at_a_copy_with_the_same_fence(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    for dead in ["k", "copy"] {
+        c.int("RWLOCK.RLOCK k up 600000");
+        c.int("RWLOCK.RLOCK k other 600000");
+        let dump = c.call("DUMP k");
+        let restore: [&[u8]; 4] = [b"RESTORE", b"copy", b"600000", dump.as_bytes()];
+        assert_eq!(c.send(&restore), Reply::Simple("OK".into()));
+        let ups = ["k", "copy"].map(|key| {
+            let line = format!("RWLOCK.WLOCK {key} up 600000 BLOCK 0");
+            (key, server.blocked(&line))
+        });
+        let (_, killed) = ups.iter().find(|(key, _)| *key == dead).unwrap();
+        let kill = kill(killed);
+        c.multi(&["LOCK.RELEASE k other", "LOCK.RELEASE copy other", &kill]);
+        for (key, up) in ups {
+            if key == dead {
+                up.broken();
+            } else {
+                up.fence();
+            }
+        }
+        let mode = |c: &mut Client, key| c.call(&format!("LOCK.INFO {key}")).field("mode");
+        wait_for("the conversion to be undone", || {
+            (mode(&mut c, dead) == "shared".into()).then_some(())
+        });
+        let_the_timer_run(&server);
+        let alive = if dead == "k" { "copy" } else { "k" };
+        assert_eq!(mode(&mut c, alive), "exclusive".into());
+        for key in ["k", "copy"] {
+            assert_eq!(c.holders(key), ["up"]);
+            c.int(&format!("LOCK.RELEASE {key} up"));
+        }
+    }
+}

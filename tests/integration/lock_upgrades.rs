@@ -1,0 +1,149 @@
+//! Waiting requests that become conversions, because their token gets a shared hold while they
+//! wait.
+//!
+//! Every hold lasts a minute here, and is renewed, so no deadline resolves a wait.
+
+use crate::harness::{Client, Kind, Later, Reply, Server};
+
+on_every_server![
+    a_request_becomes_an_upgrade_when_its_token_gets_a_shared_hold,
+    an_upgrade_passes_an_earlier_writer,
+    a_renamed_lock_causes_no_deadlock,
+    a_restored_lock_causes_no_deadlock,
+    a_moved_lock_causes_no_deadlock,
+    a_swapped_lock_causes_no_deadlock,
+    a_waiter_that_becomes_an_owner_by_rename_is_granted,
+];
+
+fn a_request_becomes_an_upgrade_when_its_token_gets_a_shared_hold(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    c.int("RWLOCK.RLOCK k r 60000");
+    let q = server.blocked("RWLOCK.WLOCK k q 60000 BLOCK 1500");
+    let x_share = server.blocked("RWLOCK.RLOCK k x 60000 BLOCK 0");
+    let x = server.blocked("RWLOCK.WLOCK k x 60000 BLOCK 0");
+    assert_eq!(q.reply(), Reply::Nil);
+    let share = x_share.fence();
+    renew(&mut c, &["r", "x"]);
+    // From here on, both used to wait for each other.
+    gets_deadlock(server.later("RWLOCK.WLOCK k r 60000 BLOCK 0"));
+    assert!(c.error("RWLOCK.WLOCK k r 60000").starts_with("DEADLOCK "));
+    assert_eq!(c.waiters("k"), ["x"]);
+    renew(&mut c, &["r", "x"]);
+    assert_eq!(c.int("LOCK.RELEASE k r"), 1);
+    assert_eq!(x.fence(), share);
+    assert_eq!(c.call("LOCK.INFO k").field("mode"), "exclusive".into());
+    assert_eq!(c.holders("k"), ["x"]);
+}
+
+fn an_upgrade_passes_an_earlier_writer(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    c.int("RWLOCK.RLOCK k r 60000");
+    let q = server.blocked("RWLOCK.WLOCK k q 60000 BLOCK 0");
+    let x_share = server.blocked("RWLOCK.RLOCK k x 60000 BLOCK 0");
+    let w = server.blocked("RWLOCK.WLOCK k w 60000 BLOCK 0");
+    let x = server.blocked("RWLOCK.WLOCK k x 60000 BLOCK 0");
+    c.int(&format!("CLIENT KILL ID {}", q.id));
+    let share = x_share.fence();
+    assert_eq!(c.waiters("k"), ["x", "w"]);
+    // Nobody is granted behind it, and nobody else converts.
+    assert_eq!(c.call("RWLOCK.RLOCK k late 60000"), Reply::Nil);
+    gets_deadlock(server.later("RWLOCK.WLOCK k r 60000 BLOCK 0"));
+    renew(&mut c, &["r", "x"]);
+    assert_eq!(c.int("LOCK.RELEASE k r"), 1);
+    // The writer used to wait for this shared hold, and this request for the writer.
+    assert_eq!(x.fence(), share);
+    assert!(w.is_pending());
+    assert_eq!(c.int("LOCK.RELEASE k x"), 1);
+    assert!(w.fence() > share);
+}
+
+fn a_renamed_lock_causes_no_deadlock(kind: Kind) {
+    a_replaced_lock_brings_no_deadlock(kind, |c| {
+        c.text("RENAME shares k");
+    });
+}
+
+fn a_restored_lock_causes_no_deadlock(kind: Kind) {
+    a_replaced_lock_brings_no_deadlock(kind, |c| {
+        let payload = c.call("DUMP shares");
+        let words: [&[u8]; 5] = [b"RESTORE", b"k", b"0", payload.as_bytes(), b"REPLACE"];
+        assert_eq!(c.send(&words), Reply::Simple("OK".into()));
+    });
+}
+
+fn a_moved_lock_causes_no_deadlock(kind: Kind) {
+    a_replaced_lock_brings_no_deadlock(kind, |c| {
+        c.int("MOVE shares 1");
+        let away = ["SELECT 1", "RENAME shares k", "SELECT 0", "DEL k"];
+        let replies = c.multi(&[&away[..], &["SELECT 1", "MOVE k 0", "SELECT 0"]].concat());
+        assert_eq!(replies[5], Reply::Int(1));
+    });
+}
+
+fn a_swapped_lock_causes_no_deadlock(kind: Kind) {
+    a_replaced_lock_brings_no_deadlock(kind, |c| {
+        c.int("MOVE shares 1");
+        c.text("SELECT 1");
+        c.text("RENAME shares k");
+        c.text("SELECT 0");
+        c.text("SWAPDB 0 1");
+    });
+}
+
+/// Two writers wait, and the lock is replaced by one that both share.
+fn a_replaced_lock_brings_no_deadlock(kind: Kind, replace: fn(&mut Client)) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    c.int("LOCK.ACQUIRE k z 60000");
+    let w = server.blocked("RWLOCK.WLOCK k w 60000 BLOCK 0");
+    let b = server.blocked("RWLOCK.WLOCK k b 60000 BLOCK 0");
+    let a = server.blocked("RWLOCK.WLOCK k a 60000 BLOCK 0");
+    let share = shares_of_a_and_b(&mut c);
+    replace(&mut c);
+    gets_deadlock(a);
+    assert_eq!(c.waiters("k"), ["b", "w"]);
+    renew(&mut c, &["a", "b"]);
+    assert_eq!(c.int("LOCK.RELEASE k a"), 1);
+    assert_eq!(b.fence(), share);
+    assert_eq!(c.int("LOCK.RELEASE k b"), 1);
+    assert!(w.fence() > share);
+    assert_eq!(c.info("lock_deadlocks"), "1");
+}
+
+fn a_waiter_that_becomes_an_owner_by_rename_is_granted(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    c.int("LOCK.ACQUIRE k z 60000");
+    let w = server.blocked("RWLOCK.WLOCK k w 60000 BLOCK 0");
+    let b = server.blocked("RWLOCK.RLOCK k b 60000 BLOCK 0");
+    let share = shares_of_a_and_b(&mut c);
+    c.text("RENAME shares k");
+    // It used to wait behind the writer, and the writer for its shared hold.
+    assert_eq!(b.fence(), share);
+    assert_eq!(c.waiters("k"), ["w"]);
+    assert_eq!(c.int("LOCK.RELEASE k a"), 1);
+    assert_eq!(c.int("LOCK.RELEASE k b"), 1);
+    w.fence();
+}
+
+/// Gives two tokens shared holds of a lock under another key. Returns the second one's fence.
+fn shares_of_a_and_b(c: &mut Client) -> i64 {
+    c.int("RWLOCK.RLOCK shares a 60000");
+    c.int("RWLOCK.RLOCK shares b 60000")
+}
+
+fn renew(c: &mut Client, tokens: &[&str]) {
+    for token in tokens {
+        assert_eq!(c.int(&format!("LOCK.RENEW k {token} 60000")), 1);
+    }
+}
+
+#[track_caller]
+fn gets_deadlock(later: Later) {
+    match later.reply() {
+        Reply::Error(error) => assert!(error.starts_with("DEADLOCK "), "{error}"),
+        other => panic!("{other:?}"),
+    }
+}

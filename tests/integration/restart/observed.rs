@@ -1,0 +1,149 @@
+//! The locks of a restarted server, as it reports them.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+use redis_lock::lock::{Lock, Mode};
+
+use super::journal::{Held, Holds};
+use super::load_clients::{client_of, key, CLIENTS, KEYS};
+use crate::harness::{now_ms, Client, Reply};
+
+/// All locks, read within a few milliseconds.
+pub struct Observed {
+    pub ms: RangeInclusive<u64>,
+    /// By client number.
+    pub holds: Vec<Holds>,
+    pub locks: BTreeMap<String, Shown>,
+}
+
+pub struct Shown {
+    pub holders: Vec<Holder>,
+    /// The expiry of the key, on a server that reports it.
+    pub expires_ms: Option<u64>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Holder {
+    pub token: String,
+    pub fence: u64,
+    pub since_ms: u64,
+    pub ends_ms: RangeInclusive<u64>,
+}
+
+fn clock_ms() -> u64 {
+    now_ms().try_into().unwrap()
+}
+
+impl Observed {
+    #[track_caller]
+    pub fn at(c: &mut Client) -> Self {
+        let from = clock_ms();
+        let mut holds = vec![Holds::new(); CLIENTS];
+        let mut locks = BTreeMap::new();
+        for key in (0..KEYS).map(key) {
+            let before = clock_ms();
+            let info = c.call(&format!("LOCK.INFO {key}"));
+            let after = clock_ms();
+            let expires_ms = match c.call(&format!("PEXPIRETIME {key}")) {
+                Reply::Int(ms) => ms.try_into().ok(),
+                _ => None, // 6.2 has no such command.
+            };
+            if info == Reply::Nil {
+                continue;
+            }
+            let mode = match info.field("mode").as_bytes() {
+                b"exclusive" => Mode::Exclusive,
+                b"shared" => Mode::Shared,
+                other => panic!("{key} is {other:?}"),
+            };
+            assert_eq!(info.field("waiters"), Reply::Array(vec![]), "{key}");
+            let infos = info.field("holders");
+            let holders = infos
+                .items()
+                .iter()
+                .map(|info| Holder::read(info, before..=after));
+            let holders: Vec<_> = holders.collect();
+            let alone = mode == Mode::Shared || holders.len() == 1;
+            assert!(alone, "{key} has two exclusive holders: {holders:?}");
+            for holder in &holders {
+                let number = client_of(&holder.token);
+                let number = number.unwrap_or_else(|| panic!("{key}: who is {holder:?}?"));
+                let held = Held {
+                    mode,
+                    fence: Some(holder.fence),
+                    ends_ms: holder.ends_ms.clone(),
+                };
+                holds[number].insert((key.clone(), holder.token.clone()), held);
+            }
+            let shown = Shown {
+                holders,
+                expires_ms,
+            };
+            locks.insert(key, shown);
+        }
+        Self {
+            ms: from..=clock_ms(),
+            holds,
+            locks,
+        }
+    }
+
+    /// The number of holds.
+    pub fn len(&self) -> usize {
+        self.holds.iter().map(Holds::len).sum()
+    }
+
+    /// Fails the test unless the server has exactly these locks, to the millisecond, without those
+    /// that have expired since.
+    #[track_caller]
+    pub fn assert_is(&self, locks: &BTreeMap<String, Lock>, when: &str) {
+        for (key, shown) in &self.locks {
+            let lock = locks.get(key);
+            let lock = lock.unwrap_or_else(|| panic!("{when}: {key} is held, not in the file"));
+            if let Some(expires_ms) = shown.expires_ms {
+                let latest = lock.latest_deadline().unwrap().ms();
+                assert_eq!(expires_ms, latest, "{when}: the end of {key}");
+            }
+            for holder in &shown.holders {
+                let holders = lock.holders();
+                let hold = holders
+                    .iter()
+                    .find(|(token, _)| token.as_bytes() == holder.token.as_bytes());
+                let same = hold.is_some_and(|(_, hold)| {
+                    hold.fence.get() == holder.fence
+                        && hold.since_ms == holder.since_ms
+                        && holder.ends_ms.contains(&hold.deadline.ms())
+                });
+                assert!(same, "{when}: {holder:?} of {key} is {hold:?} in the file");
+            }
+        }
+        for (key, lock) in locks {
+            for (token, hold) in lock.holders() {
+                let shown = self.locks.get(key).is_some_and(|shown| {
+                    let mut holders = shown.holders.iter();
+                    holders.any(|holder| holder.token.as_bytes() == token.as_bytes())
+                });
+                let is_over = hold.deadline.ms() <= *self.ms.end();
+                assert!(
+                    shown || is_over,
+                    "{when}: {token:?} {hold:?} of {key} is gone"
+                );
+            }
+        }
+    }
+}
+
+impl Holder {
+    #[track_caller]
+    fn read(info: &Reply, now_ms: RangeInclusive<u64>) -> Self {
+        let number = |name: &str| u64::try_from(info.field(name).as_int()).unwrap();
+        let ttl_ms = number("ttl");
+        Self {
+            token: String::from_utf8_lossy(info.field("token").as_bytes()).into_owned(),
+            fence: number("fence"),
+            since_ms: number("since"),
+            ends_ms: now_ms.start() + ttl_ms..=now_ms.end() + ttl_ms,
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! The module's own command, by which its timer checks whether a client could write. No client gets
+//! a reply to it, and nobody else sees it.
+
+use std::collections::BTreeSet;
+
+use super::{in_scripts, load_function, user};
+use crate::harness::aof;
+use crate::harness::workload::{words, Command};
+use crate::harness::{wait_for, Client, Kind, Reply, Server};
+
+on_every_server![
+    only_the_module_may_send_the_write_check,
+    user_permissions_do_not_restrict_the_write_check,
+    the_write_check_is_not_replicated_or_persisted,
+    the_write_check_of_a_cluster_is_not_persisted,
+];
+
+const REFUSAL: &str = "this command is for the module itself only";
+
+#[track_caller]
+fn assert_refused(reply: &Reply) {
+    assert!(
+        matches!(reply, Reply::Error(e) if e.contains(REFUSAL)),
+        "{reply:?}"
+    );
+}
+
+/// In every context that a client can create.
+fn ask(c: &mut Client, kind: Kind) {
+    let lines = ["LOCK._WRITABLE", "LOCK._WRITABLE k", "LOCK._WRITABLE k x"];
+    for line in lines {
+        assert!(c.error(line).ends_with(REFUSAL), "{line}");
+    }
+    let replies = in_transaction(c, &lines.map(words));
+    replies.iter().for_each(assert_refused);
+    for script in in_scripts("LOCK._WRITABLE k", kind.is_7_0_or_later()) {
+        assert_refused(&c.send(&script));
+    }
+    let without_key = ["EVAL", "return redis.call('lock._writable')", "0"];
+    assert_refused(&c.send(&without_key));
+    let without_key = without_key.map(Vec::from).to_vec();
+    assert_refused(&in_transaction(c, &[without_key])[0]);
+}
+
+/// The replies of a transaction, some of which may be errors.
+#[track_caller]
+fn in_transaction(c: &mut Client, commands: &[Command]) -> Vec<Reply> {
+    let mut all = commands.to_vec();
+    all.insert(0, vec![b"MULTI".to_vec()]);
+    all.push(vec![b"EXEC".to_vec()]);
+    let replies = c.pipeline(&all);
+    replies.last().unwrap().items().to_vec()
+}
+
+/// The number of calls of the command.
+fn calls(c: &mut Client) -> u64 {
+    let stats = c.text("INFO commandstats").to_lowercase();
+    let mut lines = stats.lines();
+    let line = lines.find_map(|line| line.strip_prefix("cmdstat_lock._writable:calls="));
+    line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
+}
+
+/// Makes the timer hand off a lock, for which it sends the check.
+fn hand_on_by_timer(server: &Server) {
+    let mut c = server.client();
+    let before = calls(&mut c);
+    c.int("LOCK.ACQUIRE k a 60000");
+    let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
+    let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
+    c.int("LOCK.RENEW k a 20");
+    b.fence();
+    c.int("DEL k");
+    d.fence();
+    c.int("LOCK.RELEASE k d");
+    assert!(calls(&mut c) > before, "or this has tested nothing");
+}
+
+fn only_the_module_may_send_the_write_check(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    if kind.is_7_0_or_later() {
+        load_function(&mut c);
+    }
+    let mut boss = user(&server, "boss", "~* &* +@all");
+    ask(&mut c, kind);
+    hand_on_by_timer(&server);
+    ask(&mut boss, kind);
+    assert_eq!(c.int("DBSIZE"), 0);
+    // Nor after a check that was refused.
+    c.int("LOCK.ACQUIRE k a 60000");
+    let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
+    c.in_one_go(&["LOCK.RENEW k a 20", "CONFIG SET min-replicas-to-write 1"]);
+    // On 6.2 the script of the check counts, too.
+    let questions = |c: &mut Client| {
+        let stats = c.text("INFO commandstats");
+        let lines = stats.lines().filter(|line| {
+            line.starts_with("cmdstat_eval:") || line.starts_with("cmdstat_lock._writable:")
+        });
+        lines.map(String::from).collect::<Vec<_>>()
+    };
+    wait_for("the lease to end", || {
+        c.holders("k").is_empty().then_some(())
+    });
+    let before = questions(&mut c);
+    if kind == Kind::Redis6_2 {
+        wait_for("the timer to ask", || {
+            (questions(&mut c) != before).then_some(())
+        });
+    }
+    assert!(b.is_pending());
+    for line in ["LOCK._WRITABLE", "LOCK._WRITABLE k"] {
+        assert!(c.error(line).starts_with("NOREPLICAS "), "{line}");
+    }
+    c.call("CONFIG SET min-replicas-to-write 0");
+    ask(&mut c, kind);
+    b.fence();
+}
+
+/// If the default user may do nothing else, a deadline still hands off.
+fn user_permissions_do_not_restrict_the_write_check(kind: Kind) {
+    let server = Server::start(kind);
+    let mut admin = server.client();
+    let allowed = "+ping +info +client +lock.acquire +lock.renew +lock.release +lock.info";
+    let reply = admin.call("ACL SETUSER boss on nopass ~* &* +@all");
+    assert_eq!(reply, Reply::Simple("OK".into()));
+    admin.call("AUTH boss any");
+    let rules = format!("ACL SETUSER default -@all {allowed}");
+    assert_eq!(admin.text(&rules), "OK");
+    let mut c = server.client();
+    for line in ["LOCK._WRITABLE", "EVAL return(1) 0", "CONFIG GET save"] {
+        assert!(c.error(line).starts_with("NOPERM "), "{line}");
+    }
+    c.int("LOCK.ACQUIRE k a 60000");
+    let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
+    c.int("LOCK.RENEW k a 20");
+    b.fence();
+    // A client that left is passed over.
+    let d = server.raw_blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
+    let e = server.blocked("LOCK.ACQUIRE k e 60000 BLOCK 0");
+    drop(d);
+    admin.int("DEL k");
+    e.fence();
+    assert_eq!(c.holders("k"), ["e"]);
+}
+
+/// The names of the commands in the append-only file of a server.
+fn names(server: &Server) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for part in aof::parts(server.dir()) {
+        let bytes = std::fs::read(part).unwrap();
+        for command in aof::commands(&bytes[aof::len_of_preamble(&bytes)..]) {
+            names.insert(String::from_utf8_lossy(command.args[0]).to_uppercase());
+        }
+    }
+    names
+}
+
+/// Only the effects of locks.
+#[track_caller]
+fn assert_only_effects(server: &Server) {
+    let names = names(server);
+    assert!(names.contains("LOCK._APPLY"), "{names:?}");
+    let known = [
+        "LOCK._APPLY",
+        "LOCK._RELEASE",
+        "PEXPIREAT", // of a rewrite
+        "SELECT",
+        "DEL",
+        "UNLINK",
+        "MULTI",
+        "EXEC",
+    ];
+    for name in &names {
+        assert!(known.contains(&name.as_str()), "{names:?}");
+    }
+}
+
+const FILE: [&str; 4] = ["--appendonly", "yes", "--aof-use-rdb-preamble", "no"];
+
+fn the_write_check_is_not_replicated_or_persisted(kind: Kind) {
+    let at_once = [&FILE[..], &["--repl-diskless-sync-delay", "0"]].concat();
+    let primary = Server::start_with(kind, &at_once);
+    primary.client().int("LOCK.ACQUIRE first me 600000");
+    let replica = Server::start_replica_of(&primary, &FILE);
+    wait_for("the replica's file to begin", || {
+        let mut r = replica.client();
+        let idle = ["aof_rewrite_in_progress", "aof_rewrite_scheduled"];
+        idle.iter().all(|field| r.info(field) == "0").then_some(())
+    });
+    let mut c = primary.client();
+    for _ in 0..5 {
+        hand_on_by_timer(&primary);
+        for line in ["LOCK._WRITABLE", "LOCK._WRITABLE k"] {
+            let lines = [line, "LOCK.ACQUIRE k e 60000", "LOCK.RELEASE k e", line];
+            in_transaction(&mut c, &lines.map(words));
+            c.send(&[
+                "EVAL",
+                "redis.pcall(ARGV[1]) return redis.call('DEL', 'k')",
+                "0",
+                line,
+            ]);
+        }
+    }
+    replica.wait_until_it_follows(&primary);
+    assert_only_effects(&primary);
+    assert_only_effects(&replica);
+}
+
+/// In a cluster the check is made for each key, and by commands in transactions, too.
+fn the_write_check_of_a_cluster_is_not_persisted(kind: Kind) {
+    let options = [&FILE[..], &["--cluster-enabled", "yes"]].concat();
+    let server = Server::start_with(kind, &options);
+    let mut c = server.client();
+    let mut words = vec!["CLUSTER".to_string(), "ADDSLOTS".to_string()];
+    words.extend((0..16_384).map(|slot| slot.to_string()));
+    assert_eq!(c.send(&words), Reply::Simple("OK".into()));
+    wait_for("the cluster to be up", || {
+        let up = c.text("CLUSTER INFO").contains("cluster_state:ok");
+        up.then_some(())
+    });
+    hand_on_by_timer(&server);
+    let before = calls(&mut c);
+    // After a MIGRATE in a transaction, a command checks whether an absent key still belongs to
+    // this node.
+    c.int("LOCK.ACQUIRE other a 60000");
+    c.multi(&[
+        "DEL other",
+        "MIGRATE 127.0.0.1 1 other 0 10",
+        "LOCK.RELEASE other a",
+        "LOCK.ACQUIRE other b 60000",
+    ]);
+    hand_on_by_timer(&server);
+    assert!(calls(&mut c) > before);
+    assert_only_effects(&server);
+}

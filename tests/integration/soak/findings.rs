@@ -1,0 +1,41 @@
+//! The figures of a check.
+
+use std::fmt;
+
+/// How much was checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Findings {
+    pub requests: usize,
+    pub effects: usize,
+    pub grants: usize,
+    /// Grants to requests that had waited.
+    pub hand_offs: usize,
+    /// Grants that were never delivered, because the client was gone.
+    pub unheard: usize,
+    /// Those of them that the server took back.
+    pub taken_back: usize,
+    pub timeouts: usize,
+    pub samples: usize,
+    pub waiters_seen: usize,
+}
+
+impl fmt::Display for Findings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            requests,
+            effects,
+            grants,
+            hand_offs,
+            unheard,
+            taken_back,
+            timeouts,
+            samples,
+            waiters_seen,
+        } = self;
+        write!(
+            f,
+            "{requests} requests, {timeouts} of them timed out; {effects} effects; {grants} grants, {hand_offs} to waiters, \
+             {unheard} unheard, {taken_back} taken back; {samples} looks at {waiters_seen} waiters"
+        )
+    }
+}

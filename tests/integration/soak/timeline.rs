@@ -1,0 +1,247 @@
+//! The timeline of a request for a hold: when it may have waited, and when it certainly did.
+//!
+//! Its arrival and its grant have exact positions in the append-only file. An end without a grant
+//! is known only within bounds. So the two questions differ, and each rule uses the one that
+//! accuses nobody wrongly.
+
+use std::collections::{BTreeMap, HashMap};
+
+use redis_lock::lock::{Effect, Mode};
+
+use super::history::{effect, Entry, History, Mark, Outcome, Request, What};
+use super::rule::{Breach, Rule};
+
+/// A request for a hold that has arrived.
+pub struct Timeline<'h> {
+    pub number: u64,
+    pub request: &'h Request,
+    pub mode: Mode,
+    pub block: Option<u64>,
+    /// The positions of its arrival, and of the next command.
+    pub arrived: usize,
+    pub next_command: usize,
+    /// The position of its grant, if it was delivered.
+    pub granted: Option<usize>,
+    /// From this position on, the operator may have ended its wait, or it may have been granted
+    /// without delivery.
+    struck: usize,
+    /// From this position on, its connection can no longer wait.
+    gone: usize,
+}
+
+impl Timeline<'_> {
+    /// Whether it could be granted at this position of the log, at or after this instant.
+    pub fn may_wait(&self, at: usize, not_before_ms: u64) -> bool {
+        let connected = self.arrived < at && at < self.gone;
+        let waits = self.block.is_some() || at < self.next_command;
+        connected
+            && waits
+            && match self.request.outcome {
+                Outcome::Fence(_) => self.granted.is_some_and(|granted| at <= granted),
+                Outcome::Null => {
+                    self.block.is_some() && not_before_ms <= self.request.ended_us / 1_000
+                }
+                Outcome::Error(_) => self.gone < usize::MAX,
+                _ => true,
+            }
+    }
+
+    /// Whether it was in the queue at this position of the log, at or before this instant.
+    pub fn surely_waits(&self, at: usize, not_after_ms: u64) -> bool {
+        let request = self.request;
+        let Some(timeout_ms) = self.block else {
+            return false;
+        };
+        let surely_over_us = (not_after_ms + 1) * 1_000;
+        let in_time = timeout_ms == 0 || surely_over_us <= request.asked_us + timeout_ms * 1_000;
+        // Its own command first serves earlier waiters.
+        self.next_command <= at
+            && at < self.struck
+            && match request.outcome {
+                Outcome::Fence(_) => self.granted.is_some_and(|granted| at < granted),
+                Outcome::Null | Outcome::Closed => in_time,
+                Outcome::Cut { since_us } => in_time && surely_over_us <= since_us,
+                Outcome::Error(_) => in_time && self.gone < usize::MAX,
+                Outcome::Silence => true,
+                Outcome::Done(_) => false,
+            }
+    }
+}
+
+/// The number of samples until the server has noticed a disconnection. It reads the remaining data
+/// of the connection in one turn of its loop, and its end in the next. Two samples are never in one
+/// turn.
+const LOOKS_UNTIL_A_CUT_IS_SEEN: usize = 3;
+
+/// An effect that grants a hold.
+#[derive(Clone, Copy)]
+struct Granted {
+    at: usize,
+    now_ms: u64,
+    mode: Mode,
+    fence: u64,
+}
+
+/// Positions in the log.
+#[derive(Default)]
+struct Index<'h> {
+    /// Requests, with the position of the next command.
+    arrivals: BTreeMap<u64, (usize, usize)>,
+    /// By key and token.
+    holds: HashMap<(&'h str, Vec<u8>), Vec<Granted>>,
+    kills: HashMap<i64, Vec<usize>>,
+    unblocks: HashMap<i64, Vec<usize>>,
+    /// The positions of the samples, with the times of their requests.
+    looks: Vec<(usize, u64)>,
+}
+
+impl<'h> Index<'h> {
+    fn of(history: &'h History) -> Self {
+        let mut index = Self::default();
+        let mut last = None;
+        for (at, entry) in history.log.iter().enumerate() {
+            match entry {
+                Entry::Effect(key, bytes) => {
+                    if let Effect::Hold {
+                        now_ms,
+                        mode,
+                        token,
+                        hold,
+                    } = effect(bytes)
+                    {
+                        let holds = index.holds.entry((key, token.as_bytes().to_vec()));
+                        holds.or_default().push(Granted {
+                            at,
+                            now_ms,
+                            mode,
+                            fence: hold.fence.get(),
+                        });
+                    }
+                }
+                Entry::Mark(mark) => {
+                    if let Some(last) = last.take() {
+                        index
+                            .arrivals
+                            .entry(last)
+                            .and_modify(|(_, next)| *next = at);
+                    }
+                    match *mark {
+                        Mark::Asked(number) => {
+                            index.arrivals.insert(number, (at, usize::MAX));
+                            last = Some(number);
+                        }
+                        Mark::Sampled(number) => {
+                            let asked_us = history.samples[&number].asked_us;
+                            index.looks.push((at, asked_us));
+                        }
+                        Mark::Killed(id) => index.kills.entry(id).or_default().push(at),
+                        Mark::Unblocked(id) => index.unblocks.entry(id).or_default().push(at),
+                        Mark::Operated => {}
+                    }
+                }
+                _ => {}
+            }
+        }
+        index
+    }
+
+    /// The position from which a kill after a given position works: behind its mark.
+    fn after(strikes: &HashMap<i64, Vec<usize>>, connection: i64, at: usize) -> usize {
+        let mut strikes = strikes.get(&connection).into_iter().flatten();
+        let strike = strikes.find(|strike| **strike > at);
+        strike.map_or(usize::MAX, |strike| strike + 1)
+    }
+
+    /// The position from which a connection is gone that was closed before this instant.
+    fn cut_is_seen(&self, cut_us: u64) -> usize {
+        let first = self
+            .looks
+            .partition_point(|(_, asked_us)| *asked_us <= cut_us);
+        let seen = self.looks.get(first + LOOKS_UNTIL_A_CUT_IS_SEEN - 1);
+        seen.map_or(usize::MAX, |(at, _)| at + 1)
+    }
+}
+
+/// Follows every request, and refuses one whose reply alone, or the position of its grant, is
+/// wrong.
+pub fn follow<'h>(history: &'h History, breaches: &mut Vec<Breach>) -> BTreeMap<u64, Timeline<'h>> {
+    let index = Index::of(history);
+    let mut timelines = BTreeMap::new();
+    for (&number, request) in &history.requests {
+        let arrival = index.arrivals.get(&number).copied();
+        let killed = Index::after(&index.kills, request.connection, arrival.map_or(0, |a| a.0));
+        let mut refuse = |rule, at: usize, why: &str| {
+            let text = format!("{why}: {number} {request:?}");
+            breaches.push(Breach { rule, at, text });
+        };
+        match &request.outcome {
+            Outcome::Silence => refuse(Rule::Unanswered, 0, "no answer came"),
+            Outcome::Closed if arrival.is_some() && killed == usize::MAX => {
+                refuse(Rule::Unanswered, 0, "closed by the server without a kill");
+            }
+            Outcome::Cut { .. } | Outcome::Closed => {}
+            _ if arrival.is_none() => refuse(Rule::WrongAnswer, 0, "answered without arriving"),
+            _ => {}
+        }
+        let Some((arrived, next_command)) = arrival else {
+            continue;
+        };
+        let What::Acquire(mode, block) = request.what else {
+            continue;
+        };
+        let unblocked = Index::after(&index.unblocks, request.connection, arrived);
+        let mut timeline = Timeline {
+            number,
+            request,
+            mode,
+            block,
+            arrived,
+            next_command,
+            granted: None,
+            struck: killed.min(unblocked),
+            gone: usize::MAX,
+        };
+        let whose = (&request.key[..], request.token.clone().into_bytes());
+        let holds = index.holds.get(&whose).into_iter().flatten();
+        let mut fitting = holds.filter(|hold| hold.at > arrived && hold.mode == mode);
+        match &request.outcome {
+            Outcome::Fence(fence) => match fitting.find(|hold| hold.fence == *fence) {
+                Some(hold)
+                    if hold.now_ms < request.asked_us / 1_000
+                        || hold.now_ms > request.ended_us / 1_000 =>
+                {
+                    refuse(Rule::UnknownFence, arrived, "granted at another time");
+                }
+                Some(hold) => timeline.granted = Some(hold.at),
+                None => refuse(Rule::UnknownFence, arrived, "the log has no such grant"),
+            },
+            Outcome::Null => {
+                let waited_us = request.ended_us - request.asked_us;
+                match block {
+                    Some(0) => refuse(Rule::EarlyTimeout, arrived, "it was to wait for ever"),
+                    Some(ms) if waited_us < ms * 1_000 => {
+                        refuse(Rule::EarlyTimeout, arrived, "it waited too short");
+                    }
+                    _ => {}
+                }
+            }
+            Outcome::Error(error) if error.starts_with("UNBLOCKED ") => {
+                timeline.gone = unblocked;
+                if unblocked == usize::MAX {
+                    refuse(Rule::Unanswered, arrived, "nobody had it unblocked");
+                }
+            }
+            Outcome::Error(error) if error.starts_with("DEADLOCK ") => {}
+            Outcome::Cut { .. } => timeline.gone = index.cut_is_seen(request.ended_us).min(killed),
+            Outcome::Closed => timeline.gone = killed,
+            Outcome::Silence => {}
+            _ => refuse(Rule::WrongAnswer, arrived, "no such answer"),
+        }
+        if timeline.granted.is_none() {
+            let untold = fitting.next().map_or(usize::MAX, |hold| hold.at);
+            timeline.struck = timeline.struck.min(untold);
+        }
+        timelines.insert(number, timeline);
+    }
+    timelines
+}

@@ -1,0 +1,204 @@
+//! The commands inside MULTI, scripts and functions get the same replies as alone.
+
+use crate::harness::workload::{script, words, Command};
+use crate::harness::{Client, Kind, Reply, Server};
+
+on_every_server![
+    transactions_and_scripts_get_the_same_replies,
+    functions_get_the_same_replies,
+    one_transaction_acquires_renews_and_releases,
+    a_discarded_transaction_leaves_no_hold,
+    a_refusal_inside_a_transaction_undoes_nothing,
+];
+
+/// Every command and every kind of reply.
+const STORY: [&str; 19] = [
+    "LOCK.ACQUIRE k me 60000",
+    "LOCK.ACQUIRE k me 60000",
+    "LOCK.ACQUIRE k you 60000",
+    "LOCK.ACQUIRE k you 60000 BLOCK 0", // answered at once in a context that may not block
+    "LOCK.RENEW k me 60000",
+    "LOCK.RENEW k you 60000",
+    "RWLOCK.RLOCK k me 60000",
+    "RWLOCK.RLOCK k you 60000",
+    "RWLOCK.WLOCK k me 60000",
+    "LOCK.INFO k",
+    "LOCK.RELEASE k you",
+    "RWLOCK.WLOCK k me 60000",
+    "LOCK.ACQUIRE other * 60000",
+    "LOCK.ACQUIRE k me 0",
+    "LOCK.ACQUIRE k me 60000 NX",
+    "LOCK.INFO text",
+    "LOCK.RELEASE k me",
+    "LOCK.RELEASE k me",
+    "LOCK.INFO k",
+];
+
+/// The rendering is the same everywhere: a fence becomes its rank. A server-generated token, an
+/// instant and a remaining ttl become a word.
+#[derive(Default)]
+struct Replies {
+    fences: Vec<i64>,
+}
+
+impl Replies {
+    fn of(replies: impl IntoIterator<Item = Reply>) -> Vec<Reply> {
+        let mut rendering = Self::default();
+        let replies = replies.into_iter();
+        replies.map(|reply| rendering.plain(reply)).collect()
+    }
+
+    fn plain(&mut self, reply: Reply) -> Reply {
+        match reply {
+            Reply::Int(50_000..=60_000) => Reply::from("ttl"),
+            Reply::Int(since) if (1 << 40..1 << 50).contains(&since) => Reply::from("since"),
+            Reply::Int(fence) if fence >= 1 << 50 => {
+                if !self.fences.contains(&fence) {
+                    self.fences.push(fence);
+                }
+                let rank = self.fences.iter().position(|seen| *seen == fence);
+                Reply::Other(format!("fence {}", rank.unwrap()))
+            }
+            Reply::Bulk(token) if token.len() == 36 => Reply::from("made"),
+            Reply::Array(items) => {
+                Reply::Array(items.into_iter().map(|item| self.plain(item)).collect())
+            }
+            other => other,
+        }
+    }
+}
+
+/// The replies line by line.
+fn told_alone(server: &Server) -> Vec<Reply> {
+    let mut c = ready(server);
+    // Alone this one would wait.
+    let lines = STORY.map(|line| line.replace(" BLOCK 0", ""));
+    let replies = Replies::of(lines.iter().map(|line| c.call(line)));
+    assert_eq!(replies[0], Reply::Other("fence 0".into()));
+    assert_eq!(replies[1], replies[0]);
+    assert_eq!(
+        replies[2..6],
+        [Reply::Nil, Reply::Nil, Reply::Int(1), Reply::Int(0)]
+    );
+    replies
+}
+
+/// A reply whose parts may be errors. Elsewhere one such part makes the whole reply an error.
+fn send_whole(c: &mut Client, args: Command) -> Reply {
+    c.pipeline(&[args]).remove(0)
+}
+
+fn ready(server: &Server) -> Client {
+    let mut c = server.client();
+    c.call("FLUSHALL");
+    c.call("SET text text");
+    c
+}
+
+fn transactions_and_scripts_get_the_same_replies(kind: Kind) {
+    let server = Server::start(kind);
+    let alone = told_alone(&server);
+
+    let mut c = ready(&server);
+    c.call("MULTI");
+    for line in STORY {
+        assert_eq!(c.call(line), Reply::Simple("QUEUED".into()));
+    }
+    let replies = send_whole(&mut c, words("EXEC"));
+    assert_eq!(Replies::of(replies.items().to_vec()), alone);
+
+    let mut c = ready(&server);
+    let replies = STORY.map(|line| {
+        let mut args = vec![
+            b"EVAL".to_vec(),
+            b"return redis.pcall(unpack(ARGV))".to_vec(),
+        ];
+        args.push(b"0".to_vec());
+        args.extend(words(line));
+        c.send(&args)
+    });
+    assert_eq!(Replies::of(replies), alone);
+
+    let mut c = ready(&server);
+    let replies = send_whole(&mut c, script(&STORY));
+    let with_zeroes = alone.into_iter().map(|reply| match reply {
+        Reply::Nil => Reply::Int(0), // as the script has it
+        other => other,
+    });
+    assert_eq!(
+        Replies::of(replies.items().to_vec()),
+        with_zeroes.collect::<Vec<_>>()
+    );
+}
+
+fn functions_get_the_same_replies(kind: Kind) {
+    let server = Server::start(kind);
+    let alone = told_alone(&server);
+    let mut c = ready(&server);
+    let library = "#!lua name=test\nredis.register_function('run', function(keys, args) \
+                   return redis.pcall(unpack(args)) end)";
+    let loaded = c.send(&["FUNCTION", "LOAD", library]);
+    if !kind.is_7_0_or_later() {
+        assert!(matches!(loaded, Reply::Error(_)), "6.2 has no functions");
+        return;
+    }
+    assert_eq!(loaded, Reply::from("test"));
+    let replies = STORY.map(|line| {
+        let mut args = words("FCALL run 0");
+        args.extend(words(line));
+        c.send(&args)
+    });
+    assert_eq!(Replies::of(replies), alone);
+}
+
+fn one_transaction_acquires_renews_and_releases(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    c.call("MULTI");
+    for line in [
+        "LOCK.ACQUIRE k me 60000",
+        "LOCK.RENEW k me 90000",
+        "PTTL k",
+        "LOCK.RELEASE k me",
+        "EXISTS k",
+        "LOCK.ACQUIRE k me 60000",
+    ] {
+        c.call(line);
+    }
+    let replies = c.call("EXEC");
+    let replies: Vec<_> = replies.items().iter().map(Reply::as_int).collect();
+    let [first, renewed, pttl, released, exists, second] = replies[..] else {
+        panic!("{replies:?}");
+    };
+    assert_eq!((renewed, released, exists), (1, 1, 0));
+    assert!((80_001..=90_000).contains(&pttl));
+    assert!(second > first);
+}
+
+fn a_discarded_transaction_leaves_no_hold(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    c.call("MULTI");
+    c.call("LOCK.ACQUIRE k me 60000");
+    c.call("DISCARD");
+    assert_eq!(c.call("LOCK.INFO k"), Reply::Nil);
+    c.call("MULTI");
+    c.call("LOCK.ACQUIRE k me 60000");
+    c.error("LOCK.NONSENSE k"); // refused before it is queued
+    assert!(c.error("EXEC").starts_with("EXECABORT"));
+    assert_eq!(c.call("LOCK.INFO k"), Reply::Nil);
+}
+
+fn a_refusal_inside_a_transaction_undoes_nothing(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    c.int("LOCK.ACQUIRE held other 60000");
+    c.call("MULTI");
+    c.call("LOCK.ACQUIRE k me 60000");
+    c.call("LOCK.ACQUIRE held me 60000");
+    c.call("LOCK.ACQUIRE k2 me 0");
+    let replies = send_whole(&mut c, words("EXEC"));
+    assert_eq!(replies.items()[1], Reply::Nil);
+    assert!(matches!(replies.items()[2], Reply::Error(_)));
+    assert_eq!(c.int("LOCK.RELEASE k me"), 1);
+}
