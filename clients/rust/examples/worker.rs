@@ -1,0 +1,2 @@
+//! A worker of an asynchronous program.
+fn main() {}
