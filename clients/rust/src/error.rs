@@ -55,7 +55,8 @@ impl From<RedisError> for Error {
     }
 }
 
-fn is_unknown_command(error: &RedisError) -> bool {
+/// Whether the server does not know the command.
+pub(crate) fn is_unknown_command(error: &RedisError) -> bool {
     error
         .detail()
         .is_some_and(|detail| detail.to_ascii_lowercase().starts_with("unknown command"))

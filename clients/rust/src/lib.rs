@@ -9,6 +9,8 @@
 //! | `sync` (default) | [`sync`] | blocking, one for each thread that waits |
 //! | `tokio` | [`aio`] | one shared by all tasks, and one that hears of grants |
 //!
+//! The feature `cluster` adds clusters to [`aio`].
+//!
 //! Both modules have the same types: `LockClient`, `Lock`, `RwLock` and `Guard`.
 //!
 //! ```no_run

@@ -307,6 +307,32 @@ async fn the_programs_own_connection_serves() {
     assert!(admin.is_free("k"));
 }
 
+#[cfg(feature = "cluster")]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_is_locked() {
+    let server = Server::start_cluster();
+    let cluster = redis_lock_client::redis::cluster::ClusterClientBuilder::new([server.url()]);
+    let locks = LockClient::cluster(cluster, Options::default())
+        .await
+        .unwrap();
+    let mut admin = server.admin();
+    for key in ["k", "{tag} k", "a}b{c d", "\r\n"] {
+        admin.run(&["LOCK.ACQUIRE", key, "holder", "60000"]);
+        let lock = locks.lock(key);
+        assert!(lock.try_lock().await.unwrap().is_none());
+        assert!(lock.lock_timeout(ms(20)).await.unwrap().is_none());
+        let waiting = tokio::spawn(async move { lock.lock().await.unwrap() });
+        if admin.has_places() {
+            waiters(&mut admin, key, 1).await;
+        }
+        admin.run(&["LOCK.RELEASE", key, "holder"]);
+        let guard = timeout(BOUND, waiting).await.unwrap().unwrap();
+        guard.renew().await.unwrap();
+        guard.unlock().await.unwrap();
+        assert!(admin.is_free(key));
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fallback_is_said_once() {
     let server = Server::start();

@@ -6,10 +6,11 @@ use tokio::sync::{OwnedMutexGuard, SemaphorePermit};
 use tokio::time::sleep;
 
 use super::client::Inner;
+use super::ear::Ear;
 use super::transport::{connect, within};
 use crate::attempt::{Attempt, PACE, Patience, Verdict, Wait};
 use crate::command::Place;
-use crate::error::{Result, is_refused, is_unanswered};
+use crate::error::{Result, is_refused, is_unanswered, is_unknown_command};
 use crate::lease::Grant;
 use crate::message::Event;
 use crate::{Error, Mode};
@@ -122,21 +123,7 @@ impl Inner {
     async fn run(&self, attempt: &mut Attempt<'_>, is_conversion: bool) -> Result<Option<Grant>> {
         let mut is_first = true;
         loop {
-            let verdict = match &self.client {
-                _ if attempt.patience.is_over() => self.ask_once(attempt, Wait::No).await,
-                // A channel that listens keeps the place of an upgrade, and nothing would give it
-                // up.
-                Some(_) if is_conversion && self.support.keep() => self.poll(attempt).await,
-                None => self.poll(attempt).await,
-                // A free lock needs neither a subscription nor a connection that blocks.
-                Some(_) if is_first && !(self.support.notify() && self.hub.is_up()) => {
-                    self.ask_once(attempt, Wait::No).await
-                }
-                Some(client) if self.support.notify() && !is_conversion => {
-                    self.ask_notified(attempt, client).await
-                }
-                Some(client) => self.ask_blocking(attempt, client).await,
-            };
+            let verdict = self.ask_next(attempt, is_conversion, is_first).await;
             is_first = false;
             match verdict {
                 Verdict::Granted(grant) if attempt.is_old(grant) => {
@@ -150,6 +137,32 @@ impl Inner {
                 Verdict::Unavailable => return Ok(None),
                 Verdict::Failed(error) => return Err(error),
             }
+        }
+    }
+
+    /// Asks in the best way that the server and the connections have.
+    async fn ask_next(
+        &self,
+        attempt: &mut Attempt<'_>,
+        is_conversion: bool,
+        is_first: bool,
+    ) -> Verdict {
+        let hears = self.support.notify() && !matches!(self.ear, Ear::Deaf);
+        if attempt.patience.is_over() {
+            return self.ask_once(attempt, Wait::No).await;
+        }
+        // A channel that listens keeps the place of an upgrade, and nothing would give it up.
+        if is_conversion && self.support.keep() {
+            return self.poll(attempt).await;
+        }
+        // A free lock needs neither a subscription nor a connection that blocks.
+        if is_first && !(hears && self.hub.is_up()) {
+            return self.ask_once(attempt, Wait::No).await;
+        }
+        match &self.client {
+            _ if hears && !is_conversion => self.ask_notified(attempt).await,
+            Some(client) => self.ask_blocking(attempt, client).await,
+            None => self.poll(attempt).await,
         }
     }
 
@@ -174,20 +187,24 @@ impl Inner {
 
     /// Asks with NOTIFY, and listens until something is heard, the subscription is lost or a slice
     /// is over.
-    async fn ask_notified(&self, attempt: &mut Attempt<'_>, client: &Client) -> Verdict {
+    async fn ask_notified(&self, attempt: &mut Attempt<'_>) -> Verdict {
         let slice = |attempt: &Attempt<'_>| {
             let left = attempt.patience.left();
             left.map_or(self.options.slice, |left| left.min(self.options.slice))
         };
         let time = self.options.reconnect.max(PACE).min(slice(attempt));
-        let number = match self.hub.ready(client, &self.runtime, time).await {
-            Ok(number) => number,
-            Err(error) if is_refused(&error) => return self.without_notify(&error),
+        let key = &attempt.place.key;
+        let subscribed = self.ear.ready(&self.hub, &self.runtime, key, time).await;
+        let (number, channel) = match subscribed {
+            Ok(subscribed) => subscribed,
+            Err(error) if is_refused(&error) || is_unknown_command(&error) => {
+                return self.without_notify(&error);
+            }
             Err(error) => return attempt.out_of_reach(error),
         };
         // It listens before it asks.
         let mut listener = self.hub.listen(attempt.place);
-        let question = attempt.question(Wait::Notify(self.hub.channel()));
+        let question = attempt.question(Wait::Notify(&channel));
         let answer_time = self.options.answer_time(attempt.ttl);
         let answer = self.ask(&question.command, answer_time).await;
         if let Err(error) = &answer

@@ -8,6 +8,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
+use super::ear::Ear;
 use super::guard::Guard;
 use super::hub::Hub;
 use super::transport::{Borrowed, Own, SharedConnection, Transport};
@@ -26,8 +27,9 @@ pub struct LockClient {
 
 pub(super) struct Inner {
     transport: Box<dyn Transport>,
-    /// Makes the connections that listen or block. Without it a waiter asks again and again.
+    /// Makes the connections that block. Without it a waiter asks again and again.
     pub(super) client: Option<Client>,
+    pub(super) ear: Ear,
     pub(super) options: Options,
     pub(super) support: Support,
     pub(super) hub: Arc<Hub>,
@@ -49,7 +51,7 @@ impl LockClient {
     /// for grants.
     pub fn new(client: Client, options: Options) -> Result<Self> {
         let transport = Own::new(client.clone());
-        Self::build(Box::new(transport), Some(client), options)
+        Self::build(Box::new(transport), Some(client), options, Hub::new())
     }
 
     /// Makes a client that sends its commands over the program's connection. `client` makes the one
@@ -71,29 +73,67 @@ impl LockClient {
         connection: impl SharedConnection,
         options: Options,
     ) -> Result<Self> {
-        Self::build(Box::new(Borrowed(connection)), Some(client), options)
+        let transport = Borrowed(connection);
+        Self::build(Box::new(transport), Some(client), options, Hub::new())
     }
 
-    /// Makes a client that has the program's connection only, a cluster's for instance.
+    /// Makes a client that has the program's connection only.
     ///
     /// Nothing listens, so a waiter asks again every 50 ms. Its place in the queue is kept
     /// meanwhile, if the server's module is 0.2 or newer.
     pub fn polling(connection: impl SharedConnection, options: Options) -> Result<Self> {
-        Self::build(Box::new(Borrowed(connection)), None, options)
+        Self::build(Box::new(Borrowed(connection)), None, options, Hub::new())
+    }
+
+    /// Makes a client of a cluster. It sets the protocol to RESP3 and listens on shard channels, which
+    /// servers have from 7.0 on. Where there are none a waiter asks again every 50 ms.
+    ///
+    /// ```no_run
+    /// # use redis_lock_client::{Options, aio::LockClient};
+    /// # async fn example() -> redis_lock_client::Result<()> {
+    /// let nodes = ["redis://127.0.0.1:7000", "redis://127.0.0.1:7001"];
+    /// let cluster = redis::cluster::ClusterClientBuilder::new(nodes);
+    /// let locks = LockClient::cluster(cluster, Options::default()).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "cluster")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "cluster")))]
+    pub async fn cluster(
+        cluster: redis::cluster::ClusterClientBuilder,
+        options: Options,
+    ) -> Result<Self> {
+        let (sender, pushes) = tokio::sync::mpsc::unbounded_channel();
+        let connection = cluster
+            .use_protocol(redis::ProtocolVersion::RESP3)
+            .push_sender(sender)
+            .build()?
+            .get_async_connection()
+            .await?;
+        let hub = Hub::new();
+        let ear = Ear::shards(connection.clone(), pushes, &hub);
+        let transport = Box::new(Borrowed(connection));
+        let mut locks = Self::build(transport, None, options, hub)?;
+        if let Some(inner) = Arc::get_mut(&mut locks.inner) {
+            inner.ear = ear;
+        }
+        Ok(locks)
     }
 
     fn build(
         transport: Box<dyn Transport>,
         client: Option<Client>,
         options: Options,
+        hub: Arc<Hub>,
     ) -> Result<Self> {
         let runtime = Handle::try_current().map_err(|_| Error::NoRuntime)?;
         Ok(Self {
             inner: Arc::new(Inner {
                 transport,
+                ear: client.clone().map_or(Ear::Deaf, Ear::Channel),
                 client,
                 support: Support::default(),
-                hub: Hub::new(),
+                hub,
                 waiting: Semaphore::new(
                     options.max_waiting_connections.min(Semaphore::MAX_PERMITS),
                 ),

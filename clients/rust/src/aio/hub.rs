@@ -26,6 +26,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// Dispatches the messages of one channel, which is this client's alone.
 #[derive(Debug)]
 pub(super) struct Hub {
+    /// With `:` and a tag behind it in a cluster.
     channel: String,
     listeners: Mutex<Listeners>,
     subscription: watch::Sender<Subscription>,
@@ -99,6 +100,26 @@ impl Hub {
             .await;
     }
 
+    /// Begins another subscription by connections that are not the hub's. Those of the one before ask again.
+    #[cfg(feature = "cluster")]
+    pub(super) fn subscribed_anew(&self) {
+        self.subscription.send_modify(|now| {
+            *now = match now {
+                Subscription::Up(number) => Subscription::Up(number.wrapping_add(1)),
+                Subscription::Down(_) => Subscription::Up(1),
+            }
+        });
+    }
+
+    /// The number of the present subscription, 0 without one.
+    #[cfg(feature = "cluster")]
+    pub(super) fn number(&self) -> u64 {
+        match *self.subscription.borrow() {
+            Subscription::Up(number) => number,
+            Subscription::Down(_) => 0,
+        }
+    }
+
     /// Listens for one place. Messages from before are not heard: the answer to the next request
     /// tells the same.
     pub(super) fn listen(self: &Arc<Self>, place: &Place) -> Listener {
@@ -121,7 +142,7 @@ impl Hub {
     }
 
     /// Tells a message to those that listen for its place. False if nobody does.
-    fn dispatch(&self, payload: &[u8]) -> bool {
+    pub(super) fn dispatch(&self, payload: &[u8]) -> bool {
         let Some(message) = Message::parse(payload) else {
             log::warn!("a message on the channel of locks could not be read");
             return false;

@@ -42,6 +42,7 @@
 
 mod acquire;
 mod client;
+mod ear;
 mod guard;
 mod hub;
 mod keep_alive;

@@ -14,6 +14,7 @@ mod fake;
 mod proxy;
 
 use std::env;
+use std::io::Write;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -37,13 +38,32 @@ pub struct Server {
 
 impl Server {
     pub fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// A cluster of one node, which has all slots.
+    pub fn start_cluster() -> Self {
+        let server = Self::start_with(&["--cluster-enabled", "yes"]);
+        let mut admin = server.admin();
+        let slots: Vec<String> = (0..16_384).map(|slot| slot.to_string()).collect();
+        let mut words = vec!["CLUSTER", "ADDSLOTS"];
+        words.extend(slots.iter().map(String::as_str));
+        admin.run(&words);
+        eventually("the cluster is up", || {
+            let info = admin.run(&["CLUSTER", "INFO"]);
+            format!("{info:?}").contains("cluster_state:ok")
+        });
+        server
+    }
+
+    fn start_with(settings: &[&str]) -> Self {
         // A port that was free a moment ago may not be free any more.
         (0..5)
-            .find_map(|_| Self::try_start())
+            .find_map(|_| Self::try_start(settings))
             .expect("no server started")
     }
 
-    fn try_start() -> Option<Self> {
+    fn try_start(settings: &[&str]) -> Option<Self> {
         let port = free_port();
         let folder = env::temp_dir().join(format!("redis-lock-rust-{}-{port}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
@@ -60,6 +80,7 @@ impl Server {
                 "REDIS_LOCK_MODULE",
                 "target/release/libredis_lock.so",
             ))
+            .args(settings)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
@@ -202,11 +223,20 @@ impl Admin {
     }
 }
 
-/// Whether the test goes on; prints the reason when it does not.
+/// Whether the test goes on. It says why when it does not, and fails where `REDIS_LOCK_PLACES=required`.
 pub fn needs_places(server: &Server, test: &str) -> bool {
     let has = server.admin().has_places();
     if !has {
-        println!("skipped: {test}: the module of this server has no KEEP and NOTIFY");
+        let is_required = env::var("REDIS_LOCK_PLACES").is_ok_and(|value| value == "required");
+        assert!(
+            !is_required,
+            "the module of this server has no KEEP and NOTIFY"
+        );
+        // Past the capture of the test runner, so that a skipped test is seen.
+        let _ = writeln!(
+            std::io::stderr(),
+            "skipped: {test}: the module of this server has no KEEP and NOTIFY"
+        );
     }
     has
 }
@@ -221,11 +251,14 @@ pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
 }
 
 pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port()
+    loop {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        // A cluster's node uses the port 10,000 above, too.
+        if port < 55_000 {
+            return port;
+        }
+    }
 }
 
 fn setting(variable: &str, otherwise: &str) -> PathBuf {
