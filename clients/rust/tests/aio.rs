@@ -104,16 +104,44 @@ async fn a_cancelled_upgrade_leaves_its_share() {
     waiters(&mut admin, "page", 0).await;
     assert_eq!(guard.mode(), Mode::Shared);
     guard.renew().await.unwrap();
-    // The next one is not undone by what the first has left to do.
-    let upgrading = tokio::spawn(async move {
-        guard.upgrade().await.unwrap();
-        guard
-    });
+    assert!(admin.info("page").contains("shared"));
     other.unlock().await.unwrap();
-    let guard = upgrading.await.unwrap();
-    sleep(ms(50)).await;
-    assert!(admin.info("page").contains("exclusive"));
-    guard.unlock().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancelled_upgrade_does_not_undo_the_next() {
+    let server = Server::start();
+    let (pages, mut admin) = (locks(&server).rwlock("page"), server.admin());
+    for _ in 0..5 {
+        let (mut guard, other) = (pages.read().await.unwrap(), pages.read().await.unwrap());
+        let token = String::from_utf8(other.token().to_vec()).unwrap();
+        assert!(timeout(ms(80), guard.upgrade()).await.is_err());
+        admin.run(&["LOCK.RELEASE", "page", &token]);
+        guard.upgrade().await.unwrap();
+        for _ in 0..20 {
+            assert!(admin.info("page").contains("exclusive"));
+            sleep(ms(2)).await;
+        }
+        guard.unlock().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_that_the_server_sees_end_late_leaves_no_hold() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port);
+    proxy.linger(ms(600));
+    let locks = LockClient::open(proxy.url(), Options::default()).unwrap();
+    let mut admin = server.admin();
+    admin.run(&["LOCK.ACQUIRE", "k", "holder", "60000"]);
+    let waiting = tokio::spawn(async move { locks.lock("k").lock().await.map(drop) });
+    waiters(&mut admin, "k", 1).await;
+    waiting.abort();
+    assert!(waiting.await.is_err());
+    sleep(ms(200)).await;
+    // The one that gave up is granted, because the server does not know yet that it is gone.
+    admin.run(&["LOCK.RELEASE", "k", "holder"]);
+    eventually("the lock is free", || admin.is_free("k")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -398,7 +426,7 @@ async fn notify_grants_by_message() {
 #[tokio::test(flavor = "multi_thread")]
 async fn notify_asks_again_after_a_lost_subscription() {
     let fake = Fake::start();
-    let waiting = waiting(&fake, Options::default());
+    let waiting = waiting(&fake, Options::default().slice(ms(3_600_000)));
     eventually("it is queued", || fake.queued() == 1).await;
     fake.cut_subscriptions();
     eventually("it asked again", || fake.count("NOTIFY") == 2).await;

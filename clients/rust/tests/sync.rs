@@ -281,6 +281,26 @@ fn giving_up_leaves_no_hold_behind() {
 }
 
 #[test]
+fn a_wait_that_the_server_sees_end_late_leaves_no_hold() {
+    // A server without places refuses the second request, because the first still waits.
+    let server = Server::start_with(&["max-waiters-per-key", "1"]);
+    let proxy = Proxy::to(server.port);
+    proxy.linger(ms(600));
+    let locks = LockClient::open(proxy.url(), Options::default()).unwrap();
+    let mut admin = server.admin();
+    admin.run(&["LOCK.ACQUIRE", "k", "holder", "60000"]);
+    let waiting = thread::spawn(move || locks.lock("k").lock().map(drop));
+    admin.await_waiters("k", 1);
+    proxy.cut_clients();
+    thread::sleep(ms(200));
+    // The request that was cut is granted, because the server does not know yet that it is gone.
+    admin.run(&["LOCK.RELEASE", "k", "holder"]);
+    eventually("the lock is free", || admin.is_free("k"));
+    let waited = waiting.join().unwrap();
+    assert_eq!(waited.is_ok(), admin.has_places(), "{waited:?}");
+}
+
+#[test]
 fn an_old_clients_string_is_held_by_somebody_else() {
     let server = Server::start();
     let (locks, mut admin) = (locks(&server), server.admin());

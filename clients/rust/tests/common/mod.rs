@@ -56,7 +56,8 @@ impl Server {
         server
     }
 
-    fn start_with(settings: &[&str]) -> Self {
+    /// With arguments of the module, and settings of the server behind them.
+    pub fn start_with(settings: &[&str]) -> Self {
         // A port that was free a moment ago may not be free any more.
         (0..5)
             .find_map(|_| Self::try_start(settings))

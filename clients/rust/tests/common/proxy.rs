@@ -1,8 +1,9 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 /// Stands between a client and a server, and fails on demand.
 pub struct Proxy {
@@ -18,9 +19,12 @@ struct State {
     is_silent: AtomicBool,
     /// Connections are closed as soon as they come.
     is_closed: AtomicBool,
+    /// How long the server does not see that a client is gone, in ms.
+    linger: AtomicU64,
     /// Only a reply to a request that contains this is lost.
     of: Mutex<Vec<u8>>,
     streams: Mutex<Vec<TcpStream>>,
+    clients: Mutex<Vec<TcpStream>>,
 }
 
 impl Proxy {
@@ -70,6 +74,19 @@ impl Proxy {
         self.state.is_closed.store(false, SeqCst);
     }
 
+    /// Lets the server see only after `time` that a client is gone.
+    pub fn linger(&self, time: Duration) {
+        let ms = u64::try_from(time.as_millis()).unwrap();
+        self.state.linger.store(ms, SeqCst);
+    }
+
+    /// Cuts the connections on the side of the client. The server sees it after the linger.
+    pub fn cut_clients(&self) {
+        for stream in self.state.clients.lock().unwrap().drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+
     pub fn cut(&self) {
         for stream in self.state.streams.lock().unwrap().drain(..) {
             let _ = stream.shutdown(Shutdown::Both);
@@ -78,6 +95,8 @@ impl Proxy {
 }
 
 fn serve(state: &Arc<State>, client: TcpStream, server: TcpStream) {
+    let kept = client.try_clone().unwrap();
+    state.clients.lock().unwrap().push(kept);
     let kept = [client.try_clone().unwrap(), server.try_clone().unwrap()];
     state.streams.lock().unwrap().extend(kept);
     let loses = Arc::new(AtomicBool::new(false));
@@ -129,5 +148,8 @@ fn pass(
         }
     }
     let _ = from.shutdown(Shutdown::Both);
+    if is_request {
+        thread::sleep(Duration::from_millis(state.linger.load(SeqCst)));
+    }
     let _ = to.shutdown(Shutdown::Both);
 }
