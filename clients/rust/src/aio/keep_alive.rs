@@ -1,0 +1,90 @@
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::task::AbortHandle;
+use tokio::time::sleep;
+
+use super::client::LockClient;
+use super::guard::Guard;
+use crate::attempt::{OwnerAnswer, owner_answer};
+use crate::command::Place;
+use crate::lease::{Lease, pause_before_renewal};
+
+/// Renews a hold in a task of its own until it is dropped. It releases nothing.
+#[must_use = "the renewals end when this is dropped"]
+#[derive(Debug)]
+pub struct KeepAlive {
+    lease: Arc<Lease>,
+    task: AbortHandle,
+}
+
+impl KeepAlive {
+    pub(super) fn start(guard: &Guard) -> Self {
+        let watch = Watch {
+            client: guard.client.clone(),
+            place: guard.place.clone(),
+            lease: guard.lease.clone(),
+            ttl: guard.ttl,
+        };
+        Self {
+            lease: guard.lease.clone(),
+            task: guard.client.inner.runtime.spawn(watch.run()).abort_handle(),
+        }
+    }
+
+    /// Whether the hold is over.
+    pub fn is_lost(&self) -> bool {
+        self.lease.is_lost()
+    }
+
+    /// Waits until the hold is over or released.
+    pub async fn lost(&self) {
+        self.lease.lost().await;
+    }
+}
+
+impl Drop for KeepAlive {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+struct Watch {
+    client: LockClient,
+    place: Arc<Place>,
+    lease: Arc<Lease>,
+    ttl: Duration,
+}
+
+impl Watch {
+    async fn run(self) {
+        let inner = &self.client.inner;
+        let mut pause = pause_before_renewal(self.ttl, false);
+        while !self.lease.is_ended() {
+            let left = self.lease.until().saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return self.lease.lose_and_tell(&self.place, &inner.options);
+            }
+            sleep(pause.min(left)).await;
+            let sent = Instant::now();
+            // Of no use after the end of the lease, however long a connection takes.
+            let end = self.lease.until();
+            let time = inner.options.answer_time(self.ttl);
+            let command = self.place.renew(self.ttl);
+            let renewal = tokio::time::timeout_at(end.into(), inner.ask(&command, time));
+            let Ok(answer) = renewal.await else {
+                continue;
+            };
+            let answer = owner_answer(answer);
+            match answer {
+                OwnerAnswer::Done => self.lease.renewed(sent, self.ttl),
+                OwnerAnswer::NotHeld => {
+                    return self.lease.lose_and_tell(&self.place, &inner.options);
+                }
+                OwnerAnswer::MayPass(ref error) => log::warn!("a renewal failed: {error}"),
+                OwnerAnswer::Failed(ref error) => log::warn!("a renewal failed: {error}"),
+            }
+            pause = pause_before_renewal(self.ttl, !matches!(answer, OwnerAnswer::Done));
+        }
+    }
+}

@@ -1,0 +1,406 @@
+//! The way to a lock, without I/O: what to send next, and what an answer means.
+
+use std::time::{Duration, Instant};
+
+use redis::{Cmd, RedisError, RedisResult, Value};
+
+use crate::Mode;
+use crate::command::{Place, millis};
+use crate::error::{Error, is_foreign, is_unanswered, is_unknown_option, may_pass};
+use crate::lease::Grant;
+use crate::options::Options;
+use crate::support::Support;
+
+/// The time between two questions that the server cannot make wait.
+pub(crate) const PACE: Duration = Duration::from_millis(50);
+
+/// How long an attempt waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    None,
+    Until(Instant),
+    Forever,
+}
+
+impl Patience {
+    pub(crate) fn of(time: Duration) -> Self {
+        // A time that the clock cannot count is for ever.
+        Instant::now()
+            .checked_add(time)
+            .map_or(Self::Forever, Self::Until)
+    }
+
+    /// The time that is left, or `None` without an end.
+    pub(crate) fn left(self) -> Option<Duration> {
+        match self {
+            Self::None => Some(Duration::ZERO),
+            Self::Until(end) => Some(end.saturating_duration_since(Instant::now())),
+            Self::Forever => None,
+        }
+    }
+
+    pub(crate) fn is_over(self) -> bool {
+        self.left().is_some_and(|left| left.is_zero())
+    }
+}
+
+/// How a request waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait<'a> {
+    /// It does not.
+    No,
+    /// The connection blocks for a slice.
+    Block,
+    /// The channel hears of the grant.
+    #[cfg_attr(not(feature = "tokio"), allow(dead_code))]
+    Notify(&'a str),
+    /// The place stays, and the client asks again.
+    #[cfg_attr(not(feature = "tokio"), allow(dead_code))]
+    Keep,
+}
+
+/// A command, and how long its answer takes if the server has nothing to say before.
+pub(crate) struct Question {
+    pub(crate) command: Cmd,
+    pub(crate) wait: Duration,
+    pub(crate) sent: Instant,
+}
+
+/// The meaning of an answer.
+#[derive(Debug)]
+pub(crate) enum Verdict {
+    Granted(Grant),
+    /// The place is in the queue. The channel will hear.
+    #[cfg_attr(not(feature = "tokio"), allow(dead_code))]
+    Queued,
+    /// The lock was not available in time.
+    Unavailable,
+    /// The same token asks again after the pause.
+    AskAgain(Duration),
+    Failed(Error),
+}
+
+/// One attempt to get a lock, with one token throughout.
+#[derive(Debug)]
+pub(crate) struct Attempt<'a> {
+    pub(crate) place: &'a Place,
+    pub(crate) mode: Mode,
+    pub(crate) is_rwlock: bool,
+    pub(crate) ttl: Duration,
+    pub(crate) patience: Patience,
+    pub(crate) options: &'a Options,
+    pub(crate) support: &'a Support,
+    /// A reply was lost. The server may have granted the lock, or may still let the request wait.
+    pub(crate) is_uncertain: bool,
+    /// A request asked the server to keep its place.
+    pub(crate) has_place: bool,
+    out_of_reach: Option<Instant>,
+}
+
+impl<'a> Attempt<'a> {
+    pub(crate) fn new(
+        place: &'a Place,
+        (mode, is_rwlock): (Mode, bool),
+        ttl: Duration,
+        patience: Patience,
+        (options, support): (&'a Options, &'a Support),
+    ) -> Self {
+        Self {
+            place,
+            mode,
+            is_rwlock,
+            ttl,
+            patience,
+            options,
+            support,
+            is_uncertain: false,
+            has_place: false,
+            out_of_reach: None,
+        }
+    }
+
+    /// The next command.
+    pub(crate) fn question(&mut self, wait: Wait<'_>) -> Question {
+        let mut command = self.place.acquire(self.mode, self.is_rwlock, self.ttl);
+        let left = self.patience.left();
+        let mut blocked = Duration::ZERO;
+        let wait = if self.patience.is_over() {
+            Wait::No
+        } else {
+            wait
+        };
+        match wait {
+            Wait::No => {}
+            Wait::Block => {
+                blocked = left.map_or(self.options.slice, |left| left.min(self.options.slice));
+                command.arg("BLOCK").arg(millis(blocked));
+            }
+            Wait::Notify(channel) => {
+                // Without an end it waits for ever: the place goes with its grace where the channel
+                // is gone.
+                command
+                    .arg("NOTIFY")
+                    .arg(left.map_or(0, millis))
+                    .arg(channel);
+            }
+            Wait::Keep => {}
+        }
+        if wait != Wait::No && self.support.keep() {
+            command.arg("KEEP").arg(millis(self.options.grace));
+            self.has_place = true;
+        }
+        Question {
+            command,
+            wait: blocked,
+            sent: Instant::now(),
+        }
+    }
+
+    /// Reads an answer to what was sent at `sent`.
+    pub(crate) fn verdict(&mut self, sent: Instant, answer: RedisResult<Value>) -> Verdict {
+        let error = match answer.and_then(Value::extract_error) {
+            Ok(value) => {
+                self.out_of_reach = None;
+                return self.read(sent, &value);
+            }
+            Err(error) => error,
+        };
+        if is_foreign(&error) {
+            self.out_of_reach = None;
+            return self.again_or_unavailable(PACE);
+        }
+        if is_unknown_option(&error) && (self.support.keep() || self.has_place) {
+            self.support.is_old(self.options);
+            self.has_place = false;
+            return Verdict::AskAgain(Duration::ZERO);
+        }
+        if may_pass(&error) {
+            return self.out_of_reach(error);
+        }
+        Verdict::Failed(error.into())
+    }
+
+    fn read(&self, sent: Instant, value: &Value) -> Verdict {
+        match value {
+            Value::Int(fence) => match u64::try_from(*fence) {
+                Ok(fence) => Verdict::Granted(Grant { fence, sent }),
+                Err(_) => unexpected(),
+            },
+            Value::Nil => self.again_or_unavailable(Duration::ZERO),
+            Value::SimpleString(status) if status == "QUEUED" => Verdict::Queued,
+            _ => unexpected(),
+        }
+    }
+
+    /// Asks again for as long as the options say. Longer than its patience, if need be: an answer
+    /// is owed.
+    pub(crate) fn out_of_reach(&mut self, error: RedisError) -> Verdict {
+        self.is_uncertain |= is_unanswered(&error);
+        match self.out_of_reach {
+            // An idle connection may have been dead for long, so the first time needs no pause.
+            None => {
+                self.out_of_reach = Some(Instant::now());
+                Verdict::AskAgain(Duration::ZERO)
+            }
+            Some(since) if since.elapsed() < self.options.reconnect => Verdict::AskAgain(PACE),
+            Some(_) => Verdict::Failed(error.into()),
+        }
+    }
+
+    fn again_or_unavailable(&self, pause: Duration) -> Verdict {
+        match self.patience.left() {
+            Some(left) if left.is_zero() => Verdict::Unavailable,
+            Some(left) => Verdict::AskAgain(pause.min(left)),
+            None => Verdict::AskAgain(pause),
+        }
+    }
+
+    /// Whether a grant came so late that its age must be learned by a renewal.
+    ///
+    /// The lease began at any time of the wait. After a short one it is counted from before the
+    /// sending.
+    pub(crate) fn is_old(&self, grant: Grant) -> bool {
+        grant.sent.elapsed() > self.ttl.checked_div(10).unwrap_or(self.ttl)
+    }
+
+    /// Whether something may be left in the server when the attempt ends without a grant.
+    pub(crate) fn leaves_something(&self) -> bool {
+        self.is_uncertain || self.has_place
+    }
+}
+
+fn unexpected() -> Verdict {
+    Verdict::Failed(Error::Redis(
+        (
+            redis::ErrorKind::UnexpectedReturnType,
+            "the server's answer is neither a fence nor null",
+        )
+            .into(),
+    ))
+}
+
+/// Whether a command of an owner did what it says. `None`: the same command may be sent again.
+pub(crate) enum OwnerAnswer {
+    Done,
+    NotHeld,
+    MayPass(RedisError),
+    Failed(Error),
+}
+
+/// Reads the answer to a release or a renewal.
+pub(crate) fn owner_answer(answer: RedisResult<Value>) -> OwnerAnswer {
+    match answer.and_then(Value::extract_error) {
+        Ok(Value::Int(0)) => OwnerAnswer::NotHeld,
+        Ok(_) => OwnerAnswer::Done,
+        // Another type was written over the key, which ended the hold.
+        Err(error) if is_foreign(&error) => OwnerAnswer::NotHeld,
+        Err(error) if may_pass(&error) => OwnerAnswer::MayPass(error),
+        Err(error) => OwnerAnswer::Failed(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    struct Setup {
+        place: Place,
+        options: Options,
+        support: Support,
+    }
+
+    fn setup() -> Setup {
+        Setup {
+            place: Place {
+                key: b"a key".to_vec(),
+                token: b"t".to_vec(),
+            },
+            options: Options::default().reconnect(Duration::from_millis(1)),
+            support: Support::default(),
+        }
+    }
+
+    fn attempt(setup: &Setup, patience: Patience) -> Attempt<'_> {
+        Attempt::new(
+            &setup.place,
+            (Mode::Exclusive, false),
+            Duration::from_secs(30),
+            patience,
+            (&setup.options, &setup.support),
+        )
+    }
+
+    fn words(question: &Question) -> String {
+        let mut words = Vec::new();
+        for arg in question.command.args_iter() {
+            if let redis::Arg::Simple(word) = arg {
+                words.push(String::from_utf8_lossy(word).into_owned());
+            }
+        }
+        words.join(" ")
+    }
+
+    fn server_error(text: &str) -> RedisResult<Value> {
+        redis::parse_redis_value(format!("-{text}\r\n").as_bytes())
+            .unwrap()
+            .extract_error()
+    }
+
+    fn cut() -> RedisResult<Value> {
+        Err(io::Error::from(io::ErrorKind::ConnectionReset).into())
+    }
+
+    #[test]
+    fn a_slice_is_asked_for_with_a_grace() {
+        let setup = setup();
+        let mut attempt = attempt(&setup, Patience::Forever);
+        assert_eq!(
+            words(&attempt.question(Wait::Block)),
+            "LOCK.ACQUIRE a key t 30000 BLOCK 10000 KEEP 5000"
+        );
+        assert_eq!(
+            words(&attempt.question(Wait::Notify("mine"))),
+            "LOCK.ACQUIRE a key t 30000 NOTIFY 0 mine KEEP 5000"
+        );
+        assert!(attempt.leaves_something());
+    }
+
+    #[test]
+    fn nothing_waits_without_patience() {
+        let setup = setup();
+        let mut attempt = attempt(&setup, Patience::None);
+        assert_eq!(
+            words(&attempt.question(Wait::Block)),
+            "LOCK.ACQUIRE a key t 30000"
+        );
+        assert!(!attempt.leaves_something());
+        let sent = Instant::now();
+        assert!(matches!(
+            attempt.verdict(sent, Ok(Value::Nil)),
+            Verdict::Unavailable
+        ));
+        assert!(matches!(
+            attempt.verdict(sent, server_error("WRONGTYPE it is a string")),
+            Verdict::Unavailable
+        ));
+    }
+
+    #[test]
+    fn an_old_server_is_asked_without_keep_from_then_on() {
+        let setup = setup();
+        let mut attempt = attempt(&setup, Patience::Forever);
+        let question = attempt.question(Wait::Block);
+        let refusal = server_error("ERR unknown option, the only one is BLOCK");
+        assert!(matches!(
+            attempt.verdict(question.sent, refusal),
+            Verdict::AskAgain(Duration::ZERO)
+        ));
+        assert_eq!(
+            words(&attempt.question(Wait::Block)),
+            "LOCK.ACQUIRE a key t 30000 BLOCK 10000"
+        );
+        assert!(!attempt.leaves_something());
+    }
+
+    #[test]
+    fn a_lost_answer_is_asked_for_again_for_a_while() {
+        let setup = setup();
+        let mut attempt = attempt(&setup, Patience::None);
+        let sent = Instant::now();
+        assert!(matches!(
+            attempt.verdict(sent, cut()),
+            Verdict::AskAgain(Duration::ZERO)
+        ));
+        assert!(attempt.is_uncertain);
+        std::thread::sleep(Duration::from_millis(2));
+        assert!(matches!(
+            attempt.verdict(sent, cut()),
+            Verdict::Failed(Error::Redis(_))
+        ));
+        // An answer begins the count anew.
+        assert!(
+            matches!(attempt.verdict(sent, Ok(Value::Int(7))), Verdict::Granted(grant) if grant.fence == 7)
+        );
+        assert!(matches!(attempt.verdict(sent, cut()), Verdict::AskAgain(_)));
+    }
+
+    #[test]
+    fn errors_that_waiting_does_not_cure_are_returned() {
+        let setup = setup();
+        let mut attempt = attempt(&setup, Patience::Forever);
+        let sent = Instant::now();
+        let deadlock = attempt.verdict(sent, server_error("DEADLOCK a cycle of 2 waits"));
+        assert!(
+            matches!(deadlock, Verdict::Failed(Error::Deadlock(text)) if text.contains("2 waits"))
+        );
+        let missing = attempt.verdict(sent, server_error("ERR unknown command 'LOCK.ACQUIRE'"));
+        assert!(matches!(missing, Verdict::Failed(Error::ModuleMissing(_))));
+        let full = attempt.verdict(sent, server_error("QUEUEFULL too many"));
+        assert!(matches!(full, Verdict::Failed(Error::Redis(_))));
+        let moved = attempt.verdict(sent, server_error("READONLY it is a replica"));
+        assert!(matches!(moved, Verdict::AskAgain(_)));
+        assert!(!attempt.is_uncertain);
+    }
+}

@@ -1,0 +1,137 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The longest ttl that the module grants.
+const MAX_TTL: Duration = Duration::from_millis(1 << 48);
+/// The longest grace that the module accepts.
+const MAX_GRACE: Duration = Duration::from_secs(3_600);
+
+/// A hold that ended against the will of its owner, as [`Options::on_lost`] is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LostLock {
+    /// The key of the lock.
+    pub key: Vec<u8>,
+    /// The token of the owner.
+    pub token: Vec<u8>,
+    /// The fence of the hold.
+    pub fence: u64,
+}
+
+type OnLost = Arc<dyn Fn(&LostLock) + Send + Sync>;
+type OnFallback = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// The settings of a client. The defaults are those of the other languages' adapters.
+///
+/// ```
+/// use redis_lock_client::Options;
+/// use std::time::Duration;
+///
+/// let options = Options::default()
+///     .ttl(Duration::from_secs(10))
+///     .on_lost(|lost| eprintln!("lost the lock with fence {}", lost.fence));
+/// ```
+#[derive(Clone)]
+pub struct Options {
+    pub(crate) ttl: Duration,
+    pub(crate) slice: Duration,
+    pub(crate) grace: Duration,
+    pub(crate) reconnect: Duration,
+    pub(crate) max_waiting_connections: usize,
+    pub(crate) on_lost: Option<OnLost>,
+    pub(crate) on_fallback: Option<OnFallback>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            ttl: Duration::from_secs(30),
+            slice: Duration::from_secs(10),
+            grace: Duration::from_secs(5),
+            reconnect: Duration::from_secs(3),
+            max_waiting_connections: 10,
+            on_lost: None,
+            on_fallback: None,
+        }
+    }
+}
+
+impl Options {
+    /// The time until a hold ends by itself, 30 s by default. `keep_alive` renews it at a third of
+    /// this.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = bounded_ttl(ttl);
+        self
+    }
+
+    /// The longest wait that one command asks for, 10 s by default. The place in the queue outlives
+    /// it.
+    ///
+    /// A server that is gone without a word is noticed at the end of a slice.
+    pub fn slice(mut self, slice: Duration) -> Self {
+        self.slice = slice.clamp(Duration::from_millis(1), MAX_TTL);
+        self
+    }
+
+    /// The time that a place in the queue waits for a client that lost its connection, 5 s by
+    /// default.
+    ///
+    /// It should be longer than [`Options::reconnect`]. A client that dies delays those behind it
+    /// by this at most.
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace.clamp(Duration::from_millis(1), MAX_GRACE);
+        self
+    }
+
+    /// The time for which commands are sent again while the server is out of reach, 3 s by default.
+    pub fn reconnect(mut self, reconnect: Duration) -> Self {
+        self.reconnect = reconnect;
+        self
+    }
+
+    /// The number of connections that may wait at a server without NOTIFY, 10 by default. Only
+    /// `aio` uses it.
+    pub fn max_waiting_connections(mut self, connections: usize) -> Self {
+        self.max_waiting_connections = connections.max(1);
+        self
+    }
+
+    /// Calls `on_lost` for every hold that `keep_alive` sees lost. It runs on the watchdog's thread
+    /// or task.
+    pub fn on_lost(mut self, on_lost: impl Fn(&LostLock) + Send + Sync + 'static) -> Self {
+        self.on_lost = Some(Arc::new(on_lost));
+        self
+    }
+
+    /// Calls `on_fallback` once for each way of waiting that the server lacks. The text also goes
+    /// to the log.
+    pub fn on_fallback(mut self, on_fallback: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.on_fallback = Some(Arc::new(on_fallback));
+        self
+    }
+
+    /// The time that an answer may take. A renewal that failed must be tried again before the lease
+    /// is over.
+    pub(crate) fn answer_time(&self, ttl: Duration) -> Duration {
+        let third = ttl.checked_div(3).unwrap_or(ttl);
+        third.clamp(Duration::from_millis(1), Duration::from_secs(2))
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("ttl", &self.ttl)
+            .field("slice", &self.slice)
+            .field("grace", &self.grace)
+            .field("reconnect", &self.reconnect)
+            .field("max_waiting_connections", &self.max_waiting_connections)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The ttl as the module takes it.
+pub(crate) fn bounded_ttl(ttl: Duration) -> Duration {
+    ttl.clamp(Duration::from_millis(1), MAX_TTL)
+}

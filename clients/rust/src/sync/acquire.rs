@@ -1,0 +1,143 @@
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use redis::Value;
+
+use super::client::Inner;
+use crate::attempt::{Attempt, PACE, Patience, Verdict, Wait};
+use crate::command::Place;
+use crate::error::Result;
+use crate::lease::Grant;
+use crate::{Error, Mode};
+
+/// How often a server is asked whether it has noticed that a connection was closed.
+const ABANDON_TRIES: u32 = 100;
+
+impl Inner {
+    /// Asks in slices until the lock is granted or the patience is over. Leaves nothing behind
+    /// without a grant.
+    pub(super) fn acquire(
+        &self,
+        place: &Place,
+        how: (Mode, bool),
+        ttl: Duration,
+        patience: Patience,
+    ) -> Result<Option<Grant>> {
+        let tools = (&self.options, &self.support);
+        let mut attempt = Attempt::new(place, how, ttl, patience, tools);
+        let granted = self.run(&mut attempt);
+        if !matches!(granted, Ok(Some(_))) && attempt.leaves_something() {
+            self.abandon(&attempt);
+        }
+        granted
+    }
+
+    /// Converts the hold of a token. The caller sees to what is left behind.
+    pub(super) fn convert(
+        &self,
+        place: &Place,
+        mode: Mode,
+        ttl: Duration,
+        patience: Patience,
+    ) -> (Result<Option<Grant>>, bool) {
+        let tools = (&self.options, &self.support);
+        let mut attempt = Attempt::new(place, (mode, true), ttl, patience, tools);
+        let granted = self.run(&mut attempt);
+        if attempt.is_uncertain && !matches!(granted, Ok(Some(_))) {
+            self.await_departure(place, ttl);
+        }
+        (granted, attempt.leaves_something())
+    }
+
+    fn run(&self, attempt: &mut Attempt<'_>) -> Result<Option<Grant>> {
+        let answer_time = self.options.answer_time(attempt.ttl);
+        loop {
+            let question = attempt.question(Wait::Block);
+            let timeout = question.wait.saturating_add(answer_time);
+            let answer = self.ask(&question.command, timeout);
+            match attempt.verdict(question.sent, answer) {
+                Verdict::Granted(grant) if attempt.is_old(grant) => {
+                    if let Some(grant) = self.rejuvenate(attempt, grant)? {
+                        return Ok(Some(grant));
+                    }
+                }
+                Verdict::Granted(grant) => return Ok(Some(grant)),
+                Verdict::AskAgain(pause) => sleep(pause),
+                Verdict::Unavailable | Verdict::Queued => return Ok(None),
+                Verdict::Failed(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Begins the lease of a late grant anew. `None` if it was over before anybody heard of it.
+    fn rejuvenate(&self, attempt: &mut Attempt<'_>, grant: Grant) -> Result<Option<Grant>> {
+        attempt.is_uncertain = true;
+        let sent = Instant::now();
+        let renewed = self.renew(attempt.place, attempt.ttl)?;
+        attempt.is_uncertain = false;
+        Ok(renewed.then_some(Grant { sent, ..grant }))
+    }
+
+    /// Renews. False if nothing is held.
+    pub(super) fn renew(&self, place: &Place, ttl: Duration) -> Result<bool> {
+        let timeout = self.options.answer_time(ttl);
+        let patience = self.options.reconnect.min(ttl);
+        let (renewed, _) = self.insist(&place.renew(ttl), timeout, patience)?;
+        Ok(renewed)
+    }
+
+    /// Gives up the place, and what may have been granted unseen. If the server is gone, time does
+    /// it.
+    fn abandon(&self, attempt: &Attempt<'_>) {
+        if attempt.is_uncertain {
+            self.await_departure(attempt.place, attempt.ttl);
+        }
+        let timeout = self.options.answer_time(attempt.ttl);
+        let release = attempt.place.release();
+        if let Err(error) = self.insist(&release, timeout, self.options.reconnect) {
+            log::warn!("what was asked for could not be given up: {error}");
+        }
+    }
+
+    /// Waits until the server has noticed that a connection that waited was closed.
+    ///
+    /// A release before that would find nothing, and the grant would come after it. A server that
+    /// keeps places gives up the place with the release, so there is nothing to wait for.
+    fn await_departure(&self, place: &Place, ttl: Duration) {
+        if self.support.keep() {
+            return;
+        }
+        let timeout = self.options.answer_time(ttl);
+        for tries in 0..ABANDON_TRIES {
+            let info: Value = match self.ask(&place.info(), timeout) {
+                Ok(info) => info,
+                Err(_) => return,
+            };
+            if !place.is_waiting(&info) {
+                return;
+            }
+            sleep(PACE.min(Duration::from_millis(u64::from(tries).saturating_add(1))));
+        }
+    }
+
+    /// Makes a reader of one that gave up becoming the writer. False if its share is over.
+    pub(super) fn restore_reader(
+        &self,
+        place: &Place,
+        fence: u64,
+        ttl: Duration,
+    ) -> Result<Option<Grant>> {
+        // Without KEEP, so that the place of the writer ends.
+        let (granted, _) = self.convert(place, Mode::Shared, ttl, Patience::None);
+        match granted? {
+            Some(grant) if grant.fence == fence => Ok(Some(grant)),
+            Some(_) => {
+                // A new hold, which nobody knows of.
+                let timeout = self.options.answer_time(ttl);
+                self.insist(&place.release(), timeout, self.options.reconnect)?;
+                Err(Error::NotHeld)
+            }
+            None => Err(Error::NotHeld),
+        }
+    }
+}

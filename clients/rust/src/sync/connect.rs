@@ -1,0 +1,57 @@
+use std::fmt;
+use std::time::Duration;
+
+use redis::{Cmd, RedisResult, Value};
+
+/// Makes connections to the server that has the locks.
+///
+/// `redis::Client` does. Implement it for what else finds a primary, for instance a Sentinel
+/// client:
+///
+/// ```
+/// use std::{sync::Mutex, time::Duration};
+/// use redis_lock_client::sync::{Connect, Connection};
+///
+/// struct Primary(Mutex<Vec<redis::Client>>);
+///
+/// impl Connect for Primary {
+///     fn connect(&self, timeout: Duration) -> redis::RedisResult<Box<dyn Connection>> {
+///         let clients = self.0.lock().unwrap();
+///         Ok(Box::new(clients[0].get_connection_with_timeout(timeout)?))
+///     }
+/// }
+/// ```
+pub trait Connect: Send + Sync {
+    /// Makes a connection within `timeout`. A client asks again after a connection or a server has
+    /// failed.
+    fn connect(&self, timeout: Duration) -> RedisResult<Box<dyn Connection>>;
+}
+
+impl Connect for redis::Client {
+    fn connect(&self, timeout: Duration) -> RedisResult<Box<dyn Connection>> {
+        Ok(Box::new(self.get_connection_with_timeout(timeout)?))
+    }
+}
+
+/// A connection that one thread uses at a time.
+pub trait Connection: Send {
+    /// Sends a command once and waits for its answer, `timeout` at most.
+    ///
+    /// A connection that failed here is not used again, because a late answer would be taken for
+    /// the next one's.
+    fn ask(&mut self, command: &Cmd, timeout: Duration) -> RedisResult<Value>;
+}
+
+impl Connection for redis::Connection {
+    fn ask(&mut self, command: &Cmd, timeout: Duration) -> RedisResult<Value> {
+        self.set_write_timeout(Some(timeout))?;
+        self.set_read_timeout(Some(timeout))?;
+        command.query(self)
+    }
+}
+
+impl fmt::Debug for dyn Connect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Connect")
+    }
+}

@@ -1,0 +1,233 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::client::LockClient;
+use super::keep_alive::KeepAlive;
+use crate::attempt::Patience;
+use crate::command::Place;
+use crate::error::Result;
+use crate::lease::{Grant, Lease};
+use crate::options::bounded_ttl;
+use crate::{Error, Mode};
+
+/// A hold on a lock. Dropping it releases the lock.
+///
+/// [`Guard::unlock`] releases it, too, and says whether it was held until then.
+#[must_use = "a guard that is dropped at once releases the lock at once"]
+pub struct Guard {
+    pub(super) client: LockClient,
+    pub(super) place: Arc<Place>,
+    pub(super) lease: Arc<Lease>,
+    pub(super) ttl: Duration,
+    mode: Mode,
+}
+
+impl Guard {
+    pub(super) fn new(
+        client: &LockClient,
+        place: Place,
+        how: (Mode, bool),
+        grant: Grant,
+        ttl: Duration,
+    ) -> Self {
+        Self {
+            client: client.clone(),
+            place: Arc::new(place),
+            lease: Arc::new(Lease::new(grant, ttl)),
+            ttl,
+            mode: how.0,
+        }
+    }
+
+    /// The key of the lock.
+    pub fn key(&self) -> &[u8] {
+        &self.place.key
+    }
+
+    /// The token by which the server knows the owner.
+    pub fn token(&self) -> &[u8] {
+        &self.place.token
+    }
+
+    /// A number larger than that of every hold before. Send it with every write.
+    pub fn fence(&self) -> u64 {
+        self.lease.fence()
+    }
+
+    /// How the lock is held.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// Until when the lock is surely held if nothing renews it. It is never too late.
+    pub fn valid_until(&self) -> Instant {
+        self.lease.until()
+    }
+
+    /// Whether the hold is over: a command or the watchdog has seen it, or its time has passed.
+    pub fn is_lost(&self) -> bool {
+        self.lease.is_lost()
+    }
+
+    /// Sets the deadline to the lock's ttl from now on. [`Error::NotHeld`] if the hold is over.
+    pub fn renew(&self) -> Result<()> {
+        self.extend(self.ttl)
+    }
+
+    /// Sets the deadline to `ttl` from now on, which may also be earlier. [`Error::NotHeld`] if the
+    /// hold is over.
+    pub fn extend(&self, ttl: Duration) -> Result<()> {
+        let ttl = bounded_ttl(ttl);
+        let sent = Instant::now();
+        if self.lease.is_ended() || !self.client.inner.renew(&self.place, ttl)? {
+            self.lease.lose();
+            return Err(Error::NotHeld);
+        }
+        self.lease.renewed(sent, ttl);
+        Ok(())
+    }
+
+    /// Renews in a thread of its own, at a third of the ttl, until the result is dropped or the
+    /// hold is over.
+    pub fn keep_alive(&self) -> KeepAlive {
+        KeepAlive::start(self)
+    }
+
+    /// Makes a writer a reader in one step, with the same fence. Readers that wait at the head
+    /// enter at once.
+    pub fn downgrade(&mut self) -> Result<()> {
+        if self.mode == Mode::Exclusive {
+            self.become_reader()?;
+        }
+        Ok(())
+    }
+
+    /// Makes the only reader the writer. Waits for the other readers, ahead of the queue, and reads
+    /// on meanwhile.
+    ///
+    /// [`Error::Deadlock`] if another reader waits to become the writer: one of the two must
+    /// release.
+    pub fn upgrade(&mut self) -> Result<()> {
+        while !self.upgrade_with(Patience::Forever)? {}
+        Ok(())
+    }
+
+    /// Makes the only reader the writer. False if there are others; then it is a reader still.
+    pub fn try_upgrade(&mut self) -> Result<bool> {
+        self.upgrade_with(Patience::None)
+    }
+
+    /// Makes the only reader the writer. False if there are others for all of `timeout`; then it is
+    /// a reader still.
+    pub fn upgrade_timeout(&mut self, timeout: Duration) -> Result<bool> {
+        self.upgrade_with(Patience::of(timeout))
+    }
+
+    /// Releases the lock. [`Error::NotHeld`] if it was lost before.
+    pub fn unlock(self) -> Result<()> {
+        let reconnect = self.client.inner.options.reconnect;
+        self.release(reconnect)
+    }
+
+    fn upgrade_with(&mut self, patience: Patience) -> Result<bool> {
+        if self.mode == Mode::Exclusive {
+            return Ok(true);
+        }
+        self.check()?;
+        let inner = self.client.inner.clone();
+        let (granted, leaves_something) =
+            inner.convert(&self.place, Mode::Exclusive, self.ttl, patience);
+        match granted {
+            Ok(Some(grant)) if grant.fence == self.fence() => {
+                self.lease.converted(grant, self.ttl);
+                self.mode = Mode::Exclusive;
+                Ok(true)
+            }
+            // The share was over, and this is a new hold.
+            Ok(Some(_)) => {
+                self.lease.lose();
+                let timeout = inner.options.answer_time(self.ttl);
+                inner.insist(&self.place.release(), timeout, inner.options.reconnect)?;
+                Err(Error::NotHeld)
+            }
+            Ok(None) => {
+                if leaves_something {
+                    self.become_reader()?;
+                }
+                Ok(false)
+            }
+            Err(error) => {
+                if leaves_something {
+                    let _ = self.become_reader();
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn become_reader(&mut self) -> Result<()> {
+        self.check()?;
+        let restored = self
+            .client
+            .inner
+            .restore_reader(&self.place, self.fence(), self.ttl);
+        match restored {
+            Ok(Some(grant)) => {
+                self.lease.converted(grant, self.ttl);
+                self.mode = Mode::Shared;
+                Ok(())
+            }
+            Ok(None) | Err(Error::NotHeld) => {
+                self.lease.lose();
+                Err(Error::NotHeld)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        match self.lease.is_held() {
+            true => Ok(()),
+            false => Err(Error::NotHeld),
+        }
+    }
+
+    fn release(&self, patience: Duration) -> Result<()> {
+        let was_held = self.lease.is_held();
+        let is_first = self.lease.end();
+        let inner = &self.client.inner;
+        let timeout = inner.options.answer_time(self.ttl);
+        let (released, was_lost) = inner.insist(&self.place.release(), timeout, patience)?;
+        // The reply to the first was lost, and nothing else has ended the lease by then.
+        let was_released = was_lost && was_held && Instant::now() < self.lease.until();
+        match is_first && (released || was_released) {
+            true => Ok(()),
+            false => Err(Error::NotHeld),
+        }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if self.lease.is_ended() {
+            return;
+        }
+        let patience = self.client.inner.options.answer_time(self.ttl);
+        match self.release(patience) {
+            Ok(()) => {}
+            Err(Error::NotHeld) => log::warn!("a lock was lost before its guard was dropped"),
+            Err(error) => log::warn!("a lock could not be released: {error}"),
+        }
+    }
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guard")
+            .field("key", &String::from_utf8_lossy(self.key()))
+            .field("fence", &self.fence())
+            .field("mode", &self.mode)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,121 @@
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread;
+use std::time::Instant;
+
+use super::guard::Guard;
+use crate::attempt::{OwnerAnswer, owner_answer};
+use crate::lease::{Lease, pause_before_renewal};
+
+/// Renews a hold in a thread of its own until it is dropped. It releases nothing.
+#[must_use = "the renewals end when this is dropped"]
+#[derive(Debug)]
+pub struct KeepAlive {
+    lease: Arc<Lease>,
+    stop: Arc<Stop>,
+}
+
+#[derive(Debug, Default)]
+struct Stop {
+    is_stopped: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl KeepAlive {
+    pub(super) fn start(guard: &Guard) -> Self {
+        let stop = Arc::new(Stop::default());
+        let watch = Watch {
+            client: guard.client.clone(),
+            place: guard.place.clone(),
+            lease: guard.lease.clone(),
+            ttl: guard.ttl,
+        };
+        let watched = stop.clone();
+        let started = thread::Builder::new()
+            .name("redis-lock keep-alive".to_owned())
+            .spawn(move || watch.run(&watched));
+        if let Err(error) = started {
+            // The lease ends by itself then, and `is_lost` says so.
+            log::error!("nothing renews a lock: {error}");
+        }
+        Self {
+            lease: guard.lease.clone(),
+            stop,
+        }
+    }
+
+    /// Whether the hold is over.
+    pub fn is_lost(&self) -> bool {
+        self.lease.is_lost()
+    }
+
+    /// Waits until the hold is over or released, `timeout` at most. True if it is over or released.
+    pub fn wait_lost(&self, timeout: std::time::Duration) -> bool {
+        self.lease.wait_ended(timeout)
+    }
+}
+
+impl Drop for KeepAlive {
+    fn drop(&mut self) {
+        *self
+            .stop
+            .is_stopped
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = true;
+        self.stop.changed.notify_all();
+    }
+}
+
+struct Watch {
+    client: super::LockClient,
+    place: Arc<crate::command::Place>,
+    lease: Arc<Lease>,
+    ttl: std::time::Duration,
+}
+
+impl Watch {
+    fn run(&self, stop: &Stop) {
+        let inner = &self.client.inner;
+        let mut pause = pause_before_renewal(self.ttl, false);
+        loop {
+            let left = self.lease.until().saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return self.lease.lose_and_tell(&self.place, &inner.options);
+            }
+            if stop.wait(pause.min(left)) || self.lease.is_ended() {
+                return;
+            }
+            let left = self.lease.until().saturating_duration_since(Instant::now());
+            // Of no use after the end of the lease. A timeout of 0 would be an error.
+            let timeout = inner.options.answer_time(self.ttl).min(left);
+            if timeout.is_zero() {
+                continue;
+            }
+            let sent = Instant::now();
+            let answer = owner_answer(inner.ask(&self.place.renew(self.ttl), timeout));
+            match answer {
+                OwnerAnswer::Done => self.lease.renewed(sent, self.ttl),
+                OwnerAnswer::NotHeld => {
+                    return self.lease.lose_and_tell(&self.place, &inner.options);
+                }
+                OwnerAnswer::MayPass(ref error) => log::warn!("a renewal failed: {error}"),
+                OwnerAnswer::Failed(ref error) => log::warn!("a renewal failed: {error}"),
+            }
+            pause = pause_before_renewal(self.ttl, !matches!(answer, OwnerAnswer::Done));
+        }
+    }
+}
+
+impl Stop {
+    /// Waits for `time`. True as soon as it is stopped.
+    fn wait(&self, time: std::time::Duration) -> bool {
+        let is_stopped = self
+            .is_stopped
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let waited = self
+            .changed
+            .wait_timeout_while(is_stopped, time, |is_stopped| !*is_stopped);
+        let (is_stopped, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        *is_stopped
+    }
+}

@@ -1,0 +1,268 @@
+//! Servers with the module for the tests, and a proxy that fails on demand.
+//!
+//! `REDIS_LOCK_MODULE` and `REDIS_LOCK_SERVERS` say where they are, by default where `make build
+//! servers` at the top of the project puts them. `REDIS_LOCK_SERVER` says which server to take.
+#![allow(
+    dead_code,
+    unused_imports,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::panic
+)]
+
+mod fake;
+mod proxy;
+
+use std::env;
+use std::io::Write;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use redis::{Client, Connection, Value};
+
+pub use fake::Fake;
+pub use proxy::Proxy;
+
+/// A bound that only a bug or a dead machine outlasts.
+pub const BOUND: Duration = Duration::from_secs(20);
+
+/// A server that ends with its owner.
+pub struct Server {
+    pub port: u16,
+    process: Child,
+    folder: PathBuf,
+}
+
+impl Server {
+    pub fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// A cluster of one node, which has all slots.
+    pub fn start_cluster() -> Self {
+        let server = Self::start_with(&["--cluster-enabled", "yes"]);
+        let mut admin = server.admin();
+        let slots: Vec<String> = (0..16_384).map(|slot| slot.to_string()).collect();
+        let mut words = vec!["CLUSTER", "ADDSLOTS"];
+        words.extend(slots.iter().map(String::as_str));
+        admin.run(&words);
+        eventually("the cluster is up", || {
+            let info = admin.run(&["CLUSTER", "INFO"]);
+            format!("{info:?}").contains("cluster_state:ok")
+        });
+        server
+    }
+
+    /// With arguments of the module, and settings of the server behind them.
+    pub fn start_with(settings: &[&str]) -> Self {
+        // A port that was free a moment ago may not be free any more.
+        (0..5)
+            .find_map(|_| Self::try_start(settings))
+            .expect("no server started")
+    }
+
+    fn try_start(settings: &[&str]) -> Option<Self> {
+        let port = free_port();
+        let folder = env::temp_dir().join(format!("redis-lock-rust-{}-{port}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let name = env::var("REDIS_LOCK_SERVER").unwrap_or_else(|_| "redis-7.0.15".to_owned());
+        let program = setting("REDIS_LOCK_SERVERS", ".servers")
+            .join(name)
+            .join("bin/server");
+        let process = Command::new(&program)
+            .args(["--bind", "127.0.0.1", "--port", &port.to_string()])
+            .args(["--save", "", "--appendonly", "no", "--dir"])
+            .arg(&folder)
+            .arg("--loadmodule")
+            .arg(setting(
+                "REDIS_LOCK_MODULE",
+                "target/release/libredis_lock.so",
+            ))
+            .args(settings)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{}: {error}", program.display()));
+        let mut server = Self {
+            port,
+            process,
+            folder,
+        };
+        server.answers().then_some(server)
+    }
+
+    /// Whether the server that answers is the one that was started.
+    fn answers(&mut self) -> bool {
+        let own = format!("process_id:{}\r\n", self.process.id());
+        let end = Instant::now() + BOUND;
+        while Instant::now() < end && self.process.try_wait().unwrap().is_none() {
+            if let Ok(mut connection) = self.client().get_connection() {
+                let info: redis::RedisResult<String> =
+                    redis::cmd("INFO").arg("server").query(&mut connection);
+                if let Ok(info) = info {
+                    return info.contains(&own);
+                }
+            }
+            sleep(Duration::from_millis(10));
+        }
+        false
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    pub fn client(&self) -> Client {
+        Client::open(self.url()).unwrap()
+    }
+
+    pub fn admin(&self) -> Admin {
+        Admin(self.client().get_connection().unwrap())
+    }
+
+    /// Stops the process without ending it: it accepts connections and answers nothing.
+    pub fn freeze(&self) {
+        self.signal("-STOP");
+    }
+
+    pub fn thaw(&self) {
+        self.signal("-CONT");
+    }
+
+    fn signal(&self, signal: &str) {
+        let status = Command::new("kill")
+            .args([signal, &self.process.id().to_string()])
+            .status();
+        assert!(status.unwrap().success());
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// An operator's connection.
+pub struct Admin(Connection);
+
+impl Admin {
+    pub fn ask(&mut self, words: &[&str]) -> redis::RedisResult<Value> {
+        let (name, args) = words.split_first().unwrap();
+        redis::cmd(name).arg(args).query(&mut self.0)
+    }
+
+    pub fn run(&mut self, words: &[&str]) -> Value {
+        self.ask(words)
+            .unwrap_or_else(|error| panic!("{words:?}: {error}"))
+    }
+
+    /// `LOCK.INFO` as text, empty when the lock is free and nobody waits.
+    pub fn info(&mut self, key: &str) -> String {
+        match self.run(&["LOCK.INFO", key]) {
+            Value::Nil => String::new(),
+            info => format!("{info:?}"),
+        }
+    }
+
+    pub fn waiters(&mut self, key: &str) -> usize {
+        let info = self.run(&["LOCK.INFO", key]);
+        let fields = info.as_sequence().unwrap_or_default();
+        let waiters = fields.chunks(2).find(|pair| {
+            pair[0] == Value::BulkString(b"waiters".into())
+                || pair[0] == Value::SimpleString("waiters".into())
+        });
+        waiters.map_or(0, |pair| pair[1].as_sequence().unwrap().len())
+    }
+
+    pub fn is_free(&mut self, key: &str) -> bool {
+        self.info(key).is_empty()
+    }
+
+    pub fn await_waiters(&mut self, key: &str, count: usize) {
+        eventually(&format!("{count} wait for {key}"), || {
+            self.waiters(key) == count
+        });
+    }
+
+    /// The connections of clients, but for this one and those of no interest.
+    pub fn clients(&mut self, containing: &str) -> usize {
+        let list: String = redis::cmd("CLIENT").arg("LIST").query(&mut self.0).unwrap();
+        list.lines()
+            .filter(|line| line.contains(containing))
+            .count()
+    }
+
+    pub fn kill(&mut self, containing: &str) -> usize {
+        let list: String = redis::cmd("CLIENT").arg("LIST").query(&mut self.0).unwrap();
+        let ids: Vec<&str> = list
+            .lines()
+            .filter(|line| line.contains(containing))
+            .filter_map(|line| line.split(' ').next()?.strip_prefix("id="))
+            .collect();
+        for id in &ids {
+            let _ = self.ask(&["CLIENT", "KILL", "ID", id]);
+        }
+        ids.len()
+    }
+
+    /// Whether the server keeps places (KEEP) and publishes grants (NOTIFY).
+    pub fn has_places(&mut self) -> bool {
+        let answer = self.ask(&["LOCK.ACQUIRE", "probe", "token", "1", "KEEP", "1"]);
+        match answer {
+            Ok(_) => true,
+            Err(error) => {
+                assert!(error.to_string().contains("unknown option"), "{error}");
+                false
+            }
+        }
+    }
+}
+
+/// Whether the test goes on. It says why when it does not, and fails where `REDIS_LOCK_PLACES=required`.
+pub fn needs_places(server: &Server, test: &str) -> bool {
+    let has = server.admin().has_places();
+    if !has {
+        let is_required = env::var("REDIS_LOCK_PLACES").is_ok_and(|value| value == "required");
+        assert!(
+            !is_required,
+            "the module of this server has no KEEP and NOTIFY"
+        );
+        // Past the capture of the test runner, so that a skipped test is seen.
+        let _ = writeln!(
+            std::io::stderr(),
+            "skipped: {test}: the module of this server has no KEEP and NOTIFY"
+        );
+    }
+    has
+}
+
+/// Waits for a condition, within a bound.
+pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let end = Instant::now() + BOUND;
+    while !condition() {
+        assert!(Instant::now() < end, "never happened: {what}");
+        sleep(Duration::from_millis(2));
+    }
+}
+
+pub fn free_port() -> u16 {
+    loop {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        // A cluster's node uses the port 10,000 above, too.
+        if port < 55_000 {
+            return port;
+        }
+    }
+}
+
+fn setting(variable: &str, otherwise: &str) -> PathBuf {
+    let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    env::var_os(variable).map_or_else(|| project.join(otherwise), PathBuf::from)
+}

@@ -1,0 +1,155 @@
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+/// Stands between a client and a server, and fails on demand.
+pub struct Proxy {
+    pub port: u16,
+    state: Arc<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Replies that are still to be swallowed, each with its connection.
+    losses: AtomicUsize,
+    /// Nothing passes, in either direction, and nobody is told.
+    is_silent: AtomicBool,
+    /// Connections are closed as soon as they come.
+    is_closed: AtomicBool,
+    /// How long the server does not see that a client is gone, in ms.
+    linger: AtomicU64,
+    /// Only a reply to a request that contains this is lost.
+    of: Mutex<Vec<u8>>,
+    streams: Mutex<Vec<TcpStream>>,
+    clients: Mutex<Vec<TcpStream>>,
+}
+
+impl Proxy {
+    pub fn to(server: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let state = Arc::new(State::default());
+        let shared = state.clone();
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                if shared.is_closed.load(SeqCst) {
+                    continue;
+                }
+                if let Ok(server) = TcpStream::connect(("127.0.0.1", server)) {
+                    serve(&shared, client, server);
+                }
+            }
+        });
+        Self { port, state }
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// Swallows the next replies to requests that contain `of`, and cuts their connections.
+    pub fn lose_replies(&self, count: usize, of: &str) {
+        *self.state.of.lock().unwrap() = of.into();
+        self.state.losses.store(count, SeqCst);
+    }
+
+    pub fn losses_left(&self) -> usize {
+        self.state.losses.load(SeqCst)
+    }
+
+    pub fn silence(&self, is_silent: bool) {
+        self.state.is_silent.store(is_silent, SeqCst);
+    }
+
+    /// Cuts all connections, and accepts no new ones until it is opened.
+    pub fn close(&self) {
+        self.state.is_closed.store(true, SeqCst);
+        self.cut();
+    }
+
+    pub fn open(&self) {
+        self.state.is_closed.store(false, SeqCst);
+    }
+
+    /// Lets the server see only after `time` that a client is gone.
+    pub fn linger(&self, time: Duration) {
+        let ms = u64::try_from(time.as_millis()).unwrap();
+        self.state.linger.store(ms, SeqCst);
+    }
+
+    /// Cuts the connections on the side of the client. The server sees it after the linger.
+    pub fn cut_clients(&self) {
+        for stream in self.state.clients.lock().unwrap().drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    pub fn cut(&self) {
+        for stream in self.state.streams.lock().unwrap().drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+fn serve(state: &Arc<State>, client: TcpStream, server: TcpStream) {
+    let kept = client.try_clone().unwrap();
+    state.clients.lock().unwrap().push(kept);
+    let kept = [client.try_clone().unwrap(), server.try_clone().unwrap()];
+    state.streams.lock().unwrap().extend(kept);
+    let loses = Arc::new(AtomicBool::new(false));
+    for (from, to, is_request) in [
+        (
+            client.try_clone().unwrap(),
+            server.try_clone().unwrap(),
+            true,
+        ),
+        (server, client, false),
+    ] {
+        let (state, loses) = (state.clone(), loses.clone());
+        thread::spawn(move || pass(&state, &loses, from, to, is_request));
+    }
+}
+
+fn pass(
+    state: &State,
+    loses: &AtomicBool,
+    mut from: TcpStream,
+    mut to: TcpStream,
+    is_request: bool,
+) {
+    let mut bytes = [0; 16_384];
+    while let Ok(count) = from.read(&mut bytes) {
+        if count == 0 {
+            break;
+        }
+        if state.is_silent.load(SeqCst) {
+            continue;
+        }
+        if is_request && state.losses.load(SeqCst) > 0 {
+            let of = state.of.lock().unwrap().clone();
+            loses.store(
+                bytes[..count].windows(of.len()).any(|window| window == of),
+                SeqCst,
+            );
+        } else if !is_request
+            && loses.load(SeqCst)
+            && state
+                .losses
+                .fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1))
+                .is_ok()
+        {
+            break;
+        }
+        if to.write_all(&bytes[..count]).is_err() {
+            break;
+        }
+    }
+    let _ = from.shutdown(Shutdown::Both);
+    if is_request {
+        thread::sleep(Duration::from_millis(state.linger.load(SeqCst)));
+    }
+    let _ = to.shutdown(Shutdown::Both);
+}
