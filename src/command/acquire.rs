@@ -13,7 +13,6 @@ use uuid::Uuid;
 use super::args::integer;
 use super::{Args, Decision, Error, Reply};
 use crate::lock::{Ask, FenceClock, Lock, Mode, Now, Refusal, Token, Ttl, Waiting};
-use crate::wait::queue::Waiter;
 
 /// The mode that LOCK.ACQUIRE asks for.
 pub const MODE: Mode = Mode::Exclusive;
@@ -110,22 +109,13 @@ impl<'a> Acquire<'a> {
         }
     }
 
-    /// The request as it stands in a queue.
-    pub fn waiter(&self, now: Now) -> Waiter {
-        Waiter {
-            mode: self.mode,
-            token: self.token().into(),
-            ttl: self.ttl,
-            since_ms: now.ms(),
-        }
-    }
-
     /// Whether the server has made the token.
     pub const fn is_made(&self) -> bool {
         matches!(self.owner, Owner::Made(_))
     }
 
-    fn ask(&self) -> Ask<'_> {
+    /// The request as the core wants it.
+    pub fn ask(&self) -> Ask<'_> {
         Ask {
             mode: self.mode,
             token: self.token(),

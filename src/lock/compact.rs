@@ -6,12 +6,22 @@
 use super::token::Token;
 
 /// An owner's name, kept. One token has one form, so equal tokens are equal here.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum CompactToken {
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CompactToken {
     /// 32 lower-case hexadecimal digits, with the dashes of a UUID or without any.
-    Digits { dashed: bool, bytes: [u8; 16] },
+    Digits {
+        /// Whether the text has the dashes of a UUID.
+        dashed: bool,
+        /// The bytes that the digits stand for.
+        bytes: [u8; 16],
+    },
     /// The first `len` of the bytes; the others are 0.
-    Short { len: u8, bytes: [u8; SHORT] },
+    Short {
+        /// How many bytes the token has.
+        len: u8,
+        /// The token, then zeros.
+        bytes: [u8; SHORT],
+    },
     /// Whatever else.
     Long(Box<[u8]>),
 }
@@ -51,7 +61,7 @@ impl TokenText<'_> {
 
 impl CompactToken {
     /// Whether this is that token.
-    pub(super) fn is(&self, token: Token<'_>) -> bool {
+    pub fn is(&self, token: Token<'_>) -> bool {
         match self {
             Self::Short { len, bytes } => bytes.get(..usize::from(*len)) == Some(token.as_bytes()),
             Self::Long(bytes) => **bytes == *token.as_bytes(),
@@ -60,7 +70,7 @@ impl CompactToken {
     }
 
     /// The token's bytes.
-    pub(super) fn text(&self) -> TokenText<'_> {
+    pub fn text(&self) -> TokenText<'_> {
         match self {
             Self::Digits { dashed, bytes } => {
                 let digits = digits_of(bytes);

@@ -36,7 +36,7 @@ mod state;
 mod time;
 mod token;
 
-pub use compact::TokenText;
+pub use compact::{CompactToken, TokenText};
 pub use effect::{Effect, Fate};
 pub use fence::{Fence, FenceClock, FenceExhausted};
 pub use state::{Ask, Grant, Hold, Lock, Mode, Refusal, Waiting};

@@ -285,7 +285,7 @@ enum Outcome<'c, 'r> {
 fn take_hold(call: Call<'_>, mode: Mode) -> Result<(), Error> {
     let acquire = Acquire::parse(mode, call.args())?;
     let outcome = call.change(Event::Acquire, |scene| {
-        waiting::while_waiting(scene.key_ref, |waiting| {
+        waiting::while_waiting(scene.key_ref, acquire.ask(), |waiting| {
             fences::with(|fences| acquire.decide(scene.key.lock(), scene.now, waiting, fences))
         })
     })?;

@@ -14,15 +14,20 @@
 
 pub mod delivery;
 pub mod key_ref;
-pub mod queue;
+mod place;
+mod queue;
 #[cfg(test)]
 mod queue_simulation;
 pub mod registry;
 pub mod schedule;
 #[cfg(test)]
 mod simulation;
+mod slab;
 
-pub use delivery::{Deliveries, Delivery, Grant, Revoked};
+pub use delivery::{Deliveries, Delivery, Grant, Kept, Revoked};
 pub use key_ref::{KeyRef, ANY_DB};
-pub use registry::{Granted, NewWaiter, Registry, Removed, Step};
+pub use place::{Counts, Listener};
+pub use registry::{
+    Ahead, Entered, Granted, NewRequest, Offer, Registry, Removed, Rest, Step, Waiter,
+};
 pub use schedule::Due;

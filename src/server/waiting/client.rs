@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use redis_module::raw;
 
 use super::super::api::{call, Context};
+use super::super::clock;
 use super::{delivery, timer, with, Removed};
 use crate::command::{Error, Reply};
-use crate::wait::{Grant, Granted};
+use crate::wait::{Grant, Granted, Listener};
 
 /// A blocked client as the server knows it. The pointer is only ever compared by whoever waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -75,27 +76,23 @@ pub(super) fn block(ctx: Context<'_>) -> Option<BlockedClient> {
 
 /// Ends the wait of a request that has left the registry: rule 3 of the module's.
 pub(super) fn unblock(removed: Removed, outcome: impl FnOnce(&Removed) -> Outcome) {
+    // No channel is named yet, and no place is kept.
+    let Some(Listener::Client(client)) = removed.listener else {
+        return;
+    };
     let outcome = Box::into_raw(Box::new(outcome(&removed)));
     // SAFETY: the client was blocked by `block` and is unblocked only once, as it left the registry only once. The server hands the
     // outcome to `on_reply` and then to `on_free`, which frees it.
-    unsafe {
-        call!(RedisModule_UnblockClient(
-            removed.listener.0,
-            outcome.cast()
-        ))
-    };
+    unsafe { call!(RedisModule_UnblockClient(client.0, outcome.cast())) };
 }
 
 /// Ends the wait of a request that was granted.
 pub(super) fn unblock_granted(granted: Granted<BlockedClient>) {
-    unblock(granted.removed, |removed| {
-        let grant = Grant {
-            token: removed.waiter.token.clone(),
-            fence: granted.hold.fence,
-            delivery: granted.delivery,
-        };
-        Outcome::Granted(grant, removed.is_server_generated)
-    });
+    if let Some(grant) = granted.grant() {
+        unblock(granted.removed, |removed| {
+            Outcome::Granted(grant, removed.is_server_generated)
+        });
+    }
 }
 
 /// The server asks for the reply of a client that was unblocked.
@@ -167,16 +164,12 @@ unsafe extern "C" fn on_unblock_timeout(
 
 /// Takes a client out that needs no answer from us. One that is not in the registry was granted; its outcome will come to `on_free`.
 fn forget(client: BlockedClient) {
-    let Some(removed) = with(|registry| registry.remove_listener(client)) else {
+    let now_us = clock::monotonic_us();
+    let Some(removed) = with(|registry| registry.remove_listener(client, now_us)) else {
         return;
     };
     // SAFETY: as in `unblock`; without an outcome the server calls nothing back.
-    unsafe {
-        call!(RedisModule_UnblockClient(
-            removed.listener.0,
-            ptr::null_mut()
-        ))
-    };
+    unsafe { call!(RedisModule_UnblockClient(client.0, ptr::null_mut())) };
     // The waiter behind it may be next.
     with(|registry| registry.mark(removed.key_ref.db, &removed.key_ref.name));
     timer::arm();

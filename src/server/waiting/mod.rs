@@ -17,7 +17,7 @@
 //!    is paused it writes nothing, because a write then aborts the server; it tries again shortly, and requests still time out. The
 //!    same holds while the server refuses the writes of clients. In a cluster it first asks whether the key is still served here
 //!    ([`writes`](super::writes)); if not, its waiters are told to try again.
-//! 3. **Who may call UnblockClient.** Whatever takes the request out of the registry ([`crate::wait::Registry::remove`]), exactly
+//! 3. **Who may call UnblockClient.** Whatever takes the request out of the registry ([`crate::wait::Registry::dismiss_all`] and others), exactly
 //!    once. A client that is not in the registry was unblocked already. That is: a grant, a timeout, an error for all, a client that
 //!    is gone.
 //! 4. **A grant that nobody hears of** is taken back ([`crate::wait::delivery`]). The server has then freed the outcome without a
@@ -45,8 +45,8 @@ use super::stats::{self, counters};
 use crate::command::acquire::Acquire;
 use crate::command::info::Waiter as WaiterInfo;
 use crate::command::Error;
-use crate::lock::{Fence, Now, Refusal, Waiting};
-use crate::wait::{self, KeyRef, NewWaiter, Revoked, Step};
+use crate::lock::{Ask, Fence, Now, Refusal, TokenBuf, Waiting};
+use crate::wait::{self, KeyRef, Listener, NewRequest, Revoked, Step};
 use client::{BlockedClient, Outcome};
 
 type Registry = wait::Registry<BlockedClient, foldhash::fast::RandomState>;
@@ -82,10 +82,14 @@ pub(super) fn key_ref_of(ctx: Context<'_>, key: Arg<'_>) -> Option<KeyRef> {
 /// Shows the waiters of a key to a decision.
 pub(super) fn while_waiting<R>(
     key_ref: Option<&KeyRef>,
+    ask: Ask<'_>,
     decide: impl FnOnce(Waiting<'_>) -> R,
 ) -> R {
     match key_ref {
-        Some(key_ref) => with(|registry| decide(registry.waiting(key_ref))),
+        Some(key_ref) => with(|registry| {
+            let ahead = registry.ahead_of(key_ref, ask.token, ask.mode);
+            decide(ahead.as_waiting())
+        }),
         None => decide(Waiting::default()),
     }
 }
@@ -108,27 +112,32 @@ pub(super) fn enter(
     }
     let db = ctx.selected_db();
     let (here, everywhere) = with(|registry| {
-        let here = registry.queue(db, key.name().bytes());
-        (here.map_or(0, |queue| queue.len()), registry.len())
+        let here = registry.len_of(db, key.name().bytes());
+        (here, registry.len())
     });
     limits::admit((here, everywhere))?;
     let Some(client) = client::block(ctx) else {
         return Ok(Entered::No);
     };
     let since_us = clock::monotonic_us();
-    let new_waiter = NewWaiter {
-        listener: client,
-        waiter: acquire.waiter(now),
-        refusal,
-        since_us,
+    let ask = acquire.ask();
+    let new_request = NewRequest {
+        token: ask.token,
+        mode: ask.mode,
+        ttl: ask.ttl,
+        listener: Some(Listener::Client(client)),
         times_out_at_us: (timeout.ms > 0)
             .then(|| since_us.saturating_add(timeout.ms.saturating_mul(1_000))),
+        keep_ms: None,
         is_server_generated: acquire.is_made(),
+        refusal,
+        now,
+        now_us: since_us,
     };
     let key_ref = KeyRef::new(db, key.name().bytes());
-    with(|registry| registry.enter(key_ref.clone(), new_waiter));
+    let entered = with(|registry| registry.enter(&key_ref, new_request));
     // Only who is ahead of the others is watched for; the others are there for their timeouts.
-    if here == 0 || refusal == Refusal::BusyUpgrade {
+    if entered.must_serve() {
         watch(key, &key_ref, now);
     } else {
         timer::arm();
@@ -172,7 +181,13 @@ fn serve_all(key: &mut Key<'_>, key_ref: &KeyRef, mut now: Now) -> (Now, bool) {
                 stats::handed_over(waited_us, granted.had_it);
                 client::unblock_granted(granted);
             }
-            Step::Refused(removed, refusal) => dismiss(Some(removed), Error::of_refusal(refusal)),
+            // No channel is named yet.
+            Step::Offered(offer) => {
+                drop(with(|registry| {
+                    registry.unheard(offer, clock::monotonic_us())
+                }));
+            }
+            Step::Refused(removed, refusal) => dismiss(removed, Error::of_refusal(refusal)),
         }
     }
     // A mark may say that the key has lost its ttl, and the timer will not look at it now.
@@ -203,23 +218,18 @@ fn grant_next(
 
 /// Answers everybody who waits for a key with an error.
 fn dismiss_all(key_ref: &KeyRef, error: Error) {
-    for ticket in with(|registry| registry.tickets(key_ref)) {
-        dismiss(with(|registry| registry.remove(ticket)), error);
+    for removed in with(|registry| registry.dismiss_all(key_ref)) {
+        dismiss(removed, error);
     }
 }
 
-fn dismiss(removed: Option<Removed>, error: Error) {
-    if let Some(removed) = removed {
-        client::unblock(removed, |_| Outcome::Error(error));
-    }
+fn dismiss(removed: Removed, error: Error) {
+    client::unblock(removed, |_| Outcome::Error(error));
 }
 
 /// Has the key looked at when the passing of time alone may make somebody next.
 fn watch(key: &Key<'_>, key_ref: &KeyRef, now: Now) {
-    let by_holds = with(|registry| {
-        let queue = registry.queue(key_ref.db, &key_ref.name)?;
-        queue.wakes_at(key.lock(), now)
-    });
+    let by_holds = with(|registry| registry.wakes_at(key_ref, key.lock(), now));
     // A key that was given an earlier end from outside takes its holds with it.
     let by_key = key.lock().and_then(|_| key.deadline(now));
     let earliest = match (by_holds, by_key) {
@@ -267,11 +277,10 @@ pub(super) fn give_up_search() {
 pub(super) fn waiters(ctx: Context<'_>, key: Arg<'_>, now: Now) -> Vec<WaiterInfo> {
     let db = ctx.selected_db();
     with(|registry| {
-        let queue = registry.queue(db, key.bytes());
-        let waiters = queue.into_iter().flat_map(|queue| queue.iter());
+        let waiters = registry.waiters(db, key.bytes());
         waiters
-            .map(|(_, waiter)| WaiterInfo {
-                token: waiter.token.clone(),
+            .map(|waiter| WaiterInfo {
+                token: TokenBuf::from(waiter.token.as_token()),
                 mode: waiter.mode,
                 waited_ms: now.ms().saturating_sub(waiter.since_ms),
             })

@@ -267,8 +267,12 @@ fn look_at_slots(ctx: Context<'_>) {
 /// Each comes once. On 6.2 the deletion of a key that has expired overtakes what the same timer has replicated, so that a key must not
 /// be opened again after a change.
 fn take_work(ctx: Context<'_>) -> BTreeMap<KeyRef, Vec<Revoked>> {
-    let (dirty, revoked) =
-        with(|registry| (registry.take_dirty(), registry.deliveries.take_revoked()));
+    let now_us = clock::monotonic_us();
+    let (dirty, revoked) = with(|registry| {
+        // First, as it marks keys.
+        let revoked = registry.take_revoked(now_us);
+        (registry.take_dirty(), revoked)
+    });
     let mut work = BTreeMap::new();
     for key_ref in dirty {
         if key_ref.db == ANY_DB {
