@@ -49,14 +49,14 @@ fn take(mode: Mode, args: &[&[u8]]) {
     };
     let timeout = request.block().map(|timeout| u128::from(timeout.ms));
     assert_eq!(timeout, args.get(3).and_then(|timeout| number(timeout)));
-    let waiter = request.waiter(NOW);
-    assert_eq!(waiter.mode, mode);
-    assert_eq!(Some(u128::from(waiter.ttl.ms())), number(args[1]));
+    let ask = request.ask();
+    assert_eq!(ask.mode, mode);
+    assert_eq!(Some(u128::from(ask.ttl.ms())), number(args[1]));
     assert_eq!(request.is_made(), args[0] == b"*");
     if request.is_made() {
-        assert_eq!(waiter.token.as_token().as_bytes().len(), 36);
+        assert_eq!(ask.token.as_bytes().len(), 36);
     } else {
-        assert_eq!(waiter.token.as_token().as_bytes(), args[0]);
+        assert_eq!(ask.token.as_bytes(), args[0]);
     }
     for lock in locks() {
         let decision = request.decide(

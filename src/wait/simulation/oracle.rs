@@ -62,6 +62,7 @@ impl NaivePlace {
         if request.keep > 0 {
             self.kept = Some((request.mode, request.keep));
         }
+        self.upgrade &= self.wants_exclusive();
         let keep = self.kept.map_or(0, |(_, keep)| keep);
         self.until_us = scene.mono_us + u64::from(keep) * 1_000;
     }
@@ -555,7 +556,6 @@ impl Oracle {
         if scene.refuses_writes {
             return;
         }
-        let mut sought = Vec::new();
         let lost = std::mem::take(&mut self.lost);
         lost.iter().for_each(|grant| self.give_back(grant, scene));
         self.dismiss(|at| !scene.serves(at), Event::TryAgain);
@@ -564,10 +564,12 @@ impl Oracle {
                 continue;
             }
             if !self.revoke(&grant, grant.at, scene) && grant.has_left {
-                sought.push(grant);
+                self.lost.push(grant);
             }
         }
+        // An owner may hear of its hold now.
         self.serve_all(scene);
+        let sought = std::mem::take(&mut self.lost);
         for at in scene.places() {
             for grant in sought.iter().filter(|_| scene.serves(at)) {
                 self.revoke(grant, at, scene);
@@ -655,7 +657,6 @@ impl Oracle {
             }
             None => self.release(at, grant.token),
         }
-        self.serve(at, scene);
         true
     }
 }

@@ -153,9 +153,8 @@ impl Shell {
             let effect = revoked.undo(lock, self.end(at), now);
             self.commit(at, &effect);
             let key = &revoked.key_ref;
-            if self.registry.len_of(key.db, &key.name) > 0 {
-                self.serve_changed(at, &revoked.key_ref, scene);
-            }
+            // It is served when all are taken back.
+            self.registry.mark(key.db, &key.name);
         } else if revoked.has_left {
             self.registry.deliveries.seek(revoked);
             self.request_sweep();
