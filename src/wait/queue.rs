@@ -303,11 +303,14 @@ impl WaitQueue {
         }
     }
 
-    /// Notes all places whose tokens have a hold. The one that is to upgrade comes first. `O(n log n)`.
+    /// Notes all places whose tokens have a hold. The one that is to upgrade comes first. `O(n log n)` where the lock is held.
     fn set_owners<L>(&mut self, places: &Places<L>, lock: Option<&Lock>, now: Now) {
+        let Some(lock) = lock.filter(|lock| !lock.is_free(now)) else {
+            return; // Nobody is an owner.
+        };
         let is_owner = |place: &&Place<L>| {
             let token = place.token.text();
-            lock.is_some_and(|lock| lock.hold_of(token.as_token(), now).is_some())
+            lock.hold_of(token.as_token(), now).is_some()
         };
         match self {
             Self::Sole {

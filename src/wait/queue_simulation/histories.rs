@@ -233,3 +233,34 @@ fn a_long_run_of_absent_readers_at_the_head_is_no_scan() {
     assert_eq!(events.len() as u64, 2 * EACH);
     assert!(real.registry.is_empty());
 }
+
+#[test]
+fn an_absent_writer_that_polls_ahead_of_many_is_no_scan() {
+    // A scan of the places at each of these steps would be 10^10 steps.
+    const EACH: u64 = 100_000;
+    let World { mut real, .. } = World::new();
+    let (now, mut events) = (Now::from_millis(1), Vec::new());
+    let ttl = Ttl::from_millis(1_000).unwrap();
+    let ask = |name| Ask {
+        mode: Mode::Exclusive,
+        token: Token::new(name).unwrap(),
+        ttl,
+    };
+    real.ask(ask(b"holder"), Block::Yes, now, &mut events);
+    real.ask(ask(b"poller"), Block::NoKeep, now, &mut events);
+    for n in 0..EACH {
+        let (mode, name) = (Mode::Shared, n.to_le_bytes());
+        let token = Token::new(&name).unwrap();
+        real.ask(Ask { mode, token, ttl }, Block::Yes, now, &mut events);
+    }
+    real.lock = None;
+    for _ in 0..EACH {
+        // The lock is kept for the one that polls.
+        real.serve(now, &mut events);
+    }
+    assert_eq!(events.len() as u64, 2 + EACH);
+    real.ask(ask(b"poller"), Block::No, now, &mut events);
+    assert!(matches!(events.pop(), Some(Event::Answered(Some(_)))));
+    real.serve(now, &mut events);
+    assert_eq!(real.registry.len() as u64, EACH);
+}
