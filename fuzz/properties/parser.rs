@@ -1,7 +1,7 @@
 //! The grammar of every command against a second, naive parser. Every accepted command is decided
 //! without a panic.
 
-use redis_lock::command::acquire::{self, Acquire};
+use redis_lock::command::acquire::{self, Acquire, Wait};
 use redis_lock::command::release::Release;
 use redis_lock::command::renew::Renew;
 use redis_lock::command::{info, rlock, Args, Decision, Error};
@@ -34,30 +34,72 @@ pub fn run(data: &[u8]) {
     }
 }
 
+/// The options of a request, read in another way than the module does.
+struct Options<'a> {
+    /// The timeout, and the channel of NOTIFY.
+    wait: Option<(u128, Option<&'a [u8]>)>,
+    grace: Option<u128>,
+}
+
+impl Options<'_> {
+    fn needs_own_token(&self) -> bool {
+        self.grace.is_some() || self.wait.is_some_and(|(_, channel)| channel.is_some())
+    }
+}
+
+/// `None` where they do not fit the grammar.
+fn options<'a>(words: &[&'a [u8]]) -> Option<Options<'a>> {
+    let (mut rest, mut wait, mut grace) = (words, None, None);
+    while !rest.is_empty() {
+        let name = rest[0].to_ascii_uppercase();
+        let timeout = |at: usize| number(rest.get(at)?).filter(|ms| *ms <= MAX_MS);
+        let (used, is_new) = match name.as_slice() {
+            b"BLOCK" => (2, wait.replace((timeout(1)?, None)).is_none()),
+            b"NOTIFY" => {
+                let channel = *rest.get(2)?;
+                (3, wait.replace((timeout(1)?, Some(channel))).is_none())
+            }
+            b"KEEP" => {
+                let ms = timeout(1).filter(|ms| (1..=3_600_000).contains(ms))?;
+                (2, grace.replace(ms).is_none())
+            }
+            _ => return None,
+        };
+        if !is_new {
+            return None;
+        }
+        rest = &rest[used..];
+    }
+    Some(Options { wait, grace })
+}
+
 fn take(mode: Mode, args: &[&[u8]]) {
     let parsed = Acquire::parse(mode, Args::new(args.iter().copied()));
-    let expected = match args {
-        [token, ttl] => is_token(token) && is_ttl(ttl),
-        [token, ttl, option, timeout] => {
-            let may_wait = option.eq_ignore_ascii_case(b"BLOCK");
-            let timeout = number(timeout).is_some_and(|ms| ms <= MAX_MS);
-            is_token(token) && is_ttl(ttl) && may_wait && timeout
+    let options = options(args.get(2..).unwrap_or_default());
+    let expected = match (args, &options) {
+        ([token, ttl, ..], Some(options)) => {
+            let asks_again = *token != b"*" || !options.needs_own_token();
+            is_token(token) && is_ttl(ttl) && asks_again
         }
         _ => false,
     };
-    let Some(request) = judge(parsed, expected) else {
+    let (Some(request), Some(options)) = (judge(parsed, expected), options) else {
         return;
     };
-    let timeout = request.block().map(|timeout| u128::from(timeout.ms));
-    assert_eq!(timeout, args.get(3).and_then(|timeout| number(timeout)));
-    let waiter = request.waiter(NOW);
-    assert_eq!(waiter.mode, mode);
-    assert_eq!(Some(u128::from(waiter.ttl.ms())), number(args[1]));
+    let wait = request.wait().map(|wait| match wait {
+        Wait::Block(timeout) => (u128::from(timeout.ms), None),
+        Wait::Notify(timeout, channel) => (u128::from(timeout.ms), Some(channel)),
+    });
+    assert_eq!(wait, options.wait);
+    assert_eq!(request.keep_ms().map(u128::from), options.grace);
+    let ask = request.ask();
+    assert_eq!(ask.mode, mode);
+    assert_eq!(Some(u128::from(ask.ttl.ms())), number(args[1]));
     assert_eq!(request.is_made(), args[0] == b"*");
     if request.is_made() {
-        assert_eq!(waiter.token.as_token().as_bytes().len(), 36);
+        assert_eq!(ask.token.as_bytes().len(), 36);
     } else {
-        assert_eq!(waiter.token.as_token().as_bytes(), args[0]);
+        assert_eq!(ask.token.as_bytes(), args[0]);
     }
     for lock in locks() {
         let decision = request.decide(

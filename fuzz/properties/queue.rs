@@ -2,20 +2,22 @@
 
 use redis_lock::lock::codec::{decode, encode_effect, encode_state, Record};
 use redis_lock::lock::{
-    Ask, Deadline, Effect, Fate, FenceClock, Lock, Mode, Now, Refusal, Token, TokenBuf, Ttl,
-    Waiting,
+    Ask, Deadline, Effect, Fate, FenceClock, Lock, Mode, Now, Refusal, Token, Ttl, Waiting,
 };
-use redis_lock::wait::queue::{Next, Ticket, WaitQueue, Waiter};
+use redis_lock::wait::{KeyRef, Listener, NewRequest, Registry, Removed, Rest, Step};
+use std::collections::hash_map::RandomState;
 
 /// Three bytes per step: the kind of step, the token with the flag to wait, and an amount.
 pub fn run(data: &[u8]) {
     let mut world = World {
         lock: None,
         replica: None,
-        queue: WaitQueue::default(),
+        registry: Registry::default(),
+        key: KeyRef::new(0, b"k"),
         fences: FenceClock::new(),
         now_ms: 1,
-        last_ticket: 0,
+        last_client: 0,
+        waiting: Vec::new(),
     };
     for step in data.chunks_exact(3) {
         world.serve();
@@ -29,10 +31,13 @@ struct World {
     lock: Option<Lock>,
     /// The lock of another server that received the effects.
     replica: Option<Lock>,
-    queue: WaitQueue,
+    registry: Registry<u64, RandomState>,
+    key: KeyRef,
     fences: FenceClock,
     now_ms: u64,
-    last_ticket: u64,
+    last_client: u64,
+    /// The clients that wait.
+    waiting: Vec<u64>,
 }
 
 impl World {
@@ -47,11 +52,17 @@ impl World {
                     _ => Mode::Shared,
                 };
                 let ttl = Ttl::from_millis(amount + 1).expect("a ttl");
-                self.ask(Ask { mode, token, ttl }, who & 64 != 0);
+                let keep_ms = (who & 32 != 0).then_some(who.into());
+                self.ask(Ask { mode, token, ttl }, who & 64 != 0, keep_ms);
             }
             4 | 5 => {
                 let effect = self.lock.as_ref().and_then(|lock| lock.release(token, now));
                 effect.iter().for_each(|(effect, _)| self.apply(effect));
+                if effect.is_none() {
+                    let gone = self.registry.give_up(&self.key, token);
+                    gone.iter().for_each(|removed| self.gone(removed));
+                    assert!(!self.registry.has_place(0, b"k", token));
+                }
             }
             6 => {
                 let ttl = Ttl::from_millis(amount + 1).expect("a ttl");
@@ -60,18 +71,19 @@ impl World {
                 effect.iter().for_each(|effect| self.apply(effect));
             }
             7 => {
-                let nth = usize::from(who) % self.queue.len().max(1);
-                let ticket = self.queue.iter().nth(nth).map(|(ticket, _)| ticket);
-                if let Some(ticket) = ticket {
-                    assert!(self.queue.remove(ticket).is_some());
-                    assert!(self.queue.remove(ticket).is_none());
+                let nth = usize::from(who) % self.waiting.len().max(1);
+                if let Some(client) = self.waiting.get(nth).copied() {
+                    let removed = self.registry.remove_listener(client, now.us());
+                    self.gone(&removed.expect("a waiter"));
+                    assert!(self.registry.remove_listener(client, now.us()).is_none());
                 }
             }
             8 => self.now_ms += amount,
             9 => {
                 (self.lock, self.replica) = (None, None);
-                self.queue.lock_replaced();
-                // Another lock replaces it, which two tokens share.
+                self.registry.mark_replaced(0, b"k");
+                self.registry.unmark(&self.key);
+                // Another lock takes its place, which two tokens share.
                 let mode = Mode::Shared;
                 let other = [amount as u8 & 7];
                 let other = Token::new(&other).expect("a token");
@@ -94,22 +106,50 @@ impl World {
         Now::from_millis(self.now_ms)
     }
 
-    fn ask(&mut self, ask: Ask<'_>, may_wait: bool) {
-        let waiting = !self.queue.is_empty();
+    fn ask(&mut self, ask: Ask<'_>, may_wait: bool, keep_ms: Option<u32>) {
+        let had_place = self.registry.has_place(0, b"k", ask.token);
+        let waiting = !self.registry.is_empty();
         let held = self.hold_of(ask.token);
-        match self.acquire(ask, true) {
-            Ok(()) => assert!(held || !waiting, "{ask:?} has passed those who wait"),
-            Err(refusal @ (Refusal::Busy | Refusal::BusyUpgrade)) if may_wait => {
-                self.last_ticket += 1;
-                let waiter = Waiter {
-                    mode: ask.mode,
-                    token: TokenBuf::from(ask.token),
-                    ttl: ask.ttl,
-                    since_ms: self.now_ms,
-                };
-                self.queue.push(Ticket(self.last_ticket), waiter, refusal);
+        let refusal = match self.acquire(ask, true) {
+            Ok(()) => {
+                let resumed = self.registry.resume(&self.key, ask.token).is_some();
+                assert!(held || resumed || !waiting, "{ask:?} has passed others");
+                return;
             }
-            Err(refusal) => assert_ne!(refusal, Refusal::FencesExhausted),
+            Err(refusal @ (Refusal::Busy | Refusal::BusyUpgrade)) => refusal,
+            Err(refusal) => {
+                assert_eq!(refusal, Refusal::Deadlock);
+                self.registry.resume(&self.key, ask.token);
+                return;
+            }
+        };
+        self.last_client += 1;
+        let new = NewRequest {
+            token: ask.token,
+            mode: ask.mode,
+            ttl: ask.ttl,
+            listener: may_wait.then_some(Listener::Client(self.last_client)),
+            times_out_at_us: None,
+            keep_ms,
+            is_server_generated: false,
+            refusal,
+            now: self.now(),
+            now_us: self.now().us(),
+        };
+        self.registry.enter(&self.key, new);
+        if may_wait {
+            self.waiting.push(self.last_client);
+        }
+        let has_place = self.registry.has_place(0, b"k", ask.token);
+        assert!(has_place || !(may_wait || keep_ms.is_some_and(|ms| ms > 0)));
+        assert!(had_place || has_place == (may_wait || keep_ms.is_some_and(|ms| ms > 0)));
+    }
+
+    /// A request has left.
+    fn gone(&mut self, removed: &Removed<u64>) {
+        match removed.listener {
+            Some(Listener::Client(client)) => self.waiting.retain(|other| *other != client),
+            _ => assert_eq!(removed.rest, Rest::Ended),
         }
     }
 
@@ -119,12 +159,13 @@ impl World {
     }
 
     fn acquire(&mut self, ask: Ask<'_>, behind_queue: bool) -> Result<(), Refusal> {
-        let waiting = match behind_queue {
-            true => self.queue.as_waiting(),
-            false => Waiting::default(),
-        };
         let (last, held) = (self.fences.last(), self.hold_of(ask.token));
         let now = self.now();
+        let ahead = self.registry.ahead_of(&self.key, ask.token, ask.mode);
+        let waiting = match behind_queue {
+            true => ahead.as_waiting(),
+            false => Waiting::default(),
+        };
         let grant = Lock::acquire(self.lock.as_ref(), ask, now, waiting, &mut self.fences)?;
         // A new hold has a new fence, an old one keeps its own.
         assert_eq!(Some(grant.fence) > last, !held);
@@ -157,28 +198,32 @@ impl World {
 
     /// Serves the queue as the server does.
     fn serve(&mut self) {
-        let mut owner: Option<TokenBuf> = None;
         let now = self.now();
-        while let Some(next) = self.queue.next(self.lock.as_ref(), now) {
-            let (ticket, waiter) = match next {
-                Next::Grant(ticket, waiter) => (ticket, waiter),
-                Next::Deadlock(ticket) => {
-                    let waiter = self.queue.remove(ticket).expect("a waiter");
-                    assert!(self.hold_of(waiter.token.as_token()), "{waiter:?}");
-                    continue;
+        for over in self.registry.take_timed_out(now.us()) {
+            assert_eq!((over.listener, over.rest), (None, Rest::Ended));
+        }
+        loop {
+            let lock = self.lock.as_ref();
+            let step = self
+                .registry
+                .grant_next(&self.key, lock, now, |now| now, &mut self.fences);
+            match step {
+                None => return,
+                Some(Step::Granted(granted)) => {
+                    let token = granted.removed.token.as_token();
+                    assert_eq!(self.hold_of(token), granted.had_it);
+                    self.apply(&granted.effect());
+                    self.gone(&granted.removed);
+                    let grant = granted.grant().expect("a client");
+                    self.registry.deliveries.delivered(&grant);
                 }
-            };
-            let converts = self.hold_of(waiter.token.as_token());
-            let granted = self.acquire(waiter.ask(), false);
-            assert_eq!(granted, Ok(()), "{waiter:?} was next");
-            assert_eq!(self.queue.remove(ticket).as_ref(), Some(&waiter));
-            // Nobody is overtaken, except by a holder of a shared hold, and by requests of one
-            // token.
-            if !converts && owner.as_ref() != Some(&waiter.token) {
-                let passed = self.queue.iter().find(|(other, _)| *other < ticket);
-                assert!(passed.is_none(), "{waiter:?} has passed {passed:?}");
+                Some(Step::Refused(removed, refusal)) => {
+                    assert_eq!(refusal, Refusal::Deadlock);
+                    assert!(self.hold_of(removed.token.as_token()), "{removed:?}");
+                    self.gone(&removed);
+                }
+                Some(Step::Offered(offer)) => panic!("{offer:?}"),
             }
-            owner = Some(waiter.token);
         }
     }
 
@@ -190,26 +235,36 @@ impl World {
             let bytes = encode_state(lock);
             assert_eq!(decode(&bytes), Ok(Record::State(lock.clone())));
         }
-        assert_eq!(self.queue.iter().count(), self.queue.len());
+        assert_eq!(self.registry.counts().all(), self.registry.len());
+        let all = self.registry.waiters(0, b"k");
+        assert_eq!(
+            all.filter(|w| w.listener.is_some()).count(),
+            self.waiting.len()
+        );
         let lock = self.lock.as_ref();
-        let Some((_, first)) = self.queue.iter().next() else {
+        // Those ahead of the first one who is no absent reader let everybody in whom the lock lets in.
+        let mut waiters = self.registry.waiters(0, b"k").enumerate();
+        let passed = |(_, w): &(usize, redis_lock::wait::Waiter<'_, u64>)| {
+            w.listener.is_some() || w.mode == Mode::Exclusive
+        };
+        let Some((at, first)) = waiters.find(passed) else {
             return;
         };
-        // A token in the queue that holds the lock upgrades, ahead of all others, and no other
-        // holder waits.
-        let upgrades = |w: &Waiter| w.mode == Mode::Exclusive && w.token == first.token;
-        let owners = self.queue.iter().skip_while(|(_, w)| upgrades(w));
-        let mut owners = owners.filter(|(_, w)| self.hold_of(w.token.as_token()));
-        assert_eq!(owners.next(), None, "behind {first:?}");
-        // No wake-up is lost: the head cannot be granted now …
+        if first.listener.is_none() || (at > 0 && first.mode == Mode::Exclusive) {
+            return;
+        }
+        // No wake-up is lost: who stands first cannot be let in now …
         let admitted = Lock::admits(lock, first.mode, first.token.as_token(), now);
         assert!(admitted.is_err(), "{first:?} could have the lock");
         assert!(lock.is_some_and(|lock| !lock.is_free(now)));
-        // … nor by time alone before the timer is due.
-        let timer = self.queue.wakes_at(lock, now);
-        let timer = timer.expect("a timer for those who wait");
-        let until = Now::from_millis(timer.ms().max(self.now_ms));
-        let next = self.queue.clone().next(lock, until);
-        assert!(next.is_none(), "{next:?} is next before the timer is due");
+        // … nor by time alone before the alarm.
+        let alarm = self.registry.wakes_at(&self.key, lock, now);
+        let alarm = alarm.expect("an alarm for those who wait");
+        let until = Now::from_millis(alarm.ms().max(self.now_ms));
+        let admitted = Lock::admits(lock, first.mode, first.token.as_token(), until);
+        assert!(
+            admitted.is_err(),
+            "{first:?} is next before the alarm rings"
+        );
     }
 }

@@ -1,10 +1,12 @@
 //! ```text
-//! LOCK.ACQUIRE key token|* ttl [BLOCK timeout]
+//! LOCK.ACQUIRE key token|* ttl [BLOCK timeout|NOTIFY timeout channel] [KEEP grace]
 //! ```
 //! Takes the exclusive hold. The reply is the fence, or null if another token holds the lock or
 //! waits for it. With BLOCK the client waits in a queue instead, and gets null only after `timeout`
-//! milliseconds (0 waits for ever). With `*` the server generates the token, a UUIDv4. The reply is
-//! then `[token, fence]`.
+//! milliseconds (0 waits for ever). With NOTIFY the reply is QUEUED, and the grant or the end of the
+//! wait is published to `channel`. With KEEP the token keeps its place in the queue for `grace`
+//! milliseconds after its last request there has ended without a grant. With `*` the server
+//! generates the token, a UUIDv4. The reply is then `[token, fence]`.
 //!
 //! Three commands take a hold. They share this grammar and differ in the mode: see
 //! [`super::wlock`] and [`super::rlock`].
@@ -13,10 +15,9 @@ use uuid::fmt::Hyphenated;
 use uuid::Uuid;
 
 use super::args::integer;
-use super::spec::{Arg, Flag, KeyUse, Keys, Spec, NONDETERMINISTIC};
+use super::spec::{Arg, Change, Flag, KeyUse, Keys, Spec, NONDETERMINISTIC};
 use super::{Args, Decision, Error, Reply};
 use crate::lock::{Ask, FenceClock, Lock, Mode, Now, Refusal, Token, Ttl, Waiting};
-use crate::wait::queue::Waiter;
 
 /// The description of LOCK.ACQUIRE. The other two commands that take a hold start from it.
 pub const SPEC: Spec = Spec {
@@ -34,11 +35,29 @@ pub const SPEC: Spec = Spec {
             &[Arg::text(c"token"), Arg::pure_token(c"make", c"*")],
         ),
         Arg::integer(c"ttl"),
-        Arg::integer(c"timeout").after(c"BLOCK").optional(),
+        Arg::one_of(
+            c"wait",
+            &[
+                Arg::integer(c"timeout").after(c"BLOCK"),
+                Arg::block(
+                    c"notify",
+                    &[Arg::integer(c"timeout"), Arg::text(c"channel")],
+                )
+                .after(c"NOTIFY"),
+            ],
+        )
+        .optional(),
+        Arg::integer(c"grace").after(c"KEEP").optional(),
     ],
     tips: NONDETERMINISTIC,
-    history: &[],
+    history: HISTORY,
 };
+
+/// What has changed since the first version.
+const HISTORY: &[Change] = &[Change {
+    since: c"0.2.0",
+    what: c"Added the options NOTIFY and KEEP.",
+}];
 
 /// The mode that LOCK.ACQUIRE asks for.
 pub const MODE: Mode = Mode::Exclusive;
@@ -49,7 +68,8 @@ pub struct Acquire<'a> {
     mode: Mode,
     owner: Owner<'a>,
     ttl: Ttl,
-    block: Option<Timeout>,
+    wait: Option<Wait<'a>>,
+    keep_ms: Option<u32>,
 }
 
 /// How long to wait. 0 waits for ever, as in XREAD.
@@ -58,6 +78,27 @@ pub struct Timeout {
     /// In milliseconds.
     pub ms: u64,
 }
+
+/// How a request waits that cannot be granted at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait<'a> {
+    /// Its client is blocked.
+    Block(Timeout),
+    /// Its end is published to this channel.
+    Notify(Timeout, &'a [u8]),
+}
+
+impl Wait<'_> {
+    /// For how long it waits.
+    pub const fn timeout(self) -> Timeout {
+        match self {
+            Self::Block(timeout) | Self::Notify(timeout, _) => timeout,
+        }
+    }
+}
+
+/// The longest grace of a place: an hour.
+const LONGEST_GRACE_MS: u64 = 3_600_000;
 
 /// The argument that asks the server to generate the token.
 const MAKE: &[u8] = b"*";
@@ -79,37 +120,59 @@ impl<'a> Acquire<'a> {
     ) -> Result<Self, Error> {
         let token = args.token()?;
         let ttl = args.ttl()?;
-        let mut block = None;
+        let (mut wait, mut keep_ms) = (None, None);
         while let Some(option) = args.optional() {
-            if !option.eq_ignore_ascii_case(b"BLOCK") {
+            let is = |name: &[u8]| option.eq_ignore_ascii_case(name);
+            if is(b"BLOCK") || is(b"NOTIFY") {
+                let is_again = wait.is_some_and(|wait| match wait {
+                    Wait::Block(_) => is(b"BLOCK"),
+                    Wait::Notify(..) => is(b"NOTIFY"),
+                });
+                if is_again {
+                    return Err(Error::RepeatedOption);
+                }
+                if wait.is_some() {
+                    return Err(Error::ContradictingOptions);
+                }
+                let timeout = Timeout::parse(args.value()?)?;
+                wait = Some(match is(b"BLOCK") {
+                    true => Wait::Block(timeout),
+                    false => Wait::Notify(timeout, args.value()?),
+                });
+            } else if is(b"KEEP") {
+                if keep_ms.is_some() {
+                    return Err(Error::RepeatedOption);
+                }
+                keep_ms = Some(grace_ms(args.value()?)?);
+            } else {
                 return Err(Error::UnknownOption);
             }
-            if block.is_some() {
-                return Err(Error::RepeatedOption);
-            }
-            let timeout = args.optional().ok_or(Error::MissingValue)?;
-            let ms = integer(timeout).filter(|ms| *ms <= Ttl::MAX_MS);
-            block = Some(Timeout {
-                ms: ms.ok_or(Error::Timeout)?,
-            });
         }
         args.finish()?;
-        let owner = if token.as_bytes() == MAKE {
-            Owner::Made(uuid_v4())
-        } else {
+        let owner = if token.as_bytes() != MAKE {
             Owner::Named(token)
+        } else if keep_ms.is_some() || matches!(wait, Some(Wait::Notify(..))) {
+            return Err(Error::GeneratedToken);
+        } else {
+            Owner::Made(uuid_v4())
         };
         Ok(Self {
             mode,
             owner,
             ttl,
-            block,
+            wait,
+            keep_ms,
         })
     }
 
-    /// How long the client is willing to wait; `None` if it does not wait.
-    pub const fn block(&self) -> Option<Timeout> {
-        self.block
+    /// How the request waits; `None` if it does not.
+    pub const fn wait(&self) -> Option<Wait<'a>> {
+        self.wait
+    }
+
+    /// For how many milliseconds its place outlives its listener; `None` if it does not.
+    pub const fn keep_ms(&self) -> Option<u32> {
+        self.keep_ms
     }
 
     /// Decides the request.
@@ -135,22 +198,13 @@ impl<'a> Acquire<'a> {
         }
     }
 
-    /// The request as it waits in a queue.
-    pub fn waiter(&self, now: Now) -> Waiter {
-        Waiter {
-            mode: self.mode,
-            token: self.token().into(),
-            ttl: self.ttl,
-            since_ms: now.ms(),
-        }
-    }
-
     /// Whether the server generated the token.
     pub const fn is_made(&self) -> bool {
         matches!(self.owner, Owner::Made(_))
     }
 
-    fn ask(&self) -> Ask<'_> {
+    /// The request as the core wants it.
+    pub fn ask(&self) -> Ask<'_> {
         Ask {
             mode: self.mode,
             token: self.token(),
@@ -164,6 +218,20 @@ impl<'a> Acquire<'a> {
             Owner::Made(uuid) => Token::from_uuid(uuid),
         }
     }
+}
+
+impl Timeout {
+    fn parse(text: &[u8]) -> Result<Self, Error> {
+        let ms = integer(text).filter(|ms| *ms <= Ttl::MAX_MS);
+        Ok(Self {
+            ms: ms.ok_or(Error::Timeout)?,
+        })
+    }
+}
+
+fn grace_ms(text: &[u8]) -> Result<u32, Error> {
+    let ms = integer(text).filter(|ms| (1..=LONGEST_GRACE_MS).contains(ms));
+    ms.and_then(|ms| u32::try_from(ms).ok()).ok_or(Error::Grace)
 }
 
 fn uuid_v4() -> [u8; Hyphenated::LENGTH] {
@@ -185,14 +253,25 @@ mod tests {
     fn the_grammar() {
         let plain = parse(&["me", "10"]).unwrap();
         assert_eq!(
-            (plain.token().as_bytes(), plain.block()),
-            (&b"me"[..], None)
+            (plain.token().as_bytes(), plain.wait(), plain.keep_ms()),
+            (&b"me"[..], None, None)
         );
-        let block = |timeout| parse(&["me", "10", "block", timeout]).map(|a| a.block());
-        assert_eq!(block("0"), Ok(Some(Timeout { ms: 0 })));
-        assert_eq!(block("281474976710656"), Ok(Some(Timeout { ms: 1 << 48 })));
+        let block = |timeout| parse(&["me", "10", "block", timeout]).map(|a| a.wait());
+        let blocks = |ms| Ok(Some(Wait::Block(Timeout { ms })));
+        assert_eq!(block("0"), blocks(0));
+        assert_eq!(block("281474976710656"), blocks(1 << 48));
         for bad in ["281474976710657", "-1", "1.5", ""] {
             assert_eq!(block(bad), Err(Error::Timeout), "{bad:?}");
+            let notify = parse(&["me", "10", "NOTIFY", bad, "c"]);
+            assert_eq!(notify.map(|_| ()), Err(Error::Timeout), "{bad:?}");
+        }
+        let both = parse(&["me", "10", "Keep", "3600000", "nOtify", "5", "a channel"]).unwrap();
+        assert_eq!(both.keep_ms(), Some(3_600_000));
+        let notify = Wait::Notify(Timeout { ms: 5 }, b"a channel");
+        assert_eq!(both.wait(), Some(notify));
+        for bad in ["0", "3600001", "-1", "", "x"] {
+            let keep = parse(&["me", "10", "KEEP", bad]);
+            assert_eq!(keep.map(|_| ()), Err(Error::Grace), "{bad:?}");
         }
         for (args, error) in [
             (&[][..], Error::Arity),
@@ -207,6 +286,26 @@ mod tests {
                 Error::RepeatedOption,
             ),
             (&["me", "10", "BLOCK", "1", "2"], Error::UnknownOption),
+            (&["me", "10", "KEEP"], Error::MissingValue),
+            (&["me", "10", "NOTIFY", "1"], Error::MissingValue),
+            (
+                &["me", "10", "NOTIFY", "1", "c", "NOTIFY", "1", "c"],
+                Error::RepeatedOption,
+            ),
+            (
+                &["me", "10", "KEEP", "1", "KEEP", "1"],
+                Error::RepeatedOption,
+            ),
+            (
+                &["me", "10", "BLOCK", "1", "NOTIFY", "1", "c"],
+                Error::ContradictingOptions,
+            ),
+            (
+                &["me", "10", "NOTIFY", "1", "c", "BLOCK", "1"],
+                Error::ContradictingOptions,
+            ),
+            (&["*", "10", "KEEP", "1"], Error::GeneratedToken),
+            (&["*", "10", "NOTIFY", "1", "c"], Error::GeneratedToken),
         ] {
             assert_eq!(parse(args).map(|_| ()), Err(error), "{args:?}");
         }

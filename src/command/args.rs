@@ -29,6 +29,14 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Args<I> {
         self.rest.next().ok_or(Error::Arity)
     }
 
+    /// The value of an option.
+    ///
+    /// # Errors
+    /// [`Error::MissingValue`] if there is none.
+    pub fn value(&mut self) -> Result<&'a [u8], Error> {
+        self.rest.next().ok_or(Error::MissingValue)
+    }
+
     /// A token.
     ///
     /// # Errors

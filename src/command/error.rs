@@ -19,6 +19,20 @@ pub enum Error {
     RepeatedOption,
     /// An option without its value.
     MissingValue,
+    /// BLOCK and NOTIFY in one request.
+    ContradictingOptions,
+    /// The grace is not an integer from 1 to 3,600,000.
+    Grace,
+    /// KEEP or NOTIFY with a token that the server generates.
+    GeneratedToken,
+    /// NOTIFY in a script or a function.
+    NotifyInScript,
+    /// NOTIFY in a cluster whose server has no shard channels.
+    NotifyInCluster,
+    /// The channel is in another slot than the key.
+    CrossSlot,
+    /// The user may not publish to the channel.
+    NoChannelPermission,
     /// The token has no bytes.
     TokenEmpty,
     /// The token has more than 512 bytes.
@@ -62,9 +76,24 @@ impl Error {
             Self::Timeout => {
                 c"ERR timeout must be an integer from 0 to 281474976710656, in milliseconds"
             }
-            Self::UnknownOption => c"ERR unknown option, the only one is BLOCK",
-            Self::RepeatedOption => c"ERR the option BLOCK was given twice",
-            Self::MissingValue => c"ERR the option BLOCK needs a timeout in milliseconds",
+            Self::UnknownOption => c"ERR unknown option, expected BLOCK, NOTIFY or KEEP",
+            Self::RepeatedOption => c"ERR an option was given twice",
+            Self::MissingValue => {
+                c"ERR a value is missing: BLOCK timeout, NOTIFY timeout channel, KEEP grace"
+            }
+            Self::ContradictingOptions => c"ERR BLOCK and NOTIFY exclude each other",
+            Self::Grace => c"ERR grace must be an integer from 1 to 3600000, in milliseconds",
+            Self::GeneratedToken => {
+                c"ERR KEEP and NOTIFY need a token of the client's own, not *"
+            }
+            Self::NotifyInScript => c"ERR NOTIFY is not allowed in scripts",
+            Self::NotifyInCluster => c"ERR NOTIFY needs Redis 7.0 or later in a cluster",
+            Self::CrossSlot => {
+                c"CROSSSLOT the channel must be a shard channel in the slot of the key"
+            }
+            Self::NoChannelPermission => {
+                c"NOPERM this user has no permissions to access one of the channels used as arguments"
+            }
             Self::TokenEmpty => c"ERR the token is empty",
             Self::TokenTooLong => c"ERR the token is longer than 512 bytes",
             Self::WrongType => {

@@ -7,6 +7,8 @@
 //! grants. A waiter is a map of `token`, `mode` and `waited`; waiters are in queue order.
 //! The command changes nothing, so a replica answers it too.
 
+use std::rc::Rc;
+
 use super::spec::{Arg, Flag, KeyUse, Keys, Spec, NONDETERMINISTIC};
 use super::{Args, Error};
 use crate::lock::{Deadline, Fence, Lock, Mode, Now, TokenBuf, TokenText};
@@ -51,8 +53,19 @@ pub struct Waiter {
     pub token: TokenBuf,
     /// The mode that it asks for.
     pub mode: Mode,
-    /// How long it has waited, in milliseconds.
+    /// How long ago its place was taken, in milliseconds.
     pub waited_ms: u64,
+    /// Its listener; `None` of a place at which nobody listens.
+    pub listener: Option<Listener>,
+}
+
+/// The reply for a listener.
+#[derive(Debug)]
+pub enum Listener {
+    /// The id of a blocked client, as in CLIENT LIST.
+    Client(u64),
+    /// The name of a channel.
+    Channel(Rc<[u8]>),
 }
 
 /// The reply for a hold.

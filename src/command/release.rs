@@ -39,6 +39,11 @@ impl<'a> Release<'a> {
         Ok(Self { token })
     }
 
+    /// The token whose hold is to end.
+    pub const fn token(&self) -> Token<'a> {
+        self.token
+    }
+
     /// Decides the request. The second value is the hold that ends, if one does.
     pub fn decide(&self, lock: Option<&Lock>, now: Now) -> (Decision<'a>, Option<Hold>) {
         match lock.and_then(|lock| lock.release(self.token, now)) {

@@ -1,5 +1,5 @@
 //! ```text
-//! RWLOCK.RLOCK key token|* ttl [BLOCK timeout]
+//! RWLOCK.RLOCK key token|* ttl [BLOCK timeout|NOTIFY timeout channel] [KEEP grace]
 //! ```
 //! Takes a shared hold, beside other shared holds. The reply is as in
 //! [LOCK.ACQUIRE](super::acquire). An exclusive holder that calls it becomes a shared holder with

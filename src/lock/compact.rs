@@ -7,12 +7,22 @@
 use super::token::Token;
 
 /// A stored token. A token has exactly one form, so equal tokens compare equal.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum CompactToken {
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CompactToken {
     /// 32 lower-case hexadecimal digits, with the dashes of a UUID or without any.
-    Digits { dashed: bool, bytes: [u8; 16] },
+    Digits {
+        /// Whether the text has the dashes of a UUID.
+        dashed: bool,
+        /// The bytes that the digits stand for.
+        bytes: [u8; 16],
+    },
     /// The first `len` of the bytes; the others are 0.
-    Short { len: u8, bytes: [u8; SHORT] },
+    Short {
+        /// How many bytes the token has.
+        len: u8,
+        /// The token, then zeros.
+        bytes: [u8; SHORT],
+    },
     /// All other tokens.
     Long(Box<[u8]>),
 }
@@ -44,15 +54,15 @@ impl TokenText<'_> {
         }
     }
 
-    /// The token's bytes.
+    /// The token's text.
     pub fn as_bytes(&self) -> &[u8] {
         self.as_token().as_bytes()
     }
 }
 
 impl CompactToken {
-    /// Whether this is the stored form of `token`.
-    pub(super) fn is(&self, token: Token<'_>) -> bool {
+    /// Whether this is that token.
+    pub fn is(&self, token: Token<'_>) -> bool {
         match self {
             Self::Short { len, bytes } => bytes.get(..usize::from(*len)) == Some(token.as_bytes()),
             Self::Long(bytes) => **bytes == *token.as_bytes(),
@@ -61,7 +71,7 @@ impl CompactToken {
     }
 
     /// The token's text.
-    pub(super) fn text(&self) -> TokenText<'_> {
+    pub fn text(&self) -> TokenText<'_> {
         match self {
             Self::Digits { dashed, bytes } => {
                 let digits = digits_of(bytes);

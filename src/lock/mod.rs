@@ -59,7 +59,7 @@ mod state;
 mod time;
 mod token;
 
-pub use compact::TokenText;
+pub use compact::{CompactToken, TokenText};
 pub use decide::{Ask, Grant, Refusal, Waiting};
 pub use effect::{Effect, Fate};
 pub use fence::{Fence, FenceClock, FenceExhausted};

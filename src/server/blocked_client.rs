@@ -1,13 +1,14 @@
 //! Blocked clients: the listeners of requests with BLOCK.
 
 use std::ffi::{c_int, c_void};
+use std::hash::{Hash, Hasher};
 use std::ptr;
 
 use redis_module::raw;
 
 use super::api::{call, Context};
 use crate::command::{Error, Reply};
-use crate::wait::{self, Grant, Granted};
+use crate::wait::{self, Grant};
 
 /// The registry of everybody who waits on this server.
 pub(super) type Registry = wait::Registry<BlockedClient, foldhash::fast::RandomState>;
@@ -17,13 +18,36 @@ pub(super) type Removed = wait::Removed<BlockedClient>;
 
 /// A blocked client as the server knows it. The handle stays valid until [`unblock`] or [`release`], also when the client is
 /// gone. The layers above only compare it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct BlockedClient(*mut raw::RedisModuleBlockedClient);
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BlockedClient {
+    handle: *mut raw::RedisModuleBlockedClient,
+    /// The client's id, as CLIENT LIST shows it; 0 where it does not matter.
+    id: u64,
+}
+
+impl PartialEq for BlockedClient {
+    fn eq(&self, other: &Self) -> bool {
+        self.handle == other.handle
+    }
+}
+
+impl Eq for BlockedClient {}
+
+impl Hash for BlockedClient {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.handle.hash(state);
+    }
+}
 
 impl BlockedClient {
     /// The handle that the server passes to a callback.
-    pub(super) const fn new(raw: *mut raw::RedisModuleBlockedClient) -> Self {
-        Self(raw)
+    pub(super) const fn new(handle: *mut raw::RedisModuleBlockedClient) -> Self {
+        Self { handle, id: 0 }
+    }
+
+    /// The client's id, as CLIENT LIST shows it.
+    pub(super) const fn id(self) -> u64 {
+        self.id
     }
 
     /// The client of a timeout callback.
@@ -32,7 +56,7 @@ impl BlockedClient {
     /// The context is that of a timeout callback.
     pub(super) unsafe fn of_timeout(ctx: Context<'_>) -> Self {
         // SAFETY: the caller's word.
-        Self(unsafe { call!(RedisModule_GetBlockedClientHandle(ctx.as_ptr())) })
+        Self::new(unsafe { call!(RedisModule_GetBlockedClientHandle(ctx.as_ptr())) })
     }
 }
 
@@ -41,8 +65,8 @@ impl BlockedClient {
 pub(super) enum Outcome {
     /// A hold, and whether the reply carries the token that the server has generated for it.
     Granted(Grant, bool),
-    /// The timeout has passed.
-    TimedOut,
+    /// The timeout has passed, or the token has given its place up.
+    Null,
     /// It can never be granted here.
     Error(Error),
 }
@@ -55,7 +79,7 @@ impl Outcome {
                 Reply::Made(granted.token.as_token().as_bytes(), granted.fence)
             }
             Self::Granted(granted, false) => Reply::Fence(granted.fence),
-            Self::TimedOut => Reply::Null,
+            Self::Null => Reply::Null,
             Self::Error(error) => Reply::Error(*error),
         }
     }
@@ -93,38 +117,24 @@ pub(super) fn block(ctx: Context<'_>, callbacks: &Callbacks) -> Option<BlockedCl
     }
     // SAFETY: the client was blocked just now.
     unsafe { call!(RedisModule_SetDisconnectCallback(client, callbacks.on_gone)) };
-    Some(BlockedClient(client))
+    Some(BlockedClient {
+        handle: client,
+        id: ctx.client_id(),
+    })
 }
 
-/// Ends the wait of a request that has left the registry, and sends its outcome.
-pub(super) fn unblock(removed: Removed, outcome: impl FnOnce(&Removed) -> Outcome) {
-    let outcome = Box::into_raw(Box::new(outcome(&removed)));
+/// Ends the wait of a client whose request has left the registry, and sends its outcome.
+pub(super) fn unblock(client: BlockedClient, outcome: Outcome) {
+    let outcome = Box::into_raw(Box::new(outcome));
     // SAFETY: the client was blocked by `block` and is unblocked only once, because it left the registry only once. The server
     // hands the outcome to `on_reply` and then to `on_free`, which frees it.
-    unsafe {
-        call!(RedisModule_UnblockClient(
-            removed.listener.0,
-            outcome.cast()
-        ))
-    };
-}
-
-/// Ends the wait of a request that was granted.
-pub(super) fn unblock_granted(granted: Granted<BlockedClient>) {
-    unblock(granted.removed, |removed| {
-        let grant = Grant {
-            token: removed.waiter.token.clone(),
-            fence: granted.hold.fence,
-            delivery: granted.delivery,
-        };
-        Outcome::Granted(grant, removed.is_server_generated)
-    });
+    unsafe { call!(RedisModule_UnblockClient(client.handle, outcome.cast())) };
 }
 
 /// Gives back the handle of a client that is gone, or was answered by the server. It has left the registry.
 pub(super) fn release(client: BlockedClient) {
     // SAFETY: as in `unblock`; without an outcome the server calls nothing back.
-    unsafe { call!(RedisModule_UnblockClient(client.0, ptr::null_mut())) };
+    unsafe { call!(RedisModule_UnblockClient(client.handle, ptr::null_mut())) };
 }
 
 /// The outcome that a reply callback is to send.

@@ -1,29 +1,34 @@
 //! Commands at work: the key is opened and served, the request decided, the decision carried out, the key served again, the
 //! reply sent. All of it happens in one step of the server's main thread.
 
+use std::rc::Rc;
+
 use super::api::{Arg, Purpose};
+use super::blocked_client::Registry;
+use super::channel;
 use super::clock;
 use super::commit::Cause;
 use super::dispatch::Call;
 use super::info_reply;
 use super::lock_key::{Key, Parts, WrongType};
 use super::serve::{self, Entered};
-use super::stats;
-use super::stats::counters::{LOST_RENEWALS, NOT_OWNER};
+use super::stats::counters::{LOST_RENEWALS, NOT_OWNER, QUEUE_FULL, REFUSED, RESUMED, WAITED};
+use super::stats::{self, times};
 use super::writes;
-use crate::command::acquire::Acquire;
+use crate::command::acquire::{Acquire, Wait};
 use crate::command::info::{self, Info, Waiter};
 use crate::command::release::Release;
 use crate::command::renew::Renew;
 use crate::command::{Decision, Error, Reply};
-use crate::lock::{Effect, FenceClock, Lock, Mode, Now, Refusal, Waiting};
-use crate::wait::KeyRef;
+use crate::lock::{Effect, FenceClock, Lock, Mode, Now, Refusal, Token, TokenBuf};
+use crate::wait::{Ahead, KeyRef, Listener};
 
 /// What a decision is made on.
 struct Scene<'s> {
     lock: Option<&'s Lock>,
     now: Now,
-    waiting: Waiting<'s>,
+    /// Who waits for the key, if anybody does.
+    queue: Option<(&'s KeyRef, &'s Registry)>,
     fences: &'s mut FenceClock,
 }
 
@@ -33,6 +38,8 @@ enum Decided<'r> {
     Change(Effect<'r>, Cause, Reply<'r>),
     /// Nothing changes.
     Same(Reply<'r>),
+    /// The lock does not change. This token holds nothing and gives up its place.
+    GiveUp(Token<'r>, Reply<'r>),
     /// Nothing changes now: the client may wait, if it said so.
     Wait(Refusal),
 }
@@ -71,9 +78,11 @@ impl<'c> Call<'c> {
             .map_err(|WrongType| Error::WrongType)
     }
 
-    /// Opens the key, serves its waiters, decides, does what was decided, and serves again.
+    /// Opens the key, serves its waiters, decides, does what was decided, and serves again. `taker` is the token that takes a hold
+    /// with it: it then needs no place any more.
     fn change<'r>(
         &mut self,
+        taker: Option<Token<'_>>,
         decide: impl FnOnce(Scene<'_>) -> Decided<'r>,
     ) -> Result<Outcome<'_, 'c, 'r>, Error> {
         if self.task.module().inbox.has_lock_left() {
@@ -89,6 +98,9 @@ impl<'c> Call<'c> {
             Decided::Change(effect, cause, reply) => {
                 key.commit(&effect, cause, now);
                 if let Some(key_ref) = &key_ref {
+                    taker
+                        .into_iter()
+                        .for_each(|token| resume(&mut key, key_ref, token));
                     serve::serve_changed(&mut key, key_ref, now);
                 }
                 acknowledge(&mut key, &effect);
@@ -96,6 +108,13 @@ impl<'c> Call<'c> {
             }
             Decided::Same(reply) => {
                 key.repair_ttl(now);
+                Ok(Outcome::Reply(reply))
+            }
+            Decided::GiveUp(token, reply) => {
+                key.repair_ttl(now);
+                if let Some(key_ref) = &key_ref {
+                    give_up_place(&mut key, key_ref, token, now);
+                }
                 Ok(Outcome::Reply(reply))
             }
             Decided::Wait(refusal) => Ok(Outcome::Refused(key, key_ref, refusal, now)),
@@ -138,15 +157,23 @@ fn decide_on<'r>(
         state,
         module,
     } = key.parts();
-    let waiting = key_ref.map_or_else(Waiting::default, |key_ref| state.registry.waiting(key_ref));
+    let queue = key_ref.map(|key_ref| (key_ref, &state.registry));
     module.fences.with(|fences| {
         decide(Scene {
             lock,
             now,
-            waiting,
+            queue,
             fences,
         })
     })
+}
+
+/// Ends the place without a listener of a token that has just been granted its hold.
+fn resume(key: &mut Key<'_, '_>, key_ref: &KeyRef, token: Token<'_>) {
+    if let Some(since_us) = key.parts().state.registry.resume(key_ref, token) {
+        RESUMED.add_one();
+        times::waited(clock::monotonic_us().saturating_sub(since_us));
+    }
 }
 
 /// Notes that the owner of a hold knows of it.
@@ -161,8 +188,17 @@ fn acknowledge(key: &mut Key<'_, '_>, effect: &Effect<'_>) {
 pub(super) fn take_hold(call: &mut Call<'_>, mode: Mode) -> Result<(), Error> {
     let ctx = call.task.ctx();
     let acquire = Acquire::parse(mode, call.args())?;
-    let outcome = call.change(|scene| {
-        let decision = acquire.decide(scene.lock, scene.now, scene.waiting, scene.fences);
+    if let Some(Wait::Notify(_, name)) = acquire.wait() {
+        channel::check(ctx, call.key_name()?, name)?;
+    }
+    let ask = acquire.ask();
+    let outcome = call.change(Some(ask.token), |scene| {
+        let ahead = scene
+            .queue
+            .map_or_else(Ahead::default, |(key_ref, registry)| {
+                registry.ahead_of(key_ref, ask.token, ask.mode)
+            });
+        let decision = acquire.decide(scene.lock, scene.now, ahead.as_waiting(), scene.fences);
         Decided::new(decision, |had_it| Cause::Acquired { had_it })
     })?;
     match outcome {
@@ -172,10 +208,20 @@ pub(super) fn take_hold(call: &mut Call<'_>, mode: Mode) -> Result<(), Error> {
         }
         Outcome::Refused(mut key, key_ref, refusal, now) => {
             let entered = serve::enter(&mut key, key_ref, &acquire, refusal, now);
-            stats::not_granted(&entered);
-            if let Entered::No = entered? {
-                ctx.reply_null();
-            } // Otherwise the reply comes when the wait ends.
+            if let Err(Error::KeyQueueFull | Error::ServerQueueFull) = entered {
+                QUEUE_FULL.add_one();
+            }
+            match entered? {
+                Entered::Blocked => WAITED.add_one(), // The reply comes when the wait ends.
+                Entered::Queued => {
+                    WAITED.add_one();
+                    ctx.reply_status(c"QUEUED");
+                }
+                Entered::No => {
+                    REFUSED.add_one();
+                    ctx.reply_null();
+                }
+            }
         }
     }
     Ok(())
@@ -184,24 +230,35 @@ pub(super) fn take_hold(call: &mut Call<'_>, mode: Mode) -> Result<(), Error> {
 pub(super) fn release(call: &mut Call<'_>) -> Result<(), Error> {
     let ctx = call.task.ctx();
     let release = Release::parse(call.args())?;
-    let outcome = call.change(|scene| match release.decide(scene.lock, scene.now) {
+    let outcome = call.change(None, |scene| match release.decide(scene.lock, scene.now) {
+        (Decision::Same(reply), _) => Decided::GiveUp(release.token(), reply),
         (decision, Some(hold)) => Decided::new(decision, |_| Cause::Released(hold)),
-        (decision, None) => {
-            NOT_OWNER.add_one();
-            Decided::new(decision, |had_it| Cause::Acquired { had_it })
-        }
+        (decision, None) => Decided::new(decision, |_| Cause::Renewed),
     })?;
     if let Outcome::Reply(reply) = outcome {
+        if reply == Reply::Done(false) {
+            NOT_OWNER.add_one();
+        }
         ctx.reply(reply);
     }
     Ok(())
 }
 
+/// Ends the place of a token that holds nothing, if it has one.
+fn give_up_place(key: &mut Key<'_, '_>, key_ref: &KeyRef, token: Token<'_>, now: Now) {
+    let removed = key.parts().state.registry.give_up(key_ref, token);
+    if !removed.is_empty() {
+        removed.into_iter().for_each(serve::give_up);
+        serve::serve_changed(key, key_ref, now);
+    }
+}
+
 pub(super) fn renew(call: &mut Call<'_>) -> Result<(), Error> {
     let ctx = call.task.ctx();
     let renew = Renew::parse(call.args())?;
-    let outcome =
-        call.change(|scene| Decided::new(renew.decide(scene.lock, scene.now), |_| Cause::Renewed))?;
+    let outcome = call.change(None, |scene| {
+        Decided::new(renew.decide(scene.lock, scene.now), |_| Cause::Renewed)
+    })?;
     if let Outcome::Reply(reply) = outcome {
         if reply == Reply::Done(false) {
             LOST_RENEWALS.add_one();
@@ -227,13 +284,16 @@ pub(super) fn info(call: &mut Call<'_>) -> Result<(), Error> {
 /// The waiters of a key, in the order of its queue.
 fn waiters_of(key: &mut Key<'_, '_>, now: Now) -> Vec<Waiter> {
     let (db, name) = (key.ctx().selected_db(), key.name());
-    let queue = key.parts().state.registry.queue(db, name.bytes());
-    let waiters = queue.into_iter().flat_map(|queue| queue.iter());
+    let waiters = key.parts().state.registry.waiters(db, name.bytes());
     waiters
-        .map(|(_, waiter)| Waiter {
-            token: waiter.token.clone(),
+        .map(|waiter| Waiter {
+            token: TokenBuf::from(waiter.token.as_token()),
             mode: waiter.mode,
             waited_ms: now.ms().saturating_sub(waiter.since_ms),
+            listener: waiter.listener.map(|listener| match listener {
+                Listener::Client(client) => info::Listener::Client(client.id()),
+                Listener::Channel(name) => info::Listener::Channel(Rc::clone(name)),
+            }),
         })
         .collect()
 }

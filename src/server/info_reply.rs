@@ -1,7 +1,7 @@
 //! The reply of LOCK.INFO.
 
 use super::api::Context;
-use crate::command::info::Info;
+use crate::command::info::{Info, Listener};
 use crate::lock::Mode;
 
 /// Answers with what is known of a lock.
@@ -25,12 +25,23 @@ pub(super) fn send(ctx: Context<'_>, info: &Info<'_>) {
     ctx.reply_bytes(b"waiters");
     ctx.reply_array(info.waiters.len());
     for waiter in &info.waiters {
-        ctx.reply_map(3);
+        ctx.reply_map(if waiter.listener.is_some() { 4 } else { 3 });
         ctx.reply_bytes(b"token");
         ctx.reply_bytes(waiter.token.as_token().as_bytes());
         ctx.reply_bytes(b"mode");
         ctx.reply_bytes(waiter.mode.name().as_bytes());
         ctx.reply_bytes(b"waited");
         ctx.reply_integer(waiter.waited_ms);
+        match &waiter.listener {
+            Some(Listener::Client(id)) => {
+                ctx.reply_bytes(b"client");
+                ctx.reply_integer(*id);
+            }
+            Some(Listener::Channel(name)) => {
+                ctx.reply_bytes(b"channel");
+                ctx.reply_bytes(name);
+            }
+            None => {}
+        }
     }
 }

@@ -30,9 +30,13 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, _for_crash_repo
     add(info, c"held_shared", held.shared);
     add(info, c"held_keys", held.keys());
     // A report of a crash may be asked for in the middle of a change.
-    if let Some((waiters, waited_keys)) = Module::get().waiter_counts() {
-        add(info, c"waiters", waiters);
-        add(info, c"waited_keys", waited_keys);
+    if let Some((places, waited_keys)) = Module::get().place_counts() {
+        let gauge = |name, n| add(info, name, u64::try_from(n).unwrap_or_default());
+        gauge(c"waiters", places.all());
+        gauge(c"waiters_blocked", places.clients);
+        gauge(c"waiters_notified", places.channels);
+        gauge(c"waiters_absent", places.absent);
+        gauge(c"waited_keys", waited_keys);
     }
     for (field, counter) in &counters::ALL {
         add(info, field, counter.get());

@@ -11,7 +11,7 @@
 //!
 //! 1. `api`, `clock`, `lock_type`, `main_thread`, `server_line`, `config`, `limits`, `stats`: the server under safe names,
 //!    settings and counters.
-//! 2. `inbox`, `timer`, `fences`, `delivery`, `notify`, `slot_migration`, `sweep`, `blocked_client`, `propagation`: the parts of
+//! 2. `inbox`, `timer`, `fences`, `delivery`, `notify`, `slot_migration`, `sweep`, `blocked_client`, `channel`, `propagation`: the parts of
 //!    the module's memory, and what they need.
 //! 3. `module`: these parts as one structure, and the task that borrows it.
 //! 4. `lock_key`, `commit`, `writes`, `serve`, `tick`: work on keys.
@@ -30,6 +30,7 @@
 mod api;
 mod blocked_client;
 mod callbacks;
+mod channel;
 mod clock;
 mod commit;
 mod config;

@@ -10,6 +10,7 @@ use redis_module::raw;
 
 use super::api::{Caller, Context};
 use super::blocked_client::{self, Callbacks, Registry};
+use super::clock;
 use super::delivery::Replies;
 use super::fences::Fences;
 use super::inbox::{Inbox, Note};
@@ -18,7 +19,7 @@ use super::slot_migration::Migrations;
 use super::stats::removals::Removals;
 use super::sweep::Sweep;
 use super::timer::Timer;
-use crate::wait::Due;
+use crate::wait::{Counts, Due};
 
 /// How often a node of a cluster checks that it still serves the slots of its waiters: nothing tells it when one was taken from
 /// it. The server checks its own blocked clients as often.
@@ -72,12 +73,11 @@ impl Module {
         self.timer.arm_at_once();
     }
 
-    /// How many wait, and for how many keys; `None` in the middle of a change.
-    pub(super) fn waiter_counts(&self) -> Option<(u64, u64)> {
+    /// How many places there are, and for how many keys; `None` in the middle of a change.
+    pub(super) fn place_counts(&self) -> Option<(Counts, usize)> {
         let state = self.state.try_borrow().ok()?;
-        let count = |n| u64::try_from(n).ok();
         let registry = &state.registry;
-        Some((count(registry.len())?, count(registry.waited_key_count())?))
+        Some((registry.counts(), registry.waited_key_count()))
     }
 
     /// Carries out what callbacks have noted. Every command and the timer does so first, and before each grant.
@@ -120,8 +120,9 @@ impl Module {
             }
             // A client that is not in the registry was granted. Its outcome comes to the callback that frees it.
             Note::Gone(client) => {
-                if let Some(removed) = registry.remove_listener(client) {
-                    blocked_client::release(removed.listener);
+                let now_us = clock::monotonic_us();
+                if let Some(removed) = registry.remove_listener(client, now_us) {
+                    blocked_client::release(client);
                     // The waiter behind it may be next.
                     registry.mark(removed.key_ref.db, &removed.key_ref.name);
                 }

@@ -3,9 +3,11 @@
 //!
 //! # The flow
 //!
-//! A request with BLOCK that cannot be granted enters the registry ([`enter`]). Whenever a hold ends later, its key is **served**
-//! ([`serve`]): as long as a waiter is next, its request is granted as if it came now, the effect is carried out and replicated,
-//! and the client is unblocked. No client wakes up to race.
+//! A request that cannot be granted may take a place in the queue ([`enter`]). A blocked client listens for it (BLOCK), or a
+//! channel (NOTIFY), or nobody for a while (KEEP). Whenever a hold ends later, its key is **served** ([`serve`]): as long as a
+//! waiter is next, its request is granted as if it came now, the effect is carried out and replicated, and the client is
+//! unblocked. No client wakes up to race. A grant to a channel is published before it is made, and made only if somebody has
+//! received the message.
 //!
 //! # Rules
 //!
@@ -23,28 +25,34 @@
 //!    call for the reply (`blocked_client`), or freed the client before it has sent the reply (`delivery`). A client that may
 //!    have read the reply keeps the hold.
 
+use super::api::Context;
 use super::blocked_client::{self, BlockedClient, Outcome, Removed};
+use super::channel;
 use super::clock;
 use super::commit::Cause;
 use super::limits;
 use super::lock_key::{Key, Parts};
 use super::module::State;
-use super::stats::counters::DEADLOCKS;
-use crate::command::acquire::Acquire;
+use super::stats::counters::{DEADLOCKS, PASSED_OVER, RESUMED, UNHEARD};
+use crate::command::acquire::{Acquire, Wait};
 use crate::command::Error;
 use crate::lock::{Deadline, Now, Refusal};
-use crate::wait::{Granted, KeyRef, NewWaiter, Step};
+use crate::wait::{self, Granted, KeyRef, Listener, NewRequest, Offer, Rest, Step};
 
-/// Whether a client waits now.
+/// What has become of a request that was refused.
 pub(super) enum Entered {
-    Yes,
+    /// Its client is blocked: the reply comes when the wait ends.
+    Blocked,
+    /// It is queued: the end of the wait is published.
+    Queued,
+    /// It does not wait.
     No,
 }
 
-/// Lets the client of a refused request wait. `key_ref` is given when others wait for the key already.
+/// Lets a refused request wait, or lets its token keep a place. `key_ref` is given when others wait for the key already.
 ///
 /// # Errors
-/// When as many wait as may.
+/// When there are as many places as may be.
 pub(super) fn enter(
     key: &mut Key<'_, '_>,
     key_ref: Option<KeyRef>,
@@ -52,45 +60,95 @@ pub(super) fn enter(
     refusal: Refusal,
     now: Now,
 ) -> Result<Entered, Error> {
-    let Some(timeout) = acquire.block() else {
-        return Ok(Entered::No);
-    };
+    if acquire.wait().is_none() && acquire.keep_ms().is_none() && key_ref.is_none() {
+        return Ok(Entered::No); // The usual case of a request that does not wait.
+    }
     let ctx = key.ctx();
-    // Asked only here, because it is slow: inside MULTI, scripts and the like nobody may block. A replica that takes writes of
-    // its own grants nothing later.
-    if !ctx.may_block() {
+    // A replica that takes writes of its own grants nothing later.
+    if !ctx.is_primary() {
         return Ok(Entered::No);
     }
-    let name = key.name();
-    let Parts { state, module, .. } = key.parts();
-    let queue = key_ref
-        .as_ref()
-        .and_then(|key_ref| state.registry.queue(key_ref.db, &key_ref.name));
-    let here = queue.map_or(0, |queue| queue.len());
-    limits::admit((here, state.registry.len()))?;
-    let callbacks = module.blocked.get();
-    let Some(client) = callbacks.and_then(|callbacks| blocked_client::block(ctx, &callbacks))
-    else {
-        return Ok(Entered::No);
-    };
-    let since_us = clock::monotonic_us();
-    let new_waiter = NewWaiter {
-        listener: client,
-        waiter: acquire.waiter(now),
-        refusal,
-        since_us,
-        times_out_at_us: (timeout.ms > 0)
-            .then(|| since_us.saturating_add(timeout.ms.saturating_mul(1_000))),
+    let key_ref = key_ref.unwrap_or_else(|| KeyRef::new(ctx.selected_db(), key.name().bytes()));
+    let (listener, entered) = listener_of(key, &key_ref, acquire)?;
+    let now_us = clock::monotonic_us();
+    let waits = acquire.wait().filter(|_| listener.is_some());
+    let timeout_ms = waits.map_or(0, |wait| wait.timeout().ms);
+    let request = NewRequest {
+        token: acquire.ask().token,
+        mode: acquire.ask().mode,
+        ttl: acquire.ask().ttl,
+        listener,
+        times_out_at_us: (timeout_ms > 0)
+            .then(|| now_us.saturating_add(timeout_ms.saturating_mul(1_000))),
+        keep_ms: acquire.keep_ms(),
         is_server_generated: acquire.is_made(),
+        refusal,
+        now,
+        now_us,
     };
-    let key_ref = key_ref.unwrap_or_else(|| KeyRef::new(ctx.selected_db(), name.bytes()));
-    state.registry.enter(key_ref.clone(), new_waiter);
-    state.is_due_changed = true;
-    // The key is watched for the waiter that is ahead of the others. The others only have their timeouts.
-    if here == 0 || refusal == Refusal::BusyUpgrade {
-        watch(key, &key_ref, now);
+    take_place(key, &key_ref, request, now);
+    Ok(entered)
+}
+
+/// What listens for a request; nothing when it does not wait, or may not.
+fn listener_of(
+    key: &mut Key<'_, '_>,
+    key_ref: &KeyRef,
+    acquire: &Acquire<'_>,
+) -> Result<(Option<Listener<BlockedClient>>, Entered), Error> {
+    let ctx = key.ctx();
+    let Parts { state, module, .. } = key.parts();
+    let registry = &state.registry;
+    // Asked only here, because it is slow: inside MULTI, scripts and the like nobody may block.
+    let wait = acquire
+        .wait()
+        .filter(|wait| matches!(wait, Wait::Notify(..)) || ctx.may_block());
+    let takes_place = wait.is_some() || acquire.keep_ms().is_some();
+    let (db, name) = (key_ref.db, &key_ref.name);
+    if takes_place && !registry.has_place(db, name, acquire.ask().token) {
+        limits::admit((registry.len_of(db, name), registry.len()))?;
     }
-    Ok(Entered::Yes)
+    match wait {
+        None => Ok((None, Entered::No)),
+        Some(Wait::Notify(_, channel)) => Ok((Some(Listener::channel(channel)), Entered::Queued)),
+        Some(Wait::Block(_)) => {
+            let callbacks = module.blocked.get();
+            let client = callbacks.and_then(|callbacks| blocked_client::block(ctx, &callbacks));
+            let entered = client.map_or(Entered::No, |_| Entered::Blocked);
+            Ok((client.map(Listener::Client), entered))
+        }
+    }
+}
+
+fn take_place(
+    key: &mut Key<'_, '_>,
+    key_ref: &KeyRef,
+    request: NewRequest<'_, BlockedClient>,
+    now: Now,
+) {
+    let Parts { state, .. } = key.parts();
+    let registry = &mut state.registry;
+    let had_place = registry.has_place(key_ref.db, &key_ref.name, request.token);
+    let absent = registry.counts().absent;
+    let entered = registry.enter(key_ref, request);
+    state.is_due_changed = true;
+    let is_resumed = match entered {
+        wait::Entered::Waits { .. } => state.registry.counts().absent < absent,
+        wait::Entered::Kept { .. } => had_place,
+        wait::Entered::Ended | wait::Entered::No => false,
+    };
+    if is_resumed {
+        RESUMED.add_one();
+    }
+    match entered {
+        // The key is watched for the place that is ahead of the others. The others only have their timeouts.
+        wait::Entered::Waits { is_first: true } => watch(key, key_ref, now),
+        wait::Entered::Waits { .. } | wait::Entered::No => {}
+        // Those behind may fit beside it, or have lost the one before them.
+        wait::Entered::Kept { .. } | wait::Entered::Ended => {
+            serve_changed(key, key_ref, now);
+        }
+    }
 }
 
 /// Grants each waiter that is next, until none is: before a command does its own work, at the time that this returns.
@@ -119,7 +177,10 @@ fn serve_all(key: &mut Key<'_, '_>, key_ref: &KeyRef, mut now: Now) -> (Now, boo
                 now = granted.at;
                 hand_over(key, granted);
             }
-            Step::Refused(removed, refusal) => dismiss(removed, Error::of_refusal(refusal)),
+            Step::Offered(offer) => now = offer_to_channel(key, offer),
+            Step::Refused(removed, refusal) => {
+                dismiss(key.ctx(), removed, Error::of_refusal(refusal));
+            }
         }
     }
     // A mark may say that the key has lost its ttl, and the timer will not look at it now.
@@ -156,7 +217,7 @@ fn next_step(
     step
 }
 
-/// Carries out a grant, and tells its client.
+/// Carries out a grant, and tells the client that waits for it. A channel has heard of it before.
 fn hand_over(key: &mut Key<'_, '_>, granted: Granted<BlockedClient>) {
     let waited_us = clock::monotonic_us().saturating_sub(granted.removed.since_us);
     let cause = Cause::HandedOver {
@@ -164,20 +225,73 @@ fn hand_over(key: &mut Key<'_, '_>, granted: Granted<BlockedClient>) {
         waited_us,
     };
     key.commit(&granted.effect(), cause, granted.at);
-    blocked_client::unblock_granted(granted);
-}
-
-/// Answers everybody who waits for a key with an error.
-pub(super) fn dismiss_all(state: &mut State, key_ref: &KeyRef, error: Error) {
-    for ticket in state.registry.tickets(key_ref) {
-        if let Some(removed) = state.registry.remove(ticket) {
-            dismiss(removed, error);
-        }
+    if let (Some(Listener::Client(client)), Some(grant)) =
+        (&granted.removed.listener, granted.grant())
+    {
+        let outcome = Outcome::Granted(grant, granted.removed.is_server_generated);
+        blocked_client::unblock(*client, outcome);
     }
 }
 
-fn dismiss(removed: Removed, error: Error) {
-    blocked_client::unblock(removed, |_| Outcome::Error(error));
+/// Publishes a grant, and makes it if somebody has received the message. Answers when that was.
+fn offer_to_channel(key: &mut Key<'_, '_>, offer: Offer) -> Now {
+    let (ctx, at) = (key.ctx(), offer.at);
+    let event = channel::Event::Granted(offer.fence());
+    let token = offer.token.as_token();
+    let is_heard = channel::publish(ctx, &offer.channel, event, &offer.key_ref.name, token);
+    let registry = &mut key.parts().state.registry;
+    if is_heard {
+        if let Some(granted) = registry.heard(offer) {
+            hand_over(key, granted);
+        }
+    } else {
+        UNHEARD.add_one();
+        let removed = registry.unheard(offer, clock::monotonic_us());
+        if removed.is_some_and(|removed| removed.rest == Rest::Ended) {
+            PASSED_OVER.add_one();
+        }
+    }
+    at
+}
+
+/// Answers everybody who waits for a key with an error, and ends all its places.
+pub(super) fn dismiss_all(ctx: Context<'_>, state: &mut State, key_ref: &KeyRef, error: Error) {
+    for removed in state.registry.dismiss_all(key_ref) {
+        dismiss(ctx, removed, error);
+    }
+}
+
+fn dismiss(ctx: Context<'_>, removed: Removed, error: Error) {
+    tell(
+        ctx,
+        removed,
+        Outcome::Error(error),
+        channel::Event::Error(error),
+    );
+}
+
+/// Answers a request whose timeout has passed. A place at which nobody listens ends without a word.
+pub(super) fn end_wait(ctx: Context<'_>, removed: Removed) {
+    tell(ctx, removed, Outcome::Null, channel::Event::TimedOut);
+}
+
+/// Answers the client that waits at a place which its token has given up. Nothing is published.
+pub(super) fn give_up(removed: Removed) {
+    if let Some(Listener::Client(client)) = removed.listener {
+        blocked_client::unblock(client, Outcome::Null);
+    }
+}
+
+/// Tells whatever has listened for a request how its wait has ended.
+fn tell(ctx: Context<'_>, removed: Removed, outcome: Outcome, event: channel::Event) {
+    match removed.listener {
+        Some(Listener::Client(client)) => blocked_client::unblock(client, outcome),
+        Some(Listener::Channel(name)) => {
+            let token = removed.token.as_token();
+            channel::publish(ctx, &name, event, &removed.key_ref.name, token);
+        }
+        None => {}
+    }
 }
 
 /// Has the key looked at when the passing of time alone may make a waiter next.
@@ -185,8 +299,7 @@ pub(super) fn watch(key: &mut Key<'_, '_>, key_ref: &KeyRef, now: Now) {
     // A key that was given an earlier end from outside takes its holds with it.
     let by_key = key.lock().and_then(|_| key.deadline(now));
     let Parts { lock, state, .. } = key.parts();
-    let queue = state.registry.queue(key_ref.db, &key_ref.name);
-    let by_holds = queue.and_then(|queue| queue.wakes_at(lock, now));
+    let by_holds = state.registry.wakes_at(key_ref, lock, now);
     let earliest: Option<Deadline> = by_holds.into_iter().chain(by_key).min();
     // The deadline itself still counts.
     let at_ms = earliest.map(|deadline| deadline.ms().saturating_add(1));

@@ -5,13 +5,12 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::api::{OwnedString, Purpose};
-use super::blocked_client::{self, Outcome};
 use super::clock;
 use super::commit::Cause;
 use super::lock_key::Key;
 use super::module::{State, Task};
-use super::serve::{dismiss_all, serve_changed, watch};
-use super::stats::counters::TIMED_OUT;
+use super::serve::{dismiss_all, end_wait, serve_changed, watch};
+use super::stats::counters::{PASSED_OVER, TIMED_OUT};
 use super::timer::LONGEST_SLEEP_US;
 use super::writes;
 use crate::command::Error;
@@ -48,12 +47,12 @@ fn do_due(task: &mut Task<'_>) -> Option<u64> {
     if std::mem::take(&mut task.state().has_config_changed) {
         task.module().replies.look_at_config(task.caller());
     }
-    end_timed_out(task.state());
+    end_timed_out(task);
     task.state().registry.mark_woken(clock::now());
     check_slots(task);
     let ctx = task.ctx();
     if !ctx.is_primary() {
-        stand_down(task.state());
+        stand_down(task);
         return None;
     }
     if ctx.must_not_write() {
@@ -76,23 +75,28 @@ fn do_due(task: &mut Task<'_>) -> Option<u64> {
     None
 }
 
-/// Answers the requests whose time is over.
-fn end_timed_out(state: &mut State) {
-    for removed in state.registry.take_timed_out(clock::monotonic_us()) {
+/// Answers the requests whose time is over, and ends the places whose grace is.
+fn end_timed_out(task: &mut Task<'_>) {
+    let ctx = task.ctx();
+    let registry = &mut task.state().registry;
+    for removed in registry.take_timed_out(clock::monotonic_us()) {
         // The waiter behind it may be next.
-        state
-            .registry
-            .mark(removed.key_ref.db, &removed.key_ref.name);
-        TIMED_OUT.add_one();
-        blocked_client::unblock(removed, |_| Outcome::TimedOut);
+        registry.mark(removed.key_ref.db, &removed.key_ref.name);
+        match removed.listener {
+            Some(_) => TIMED_OUT.add_one(),
+            None => PASSED_OVER.add_one(),
+        }
+        end_wait(ctx, removed);
     }
 }
 
 /// Sends all waiters away from a replica: the new primary decides from now on. Most servers have told everybody who waited here.
 /// Valkey 9.1 has not: it leaves clients blocked that can be redirected.
-fn stand_down(state: &mut State) {
+fn stand_down(task: &mut Task<'_>) {
+    let ctx = task.ctx();
+    let state = task.state();
     for key_ref in state.registry.waited_keys() {
-        dismiss_all(state, &key_ref, Error::TryAgain);
+        dismiss_all(ctx, state, &key_ref, Error::TryAgain);
     }
     state.registry.take_dirty();
     state.registry.deliveries.clear_revoked();
@@ -135,7 +139,7 @@ fn check_slots(task: &mut Task<'_>) {
     for key_ref in task.state().registry.waited_keys() {
         let name = OwnedString::new(ctx, &key_ref.name);
         if !writes::are_served_here(task.caller(), name.arg()) {
-            dismiss_all(task.state(), &key_ref, Error::TryAgain);
+            dismiss_all(ctx, task.state(), &key_ref, Error::TryAgain);
         }
     }
 }
@@ -146,7 +150,9 @@ fn check_slots(task: &mut Task<'_>) {
 /// not be opened again after a change.
 fn take_work(task: &mut Task<'_>) -> BTreeMap<KeyRef, Vec<Revoked>> {
     let registry = &mut task.state().registry;
-    let (dirty, revoked) = (registry.take_dirty(), registry.deliveries.take_revoked());
+    // Places that come back mark their keys, so these are taken afterwards.
+    let revoked = registry.take_revoked(clock::monotonic_us());
+    let dirty = registry.take_dirty();
     let mut work = BTreeMap::new();
     for key_ref in dirty {
         if key_ref.db == ANY_DB {
@@ -185,7 +191,7 @@ fn look_at(task: &mut Task<'_>, key_ref: &KeyRef, revoked: Vec<Revoked>) {
     ctx.select_db(key_ref.db);
     let name = OwnedString::new(ctx, &key_ref.name);
     if !writes::are_served_here(task.caller(), name.arg()) {
-        dismiss_all(task.state(), key_ref, Error::TryAgain);
+        dismiss_all(ctx, task.state(), key_ref, Error::TryAgain);
         // A lock that has come before its slot may have no ttl.
         let key = Key::open(task, name.arg(), Purpose::Read);
         if key.is_ok_and(|key| key.lock().is_some()) {
@@ -205,7 +211,7 @@ fn look_at(task: &mut Task<'_>, key_ref: &KeyRef, revoked: Vec<Revoked>) {
     }
     let state = task.state();
     revoked.into_iter().for_each(|revoked| seek(state, revoked));
-    dismiss_all(state, key_ref, Error::WrongType);
+    dismiss_all(ctx, state, key_ref, Error::WrongType);
 }
 
 /// Ends a hold whose owner was gone before it heard of it. The owner has again what it had before and knows of.

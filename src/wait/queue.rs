@@ -1,239 +1,475 @@
-//! The waiters of one lock, in ticket order. The queue lives beside the lock, on the server that serves
-//! the waiting clients. It is never persisted or replicated.
+//! The order of the places of one key. The queue lives beside the lock, on the server that serves the
+//! listeners. It is never persisted or replicated.
 //!
 //! # The order
 //!
-//! - Readers and writers share one line, in the order of their tickets. Only its head may be granted. So
-//!   a reader never passes a writer, and nobody starves. Consecutive readers at the head enter one after
-//!   the other in the same moment.
-//! - A token *upgrades* when it holds a share and waits to become exclusive. Its exclusive requests stand
-//!   ahead of the line, because nobody in the line could enter before that share ends. When the share
-//!   ends first, the token is a writer like any other, and its requests keep their tickets.
-//! - A waiting request becomes an upgrade in the step in which its token gets a share. Otherwise it would
-//!   wait behind a writer who waits for that share to end.
+//! - Readers and writers share one line, in the order of their tickets. Nobody passes a place whose turn
+//!   has not come. So a reader never passes a writer, and nobody starves. Consecutive readers at the head
+//!   enter one after the other in the same moment.
+//! - The turn of an *absent* place comes as that of any other. It then counts as a holder of its mode. So
+//!   an absent writer stops all behind it, and an absent reader stops writers only. Absent readers at the
+//!   head are skipped by `stops`, so a long run of them costs nothing.
+//! - A token *upgrades* when it holds a share and waits to become exclusive. Its place stands ahead of the
+//!   line, because nobody in the line could enter before that share ends. When the share ends first, the
+//!   token is a writer like any other, and its place keeps its ticket.
+//! - A place becomes an upgrade in the step in which its token gets a share. Otherwise it would wait
+//!   behind a writer who waits for that share to end.
 //! - Only one token upgrades at a time. A second one would wait for the first, and the first for it. So
-//!   the second request is refused: [`Refusal::Deadlock`] or [`Next::Deadlock`].
-//! - All requests of one token have one owner. When one is granted, the others are granted too, unless
+//!   the second request is refused: [`Refusal::Deadlock`](crate::lock::Refusal) or [`Next::Deadlock`].
+//! - All requests of a place have one owner. When one is granted, the others are granted too, unless
 //!   other holders keep them out.
 //! - A lock that is replaced from outside ([`WaitQueue::lock_replaced`]) can give shares to several
 //!   waiting tokens at once. The token that already upgrades stays; otherwise the one with the earliest
-//!   exclusive request upgrades. The exclusive requests of the other tokens are refused.
+//!   place for an exclusive hold upgrades. The exclusive requests of the other tokens are refused.
+//!
+//! Every operation is `O(log n)`, wherever in the queue it happens. Only the first [`WaitQueue::next`]
+//! after [`WaitQueue::lock_replaced`] looks at every place.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::lock::{Ask, Deadline, Lock, Mode, Now, Refusal, TokenBuf, Ttl, Waiting};
+use super::place::{Counts, Outline, Place, PlaceId, Places, Seq, Ticket};
+use crate::lock::{CompactToken, Deadline, Lock, Mode, Now, Token};
 
-/// A place in a queue: smaller is earlier. A server gives each only once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ticket(pub u64);
-
-/// A request that waits.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Waiter {
-    /// Exclusive or shared.
-    pub mode: Mode,
-    /// For whom.
-    pub token: TokenBuf,
-    /// For how long it will hold, counted from the grant.
-    pub ttl: Ttl,
-    /// Since when it waits, in milliseconds since the Unix epoch.
-    pub since_ms: u64,
+/// What is to be done next with a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// This request is granted.
+    Grant(PlaceId, Seq),
+    /// Its token holds a share, and another token already waits to convert its own. `None`: nobody listens.
+    Deadlock(PlaceId, Option<Seq>),
 }
 
-impl Waiter {
-    /// The request as it was made.
-    pub fn ask(&self) -> Ask<'_> {
-        Ask {
-            mode: self.mode,
-            token: self.token.as_token(),
-            ttl: self.ttl,
-        }
-    }
+/// The places of one key. There is no queue without a place.
+#[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
+pub(super) enum WaitQueue {
+    /// Most queues have one place, and there may be many such queues.
+    Sole {
+        id: PlaceId,
+        is_upgrading: bool,
+        is_owner: bool,
+        is_lock_replaced: bool,
+    },
+    /// Two places or more.
+    Line(Box<Line>),
 }
 
-/// What is to be done next with a waiting request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Next {
-    /// It is granted.
-    Grant(Ticket, Waiter),
-    /// It is refused: its token holds a share, and another token already waits to convert its own.
-    Deadlock(Ticket),
-}
-
-/// The waiters of one lock.
-///
-/// Every operation is `O(log n)`, wherever in the queue it happens. Only the first [`Self::next`] after
-/// [`Self::lock_replaced`] looks at every request.
-#[derive(Clone, Debug, Default)]
-pub struct WaitQueue {
-    line: BTreeMap<Ticket, Waiter>,
-    /// Exactly the requests of `line`.
-    by_token: BTreeSet<(TokenBuf, Mode, Ticket)>,
-    /// The token that upgrades. It has an exclusive request in `line`.
-    upgrading: Option<TokenBuf>,
-    /// Tokens that have got a hold since the last look, while requests of theirs may wait. The last one
-    /// comes first.
-    owners: Vec<TokenBuf>,
+#[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone))]
+pub(super) struct Line {
+    by_ticket: BTreeMap<Ticket, PlaceId>,
+    /// The tickets of those that are not absent shares.
+    stops: BTreeSet<Ticket>,
+    by_token: BTreeMap<CompactToken, PlaceId>,
+    /// The place that upgrades. It waits for the exclusive hold.
+    upgrading: Option<PlaceId>,
+    /// Places whose tokens have got a hold since the last look. They may have ended. The last one comes first.
+    owners: Vec<Ticket>,
     is_lock_replaced: bool,
+    counts: Counts,
 }
 
+/// Places come and go.
 impl WaitQueue {
-    /// Adds a request that was refused with `refusal`. Only [`Refusal::BusyUpgrade`] is an upgrade.
-    pub fn push(&mut self, ticket: Ticket, waiter: Waiter, refusal: Refusal) {
-        if refusal == Refusal::BusyUpgrade {
-            self.upgrading = Some(waiter.token.clone());
+    pub(super) fn of(id: PlaceId) -> Self {
+        Self::Sole {
+            id,
+            is_upgrading: false,
+            is_owner: false,
+            is_lock_replaced: false,
         }
-        self.by_token
-            .insert((waiter.token.clone(), waiter.mode, ticket));
-        self.line.insert(ticket, waiter);
     }
 
-    /// Takes a request out, granted or given up.
-    pub fn remove(&mut self, ticket: Ticket) -> Option<Waiter> {
-        let waiter = self.line.remove(&ticket)?;
-        let entry = (waiter.token, waiter.mode, ticket);
-        self.by_token.remove(&entry);
-        let (token, ..) = entry;
-        let upgraded = self.upgrading.as_ref() == Some(&token);
-        if upgraded && self.first_of(&token, Mode::Exclusive).is_none() {
-            self.upgrading = None;
+    pub(super) fn insert<L>(&mut self, id: PlaceId, places: &Places<L>) {
+        if let Self::Sole {
+            id: first,
+            is_upgrading,
+            is_owner,
+            is_lock_replaced,
+        } = *self
+        {
+            let mut line = Box::<Line>::default();
+            if let Some(place) = places.get(first) {
+                line.insert(first, place);
+                line.owners.extend(is_owner.then_some(place.ticket));
+            }
+            line.upgrading = is_upgrading.then_some(first);
+            line.is_lock_replaced = is_lock_replaced;
+            *self = Self::Line(line);
         }
-        Some(Waiter { token, ..waiter })
+        if let (Self::Line(line), Some(place)) = (self, places.get(id)) {
+            line.insert(id, place);
+        }
+    }
+
+    /// Takes a place out. Whether the queue is empty now.
+    pub(super) fn remove<L>(&mut self, id: PlaceId, place: &Place<L>) -> bool {
+        let Self::Line(line) = self else {
+            return true;
+        };
+        line.by_ticket.remove(&place.ticket);
+        line.stops.remove(&place.ticket);
+        line.by_token.remove(&place.token);
+        line.upgrading = line.upgrading.filter(|upgrading| *upgrading != id);
+        let (true, Some((ticket, last))) =
+            (line.by_ticket.len() == 1, line.by_ticket.first_key_value())
+        else {
+            return false;
+        };
+        *self = Self::Sole {
+            id: *last,
+            is_upgrading: line.upgrading == Some(*last),
+            is_owner: line.owners.contains(ticket),
+            is_lock_replaced: line.is_lock_replaced,
+        };
+        false
+    }
+
+    /// Gives a place an earlier ticket. The caller changes the place itself.
+    pub(super) fn move_to<L>(&mut self, id: PlaceId, place: &Place<L>, ticket: Ticket) {
+        if let Self::Line(line) = self {
+            line.by_ticket.remove(&place.ticket);
+            line.by_ticket.insert(ticket, id);
+            if line.stops.remove(&place.ticket) {
+                line.stops.insert(ticket);
+            }
+        }
+    }
+
+    /// Follows a place that has changed.
+    pub(super) fn changed<L>(
+        &mut self,
+        id: PlaceId,
+        place: &Place<L>,
+        before: Outline,
+        after: Outline,
+    ) {
+        let upgrades = self.upgrading() == Some(id);
+        if upgrades && !place.wants_exclusive() {
+            self.set_upgrading(None);
+        }
+        if let Self::Line(line) = self {
+            line.counts.change(before.kind, after.kind);
+            match after.stops {
+                true => line.stops.insert(place.ticket),
+                false => line.stops.remove(&place.ticket),
+            };
+        }
+    }
+
+    /// Notes that the token of a place has a hold.
+    pub(super) fn note_owner(&mut self, ticket: Ticket) {
+        match self {
+            Self::Sole { is_owner, .. } => *is_owner = true,
+            Self::Line(line) => line.owners.push(ticket),
+        }
     }
 
     /// Notes that the lock was replaced by another one, whose holders may be waiting here.
-    pub fn lock_replaced(&mut self) {
-        self.is_lock_replaced = true;
+    pub(super) fn lock_replaced(&mut self) {
+        self.set_lock_replaced(true);
     }
 
-    /// The request that is to be granted or refused now, if there is one. The caller takes it out.
-    pub fn next(&mut self, lock: Option<&Lock>, now: Now) -> Option<Next> {
-        self.settle(lock, now);
-        if std::mem::take(&mut self.is_lock_replaced) {
-            self.owners = self.all_owners(lock, now);
+    /// Notes that the lock was just looked at, and has changed by a grant only.
+    pub(super) fn lock_granted(&mut self) {
+        self.set_lock_replaced(false);
+    }
+
+    fn set_lock_replaced(&mut self, to: bool) {
+        match self {
+            Self::Sole {
+                is_lock_replaced, ..
+            } => *is_lock_replaced = to,
+            Self::Line(line) => line.is_lock_replaced = to,
         }
-        while let Some(owner) = self.owners.pop() {
-            if let Some(next) = self.next_of(&owner, lock, now) {
-                self.owners.push(owner);
+    }
+
+    pub(super) fn is_lock_replaced(&self) -> bool {
+        match self {
+            Self::Sole {
+                is_lock_replaced, ..
+            } => *is_lock_replaced,
+            Self::Line(line) => line.is_lock_replaced,
+        }
+    }
+
+    pub(super) fn set_upgrading(&mut self, to: Option<PlaceId>) {
+        match self {
+            Self::Sole {
+                id, is_upgrading, ..
+            } => *is_upgrading = to == Some(*id),
+            Self::Line(line) => line.upgrading = to,
+        }
+    }
+}
+
+impl Line {
+    fn insert<L>(&mut self, id: PlaceId, place: &Place<L>) {
+        let outline = place.outline();
+        self.by_ticket.insert(place.ticket, id);
+        self.by_token.insert(place.token.clone(), id);
+        if outline.stops {
+            self.stops.insert(place.ticket);
+        }
+        self.counts.change(None, outline.kind);
+    }
+}
+
+/// Decisions.
+impl WaitQueue {
+    /// The request that is to be granted or refused now, if there is one. The caller takes it out.
+    pub(super) fn next<L>(
+        &mut self,
+        places: &Places<L>,
+        lock: Option<&Lock>,
+        now: Now,
+    ) -> Option<Next> {
+        self.settle(places, lock, now);
+        if self.take_lock_replaced() {
+            self.set_owners(places, lock, now);
+        }
+        let next = self.decide(places, lock, now);
+        // A free lock is kept for an absent place. A lock that comes to the key by RENAME takes its place, and nobody tells.
+        if next.is_none() && lock.is_none_or(|lock| lock.is_free(now)) {
+            self.set_lock_replaced(true);
+        }
+        next
+    }
+
+    fn decide<L>(&mut self, places: &Places<L>, lock: Option<&Lock>, now: Now) -> Option<Next> {
+        while let Some(owner) = self.pop_owner() {
+            if let Some(next) = self.next_of(owner, places, lock, now) {
+                self.note_owner(places.get(owner)?.ticket);
                 return Some(next);
             }
         }
-        let head = self.first()?;
-        let waiter = self.line.get(&head)?;
-        Lock::admits(lock, waiter.mode, waiter.token.as_token(), now).ok()?;
-        self.owners.push(waiter.token.clone());
-        self.grant(head)
-    }
-
-    /// What is to be done with the requests of a token that has got a hold.
-    fn next_of(&mut self, owner: &TokenBuf, lock: Option<&Lock>, now: Now) -> Option<Next> {
-        lock?.hold_of(owner.as_token(), now)?;
-        let shared = self.first_of(owner, Mode::Shared);
-        let exclusive = self.first_of(owner, Mode::Exclusive);
-        if Lock::admits(lock, Mode::Exclusive, owner.as_token(), now).is_ok() {
-            return self.grant(shared.into_iter().chain(exclusive).min()?);
+        let head = self.candidate(places)?;
+        let place = places.get(head)?;
+        let (seq, request) = place.first()?;
+        // An absent share ahead keeps a writer out.
+        if request.mode == Mode::Exclusive && self.first() != Some(head) {
+            return None;
         }
-        if let Some(ticket) = shared {
-            return self.grant(ticket);
-        }
-        let ticket = exclusive?;
-        let upgrading = self.upgrading.get_or_insert_with(|| owner.clone());
-        (upgrading != owner).then_some(Next::Deadlock(ticket))
+        let token = place.token.text();
+        Lock::admits(lock, request.mode, token.as_token(), now).ok()?;
+        self.note_owner(place.ticket);
+        Some(Next::Grant(head, seq))
     }
 
-    fn grant(&self, ticket: Ticket) -> Option<Next> {
-        let waiter = self.line.get(&ticket)?.clone();
-        Some(Next::Grant(ticket, waiter))
-    }
-
-    /// All waiting tokens that have a hold. The one that is to upgrade is the last. `O(n log n)`.
-    fn all_owners(&self, lock: Option<&Lock>, now: Now) -> Vec<TokenBuf> {
-        let Some(lock) = lock else {
-            return Vec::new();
-        };
-        let mut owners: Vec<&(TokenBuf, Mode, Ticket)> = Vec::new();
-        for request in &self.by_token {
-            let (token, ..) = request;
-            let is_other = owners.last().is_none_or(|(last, ..)| last != token);
-            if is_other && lock.hold_of(token.as_token(), now).is_some() {
-                owners.push(request);
+    /// What is to be done with the place of a token that has got a hold.
+    fn next_of<L>(
+        &mut self,
+        owner: PlaceId,
+        places: &Places<L>,
+        lock: Option<&Lock>,
+        now: Now,
+    ) -> Option<Next> {
+        let place = places.get(owner)?;
+        let token = place.token.text();
+        lock?.hold_of(token.as_token(), now)?;
+        if !place.is_absent() {
+            let is_alone = Lock::admits(lock, Mode::Exclusive, token.as_token(), now).is_ok();
+            let next = match is_alone {
+                true => place.first().map(|(seq, _)| seq),
+                false => place.first_of(Mode::Shared),
+            };
+            if let Some(seq) = next {
+                return Some(Next::Grant(owner, seq));
             }
         }
-        // The first request of each token is an exclusive one if it has any.
-        owners.sort_unstable_by_key(|(_, mode, ticket)| Reverse((*mode, *ticket)));
-        let owners = owners.into_iter();
-        owners.map(|(token, ..)| token.clone()).collect()
+        if !place.wants_exclusive() {
+            return None;
+        }
+        match self.upgrading() {
+            Some(other) if other != owner => {
+                Some(Next::Deadlock(owner, place.first_of(Mode::Exclusive)))
+            }
+            _ => {
+                self.set_upgrading(Some(owner));
+                None
+            }
+        }
     }
 
-    /// When the passing of time alone may make somebody next. It is never too late, but may be too early.
-    pub fn wakes_at(&self, lock: Option<&Lock>, now: Now) -> Option<Deadline> {
+    /// Makes an upgrade whose share has ended a writer like any other.
+    fn settle<L>(&mut self, places: &Places<L>, lock: Option<&Lock>, now: Now) {
+        let Some(place) = self.upgrading().and_then(|id| places.get(id)) else {
+            return;
+        };
+        let token = place.token.text();
+        if lock.is_none_or(|lock| lock.hold_of(token.as_token(), now).is_none()) {
+            self.set_upgrading(None);
+        }
+    }
+
+    /// Notes all places whose tokens have a hold. The one that is to upgrade comes first. `O(n log n)` where the lock is held.
+    fn set_owners<L>(&mut self, places: &Places<L>, lock: Option<&Lock>, now: Now) {
+        let Some(lock) = lock.filter(|lock| !lock.is_free(now)) else {
+            return; // Nobody is an owner.
+        };
+        let is_owner = |place: &&Place<L>| {
+            let token = place.token.text();
+            lock.hold_of(token.as_token(), now).is_some()
+        };
+        match self {
+            Self::Sole {
+                id, is_owner: is, ..
+            } => *is = places.get(*id).filter(is_owner).is_some(),
+            Self::Line(line) => {
+                let all = line.by_ticket.values().filter_map(|id| places.get(*id));
+                let mut owners: Vec<&Place<L>> = all.filter(is_owner).collect();
+                owners.sort_unstable_by_key(|place| {
+                    Reverse((!place.wants_exclusive(), place.ticket))
+                });
+                line.owners = owners.into_iter().map(|place| place.ticket).collect();
+            }
+        }
+    }
+
+    fn pop_owner(&mut self) -> Option<PlaceId> {
+        match self {
+            Self::Sole { id, is_owner, .. } => std::mem::take(is_owner).then_some(*id),
+            Self::Line(line) => {
+                while let Some(ticket) = line.owners.pop() {
+                    if let Some(id) = line.by_ticket.get(&ticket) {
+                        return Some(*id);
+                    }
+                }
+                None
+            }
+        }
+    }
+
+    fn take_lock_replaced(&mut self) -> bool {
+        let was = self.is_lock_replaced();
+        self.set_lock_replaced(false);
+        was
+    }
+
+    /// When the passing of time alone may let a request in. It is never too late, but may be too early.
+    pub(super) fn wakes_at<L>(
+        &self,
+        places: &Places<L>,
+        lock: Option<&Lock>,
+        now: Now,
+    ) -> Option<Deadline> {
         let lock = lock?;
-        let token = self.line.get(&self.first()?)?.token.as_token();
-        let others = lock.latest_deadline_of_others(token);
-        let own = lock.hold_of(token, now).map(|(_, hold)| hold.deadline);
-        match (own, others) {
+        let place = places.get(self.candidate(places)?)?;
+        let token = place.token.text();
+        let others = lock.latest_deadline_of_others(token.as_token());
+        let own = lock.hold_of(token.as_token(), now);
+        match (own.map(|(_, hold)| hold.deadline), others) {
             (Some(own), Some(others)) => Some(own.min(others)),
             (own, others) => own.or(others),
         }
     }
 
-    /// What a new request must know of those who wait already.
-    pub fn as_waiting(&self) -> Waiting<'_> {
-        Waiting {
-            any: !self.is_empty(),
-            upgrading: self.upgrading.as_ref().map(TokenBuf::as_token),
-        }
-    }
-
-    /// All requests in the order in which they stand.
-    pub fn iter(&self) -> impl Iterator<Item = (Ticket, &Waiter)> {
-        let is_upgrade = |waiter: &Waiter| {
-            waiter.mode == Mode::Exclusive && self.upgrading.as_ref() == Some(&waiter.token)
+    /// Whether a request must wait behind others. An absent place lets its own token in when its turn has come.
+    pub(super) fn is_ahead_of<L>(&self, token: Token<'_>, mode: Mode, places: &Places<L>) -> bool {
+        let own = self.of_token(token, places);
+        let Some(place) = own
+            .and_then(|id| places.get(id))
+            .filter(|place| place.is_absent())
+        else {
+            return true;
         };
-        let upgrades = self.upgrading.iter().flat_map(|token| {
-            let tickets = self.of(token, Mode::Exclusive);
-            tickets.filter_map(|ticket| self.line.get_key_value(&ticket))
-        });
-        let line = self.line.iter();
-        let all = upgrades.chain(line.filter(move |(_, waiter)| !is_upgrade(waiter)));
-        all.map(|(ticket, waiter)| (*ticket, waiter))
-    }
-
-    /// How many wait.
-    pub fn len(&self) -> usize {
-        self.line.len()
-    }
-
-    /// Whether nobody waits.
-    pub fn is_empty(&self) -> bool {
-        self.line.is_empty()
-    }
-
-    /// The head of the queue.
-    fn first(&self) -> Option<Ticket> {
-        let upgrading = self.upgrading.as_ref();
-        let upgrade = upgrading.and_then(|token| self.first_of(token, Mode::Exclusive));
-        upgrade.or_else(|| self.line.keys().next().copied())
-    }
-
-    fn first_of(&self, token: &TokenBuf, mode: Mode) -> Option<Ticket> {
-        self.of(token, mode).next()
-    }
-
-    /// The requests of a token in one mode.
-    fn of(&self, token: &TokenBuf, mode: Mode) -> impl Iterator<Item = Ticket> + '_ {
-        let from = (token.clone(), mode, Ticket(0));
-        let to = (token.clone(), mode, Ticket(u64::MAX));
-        self.by_token.range(from..=to).map(|(.., ticket)| *ticket)
-    }
-
-    /// Makes an upgrade whose share has ended a writer like any other.
-    fn settle(&mut self, lock: Option<&Lock>, now: Now) {
-        let upgrading = self.upgrading.as_ref().map(TokenBuf::as_token);
-        let holds = |token| lock.is_some_and(|lock| lock.hold_of(token, now).is_some());
-        if upgrading.is_some_and(|token| !holds(token)) {
-            self.upgrading = None;
+        if self.upgrading().is_some() {
+            return self.upgrading() != own;
         }
+        match (self, mode) {
+            (Self::Sole { .. }, _) => false,
+            (Self::Line(_), Mode::Exclusive) => self.first() != own,
+            (Self::Line(line), Mode::Shared) => line.stops.range(..place.ticket).next().is_some(),
+        }
+    }
+}
+
+/// Questions.
+impl WaitQueue {
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Sole { .. } => 1,
+            Self::Line(line) => line.by_ticket.len(),
+        }
+    }
+
+    pub(super) fn counts<L>(&self, places: &Places<L>) -> Counts {
+        match self {
+            Self::Sole { id, .. } => {
+                let kind = places.get(*id).and_then(|place| place.outline().kind);
+                kind.map_or_else(Counts::default, Counts::of)
+            }
+            Self::Line(line) => line.counts,
+        }
+    }
+
+    pub(super) fn upgrading(&self) -> Option<PlaceId> {
+        match self {
+            Self::Sole {
+                id, is_upgrading, ..
+            } => is_upgrading.then_some(*id),
+            Self::Line(line) => line.upgrading,
+        }
+    }
+
+    pub(super) fn of_token<L>(&self, token: Token<'_>, places: &Places<L>) -> Option<PlaceId> {
+        match self {
+            Self::Sole { id, .. } => {
+                let place = places.get(*id)?;
+                place.token.is(token).then_some(*id)
+            }
+            Self::Line(line) => line.by_token.get(&CompactToken::from(token)).copied(),
+        }
+    }
+
+    /// All places in the order in which they stand.
+    pub(super) fn iter(&self) -> impl Iterator<Item = PlaceId> + '_ {
+        let (sole, line) = match self {
+            Self::Sole { id, .. } => (Some(*id), None),
+            Self::Line(line) => (None, Some(line)),
+        };
+        let upgrading = line.and_then(|line| line.upgrading);
+        let ids = line.into_iter().flat_map(|line| line.by_ticket.values());
+        let rest = ids.copied().filter(move |id| Some(*id) != upgrading);
+        sole.into_iter().chain(upgrading).chain(rest)
+    }
+
+    /// The first place.
+    fn first(&self) -> Option<PlaceId> {
+        self.iter().next()
+    }
+
+    /// The first place that is not an absent share: all ahead of it are no matter to a reader.
+    pub(super) fn candidate<L>(&self, places: &Places<L>) -> Option<PlaceId> {
+        match self {
+            Self::Sole { id, .. } => {
+                let stops = places.get(*id)?.outline().stops;
+                stops.then_some(*id)
+            }
+            Self::Line(line) => line.upgrading.or_else(|| {
+                let ticket = line.stops.first()?;
+                line.by_ticket.get(ticket).copied()
+            }),
+        }
+    }
+
+    /// Whether the indexes agree with the places.
+    #[cfg(test)]
+    pub(super) fn is_tight<L>(&self, places: &Places<L>) -> bool {
+        let Self::Line(line) = self else {
+            return true;
+        };
+        let mut counts = Counts::default();
+        for (ticket, id) in &line.by_ticket {
+            let place = places.get(*id).unwrap();
+            let outline = place.outline();
+            counts.change(None, outline.kind);
+            assert_eq!(place.ticket, *ticket);
+            assert_eq!(line.stops.contains(ticket), outline.stops);
+            assert_eq!(line.by_token.get(&place.token), Some(id));
+        }
+        let len = line.by_ticket.len();
+        len > 1 && line.by_token.len() == len && line.counts == counts
     }
 }

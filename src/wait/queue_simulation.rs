@@ -1,16 +1,16 @@
-//! The queue and the lock together against a naive oracle: all short histories, and long random ones.
+//! The places of one key and the lock together against a naive oracle: all short histories, and long random ones.
 //!
-//! The oracle keeps holds and waiters in two lists and walks them from end to end. Both sides are served
+//! The oracle keeps holds and places in two lists and walks them from end to end. Both sides are served
 //! after every step, as the server's shell does. They must grant and refuse the same requests; a new hold's
 //! fence tells its rank among the grants. After every step it is also shown that nobody waits for ever,
 //! even where no hold ends by its deadline.
 
+mod histories;
 mod oracle;
 
-use rand::rngs::StdRng;
-use rand::{RngExt, SeedableRng};
+use std::hash::{BuildHasherDefault, DefaultHasher};
 
-use super::queue::{Next, Ticket, WaitQueue, Waiter};
+use super::*;
 use crate::lock::*;
 use oracle::{NaiveHold, Oracle};
 
@@ -34,7 +34,14 @@ enum Op {
 enum Block {
     Yes,
     No,
+    /// With KEEP.
+    Keep,
+    /// With KEEP, without BLOCK.
+    NoKeep,
 }
+
+/// For how long a place is kept.
+const GRACE: u64 = 2;
 
 #[derive(Clone, Copy, Debug)]
 enum Seat {
@@ -53,51 +60,76 @@ enum Event {
     Granted(u64, u64),
     /// A waiter that was told of a deadlock.
     Refused(u64),
+    /// A waiter whose token has given its place up.
+    GivenUp(u64),
     Done(bool),
 }
 
 const FIRST_FENCE: u64 = 1 << 50;
 
-/// What is tested, put together as the shell does it.
+/// What is tested, put together as the shell does it. The wall clock is the monotonic one, too.
 #[derive(Clone)]
 struct Real {
     lock: Option<Lock>,
-    queue: WaitQueue,
+    registry: Registry<u64, BuildHasherDefault<DefaultHasher>>,
+    key: KeyRef,
     last_fence: u64,
-    last_ticket: u64,
+    last_number: u64,
 }
 
 impl Real {
     fn ask(&mut self, ask: Ask<'_>, block: Block, now: Now, events: &mut Vec<Event>) {
-        match self.acquire(ask, now, true) {
-            Ok(fence) => events.push(Event::Answered(Some(fence))),
-            Err(Refusal::Deadlock) => events.push(Event::Deadlock),
-            Err(_) if block == Block::No => events.push(Event::Answered(None)),
-            Err(refusal) => {
-                self.last_ticket += 1;
-                let waiter = Waiter {
-                    mode: ask.mode,
-                    token: ask.token.into(),
-                    ttl: ask.ttl,
-                    since_ms: now.ms(),
-                };
-                self.queue.push(Ticket(self.last_ticket), waiter, refusal);
-                events.push(Event::Waits(self.last_ticket));
+        let refusal = match self.acquire(ask, now) {
+            Ok(fence) => {
+                self.registry.resume(&self.key, ask.token);
+                return events.push(Event::Answered(Some(fence)));
             }
+            Err(Refusal::Deadlock) => {
+                self.registry.resume(&self.key, ask.token);
+                return events.push(Event::Deadlock);
+            }
+            Err(refusal) => refusal,
+        };
+        let waits = matches!(block, Block::Yes | Block::Keep);
+        let keeps = matches!(block, Block::Keep | Block::NoKeep);
+        if waits || keeps {
+            self.last_number += 1;
         }
+        let new = NewRequest {
+            token: ask.token,
+            mode: ask.mode,
+            ttl: ask.ttl,
+            listener: waits.then_some(Listener::Client(self.last_number)),
+            times_out_at_us: None,
+            keep_ms: keeps.then_some(GRACE as u32),
+            is_server_generated: false,
+            refusal,
+            now,
+            now_us: now.us(),
+        };
+        let entered = self.registry.enter(&self.key, new);
+        let has_entered = matches!(entered, Entered::Waits { .. });
+        assert_eq!(has_entered, waits);
+        events.push(match waits {
+            true => Event::Waits(self.last_number),
+            false => Event::Answered(None),
+        });
     }
 
-    fn acquire(&mut self, ask: Ask<'_>, now: Now, behind_queue: bool) -> Result<u64, Refusal> {
-        let mut fences = FenceClock::new();
-        fences.observe(Fence::new(self.last_fence).unwrap());
-        let waiting = match behind_queue {
-            true => self.queue.as_waiting(),
-            false => Waiting::default(),
-        };
-        let grant = Lock::acquire(self.lock.as_ref(), ask, now, waiting, &mut fences)?;
+    fn acquire(&mut self, ask: Ask<'_>, now: Now) -> Result<u64, Refusal> {
+        let mut fences = self.fences();
+        let ahead = self.registry.ahead_of(&self.key, ask.token, ask.mode);
+        let lock = self.lock.as_ref();
+        let grant = Lock::acquire(lock, ask, now, ahead.as_waiting(), &mut fences)?;
         self.last_fence = fences.last().unwrap().get();
         self.apply(&grant.effect);
         Ok(grant.fence.get())
+    }
+
+    fn fences(&self) -> FenceClock {
+        let mut fences = FenceClock::new();
+        fences.observe(Fence::new(self.last_fence).unwrap());
+        fences
     }
 
     fn apply(&mut self, effect: &Effect<'_>) {
@@ -112,27 +144,50 @@ impl Real {
     }
 
     fn serve(&mut self, now: Now, events: &mut Vec<Event>) {
-        while let Some(next) = self.queue.next(self.lock.as_ref(), now) {
-            match next {
-                Next::Grant(ticket, waiter) => {
-                    let fence = self.acquire(waiter.ask(), now, false).unwrap();
-                    assert_eq!(self.queue.remove(ticket), Some(waiter));
-                    events.push(Event::Granted(ticket.0, fence));
+        loop {
+            let mut fences = self.fences();
+            let lock = self.lock.as_ref();
+            let step = self
+                .registry
+                .grant_next(&self.key, lock, now, |now| now, &mut fences);
+            match step {
+                None => return,
+                Some(Step::Granted(granted)) => {
+                    let fence = granted.hold.fence.get();
+                    self.last_fence = self.last_fence.max(fence);
+                    self.apply(&granted.effect());
+                    events.push(Event::Granted(client(&granted.removed), fence));
+                    self.registry
+                        .deliveries
+                        .delivered(&granted.grant().unwrap());
                 }
-                Next::Deadlock(ticket) => {
-                    assert!(self.queue.remove(ticket).is_some());
-                    events.push(Event::Refused(ticket.0));
+                Some(Step::Refused(removed, refusal)) => {
+                    assert_eq!(refusal, Refusal::Deadlock);
+                    events.push(Event::Refused(client(&removed)));
                 }
+                Some(Step::Offered(offer)) => panic!("{offer:?}"),
             }
         }
     }
 
     fn replace(&mut self, asks: &[Ask<'_>], now: Now) {
         self.lock = None;
-        self.queue.lock_replaced();
+        self.registry.mark_replaced(0, &self.key.name);
+        self.registry.unmark(&self.key);
         for ask in asks {
-            self.acquire(*ask, now, false).unwrap();
+            let mut fences = self.fences();
+            let lock = self.lock.as_ref();
+            let grant = Lock::acquire(lock, *ask, now, Waiting::default(), &mut fences).unwrap();
+            self.last_fence = fences.last().unwrap().get();
+            self.apply(&grant.effect);
         }
+    }
+}
+
+fn client(removed: &Removed<u64>) -> u64 {
+    match removed.listener {
+        Some(Listener::Client(client)) => client,
+        _ => panic!("{removed:?}"),
     }
 }
 
@@ -149,9 +204,10 @@ impl World {
             now_ms: 1,
             real: Real {
                 lock: None,
-                queue: WaitQueue::default(),
+                registry: Registry::default(),
+                key: KeyRef::new(0, b"k"),
                 last_fence: FIRST_FENCE,
-                last_ticket: 0,
+                last_number: 0,
             },
             oracle: Oracle::new(),
         }
@@ -163,6 +219,10 @@ impl World {
             self.now_ms += ms;
         }
         let now = Now::from_millis(self.now_ms);
+        for over in self.real.registry.take_timed_out(now.us()) {
+            assert_eq!((over.listener, over.rest), (None, Rest::Ended));
+        }
+        self.oracle.drop_ended(self.now_ms);
         self.real.serve(now, &mut real);
         self.oracle.serve(self.now_ms, &mut expected);
         self.step(op, now, &mut real, &mut expected);
@@ -198,6 +258,13 @@ impl World {
                     .for_each(|effect| self.real.apply(&effect));
                 real.push(Event::Done(effect.is_some()));
                 expected.push(Event::Done(self.oracle.owns(name[0])));
+                if effect.is_none() {
+                    let gone = self.real.registry.give_up(&self.real.key, token);
+                    let gone = gone.iter().filter(|removed| removed.listener.is_some());
+                    real.extend(gone.map(|removed| Event::GivenUp(client(removed))));
+                    let gone = self.oracle.give_up(name[0]);
+                    expected.extend(gone.into_iter().map(Event::GivenUp));
+                }
                 self.oracle.release(name[0]);
             }
             Op::Renew(token, ttl) => {
@@ -218,17 +285,17 @@ impl World {
                 expected.push(Event::Done(renewed.is_some()));
             }
             Op::Cancel(seat) => {
-                let tickets: Vec<u64> = self.oracle.waiters.iter().map(|w| w.ticket).collect();
+                let tickets = self.numbers();
                 let chosen = match seat {
                     Seat::First => tickets.first(),
                     Seat::Last => tickets.last(),
                     Seat::Nth(n) => tickets.get(n % tickets.len().max(1)),
                 };
                 if let Some(chosen) = chosen {
-                    assert!(self.real.queue.remove(Ticket(*chosen)).is_some());
-                    self.oracle
-                        .waiters
-                        .retain(|waiter| waiter.ticket != *chosen);
+                    let now_us = now.us();
+                    let removed = self.real.registry.remove_listener(*chosen, now_us);
+                    assert_eq!(client(&removed.unwrap()), *chosen);
+                    self.oracle.cancel(*chosen, self.now_ms);
                 }
             }
             Op::Tick(_) => {}
@@ -256,28 +323,68 @@ impl World {
         }
     }
 
+    /// The requests that wait, in the order in which they stand.
+    fn numbers(&self) -> Vec<u64> {
+        let requests = self.oracle.places.iter().flat_map(|place| &place.requests);
+        requests.map(|request| request.number).collect()
+    }
+
     fn check_state(&self) {
-        let queued: Vec<u64> = self.real.queue.iter().map(|(ticket, _)| ticket.0).collect();
-        let expected: Vec<u64> = self.oracle.waiters.iter().map(|w| w.ticket).collect();
+        let registry = &self.real.registry;
+        let queued: Vec<_> = registry
+            .waiters(0, b"k")
+            .map(|waiter| {
+                let client = match waiter.listener {
+                    Some(Listener::Client(client)) => Some(*client),
+                    _ => None,
+                };
+                (waiter.token.as_bytes()[0], waiter.mode, client)
+            })
+            .collect();
+        let mut expected = Vec::new();
+        for place in &self.oracle.places {
+            let requests = place.requests.iter();
+            expected.extend(requests.map(|r| (place.token, r.mode, Some(r.number))));
+            if place.requests.is_empty() {
+                expected.push((place.token, place.keeps.unwrap(), None));
+            }
+        }
         assert_eq!(queued, expected, "the order of the queue");
-        assert_eq!(self.real.queue.len(), expected.len());
+        assert_eq!(registry.len(), self.oracle.places.len());
+        assert_eq!(registry.counts(), registry.counts_of(0, b"k"));
+        assert!(registry.is_tight(), "a table keeps what is over");
+        let ends = self.oracle.places.iter().filter(|p| p.requests.is_empty());
+        let ends = ends.map(|place| place.until * 1_000).min();
+        assert_eq!(registry.due().times_out_at_us, ends, "the next grace");
         let exclusive = |hold: &NaiveHold| hold.mode == Mode::Exclusive;
         let alone = !self.oracle.holds.iter().any(exclusive) || self.oracle.holds.len() == 1;
         assert!(alone, "two holders: {:?}", self.oracle.holds);
         assert!(
-            !self.oracle.holds.is_empty() || expected.is_empty(),
+            !self.oracle.holds.is_empty()
+                || expected.iter().all(|(.., c)| c.is_none())
+                || self.is_kept(),
             "free while somebody waits"
         );
         self.check_alarm();
         self.check_no_deadlock();
     }
 
-    /// Lets everybody release who does not wait, as often as somebody can: all must have been granted then.
+    /// Whether somebody who is absent stands ahead of all who listen.
+    fn is_kept(&self) -> bool {
+        self.oracle.places[0].requests.is_empty()
+    }
+
+    /// Lets the graces end, and everybody release who does not wait, as often as somebody can: all must have been granted then.
     /// An owner that waits releases nothing before it is answered, and renews.
     fn check_no_deadlock(&self) {
         let (mut future, mut events) = (self.oracle.clone(), Vec::new());
-        while !future.waiters.is_empty() {
-            let waits = |token| future.waiters.iter().any(|waiter| waiter.token == token);
+        let is_kept = self.oracle.places.iter().any(|p| p.requests.is_empty());
+        if is_kept {
+            future.drop_ended(u64::MAX);
+            future.serve(self.now_ms, &mut events);
+        }
+        while !future.places.is_empty() {
+            let waits = |token| future.places.iter().any(|place| place.token == token);
             let free = future.holds.iter().find(|hold| !waits(hold.token));
             let Some(free) = free.map(|hold| hold.token) else {
                 panic!("all wait for each other: {:#?}", self.oracle);
@@ -289,12 +396,12 @@ impl World {
 
     /// Lets time alone pass for the oracle: the alarm must not be later than the first grant.
     fn check_alarm(&self) {
-        if self.oracle.waiters.is_empty() {
+        if self.numbers().is_empty() {
             return;
         }
         let now = Now::from_millis(self.now_ms);
-        let alarm = self.real.queue.wakes_at(self.real.lock.as_ref(), now);
-        let alarm = alarm.expect("somebody waits for a held lock").ms();
+        let registry = &self.real.registry;
+        let alarm = registry.wakes_at(&self.real.key, self.real.lock.as_ref(), now);
         let mut ends: Vec<u64> = self
             .oracle
             .holds
@@ -307,160 +414,14 @@ impl World {
             future.serve(end, &mut events);
             if !events.is_empty() {
                 assert!(
-                    alarm < end,
-                    "wakes after {alarm}, needed at {end}: {:#?}",
+                    alarm.is_some_and(|alarm| alarm.ms() < end),
+                    "wakes after {alarm:?}, needed at {end}: {:#?}",
                     self.oracle
                 );
                 return;
             }
         }
-        panic!("nobody is ever granted: {:#?}", self.oracle);
+        let is_kept = self.oracle.places.iter().any(|p| p.requests.is_empty());
+        assert!(is_kept, "nobody is ever granted: {:#?}", self.oracle);
     }
-}
-
-fn all_histories(world: &World, ops: &[Op], depth: u32) -> u64 {
-    if depth == 0 {
-        return 1;
-    }
-    ops.iter()
-        .map(|op| {
-            let mut next = world.clone();
-            next.check(*op);
-            all_histories(&next, ops, depth - 1)
-        })
-        .sum()
-}
-
-fn alphabet(tokens: &[u8]) -> Vec<Op> {
-    let mut ops = vec![Op::Tick(1), Op::Cancel(Seat::First), Op::Cancel(Seat::Last)];
-    ops.push(Op::Ask(Mode::Shared, tokens[0], 2, Block::No));
-    for &token in tokens {
-        ops.push(Op::Ask(Mode::Exclusive, token, 2, Block::Yes));
-        ops.push(Op::Ask(Mode::Shared, token, 1, Block::Yes));
-        ops.push(Op::Release(token));
-    }
-    ops
-}
-
-/// Requests of one token in both modes, waiters that give up in the middle, and locks that are replaced.
-fn upgrades() -> Vec<Op> {
-    let mut ops = vec![
-        Op::Cancel(Seat::First),
-        Op::Cancel(Seat::Nth(1)),
-        Op::Release(b'a'),
-        Op::Tick(2),
-    ];
-    for token in *b"abc" {
-        ops.push(Op::Ask(Mode::Exclusive, token, 9, Block::Yes));
-        ops.push(Op::Ask(Mode::Shared, token, 1, Block::Yes));
-    }
-    ops.push(Op::Replace(b'a', b'b', 2));
-    ops.push(Op::Replace(b'b', b'c', 3));
-    ops.push(Op::Replace(b'b', b'b', 2));
-    ops
-}
-
-#[test]
-fn all_histories_of_six_steps_with_upgrades_and_replacements() {
-    let histories = all_histories(&World::new(), &upgrades(), 6);
-    assert_eq!(histories, 13u64.pow(6));
-    println!("{histories} histories of 6 steps");
-}
-
-#[test]
-fn all_histories_of_six_steps_by_three_tokens() {
-    let histories = all_histories(&World::new(), &alphabet(b"abc"), 6);
-    assert_eq!(histories, 13u64.pow(6));
-    println!("{histories} histories of 6 steps");
-}
-
-#[test]
-fn all_histories_of_seven_steps_by_two_tokens() {
-    let histories = all_histories(&World::new(), &alphabet(b"ab"), 7);
-    assert_eq!(histories, 10u64.pow(7));
-    println!("{histories} histories of 7 steps");
-}
-
-#[test]
-fn long_random_histories() {
-    const RUNS: u64 = 500;
-    const STEPS: usize = 1_000;
-    for seed in 0..RUNS {
-        let mut rng = StdRng::seed_from_u64(seed);
-        let tokens: u8 = rng.random_range(2..20);
-        let longest = rng.random_range(1..60);
-        let mut world = World::new();
-        for _ in 0..STEPS {
-            let token = rng.random_range(0..tokens);
-            let ttl = rng.random_range(1..=longest);
-            let mode = match rng.random_range(0..3) {
-                0 => Mode::Exclusive,
-                _ => Mode::Shared,
-            };
-            let block = if rng.random_bool(0.9) {
-                Block::Yes
-            } else {
-                Block::No
-            };
-            let other = rng.random_range(0..tokens);
-            world.check(match rng.random_range(0..20) {
-                0..=7 => Op::Ask(mode, token, ttl, block),
-                8..=12 => Op::Release(token),
-                13 => Op::Renew(token, ttl),
-                14..=15 => Op::Cancel(Seat::Nth(rng.random_range(0..50))),
-                16 if rng.random_bool(0.5) => Op::Delete,
-                16 => Op::Replace(token, other, ttl),
-                _ => Op::Tick(rng.random_range(0..=longest / 3 + 1)),
-            });
-        }
-    }
-    println!("{RUNS} histories of {STEPS} steps");
-}
-
-#[test]
-fn many_requests_of_one_token_in_both_modes_are_no_scan() {
-    // A scan of the writers for each of the readers would be 10^10 steps.
-    const EACH: u64 = 100_000;
-    let World { mut real, .. } = World::new();
-    let (now, mut events) = (Now::from_millis(1), Vec::new());
-    let ask = |mode, token| Ask {
-        mode,
-        token: Token::new(token).unwrap(),
-        ttl: Ttl::from_millis(1).unwrap(),
-    };
-    real.ask(ask(Mode::Shared, b"r"), Block::Yes, now, &mut events);
-    real.ask(ask(Mode::Exclusive, b"w"), Block::Yes, now, &mut events);
-    real.ask(ask(Mode::Shared, b"x"), Block::Yes, now, &mut events);
-    for mode in [Mode::Exclusive, Mode::Shared] {
-        for _ in 0..EACH {
-            real.ask(ask(mode, b"x"), Block::Yes, now, &mut events);
-        }
-    }
-    assert!(real.queue.remove(Ticket(1)).is_some());
-    events.clear();
-    real.serve(now, &mut events);
-    assert_eq!(events.len() as u64, 1 + EACH);
-    assert_eq!(real.queue.len() as u64, EACH);
-    assert!(real.queue.as_waiting().upgrading.is_some());
-}
-
-#[test]
-fn to_give_up_in_the_middle_of_a_long_queue_is_no_scan() {
-    // A scan for each of these would be 10^10 steps, and this test would not end.
-    const WAITERS: u64 = 200_000;
-    let mut queue = WaitQueue::default();
-    for n in 0..WAITERS {
-        let waiter = Waiter {
-            mode: Mode::Exclusive,
-            token: Token::new(&n.to_le_bytes()).unwrap().into(),
-            ttl: Ttl::from_millis(1).unwrap(),
-            since_ms: 0,
-        };
-        queue.push(Ticket(n), waiter, Refusal::Busy);
-    }
-    for n in 0..WAITERS {
-        let from_the_middle = (WAITERS / 2 + n) % WAITERS;
-        assert!(queue.remove(Ticket(from_the_middle)).is_some());
-    }
-    assert!(queue.is_empty());
 }

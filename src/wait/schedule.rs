@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::key_ref::KeyRef;
-use super::queue::Ticket;
+use super::place::PlaceId;
 use crate::lock::Now;
 
 /// When there is something to do without a command.
@@ -13,7 +13,7 @@ pub struct Due {
     pub at_once: bool,
     /// When the first key is to be looked at, in wall-clock milliseconds; `None` is never.
     pub wakes_at_ms: Option<u64>,
-    /// When the first waiter times out, in microseconds of the monotonic clock; `None` is never.
+    /// When the first request times out or the first grace is over, in microseconds of the monotonic clock; `None` is never.
     pub times_out_at_us: Option<u64>,
 }
 
@@ -50,8 +50,9 @@ impl Due {
 pub(super) struct Schedule {
     /// When the passing of time alone may make somebody next: at most one entry for a key, in wall-clock milliseconds.
     wakes: BTreeSet<(u64, KeyRef)>,
-    /// One entry for each waiter that does not wait for ever, in microseconds of the monotonic clock.
-    timeouts: BTreeSet<(u64, Ticket)>,
+    /// One entry for each place, when its first request times out or its grace is over, unless that is never. In microseconds of the
+    /// monotonic clock.
+    timeouts: BTreeSet<(u64, PlaceId)>,
 }
 
 impl Schedule {
@@ -68,19 +69,24 @@ impl Schedule {
         }
     }
 
-    pub(super) fn add_timeout(&mut self, at_us: u64, ticket: Ticket) {
-        self.timeouts.insert((at_us, ticket));
+    /// Has a place looked at by another time than `before`.
+    pub(super) fn set_timeout(&mut self, id: PlaceId, before: Option<u64>, at_us: Option<u64>) {
+        if before == at_us {
+            return;
+        }
+        if let Some(before) = before {
+            self.timeouts.remove(&(before, id));
+        }
+        if let Some(at_us) = at_us {
+            self.timeouts.insert((at_us, id));
+        }
     }
 
-    pub(super) fn remove_timeout(&mut self, at_us: u64, ticket: Ticket) {
-        self.timeouts.remove(&(at_us, ticket));
-    }
-
-    /// The waiters that have timed out.
-    pub(super) fn timed_out(&self, now_us: u64) -> Vec<Ticket> {
+    /// The places at which a time is over.
+    pub(super) fn timed_out(&self, now_us: u64) -> Vec<PlaceId> {
         let due = self.timeouts.iter();
         let due = due.take_while(|(at_us, _)| *at_us <= now_us);
-        due.map(|(_, ticket)| *ticket).collect()
+        due.map(|(_, id)| *id).collect()
     }
 
     /// The keys that are to be looked at by now.
@@ -91,8 +97,8 @@ impl Schedule {
     }
 
     #[cfg(test)]
-    pub(super) fn wake_count(&self) -> usize {
-        self.wakes.len()
+    pub(super) fn counts(&self) -> (usize, usize) {
+        (self.wakes.len(), self.timeouts.len())
     }
 
     pub(super) fn due(&self, at_once: bool) -> Due {

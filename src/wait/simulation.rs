@@ -73,6 +73,8 @@ enum Op {
     SlotGoes(u8, bool),
     SlotComes(u8),
     RefuseWrites(bool),
+    /// Whether anybody receives what is published from now on.
+    Subscribe(bool),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -82,6 +84,8 @@ enum Request {
         token: u8,
         ttl: u64,
         limits: Limits,
+        /// For how long its place is kept, in milliseconds; 0 is not at all.
+        keep: u32,
     },
     Release(u8),
     Renew(u8, u64),
@@ -92,6 +96,22 @@ enum Limits {
     NoWait,
     Forever,
     Until(u64),
+    /// A channel is to be told.
+    Notify,
+    NotifyUntil(u64),
+}
+
+impl Limits {
+    fn times_out_at_us(self, scene: &Scene) -> Option<u64> {
+        match self {
+            Self::Until(ms) | Self::NotifyUntil(ms) => Some(scene.mono_us + ms * 1_000),
+            _ => None,
+        }
+    }
+
+    fn is_channel(self) -> bool {
+        matches!(self, Self::Notify | Self::NotifyUntil(_))
+    }
 }
 
 impl Request {
@@ -138,6 +158,7 @@ struct Scene {
     is_primary: bool,
     served: [bool; NAMES as usize],
     refuses_writes: bool,
+    has_subscribers: bool,
 }
 
 impl Scene {
@@ -177,6 +198,7 @@ impl World {
                 is_primary: true,
                 served: [true; NAMES as usize],
                 refuses_writes: false,
+                has_subscribers: true,
             },
             real: Shell::new(says_db),
             oracle: Oracle::default(),
@@ -194,8 +216,8 @@ impl World {
             Op::Ask(at, request) => self.command(at, request),
             Op::KillWaiter(n) => {
                 if let Some(client) = nth(&self.waiting(), n) {
-                    self.real.kill_waiter(client);
-                    self.oracle.kill_waiter(client);
+                    self.real.kill_waiter(client, &self.scene);
+                    self.oracle.kill_waiter(client, &self.scene);
                 }
             }
             Op::Lose(n) => self.end_delivery(n, false),
@@ -209,11 +231,9 @@ impl World {
             Op::Demote(disconnects) => {
                 self.scene.is_primary = false;
                 let waiting = self.waiting();
-                self.real.demoted(disconnects, &waiting);
-                if disconnects {
-                    waiting
-                        .iter()
-                        .for_each(|client| self.oracle.kill_waiter(*client));
+                self.real.demoted(disconnects, &waiting, &self.scene);
+                for client in waiting.iter().filter(|_| disconnects) {
+                    self.oracle.kill_waiter(*client, &self.scene);
                 }
             }
             Op::Promote if !self.scene.is_primary => {
@@ -234,6 +254,7 @@ impl World {
                 self.real.slots_seen_us = None;
             }
             Op::RefuseWrites(refuses) => self.scene.refuses_writes = refuses,
+            Op::Subscribe(subscribes) => self.scene.has_subscribers = subscribes,
             _ => self.keyspace(op),
         }
         self.check_events(op);
@@ -371,10 +392,11 @@ impl World {
         self.oracle.timer(&self.scene);
     }
 
-    /// Those who wait, in the order in which they have come.
+    /// The blocked clients, in the order in which they have come.
     fn waiting(&self) -> Vec<Client> {
-        let waiters = self.oracle.waiters.iter();
-        let mut waiting: Vec<Client> = waiters.map(|waiter| waiter.client).collect();
+        let requests = self.oracle.places.iter().flat_map(|place| &place.requests);
+        let blocked = requests.filter(|request| !request.is_channel);
+        let mut waiting: Vec<Client> = blocked.map(|request| request.client).collect();
         waiting.sort_unstable();
         waiting
     }

@@ -20,11 +20,15 @@ impl Context<'_> {
     }
 
     pub(crate) fn reply_ok(self) {
+        self.reply_status(c"OK");
+    }
+
+    pub(crate) fn reply_status(self, status: &'static CStr) {
         // SAFETY: the context is alive; the server copies the text.
         unsafe {
             call!(RedisModule_ReplyWithSimpleString(
                 self.as_ptr(),
-                c"OK".as_ptr()
+                status.as_ptr()
             ))
         };
     }

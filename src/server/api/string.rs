@@ -52,7 +52,7 @@ impl<'c> Arg<'c> {
 
 impl<'c> Argv<'c> {
     /// How many words [`Argv::with_words`] can exchange: more than any command of ours takes.
-    pub(crate) const MAX_LEN: usize = 8;
+    pub(crate) const MAX_LEN: usize = 12;
 
     /// # Safety
     /// `argv` and `argc` are what the server passed to a command's handler, and `'c` does not outlive that handler.

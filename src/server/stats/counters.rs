@@ -52,7 +52,7 @@ counters! {
     ACQUIRED = c"acquired";
     /// Those of them whose token held the lock already: it asked again, or for the other mode. They begin no new hold.
     REACQUIRED = c"reacquired";
-    /// Acquires that were answered null at once: without BLOCK, or where nobody may block.
+    /// Acquires that were answered null at once: without BLOCK and NOTIFY, or where nobody may block.
     REFUSED = c"refused";
     /// Acquires that stood in a queue.
     WAITED = c"waited";
@@ -60,6 +60,14 @@ counters! {
     HANDED_OVER = c"handed_over";
     /// Those of them whose BLOCK timeout has passed. CLIENT UNBLOCK is not among them.
     TIMED_OUT = c"timed_out";
+    /// Requests that found the place which their token had kept, at which nobody listened.
+    RESUMED = c"resumed";
+    /// Places that have ended because nobody listened: their grace was over, or nobody received the message of the grant.
+    PASSED_OVER = c"passed_over";
+    /// Messages published to channels of NOTIFY.
+    PUBLISHED = c"published";
+    /// Those of them that carried a grant and reached nobody: the grant was not made.
+    UNHEARD = c"unheard";
     /// Grants to waiters that were gone before they heard of it, and were taken back.
     TAKEN_BACK = c"taken_back";
     /// Acquires that were answered -DEADLOCK.

@@ -1,8 +1,9 @@
 //! What must hold after each step of the world.
 
-use super::shell::Value;
-use super::{Event, Op, Place, World};
+use super::shell::{listening, Value};
+use super::{Client, Event, Op, Place, Scene, World};
 use crate::lock::Mode;
+use crate::wait::Counts;
 
 impl World {
     pub(super) fn check_events(&mut self, op: Op) {
@@ -26,7 +27,10 @@ impl World {
             *id = known;
         }
         assert_eq!(real, expected, "{op:?}: what clients get");
-        let twice = real.windows(2).any(|two| two[0].0 == two[1].0);
+        // A client that has just begun to wait may be next at once.
+        let is_answer = |event: &&(Client, Event)| event.1 != Event::Waits;
+        let answers: Vec<_> = real.iter().filter(is_answer).collect();
+        let twice = answers.windows(2).any(|two| two[0].0 == two[1].0);
         assert!(!twice, "{op:?}: a client got two answers: {real:?}");
     }
 
@@ -60,12 +64,22 @@ impl World {
                     "two holders: {at:?}"
                 );
             }
-            let queue = self.real.registry.queue(at.db.into(), &[at.name]);
-            let waiters = queue.into_iter().flat_map(|queue| queue.iter());
-            let real = waiters.map(|(ticket, _)| self.real.entered[ticket.0 as usize - 1]);
+            let waiters = self.real.registry.waiters(at.db.into(), &[at.name]);
+            let real = waiters.map(|waiter| {
+                let client = waiter.listener.and_then(listening);
+                let token = waiter.token.as_bytes()[0];
+                (token, waiter.mode, waiter.since_ms, client)
+            });
             let expected = self.oracle.queue(at);
-            let expected = expected.iter().map(|waiter| waiter.client);
-            assert!(real.eq(expected), "{op:?}: the queue of {at:?}");
+            let expected = expected.iter().flat_map(|place| {
+                let absent = place.kept.filter(|_| place.is_absent());
+                let absent = absent.map(|(mode, _)| (mode, None)).into_iter();
+                let requests = place.requests.iter().map(|r| (r.mode, Some(r.client)));
+                let all = absent.chain(requests);
+                all.map(|(mode, client)| (place.token, mode, place.since_ms, client))
+            });
+            let (real, expected): (Vec<_>, Vec<_>) = (real.collect(), expected.collect());
+            assert_eq!(real, expected, "{op:?}: the queue of {at:?}");
         }
         self.check_due(op);
     }
@@ -94,15 +108,20 @@ impl World {
     /// The schedule is exact about timeouts, and never too late for a grant. Nothing is left when nobody waits.
     fn check_due(&self, op: Op) {
         let due = self.real.registry.due();
-        let timeouts = self.oracle.waiters.iter().filter_map(|w| w.times_out_at_us);
+        let places = &self.oracle.places;
+        let requests = places.iter().flat_map(|place| &place.requests);
+        let timeouts = requests.filter_map(|request| request.times_out_at_us);
+        let absent = places.iter().filter(|place| place.is_absent());
+        let timeouts = timeouts.chain(absent.map(|place| place.until_us));
         assert_eq!(
             due.times_out_at_us,
             timeouts.min(),
             "{op:?}: the next timeout"
         );
-        let waiting = self.oracle.waiters.len();
+        let waiting = places.len();
         let registry = &self.real.registry;
         assert_eq!(registry.len(), waiting);
+        assert_eq!(registry.counts(), self.expected_counts(), "{op:?}");
         let in_flight = self.real.in_flight.len();
         let is_tight = registry.is_tight() && registry.deliveries.is_tight(in_flight);
         assert!(is_tight, "{op:?}: a table keeps what is over");
@@ -127,7 +146,7 @@ impl World {
 
     /// Lets time alone pass for the oracle: the wake must not be later than the first that it brings about.
     fn check_wake(&self, wakes_at_ms: Option<u64>) {
-        if self.oracle.waiters.is_empty() {
+        if self.oracle.places.iter().all(|place| place.is_absent()) {
             return;
         }
         let holds = self.oracle.holds.iter().map(|hold| hold.deadline);
@@ -139,7 +158,14 @@ impl World {
         for end in ends {
             future.events.clear();
             for at in self.scene.places() {
-                future.serve(at, end + 1);
+                let now_ms = end + 1;
+                future.serve(
+                    at,
+                    &Scene {
+                        now_ms,
+                        ..self.scene
+                    },
+                );
             }
             if !future.events.is_empty() {
                 let is_early = wakes_at_ms.is_some_and(|wake| wake <= end + 1);
@@ -147,6 +173,25 @@ impl World {
                 return;
             }
         }
-        panic!("nobody is ever granted: {:#?}", self.oracle);
+        let absent = self.oracle.places.iter().any(|place| place.is_absent());
+        let unheard = !self.scene.has_subscribers;
+        assert!(
+            absent || unheard,
+            "nobody is ever granted: {:#?}",
+            self.oracle
+        );
+    }
+
+    fn expected_counts(&self) -> Counts {
+        let mut counts = Counts::default();
+        for place in &self.oracle.places {
+            let blocked = place.requests.iter().any(|r| !r.is_channel);
+            match (place.is_absent(), blocked) {
+                (true, _) => counts.absent += 1,
+                (_, true) => counts.clients += 1,
+                (_, false) => counts.channels += 1,
+            }
+        }
+        counts
     }
 }

@@ -8,11 +8,16 @@ use rand::{RngExt, SeedableRng};
 use super::*;
 
 fn take(mode: Mode, token: u8, ttl: u64, limits: Limits) -> Request {
+    keep(mode, token, ttl, limits, 0)
+}
+
+fn keep(mode: Mode, token: u8, ttl: u64, limits: Limits, keep: u32) -> Request {
     Request::Take {
         mode,
         token,
         ttl,
         limits,
+        keep,
     }
 }
 
@@ -79,7 +84,7 @@ fn enumerate(name: &str, first: &[Op], ops: &[Op], depth: u32) {
 const K: Place = at(0, 0);
 const J: Place = at(0, 1);
 const ELSEWHERE: Place = at(1, 0);
-use Limits::{Forever, Until};
+use Limits::{Forever, NoWait, Notify, NotifyUntil, Until};
 use Mode::{Exclusive, Shared};
 
 /// Grants that are lost, acknowledged or heard of, while the lock goes elsewhere.
@@ -114,7 +119,7 @@ fn all_histories_of_lost_replies_on_the_move() {
         Op::Ask(K, Request::Release(b'a')),
     ];
     let ops = [
-        Op::Ask(K, take(Shared, b'd', 9, Limits::NoWait)),
+        Op::Ask(K, take(Shared, b'd', 9, NoWait)),
         Op::Ask(K, Request::Release(b'c')),
         Op::Ask(K, Request::Renew(b'b', 8)),
         Op::Ask(J, Request::Renew(b'b', 8)),
@@ -191,6 +196,75 @@ fn all_histories_of_servers() {
     enumerate("servers", &[], &ops, 6);
 }
 
+/// Places that are kept over timeouts, kills and lost replies, and taken up again.
+#[test]
+fn all_histories_of_kept_places() {
+    let ops = [
+        Op::Ask(K, take(Exclusive, b'a', 3, Forever)),
+        Op::Ask(K, keep(Exclusive, b'b', 3, Until(1), 2)),
+        Op::Ask(K, keep(Shared, b'b', 3, NoWait, 2)),
+        Op::Ask(K, keep(Shared, b'c', 3, Forever, 2)),
+        Op::Ask(K, keep(Exclusive, b'a', 3, NoWait, 1)),
+        Op::Ask(K, Request::Release(b'a')),
+        Op::Ask(K, Request::Release(b'b')),
+        Op::KillWaiter(0),
+        Op::Lose(0),
+        Op::Tick(1),
+        Op::Timer,
+    ];
+    enumerate("kept places", &[], &ops, 6);
+}
+
+/// Channels beside clients, heard and unheard.
+#[test]
+fn all_histories_of_channels() {
+    let ops = [
+        Op::Ask(K, take(Exclusive, b'a', 3, Forever)),
+        Op::Ask(K, keep(Exclusive, b'b', 3, NotifyUntil(1), 2)),
+        Op::Ask(K, take(Shared, b'b', 3, Notify)),
+        Op::Ask(K, take(Exclusive, b'b', 3, Forever)),
+        Op::Ask(K, take(Shared, b'c', 3, Notify)),
+        Op::Ask(K, Request::Release(b'a')),
+        Op::Ask(K, Request::Release(b'b')),
+        Op::Subscribe(false),
+        Op::Subscribe(true),
+        Op::Lose(0),
+        Op::Tick(1),
+        Op::Timer,
+    ];
+    enumerate("channels", &[], &ops, 6);
+}
+
+/// What happens to places of nobody's when something happens to a whole server.
+#[test]
+fn all_histories_of_kept_places_on_servers() {
+    let first = [
+        Op::Ask(K, take(Shared, b'a', 9, Forever)),
+        Op::Ask(K, keep(Exclusive, b'b', 9, Forever, 3)),
+        Op::Ask(K, keep(Shared, b'c', 9, Forever, 3)),
+    ];
+    let ops = [
+        Op::Ask(K, keep(Exclusive, b'a', 9, NoWait, 3)),
+        Op::Ask(K, take(Shared, b'c', 9, NoWait)),
+        Op::Ask(J, take(Shared, b'c', 9, NoWait)),
+        Op::KillWaiter(0),
+        Op::Lose(0),
+        Op::Overwrite(K),
+        Op::Flush(0),
+        Op::SwapDbs(0, 1),
+        Op::Rename(K, J),
+        Op::Rename(J, K),
+        Op::Demote(true),
+        Op::Promote,
+        Op::SlotGoes(0, false),
+        Op::SlotComes(0),
+        Op::SetClock(-5),
+        Op::Tick(2),
+        Op::Timer,
+    ];
+    enumerate("kept places on servers", &first, &ops, 5);
+}
+
 struct Dice {
     rng: StdRng,
     tokens: u8,
@@ -232,12 +306,19 @@ impl Dice {
                 } else {
                     Shared
                 };
+                let until = self.rng.random_range(1..=self.longest * 2);
                 let limits = match self.below(10) {
-                    0 => Limits::NoWait,
-                    1..=3 => Until(self.rng.random_range(1..=self.longest * 2)),
+                    0..=1 => NoWait,
+                    2..=3 => Until(until),
+                    4 => NotifyUntil(until),
+                    5..=6 => Notify,
                     _ => Forever,
                 };
-                Op::Ask(place, take(mode, token, self.ttl(), limits))
+                let grace = match self.below(2) {
+                    0 => 0,
+                    _ => self.rng.random_range(1..=self.longest * 2) as u32,
+                };
+                Op::Ask(place, keep(mode, token, self.ttl(), limits, grace))
             }
             35..=44 => Op::Ask(place, Request::Release(token)),
             45..=47 => Op::Ask(place, Request::Renew(token, self.ttl())),
@@ -257,7 +338,7 @@ impl Dice {
 
     fn rare(&mut self, place: Place, n: usize) -> Op {
         let some = n < 25;
-        match self.below(36) {
+        match self.below(38) {
             0..=2 if !self.copies => Op::SwapDbs(0, 1),
             3..=4 => Op::Flush(if some { place.db } else { EVERY_DB }),
             5..=7 if !self.copies => Op::Persist(place),
@@ -272,6 +353,7 @@ impl Dice {
             32 => Op::Overwrite(place),
             33 if !self.copies => Op::SetClock(-(n as i64)),
             34 if !self.copies => Op::SetClock(n as i64),
+            35 => Op::Subscribe(some),
             _ => Op::Tick(120),
         }
     }

@@ -8,8 +8,7 @@ use std::hash::{BuildHasherDefault, DefaultHasher};
 
 use super::{Client, Event, Limits, Place, Request, Scene, EVERY_DB};
 use crate::lock::{Deadline, Effect, Fate, Fence, FenceClock, Lock, Now, Refusal, Token, TokenBuf};
-use crate::wait::queue::Waiter;
-use crate::wait::{Grant, KeyRef, NewWaiter, Registry, Step};
+use crate::wait::{Entered, Grant, KeyRef, Listener, NewRequest, Registry, Removed, Step};
 
 /// A seed plays the same history each time.
 type SameEachTime = BuildHasherDefault<DefaultHasher>;
@@ -29,8 +28,6 @@ pub(super) struct Shell {
     fences: Fences,
     /// Grants whose replies are on their way.
     pub(super) in_flight: Vec<(Client, Grant)>,
-    /// The client of each ticket, from the first one on.
-    pub(super) entered: Vec<Client>,
     pub(super) events: Vec<(Client, Event)>,
     /// When the patrol went last; `None` is long ago.
     pub(super) patrolled_us: Option<u64>,
@@ -75,7 +72,6 @@ impl Shell {
             registry: Registry::default(),
             fences: Fences(FenceClock::new()),
             in_flight: Vec::new(),
-            entered: Vec::new(),
             events: Vec::new(),
             patrolled_us: Some(0),
             slots_seen_us: Some(0),
@@ -116,6 +112,7 @@ impl Shell {
     }
 
     pub(super) fn overwrite(&mut self, at: Place) {
+        self.note_arrival(at);
         self.delete(at);
         self.values.insert(at, Value::Other);
     }
@@ -123,6 +120,7 @@ impl Shell {
     /// RENAME and MOVE, to a key that may have something.
     pub(super) fn rename(&mut self, from: Place, to: Place) {
         let value = self.values.remove(&from).unwrap();
+        self.note_arrival(to);
         self.delete(to);
         // The server deletes the old key last, with the value under the new one already.
         let is_lock = matches!(value, Value::Lock(..));
@@ -139,6 +137,8 @@ impl Shell {
         if is_lock {
             let db = self.says_db.then_some(to.db.into());
             self.registry.mark_anyway(db, &[to.name]);
+        } else {
+            self.note_arrival(to);
         }
         self.delete(to);
         let value = match value {
@@ -184,6 +184,13 @@ impl Shell {
         }
     }
 
+    /// Nobody tells of what comes to a key that has nothing: the patrol is to notice.
+    fn note_arrival(&mut self, at: Place) {
+        if self.lock(at).is_none() {
+            self.patrolled_us = None;
+        }
+    }
+
     fn lock_left(&mut self, at: Place) {
         let db = self.says_db.then_some(at.db.into());
         self.registry.deliveries.left(db, &[at.name]);
@@ -193,10 +200,10 @@ impl Shell {
         };
     }
 
-    pub(super) fn demoted(&mut self, disconnects: bool, waiting: &[Client]) {
+    pub(super) fn demoted(&mut self, disconnects: bool, waiting: &[Client], scene: &Scene) {
         self.patrolled_us = None;
-        if disconnects {
-            waiting.iter().for_each(|client| self.kill_waiter(*client));
+        for client in waiting.iter().filter(|_| disconnects) {
+            self.kill_waiter(*client, scene);
         }
     }
 
@@ -222,7 +229,7 @@ impl Shell {
         let now = scene.now();
         let key_ref = self.registry.key_ref(at.db.into(), &[at.name]);
         if let Some(key_ref) = &key_ref {
-            if self.serve_all(at, key_ref, now) {
+            if self.serve_all(at, key_ref, scene) {
                 self.watch(at, key_ref, now);
             }
         }
@@ -234,13 +241,19 @@ impl Shell {
         let token = Token::new(&name).unwrap();
         let decided = match what {
             Request::Take { .. } => {
-                let waiting = key_ref.as_ref().map(|key| self.registry.waiting(key));
-                let (waiting, ask) = (waiting.unwrap_or_default(), what.ask(token));
-                match Lock::acquire(lock, ask, now, waiting, &mut self.fences.0) {
+                let ask = what.ask(token);
+                let ahead = key_ref.as_ref();
+                let ahead = ahead.map(|key| self.registry.ahead_of(key, token, ask.mode));
+                let ahead = ahead.unwrap_or_default();
+                match Lock::acquire(lock, ask, now, ahead.as_waiting(), &mut self.fences.0) {
                     Ok(grant) => Ok((grant.effect, Event::Granted(grant.fence.get()))),
                     Err(refusal @ (Refusal::Busy | Refusal::BusyUpgrade)) => Err(Some(refusal)),
                     Err(_) => {
                         self.events.push((client, Event::Deadlock));
+                        if let Some(key_ref) = &key_ref {
+                            self.registry.resume(key_ref, token);
+                            self.serve_changed(at, key_ref, scene);
+                        }
                         return self.repair_ttl(at, now);
                     }
                 }
@@ -259,7 +272,10 @@ impl Shell {
                 self.events.push((client, event));
                 self.commit(at, &effect);
                 if let Some(key_ref) = &key_ref {
-                    self.serve_changed(at, key_ref, now);
+                    if let Request::Take { .. } = what {
+                        self.registry.resume(key_ref, token);
+                    }
+                    self.serve_changed(at, key_ref, scene);
                 }
                 if let (Some(fence), true) = (effect.fence(), self.registry.deliveries.is_waiting())
                 {
@@ -269,6 +285,14 @@ impl Shell {
             }
             Err(None) => {
                 self.events.push((client, Event::Done(false)));
+                if let (Some(key_ref), Request::Release(_)) = (&key_ref, what) {
+                    for removed in self.registry.give_up(key_ref, token) {
+                        if matches!(removed.listener, Some(Listener::Client(_))) {
+                            self.tell(removed, Event::Null);
+                        }
+                    }
+                    self.serve_changed(at, key_ref, scene);
+                }
                 self.repair_ttl(at, now);
             }
             Err(Some(refusal)) => self.enter(client, at, what, refusal, scene),
@@ -276,44 +300,51 @@ impl Shell {
     }
 
     fn enter(&mut self, client: Client, at: Place, what: Request, why: Refusal, scene: &Scene) {
-        let Request::Take { mode, limits, .. } = what else {
+        let Request::Take {
+            mode, limits, keep, ..
+        } = what
+        else {
             return;
         };
-        let times_out_at_us = match limits {
-            Limits::NoWait => return self.events.push((client, Event::Null)),
-            Limits::Forever => None,
-            Limits::Until(ms) => Some(scene.mono_us + ms * 1_000),
-        };
-        let here = self.registry.queue(at.db.into(), &[at.name]);
-        let here = here.map_or(0, |queue| queue.len());
-        let waiter = Waiter {
+        let name = [what.token()];
+        let new_request = NewRequest {
+            token: Token::new(&name).unwrap(),
             mode,
-            token: Token::new(&[what.token()]).unwrap().into(),
             ttl: what.ttl(),
-            since_ms: scene.now_ms,
-        };
-        let new_waiter = NewWaiter {
-            listener: client,
-            waiter,
-            refusal: why,
-            since_us: scene.mono_us,
-            times_out_at_us,
+            listener: match limits {
+                Limits::NoWait => None,
+                _ if limits.is_channel() => Some(Listener::channel(&client.to_be_bytes())),
+                _ => Some(Listener::Client(client)),
+            },
+            times_out_at_us: limits.times_out_at_us(scene),
+            keep_ms: (keep > 0).then_some(keep),
             is_server_generated: false,
+            refusal: why,
+            now: scene.now(),
+            now_us: scene.mono_us,
         };
         let key_ref = key_ref(at);
-        self.registry.enter(key_ref.clone(), new_waiter);
-        self.entered.push(client);
-        self.events.push((client, Event::Waits));
-        if here == 0 || why == Refusal::BusyUpgrade {
-            self.watch(at, &key_ref, scene.now());
+        let entered = self.registry.enter(&key_ref, new_request);
+        self.events.push(match entered {
+            Entered::Waits { .. } => (client, Event::Waits),
+            _ => (client, Event::Null),
+        });
+        if entered.must_serve() {
+            self.serve_changed(at, &key_ref, scene);
         }
     }
 
     /// A client is gone that waits.
-    pub(super) fn kill_waiter(&mut self, client: Client) {
-        let removed = self.registry.remove_listener(client).unwrap();
-        let key_ref = removed.key_ref;
+    pub(super) fn kill_waiter(&mut self, client: Client, scene: &Scene) {
+        let removed = self.registry.remove_listener(client, scene.mono_us);
+        let key_ref = removed.unwrap().key_ref;
         self.registry.mark(key_ref.db, &key_ref.name);
+    }
+
+    /// Tells whoever listened, if anybody did.
+    pub(super) fn tell(&mut self, removed: Removed<Client>, event: Event) {
+        self.events
+            .extend(client(&removed).map(|client| (client, event)));
     }
 
     /// A client is gone before it has heard of its grant, or has heard of it.
@@ -330,13 +361,13 @@ impl Shell {
 
 /// Serving.
 impl Shell {
-    pub(super) fn serve_changed(&mut self, at: Place, key_ref: &KeyRef, now: Now) {
-        self.serve_all(at, key_ref, now);
-        self.watch(at, key_ref, now);
+    pub(super) fn serve_changed(&mut self, at: Place, key_ref: &KeyRef, scene: &Scene) {
+        self.serve_all(at, key_ref, scene);
+        self.watch(at, key_ref, scene.now());
     }
 
-    fn serve_all(&mut self, at: Place, key_ref: &KeyRef, now: Now) -> bool {
-        let mut changed = false;
+    fn serve_all(&mut self, at: Place, key_ref: &KeyRef, scene: &Scene) -> bool {
+        let (mut changed, now) = (false, scene.now());
         loop {
             let lock = match self.values.get(&at) {
                 Some(Value::Lock(lock, _)) => Some(lock),
@@ -348,22 +379,26 @@ impl Shell {
                 break;
             };
             changed = true;
-            match step {
-                Step::Granted(granted) => {
-                    self.commit(at, &granted.effect());
-                    let grant = Grant {
-                        token: granted.removed.waiter.token.clone(),
-                        fence: granted.hold.fence,
-                        delivery: granted.delivery,
-                    };
-                    let client = granted.removed.listener;
-                    let fence = grant.fence.get();
-                    self.events.push((client, Event::Granted(fence)));
-                    self.in_flight.push((client, grant));
+            let granted = match step {
+                Step::Granted(granted) => Some(granted),
+                Step::Offered(offer) if scene.has_subscribers => self.registry.heard(offer),
+                Step::Offered(offer) => {
+                    let passed_over = self.registry.unheard(offer, scene.mono_us);
+                    assert!(passed_over.is_some());
+                    None
                 }
                 Step::Refused(removed, _) => {
-                    self.events.push((removed.listener, Event::Deadlock));
+                    self.tell(removed, Event::Deadlock);
+                    None
                 }
+            };
+            if let Some(granted) = granted {
+                self.commit(at, &granted.effect());
+                let client = client(&granted.removed).unwrap();
+                let fence = granted.hold.fence.get();
+                self.events.push((client, Event::Granted(fence)));
+                let grant = granted.grant().map(|grant| (client, grant));
+                self.in_flight.extend(grant);
             }
         }
         if self.registry.unmark(key_ref) {
@@ -374,15 +409,13 @@ impl Shell {
     }
 
     pub(super) fn dismiss_all(&mut self, key_ref: &KeyRef, event: Event) {
-        for ticket in self.registry.tickets(key_ref) {
-            let removed = self.registry.remove(ticket).unwrap();
-            self.events.push((removed.listener, event));
+        for removed in self.registry.dismiss_all(key_ref) {
+            self.tell(removed, event);
         }
     }
 
     pub(super) fn watch(&mut self, at: Place, key_ref: &KeyRef, now: Now) {
-        let queue = self.registry.queue(key_ref.db, &key_ref.name);
-        let by_holds = queue.and_then(|queue| queue.wakes_at(self.lock(at), now));
+        let by_holds = self.registry.wakes_at(key_ref, self.lock(at), now);
         let by_key = self.end(at);
         let earliest = by_holds.into_iter().chain(by_key).min();
         let at_ms = earliest.map(|deadline| deadline.ms() + 1);
@@ -426,5 +459,17 @@ impl Shell {
         } else if self.end(at).is_none_or(|end| end > latest) {
             self.commit(at, &Effect::Cap { deadline: latest });
         }
+    }
+}
+
+/// Whoever has asked.
+fn client(removed: &Removed<Client>) -> Option<Client> {
+    listening(removed.listener.as_ref()?)
+}
+
+pub(super) fn listening(listener: &Listener<Client>) -> Option<Client> {
+    match listener {
+        Listener::Client(client) => Some(*client),
+        Listener::Channel(name) => Some(Client::from_be_bytes(name[..].try_into().unwrap())),
     }
 }

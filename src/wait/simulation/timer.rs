@@ -33,7 +33,7 @@ impl Shell {
         for removed in self.registry.take_timed_out(scene.mono_us) {
             self.registry
                 .mark(removed.key_ref.db, &removed.key_ref.name);
-            self.events.push((removed.listener, Event::Null));
+            self.tell(removed, Event::Null);
         }
         self.registry.mark_woken(scene.now());
         self.look_at_slots(scene);
@@ -51,7 +51,7 @@ impl Shell {
         if !self.registry.has_work() || scene.refuses_writes {
             return;
         }
-        for revoked in self.registry.deliveries.take_revoked() {
+        for revoked in self.registry.take_revoked(scene.mono_us) {
             self.take_back(revoked, scene);
         }
         for key_ref in self.registry.take_dirty() {
@@ -136,7 +136,7 @@ impl Shell {
         if self.look_up(at, scene) && self.lock(at).is_none() {
             return self.dismiss_all(key, Event::WrongType);
         }
-        self.serve_changed(at, key, scene.now());
+        self.serve_changed(at, key, scene);
         self.repair_ttl(at, scene.now());
     }
 
@@ -153,9 +153,8 @@ impl Shell {
             let effect = revoked.undo(lock, self.end(at), now);
             self.commit(at, &effect);
             let key = &revoked.key_ref;
-            if self.registry.queue(key.db, &key.name).is_some() {
-                self.serve_changed(at, &revoked.key_ref, now);
-            }
+            // It is served when all are taken back.
+            self.registry.mark(key.db, &key.name);
         } else if revoked.has_left {
             self.registry.deliveries.seek(revoked);
             self.request_sweep();

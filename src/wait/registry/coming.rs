@@ -1,0 +1,187 @@
+//! Requests come, and places that were lost come back.
+
+use std::hash::{BuildHasher, Hash};
+use std::rc::Rc;
+
+use super::leaving::grace_end;
+use super::{Entered, KeyQueue, NewRequest, Registry};
+use crate::lock::{Refusal, Token};
+use crate::wait::delivery::{Kept, Revoked};
+use crate::wait::key_ref::KeyRef;
+use crate::wait::place::{Listener, Place, PlaceId, Request, Seq, Ticket, NEVER};
+use crate::wait::queue::WaitQueue;
+
+impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
+    /// Takes a request that was refused with [`Refusal::Busy`] or [`Refusal::BusyUpgrade`]: it waits, or leaves a place, or does neither.
+    pub fn enter(&mut self, key_ref: &KeyRef, new: NewRequest<'_, L>) -> Entered {
+        let queue = self.queue(key_ref.db, &key_ref.name);
+        let own = queue.and_then(|queue| queue.of_token(new.token, &self.places));
+        let is_absent = own
+            .and_then(|id| self.places.get(id))
+            .is_none_or(Place::is_absent);
+        let keep_ms = new.keep_ms.unwrap_or(0);
+        if new.listener.is_none() {
+            match (own, is_absent, keep_ms) {
+                (_, false, _) | (None, _, 0) => return Entered::No,
+                (Some(id), _, 0) => {
+                    self.end(id);
+                    return Entered::Ended;
+                }
+                _ => {}
+            }
+        }
+        let Some(id) = own.or_else(|| self.new_place(key_ref, &new)) else {
+            return Entered::No;
+        };
+        let (mode, refusal) = (new.mode, new.refusal);
+        let waits = new.listener.is_some();
+        match new.listener {
+            None => {
+                self.change(id, |place| {
+                    place.keep(mode, keep_ms);
+                    place.stay_until(grace_end(new.now_us, keep_ms));
+                });
+            }
+            Some(listener) => {
+                let request = Request {
+                    listener: self.intern(listener),
+                    ttl: new.ttl,
+                    times_out_at_us: new.times_out_at_us.unwrap_or(NEVER),
+                    keep_ms,
+                    mode,
+                    is_server_generated: new.is_server_generated,
+                };
+                self.add(id, request);
+            }
+        }
+        if refusal == Refusal::BusyUpgrade {
+            if let Some(queue) = self.queue_mut(key_ref) {
+                queue.set_upgrading(Some(id));
+            }
+        }
+        let queue = self.queue(key_ref.db, &key_ref.name);
+        let is_first = queue.and_then(|queue| queue.candidate(&self.places)) == Some(id);
+        match waits {
+            true => Entered::Waits { is_first },
+            false => Entered::Kept { is_first },
+        }
+    }
+
+    fn add(&mut self, id: PlaceId, request: Request<L>) {
+        self.last_seq = self.last_seq.saturating_add(1);
+        let seq = Seq(self.last_seq);
+        match &request.listener {
+            Listener::Client(client) => drop(self.by_listener.insert(*client, (id, seq))),
+            Listener::Channel(_) => {}
+        }
+        let replaced = self.change(id, |place| place.add(seq, request));
+        // The channel that was named last is the one that hears.
+        let replaced = replaced.flatten();
+        replaced.iter().for_each(|before| self.forget(before));
+    }
+
+    fn intern(&mut self, listener: Listener<L>) -> Listener<L> {
+        let Listener::Channel(name) = listener else {
+            return listener;
+        };
+        let known = self.channels.get_key_value(&name);
+        let name = known.map_or(name, |(known, _)| Rc::clone(known));
+        let count = self.channels.entry(Rc::clone(&name)).or_default();
+        *count = count.saturating_add(1);
+        Listener::Channel(name)
+    }
+
+    fn new_place(&mut self, key_ref: &KeyRef, new: &NewRequest<'_, L>) -> Option<PlaceId> {
+        self.last_ticket = self.last_ticket.saturating_add(1);
+        let kept = Kept {
+            key_ref: key_ref.clone(),
+            ticket: Ticket(self.last_ticket),
+            since_ms: new.now.ms(),
+            since_us: new.now_us,
+            mode: new.mode,
+            keep_ms: 0,
+        };
+        self.put(kept, new.token)
+    }
+
+    /// Makes a place, which has to be kept or listened at next.
+    fn put(&mut self, kept: Kept, token: Token<'_>) -> Option<PlaceId> {
+        // All places of a key share its name.
+        let shared = self.key_ref(kept.key_ref.db, &kept.key_ref.name);
+        let key_ref = shared.unwrap_or(kept.key_ref);
+        let mut place = Place::new(kept.ticket, key_ref.clone(), token.into());
+        (place.since_ms, place.since_us) = (kept.since_ms, kept.since_us);
+        place.keep(kept.mode, kept.keep_ms);
+        let outline = place.outline();
+        let id = self.places.insert(place)?;
+        self.counts.change(None, outline.kind);
+        let queues = self.queues.entry(key_ref.db).or_default();
+        match queues.get_mut(&key_ref.name) {
+            Some(key) => key.queue.insert(id, &self.places),
+            None => {
+                let key = KeyQueue {
+                    wakes_at_ms: NEVER,
+                    queue: WaitQueue::of(id),
+                };
+                queues.insert(key_ref.name, key);
+            }
+        }
+        Some(id)
+    }
+}
+
+/// Holds that nobody has heard of.
+impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
+    /// Takes the holds that are to be taken back, at `now_us` of the monotonic clock. Their owners have their places again, absent, if they
+    /// asked with KEEP; the keys of those are marked. The caller takes the holds back before it serves any key.
+    pub fn take_revoked(&mut self, now_us: u64) -> Vec<Revoked> {
+        let mut all = self.deliveries.take_revoked();
+        for revoked in &mut all {
+            if let Some(kept) = revoked.kept.take() {
+                self.restore(*kept, revoked.token.as_token(), now_us);
+            }
+        }
+        all
+    }
+
+    fn restore(&mut self, kept: Kept, token: Token<'_>, now_us: u64) {
+        let Kept {
+            ticket,
+            since_ms,
+            since_us,
+            mode,
+            keep_ms,
+            ..
+        } = kept;
+        let key_ref = kept.key_ref.clone();
+        let queue = self.queue(key_ref.db, &key_ref.name);
+        let own = queue.and_then(|queue| queue.of_token(token, &self.places));
+        let Some(id) = own.or_else(|| self.put(kept, token)) else {
+            return;
+        };
+        let place = self.places.get(id);
+        // The token has taken another place meanwhile: that one moves forward.
+        if let Some(place) = place.filter(|place| place.ticket > ticket) {
+            let queues = self.queues.get_mut(&key_ref.db);
+            if let Some(key) = queues.and_then(|queues| queues.get_mut(&key_ref.name)) {
+                key.queue.move_to(id, place, ticket);
+            }
+        }
+        self.change(id, |place| {
+            place.ticket = place.ticket.min(ticket);
+            place.since_ms = place.since_ms.min(since_ms);
+            place.since_us = place.since_us.min(since_us);
+            if own.is_none() {
+                place.stay_until(grace_end(now_us, keep_ms));
+            } else if place.keep_ms == 0 {
+                place.keep(mode, keep_ms);
+            }
+        });
+        let ticket = self.places.get(id).map(|place| place.ticket);
+        if let (Some(queue), Some(ticket)) = (self.queue_mut(&key_ref), ticket) {
+            // What it had before is given back, and may be a share that it waits to convert.
+            queue.note_owner(ticket);
+        }
+        self.mark(key_ref.db, &key_ref.name);
+    }
+}

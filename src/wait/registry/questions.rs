@@ -1,0 +1,191 @@
+//! Questions. They change nothing.
+
+use std::collections::HashMap;
+use std::hash::BuildHasher;
+use std::rc::Rc;
+
+use super::{KeyQueue, Registry};
+use crate::lock::{Deadline, Lock, Mode, Now, Token, TokenText, Waiting};
+use crate::wait::key_ref::KeyRef;
+use crate::wait::place::{Counts, Listener};
+use crate::wait::queue::WaitQueue;
+use crate::wait::schedule::Due;
+
+/// What a decision about a request must know of those who wait.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ahead<'a> {
+    any: bool,
+    upgrading: Option<TokenText<'a>>,
+}
+
+impl Ahead<'_> {
+    /// The same, as the core wants it.
+    pub fn as_waiting(&self) -> Waiting<'_> {
+        Waiting {
+            any: self.any,
+            upgrading: self.upgrading.as_ref().map(TokenText::as_token),
+        }
+    }
+}
+
+/// One request that waits, or a place without a listener, for those who ask.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiter<'a, L> {
+    /// For whom.
+    pub token: TokenText<'a>,
+    /// Exclusive or shared.
+    pub mode: Mode,
+    /// When its place was taken, in milliseconds since the Unix epoch.
+    pub since_ms: u64,
+    /// Whatever listens; `None` is nobody.
+    pub listener: Option<&'a Listener<L>>,
+}
+
+impl<L, S: BuildHasher> Registry<L, S> {
+    /// Whether nobody waits anywhere, and no place is kept.
+    pub fn is_empty(&self) -> bool {
+        self.places.len() == 0
+    }
+
+    /// How many places there are, for all keys.
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// How many there are of each kind, for all keys.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// How many places there are for one key.
+    pub fn len_of(&self, db: i32, name: &[u8]) -> usize {
+        self.queue(db, name).map_or(0, WaitQueue::len)
+    }
+
+    /// How many there are of each kind, for one key.
+    pub fn counts_of(&self, db: i32, name: &[u8]) -> Counts {
+        let queue = self.queue(db, name);
+        queue.map_or_else(Counts::default, |queue| queue.counts(&self.places))
+    }
+
+    /// Whether a token has a place for a key.
+    pub fn has_place(&self, db: i32, name: &[u8], token: Token<'_>) -> bool {
+        let queue = self.queue(db, name);
+        queue.is_some_and(|queue| queue.of_token(token, &self.places).is_some())
+    }
+
+    /// For how many keys there are places.
+    pub fn waited_key_count(&self) -> usize {
+        self.queues.values().map(HashMap::len).sum()
+    }
+
+    pub(in crate::wait) fn queue(&self, db: i32, name: &[u8]) -> Option<&WaitQueue> {
+        self.queues.get(&db)?.get(name).map(|key| &key.queue)
+    }
+
+    /// What the decision about a request of this token and mode must know of those who wait for the key.
+    pub fn ahead_of(&self, key: &KeyRef, token: Token<'_>, mode: Mode) -> Ahead<'_> {
+        let Some(queue) = self.queue(key.db, &key.name) else {
+            return Ahead::default();
+        };
+        let upgrading = queue.upgrading().and_then(|id| self.places.get(id));
+        Ahead {
+            any: queue.is_ahead_of(token, mode, &self.places),
+            upgrading: upgrading.map(|place| place.token.text()),
+        }
+    }
+
+    /// When the passing of time alone may let a request of this key in.
+    pub fn wakes_at(&self, key: &KeyRef, lock: Option<&Lock>, now: Now) -> Option<Deadline> {
+        let queue = self.queue(key.db, &key.name)?;
+        queue.wakes_at(&self.places, lock, now)
+    }
+
+    /// All that waits for a key, in the order in which it stands.
+    pub fn waiters(&self, db: i32, name: &[u8]) -> impl Iterator<Item = Waiter<'_, L>> {
+        let queue = self.queue(db, name);
+        let ids = queue.into_iter().flat_map(WaitQueue::iter);
+        let places = ids.filter_map(|id| self.places.get(id));
+        places.flat_map(|place| {
+            let waiter = |mode, listener| Waiter {
+                token: place.token.text(),
+                mode,
+                since_ms: place.since_ms,
+                listener,
+            };
+            let absent = place.is_absent().then(|| waiter(place.mode(), None));
+            let requests = place.iter();
+            let requests =
+                requests.map(move |(_, request)| waiter(request.mode, Some(&request.listener)));
+            absent.into_iter().chain(requests)
+        })
+    }
+
+    /// The reference to a key that is waited for.
+    pub fn key_ref(&self, db: i32, name: &[u8]) -> Option<KeyRef> {
+        let (name, _) = self.queues.get(&db)?.get_key_value(name)?;
+        let name = Rc::clone(name);
+        Some(KeyRef { db, name })
+    }
+
+    /// All keys that are waited for.
+    pub fn waited_keys(&self) -> Vec<KeyRef> {
+        let keys = self.queues.iter().flat_map(|(db, queues)| {
+            let names = queues.keys().map(Rc::clone);
+            names.map(|name| KeyRef { db: *db, name })
+        });
+        keys.collect()
+    }
+
+    /// Whether there is something to do now: marked keys, or holds to take back.
+    pub fn has_work(&self) -> bool {
+        !self.dirty.is_empty() || self.deliveries.has_revoked()
+    }
+
+    /// When there is something to do.
+    pub fn due(&self) -> Due {
+        self.schedule.due(self.has_work())
+    }
+
+    pub(super) fn queue_mut(&mut self, key: &KeyRef) -> Option<&mut WaitQueue> {
+        let key: &mut KeyQueue = self.queues.get_mut(&key.db)?.get_mut(&key.name)?;
+        Some(&mut key.queue)
+    }
+
+    /// Whether every table has as many entries as there are places, and none is left of those before.
+    #[cfg(test)]
+    pub(in crate::wait) fn is_tight(&self) -> bool {
+        use crate::wait::place::NEVER;
+        let queues = self.queues.values().flat_map(HashMap::values);
+        let ids = queues.clone().flat_map(|key| key.queue.iter());
+        let places = ids.map(|id| self.places.get(id).unwrap());
+        let (mut counts, mut queued, mut clients, mut due) = (Counts::default(), 0, 0, 0);
+        let mut channels = std::collections::BTreeMap::new();
+        for place in places {
+            queued += 1;
+            assert!(!place.is_over());
+            counts.change(None, place.outline().kind);
+            due += usize::from(place.outline().due_us.is_some());
+            for (_, request) in place.iter() {
+                match &request.listener {
+                    Listener::Client(_) => clients += 1,
+                    Listener::Channel(name) => *channels.entry(name).or_insert(0_usize) += 1,
+                }
+            }
+        }
+        let wakes = queues.clone().filter(|key| key.wakes_at_ms != NEVER);
+        queued == self.len()
+            && self.by_listener.len() == clients
+            && self
+                .channels
+                .iter()
+                .collect::<std::collections::BTreeMap<_, _>>()
+                == channels
+                    .iter()
+                    .map(|(name, count)| (*name, count))
+                    .collect()
+            && self.counts == counts
+            && self.schedule.counts() == (wakes.count(), due)
+            && queues.clone().all(|key| key.queue.is_tight(&self.places))
+    }
+}

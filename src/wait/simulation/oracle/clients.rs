@@ -1,0 +1,180 @@
+//! What clients do.
+
+use super::*;
+
+/// Clients.
+impl Oracle {
+    pub(in super::super) fn command(
+        &mut self,
+        client: Client,
+        at: Place,
+        what: Request,
+        scene: &Scene,
+    ) {
+        if self.others.contains(&at) {
+            self.events.push((client, Event::WrongType));
+            return;
+        }
+        let now = scene.now_ms;
+        self.serve(at, scene);
+        let token = what.token();
+        let own = self.own(at, token, now);
+        let event = match what {
+            Request::Take { mode, .. } => {
+                let can_have = self.admits(at, token, mode, now);
+                let upgrades = |place: &&NaivePlace| place.at == at && place.upgrade;
+                let mut upgrades = self.places.iter().filter(upgrades);
+                if can_have && (own.is_some() || self.is_turn_of(at, token, mode)) {
+                    self.end_absent(at, token);
+                    Event::Granted(self.take(at, token, mode, now + what.ttl().ms(), now))
+                } else if own.is_some() && upgrades.any(|place| place.token != token) {
+                    self.end_absent(at, token);
+                    Event::Deadlock
+                } else {
+                    self.join(client, at, what, own.is_some(), scene)
+                }
+            }
+            Request::Release(_) => {
+                match own.is_some() {
+                    true => self.release(at, token),
+                    false => self.give_up(at, token),
+                }
+                Event::Done(own.is_some())
+            }
+            Request::Renew(_, ttl) => {
+                if let Some(own) = own {
+                    self.take(at, token, own.mode, now + ttl, now);
+                }
+                Event::Done(own.is_some())
+            }
+        };
+        self.events.push((client, event));
+        self.serve(at, scene);
+        // The owner is answered, and knows of its hold.
+        match (what, event, own) {
+            (_, Event::Granted(id), _) => self.learn(id, at, false),
+            (Request::Renew(..), _, Some(own)) => self.learn(own.id, at, false),
+            _ => {}
+        }
+    }
+
+    /// Whether a token that is not here may come in: nobody waits, or all ahead of its place are absent and leave room.
+    fn is_turn_of(&self, at: Place, token: u8, mode: Mode) -> bool {
+        let queue = self.queue(at);
+        let own = queue.iter().position(|place| place.token == token);
+        match own.filter(|n| queue[*n].is_absent()) {
+            None => queue.is_empty(),
+            Some(n) => queue[..n]
+                .iter()
+                .all(|ahead| ahead.is_absent() && fit(ahead.kept.unwrap().0, mode)),
+        }
+    }
+
+    fn end_absent(&mut self, at: Place, token: u8) {
+        let is_it = |p: &NaivePlace| p.at == at && p.token == token && p.is_absent();
+        self.places.retain(|place| !is_it(place));
+    }
+
+    /// A request waits at its token's place, or leaves one, or neither.
+    fn join(
+        &mut self,
+        client: Client,
+        at: Place,
+        what: Request,
+        owns: bool,
+        scene: &Scene,
+    ) -> Event {
+        let Request::Take {
+            mode,
+            token,
+            ttl,
+            limits,
+            keep,
+        } = what
+        else {
+            unreachable!()
+        };
+        if limits == Limits::NoWait && keep == 0 {
+            self.end_absent(at, token);
+            return Event::Null;
+        }
+        if self.place(at, token).is_none() {
+            self.last_position += 1;
+            self.places.push(NaivePlace {
+                at,
+                token,
+                position: self.last_position,
+                since_ms: scene.now_ms,
+                requests: Vec::new(),
+                kept: None,
+                until_us: 0,
+                upgrade: false,
+            });
+        }
+        let place = self.place(at, token).unwrap();
+        place.upgrade |= owns;
+        if limits == Limits::NoWait {
+            if place.is_absent() {
+                place.kept = Some((mode, keep));
+                place.until_us = scene.mono_us + u64::from(keep) * 1_000;
+            }
+            return Event::Null;
+        }
+        if place.is_absent() {
+            place.kept = None;
+        }
+        let is_channel = limits.is_channel();
+        // The channel that was named last is the one that hears.
+        place
+            .requests
+            .retain(|other| !(is_channel && other.is_channel));
+        place.requests.push(NaiveRequest {
+            client,
+            is_channel,
+            mode,
+            ttl,
+            times_out_at_us: limits.times_out_at_us(scene),
+            keep,
+        });
+        Event::Waits
+    }
+
+    /// Those who block at the place of a token that gives it up get null.
+    fn give_up(&mut self, at: Place, token: u8) {
+        let Some(place) = self.place(at, token).cloned() else {
+            return;
+        };
+        let blocked = place.requests.iter().filter(|r| !r.is_channel);
+        let blocked = blocked.map(|request| (request.client, Event::Null));
+        self.events.extend(blocked);
+        self.places.retain(|p| p.at != at || p.token != token);
+    }
+
+    pub(in super::super) fn kill_waiter(&mut self, client: Client, scene: &Scene) {
+        let has = |place: &&mut NaivePlace| place.requests.iter().any(|r| r.client == client);
+        let place = self.places.iter_mut().find(has);
+        place.unwrap().leave(client, scene);
+        self.drop_unkept();
+    }
+
+    pub(in super::super) fn end_delivery(&mut self, client: Client, delivered: bool) {
+        let position = self.pending.iter().position(|grant| grant.client == client);
+        let grant = self.pending.remove(position.unwrap());
+        if delivered {
+            self.learn(grant.id, grant.at, grant.has_left);
+        } else if !grant.is_known {
+            self.lost.push(grant);
+        }
+    }
+
+    /// The owner of a hold has learned of it: it matters no more that another client of it has not. A copy is another hold, unless one
+    /// of the two may have taken the other's place.
+    pub(super) fn learn(&mut self, id: u64, at: Place, has_left: bool) {
+        let is_it =
+            |grant: &NaiveGrant| grant.id == id && (grant.at == at || grant.has_left || has_left);
+        for grant in self.pending.iter_mut().filter(|grant| is_it(grant)) {
+            grant.is_known = true;
+        }
+        self.lost.retain(|grant| !is_it(grant));
+    }
+}

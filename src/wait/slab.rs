@@ -1,0 +1,131 @@
+//! Values under small numbers that are given again. Growth moves little: a large table is many small ones.
+
+/// The number of a value. It may be given again once the value is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Id(u32);
+
+#[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
+enum Slot<T> {
+    Used(T),
+    /// The next free one.
+    Free(Option<Id>),
+}
+
+/// The table.
+#[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
+pub(super) struct Slab<T> {
+    /// All are full but the last one.
+    chunks: Vec<Vec<Slot<T>>>,
+    free: Option<Id>,
+    len: usize,
+}
+
+/// How many values a chunk has.
+const CHUNK: usize = 512;
+
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Self {
+            chunks: Vec::new(),
+            free: None,
+            len: 0,
+        }
+    }
+}
+
+impl<T> Slab<T> {
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn get(&self, id: Id) -> Option<&T> {
+        let (chunk, at) = position(id);
+        match self.chunks.get(chunk)?.get(at)? {
+            Slot::Used(value) => Some(value),
+            Slot::Free(_) => None,
+        }
+    }
+
+    pub(super) fn get_mut(&mut self, id: Id) -> Option<&mut T> {
+        match self.slot(id)? {
+            Slot::Used(value) => Some(value),
+            Slot::Free(_) => None,
+        }
+    }
+
+    /// Keeps a value. `None` when there are no numbers left.
+    pub(super) fn insert(&mut self, value: T) -> Option<Id> {
+        let free = self.free;
+        if let Some((id, slot)) = free.and_then(|id| Some((id, self.slot(id)?))) {
+            if let Slot::Free(next) = std::mem::replace(slot, Slot::Used(value)) {
+                self.free = next;
+            }
+            self.len = self.len.saturating_add(1);
+            return Some(id);
+        }
+        // No slot is free, so there are as many slots as values.
+        let id = Id(u32::try_from(self.len).ok()?);
+        if self.chunks.last().is_none_or(|last| last.len() >= CHUNK) {
+            self.chunks.push(Vec::new());
+        }
+        self.chunks.last_mut()?.push(Slot::Used(value));
+        self.len = self.len.saturating_add(1);
+        Some(id)
+    }
+
+    pub(super) fn remove(&mut self, id: Id) -> Option<T> {
+        let free = self.free;
+        let slot = self.slot(id)?;
+        if matches!(slot, Slot::Free(_)) {
+            return None;
+        }
+        let removed = std::mem::replace(slot, Slot::Free(free));
+        self.free = Some(id);
+        self.len = self.len.saturating_sub(1);
+        if self.len == 0 {
+            *self = Self::default();
+        }
+        match removed {
+            Slot::Used(value) => Some(value),
+            Slot::Free(_) => None,
+        }
+    }
+
+    fn slot(&mut self, id: Id) -> Option<&mut Slot<T>> {
+        let (chunk, at) = position(id);
+        self.chunks.get_mut(chunk)?.get_mut(at)
+    }
+}
+
+fn position(id: Id) -> (usize, usize) {
+    let n = usize::try_from(id.0).unwrap_or(usize::MAX);
+    (n / CHUNK, n % CHUNK)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_given_again_and_an_empty_table_gives_its_memory_back() {
+        let mut slab = Slab::default();
+        let ids: Vec<Id> = (0..2_000).map(|n| slab.insert(n).unwrap()).collect();
+        assert_eq!((slab.len(), slab.chunks.len()), (2_000, 4));
+        assert_eq!(slab.remove(ids[700]), Some(700));
+        assert_eq!(slab.remove(ids[700]), None);
+        assert_eq!(slab.remove(ids[3]), Some(3));
+        assert_eq!(slab.insert(9_000), Some(ids[3]));
+        assert_eq!(slab.insert(9_001), Some(ids[700]));
+        assert_eq!(
+            (slab.get(ids[3]), slab.get(ids[4])),
+            (Some(&9_000), Some(&4))
+        );
+        assert_eq!((slab.len(), slab.chunks.len()), (2_000, 4));
+        ids.iter()
+            .for_each(|id| assert!(slab.remove(*id).is_some()));
+        assert_eq!((slab.len(), slab.chunks.len()), (0, 0));
+        assert_eq!(slab.get(ids[3]), None);
+    }
+}
