@@ -127,10 +127,17 @@ fn renew(args: &[&[u8]]) {
 
 fn release(args: &[&[u8]]) {
     let parsed = Release::parse(Args::new(args.iter().copied()));
-    let expected = matches!(args, [token] if is_token(token));
+    let expected = match args {
+        [token] => is_token(token),
+        [token, option, ms] => {
+            let is_option = option.eq_ignore_ascii_case(b"ATLEAST");
+            is_token(token) && is_option && number(ms).is_some_and(|ms| ms <= MAX_MS)
+        }
+        _ => false,
+    };
     if let Some(request) = judge(parsed, expected) {
         for lock in locks() {
-            follow(&request.decide(lock.as_ref(), NOW).0);
+            follow(&request.decide(lock.as_ref(), || None, NOW).0);
         }
     }
 }

@@ -19,6 +19,20 @@ pub enum Error {
     RepeatedOption,
     /// An option without its value.
     MissingValue,
+    /// An option that LOCK.RELEASE does not know.
+    UnknownReleaseOption,
+    /// The time of ATLEAST is missing, or is not an integer from 0 to 2^48.
+    AtLeast,
+    /// The number of LOCK.TOP is not an integer from 1.
+    Count,
+    /// The token does not hold the lock.
+    NotHeld,
+    /// SELECT as the command of LOCK.EXEC.
+    NoSelect,
+    /// A command that scripts cannot call, as that of LOCK.EXEC.
+    NotInScripts,
+    /// The user may not run the command of LOCK.EXEC.
+    NoPermission,
     /// BLOCK and NOTIFY in one request.
     ContradictingOptions,
     /// The grace is not an integer from 1 to 3,600,000.
@@ -80,6 +94,17 @@ impl Error {
             Self::RepeatedOption => c"ERR an option was given twice",
             Self::MissingValue => {
                 c"ERR a value is missing: BLOCK timeout, NOTIFY timeout channel, KEEP grace"
+            }
+            Self::UnknownReleaseOption => c"ERR unknown option, expected ATLEAST",
+            Self::AtLeast => {
+                c"ERR ATLEAST needs an integer from 0 to 281474976710656, in milliseconds"
+            }
+            Self::Count => c"ERR the number of locks must be an integer from 1",
+            Self::NotHeld => c"NOTHELD the token does not hold the lock",
+            Self::NoSelect => c"ERR SELECT is not allowed in LOCK.EXEC",
+            Self::NotInScripts => c"ERR the command is not allowed on script mode",
+            Self::NoPermission => {
+                c"NOPERM this user has no permissions to run the command or to use its keys or channels"
             }
             Self::ContradictingOptions => c"ERR BLOCK and NOTIFY exclude each other",
             Self::Grace => c"ERR grace must be an integer from 1 to 3600000, in milliseconds",

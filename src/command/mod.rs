@@ -8,13 +8,16 @@ pub mod acquire;
 pub mod apply;
 pub mod apply_release;
 mod args;
+pub mod check;
 mod error;
+pub mod exec;
 pub mod info;
 pub mod release;
 pub mod renew;
 pub mod resetstat;
 pub mod rlock;
 pub mod spec;
+pub mod top;
 pub mod wlock;
 pub mod writable;
 

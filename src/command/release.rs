@@ -1,11 +1,15 @@
 //! ```text
-//! LOCK.RELEASE key token
+//! LOCK.RELEASE key token [ATLEAST ms]
 //! ```
-//! Ends this token's hold, shared or exclusive. The reply is 1, or 0 if the token holds nothing.
+//! Ends this token's hold, shared or exclusive. The reply is 1, or 0 if the token holds nothing. Then
+//! the token gives up its place in the queue. With ATLEAST the hold does not end before `ms`
+//! milliseconds after its first grant: until then only its deadline comes forward. The reply is 1 then,
+//! too.
 
-use super::spec::{Arg, Flag, KeyUse, Keys, Spec};
+use super::args::integer;
+use super::spec::{Arg, Change, Flag, KeyUse, Keys, Spec};
 use super::{Args, Decision, Error, Reply};
-use crate::lock::{Hold, Lock, Now, Token};
+use crate::lock::{Deadline, Hold, Lock, Now, Token, Ttl};
 
 /// The description of LOCK.RELEASE for the server.
 pub const SPEC: Spec = Spec {
@@ -17,15 +21,23 @@ pub const SPEC: Spec = Spec {
     flags: &[Flag::Write, Flag::Fast],
     acl_categories: c"write fast",
     keys: Keys::One(KeyUse::Deletes),
-    args: &[Arg::KEY, Arg::text(c"token")],
+    args: &[
+        Arg::KEY,
+        Arg::text(c"token"),
+        Arg::integer(c"milliseconds").after(c"ATLEAST").optional(),
+    ],
     tips: None,
-    history: &[],
+    history: &[Change {
+        since: c"0.2.0",
+        what: c"Added the option ATLEAST. A token that holds nothing gives up its place.",
+    }],
 };
 
 /// A parsed request to end a hold.
 #[derive(Debug)]
 pub struct Release<'a> {
     token: Token<'a>,
+    at_least_ms: u64,
 }
 
 impl<'a> Release<'a> {
@@ -35,8 +47,23 @@ impl<'a> Release<'a> {
     /// If they do not fit the grammar.
     pub fn parse(mut args: Args<impl Iterator<Item = &'a [u8]>>) -> Result<Self, Error> {
         let token = args.token()?;
+        let mut at_least_ms = None;
+        while let Some(option) = args.optional() {
+            if !option.eq_ignore_ascii_case(b"ATLEAST") {
+                return Err(Error::UnknownReleaseOption);
+            }
+            if at_least_ms.is_some() {
+                return Err(Error::RepeatedOption);
+            }
+            let ms = args.optional().ok_or(Error::AtLeast)?;
+            let ms = integer(ms).filter(|ms| *ms <= Ttl::MAX_MS);
+            at_least_ms = Some(ms.ok_or(Error::AtLeast)?);
+        }
         args.finish()?;
-        Ok(Self { token })
+        Ok(Self {
+            token,
+            at_least_ms: at_least_ms.unwrap_or(0),
+        })
     }
 
     /// The token whose hold is to end.
@@ -44,16 +71,28 @@ impl<'a> Release<'a> {
         self.token
     }
 
-    /// Decides the request. The second value is the hold that ends, if one does.
-    pub fn decide(&self, lock: Option<&Lock>, now: Now) -> (Decision<'a>, Option<Hold>) {
-        match lock.and_then(|lock| lock.release(self.token, now)) {
+    /// Decides the request. `key_deadline` is asked for only where it matters. The second value is the hold that ends, if one
+    /// does.
+    pub fn decide(
+        &self,
+        lock: Option<&Lock>,
+        key_deadline: impl FnOnce() -> Option<Deadline>,
+        now: Now,
+    ) -> (Decision<'a>, Option<Hold>) {
+        let ended = lock.and_then(|lock| match self.at_least_ms {
+            0 => lock
+                .release(self.token, now)
+                .map(|(effect, hold)| (effect, Some(hold))),
+            ms => lock.release_at_least(self.token, ms, key_deadline(), now),
+        });
+        match ended {
             Some((effect, hold)) => {
                 let change = Decision::Change {
                     effect,
                     reply: Reply::Done(true),
                     had_it: true,
                 };
-                (change, Some(hold))
+                (change, hold)
             }
             None => (Decision::Same(Reply::Done(false)), None),
         }

@@ -139,6 +139,35 @@ impl Lock {
         Some((effect, hold))
     }
 
+    /// Decides the end of a token's hold, but not before `at_least_ms` after its first grant: until then only its deadline comes
+    /// forward, and never beyond that of the key. `None` if the token holds nothing. The second value is the hold if it ends now.
+    pub fn release_at_least<'a>(
+        &self,
+        token: Token<'a>,
+        at_least_ms: u64,
+        key_deadline: Option<Deadline>,
+        now: Now,
+    ) -> Option<(Effect<'a>, Option<Hold>)> {
+        let (mode, hold) = self.hold_of(token, now)?;
+        let until_ms = hold.since_ms.saturating_add(at_least_ms);
+        let until = Deadline::from_millis(until_ms.min(Deadline::MAX_MS));
+        let Some(until) = until.filter(|_| now.ms() < until_ms) else {
+            let (effect, hold) = self.release(token, now)?;
+            return Some((effect, Some(hold)));
+        };
+        let earliest = until.min(hold.deadline);
+        let effect = Effect::Hold {
+            now_ms: now.ms(),
+            mode,
+            token,
+            hold: Hold {
+                deadline: key_deadline.map_or(earliest, |key| key.min(earliest)),
+                ..hold
+            },
+        };
+        Some((effect, None))
+    }
+
     /// Decides a new deadline for a token's hold. `None` if the token holds nothing: a lost lock is
     /// never taken again.
     pub fn renew<'a>(&self, token: Token<'a>, ttl: Ttl, now: Now) -> Option<Effect<'a>> {

@@ -6,11 +6,9 @@
 //! `event` is `granted`, `timeout`, `tryagain`, `wrongtype` or `deadlock`. `fence` is 0 where there is none. The length of the key
 //! in bytes comes before it, because a key may contain spaces.
 
-use std::ffi::c_int;
-
 use redis_module::raw;
 
-use super::api::{call, Arg, Context, OwnedString};
+use super::api::{Arg, Context, OwnedString};
 use super::stats::counters::PUBLISHED;
 use crate::command::Error;
 use crate::lock::slot::slot_of;
@@ -91,42 +89,6 @@ pub(super) fn publish(
     let publish = if ctx.is_cluster() { shard } else { plain };
     // SAFETY: the context and both strings are alive. Publishing calls no module back.
     publish.is_some_and(|publish| unsafe { publish(ctx.as_ptr(), channel, message) } > 0)
-}
-
-impl Context<'_> {
-    /// Whether the context's user may publish to a channel. Yes before 7.0, which cannot be asked.
-    fn may_publish(self, channel: &[u8]) -> bool {
-        // SAFETY: the statics are not written after the load.
-        let functions = unsafe {
-            (
-                raw::RedisModule_GetCurrentUserName,
-                raw::RedisModule_GetModuleUserFromUserName,
-                raw::RedisModule_ACLCheckChannelPermissions,
-                raw::RedisModule_FreeModuleUser,
-            )
-        };
-        let (Some(name_of), Some(user_of), Some(check), Some(free)) = functions else {
-            return true;
-        };
-        let channel = OwnedString::new(self, channel);
-        // SAFETY: the context is alive. The name and the user are ours until they are freed. A user that was deleted meanwhile has
-        // no rights.
-        unsafe {
-            let name = name_of(self.as_ptr());
-            if name.is_null() {
-                return false;
-            }
-            let user = user_of(name);
-            call!(RedisModule_FreeString(self.as_ptr(), name));
-            if user.is_null() {
-                return false;
-            }
-            let publishes = raw::REDISMODULE_CMD_CHANNEL_PUBLISH as c_int;
-            let status = check(user, channel.arg().as_ptr(), publishes);
-            free(user);
-            status == raw::REDISMODULE_OK as c_int
-        }
-    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use super::lock_key::Key;
 use super::notify::Event;
 use super::propagation;
 use super::stats::counters::{
-    ACQUIRED, EXPIRED, HANDED_OVER, REACQUIRED, RELEASED, RENEWED, TAKEN_BACK,
+    ACQUIRED, EXPIRED, HANDED_OVER, REACQUIRED, RELEASED, RELEASED_LATER, RENEWED, TAKEN_BACK,
 };
 use super::stats::times;
 use crate::lock::{Effect, Hold, Lock, Now, TokenBuf};
@@ -19,6 +19,8 @@ pub(super) enum Cause {
     HandedOver { had_it: bool, waited_us: u64 },
     /// The owner releases this hold.
     Released(Hold),
+    /// The owner releases its hold with ATLEAST: its deadline comes forward.
+    ReleasedLater,
     /// The owner renews its hold.
     Renewed,
     /// A hold is revoked, because its owner was gone before it heard of the grant.
@@ -46,7 +48,7 @@ impl Cause {
             Self::Acquired { .. } => Some(Event::Acquire),
             Self::HandedOver { .. } => Some(Event::Handover),
             Self::Released(_) | Self::Revoked => Some(Event::Release),
-            Self::Renewed => Some(Event::Renew),
+            Self::Renewed | Self::ReleasedLater => Some(Event::Renew),
             Self::ConversionUndone | Self::Expired | Self::TtlRepaired => None,
         }
     }
@@ -64,6 +66,7 @@ impl Cause {
                 RELEASED.add_one();
                 times::held(&hold, now);
             }
+            Self::ReleasedLater => RELEASED_LATER.add_one(),
             Self::Renewed => RENEWED.add_one(),
             Self::Revoked => TAKEN_BACK.add_one(),
             Self::ConversionUndone | Self::Expired | Self::TtlRepaired => {}

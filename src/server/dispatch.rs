@@ -10,12 +10,13 @@ use super::register::Handler;
 use super::{execute, replay};
 use crate::command::spec::Spec;
 use crate::command::{
-    acquire, apply, apply_release, info, release, renew, resetstat, rlock, wlock, writable,
+    acquire, apply, apply_release, check, exec, info, release, renew, resetstat, rlock, top, wlock,
+    writable,
 };
 use crate::command::{Args, Error, Reply};
 
 /// Every command, with its handler.
-pub(super) const COMMANDS: [(&Spec, Handler); 10] = [
+pub(super) const COMMANDS: [(&Spec, Handler); 12] = [
     (
         &acquire::SPEC,
         handler!(|call| execute::take_hold(call, acquire::MODE)),
@@ -30,12 +31,33 @@ pub(super) const COMMANDS: [(&Spec, Handler); 10] = [
     ),
     (&release::SPEC, handler!(execute::release)),
     (&renew::SPEC, handler!(execute::renew)),
+    (&check::SPEC, handler!(execute::check)),
     (&info::SPEC, handler!(execute::info)),
+    (&top::SPEC, handler!(super::top::run)),
     (&resetstat::SPEC, handler!(execute::reset_stat)),
     (&apply::SPEC, handler!(replay::apply)),
     (&apply_release::SPEC, handler!(replay::apply_release)),
     (&writable::SPEC, handler!(execute::writable)),
 ];
+
+/// Those that need Redis 7.0: before, a call has no rights of its client.
+pub(super) const COMMANDS_FROM_7_0: [(&Spec, Handler); 1] = [(&exec::SPEC, exec_handler)];
+
+/// LOCK.EXEC, which the server also asks for the keys of its command.
+unsafe extern "C" fn exec_handler(
+    ctx: *mut raw::RedisModuleCtx,
+    argv: *mut *mut raw::RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    // SAFETY: the server called the handler with these.
+    unsafe {
+        let words = Argv::new(argv, argc);
+        if Context::new(ctx).is_some_and(|ctx| super::exec::name_keys(ctx, words)) {
+            return raw::REDISMODULE_OK as c_int;
+        }
+        Call::run(ctx, argv, argc, super::exec::run)
+    }
+}
 
 /// Makes the `extern "C"` function of a command from one that gets a [`Call`].
 macro_rules! handler {

@@ -10,12 +10,13 @@ use super::clock;
 use super::commit::Cause;
 use super::dispatch::Call;
 use super::info_reply;
-use super::lock_key::{Key, Parts, WrongType};
+use super::lock_key::{Key, KeyEnd, Parts, WrongType};
 use super::serve::{self, Entered};
 use super::stats::counters::{LOST_RENEWALS, NOT_OWNER, QUEUE_FULL, REFUSED, RESUMED, WAITED};
 use super::stats::{self, times};
 use super::writes;
 use crate::command::acquire::{Acquire, Wait};
+use crate::command::check::Check;
 use crate::command::info::{self, Info, Waiter};
 use crate::command::release::Release;
 use crate::command::renew::Renew;
@@ -30,6 +31,7 @@ struct Scene<'s> {
     /// Who waits for the key, if anybody does.
     queue: Option<(&'s KeyRef, &'s Registry)>,
     fences: &'s mut FenceClock,
+    key_end: KeyEnd<'s>,
 }
 
 /// What a command comes to on the lock as it stands.
@@ -108,6 +110,11 @@ impl<'c> Call<'c> {
             }
             Decided::Same(reply) => {
                 key.repair_ttl(now);
+                // A request that can never be granted takes its token's place along.
+                if let (Some(key_ref), Some(token)) = (&key_ref, taker) {
+                    resume(&mut key, key_ref, token);
+                    serve::serve_changed(&mut key, key_ref, now);
+                }
                 Ok(Outcome::Reply(reply))
             }
             Decided::GiveUp(token, reply) => {
@@ -156,6 +163,7 @@ fn decide_on<'r>(
         lock,
         state,
         module,
+        key_end,
     } = key.parts();
     let queue = key_ref.map(|key_ref| (key_ref, &state.registry));
     module.fences.with(|fences| {
@@ -164,11 +172,12 @@ fn decide_on<'r>(
             now,
             queue,
             fences,
+            key_end,
         })
     })
 }
 
-/// Ends the place without a listener of a token that has just been granted its hold.
+/// Ends the place without a listener of a token that has just been granted its hold, or never can be.
 fn resume(key: &mut Key<'_, '_>, key_ref: &KeyRef, token: Token<'_>) {
     if let Some(since_us) = key.parts().state.registry.resume(key_ref, token) {
         RESUMED.add_one();
@@ -230,10 +239,13 @@ pub(super) fn take_hold(call: &mut Call<'_>, mode: Mode) -> Result<(), Error> {
 pub(super) fn release(call: &mut Call<'_>) -> Result<(), Error> {
     let ctx = call.task.ctx();
     let release = Release::parse(call.args())?;
-    let outcome = call.change(None, |scene| match release.decide(scene.lock, scene.now) {
-        (Decision::Same(reply), _) => Decided::GiveUp(release.token(), reply),
-        (decision, Some(hold)) => Decided::new(decision, |_| Cause::Released(hold)),
-        (decision, None) => Decided::new(decision, |_| Cause::Renewed),
+    let outcome = call.change(None, |scene| {
+        let key_deadline = || scene.key_end.deadline(scene.now);
+        match release.decide(scene.lock, key_deadline, scene.now) {
+            (Decision::Same(reply), _) => Decided::GiveUp(release.token(), reply),
+            (decision, Some(hold)) => Decided::new(decision, |_| Cause::Released(hold)),
+            (decision, None) => Decided::new(decision, |_| Cause::ReleasedLater),
+        }
     })?;
     if let Outcome::Reply(reply) = outcome {
         if reply == Reply::Done(false) {
@@ -265,6 +277,14 @@ pub(super) fn renew(call: &mut Call<'_>) -> Result<(), Error> {
         }
         ctx.reply(reply);
     }
+    Ok(())
+}
+
+pub(super) fn check(call: &mut Call<'_>) -> Result<(), Error> {
+    let check = Check::parse(call.args())?;
+    let ctx = call.task.ctx();
+    let key = call.key(Purpose::Read)?;
+    ctx.reply(check.reply(key.lock(), clock::of_command()));
     Ok(())
 }
 

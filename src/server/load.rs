@@ -18,6 +18,9 @@ pub(crate) const VERSION: i32 = version_number(env!("CARGO_PKG_VERSION"));
 /// The first version of the server that has all that is needed: 6.2.0, as the module API writes it.
 const OLDEST_SERVER: c_int = 0x0006_0200;
 
+/// From here on a call can have the rights of the client: 7.0.0.
+const HAS_RIGHTS_IN_CALLS: c_int = 0x0007_0000;
+
 /// From here on the server says when it looks for events: 7.0.0.
 const SAYS_WHEN_IT_SLEEPS: c_int = 0x0007_0000;
 
@@ -53,10 +56,7 @@ pub(crate) fn on_load(ctx: &redis_module::Context, args: &[RedisString]) -> Stat
     // one (repl-diskless-load swapdb): nothing here knows of a key but the keyspace, and the fence clock only takes the larger. What atomic slot migration asks for stands in
     // `slot_migration`.
     unsafe { call!(RedisModule_SetModuleOptions(ctx.as_ptr(), options)) };
-    if !data_type::register(ctx)
-        || !register::commands(ctx, &dispatch::COMMANDS)
-        || !config::register(ctx)
-    {
+    if !data_type::register(ctx) || !register_commands(ctx) || !config::register(ctx) {
         return Status::Err;
     }
     ctx.detach();
@@ -80,6 +80,12 @@ pub(crate) fn on_load(ctx: &redis_module::Context, args: &[RedisString]) -> Stat
     eviction::warn(ctx);
     ctx.log(Level::Notice, c"locks are ready: LOCK.* and RWLOCK.*");
     Status::Ok
+}
+
+fn register_commands(ctx: Context<'_>) -> bool {
+    let is_7_0 = server_version() >= HAS_RIGHTS_IN_CALLS;
+    register::commands(ctx, &dispatch::COMMANDS)
+        && (!is_7_0 || register::commands(ctx, &dispatch::COMMANDS_FROM_7_0))
 }
 
 fn server_version() -> c_int {

@@ -31,6 +31,26 @@ pub(super) struct Parts<'p> {
     pub(super) lock: Option<&'p Lock>,
     pub(super) state: &'p mut State,
     pub(super) module: &'static Module,
+    pub(super) key_end: KeyEnd<'p>,
+}
+
+/// When the key expires by itself, once somebody asks: the server looks it up.
+#[derive(Clone, Copy)]
+pub(super) struct KeyEnd<'p> {
+    open: &'p OpenKey<'p>,
+    known: &'p Cell<Option<Option<Deadline>>>,
+}
+
+impl KeyEnd<'_> {
+    pub(super) fn deadline(self, now: Now) -> Option<Deadline> {
+        if let Some(known) = self.known.get() {
+            return known;
+        }
+        let at_ms = self.open.expires_at_ms(now.ms());
+        let deadline = at_ms.and_then(|at_ms| Deadline::from_millis(at_ms.min(Deadline::MAX_MS)));
+        self.known.set(Some(deadline));
+        deadline
+    }
 }
 
 /// The key holds a value of another type.
@@ -101,18 +121,17 @@ impl<'k, 'c> Key<'k, 'c> {
             lock: self.lock.as_deref(),
             state: self.task.state(),
             module,
+            key_end: KeyEnd {
+                open: &self.open,
+                known: &self.deadline,
+            },
         }
     }
 
     /// When the key expires by itself.
     pub(super) fn deadline(&self, now: Now) -> Option<Deadline> {
-        if let Some(known) = self.deadline.get() {
-            return known;
-        }
-        let at_ms = self.open.expires_at_ms(now.ms());
-        let deadline = at_ms.and_then(|at_ms| Deadline::from_millis(at_ms.min(Deadline::MAX_MS)));
-        self.deadline.set(Some(deadline));
-        deadline
+        let (open, known) = (&self.open, &self.deadline);
+        KeyEnd { open, known }.deadline(now)
     }
 
     /// Changes the key as `effect` says, without a word to replicas and listeners.

@@ -38,6 +38,7 @@ mod data_type;
 mod delivery;
 mod dispatch;
 mod eviction;
+mod exec;
 mod execute;
 mod fences;
 mod inbox;
@@ -60,6 +61,7 @@ mod stats;
 mod sweep;
 mod tick;
 mod timer;
+mod top;
 mod writes;
 
 pub(crate) use api::ServerMemory;

@@ -140,14 +140,9 @@ fn take_place(
     if is_resumed {
         RESUMED.add_one();
     }
-    match entered {
-        // The key is watched for the place that is ahead of the others. The others only have their timeouts.
-        wait::Entered::Waits { is_first: true } => watch(key, key_ref, now),
-        wait::Entered::Waits { .. } | wait::Entered::No => {}
-        // Those behind may fit beside it, or have lost the one before them.
-        wait::Entered::Kept { .. } | wait::Entered::Ended => {
-            serve_changed(key, key_ref, now);
-        }
+    // Others matter now, or other instants. The request itself may be next.
+    if entered.must_serve() {
+        serve_changed(key, key_ref, now);
     }
 }
 
@@ -204,6 +199,7 @@ fn next_step(
         lock,
         state,
         module,
+        ..
     } = key.parts();
     // A client may have gone since.
     module.drain(state);

@@ -20,12 +20,19 @@ use std::ptr::NonNull;
 use redis_module::raw;
 
 use super::{call, Arg, Context, OwnedString};
+use crate::command::Error;
 
 /// The first version whose calls take `E` and `S`: 7.0.0, as the module API writes it.
 const KNOWS_CHECKS: c_int = 0x0007_0000;
 
 /// EPERM: the key's slot is not this node's. It is the same number on every system.
 const NOT_HERE: c_int = 1;
+
+/// EACCES: the client has no right to the call. It is the same number on every system that the servers run on.
+const NOT_ALLOWED: c_int = 13;
+
+/// What Redis 7.0 says then.
+const ACL: &[u8] = b"acl verification failed";
 
 /// The checks that the server makes before it runs a called command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +49,8 @@ pub(crate) enum Checks {
 pub(crate) enum CallError {
     /// In a cluster: the key's slot is not served by this node, or is on its way to another.
     NotHere,
+    /// The client has no right to it.
+    NotAllowed,
     /// Any other refusal, or an error of the command itself.
     Refused,
 }
@@ -120,6 +129,67 @@ impl<'c> Caller<'c> {
         Ok(reply)
     }
 
+    /// Runs a command on behalf of the client, with its rights and the checks of a script, and sends the command to replicas and the
+    /// append-only file. `words` begin with the command. From 7.0 on. An error of the command is a reply.
+    ///
+    /// # Errors
+    /// When the client has no right to it, or the server gives no reply.
+    pub(crate) fn call_for_client(
+        &mut self,
+        command: &CStr,
+        words: Vec<Arg<'_>>,
+    ) -> Result<CallReply, CallError> {
+        self.call_as_client(c"!0SCMEv", command, words)
+    }
+
+    /// Why the server would refuse such a call by the rights of the client or because scripts may not call it. The command does not
+    /// run. `None` where nothing is wrong, and where there is no such command.
+    ///
+    /// Servers from 7.2 on know a dry run. It is not used: on Valkey 9.1 a call in script mode that fails without a text crashes.
+    pub(crate) fn refusal_of(&mut self, words: &[Arg<'_>]) -> Option<Error> {
+        let (verb, name) = (OwnedString::new(self.0, b"INFO"), words.first()?);
+        let reply = self.call(c"COMMAND", Checks::Few, &[verb.arg(), *name]);
+        let reply = reply.ok()?;
+        let flags = reply.part().element(0)?.element(2)?;
+        if !self.0.may_run(words) {
+            return Some(Error::NoPermission);
+        }
+        let mut flags = (0..).map_while(|at| flags.element(at)?.text());
+        flags
+            .any(|flag| flag == b"noscript")
+            .then_some(Error::NotInScripts)
+    }
+
+    fn call_as_client(
+        &mut self,
+        format: &CStr,
+        command: &CStr,
+        words: Vec<Arg<'_>>,
+    ) -> Result<CallReply, CallError> {
+        let mut words: Vec<_> = words.iter().skip(1).map(|word| word.as_ptr()).collect();
+        // SAFETY: as in `call`.
+        let reply = unsafe {
+            call!(RedisModule_Call(
+                self.0.as_ptr(),
+                command.as_ptr(),
+                format.as_ptr(),
+                words.as_mut_ptr(),
+                words.len(),
+            ))
+        };
+        let errno = io::Error::last_os_error().raw_os_error();
+        let raw = NonNull::new(reply).ok_or(CallError::Refused)?;
+        let reply = CallReply { raw };
+        // Redis 7.0 words it as no command does.
+        let is_refused = reply.part().is_error() && errno == Some(NOT_ALLOWED);
+        let text = reply.part().text().unwrap_or_default();
+        let says_acl = text.windows(ACL.len()).any(|words| words == ACL);
+        if is_refused && says_acl {
+            return Err(CallError::NotAllowed);
+        }
+        Ok(reply)
+    }
+
     /// The same with words of the module's own.
     pub(crate) fn call_with(
         &mut self,
@@ -189,6 +259,18 @@ impl CallReply {
         ReplyPart {
             raw: self.raw,
             whole: PhantomData,
+        }
+    }
+}
+
+impl CallReply {
+    /// Replies to the running command with it.
+    pub(crate) fn pass_on(self, ctx: Context<'_>) {
+        // SAFETY: the static is not written after the load. The context and the reply are alive.
+        unsafe {
+            if let Some(reply_with) = raw::RedisModule_ReplyWithCallReply {
+                reply_with(ctx.as_ptr(), self.raw.as_ptr());
+            }
         }
     }
 }

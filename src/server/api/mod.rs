@@ -7,6 +7,7 @@ mod key;
 mod reply;
 mod string;
 mod subscribe;
+mod user;
 
 pub(crate) use allocator::ServerMemory;
 pub(crate) use caller::{calls_check_writes, CallError, CallReply, Caller, Checks};

@@ -80,6 +80,16 @@ impl<'c> Argv<'c> {
         self.word(2)
     }
 
+    /// The words from one of them on.
+    pub(crate) fn words_from(self, first: usize) -> Vec<Arg<'c>> {
+        (first..self.len).filter_map(|at| self.word(at)).collect()
+    }
+
+    /// All arguments, where a command has no key.
+    pub(crate) fn after_name(self) -> impl Iterator<Item = &'c [u8]> {
+        (1..self.len).filter_map(move |at| self.word(at).map(Arg::bytes))
+    }
+
     /// The arguments after the key.
     pub(crate) fn after_key(self) -> impl Iterator<Item = &'c [u8]> {
         (2..self.len).filter_map(move |at| self.word(at).map(Arg::bytes))

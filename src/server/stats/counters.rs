@@ -76,12 +76,18 @@ counters! {
     QUEUE_FULL = c"queue_full";
     /// Holds that were released by their owners.
     RELEASED = c"released";
+    /// Releases with ATLEAST that have only shortened their hold. It counts as expired when it ends.
+    RELEASED_LATER = c"released_later";
     /// Releases that were answered 0: the token held nothing any more, or never.
     NOT_OWNER = c"not_owner";
     /// Holds that were renewed.
     RENEWED = c"renewed";
     /// Renewals that were answered 0.
     LOST_RENEWALS = c"lost_renewals";
+    /// Commands that LOCK.EXEC has run.
+    EXECUTED = c"executed";
+    /// Those that it has not run, because the token did not hold the lock.
+    NOT_HELD = c"not_held";
     /// Holds that have reached their deadline, seen when the server deletes the key, or when the next change drops the one share of many.
     EXPIRED = c"expired";
     /// Holds that a command on their key has ended: DEL, UNLINK, SET, RENAME to it, RESTORE REPLACE and the like; also MIGRATE, and a slot that

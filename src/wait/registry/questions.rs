@@ -121,6 +121,25 @@ impl<L, S: BuildHasher> Registry<L, S> {
         })
     }
 
+    /// The keys of a database with the longest waits, the longest first, `most` at most: each with the number of its places, and
+    /// since when the first one is there, in milliseconds since the Unix epoch.
+    pub fn longest_waits(&self, db: i32, most: usize) -> Vec<(KeyRef, usize, u64)> {
+        let queues = self.queues.get(&db).into_iter().flatten();
+        let waits = queues.filter_map(|(name, key)| {
+            let places = key.queue.iter().filter_map(|id| self.places.get(id));
+            let since_ms = places.map(|place| place.since_ms).min()?;
+            Some((since_ms, name, key.queue.len()))
+        });
+        let mut waits: Vec<_> = waits.collect();
+        waits.sort_unstable();
+        waits.truncate(most);
+        let all = waits.into_iter().map(|(since_ms, name, len)| {
+            let name = Rc::clone(name);
+            (KeyRef { db, name }, len, since_ms)
+        });
+        all.collect()
+    }
+
     /// The reference to a key that is waited for.
     pub fn key_ref(&self, db: i32, name: &[u8]) -> Option<KeyRef> {
         let (name, _) = self.queues.get(&db)?.get_key_value(name)?;

@@ -1,0 +1,65 @@
+//! The rights of the context's user, where the server can be asked (7.0+).
+
+use std::ffi::c_int;
+
+use redis_module::raw;
+
+use super::{call, Arg, Context, OwnedString};
+
+impl Context<'_> {
+    /// Whether the context's user may publish to a channel. Yes before 7.0.
+    pub(crate) fn may_publish(self, channel: &[u8]) -> bool {
+        let channel = OwnedString::new(self, channel);
+        let publishes = raw::REDISMODULE_CMD_CHANNEL_PUBLISH as c_int;
+        self.is_allowed(|user| {
+            // SAFETY: the static is not written after the load. The user and the string are alive.
+            unsafe {
+                raw::RedisModule_ACLCheckChannelPermissions
+                    .map(|check| check(user, channel.arg().as_ptr(), publishes))
+            }
+        })
+    }
+
+    /// Whether the context's user may run a command with these words. Yes before 7.0, and if there is no such command.
+    pub(crate) fn may_run(self, words: &[Arg<'_>]) -> bool {
+        let mut words: Vec<_> = words.iter().map(|word| word.as_ptr()).collect();
+        let count = c_int::try_from(words.len()).unwrap_or(c_int::MAX);
+        self.is_allowed(|user| {
+            // SAFETY: as above; the server only reads the words.
+            unsafe {
+                raw::RedisModule_ACLCheckCommandPermissions
+                    .map(|check| check(user, words.as_mut_ptr(), count))
+            }
+        })
+    }
+
+    /// Asks a question about the context's user. A user that was deleted meanwhile has no rights.
+    fn is_allowed(self, ask: impl FnOnce(*mut raw::RedisModuleUser) -> Option<c_int>) -> bool {
+        // SAFETY: the statics are not written after the load.
+        let functions = unsafe {
+            (
+                raw::RedisModule_GetCurrentUserName,
+                raw::RedisModule_GetModuleUserFromUserName,
+                raw::RedisModule_FreeModuleUser,
+            )
+        };
+        let (Some(name_of), Some(user_of), Some(free)) = functions else {
+            return true;
+        };
+        // SAFETY: the context is alive. The name and the user are ours until they are freed.
+        unsafe {
+            let name = name_of(self.as_ptr());
+            if name.is_null() {
+                return false;
+            }
+            let user = user_of(name);
+            call!(RedisModule_FreeString(self.as_ptr(), name));
+            if user.is_null() {
+                return false;
+            }
+            let status = ask(user);
+            free(user);
+            status.is_none_or(|status| status == raw::REDISMODULE_OK as c_int)
+        }
+    }
+}

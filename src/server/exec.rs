@@ -1,0 +1,110 @@
+//! LOCK.EXEC: a command that runs only if a token holds a lock now.
+//!
+//! The call is made with the rights of the caller (`C`), with the checks of a script (`S`), and refused where memory is short
+//! (`M`). Its keys are those that the caller named, so that routing and ACL see them. No key of ours is open across the call.
+
+use std::ffi::{c_int, CString};
+
+use redis_module::raw;
+
+use super::api::{call, Arg, Argv, CallError, Context, Purpose};
+use super::clock;
+use super::dispatch::Call;
+use super::stats::counters::{EXECUTED, NOT_HELD};
+use crate::command::exec::{self, COMMAND_AT};
+use crate::command::Error;
+use crate::lock::Token;
+
+/// Runs the command if the token holds the lock.
+pub(super) fn run(call: &mut Call<'_>) -> Result<(), Error> {
+    let (token, command) = exec::parse(call.args())?;
+    let name = CString::new(command).unwrap_or_default();
+    let (ctx, argv) = (call.task.ctx(), call.argv);
+    if let Err(error) = must_hold(call, token) {
+        // Rights and what scripts refuse come first, so that NOTHELD tells nothing to those who may not ask.
+        let words = argv.words_from(COMMAND_AT);
+        if let Some(refused) = call.task.caller().refusal_of(&words) {
+            return Err(refused);
+        }
+        if error == Error::NotHeld {
+            NOT_HELD.add_one();
+        }
+        return Err(error);
+    }
+    EXECUTED.add_one();
+    let words = argv.words_from(COMMAND_AT);
+    match call.task.caller().call_for_client(&name, words) {
+        Ok(reply) => reply.pass_on(ctx),
+        Err(CallError::NotAllowed) => return Err(Error::NoPermission),
+        Err(_) => return Err(Error::TryAgain),
+    }
+    Ok(())
+}
+
+fn must_hold(call: &mut Call<'_>, token: Token<'_>) -> Result<(), Error> {
+    let key = call.key(Purpose::Read)?;
+    let now = clock::of_command();
+    let hold = key.lock().and_then(|lock| lock.hold_of(token, now));
+    hold.map(|_| ()).ok_or(Error::NotHeld)
+}
+
+/// Names the keys of the command to the server, when it asks for them. False when it does not ask.
+pub(super) fn name_keys(ctx: Context<'_>, argv: Argv<'_>) -> bool {
+    // SAFETY: the statics are not written after the load.
+    let (Some(is_asked), Some(key_at), Some(keys_of)) = (unsafe {
+        (
+            raw::RedisModule_IsKeysPositionRequest,
+            raw::RedisModule_KeyAtPosWithFlags,
+            raw::RedisModule_GetCommandKeysWithFlags,
+        )
+    }) else {
+        return false;
+    };
+    // SAFETY: the context is alive.
+    if unsafe { is_asked(ctx.as_ptr()) } == 0 {
+        return false;
+    }
+    let reads = raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS;
+    // SAFETY: the server asks for the keys.
+    unsafe { key_at(ctx.as_ptr(), 1, reads as c_int) };
+    let words = argv.words_from(COMMAND_AT);
+    // The keys of a command within itself are of no use, because it is refused. To ask for them would be endless.
+    let command = words.first().map(|word| word.bytes());
+    if command.is_none_or(exec::is_this) {
+        return true;
+    }
+    let mut pointers: Vec<_> = words.iter().map(|word: &Arg<'_>| word.as_ptr()).collect();
+    let (mut count, mut flags) = (0, std::ptr::null_mut());
+    let argc = c_int::try_from(pointers.len()).unwrap_or(c_int::MAX);
+    // SAFETY: the context and the words are alive. The server answers two arrays of `count` numbers, which are ours until they
+    // are freed, or null.
+    unsafe {
+        let keys = keys_of(
+            ctx.as_ptr(),
+            pointers.as_mut_ptr(),
+            argc,
+            &mut count,
+            &mut flags,
+        );
+        if keys.is_null() {
+            return true;
+        }
+        let len = usize::try_from(count).unwrap_or_default();
+        let positions = std::slice::from_raw_parts(keys, len);
+        let uses: &[c_int] = if flags.is_null() {
+            &[]
+        } else {
+            std::slice::from_raw_parts(flags, len)
+        };
+        for (at, position) in positions.iter().enumerate() {
+            let at_word = position.saturating_add(COMMAND_AT as c_int);
+            let all = (raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_UPDATE) as c_int;
+            key_at(ctx.as_ptr(), at_word, uses.get(at).copied().unwrap_or(all));
+        }
+        call!(RedisModule_Free(keys.cast()));
+        if !flags.is_null() {
+            call!(RedisModule_Free(flags.cast()));
+        }
+    }
+    true
+}

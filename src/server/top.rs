@@ -1,0 +1,97 @@
+//! LOCK.TOP: the locks that others have waited for the longest.
+
+use super::api::{Context, OwnedString, Purpose};
+use super::clock;
+use super::dispatch::Call;
+use super::lock_key::Key;
+use crate::command::{top, Args, Error};
+use crate::lock::{Mode, Now, TokenBuf};
+use crate::wait::KeyRef;
+
+/// What is told of a lock.
+struct Line {
+    key_ref: KeyRef,
+    mode: Option<Mode>,
+    holders: usize,
+    waiters: usize,
+    waited_ms: u64,
+    /// The oldest holder, and for how long it has held.
+    oldest: Option<(TokenBuf, u64)>,
+}
+
+pub(super) fn run(call: &mut Call<'_>) -> Result<(), Error> {
+    let count = top::parse(Args::new(call.argv.after_name()))?;
+    let ctx = call.task.ctx();
+    let now = clock::of_command();
+    let registry = &call.task.state().registry;
+    let waited = registry.longest_waits(ctx.selected_db(), count);
+    let mut lines = Vec::with_capacity(waited.len());
+    for (key_ref, waiters, since_ms) in waited {
+        let (mode, holders, oldest) = holders_of(call, &key_ref, now);
+        lines.push(Line {
+            key_ref,
+            mode,
+            holders,
+            waiters,
+            waited_ms: now.ms().saturating_sub(since_ms),
+            oldest,
+        });
+    }
+    ctx.reply_array(lines.len());
+    lines.iter().for_each(|line| reply(ctx, line));
+    Ok(())
+}
+
+/// The mode of a lock, how many hold it, and its oldest holder.
+fn holders_of(
+    call: &mut Call<'_>,
+    key_ref: &KeyRef,
+    now: Now,
+) -> (Option<Mode>, usize, Option<(TokenBuf, u64)>) {
+    let name = OwnedString::new(call.task.ctx(), &key_ref.name);
+    let Ok(key) = Key::open(&mut call.task, name.arg(), Purpose::Read) else {
+        return (None, 0, None);
+    };
+    let Some(lock) = key.lock().filter(|lock| !lock.is_free(now)) else {
+        return (None, 0, None);
+    };
+    let holders = lock.holders();
+    let mut alive = holders
+        .iter()
+        .filter(|(_, hold)| !hold.deadline.is_over(now.ms()));
+    let oldest = alive.clone().min_by_key(|(_, hold)| hold.since_ms);
+    let oldest = oldest.map(|(token, hold)| {
+        let held_ms = now.ms().saturating_sub(hold.since_ms);
+        (TokenBuf::from(token.as_token()), held_ms)
+    });
+    let mode = alive.next().map(|_| lock.mode());
+    (
+        mode,
+        mode.map_or(0, |_| alive.count().saturating_add(1)),
+        oldest,
+    )
+}
+
+fn reply(ctx: Context<'_>, line: &Line) {
+    let integer = |name: &[u8], n: u64| {
+        ctx.reply_bytes(name);
+        ctx.reply_integer(n);
+    };
+    ctx.reply_map(7);
+    ctx.reply_bytes(b"key");
+    ctx.reply_bytes(&line.key_ref.name);
+    ctx.reply_bytes(b"mode");
+    ctx.reply_bytes(line.mode.map_or("free", Mode::name).as_bytes());
+    integer(b"holders", line.holders as u64);
+    integer(b"waiters", line.waiters as u64);
+    integer(b"waited", line.waited_ms);
+    ctx.reply_bytes(b"token");
+    match &line.oldest {
+        Some((token, _)) => ctx.reply_bytes(token.as_token().as_bytes()),
+        None => ctx.reply_null(),
+    }
+    integer(
+        b"held",
+        line.oldest.as_ref().map_or(0, |(_, held_ms)| *held_ms),
+    );
+}
