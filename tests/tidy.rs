@@ -4,13 +4,24 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+#[path = "tidy/imports.rs"]
+mod imports;
 #[path = "integration/harness/links.rs"]
 mod links;
+#[path = "tidy/source.rs"]
+mod source;
 
+use imports::Tree;
 use links::follow_links;
 
 /// A longer file is hard to read.
 const MAX_LINES: usize = 500;
+
+/// A file of `src` that is longer says why.
+const MAX_LINES_WITHOUT_REASON: usize = 400;
+
+/// No function of `src` is longer.
+const MAX_FUNCTION_LINES: usize = 70;
 
 fn sources(folder: &str) -> Vec<(PathBuf, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
@@ -132,6 +143,51 @@ fn files_stay_small() {
             let lines = text.lines().count();
             assert!(lines <= MAX_LINES, "{} has {lines} lines", path.display());
         }
+    }
+}
+
+/// The reason stands near the top of the file, in a line of its own.
+#[test]
+fn long_files_of_the_source_say_why() {
+    for (path, text) in sources("src") {
+        let lines = text.lines().count();
+        let mut top = text.lines().take(30);
+        let has_reason = top.any(|line| line.starts_with("// Long because: "));
+        assert!(
+            lines <= MAX_LINES_WITHOUT_REASON || has_reason,
+            "{} has {lines} lines and no line `// Long because: …` near its top",
+            path.display()
+        );
+    }
+}
+
+#[test]
+fn functions_stay_short() {
+    let mut seen = 0;
+    for (path, text) in sources("src") {
+        for (name, line, lines) in source::functions(&text) {
+            assert!(
+                lines <= MAX_FUNCTION_LINES,
+                "{}:{line}: {name} has {lines} lines",
+                path.display()
+            );
+            seen += 1;
+        }
+    }
+    assert!(seen >= 700, "only {seen} functions");
+}
+
+/// Files that use one another can only be understood together.
+#[test]
+fn no_files_use_one_another_in_a_circle() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let tree = Tree::new(&root, sources("src"));
+    let uses = tree.uses();
+    let count: usize = uses.values().map(|used| used.len()).sum();
+    assert!(count >= 250, "only {count} uses were seen");
+    for uses in [imports::of_folders(&uses), uses] {
+        let circle = imports::circle(&uses);
+        assert!(circle.is_none(), "each uses the next: {circle:?}");
     }
 }
 

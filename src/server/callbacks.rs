@@ -18,6 +18,8 @@
 //! None of them runs for a key that is not a lock: the methods of the type are called for its values only, and the server's
 //! events here are of whole databases. Keyspace events would be called for every key.
 
+// Long because: every entry from the server is in one list.
+
 use std::ffi::{c_int, c_void, CStr};
 
 use redis_module::raw;

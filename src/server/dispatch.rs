@@ -4,15 +4,13 @@ use std::ffi::c_int;
 
 use redis_module::raw;
 
-use super::api::{Argv, Context};
-use super::module::Task;
+use super::command_call::CommandCall;
 use super::register::Handler;
 use super::{execute, replay};
 use crate::command::spec::Spec;
 use crate::command::{
     acquire, apply, apply_release, info, release, renew, resetstat, rlock, wlock, writable,
 };
-use crate::command::{Args, Error, Reply};
 
 /// Every command, with its handler.
 pub(super) const COMMANDS: [(&Spec, Handler); 10] = [
@@ -37,7 +35,7 @@ pub(super) const COMMANDS: [(&Spec, Handler); 10] = [
     (&writable::SPEC, handler!(execute::writable)),
 ];
 
-/// Makes the `extern "C"` function of a command from one that gets a [`Call`].
+/// Makes the `extern "C"` function of a command from one that gets a [`CommandCall`].
 macro_rules! handler {
     ($run:expr) => {{
         unsafe extern "C" fn handler(
@@ -46,46 +44,9 @@ macro_rules! handler {
             argc: c_int,
         ) -> c_int {
             // SAFETY: the server called the handler with these, and `run` returns before the handler does.
-            unsafe { Call::run(ctx, argv, argc, $run) }
+            unsafe { CommandCall::run(ctx, argv, argc, $run) }
         }
         handler as Handler
     }};
 }
 use handler;
-
-/// One call of a command.
-pub(super) struct Call<'c> {
-    pub(super) task: Task<'c>,
-    pub(super) argv: Argv<'c>,
-}
-
-impl<'c> Call<'c> {
-    /// # Safety
-    /// The arguments are a handler's own, and `'c` does not outlive it.
-    unsafe fn run(
-        ctx: *mut raw::RedisModuleCtx,
-        argv: *mut *mut raw::RedisModuleString,
-        argc: c_int,
-        run: impl FnOnce(&mut Self) -> Result<(), Error>,
-    ) -> c_int {
-        // SAFETY: the caller's word.
-        let (task, argv, ctx) =
-            unsafe { (Task::begin(ctx), Argv::new(argv, argc), Context::new(ctx)) };
-        match task.map(|task| Self { task, argv }) {
-            Some(mut call) => {
-                if let Err(error) = run(&mut call) {
-                    call.task.ctx().reply(Reply::Error(error));
-                }
-            }
-            None => ctx
-                .into_iter()
-                .for_each(|ctx| ctx.reply(Reply::Error(Error::Busy))),
-        }
-        raw::REDISMODULE_OK as c_int
-    }
-
-    /// A cursor over the arguments after the key.
-    pub(super) fn args(&self) -> Args<impl Iterator<Item = &'c [u8]>> {
-        Args::new(self.argv.after_key())
-    }
-}

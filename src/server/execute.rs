@@ -3,13 +3,13 @@
 
 use super::api::{Arg, Purpose};
 use super::clock;
+use super::command_call::CommandCall;
 use super::commit::Cause;
-use super::dispatch::Call;
 use super::info_reply;
 use super::lock_key::{Key, Parts, WrongType};
 use super::serve::{self, Entered};
 use super::stats;
-use super::stats::counters::{LOST_RENEWALS, NOT_OWNER};
+use super::stats::counters::{LOST_RENEWALS, NOT_OWNER, QUEUE_FULL, REFUSED, WAITED};
 use super::writes;
 use crate::command::acquire::Acquire;
 use crate::command::info::{self, Info, Waiter};
@@ -59,7 +59,7 @@ impl<'r> Decided<'r> {
     }
 }
 
-impl<'c> Call<'c> {
+impl<'c> CommandCall<'c> {
     fn key_name(&self) -> Result<Arg<'c>, Error> {
         self.argv.key().ok_or(Error::Arity)
     }
@@ -158,7 +158,7 @@ fn acknowledge(key: &mut Key<'_, '_>, effect: &Effect<'_>) {
     }
 }
 
-pub(super) fn take_hold(call: &mut Call<'_>, mode: Mode) -> Result<(), Error> {
+pub(super) fn take_hold(call: &mut CommandCall<'_>, mode: Mode) -> Result<(), Error> {
     let ctx = call.task.ctx();
     let acquire = Acquire::parse(mode, call.args())?;
     let outcome = call.change(|scene| {
@@ -172,7 +172,7 @@ pub(super) fn take_hold(call: &mut Call<'_>, mode: Mode) -> Result<(), Error> {
         }
         Outcome::Refused(mut key, key_ref, refusal, now) => {
             let entered = serve::enter(&mut key, key_ref, &acquire, refusal, now);
-            stats::not_granted(&entered);
+            count_not_granted(&entered);
             if let Entered::No = entered? {
                 ctx.reply_null();
             } // Otherwise the reply comes when the wait ends.
@@ -181,7 +181,17 @@ pub(super) fn take_hold(call: &mut Call<'_>, mode: Mode) -> Result<(), Error> {
     Ok(())
 }
 
-pub(super) fn release(call: &mut Call<'_>) -> Result<(), Error> {
+/// Counts an acquire that was not granted at once: its client waits, or gets null or an error.
+fn count_not_granted(entered: &Result<Entered, Error>) {
+    match entered {
+        Ok(Entered::Yes) => WAITED.add_one(),
+        Ok(Entered::No) => REFUSED.add_one(),
+        Err(Error::KeyQueueFull | Error::ServerQueueFull) => QUEUE_FULL.add_one(),
+        Err(_) => {}
+    }
+}
+
+pub(super) fn release(call: &mut CommandCall<'_>) -> Result<(), Error> {
     let ctx = call.task.ctx();
     let release = Release::parse(call.args())?;
     let outcome = call.change(|scene| match release.decide(scene.lock, scene.now) {
@@ -197,7 +207,7 @@ pub(super) fn release(call: &mut Call<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-pub(super) fn renew(call: &mut Call<'_>) -> Result<(), Error> {
+pub(super) fn renew(call: &mut CommandCall<'_>) -> Result<(), Error> {
     let ctx = call.task.ctx();
     let renew = Renew::parse(call.args())?;
     let outcome =
@@ -211,7 +221,7 @@ pub(super) fn renew(call: &mut Call<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-pub(super) fn info(call: &mut Call<'_>) -> Result<(), Error> {
+pub(super) fn info(call: &mut CommandCall<'_>) -> Result<(), Error> {
     info::parse(call.args())?;
     let ctx = call.task.ctx();
     let mut key = call.key(Purpose::Read)?;
@@ -238,7 +248,7 @@ fn waiters_of(key: &mut Key<'_, '_>, now: Now) -> Vec<Waiter> {
         .collect()
 }
 
-pub(super) fn reset_stat(call: &mut Call<'_>) -> Result<(), Error> {
+pub(super) fn reset_stat(call: &mut CommandCall<'_>) -> Result<(), Error> {
     if call.argv.len() != 1 {
         return Err(Error::Arity);
     }
@@ -247,7 +257,7 @@ pub(super) fn reset_stat(call: &mut Call<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-pub(super) fn writable(call: &mut Call<'_>) -> Result<(), Error> {
+pub(super) fn writable(call: &mut CommandCall<'_>) -> Result<(), Error> {
     if !writes::is_asking() {
         return Err(Error::ModuleOnly);
     }

@@ -31,6 +31,7 @@ mod api;
 mod blocked_client;
 mod callbacks;
 mod clock;
+mod command_call;
 mod commit;
 mod config;
 mod data_type;

@@ -5,6 +5,8 @@
 //! fence tells its rank among the grants. After every step it is also shown that nobody waits for ever,
 //! even where no hold ends by its deadline.
 
+// Long because: the driver and the checks after each step are read together.
+
 mod oracle;
 
 use rand::rngs::StdRng;
@@ -217,20 +219,7 @@ impl World {
                 let renewed = own.map(|hold| hold.deadline = self.now_ms + ttl.ms());
                 expected.push(Event::Done(renewed.is_some()));
             }
-            Op::Cancel(seat) => {
-                let tickets: Vec<u64> = self.oracle.waiters.iter().map(|w| w.ticket).collect();
-                let chosen = match seat {
-                    Seat::First => tickets.first(),
-                    Seat::Last => tickets.last(),
-                    Seat::Nth(n) => tickets.get(n % tickets.len().max(1)),
-                };
-                if let Some(chosen) = chosen {
-                    assert!(self.real.queue.remove(Ticket(*chosen)).is_some());
-                    self.oracle
-                        .waiters
-                        .retain(|waiter| waiter.ticket != *chosen);
-                }
-            }
+            Op::Cancel(seat) => self.cancel(seat),
             Op::Tick(_) => {}
             Op::Delete => {
                 self.real.replace(&[], now);
@@ -253,6 +242,21 @@ impl World {
                     self.oracle.take(token, mode, self.now_ms + ttl);
                 }
             }
+        }
+    }
+
+    fn cancel(&mut self, seat: Seat) {
+        let tickets: Vec<u64> = self.oracle.waiters.iter().map(|w| w.ticket).collect();
+        let chosen = match seat {
+            Seat::First => tickets.first(),
+            Seat::Last => tickets.last(),
+            Seat::Nth(n) => tickets.get(n % tickets.len().max(1)),
+        };
+        if let Some(chosen) = chosen {
+            assert!(self.real.queue.remove(Ticket(*chosen)).is_some());
+            self.oracle
+                .waiters
+                .retain(|waiter| waiter.ticket != *chosen);
         }
     }
 

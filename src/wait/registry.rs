@@ -1,5 +1,7 @@
 //! Who waits for which key, and what has changed: everything about waiting that the server's memory holds.
 
+// Long because: its tables must agree, so all methods that change them are in one file.
+
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, Hash};
 use std::rc::Rc;

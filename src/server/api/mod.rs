@@ -4,6 +4,7 @@ mod allocator;
 mod caller;
 mod context;
 mod key;
+mod owned_string;
 mod reply;
 mod string;
 mod subscribe;
@@ -12,7 +13,8 @@ pub(crate) use allocator::ServerMemory;
 pub(crate) use caller::{calls_check_writes, CallError, CallReply, Caller, Checks};
 pub(crate) use context::{Context, Level};
 pub(crate) use key::{Content, OpenKey, Purpose};
-pub(crate) use string::{Arg, Argv, OwnedString};
+pub(crate) use owned_string::OwnedString;
+pub(crate) use string::{Arg, Argv};
 
 use redis_module::raw;
 

@@ -1,12 +1,12 @@
-//! Strings of the server: the words of a command, and strings that this module makes.
+//! Strings that the server owns: the words of a command, and names of keys.
 
-use std::ffi::{c_char, c_int};
+use std::ffi::c_int;
 use std::marker::PhantomData;
 use std::ptr;
 
 use redis_module::raw;
 
-use super::{call, Context};
+use super::call;
 
 /// An argument of a command: a string of the server's, alive as long as its context.
 #[derive(Clone, Copy)]
@@ -110,32 +110,5 @@ impl<'c> Argv<'c> {
             // SAFETY: as above; every place has its own string back, for whose count the server answers.
             unsafe { *self.start.add(at) = *own };
         }
-    }
-}
-
-/// A string of the server's that this module has made.
-pub(crate) struct OwnedString<'c> {
-    ctx: Context<'c>,
-    raw: *mut raw::RedisModuleString,
-}
-
-impl<'c> OwnedString<'c> {
-    pub(crate) fn new(ctx: Context<'c>, bytes: &[u8]) -> Self {
-        let (start, len) = (bytes.as_ptr().cast::<c_char>(), bytes.len());
-        // SAFETY: the context is alive; the server copies `len` bytes.
-        let raw = unsafe { call!(RedisModule_CreateString(ctx.as_ptr(), start, len)) };
-        Self { ctx, raw }
-    }
-
-    pub(crate) const fn arg(&self) -> Arg<'_> {
-        // SAFETY: the string lives as long as this borrow of it.
-        unsafe { Arg::new(self.raw) }
-    }
-}
-
-impl Drop for OwnedString<'_> {
-    fn drop(&mut self) {
-        // SAFETY: the string is ours, and freed only here.
-        unsafe { call!(RedisModule_FreeString(self.ctx.as_ptr(), self.raw)) };
     }
 }

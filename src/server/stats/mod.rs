@@ -14,7 +14,6 @@ pub(super) mod held;
 pub(super) mod removals;
 pub(super) mod times;
 
-use super::serve::Entered;
 use crate::command::{Error, Reply};
 
 /// Begins counters and times anew. What is held, and who waits, is as it is.
@@ -23,16 +22,6 @@ pub(super) fn reset() {
         .iter()
         .for_each(|(_, counter)| counter.reset());
     times::reset();
-}
-
-/// An acquire was not granted at once: its client waits, or is told so.
-pub(super) fn not_granted(entered: &Result<Entered, Error>) {
-    match entered {
-        Ok(Entered::Yes) => counters::WAITED.add_one(),
-        Ok(Entered::No) => counters::REFUSED.add_one(),
-        Err(Error::KeyQueueFull | Error::ServerQueueFull) => counters::QUEUE_FULL.add_one(),
-        Err(_) => {}
-    }
 }
 
 /// An acquire could never be granted.

@@ -3,6 +3,8 @@
 //! Each function has its twin in the shell and does the same in the same order. Only the server is a toy: a map of values, and a call
 //! of [`Shell::lock_left`] where a server would call `unlink`.
 
+// Long because: it does what several files of the shell do.
+
 use std::collections::BTreeMap;
 use std::hash::{BuildHasherDefault, DefaultHasher};
 

@@ -1,0 +1,179 @@
+use std::hash::RandomState;
+
+use super::*;
+use crate::lock::{Fate, Token};
+
+fn key_ref(db: i32, name: &str) -> KeyRef {
+    KeyRef::new(db, name.as_bytes())
+}
+
+fn fence(n: u64) -> Fence {
+    Fence::new(n).unwrap()
+}
+
+fn granted(deliveries: &mut Deliveries<RandomState>, key: &str, token: &str, n: u64) -> Grant {
+    let delivery = deliveries.granted(&key_ref(0, key), fence(n), None);
+    let token = Token::new(token.as_bytes()).unwrap().into();
+    Grant {
+        token,
+        fence: fence(n),
+        delivery,
+    }
+}
+
+#[test]
+fn a_lost_grant_is_taken_back_unless_its_owner_knows_of_it() {
+    let mut all = Deliveries::<RandomState>::default();
+    let lost = granted(&mut all, "k", "a", 1);
+    all.lost(lost);
+    assert_eq!(all.take_revoked().len(), 1);
+    // Two requests of one token: one is told.
+    let [told, lost] = [1, 1].map(|n| granted(&mut all, "k", "a", n));
+    all.lost(lost);
+    all.delivered(&told);
+    assert!(all.take_revoked().is_empty() && all.pending.is_empty());
+    // The owner asks again.
+    let lost = granted(&mut all, "k", "a", 2);
+    all.acknowledge(0, b"k", fence(2));
+    all.lost(lost);
+    assert!(all.take_revoked().is_empty() && all.by_fence.is_empty());
+}
+
+#[test]
+fn two_keys_with_one_fence_are_two_deliveries() {
+    let mut all = Deliveries::<RandomState>::default();
+    let told = granted(&mut all, "k", "a", 1);
+    let lost = granted(&mut all, "copy", "a", 1);
+    all.delivered(&told);
+    all.lost(lost);
+    let revoked = all.take_revoked();
+    assert_eq!(revoked.len(), 1);
+    assert_eq!(revoked[0].key_ref, key_ref(0, "copy"));
+    // Nor does a renewal of the one speak for the other.
+    let lost = granted(&mut all, "copy", "a", 1);
+    all.acknowledge(0, b"k", fence(1));
+    all.lost(lost);
+    assert_eq!(all.take_revoked().len(), 1);
+}
+
+#[test]
+fn a_hold_that_has_moved_is_followed_or_looked_for() {
+    let mut all = Deliveries::<RandomState>::default();
+    let lost = granted(&mut all, "k", "a", 1);
+    all.swap_dbs(0, 3);
+    all.lost(lost);
+    let revoked = all.take_revoked().pop().unwrap();
+    assert_eq!(
+        (&revoked.key_ref, revoked.has_left),
+        (&key_ref(3, "k"), false)
+    );
+    let lost = granted(&mut all, "k", "a", 1);
+    all.left(Some(0), b"other");
+    all.left(Some(0), b"k");
+    all.lost(lost);
+    let revoked = all.take_revoked().pop().unwrap();
+    assert!(revoked.has_left);
+    all.seek(revoked);
+    all.found(fence(2), &key_ref(0, "new"));
+    assert!(!all.has_revoked());
+    all.found(fence(1), &key_ref(0, "new"));
+    assert_eq!(all.take_revoked()[0].key_ref, key_ref(0, "new"));
+    assert!(all.sought().is_empty());
+}
+
+#[test]
+fn an_owner_that_knows_of_its_hold_keeps_it_wherever_it_was_granted() {
+    let mut all = Deliveries::<RandomState>::default();
+    // The lock goes from key to key, and each grants the hold to a waiter of its token.
+    let [first, second] = ["k", "l"].map(|key| {
+        let grant = granted(&mut all, key, "a", 1);
+        all.left(Some(0), key.as_bytes());
+        grant
+    });
+    let third = granted(&mut all, "m", "a", 1);
+    all.lost(first);
+    all.delivered(&third);
+    all.lost(second);
+    assert!(all.take_revoked().is_empty());
+    // The same by a command.
+    let before = granted(&mut all, "k", "a", 2);
+    all.left(Some(0), b"k");
+    let now = granted(&mut all, "l", "a", 2);
+    all.acknowledge(0, b"l", fence(2));
+    all.lost(before);
+    all.lost(now);
+    assert!(all.take_revoked().is_empty() && all.by_fence.is_empty());
+}
+
+/// A lock with holds that end at 1,000 + these.
+fn lock_of(mode: Mode, holds: &[(&str, u64)]) -> Lock {
+    let mut lock: Option<Lock> = None;
+    for (n, (token, ms)) in (1..).zip(holds) {
+        let effect = Effect::Hold {
+            now_ms: 1_000,
+            mode,
+            token: Token::new(token.as_bytes()).unwrap(),
+            hold: hold(n, *ms),
+        };
+        match &mut lock {
+            Some(lock) => assert_eq!(effect.apply_to(lock), Fate::Held),
+            None => lock = effect.apply_to_absent(),
+        }
+    }
+    lock.unwrap()
+}
+
+fn hold(n: u64, ms: u64) -> Hold {
+    Hold {
+        fence: fence(n),
+        deadline: Deadline::from_millis(1_000 + ms).unwrap(),
+        since_ms: 1_000,
+    }
+}
+
+#[test]
+fn what_is_given_back_excludes_nobody_and_lasts_as_long_as_before() {
+    let revoked = |mode, ms| Revoked {
+        key_ref: key_ref(0, "k"),
+        token: Token::new(b"a").unwrap().into(),
+        fence: fence(1),
+        before: Some((mode, hold(1, ms))),
+        has_left: false,
+    };
+    let undone = |revoked: &Revoked, mut lock: Lock, key_end: Option<Deadline>| {
+        let effect = revoked.undo(&lock, key_end, Now::from_millis(1_000));
+        assert_eq!(effect.apply_to(&mut lock), Fate::Held);
+        lock
+    };
+    // The exclusive hold that became a share, beside which others have come in.
+    let readers = lock_of(Mode::Shared, &[("a", 10), ("b", 10)]);
+    let end = readers.latest_deadline();
+    assert_eq!(
+        undone(&revoked(Mode::Exclusive, 10), readers.clone(), end),
+        readers
+    );
+    // The share that became exclusive for a shorter time.
+    let writer = || lock_of(Mode::Exclusive, &[("a", 10)]);
+    let reader = |ms| lock_of(Mode::Shared, &[("a", ms)]);
+    let share = revoked(Mode::Shared, 50);
+    let end = writer().latest_deadline();
+    assert_eq!(undone(&share, writer(), end), reader(50));
+    assert_eq!(undone(&share, writer(), None), reader(50));
+    // The key was given an earlier end from outside.
+    let end = Deadline::from_millis(1_005);
+    assert_eq!(undone(&share, writer(), end), reader(5));
+}
+
+#[test]
+fn all_holds_that_are_looked_for_are_found_in_one_lock() {
+    let sought = [("a", 1), ("b", 2), ("b", 3)].map(|(token, n)| Revoked {
+        key_ref: key_ref(0, "k"),
+        token: Token::new(token.as_bytes()).unwrap().into(),
+        fence: fence(n),
+        before: None,
+        has_left: true,
+    });
+    let lock = lock_of(Mode::Shared, &[("a", 10), ("b", 10)]);
+    let found: Vec<u64> = find_in(&lock, &sought).map(Fence::get).collect();
+    assert_eq!(found, [1, 2]);
+}
