@@ -2,7 +2,7 @@
 //! `crate`, `super`, `self` or an imported module.
 //!
 //! A name that a file only re-exports belongs to the file that defines it. So a parent that declares its children and re-exports
-//! from them uses none of them. Tests do not count: neither those at the end of a file nor files that are compiled for tests only.
+//! from them uses none of them. Tests do not count: neither their modules in a file nor files that are compiled for tests only.
 //! Method calls name no file, so they are not seen.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -92,15 +92,20 @@ fn names_of(file: &Path) -> Names {
 }
 
 /// Leaves out `#[cfg(test)] mod … { … }`.
-fn without_tests(words: Vec<Word>) -> Vec<Word> {
+fn without_tests(mut words: Vec<Word>) -> Vec<Word> {
     let is_test = |words: &[Word]| {
         let names: Vec<_> = words.iter().filter_map(Word::name).collect();
-        names[..] == ["cfg", "test", "mod", "tests"] && words.last().unwrap().is('{')
+        names.starts_with(&["cfg", "test", "mod"]) && words[0].is('#') && words[9].is('{')
     };
-    let start = words.windows(10).position(is_test);
-    let mut words = words;
-    // They are the last of a file.
-    words.truncate(start.unwrap_or(words.len()));
+    while let Some(start) = words.windows(10).position(is_test) {
+        let mut depth = 0;
+        let is_end = |word: &Word| {
+            depth += i32::from(word.is('{')) - i32::from(word.is('}'));
+            depth == 0 && word.is('}')
+        };
+        let len = words[start..].iter().position(is_end).unwrap();
+        words.drain(start..=start + len);
+    }
     words
 }
 
