@@ -51,7 +51,7 @@ pub(super) fn of_blocked_client(on_timeout: bool) -> Callbacks {
 /// Subscribes to the server's events. False when it refuses one that the module needs.
 pub(super) fn subscribe(ctx: Context<'_>) -> bool {
     let hears = ctx.on_server_event(raw::REDISMODULE_EVENT_CONFIG, Some(on_config));
-    eviction::set_hears(hears);
+    eviction::set_notified(hears);
     let heard = [
         ctx.on_server_event(raw::REDISMODULE_EVENT_FLUSHDB, Some(on_flush)),
         ctx.on_server_event(raw::REDISMODULE_EVENT_SWAPDB, Some(on_swap)),

@@ -2,7 +2,7 @@
 //!
 //! # How a command runs
 //!
-//! `dispatch` has the function of each command. `execute` opens the key, asks the core for a decision, and replies. `commit`
+//! `dispatch` has the function of each command, and `command_call` runs it. `execute` opens the key, asks the core for a decision, and replies. `commit`
 //! carries the decision out. `serve` queues waiters, grants and dismisses them. What happens without a command is in `tick`,
 //! which `timer` calls. What the server calls is listed in `callbacks`; a callback leaves a note in the `inbox`. What the module
 //! remembers is in `module`.
@@ -15,7 +15,7 @@
 //!    the module's memory, and what they need.
 //! 3. `module`: these parts as one structure, and the task that borrows it.
 //! 4. `lock_key`, `commit`, `writes`, `serve`, `tick`: work on keys.
-//! 5. `execute`, `replay`, `dispatch`, `register`, `callbacks`, `data_type`, `info_section`: the entries.
+//! 5. `command_call`, `execute`, `replay`, `dispatch`, `register`, `callbacks`, `data_type`, `info_section`: the entries.
 //! 6. `load`: puts it together.
 //!
 //! # Rules

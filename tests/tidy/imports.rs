@@ -1,9 +1,10 @@
-//! Which file of `src` uses what of which other file, read from its paths: `use` declarations, and paths in the code that begin at
-//! `crate`, `super`, `self` or an imported module.
+//! Which file of `src` uses what of which other file, read from its paths: `use` declarations, and
+//! paths in the code that begin at `crate`, `super`, `self` or an imported module.
 //!
-//! A name that a file only re-exports belongs to the file that defines it. So a parent that declares its children and re-exports
-//! from them uses none of them. Tests do not count: neither their modules in a file nor files that are compiled for tests only.
-//! Method calls name no file, so they are not seen.
+//! A name that a file only re-exports belongs to the file that defines it. So a parent that
+//! declares its children and re-exports from them uses none of them. Tests do not count: neither
+//! their modules in a file nor files that are compiled for tests only. Method calls name no file,
+//! so they are not seen.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -63,7 +64,8 @@ impl Tree {
         modules.map(|one| (one.1.file.as_path(), of(one))).collect()
     }
 
-    /// The file that defines what a path names. A name that is no module stands in the file of the module before it.
+    /// The file that defines what a path names. A name that is no module stands in the file of the
+    /// module before it.
     fn file_of(&self, path: &[String], depth: usize) -> &Path {
         assert!(depth < 10, "re-exports in a circle: {path:?}");
         let ends = (0..=path.len()).rev();
@@ -283,7 +285,8 @@ fn absolute(
     base.into_iter().chain(rest.iter().cloned()).collect()
 }
 
-/// The same for folders: all files below `lock`, `wait`, `command`, `server/api` and the like are one.
+/// The same for folders: all files below `lock`, `wait`, `command`, `server/api` and the like are
+/// one.
 pub(crate) fn of_folders<'p>(
     uses: &BTreeMap<&'p Path, BTreeSet<&'p Path>>,
 ) -> BTreeMap<&'p Path, BTreeSet<&'p Path>> {

@@ -1,4 +1,5 @@
-//! Rust source as words: enough to find imports and the ends of functions. Comments and the contents of literals are left out.
+//! Rust source as words: enough to find imports and the ends of functions. Comments and the
+//! contents of literals are left out.
 
 /// A word of the source.
 #[derive(Clone, Debug, PartialEq, Eq)]
