@@ -1,17 +1,54 @@
-//! `redis-lock`: a Redis / Valkey module that makes locks a native thing of the server.
+//! `redis-lock`: a Redis / Valkey module with locks as a native data type.
 //!
-//! The map, from the inside out:
+//! This file is the map. `docs/ARCHITECTURE.md` says more, and where a change goes.
 //!
-//! - [`lock`], the core: what a lock is, how it is decided about and how it changes. Std only; time is an argument.
-//! - [`wait`]: who waits for which key, in which order, and what is due when. Std only, for any kind of listener.
-//! - [`command`]: the grammar of each command, from bytes to a request and its decision.
-//! - `server`, the shell: every call of the module API and every `unsafe` block, from the server's call to its reply.
+//! # Layers
 //!
-//! `lock` imports nothing of ours, `wait` imports `lock`, `command` imports both, `server` imports all, and only this file imports
-//! `server`.
-//! A command flows one way: bytes, parsed request, decision, effect, value written and effect replicated, reply.
+//! - [`lock`]: one lock. What it is, how requests are decided, and how it changes. Std only; time
+//!   is an argument.
+//! - [`wait`]: many keys. Who waits for which key, in which order, which grants are on their way,
+//!   and what is due when. Std only, for any kind of listener.
+//! - [`command`]: the grammar, description and decision of each command.
+//! - `server`: the shell, which has every call of the module API and every `unsafe` block.
+//!
+//! `lock` imports no other layer. `wait` imports `lock`, `command` imports both, and `server`
+//! imports all. Only this file imports `server`. `tests/tidy.rs` checks that.
+//!
+//! # The path of a command
+//!
+//! Data flows one way: bytes, parsed request, decision, effect, changed value and replicated
+//! effect, reply.
+//!
+//! | file | step |
+//! | --- | --- |
+//! | `server/dispatch.rs`, `command_call.rs` | the server calls the handler; a task begins |
+//! | `server/module.rs` | the task drains the notes of callbacks |
+//! | `command/*.rs` | the arguments are parsed |
+//! | `server/execute.rs`, `lock_key.rs` | the key is opened; waiters that are due are served |
+//! | `lock/decide.rs` | the request is decided: an effect or a refusal |
+//! | `server/commit.rs`, `propagation.rs` | the effect changes the value and is replicated |
+//! | `server/serve.rs`, `wait/registry.rs` | the next waiters are granted, or this client begins to wait |
+//! | `server/api/reply.rs` | the reply |
+//!
+//! Without a command, `server/timer.rs` calls `server/tick.rs` when something is due.
+//! `server/callbacks.rs` lists what else the server calls. Callbacks only leave notes in
+//! `server/inbox.rs`.
+//!
+//! # Commands
+//!
+//! | command | file |
+//! | --- | --- |
+//! | `LOCK.ACQUIRE` | [`command::acquire`] |
+//! | `RWLOCK.WLOCK` | [`command::wlock`] |
+//! | `RWLOCK.RLOCK` | [`command::rlock`] |
+//! | `LOCK.RELEASE` | [`command::release`] |
+//! | `LOCK.RENEW` | [`command::renew`] |
+//! | `LOCK.INFO` | [`command::info`] |
+//! | `LOCK.RESETSTAT` | [`command::resetstat`] |
+//! | `LOCK._APPLY`, `LOCK._RELEASE` | [`command::apply`], [`command::apply_release`]: effects, for replicas and files |
+//! | `LOCK._WRITABLE` | [`command::writable`]: the module asks whether the server accepts writes |
 
-// A panic would end the server. Tests may.
+// A panic aborts the server. Tests may panic.
 #![cfg_attr(
     not(test),
     deny(
@@ -32,9 +69,9 @@ pub mod lock;
 mod server;
 pub mod wait;
 
-// The macro makes the entry points that the server looks for, and the global allocator. Commands, the type and what else the
-// server offers are registered by `on_load`, through the module API itself: the macro's own ways are slower or do not load on
-// every supported server.
+// The macro makes the entry points that the server looks for, and the global allocator. `on_load`
+// registers everything else through the module API itself. The macro's own ways are slower, or do
+// not load on every supported server.
 #[allow(missing_docs)]
 mod entry {
     use crate::server::{self, on_load};

@@ -4,13 +4,24 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+#[path = "tidy/imports.rs"]
+mod imports;
 #[path = "integration/harness/links.rs"]
 mod links;
+#[path = "tidy/source.rs"]
+mod source;
 
+use imports::Tree;
 use links::follow_links;
 
 /// A longer file is hard to read.
 const MAX_LINES: usize = 500;
+
+/// A file of `src` that is longer says why.
+const MAX_LINES_WITHOUT_REASON: usize = 400;
+
+/// No function of `src` is longer.
+const MAX_FUNCTION_LINES: usize = 70;
 
 fn sources(folder: &str) -> Vec<(PathBuf, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
@@ -133,6 +144,107 @@ fn files_stay_small() {
             assert!(lines <= MAX_LINES, "{} has {lines} lines", path.display());
         }
     }
+}
+
+/// The reason stands near the top of the file, in a line of its own.
+#[test]
+fn long_files_of_the_source_say_why() {
+    for (path, text) in sources("src") {
+        let lines = text.lines().count();
+        let mut top = text.lines().take(30);
+        let has_reason = top.any(|line| line.starts_with("// Long because: "));
+        assert!(
+            lines <= MAX_LINES_WITHOUT_REASON || has_reason,
+            "{} has {lines} lines and no line `// Long because: …` near its top",
+            path.display()
+        );
+    }
+}
+
+#[test]
+fn functions_stay_short() {
+    let mut seen = 0;
+    for (path, text) in sources("src") {
+        for (name, line, lines) in source::functions(&text) {
+            assert!(
+                lines <= MAX_FUNCTION_LINES,
+                "{}:{line}: {name} has {lines} lines",
+                path.display()
+            );
+            seen += 1;
+        }
+    }
+    assert!(seen >= 700, "only {seen} functions");
+}
+
+/// Files that use one another can only be understood together.
+#[test]
+fn no_files_use_one_another_in_a_circle() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let tree = Tree::new(&root, sources("src"));
+    let uses = tree.uses();
+    let count: usize = uses.values().map(|used| used.len()).sum();
+    assert!(count >= 250, "only {count} uses were seen");
+    for uses in [imports::of_folders(&uses), uses] {
+        let circle = imports::circle(&uses);
+        assert!(circle.is_none(), "each uses the next: {circle:?}");
+    }
+}
+
+/// The table of rows is the one in docs/ARCHITECTURE.md.
+#[test]
+fn files_of_the_shell_use_only_their_row_and_those_above() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let text = fs::read_to_string(root.join("docs/ARCHITECTURE.md")).unwrap();
+    let (_, table) = text.split_once("| row | files |").unwrap();
+    let (table, _) = table.split_once("\n\n").unwrap();
+    let rows: Vec<Vec<_>> = table
+        .lines()
+        .filter_map(|line| line.split('|').nth(2))
+        .map(|files| files.split('`').skip(1).step_by(2).collect())
+        .filter(|files: &Vec<_>| !files.is_empty())
+        .collect();
+    let row_of = |file: &Path| {
+        let name = file.strip_prefix("server").ok()?.with_extension("");
+        let name = name.to_str().unwrap();
+        let has = |listed: &&str| name == listed.trim_end_matches('/');
+        rows.iter().position(|row| row.iter().any(&has))
+    };
+    let tree = Tree::new(&root.join("src"), sources("src"));
+    let mut seen = 0;
+    for (file, used) in imports::of_folders(&tree.uses()) {
+        if !file.starts_with("server") || file.ends_with("mod.rs") {
+            continue;
+        }
+        let own = row_of(file).unwrap_or_else(|| panic!("{} has no row", file.display()));
+        for used in used {
+            let is_above = row_of(used).is_none_or(|row| row <= own);
+            assert!(is_above, "{} uses {}", file.display(), used.display());
+            seen += 1;
+        }
+    }
+    assert!(seen >= 100, "only {seen} uses were seen");
+}
+
+/// A line of the list is the path below `src`, and what the file has.
+#[test]
+fn the_files_in_the_architecture_are_those_of_the_source() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let text = fs::read_to_string(root.join("docs/ARCHITECTURE.md")).unwrap();
+    let (_, list) = text.split_once("## The files").unwrap();
+    let (list, _) = list.split_once("\n## ").unwrap();
+    let first_words = list.lines().filter_map(|line| line.split_once("  "));
+    let listed: Vec<_> = first_words
+        .map(|(path, _)| root.join("src").join(path))
+        .collect();
+    let files: Vec<_> = sources("src").into_iter().map(|(path, _)| path).collect();
+    for path in &files {
+        assert!(listed.contains(path), "not listed: {}", path.display());
+    }
+    for path in &listed {
+        assert!(files.contains(path), "no such file: {}", path.display());
+    }
+    assert_eq!(listed.len(), files.len(), "a file is listed twice");
 }
 
 /// Tests prove the statements of these documents: a name in them is a test, or a file or folder of

@@ -3,7 +3,7 @@
 
 use super::fence::Fence;
 use super::hold::{Hold, Mode};
-use super::state::Lock;
+use super::state::{Fate, Lock};
 use super::time::Deadline;
 use super::token::Token;
 
@@ -35,26 +35,6 @@ pub enum Effect<'a> {
         /// The deadline that a command of the server has set for the key.
         deadline: Deadline,
     },
-}
-
-/// The state of a lock after an effect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum Fate {
-    /// Somebody holds it.
-    Held,
-    /// Nobody holds it. The value must not be used any more, and its key is to be deleted.
-    Free,
-}
-
-impl Fate {
-    pub(super) const fn free_if(free: bool) -> Self {
-        if free {
-            Self::Free
-        } else {
-            Self::Held
-        }
-    }
 }
 
 impl Effect<'_> {

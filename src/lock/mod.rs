@@ -61,9 +61,9 @@ mod token;
 
 pub use compact::{CompactToken, TokenText};
 pub use decide::{Ask, Grant, Refusal, Waiting};
-pub use effect::{Effect, Fate};
+pub use effect::Effect;
 pub use fence::{Fence, FenceClock, FenceExhausted};
 pub use hold::{Hold, Mode};
-pub use state::Lock;
+pub use state::{Fate, Lock};
 pub use time::{Deadline, Now, Ttl};
 pub use token::{Token, TokenBuf, TokenError};

@@ -4,6 +4,8 @@
 //! the lock that decides. It gets only the bytes of the effects and has no clock. It must be equal
 //! to the lock after every step.
 
+// Long because: the lock, the oracle and the checks after each step are read together.
+
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -152,47 +154,10 @@ impl World {
     /// before the step.
     fn oracle_step(&mut self, op: Op, key_end: Option<u64>) -> Answer {
         let now = self.now_ms;
-        let changes = |holds: &mut Vec<Naive>| {
-            for hold in holds {
-                hold.deadline = hold.deadline.min(key_end.unwrap_or(u64::MAX));
-            }
-        };
-        let live = |holds: &[Naive]| -> Vec<Naive> {
-            holds
-                .iter()
-                .filter(|h| now <= h.deadline)
-                .copied()
-                .collect()
-        };
+        let changes = |holds: &mut Vec<Naive>| cap_naively(holds, key_end);
+        let live = |holds: &[Naive]| live_at(holds, now);
         match op {
-            Op::Acquire(mode, token, ttl) => {
-                let mut holds = live(&self.oracle);
-                let (own, others): (Vec<Naive>, Vec<Naive>) =
-                    holds.iter().partition(|h| h.token == token);
-                let compatible =
-                    mode == Mode::Shared && others.iter().all(|h| h.mode == Mode::Shared);
-                if !others.is_empty() && !compatible {
-                    return Answer::Refused(match own[..] {
-                        [] => Refusal::Busy,
-                        _ => Refusal::BusyUpgrade,
-                    });
-                }
-                changes(&mut holds);
-                let (fence, since) = match own[..] {
-                    [] => (self.last_fence, now),
-                    [hold, ..] => (hold.fence, hold.since),
-                };
-                holds.retain(|h| h.token != token);
-                holds.push(Naive {
-                    token,
-                    mode,
-                    fence,
-                    deadline: now + ttl,
-                    since,
-                });
-                self.oracle = holds;
-                Answer::Fence(fence)
-            }
+            Op::Acquire(mode, token, ttl) => self.oracle_acquire((mode, token, ttl), key_end),
             Op::Release(token) => {
                 let held = live(&self.oracle).iter().any(|h| h.token == token);
                 if held {
@@ -220,6 +185,38 @@ impl World {
                 Answer::Done(true)
             }
         }
+    }
+
+    fn oracle_acquire(
+        &mut self,
+        (mode, token, ttl): (Mode, u8, u64),
+        key_end: Option<u64>,
+    ) -> Answer {
+        let now = self.now_ms;
+        let mut holds = live_at(&self.oracle, now);
+        let (own, others): (Vec<Naive>, Vec<Naive>) = holds.iter().partition(|h| h.token == token);
+        let compatible = mode == Mode::Shared && others.iter().all(|h| h.mode == Mode::Shared);
+        if !others.is_empty() && !compatible {
+            return Answer::Refused(match own[..] {
+                [] => Refusal::Busy,
+                _ => Refusal::BusyUpgrade,
+            });
+        }
+        cap_naively(&mut holds, key_end);
+        let (fence, since) = match own[..] {
+            [] => (self.last_fence, now),
+            [hold, ..] => (hold.fence, hold.since),
+        };
+        holds.retain(|h| h.token != token);
+        holds.push(Naive {
+            token,
+            mode,
+            fence,
+            deadline: now + ttl,
+            since,
+        });
+        self.oracle = holds;
+        Answer::Fence(fence)
     }
 
     /// Carries out a step on both sides and checks everything that must be true after it.
@@ -326,6 +323,17 @@ fn alphabet(tokens: &[u8], ttls: &[u64]) -> Vec<Op> {
         }
     }
     ops
+}
+
+fn live_at(holds: &[Naive], now_ms: u64) -> Vec<Naive> {
+    let live = holds.iter().filter(|hold| now_ms <= hold.deadline);
+    live.copied().collect()
+}
+
+fn cap_naively(holds: &mut [Naive], key_end: Option<u64>) {
+    for hold in holds {
+        hold.deadline = hold.deadline.min(key_end.unwrap_or(u64::MAX));
+    }
 }
 
 #[test]

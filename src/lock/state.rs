@@ -3,7 +3,6 @@
 use std::mem::size_of;
 
 use super::compact::{CompactToken, TokenText};
-use super::effect::Fate;
 use super::fence::{Fence, MarkedFence};
 use super::hold::{Hold, Mode};
 use super::shared::SharedHolds;
@@ -67,6 +66,26 @@ impl OneHold {
         self.fence = MarkedFence::new(hold.fence, mode == Mode::Shared);
         self.deadline = hold.deadline;
         self.since_ms = hold.since_ms;
+    }
+}
+
+/// The state of a lock after an effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Fate {
+    /// Somebody holds it.
+    Held,
+    /// Nobody holds it. The value must not be used any more, and its key is to be deleted.
+    Free,
+}
+
+impl Fate {
+    const fn free_if(free: bool) -> Self {
+        if free {
+            Self::Free
+        } else {
+            Self::Held
+        }
     }
 }
 

@@ -18,6 +18,8 @@
 //! None of them runs for a key that is not a lock: the methods of the type are called for its values only, and the server's
 //! events here are of whole databases. Keyspace events would be called for every key.
 
+// Long because: it is the one list of what the server calls.
+
 use std::ffi::{c_int, c_void, CStr};
 
 use redis_module::raw;
@@ -49,7 +51,7 @@ pub(super) fn of_blocked_client(on_timeout: bool) -> Callbacks {
 /// Subscribes to the server's events. False when it refuses one that the module needs.
 pub(super) fn subscribe(ctx: Context<'_>) -> bool {
     let hears = ctx.on_server_event(raw::REDISMODULE_EVENT_CONFIG, Some(on_config));
-    eviction::set_hears(hears);
+    eviction::set_notified(hears);
     let heard = [
         ctx.on_server_event(raw::REDISMODULE_EVENT_FLUSHDB, Some(on_flush)),
         ctx.on_server_event(raw::REDISMODULE_EVENT_SWAPDB, Some(on_swap)),

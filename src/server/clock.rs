@@ -1,5 +1,5 @@
-//! The clocks. The core is told wall-clock time, which is what the server's own ttls are measured with; how long a client waits is
-//! measured by a clock that nobody can set.
+//! The clocks. The core gets wall-clock time, because the server's own ttls use it. Waits are
+//! measured by a monotonic clock, which nobody can set.
 
 use std::sync::OnceLock;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -8,14 +8,16 @@ use redis_module::raw;
 
 use crate::lock::Now;
 
-/// The time of the command that runs: the instant at which the server began it, where the server says that (7.2+), as it is for its own ttls. It
-/// saves a look at the clock, and in a transaction or a script all commands have one time, as SET PX there has.
+/// The time of the running command. From 7.2 on it is the instant at which the server began the
+/// command, as for its own ttls. That saves a system call. All commands of a transaction or a
+/// script then have the same time, as SET PX has there.
 pub(super) fn of_command() -> Now {
     began().unwrap_or_else(now)
 }
 
-/// The time in the middle of a step that was at `now` before. In a script or a transaction that lasts, [`of_command`] may be long ago;
-/// where the server does not say when it began, `now` is fresh unless the step `has_gone_on` since.
+/// The time later in a step that began at `now`. In a long script or transaction [`of_command`] may
+/// be long ago. Before 7.2 `now` was read in this step, so it is still right unless the step
+/// `has_gone_on` since.
 pub(super) fn meanwhile(now: Now, has_gone_on: bool) -> Now {
     if has_gone_on || began().is_some() {
         now.max(self::now())
@@ -24,9 +26,10 @@ pub(super) fn meanwhile(now: Now, has_gone_on: bool) -> Now {
     }
 }
 
-/// When the server began the command, script or transaction; `None` where it does not say.
+/// When the server began the command, script or transaction. `None` before 7.2.
 fn began() -> Option<Now> {
-    // SAFETY: the static is not written after the load; the function takes nothing and reads a number.
+    // SAFETY: the static is not written after the load; the function takes nothing and reads a
+    // number.
     let cached_us = unsafe { raw::RedisModule_CachedMicroseconds.map(|cached| cached()) };
     cached_us
         .and_then(|us| u64::try_from(us).ok())
@@ -42,7 +45,7 @@ pub(super) fn now() -> Now {
     Now::from_micros(micros.saturating_add(since_epoch.subsec_micros().into()))
 }
 
-/// Microseconds on a clock that only runs forward, since the first call.
+/// Microseconds since the first call, on the monotonic clock.
 pub(super) fn monotonic_us() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
     let running = START.get_or_init(Instant::now).elapsed();

@@ -13,18 +13,19 @@ use super::api::Context;
 use super::limits::{Limit, ALL, MAX, MIN};
 use crate::command::integer;
 
-/// What the log says when the arguments cannot be taken, after what was wrong with one of them.
+/// The log line after the one that says which argument is wrong.
 pub(super) const BAD_ARGUMENTS: &CStr =
     c"bad arguments: expected [max-waiters-per-key N] [max-waiters N] [replicate-in-place yes|no] with N from 0 to 1000000";
 
-/// A setting that is yes or no.
+/// A setting with the value yes or no.
 #[derive(Debug)]
 pub(super) struct Switch {
     name: &'static CStr,
     is_on: AtomicBool,
 }
 
-/// Whether effects are replicated in the place of the client's words, where that is known to work ([`super::propagation`]).
+/// Whether effects are replicated in place of the client's words, on servers where that is tested
+/// ([`super::propagation`]).
 pub(super) static REPLICATE_IN_PLACE: Switch = Switch::new(c"replicate-in-place", true);
 
 static SWITCHES: [&Switch; 1] = [&REPLICATE_IN_PLACE];
@@ -66,10 +67,10 @@ impl Setting {
         }
     }
 
-    /// Takes a value as text.
+    /// Sets it to a value given as text.
     ///
     /// # Errors
-    /// What the value should have been.
+    /// If the value is not valid; the error says why.
     fn read(self, text: &[u8]) -> Result<(), &'static CStr> {
         match self {
             Self::Limit(limit) => {
@@ -77,7 +78,7 @@ impl Setting {
                 let is_set = value.is_some_and(|value| limit.set(value));
                 is_set
                     .then_some(())
-                    .ok_or(c"its value is no integer from 0 to 1000000")
+                    .ok_or(c"its value is not an integer from 0 to 1000000")
             }
             Self::Switch(switch) => {
                 let is = |word: &[u8]| text.eq_ignore_ascii_case(word);
@@ -91,15 +92,15 @@ impl Setting {
     }
 }
 
-/// What is wrong with a load argument: which setting it was for, and why it was not taken.
+/// Which load argument is wrong, and why.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct BadArgument {
-    /// The name of the setting, or what stands for a name that is none.
+    /// The name of the setting, or a text in its place if there is no such setting.
     pub(super) of: &'static CStr,
     pub(super) why: &'static CStr,
 }
 
-/// Takes the load arguments: pairs of a setting and its value, in its bounds, each at most once.
+/// Reads the load arguments: pairs of a setting and its value, each setting at most once.
 pub(super) fn read_arguments<'a>(
     mut args: impl Iterator<Item = &'a [u8]>,
 ) -> Result<(), BadArgument> {
@@ -108,7 +109,7 @@ pub(super) fn read_arguments<'a>(
         let known = Setting::all().find(|one| name.eq_ignore_ascii_case(one.name().to_bytes()));
         let setting = known.ok_or(BadArgument {
             of: c"unknown argument",
-            why: c"it is the name of no setting",
+            why: c"there is no setting of this name",
         })?;
         let of = setting.name();
         if seen.contains(&of) {
@@ -123,8 +124,8 @@ pub(super) fn read_arguments<'a>(
     Ok(())
 }
 
-/// Offers the settings to CONFIG, on servers that have it for modules. What the load arguments said is the default then, which the
-/// configuration file and MODULE LOADEX overrule.
+/// Registers the settings for CONFIG, on servers that support it for modules. The load arguments
+/// become the defaults, which the configuration file and MODULE LOADEX override.
 pub(super) fn register(ctx: Context<'_>) -> bool {
     // SAFETY: the static is not written after the load.
     let Some(load) = (unsafe { raw::RedisModule_LoadConfigs }) else {
@@ -211,7 +212,7 @@ unsafe extern "C" fn set(
 ) -> c_int {
     // SAFETY: what `register_limit` passed: a static.
     let limit = unsafe { limit.cast::<Limit>().as_ref() };
-    // The server has checked the bounds already, and says so itself when they are broken.
+    // The server has already checked the bounds, and reports a value outside of them itself.
     if limit.is_some_and(|limit| limit.set(value)) {
         raw::REDISMODULE_OK as c_int
     } else {
@@ -237,10 +238,10 @@ mod tests {
         assert!(REPLICATE_IN_PLACE.is_on());
         for (bad, of, why) in [
             ("max-waiters", c"max-waiters", "no value"),
-            ("max-waiters x", c"max-waiters", "no integer"),
-            ("max-waiters -1", c"max-waiters", "no integer"),
-            ("max-waiters 007", c"max-waiters", "no integer"),
-            ("max-waiters 1000001", c"max-waiters", "no integer"),
+            ("max-waiters x", c"max-waiters", "not an integer"),
+            ("max-waiters -1", c"max-waiters", "not an integer"),
+            ("max-waiters 007", c"max-waiters", "not an integer"),
+            ("max-waiters 1000001", c"max-waiters", "not an integer"),
             ("max-waiters 1 max-waiters 2", c"max-waiters", "twice"),
             ("waiters 1", c"unknown argument", "no setting"),
             ("5", c"unknown argument", "no setting"),

@@ -1,4 +1,5 @@
-//! The native type `redislock`: how a lock is saved, loaded, rewritten, measured and freed. One codec does all of it.
+//! The methods of the native type `redislock`: how a lock is saved, loaded, rewritten, measured and
+//! freed. They share one codec.
 
 use std::ffi::{c_char, c_int, c_void, CStr};
 use std::ptr;
@@ -15,21 +16,22 @@ use super::{callbacks, clock, main_thread};
 use crate::lock::codec::{self, decode, encode_fence, encode_state, Record};
 use crate::lock::{Fence, Lock};
 
-/// The type's name, which TYPE answers and SCAN takes.
+/// The type's name, as in the replies of TYPE and the arguments of SCAN.
 const NAME: &CStr = c"redislock";
 
-/// The version of the type, which the server writes with every value and into every `DUMP`. It stays 1
-/// for ever. It is one number for all values, so a higher one would make each of them unreadable to
+/// The version of the type. The server writes it with every value and into every `DUMP`. It stays
+/// 1, because it is one number for all values: a higher one would make each value unreadable to
 /// older releases. The record in the value has a version of its own, decided record by record.
 const ENCODING_VERSION: c_int = 1;
 
-/// How far ahead of this server's clock a fence may be that comes by RESTORE: a year. Fences follow the clock, so an honest one is
-/// ahead by the clocks' difference, and a forged one must not bring the end of all fences near.
+/// How far a fence in a RESTORE may be ahead of this server's clock: a year. Fences follow the
+/// clock, so an honest one is ahead only by the difference of two clocks. A forged one must not use
+/// up the range of fences.
 const MAX_FENCE_LEAD_US: u64 = 365 * 24 * 3600 * 1_000_000;
 
-/// Registers the type. False when the server refuses it.
+/// Registers the type. False if the server refuses it.
 pub(super) fn register(ctx: Context<'_>) -> bool {
-    // SAFETY: a structure of numbers and optional functions: all zeroes is a value of it.
+    // SAFETY: a structure of numbers and optional functions: all zeroes is a valid value.
     let mut methods: raw::RedisModuleTypeMethods = unsafe { std::mem::zeroed() };
     methods.version = u64::from(raw::REDISMODULE_TYPE_METHOD_VERSION);
     methods.rdb_load = Some(rdb_load);
@@ -40,15 +42,18 @@ pub(super) fn register(ctx: Context<'_>) -> bool {
     methods.free = Some(free);
     methods.free_effort = Some(free_effort);
     methods.aux_load = Some(aux_load);
-    // A server that knows the second one (7.2+) leaves the field out of its RDB when nothing is written.
+    // From 7.2 on the server uses the second one, and leaves the field out of its RDB if nothing is
+    // written.
     methods.aux_save = Some(aux_save);
     methods.aux_save2 = Some(aux_save2);
     methods.aux_save_triggers = raw::REDISMODULE_AUX_BEFORE_RDB as c_int;
     methods.unlink = Some(callbacks::on_unlink);
     methods.unlink2 = Some(callbacks::on_unlink2);
-    // `copy` stays empty, so the server refuses COPY: a copied hold would be a second exclusive one.
+    // `copy` stays empty, so the server refuses COPY. A copied hold would be a second exclusive
+    // hold.
 
-    // SAFETY: the context is alive, the name has nine characters, and the server copies the structure.
+    // SAFETY: the context is alive, the name has nine characters, and the server copies the
+    // structure.
     let ty = unsafe {
         call!(RedisModule_CreateDataType(
             ctx.as_ptr(),
@@ -68,7 +73,8 @@ unsafe extern "C" fn rdb_save(io: *mut raw::RedisModuleIO, value: *mut c_void) {
     }
 }
 
-/// Loads a lock; null when the bytes are not one, which fails a RESTORE, and the loading of a broken RDB.
+/// Loads a lock. Null if the bytes are not a lock: then the RESTORE fails, or the loading of the
+/// RDB file.
 unsafe extern "C" fn rdb_load(io: *mut raw::RedisModuleIO, encoding_version: c_int) -> *mut c_void {
     if encoding_version != ENCODING_VERSION {
         say_unknown(io);
@@ -89,7 +95,7 @@ unsafe extern "C" fn rdb_load(io: *mut raw::RedisModuleIO, encoding_version: c_i
     for (_, hold) in lock.holders() {
         module.fences.observe(hold.fence);
     }
-    held::made(&lock);
+    held::created(&lock);
     let name = key_name(io);
     if let Some(name) = name {
         module.migrations.arrives(name.bytes(), &lock);
@@ -98,8 +104,8 @@ unsafe extern "C" fn rdb_load(io: *mut raw::RedisModuleIO, encoding_version: c_i
     Box::into_raw(Box::new(lock)).cast()
 }
 
-/// A lock was loaded. One that comes by RESTORE may have no ttl: it is looked at once the command is over. One that comes from a
-/// file, or from a primary, is looked at with all others after that.
+/// Notes that a lock was loaded, because it may lack a ttl. After a RESTORE the timer checks its
+/// key. After the load of a file or of a primary's data set the sweep checks all keys.
 fn lock_came(io: *mut raw::RedisModuleIO, name: Option<Arg<'_>>, module: &Module) {
     if Context::detached().is_none_or(Context::is_loading) {
         return module.inbox.leave(Note::SweepWanted);
@@ -107,17 +113,19 @@ fn lock_came(io: *mut raw::RedisModuleIO, name: Option<Arg<'_>>, module: &Module
     let Some(name) = name else {
         return;
     };
-    // SAFETY: the server passed `io` to the running method. The static is not written after the load.
+    // SAFETY: the server passed `io` to the running method. The static is not written after the
+    // load.
     let db = unsafe { raw::RedisModule_GetDbIdFromIO.map(|db_of| db_of(io)) };
     let name = name.bytes().into();
     module.leave(Note::Restored { db, name });
 }
 
-/// The key that is loaded. The server does not say it for every way of loading.
+/// The name of the key that is loaded, if the server tells it.
 fn key_name<'io>(io: *mut raw::RedisModuleIO) -> Option<Arg<'io>> {
     // SAFETY: the static is not written after the load.
     let name_of = (unsafe { raw::RedisModule_GetKeyNameFromIO })?;
-    // SAFETY: the server passed `io` to the running method, which the name does not outlive.
+    // SAFETY: the server passed `io` to the running method, and the name does not outlive that
+    // method.
     unsafe {
         let name = name_of(io);
         (!name.is_null()).then(|| Arg::new(name.cast_mut()))
@@ -133,7 +141,7 @@ unsafe extern "C" fn aof_rewrite(
     let Some(lock) = (unsafe { lock_at(value) }) else {
         return;
     };
-    // An append-only file without an RDB at its head has no other place for the largest fence given.
+    // An append-only file without an RDB preamble has no other place for the last fence.
     if let Some(fence) = Module::get().fences.last() {
         emit(io, key, &encode_fence(fence));
     }
@@ -142,7 +150,8 @@ unsafe extern "C" fn aof_rewrite(
 
 fn emit(io: *mut raw::RedisModuleIO, key: *mut raw::RedisModuleString, bytes: &[u8]) {
     let (start, len) = (bytes.as_ptr().cast::<c_char>(), bytes.len());
-    // SAFETY: the server passed `io` and `key` to the running method; "sb" takes a string, a pointer and a length.
+    // SAFETY: the server passed `io` and `key` to the running method; "sb" takes a string, a
+    // pointer and a length.
     unsafe {
         call!(RedisModule_EmitAOF(
             io,
@@ -160,7 +169,7 @@ unsafe extern "C" fn mem_usage(value: *const c_void) -> usize {
     unsafe { lock_at(value) }.map_or(0, Lock::memory_bytes)
 }
 
-/// How much work it is to free the value: the server frees what is large on another thread.
+/// The work to free the value. The server frees large values on another thread.
 unsafe extern "C" fn free_effort(_key: *mut raw::RedisModuleString, value: *const c_void) -> usize {
     // SAFETY: the server passes a value of this type.
     unsafe { lock_at(value) }.map_or(1, Lock::len)
@@ -183,22 +192,24 @@ unsafe extern "C" fn digest(md: *mut raw::RedisModuleDigest, value: *mut c_void)
     }
 }
 
-/// Frees a value, maybe on another thread: it touches nothing but the value, and gauges that bear it.
+/// Frees a value, maybe on another thread. There it touches only the value and gauges that are safe
+/// for it.
 unsafe extern "C" fn free(value: *mut c_void) {
     if !value.is_null() {
-        // SAFETY: every value of this type came out of a `Box`, and the server frees it once.
+        // SAFETY: every value of this type comes from a `Box`, and the server frees it once.
         let lock = unsafe { Box::from_raw(value.cast::<Lock>()) };
         if main_thread::is_current() {
             let module = Module::get();
             module.removals.freed(&lock, module.inbox.is_own_change());
             held::freed(&lock);
         } else {
-            held::freed_elsewhere(&lock);
+            held::freed_on_another_thread(&lock);
         }
     }
 }
 
-/// The largest fence given, so that fences do not go back over a restart when no lock is held at the save.
+/// Saves the last fence, so that fences do not go back after a restart, even if no lock is held at
+/// the time of the save.
 unsafe extern "C" fn aux_save(io: *mut raw::RedisModuleIO, _when: c_int) {
     match Module::get().fences.last() {
         Some(fence) => save_bytes(io, &encode_fence(fence)),
@@ -243,21 +254,24 @@ unsafe extern "C" fn aux_load(
 }
 
 fn save_bytes(io: *mut raw::RedisModuleIO, bytes: &[u8]) {
-    // 6.2 reads an empty string as a number, up to its NUL; the pointer of an empty slice points nowhere.
+    // 6.2 reads an empty string as a number, up to its NUL. The pointer of an empty slice is not
+    // valid for that.
     let start = if bytes.is_empty() {
         c"".as_ptr()
     } else {
         bytes.as_ptr().cast::<c_char>()
     };
-    // SAFETY: the server passed `io` to the running method; it reads `len` bytes, or the NUL of an empty string.
+    // SAFETY: the server passed `io` to the running method. It reads `len` bytes, or the NUL of an
+    // empty string.
     unsafe { call!(RedisModule_SaveStringBuffer(io, start, bytes.len())) };
 }
 
-/// Reads one string of the value and hands its bytes to `read`; `None` when the input ends before it does.
+/// Reads one string of the value and passes its bytes to `read`. `None` if the input ends too
+/// early.
 fn load_bytes<R>(io: *mut raw::RedisModuleIO, read: impl FnOnce(&[u8]) -> R) -> Option<R> {
     let mut len = 0;
-    // SAFETY: the server passed `io` to the running method. With HANDLE_IO_ERRORS set a short input gives null and sets the
-    // error, it does not end the server.
+    // SAFETY: the server passed `io` to the running method. With HANDLE_IO_ERRORS a short input
+    // gives null and sets the error; the server does not abort.
     let buffer = unsafe { call!(RedisModule_LoadStringBuffer(io, &mut len)) };
     // SAFETY: as above.
     let failed = unsafe { call!(RedisModule_IsIOError(io)) } != 0;
@@ -267,17 +281,18 @@ fn load_bytes<R>(io: *mut raw::RedisModuleIO, read: impl FnOnce(&[u8]) -> R) -> 
     let value = if failed {
         None
     } else {
-        // SAFETY: the server gives a buffer of `len` bytes, which is ours until it is freed below.
+        // SAFETY: the server gives a buffer of `len` bytes. This function owns it until it frees it
+        // below.
         Some(read(unsafe {
             std::slice::from_raw_parts(buffer.cast::<u8>(), len)
         }))
     };
-    // SAFETY: the buffer was allocated for us, and this is the only place that frees it.
+    // SAFETY: the buffer was allocated for this function, and only this call frees it.
     unsafe { call!(RedisModule_Free(buffer.cast())) };
     value
 }
 
-/// A whole lock out of bytes that are about to go.
+/// Decodes a whole lock. The result does not borrow the bytes.
 fn decode_owned(io: *mut raw::RedisModuleIO, bytes: &[u8]) -> Option<Record<'static>> {
     match decode(bytes) {
         Ok(Record::State(lock)) => Some(Record::State(lock)),
@@ -294,9 +309,11 @@ fn say_if_later(io: *mut raw::RedisModuleIO, bytes: &[u8]) {
     }
 }
 
-/// Says in the log why a file cannot be loaded: the server itself only points there. Who sends a RESTORE is told by its reply.
+/// Logs why a file cannot be loaded, because the server's own message only refers to the log. The
+/// client of a RESTORE learns it from the reply.
 fn say_unknown(io: *mut raw::RedisModuleIO) {
-    // SAFETY: the server passed `io` to the running method, which the context does not outlive.
+    // SAFETY: the server passed `io` to the running method, and the context does not outlive that
+    // method.
     let ctx = unsafe { Context::new(call!(RedisModule_GetContextFromIO(io))) };
     if let Some(ctx) = ctx.filter(|ctx| ctx.is_loading()) {
         ctx.log(
@@ -306,13 +323,15 @@ fn say_unknown(io: *mut raw::RedisModuleIO) {
     }
 }
 
-/// Whether a fence that comes by RESTORE is too far ahead to be honest. What a file says is taken as it is; what comes to a replica was
-/// let in by its primary, whose clock may be another, or by a client of a replica that takes writes.
+/// Whether a fence that comes by RESTORE is too far ahead to be honest. Files are trusted. On a
+/// replica the fence was accepted by its primary, whose clock may differ, or it comes from a client
+/// of a writable replica.
 fn is_forged(io: *mut raw::RedisModuleIO, fence: Fence) -> bool {
     if fence.get() <= clock::now().us().saturating_add(MAX_FENCE_LEAD_US) {
         return false;
     }
-    // SAFETY: the server passed `io` to the running method, which the context does not outlive.
+    // SAFETY: the server passed `io` to the running method, and the context does not outlive that
+    // method.
     let Some(ctx) = (unsafe { Context::new(call!(RedisModule_GetContextFromIO(io))) }) else {
         return false;
     };

@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use redis_module::raw;
 
 use super::api::{Argv, Context};
-use super::module::Task;
+use super::command_call::CommandCall;
 use super::register::Handler;
 use super::{execute, replay};
 use crate::command::spec::Spec;
@@ -13,7 +13,6 @@ use crate::command::{
     acquire, apply, apply_release, check, exec, info, release, renew, resetstat, rlock, top, wlock,
     writable,
 };
-use crate::command::{Args, Error, Reply};
 
 /// Every command, with its handler.
 pub(super) const COMMANDS: [(&Spec, Handler); 12] = [
@@ -55,11 +54,11 @@ unsafe extern "C" fn exec_handler(
         if Context::new(ctx).is_some_and(|ctx| super::exec::name_keys(ctx, words)) {
             return raw::REDISMODULE_OK as c_int;
         }
-        Call::run(ctx, argv, argc, super::exec::run)
+        CommandCall::run(ctx, argv, argc, super::exec::run)
     }
 }
 
-/// Makes the `extern "C"` function of a command from one that gets a [`Call`].
+/// Makes the `extern "C"` function of a command from one that gets a [`CommandCall`].
 macro_rules! handler {
     ($run:expr) => {{
         unsafe extern "C" fn handler(
@@ -68,46 +67,9 @@ macro_rules! handler {
             argc: c_int,
         ) -> c_int {
             // SAFETY: the server called the handler with these, and `run` returns before the handler does.
-            unsafe { Call::run(ctx, argv, argc, $run) }
+            unsafe { CommandCall::run(ctx, argv, argc, $run) }
         }
         handler as Handler
     }};
 }
 use handler;
-
-/// One call of a command.
-pub(super) struct Call<'c> {
-    pub(super) task: Task<'c>,
-    pub(super) argv: Argv<'c>,
-}
-
-impl<'c> Call<'c> {
-    /// # Safety
-    /// The arguments are a handler's own, and `'c` does not outlive it.
-    unsafe fn run(
-        ctx: *mut raw::RedisModuleCtx,
-        argv: *mut *mut raw::RedisModuleString,
-        argc: c_int,
-        run: impl FnOnce(&mut Self) -> Result<(), Error>,
-    ) -> c_int {
-        // SAFETY: the caller's word.
-        let (task, argv, ctx) =
-            unsafe { (Task::begin(ctx), Argv::new(argv, argc), Context::new(ctx)) };
-        match task.map(|task| Self { task, argv }) {
-            Some(mut call) => {
-                if let Err(error) = run(&mut call) {
-                    call.task.ctx().reply(Reply::Error(error));
-                }
-            }
-            None => ctx
-                .into_iter()
-                .for_each(|ctx| ctx.reply(Reply::Error(Error::Busy))),
-        }
-        raw::REDISMODULE_OK as c_int
-    }
-
-    /// A cursor over the arguments after the key.
-    pub(super) fn args(&self) -> Args<impl Iterator<Item = &'c [u8]>> {
-        Args::new(self.argv.after_key())
-    }
-}

@@ -1,5 +1,6 @@
-//! Eviction: with every policy but one the server deletes locks when memory is short, because they all have a ttl. The module
-//! cannot prevent it. So it warns the operator, and counts what was evicted ([`removals`]).
+//! Eviction. All locks have a ttl, so with every policy except `noeviction` the server deletes
+//! locks when memory is short. The module cannot prevent that. It warns the operator and counts
+//! evicted locks ([`removals`]).
 //!
 //! [`removals`]: super::stats::removals
 
@@ -10,45 +11,47 @@ use redis_module::raw;
 
 use super::api::{call, Context, Level};
 
-/// The only policy that spares locks.
-const SPARES_LOCKS: &CStr = c"noeviction";
+/// The only policy that never deletes locks.
+const KEEPS_LOCKS: &CStr = c"noeviction";
 
-const WARNING: &CStr = c"maxmemory-policy can evict locks: when maxmemory is reached a holder may lose its lock before its deadline. \
-      noeviction keeps them, and answers acquires with -OOM then";
+const WARNING: &CStr = c"maxmemory-policy can evict locks: at maxmemory a holder may lose its lock before its deadline. \
+      With noeviction the server keeps locks and answers acquires with -OOM instead";
 
-/// Whether the server tells of changes of its policy.
-static HEARS: AtomicBool = AtomicBool::new(false);
-/// Whether the policy takes locks, as far as the server has told.
-static TAKES_LOCKS: AtomicBool = AtomicBool::new(true);
+/// Whether the server notifies the module when its policy changes.
+static IS_NOTIFIED: AtomicBool = AtomicBool::new(false);
+/// Whether the last known policy can delete locks.
+static MAY_EVICT_LOCKS: AtomicBool = AtomicBool::new(true);
 
-/// Notes whether the server says when its policy changes.
-pub(super) fn set_hears(hears: bool) {
-    HEARS.store(hears, Ordering::Relaxed);
+/// Notes whether the server notifies the module when its policy changes.
+pub(super) fn set_notified(is_notified: bool) {
+    IS_NOTIFIED.store(is_notified, Ordering::Relaxed);
 }
 
-/// Writes a warning to the log when the server may evict locks.
+/// Writes a warning to the log if the server may evict locks.
 pub(super) fn warn(ctx: Context<'_>) {
-    let takes_locks = takes_locks(ctx);
-    TAKES_LOCKS.store(takes_locks, Ordering::Relaxed);
-    if takes_locks {
+    let may_evict_locks = may_evict_locks(ctx);
+    MAY_EVICT_LOCKS.store(may_evict_locks, Ordering::Relaxed);
+    if may_evict_locks {
         ctx.log(Level::Warning, WARNING);
     }
 }
 
-/// Whether the server evicts keys now: its memory is above the limit, and its policy takes locks. It frees memory before it runs a
-/// command, so what a command deletes is deleted below the limit.
+/// Whether the server is evicting keys: its memory is above the limit, and its policy can delete
+/// locks. The server frees memory before it runs a command, so memory is below the limit when a
+/// command deletes a key.
 pub(super) fn is_under_way(ctx: Context<'_>) -> bool {
-    // SAFETY: the function takes nothing and answers a number: 0 where there is no limit.
+    // SAFETY: the function takes no arguments and returns a number, which is 0 if there is no
+    // limit.
     let used = unsafe { call!(RedisModule_GetUsedMemoryRatio()) };
-    let hears = HEARS.load(Ordering::Relaxed);
+    let is_notified = IS_NOTIFIED.load(Ordering::Relaxed);
     used > 1.0
-        && match hears {
-            true => TAKES_LOCKS.load(Ordering::Relaxed),
-            false => takes_locks(ctx),
+        && match is_notified {
+            true => MAY_EVICT_LOCKS.load(Ordering::Relaxed),
+            false => may_evict_locks(ctx),
         }
 }
 
-fn takes_locks(ctx: Context<'_>) -> bool {
+fn may_evict_locks(ctx: Context<'_>) -> bool {
     let policy = ctx.server_info(c"memory", c"maxmemory_policy");
-    policy.is_some_and(|policy| policy.as_c_str() != SPARES_LOCKS)
+    policy.is_some_and(|policy| policy.as_c_str() != KEEPS_LOCKS)
 }

@@ -9,14 +9,14 @@ use redis_module::raw;
 
 use super::api::{call, Arg, Argv, CallError, Context, Purpose};
 use super::clock;
-use super::dispatch::Call;
+use super::command_call::CommandCall;
 use super::stats::counters::{EXECUTED, NOT_HELD};
 use crate::command::exec::{self, COMMAND_AT};
 use crate::command::Error;
 use crate::lock::Token;
 
 /// Runs the command if the token holds the lock.
-pub(super) fn run(call: &mut Call<'_>) -> Result<(), Error> {
+pub(super) fn run(call: &mut CommandCall<'_>) -> Result<(), Error> {
     let (token, command) = exec::parse(call.args())?;
     let name = CString::new(command).unwrap_or_default();
     let (ctx, argv) = (call.task.ctx(), call.argv);
@@ -41,7 +41,7 @@ pub(super) fn run(call: &mut Call<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-fn must_hold(call: &mut Call<'_>, token: Token<'_>) -> Result<(), Error> {
+fn must_hold(call: &mut CommandCall<'_>, token: Token<'_>) -> Result<(), Error> {
     let key = call.key(Purpose::Read)?;
     let now = clock::of_command();
     let hold = key.lock().and_then(|lock| lock.hold_of(token, now));

@@ -7,8 +7,8 @@ use super::api::{Arg, Purpose};
 use super::blocked_client::Registry;
 use super::channel;
 use super::clock;
+use super::command_call::CommandCall;
 use super::commit::Cause;
-use super::dispatch::Call;
 use super::info_reply;
 use super::lock_key::{Key, KeyEnd, Parts, WrongType};
 use super::serve::{self, Entered};
@@ -68,7 +68,7 @@ impl<'r> Decided<'r> {
     }
 }
 
-impl<'c> Call<'c> {
+impl<'c> CommandCall<'c> {
     fn key_name(&self) -> Result<Arg<'c>, Error> {
         self.argv.key().ok_or(Error::Arity)
     }
@@ -194,7 +194,7 @@ fn acknowledge(key: &mut Key<'_, '_>, effect: &Effect<'_>) {
     }
 }
 
-pub(super) fn take_hold(call: &mut Call<'_>, mode: Mode) -> Result<(), Error> {
+pub(super) fn take_hold(call: &mut CommandCall<'_>, mode: Mode) -> Result<(), Error> {
     let ctx = call.task.ctx();
     let acquire = Acquire::parse(mode, call.args())?;
     if let Some(Wait::Notify(_, name)) = acquire.wait() {
@@ -217,26 +217,28 @@ pub(super) fn take_hold(call: &mut Call<'_>, mode: Mode) -> Result<(), Error> {
         }
         Outcome::Refused(mut key, key_ref, refusal, now) => {
             let entered = serve::enter(&mut key, key_ref, &acquire, refusal, now);
-            if let Err(Error::KeyQueueFull | Error::ServerQueueFull) = entered {
-                QUEUE_FULL.add_one();
-            }
+            count_not_granted(&entered);
             match entered? {
-                Entered::Blocked => WAITED.add_one(), // The reply comes when the wait ends.
-                Entered::Queued => {
-                    WAITED.add_one();
-                    ctx.reply_status(c"QUEUED");
-                }
-                Entered::No => {
-                    REFUSED.add_one();
-                    ctx.reply_null();
-                }
+                Entered::Blocked => {} // The reply comes when the wait ends.
+                Entered::Queued => ctx.reply_status(c"QUEUED"),
+                Entered::No => ctx.reply_null(),
             }
         }
     }
     Ok(())
 }
 
-pub(super) fn release(call: &mut Call<'_>) -> Result<(), Error> {
+/// Counts an acquire that was not granted at once: its client waits, or gets null or an error.
+fn count_not_granted(entered: &Result<Entered, Error>) {
+    match entered {
+        Ok(Entered::Blocked | Entered::Queued) => WAITED.add_one(),
+        Ok(Entered::No) => REFUSED.add_one(),
+        Err(Error::KeyQueueFull | Error::ServerQueueFull) => QUEUE_FULL.add_one(),
+        Err(_) => {}
+    }
+}
+
+pub(super) fn release(call: &mut CommandCall<'_>) -> Result<(), Error> {
     let ctx = call.task.ctx();
     let release = Release::parse(call.args())?;
     let outcome = call.change(None, |scene| {
@@ -265,7 +267,7 @@ fn give_up_place(key: &mut Key<'_, '_>, key_ref: &KeyRef, token: Token<'_>, now:
     }
 }
 
-pub(super) fn renew(call: &mut Call<'_>) -> Result<(), Error> {
+pub(super) fn renew(call: &mut CommandCall<'_>) -> Result<(), Error> {
     let ctx = call.task.ctx();
     let renew = Renew::parse(call.args())?;
     let outcome = call.change(None, |scene| {
@@ -280,7 +282,7 @@ pub(super) fn renew(call: &mut Call<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-pub(super) fn check(call: &mut Call<'_>) -> Result<(), Error> {
+pub(super) fn check(call: &mut CommandCall<'_>) -> Result<(), Error> {
     let check = Check::parse(call.args())?;
     let ctx = call.task.ctx();
     let key = call.key(Purpose::Read)?;
@@ -288,7 +290,7 @@ pub(super) fn check(call: &mut Call<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-pub(super) fn info(call: &mut Call<'_>) -> Result<(), Error> {
+pub(super) fn info(call: &mut CommandCall<'_>) -> Result<(), Error> {
     info::parse(call.args())?;
     let ctx = call.task.ctx();
     let mut key = call.key(Purpose::Read)?;
@@ -318,7 +320,7 @@ fn waiters_of(key: &mut Key<'_, '_>, now: Now) -> Vec<Waiter> {
         .collect()
 }
 
-pub(super) fn reset_stat(call: &mut Call<'_>) -> Result<(), Error> {
+pub(super) fn reset_stat(call: &mut CommandCall<'_>) -> Result<(), Error> {
     if call.argv.len() != 1 {
         return Err(Error::Arity);
     }
@@ -327,7 +329,7 @@ pub(super) fn reset_stat(call: &mut Call<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-pub(super) fn writable(call: &mut Call<'_>) -> Result<(), Error> {
+pub(super) fn writable(call: &mut CommandCall<'_>) -> Result<(), Error> {
     if !writes::is_asking() {
         return Err(Error::ModuleOnly);
     }

@@ -4,7 +4,7 @@ use super::api::Context;
 use crate::command::info::{Info, Listener};
 use crate::lock::Mode;
 
-/// Answers with what is known of a lock.
+/// Replies with the state of a lock.
 pub(super) fn send(ctx: Context<'_>, info: &Info<'_>) {
     ctx.reply_map(3);
     ctx.reply_bytes(b"mode");

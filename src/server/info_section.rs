@@ -1,4 +1,4 @@
-//! The module's part of INFO: `INFO lock`.
+//! The module's section of INFO: `INFO lock`.
 
 use std::ffi::{c_int, CStr};
 use std::ptr;
@@ -10,21 +10,22 @@ use super::module::Module;
 use super::stats::times::{self, Times};
 use super::stats::{counters, held};
 
-/// Offers the section. False when the server refuses it.
+/// Registers the section. False if the server refuses it.
 pub(super) fn register(ctx: Context<'_>) -> bool {
-    // SAFETY: the context is that of the load; the callback has the form that is asked for.
+    // SAFETY: the context is that of the load; the callback has the required signature.
     let status = unsafe { call!(RedisModule_RegisterInfoFunc(ctx.as_ptr(), Some(on_info))) };
     status == raw::REDISMODULE_OK as c_int
 }
 
 /// The server puts the module's name before each field: `lock_waiters`.
 unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, _for_crash_report: c_int) {
-    // SAFETY: the server's own structure, in its callback. The section without a name of its own is called as the module is.
+    // SAFETY: the server's own structure, in its callback. A section without a name gets the name
+    // of the module.
     let status = unsafe { call!(RedisModule_InfoAddSection(info, ptr::null())) };
     if status != raw::REDISMODULE_OK as c_int {
-        return; // Another section was asked for.
+        return; // The client asked for another section.
     }
-    // A slot that is being imported is another node's as yet.
+    // A slot that is being imported still belongs to another node.
     let held = held::now().minus(Module::get().migrations.held());
     add(info, c"held_exclusive", held.exclusive);
     add(info, c"held_shared", held.shared);
@@ -45,7 +46,7 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, _for_crash_repo
     add_times(info, Times::Holds);
 }
 
-/// In microseconds, as every name says.
+/// Adds a histogram's summary, in microseconds.
 fn add_times(info: *mut raw::RedisModuleInfoCtx, of: Times) {
     let Some(times) = times::summary(of) else {
         return;
@@ -82,7 +83,8 @@ fn add_times(info: *mut raw::RedisModuleInfoCtx, of: Times) {
 }
 
 fn add(info: *mut raw::RedisModuleInfoCtx, field: &CStr, value: u64) {
-    // SAFETY: the structure is alive during the callback, which is the only caller; the server copies the name.
+    // SAFETY: the structure is alive during the callback, which is the only caller; the server
+    // copies the name.
     unsafe {
         call!(RedisModule_InfoAddFieldULongLong(
             info,

@@ -1,4 +1,4 @@
-//! Loading: what is checked and registered before the first command runs.
+//! Loading: the checks and registrations before the first command runs.
 
 use std::ffi::c_int;
 
@@ -15,21 +15,23 @@ use super::{
 /// The module's version as MODULE LIST shows it: 10203 is 1.2.3.
 pub(crate) const VERSION: i32 = version_number(env!("CARGO_PKG_VERSION"));
 
-/// The first version of the server that has all that is needed: 6.2.0, as the module API writes it.
+/// The oldest server with all functions that the module needs: 6.2.0, in the notation of the module
+/// API.
 const OLDEST_SERVER: c_int = 0x0006_0200;
 
-/// From here on a call can have the rights of the client: 7.0.0.
+/// From 7.0.0 on a call can have the rights of the client.
 const HAS_RIGHTS_IN_CALLS: c_int = 0x0007_0000;
 
-/// From here on the server says when it looks for events: 7.0.0.
+/// From 7.0.0 on the server has an event for each turn of its event loop.
 const SAYS_WHEN_IT_SLEEPS: c_int = 0x0007_0000;
 
-/// From here on a timeout callback and a grant may meet: Redis 7.4.0 and, as it counts above it, Valkey 8.
+/// From Redis 7.4.0 and Valkey 8 on a timeout callback and a grant may coincide. Valkey 8 has the
+/// higher number.
 const SAFE_TO_UNBLOCK: c_int = 0x0007_0400;
 
-/// Registers the type and the commands. The server drops the module when this answers `Err`.
+/// Registers the type and the commands. The server unloads the module if this returns `Err`.
 pub(crate) fn on_load(ctx: &redis_module::Context, args: &[RedisString]) -> Status {
-    // SAFETY: the context is that of the load, which runs until this function returns.
+    // SAFETY: the context is that of the load, which lasts until this function returns.
     let Some(ctx) = (unsafe { Context::new(ctx.ctx.cast()) }) else {
         return Status::Err;
     };
@@ -51,10 +53,11 @@ pub(crate) fn on_load(ctx: &redis_module::Context, args: &[RedisString]) -> Stat
     let options = options as c_int | slot_migration::options(ctx);
     // SAFETY: the context is alive.
     //
-    // With HANDLE_IO_ERRORS a broken payload is an error here and not the end of the server. Without the implicit signal a
-    // command that is refused does not break a WATCH: what changes a key signals it. A replica may load a new data set beside the old
-    // one (repl-diskless-load swapdb): nothing here knows of a key but the keyspace, and the fence clock only takes the larger. What atomic slot migration asks for stands in
-    // `slot_migration`.
+    // With HANDLE_IO_ERRORS a broken payload is an error, and the server does not abort. Without
+    // the implicit signal a refused command does not break a WATCH; `commit` signals each change of
+    // a key. A replica may load a new data set beside the old one (repl-diskless-load swapdb),
+    // because only the keyspace has the locks, and the fence clock takes the larger of two fences.
+    // `slot_migration` explains its option.
     unsafe { call!(RedisModule_SetModuleOptions(ctx.as_ptr(), options)) };
     if !data_type::register(ctx) || !register_commands(ctx) || !config::register(ctx) {
         return Status::Err;
@@ -89,16 +92,17 @@ fn register_commands(ctx: Context<'_>) -> bool {
 }
 
 fn server_version() -> c_int {
-    // SAFETY: the function takes nothing and reads a number; `missing_function` has found it.
+    // SAFETY: the function takes no arguments and reads a number; `missing_function` has checked
+    // that it exists.
     unsafe { call!(RedisModule_GetServerVersion()) }
 }
 
-/// "1.2.3" as 10203.
+/// Turns "1.2.3" into 10203.
 const fn version_number(text: &str) -> i32 {
     let bytes = text.as_bytes();
     let (mut number, mut part, mut at) = (0i32, 0i32, 0usize);
     while at < bytes.len() {
-        // In a constant an overflow is an error of the build.
+        // In a constant an overflow is a build error.
         #[allow(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
         match bytes[at] {
             digit @ b'0'..=b'9' => part = part * 10 + (digit - b'0') as i32,

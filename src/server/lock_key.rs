@@ -186,7 +186,7 @@ impl<'k, 'c> Key<'k, 'c> {
         if unsafe { self.open.set_value(lock_type::handle(), value.cast()) } {
             // SAFETY: as in `open`.
             let lock = unsafe { &mut *value };
-            held::made(lock);
+            held::created(lock);
             self.lock = Some(lock);
             return Fate::Held;
         }

@@ -1,4 +1,5 @@
-//! The native type `redislock` as the rest of the shell sees it: its handle, and values behind pointers.
+//! The native type `redislock` as the rest of the shell sees it: its handle, and values behind
+//! pointers.
 
 use std::ffi::c_void;
 use std::ptr;

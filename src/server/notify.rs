@@ -1,28 +1,33 @@
-//! The module's own keyspace events, of the class `d` of `notify-keyspace-events` (`A` includes it on every supported server), so that they are off
-//! unless an operator turns them on:
+//! The module's own keyspace events. They belong to the class `d` of `notify-keyspace-events`,
+//! which `A` includes on every supported server. So they are off unless an operator turns them on:
 //!
-//! | event | when |
-//! | --- | --- |
-//! | `lock.acquire` | an acquire was granted at once: a new hold, the same one asked for again, or a conversion |
-//! | `lock.handover` | an acquire was granted to a client that waited |
-//! | `lock.renew` | a hold was given a new deadline by LOCK.RENEW |
-//! | `lock.release` | a hold was released, or was taken back as its client was gone before it heard of the grant |
-//! | `lock.expire` | the deadline of a hold, or of several, has passed: when the server deletes the key, right after its own `expired`; or, where other shares live on, at the next change of the lock |
+//! - `lock.acquire`: an acquire was granted at once: a new hold, a repeated request, or a
+//!   conversion.
+//! - `lock.handover`: an acquire was granted to a client that waited.
+//! - `lock.renew`: LOCK.RENEW has set a new deadline.
+//! - `lock.release`: a hold was released, or was revoked because its client was gone before it
+//!   heard of the grant.
+//! - `lock.expire`: the deadline of one hold or more has passed: sent when the server deletes the
+//!   key, right after its own `expired`; if other shared holds remain, sent at the next change of
+//!   the lock.
 //!
-//! A key that PEXPIRE has brought to an earlier end has the server's `expired` alone. Redis 6.2 does not say in which database a key
-//! is deleted: there `lock.expire` comes only while the module's events have been seen in one database.
+//! If PEXPIRE has brought the end of a key forward, only the server's `expired` is sent. Redis 6.2
+//! does not tell in which database it deletes a key. There `lock.expire` is sent only as long as
+//! all events of the module have been in one database.
 //!
-//! A refusal has no event, because it changes nothing, and clients that retry would flood the listeners; `lock_refused` counts
-//! refusals. A hold that was ended from outside has none either: the server has `del`, `set`, `rename_from`, `evicted` and the like.
+//! A refusal has no event, because it changes nothing, and clients that retry would flood the
+//! listeners. `lock_refused` counts refusals. A hold that another command has ended has no event
+//! either, because the server sends `del`, `set`, `rename_from`, `evicted` and the like.
 //!
-//! A replica sends the events when an effect arrives, as the server does for its own types. An effect does not say what caused
-//! it: a hand-over is a `lock.acquire` there, a repeated acquire a `lock.renew`, and an expiry the server's `del`.
+//! A replica sends the events when an effect arrives, as the server does for its own types. An
+//! effect does not contain its cause. So on a replica a hand-over is a `lock.acquire`, a repeated
+//! acquire is a `lock.renew`, and an expiry is the server's `del`.
 //!
 //! # Rule
 //!
-//! An event is noted at once, and sent when the command or the timer has closed its keys ([`Notices`]). A listener may be another
-//! module, which must not find a key half changed. The expiry of a key is noticed within a notification, where nothing may be
-//! sent.
+//! An event is noted at once, and sent when the command or the timer has closed its keys
+//! ([`Notices`]). A listener may be another module, and it must not find a key half changed. The
+//! module learns of an expiry within a notification, where it may not send anything.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -54,14 +59,14 @@ impl Event {
     }
 }
 
-/// An event that is still to be sent.
+/// An event that has not been sent yet.
 pub(super) struct Notice {
     pub(super) event: Event,
     pub(super) db: c_int,
     pub(super) key: Box<[u8]>,
 }
 
-/// The events that are still to be sent.
+/// The events that have not been sent yet.
 #[derive(Default)]
 pub(super) struct Notices {
     is_pending: Cell<bool>,
@@ -88,7 +93,7 @@ impl Notices {
         self.is_pending.set(true);
     }
 
-    /// The database of all events so far, if there is just one.
+    /// The database of all events so far, if they have been in only one.
     pub(super) fn only_db(&self) -> Option<c_int> {
         let dbs = self.dbs.borrow();
         dbs.first().copied().filter(|_| dbs.len() == 1)
@@ -100,7 +105,7 @@ impl Notices {
         self.is_pending.get()
     }
 
-    /// Takes the events that are to be sent.
+    /// Takes the events to send.
     pub(super) fn take(&self) -> Vec<Notice> {
         self.is_pending.set(false);
         self.notices.take()

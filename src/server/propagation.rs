@@ -1,23 +1,27 @@
-//! What goes to the replicas and into the append-only file: effects, as internal commands.
+//! Replication: effects go to the replicas and into the append-only file as internal commands.
 //!
 //! ```text
-//! LOCK._APPLY key record               whatever the record says
+//! LOCK._APPLY key record               the effect of the record
 //! LOCK._APPLY key token record         the token has this hold
 //! LOCK._RELEASE key token              the token's hold, the only one of the lock, has ended
 //! ```
-//! Empty arguments at the end mean nothing.
+//! Empty arguments at the end have no meaning.
 //!
-//! # Why so many forms
+//! # Why there are several forms
 //!
-//! `RM_Replicate` looks the command's name up each time and makes a string of every argument: more than a quarter of all the instructions
-//! of an acquire, and a third of a release (docs/PERFORMANCE.md). `RM_ReplicateVerbatim` sends the arguments of the running command as they are, and retains
-//! the strings instead of copying them. So for the moment of that call an effect's words stand in the place of the client's ([`in_place`]); the key and mostly the
-//! token are among them already. The vector has its own strings back before anything else can look at it, so that MONITOR and SLOWLOG
-//! show what the client has sent. It cannot be made longer or shorter: hence a form for each length, and the empty arguments.
+//! `RM_Replicate` looks up the name of the command each time and makes a string of every argument.
+//! That is more than a quarter of all instructions of an acquire, and a third of a release
+//! (docs/PERFORMANCE.md). `RM_ReplicateVerbatim` sends the words of the running command as they
+//! are, and retains the strings instead of copying them. So during that call the words of the
+//! effect replace those of the client ([`in_place`]). The key and mostly the token are the same
+//! strings. The vector gets its own strings back before anything else can read it, so MONITOR and
+//! SLOWLOG show what the client sent. The length of the vector cannot change. That is why there is
+//! a form for each length, and why there are empty arguments.
 //!
-//! That the vector may be changed is nothing that the module API promises. So it is done only on lines of servers where the tests
-//! have proved it, from clients, transactions and scripts ([`PROVED`]). On others, and where `replicate-in-place` is `no`, every
-//! effect goes out by `RM_Replicate`.
+//! The module API does not promise that the vector may be changed. So the module does it only on
+//! release lines where the tests cover it, for clients, transactions and scripts
+//! ([`TESTED_LINES`]). On others, and if `replicate-in-place` is `no`, every effect is sent by
+//! `RM_Replicate`.
 
 use std::ffi::{c_char, CStr};
 use std::ptr;
@@ -34,18 +38,18 @@ use crate::lock::{Effect, Fence, Token};
 
 /// The command that carries effects to replicas and into the append-only file.
 pub(super) const APPLY: &CStr = apply::SPEC.name;
-/// The same for the most frequent one: the end of a lock's only hold.
+/// The command for the most frequent effect: the end of a lock's only hold.
 const RELEASE: &CStr = apply_release::SPEC.name;
 
-/// A word that stands in many commands: made at the load, kept until the server ends.
+/// A word that many commands contain. It is created at load and kept until the server exits.
 struct Word(AtomicPtr<raw::RedisModuleString>);
 
 static APPLY_WORD: Word = Word::new();
 static RELEASE_WORD: Word = Word::new();
 static NOTHING: Word = Word::new();
 
-/// The lines of servers on which the tests replicate in place.
-const PROVED: [Line; 7] = [
+/// The release lines on which the tests replicate in place.
+const TESTED_LINES: [Line; 7] = [
     Line(Brand::Redis, 6, 2),
     Line(Brand::Redis, 7, 0),
     Line(Brand::Redis, 8, 0),
@@ -55,20 +59,21 @@ const PROVED: [Line; 7] = [
     Line(Brand::Valkey, 9, 1),
 ];
 
-/// Whether this server is of a line in [`PROVED`].
-static IS_PROVED: AtomicBool = AtomicBool::new(false);
+/// Whether this server belongs to one of the [`TESTED_LINES`].
+static IS_TESTED_LINE: AtomicBool = AtomicBool::new(false);
 
-/// Makes the words, and looks at what this server is.
+/// Creates the words, and checks which server this is.
 pub(super) fn prepare(ctx: Context<'_>) {
-    let is_proved = Line::of(ctx).is_some_and(|line| PROVED.contains(&line));
-    IS_PROVED.store(is_proved, Ordering::Relaxed);
+    let is_tested = Line::of(ctx).is_some_and(|line| TESTED_LINES.contains(&line));
+    IS_TESTED_LINE.store(is_tested, Ordering::Relaxed);
     APPLY_WORD.set(APPLY);
     RELEASE_WORD.set(RELEASE);
     NOTHING.set(c"");
 }
 
-/// Sends an effect to replicas and the append-only file. `argv` is that of the running command, if one runs, and `key` its key.
-/// `ends_lock` says that the effect releases the only hold of the lock. `buffer` is kept from one effect to the next.
+/// Sends an effect to replicas and the append-only file. `argv` are the words of the running
+/// command, if one runs, and `key` is its key. `ends_lock` says that the effect releases the only
+/// hold of the lock. `buffer` is reused from one effect to the next.
 pub(super) fn send(
     ctx: Context<'_>,
     argv: Option<Argv<'_>>,
@@ -79,7 +84,7 @@ pub(super) fn send(
 ) {
     let may = |argv: &Argv<'_>| {
         (3..=Argv::MAX_LEN).contains(&argv.len())
-            && IS_PROVED.load(Ordering::Relaxed)
+            && IS_TESTED_LINE.load(Ordering::Relaxed)
             && REPLICATE_IN_PLACE.is_on()
     };
     let Some(argv) = argv.filter(may) else {
@@ -107,20 +112,21 @@ pub(super) fn send(
     }
 }
 
-/// Has the server send the running command on with other words in it: those given, in their places; `None` leaves the client's own.
+/// Replicates the running command with other words in it. `None` keeps the client's own word.
 fn in_place(ctx: Context<'_>, argv: Argv<'_>, words: &[Option<Arg<'_>>]) {
     argv.with_words(words, NOTHING.arg(), || ctx.replicate_verbatim());
 }
 
-/// Sends a fence that was given, without an effect. `key` only says in which slot.
+/// Sends the last fence without an effect. `key` only names the slot.
 pub(super) fn send_fence(ctx: Context<'_>, key: Arg<'_>, fence: Fence) {
     replicate(ctx, key, &encode_fence(fence));
 }
 
-/// Sends LOCK._APPLY outside a command.
+/// Sends LOCK._APPLY by `RM_Replicate`.
 fn replicate(ctx: Context<'_>, key: Arg<'_>, record: &[u8]) {
     let (start, len) = (record.as_ptr().cast::<c_char>(), record.len());
-    // SAFETY: the context and the key's name are alive; the format "sb" takes a string, a pointer and a length.
+    // SAFETY: the context and the key's name are alive; the format "sb" takes a string, a pointer
+    // and a length.
     unsafe {
         call!(RedisModule_Replicate(
             ctx.as_ptr(),
@@ -133,7 +139,7 @@ fn replicate(ctx: Context<'_>, key: Arg<'_>, record: &[u8]) {
     };
 }
 
-/// Writes an effect into a buffer that is kept from one effect to the next, so that none allocates.
+/// Writes an effect into a buffer that is reused, so that no effect allocates.
 fn encode<'b>(effect: &Effect<'_>, buffer: &'b mut Vec<u8>) -> &'b [u8] {
     buffer.clear();
     buffer.reserve(MAX_EFFECT_LEN);
@@ -141,7 +147,7 @@ fn encode<'b>(effect: &Effect<'_>, buffer: &'b mut Vec<u8>) -> &'b [u8] {
     buffer
 }
 
-/// Whether the bytes of a token are those of an argument, and not only equal to them.
+/// Whether a token is this very argument, and not only equal to it.
 fn same(argument: Arg<'_>, token: Token<'_>) -> bool {
     ptr::eq(argument.bytes(), token.as_bytes())
 }
@@ -154,13 +160,14 @@ impl Word {
     fn set(&self, text: &CStr) {
         let bytes = text.to_bytes();
         let (start, len) = (bytes.as_ptr().cast::<c_char>(), bytes.len());
-        // SAFETY: a string made without a context belongs to nobody but us; the server copies `len` bytes.
+        // SAFETY: a string created without a context belongs to this module; the server copies
+        // `len` bytes.
         let word = unsafe { call!(RedisModule_CreateString(ptr::null_mut(), start, len)) };
         self.0.store(word, Ordering::Relaxed);
     }
 
     fn arg(&self) -> Arg<'static> {
-        // SAFETY: `prepare` has made the string when the module was loaded, and nobody frees it.
+        // SAFETY: `prepare` created the string when the module was loaded, and nothing frees it.
         unsafe { Arg::new(self.0.load(Ordering::Relaxed)) }
     }
 }

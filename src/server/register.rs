@@ -1,6 +1,6 @@
-//! Registers the commands: a [`Spec`] becomes what the server wants to know of a command. That is
-//! the name, flags and position of the keys everywhere; the arity, key specs and documentation from
-//! 7.0 on; the ACL categories from 7.2 on.
+//! Registers the commands: translates a [`Spec`] into the structures of the server. Every server
+//! gets the name, flags and position of the keys. From 7.0 on it also gets the arity, key specs and
+//! documentation, and from 7.2 on the ACL categories.
 
 use std::ffi::{c_char, c_int, CStr, CString};
 use std::mem::size_of;
@@ -51,7 +51,7 @@ fn create(ctx: Context<'_>, spec: &Spec, handler: Handler) -> bool {
     status == raw::REDISMODULE_OK as c_int
 }
 
-/// Tells servers from 7.0 on what [`create`] cannot say.
+/// Tells servers from 7.0 on what [`create`] cannot express.
 fn describe(ctx: Context<'_>, spec: &Spec) -> bool {
     // SAFETY: the statics are not written after the load.
     let (Some(command_of), Some(set_info)) =
@@ -78,7 +78,7 @@ fn describe(ctx: Context<'_>, spec: &Spec) -> bool {
     status == raw::REDISMODULE_OK as c_int
 }
 
-/// Lends the spec in the server's form to `set`.
+/// Passes the spec in the server's form to `set`.
 fn with_info<R>(spec: &Spec, set: impl FnOnce(*const raw::RedisModuleCommandInfo) -> R) -> R {
     let mut key_specs = [
         key_spec(spec.keys).unwrap_or(END_OF_KEY_SPECS),
@@ -108,7 +108,7 @@ fn with_info<R>(spec: &Spec, set: impl FnOnce(*const raw::RedisModuleCommandInfo
     set(&raw const info)
 }
 
-/// The form of the structures below, for servers that know a later one.
+/// The version of the structures below, for servers with a later one.
 const FORM: raw::RedisModuleCommandInfoVersion = raw::RedisModuleCommandInfoVersion {
     version: 1,
     sizeof_historyentry: size_of::<raw::RedisModuleCommandHistoryEntry>(),
@@ -117,9 +117,9 @@ const FORM: raw::RedisModuleCommandInfoVersion = raw::RedisModuleCommandInfoVers
 };
 
 // In the server's form an array ends at an element of zeroes.
-// SAFETY: a structure of numbers and pointers: all zeroes is a value of it.
+// SAFETY: a structure of numbers and pointers: all zeroes is a valid value.
 const END_OF_KEY_SPECS: raw::RedisModuleCommandKeySpec = unsafe { std::mem::zeroed() };
-// SAFETY: a structure of numbers and pointers: all zeroes is a value of it.
+// SAFETY: a structure of numbers and pointers: all zeroes is a valid value.
 const END_OF_ARGS: raw::RedisModuleCommandArg = unsafe { std::mem::zeroed() };
 const END_OF_HISTORY: raw::RedisModuleCommandHistoryEntry = raw::RedisModuleCommandHistoryEntry {
     since: ptr::null(),
@@ -133,7 +133,7 @@ const fn change(change: &Change) -> raw::RedisModuleCommandHistoryEntry {
     }
 }
 
-/// Where the server finds the keys, and what the command does to them.
+/// How the server finds the keys, and how the command uses them.
 fn key_spec(keys: Keys) -> Option<raw::RedisModuleCommandKeySpec> {
     let (key_use, begin) = match keys {
         Keys::None => return None,

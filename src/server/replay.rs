@@ -3,14 +3,14 @@
 
 use super::api::Purpose;
 use super::clock;
-use super::dispatch::Call;
+use super::command_call::CommandCall;
 use super::lock_key::Key;
 use super::notify::{self, Event};
 use crate::command::{apply, Error, Reply};
 use crate::lock::codec::Record;
 use crate::lock::{Effect, Now};
 
-impl<'c> Call<'c> {
+impl<'c> CommandCall<'c> {
     /// Refuses everybody but those who may.
     fn must_be_replay(&self) -> Result<(), Error> {
         match self.task.ctx().is_replay() {
@@ -42,7 +42,7 @@ impl<'c> Call<'c> {
     }
 }
 
-pub(super) fn apply(call: &mut Call<'_>) -> Result<(), Error> {
+pub(super) fn apply(call: &mut CommandCall<'_>) -> Result<(), Error> {
     call.must_be_replay()?;
     let fences = &call.task.module().fences;
     match apply::parse(call.argv.after_key())? {
@@ -85,7 +85,7 @@ fn note_effect(key: &Key<'_, '_>, effect: &Effect<'_>, now: Now) {
     key.note(event);
 }
 
-pub(super) fn apply_release(call: &mut Call<'_>) -> Result<(), Error> {
+pub(super) fn apply_release(call: &mut CommandCall<'_>) -> Result<(), Error> {
     call.must_be_replay()?;
     let mut args = call.args();
     let token = args.token().map_err(|_| Error::BadEffect)?;

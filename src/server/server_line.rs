@@ -1,25 +1,26 @@
-//! Which server this is: its brand and the first two numbers of its version.
+//! The brand of the server and its release line, which is the first two numbers of its version.
 
 use super::api::Context;
 
-/// Whose server it is.
+/// The brand of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Brand {
     Redis,
     Valkey,
 }
 
-/// A line of servers: brand, major and minor version. Its patches mend, and change no habit.
+/// A release line: brand, major and minor version. Patch releases do not change the behaviour that
+/// the module relies on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Line(pub(super) Brand, pub(super) u32, pub(super) u32);
 
 impl Line {
-    /// The line of this server. `None` when INFO does not say it in the usual way.
+    /// The release line of this server. `None` if INFO does not contain it in the usual form.
     ///
-    /// `RM_GetServerVersion` does not tell Redis 8.0 from Valkey 8.0.
+    /// `RM_GetServerVersion` does not distinguish Redis 8.0 from Valkey 8.0.
     pub(super) fn of(ctx: Context<'_>) -> Option<Self> {
         let version = |field| ctx.server_info(c"server", field);
-        // Valkey says its own version beside the one of Redis that it stands for.
+        // Valkey shows its own version and the version of Redis that it is compatible with.
         let (brand, version) = match version(c"valkey_version") {
             Some(version) => (Brand::Valkey, version),
             None => (Brand::Redis, version(c"redis_version")?),

@@ -1,28 +1,36 @@
-//! Atomic slot migration (`CLUSTER MIGRATESLOTS`): what the module does for slots that come and for slots that go.
-//! Only Valkey has it, from 9 on.
+//! Atomic slot migration (`CLUSTER MIGRATESLOTS`): the module's part in the import and the export
+//! of slots. Only Valkey has it, from 9 on.
 //!
-//! # What happens, in this order
+//! # The steps of a migration
 //!
-//! 1. The source forks. The child writes each key of the slots as commands, by `aof_rewrite` of the type. The target carries
-//!    these out before it owns the slots: `LOCK._APPLY` and `PEXPIREAT`, from a client that counts as a primary.
-//! 2. What changes on the source from the fork on follows them.
-//! 3. The source pauses its clients' writes and all expiry. The target takes the slots and tells everybody.
-//! 4. The source hears of it, deletes the keys and ends the pause.
+//! 1. The source forks. The child writes each key of the slots as commands, by `aof_rewrite` of the
+//!    type: `LOCK._APPLY` and `PEXPIREAT`. The target carries them out before it owns the slots.
+//!    They come from a client that counts as a primary.
+//! 2. Changes on the source after the fork follow.
+//! 3. The source pauses the writes of its clients and all expiry. The target takes the slots and
+//!    tells the cluster.
+//! 4. The source learns of it, deletes the keys and ends the pause.
 //!
-//! A replica of the target gets all that the target gets. A migration that fails has the target delete what has come.
+//! A replica of the target gets everything that the target gets. If a migration fails, the target
+//! deletes the keys that have arrived.
 //!
-//! # What follows
+//! # Consequences
 //!
-//! - **A slot that is being imported is not this node's.** So the timer hands nothing on in it and mends nothing
-//!   ([`writes`](super::writes)). What needs mending is put off until the slot is here.
-//! - **What has come is not held here yet.** It is counted apart ([`Arrivals`], [`held`]), and what ends it was done elsewhere
-//!   ([`leaves`]). Two cases are not told apart until the import ends: a lock that RENAME or MOVE has put under another key, and
-//!   what came to a replica with a full synchronization, of which the server says nothing.
-//! - **The pause binds the module, too.** The server forbids effects outside commands while it lasts. The timer waits.
-//! - **Whoever waits for a key of a slot that has gone** is sent away as soon as the source hears of it.
-//! - **Fences go on.** An effect carries its fence along. A lock that is free at the fork has no effect. So the source sends
-//!   its last fence right after each fork ([`send_last_fence`]). It cannot while clients' writes are paused, by an operator or
-//!   by another migration. Where that lasts until the slots have gone, the clocks alone order the fences.
+//! - **A slot that is being imported belongs to another node.** So the timer grants nothing in it
+//!   and repairs no ttl ([`writes`](super::writes)). Repairs are put off until the slot is here.
+//! - **Locks that have arrived are not held here yet.** They are counted apart
+//!   ([`Migrations::held`]), and their end is counted on the source ([`Migrations::leaves`]). Two
+//!   cases are counted wrongly until the import ends: a lock that RENAME or MOVE has put under
+//!   another key, and locks that a replica got by a full synchronization.
+//! - **The pause binds the module, too.** The server forbids effects outside commands during it, so
+//!   the timer waits.
+//! - **Waiters for a key in a slot that has left** are dismissed as soon as the source learns of
+//!   it.
+//! - **Fences continue to grow.** An effect carries its fence. A lock that is free at the fork has
+//!   no effect, so the source sends its last fence right after each fork
+//!   (`callbacks::send_last_fence`). It cannot do so while the writes of clients are paused, by an
+//!   operator or by another migration. If that lasts until the slots have left, only the clocks
+//!   order the fences.
 
 use std::cell::RefCell;
 use std::ffi::{c_char, c_int, c_void};
@@ -36,10 +44,11 @@ use super::stats::held::Held;
 use crate::lock::slot::{key_in, slot_of};
 use crate::lock::Lock;
 
-/// Says that a module can live with it. Elsewhere the bit may mean something else.
+/// The option by which a module allows atomic slot migration. On other servers the bit may mean
+/// something else.
 const HANDLE_ATOMIC_SLOT_MIGRATION: c_int = 1 << 5;
 
-/// Valkey's number of the event. Redis has another event under it.
+/// Valkey's number of the event. In Redis it is the number of another event.
 const ATOMIC_SLOT_MIGRATION: u64 = 19;
 
 const IMPORT_STARTED: u64 = 0;
@@ -55,7 +64,7 @@ pub(super) const PAUSED_MS: u64 = 1;
 /// The name of the key that carries a fence. It is never made; its slot is what the server goes by.
 const FENCE_KEY: &str = "redis-lock:fence:";
 
-/// The data of the event, in the server's form.
+/// The data of the event, in the server's layout.
 #[repr(C)]
 struct Info {
     version: u64,
@@ -80,7 +89,7 @@ type Job = [c_char; JOB_LEN + 1];
 struct Migration {
     job: Job,
     slots: Vec<RangeInclusive<u16>>,
-    /// The part of what is held that has come with it.
+    /// The locks that have arrived with it.
     arrived: Held,
 }
 
@@ -90,7 +99,7 @@ impl Migration {
     }
 }
 
-/// The migrations that are under way.
+/// The migrations in progress.
 #[derive(Debug, Default)]
 pub(super) struct Migrations {
     parts: RefCell<Parts>,
@@ -102,7 +111,7 @@ struct Parts {
     exports: Vec<Migration>,
 }
 
-/// The options of a module that can live with atomic slot migration, where the server knows them.
+/// The module options for atomic slot migration, on servers that know it.
 pub(super) fn options(ctx: Context<'_>) -> c_int {
     match is_known(ctx) {
         true => HANDLE_ATOMIC_SLOT_MIGRATION,
@@ -110,7 +119,8 @@ pub(super) fn options(ctx: Context<'_>) -> c_int {
     }
 }
 
-/// Subscribes to migrations and forks, where the server knows migrations. False when it refuses.
+/// Subscribes to migrations and forks, on servers that know migrations. False if the server
+/// refuses.
 pub(super) fn subscribe(
     ctx: Context<'_>,
     on_migration: raw::RedisModuleEventCallback,
@@ -125,25 +135,25 @@ fn is_known(ctx: Context<'_>) -> bool {
     matches!(Line::of(ctx), Some(Line(Brand::Valkey, 9.., _)))
 }
 
-/// What a key held before a command from elsewhere, if its slot is being imported.
+/// The holds of a key before a replicated command changes it, if its slot is being imported.
 #[must_use]
 pub(super) struct Before(Option<Held>);
 
 impl Migrations {
-    /// The part of what is held that belongs to slots which are being imported. Nothing in the middle of a change.
+    /// The locks and holds in slots that are being imported. Nothing in the middle of a change.
     pub(super) fn held(&self) -> Held {
         let parts = self.parts.try_borrow();
         let imports = parts.iter().flat_map(|parts| parts.imports.iter());
         imports.fold(Held::default(), |sum, import| sum.plus(import.arrived))
     }
 
-    /// Notes what a key holds that a command from elsewhere is about to change.
+    /// Notes the holds of a key that a replicated command is about to change.
     pub(super) fn before(&self, name: &[u8], lock: Option<&Lock>) -> Before {
         let is_import = self.with_import_of(name, |_| ()).is_some();
         Before(is_import.then(|| Held::of_key(lock)))
     }
 
-    /// Counts what the command has changed.
+    /// Counts the change of the command.
     pub(super) fn after(&self, before: Before, name: &[u8], lock: Option<&Lock>) {
         let Some(before) = before.0 else {
             return;
@@ -154,14 +164,14 @@ impl Migrations {
         });
     }
 
-    /// A lock is loaded under this key.
+    /// Counts a lock that is loaded under this key.
     pub(super) fn arrives(&self, name: &[u8], lock: &Lock) {
         self.with_import_of(name, |import| {
             import.arrived = import.arrived.plus(Held::of_key(Some(lock)));
         });
     }
 
-    /// A lock leaves this key. Answers whether its slot is being imported.
+    /// Counts a lock that leaves this key. Returns whether the key's slot is being imported.
     pub(super) fn leaves(&self, name: &[u8], lock: &Lock) -> bool {
         let gone = self.with_import_of(name, |import| {
             import.arrived = import.arrived.minus(Held::of_key(Some(lock)));
@@ -169,7 +179,7 @@ impl Migrations {
         gone.is_some()
     }
 
-    /// Follows the event of a migration. Answers whether the slots of this node have changed.
+    /// Handles an event of a migration. Returns whether the slots of this node have changed.
     ///
     /// # Safety
     /// `subevent` and `data` are what the server passed to the callback of this event.
@@ -182,7 +192,7 @@ impl Migrations {
         match subevent {
             IMPORT_STARTED => parts.imports.push(info.migration()),
             EXPORT_STARTED => parts.exports.push(info.migration()),
-            // What has come is deleted by now, or is this node's.
+            // By now the locks that have arrived are deleted, or belong to this node.
             IMPORT_ABORTED | IMPORT_COMPLETED => drop(take(&mut parts.imports, &info.job_name)),
             EXPORT_ABORTED | EXPORT_COMPLETED => drop(take(&mut parts.exports, &info.job_name)),
             _ => {}
@@ -190,12 +200,13 @@ impl Migrations {
         matches!(subevent, IMPORT_COMPLETED | EXPORT_COMPLETED)
     }
 
-    /// Whether slots are on their way to other nodes.
+    /// Whether slots are being exported to other nodes.
     pub(super) fn is_exporting(&self) -> bool {
         !self.parts.borrow().exports.is_empty()
     }
 
-    /// A key in a slot of each migration to another node. None of them is ever made: they say to which target a fence goes.
+    /// A key in a slot of each export. These keys are never created: they only say to which target
+    /// a fence goes.
     pub(super) fn keys_of_exports(&self) -> Vec<String> {
         let parts = self.parts.borrow();
         let exports = parts.exports.iter();
@@ -203,11 +214,11 @@ impl Migrations {
         keys.collect()
     }
 
-    /// Lends the import that a key comes with, if any does.
+    /// Passes the import of a key's slot to `act`, if there is one.
     fn with_import_of<R>(&self, name: &[u8], act: impl FnOnce(&mut Migration) -> R) -> Option<R> {
         let mut parts = self.parts.borrow_mut();
         if parts.imports.is_empty() {
-            return None; // The usual case: the slot need not be computed.
+            return None; // The usual case. It saves computing the slot.
         }
         let slot = slot_of(name);
         let mut imports = parts.imports.iter_mut();
@@ -226,7 +237,7 @@ impl Info {
         let ranges = if self.slot_ranges.is_null() {
             &[]
         } else {
-            // SAFETY: the server passes that many ranges, which live as long as this callback.
+            // SAFETY: the server passes that many ranges, and they live as long as this callback.
             unsafe { std::slice::from_raw_parts(self.slot_ranges, count) }
         };
         let slots = ranges.iter().filter_map(|range| {

@@ -1,11 +1,13 @@
-//! The sweep: a look through the whole keyspace, a little at a time, for locks that nothing else would look at.
+//! The sweep: it goes through the whole keyspace in small steps, and finds locks that nothing else
+//! would check.
 //!
-//! - **Locks without a ttl.** PERSIST removes it, and a file or a primary may bring in a lock without one. Its holds end all the
-//!   same, but the key would stay for ever. So the sweep runs after the server has started, loaded a data set or been promoted.
-//! - **Holds to revoke** that RENAME or MOVE has taken elsewhere since they were granted.
+//! - **Locks without a ttl.** PERSIST removes the ttl, and a file or a primary may contain a lock
+//!   without one. Its holds end as usual, but the key would stay for ever. So the sweep runs after
+//!   the server has started, loaded a data set or been promoted.
+//! - **Holds to revoke** that RENAME or MOVE has moved to another key since they were granted.
 //!
-//! The sweep only finds them. The timer does the rest, as with every key that is marked. A server that holds no lock, or is a
-//! replica, sweeps nothing.
+//! The sweep only marks their keys. The timer does the rest, as for every marked key. A server
+//! without locks does not sweep, and neither does a replica.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
@@ -21,34 +23,34 @@ use crate::lock::Fence;
 use crate::wait::delivery::find_in;
 use crate::wait::{KeyRef, Revoked};
 
-/// How long a step may take, and how long the server is left alone after it.
+/// How long a step may take, and the pause after it.
 const STEP_US: u64 = 500;
 const REST_US: u64 = 5_000;
-/// How many buckets are looked at before the clock is.
+/// The number of buckets between two looks at the clock.
 const BUCKETS: usize = 64;
-/// How soon a server that still loads tries again.
+/// The pause before the next try while the server loads.
 const LATER_US: u64 = 100_000;
 
-/// The sweep that is under way, or wanted.
+/// The sweep that is running or requested.
 #[derive(Default)]
 pub(super) struct Sweep {
     run: Option<Run>,
-    /// When the next step is due, on the monotonic clock; `None` without a sweep.
+    /// When the next step is due, on the monotonic clock. `None` without a sweep.
     due_us: Option<u64>,
     /// Whether a sweep was requested since the last one began.
     is_requested: bool,
 }
 
-/// How far a sweep has come.
+/// The progress of a sweep.
 struct Run {
     db: c_int,
     cursor: Cursor,
 }
 
-/// A cursor of the server's.
+/// A scan cursor of the server.
 struct Cursor(NonNull<raw::RedisModuleScanCursor>);
 
-/// What a step looks for, and what it has found.
+/// The holds that a step looks for, and its results.
 struct Findings {
     sought: Vec<Revoked>,
     without_ttl: Vec<Rc<[u8]>>,
@@ -56,23 +58,24 @@ struct Findings {
 }
 
 impl Sweep {
-    /// Requests a sweep of the whole keyspace, from its beginning.
+    /// Requests a sweep of the whole keyspace, from the start.
     pub(super) fn request(&mut self) {
         self.is_requested = true;
         self.due_us.get_or_insert_with(clock::monotonic_us);
     }
 
-    /// Lets another sweep follow the one that is under way, because keys have gone where it has been already.
+    /// Requests another sweep after the running one, because keys have moved to where it has
+    /// already been.
     pub(super) fn start_over(&mut self) {
         self.is_requested |= self.due_us.is_some();
     }
 
-    /// Gives up what is under way.
+    /// Cancels the sweep.
     pub(super) fn cancel(&mut self) {
         *self = Self::default();
     }
 
-    /// When the next step is due, in microseconds of the monotonic clock.
+    /// When the next step is due, on the monotonic clock.
     pub(super) const fn due_at_us(&self) -> Option<u64> {
         self.due_us
     }
@@ -116,7 +119,7 @@ impl Sweep {
 }
 
 impl Run {
-    /// Goes on until a time. True when all databases were swept.
+    /// Continues until a time. True if all databases have been swept.
     fn go_on(&mut self, ctx: Context<'_>, registry: &mut Registry, until_us: u64) -> bool {
         while ctx.select_db(self.db) {
             let mut findings = Findings {
@@ -140,7 +143,7 @@ impl Run {
         true
     }
 
-    /// Marks what was found in a database.
+    /// Marks the keys that were found in a database.
     fn take(&self, findings: Findings, registry: &mut Registry) {
         let db = self.db;
         for key in findings.without_ttl {
@@ -154,15 +157,16 @@ impl Run {
 
 impl Cursor {
     fn new() -> Option<Self> {
-        // SAFETY: the function takes nothing.
+        // SAFETY: the function takes no arguments.
         let cursor = unsafe { call!(RedisModule_ScanCursorCreate()) };
         NonNull::new(cursor).map(Self)
     }
 
-    /// Looks at the keys of the next bucket. False when it was the last.
+    /// Looks at the keys of the next bucket. False if it was the last one.
     fn scan(&mut self, ctx: Context<'_>, findings: &mut Findings) -> bool {
         let findings = std::ptr::from_mut(findings).cast::<c_void>();
-        // SAFETY: the context and the cursor are alive; `on_key` gets the findings, which nobody else uses meanwhile.
+        // SAFETY: the context and the cursor are alive; `on_key` gets the findings, and nothing
+        // else uses them meanwhile.
         unsafe {
             call!(RedisModule_Scan(
                 ctx.as_ptr(),
@@ -176,12 +180,12 @@ impl Cursor {
 
 impl Drop for Cursor {
     fn drop(&mut self) {
-        // SAFETY: the cursor is ours, and destroyed only here.
+        // SAFETY: this value owns the cursor, and destroys it only here.
         unsafe { call!(RedisModule_ScanCursorDestroy(self.0.as_ptr())) };
     }
 }
 
-/// A key of the database. It may be of any type.
+/// Looks at a key of the database. It may be of any type.
 unsafe extern "C" fn on_key(
     _ctx: *mut raw::RedisModuleCtx,
     name: *mut raw::RedisModuleString,
@@ -191,11 +195,12 @@ unsafe extern "C" fn on_key(
     if key.is_null() {
         return;
     }
-    // SAFETY: what `scan` passed, lent to nobody else.
+    // SAFETY: this is what `scan` passed, and nothing else borrows it.
     let Some(findings) = (unsafe { findings.cast::<Findings>().as_mut() }) else {
         return;
     };
-    // SAFETY: the key is open, and both calls take any. A value of our type is a lock, which is only read, and alive in this callback.
+    // SAFETY: the key is open, and the calls accept any key. A value of the module's type is a
+    // lock; it is only read, and it is alive during this callback.
     let (lock, rest_ms) = unsafe {
         if !std::ptr::eq(
             call!(RedisModule_ModuleTypeGetType(key)),

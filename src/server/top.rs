@@ -2,7 +2,7 @@
 
 use super::api::{Context, OwnedString, Purpose};
 use super::clock;
-use super::dispatch::Call;
+use super::command_call::CommandCall;
 use super::lock_key::Key;
 use crate::command::{top, Args, Error};
 use crate::lock::{Mode, Now, TokenBuf};
@@ -19,7 +19,7 @@ struct Line {
     oldest: Option<(TokenBuf, u64)>,
 }
 
-pub(super) fn run(call: &mut Call<'_>) -> Result<(), Error> {
+pub(super) fn run(call: &mut CommandCall<'_>) -> Result<(), Error> {
     let count = top::parse(Args::new(call.argv.after_name()))?;
     let ctx = call.task.ctx();
     let now = clock::of_command();
@@ -44,7 +44,7 @@ pub(super) fn run(call: &mut Call<'_>) -> Result<(), Error> {
 
 /// The mode of a lock, how many hold it, and its oldest holder.
 fn holders_of(
-    call: &mut Call<'_>,
+    call: &mut CommandCall<'_>,
     key_ref: &KeyRef,
     now: Now,
 ) -> (Option<Mode>, usize, Option<(TokenBuf, u64)>) {

@@ -1,15 +1,15 @@
-//! Whether the server would take a write from a client now, asked before a timer writes.
+//! Whether the server would accept a write from a client now. The timer asks this before it writes.
 //!
-//! The server refuses commands, not timers. A hold that a timer grants while clients get -MISCONF,
-//! -NOREPLICAS or -CLUSTERDOWN is one that no file and no replica may ever know of. So the timer asks
-//! before it grants, and grants nothing where a client could not write.
+//! The server refuses writes of commands, but not those of timers. While clients get -MISCONF,
+//! -NOREPLICAS or -CLUSTERDOWN, a grant by the timer might never reach a file or a replica. So the
+//! timer grants nothing while a client could not write.
 //!
-//! The question is a write command of the module's own, `LOCK._WRITABLE [key]`, which does nothing. It is
-//! called with the checks of a script. It cannot be renamed or switched off, as `rename-command` is read
-//! before a module is loaded; and it is a write on the very key, as a node that is cut off from its cluster
-//! may still answer reads (`cluster-allow-reads-when-down`).
+//! To ask, the module calls its own command `LOCK._WRITABLE [key]` with the checks of a script. The
+//! command does nothing. It cannot be renamed or disabled, because the server reads
+//! `rename-command` before it loads a module. It counts as a write of the key, because a node that
+//! is cut off from its cluster may still answer reads (`cluster-allow-reads-when-down`).
 //!
-//! A question that cannot be asked counts as refused.
+//! If the module cannot ask, it assumes that writes are refused.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,26 +19,27 @@ use super::api::{
 };
 use crate::command::writable;
 
-/// The command that is the question.
+/// The command by which the module asks.
 const WRITABLE: &CStr = writable::SPEC.name;
 
-/// Asks on 6.2, whose calls check nothing themselves. It answers text when the write is refused.
+/// The script that asks on 6.2, where calls make no checks. It returns text if the write is
+/// refused.
 const ASK_BY_SCRIPT: &[u8] =
     b"local reply = redis.pcall('LOCK._WRITABLE') return type(reply) == 'table' and reply.err";
 
-/// What is said at load on 6.2 when there is no EVAL to ask by.
+/// The log line at load on 6.2 if there is no EVAL.
 const NO_EVAL: &CStr =
-    c"EVAL is renamed: whether the server refuses writes is read from INFO and CONFIG GET; \
-      if CONFIG is renamed too, no deadline hands a lock on while min-replicas-to-write is set, \
-      nor after a save that failed";
+    c"EVAL is renamed: the module reads from INFO and CONFIG GET whether the server refuses writes; \
+      if CONFIG is renamed too, it grants nothing at a deadline while min-replicas-to-write is set, \
+      or after a failed save";
 
-/// Whether the module asks now: its command answers nobody else.
+/// Whether the module is asking. Otherwise its command returns an error.
 static ASKING: AtomicBool = AtomicBool::new(false);
 
 /// Whether there is no EVAL on a server that needs it.
 static HAS_NO_EVAL: AtomicBool = AtomicBool::new(false);
 
-/// Looks at load how this server can be asked.
+/// Finds out at load how to ask this server.
 pub(super) fn prepare(caller: &mut Caller<'_>) {
     if calls_check_writes() {
         return;
@@ -49,12 +50,12 @@ pub(super) fn prepare(caller: &mut Caller<'_>) {
     }
 }
 
-/// Whether the command that asks was called by the module itself.
+/// Whether the module itself has called the command.
 pub(super) fn is_asking() -> bool {
     ASKING.load(Ordering::Relaxed)
 }
 
-/// Whether the server refuses all writes for now: its disk fails (-MISCONF), too few replicas follow it
+/// Whether the server refuses all writes now: its disk fails (-MISCONF), it has too few replicas
 /// (-NOREPLICAS), or it is a replica (-READONLY).
 pub(super) fn are_refused(caller: &mut Caller<'_>) -> bool {
     if calls_check_writes() {
@@ -67,8 +68,8 @@ pub(super) fn are_refused(caller: &mut Caller<'_>) -> bool {
     reply.map_or(true, |reply| reply.part().text().is_some())
 }
 
-/// Whether this node serves a key, for writes, now and to everybody. In a cluster it does not while the
-/// key's slot is on the way to another node, nor while the cluster is down.
+/// Whether this node accepts writes of a key now, from every client. In a cluster it does not while
+/// the key's slot is moving to another node, or while the cluster is down.
 pub(super) fn are_served_here(caller: &mut Caller<'_>, key: Arg<'_>) -> bool {
     !caller.context().is_cluster() || asking(|| caller.call(WRITABLE, Checks::Few, &[key])).is_ok()
 }
@@ -86,7 +87,7 @@ fn eval(caller: &mut Caller<'_>, script: &[u8]) -> Result<CallReply, CallError> 
     caller.call(c"EVAL", Checks::Few, &[script.arg(), no_keys.arg()])
 }
 
-/// The same from what 6.2 says of itself, where it has no EVAL: refused wherever it cannot be told.
+/// The same on 6.2 without EVAL, from INFO and CONFIG GET. True if they do not tell.
 fn are_refused_by_info(caller: &mut Caller<'_>) -> bool {
     let ctx: Context<'_> = caller.context();
     let says = |section, field, value: &CStr| {
@@ -96,13 +97,13 @@ fn are_refused_by_info(caller: &mut Caller<'_>) -> bool {
     let mut is_set = |name, value: &[u8]| caller.config_value(name).is_some_and(|is| is == value);
     let save_fails = says(c"persistence", c"rdb_last_bgsave_status", c"err");
     let save_stops_writes = !is_set(c"stop-writes-on-bgsave-error", b"no") && !is_set(c"save", b"");
-    // The status stays as it was when the operator gives the file up.
+    // The status keeps its last value after the operator has disabled the file.
     let appends = !says(c"persistence", c"aof_enabled", c"0");
     let append_fails = appends && says(c"persistence", c"aof_last_write_status", c"err");
     if (save_fails && save_stops_writes) || append_fails {
         return true;
     }
-    // The field is there only where the setting is.
+    // The field exists only if the setting does.
     let Some(good) = ctx.server_info(c"replication", c"min_slaves_good_slaves") else {
         return false;
     };

@@ -1,5 +1,7 @@
 //! A place in a queue: the requests of one token for one key that wait, or nobody's for a while.
 
+// Long because: a place and its requests have no state outside this file.
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 

@@ -25,6 +25,8 @@
 //! Every operation is `O(log n)`, wherever in the queue it happens. Only the first [`WaitQueue::next`]
 //! after [`WaitQueue::lock_replaced`] looks at every place.
 
+// Long because: the order of a queue is one set of rules over one index.
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 

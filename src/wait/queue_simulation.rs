@@ -5,6 +5,8 @@
 //! fence tells its rank among the grants. After every step it is also shown that nobody waits for ever,
 //! even where no hold ends by its deadline.
 
+// Long because: the world and all its steps belong together.
+
 mod histories;
 mod oracle;
 
@@ -247,43 +249,8 @@ impl World {
                 self.real.ask(ask, block, now, real);
                 expected.push(self.oracle.ask(mode, token, ttl, block, self.now_ms));
             }
-            Op::Release(token) => {
-                name = [token];
-                let token = Token::new(&name).unwrap();
-                let lock = self.real.lock.as_ref();
-                let effect = lock.and_then(|lock| lock.release(token, now));
-                let effect = effect.map(|(effect, _)| effect);
-                effect
-                    .into_iter()
-                    .for_each(|effect| self.real.apply(&effect));
-                real.push(Event::Done(effect.is_some()));
-                expected.push(Event::Done(self.oracle.owns(name[0])));
-                if effect.is_none() {
-                    let gone = self.real.registry.give_up(&self.real.key, token);
-                    let gone = gone.iter().filter(|removed| removed.listener.is_some());
-                    real.extend(gone.map(|removed| Event::GivenUp(client(removed))));
-                    let gone = self.oracle.give_up(name[0]);
-                    expected.extend(gone.into_iter().map(Event::GivenUp));
-                }
-                self.oracle.release(name[0]);
-            }
-            Op::Renew(token, ttl) => {
-                name = [token];
-                let (token, ttl) = (Token::new(&name).unwrap(), Ttl::from_millis(ttl).unwrap());
-                let lock = self.real.lock.as_ref();
-                let effect = lock.and_then(|lock| lock.renew(token, ttl, now));
-                effect
-                    .into_iter()
-                    .for_each(|effect| self.real.apply(&effect));
-                real.push(Event::Done(effect.is_some()));
-                let own = self
-                    .oracle
-                    .holds
-                    .iter_mut()
-                    .find(|hold| hold.token == name[0]);
-                let renewed = own.map(|hold| hold.deadline = self.now_ms + ttl.ms());
-                expected.push(Event::Done(renewed.is_some()));
-            }
+            Op::Release(token) => self.release(token, now, real, expected),
+            Op::Renew(token, ttl) => self.renew(token, ttl, now, real, expected),
             Op::Cancel(seat) => {
                 let tickets = self.numbers();
                 let chosen = match seat {
@@ -321,6 +288,52 @@ impl World {
                 }
             }
         }
+    }
+
+    fn release(&mut self, token: u8, now: Now, real: &mut Vec<Event>, expected: &mut Vec<Event>) {
+        let name = [token];
+        let token = Token::new(&name).unwrap();
+        let lock = self.real.lock.as_ref();
+        let effect = lock.and_then(|lock| lock.release(token, now));
+        let effect = effect.map(|(effect, _)| effect);
+        effect
+            .into_iter()
+            .for_each(|effect| self.real.apply(&effect));
+        real.push(Event::Done(effect.is_some()));
+        expected.push(Event::Done(self.oracle.owns(name[0])));
+        if effect.is_none() {
+            let gone = self.real.registry.give_up(&self.real.key, token);
+            let gone = gone.iter().filter(|removed| removed.listener.is_some());
+            real.extend(gone.map(|removed| Event::GivenUp(client(removed))));
+            let gone = self.oracle.give_up(name[0]);
+            expected.extend(gone.into_iter().map(Event::GivenUp));
+        }
+        self.oracle.release(name[0]);
+    }
+
+    fn renew(
+        &mut self,
+        token: u8,
+        ttl: u64,
+        now: Now,
+        real: &mut Vec<Event>,
+        expected: &mut Vec<Event>,
+    ) {
+        let name = [token];
+        let (token, ttl) = (Token::new(&name).unwrap(), Ttl::from_millis(ttl).unwrap());
+        let lock = self.real.lock.as_ref();
+        let effect = lock.and_then(|lock| lock.renew(token, ttl, now));
+        effect
+            .into_iter()
+            .for_each(|effect| self.real.apply(&effect));
+        real.push(Event::Done(effect.is_some()));
+        let own = self
+            .oracle
+            .holds
+            .iter_mut()
+            .find(|hold| hold.token == name[0]);
+        let renewed = own.map(|hold| hold.deadline = self.now_ms + ttl.ms());
+        expected.push(Event::Done(renewed.is_some()));
     }
 
     /// The requests that wait, in the order in which they stand.

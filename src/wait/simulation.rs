@@ -7,6 +7,8 @@
 //!
 //! After each step both sides have the same holds, the same waiters in the same order, and have answered the same clients.
 
+// Long because: the world and all its steps belong together.
+
 mod check;
 mod drivers;
 mod oracle;

@@ -1,16 +1,16 @@
-//! Calls that may come back into this module: the server's own commands, and what other modules listen to. The module makes
-//! all of them here; `tests/tidy.rs` checks that.
+//! Calls that may come back into this module: commands of the server, and events that other modules
+//! listen to. The module makes all of them here; `tests/tidy.rs` checks that.
 //!
 //! # Re-entrancy
 //!
-//! All of them need `&mut` of a [`Caller`]. Borrowed state and open keys keep the caller borrowed, so that a call in their
-//! lifetime does not compile.
+//! All of them need `&mut` of a [`Caller`]. Borrowed state and open keys keep the caller borrowed,
+//! so a call during their lifetime does not compile.
 //!
 //! # Checks
 //!
-//! From 7.0 on every call says `E`: a call that the server refuses then answers an error reply. Valkey
-//! 9.1 needs it: there a refusal in script mode without `E` takes the length of a text that it has not
-//! made, and the server crashes.
+//! From 7.0 on every call passes the flag `E`: if the server refuses the call, it returns an error
+//! reply. Valkey 9.1 needs the flag. Without it a refusal in script mode takes the length of a text
+//! that does not exist, and the server crashes.
 
 use std::ffi::{c_int, CStr};
 use std::io;
@@ -25,7 +25,7 @@ use crate::command::Error;
 /// The first version whose calls take `E` and `S`: 7.0.0, as the module API writes it.
 const KNOWS_CHECKS: c_int = 0x0007_0000;
 
-/// EPERM: the key's slot is not this node's. It is the same number on every system.
+/// EPERM: this node does not own the key's slot. The number is the same on every system.
 const NOT_HERE: c_int = 1;
 
 /// EACCES: the client has no right to the call. It is the same number on every system that the servers run on.
@@ -37,17 +37,18 @@ const ACL: &[u8] = b"acl verification failed";
 /// The checks that the server makes before it runs a called command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Checks {
-    /// Those of every call: the command exists, and in a cluster its keys are served here.
+    /// Those of every call: the command exists, and in a cluster this node serves its keys.
     Few,
-    /// Those that the server makes for the commands of a script, too: READONLY, MISCONF, NOREPLICAS.
-    /// Only from 7.0 on ([`calls_check_writes`]); before, these are as few.
+    /// Also those that the server makes for the commands of a script: READONLY, MISCONF,
+    /// NOREPLICAS. Before 7.0 they are the same as [`Checks::Few`] ([`calls_check_writes`]).
     OfScripts,
 }
 
-/// A call that was not answered.
+/// A call that has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallError {
-    /// In a cluster: the key's slot is not served by this node, or is on its way to another.
+    /// In a cluster: this node does not serve the key's slot, or the slot is moving to another
+    /// node.
     NotHere,
     /// The client has no right to it.
     NotAllowed,
@@ -55,12 +56,12 @@ pub(crate) enum CallError {
     Refused,
 }
 
-/// A reply of the server's, freed with its drop.
+/// A reply of the server. It is freed when it is dropped.
 pub(crate) struct CallReply {
     raw: NonNull<raw::RedisModuleCallReply>,
 }
 
-/// A reply, or an element of one.
+/// A reply, or an element of a reply.
 #[derive(Clone, Copy)]
 pub(crate) struct ReplyPart<'r> {
     raw: NonNull<raw::RedisModuleCallReply>,
@@ -74,11 +75,12 @@ pub(crate) fn calls_check_writes() -> bool {
     version >= KNOWS_CHECKS
 }
 
-/// The right to make calls that may come back into this module. There is one for each call from the server.
+/// The right to make calls that may come back into this module. There is one for each call from the
+/// server.
 pub(crate) struct Caller<'c>(Context<'c>);
 
 impl<'c> Caller<'c> {
-    /// The right that goes with a context. Its user sees to it that no other one is in use.
+    /// The right that belongs to a context. The user makes sure that no other one is in use.
     pub(crate) const fn new(ctx: Context<'c>) -> Self {
         Self(ctx)
     }
@@ -104,8 +106,8 @@ impl<'c> Caller<'c> {
             (false, _) => c"v",
         };
         let mut words: Vec<_> = words.iter().map(|word| word.as_ptr()).collect();
-        // SAFETY: the context is alive; the format takes a vector of strings and its length, which the
-        // server only reads. The strings are alive.
+        // SAFETY: the context is alive; the format takes a vector of strings and its length, which
+        // the server only reads. The strings are alive.
         let reply = unsafe {
             call!(RedisModule_Call(
                 self.0.as_ptr(),
@@ -115,7 +117,7 @@ impl<'c> Caller<'c> {
                 words.len(),
             ))
         };
-        // The server says by errno why it has refused a call, before it makes the error's text.
+        // The server sets errno to the reason of a refusal before it makes the text of the error.
         let refused = || match io::Error::last_os_error().raw_os_error() {
             Some(NOT_HERE) => CallError::NotHere,
             _ => CallError::Refused,
@@ -205,13 +207,14 @@ impl<'c> Caller<'c> {
         self.call(command, Checks::Few, &words)
     }
 
-    /// Whether the server is about to close the client of a reply callback, so that no reply reaches it
-    /// any more. It says so only in CLIENT LIST, by the flag `A`.
+    /// Whether the server is about to close the client of a reply callback, so that no reply can
+    /// reach it. Only CLIENT LIST says so, by the flag `A`.
     pub(crate) fn is_closing(&mut self) -> bool {
         self.client_has_flag(b'A') == Some(true)
     }
 
-    /// Whether the context's client closes by its own will, after its replies. Yes where that is not known.
+    /// Whether the context's client has asked to be closed after its replies. True if that is not
+    /// known.
     pub(crate) fn closes_after_replies(&mut self) -> bool {
         self.client_has_flag(b'c') != Some(false)
     }
@@ -223,14 +226,15 @@ impl<'c> Caller<'c> {
         reply.part().text().map(|line| has_flag(line, flag))
     }
 
-    /// The value of a setting of the server. `None` where the server does not have it or does not show it.
+    /// The value of a setting of the server. `None` if the server does not have it or does not show
+    /// it.
     pub(crate) fn config_value(&mut self, name: &CStr) -> Option<Vec<u8>> {
         let reply = self.call_with(c"CONFIG", &[c"GET", name]).ok()?;
         let value = reply.part().element(1)?.text()?;
         Some(value.to_vec())
     }
 
-    /// Sends a keyspace event of the class of modules. Other modules may listen.
+    /// Sends a keyspace event of the class of module events. Other modules may listen.
     pub(crate) fn notify_keyspace(&mut self, event: &CStr, key: Arg<'_>) {
         // SAFETY: the context and the two strings are alive.
         unsafe {
@@ -244,7 +248,8 @@ impl<'c> Caller<'c> {
     }
 }
 
-/// Why a call was refused, by its error. The text tells of a command's own error, which leaves errno as it was.
+/// Why a call was refused, by its error reply. A command's own error leaves errno unchanged, so the
+/// text decides.
 fn refused_by(error: ReplyPart<'_>, by_errno: impl FnOnce() -> CallError) -> CallError {
     match error.first_word() {
         b"ERR" => by_errno(),
@@ -254,7 +259,7 @@ fn refused_by(error: ReplyPart<'_>, by_errno: impl FnOnce() -> CallError) -> Cal
 }
 
 impl CallReply {
-    /// The whole of it.
+    /// The whole reply.
     pub(crate) const fn part(&self) -> ReplyPart<'_> {
         ReplyPart {
             raw: self.raw,
@@ -277,7 +282,7 @@ impl CallReply {
 
 impl Drop for CallReply {
     fn drop(&mut self) {
-        // SAFETY: the reply is ours, and freed only here.
+        // SAFETY: this value owns the reply, and frees it only here.
         unsafe { call!(RedisModule_FreeCallReply(self.raw.as_ptr())) };
     }
 }
@@ -286,7 +291,8 @@ impl<'r> ReplyPart<'r> {
     /// The text of a string, a status or an error.
     pub(crate) fn text(self) -> Option<&'r [u8]> {
         let mut len = 0;
-        // SAFETY: the reply is alive as long as the whole of it. What has no text gives null, and a text has `len` bytes.
+        // SAFETY: the reply is alive as long as the whole of it. A reply without text gives null,
+        // and a text has `len` bytes.
         unsafe {
             let text = call!(RedisModule_CallReplyStringPtr(self.raw.as_ptr(), &mut len));
             (!text.is_null()).then(|| std::slice::from_raw_parts(text.cast::<u8>(), len))
@@ -295,7 +301,8 @@ impl<'r> ReplyPart<'r> {
 
     /// An element of an array.
     pub(crate) fn element(self, at: usize) -> Option<Self> {
-        // SAFETY: the reply is alive; what has no such element gives null, and an element lives as long as the whole.
+        // SAFETY: the reply is alive. A reply without such an element gives null, and an element
+        // lives as long as the whole.
         let raw = unsafe { call!(RedisModule_CallReplyArrayElement(self.raw.as_ptr(), at)) };
         Some(Self {
             raw: NonNull::new(raw)?,
@@ -309,7 +316,7 @@ impl<'r> ReplyPart<'r> {
         kind == raw::REDISMODULE_REPLY_ERROR as c_int
     }
 
-    /// An error's code. Some servers keep the minus sign before it.
+    /// The code of an error. Some servers keep the minus sign before it.
     fn first_word(self) -> &'r [u8] {
         let text = self.text().unwrap_or_default();
         let text = text.strip_prefix(b"-").unwrap_or(text);
@@ -318,7 +325,8 @@ impl<'r> ReplyPart<'r> {
     }
 }
 
-/// Whether a line of CLIENT LIST has a flag. A client's own words in it have no spaces.
+/// Whether a line of CLIENT LIST has a flag. The words in it that a client has chosen contain no
+/// spaces.
 fn has_flag(line: &[u8], flag: u8) -> bool {
     let mut fields = line.split(|byte| *byte == b' ');
     let flags = fields.find_map(|field| field.strip_prefix(b"flags="));

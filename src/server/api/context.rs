@@ -1,7 +1,7 @@
-//! The context of a call from the server, and what can be asked and told through it.
+//! The context of a call from the server: the questions and requests that need one.
 //!
-//! Every call here is a **leaf**: the server does not call this module back while it runs. Calls that may come back are those of
-//! [`Caller`](super::Caller).
+//! Every call here is a **leaf**: the server does not call this module back while it runs. The
+//! calls that may come back are methods of [`Caller`](super::Caller).
 
 use std::ffi::{c_int, c_longlong, c_void, CStr, CString};
 use std::marker::PhantomData;
@@ -15,14 +15,14 @@ use super::{call, Arg};
 static IS_CLUSTER: AtomicBool = AtomicBool::new(false);
 static DETACHED: AtomicPtr<raw::RedisModuleCtx> = AtomicPtr::new(ptr::null_mut());
 
-/// The context of a call from the server: valid until that call returns, which `'c` stands for.
+/// The context of a call from the server. It is valid until that call returns; `'c` is that time.
 #[derive(Clone, Copy)]
 pub(crate) struct Context<'c> {
     raw: NonNull<raw::RedisModuleCtx>,
     call: PhantomData<&'c raw::RedisModuleCtx>,
 }
 
-/// Where a message of the log belongs.
+/// The level of a log message.
 #[derive(Clone, Copy)]
 pub(crate) enum Level {
     Notice,
@@ -31,7 +31,8 @@ pub(crate) enum Level {
 
 impl<'c> Context<'c> {
     /// # Safety
-    /// `raw` is the context that the server passed to a callback, and `'c` does not outlive that callback.
+    /// `raw` is the context that the server passed to a callback, and `'c` does not outlive that
+    /// callback.
     pub(crate) unsafe fn new(raw: *mut raw::RedisModuleCtx) -> Option<Self> {
         NonNull::new(raw).map(|raw| Self {
             raw,
@@ -43,7 +44,7 @@ impl<'c> Context<'c> {
         self.raw.as_ptr()
     }
 
-    /// Sends this very command on: to the append-only file of a replica.
+    /// Sends the running command on to replicas and the append-only file.
     pub(crate) fn replicate_verbatim(self) {
         // SAFETY: the context is alive.
         unsafe { call!(RedisModule_ReplicateVerbatim(self.as_ptr())) };
@@ -55,9 +56,11 @@ impl<'c> Context<'c> {
         unsafe { call!(RedisModule_SignalModifiedKey(self.as_ptr(), key.as_ptr())) };
     }
 
-    /// Whether what runs now comes from a primary or from the append-only file, and from no client.
+    /// Whether the running command comes from a primary or from the append-only file, not from a
+    /// client.
     pub(crate) fn is_replay(self) -> bool {
-        // While a replica loads a new data set beside the old one its clients are served, so loading alone proves nothing then.
+        // A replica that loads a new data set beside the old one still serves clients. So loading
+        // alone proves nothing then.
         self.has_flag(raw::REDISMODULE_CTX_FLAGS_REPLICATED)
             || (self.has_flag(raw::REDISMODULE_CTX_FLAGS_LOADING)
                 && !self.has_flag(raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING))
@@ -68,7 +71,7 @@ impl<'c> Context<'c> {
         self.has_flag(raw::REDISMODULE_CTX_FLAGS_LUA)
     }
 
-    /// Whether the server reads a file or a primary's data set.
+    /// Whether the server loads a file or the data set of a primary.
     pub(crate) fn is_loading(self) -> bool {
         self.has_flag(raw::REDISMODULE_CTX_FLAGS_LOADING)
     }
@@ -78,12 +81,13 @@ impl<'c> Context<'c> {
         self.has_flag(raw::REDISMODULE_CTX_FLAGS_MASTER)
     }
 
-    /// Whether this server is part of a cluster, which it is for all its life.
+    /// Whether this server is part of a cluster. That never changes while it runs.
     pub(crate) fn is_cluster(self) -> bool {
         IS_CLUSTER.load(Ordering::Relaxed)
     }
 
-    /// Whether the running command may block its client, and somebody could grant it later.
+    /// Whether the running command may block its client, and this server could grant the request
+    /// later.
     pub(crate) fn may_block(self) -> bool {
         self.is_primary() && !self.has_flag(raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING)
     }
@@ -94,15 +98,15 @@ impl<'c> Context<'c> {
         flags & flag as c_int != 0
     }
 
-    /// Whether a write outside a command must wait, as the server is paused.
+    /// Whether a write outside a command must wait, because the server is paused.
     pub(crate) fn must_not_write(self) -> bool {
         // SAFETY: the function takes nothing.
         unsafe { call!(RedisModule_AvoidReplicaTraffic()) != 0 }
     }
 
-    /// The number of the context's client.
+    /// The id of the context's client.
     pub(crate) fn client_id(self) -> u64 {
-        // SAFETY: the context is alive; without a client the server answers 0.
+        // SAFETY: the context is alive; without a client the server returns 0.
         unsafe { call!(RedisModule_GetClientId(self.as_ptr())) }
     }
 
@@ -113,7 +117,8 @@ impl<'c> Context<'c> {
         if info.is_null() {
             return None;
         }
-        // SAFETY: the data are ours until they are freed, and the value of the field, a string that ends with NUL, is part of them.
+        // SAFETY: this function owns the data until it frees them. The value of the field is a part
+        // of them: a string that ends with NUL.
         unsafe {
             let value = call!(RedisModule_ServerInfoGetFieldC(info, field.as_ptr()));
             let value = (!value.is_null()).then(|| CStr::from_ptr(value).to_owned());
@@ -122,13 +127,13 @@ impl<'c> Context<'c> {
         }
     }
 
-    /// The number of the database that the context looks at.
+    /// The database that is selected in the context.
     pub(crate) fn selected_db(self) -> c_int {
         // SAFETY: the context is alive.
         unsafe { call!(RedisModule_GetSelectedDb(self.as_ptr())) }
     }
 
-    /// Has the context look at a database. False where the server has no such database.
+    /// Selects a database in the context. False if the server has no such database.
     pub(crate) fn select_db(self, db: c_int) -> bool {
         // SAFETY: the context is alive.
         let status = unsafe { call!(RedisModule_SelectDb(self.as_ptr(), db)) };
@@ -153,13 +158,14 @@ impl<'c> Context<'c> {
         }
     }
 
-    /// Stops a timer that has not gone off yet.
+    /// Stops a timer that has not fired yet.
     pub(crate) fn stop_timer(self, id: raw::RedisModuleTimerID) {
         // SAFETY: the context is alive; the server looks the number up.
         unsafe { call!(RedisModule_StopTimer(self.as_ptr(), id, ptr::null_mut())) };
     }
 
-    /// Keeps a context of the module's own, for what is called without one, and what never changes.
+    /// Keeps a context of the module itself, for functions that the server calls without one. Also
+    /// keeps what never changes.
     pub(crate) fn detach(self) {
         // SAFETY: the context is that of the load. The new one is kept until the server ends.
         let detached = unsafe { call!(RedisModule_GetDetachedThreadSafeContext(self.as_ptr())) };
@@ -168,15 +174,16 @@ impl<'c> Context<'c> {
         IS_CLUSTER.store(is_cluster, Ordering::Relaxed);
     }
 
-    /// The module's own context, for timers only: it looks at no database and has no client.
+    /// The module's own context. It has no client, and no database is selected in it.
     pub(crate) fn detached() -> Option<Context<'static>> {
-        // SAFETY: it is kept until the server ends, and used in the main thread.
+        // SAFETY: it is kept until the server ends, and only the main thread uses it.
         unsafe { Context::new(DETACHED.load(Ordering::Relaxed)) }
     }
 
-    /// Writes a line to the server's log. `text` must be the module's own words.
+    /// Writes a line to the server's log. `text` must not contain anything that a client sent.
     pub(crate) fn log(self, level: Level, text: &'static CStr) {
-        // SAFETY: the context is alive; the text is passed under a format of its own, never as one.
+        // SAFETY: the context is alive; the text is an argument of a fixed format, never the format
+        // itself.
         unsafe {
             call!(RedisModule_Log(
                 self.as_ptr(),
@@ -187,7 +194,8 @@ impl<'c> Context<'c> {
         };
     }
 
-    /// Writes a line of two parts to the server's log, both the module's own words: what it is about, and what is said of it.
+    /// Writes a line of two parts to the server's log: the subject, and the message. Neither
+    /// contains anything that a client sent.
     pub(crate) fn log_of(self, level: Level, about: &'static CStr, text: &'static CStr) {
         // SAFETY: the context is alive; the format takes two strings that end with NUL.
         unsafe {

@@ -1,4 +1,4 @@
-//! Keys of the server, open for reading or for writing.
+//! Open keys of the server.
 
 use std::ffi::{c_int, c_longlong, c_void};
 use std::marker::PhantomData;
@@ -22,7 +22,7 @@ pub(crate) enum Content {
     OtherType,
 }
 
-/// What a key is opened for.
+/// The purpose for which a key is opened.
 #[derive(Clone, Copy)]
 pub(crate) enum Purpose {
     Read,
@@ -32,8 +32,9 @@ pub(crate) enum Purpose {
 impl<'c> OpenKey<'c> {
     /// Opens a key.
     ///
-    /// The server deletes a key that has expired when it is opened, and tells other modules of it. They may call this module.
-    /// So the call takes a [`Caller`]. The user keeps the caller borrowed while the key is open (`lock_key`).
+    /// The server deletes an expired key when it is opened, and notifies other modules. They may
+    /// call this module, so this function takes a [`Caller`]. The user keeps the caller borrowed
+    /// while the key is open (`lock_key`).
     pub(crate) fn open(caller: &mut Caller<'c>, name: Arg<'_>, purpose: Purpose) -> Self {
         let ctx = caller.context();
         let mode = match purpose {
@@ -54,7 +55,7 @@ impl<'c> OpenKey<'c> {
         }
     }
 
-    /// What is under the key, if it is of type `ty`.
+    /// The content of the key: a value of type `ty`, another value, or none.
     pub(crate) fn content(&self, ty: *mut raw::RedisModuleType) -> Content {
         if self.raw.is_null() {
             // A key that is absent, opened for reading.
@@ -65,7 +66,7 @@ impl<'c> OpenKey<'c> {
         if kind == raw::REDISMODULE_KEYTYPE_EMPTY as c_int {
             return Content::Absent;
         }
-        // SAFETY: the key is open; both calls answer null when the value is not a module's.
+        // SAFETY: the key is open; both calls return null if the value does not belong to a module.
         let (found, value) = unsafe {
             (
                 call!(RedisModule_ModuleTypeGetType(self.raw)),
@@ -79,7 +80,8 @@ impl<'c> OpenKey<'c> {
         }
     }
 
-    /// Sets the value of a key that is open for writing. The key owns it from now on, unless this answers false.
+    /// Sets the value of a key that is open for writing. The key owns it from now on, unless this
+    /// answers false.
     ///
     /// # Safety
     /// `value` is what the methods of the type `ty` expect.
@@ -93,15 +95,15 @@ impl<'c> OpenKey<'c> {
         status == raw::REDISMODULE_OK as c_int
     }
 
-    /// Deletes a key that is open for writing, its value with it.
+    /// Deletes a key that is open for writing, and its value.
     pub(crate) fn delete(&self) {
         // SAFETY: the key is open.
         unsafe { call!(RedisModule_DeleteKey(self.raw)) };
     }
 
-    /// When the key expires, in milliseconds since the epoch; `None` when it does not.
+    /// When the key expires, in milliseconds since the epoch. `None` if it does not expire.
     ///
-    /// Before 6.2.8 only the rest of its life can be asked for: `now_ms` makes an instant of it.
+    /// Before 6.2.8 the server only tells the remaining time. `now_ms` turns it into an instant.
     pub(crate) fn expires_at_ms(&self, now_ms: u64) -> Option<u64> {
         if self.raw.is_null() {
             return None;

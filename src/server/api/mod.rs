@@ -1,9 +1,11 @@
-//! The module API under safe names. Each wrapper states why its call is sound; its users have nothing left to prove.
+//! Safe wrappers of the module API. Each wrapper states why its call is sound, so its users have
+//! nothing to prove.
 
 mod allocator;
 mod caller;
 mod context;
 mod key;
+mod owned_string;
 mod reply;
 mod string;
 mod subscribe;
@@ -13,14 +15,17 @@ pub(crate) use allocator::ServerMemory;
 pub(crate) use caller::{calls_check_writes, CallError, CallReply, Caller, Checks};
 pub(crate) use context::{Context, Level};
 pub(crate) use key::{Content, OpenKey, Purpose};
-pub(crate) use string::{Arg, Argv, OwnedString};
+pub(crate) use owned_string::OwnedString;
+pub(crate) use string::{Arg, Argv};
 
 use redis_module::raw;
 
-/// Calls a function of the module API that every supported server has; used inside an `unsafe` block.
+/// Calls a function of the module API that every supported server has. It is used inside an
+/// `unsafe` block.
 ///
-/// Of the pointer no user needs to say anything: it is filled in when the module is loaded, `missing_function` has the load
-/// refused without it, and it never changes after that. What the arguments need is said at each use.
+/// Its users need not prove that the pointer is there. The server sets it before the load, the load
+/// fails without it (`missing_function`), and it never changes after that. Each use states what its
+/// arguments need.
 macro_rules! call {
     ($name:ident($($arg:expr),* $(,)?)) => {
         (raw::$name.unwrap_unchecked())($($arg),*)
@@ -31,9 +36,10 @@ pub(crate) use call;
 /// Names the functions that [`call`] may be used with.
 macro_rules! required {
     ($($name:ident),* $(,)?) => {
-        /// The name of a needed function that this server does not have: one older than 6.2.
+        /// The name of a needed function that this server lacks. That is a server older than 6.2.
         pub(crate) fn missing_function() -> Option<&'static str> {
-            // SAFETY: these statics are written while the module is being initialised, in this thread, and before this call.
+            // SAFETY: these statics were written in this thread, by the initialisation of the
+            // module before this call.
             $(if unsafe { (*(&raw const raw::$name)).is_none() } { return Some(stringify!($name)); })*
             None
         }

@@ -56,7 +56,8 @@ impl Context<'_> {
         unsafe { call!(RedisModule_ReplyWithArray(self.as_ptr(), len)) };
     }
 
-    /// Opens a map; `len` pairs of replies must follow. RESP2 has no maps, nor has the module API before 7.0: a flat array.
+    /// Opens a map; `len` pairs of replies must follow. RESP2 and the module API before 7.0 have no
+    /// maps: there it is a flat array.
     pub(crate) fn reply_map(self, len: usize) {
         // SAFETY: the static is not written after the load.
         let Some(reply_with_map) = (unsafe { raw::RedisModule_ReplyWithMap }) else {
@@ -67,7 +68,7 @@ impl Context<'_> {
         unsafe { reply_with_map(self.as_ptr(), len) };
     }
 
-    /// Answers a command.
+    /// Replies to a command.
     pub(crate) fn reply(self, reply: Reply<'_>) {
         match reply {
             Reply::Fence(fence) => self.reply_integer(fence.get()),

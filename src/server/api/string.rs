@@ -1,24 +1,24 @@
-//! Strings of the server: the words of a command, and strings that this module makes.
+//! Strings that the server owns: the words of a command, and names of keys.
 
-use std::ffi::{c_char, c_int};
+use std::ffi::c_int;
 use std::marker::PhantomData;
 use std::ptr;
 
 use redis_module::raw;
 
-use super::{call, Context};
+use super::call;
 
-/// An argument of a command: a string of the server's, alive as long as its context.
+/// A string of the server, alive as long as its context.
 #[derive(Clone, Copy)]
 pub(crate) struct Arg<'c> {
     raw: *mut raw::RedisModuleString,
     call: PhantomData<&'c raw::RedisModuleString>,
 }
 
-/// The arguments of the running command, its name the first.
+/// The words of the running command. The first one is its name.
 #[derive(Clone, Copy)]
 pub(crate) struct Argv<'c> {
-    /// `len` strings of the server's.
+    /// `len` strings of the server.
     start: *mut *mut raw::RedisModuleString,
     len: usize,
     call: PhantomData<&'c raw::RedisModuleString>,
@@ -26,7 +26,8 @@ pub(crate) struct Argv<'c> {
 
 impl<'c> Arg<'c> {
     /// # Safety
-    /// `raw` is a string that the server passed to a callback, and `'c` does not outlive that callback.
+    /// `raw` is a string that the server passed to a callback, and `'c` does not outlive that
+    /// callback.
     pub(crate) const unsafe fn new(raw: *mut raw::RedisModuleString) -> Self {
         Self {
             raw,
@@ -45,7 +46,8 @@ impl<'c> Arg<'c> {
         if start.is_null() {
             return &[];
         }
-        // SAFETY: the string has `len` bytes, and they stand still while it is alive: nobody but this module has it now.
+        // SAFETY: the string has `len` bytes. They do not change while it is alive, because only
+        // this module uses it now.
         unsafe { std::slice::from_raw_parts(start.cast::<u8>(), len) }
     }
 }
@@ -55,7 +57,8 @@ impl<'c> Argv<'c> {
     pub(crate) const MAX_LEN: usize = 12;
 
     /// # Safety
-    /// `argv` and `argc` are what the server passed to a command's handler, and `'c` does not outlive that handler.
+    /// `argv` and `argc` are what the server passed to a command's handler, and `'c` does not
+    /// outlive that handler.
     pub(crate) unsafe fn new(argv: *mut *mut raw::RedisModuleString, argc: c_int) -> Self {
         let len = usize::try_from(argc).unwrap_or_default();
         Self {
@@ -100,13 +103,15 @@ impl<'c> Argv<'c> {
         (at < self.len).then(|| unsafe { Arg::new(*self.start.add(at)) })
     }
 
-    /// Lets `act` see other words in the command: those given, in their places, where `None` stands for the command's own, and
-    /// `filler` in all places behind them. The command has no more than [`Argv::MAX_LEN`] words.
+    /// Replaces the words of the command while `act` runs. `words` are the new ones from the first
+    /// word on; `None` keeps the command's own. The places after them get `filler`. The command has
+    /// no more than [`Argv::MAX_LEN`] words.
     pub(crate) fn with_words(self, words: &[Option<Arg<'_>>], filler: Arg<'_>, act: impl FnOnce()) {
         let mut own = [ptr::null_mut(); Self::MAX_LEN];
         for (at, own) in own.iter_mut().enumerate().take(self.len) {
             let word = words.get(at).copied().unwrap_or(Some(filler));
-            // SAFETY: there are `len` places. The server passes its own vector, for a command to do with as it likes while it runs.
+            // SAFETY: there are `len` places. The vector is the server's own, and the command may
+            // change it while it runs.
             unsafe {
                 let place = self.start.add(at);
                 *own = *place;
@@ -117,35 +122,9 @@ impl<'c> Argv<'c> {
         }
         act();
         for (at, own) in own.iter().enumerate().take(self.len) {
-            // SAFETY: as above; every place has its own string back, for whose count the server answers.
+            // SAFETY: as above. Every place gets its own string back, so the server's reference
+            // counts stay right.
             unsafe { *self.start.add(at) = *own };
         }
-    }
-}
-
-/// A string of the server's that this module has made.
-pub(crate) struct OwnedString<'c> {
-    ctx: Context<'c>,
-    raw: *mut raw::RedisModuleString,
-}
-
-impl<'c> OwnedString<'c> {
-    pub(crate) fn new(ctx: Context<'c>, bytes: &[u8]) -> Self {
-        let (start, len) = (bytes.as_ptr().cast::<c_char>(), bytes.len());
-        // SAFETY: the context is alive; the server copies `len` bytes.
-        let raw = unsafe { call!(RedisModule_CreateString(ctx.as_ptr(), start, len)) };
-        Self { ctx, raw }
-    }
-
-    pub(crate) const fn arg(&self) -> Arg<'_> {
-        // SAFETY: the string lives as long as this borrow of it.
-        unsafe { Arg::new(self.raw) }
-    }
-}
-
-impl Drop for OwnedString<'_> {
-    fn drop(&mut self) {
-        // SAFETY: the string is ours, and freed only here.
-        unsafe { call!(RedisModule_FreeString(self.ctx.as_ptr(), self.raw)) };
     }
 }

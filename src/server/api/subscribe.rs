@@ -1,4 +1,5 @@
-//! Subscriptions to the server's events. A module has one callback for each kind of event: a second subscription replaces the first.
+//! Subscriptions to the server's events. A module has one callback for each kind of event: a second
+//! subscription replaces the first.
 
 use std::ffi::c_int;
 
@@ -7,10 +8,12 @@ use redis_module::raw;
 use super::{call, Context};
 
 impl Context<'_> {
-    /// Calls `callback` at each event of this kind; `None` ends the subscription. False when the server does not know such events.
+    /// Calls `callback` at each event of this kind. `None` ends the subscription. False if the
+    /// server does not know such events.
     pub(crate) fn on_server_event(self, id: u64, callback: raw::RedisModuleEventCallback) -> bool {
         let event = raw::RedisModuleEvent { id, dataver: 1 };
-        // SAFETY: the context is alive; the callback has the form of all such callbacks, and proves itself what its event's data are.
+        // SAFETY: the context is alive. The callback has the required signature, and it proves
+        // itself what its event's data are.
         let status = unsafe {
             call!(RedisModule_SubscribeToServerEvent(
                 self.as_ptr(),

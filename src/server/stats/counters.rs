@@ -1,14 +1,16 @@
-//! Counters: what has happened since the server has started, or since LOCK.RESETSTAT.
+//! Counters of events since the server started, or since LOCK.RESETSTAT.
 //!
-//! Two sums hold while nothing is loaded and nothing reset:
+//! Two sums are exact as long as nothing is loaded and nothing is reset:
 //!
-//! - of requests: `waited` = `handed_over` + `timed_out` + those who left otherwise (gone, killed, unblocked, sent away) + the gauge `waiters`;
-//! - of holds: `acquired` - `reacquired` = `released` + `expired` + `forced` + `taken_back` + what is held now + what FLUSHALL, FLUSHDB and eviction took.
+//! - requests: `waited` = `handed_over` + `timed_out` + waiters that left otherwise (disconnected,
+//!   killed, unblocked, dismissed) + the gauge `waiters`;
+//! - holds: `acquired` - `reacquired` = `released` + `expired` + `forced` + `taken_back` + the
+//!   holds that exist now + those that FLUSHALL, FLUSHDB and eviction ended.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A number that goes up. Only the main thread writes it.
+/// A number that only grows until it is reset. Only the main thread writes it.
 pub(in super::super) struct Counter(AtomicU64);
 
 impl Counter {
@@ -38,7 +40,7 @@ impl Counter {
     }
 }
 
-/// Makes the counters, and the table of them by the names that INFO shows.
+/// Makes the counters and a table of them, with the names that INFO shows.
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident = $field:literal;)*) => {
         $($(#[$doc])* pub(in super::super) static $name: Counter = Counter::new();)*
@@ -48,17 +50,19 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Acquires that were granted, at once or after waiting. Those at once are `acquired` - `handed_over`.
+    /// Acquires that were granted, at once or after a wait. `acquired` - `handed_over` were granted
+    /// at once.
     ACQUIRED = c"acquired";
-    /// Those of them whose token held the lock already: it asked again, or for the other mode. They begin no new hold.
+    /// Granted acquires whose token already held the lock: it asked again, or for the other mode.
+    /// They begin no new hold.
     REACQUIRED = c"reacquired";
-    /// Acquires that were answered null at once: without BLOCK and NOTIFY, or where nobody may block.
+    /// Acquires that got null at once: without BLOCK and NOTIFY, or where clients may not block.
     REFUSED = c"refused";
-    /// Acquires that stood in a queue.
+    /// Acquires that entered a queue.
     WAITED = c"waited";
-    /// Those of them that were granted.
+    /// Waiting acquires that were granted.
     HANDED_OVER = c"handed_over";
-    /// Those of them whose BLOCK timeout has passed. CLIENT UNBLOCK is not among them.
+    /// Waiting acquires whose BLOCK timeout has passed. CLIENT UNBLOCK does not count.
     TIMED_OUT = c"timed_out";
     /// Requests that found the place which their token had kept, at which nobody listened.
     RESUMED = c"resumed";
@@ -68,31 +72,33 @@ counters! {
     PUBLISHED = c"published";
     /// Those of them that carried a grant and reached nobody: the grant was not made.
     UNHEARD = c"unheard";
-    /// Grants to waiters that were gone before they heard of it, and were taken back.
+    /// Grants that were revoked, because the waiter was gone before it heard of its grant.
     TAKEN_BACK = c"taken_back";
-    /// Acquires that were answered -DEADLOCK.
+    /// Acquires that got -DEADLOCK.
     DEADLOCKS = c"deadlocks";
-    /// Acquires that were answered -QUEUEFULL.
+    /// Acquires that got -QUEUEFULL.
     QUEUE_FULL = c"queue_full";
-    /// Holds that were released by their owners.
+    /// Holds that their owners released.
     RELEASED = c"released";
     /// Releases with ATLEAST that have only shortened their hold. It counts as expired when it ends.
     RELEASED_LATER = c"released_later";
-    /// Releases that were answered 0: the token held nothing any more, or never.
+    /// Releases that got 0: the token's hold had ended, or it never had one.
     NOT_OWNER = c"not_owner";
     /// Holds that were renewed.
     RENEWED = c"renewed";
-    /// Renewals that were answered 0.
+    /// Renewals that got 0.
     LOST_RENEWALS = c"lost_renewals";
     /// Commands that LOCK.EXEC has run.
     EXECUTED = c"executed";
     /// Those that it has not run, because the token did not hold the lock.
     NOT_HELD = c"not_held";
-    /// Holds that have reached their deadline, seen when the server deletes the key, or when the next change drops the one share of many.
+    /// Holds that have reached their deadline. They are counted when the server deletes the key, or
+    /// when the next change of the lock drops them.
     EXPIRED = c"expired";
-    /// Holds that a command on their key has ended: DEL, UNLINK, SET, RENAME to it, RESTORE REPLACE and the like; also MIGRATE, and a slot that
-    /// goes to another node, where the hold lives on. FLUSHALL and FLUSHDB are not among them: the server does not say of what a database
-    /// is emptied.
+    /// Holds that a command on their key has ended: DEL, UNLINK, SET, RENAME to it, RESTORE REPLACE
+    /// and the like. MIGRATE and a slot that moves to another node count too, although the hold
+    /// lives on there. FLUSHALL and FLUSHDB do not count, because the server does not say which
+    /// keys they delete.
     FORCED = c"forced";
     /// Locks, not holds, that were evicted.
     EVICTED = c"evicted";

@@ -1,31 +1,35 @@
-//! Gauges of what is held.
+//! Gauges of the locks and holds that exist.
 //!
-//! A hold is counted as long as it is part of a value: from the moment that a lock is made or loaded until it is freed. So it does not
-//! matter by what way a value comes to a key or leaves it, and the numbers are those of LOCK.INFO over all keys of all databases, with
-//! these exceptions:
+//! A hold is counted as long as it is part of a value: from the moment a lock is created or loaded
+//! until it is freed. So it does not matter how a value comes to a key or leaves it. The numbers
+//! are those of LOCK.INFO over all keys of all databases, with these exceptions:
 //!
-//! - A hold that is over is counted until it is dropped: with its key, which the server deletes when it is touched or found (some tens of
-//!   milliseconds, as with every key; a replica waits for its primary), or by the next change of the lock when other shares live on.
-//! - What the server frees on another thread (FLUSHALL ASYNC, UNLINK of a lock with more than 64 shares) is counted until that is done.
-//! - A replica that loads a data set beside the old one (`repl-diskless-load swapdb`) counts both until it drops one.
+//! - A hold that is over is counted until it is dropped. The server drops it with its key, when a
+//!   command touches the key or the server finds it (within some tens of milliseconds, as with
+//!   every key; a replica waits for its primary). Beside other shared holds it is dropped by the
+//!   next change of the lock.
+//! - A value that the server frees on another thread (FLUSHALL ASYNC, UNLINK of a lock with more
+//!   than 64 holds) is counted until that is done.
+//! - A replica that loads a data set beside the old one (`repl-diskless-load swapdb`) counts both,
+//!   until it drops one of them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::lock::{Lock, Mode};
 
-/// What is held, in values.
+/// Numbers of locks and holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in super::super) struct Held {
-    /// Locks that are held exclusively; as many holds.
+    /// Locks with an exclusive hold. The number of their holds is the same.
     pub(in super::super) exclusive: u64,
-    /// Locks that are held by one share or more.
+    /// Locks with one shared hold or more.
     shared_keys: u64,
-    /// Shares of these.
+    /// The holds of these locks.
     pub(in super::super) shared: u64,
 }
 
 impl Held {
-    /// Of one lock, by its mode and how many holds it has.
+    /// The numbers for one lock, from its mode and its number of holds.
     fn of((mode, holds): (Mode, usize)) -> Self {
         match mode {
             Mode::Exclusive => Self {
@@ -41,7 +45,7 @@ impl Held {
         }
     }
 
-    /// Of what is under a key.
+    /// The numbers for the lock under a key, if there is one.
     pub(in super::super) fn of_key(lock: Option<&Lock>) -> Self {
         lock.map_or(Self::default(), |lock| Self::of((lock.mode(), lock.len())))
     }
@@ -55,7 +59,7 @@ impl Held {
         }
     }
 
-    /// What is left without a part of it.
+    /// The difference of both.
     pub(in super::super) const fn minus(self, part: Self) -> Self {
         Self {
             exclusive: self.exclusive.saturating_sub(part.exclusive),
@@ -64,20 +68,20 @@ impl Held {
         }
     }
 
-    /// How many locks are held.
+    /// The number of locks.
     pub(in super::super) const fn keys(self) -> u64 {
         self.exclusive.saturating_add(self.shared_keys)
     }
 }
 
-/// The sums of one side. They wrap around, and only the sum of both sides is meant.
-struct Side {
+/// Sums of one group of threads. They wrap around: only the total of both groups has a meaning.
+struct Sums {
     exclusive: AtomicU64,
     shared_keys: AtomicU64,
     shared: AtomicU64,
 }
 
-impl Side {
+impl Sums {
     const fn new() -> Self {
         Self {
             exclusive: AtomicU64::new(0),
@@ -86,7 +90,7 @@ impl Side {
         }
     }
 
-    /// By a load and a store, which is enough where one thread writes.
+    /// Counts by a load and a store. That is enough if only one thread writes.
     fn count(&self, held: Held, change: impl Fn(u64, u64) -> u64) {
         self.each(held, |sum, n| {
             sum.store(change(sum.load(Ordering::Relaxed), n), Ordering::Relaxed);
@@ -105,16 +109,16 @@ impl Side {
 }
 
 /// Only the main thread writes it.
-static MAIN: Side = Side::new();
-/// Whoever else frees values.
-static OTHERS: Side = Side::new();
+static MAIN: Sums = Sums::new();
+/// All other threads that free values write it.
+static OTHERS: Sums = Sums::new();
 
-/// Notes that a lock has become a value.
-pub(in super::super) fn made(lock: &Lock) {
+/// Notes that a lock has been created or loaded as a value.
+pub(in super::super) fn created(lock: &Lock) {
     MAIN.count(Held::of((lock.mode(), lock.len())), u64::wrapping_add);
 }
 
-/// Notes that a value has changed: its mode, and how many holds it has.
+/// Notes that a value has changed: its mode and its number of holds.
 pub(in super::super) fn changed(before: (Mode, usize), after: (Mode, usize)) {
     if before != after {
         MAIN.count(Held::of(before), u64::wrapping_sub);
@@ -128,13 +132,13 @@ pub(in super::super) fn freed(lock: &Lock) {
 }
 
 /// Notes that another thread frees a value.
-pub(in super::super) fn freed_elsewhere(lock: &Lock) {
+pub(in super::super) fn freed_on_another_thread(lock: &Lock) {
     OTHERS.each(Held::of((lock.mode(), lock.len())), |sum, n| {
         sum.fetch_sub(n, Ordering::Relaxed);
     });
 }
 
-/// What is held now, with what has come by slots that are being imported.
+/// The numbers now. They include the locks in slots that are being imported.
 pub(in super::super) fn now() -> Held {
     let both = |one: &AtomicU64, other: &AtomicU64| {
         let sum = one.load(Ordering::Relaxed);

@@ -1,13 +1,16 @@
-//! What `INFO lock` tells an operator: what has happened ([`counters`]), what is held now ([`held`]) and how long it took ([`times`]).
+//! The statistics in `INFO lock`: events ([`counters`]), the locks that are held now ([`held`]),
+//! and how long clients wait and hold ([`times`]).
 //!
 //! # Rules
 //!
-//! - What is counted is what clients did here. The effects that come from a primary or out of an append-only file change what is held,
-//!   and nothing else: they are applied without passing the places that count.
-//! - The main thread counts by a plain load and a plain store. A read-modify-write of the processor's would show in a benchmark, and
-//!   nobody else counts; only values are freed by other threads, and [`held`] sees to that.
-//! - LOCK.RESETSTAT begins counters and times anew ([`reset`]). The module API does not tell of CONFIG RESETSTAT: it is no event, and a
-//!   command filter, which would see it, costs every command of the server.
+//! - The counters count the requests of clients on this server. Effects that come from a primary or
+//!   from an append-only file only change the gauges, because they are applied without `commit`.
+//! - The main thread counts by a plain load and a plain store. An atomic read-modify-write would
+//!   show in a benchmark, and no other thread counts. Other threads only free values; [`held`]
+//!   handles that.
+//! - LOCK.RESETSTAT resets counters and times ([`reset`]). The module does not notice CONFIG
+//!   RESETSTAT. The module API has no event for it, and a command filter would make every command
+//!   of the server slower.
 
 pub(super) mod counters;
 pub(super) mod held;
@@ -16,7 +19,7 @@ pub(super) mod times;
 
 use crate::command::{Error, Reply};
 
-/// Begins counters and times anew. What is held, and who waits, is as it is.
+/// Resets counters and times. The gauges stay as they are.
 pub(super) fn reset() {
     counters::ALL
         .iter()
@@ -24,7 +27,7 @@ pub(super) fn reset() {
     times::reset();
 }
 
-/// An acquire could never be granted.
+/// Counts an acquire that could never be granted.
 pub(super) fn not_possible(reply: Reply<'_>) {
     if reply == Reply::Error(Error::Deadlock) {
         counters::DEADLOCKS.add_one();

@@ -1,14 +1,16 @@
-//! Locks that the server takes from their keys: DEL, expiry, eviction, overwriting, a key that goes elsewhere.
+//! Locks that the server removes from their keys: DEL, expiry, eviction, overwriting, a key that
+//! moves.
 //!
-//! The server says why only in its keyspace events, and to listen to those makes commands on all other keys dearer. So the module
-//! tells the causes apart by what it sees for nothing:
+//! Only keyspace events tell the cause. A module that listens to them makes commands on all other
+//! keys slower. So this module derives the cause from what it sees without them:
 //!
-//! - A lock whose last deadline has passed has **expired**. A lock that the server deletes earlier, as PEXPIRE has brought its end
-//!   forward, counts as ended by force.
-//! - A lock that goes while the memory is above `maxmemory` was **evicted**: the server evicts before it runs a command.
-//! - A value that is freed right after it has left its key was ended **by force**. A value that is not has moved, by RENAME or
-//!   MOVE, and its holds live on. A lock of more than [`FREED_LATER`] holds may be freed by another thread, which nobody hears of: it
-//!   counts as ended wherever it goes.
+//! - A lock whose last deadline has passed has **expired**. If PEXPIRE has brought the end of the
+//!   key forward, the server deletes the lock earlier. It then counts as ended **by force**.
+//! - A lock that is removed while memory is above `maxmemory` was **evicted**: the server evicts
+//!   before it runs a command.
+//! - A lock that is freed right after it has left its key was ended **by force**. If it is not
+//!   freed, RENAME or MOVE has moved it, and its holds live on. A lock of more than [`FREED_LATER`]
+//!   holds may be freed by another thread, without a notice. It counts as ended in any case.
 
 use std::cell::Cell;
 
@@ -17,11 +19,13 @@ use super::super::{clock, eviction};
 use super::counters::{EVICTED, EXPIRED, FORCED};
 use crate::lock::{Lock, Now};
 
-/// The most holds of a lock that the server always frees at once: `LAZYFREE_THRESHOLD` in its `lazyfree.c`.
+/// The server always frees a lock with at most so many holds at once: `LAZYFREE_THRESHOLD` in its
+/// `lazyfree.c`.
 const FREED_LATER: usize = 64;
 
-/// How far the server's clock may be ahead of the module's, where the server takes the time from the processor's counter, and how
-/// much sooner a server expires a key than at the end of its last millisecond.
+/// The tolerance for the difference of two clocks. Some servers take the time from the processor's
+/// counter, which may be ahead of the module's clock. Also, some servers expire a key before the
+/// end of its last millisecond.
 const CLOCK_PLAY_US: u64 = 2_000;
 
 /// Why a lock has left its key.
@@ -35,24 +39,24 @@ enum Cause {
 /// A lock that has left its key, and may be freed next.
 #[derive(Clone, Copy)]
 struct Removal {
-    /// The value, only ever compared.
+    /// The value. The address is only compared.
     value: *const Lock,
     holds: usize,
     cause: Cause,
 }
 
-/// The lock that has left its key last.
+/// The last lock that has left its key.
 #[derive(Default)]
 pub(in super::super) struct Removals {
     last: Cell<Option<Removal>>,
 }
 
 impl Removals {
-    /// Notes that a lock has left its key, before the server frees it or puts it under another. Answers whether it has expired
-    /// on a primary.
+    /// Notes that a lock has left its key, before the server frees it or moves it to another key.
+    /// Returns whether it has expired on a primary.
     pub(in super::super) fn begin(&self, lock: &Lock) -> bool {
         self.last.set(None);
-        // A replica's primary counts for it, and what a file brings was counted before.
+        // On a replica the primary counts. Locks from a file were counted before.
         let Some(ctx) = Context::detached().filter(|ctx| ctx.is_primary() && !ctx.is_loading())
         else {
             return false;
@@ -77,18 +81,18 @@ impl Removals {
         matches!(cause, Cause::Expired)
     }
 
-    /// Notes that a value is freed. `is_own_change` says that the module itself deletes it.
+    /// Notes that a value is freed. `is_own_change` says whether the module itself deletes it.
     pub(in super::super) fn freed(&self, lock: &Lock, is_own_change: bool) {
         let is_this = |removal: &Removal| std::ptr::eq(removal.value, lock);
         if let Some(removal) = self.last.take().filter(is_this) {
-            // One that has moved may be freed by a command of ours, later.
+            // A lock that has moved may later be freed by a command of the module.
             if !is_own_change {
                 removal.count();
             }
         }
     }
 
-    /// Forgets the last one: the whole database goes, of which nothing is counted.
+    /// Forgets the last removal: the whole database is flushed, which is not counted.
     pub(in super::super) fn forget(&self) {
         self.last.set(None);
     }

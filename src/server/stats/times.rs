@@ -1,18 +1,22 @@
-//! How long clients wait and hold, as histograms.
+//! Histograms of how long clients wait and how long they hold.
 //!
-//! - **Waits**: of grants to waiters, from the moment that the request was queued to the grant, by the monotonic clock. A grant at once is
-//!   no wait and is not among them: there are `lock_acquired` - `lock_handed_over` of those. Nor is a wait that ended without a grant.
-//! - **Holds**: of holds that were released by their owners, from the grant to the release, by the wall clock as all leases; renewals and
-//!   conversions between belong to it. A hold that ended otherwise is not among them: when one expires it has lasted as long as its ttl
-//!   said, which tells nothing of the work, and `lock_expired` counts it.
+//! - **Waits** of granted waiters: from the entry into the queue to the grant, by the monotonic
+//!   clock. A grant at once is not a wait; there are `lock_acquired` - `lock_handed_over` of those.
+//!   A wait that ended without a grant does not count.
+//! - **Holds** that their owners released: from the grant to the release, by the wall clock, as all
+//!   leases. Renewals and conversions in between belong to the hold. A hold that ended otherwise
+//!   does not count. An expired hold lasted as long as its ttl, which says nothing about the work;
+//!   `lock_expired` counts it.
 //!
 //! # Size and cost
 //!
-//! Two significant digits, from a microsecond to two weeks: a percentile is right to 1 %, and each histogram takes 34 KB for good, whatever comes.
-//! A third digit would take 240 KB. What is longer counts as two weeks.
+//! Two significant digits, from a microsecond to two weeks. A percentile is right to 1 %, and each
+//! histogram always takes 34 KB. A third digit would take 240 KB. A longer time counts as two
+//! weeks.
 //!
-//! A release must not pay for what an operator may ask. So it only adds one to a bucket, which is a third of what the library's own
-//! way costs; the library makes percentiles of the buckets, which are laid out as its own, when they are asked for.
+//! A release must not pay for a query that an operator may make later. So it only adds one to a
+//! bucket, at a third of the cost of the library's own method. The buckets have the layout of the
+//! library, which computes the percentiles when they are asked for.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -22,23 +26,23 @@ use crate::lock::{Hold, Now};
 
 const SIGNIFICANT_DIGITS: u8 = 2;
 
-/// Two digits need more than 100 steps between a power of two and the next: 128.
+/// Two digits need more than 100 steps between two powers of two: 128.
 const STEP_BITS: u32 = 7;
 
-/// Times of more bits are not told apart: 2^40 microseconds are two weeks.
+/// Times of more bits are not distinguished: 2^40 microseconds are two weeks.
 const MAX_BITS: u32 = 40;
 const LONGEST_US: u64 = (1 << MAX_BITS) - 1;
 
 const BUCKETS: usize = bucket_of(LONGEST_US) + 1;
 
-/// Of what is looked at.
+/// The histogram that is asked for.
 #[derive(Clone, Copy)]
 pub(in super::super) enum Times {
     Waits,
     Holds,
 }
 
-/// What is told of one of them, in microseconds.
+/// The summary of a histogram, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct Summary {
     pub(in super::super) count: u64,
@@ -49,13 +53,13 @@ pub(in super::super) struct Summary {
     pub(in super::super) max: u64,
 }
 
-/// How often each length of time has come. Only the main thread writes it.
+/// The number of times of each length. Only the main thread writes it.
 struct Buckets([AtomicU64; BUCKETS]);
 
 static WAITS: Buckets = Buckets::new();
 static HOLDS: Buckets = Buckets::new();
 
-/// Notes for how long a request has waited until it was granted.
+/// Notes how long a request has waited until its grant.
 pub(in super::super) fn waited(us: u64) {
     WAITS.record(us);
 }
@@ -65,8 +69,9 @@ pub(in super::super) fn held(hold: &Hold, now: Now) {
     HOLDS.record(now.us().saturating_sub(granted_us(hold)));
 }
 
-/// When a hold was granted. It knows that to the millisecond; its fence, which follows the clock, knows it to the microsecond, but for the
-/// second after a start or a promotion, in which fences are ahead of the clock.
+/// When a hold was granted. `since_ms` has millisecond precision. The fence follows the clock and
+/// has microseconds, except in the second after a start or a promotion, when fences are ahead of
+/// the clock.
 const fn granted_us(hold: &Hold) -> u64 {
     let by_fence = hold.fence.get();
     if by_fence / 1_000 == hold.since_ms {
@@ -76,7 +81,7 @@ const fn granted_us(hold: &Hold) -> u64 {
     }
 }
 
-/// What is known of waits or holds; `None` when the library refuses its own bounds, which it does not.
+/// The summary of waits or holds. `None` if the library refused the bounds, which it never does.
 pub(in super::super) fn summary(of: Times) -> Option<Summary> {
     let buckets = match of {
         Times::Waits => &WAITS,
@@ -94,7 +99,7 @@ pub(in super::super) fn summary(of: Times) -> Option<Summary> {
     })
 }
 
-/// Begins anew.
+/// Resets both.
 pub(super) fn reset() {
     WAITS.reset();
     HOLDS.reset();
@@ -106,7 +111,7 @@ impl Buckets {
     }
 
     fn record(&self, us: u64) {
-        // There is a bucket for each: `bucket_of` does not go beyond that of the longest.
+        // There is a bucket for each time: `bucket_of` never exceeds that of the longest.
         if let Some(bucket) = self.0.get(bucket_of(us)) {
             let count = bucket.load(Ordering::Relaxed);
             bucket.store(count.wrapping_add(1), Ordering::Relaxed);
@@ -131,8 +136,9 @@ impl Buckets {
     }
 }
 
-/// The bucket of a time: its highest bit and the [`STEP_BITS`] that follow it. Shorter times have buckets of their own.
-#[allow(clippy::arithmetic_side_effects)] // Shifts and sums of bits that are there: see the tests.
+/// The bucket of a time: its highest bit and the [`STEP_BITS`] bits after it. Each time with fewer
+/// bits has its own bucket.
+#[allow(clippy::arithmetic_side_effects)] // These cannot overflow; the tests try all sizes.
 const fn bucket_of(us: u64) -> usize {
     let us = if us > LONGEST_US { LONGEST_US } else { us };
     let bits = u64::BITS - (us | 1).leading_zeros();

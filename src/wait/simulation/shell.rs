@@ -3,6 +3,8 @@
 //! Each function has its twin in the shell and does the same in the same order. Only the server is a toy: a map of values, and a call
 //! of [`Shell::lock_left`] where a server would call `unlink`.
 
+// Long because: it plays the whole shell.
+
 use std::collections::BTreeMap;
 use std::hash::{BuildHasherDefault, DefaultHasher};
 
@@ -283,20 +285,31 @@ impl Shell {
                     deliveries.acknowledge(at.db.into(), &[at.name], fence);
                 }
             }
-            Err(None) => {
-                self.events.push((client, Event::Done(false)));
-                if let (Some(key_ref), Request::Release(_)) = (&key_ref, what) {
-                    for removed in self.registry.give_up(key_ref, token) {
-                        if matches!(removed.listener, Some(Listener::Client(_))) {
-                            self.tell(removed, Event::Null);
-                        }
-                    }
-                    self.serve_changed(at, key_ref, scene);
-                }
-                self.repair_ttl(at, now);
-            }
+            Err(None) => self.change_nothing(client, at, what, key_ref.as_ref(), scene),
             Err(Some(refusal)) => self.enter(client, at, what, refusal, scene),
         }
+    }
+
+    fn change_nothing(
+        &mut self,
+        client: Client,
+        at: Place,
+        what: Request,
+        key_ref: Option<&KeyRef>,
+        scene: &Scene,
+    ) {
+        let name = [what.token()];
+        let token = Token::new(&name).unwrap();
+        self.events.push((client, Event::Done(false)));
+        if let (Some(key_ref), Request::Release(_)) = (key_ref, what) {
+            for removed in self.registry.give_up(key_ref, token) {
+                if matches!(removed.listener, Some(Listener::Client(_))) {
+                    self.tell(removed, Event::Null);
+                }
+            }
+            self.serve_changed(at, key_ref, scene);
+        }
+        self.repair_ttl(at, scene.now());
     }
 
     fn enter(&mut self, client: Client, at: Place, what: Request, why: Refusal, scene: &Scene) {

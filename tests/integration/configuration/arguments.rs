@@ -22,8 +22,8 @@ fn bad_arguments() -> Vec<(Vec<Vec<u8>>, &'static str)> {
             .map(|word| word.as_bytes().to_vec())
             .collect()
     };
-    let no_integer = "max-waiters: its value is no integer from 0 to 1000000";
-    let unknown = "unknown argument: it is the name of no setting";
+    let no_integer = "max-waiters: its value is not an integer from 0 to 1000000";
+    let unknown = "unknown argument: there is no setting of this name";
     let mut bad: Vec<(Vec<Vec<u8>>, _)> = vec![
         (words("maxwaiters 1"), unknown),
         (words("lock.max-waiters 1"), unknown),
