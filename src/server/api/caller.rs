@@ -149,17 +149,28 @@ impl<'c> Caller<'c> {
     ///
     /// Servers from 7.2 on know a dry run. It is not used: on Valkey 9.1 a call in script mode that fails without a text crashes.
     pub(crate) fn refusal_of(&mut self, words: &[Arg<'_>]) -> Option<Error> {
-        let (verb, name) = (OwnedString::new(self.0, b"INFO"), words.first()?);
-        let reply = self.call(c"COMMAND", Checks::Few, &[verb.arg(), *name]);
-        let reply = reply.ok()?;
-        let flags = reply.part().element(0)?.element(2)?;
+        let (name, next) = (words.first()?.bytes(), words.get(1));
+        // A command may have subcommands with flags of their own.
+        let subcommand = next.map(|next| [name, b"|", next.bytes()].concat());
+        let subcommand = subcommand.and_then(|name| self.is_noscript(&name));
+        let is_noscript = subcommand.or_else(|| self.is_noscript(name))?;
         if !self.0.may_run(words) {
             return Some(Error::NoPermission);
         }
+        is_noscript.then_some(Error::NotInScripts)
+    }
+
+    /// Whether scripts may not call a command; `None` where there is no such command.
+    fn is_noscript(&mut self, name: &[u8]) -> Option<bool> {
+        let (verb, name) = (
+            OwnedString::new(self.0, b"INFO"),
+            OwnedString::new(self.0, name),
+        );
+        let reply = self.call(c"COMMAND", Checks::Few, &[verb.arg(), name.arg()]);
+        let reply = reply.ok()?;
+        let flags = reply.part().element(0)?.element(2)?;
         let mut flags = (0..).map_while(|at| flags.element(at)?.text());
-        flags
-            .any(|flag| flag == b"noscript")
-            .then_some(Error::NotInScripts)
+        Some(flags.any(|flag| flag == b"noscript"))
     }
 
     fn call_as_client(
