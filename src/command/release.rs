@@ -1,9 +1,10 @@
 //! ```text
 //! LOCK.RELEASE key token
 //! ```
-//! Ends this token's hold, shared or exclusive. The reply is 1, or 0 if the token holds nothing.
+//! Ends this token's hold, shared or exclusive. The reply is 1, or 0 if the token holds nothing. In
+//! that case it gives up the token's place in the queue, if there is one.
 
-use super::spec::{Arg, Flag, KeyUse, Keys, Spec};
+use super::spec::{Arg, Change, Flag, KeyUse, Keys, Spec};
 use super::{Args, Decision, Error, Reply};
 use crate::lock::{Hold, Lock, Now, Token};
 
@@ -19,7 +20,10 @@ pub const SPEC: Spec = Spec {
     keys: Keys::One(KeyUse::Deletes),
     args: &[Arg::KEY, Arg::text(c"token")],
     tips: None,
-    history: &[],
+    history: &[Change {
+        since: c"0.2.0",
+        what: c"A token that holds nothing gives up its place in the queue.",
+    }],
 };
 
 /// A parsed request to end a hold.

@@ -81,6 +81,7 @@ fn nulls_and_maps_match_the_document(kind: Kind) {
             ("LOCK.ACQUIRE k me 30000", ":"),
             ("LOCK.ACQUIRE k you 30000", null),
             ("LOCK.ACQUIRE k you 30000 BLOCK 1", null),
+            ("LOCK.ACQUIRE k you 30000 NOTIFY 0 c", "+QUEUED"),
             ("LOCK.ACQUIRE new * 30000", "*2"),
             ("LOCK.RENEW k me 30000", ":1"),
             ("LOCK.RELEASE k you", ":0"),
