@@ -4,12 +4,13 @@
 //! Tells who holds the lock and who waits for it. The reply is null if the lock is free and nobody
 //! waits. Otherwise it is a map of `mode`, `holders` and `waiters`.
 //! A holder is a map of `token`, `fence`, `ttl` and `since`; holders are in the order of their
-//! grants. A waiter is a map of `token`, `mode` and `waited`; waiters are in queue order.
+//! grants. A waiter is a map of `token`, `mode`, `waited`, and `client` or `channel`; waiters are in
+//! queue order. A place at which nobody listens has neither of the last two.
 //! The command changes nothing, so a replica answers it too.
 
 use std::rc::Rc;
 
-use super::spec::{Arg, Flag, KeyUse, Keys, Spec, NONDETERMINISTIC};
+use super::spec::{Arg, Change, Flag, KeyUse, Keys, Spec, NONDETERMINISTIC};
 use super::{Args, Error};
 use crate::lock::{Deadline, Fence, Lock, Mode, Now, TokenBuf, TokenText};
 
@@ -24,7 +25,10 @@ pub const SPEC: Spec = Spec {
     keys: Keys::One(KeyUse::Reads),
     args: &[Arg::KEY],
     tips: NONDETERMINISTIC,
-    history: &[],
+    history: &[Change {
+        since: c"0.2.0",
+        what: c"Waiters have the field client or channel, or neither; the mode may be free.",
+    }],
 };
 
 /// Reads the arguments after the key: there are none.

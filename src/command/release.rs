@@ -1,8 +1,8 @@
 //! ```text
 //! LOCK.RELEASE key token [ATLEAST ms]
 //! ```
-//! Ends this token's hold, shared or exclusive. The reply is 1, or 0 if the token holds nothing. Then
-//! the token gives up its place in the queue. With ATLEAST the hold does not end before `ms`
+//! Ends this token's hold, shared or exclusive. The reply is 1, or 0 if the token holds nothing. In
+//! that case it gives up the token's place in the queue, if there is one. With ATLEAST the hold does not end before `ms`
 //! milliseconds after its first grant: until then only its deadline comes forward. The reply is 1 then,
 //! too.
 
@@ -29,7 +29,7 @@ pub const SPEC: Spec = Spec {
     tips: None,
     history: &[Change {
         since: c"0.2.0",
-        what: c"Added the option ATLEAST. A token that holds nothing gives up its place.",
+        what: c"Added the option ATLEAST. A token that holds nothing gives up its place in the queue.",
     }],
 };
 

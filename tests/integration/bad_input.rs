@@ -118,7 +118,14 @@ fn a_malformed_command_changes_nothing(kind: Kind) {
         fixture.refuses(&long, TOKEN_LONG);
         fixture.refuses_arity(&[release]);
         fixture.refuses_arity(&[release, k]);
-        fixture.refuses_arity(&[release, k, t, b"1"]);
+        for options in [&["1"][..], &["ATLEAST 1", "1"], &["NOW"]] {
+            let words = [
+                &[&release[..], k, t][..],
+                &options.iter().map(|o| o.as_bytes()).collect::<Vec<_>>(),
+            ]
+            .concat();
+            fixture.refuses(&line(&words), "ERR unknown option, expected ATLEAST");
+        }
         fixture.refuses_arity(&[b"LOCK.RENEW"]);
         fixture.refuses_arity(&[b"LOCK.RENEW", k]);
         fixture.refuses_arity(&[b"LOCK.RENEW", k, t]);

@@ -2,9 +2,9 @@
 //! the form of LOCK.INFO.
 
 mod users;
+mod waiters;
 
 use std::collections::HashSet;
-use std::time::{Duration, Instant};
 
 use crate::harness::{module, wait_for, Client, Kind, Reply, Server};
 
@@ -21,7 +21,6 @@ on_every_server![
     a_lock_cannot_be_copied,
     info_has_exactly_its_fields,
     resp3_replies_use_maps_and_null,
-    info_lists_the_waiters_in_resp2_and_resp3,
 ];
 
 struct Described {
@@ -33,11 +32,17 @@ struct Described {
     args: &'static [&'static str],
 }
 
-const COMMANDS: [Described; 9] = [
+const COMMANDS: [Described; 10] = [
     takes("lock.acquire"),
     takes("rwlock.wlock"),
     takes("rwlock.rlock"),
-    described("lock.release", 3, &["write", "fast"], &["token"]),
+    described(
+        "lock.release",
+        -3,
+        &["write", "fast"],
+        &["token", "milliseconds"],
+    ),
+    described("lock.check", 3, &["readonly", "fast"], &["token"]),
     described("lock.renew", 4, &["write", "fast"], &["token", "ttl"]),
     described("lock.info", 2, &["readonly"], &[]),
     described("lock._apply", -3, INTERNAL, &["token", "record"]),
@@ -66,7 +71,7 @@ const fn takes(name: &'static str) -> Described {
         name,
         arity: -4,
         flags: &["write", "denyoom", "fast"],
-        args: &["token", "ttl", "timeout"],
+        args: &["token", "ttl", "wait", "grace"],
     }
 }
 
@@ -100,7 +105,7 @@ fn command_info_has_arity_flags_and_key(kind: Kind) {
             assert!(flags.contains("module"), "{name}: {flags:?}");
             let key_spec = &info[8].items()[0];
             let key_flags = words(&key_spec.field("flags"));
-            let reads_only = name == "lock.info";
+            let reads_only = ["lock.info", "lock.check"].contains(&name);
             assert_eq!(key_flags.contains("RO"), reads_only, "{name}");
             assert_eq!(key_flags.contains("access"), reads_only, "{name}");
         }
@@ -111,8 +116,9 @@ fn command_getkeys_returns_the_key(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     for command in &COMMANDS {
-        // One name per argument. The timeout is an option.
-        let args = command.args.iter().filter(|arg| **arg != "timeout");
+        // One name per argument. The wait and the grace are options.
+        let is_option = |arg: &str| ["wait", "grace"].contains(&arg);
+        let args = command.args.iter().filter(|arg| !is_option(arg));
         let args: Vec<_> = args.copied().collect();
         let line = format!(
             "COMMAND GETKEYS {} the-key {}",
@@ -124,9 +130,11 @@ fn command_getkeys_returns_the_key(kind: Kind) {
             Reply::Array(vec!["the-key".into()]),
             "{line}"
         );
-        if command.args.contains(&"timeout") {
-            let reply = c.call(&format!("{line} BLOCK 5"));
-            assert_eq!(reply, Reply::Array(vec!["the-key".into()]), "{line}");
+        if command.args.contains(&"wait") {
+            for options in ["BLOCK 5", "NOTIFY 5 channel", "KEEP 5 NOTIFY 5 channel"] {
+                let reply = c.call(&format!("{line} {options}"));
+                assert_eq!(reply, Reply::Array(vec!["the-key".into()]), "{line}");
+            }
         }
     }
 }
@@ -157,13 +165,41 @@ fn command_docs_describe_every_command(kind: Kind) {
         let expected: Vec<_> = expected.into_iter().map(Reply::from).collect();
         assert_eq!(names, expected, "{name}");
         assert_eq!(arguments.items()[0].field("type"), Reply::from("key"));
-        let last = arguments.items().last().unwrap();
-        if last.field("name") == Reply::from("timeout") {
-            assert!(words(&last.field("flags")).contains("optional"));
-            assert_eq!(last.field("token"), Reply::from("BLOCK"));
-            assert_eq!(last.field("type"), Reply::from("integer"));
+        if let [.., wait, grace] = arguments.items() {
+            if grace.field("name") == Reply::from("grace") {
+                check_options(wait, grace);
+            }
         }
     }
+}
+
+/// `[BLOCK timeout|NOTIFY timeout channel] [KEEP grace]`
+#[track_caller]
+fn check_options(wait: &Reply, grace: &Reply) {
+    #[track_caller]
+    fn check(argument: &Reply, token: Option<&str>, kind: &str) {
+        if let Some(token) = token {
+            assert_eq!(argument.field("token"), Reply::from(token));
+        }
+        assert_eq!(argument.field("type"), Reply::from(kind), "{argument:?}");
+    }
+    for option in [wait, grace] {
+        assert!(words(&option.field("flags")).contains("optional"));
+    }
+    check(grace, Some("KEEP"), "integer");
+    check(wait, None, "oneof");
+    let ways = wait.field("arguments");
+    let [block, notify] = ways.items() else {
+        panic!("{ways:?}");
+    };
+    check(block, Some("BLOCK"), "integer");
+    check(notify, Some("NOTIFY"), "block");
+    let parts = notify.field("arguments");
+    let [timeout, channel] = parts.items() else {
+        panic!("{parts:?}");
+    };
+    check(timeout, None, "integer");
+    check(channel, None, "string");
 }
 
 fn listed(c: &mut Client) -> Option<Reply> {
@@ -442,51 +478,4 @@ fn resp3_replies_use_maps_and_null(kind: Kind) {
     assert_eq!(c.call("LOCK.ACQUIRE k you 1000000"), Reply::Nil);
     let made = c.call("LOCK.ACQUIRE other * 1000000");
     assert!(matches!(made.items(), [Reply::Bulk(_), Reply::Int(_)]));
-}
-
-fn info_lists_the_waiters_in_resp2_and_resp3(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    c.int("LOCK.ACQUIRE k me 1000000");
-    let asks = Instant::now();
-    let _waiters = ["RWLOCK.RLOCK k reader", "LOCK.ACQUIRE k writer"]
-        .map(|request| server.blocked(&format!("{request} 1000000 BLOCK 0")));
-    let waits = Instant::now();
-    wait_for("a while", || {
-        (waits.elapsed() > Duration::from_millis(20)).then_some(())
-    });
-    let pairs = match kind.is_7_0_or_later() {
-        true => map,
-        false => flat,
-    };
-    for (mut c, pairs) in [
-        (server.client(), flat as Form),
-        (server.client_resp3(), pairs),
-    ] {
-        let info = c.call("LOCK.INFO k");
-        let shown = info.field("waiters");
-        let longest = i64::try_from(asks.elapsed().as_millis()).unwrap() + 1;
-        let expected = shown
-            .items()
-            .iter()
-            .zip([("reader", "shared"), ("writer", "exclusive")]);
-        let expected: Vec<_> = expected
-            .map(|(waiter, (token, mode))| {
-                let waited = waiter.field("waited");
-                assert!((20..=longest).contains(&waited.as_int()), "{waited:?}");
-                pairs(vec![
-                    ("token", token.into()),
-                    ("mode", mode.into()),
-                    ("waited", waited),
-                ])
-            })
-            .collect();
-        assert_eq!(shown, Reply::Array(expected));
-        let all = pairs(vec![
-            ("mode", "exclusive".into()),
-            ("holders", info.field("holders")),
-            ("waiters", shown),
-        ]);
-        assert_eq!(info, all);
-    }
 }

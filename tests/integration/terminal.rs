@@ -9,6 +9,8 @@ on_every_server![
     redis_cli_help_describes_the_commands,
 ];
 
+/// The arguments of the commands that take a hold.
+const ACQUIRE: &str = "key token|* ttl [BLOCK timeout|NOTIFY timeout channel] [KEEP grace]";
 const TAB: &str = "\t";
 /// Control-U empties the line.
 const CLEAR: &str = "\x15";
@@ -23,31 +25,30 @@ fn redis_cli_completes_and_hints_the_commands(kind: Kind) {
         (false, _) => "key ...options...",
     };
     terminal.shows("LOCK.AC", "> LOCK.AC");
-    terminal.shows(
-        TAB,
-        &format!("> LOCK.ACQUIRE {}", hint("key token|* ttl [BLOCK timeout]")),
-    );
-    terminal.shows(
-        " ",
-        &format!("> LOCK.ACQUIRE {}", hint("key token|* ttl [BLOCK timeout]")),
-    );
+    terminal.shows(TAB, &format!("> LOCK.ACQUIRE {}", hint(ACQUIRE)));
+    terminal.shows(" ", &format!("> LOCK.ACQUIRE {}", hint(ACQUIRE)));
     if kind.is_7_0_or_later() {
-        terminal.shows("k ", "> LOCK.ACQUIRE k token|* ttl [BLOCK timeout]");
-        terminal.shows("me ", "> LOCK.ACQUIRE k me ttl [BLOCK timeout]");
-        terminal.shows("1000 ", "> LOCK.ACQUIRE k me 1000 [BLOCK timeout]");
+        terminal.shows(
+            "k ",
+            "> LOCK.ACQUIRE k token|* ttl [BLOCK timeout|NOTIFY timeout channel] [KEEP grace]",
+        );
+        terminal.shows(
+            "me ",
+            "> LOCK.ACQUIRE k me ttl [BLOCK timeout|NOTIFY timeout channel] [KEEP grace]",
+        );
+        terminal.shows(
+            "1000 ",
+            "> LOCK.ACQUIRE k me 1000 [BLOCK timeout|NOTIFY timeout channel] [KEEP grace]",
+        );
     }
     for (start, name, arguments) in [
+        ("rwlock.w", "RWLOCK.WLOCK", ACQUIRE),
+        ("rwlock.r", "RWLOCK.RLOCK", ACQUIRE),
         (
-            "rwlock.w",
-            "RWLOCK.WLOCK",
-            "key token|* ttl [BLOCK timeout]",
+            "lock.rel",
+            "LOCK.RELEASE",
+            "key token [ATLEAST milliseconds]",
         ),
-        (
-            "rwlock.r",
-            "RWLOCK.RLOCK",
-            "key token|* ttl [BLOCK timeout]",
-        ),
-        ("lock.rel", "LOCK.RELEASE", "key token"),
         ("lock.ren", "LOCK.RENEW", "key token ttl"),
         ("lock.i", "LOCK.INFO", "key"),
         ("lock.res", "LOCK.RESETSTAT", ""),
@@ -69,10 +70,16 @@ fn valkey_cli_hints_the_remaining_arguments(kind: Kind) {
     let mut terminal = Terminal::open(&server, &valkey_cli());
     terminal.shows(
         &format!("lock.ac{TAB} "),
-        "> LOCK.ACQUIRE key token|* ttl [BLOCK timeout]",
+        "> LOCK.ACQUIRE key token|* ttl [BLOCK timeout|NOTIFY timeout channel] [KEEP grace]",
     );
-    terminal.shows("k * 1000 ", "> LOCK.ACQUIRE k * 1000 [BLOCK timeout]");
-    terminal.shows("BLOCK ", "> LOCK.ACQUIRE k * 1000 BLOCK timeout");
+    terminal.shows(
+        "k * 1000 ",
+        "> LOCK.ACQUIRE k * 1000 [BLOCK timeout|NOTIFY timeout channel] [KEEP grace]",
+    );
+    terminal.shows(
+        "BLOCK ",
+        "> LOCK.ACQUIRE k * 1000 BLOCK timeout [KEEP grace]",
+    );
 }
 
 fn redis_cli_help_describes_the_commands(kind: Kind) {

@@ -590,3 +590,83 @@ async fn giving_up_releases_the_place() {
     cancelled.abort();
     waiters(&mut admin, "k", 0).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_without_the_channel_keeps_its_place() {
+    let server = Server::start();
+    let test = "a_user_without_the_channel_keeps_its_place";
+    if !needs_places(&server, test) {
+        return;
+    }
+    let mut admin = server.admin();
+    let rules = "on >secret ~* resetchannels &other:* +@all";
+    let words: Vec<&str> = ["ACL", "SETUSER", "limited"]
+        .into_iter()
+        .chain(rules.split(' '))
+        .collect();
+    admin.run(&words);
+    let said = Arc::new(AtomicUsize::new(0));
+    let options = Options::default().slice(ms(50)).on_fallback({
+        let said = said.clone();
+        move |_| {
+            said.fetch_add(1, SeqCst);
+        }
+    });
+    let url = server.url().replace("://", "://limited:secret@");
+    let locks = LockClient::open(url, options).unwrap();
+    admin.run(&["LOCK.ACQUIRE", "k", "holder", "60000"]);
+    let waiting = tokio::spawn(async move { locks.lock("k").lock().await.unwrap().unlock().await });
+    waiters(&mut admin, "k", 1).await;
+    let behind = tokio::task::spawn_blocking({
+        let mut admin = server.admin();
+        move || admin.run(&["LOCK.ACQUIRE", "k", "behind", "10000", "BLOCK", "10000"])
+    });
+    waiters(&mut admin, "k", 2).await;
+    // After some slices it is still the first one.
+    sleep(ms(300)).await;
+    let info = admin.info("k");
+    assert!(!info.contains("channel"), "{info}");
+    assert_eq!(said.load(SeqCst), 1);
+    admin.run(&["LOCK.RELEASE", "k", "holder"]);
+    timeout(BOUND, waiting).await.unwrap().unwrap().unwrap();
+    behind.await.unwrap();
+}
+
+/// Tasks that listen and connections that block are served in the order in which they came.
+#[tokio::test(flavor = "multi_thread")]
+async fn tasks_and_raw_clients_are_served_in_order() {
+    let server = Server::start();
+    if !needs_places(&server, "tasks_and_raw_clients_are_served_in_order") {
+        return;
+    }
+    let locks = LockClient::open(server.url(), Options::default().slice(ms(100))).unwrap();
+    let mut admin = server.admin();
+    admin.run(&["LOCK.ACQUIRE", "k", "holder", "60000"]);
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let mut tasks = JoinSet::new();
+    for number in 0..8 {
+        let order = order.clone();
+        if number % 2 == 0 {
+            let lock = locks.lock("k");
+            tasks.spawn(async move {
+                let guard = lock.lock().await.unwrap();
+                order.lock().unwrap().push(number);
+                guard.unlock().await.unwrap();
+            });
+        } else {
+            let mut raw = server.admin();
+            tasks.spawn_blocking(move || {
+                let token = number.to_string();
+                raw.run(&["LOCK.ACQUIRE", "k", &token, "10000", "BLOCK", "0"]);
+                order.lock().unwrap().push(number);
+                raw.run(&["LOCK.RELEASE", "k", &token]);
+            });
+        }
+        waiters(&mut admin, "k", number + 1).await;
+    }
+    // Every task asks again a few times meanwhile.
+    sleep(ms(350)).await;
+    admin.run(&["LOCK.RELEASE", "k", "holder"]);
+    timeout(BOUND, tasks.join_all()).await.unwrap();
+    assert_eq!(*order.lock().unwrap(), [0, 1, 2, 3, 4, 5, 6, 7]);
+}

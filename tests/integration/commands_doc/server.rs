@@ -62,11 +62,13 @@ fn argument(argument: &Reply) -> String {
         "block" => Some(parts().join(" ")),
         _ => Some(text(&argument.field("name"))),
     };
-    let words: Vec<_> = token.into_iter().chain(value).collect();
     let flags = optional(argument, "flags").map(|flags| self::words(&flags));
-    match flags {
-        Some(flags) if flags.contains("optional") => format!("[{}]", words.join(" ")),
-        _ => words.join(" "),
+    let flags = flags.unwrap_or_default();
+    let more = flags.contains("multiple").then(|| "...".into());
+    let words: Vec<_> = token.into_iter().chain(value).chain(more).collect();
+    match flags.contains("optional") {
+        true => format!("[{}]", words.join(" ")),
+        false => words.join(" "),
     }
 }
 

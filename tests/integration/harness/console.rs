@@ -3,10 +3,16 @@
 //! A `console` block is a session on a server that starts empty. A line after the prompt of
 //! redis-cli is a command. So is a line after the prompt of a shell, `$ redis-cli -3 …`: `-3`
 //! selects RESP3, and `&` at the end leaves the command waiting. Its output follows the command
-//! that ends its wait.
+//! that ends its wait. A `SUBSCRIBE` in the background prints each message after the command that
+//! published it.
 
+use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{channel, Receiver};
+use std::thread;
+use std::time::Duration;
 
+use super::client::Reply;
 use super::files::redis_cli;
 use super::server::{wait_for, Server};
 
@@ -27,12 +33,29 @@ struct Example<'d> {
 pub fn run_examples(server: &Server, document: &str) -> usize {
     let mut run = 0;
     for block in document.split("```console\n").skip(1) {
-        server.client().call("FLUSHALL");
         let examples = examples(block.split("```").next().unwrap_or_default());
         run += examples.len();
         run_session(server, &examples);
+        clear(server, &examples);
     }
     run
+}
+
+/// Ends the places that a session has left, which are no data, and deletes its data.
+fn clear(server: &Server, examples: &[Example<'_>]) {
+    let mut c = server.client();
+    let of_locks = examples.iter().filter(|line| line.line.contains("LOCK."));
+    let keys = of_locks.filter_map(|example| example.line.split(' ').nth(1));
+    for key in keys {
+        let info = c.call(&format!("LOCK.INFO {key}"));
+        if let Reply::Array(_) = info {
+            for waiter in info.field("waiters").items() {
+                let token = waiter.field("token");
+                c.send(&[b"LOCK.RELEASE", key.as_bytes(), token.as_bytes()]);
+            }
+        }
+    }
+    c.call("FLUSHALL");
 }
 
 fn examples(block: &str) -> Vec<Example<'_>> {
@@ -61,10 +84,15 @@ fn examples(block: &str) -> Vec<Example<'_>> {
 #[track_caller]
 fn run_session(server: &Server, examples: &[Example<'_>]) {
     let mut waiting: Vec<Child> = Vec::new();
+    let mut listening: Option<Subscriber> = None;
     for example in examples {
         // Modules of Redis 6.2 have no maps, so redis-cli prints these replies as in RESP2.
         let differs = example.resp3 && example.expected.contains("=>");
         if differs && !server.kind.is_7_0_or_later() {
+            continue;
+        }
+        if let Some(channel) = example.line.strip_prefix("SUBSCRIBE ") {
+            listening = Some(Subscriber::start(server, example, channel));
             continue;
         }
         let before = server.blocked_clients();
@@ -81,6 +109,9 @@ fn run_session(server: &Server, examples: &[Example<'_>]) {
         while lines(&found) < lines(&example.expected) && !waiting.is_empty() {
             found += &printed(waiting.remove(0));
         }
+        if let Some(subscriber) = &listening {
+            found += &subscriber.next_lines(lines(&example.expected) - lines(&found));
+        }
         assert!(
             alike(&found, &example.expected),
             "{}\nsays\n{}but gives\n{found}",
@@ -89,6 +120,51 @@ fn run_session(server: &Server, examples: &[Example<'_>]) {
         );
     }
     assert!(waiting.is_empty(), "nobody says what a wait has come to");
+}
+
+/// A redis-cli that has subscribed to a channel.
+struct Subscriber {
+    cli: Child,
+    lines: Receiver<String>,
+}
+
+impl Subscriber {
+    /// Returns once the server knows of the subscription.
+    #[track_caller]
+    fn start(server: &Server, example: &Example<'_>, name: &str) -> Self {
+        let mut cli = start(server, example);
+        let output = BufReader::new(cli.stdout.take().expect("its output"));
+        let (sender, lines) = channel();
+        thread::spawn(move || {
+            let lines = output.lines().map_while(Result::ok);
+            // The first lines are about the subscription.
+            let messages = lines.skip_while(|line| !line.contains("\"message\""));
+            messages.for_each(|line| drop(sender.send(line)));
+        });
+        let mut c = server.client();
+        wait_for(&format!("a subscription to {name}"), || {
+            let reply = c.call(&format!("PUBSUB NUMSUB {name}"));
+            (reply.items()[1].as_int() > 0).then_some(())
+        });
+        Self { cli, lines }
+    }
+
+    #[track_caller]
+    fn next_lines(&self, n: usize) -> String {
+        let line = || {
+            let line = self.lines.recv_timeout(Duration::from_secs(10));
+            line.expect("a line of a message") + "\n"
+        };
+        (0..n).map(|_| line()).collect()
+    }
+}
+
+impl Drop for Subscriber {
+    fn drop(&mut self) {
+        // It may have ended with its server.
+        self.cli.kill().ok();
+        self.cli.wait().ok();
+    }
 }
 
 /// Makes redis-cli print as it does on a terminal.
@@ -131,14 +207,14 @@ fn alike(found: &str, expected: &str) -> bool {
         })
 }
 
-/// The words of the output, without the durations of waits.
+/// The words of the output, without the durations of waits and the ids of clients.
 fn words(text: &str) -> Vec<&str> {
     let mut words: Vec<&str> = text.split_whitespace().collect();
-    let mut after_waited = false;
+    let mut is_different_each_time = false;
     for word in &mut words {
-        after_waited |= *word == "\"waited\"";
-        if after_waited && word.parse::<u64>().is_ok() {
-            (*word, after_waited) = ("some", false);
+        is_different_each_time |= ["\"waited\"", "\"held\"", "\"client\""].contains(word);
+        if is_different_each_time && word.parse::<u64>().is_ok() {
+            (*word, is_different_each_time) = ("some", false);
         }
     }
     words

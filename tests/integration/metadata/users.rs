@@ -68,7 +68,11 @@ fn a_user_limited_to_some_keys_cannot_use_others(kind: Kind) {
     for key in others {
         c.int(&format!("LOCK.ACQUIRE {key} me 1000000"));
     }
-    let lines = || WRITES.into_iter().chain(["LOCK.INFO {}"]);
+    let lines = || {
+        WRITES
+            .into_iter()
+            .chain(["LOCK.INFO {}", "LOCK.CHECK {} me"])
+    };
     for line in lines().chain(["LOCK._APPLY {} x", "LOCK._RELEASE {} me"]) {
         for key in others {
             assert_may_not(&mut some, &line.replace("{}", key));
@@ -96,7 +100,7 @@ fn categories_contain_the_commands(kind: Kind) {
         let name = command.name;
         let info = c.call(&format!("COMMAND INFO {name}"));
         let categories = words(&info.items()[0].items()[6]);
-        let writes = name != "lock.info";
+        let writes = !["lock.info", "lock.check"].contains(&name);
         assert_eq!(categories.contains("@write"), writes, "{name}");
         assert_eq!(categories.contains("@read"), !writes, "{name}");
         // Valkey 8.0 knows the category and does not list the command in it.

@@ -15,28 +15,38 @@ on_every_server![
     resetstat_is_for_operators,
 ];
 
-const GAUGES: [&str; 5] = [
+const GAUGES: [&str; 8] = [
     "held_exclusive",
     "held_shared",
     "held_keys",
     "waiters",
+    "waiters_blocked",
+    "waiters_notified",
+    "waiters_absent",
     "waited_keys",
 ];
 
-const COUNTERS: [&str; 16] = [
+const COUNTERS: [&str; 23] = [
     "acquired",
     "reacquired",
     "refused",
     "waited",
     "handed_over",
     "timed_out",
+    "resumed",
+    "passed_over",
+    "published",
+    "unheard",
     "taken_back",
     "deadlocks",
     "queue_full",
     "released",
+    "released_later",
     "not_owner",
     "renewed",
     "lost_renewals",
+    "executed",
+    "not_held",
     "expired",
     "forced",
     "evicted",

@@ -1,0 +1,76 @@
+//! The waiters of LOCK.INFO.
+
+use std::time::{Duration, Instant};
+
+use super::{flat, map, Form};
+use crate::harness::{wait_for, Kind, Reply, Server};
+
+on_every_server![info_lists_the_waiters_in_resp2_and_resp3];
+
+fn info_lists_the_waiters_in_resp2_and_resp3(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    c.int("LOCK.ACQUIRE k me 1000000");
+    let asks = Instant::now();
+    let waiters = ["RWLOCK.RLOCK k reader", "LOCK.ACQUIRE k writer"]
+        .map(|request| server.blocked(&format!("{request} 1000000 BLOCK 0")));
+    let notified = c.call("RWLOCK.RLOCK k shares 1000000 NOTIFY 0 the-channel");
+    assert_eq!(notified, Reply::Simple("QUEUED".into()));
+    assert_eq!(
+        c.call("LOCK.ACQUIRE k polls 1000000 KEEP 3600000"),
+        Reply::Nil
+    );
+    let listeners = [
+        Some(("client", Reply::Int(waiters[0].id))),
+        Some(("client", Reply::Int(waiters[1].id))),
+        Some(("channel", "the-channel".into())),
+        None,
+    ];
+    let waits = Instant::now();
+    wait_for("a while", || {
+        (waits.elapsed() > Duration::from_millis(20)).then_some(())
+    });
+    let pairs = match kind.is_7_0_or_later() {
+        true => map,
+        false => flat,
+    };
+    for (mut c, pairs) in [
+        (server.client(), flat as Form),
+        (server.client_resp3(), pairs),
+    ] {
+        let info = c.call("LOCK.INFO k");
+        let shown = info.field("waiters");
+        let longest = i64::try_from(asks.elapsed().as_millis()).unwrap() + 1;
+        let places = [
+            ("reader", "shared"),
+            ("writer", "exclusive"),
+            ("shares", "shared"),
+            ("polls", "exclusive"),
+        ];
+        assert_eq!(shown.items().len(), places.len(), "{shown:?}");
+        let places = places.into_iter().zip(listeners.clone());
+        let expected: Vec<_> = shown
+            .items()
+            .iter()
+            .zip(places)
+            .map(|(waiter, ((token, mode), listener))| {
+                let waited = waiter.field("waited");
+                assert!((20..=longest).contains(&waited.as_int()), "{waited:?}");
+                let mut fields = vec![
+                    ("token", token.into()),
+                    ("mode", mode.into()),
+                    ("waited", waited),
+                ];
+                fields.extend(listener);
+                pairs(fields)
+            })
+            .collect();
+        assert_eq!(shown, Reply::Array(expected));
+        let all = pairs(vec![
+            ("mode", "exclusive".into()),
+            ("holders", info.field("holders")),
+            ("waiters", shown),
+        ]);
+        assert_eq!(info, all);
+    }
+}
