@@ -105,8 +105,11 @@ fn listener_of(
         .filter(|wait| matches!(wait, Wait::Notify(..)) || ctx.may_block());
     let takes_place = wait.is_some() || acquire.keep_ms().is_some();
     let (db, name) = (key_ref.db, &key_ref.name);
-    if takes_place && !registry.has_place(db, name, acquire.ask().token) {
-        limits::admit((registry.len_of(db, name), registry.len()))?;
+    let here = registry.len_of(db, name);
+    // A token that has a place already takes none.
+    let has_place = here > 0 && registry.has_place(db, name, acquire.ask().token);
+    if takes_place && !has_place {
+        limits::admit((here, registry.len()))?;
     }
     match wait {
         None => Ok((None, Entered::No)),
@@ -128,21 +131,27 @@ fn take_place(
 ) {
     let Parts { state, .. } = key.parts();
     let registry = &mut state.registry;
-    let had_place = registry.has_place(key_ref.db, &key_ref.name, request.token);
-    let absent = registry.counts().absent;
+    let (places, absent) = (registry.len(), registry.counts().absent);
     let entered = registry.enter(key_ref, request);
     state.is_due_changed = true;
+    let is_new = registry.len() > places;
     let is_resumed = match entered {
-        wait::Entered::Waits { .. } => state.registry.counts().absent < absent,
-        wait::Entered::Kept { .. } => had_place,
+        wait::Entered::Waits { .. } => registry.counts().absent < absent,
+        wait::Entered::Kept { .. } => !is_new,
         wait::Entered::Ended | wait::Entered::No => false,
     };
     if is_resumed {
         RESUMED.add_one();
     }
-    // Others matter now, or other instants. The request itself may be next.
-    if entered.must_serve() {
-        serve_changed(key, key_ref, now);
+    match entered {
+        // A new place changes nothing for the others. The key is watched for it if it is the first.
+        wait::Entered::Waits { is_first: true } if is_new => watch(key, key_ref, now),
+        wait::Entered::Waits { .. } if is_new => {}
+        // Others matter now, or other instants.
+        entered if entered.must_serve() => {
+            serve_changed(key, key_ref, now);
+        }
+        _ => {}
     }
 }
 
