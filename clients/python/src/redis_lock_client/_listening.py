@@ -107,6 +107,8 @@ class Subscriber:
         self._connected = _future()
         # By channel: whether the server has confirmed it.
         self._channels: dict[bytes, asyncio.Future[None]] = {}
+        # The commands under way. A task that nothing refers to may vanish.
+        self._sending: set[asyncio.Task[None]] = set()
         # The channel of each command whose reply is to come, None for a PING.
         self._asked: deque[bytes | None] = deque()
         self._listening = asyncio.create_task(self._listen())
@@ -116,11 +118,10 @@ class Subscriber:
         await asyncio.shield(self._connected)
         if channel not in self._channels:
             self._channels[channel] = _future()
-            try:
-                await self._send(channel, self._subscribe, channel)
-            except Exception:
-                self.close()
-                raise
+            # Not sent by this task: it would come behind those that only wait, and may be cancelled.
+            sending = asyncio.create_task(self._send(channel, self._subscribe, channel))
+            self._sending.add(sending)
+            sending.add_done_callback(self._sending.discard)
         await asyncio.shield(self._channels[channel])
 
     def close(self) -> None:
@@ -139,9 +140,12 @@ class Subscriber:
 
     async def _send(self, asked: bytes | None, *command: Any) -> None:
         if self.is_lost:
-            raise ConnectionError("the subscription was lost")
+            return
         self._asked.append(asked)
-        await self._connection.send_command(*command)
+        try:
+            await self._connection.send_command(*command)
+        except Exception:
+            self.close()
 
     async def _listen(self) -> None:
         reason: Exception = ConnectionError("the subscription was closed")
@@ -149,7 +153,8 @@ class Subscriber:
             await self._connection.connect()
             self._connected.set_result(None)
             is_quiet = False
-            while True:
+            # Before Python 3.12 a cancellation may be swallowed.
+            while not self.is_lost:
                 try:
                     message = await self._connection.read_response(timeout=self._pulse)
                 except ResponseError as error:
@@ -324,11 +329,15 @@ class Listeners:
         return found
 
     def _on_message(self, message: bytes) -> None:
-        event, fence, length, rest = message.split(b" ", 3)
-        key, token = rest[: int(length)], rest[int(length) + 1 :]
+        try:
+            event, fence_text, length, rest = message.split(b" ", 3)
+            fence, key, token = int(fence_text), rest[: int(length)], rest[int(length) + 1 :]
+        except ValueError:
+            # Not from the module.
+            return
         waiting = self._waiting.get((key, token), ())
         for listener in waiting:
-            listener.tell((event, int(fence)))
+            listener.tell((event, fence))
         if event == b"granted" and not waiting and (key, token) in self._given_up:
             task = self._loop.create_task(self._give_back(key, token))
             self._tasks.add(task)

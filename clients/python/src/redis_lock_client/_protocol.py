@@ -125,10 +125,11 @@ class Lacks:
 
     def learn(self, client: Any, error: RedisError, options: tuple[Any, ...]) -> bool:
         """Return whether an error says that the server lacks one of these options: then ask again without it."""
-        if str(error).startswith("unknown option"):
+        text = str(error)
+        if text.startswith("unknown option"):
             lacking = {option for option in ("KEEP", "NOTIFY") if option in options}
             loss = "a waiter may lose its place in the queue at the end of a slice, as its module is older than 0.2"
-        elif "NOTIFY" in options and str(error).startswith(("NOTIFY needs", "unknown command 'SSUBSCRIBE'")):
+        elif "NOTIFY" in options and (text.startswith("NOTIFY needs") or "SSUBSCRIBE" in text):
             lacking, loss = {"NOTIFY"}, "each waiting task occupies a connection, as this cluster is older than 7.0"
         else:
             return False
@@ -137,7 +138,7 @@ class Lacks:
             news = lacking - known
             known |= lacking
         if news:
-            logger.warning("The server of %r does not know %s: %s.", client, " and ".join(sorted(news)), loss)
+            logger.warning("The server does not know %s: %s.", " and ".join(sorted(news)), loss)
         return bool(lacking)
 
 
