@@ -129,6 +129,27 @@ async def test_a_connection_that_went_silent_is_found_out(server: Server) -> Non
             assert time.monotonic() - start < 5
 
 
+async def test_the_places_of_a_process_that_died_go_together(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("redis_lock_client.asyncio.NOTIFY_MS", 500)
+    held = SyncLock(server.admin, "stock", timeout=30)
+    held.acquire()
+    with Proxy(server.port) as proxy:
+        async with Client(port=proxy.port, retry=no_retry(), client_name="ours") as client:
+            tasks = [asyncio.create_task(notified(client, grace=1).acquire()) for _ in range(6)]
+            await queued(server, 6)
+            next_one = asyncio.create_task(asyncio.to_thread(SyncLock(server.admin, "stock", timeout=30).acquire))
+            await queued(server, 7)
+            proxy.close()
+            await asyncio.to_thread(until, lambda: not ours(server), "the end of its connections")
+            held.release()
+            start = time.monotonic()
+            assert await next_one
+            # Not six graces, one after the other.
+            assert time.monotonic() - start < 3
+            lost = await asyncio.gather(*tasks, return_exceptions=True)
+            assert all(isinstance(each, redis.ConnectionError) for each in lost)
+
+
 async def test_a_lost_message_is_found_out(server: Server, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("redis_lock_client._listening.ASK_AGAIN", 0.3)
     monkeypatch.setattr("redis_lock_client._listening.Listeners._on_message", lambda *_: None)

@@ -135,6 +135,8 @@ def test_who_does_not_wait_takes_no_place(server: Server, client: redis.Redis) -
     with Lock(server.admin, "stock", timeout=30):
         assert not Lock(client, "stock").acquire(blocking=False)
         assert server.waiters("stock") == 0
+        # And has none to give up.
+        assert server.calls("lock.release") == 0
 
 
 def test_an_interrupted_wait_leaves_no_place(server: Server, client: redis.Redis) -> None:

@@ -16,7 +16,6 @@ from redis.exceptions import (
     RedisClusterException,
     RedisError,
     ResponseError,
-    TryAgainError,
 )
 
 from . import _protocol as protocol
@@ -36,8 +35,6 @@ IDLE = 10.0
 GIVEN_UP = 60.0
 
 SLOTS = 16384
-
-AGAIN = object()
 
 
 class Line:
@@ -205,14 +202,14 @@ class Listener:
         self._token = token
         self._is_own = is_own
         self.is_granted = False
-        self._heard: asyncio.Future[Any] | None = None
+        self._heard: asyncio.Future[int | None] | None = None
 
     async def subscribed(self) -> bytes:
         """Return the channel that hears of the key's grants from now on: subscribe first, then ask."""
         channel, self.subscriber = await self._listeners.subscribed(self._key)
         self._heard = asyncio.get_running_loop().create_future()
         if self.subscriber.is_lost:
-            self.tell(AGAIN)
+            self.tell(None)
         return channel
 
     async def hear(self, left_ms: float) -> int | None:
@@ -220,24 +217,13 @@ class Listener:
         assert self._heard is not None
         # Unlike wait_for, this swallows no cancellation.
         await asyncio.wait([self._heard], timeout=min(left_ms / 1000, ASK_AGAIN))
-        if not self._heard.done() or (heard := self._heard.result()) is AGAIN:
-            return None
-        event, fence = heard
-        if event == b"granted":
-            # A token that was passed may have been granted before, or waits in several tasks: the server knows.
-            return fence if self._is_own else None
-        if event == b"wrongtype":
-            raise ResponseError("WRONGTYPE Operation against a key holding the wrong kind of value")
-        if event == b"deadlock":
-            raise ResponseError("DEADLOCK the wait would never end")
-        if event == b"tryagain":
-            raise TryAgainError("the lock was handed to another server")
-        return None
+        # A token that was passed may have been granted before, or waits in several tasks: the server knows.
+        return self._heard.result() if self._heard.done() and self._is_own else None
 
-    def tell(self, what: Any) -> None:
-        """Wake the task."""
+    def tell(self, fence: int | None) -> None:
+        """Wake the task: it has this fence, or has to ask what has become of its request."""
         if self._heard and not self._heard.done():
-            self._heard.set_result(what)
+            self._heard.set_result(fence)
 
 
 class Listeners:
@@ -337,7 +323,7 @@ class Listeners:
             return
         waiting = self._waiting.get((key, token), ())
         for listener in waiting:
-            listener.tell((event, fence))
+            listener.tell(fence if event == b"granted" else None)
         if event == b"granted" and not waiting and (key, token) in self._given_up:
             task = self._loop.create_task(self._give_back(key, token))
             self._tasks.add(task)
@@ -352,7 +338,7 @@ class Listeners:
         for listeners in self._waiting.values():
             for listener in listeners:
                 if listener.subscriber is subscriber:
-                    listener.tell(AGAIN)
+                    listener.tell(None)
 
     async def _give_back(self, key: bytes, token: bytes) -> None:
         with contextlib.suppress(RedisError):
