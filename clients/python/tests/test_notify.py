@@ -274,6 +274,36 @@ async def test_in_a_cluster_it_listens_where_the_key_is(server: Server, caplog: 
     assert len(caplog.records) == (1 if server.version.startswith("redis-6") else 0)
 
 
+async def test_it_follows_a_slot_to_another_node(server: Server) -> None:
+    if server.version.startswith("redis-6"):
+        pytest.skip("no shard channels")
+    cluster_mode = ("--cluster-enabled", "yes")
+    with running(server.version, *cluster_mode) as one, running(server.version, *cluster_mode) as two:
+        one.admin.execute_command("CLUSTER", "ADDSLOTS", *range(SLOTS))
+        two.admin.execute_command("CLUSTER", "SET-CONFIG-EPOCH", 7)
+        one.admin.execute_command("CLUSTER", "MEET", "127.0.0.1", two.port)
+        both = (one, two)
+        await asyncio.to_thread(until, lambda: all(node_is_up(node) for node in both), "a cluster of two")
+        async with redis.asyncio.RedisCluster.from_url(one.url) as cluster:
+            async with notified(cluster):
+                pass
+            new_owner = two.admin.execute_command("CLUSTER", "MYID")
+            for node in (two, one):
+                node.admin.execute_command("CLUSTER", "SETSLOT", key_slot(b"stock"), "NODE", new_owner)
+            async with notified(cluster):
+                task = asyncio.create_task(notified(cluster).acquire())
+                await asyncio.to_thread(two.wait_for_waiters, "stock", 1)
+                assert "channel" in as_map(two.info("stock")["waiters"][0])
+            assert await task
+        # By a message, not by asking again.
+        assert two.calls("lock.acquire") == 2
+
+
+def node_is_up(node: Server) -> bool:
+    info: dict[str, str] = node.admin.cluster("info")
+    return info["cluster_state"] == "ok" and info["cluster_known_nodes"] == "2"
+
+
 def test_each_slot_has_a_tag() -> None:
     assert {key_slot(f"x{{{tag_of(slot)}}}y".encode()) for slot in range(SLOTS)} == set(range(SLOTS))
 
