@@ -112,7 +112,7 @@ class Patience:
 
 
 class Lacks:
-    """Which options of an acquire the server of a client was found not to know. A client remembers it."""
+    """Remembers for each client which options of an acquire its server does not know."""
 
     def __init__(self) -> None:
         """Nothing is known to be missing."""
@@ -153,7 +153,7 @@ def checked_grace(seconds: float) -> float:
 
 
 def grace_ms(client: Any, seconds: float) -> int:
-    """Return the grace as the module takes it: 0 is none, for nobody wants it or the server does not know it."""
+    """Return the grace as the module takes it. 0 is none: the caller wants none, or the server does not know it."""
     if not seconds or LACKS.has(client, "KEEP"):
         return 0
     return max(int(seconds * 1000), 1)

@@ -39,8 +39,8 @@ class Lock(redis.lock.Lock):
     def __init__(self, redis: Any, name: str | bytes, *args: Any, grace: float = protocol.GRACE, **kwargs: Any) -> None:
         """Take the same arguments as `redis.lock.Lock`, and `grace`.
 
-        `grace` is for how many seconds the place in the queue outlives a connection that waited there: between two
-        slices of a wait, or until the client has connected again. If this process dies while it waits, the others
+        The place in the queue outlives a connection that waited there by `grace` seconds: between two slices of a
+        wait, or until the client has connected again. If this process dies while it waits, the others
         wait for so long at most when its turn comes. 0 is none.
         """
         super().__init__(redis, name, *args, **kwargs)  # type: ignore[arg-type]
