@@ -1,8 +1,10 @@
-"""A proxy before a server that can lose a reply: the server has done it, the client never hears."""
+"""A proxy before a server that can lose a reply, cut connections, go silent, delay, and play an old module."""
 
 import contextlib
+import re
 import socket
 import threading
+import time
 from collections.abc import AsyncIterator
 from typing import Self
 
@@ -22,6 +24,10 @@ class Proxy:
         self._flowing = threading.Event()
         self._flowing.set()
         self._sockets: list[socket.socket] = [self._listener]
+        self._refused: re.Pattern[bytes] | None = None
+        self._silent: set[socket.socket] = set()
+        self.refusals = 0
+        self.delay = 0.0
 
     def lose_reply_to(self, command: bytes) -> None:
         """Cut the connection instead of passing on the reply to the next command of this name."""
@@ -35,6 +41,20 @@ class Proxy:
     def pause(self) -> None:
         """Pass no request on any more, and cut nothing: as a server that hangs."""
         self._flowing.clear()
+
+    def cut(self) -> None:
+        """Cut all connections. New ones are welcome."""
+        for each in self._sockets[1:]:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+    def silence(self) -> None:
+        """Pass nothing on any more over the connections that are open, and cut nothing. New ones work."""
+        self._silent.update(self._sockets)
+
+    def refuse_options(self, options: bytes) -> None:
+        """Answer commands with one of these options, `KEEP|NOTIFY`, as a module that does not know it."""
+        self._refused = re.compile(rb"\r\n(%s)\r\n" % options)
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._accept, daemon=True).start()
@@ -71,6 +91,13 @@ class Proxy:
                             self._to_lose = None
                             lose.set()
                         self._flowing.wait()
+                        time.sleep(self.delay)
+                        if server in self._silent:
+                            continue
+                        if self._refused and self._refused.search(data):
+                            self.refusals += 1
+                            client.sendall(b"-ERR unknown option, the only one is BLOCK\r\n")
+                            continue
                         server.sendall(data)
 
             threading.Thread(target=requests, daemon=True).start()
@@ -81,7 +108,9 @@ class Proxy:
                         continue
                     client.shutdown(socket.SHUT_RDWR)
                     return
-                client.sendall(data)
+                time.sleep(self.delay)
+                if server not in self._silent:
+                    client.sendall(data)
 
 
 @contextlib.asynccontextmanager

@@ -1,12 +1,17 @@
 """What the sync and the asyncio lock have in common: everything but the waiting for an answer."""
 
+import logging
 import math
 import time
 from collections.abc import Mapping
+from threading import Lock as Mutex
 from threading import local
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
-from redis.exceptions import LockError, LockNotOwnedError, RedisError, ResponseError
+from redis.exceptions import LockError, LockNotOwnedError, RedisError, ResponseError, TryAgainError
+
+logger = logging.getLogger("redis_lock_client")
 
 # The longest hold that the module grants, some 8,900 years: what a lock without timeout gets.
 MAX_TTL_MS = 2**48
@@ -16,6 +21,11 @@ SLICE = 0.75
 
 # How long redis-py waits for a reply when nobody says otherwise.
 DEFAULT_SOCKET_TIMEOUT = 5.0
+
+# For how many seconds a place in the queue outlives the connection that waited there, and the longest that the module
+# takes.
+GRACE = 5.0
+LONGEST_GRACE = 3600
 
 # How often in a row an acquire whose connection broke is sent again, after what the client itself retries.
 RESENDS = 5
@@ -44,6 +54,10 @@ class Held(NamedTuple):
         """The command that asks for a hold of its mode, or converts one to it."""
         return "RWLOCK.RLOCK" if self.shared else "RWLOCK.WLOCK"
 
+    def is_upgraded_by(self, acquire: str) -> bool:
+        """Return whether this command makes the shared hold exclusive."""
+        return self.shared and acquire != "RWLOCK.RLOCK"
+
 
 class Patience:
     """How long an acquire still waits, and in what slices."""
@@ -52,19 +66,34 @@ class Patience:
         """Wait for `seconds`, or for ever when it is None, by a client that reads for `socket_timeout` seconds."""
         self._end = math.inf if seconds is None else time.monotonic() + seconds
         self._slice = math.inf if socket_timeout is None else socket_timeout * SLICE
+        # Whether a request of this acquire said KEEP: then it may have left a place, which has to be given up.
+        self.kept = False
 
     def left_ms(self) -> float:
         """Return the whole milliseconds that are left, or infinity."""
         left = self._end - time.monotonic()
         return left if left == math.inf else max(int(left * 1000), 0)
 
-    def block(self) -> tuple[str | int, ...]:
-        """Return the BLOCK option of the next command: none when nothing is left, for BLOCK 0 waits for ever."""
+    def block(self, grace_ms: int) -> tuple[str | int, ...]:
+        """Return the options of the next command that waits: none when nothing is left, because BLOCK 0 has no end."""
         left = self.left_ms()
         if left == 0:
             return ()
         block = min(left, self._slice * 1000)
-        return ("BLOCK", 0 if block == math.inf else max(int(block), 1))
+        return ("BLOCK", 0 if block == math.inf else max(int(block), 1), *self._keep(grace_ms))
+
+    def notify(self, longest_ms: int, channel: bytes, grace_ms: int) -> tuple[str | int | bytes, ...]:
+        """Return the options of the next command that waits by a channel: none when nothing is left."""
+        left = self.left_ms()
+        if left == 0:
+            return ()
+        return ("NOTIFY", max(int(min(left, longest_ms)), 1), channel, *self._keep(grace_ms))
+
+    def _keep(self, grace_ms: int) -> tuple[str | int, ...]:
+        if not grace_ms:
+            return ()
+        self.kept = True
+        return ("KEEP", grace_ms)
 
     def pause(self, failures: int) -> float | None:
         """Return the seconds until the same token asks again after failures in a row, None when it should not."""
@@ -82,6 +111,54 @@ class Patience:
         return min(soonest, self.left_ms()) / 1000
 
 
+class Lacks:
+    """Remembers for each client which options of an acquire its server does not know."""
+
+    def __init__(self) -> None:
+        """Nothing is known to be missing."""
+        self._mutex = Mutex()
+        self._of: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
+
+    def has(self, client: Any, option: str) -> bool:
+        """Return whether the server does without this option."""
+        return option in self._of.get(client, ())
+
+    def learn(self, client: Any, error: RedisError, options: tuple[Any, ...]) -> bool:
+        """Return whether an error says that the server lacks one of these options: then ask again without it."""
+        text = str(error)
+        if text.startswith("unknown option"):
+            lacking = {option for option in ("KEEP", "NOTIFY") if option in options}
+            loss = "a waiter may lose its place in the queue at the end of a slice, as its module is older than 0.2"
+        elif "NOTIFY" in options and (text.startswith("NOTIFY needs") or "SSUBSCRIBE" in text):
+            lacking, loss = {"NOTIFY"}, "each waiting task occupies a connection, as this cluster is older than 7.0"
+        else:
+            return False
+        with self._mutex:
+            known = self._of.setdefault(client, set())
+            news = lacking - known
+            known |= lacking
+        if news:
+            logger.warning("The server does not know %s: %s.", " and ".join(sorted(news)), loss)
+        return bool(lacking)
+
+
+LACKS = Lacks()
+
+
+def checked_grace(seconds: float) -> float:
+    """Return a grace that the module takes."""
+    if not 0 <= seconds <= LONGEST_GRACE:
+        raise ValueError(f"grace must be from 0 to {LONGEST_GRACE} seconds")
+    return seconds
+
+
+def grace_ms(client: Any, seconds: float) -> int:
+    """Return the grace as the module takes it. 0 is none: the caller wants none, or the server does not know it."""
+    if not seconds or LACKS.has(client, "KEEP"):
+        return 0
+    return max(int(seconds * 1000), 1)
+
+
 def socket_timeout(client: Any) -> float | None:
     """Return how many seconds the client waits for a reply: None is for ever."""
     # A cluster's client has its settings elsewhere than one with a pool.
@@ -89,6 +166,12 @@ def socket_timeout(client: Any) -> float | None:
     settings: Mapping[str, Any] = getattr(owner, "connection_kwargs", {})
     timeout: float | None = settings.get("socket_timeout", DEFAULT_SOCKET_TIMEOUT)
     return timeout
+
+
+def impatient(connection_kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a connection that is worth a second, no more."""
+    timeouts = ("socket_timeout", "socket_connect_timeout") if "host" in connection_kwargs else ()
+    return {**connection_kwargs, **dict.fromkeys(timeouts, 1.0)}
 
 
 def encode(client: Any, value: Any) -> bytes:
@@ -115,7 +198,11 @@ def is_wrong_type(error: RedisError) -> bool:
 
 def may_ask_again(error: RedisError) -> bool:
     """Return whether the answer got lost, or the server handed its role on: the same token may ask again."""
-    return not isinstance(error, ResponseError) or "instance state changed" in str(error)
+    return (
+        not isinstance(error, ResponseError)
+        or isinstance(error, TryAgainError)
+        or "instance state changed" in str(error)
+    )
 
 
 def held(info: Any, token: bytes) -> Held | None:

@@ -8,6 +8,8 @@ from typing import Any, ClassVar, Literal, Self
 from uuid import uuid4
 
 import redis.asyncio.lock
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
 from redis.client import NEVER_DECODE
 from redis.exceptions import (
     ConnectionError,
@@ -20,6 +22,7 @@ from redis.exceptions import (
 )
 
 from . import _protocol as protocol
+from ._listening import NOTIFY_MS, Listener, Listeners
 
 __all__ = ["KeepAlive", "Lock", "LockError", "LockNotOwnedError", "RWLock", "ReadLock", "WriteLock"]
 
@@ -34,9 +37,25 @@ class Lock(redis.asyncio.lock.Lock):
     # The command that takes the hold.
     ACQUIRE: ClassVar[str] = "LOCK.ACQUIRE"
 
-    def __init__(self, redis: Any, name: str | bytes, *args: Any, **kwargs: Any) -> None:
-        """Take the same arguments as `redis.asyncio.lock.Lock`."""
+    def __init__(
+        self,
+        redis: Any,
+        name: str | bytes,
+        *args: Any,
+        grace: float = protocol.GRACE,
+        wait: Literal["block", "notify"] = "block",
+        **kwargs: Any,
+    ) -> None:
+        """Take the same arguments as `redis.asyncio.lock.Lock`, `grace` as `redis_lock_client.Lock`, and `wait`.
+
+        With `wait="block"` each waiting task occupies a connection. With `wait="notify"` all the waiting tasks of a
+        client share two: one that hears of their grants, beside the pool, and one of the pool for their commands.
+        """
         super().__init__(redis, name, *args, **kwargs)
+        if wait not in ("block", "notify"):
+            raise ValueError('wait must be "block" or "notify"')
+        self.wait = wait
+        self.grace = protocol.checked_grace(grace)
         self.local: Any = protocol.Hold() if self.thread_local else SimpleNamespace(token=None, fence=None)
 
     def register_scripts(self) -> None:
@@ -69,29 +88,57 @@ class Lock(redis.asyncio.lock.Lock):
         # What a token that was passed holds already is not of this call: it is left to its owner.
         before = None if token is None else await self._resending(patience, lambda: self._held(key))
         try:
-            return await self._ask(key, patience)
-        except RedisError:
+            # A conversion goes ahead of the queue and is rare: it may block a connection.
+            granted = await (self._ask(key, patience) if before else self._ask_or_listen(key, patience, token is None))
+            if not granted and patience.kept:
+                with contextlib.suppress(RedisError):
+                    await self._abandon(key, before, patience)
+            return granted
+        except RedisError as error:
+            # Nobody else knows the token. One that was passed is left as it is: its owner may ask again with it.
+            if token is None:
+                with contextlib.suppress(RedisError):
+                    await self._abandon_after(error, key)
             raise
         except BaseException:
             # Cancelled: what may just have been granted must not wait for the end of its ttl.
             with contextlib.suppress(Exception):
-                await self._abandon(key, before)
+                await self._abandon(key, before, patience)
             raise
 
     async def do_acquire(self, token: str | bytes) -> bool:
         """Ask once, without waiting."""
         return await self._ask(protocol.encode(self.redis, token), protocol.Patience(0, None))
 
-    async def _ask(self, token: bytes, patience: protocol.Patience) -> bool:
-        ttl = protocol.lock_ttl_ms(self.timeout)
+    async def _ask_or_listen(self, token: bytes, patience: protocol.Patience, is_own: bool) -> bool:
+        if self.wait == "block" or patience.left_ms() == 0 or protocol.LACKS.has(self.redis, "NOTIFY"):
+            return await self._ask(token, patience)
+        with Listeners.of(self.redis).listen(protocol.encode(self.redis, self.name), token, is_own) as listener:
+            return await self._ask(token, patience, listener)
 
-        def ask() -> Awaitable[Any]:
-            return self._execute(self.ACQUIRE, self.name, token, ttl, *patience.block())
+    async def _ask(self, token: bytes, patience: protocol.Patience, listener: Listener | None = None) -> bool:
+        ttl = protocol.lock_ttl_ms(self.timeout)
+        options: tuple[Any, ...] = ()
+
+        async def ask() -> Any:
+            nonlocal options
+            grace_ms = protocol.grace_ms(self.redis, self.grace)
+            if listener is None or protocol.LACKS.has(self.redis, "NOTIFY"):
+                options = patience.block(grace_ms)
+                # What blocks has a connection of its own.
+                execute = self._execute_alone if options else self._execute
+                return await execute(self.ACQUIRE, self.name, token, ttl, *options)
+            options = ("NOTIFY",)
+            options = patience.notify(NOTIFY_MS, await listener.subscribed(), grace_ms)
+            reply = await listener.line.execute(self.ACQUIRE, self.name, token, ttl, *options)
+            return reply if isinstance(reply, int) or not options else await listener.hear(patience.left_ms())
 
         while True:
             try:
                 fence = await self._resending(patience, ask)
             except ResponseError as error:
+                if protocol.LACKS.learn(self.redis, error, options):
+                    continue
                 if not protocol.is_wrong_type(error):
                     raise
                 if patience.left_ms() == 0:
@@ -100,6 +147,8 @@ class Lock(redis.asyncio.lock.Lock):
                 continue
             if fence is not None:
                 self.local.token, self.local.fence = token, fence
+                if listener:
+                    listener.is_granted = True
                 return True
             if patience.left_ms() == 0:
                 return False
@@ -117,16 +166,28 @@ class Lock(redis.asyncio.lock.Lock):
                     raise
             await asyncio.sleep(pause)
 
-    async def _abandon(self, token: bytes, before: protocol.Held | None) -> None:
-        """See that a request which was cut off, and with its connection waits no more, has changed nothing."""
+    async def _abandon(self, token: bytes, before: protocol.Held | None, patience: protocol.Patience) -> None:
+        """See that a request which waits no more has changed nothing, and has left no place in the queue."""
         now = await self._held(token) if before else None
         if before and now and now.fence == before.fence:
             if now.shared == before.shared:
-                return
+                if not patience.kept or not before.is_upgraded_by(self.ACQUIRE):
+                    return
+                # LOCK.RELEASE would end the hold. To ask without waiting ends the place, unless it is granted.
+                if await self._insist(self.ACQUIRE, self.name, token, now.ttl_ms) is None:
+                    return
             # It was converted, and nobody knows. Asking in the mode of before converts it back.
-            if await self._execute(before.acquire, self.name, token, before.ttl_ms) == before.fence:
+            if await self._insist(before.acquire, self.name, token, before.ttl_ms) == before.fence:
                 return
         await self._is_owner("LOCK.RELEASE", token)
+
+    async def _abandon_after(self, error: RedisError, token: bytes) -> None:
+        """Give up after an error. Without a connection one attempt is enough: the grace limits what is left behind."""
+        if isinstance(error, ResponseError | MaxConnectionsError):
+            await self._is_owner("LOCK.RELEASE", token)
+        elif pool := getattr(self.redis, "connection_pool", None):
+            kwargs = protocol.impatient(pool.connection_kwargs) | {"retry": Retry(NoBackoff(), 0)}
+            await self._beside_the_pool(pool, kwargs, "LOCK.RELEASE", self.name, token)
 
     async def locked(self) -> bool:
         """Return whether anybody holds the lock, an old client included."""
@@ -195,7 +256,10 @@ class Lock(redis.asyncio.lock.Lock):
             pool = getattr(self.redis, "connection_pool", None)
             if pool is None:
                 raise
-        connection = pool.connection_class(**pool.connection_kwargs)
+        return await self._beside_the_pool(pool, pool.connection_kwargs, *args)
+
+    async def _beside_the_pool(self, pool: Any, kwargs: Any, *args: Any) -> Any:
+        connection = pool.connection_class(**kwargs)
         try:
             await _cancellable(connection.send_command(*args))
             return await connection.read_response()
@@ -203,6 +267,11 @@ class Lock(redis.asyncio.lock.Lock):
             await connection.disconnect()
 
     async def _execute(self, *args: Any, **options: Any) -> Any:
+        if self.wait == "notify":
+            return await Listeners.of(self.redis).line.execute(*args, **options)
+        return await self._execute_alone(*args, **options)
+
+    async def _execute_alone(self, *args: Any, **options: Any) -> Any:
         return await _cancellable(self.redis.execute_command(*args, **options))
 
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, Self
 from uuid import uuid4
 
 import redis.lock
+from redis.backoff import NoBackoff
 from redis.client import NEVER_DECODE
 from redis.exceptions import (
     ConnectionError,
@@ -17,6 +18,7 @@ from redis.exceptions import (
     ResponseError,
     TimeoutError,
 )
+from redis.retry import Retry
 
 from . import _protocol as protocol
 from .keep_alive import KeepAlive
@@ -34,9 +36,15 @@ class Lock(redis.lock.Lock):
     # The command that takes the hold.
     ACQUIRE: ClassVar[str] = "LOCK.ACQUIRE"
 
-    def __init__(self, redis: Any, name: str | bytes, *args: Any, **kwargs: Any) -> None:
-        """Take the same arguments as `redis.lock.Lock`."""
+    def __init__(self, redis: Any, name: str | bytes, *args: Any, grace: float = protocol.GRACE, **kwargs: Any) -> None:
+        """Take the same arguments as `redis.lock.Lock`, and `grace`.
+
+        The place in the queue outlives a connection that waited there by `grace` seconds: between two slices of a
+        wait, or until the client has connected again. If this process dies while it waits, the others
+        wait for so long at most when its turn comes. 0 is none.
+        """
         super().__init__(redis, name, *args, **kwargs)  # type: ignore[arg-type]
+        self.grace = protocol.checked_grace(grace)
         self.local: Any = protocol.Hold() if self.thread_local else SimpleNamespace(token=None, fence=None)
 
     def register_scripts(self) -> None:
@@ -70,13 +78,21 @@ class Lock(redis.lock.Lock):
         # What a token that was passed holds already is not of this call: it is left to its owner.
         before = None if token is None else self._resending(patience, lambda: self._held(key))
         try:
-            return self._ask(key, patience)
-        except RedisError:
+            granted = self._ask(key, patience)
+            if not granted and patience.kept:
+                with contextlib.suppress(RedisError):
+                    self._abandon(key, before, patience)
+            return granted
+        except RedisError as error:
+            # Nobody else knows the token. One that was passed is left as it is: its owner may ask again with it.
+            if token is None:
+                with contextlib.suppress(RedisError):
+                    self._abandon_after(error, key)
             raise
         except BaseException:
             # Interrupted: what may just have been granted must not wait for the end of its ttl.
             with contextlib.suppress(Exception):
-                self._abandon(key, before)
+                self._abandon(key, before, patience)
             raise
 
     def do_acquire(self, token: str | bytes) -> bool:
@@ -86,13 +102,19 @@ class Lock(redis.lock.Lock):
     def _ask(self, token: bytes, patience: protocol.Patience) -> bool:
         ttl = protocol.lock_ttl_ms(self.timeout)
 
+        options: tuple[Any, ...] = ()
+
         def ask() -> Any:
-            return self.redis.execute_command(self.ACQUIRE, self.name, token, ttl, *patience.block())
+            nonlocal options
+            options = patience.block(protocol.grace_ms(self.redis, self.grace))
+            return self.redis.execute_command(self.ACQUIRE, self.name, token, ttl, *options)
 
         while True:
             try:
                 fence = self._resending(patience, ask)
             except ResponseError as error:
+                if protocol.LACKS.learn(self.redis, error, options):
+                    continue
                 if not protocol.is_wrong_type(error):
                     raise
                 if patience.left_ms() == 0:
@@ -118,16 +140,28 @@ class Lock(redis.lock.Lock):
                     raise
             time.sleep(pause)
 
-    def _abandon(self, token: bytes, before: protocol.Held | None) -> None:
-        """See that a request which was cut off, and with its connection waits no more, has changed nothing."""
+    def _abandon(self, token: bytes, before: protocol.Held | None, patience: protocol.Patience) -> None:
+        """See that a request which waits no more has changed nothing, and has left no place in the queue."""
         now = self._held(token) if before else None
         if before and now and now.fence == before.fence:
             if now.shared == before.shared:
-                return
+                if not patience.kept or not before.is_upgraded_by(self.ACQUIRE):
+                    return
+                # LOCK.RELEASE would end the hold. To ask without waiting ends the place, unless it is granted.
+                if self._insist(self.ACQUIRE, self.name, token, now.ttl_ms) is None:
+                    return
             # It was converted, and nobody knows. Asking in the mode of before converts it back.
-            if self.redis.execute_command(before.acquire, self.name, token, before.ttl_ms) == before.fence:
+            if self._insist(before.acquire, self.name, token, before.ttl_ms) == before.fence:
                 return
         self._is_owner("LOCK.RELEASE", token)
+
+    def _abandon_after(self, error: RedisError, token: bytes) -> None:
+        """Give up after an error. Without a connection one attempt is enough: the grace limits what is left behind."""
+        if isinstance(error, ResponseError | MaxConnectionsError):
+            self._is_owner("LOCK.RELEASE", token)
+        elif pool := getattr(self.redis, "connection_pool", None):
+            kwargs = protocol.impatient(pool.connection_kwargs) | {"retry": Retry(NoBackoff(), 0)}
+            self._beside_the_pool(pool, kwargs, "LOCK.RELEASE", self.name, token)
 
     def locked(self) -> bool:
         """Return whether anybody holds the lock, an old client included."""
@@ -208,7 +242,10 @@ class Lock(redis.lock.Lock):
             pool = getattr(self.redis, "connection_pool", None)
             if pool is None:
                 raise
-        connection = pool.connection_class(**pool.connection_kwargs)
+        return self._beside_the_pool(pool, pool.connection_kwargs, *args)
+
+    def _beside_the_pool(self, pool: Any, kwargs: Any, *args: Any) -> Any:
+        connection = pool.connection_class(**kwargs)
         try:
             connection.send_command(*args)
             return connection.read_response()

@@ -1,0 +1,379 @@
+"""Many tasks of one client that wait over two connections: one hears of the grants, the other carries the commands."""
+
+import asyncio
+import contextlib
+import time
+import weakref
+from binascii import crc_hqx
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+from uuid import uuid4
+
+from redis.exceptions import (
+    ConnectionError,
+    MovedError,
+    RedisClusterException,
+    RedisError,
+    ResponseError,
+)
+
+from . import _protocol as protocol
+
+# How long a request waits in the server, and after how long it is made anew. So the places of a process that died go
+# together, not one grace after the other, and a lost message is found.
+NOTIFY_MS = 30_000
+ASK_AGAIN = 20.0
+
+# How many commands go out at once, so that other tasks have their turn.
+BATCH = 256
+
+# How long the connection that hears stays when nobody waits.
+IDLE = 10.0
+
+# How long a token that has given up is known. A request of it that was late in the network may be granted yet.
+GIVEN_UP = 60.0
+
+SLOTS = 16384
+
+
+class Line:
+    """Carries the commands of many tasks over one connection of the pool, in the order in which they came."""
+
+    def __init__(self, client: Any) -> None:
+        """Nothing is sent yet."""
+        self._client = client
+        self._queue: deque[tuple[tuple[Any, ...], dict[str, Any], asyncio.Future[Any]]] = deque()
+        self._sending: asyncio.Task[None] | None = None
+
+    async def execute(self, *args: Any, **options: Any) -> Any:
+        """Return the reply to a command. It is sent also when the caller is cancelled meanwhile."""
+        reply = asyncio.get_running_loop().create_future()
+        self._queue.append((args, options, reply))
+        if self._sending is None or self._sending.done():
+            self._sending = asyncio.create_task(self._send())
+        return await reply
+
+    async def _send(self) -> None:
+        while self._queue:
+            batch = [self._queue.popleft() for _ in range(min(BATCH, len(self._queue)))]
+            try:
+                pipeline = self._client.pipeline(transaction=False)
+                for args, options, _ in batch:
+                    pipeline.execute_command(*args, **options)
+                replies = await pipeline.execute(raise_on_error=False)
+            except Exception as error:
+                replies = [error] * len(batch)
+            except BaseException:
+                # The loop ends. Those that were queued must not wait for this task.
+                lost = ConnectionError("the connection for the commands of waiting tasks was closed")
+                self._answer([*batch, *self._queue], [lost] * (len(batch) + len(self._queue)))
+                self._queue.clear()
+                raise
+            self._answer(batch, replies)
+
+    @staticmethod
+    def _answer(batch: list[Any], replies: list[Any]) -> None:
+        for (_, _, future), reply in zip(batch, replies, strict=True):
+            if future.done():
+                continue
+            if isinstance(reply, Exception):
+                future.set_exception(reply)
+            else:
+                future.set_result(reply)
+
+
+class Subscriber:
+    """One connection that has subscribed to channels of one server."""
+
+    def __init__(
+        self,
+        connection: Any,
+        subscribe: str,
+        pulse: float,
+        on_message: Callable[[bytes], None],
+        on_lost: Callable[["Subscriber"], None],
+    ) -> None:
+        """Connect, and look every `pulse` seconds whether the server is still there."""
+        self.is_lost = False
+        self._connection = connection
+        self._subscribe = subscribe
+        self._pulse = pulse
+        self._on_message = on_message
+        self._on_lost = on_lost
+        self._connected = _future()
+        # By channel: whether the server has confirmed it.
+        self._channels: dict[bytes, asyncio.Future[None]] = {}
+        # The commands under way. A task that nothing refers to may vanish.
+        self._sending: set[asyncio.Task[None]] = set()
+        # The channel of each command whose reply is to come, None for a PING.
+        self._asked: deque[bytes | None] = deque()
+        self._listening = asyncio.create_task(self._listen())
+
+    async def subscribe(self, channel: bytes) -> None:
+        """Return when the server has confirmed the channel. Raise when it refuses, or is lost."""
+        await asyncio.shield(self._connected)
+        if channel not in self._channels:
+            self._channels[channel] = _future()
+            # Not sent by this task: it would come behind those that only wait, and may be cancelled.
+            sending = asyncio.create_task(self._send(channel, self._subscribe, channel))
+            self._sending.add(sending)
+            sending.add_done_callback(self._sending.discard)
+        await asyncio.shield(self._channels[channel])
+
+    def close(self) -> None:
+        """Close the connection. All who wait are told that it is lost."""
+        self._lose(ConnectionError("the subscription was closed"))
+        self._listening.cancel()
+
+    def _lose(self, reason: Exception) -> None:
+        if self.is_lost:
+            return
+        self.is_lost = True
+        for future in (self._connected, *self._channels.values()):
+            if not future.done():
+                future.set_exception(reason)
+        self._on_lost(self)
+
+    async def _send(self, asked: bytes | None, *command: Any) -> None:
+        if self.is_lost:
+            return
+        self._asked.append(asked)
+        try:
+            await self._connection.send_command(*command)
+        except Exception:
+            self.close()
+
+    async def _listen(self) -> None:
+        reason: Exception = ConnectionError("the subscription was closed")
+        try:
+            await self._connection.connect()
+            self._connected.set_result(None)
+            is_quiet = False
+            # Before Python 3.12 a cancellation may be swallowed.
+            while not self.is_lost:
+                try:
+                    message = await self._connection.read_response(timeout=self._pulse)
+                except ResponseError as error:
+                    self._refused(error)
+                    continue
+                if message is not None:
+                    self._heard(message)
+                elif is_quiet:
+                    raise ConnectionError("the server of the subscription does not answer")
+                else:
+                    await self._send(None, "PING")
+                is_quiet = message is None
+        except Exception as error:
+            reason = error
+        finally:
+            self._lose(reason)
+            with contextlib.suppress(Exception):
+                await self._connection.disconnect(nowait=True)
+
+    def _heard(self, message: Any) -> None:
+        # A PING that comes before any channel is answered in another form.
+        kind = message[0] if isinstance(message, list) else b"pong"
+        if kind.endswith(b"message"):
+            self._on_message(message[2])
+        elif kind.endswith(b"unsubscribe"):
+            # The slot has left this server.
+            raise ConnectionError("the server has ended the subscription")
+        else:
+            channel = self._asked.popleft() if self._asked else None
+            if channel is not None:
+                self._channels[channel].set_result(None)
+
+    def _refused(self, error: ResponseError) -> None:
+        channel = self._asked.popleft() if self._asked else None
+        if channel is not None:
+            self._channels.pop(channel).set_exception(error)
+
+
+class Listener:
+    """A task that waits for its grant."""
+
+    def __init__(self, listeners: "Listeners", key: bytes, token: bytes, is_own: bool) -> None:
+        """Use `Listeners.listen`."""
+        self.line = listeners.line
+        self.subscriber: Subscriber | None = None
+        self._listeners = listeners
+        self._key = key
+        self._token = token
+        self._is_own = is_own
+        self.is_granted = False
+        self._heard: asyncio.Future[int | None] | None = None
+
+    async def subscribed(self) -> bytes:
+        """Return the channel that hears of the key's grants from now on: subscribe first, then ask."""
+        channel, self.subscriber = await self._listeners.subscribed(self._key)
+        self._heard = asyncio.get_running_loop().create_future()
+        if self.subscriber.is_lost:
+            self.tell(None)
+        return channel
+
+    async def hear(self, left_ms: float) -> int | None:
+        """Return the fence of the grant, or None when the time is over or it has to be asked again."""
+        assert self._heard is not None
+        # Unlike wait_for, this swallows no cancellation.
+        await asyncio.wait([self._heard], timeout=min(left_ms / 1000, ASK_AGAIN))
+        # A token that was passed may have been granted before, or waits in several tasks: the server knows.
+        return self._heard.result() if self._heard.done() and self._is_own else None
+
+    def tell(self, fence: int | None) -> None:
+        """Wake the task: it has this fence, or has to ask what has become of its request."""
+        if self._heard and not self._heard.done():
+            self._heard.set_result(fence)
+
+
+class Listeners:
+    """All the waiting tasks of a client."""
+
+    _all: ClassVar[weakref.WeakKeyDictionary[Any, "Listeners"]] = weakref.WeakKeyDictionary()
+
+    @classmethod
+    def of(cls, client: Any) -> "Listeners":
+        """Return those of a client in the loop that runs."""
+        loop = asyncio.get_running_loop()
+        found = cls._all.get(client)
+        if found is None or found._loop is not loop:
+            found = cls._all[client] = cls(client, loop)
+        return found
+
+    def __init__(self, client: Any, loop: asyncio.AbstractEventLoop) -> None:
+        """Use `Listeners.of`."""
+        # The tasks that wait keep the client alive, not this.
+        self._client = weakref.proxy(client)
+        self.line = Line(self._client)
+        self._loop = loop
+        self._name = uuid4().hex
+        self._waiting: dict[tuple[bytes, bytes], set[Listener]] = {}
+        self._given_up: dict[tuple[bytes, bytes], float] = {}
+        # By the name of the node, "" outside clusters.
+        self._subscribers: dict[str, Subscriber] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._idle: asyncio.TimerHandle | None = None
+
+    @contextlib.contextmanager
+    def listen(self, key: bytes, token: bytes, is_own: bool) -> Iterator[Listener]:
+        """Pass on to the listener what is heard of its key and token, until the context ends."""
+        listener = Listener(self, key, token, is_own)
+        self._given_up.pop((key, token), None)
+        self._waiting.setdefault((key, token), set()).add(listener)
+        if self._idle:
+            self._idle.cancel()
+        try:
+            yield listener
+        finally:
+            listeners = self._waiting[key, token]
+            listeners.discard(listener)
+            if not listeners:
+                del self._waiting[key, token]
+                if not listener.is_granted:
+                    self._note_given_up(key, token)
+            if not self._waiting:
+                self._idle = self._loop.call_later(IDLE, self._close)
+
+    async def subscribed(self, key: bytes) -> tuple[bytes, Subscriber]:
+        """Subscribe to the channel for a key, if need be, at the server that has the key."""
+        if not hasattr(self._client, "nodes_manager"):
+            pool = self._client.connection_pool
+            subscriber = self._subscriber("", pool.connection_class, pool.connection_kwargs, "SUBSCRIBE")
+            channel = f"redis-lock:{self._name}".encode()
+            await subscriber.subscribe(channel)
+            return channel, subscriber
+        try:
+            await self._client.initialize()
+            slot = self._client.keyslot(key)
+            node = self._client.nodes_manager.get_node_from_slot(slot)
+            subscriber = self._subscriber(node.name, node.connection_class, node.connection_kwargs, "SSUBSCRIBE")
+            channel = f"redis-lock:{{{tag_of(slot)}}}:{self._name}".encode()
+            await subscriber.subscribe(channel)
+        except (ConnectionError, MovedError, RedisClusterException) as error:
+            # The client's own commands find out where the slot is now.
+            with contextlib.suppress(RedisError):
+                await self._client.execute_command("EXISTS", key)
+            raise ConnectionError(f"no subscription: {error}") from error
+        return channel, subscriber
+
+    def _subscriber(self, name: str, connection_class: Any, kwargs: dict[str, Any], subscribe: str) -> Subscriber:
+        found = self._subscribers.get(name)
+        if found and not found.is_lost:
+            return found
+        # In RESP2 messages and replies come in one stream. Maintenance notifications would need RESP3.
+        ours = {
+            "protocol": 2,
+            "decode_responses": False,
+            "health_check_interval": 0,
+            "maint_notifications_config": None,
+        }
+        kwargs = {name: value for name, value in kwargs.items() if "maint_notifications" not in name} | ours
+        pulse = protocol.socket_timeout(self._client) or protocol.DEFAULT_SOCKET_TIMEOUT
+        connection = connection_class(**kwargs)
+        found = Subscriber(connection, subscribe, pulse, self._on_message, self._on_lost)
+        self._subscribers[name] = found
+        return found
+
+    def _on_message(self, message: bytes) -> None:
+        try:
+            event, fence_text, length, rest = message.split(b" ", 3)
+            fence, key, token = int(fence_text), rest[: int(length)], rest[int(length) + 1 :]
+        except ValueError:
+            # Not from the module.
+            return
+        waiting = self._waiting.get((key, token), ())
+        for listener in waiting:
+            listener.tell(fence if event == b"granted" else None)
+        if event == b"granted" and not waiting and (key, token) in self._given_up:
+            task = self._loop.create_task(self._give_back(key, token))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        elif event == b"tryagain":
+            # The server handed its role or the slot on: listen where the keys are now.
+            for listener in waiting:
+                if listener.subscriber:
+                    listener.subscriber.close()
+
+    def _on_lost(self, subscriber: Subscriber) -> None:
+        for listeners in self._waiting.values():
+            for listener in listeners:
+                if listener.subscriber is subscriber:
+                    listener.tell(None)
+
+    async def _give_back(self, key: bytes, token: bytes) -> None:
+        with contextlib.suppress(RedisError):
+            await self.line.execute("LOCK.RELEASE", key, token)
+
+    def _note_given_up(self, key: bytes, token: bytes) -> None:
+        now = time.monotonic()
+        self._given_up[key, token] = now
+        while self._given_up:
+            oldest = next(iter(self._given_up))
+            if now - self._given_up[oldest] < GIVEN_UP:
+                return
+            del self._given_up[oldest]
+
+    def _close(self) -> None:
+        for subscriber in self._subscribers.values():
+            subscriber.close()
+        self._subscribers.clear()
+
+
+def _future() -> "asyncio.Future[None]":
+    """Return a future whose error nobody has to look at."""
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    future.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return future
+
+
+_tags: dict[int, str] = {}
+_tried = 0
+
+
+def tag_of(slot: int) -> str:
+    """Return a hash tag that lies in a slot: a key itself may have braces that make it none."""
+    global _tried
+    while slot not in _tags:
+        _tags.setdefault(crc_hqx(b"%d" % _tried, 0) % SLOTS, str(_tried))
+        _tried += 1
+    return _tags[slot]

@@ -1,0 +1,324 @@
+"""Many tasks that wait over two connections: one hears of the grants, the other carries the commands."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.crc import key_slot
+
+from redis_lock_client import Lock as SyncLock
+from redis_lock_client._listening import SLOTS, tag_of
+from redis_lock_client.asyncio import Lock, RWLock
+
+from .proxy import Proxy
+from .server import Server, as_map, running, until
+
+Client = redis.asyncio.Redis
+
+
+@pytest.fixture
+async def client(server: Server) -> AsyncIterator[Client]:
+    # No more than one of its pool: the subscriber's is beside it.
+    async with Client.from_url(server.url, client_name="ours", max_connections=1, retry=no_retry()) as client:
+        yield client
+
+
+def no_retry() -> Retry:
+    return Retry(NoBackoff(), 0)
+
+
+def notified(client: Any, **options: Any) -> Lock:
+    return Lock(client, "stock", **{"timeout": 30, "wait": "notify", **options})
+
+
+async def queued(server: Server, number: int) -> None:
+    await asyncio.to_thread(server.wait_for_waiters, "stock", number)
+
+
+def ours(server: Server) -> list[dict[str, str]]:
+    return [each for each in server.admin.client_list() if each["name"] == "ours"]
+
+
+async def test_ten_thousand_tasks_wait_over_two_connections(server: Server, client: Client) -> None:
+    inside: dict[str, int] = {}
+    most = 0
+    waits: list[float] = []
+
+    async def work(number: int) -> None:
+        nonlocal most
+        name = f"stock{number % 20}"
+        asked = time.monotonic()
+        async with Lock(client, name, timeout=30, wait="notify") as lock:
+            waits.append(time.monotonic() - asked)
+            inside[name] = inside.get(name, 0) + 1
+            most = max(most, inside[name])
+            await asyncio.sleep(0.001)
+            inside[name] -= 1
+            assert lock.fence
+
+    tasks = [asyncio.create_task(work(number)) for number in range(10_000)]
+    await asyncio.to_thread(until, lambda: server.admin.info("lock")["lock_waiters"] > 5_000, "thousands of waiters")
+    assert len(ours(server)) == 2
+    start = time.monotonic()
+    await asyncio.wait_for(asyncio.gather(*tasks), 40)
+    print(f"10,000 tasks: {max(waits):.2f} s for the last grant, {time.monotonic() - start:.2f} s after all had asked")
+    assert (most, len(waits)) == (1, 10_000)
+    assert len(ours(server)) == 2
+    # Nobody had to ask twice.
+    assert server.calls("lock.acquire") == 10_000
+    assert server.connections() <= 3
+
+
+async def test_tasks_are_granted_in_the_order_in_which_they_came(server: Server, client: Client) -> None:
+    order = []
+
+    async def work(number: int) -> None:
+        async with notified(client):
+            order.append(number)
+
+    held = SyncLock(server.admin, "stock", timeout=30)
+    held.acquire()
+    tasks = [asyncio.create_task(work(number)) for number in range(100)]
+    await queued(server, 100)
+    waiters = [as_map(waiter) for waiter in server.info("stock")["waiters"]]
+    assert len({waiter["channel"] for waiter in waiters}) == 1
+    held.release()
+    await asyncio.gather(*tasks)
+    assert order == list(range(100))
+
+
+async def test_a_lost_subscription_costs_no_place(server: Server, client: Client) -> None:
+    held = SyncLock(server.admin, "stock", timeout=30)
+    held.acquire()
+    order = []
+
+    async def work(number: int) -> None:
+        async with notified(client):
+            order.append(number)
+
+    tasks = [asyncio.create_task(work(number)) for number in range(10)]
+    await queued(server, 10)
+    behind = asyncio.create_task(asyncio.to_thread(SyncLock(server.admin, "stock", timeout=30).acquire))
+    await queued(server, 11)
+    # Nobody hears of this grant: the first one asks again.
+    server.admin.client_kill_filter(_type="pubsub")
+    held.release()
+    await asyncio.gather(*tasks)
+    assert order == list(range(10))
+    assert await behind
+
+
+async def test_a_connection_that_went_silent_is_found_out(server: Server) -> None:
+    with Proxy(server.port) as proxy:
+        async with Client(port=proxy.port, retry=no_retry(), socket_timeout=0.4) as client:
+            held = SyncLock(server.admin, "stock", timeout=30)
+            held.acquire()
+            task = asyncio.create_task(notified(client).acquire())
+            await queued(server, 1)
+            # The grant goes to a connection that nobody reads.
+            proxy.silence()
+            held.release()
+            start = time.monotonic()
+            assert await task
+            assert time.monotonic() - start < 5
+
+
+async def test_the_places_of_a_process_that_died_go_together(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("redis_lock_client.asyncio.NOTIFY_MS", 500)
+    held = SyncLock(server.admin, "stock", timeout=30)
+    held.acquire()
+    with Proxy(server.port) as proxy:
+        async with Client(port=proxy.port, retry=no_retry(), client_name="ours") as client:
+            tasks = [asyncio.create_task(notified(client, grace=1).acquire()) for _ in range(6)]
+            await queued(server, 6)
+            next_one = asyncio.create_task(asyncio.to_thread(SyncLock(server.admin, "stock", timeout=30).acquire))
+            await queued(server, 7)
+            proxy.close()
+            await asyncio.to_thread(until, lambda: not ours(server), "the end of its connections")
+            held.release()
+            start = time.monotonic()
+            assert await next_one
+            # Not six graces, one after the other.
+            assert time.monotonic() - start < 3
+            lost = await asyncio.gather(*tasks, return_exceptions=True)
+            assert all(isinstance(each, redis.ConnectionError) for each in lost)
+
+
+async def test_a_lost_message_is_found_out(server: Server, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("redis_lock_client._listening.ASK_AGAIN", 0.3)
+    monkeypatch.setattr("redis_lock_client._listening.Listeners._on_message", lambda *_: None)
+    held = SyncLock(server.admin, "stock", timeout=30)
+    held.acquire()
+    task = asyncio.create_task(notified(client).acquire())
+    await queued(server, 1)
+    held.release()
+    assert await asyncio.wait_for(task, 5)
+
+
+async def test_a_token_that_was_passed_gets_its_fence_from_the_server(server: Server, client: Client) -> None:
+    held = SyncLock(server.admin, "stock", timeout=30)
+    held.acquire()
+    locks = [notified(client), notified(client)]
+    tasks = [asyncio.create_task(lock.acquire(token="me")) for lock in locks]
+    await queued(server, 1)
+    held.release()
+    assert await asyncio.gather(*tasks) == [True, True]
+    assert locks[0].fence == locks[1].fence is not None
+    await locks[0].release()
+
+
+async def test_a_grant_to_a_token_that_gave_up_is_given_back(server: Server, client: Client) -> None:
+    held = SyncLock(server.admin, "stock", timeout=30)
+    held.acquire()
+    task = asyncio.create_task(notified(client).acquire())
+    await queued(server, 1)
+    waiter = as_map(server.info("stock")["waiters"][0])
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    # A request that was late in the network.
+    late = ("LOCK.ACQUIRE", "stock", waiter["token"], 30_000, "NOTIFY", 0, waiter["channel"])
+    assert server.admin.execute_command(*late) in ("QUEUED", True)
+    held.release()
+    await asyncio.to_thread(until, lambda: not server.admin.exists("stock"), "the release of what nobody wants")
+
+
+async def test_a_thousand_that_give_up_leave_nothing_behind(server: Server, client: Client) -> None:
+    with SyncLock(server.admin, "stock", timeout=30):
+        tasks = [asyncio.create_task(notified(client, grace=50).acquire()) for _ in range(500)]
+        tasks += [asyncio.create_task(notified(client, grace=50, blocking_timeout=2).acquire()) for _ in range(500)]
+        await queued(server, 1000)
+        for task in tasks[:500]:
+            task.cancel()
+        done = await asyncio.gather(*tasks, return_exceptions=True)
+        assert all(isinstance(each, asyncio.CancelledError) for each in done[:500])
+        assert not any(done[500:])
+        assert server.waiters("stock") == 0
+    assert not server.admin.exists("stock")
+
+
+async def test_readers_and_writers(server: Server, client: Client) -> None:
+    page = RWLock(client, "stock", timeout=30, wait="notify")
+    async with page.read() as one:
+        async with page.read():
+            writing = asyncio.create_task(page.write().acquire())
+            await queued(server, 1)
+            assert not await page.read(blocking=False).acquire()
+        assert not writing.done()
+        assert await one.extend(1)
+    assert await writing
+
+
+async def test_an_old_client_keeps_it_out(server: Server, client: Client) -> None:
+    held = SyncLock(server.admin, "stock", timeout=30)
+    held.acquire()
+    task = asyncio.create_task(notified(client).acquire())
+    await queued(server, 1)
+    # Written over while it waits: it hears of it, and asks from then on.
+    server.admin.set("stock", "old", px=300)
+    assert await task
+    assert not await notified(client, blocking=False).acquire()
+
+
+async def test_a_server_that_became_a_replica_is_asked_again(server: Server) -> None:
+    with running(server.version) as old:
+        async with Client.from_url(old.url) as client:
+            assert await notified(client).acquire()
+            task = asyncio.create_task(notified(client).acquire())
+            await asyncio.to_thread(old.wait_for_waiters, "stock", 1)
+            old.admin.replicaof("127.0.0.1", str(server.port))
+            with pytest.raises(redis.exceptions.ReadOnlyError):
+                await task
+
+
+async def test_the_rights_that_it_needs(server: Server) -> None:
+    commands = ("+lock.acquire", "+lock.release", "+lock.info", "+exists", "+pttl", "+subscribe", "+ping")
+    rights = ("reset", "resetchannels", "on", ">secret", "~*", *commands)
+    server.admin.execute_command("ACL", "SETUSER", "app", *rights, "&redis-lock:*")
+    settings: dict[str, Any] = {"port": server.port, "username": "app", "password": "secret", "socket_timeout": 0.3}
+    async with Client(**settings) as client:
+        with SyncLock(server.admin, "stock", timeout=30):
+            task = asyncio.create_task(notified(client).acquire())
+            await queued(server, 1)
+            await asyncio.to_thread(until, lambda: server.calls("ping") >= 2, "looks whether the server is there")
+        assert await task
+        server.admin.delete("stock")
+    server.admin.execute_command("ACL", "SETUSER", "app", "resetchannels")
+    async with Client(**settings) as client:
+        with pytest.raises(redis.exceptions.NoPermissionError):
+            await notified(client).acquire()
+
+
+async def test_in_a_cluster_it_listens_where_the_key_is(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    with running(server.version, "--cluster-enabled", "yes") as node:
+        node.admin.execute_command("CLUSTER", "ADDSLOTS", *range(SLOTS))
+        until(lambda: node.admin.cluster("info")["cluster_state"] == "ok", "a cluster")
+        async with redis.asyncio.RedisCluster.from_url(node.url) as cluster:
+            # A brace in a key does not make a tag.
+            for name in ("stock", "{stock}:7", "a}b{", "{}"):
+                async with Lock(cluster, name, timeout=30, wait="notify"):
+                    second = Lock(cluster, name, timeout=30, wait="notify")
+                    task = asyncio.create_task(second.acquire())
+                    await asyncio.to_thread(node.wait_for_waiters, name, 1)
+                    waiter = as_map(node.info(name)["waiters"][0])
+                    assert ("channel" in waiter) == (not caplog.records)
+                assert await task
+                await second.release()
+    # Before 7.0 there are no shard channels. It says so once, and blocks.
+    assert len(caplog.records) == (1 if server.version.startswith("redis-6") else 0)
+
+
+async def test_it_follows_a_slot_to_another_node(server: Server) -> None:
+    if server.version.startswith("redis-6"):
+        pytest.skip("no shard channels")
+    cluster_mode = ("--cluster-enabled", "yes")
+    with running(server.version, *cluster_mode) as one, running(server.version, *cluster_mode) as two:
+        one.admin.execute_command("CLUSTER", "ADDSLOTS", *range(SLOTS))
+        two.admin.execute_command("CLUSTER", "SET-CONFIG-EPOCH", 7)
+        one.admin.execute_command("CLUSTER", "MEET", "127.0.0.1", two.port)
+        both = (one, two)
+        await asyncio.to_thread(until, lambda: all(node_is_up(node) for node in both), "a cluster of two")
+        async with redis.asyncio.RedisCluster.from_url(one.url) as cluster:
+            async with notified(cluster):
+                pass
+            new_owner = two.admin.execute_command("CLUSTER", "MYID")
+            for node in (two, one):
+                node.admin.execute_command("CLUSTER", "SETSLOT", key_slot(b"stock"), "NODE", new_owner)
+            async with notified(cluster):
+                task = asyncio.create_task(notified(cluster).acquire())
+                await asyncio.to_thread(two.wait_for_waiters, "stock", 1)
+                assert "channel" in as_map(two.info("stock")["waiters"][0])
+            assert await task
+        # By a message, not by asking again.
+        assert two.calls("lock.acquire") == 2
+
+
+def node_is_up(node: Server) -> bool:
+    info: dict[str, str] = node.admin.cluster("info")
+    return info["cluster_state"] == "ok" and info["cluster_known_nodes"] == "2"
+
+
+def test_each_slot_has_a_tag() -> None:
+    assert {key_slot(f"x{{{tag_of(slot)}}}y".encode()) for slot in range(SLOTS)} == set(range(SLOTS))
+
+
+async def test_nothing_is_open_when_nobody_waits(
+    server: Server, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("redis_lock_client._listening.IDLE", 0.05)
+    async with notified(client):
+        assert len(ours(server)) == 2
+    await asyncio.to_thread(until, lambda: len(ours(server)) == 1, "the end of the subscription")
+    async with notified(client):
+        assert len(ours(server)) == 2
+
+
+def test_it_is_one_of_two(client: Client) -> None:
+    with pytest.raises(ValueError, match="wait"):
+        Lock(client, "stock", wait="poll")  # type: ignore[arg-type]
