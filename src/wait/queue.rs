@@ -367,14 +367,14 @@ impl WaitQueue {
         }
     }
 
-    /// Whether a request must wait behind others. An absent place lets its own token in when its turn has come.
+    /// Whether a request must wait behind others. An absent place lets its own token in when its turn has come. Absent shares whose turn
+    /// has come let in each share.
     pub(super) fn is_ahead_of<L>(&self, token: Token<'_>, mode: Mode, places: &Places<L>) -> bool {
         let own = self.of_token(token, places);
-        let Some(place) = own
-            .and_then(|id| places.get(id))
-            .filter(|place| place.is_absent())
-        else {
-            return true;
+        let place = match own.and_then(|id| places.get(id)) {
+            None => return mode == Mode::Exclusive || self.candidate(places).is_some(),
+            Some(place) if !place.is_absent() => return true,
+            Some(place) => place,
         };
         if self.upgrading().is_some() {
             return self.upgrading() != own;

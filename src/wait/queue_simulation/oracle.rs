@@ -121,14 +121,14 @@ impl Oracle {
         let owns = self.owns(token);
         let own = self.places.iter().position(|place| place.token == token);
         let is_absent = own.is_none_or(|at| self.places[at].requests.is_empty());
-        // An absent place lets its token in when its turn has come: none ahead of it keeps it out.
-        let is_turn = match own.filter(|_| is_absent) {
-            None => self.places.is_empty(),
-            Some(at) => self.places[..at].iter().all(|ahead| {
+        // An absent place lets its token in when its turn has come: none ahead of it keeps it out. A token without a place stands
+        // behind all.
+        let ahead = &self.places[..own.unwrap_or(self.places.len())];
+        let is_turn = is_absent
+            && ahead.iter().all(|ahead| {
                 let is_absent = ahead.requests.is_empty();
                 is_absent && fit(ahead.keeps.unwrap(), mode)
-            }),
-        };
+            });
         if self.admits(token, mode) && (owns || is_turn) {
             self.places
                 .retain(|place| place.token != token || !place.requests.is_empty());

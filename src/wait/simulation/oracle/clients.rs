@@ -58,16 +58,13 @@ impl Oracle {
         }
     }
 
-    /// Whether a token that is not here may come in: nobody waits, or all ahead of its place are absent and leave room.
+    /// Whether a token that is not here may come in: all ahead of it are absent and leave room. Without a place it stands behind all.
     fn is_turn_of(&self, at: Place, token: u8, mode: Mode) -> bool {
         let queue = self.queue(at);
         let own = queue.iter().position(|place| place.token == token);
-        match own.filter(|n| queue[*n].is_absent()) {
-            None => queue.is_empty(),
-            Some(n) => queue[..n]
-                .iter()
-                .all(|ahead| ahead.is_absent() && fit(ahead.kept.unwrap().0, mode)),
-        }
+        let listens = own.is_some_and(|n| !queue[n].is_absent());
+        let fits = |ahead: &NaivePlace| ahead.is_absent() && fit(ahead.kept.unwrap().0, mode);
+        !listens && queue[..own.unwrap_or(queue.len())].iter().all(fits)
     }
 
     fn end_absent(&mut self, at: Place, token: u8) {
