@@ -21,7 +21,7 @@ use crate::command::info::{self, Info, Waiter};
 use crate::command::release::Release;
 use crate::command::renew::Renew;
 use crate::command::{Decision, Error, Reply};
-use crate::lock::{Effect, FenceClock, Lock, Mode, Now, Refusal, Token, TokenBuf};
+use crate::lock::{Effect, Fence, FenceClock, Lock, Mode, Now, Refusal, Token, TokenBuf};
 use crate::wait::{Ahead, KeyRef, Listener};
 
 /// What a decision is made on.
@@ -98,6 +98,11 @@ impl<'c> CommandCall<'c> {
         }
         match decide_on(&mut key, key_ref.as_ref(), now, decide) {
             Decided::Change(effect, cause, reply) => {
+                // Also the owner that ends its hold knows of it.
+                let fence = effect.fence().or(match &cause {
+                    Cause::Released(hold) => Some(hold.fence),
+                    _ => None,
+                });
                 key.commit(&effect, cause, now);
                 if let Some(key_ref) = &key_ref {
                     taker
@@ -105,7 +110,7 @@ impl<'c> CommandCall<'c> {
                         .for_each(|token| resume(&mut key, key_ref, token));
                     serve::serve_changed(&mut key, key_ref, now);
                 }
-                acknowledge(&mut key, &effect);
+                acknowledge(&mut key, fence);
                 Ok(Outcome::Reply(reply))
             }
             Decided::Same(reply) => {
@@ -186,10 +191,10 @@ fn resume(key: &mut Key<'_, '_>, key_ref: &KeyRef, token: Token<'_>) {
 }
 
 /// Notes that the owner of a hold knows of it.
-fn acknowledge(key: &mut Key<'_, '_>, effect: &Effect<'_>) {
+fn acknowledge(key: &mut Key<'_, '_>, fence: Option<Fence>) {
     let (ctx, name) = (key.ctx(), key.name());
     let deliveries = &mut key.parts().state.registry.deliveries;
-    if let (Some(fence), true) = (effect.fence(), deliveries.is_waiting()) {
+    if let (Some(fence), true) = (fence, deliveries.is_waiting()) {
         deliveries.acknowledge(ctx.selected_db(), name.bytes(), fence);
     }
 }

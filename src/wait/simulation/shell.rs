@@ -241,6 +241,10 @@ impl Shell {
             _ => None,
         };
         let token = Token::new(&name).unwrap();
+        let released = match what {
+            Request::Release(_) => lock.and_then(|lock| lock.fence_of(token)),
+            _ => None,
+        };
         let decided = match what {
             Request::Take { .. } => {
                 let ask = what.ask(token);
@@ -279,8 +283,8 @@ impl Shell {
                     }
                     self.serve_changed(at, key_ref, scene);
                 }
-                if let (Some(fence), true) = (effect.fence(), self.registry.deliveries.is_waiting())
-                {
+                let fence = effect.fence().or(released);
+                if let (Some(fence), true) = (fence, self.registry.deliveries.is_waiting()) {
                     let deliveries = &mut self.registry.deliveries;
                     deliveries.acknowledge(at.db.into(), &[at.name], fence);
                 }

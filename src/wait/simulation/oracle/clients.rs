@@ -53,7 +53,9 @@ impl Oracle {
         // The owner is answered, and knows of its hold.
         match (what, event, own) {
             (_, Event::Granted(id), _) => self.learn(id, at, false),
-            (Request::Renew(..), _, Some(own)) => self.learn(own.id, at, false),
+            (Request::Renew(..) | Request::Release(_), _, Some(own)) => {
+                self.learn(own.id, at, false);
+            }
             _ => {}
         }
     }
