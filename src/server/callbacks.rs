@@ -6,7 +6,7 @@
 //! | [`on_round`] | ten times a second | replaces an overdue timer |
 //! | [`on_unlink`], [`on_unlink2`] | a lock leaves its key | note, counters |
 //! | [`on_flush`], [`on_swap`] | FLUSHDB, FLUSHALL, SWAPDB | note |
-//! | [`on_role_change`] | promotion | fences begin ahead, note |
+//! | [`on_role_change`] | promotion, demotion | fences begin ahead, note |
 //! | [`on_config`] | CONFIG SET | note, warning about eviction |
 //! | [`on_migration`], [`on_fork`], [`send_last_fence`] | atomic slot migration | note, last fence |
 //! | [`on_reply`], [`on_free`], [`on_gone`], [`on_unblock_timeout`] | the end of a blocked client's wait | reply, note |
@@ -137,15 +137,19 @@ unsafe extern "C" fn on_swap(
     }
 }
 
-/// A promotion, or a demotion, which the timer notices itself.
+/// A promotion, or a demotion.
 unsafe extern "C" fn on_role_change(
     _ctx: *mut raw::RedisModuleCtx,
     _event: raw::RedisModuleEvent,
     role: u64,
     _data: *mut c_void,
 ) {
+    let module = Module::get();
+    if role == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_REPLICA {
+        // The server may be a primary again before the timer runs. The timer is not set: the server tells the blocked clients first.
+        module.inbox.leave(Note::Demoted);
+    }
     if role == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER {
-        let module = Module::get();
         module.fences.begin_ahead();
         // A replica repairs nothing, so the new primary does what the old one has not done.
         module.leave(Note::SweepWanted);

@@ -35,6 +35,8 @@ pub(super) enum Note {
     SweepWanted,
     /// The server may not serve all its slots any more, or may serve more.
     SlotsChanged,
+    /// The server has become a replica. It may be a primary again by the time that the note is read.
+    Demoted,
     /// A setting of the server has changed.
     ConfigChanged,
 }

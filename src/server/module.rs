@@ -52,6 +52,8 @@ pub(super) struct State {
     pub(super) patrolled_us: u64,
     /// Whether the settings of the server are to be looked at.
     pub(super) has_config_changed: bool,
+    /// Whether the server has become a replica, and perhaps a primary again.
+    pub(super) was_demoted: bool,
     /// Whether something may be due earlier than before.
     pub(super) is_due_changed: bool,
     /// The bytes of the effect that is replicated, kept so that none allocates.
@@ -131,6 +133,7 @@ impl Module {
             Note::Lost(grant) => registry.deliveries.lost(grant),
             Note::SweepWanted => state.sweep.request(),
             Note::SlotsChanged => state.slots_checked_us = None,
+            Note::Demoted => state.was_demoted = true,
             Note::ConfigChanged => state.has_config_changed = true,
         }
     }

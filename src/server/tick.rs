@@ -51,6 +51,9 @@ fn do_due(task: &mut Task<'_>) -> Option<u64> {
     task.state().registry.mark_woken(clock::now());
     check_slots(task);
     let ctx = task.ctx();
+    if std::mem::take(&mut task.state().was_demoted) {
+        dismiss_everybody(task);
+    }
     if !ctx.is_primary() {
         stand_down(task);
         return None;
@@ -90,14 +93,20 @@ fn end_timed_out(task: &mut Task<'_>) {
     }
 }
 
-/// Sends all waiters away from a replica: the new primary decides from now on. Most servers have told everybody who waited here.
-/// Valkey 9.1 has not: it leaves clients blocked that can be redirected.
-fn stand_down(task: &mut Task<'_>) {
+/// Sends all waiters away from a server that is a replica, or was one: another primary decides, or may have decided. Most servers have
+/// told the blocked clients. Valkey 9.1 has not: it leaves clients blocked that can be redirected.
+fn dismiss_everybody(task: &mut Task<'_>) {
     let ctx = task.ctx();
     let state = task.state();
     for key_ref in state.registry.waited_keys() {
         dismiss_all(ctx, state, &key_ref, Error::TryAgain);
     }
+}
+
+/// Leaves all to the new primary.
+fn stand_down(task: &mut Task<'_>) {
+    dismiss_everybody(task);
+    let state = task.state();
     state.registry.take_dirty();
     state.registry.deliveries.clear_revoked();
     state.sweep.cancel();
