@@ -40,6 +40,7 @@ mod acquire;
 mod guards;
 mod lock_upgrades;
 mod native;
+mod places;
 mod transactions;
 mod waiting;
 

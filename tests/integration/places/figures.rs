@@ -1,0 +1,167 @@
+//! The figures of places in INFO lock.
+
+use super::fixture::{figure, leaves_place, queued, until_absent, until_gone, Subscriber};
+use crate::harness::{wait_for, Client, Kind, Reply, Server};
+
+on_every_server![
+    gauges_tell_who_listens,
+    counters_tell_how_places_end,
+    waits_of_resumed_places_are_measured,
+    the_kinds_add_up,
+];
+
+/// All places, and those where a client, a channel and nobody listens.
+#[track_caller]
+fn gauges(c: &mut Client) -> [i64; 4] {
+    // One look, because graces end between two.
+    let info = c.text("INFO lock");
+    let fields = ["", "_blocked", "_notified", "_absent"];
+    fields.map(|kind| {
+        let field = format!("lock_waiters{kind}:");
+        let mut values = info.lines().filter_map(|line| line.strip_prefix(&field));
+        values.next().expect("the field").parse().unwrap()
+    })
+}
+
+fn gauges_tell_who_listens(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    let mut sub = Subscriber::new(&server, "SUBSCRIBE c");
+    assert_eq!(gauges(&mut c), [0, 0, 0, 0]);
+    c.int("LOCK.ACQUIRE k a 60000");
+    c.int("LOCK.ACQUIRE l a 60000");
+    leaves_place(&mut c, "LOCK.ACQUIRE k absent 60000 KEEP 60000");
+    assert_eq!(gauges(&mut c), [1, 0, 0, 1]);
+    queued(&mut c, "LOCK.ACQUIRE k notified 60000 NOTIFY 0 c");
+    assert_eq!(gauges(&mut c), [2, 0, 1, 1]);
+    let blocked = server.blocked("LOCK.ACQUIRE k blocked 60000 BLOCK 0 KEEP 60000");
+    let second = server.blocked("LOCK.ACQUIRE k blocked 60000 BLOCK 0");
+    assert_eq!(gauges(&mut c), [3, 1, 1, 1]);
+    leaves_place(&mut c, "LOCK.ACQUIRE l absent 60000 KEEP 60000");
+    assert_eq!(gauges(&mut c), [4, 1, 1, 2]);
+    assert_eq!(figure(&mut c, "waited_keys"), 2);
+    c.int(&format!("CLIENT KILL ID {}", second.id));
+    c.int(&format!("CLIENT KILL ID {}", blocked.id));
+    until_absent(&mut c, "k", "blocked");
+    assert_eq!(gauges(&mut c), [4, 0, 1, 3]);
+    c.int("LOCK.RELEASE l absent");
+    queued(&mut c, "LOCK.ACQUIRE k absent 60000 NOTIFY 0 c");
+    assert_eq!(gauges(&mut c), [3, 0, 2, 1]);
+    c.int("LOCK.RELEASE k a");
+    sub.fence("k", "absent");
+    c.int("LOCK.RELEASE k absent");
+    sub.fence("k", "notified");
+    assert_eq!(gauges(&mut c), [1, 0, 0, 1]);
+    c.int("LOCK.RELEASE k notified");
+    c.int("LOCK.ACQUIRE k blocked 60000");
+    assert_eq!(gauges(&mut c), [0, 0, 0, 0]);
+    assert_eq!(figure(&mut c, "waited_keys"), 0);
+    c.text("LOCK.RESETSTAT");
+    leaves_place(&mut c, "LOCK.ACQUIRE k absent 60000 KEEP 60000");
+    c.text("LOCK.RESETSTAT");
+    assert_eq!(gauges(&mut c), [1, 0, 0, 1], "a gauge is not reset");
+}
+
+/// What the counters of places say since the last call.
+#[track_caller]
+fn counted(c: &mut Client) -> [i64; 4] {
+    let fields = ["resumed", "passed_over", "published", "unheard"];
+    let counts = fields.map(|field| figure(c, field));
+    c.text("LOCK.RESETSTAT");
+    counts
+}
+
+fn counters_tell_how_places_end(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    let mut sub = Subscriber::new(&server, "SUBSCRIBE c");
+    assert_eq!(counted(&mut c), [0, 0, 0, 0]);
+    c.int("LOCK.ACQUIRE k a 60000");
+    leaves_place(&mut c, "LOCK.ACQUIRE k b 60000 KEEP 60000");
+    assert_eq!(counted(&mut c), [0, 0, 0, 0]);
+    // Each request that finds the place resumes it.
+    leaves_place(&mut c, "LOCK.ACQUIRE k b 60000 KEEP 60000");
+    assert_eq!(counted(&mut c), [1, 0, 0, 0]);
+    let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0 KEEP 60000");
+    assert_eq!(counted(&mut c), [1, 0, 0, 0]);
+    c.int(&format!("CLIENT KILL ID {}", b.id));
+    until_absent(&mut c, "k", "b");
+    c.int("LOCK.RELEASE k a");
+    assert_eq!(counted(&mut c), [0, 0, 0, 0]);
+    c.int("LOCK.ACQUIRE k b 60000");
+    assert_eq!(counted(&mut c), [1, 0, 0, 0]);
+    // A grace that ends.
+    leaves_place(&mut c, "LOCK.ACQUIRE k d 60000 KEEP 10");
+    until_gone(&mut c, "k", "d");
+    assert_eq!(counted(&mut c), [0, 1, 0, 0]);
+    // A place that is given up is none of them.
+    leaves_place(&mut c, "LOCK.ACQUIRE k d 60000 KEEP 60000");
+    c.int("LOCK.RELEASE k d");
+    assert_eq!(counted(&mut c), [0, 0, 0, 0]);
+    // Messages: a timeout and a grant.
+    queued(&mut c, "LOCK.ACQUIRE k d 60000 NOTIFY 5 c");
+    assert_eq!(sub.text(), "timeout 0 1 k d");
+    queued(&mut c, "LOCK.ACQUIRE k d 60000 NOTIFY 0 c");
+    c.int("LOCK.RELEASE k b");
+    sub.fence("k", "d");
+    assert_eq!(counted(&mut c), [0, 0, 2, 0]);
+    // Grants that nobody hears of: one is passed over, the other kept.
+    queued(&mut c, "LOCK.ACQUIRE k e 60000 NOTIFY 0 nobody");
+    queued(&mut c, "LOCK.ACQUIRE k f 60000 NOTIFY 0 nobody KEEP 60000");
+    c.int("LOCK.RELEASE k d");
+    assert_eq!(counted(&mut c), [0, 1, 2, 2]);
+    c.int("LOCK.ACQUIRE k f 60000");
+    assert_eq!(counted(&mut c), [1, 0, 0, 0]);
+}
+
+fn waits_of_resumed_places_are_measured(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    c.int("LOCK.ACQUIRE k a 60000");
+    leaves_place(&mut c, "LOCK.ACQUIRE k b 60000 KEEP 60000");
+    wait_for("it to wait", || {
+        (super::fixture::place(&mut c, "k", "b").waited_ms > 40).then_some(())
+    });
+    c.int("LOCK.RELEASE k a");
+    c.int("LOCK.ACQUIRE k b 60000");
+    assert_eq!(c.info("lock_wait_count"), "1");
+    let longest_us = figure(&mut c, "wait_usec_max");
+    assert!(longest_us >= 40_000, "{longest_us}");
+    // A place that was resumed by a client that blocks: since it was taken.
+    leaves_place(&mut c, "LOCK.ACQUIRE k d 60000 KEEP 60000");
+    wait_for("it to wait longer", || {
+        (super::fixture::place(&mut c, "k", "d").waited_ms > 80).then_some(())
+    });
+    let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
+    c.int("LOCK.RELEASE k b");
+    d.fence();
+    assert_eq!(c.info("lock_wait_count"), "2");
+    let longest_us = figure(&mut c, "wait_usec_max");
+    assert!(longest_us >= 80_000, "{longest_us}");
+}
+
+fn the_kinds_add_up(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    let mut sub = Subscriber::new(&server, "SUBSCRIBE c");
+    c.int("LOCK.ACQUIRE k a 60000");
+    for n in 0..20 {
+        let how = ["KEEP 60000", "NOTIFY 0 c", "NOTIFY 0 nobody", "KEEP 5"][n % 4];
+        c.call(&format!("LOCK.ACQUIRE k t{n} 60000 {how}"));
+        let [all, blocked, notified, absent] = gauges(&mut c);
+        assert_eq!(all, blocked + notified + absent);
+    }
+    for n in 0..20 {
+        c.int("DEL k");
+        c.call(&format!("LOCK.ACQUIRE k t{n} 60000"));
+        c.call(&format!("LOCK.RELEASE k t{n}"));
+        c.call(&format!("LOCK.RELEASE k t{n}"));
+        let [all, blocked, notified, absent] = gauges(&mut c);
+        assert_eq!(all, blocked + notified + absent);
+    }
+    assert_eq!(gauges(&mut c), [0, 0, 0, 0]);
+    assert_eq!(figure(&mut c, "waited_keys"), 0);
+    assert_eq!(figure(&mut c, "held_keys"), 0);
+    assert_eq!(c.call("LOCK.INFO k"), Reply::Nil);
+    sub.so_far();
+}

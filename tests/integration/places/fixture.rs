@@ -1,0 +1,295 @@
+//! What the tests of places have in common: places as LOCK.INFO shows them, and subscribers.
+
+use std::collections::VecDeque;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::time::{Duration, Instant};
+
+use redis::{Parser, Value};
+
+use crate::harness::{wait_for, Client, Reply, Server};
+
+/// A place as LOCK.INFO shows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Place {
+    pub token: String,
+    pub mode: String,
+    pub waited_ms: i64,
+    pub listener: Listener,
+}
+
+/// Who listens at a place.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Listener {
+    Client(i64),
+    Channel(String),
+    Nobody,
+}
+
+fn text(reply: &Reply) -> String {
+    String::from_utf8_lossy(reply.as_bytes()).into_owned()
+}
+
+/// The fields of a map, or of the flat array that RESP2 uses instead.
+fn fields(reply: &Reply) -> Vec<(String, Reply)> {
+    match reply {
+        Reply::Map(pairs) => pairs.iter().map(|(k, v)| (text(k), v.clone())).collect(),
+        other => other
+            .items()
+            .chunks(2)
+            .map(|pair| (text(&pair[0]), pair[1].clone()))
+            .collect(),
+    }
+}
+
+impl Place {
+    #[track_caller]
+    fn of(reply: &Reply) -> Self {
+        let fields = fields(reply);
+        let names: Vec<_> = fields.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names[..3], ["token", "mode", "waited"]);
+        let listener = match fields.get(3..) {
+            Some([]) => Listener::Nobody,
+            Some([(name, id)]) if name == "client" => Listener::Client(id.as_int()),
+            Some([(name, channel)]) if name == "channel" => Listener::Channel(text(channel)),
+            other => panic!("a waiter with {other:?}"),
+        };
+        Self {
+            token: text(&fields[0].1),
+            mode: text(&fields[1].1),
+            waited_ms: fields[2].1.as_int(),
+            listener,
+        }
+    }
+
+    pub fn is_absent(&self) -> bool {
+        self.listener == Listener::Nobody
+    }
+}
+
+/// All places for a key, in the order of the queue.
+#[track_caller]
+pub fn places(c: &mut Client, key: &str) -> Vec<Place> {
+    let info = c.call(&format!("LOCK.INFO {key}"));
+    if info == Reply::Nil {
+        return Vec::new();
+    }
+    info.field("waiters")
+        .items()
+        .iter()
+        .map(Place::of)
+        .collect()
+}
+
+/// The place of a token, if it has one.
+#[track_caller]
+pub fn find_place(c: &mut Client, key: &str, token: &str) -> Option<Place> {
+    let mut places = places(c, key).into_iter();
+    places.find(|place| place.token == token)
+}
+
+/// The place of a token, which must have one.
+#[track_caller]
+pub fn place(c: &mut Client, key: &str, token: &str) -> Place {
+    let found = find_place(c, key, token);
+    found.unwrap_or_else(|| panic!("{token} has no place for {key}"))
+}
+
+/// The mode of a lock as LOCK.INFO shows it.
+#[track_caller]
+pub fn mode(c: &mut Client, key: &str) -> String {
+    text(&c.call(&format!("LOCK.INFO {key}")).field("mode"))
+}
+
+/// Waits until nobody listens at the place of a token, which stays.
+#[track_caller]
+pub fn until_absent(c: &mut Client, key: &str, token: &str) {
+    wait_for(&format!("{token} to be absent"), || {
+        place(c, key, token).is_absent().then_some(())
+    });
+}
+
+/// Waits until a token has no place any more. Returns when that was seen.
+#[track_caller]
+pub fn until_gone(c: &mut Client, key: &str, token: &str) -> Instant {
+    wait_for(&format!("the place of {token} to end"), || {
+        find_place(c, key, token).is_none().then_some(())
+    });
+    Instant::now()
+}
+
+/// Sends a request that must leave a place and be answered null.
+#[track_caller]
+pub fn leaves_place(c: &mut Client, line: &str) {
+    assert_eq!(c.call(line), Reply::Nil, "{line}");
+    let words: Vec<_> = line.split(' ').collect();
+    assert!(place(c, words[1], words[2]).is_absent(), "{line}");
+}
+
+/// Sends a request that must be queued for a channel.
+#[track_caller]
+pub fn queued(c: &mut Client, line: &str) {
+    assert_eq!(c.call(line), Reply::Simple("QUEUED".into()), "{line}");
+}
+
+/// A field of INFO that is a number.
+#[track_caller]
+pub fn figure(c: &mut Client, field: &str) -> i64 {
+    c.info(&format!("lock_{field}")).parse().unwrap()
+}
+
+/// Runs a test that measures time until it passes, a few times at most: other processes may delay
+/// a server or a test.
+#[track_caller]
+pub fn within(what: &str, [from_ms, to_ms]: [u64; 2], mut measure: impl FnMut() -> Duration) {
+    let mut late = Vec::new();
+    for _ in 0..4 {
+        let took = measure();
+        assert!(
+            took >= Duration::from_millis(from_ms),
+            "{what}: too early, {took:?}"
+        );
+        if took <= Duration::from_millis(to_ms) {
+            return;
+        }
+        late.push(took);
+    }
+    panic!("{what}: too late, {late:?}");
+}
+
+/// A connection that has subscribed to channels.
+pub struct Subscriber {
+    /// The connection's number, for CLIENT KILL.
+    pub id: i64,
+    stream: TcpStream,
+    parser: Parser,
+    /// Messages that came before a reply.
+    heard: VecDeque<Message>,
+}
+
+/// A message, as bytes.
+pub type Message = (Vec<u8>, Vec<u8>);
+
+impl Subscriber {
+    /// Subscribes with this line: `SUBSCRIBE c d`.
+    #[track_caller]
+    pub fn new(server: &Server, line: &str) -> Self {
+        let mut subscriber = Self::connect(server);
+        subscriber.subscribe(line);
+        subscriber
+    }
+
+    /// A connection that has not subscribed yet.
+    #[track_caller]
+    pub fn connect(server: &Server) -> Self {
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, server.port)).expect("a connection");
+        stream
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
+        stream.set_nodelay(true).unwrap();
+        let mut subscriber = Self {
+            id: 0,
+            stream,
+            parser: Parser::new(),
+            heard: VecDeque::new(),
+        };
+        subscriber.id = match subscriber.call("CLIENT ID") {
+            Value::Int(id) => id,
+            other => panic!("{other:?}"),
+        };
+        subscriber
+    }
+
+    /// Subscribes to one or more channels.
+    #[track_caller]
+    pub fn subscribe(&mut self, line: &str) {
+        self.send(line);
+        for _ in line.split(' ').skip(1) {
+            match self.read().expect("a confirmation") {
+                Value::Array(_) | Value::Push { .. } => {}
+                other => panic!("{line}: {other:?}"),
+            }
+        }
+    }
+
+    pub fn send(&mut self, line: &str) {
+        write!(self.stream, "{line}\r\n").expect("to send");
+    }
+
+    /// Sends a command, and returns its reply. Messages before it are kept.
+    #[track_caller]
+    pub fn call(&mut self, line: &str) -> Value {
+        self.send(line);
+        loop {
+            let value = self.read().expect("a reply");
+            match message_of(&value) {
+                Some(message) => self.heard.push_back(message),
+                None => return value,
+            }
+        }
+    }
+
+    fn read(&mut self) -> Option<Value> {
+        let mut stream = &self.stream;
+        self.parser.parse_value(&mut stream as &mut dyn Read).ok()
+    }
+
+    /// The next message, which must come: its channel and its text.
+    #[track_caller]
+    pub fn message(&mut self) -> Message {
+        if let Some(message) = self.heard.pop_front() {
+            return message;
+        }
+        let value = self.read().expect("a message");
+        message_of(&value).unwrap_or_else(|| panic!("no message: {value:?}"))
+    }
+
+    /// The text of the next message, which must come.
+    #[track_caller]
+    pub fn text(&mut self) -> String {
+        String::from_utf8(self.message().1).expect("text")
+    }
+
+    /// The fence of the next message, which must come and grant this key to this token.
+    #[track_caller]
+    pub fn fence(&mut self, key: &str, token: &str) -> i64 {
+        let text = self.text();
+        let rest = text
+            .strip_prefix("granted ")
+            .unwrap_or_else(|| panic!("{text}"));
+        let (fence, rest) = rest.split_once(' ').unwrap();
+        assert_eq!(rest, format!("{} {key} {token}", key.len()));
+        let fence = fence.parse().unwrap();
+        assert!(fence > 0, "{text}");
+        fence
+    }
+
+    /// The messages that were published before this call and are not read yet.
+    #[track_caller]
+    pub fn so_far(&mut self) -> Vec<String> {
+        self.call("PING");
+        let heard = self.heard.drain(..);
+        heard
+            .map(|(_, text)| String::from_utf8_lossy(&text).into_owned())
+            .collect()
+    }
+}
+
+/// The message in what a subscriber receives.
+fn message_of(value: &Value) -> Option<Message> {
+    let (kind, data) = match value {
+        Value::Push { kind, data } => (kind.to_string().into_bytes(), &data[..]),
+        Value::Array(items) => match &items[..] {
+            [Value::BulkString(kind), data @ ..] => (kind.clone(), data),
+            _ => return None,
+        },
+        _ => return None,
+    };
+    let is_message = [&b"message"[..], b"smessage", b"pmessage"].contains(&&kind[..]);
+    match data {
+        [.., Value::BulkString(channel), Value::BulkString(text)] if is_message => {
+            Some((channel.clone(), text.clone()))
+        }
+        _ => None,
+    }
+}

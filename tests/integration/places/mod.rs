@@ -1,0 +1,20 @@
+//! KEEP and NOTIFY: a request that waits is a place of its token, and the place may outlive whatever
+//! listens for it. One test for each rule of the contract.
+
+mod absent;
+mod channels;
+mod cluster;
+mod conversions;
+mod endings;
+mod figures;
+mod fixture;
+mod grammar;
+mod info;
+mod keep;
+mod limits;
+mod release;
+mod resume;
+mod rights;
+mod storm;
+mod transactions;
+mod unheard;
