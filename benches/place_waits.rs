@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::fixture::{name, Fixture};
-use crate::harness::{Client, Kind, Reply};
+use crate::harness::{Client, Reply};
 use crate::load::{token, Requests};
 use crate::load_clients::LoadClients;
 use crate::peers::{Protocol, Scripts};

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 
+use crate::callgrind::Counted;
 use crate::fixture::{name, Fixture};
 use crate::harness::Kind;
 use crate::load::{key, run, token, Connection, Requests, Tally};
@@ -23,6 +24,9 @@ const BATCHES: usize = 8;
 const PIPELINE: usize = 50;
 /// The number of requests that are rendered at once.
 const CHUNK: usize = 100_000;
+
+/// The work of a round.
+const WORK: [&str; 4] = ["grant", "give up", "enter", "PTTL"];
 
 /// Whether all places are in one queue.
 #[derive(Clone, Copy, PartialEq)]
@@ -56,6 +60,44 @@ impl Way {
     }
 }
 
+/// A server, and what its work is measured in.
+enum Meter {
+    Cpu(Box<Fixture>),
+    Instructions(Box<Counted>),
+}
+
+impl Meter {
+    fn port(&self) -> u16 {
+        match self {
+            Self::Cpu(fixture) => fixture.server.port,
+            Self::Instructions(counted) => counted.port(),
+        }
+    }
+
+    /// The memory in use, where it is measured.
+    fn memory(&mut self) -> f64 {
+        match self {
+            Self::Cpu(fixture) => settled(fixture),
+            Self::Instructions(_) => 0.0,
+        }
+    }
+
+    fn of(&mut self, work: impl FnOnce()) -> f64 {
+        match self {
+            Self::Cpu(fixture) => {
+                let before = fixture.cpu_us();
+                work();
+                fixture.cpu_us() - before
+            }
+            Self::Instructions(counted) => {
+                counted.instructions();
+                work();
+                counted.instructions()
+            }
+        }
+    }
+}
+
 /// The queue of one key. An entry is a token, with the number of the place that it has taken. A
 /// token that has left and come again leaves its old entry behind.
 struct Queue {
@@ -65,7 +107,6 @@ struct Queue {
 
 /// Many places on one server, and the order in which they stand.
 struct Places {
-    fixture: Fixture,
     connection: Connection,
     subscriber: Connection,
     way: Way,
@@ -76,19 +117,13 @@ struct Places {
 
 impl Places {
     /// Fills the queues. Returns the bytes for each place, too.
-    fn form(kind: Kind, count: usize, keys: Keys, way: Way) -> (Self, f64) {
-        let mut fixture = Fixture::start(kind, &[]);
-        let mut subscriber = fixture.connections(1).remove(0);
+    fn form(meter: &mut Meter, count: usize, keys: Keys, way: Way) -> (Self, f64) {
+        let mut subscriber = Connection::to(meter.port());
         subscriber.send(Requests::of(["SUBSCRIBE grants".into()]).bytes());
         assert_eq!(subscriber.receive(1).yes, 1);
         let queues = if keys == Keys::One { 1 } else { count };
-        let connection = fixture.connections(1).remove(0);
-        fixture
-            .control
-            .call("CONFIG SET client-output-buffer-limit \"\"");
         let mut places = Self {
-            fixture,
-            connection,
+            connection: Connection::to(meter.port()),
             subscriber,
             way,
             queues: (0..queues)
@@ -106,12 +141,12 @@ impl Places {
         run(places.connections(), &pings, PIPELINE);
         let held = |n| format!("LOCK.ACQUIRE {} {} 60000000", key(n), token(n));
         assert_eq!(places.send((0..queues).map(held)).yes, queues);
-        let before = settled(&mut places.fixture);
+        let before = meter.memory();
         for first in (queues..queues + count).step_by(CHUNK) {
             let last = (queues + count).min(first + CHUNK);
             places.enter(&(first..last).collect::<Vec<_>>());
         }
-        let bytes = (settled(&mut places.fixture) - before) / count as f64;
+        let bytes = (meter.memory() - before) / count as f64;
         (places, bytes)
     }
 
@@ -208,18 +243,18 @@ impl Places {
         all.filter(|n| self.tokens[*n].2).take(BATCH).collect()
     }
 
-    /// The server's CPU time for each of a batch.
-    fn cost(&mut self, work: impl FnOnce(&mut Self)) -> f64 {
-        let before = self.fixture.cpu_us();
-        work(self);
-        (self.fixture.cpu_us() - before) / BATCH as f64
+    /// The time left of these keys: what the server itself pays for keys at any place of its memory.
+    fn look(&mut self, tokens: &[usize]) {
+        let key_of = |n: &usize| format!("PTTL {}", key(self.tokens[*n].1));
+        let lines: Vec<_> = tokens.iter().map(key_of).collect();
+        assert_eq!(self.send(lines).yes, tokens.len());
     }
 
-    /// One round: µs for a grant, for leaving and for entering.
-    fn round(&mut self, round: usize) -> [f64; 3] {
-        let mut sums = [0.0; 3];
-        for batch in 0..BATCHES {
-            let seed = round * BATCHES + batch;
+    /// One round: the cost of a grant, of leaving, of entering, and of a PTTL.
+    fn round(&mut self, round: usize, batches: usize, meter: &mut Meter) -> [f64; 4] {
+        let mut sums = [0.0; 4];
+        for batch in 0..batches {
+            let seed = round * batches + batch;
             let queues: Vec<usize> = match self.queues.len() {
                 1 => vec![0; BATCH],
                 count => (0..BATCH)
@@ -227,13 +262,15 @@ impl Places {
                     .collect(),
             };
             let mut former = Vec::new();
-            sums[0] += self.cost(|places| former = places.grant(&queues));
+            sums[0] += meter.of(|| former = self.grant(&queues));
             self.enter(&former);
             let some = self.anywhere(seed);
-            sums[1] += self.cost(|places| places.leave(&some));
-            sums[2] += self.cost(|places| places.enter(&some));
+            sums[1] += meter.of(|| self.leave(&some));
+            sums[2] += meter.of(|| self.enter(&some));
+            let others = self.anywhere(seed + 1);
+            sums[3] += meter.of(|| self.look(&others));
         }
-        sums.map(|sum| sum / BATCHES as f64)
+        sums.map(|sum| sum / (batches * BATCH) as f64)
     }
 }
 
@@ -242,7 +279,7 @@ pub fn measure(with: &Run) {
     report.say(
         "Bytes of used_memory for each place, and µs of the server's CPU for a grant, for giving a place up (LOCK.RELEASE) and for entering, with that many places in one queue, or one \
          in each of as many queues. Keys of 16 bytes, tokens of 36, one channel for all, one connection that sends 50 requests at a time. A grant is the RELEASE before it, and its message (NOTIFY) or the request that resumes the \
-         place (absent).",
+         place (absent). PTTL of a key that is waited for, at random, shows what the server itself pays when its memory no longer fits into the caches.",
     );
     let mut rows = Vec::new();
     let mut series = Vec::new();
@@ -262,7 +299,7 @@ pub fn measure(with: &Run) {
     }
     report.table(
         &[
-            "server", "keys", "listener", "places", "bytes", "grant", "give up", "enter",
+            "server", "keys", "listener", "places", "bytes", "grant", "give up", "enter", "PTTL",
         ],
         &rows,
     );
@@ -273,6 +310,7 @@ pub fn measure(with: &Run) {
         y: "µs per grant",
     };
     report.lines("places", &chart, &series);
+    instructions(with, &mut report);
     crate::place_waits::measure(with, &mut report);
     report.write();
 }
@@ -285,12 +323,13 @@ fn sizes(
     (rows, series): (&mut Vec<Vec<String>>, &mut Vec<Series>),
 ) {
     let shape = format!("{}, {}", keys.name(), way.name());
-    let mut smallest: Option<[Vec<f64>; 3]> = None;
+    let mut smallest: Option<[Vec<f64>; 4]> = None;
     for &count in counts {
-        let (mut places, bytes) = Places::form(kind, count, keys, way);
-        let mut costs = [const { Vec::new() }; 3];
+        let mut meter = Meter::Cpu(Box::new(Fixture::start(kind, &[])));
+        let (mut places, bytes) = Places::form(&mut meter, count, keys, way);
+        let mut costs = [const { Vec::new() }; 4];
         for round in 0..=with.rounds(ROUNDS) {
-            let found = places.round(round);
+            let found = places.round(round, BATCHES, &mut meter);
             if round > 0 {
                 for (costs, cost) in costs.iter_mut().zip(found) {
                     costs.push(cost);
@@ -302,13 +341,13 @@ fn sizes(
         let goal = "bytes of a place without a blocked client";
         report.goal(kind, goal, &subject, Bound::AtMost(400.0), spread);
         let first = smallest.get_or_insert_with(|| costs.clone());
-        for (n, what) in ["grant", "give up", "enter"].into_iter().enumerate() {
+        for (n, what) in WORK.into_iter().enumerate() {
             let spread = Spread::of(&costs[n]);
             report.figure(kind, &format!("{what}, server CPU µs"), &subject, spread);
             if count > counts[0] {
-                let goal = format!("{what} with many places against 1,000, server CPU");
+                let measure = format!("{what} with many places against 1,000, server CPU");
                 let growth = Spread::of_ratios(&costs[n], &first[n]);
-                report.goal(kind, &goal, &subject, Bound::AtMost(2.0), growth);
+                report.figure(kind, &measure, &subject, growth);
             }
         }
         let mut row = vec![name(kind).to_string()];
@@ -320,4 +359,56 @@ fn sizes(
         let point = (count as f64, Spread::of(&costs[0]).median);
         add(series, format!("{shape}, {}", name(kind)), point);
     }
+}
+
+/// The instructions of the same work, which do not depend on the caches.
+fn instructions(with: &Run, report: &mut Report) {
+    let kind = Kind::Redis7_0;
+    report.say(&format!(
+        "### Instructions\n\nInstructions of the server for the same on {}, counted by callgrind.",
+        name(kind)
+    ));
+    let mut rows = Vec::new();
+    for keys in [Keys::One, Keys::Own] {
+        for way in [Way::Notify, Way::Absent] {
+            let mut smallest = None;
+            for &count in &COUNTS[..if with.quick { 1 } else { COUNTS.len() }] {
+                let limits = ["max-waiters-per-key", "1000000", "max-waiters", "1000000"];
+                let mut counted = Counted::start_with(kind, &limits);
+                counted.pause();
+                let mut meter = Meter::Instructions(Box::new(counted));
+                let (mut places, _) = Places::form(&mut meter, count, keys, way);
+                if let Meter::Instructions(counted) = &mut meter {
+                    counted.resume();
+                }
+                places.round(0, 1, &mut meter);
+                let costs = places.round(1, 2, &mut meter);
+                let first = *smallest.get_or_insert(costs);
+                let subject = format!("{count} places, {}, {}", keys.name(), way.name());
+                let mut row = vec![
+                    keys.name().to_string(),
+                    way.name().into(),
+                    count.to_string(),
+                ];
+                for (n, what) in WORK.into_iter().enumerate() {
+                    let cost = Spread::of(&[costs[n]]);
+                    report.figure(kind, &format!("{what}, instructions"), &subject, cost);
+                    if count > COUNTS[0] && what != "PTTL" {
+                        let goal = format!("{what} with many places against 1,000, instructions");
+                        let growth = Spread::of(&[costs[n] / first[n]]);
+                        report.goal(kind, &goal, &subject, Bound::AtMost(2.0), growth);
+                    }
+                    row.push(format!("{:.0}", costs[n]));
+                }
+                println!("{}", row.join(" | "));
+                rows.push(row);
+            }
+        }
+    }
+    report.table(
+        &[
+            "keys", "listener", "places", "grant", "give up", "enter", "PTTL",
+        ],
+        &rows,
+    );
 }

@@ -2,7 +2,8 @@
 //!
 //! Two sums hold while nothing is loaded and nothing reset:
 //!
-//! - of requests: `waited` = `handed_over` + `timed_out` + those who left otherwise (gone, killed, unblocked, sent away) + the gauge `waiters`;
+//! - of requests: `waited` = `handed_over` + `timed_out` + those that left otherwise (gone, killed, unblocked, unheard, given up, sent away)
+//!   + those that wait. While every token has one request at a time, these are the gauges `waiters_blocked` and `waiters_notified`;
 //! - of holds: `acquired` - `reacquired` = `released` + `expired` + `forced` + `taken_back` + what is held now + what FLUSHALL, FLUSHDB and eviction took.
 
 use std::ffi::CStr;
@@ -52,13 +53,13 @@ counters! {
     ACQUIRED = c"acquired";
     /// Those of them whose token held the lock already: it asked again, or for the other mode. They begin no new hold.
     REACQUIRED = c"reacquired";
-    /// Acquires that were answered null at once: without BLOCK and NOTIFY, or where nobody may block.
+    /// Acquires that were answered null at once: without BLOCK and NOTIFY (KEEP may keep a place), or where nobody may block.
     REFUSED = c"refused";
-    /// Acquires that stood in a queue.
+    /// Acquires that waited, by BLOCK or NOTIFY.
     WAITED = c"waited";
     /// Those of them that were granted.
     HANDED_OVER = c"handed_over";
-    /// Those of them whose BLOCK timeout has passed. CLIENT UNBLOCK is not among them.
+    /// Those of them whose timeout has passed. CLIENT UNBLOCK is not among them.
     TIMED_OUT = c"timed_out";
     /// Requests that found the place which their token had kept, at which nobody listened.
     RESUMED = c"resumed";
