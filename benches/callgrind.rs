@@ -35,6 +35,23 @@ impl Counted {
         Self::start_as(kind, Setup::with_module(&[]))
     }
 
+    pub fn start_with(kind: Kind, arguments: &[&str]) -> Self {
+        Self::start_as(kind, Setup::with_module(arguments))
+    }
+
+    pub fn port(&self) -> u16 {
+        self.server.port
+    }
+
+    /// Counts nothing, and is much faster, until [`Self::resume`].
+    pub fn pause(&mut self) {
+        self.tell("instrumentation off");
+    }
+
+    pub fn resume(&mut self) {
+        self.tell("instrumentation on");
+    }
+
     pub fn start_without_module(kind: Kind) -> Self {
         Self::start_as(kind, Setup::default())
     }

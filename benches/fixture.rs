@@ -42,7 +42,7 @@ pub struct Fixture {
 
 impl Fixture {
     pub fn start(kind: Kind, options: &[&str]) -> Self {
-        let limits = ["max-waiters-per-key", "100000", "max-waiters", "100000"];
+        let limits = ["max-waiters-per-key", "1000000", "max-waiters", "1000000"];
         Self::start_as(kind, Setup::with_module(&limits), options)
     }
 

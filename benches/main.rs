@@ -21,6 +21,8 @@ mod instructions;
 mod memory;
 mod other_commands;
 mod owner;
+mod place_waits;
+mod places;
 
 // The tools that they share.
 mod callgrind;
@@ -39,7 +41,7 @@ use harness::Kind;
 
 type Part = fn(&Run);
 
-pub const PARTS: [(&str, Part); 8] = [
+pub const PARTS: [(&str, Part); 9] = [
     ("owner", owner::measure),
     ("others", other_commands::measure),
     ("contention", contention::measure),
@@ -48,6 +50,7 @@ pub const PARTS: [(&str, Part); 8] = [
     ("memory", memory::measure),
     ("expiry", expiry::measure),
     ("growth", growth::measure),
+    ("places", places::measure),
 ];
 
 /// The size of a run, and its servers.

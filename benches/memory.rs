@@ -108,7 +108,7 @@ fn waiting(kind: Kind, line: Option<&str>) -> f64 {
 }
 
 /// The memory in use after the server has finished resizing its hash tables.
-fn settled(fixture: &mut Fixture) -> f64 {
+pub fn settled(fixture: &mut Fixture) -> f64 {
     let mut last = fixture.used_memory();
     let mut same = 0;
     while same < 5 {

@@ -2,8 +2,9 @@
 //!
 //! Two sums are exact as long as nothing is loaded and nothing is reset:
 //!
-//! - requests: `waited` = `handed_over` + `timed_out` + waiters that left otherwise (disconnected,
-//!   killed, unblocked, dismissed) + the gauge `waiters`;
+//! - requests: `waited` = `handed_over` + `timed_out` + requests that left otherwise (disconnected,
+//!   killed, unblocked, unheard, given up, dismissed) + those that wait. While every token has one
+//!   request at a time, these are the gauges `waiters_blocked` and `waiters_notified`;
 //! - holds: `acquired` - `reacquired` = `released` + `expired` + `forced` + `taken_back` + the
 //!   holds that exist now + those that FLUSHALL, FLUSHDB and eviction ended.
 
@@ -56,13 +57,14 @@ counters! {
     /// Granted acquires whose token already held the lock: it asked again, or for the other mode.
     /// They begin no new hold.
     REACQUIRED = c"reacquired";
-    /// Acquires that got null at once: without BLOCK and NOTIFY, or where clients may not block.
+    /// Acquires that got null at once: without BLOCK and NOTIFY (KEEP may keep a place), or where
+    /// clients may not block.
     REFUSED = c"refused";
-    /// Acquires that entered a queue.
+    /// Acquires that waited, by BLOCK or NOTIFY.
     WAITED = c"waited";
     /// Waiting acquires that were granted.
     HANDED_OVER = c"handed_over";
-    /// Waiting acquires whose BLOCK timeout has passed. CLIENT UNBLOCK does not count.
+    /// Waiting acquires whose timeout has passed. CLIENT UNBLOCK does not count.
     TIMED_OUT = c"timed_out";
     /// Requests that found the place which their token had kept, at which nobody listened.
     RESUMED = c"resumed";
