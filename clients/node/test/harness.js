@@ -60,9 +60,23 @@ export class Server {
 
   /** The tokens that wait for a lock, in order. */
   async waiters(key) {
+    return (await this.places(key)).map(({ token }) => token);
+  }
+
+  /** The tokens of those that wait on a connection or for a message, in order. */
+  async listening(key) {
+    return (await this.places(key))
+      .filter(({ client, channel }) => client || channel)
+      .map(({ token }) => token);
+  }
+
+  /** The places in the queue of a lock, in order: `token`, `waited`, and `client` or `channel` or neither. */
+  async places(key) {
     const info = await this.admin.call("LOCK.INFO", key);
     const waiters = info?.[info.indexOf("waiters") + 1] ?? [];
-    return waiters.map((waiter) => waiter[waiter.indexOf("token") + 1]);
+    return waiters.map((waiter) =>
+      Object.fromEntries(waiter.flatMap((name, i) => (i % 2 ? [] : [[name, waiter[i + 1]]]))),
+    );
   }
 
   /** The tokens that hold a lock. */
