@@ -105,7 +105,8 @@ export class Redlock extends EventEmitter {
     const patience = new Patience(settings);
     const attempts: Promise<ExecutionStats>[] = [];
     let place: Place | undefined;
-    let waiting: Waiting | undefined;
+    // A channel that listens may be named at once. A connection to block is for locks that are not free.
+    let waiting = request.grace === undefined ? undefined : this.#listening(patience, settings);
     try {
       for (;;) {
         const start = performance.now();
@@ -140,14 +141,10 @@ export class Redlock extends EventEmitter {
         } else if (error instanceof StringLockError) {
           await patience.spend(() => sleep(Math.min(error.retryAfter, patience.left)));
         } else {
-          const ms = Math.min(patience.left, settings.blockSlice, MAX_BLOCK_MS);
-          const [server] = this.#servers;
-          if (settings.waitBy === "notify" && server?.support.notify) {
-            waiting = { by: server.channel, ms };
-          } else {
-            place ??= server?.room.enter();
-            waiting = await this.#waitingAt(place, patience, settings);
-          }
+          waiting = this.#listening(patience, settings);
+          if (waiting) continue;
+          place ??= this.#servers[0]?.room.enter();
+          waiting = await this.#waitingAt(place, patience, settings);
         }
       }
     } finally {
@@ -176,6 +173,13 @@ export class Redlock extends EventEmitter {
     }
   }
 
+  /** The channel to wait by, if that is possible and wanted. */
+  #listening(patience: Patience, settings: Settings): Waiting | undefined {
+    const [server] = this.#servers;
+    if (settings.waitBy !== "notify" || !server?.support.notify) return undefined;
+    return { by: server.channel, ms: sliceOf(patience, settings) };
+  }
+
   /** A free connection to wait with. Without one, the lock is asked for again as node-redlock would, and the server keeps the place. */
   async #waitingAt(
     place: Place | undefined,
@@ -185,7 +189,7 @@ export class Redlock extends EventEmitter {
     const atMost = Math.min(settings.retryDelay, settings.grace / 2, patience.left);
     const isReady = await patience.spend(async () => place?.isReadyWithin(atMost));
     if (!place || !isReady) return undefined;
-    return { by: place, ms: Math.min(patience.left, settings.blockSlice, MAX_BLOCK_MS) };
+    return { by: place, ms: sliceOf(patience, settings) };
   }
 
   /** Gives the lock back. Rejects with an `ExecutionError` when it was not held any more, or no majority can be reached. */
@@ -302,6 +306,10 @@ function checkDuration(duration: number): void {
 /** As node-redlock has it: 2 ms for the precision of the servers' ttl, and a part for clocks of different rates. */
 function drift(duration: number, settings: Settings): number {
   return Math.round(settings.driftFactor * duration) + 2;
+}
+
+function sliceOf(patience: Patience, settings: Settings): number {
+  return Math.min(patience.left, settings.blockSlice, MAX_BLOCK_MS);
 }
 
 function checkWaiting({ grace, waitBy }: Settings): void {
