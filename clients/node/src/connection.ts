@@ -7,7 +7,10 @@ export interface IoredisClient {
   connect(): Promise<unknown>;
   disconnect(): void;
   quit(): Promise<unknown>;
+  ping(): Promise<unknown>;
+  subscribe(channel: string): Promise<unknown>;
   on(event: "error" | "close" | "end", listener: () => void): unknown;
+  on(event: "messageBuffer", listener: (channel: Buffer, message: Buffer) => void): unknown;
 }
 
 /** What of a node-redis client (`createClient()`) is used. */
@@ -19,7 +22,9 @@ export interface NodeRedisClient {
   connect(): Promise<unknown>;
   destroy(): void;
   close(): Promise<unknown>;
-  on(event: "error" | "end", listener: () => void): unknown;
+  ping(): Promise<unknown>;
+  subscribe(channel: string, listener: (message: Buffer) => unknown, bufferMode: true): Promise<unknown>;
+  on(event: "error" | "end" | "reconnecting", listener: () => void): unknown;
 }
 
 export type Client = IoredisClient | NodeRedisClient;
@@ -35,10 +40,20 @@ export interface Connection {
   close(): void;
   /** Another one to the same server, for commands that block. Once it is lost it stays lost. */
   open(): Promise<Connection>;
+  /** Another one to the same server, which listens to a channel. Once it is lost it stays lost, and `onLost` is called. */
+  subscribe(channel: string, onMessage: (message: Buffer) => void, onLost: () => void): Promise<Subscription>;
   quit(): Promise<unknown>;
   onEnd(listener: () => void): void;
+  /** The connection was lost. The library makes it again, perhaps to another server. */
+  onReconnect(listener: () => void): void;
   /** The name of the resource's key: clients do not add their prefix to commands that they do not know. */
   key(resource: string): string;
+}
+
+/** A connection that listens to a channel. */
+export interface Subscription {
+  ping(): Promise<unknown>;
+  close(): void;
 }
 
 const connections = new WeakMap<Client, Connection>();
@@ -80,6 +95,24 @@ class OfIoredis implements Connection {
   }
 
   async open() {
+    return new OfIoredis(await this.#openClient());
+  }
+
+  async subscribe(channel: string, onMessage: (message: Buffer) => void, onLost: () => void) {
+    // The prefix is for keys. Nothing is resubscribed on a connection that is not made again.
+    const own = await this.#openClient({ keyPrefix: "", autoResubscribe: false });
+    own.on("messageBuffer", (_, message) => onMessage(message));
+    own.on("end", onLost);
+    try {
+      await own.subscribe(channel);
+    } catch (error) {
+      own.disconnect();
+      throw error;
+    }
+    return { ping: () => own.ping(), close: () => own.disconnect() };
+  }
+
+  async #openClient(override: object = {}) {
     const own = this.client.duplicate({
       lazyConnect: true,
       retryStrategy: null,
@@ -89,10 +122,11 @@ class OfIoredis implements Connection {
       // Without the second, commands in flight on a lost connection would never be answered at all.
       autoResendUnfulfilledCommands: false,
       maxRetriesPerRequest: 0,
+      ...override,
     });
     own.on("error", ignore);
     await own.connect();
-    return new OfIoredis(own);
+    return own;
   }
 
   quit() {
@@ -101,6 +135,10 @@ class OfIoredis implements Connection {
 
   onEnd(listener: () => void) {
     this.client.on("end", listener);
+  }
+
+  onReconnect(listener: () => void) {
+    this.client.on("close", listener);
   }
 
   key(resource: string) {
@@ -127,6 +165,34 @@ class OfNodeRedis implements Connection {
   }
 
   async open() {
+    return new OfNodeRedis(await this.#openClient());
+  }
+
+  async subscribe(channel: string, onMessage: (message: Buffer) => void, onLost: () => void) {
+    const own = await this.#openClient();
+    let isLost = false;
+    const lose = () => {
+      if (isLost || own.isReady) return;
+      isLost = true;
+      onLost();
+    };
+    // A connection that is not made again ends with an error only.
+    own.on("error", lose);
+    own.on("end", lose);
+    const close = () => {
+      // It throws where nothing is left to close.
+      if (own.isReady) own.destroy();
+    };
+    try {
+      await own.subscribe(channel, onMessage, true);
+    } catch (error) {
+      close();
+      throw error;
+    }
+    return { ping: () => own.ping(), close };
+  }
+
+  async #openClient() {
     const own = this.client.duplicate({
       // A ping would stand behind the BLOCK.
       pingInterval: undefined,
@@ -134,7 +200,7 @@ class OfNodeRedis implements Connection {
     });
     own.on("error", ignore);
     await own.connect();
-    return new OfNodeRedis(own);
+    return own;
   }
 
   quit() {
@@ -143,6 +209,10 @@ class OfNodeRedis implements Connection {
 
   onEnd(listener: () => void) {
     this.client.on("end", listener);
+  }
+
+  onReconnect(listener: () => void) {
+    this.client.on("reconnecting", listener);
   }
 
   key(resource: string) {

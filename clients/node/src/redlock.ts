@@ -12,14 +12,22 @@ import { type Routine, useLock } from "./using.js";
 import { type Outcome, vote } from "./voting.js";
 import { MAX_BLOCK_MS, type Place } from "./waiting-room.js";
 
+/** The longest grace that the module knows. */
+const MAX_GRACE_MS = 3_600_000;
+
+/** Between two releases of what could not be released, or was not there yet. */
+const RELEASE_AGAIN_MS = 500;
+const RELEASES = 10;
+
 /** The longest ttl that the module knows. */
 const MAX_DURATION_MS = 2 ** 48;
 
 /**
  * Locks in servers that have the redis-lock module, with the interface of node-redlock.
  *
- * With one client, who finds a lock held waits in the server's queue. With several, which are to be independent servers, a
- * majority decides, and who is refused tries again, for nobody can stand in several queues at once.
+ * With one client, an acquire that finds the lock held waits in the server's queue, with one place until it is granted or gives up. With
+ * several, which are to be independent servers, a majority decides, and an acquire that is refused tries again, because nobody can stand
+ * in several queues at once.
  *
  * Emits `error` for each client's vote against an operation, whatever became of the operation.
  */
@@ -27,6 +35,10 @@ export class Redlock extends EventEmitter {
   readonly clients: ReadonlySet<Client>;
   readonly settings: Settings;
   readonly #servers: readonly Server[];
+  /** The requests that may have a place in a queue. */
+  readonly #waiting = new Set<Request>();
+  /** The requests of which an answer was lost. */
+  readonly #inDoubt = new WeakSet<Request>();
   #hasQuit = false;
 
   constructor(clients: Iterable<Client>, settings: Partial<Settings> = {}) {
@@ -45,6 +57,8 @@ export class Redlock extends EventEmitter {
   /** Ends all connections, the given clients' too. */
   async quit(): Promise<void> {
     this.#hasQuit = true;
+    // Now, because a place outlives its connection.
+    for (const request of this.#waiting) void this.#giveBack(request);
     await Promise.all(this.#servers.map((server) => server.quit()));
   }
 
@@ -53,20 +67,27 @@ export class Redlock extends EventEmitter {
     checkDuration(duration);
     if (resources.length === 0) throw new Error("There must be at least one resource to lock.");
     const effective = withDefaults(settings, this.settings);
+    checkWaiting(effective);
+    const waits = this.#servers.length === 1 && !new Patience(effective).isOver;
     const request: Request = {
       resources: [...new Set(resources)].sort(),
       token: randomBytes(16).toString("hex"),
       duration,
       shared: effective.shared,
+      grace: waits ? effective.grace : undefined,
     };
+    if (waits) this.#waiting.add(request);
     try {
       return await this.#acquire(request, effective);
     } catch (error) {
-      // A part may be held, or all of it when only the answer was lost; nothing when it was one lock, and it was refused.
+      // A part may be held, or all of it if only the answer was lost, or a place in the queue. Nothing if it was one lock, and it was
+      // refused without a wait.
       const isRefused = (error as Error).cause instanceof ResourceLockedError;
-      if (!isRefused || request.resources.length > 1 || this.#servers.length > 1)
-        await this.#giveBack(request);
+      if (!isRefused || waits || request.resources.length > 1 || this.#servers.length > 1)
+        await this.#giveUp(request);
       throw error;
+    } finally {
+      this.#waiting.delete(request);
     }
   }
 
@@ -84,12 +105,14 @@ export class Redlock extends EventEmitter {
     const patience = new Patience(settings);
     const attempts: Promise<ExecutionStats>[] = [];
     let place: Place | undefined;
-    let waiting: Waiting | undefined;
+    // A channel that listens may be named at once. A connection to block is for locks that are not free.
+    let waiting = request.grace === undefined ? undefined : this.#listening(patience, settings);
     try {
       for (;;) {
         const start = performance.now();
         const ask = () => this.#round(attempts, settings, (server) => server.acquire(request, waiting));
         const { isPassed, answers, errors } = await (waiting ? patience.spend(ask) : ask());
+        if (!errors.every(isAnswer)) this.#inDoubt.add(request);
         const took = performance.now() - start;
         const until = start + request.duration - drift(request.duration, settings);
         if (isPassed && waiting && took > request.duration / 10) {
@@ -118,6 +141,8 @@ export class Redlock extends EventEmitter {
         } else if (error instanceof StringLockError) {
           await patience.spend(() => sleep(Math.min(error.retryAfter, patience.left)));
         } else {
+          waiting = this.#listening(patience, settings);
+          if (waiting) continue;
           place ??= this.#servers[0]?.room.enter();
           waiting = await this.#waitingAt(place, patience, settings);
         }
@@ -127,20 +152,44 @@ export class Redlock extends EventEmitter {
     }
   }
 
-  async #giveBack(request: Request): Promise<void> {
-    await vote(this.#servers, (server) => server.release(request)).decided;
+  /** True if each server has answered that decided it. */
+  async #giveBack(request: Request): Promise<boolean> {
+    const { errors } = await vote(this.#servers, (server) => server.release(request)).decided;
+    return errors.every(isAnswer);
   }
 
-  /** Where to wait, if there is a place free; if not, the lock is asked for again as node-redlock would. */
+  /** Gives back what may be left of a request that has failed: a part, a hold whose grant was not heard of, a place in the queue. */
+  async #giveUp(request: Request): Promise<void> {
+    const isDone = await this.#giveBack(request);
+    if (this.#servers.length === 1 && (!isDone || this.#inDoubt.has(request)))
+      void this.#giveUpLater(request);
+  }
+
+  /** A release on one connection may come before the request that was sent on another, which was lost. */
+  async #giveUpLater(request: Request): Promise<void> {
+    for (let i = 0; i < RELEASES && !this.#hasQuit; i++) {
+      await sleep(RELEASE_AGAIN_MS, undefined, { ref: false });
+      if (!this.#hasQuit && (await this.#giveBack(request))) return;
+    }
+  }
+
+  /** The channel to wait by, if that is possible and wanted. */
+  #listening(patience: Patience, settings: Settings): Waiting | undefined {
+    const [server] = this.#servers;
+    if (settings.waitBy !== "notify" || !server?.support.notify) return undefined;
+    return { by: server.channel, ms: sliceOf(patience, settings) };
+  }
+
+  /** A free connection to wait with. Without one, the lock is asked for again as node-redlock would, and the server keeps the place. */
   async #waitingAt(
     place: Place | undefined,
     patience: Patience,
     settings: Settings,
   ): Promise<Waiting | undefined> {
-    const atMost = Math.min(settings.retryDelay, patience.left);
+    const atMost = Math.min(settings.retryDelay, settings.grace / 2, patience.left);
     const isReady = await patience.spend(async () => place?.isReadyWithin(atMost));
     if (!place || !isReady) return undefined;
-    return { place, ms: Math.min(patience.left, settings.blockSlice, MAX_BLOCK_MS) };
+    return { by: place, ms: sliceOf(patience, settings) };
   }
 
   /** Gives the lock back. Rejects with an `ExecutionError` when it was not held any more, or no majority can be reached. */
@@ -257,6 +306,22 @@ function checkDuration(duration: number): void {
 /** As node-redlock has it: 2 ms for the precision of the servers' ttl, and a part for clocks of different rates. */
 function drift(duration: number, settings: Settings): number {
   return Math.round(settings.driftFactor * duration) + 2;
+}
+
+function sliceOf(patience: Patience, settings: Settings): number {
+  return Math.min(patience.left, settings.blockSlice, MAX_BLOCK_MS);
+}
+
+function checkWaiting({ grace, waitBy }: Settings): void {
+  if (!Number.isInteger(grace) || grace < 1 || grace > MAX_GRACE_MS)
+    throw new RangeError(`The grace must be an integer from 1 to ${MAX_GRACE_MS} milliseconds.`);
+  if (waitBy !== "block" && waitBy !== "notify")
+    throw new RangeError('Redlock waits by "block" or by "notify".');
+}
+
+/** The server has answered with an error: nothing was lost on the way. */
+function isAnswer(error: Error): boolean {
+  return error instanceof ResourceLockedError || /^[A-Z]+ /.test(error.message);
 }
 
 /** The server has no such module. */

@@ -1,7 +1,10 @@
 import { performance } from "node:perf_hooks";
 import { type Client, type Command, type Connection, connectionOf } from "./connection.js";
 import { ResourceLockedError, StringLockError } from "./errors.js";
-import { type Place, WaitingRoom } from "./waiting-room.js";
+import { Channel } from "./channel.js";
+import { isNotifyRefused, isUnknownOption, Support } from "./support.js";
+import type { Waiter } from "./waiter.js";
+import { WaitingRoom } from "./waiting-room.js";
 
 /** What is to be locked. */
 export interface Request {
@@ -10,11 +13,13 @@ export interface Request {
   readonly token: string;
   readonly duration: number;
   readonly shared: boolean;
+  /** How long the server keeps the places in its queues while nobody listens. Undefined for a request that does not wait. */
+  readonly grace?: number | undefined;
 }
 
-/** Where, and how long, an attempt waits for locks that others hold. */
+/** How, and how long, an attempt waits for locks that others hold. */
 export interface Waiting {
-  readonly place: Place;
+  readonly by: Waiter;
   readonly ms: number;
 }
 
@@ -24,6 +29,8 @@ const LOOK_AGAIN_MS = 50;
 /** One server of the Redlock: the commands, by which the module does the rest. */
 export class Server {
   readonly room: WaitingRoom;
+  readonly channel: Channel;
+  readonly support: Support;
   readonly #connection: Connection;
 
   constructor(
@@ -32,6 +39,8 @@ export class Server {
   ) {
     this.#connection = connectionOf(client);
     this.room = new WaitingRoom(this.#connection, maxWaitingConnections);
+    this.channel = Channel.of(this.#connection);
+    this.support = Support.of(this.#connection);
   }
 
   /** Grows when a command that is not answered yet may be sent again. */
@@ -51,24 +60,37 @@ export class Server {
       // With some in hand only as long as they last.
       const most = fences.length === 0 ? Infinity : request.duration / 3;
       const block = Math.floor(Math.min(until - performance.now(), most));
-      const fence = await this.#acquireOne(resource, request, block, waiting?.place);
+      const fence = await this.#acquireOne(resource, request, block, waiting?.by);
       if (fence === null) throw new ResourceLockedError(`${resource} is held by another client`);
       fences.push(Number(fence));
     }
     return fences;
   }
 
-  async #acquireOne(resource: string, request: Request, block: number, place: Place | undefined) {
-    const name = request.shared ? "RWLOCK.RLOCK" : "LOCK.ACQUIRE";
+  async #acquireOne(
+    resource: string,
+    request: Request,
+    block: number,
+    by: Waiter | undefined,
+  ): Promise<unknown> {
+    const { token, duration, shared, grace } = request;
     const key = this.#connection.key(resource);
-    const command: Command = [name, key, request.token, request.duration];
+    const command: Command = [shared ? "RWLOCK.RLOCK" : "LOCK.ACQUIRE", key, token, duration];
+    const keep = grace !== undefined && this.support.keep ? ["KEEP", grace] : [];
     try {
       // BLOCK 0 would wait for ever.
-      if (place === undefined || block <= 0) return await this.#connection.send(command);
-      return await place.send([...command, "BLOCK", block], block);
+      if (by === undefined || block <= 0) return await this.#connection.send([...command, ...keep]);
+      return await by.ask({ key, token, command, keep }, block);
     } catch (error) {
       if (error instanceof Error && error.message.startsWith("WRONGTYPE")) await this.#throwIfStringLock(key);
-      throw error;
+      if (by === this.channel && isNotifyRefused(error)) {
+        this.support.isWithoutNotify((error as Error).message);
+        // Waited for no time. The next wait is by BLOCK.
+        return null;
+      }
+      if (!isUnknownOption(error) || keep.length === 0) throw error;
+      this.support.isOld();
+      return this.#acquireOne(resource, request, 0, undefined);
     }
   }
 
@@ -101,6 +123,7 @@ export class Server {
 
   async quit(): Promise<void> {
     this.room.close();
+    this.channel.close();
     await this.#connection.quit();
   }
 }

@@ -2,7 +2,7 @@ import { performance } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
 import { MAX_TIMER_MS } from "./timer.js";
 
-/** All that node-redlock has, and three more. Times are in milliseconds. */
+/** All that node-redlock has, and five more. Times are in milliseconds. */
 export interface Settings {
   /** This part of the duration, and 2 ms, is taken off each lease, for clocks that run at different rates. 0.01 */
   readonly driftFactor: number;
@@ -16,8 +16,18 @@ export interface Settings {
   readonly automaticExtensionThreshold: number;
   /** Takes a shared hold (a reader's) instead of an exclusive one. */
   readonly shared: boolean;
-  /** One BLOCK at most: longer keeps the place in the queue longer, shorter notices a dead server sooner. 5000 */
+  /** One wait in the server at most. A shorter one notices a dead server sooner. The place in the queue outlives it. 5000 */
   readonly blockSlice: number;
+  /**
+   * The time for which the server keeps the place in the queue while nobody listens for it: between two slices, and after a lost
+   * connection. It must outlive a reconnect and `retryDelay`. A client that dies while it waits delays those behind it by this. 5000
+   */
+  readonly grace: number;
+  /**
+   * `block`: each waiter has a connection of its own, up to `maxWaitingConnections`. `notify`: all waiters of a client share one
+   * connection, which listens to a channel. "block"
+   */
+  readonly waitBy: "block" | "notify";
   /** How many connections may wait in the server, for each client; of the constructor only. 10 */
   readonly maxWaitingConnections: number;
 }
@@ -30,6 +40,8 @@ export const DEFAULT_SETTINGS: Settings = Object.freeze({
   automaticExtensionThreshold: 500,
   shared: false,
   blockSlice: 5000,
+  grace: 5000,
+  waitBy: "block",
   maxWaitingConnections: 10,
 });
 

@@ -1,6 +1,19 @@
 /** The longest time that Node.js has a timer for, 24.8 days. One that is set to more fires at once. */
 export const MAX_TIMER_MS = 2 ** 31 - 1;
 
+/** Waits for a promise, but not longer than this. The promise is left to itself then. */
+export async function within<T>(ms: number, promise: Promise<T>, otherwise: string): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(otherwise)), Math.min(ms, MAX_TIMER_MS));
+  });
+  try {
+    return await Promise.race([promise, late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
 /** A `setTimeout` of any length, which never fires early: Node's own may, by a millisecond. Returns what takes it back. */
 export function after(ms: number, run: () => void): () => void {
   const end = performance.now() + ms;

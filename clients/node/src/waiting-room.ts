@@ -1,37 +1,41 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Command, Connection } from "./connection.js";
-import { MAX_TIMER_MS } from "./timer.js";
+import type { Connection } from "./connection.js";
+import { MAX_TIMER_MS, within } from "./timer.js";
+import { oneForEach, type Question, type Waiter } from "./waiter.js";
 
 /** How long after its BLOCK time a command may take to be answered. */
-const GRACE_MS = 2000;
+const ANSWER_MS = 2000;
 
 /** The longest BLOCK that a timer can watch over. */
-export const MAX_BLOCK_MS = MAX_TIMER_MS - GRACE_MS;
-
-const reserves = new WeakMap<Connection, Reserve>();
+export const MAX_BLOCK_MS = MAX_TIMER_MS - ANSWER_MS;
 
 /** Connections to wait with, lent to one acquire at a time and kept for the next: of all who share a connection. */
 class Reserve {
   readonly #idle: Connection[] = [];
   readonly #lent = new Set<Connection>();
+  #closings = 0;
+
+  static readonly beside = oneForEach((shared: Connection) => new Reserve(shared));
 
   private constructor(private readonly shared: Connection) {
     // Whoever ends the shared connection means all.
     shared.onEnd(() => this.close());
   }
 
-  static beside(shared: Connection): Reserve {
-    let reserve = reserves.get(shared);
-    if (reserve === undefined) reserves.set(shared, (reserve = new Reserve(shared)));
-    return reserve;
-  }
-
   async lend(): Promise<Connection> {
     let connection = this.#idle.pop();
     while (connection && !connection.isOpen) connection = this.#idle.pop();
-    connection ??= await this.shared.open();
+    connection ??= await this.#open();
     this.#lent.add(connection);
     return connection;
+  }
+
+  async #open(): Promise<Connection> {
+    const closings = this.#closings;
+    const connection = await this.shared.open();
+    if (closings === this.#closings) return connection;
+    connection.close();
+    throw new Error("the client was ended");
   }
 
   /** Keeps it, if it is any good, and if there are not as many already. */
@@ -44,6 +48,7 @@ class Reserve {
   }
 
   close(): void {
+    this.#closings++;
     for (const connection of [...this.#idle.splice(0), ...this.#lent])
       if (connection.isOpen) connection.close();
   }
@@ -102,7 +107,7 @@ export class WaitingRoom {
 }
 
 /** A place in the room, or in the line before it. */
-export class Place {
+export class Place implements Waiter {
   #isReady = false;
   #called: () => void = () => {};
   readonly #ready = new Promise<void>((resolve) => (this.#called = resolve));
@@ -126,23 +131,17 @@ export class Place {
     return this.#isReady;
   }
 
-  /** Sends a command that is answered within `blockMs`, or the connection is no good. */
-  async send(command: Command, blockMs: number): Promise<unknown> {
+  /** Asks with BLOCK. If the answer does not come within `ms` and a little more, the connection is no good. */
+  async ask({ command, keep }: Question, ms: number): Promise<unknown> {
     const connection = (this.#connection ??= await this.room.lend());
-    let timer: NodeJS.Timeout | undefined;
-    const late = new Promise<never>((_, reject) => {
-      const error = new Error(`no answer within ${GRACE_MS} ms after the time of BLOCK`);
-      timer = setTimeout(() => reject(error), blockMs + GRACE_MS);
-    });
+    const answer = connection.send([...command, "BLOCK", ms, ...keep]);
     try {
-      return await Promise.race([connection.send(command), late]);
+      return await within(ms + ANSWER_MS, answer, `no answer within ${ANSWER_MS} ms after the time of BLOCK`);
     } catch (error) {
       // Also for an error that the server has answered: rare, and a new connection is always right.
       this.#connection = undefined;
       this.room.takeBack(connection, false);
       throw error;
-    } finally {
-      clearTimeout(timer);
     }
   }
 

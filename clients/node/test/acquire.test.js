@@ -125,7 +125,8 @@ for (const [name, library] of Object.entries(libraries)) {
       const waiting = [1, 2].map(() =>
         redlock.using(["a"], 30_000, { blockSlice: month, retryJitter: 0 }, async () => {}),
       );
-      await until(async () => (await server.waiters("a")).length === 1);
+      await until(async () => (await server.listening("a")).length === 1);
+      assert.equal((await server.waiters("a")).length, 2);
       await sleep(200);
       assert.deepEqual(errors, Array(2).fill("a is held by another client"));
       await first.release();
@@ -135,7 +136,7 @@ for (const [name, library] of Object.entries(libraries)) {
     it("leaves the shared connection free", async () => {
       const first = await redlock.acquire(["a"], 30_000);
       const waiting = redlock.acquire(["a"], 30_000);
-      await until(async () => (await server.waiters("a")).length === 1);
+      await until(async () => (await server.listening("a")).length === 1);
       const start = performance.now();
       await client.ping();
       assert.ok(performance.now() - start < 1000);
@@ -153,9 +154,9 @@ for (const [name, library] of Object.entries(libraries)) {
       );
       const first = await redlock.acquire(["a"], 30_000);
       const waiting = new Redlock([hasty]).acquire(["a"], 30_000);
-      await until(async () => (await server.waiters("a")).length === 1);
+      await until(async () => (await server.listening("a")).length === 1);
       await sleep(800);
-      assert.equal((await server.waiters("a")).length, 1);
+      assert.equal((await server.listening("a")).length, 1);
       await first.release();
       assert.equal((await waiting).attempts.length, 2);
     });
@@ -177,7 +178,8 @@ for (const [name, library] of Object.entries(libraries)) {
         inside--;
       };
       const all = [1, 2, 3, 4, 5, 6].map(() => redlock.using(["a"], 5000, routine));
-      await until(async () => (await server.waiters("a")).length === 2);
+      await until(async () => (await server.listening("a")).length === 2);
+      await until(async () => (await server.waiters("a")).length === 6, "all have a place");
       // A lock that is free is had all the same, and one that gets free, too.
       const other = await redlock.acquire(["b"], 5000);
       const next = redlock.acquire(["b"], 5000);
@@ -198,7 +200,7 @@ for (const [name, library] of Object.entries(libraries)) {
         for (let i = 0; i < 20; i++) {
           const first = await redlock.acquire(["a"], 30_000);
           const waiting = new Redlock([client]).acquire(["a"], 5000);
-          await until(async () => (await server.waiters("a")).length === 1);
+          await until(async () => (await server.listening("a")).length === 1);
           await first.release();
           await (await waiting).release();
         }
@@ -219,7 +221,7 @@ for (const [name, library] of Object.entries(libraries)) {
         const one = new Redlock([client], { maxWaitingConnections: 2, retryCount: -1 });
         return one.using(["a"], 5000, async () => {});
       });
-      await until(async () => (await server.waiters("a")).length === 4);
+      await until(async () => (await server.listening("a")).length === 4);
       await first.release();
       await Promise.all(all);
       await until(async () => (await server.clients()).length === 3);
@@ -228,7 +230,7 @@ for (const [name, library] of Object.entries(libraries)) {
     it("ends its connections with the client's", async () => {
       const first = await redlock.acquire(["a"], 30_000);
       const waiting = redlock.acquire(["a"], 5000);
-      await until(async () => (await server.waiters("a")).length === 1);
+      await until(async () => (await server.listening("a")).length === 1);
       await first.release();
       await (await waiting).release();
       assert.equal((await server.clients()).length, 2);
@@ -241,7 +243,7 @@ for (const [name, library] of Object.entries(libraries)) {
       const waiting = assert.rejects(
         redlock.acquire(["a"], 5000, { retryCount: 1, retryDelay: 5000, retryJitter: 0 }),
       );
-      await until(async () => (await server.waiters("a")).length === 1);
+      await until(async () => (await server.listening("a")).length === 1);
       await redlock.quit();
       await until(async () => (await server.clients()).length === 0);
       assert.deepEqual(await server.waiters("a"), []);
@@ -252,14 +254,14 @@ for (const [name, library] of Object.entries(libraries)) {
     it("stands in line again when its connection is lost", async () => {
       const first = await redlock.acquire(["a"], 30_000);
       const waiting = redlock.acquire(["a"], 30_000, { retryDelay: 50 });
-      await until(async () => (await server.waiters("a")).length === 1);
-      const [token] = await server.waiters("a");
+      await until(async () => (await server.listening("a")).length === 1);
+      const [token] = await server.listening("a");
       const errors = [];
       redlock.on("error", (error) => errors.push(error));
       const blocked = (await server.clients()).find(({ flags }) => flags.includes("b"));
       await server.admin.client("KILL", "ID", blocked.id);
       await until(() => errors.length > 0);
-      await until(async () => (await server.waiters("a"))[0] === token, "the same token waits again");
+      await until(async () => (await server.listening("a"))[0] === token, "the same token waits again");
       await first.release();
       assert.equal((await waiting).value, token);
     });
@@ -334,7 +336,7 @@ for (const [name, library] of Object.entries(libraries)) {
         waiter.on("error", (error) => errors.push(error));
         const first = await redlock.acquire(["a"], 30_000);
         const waiting = waiter.acquire(["a"], 30_000);
-        await until(async () => (await server.waiters("a")).length === 1);
+        await until(async () => (await server.listening("a")).length === 1);
         proxy.hold();
         await until(() => errors.some(({ message }) => message.startsWith("no answer")));
         proxy.go();

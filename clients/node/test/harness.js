@@ -60,9 +60,23 @@ export class Server {
 
   /** The tokens that wait for a lock, in order. */
   async waiters(key) {
+    return (await this.places(key)).map(({ token }) => token);
+  }
+
+  /** The tokens of those that wait on a connection or for a message, in order. */
+  async listening(key) {
+    return (await this.places(key))
+      .filter(({ client, channel }) => client || channel)
+      .map(({ token }) => token);
+  }
+
+  /** The places in the queue of a lock, in order: `token`, `waited`, and `client` or `channel` or neither. */
+  async places(key) {
     const info = await this.admin.call("LOCK.INFO", key);
     const waiters = info?.[info.indexOf("waiters") + 1] ?? [];
-    return waiters.map((waiter) => waiter[waiter.indexOf("token") + 1]);
+    return waiters.map((waiter) =>
+      Object.fromEntries(waiter.flatMap((name, i) => (i % 2 ? [] : [[name, waiter[i + 1]]]))),
+    );
   }
 
   /** The tokens that hold a lock. */
@@ -145,6 +159,26 @@ export class Proxy {
     for (const pair of this.#pairs) for (const socket of pair) socket.resume();
   }
 
+  /** Cuts all connections. New ones are made as ever. */
+  cut() {
+    for (const pair of this.#pairs) for (const socket of pair) socket.destroy();
+  }
+
+  /** Holds only the newest connection. */
+  holdNewest() {
+    for (const socket of [...this.#pairs].at(-1)) socket.pause();
+  }
+
+  /** Keeps the newest connection, and lets nothing through, for ever: neither side learns that it is dead. */
+  freezeNewest() {
+    const pair = [...this.#pairs].at(-1);
+    for (const socket of pair) socket.pause().removeAllListeners("data").removeAllListeners("close");
+  }
+
+  get connections() {
+    return this.#pairs.size;
+  }
+
   /** The next reply is lost, and its connection. */
   loseNextReply() {
     this.#cutAtReply = 1;
@@ -158,6 +192,27 @@ export class Proxy {
     for (const pair of this.#pairs) for (const socket of pair) socket.destroy();
     this.server.close();
   }
+}
+
+/** Makes a client, and what it duplicates, answer as a server with a module of 0.1 does. Notes the options that were refused. */
+export function asWithOldModule(client, refused = []) {
+  const name = "call" in client ? "call" : "sendCommand";
+  const { [name]: send, duplicate } = client;
+  client[name] = (...args) => {
+    const option = args.flat().find((arg) => arg === "KEEP" || arg === "NOTIFY");
+    if (option === undefined) return send.apply(client, args);
+    refused.push(option);
+    return Promise.reject(new Error("ERR unknown option, expected BLOCK timeout"));
+  };
+  client.duplicate = (...args) => asWithOldModule(duplicate.apply(client, args), refused);
+  return client;
+}
+
+/** Gathers the warnings of the process by their codes. Returns what stops it. */
+export function gatherWarnings(codes) {
+  const note = ({ code, name }) => codes.push(code ?? name);
+  process.on("warning", note);
+  return () => process.removeListener("warning", note);
 }
 
 async function freePort() {

@@ -1,0 +1,169 @@
+import { randomBytes } from "node:crypto";
+import { performance } from "node:perf_hooks";
+import type { Connection, Subscription } from "./connection.js";
+import { type Message, parseMessage } from "./message.js";
+import { within } from "./timer.js";
+import { oneForEach, type Question, type Waiter } from "./waiter.js";
+
+/** How long a request stays in the server after its slice. The places of a process that has died end soon, and together. */
+const SPARE_MS = 2000;
+
+/** How often the connection is asked whether it still lives. */
+const HEARTBEAT_MS = 5000;
+
+/** How long it may take to say so. */
+const PONG_MS = 2000;
+
+/** Called with the end of the wait, or with nothing if the subscription was lost. */
+type Listener = (message?: Message) => void;
+
+/**
+ * The channel of one client, by which all its waiters hear of their grants. It has one connection of its own. The requests go over
+ * the client's connection, which never blocks.
+ */
+export class Channel implements Waiter {
+  readonly #name = `redis-lock:${randomBytes(16).toString("hex")}`;
+  /** By token and key. Tokens have no spaces, and no token waits twice for a key. */
+  readonly #listeners = new Map<string, Listener>();
+  #current: Promise<Live> | undefined;
+  #closings = 0;
+
+  static readonly of = oneForEach((shared: Connection) => new Channel(shared));
+
+  private constructor(private readonly shared: Connection) {
+    shared.onEnd(() => this.close());
+    // The new connection may lead to another server, where nobody listens.
+    shared.onReconnect(
+      () =>
+        void this.#current?.then(
+          (live) => live.lose(),
+          () => {},
+        ),
+    );
+  }
+
+  async ask({ key, token, command, keep }: Question, ms: number): Promise<unknown> {
+    const closings = this.#closings;
+    const until = performance.now() + ms;
+    const left = () => until - performance.now();
+    while (left() > 0) {
+      if (closings !== this.#closings) throw new Error("the client was ended");
+      const live = await within(left(), this.#subscribed(), "no subscription within the time to wait");
+      // It listens before it asks, and after a lost subscription it asks again: what was missed is in the answer.
+      const end = this.#listen(key, token);
+      try {
+        if (live.isLost) continue;
+        const wait = ["NOTIFY", Math.ceil(left()) + SPARE_MS, this.#name];
+        const reply = await this.shared.send([...command, ...wait, ...keep]);
+        if (String(reply) !== "QUEUED") return reply;
+        const message = await end.within(left());
+        if (message?.event === "granted") return message.fence;
+        if (message && message.event !== "timeout") throw errorOf(message);
+      } finally {
+        end.stop();
+      }
+    }
+    return null;
+  }
+
+  close(): void {
+    this.#closings++;
+    void this.#current?.then(
+      (live) => live.lose(),
+      () => {},
+    );
+  }
+
+  #listen(key: string, token: string) {
+    // As it comes back from the server, where it is UTF-8.
+    const name = `${token} ${Buffer.from(key).toString()}`;
+    let tell: Listener = () => {};
+    const told = new Promise<Message | undefined>((resolve) => (tell = resolve));
+    this.#listeners.set(name, tell);
+    return {
+      async within(ms: number): Promise<Message | undefined> {
+        const timer = setTimeout(tell, Math.max(0, ms));
+        try {
+          return await told;
+        } finally {
+          clearTimeout(timer);
+        }
+      },
+      stop: () => void this.#listeners.delete(name),
+    };
+  }
+
+  /** Subscribes, unless it is subscribed. */
+  #subscribed(): Promise<Live> {
+    if (this.#current === undefined) {
+      const current = this.#subscribe(() => {
+        if (this.#current === current) this.#current = undefined;
+      });
+      this.#current = current;
+    }
+    return this.#current;
+  }
+
+  async #subscribe(forget: () => void): Promise<Live> {
+    const closings = this.#closings;
+    const live = new Live(this.#listeners, () => {
+      forget();
+      for (const tell of this.#listeners.values()) tell();
+    });
+    const onMessage = (bytes: Buffer) => this.#dispatch(bytes);
+    try {
+      live.begin(await this.shared.subscribe(this.#name, onMessage, () => live.lose()));
+      if (closings !== this.#closings) live.lose();
+      if (live.isLost) throw new Error("the subscription was lost at once");
+      return live;
+    } catch (error) {
+      forget();
+      throw error;
+    }
+  }
+
+  #dispatch(bytes: Buffer): void {
+    const message = parseMessage(bytes);
+    if (message) this.#listeners.get(`${message.token} ${message.key}`)?.(message);
+  }
+}
+
+/** A subscription while it lasts. */
+class Live {
+  isLost = false;
+  #subscription: Subscription | undefined;
+  #heart: NodeJS.Timeout | undefined;
+
+  constructor(
+    private readonly listeners: ReadonlyMap<string, Listener>,
+    private readonly onLost: () => void,
+  ) {}
+
+  begin(subscription: Subscription): void {
+    this.#subscription = subscription;
+    if (this.isLost) return subscription.close();
+    this.#heart = setInterval(() => void this.#beat(subscription), HEARTBEAT_MS).unref();
+  }
+
+  lose(): void {
+    if (this.isLost) return;
+    this.isLost = true;
+    clearInterval(this.#heart);
+    this.#subscription?.close();
+    this.onLost();
+  }
+
+  async #beat(subscription: Subscription): Promise<void> {
+    if (this.listeners.size === 0) return;
+    try {
+      await within(PONG_MS, subscription.ping(), "no answer");
+    } catch {
+      this.lose();
+    }
+  }
+}
+
+/** As the error would be if the request had been answered with it. */
+function errorOf({ event, key }: Message): Error {
+  return new Error(`${event.toUpperCase()} the server ended the wait for ${key}`);
+}

@@ -1,0 +1,52 @@
+import type { Connection } from "./connection.js";
+import { oneForEach } from "./waiter.js";
+
+/** The ways of waiting that a client's server has. All are tried until the server refuses them. */
+export class Support {
+  #keep = true;
+  #notify = true;
+
+  static readonly of = oneForEach((_: Connection) => new Support());
+
+  private constructor() {}
+
+  get keep(): boolean {
+    return this.#keep;
+  }
+
+  get notify(): boolean {
+    return this.#notify;
+  }
+
+  /** The server has neither KEEP nor NOTIFY. Says so once. */
+  isOld(): void {
+    const wasKnown = !this.#keep;
+    this.#keep = this.#notify = false;
+    if (wasKnown) return;
+    warn(
+      "REDIS_LOCK_WITHOUT_KEEP",
+      "The redis-lock module of the server is older than 0.2: a waiter loses its place in the queue at the end of each slice.",
+    );
+  }
+
+  /** The server refuses NOTIFY, to this user or at all. Says so once. */
+  isWithoutNotify(why: string): void {
+    if (!this.#notify) return;
+    this.#notify = false;
+    warn("REDIS_LOCK_WITHOUT_NOTIFY", `Waiting by NOTIFY is not possible, so connections block: ${why}`);
+  }
+}
+
+function warn(code: string, text: string): void {
+  process.emitWarning(text, { type: "RedisLockWarning", code });
+}
+
+/** The server does not know an option of the command. */
+export function isUnknownOption(error: unknown): boolean {
+  return error instanceof Error && error.message.startsWith("ERR unknown option");
+}
+
+/** The server does not allow this user, or this key, to wait by NOTIFY. BLOCK needs none of it. */
+export function isNotifyRefused(error: unknown): boolean {
+  return error instanceof Error && /^(NOPERM|CROSSSLOT)|^ERR NOTIFY /.test(error.message);
+}

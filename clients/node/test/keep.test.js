@@ -1,0 +1,287 @@
+// Places in the queue: who waits keeps its place over slices and lost connections, and gives it up when it stops.
+import assert from "node:assert/strict";
+import { after, afterEach, before, beforeEach, describe, it } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Redis } from "ioredis";
+import { Redlock, ResourceLockedError } from "redis-lock-client";
+import { asWithOldModule, gatherWarnings, libraries, Proxy, Server, until } from "./harness.js";
+
+let server;
+before(async () => (server = await Server.start()));
+after(() => server?.stop());
+
+const raw = [];
+const connectRaw = () => raw.push(new Redis(server.port)) && raw.at(-1);
+afterEach(() => raw.splice(0).forEach((one) => one.disconnect()));
+
+/** Each library in each way of waiting. */
+const ways = Object.keys(libraries).flatMap((name) => [
+  { title: `${name}, block`, name, library: libraries[name], waitBy: "block" },
+  { title: `${name}, notify`, name, library: libraries[name], waitBy: "notify" },
+]);
+
+/** Waits with one command, as a client without this package. Resolves with the fence. */
+const blocked = (key, token) => connectRaw().call("LOCK.ACQUIRE", key, token, 30_000, "BLOCK", 0);
+
+it("is granted in its turn among eight that block without an end", { timeout: 60_000 }, async (t) => {
+  const HOLD_MS = 800;
+  const turns = ways.map(async ({ title, library, waitBy }) => {
+    const key = `among ${title}`;
+    let [holds, isOver] = [0, false];
+    const rivals = Array.from({ length: 8 }, async (_, i) => {
+      const one = connectRaw();
+      while (!isOver) {
+        await one.call("LOCK.ACQUIRE", key, `raw ${i}`, 30_000, "BLOCK", 0);
+        holds++;
+        await sleep(HOLD_MS);
+        await one.call("LOCK.RELEASE", key, `raw ${i}`);
+      }
+    });
+    await until(async () => (await server.listening(key)).length === 7);
+    const client = await library.connect(server.port);
+    const [before, start] = [holds, performance.now()];
+    // All else by its default: of eight holds a slice sees six.
+    const acquiring = new Redlock([client], { retryCount: -1, waitBy }).acquire([key], 30_000);
+    let lock;
+    acquiring.then((granted) => (lock = granted));
+    for (; !lock && holds - before <= 20; await sleep(5));
+    const [after, seconds] = [holds - before, (performance.now() - start) / 1000];
+    isOver = true;
+    await (await acquiring).release();
+    await Promise.all(rivals);
+    library.end(client);
+    t.diagnostic(`${title}: granted after ${after} holds, ${seconds.toFixed(1)} s`);
+    assert.ok(after <= 10, `${title}: ${after} holds`);
+  });
+  await Promise.all(turns);
+});
+
+it("grants workers of all libraries and ways in the order of arrival", async () => {
+  const workers = [...ways, ...ways].map(({ library, waitBy }) => ({ library, waitBy }));
+  for (const worker of workers) {
+    worker.client = await worker.library.connect(server.port);
+    // Many slices end while the others are served.
+    const settings = { retryCount: -1, waitBy: worker.waitBy, blockSlice: 60 };
+    worker.redlock = new Redlock([worker.client], settings);
+  }
+  for (let round = 0; round < 3; round++) {
+    const first = await workers[0].redlock.acquire(["order"], 30_000);
+    const order = [];
+    const all = [];
+    for (const [i, { redlock }] of workers.entries()) {
+      all.push(
+        redlock.using(["order"], 30_000, async () => {
+          order.push(i);
+          await sleep(100);
+        }),
+      );
+      await until(async () => (await server.waiters("order")).length === i + 1);
+    }
+    await first.release();
+    await Promise.all(all);
+    assert.deepEqual(order, [...workers.keys()]);
+  }
+  for (const { library, client } of workers) library.end(client);
+});
+
+it("grants in the order of arrival also those that have no connection to wait with", async () => {
+  const client = await libraries.ioredis.connect(server.port);
+  const redlock = new Redlock([client], { retryCount: -1, retryDelay: 50, maxWaitingConnections: 2 });
+  const first = await redlock.acquire(["few"], 30_000);
+  const order = [];
+  const all = [];
+  for (let i = 0; i < 8; i++) {
+    all.push(redlock.using(["few"], 30_000, async () => void order.push(i)));
+    await until(async () => (await server.waiters("few")).length === i + 1);
+  }
+  await first.release();
+  await Promise.all(all);
+  assert.deepEqual(order, [...Array(8).keys()]);
+  client.disconnect();
+});
+
+for (const { title, name, library, waitBy } of ways) {
+  describe(title, () => {
+    let holder, proxy, key;
+    let number = 0;
+    const clients = [];
+    const connect = async (port = server.port, options = {}) => {
+      clients.push(await library.connect(port, options));
+      return clients.at(-1);
+    };
+    beforeEach(async () => {
+      key = `${title} ${++number}`;
+      proxy = await Proxy.start(server.port);
+      holder = await new Redlock([await connect()]).acquire([key], 30_000);
+    });
+    afterEach(() => {
+      for (const client of clients.splice(0)) library.end(client);
+      proxy.stop();
+    });
+    const isListening = (token) =>
+      until(async () => (await server.listening(key)).includes(token), "the waiter listens");
+    /** Begins to wait, and resolves when the server has its place and its listener. */
+    const beginToWait = async (client, settings) => {
+      const redlock = new Redlock([client], { retryCount: -1, retryDelay: 50, waitBy, ...settings });
+      const waiting = redlock.acquire([key], 30_000);
+      waiting.catch(() => {});
+      await until(async () => (await server.listening(key)).length === 1);
+      return { redlock, waiting, token: (await server.waiters(key))[0] };
+    };
+    /** Waits behind it. */
+    const goBehind = async () => {
+      const behind = { isGranted: false };
+      behind.granted = blocked(key, "behind").then(() => (behind.isGranted = true));
+      await isListening("behind");
+      return behind;
+    };
+
+    it("says KEEP with its grace, and a channel or none", async () => {
+      const { waiting, token } = await beginToWait(await connect(), { grace: 1234 });
+      const [place] = await server.places(key);
+      assert.equal(place.token, token);
+      assert.equal(/^redis-lock:[0-9a-f]{32}$/.test(place.channel), waitBy === "notify");
+      await holder.release();
+      await waiting;
+    });
+
+    it("leaves no place and no hold behind when its time is over", async () => {
+      const impatient = new Redlock([await connect()], { retryCount: 3, retryDelay: 50, waitBy });
+      const gaveUp = impatient.acquire([key], 30_000).catch((error) => error);
+      await until(async () => (await server.listening(key)).length === 1);
+      assert.ok((await gaveUp).cause instanceof ResourceLockedError);
+      assert.deepEqual(await server.places(key), [], "at once");
+      assert.deepEqual(await server.holders(key), [holder.value]);
+      await holder.release();
+      assert.deepEqual(await server.holders(key), []);
+    });
+
+    it("takes no place when it does not wait", async () => {
+      const hasty = new Redlock([await connect()], { retryCount: 0, waitBy });
+      await assert.rejects(hasty.acquire([key], 30_000));
+      assert.deepEqual(await server.places(key), []);
+    });
+
+    it("leaves no place behind when it quits", async () => {
+      const { redlock, waiting } = await beginToWait(await connect());
+      await redlock.quit();
+      await assert.rejects(waiting);
+      assert.deepEqual(await server.places(key), [], "at once");
+      assert.deepEqual(await server.holders(key), [holder.value]);
+    });
+
+    it("costs the others its grace when it dies", async () => {
+      const client = await connect(proxy.port);
+      await beginToWait(client, { grace: 600 });
+      const behind = await goBehind();
+      // Nobody asks again.
+      proxy.stop();
+      library.end(client);
+      await until(async () => {
+        const [channels, listening] = [
+          await server.admin.pubsub("CHANNELS", "redis-lock:*"),
+          await server.listening(key),
+        ];
+        return waitBy === "block" ? listening.length === 1 : channels.length === 0;
+      }, "the server has noticed");
+      const start = performance.now();
+      await holder.release();
+      await behind.granted;
+      const took = performance.now() - start;
+      assert.ok(took < 600 + 400, `${took} ms`);
+      assert.ok(waitBy === "block" || took > 500, `the place was kept: ${took} ms`);
+    });
+
+    it("goes on at its place when its connections are cut", async () => {
+      const { waiting, token } = await beginToWait(await connect(proxy.port));
+      const behind = await goBehind();
+      proxy.cut();
+      await until(async () => (await server.listening(key))[0] === token, "it waits again");
+      // And when the lock is free at that moment.
+      proxy.cut();
+      await holder.release();
+      const lock = await waiting;
+      assert.equal(lock.value, token);
+      assert.ok(!behind.isGranted);
+      await lock.release();
+      await behind.granted;
+    });
+
+    it("goes on at its place when all is late", async () => {
+      const { waiting, token } = await beginToWait(await connect(proxy.port), { blockSlice: 300 });
+      const behind = await goBehind();
+      proxy.hold();
+      await holder.release();
+      await until(
+        async () => (await server.holders(key)).length > 0 || (await server.places(key)).length > 1,
+      );
+      await sleep(500);
+      proxy.go();
+      const lock = await waiting;
+      assert.equal(lock.value, token);
+      assert.ok(!behind.isGranted);
+      await lock.release();
+      await behind.granted;
+    });
+
+    it("goes on at its place when the connection that it waits on is half open", async () => {
+      const { waiting, token } = await beginToWait(await connect(proxy.port), { blockSlice: 300 });
+      const behind = await goBehind();
+      proxy.freezeNewest();
+      await holder.release();
+      const lock = await waiting;
+      assert.equal(lock.value, token);
+      assert.ok(!behind.isGranted);
+      await lock.release();
+      await behind.granted;
+    });
+
+    it("goes on without KEEP at a server of 0.1, and says so once", async () => {
+      const codes = [];
+      const stop = gatherWarnings(codes);
+      try {
+        const refused = [];
+        const client = asWithOldModule(await connect(), refused);
+        const { waiting } = await beginToWait(client, { blockSlice: 50 });
+        const other = new Redlock([client], { waitBy }).acquire([key], 30_000, { retryCount: -1 });
+        await until(async () => (await server.listening(key)).length === 2);
+        assert.equal((await server.places(key)).filter(({ channel }) => channel).length, 0);
+        await holder.release();
+        const lock = await Promise.race([waiting, other]);
+        await lock.release();
+        await (await (lock === (await waiting) ? other : waiting)).release();
+        assert.deepEqual(refused, ["KEEP"]);
+      } finally {
+        await sleep(0);
+        stop();
+      }
+      assert.deepEqual(codes, ["REDIS_LOCK_WITHOUT_KEEP"]);
+    });
+
+    if (name === "ioredis") {
+      it("leaves nothing behind with a commandTimeout shorter than a slice", async () => {
+        const impatient = new Redlock([await connect(server.port, { commandTimeout: 100 })], { waitBy });
+        const gaveUp = impatient.acquire([key], 30_000, { retryCount: 4, retryDelay: 100 });
+        await assert.rejects(gaveUp, (error) => error.cause instanceof ResourceLockedError);
+        assert.deepEqual(await server.places(key), [], "at once");
+        await holder.release();
+        assert.deepEqual(await server.holders(key), []);
+      });
+
+      it("leaves nothing behind when the server answers after commandTimeout", async () => {
+        const client = await connect(proxy.port, { commandTimeout: 100 });
+        const settings = { retryCount: 3, retryDelay: 100, waitBy };
+        const { waiting } = await beginToWait(client, { ...settings, blockSlice: 5000, retryCount: 8 });
+        proxy.hold();
+        // Granted, and nobody hears of it.
+        await holder.release();
+        await assert.rejects(waiting);
+        await assert.rejects(new Redlock([client], settings).acquire([`${key} free`], 30_000), /timed out/);
+        proxy.go();
+        for (const one of [key, `${key} free`]) {
+          await until(async () => (await server.admin.call("LOCK.INFO", one)) === null, "nothing is left");
+        }
+      });
+    }
+  });
+}

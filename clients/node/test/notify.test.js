@@ -1,0 +1,195 @@
+// Many waiters that share a connection, and hear of their grants on a channel.
+import assert from "node:assert/strict";
+import { after, afterEach, before, beforeEach, describe, it } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Redlock } from "redis-lock-client";
+import { parseMessage } from "../dist/esm/message.js";
+import { gatherWarnings, libraries, Proxy, Server, until } from "./harness.js";
+
+let server;
+before(async () => (server = await Server.start()));
+after(() => server?.stop());
+
+for (const [name, library] of Object.entries(libraries)) {
+  describe(name, () => {
+    let client, redlock, key;
+    let number = 0;
+    const clients = [];
+    const connect = async (port = server.port, options = {}) => {
+      clients.push(await library.connect(port, options));
+      return clients.at(-1);
+    };
+    beforeEach(async () => {
+      key = `${name} ${++number} zwölf`;
+      client = await connect();
+      redlock = new Redlock([client], { retryCount: -1, waitBy: "notify" });
+    });
+    afterEach(async () => {
+      for (const one of clients.splice(0)) library.end(one);
+      await until(async () => (await server.clients()).length === 0, "all connections are closed");
+    });
+    const isListening = (count) =>
+      until(async () => (await server.listening(key)).length === count, `${count} listen`);
+    const killSubscriber = () => server.admin.client("KILL", "TYPE", "pubsub");
+
+    it("lets any number wait over two connections, in order", { timeout: 60_000 }, async (t) => {
+      const WAITERS = 10_000;
+      const keys = Array.from({ length: 20 }, (_, i) => `${key} many ${i}`);
+      const holders = await Promise.all(keys.map((one) => redlock.acquire([one], 60_000)));
+      const orders = keys.map(() => []);
+      const start = performance.now();
+      const all = Array.from({ length: WAITERS }, async (_, i) => {
+        const lock = await redlock.acquire([keys[i % keys.length]], 60_000);
+        orders[i % keys.length].push(i);
+        await lock.release();
+      });
+      const isComplete = async () => /lock_waiters_notified:10000\r/.test(await server.admin.info("lock"));
+      for (const limit = start + 30_000; !(await isComplete()); await sleep(100))
+        assert.ok(performance.now() < limit, "all wait");
+      const waiting = performance.now();
+      assert.equal((await server.clients()).length, 2);
+      await Promise.all(holders.map((lock) => lock.release()));
+      await Promise.all(all);
+      const end = performance.now();
+      t.diagnostic(
+        `${WAITERS} waiters in ${((waiting - start) / 1000).toFixed(1)} s, granted in ${((end - waiting) / 1000).toFixed(1)} s`,
+      );
+      for (const order of orders)
+        assert.deepEqual(
+          order,
+          order.toSorted((a, b) => a - b),
+        );
+    });
+
+    it("hears of its grant at once", async () => {
+      const first = await redlock.acquire([key], 30_000);
+      const waiting = redlock.acquire([key], 30_000);
+      await isListening(1);
+      const calls = await server.calls("lock.acquire");
+      await sleep(300);
+      const start = performance.now();
+      await first.release();
+      const lock = await waiting;
+      const took = performance.now() - start;
+      assert.ok(took < 1000, `${took} ms, and a slice is 5 s`);
+      assert.equal(await server.calls("lock.acquire"), calls, "nobody asks meanwhile");
+      assert.ok(lock.fence > first.fence);
+    });
+
+    it("asks again after a lost subscription, and goes on at its place", async () => {
+      const first = await redlock.acquire([key], 30_000);
+      const waiting = redlock.acquire([key], 30_000);
+      await isListening(1);
+      const behind = redlock.acquire([key], 30_000);
+      await isListening(2);
+      const tokens = await server.waiters(key);
+      const calls = await server.calls("lock.acquire");
+      assert.equal(await killSubscriber(), 1);
+      await until(async () => (await server.calls("lock.acquire")) === calls + 2, "each asks again");
+      assert.deepEqual(await server.waiters(key), tokens);
+      await first.release();
+      const lock = await waiting;
+      assert.equal(lock.value, tokens[0]);
+      // Granted while nobody listens: the place stays until its owner asks.
+      await Promise.all([killSubscriber(), lock.release()]);
+      assert.equal((await behind).value, tokens[1]);
+    });
+
+    it("subscribes again when the client has a new connection", async () => {
+      const first = await redlock.acquire([key], 30_000);
+      const waiting = redlock.acquire([key], 30_000);
+      await isListening(1);
+      const ids = async () => (await server.clients()).map(({ id }) => id);
+      const before = await ids();
+      const shared = (await server.clients()).find(({ sub }) => sub === "0");
+      await server.admin.client("KILL", "ID", shared.id);
+      await until(async () => {
+        const now = await ids();
+        return now.length === 2 && now.every((id) => !before.includes(id));
+      }, "both connections are new");
+      await isListening(1);
+      await first.release();
+      await waiting;
+    });
+
+    it("blocks connections where the user has no right to the channel, and says so once", async () => {
+      await server.admin.acl("SETUSER", "deaf", "on", "nopass", "~*", "+@all", "resetchannels");
+      const codes = [];
+      const stop = gatherWarnings(codes);
+      try {
+        const deaf = await connect(server.port, { username: "deaf", password: "any" });
+        const first = await redlock.acquire([key], 30_000);
+        const all = [1, 2].map(() =>
+          new Redlock([deaf], { retryCount: -1, waitBy: "notify" }).using([key], 5000, async () => {}),
+        );
+        await isListening(2);
+        assert.ok((await server.places(key)).every(({ client }) => client > 0));
+        await first.release();
+        await Promise.all(all);
+      } finally {
+        await sleep(0);
+        stop();
+      }
+      assert.deepEqual(codes, ["REDIS_LOCK_WITHOUT_NOTIFY"]);
+    });
+
+    it("ends its connection with the client's", async () => {
+      await redlock.acquire([key], 30_000);
+      const waiting = redlock.acquire([key], 30_000);
+      waiting.catch(() => {});
+      await isListening(1);
+      assert.equal((await server.clients()).length, 2);
+      await redlock.quit();
+      await until(async () => (await server.clients()).length === 0);
+      await assert.rejects(waiting);
+    });
+
+    it("waits for an old client's string, too", async () => {
+      const first = await redlock.acquire([key], 30_000);
+      const waiting = redlock.acquire([key], 30_000);
+      await isListening(1);
+      await server.admin.set(key, "old", "PX", 200);
+      await (await waiting).release();
+      assert.ok(first.fence > 0);
+    });
+
+    it("gives up also what comes after its release", async () => {
+      // The request that waits is on its way for longer than the caller waits, and for longer than the release.
+      const proxy = await Proxy.start(server.port);
+      try {
+        const slow = new Redlock([await connect(proxy.port)], { blockSlice: 50, retryCount: 4 });
+        const first = await redlock.acquire([key], 30_000);
+        const warm = slow.acquire([key], 30_000);
+        await isListening(1);
+        await first.release();
+        await (await warm).release();
+        const second = await redlock.acquire([key], 30_000);
+        proxy.holdNewest();
+        await assert.rejects(slow.acquire([key], 30_000, { retryCount: 1, retryDelay: 100 }));
+        await second.release();
+        assert.deepEqual(await server.holders(key), []);
+        proxy.go();
+        await until(async () => (await server.admin.call("LOCK.INFO", key)) === null, "nothing is left");
+      } finally {
+        proxy.stop();
+      }
+    });
+  });
+}
+
+describe("messages", () => {
+  const parsed = (text) => parseMessage(Buffer.from(text));
+
+  it("are read by the length of the key, in bytes", () => {
+    const message = { event: "granted", fence: 17, key: "a key", token: "my token" };
+    assert.deepEqual(parsed("granted 17 5 a key my token"), message);
+    assert.deepEqual(parsed("timeout 0 6 zwölf t"), { event: "timeout", fence: 0, key: "zwölf", token: "t" });
+    assert.deepEqual(parsed("granted 9007199254740991 0  t").fence, 9007199254740991);
+    assert.equal(parsed("granted 1 3 a\nb t").key, "a\nb");
+  });
+
+  it("are left alone if they are none", () => {
+    for (const text of ["", "granted", "granted 1 9 key t", "granted 1 3 keyt", "granted -1 3 key t"])
+      assert.equal(parsed(text), undefined, text);
+  });
+});
