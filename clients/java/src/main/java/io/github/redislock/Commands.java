@@ -140,9 +140,13 @@ record Commands(UnifiedJedis jedis, AtomicBoolean placeless) {
                 || failure instanceof JedisClusterOperationException
                 || (failure instanceof JedisDataException
                         && failure.getMessage() != null
-                        && failure.getMessage()
-                                .matches(
-                                        "(?s)(UNBLOCKED|TRYAGAIN|LOADING|MASTERDOWN|CLUSTERDOWN|READONLY)\\b.*"));
+                        && passes(failure.getMessage()));
+    }
+
+    /** Whether an error says that the server, or another one, will do the same command later. */
+    static boolean passes(String error) {
+        String codes = "UNBLOCKED|TRYAGAIN|LOADING|MASTERDOWN|CLUSTERDOWN|READONLY";
+        return error.matches("(?s)(" + codes + ")\\b.*");
     }
 
     /**

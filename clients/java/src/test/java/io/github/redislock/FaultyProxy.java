@@ -7,6 +7,7 @@ import java.net.Socket;
 import java.nio.charset.StandardCharsets;
 import java.util.List;
 import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 
 /**
@@ -25,6 +26,9 @@ final class FaultyProxy implements AutoCloseable {
 
     /** Whether replies go nowhere, on connections that stay open. */
     volatile boolean silent;
+
+    /** Whether messages go nowhere, on a connection that stays open. */
+    volatile boolean deaf;
 
     private volatile boolean shut;
     private volatile long delayMs;
@@ -66,17 +70,20 @@ final class FaultyProxy implements AutoCloseable {
             Thread.sleep(delayMs);
             try (Socket server = new Socket(InetAddress.getLoopbackAddress(), serverPort)) {
                 open.addAll(List.of(client, server));
-                start(() -> carryReplies(server, client));
-                carryCommands(client, server);
+                AtomicBoolean subscribed = new AtomicBoolean();
+                start(() -> carryReplies(server, client, subscribed));
+                carryCommands(client, server, subscribed);
             }
         }
     }
 
-    private void carryCommands(Socket client, Socket server) throws IOException {
+    private void carryCommands(Socket client, Socket server, AtomicBoolean subscribed)
+            throws IOException {
         byte[] bytes = new byte[16_384];
         for (int count; (count = client.getInputStream().read(bytes)) > 0; ) {
             // A connection of Jedis has one command at a time, and writes it at once.
             String text = new String(bytes, 0, count, StandardCharsets.ISO_8859_1);
+            subscribed.compareAndSet(false, text.contains("SUBSCRIBE"));
             if (text.contains("\r\nKEEP\r\n")) {
                 keeps.incrementAndGet();
                 if (old) {
@@ -89,11 +96,12 @@ final class FaultyProxy implements AutoCloseable {
         }
     }
 
-    private void carryReplies(Socket server, Socket client) throws IOException {
+    private void carryReplies(Socket server, Socket client, AtomicBoolean subscribed)
+            throws IOException {
         byte[] bytes = new byte[16_384];
         try (client) {
             for (int count; (count = server.getInputStream().read(bytes)) > 0; ) {
-                if (!silent) {
+                if (!silent && !(deaf && subscribed.get())) {
                     client.getOutputStream().write(bytes, 0, count);
                 }
             }

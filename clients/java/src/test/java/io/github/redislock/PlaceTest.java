@@ -7,11 +7,10 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-import redis.clients.jedis.Connection;
-import redis.clients.jedis.HostAndPort;
 import redis.clients.jedis.exceptions.JedisDataException;
 import redis.clients.jedis.exceptions.JedisException;
 
@@ -22,12 +21,12 @@ import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.atomic.AtomicInteger;
 import java.util.logging.Handler;
 import java.util.logging.LogRecord;
 import java.util.logging.Logger;
 
 /** The place in the queue: kept over slices and lost connections, and given up in the end. */
+@Timeout(value = 60, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
 class PlaceTest extends ServerTest {
     /** So long that a place that is gone was given up. */
     private final LockOptions longGrace = options.withGrace(Duration.ofHours(1));
@@ -46,51 +45,20 @@ class PlaceTest extends ServerTest {
     /** Eight of the holds are longer than a slice. */
     private void amongEight(LockOptions chosen, long holdMs) throws Exception {
         assertTrue(8 * holdMs > chosen.slice().toMillis());
-        AtomicInteger holds = new AtomicInteger();
-        List<Other> crowd = new ArrayList<>();
-        List<Connection> connections = new ArrayList<>();
-        try (RedisLockClient client = RedisLockClient.connect(server.url(), chosen)) {
-            for (int number = 0; number < 8; number++) {
-                Connection connection = new Connection(new HostAndPort("127.0.0.1", server.port()));
-                connection.setTimeoutInfinite();
-                connections.add(connection);
-                Other other = new Other();
-                crowd.add(other);
-                String token = "raw " + number;
-                other.starts(() -> takeTurns(connection, token, holdMs, holds));
-            }
+        try (RedisLockClient client = RedisLockClient.connect(server.url(), chosen);
+                Crowd crowd = new Crowd(server, 8, holdMs)) {
             awaitWaiters("a", 7);
-            int before = holds.get();
+            int before = crowd.holds();
             long start = System.nanoTime();
             boolean granted = client.lock("a").tryLock(12 * holdMs, TimeUnit.MILLISECONDS);
             long tookMs = (System.nanoTime() - start) / 1_000_000;
-            int after = holds.get() - before;
+            int after = crowd.holds() - before;
             System.out.printf(
                     "slices of %s: granted %b after %d holds of %d ms, %d ms%n",
                     chosen.slice(), granted, after, holdMs, tookMs);
             assertTrue(granted);
             assertTrue(after <= 10, after + " holds of others came first");
             client.lock("a").unlock();
-        } finally {
-            crowd.forEach(Other::close);
-            connections.forEach(Connection::close);
-        }
-    }
-
-    private static void takeTurns(
-            Connection connection, String token, long holdMs, AtomicInteger holds)
-            throws InterruptedException {
-        while (true) {
-            connection.executeCommand(
-                    TestServer.command("LOCK.ACQUIRE")
-                            .key("a")
-                            .add(token)
-                            .add(600_000)
-                            .add("BLOCK")
-                            .add(0));
-            holds.incrementAndGet();
-            Thread.sleep(holdMs);
-            connection.executeCommand(TestServer.command("LOCK.RELEASE").key("a").add(token));
         }
     }
 
