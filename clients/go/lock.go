@@ -21,21 +21,26 @@ type hold struct {
 }
 
 // lock asks until the lock is had, patience or ctx is over, or something happens that waiting does not cure. It asks with
-// one token throughout, so that a hold whose reply was lost is had by asking again.
+// one token throughout, so that a hold whose reply was lost is had by asking again, and a place in the queue is kept.
 func (m *Mutex) lock(ctx context.Context, patience time.Duration) error {
 	value, err := m.genValueFunc()
 	if err != nil {
 		return err
 	}
 	deadline := time.Now().Add(patience)
-	lost := false // a reply was lost: the server may have granted what we do not know of
+	grace := m.grace
+	converts := m.otherSide.holds(value)
+	if converts {
+		grace = 0 // A release that gives the place up would end the hold that the token has.
+	}
+	left := false // the server may have a hold or a place of ours that only we would end
 	for {
-		held, err := m.ask(ctx, value, time.Until(deadline))
+		held, err := m.ask(ctx, value, time.Until(deadline), grace)
 		if err == nil {
 			m.remember(held)
 			return nil
 		}
-		lost = lost || !answered(err)
+		left = left || !answered(err) || grace > 0 && (errors.Is(err, redis.Nil) || passes(err))
 		again := time.Duration(0)
 		switch {
 		case ctx.Err() != nil:
@@ -47,13 +52,14 @@ func (m *Mutex) lock(ctx context.Context, patience time.Duration) error {
 			again = m.oldClientsPause(ctx)
 			err = taken()
 		case errors.Is(err, errNoServer) || answered(err) && !passes(err):
-			return &RedisError{Err: err}
+			err = &RedisError{Err: err}
+			patience = 0
 		default:
 			again = pause
 			err = &RedisError{Err: err}
 		}
 		if patience == 0 || time.Until(deadline)-again < time.Millisecond {
-			if lost {
+			if left && !converts {
 				m.giveBack(ctx, value)
 			}
 			return err
@@ -62,18 +68,19 @@ func (m *Mutex) lock(ctx context.Context, patience time.Duration) error {
 	}
 }
 
-// ask sends the acquire once, waiting in the server for at most wait.
+// ask sends the acquire once, waiting in the server for at most wait. If it waits in vain, the
+// server keeps its place for grace.
 //
 // The lease begins at the grant, of which we know only that it was not before the command was sent. For a wait of up to half
 // of the expiry we count from there: safe, and still a useful lease. After a longer one a renewal begins a lease whose age is known.
-func (m *Mutex) ask(ctx context.Context, value string, wait time.Duration) (hold, error) {
+func (m *Mutex) ask(ctx context.Context, value string, wait, grace time.Duration) (hold, error) {
 	held := hold{value: value, sent: time.Now()}
 	args := []any{m.acquire, m.name, value, m.expiry.Milliseconds()}
 	var err error
 	if wait < time.Millisecond {
 		held.fence, err = m.locks.client.Do(ctx, args...).Int64()
 	} else {
-		held.fence, err = m.locks.waiters.ask(ctx, wait, args)
+		held.fence, err = m.locks.waiters.ask(ctx, wait, grace, args)
 	}
 	if err != nil || time.Since(held.sent) <= m.expiry/2 {
 		return held, err
@@ -86,7 +93,8 @@ func (m *Mutex) ask(ctx context.Context, value string, wait time.Duration) (hold
 	return held, err
 }
 
-// giveBack releases what may have been granted without our knowing. If it cannot, the lease ends by itself.
+// giveBack releases what may have been granted without our knowing, or gives up our place in the
+// queue. If it cannot, the lease or the grace ends it.
 func (m *Mutex) giveBack(ctx context.Context, value string) {
 	_, _ = m.locks.waiters.do(context.WithoutCancel(ctx), 0, "LOCK.RELEASE", m.name, value)
 }

@@ -2,9 +2,9 @@ package redislock
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
-	"io"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -219,11 +219,38 @@ func TestAReleaseThatIsSentAgainIsARelease(t *testing.T) {
 	expect(t, "ErrLockAlreadyExpired", errors.Is(err, ErrLockAlreadyExpired), true)
 }
 
-// A proxy loses one reply, and the connection with it, when it is told to; or all of them, and keeps the connections.
+// A proxy loses one reply, and the connection with it, when it is told to; or all of them, and
+// keeps the connections. It can cut the connections, serve new ones late, and answer as a module
+// of 0.1.
 type proxy struct {
 	addr    string
 	swallow atomic.Bool
 	hush    atomic.Bool
+	old     atomic.Bool  // knows no KEEP
+	keeps   atomic.Int32 // how many commands said KEEP
+
+	mu    sync.Mutex // of what follows
+	open  []net.Conn
+	shut  bool          // new connections are closed at once
+	delay time.Duration // before a new connection is served
+}
+
+// cut closes the connections, as a lost network would. New ones are then served late, or not at all.
+func (p *proxy) cut(delay time.Duration, shut bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.delay, p.shut = delay, shut
+	for _, conn := range p.open {
+		_ = conn.Close()
+	}
+	p.open = nil
+}
+
+func (p *proxy) admit(client net.Conn) (delay time.Duration, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.open = append(p.open, client)
+	return p.delay, !p.shut
 }
 
 func newProxy(t *testing.T) *proxy {
@@ -247,14 +274,19 @@ func (p *proxy) client() *redis.Client { return redis.NewClient(&redis.Options{A
 
 func (p *proxy) serve(client net.Conn) {
 	defer client.Close()
+	delay, ok := p.admit(client)
+	if !ok {
+		return
+	}
+	time.Sleep(delay)
 	upstream, err := net.Dial("tcp", server.Addr)
 	if err != nil {
 		return
 	}
 	defer upstream.Close()
 	go func() {
-		_, _ = io.Copy(upstream, client)
-		_ = upstream.Close()
+		defer upstream.Close()
+		p.ask(upstream, client)
 	}()
 	replies := bufio.NewReader(upstream)
 	buffer := make([]byte, 4096)
@@ -267,6 +299,28 @@ func (p *proxy) serve(client net.Conn) {
 			continue
 		}
 		if _, err := client.Write(buffer[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// ask carries what the client asks to the server. A waiter's connection has one command at a time,
+// and go-redis writes it at once.
+func (p *proxy) ask(upstream, client net.Conn) {
+	buffer := make([]byte, 4096)
+	for {
+		n, err := client.Read(buffer)
+		if err != nil {
+			return
+		}
+		out, to := buffer[:n], upstream
+		if bytes.Contains(out, []byte("\r\nKEEP\r\n")) {
+			p.keeps.Add(1)
+			if p.old.Load() {
+				out, to = []byte("-ERR unknown option, expected BLOCK\r\n"), client
+			}
+		}
+		if _, err := to.Write(out); err != nil {
 			return
 		}
 	}

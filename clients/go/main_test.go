@@ -87,13 +87,25 @@ func eventually(t *testing.T, what string, condition func() bool) {
 }
 
 // waiting returns how many wait in the server's queue for a key.
-func waiting(key string) int {
-	info, err := admin.Do(ctx, "LOCK.INFO", key).Result()
+func waiting(key string) int { return waitingAt(admin, key) }
+
+func waitingAt(client *redis.Client, key string) int {
+	return strings.Count(queueOf(client, key), "waited")
+}
+
+// absent returns how many places in the queue for a key nobody listens for.
+func absent(key string) int {
+	waiters := queueOf(admin, key)
+	return strings.Count(waiters, "waited") - strings.Count(waiters, "client")
+}
+
+// queueOf returns what LOCK.INFO says of the waiters. Both protocols' replies print the field as one line.
+func queueOf(client *redis.Client, key string) string {
+	info, err := client.Do(ctx, "LOCK.INFO", key).Result()
 	if err != nil {
-		return 0
+		return ""
 	}
-	// Both protocols' replies print the field as one line.
-	return strings.Count(regexp.MustCompile(`waiters.*`).FindString(fmt.Sprint(info)), "waited")
+	return regexp.MustCompile(`waiters.*`).FindString(fmt.Sprint(info))
 }
 
 // waitingClient returns the id of a connection that waits for a lock, or nothing.

@@ -25,6 +25,8 @@ type Mutex struct {
 	driftFactor   float64
 	genValueFunc  func() (string, error)
 	setNXOnExtend bool
+	grace         time.Duration
+	otherSide     *Mutex // the reader of this writer, or the writer of this reader; nil where there is none
 
 	mu    sync.Mutex // of what follows
 	value string
@@ -61,7 +63,7 @@ func (m *Mutex) Fence() int64 {
 func (m *Mutex) Lock() error { return m.LockContext(context.Background()) }
 
 // LockContext takes the lock. It waits in the server's queue, for the time that [WithTries] explains or until ctx ends,
-// whichever is first. A ctx that ends leaves the queue at once.
+// whichever is first. A ctx that ends gives the place in the queue up at once.
 func (m *Mutex) LockContext(ctx context.Context) error { return m.lock(ctx, m.patience()) }
 
 // TryLock takes the lock if it can be had at once: nobody holds it and nobody waits for it.
@@ -105,7 +107,7 @@ func (m *Mutex) ExtendContext(ctx context.Context) (bool, error) {
 		return true, nil
 	}
 	if m.setNXOnExtend && held.value != "" {
-		held, err = m.ask(ctx, held.value, 0)
+		held, err = m.ask(ctx, held.value, 0, 0)
 		if err == nil && m.rememberExtended(held) {
 			return true, nil
 		}
@@ -206,6 +208,11 @@ func (m *Mutex) held() hold {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return hold{value: m.value, fence: m.fence, sent: time.Now()}
+}
+
+// holds tells whether this token is the one of a hold that is not over. A nil Mutex holds nothing.
+func (m *Mutex) holds(value string) bool {
+	return m != nil && m.Value() == value && time.Now().Before(m.Until())
 }
 
 // rememberExtended remembers an extension, unless a Lock has had another hold while its reply was on its way: that one's token

@@ -50,6 +50,17 @@ func WithSetNXOnExtend() Option {
 	return OptionFunc(func(m *Mutex) { m.setNXOnExtend = true })
 }
 
+// WithGrace sets for how long the server keeps a waiter's place in the queue while nobody listens
+// for it: between two slices of a wait, and after a lost connection until Lock has asked again. The
+// default is 5s. It is from 1ms to 1h; 0 keeps no place.
+//
+// It must outlive a reconnect, and the second after which a silent connection is given up. A process
+// that dies while it waits may cost the waiters behind it this time, once. A Lock that stops waiting
+// gives its place up at once.
+func WithGrace(grace time.Duration) Option {
+	return OptionFunc(func(m *Mutex) { m.grace = grace })
+}
+
 // WithDriftFactor sets by which part of the expiry Until is early, for clocks that run at different speeds. The default is 0.01.
 func WithDriftFactor(factor float64) Option {
 	return OptionFunc(func(m *Mutex) { m.driftFactor = factor })
@@ -59,8 +70,9 @@ func WithDriftFactor(factor float64) Option {
 // are those of the client.
 func WithTimeoutFactor(float64) Option { return ignored }
 
-// WithGenValueFunc sets what makes the token of each Lock. It must make a different one every time: who holds the lock and asks
-// again with its token has it. The default is 16 random bytes in base64.
+// WithGenValueFunc sets what makes the token of each Lock. It must make a different one every
+// time: a Lock whose token has the lock already gets it, and one that gives up releases what its
+// token has. The default is 16 random bytes in base64.
 func WithGenValueFunc(genValueFunc func() (string, error)) Option {
 	return OptionFunc(func(m *Mutex) { m.genValueFunc = genValueFunc })
 }

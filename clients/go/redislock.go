@@ -43,10 +43,9 @@ func (r *RedisLock) NewMutex(name string, options ...Option) *Mutex {
 
 // NewRWMutex returns a reader-writer mutex with the given name, which is the key of the lock.
 func (r *RedisLock) NewRWMutex(name string, options ...Option) *RWMutex {
-	return &RWMutex{
-		Mutex:  r.newMutex(name, "RWLOCK.WLOCK", options),
-		reader: r.newMutex(name, "RWLOCK.RLOCK", options),
-	}
+	writer, reader := r.newMutex(name, "RWLOCK.WLOCK", options), r.newMutex(name, "RWLOCK.RLOCK", options)
+	writer.otherSide, reader.otherSide = reader, writer
+	return &RWMutex{Mutex: writer, reader: reader}
 }
 
 func (r *RedisLock) newMutex(name, acquire string, options []Option) *Mutex {
@@ -59,6 +58,7 @@ func (r *RedisLock) newMutex(name, acquire string, options []Option) *Mutex {
 		delayFunc:    defaultDelay,
 		genValueFunc: genValue,
 		driftFactor:  0.01,
+		grace:        5 * time.Second,
 	}
 	for _, option := range options {
 		option.Apply(m)

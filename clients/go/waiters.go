@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -17,6 +20,8 @@ import (
 type waiters struct {
 	client redis.UniversalClient
 	slice  time.Duration // the longest time that one command waits: what a dead connection costs
+
+	placeless atomic.Bool // the server's module is one of 0.1, which keeps no places
 
 	mu   sync.Mutex // of what follows
 	idle map[string][]*redis.Client
@@ -35,8 +40,9 @@ func newWaiters(client redis.UniversalClient, slice time.Duration) *waiters {
 	return &waiters{client: client, slice: slice, idle: map[string][]*redis.Client{}}
 }
 
-// ask sends an acquire with BLOCK, for at most wait, slice and what is left of ctx.
-func (w *waiters) ask(ctx context.Context, wait time.Duration, args []any) (int64, error) {
+// ask sends an acquire with BLOCK, for at most wait, slice and what is left of ctx. It says KEEP
+// where there is a grace and the server knows the word.
+func (w *waiters) ask(ctx context.Context, wait, grace time.Duration, args []any) (int64, error) {
 	wait = min(wait, w.slice)
 	if deadline, ok := ctx.Deadline(); ok {
 		// A little less, so that the server's answer comes before the connection is closed.
@@ -44,7 +50,19 @@ func (w *waiters) ask(ctx context.Context, wait time.Duration, args []any) (int6
 		wait = min(wait, left-min(left/10, 20*time.Millisecond))
 	}
 	wait = max(wait, time.Millisecond) // BLOCK 0 would be for ever
-	return w.do(ctx, wait, append(args, "BLOCK", wait.Milliseconds())...)
+	args = append(args, "BLOCK", wait.Milliseconds())
+	if grace <= 0 || w.placeless.Load() {
+		return w.do(ctx, wait, args...)
+	}
+	fence, err := w.do(ctx, wait, append(slices.Clip(args), "KEEP", max(grace.Milliseconds(), 1))...)
+	if !redis.HasErrorPrefix(err, "unknown option") {
+		return fence, err
+	}
+	if w.placeless.CompareAndSwap(false, true) {
+		slog.Warn("redislock: the server's module does not know KEEP (it is of 0.1), so a waiter loses its place in the queue" +
+			" at the end of each slice and with its connection")
+	}
+	return w.do(ctx, wait, args...)
 }
 
 // do sends a command whose second argument is its key and which waits in the server for wait at most. It ends it, by closing its

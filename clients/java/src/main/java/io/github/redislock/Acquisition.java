@@ -7,9 +7,9 @@ import java.util.concurrent.TimeUnit;
 import java.util.function.Supplier;
 
 /**
- * One way to the lock: asks in slices, always with the same token, until the lock is granted, the
- * time is over or, where that is wanted, the thread is interrupted. Leaves nothing behind when it
- * fails.
+ * One way to the lock: asks in slices, always with the same token and at the same place in the
+ * queue, until the lock is granted, the time is over or, where that is wanted, the thread is
+ * interrupted. Leaves nothing behind when it fails.
  */
 final class Acquisition {
     /** A grant, and the moment from which its lease is surely not over-estimated. */
@@ -33,6 +33,9 @@ final class Acquisition {
 
     /** Whether the last answer was lost, so that the server may have granted what was not seen. */
     private boolean uncertain;
+
+    /** Whether the server may keep a place in the queue for the token though nobody asks. */
+    private boolean placed;
 
     /** When the answer to what was sent last should be there. */
     private long dueNanos;
@@ -71,10 +74,12 @@ final class Acquisition {
      * Waits for up to {@code waitNanos}, not at all with 0; null when the lock was not to be had.
      */
     Grant await(long waitNanos) throws InterruptedException {
+        holds.waits(this);
         try {
             return ask(waitNanos);
         } finally {
-            if (uncertain) {
+            holds.waitsNoMore(this);
+            if (uncertain || placed) {
                 abandon();
             }
             if (interrupted) {
@@ -91,6 +96,9 @@ final class Acquisition {
         while (true) {
             // A set flag would close the socket, so it is taken down and kept.
             noteInterrupt();
+            if (holds.isClosed()) {
+                throw new JedisException("the client was closed");
+            }
             long leftNanos = waitNanos - (System.nanoTime() - startNanos);
             boolean answered = true;
             try {
@@ -114,10 +122,10 @@ final class Acquisition {
                         ? 0
                         : Math.min(options.slice().toMillis(), (leftNanos - 1) / 1_000_000 + 1);
         long sentNanos = System.nanoTime();
-        Long fence =
-                answered(blockMs, () -> commands.acquire(mode, name, token, ttlMs, blockMs));
+        Long fence = answered(blockMs, () -> askServer(blockMs));
         // From here on a hold is there to be given back if anything fails before it is handed out.
         uncertain = fence != null;
+        placed &= fence == null;
         // It was granted at any moment of the wait. After a long one the lease is begun anew, which
         // also tells if it is over.
         if (fence != null
@@ -128,6 +136,22 @@ final class Acquisition {
         uncertain = false;
         outOfReachSince = 0;
         return fence == null ? null : new Grant(fence, sentNanos);
+    }
+
+    private Long askServer(long blockMs) {
+        if (blockMs == 0) {
+            return commands.tryAcquire(mode, name, token, ttlMs);
+        }
+        long keepMs = options.grace().toMillis();
+        try {
+            Long fence = commands.await(mode, name, token, ttlMs, blockMs, keepMs);
+            placed |= keepMs > 0;
+            return fence;
+        } catch (JedisException failed) {
+            // An error that asking again does not cure has changed nothing.
+            placed |= keepMs > 0 && Commands.passes(failed);
+            throw failed;
+        }
     }
 
     /** Sends, and waits for the answer for no longer than a server that is there may take. */
@@ -145,6 +169,7 @@ final class Acquisition {
         }
         if (Commands.isForeign(failed)) {
             uncertain = false;
+            placed = false; // It ended when the other one's value was written.
             long heldMs = Resend.once(options, () -> commands.ttlMs(name));
             pause(heldMs < 0 ? PACE_MS : Math.min(PACE_MS, heldMs + 1));
             return true;
@@ -160,6 +185,7 @@ final class Acquisition {
         boolean tooLong = !first && now - outOfReachSince > options.reconnect().toNanos();
         if (tooLong || now - giveUpNanos >= 0) {
             uncertain = false; // There is nobody to tell.
+            placed = false;
             throw failed;
         }
         // A connection from the pool may have been dead for long: the first new try needs no pause.
@@ -188,38 +214,65 @@ final class Acquisition {
     }
 
     /**
-     * Sees that nothing is held or waited for by a request that was cut off. The server may not
-     * have noticed the closed connection yet, and a hold that is given back before it is granted is
-     * not given back.
+     * Gives the place in the queue up, and sees that nothing is held or waited for by a request
+     * that was cut off. The server may not have noticed the closed connection yet. A module of 0.1
+     * then grants to it what was given back before; the later ones do so to a reader that wants to
+     * become the writer.
      */
     private void abandon() {
         boolean flag = Thread.interrupted();
         try {
-            for (int tries = 0; tries < ABANDON_TRIES && commands.isWaiting(name, token); tries++) {
-                Thread.sleep(Math.min(PACE_MS, 1 + tries));
+            boolean again = uncertain;
+            for (int tries = 0; again && tries < ABANDON_TRIES; tries++) {
+                again = commands.isWaiting(name, token);
+                giveUp();
+                if (again) {
+                    Thread.sleep(Math.min(PACE_MS, 1 + tries));
+                }
             }
-            if (reader == null) {
-                commands.release(name, token);
-            } else if (!reader.isOver()) {
-                restoreReader();
+            if (!uncertain) {
+                giveUp(); // Its last answer came, so nobody listens.
             }
         } catch (JedisException | InterruptedException outOfReach) {
-            // Then the lease ends it.
+            // Then the lease or the grace ends it.
             flag |= outOfReach instanceof InterruptedException;
         }
         interrupted |= flag;
     }
 
-    /** Makes a reader of one who may have become the writer unseen. */
+    private void giveUp() {
+        if (reader == null || reader.isOver()) {
+            release();
+        } else {
+            restoreReader();
+        }
+    }
+
+    /** Ends the place in the queue, or a hold that was granted unseen. */
+    void release() {
+        Resend.once(options, () -> commands.release(name, token));
+    }
+
+    /** Whether it waits to turn a hold into another, so that a release would end that hold. */
+    boolean isConversion() {
+        return reader != null;
+    }
+
+    /**
+     * Makes a reader of one that may have become the writer unseen. A request without KEEP also
+     * ends a place that nobody listens for.
+     */
     private void restoreReader() {
         long restoredMs = Math.max(ttlMs, reader.leftMs());
-        Long fence = commands.acquire(Mode.SHARED, name, token, restoredMs, 0);
+        Long fence =
+                Resend.once(
+                        options, () -> commands.tryAcquire(Mode.SHARED, name, token, restoredMs));
         if (fence != null && fence == reader.fence && !reader.isOver()) {
             return;
         }
         holds.lose(reader, "it ended while it waited to become the writer");
         if (fence != null) { // A new hold, or one that was told as lost: nobody knows of it.
-            commands.release(name, token);
+            release();
         }
     }
 }

@@ -13,9 +13,20 @@ import redis.clients.jedis.util.SafeEncoder;
 
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.atomic.AtomicBoolean;
 
-/** The module's commands, one try each. */
-record Commands(UnifiedJedis jedis) {
+/**
+ * The module's commands, one try each.
+ *
+ * @param placeless whether the server's module is one of 0.1, which keeps no places
+ */
+record Commands(UnifiedJedis jedis, AtomicBoolean placeless) {
+    private static final System.Logger LOG = System.getLogger("io.github.redislock");
+
+    Commands(UnifiedJedis jedis) {
+        this(jedis, new AtomicBoolean());
+    }
+
     private enum Command implements ProtocolCommand {
         ACQUIRE("LOCK.ACQUIRE"),
         RLOCK("RWLOCK.RLOCK"),
@@ -35,14 +46,45 @@ record Commands(UnifiedJedis jedis) {
         }
     }
 
+    /** The fence, or null when the lock cannot be had at once. */
+    Long tryAcquire(Mode mode, String name, String token, long ttlMs) {
+        return acquire(mode, name, token, ttlMs, 0, 0);
+    }
+
     /**
-     * The fence, or null when the lock is not to be had within {@code blockMs}; 0 does not wait.
+     * The fence, or null when the lock was not granted within {@code blockMs}. The server keeps the
+     * place in the queue for {@code keepMs} more, if it can.
      */
-    Long acquire(Mode mode, String name, String token, long ttlMs, long blockMs) {
+    Long await(Mode mode, String name, String token, long ttlMs, long blockMs, long keepMs) {
+        if (keepMs == 0 || placeless.get()) {
+            return acquire(mode, name, token, ttlMs, blockMs, 0);
+        }
+        try {
+            return acquire(mode, name, token, ttlMs, blockMs, keepMs);
+        } catch (JedisDataException failed) {
+            if (!failed.getMessage().startsWith("ERR unknown option")) {
+                throw failed;
+            }
+        }
+        if (placeless.compareAndSet(false, true)) {
+            LOG.log(
+                    System.Logger.Level.WARNING,
+                    "The server's module does not know KEEP (it is of 0.1), so a waiter loses its"
+                            + " place in the queue at the end of each slice and with its"
+                            + " connection.");
+        }
+        return acquire(mode, name, token, ttlMs, blockMs, 0);
+    }
+
+    private Long acquire(
+            Mode mode, String name, String token, long ttlMs, long blockMs, long keepMs) {
         Command command = mode == Mode.SHARED ? Command.RLOCK : Command.ACQUIRE;
         CommandArguments arguments = new CommandArguments(command).key(name).add(token).add(ttlMs);
         if (blockMs > 0) {
             arguments.add("BLOCK").add(blockMs).blocking();
+        }
+        if (keepMs > 0) {
+            arguments.add("KEEP").add(keepMs);
         }
         return (Long) jedis.executeCommand(arguments);
     }
@@ -98,9 +140,13 @@ record Commands(UnifiedJedis jedis) {
                 || failure instanceof JedisClusterOperationException
                 || (failure instanceof JedisDataException
                         && failure.getMessage() != null
-                        && failure.getMessage()
-                                .matches(
-                                        "(?s)(UNBLOCKED|TRYAGAIN|LOADING|MASTERDOWN|CLUSTERDOWN|READONLY)\\b.*"));
+                        && passes(failure.getMessage()));
+    }
+
+    /** Whether an error says that the server, or another one, will do the same command later. */
+    static boolean passes(String error) {
+        String codes = "UNBLOCKED|TRYAGAIN|LOADING|MASTERDOWN|CLUSTERDOWN|READONLY";
+        return error.matches("(?s)(" + codes + ")\\b.*");
     }
 
     /**

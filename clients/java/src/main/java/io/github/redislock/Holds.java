@@ -3,6 +3,7 @@ package io.github.redislock;
 import redis.clients.jedis.exceptions.JedisException;
 
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ScheduledThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
@@ -17,6 +18,7 @@ final class Holds implements AutoCloseable {
     private record Key(String name, Thread owner) {}
 
     private final Map<Key, Hold> holds = new ConcurrentHashMap<>();
+    private final Set<Acquisition> waiting = ConcurrentHashMap.newKeySet();
     private final Commands commands;
     private final long ttlMs;
     private final Consumer<LostLock> onLost;
@@ -45,7 +47,7 @@ final class Holds implements AutoCloseable {
 
     /** What the calling thread holds, by the client's own clock; null when nothing. */
     Hold mine(String name) {
-        if (watchdog.isShutdown()) {
+        if (isClosed()) {
             throw new IllegalStateException("the client is closed");
         }
         Hold hold = holds.get(new Key(name, Thread.currentThread()));
@@ -54,6 +56,19 @@ final class Holds implements AutoCloseable {
             return null;
         }
         return hold;
+    }
+
+    /** Remembers a request until it waits no more, so that {@link #close()} gives up its place. */
+    void waits(Acquisition request) {
+        waiting.add(request);
+    }
+
+    void waitsNoMore(Acquisition request) {
+        waiting.remove(request);
+    }
+
+    boolean isClosed() {
+        return watchdog.isShutdown();
     }
 
     void add(Hold hold) {
@@ -130,11 +145,25 @@ final class Holds implements AutoCloseable {
         }
     }
 
-    /** Stops the watchdog and the clock. What is held ends with its lease. */
+    /**
+     * Stops the watchdog and the clock, and gives up the places of those that wait. What is held
+     * ends with its lease.
+     */
     @Override
-    public synchronized void close() {
-        watchdog.shutdownNow();
-        clock.shutdownNow();
-        holds.clear();
+    public void close() {
+        synchronized (this) {
+            watchdog.shutdownNow();
+            clock.shutdownNow();
+            holds.clear();
+        }
+        try {
+            for (Acquisition request : waiting) {
+                if (!request.isConversion()) {
+                    request.release();
+                }
+            }
+        } catch (JedisException outOfReach) {
+            // Then the grace ends them.
+        }
     }
 }

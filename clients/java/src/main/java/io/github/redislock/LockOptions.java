@@ -9,8 +9,12 @@ import java.util.function.Consumer;
  *
  * @param ttl the lease of a lock that is held until it is unlocked; the watchdog renews it at a
  *     third of this
- * @param slice the longest wait that is asked of the server at once. Between two slices a waiter
- *     loses its place in line; a connection that died without a word is noticed at the end of one
+ * @param slice the longest wait that is asked of the server at once. A connection that died without
+ *     a word is noticed at the end of one
+ * @param grace for how long the server keeps a waiter's place in the queue while nobody listens
+ *     for it: between two slices, and after a lost connection until the waiter has asked again. It
+ *     must outlive a reconnect, and the time-out of an answer. A process that dies while it waits
+ *     may cost the waiters behind it this time, once. Zero keeps no place
  * @param reconnect for how long a command is sent again, with the same token, while the server is
  *     out of reach; a {@code tryLock} may take that much longer then, or one answer's time-out (2 s,
  *     or a third of the ttl if that is less) if that is more
@@ -18,19 +22,30 @@ import java.util.function.Consumer;
  *     mostly on that of the client's clock, where the next news waits for it, so be quick
  */
 public record LockOptions(
-        Duration ttl, Duration slice, Duration reconnect, Consumer<LostLock> onLost) {
+        Duration ttl,
+        Duration slice,
+        Duration grace,
+        Duration reconnect,
+        Consumer<LostLock> onLost) {
+    private static final Duration LONGEST_GRACE = Duration.ofHours(1);
+
     /**
      * Checks what was chosen.
      *
      * @param ttl at least a millisecond
      * @param slice at least a millisecond
+     * @param grace from a millisecond to an hour, or zero
      * @param reconnect may be zero
      * @param onLost not null
-     * @throws IllegalArgumentException when the ttl or the slice is shorter than a millisecond
+     * @throws IllegalArgumentException when the ttl or the slice is shorter than a millisecond, or
+     *     the grace is out of its range
      */
     public LockOptions {
         if (ttl.toMillis() < 1 || slice.toMillis() < 1) {
             throw new IllegalArgumentException("ttl and slice must be at least a millisecond");
+        }
+        if (!grace.isZero() && (grace.toMillis() < 1 || grace.compareTo(LONGEST_GRACE) > 0)) {
+            throw new IllegalArgumentException("grace must be from a millisecond to an hour");
         }
     }
 
@@ -48,13 +63,17 @@ public record LockOptions(
     }
 
     /**
-     * A ttl of 30 s, slices of 10 s, 3 s to reconnect, and nobody listens.
+     * A ttl of 30 s, slices of 10 s, a grace of 5 s, 3 s to reconnect, and nobody listens.
      *
      * @return these
      */
     public static LockOptions defaults() {
         return new LockOptions(
-                Duration.ofSeconds(30), Duration.ofSeconds(10), Duration.ofSeconds(3), lost -> {});
+                Duration.ofSeconds(30),
+                Duration.ofSeconds(10),
+                Duration.ofSeconds(5),
+                Duration.ofSeconds(3),
+                lost -> {});
     }
 
     /**
@@ -64,7 +83,7 @@ public record LockOptions(
      * @return a copy
      */
     public LockOptions withTtl(Duration ttl) {
-        return new LockOptions(ttl, slice, reconnect, onLost);
+        return new LockOptions(ttl, slice, grace, reconnect, onLost);
     }
 
     /**
@@ -74,7 +93,17 @@ public record LockOptions(
      * @return a copy
      */
     public LockOptions withSlice(Duration slice) {
-        return new LockOptions(ttl, slice, reconnect, onLost);
+        return new LockOptions(ttl, slice, grace, reconnect, onLost);
+    }
+
+    /**
+     * With another grace for the place of a waiter.
+     *
+     * @param grace the new one; zero keeps no place
+     * @return a copy
+     */
+    public LockOptions withGrace(Duration grace) {
+        return new LockOptions(ttl, slice, grace, reconnect, onLost);
     }
 
     /**
@@ -84,7 +113,7 @@ public record LockOptions(
      * @return a copy
      */
     public LockOptions withReconnect(Duration reconnect) {
-        return new LockOptions(ttl, slice, reconnect, onLost);
+        return new LockOptions(ttl, slice, grace, reconnect, onLost);
     }
 
     /**
@@ -94,6 +123,6 @@ public record LockOptions(
      * @return a copy
      */
     public LockOptions withOnLost(Consumer<LostLock> onLost) {
-        return new LockOptions(ttl, slice, reconnect, onLost);
+        return new LockOptions(ttl, slice, grace, reconnect, onLost);
     }
 }

@@ -6,7 +6,7 @@ package io.github.redislock;
  *
  * @param name the lock's key
  * @param owner the thread that held it and may still believe so; interrupting it is one way to tell
- *     it
+ *     it. Null for a hold of {@link LettuceLockClient}, which belongs to no thread
  * @param fence the fence of the hold that is over
  * @param reason one line for a log
  */

@@ -344,7 +344,7 @@ public final class RedisLock implements Lock {
         long sentNanos = System.nanoTime();
         Long fence =
                 Resend.once(
-                        options, () -> commands.acquire(Mode.SHARED, name, hold.token, ttlMs, 0));
+                        options, () -> commands.tryAcquire(Mode.SHARED, name, hold.token, ttlMs));
         if (fence == null || fence != hold.fence) {
             holds.lose(hold, "the server says that it is over");
             if (fence

@@ -147,7 +147,8 @@ public final class RedisLockClient implements AutoCloseable {
 
     /**
      * Stops the watchdog and closes the connections. What is still held is not released: it ends
-     * with its lease. Who waits gets a {@link redis.clients.jedis.exceptions.JedisException}.
+     * with its lease. A waiter gives up its place and gets a {@link
+     * redis.clients.jedis.exceptions.JedisException}.
      */
     @Override
     public void close() {

@@ -4,11 +4,16 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.lettuce.core.RedisClient;
+
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
+import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.List;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -95,6 +100,34 @@ class ServersTest {
                 assertTrue(lock.tryLock(), "held by nobody in turn " + turn);
                 lock.unlock();
                 other.does(() -> Thread.interrupted());
+            }
+        }
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"redis-6.2.14", "redis-7.0.15", "redis-8.2.3", "valkey-8.0.1"})
+    void manyWaitersShareTwoConnections(String version) {
+        try (TestServer server = TestServer.start(version)) {
+            RedisClient lettuce = RedisClient.create(server.url());
+            try (LettuceLockClient locks =
+                    LettuceLockClient.connect(lettuce, LockOptions.defaults())) {
+                List<Long> fences = Collections.synchronizedList(new ArrayList<>());
+                List<CompletableFuture<Boolean>> ends = new ArrayList<>();
+                for (int waiter = 0; waiter < THREADS * TURNS; waiter++) {
+                    ends.add(
+                            locks.lock("a")
+                                    .lock()
+                                    .thenCompose(
+                                            hold -> {
+                                                fences.add(hold.fence());
+                                                return hold.unlock();
+                                            }));
+                }
+                ends.forEach(end -> assertTrue(Other.result(end)));
+                assertEquals(fences.stream().sorted().toList(), fences);
+                assertFalse(server.redis.exists("a"));
+            } finally {
+                lettuce.shutdown(Duration.ZERO, Duration.ofSeconds(2));
             }
         }
     }

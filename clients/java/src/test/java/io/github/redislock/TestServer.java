@@ -112,8 +112,19 @@ final class TestServer implements AutoCloseable {
 
     /** How many stand in line for a lock. */
     long waiting(String name) {
+        return waiters(name).size();
+    }
+
+    /** How many places in the queue for a lock nobody listens for. */
+    long absent(String name) {
+        return waiters(name).stream()
+                .filter(waiter -> !waiter.toString().matches(".*(client|channel)[,=].*"))
+                .count();
+    }
+
+    private List<?> waiters(String name) {
         Object info = redis.executeCommand(command("LOCK.INFO").key(name));
-        return info == null ? 0 : ((List<?>) ENCODED_OBJECT_MAP.build(info).get("waiters")).size();
+        return info == null ? List.of() : (List<?>) ENCODED_OBJECT_MAP.build(info).get("waiters");
     }
 
     static CommandArguments command(String name) {

@@ -1,0 +1,55 @@
+package io.github.redislock;
+
+import java.time.Duration;
+import java.util.Optional;
+import java.util.concurrent.CompletableFuture;
+
+/**
+ * A lock of a {@link LettuceLockClient}. It is not reentrant: each request is another owner. Its
+ * futures are completed in the client's executor.
+ */
+public final class AsyncLock {
+    private final LettuceLockClient client;
+    private final String name;
+    private final Mode mode;
+
+    AsyncLock(LettuceLockClient client, String name, Mode mode) {
+        this.client = client;
+        this.name = name;
+        this.mode = mode;
+    }
+
+    /**
+     * Waits in the server's queue until the lock is granted. To cancel the future gives the place
+     * up.
+     *
+     * @return the hold
+     */
+    public CompletableFuture<AsyncHold> lock() {
+        AsyncRequest<AsyncHold> request =
+                new AsyncRequest<>(client, name, mode, AsyncRequest.ENDLESS, held -> held);
+        return request.begin();
+    }
+
+    /**
+     * Takes the lock if nobody holds it and nobody waits for it.
+     *
+     * @return the hold, or nothing
+     */
+    public CompletableFuture<Optional<AsyncHold>> tryLock() {
+        return tryLock(Duration.ZERO);
+    }
+
+    /**
+     * Waits in the server's queue, for a time. To cancel the future gives the place up.
+     *
+     * @param time to wait at most
+     * @return the hold, or nothing
+     */
+    public CompletableFuture<Optional<AsyncHold>> tryLock(Duration time) {
+        long waitNanos = Math.max(0, time.toNanos());
+        AsyncRequest<Optional<AsyncHold>> request =
+                new AsyncRequest<>(client, name, mode, waitNanos, Optional::ofNullable);
+        return request.begin();
+    }
+}

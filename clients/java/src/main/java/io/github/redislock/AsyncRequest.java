@@ -1,0 +1,236 @@
+package io.github.redislock;
+
+import java.util.UUID;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
+import java.util.function.Function;
+
+/**
+ * One way to the lock of a {@link LettuceLockClient}. It asks once, and then waits for the message
+ * that says how it ended. It asks again, with the same token and at the same place in the queue, at
+ * the end of each slice, after a lost subscription, and after an error that passes.
+ */
+final class AsyncRequest<T> {
+    static final long ENDLESS = Long.MAX_VALUE / 2;
+    private static final long PACE_NANOS = TimeUnit.MILLISECONDS.toNanos(50);
+
+    private final LettuceLockClient client;
+    private final Mode mode;
+    private final Function<AsyncHold, T> outcome;
+    private final boolean waits;
+    private final long deadlineNanos;
+    private final CompletableFuture<T> result = new CompletableFuture<>();
+    final String name;
+    final String token = UUID.randomUUID().toString();
+
+    private boolean over;
+    private long sentNanos;
+
+    /** Counts what was sent, so that only the answer to the last one plans what is next. */
+    private int asked;
+
+    /** When the first answer failed to come; 0 when the last one came. */
+    private long outOfReachSince;
+
+    private Future<?> next;
+    private Future<?> deadline;
+
+    AsyncRequest(
+            LettuceLockClient client,
+            String name,
+            Mode mode,
+            long waitNanos,
+            Function<AsyncHold, T> outcome) {
+        this.client = client;
+        this.name = name;
+        this.mode = mode;
+        this.outcome = outcome;
+        this.waits = waitNanos > 0;
+        this.deadlineNanos = System.nanoTime() + waitNanos;
+    }
+
+    CompletableFuture<T> begin() {
+        result.whenComplete(
+                (held, failed) -> {
+                    if (result.isCancelled()) {
+                        giveUp(() -> {});
+                    }
+                });
+        client.waits(this);
+        if (waits) {
+            synchronized (this) {
+                deadline = client.later(deadlineNanos - System.nanoTime(), this::timeOut);
+            }
+        }
+        if (client.isClosed()) {
+            close();
+        } else {
+            ask();
+        }
+        return result;
+    }
+
+    /** Sends the request, or sends it again; an answer to an earlier one still counts. */
+    synchronized void ask() {
+        if (over) {
+            return;
+        }
+        cancel(next);
+        int number = ++asked;
+        long now = System.nanoTime();
+        sentNanos = now;
+        client.acquire(mode, name, token, waits)
+                .whenComplete((reply, failed) -> answered(number, now, reply, failed));
+    }
+
+    private void answered(int number, long askedNanos, Object reply, Throwable failed) {
+        if (reply instanceof Long fence) {
+            granted(fence, askedNanos);
+            return;
+        }
+        synchronized (this) {
+            if (over || number != asked) {
+                return;
+            }
+            if (failed == null && waits) { // QUEUED
+                outOfReachSince = 0;
+                plan(client.options().slice().toNanos());
+                return;
+            }
+        }
+        if (failed == null) {
+            finish(null);
+        } else {
+            recover(LettuceLockClient.cause(failed));
+        }
+    }
+
+    /** Asks again where that helps. */
+    private void recover(Throwable failed) {
+        boolean foreign = LettuceLockClient.isError(failed, "WRONGTYPE");
+        if (foreign && !waits) {
+            finish(null);
+            return;
+        }
+        if (LettuceLockClient.isError(failed, "DEADLOCK")) {
+            giveUp(() -> result.completeExceptionally(new LockDeadlockException(name)));
+            return;
+        }
+        if (LettuceLockClient.isError(failed, "ERR unknown option")) {
+            String why = "the server's module is of 0.1, which cannot notify: use RedisLockClient";
+            giveUp(() -> result.completeExceptionally(new IllegalStateException(why, failed)));
+            return;
+        }
+        long now = System.nanoTime();
+        synchronized (this) {
+            outOfReachSince = foreign ? 0 : outOfReachSince == 0 ? now : outOfReachSince;
+            long patienceNanos = client.options().reconnect().toNanos();
+            boolean passes = foreign || LettuceLockClient.passes(failed);
+            if (passes && (foreign || now - outOfReachSince <= patienceNanos)) {
+                plan(PACE_NANOS);
+                return;
+            }
+        }
+        giveUp(() -> result.completeExceptionally(failed));
+    }
+
+    /** How the wait ended, by the channel. */
+    void told(String event, long fence) {
+        switch (event) {
+            case "granted" -> granted(fence, sent());
+            case "deadlock" ->
+                    giveUp(() -> result.completeExceptionally(new LockDeadlockException(name)));
+            default -> { // It has no place any more, so it asks for a new one.
+                synchronized (this) {
+                    plan(PACE_NANOS);
+                }
+            }
+        }
+    }
+
+    /**
+     * It was granted at any moment since it was asked for. After a long wait the lease is begun
+     * anew, which also tells if it is over.
+     */
+    private void granted(long fence, long askedNanos) {
+        long now = System.nanoTime();
+        if (now - askedNanos <= TimeUnit.MILLISECONDS.toNanos(client.ttlMs()) / 10) {
+            hold(fence, askedNanos);
+            return;
+        }
+        client.renew(name, token)
+                .whenComplete(
+                        (held, failed) -> {
+                            if (failed == null && held) {
+                                hold(fence, now);
+                            } else {
+                                synchronized (this) {
+                                    plan(PACE_NANOS);
+                                }
+                            }
+                        });
+    }
+
+    private void hold(long fence, long leaseNanos) {
+        if (!end()) {
+            return; // The release that gave it up comes after the grant.
+        }
+        AsyncHold hold = new AsyncHold(client, name, token, fence, leaseNanos);
+        client.run(
+                () -> {
+                    if (!result.complete(outcome.apply(hold))) {
+                        hold.unlock();
+                    }
+                });
+    }
+
+    private void timeOut() {
+        giveUp(() -> result.complete(outcome.apply(null)));
+    }
+
+    private void finish(AsyncHold hold) {
+        if (end()) {
+            client.run(() -> result.complete(outcome.apply(hold)));
+        }
+    }
+
+    CompletableFuture<Boolean> close() {
+        IllegalStateException closed = new IllegalStateException("the client was closed");
+        return giveUp(() -> result.completeExceptionally(closed));
+    }
+
+    /** Ends the place in the queue, or a hold that was granted unseen, and then says so. */
+    private CompletableFuture<Boolean> giveUp(Runnable news) {
+        if (!end()) {
+            return CompletableFuture.completedFuture(false);
+        }
+        return client.release(name, token).whenComplete((was, failed) -> client.run(news));
+    }
+
+    private synchronized boolean end() {
+        boolean ended = !over;
+        over = true;
+        cancel(next);
+        cancel(deadline);
+        client.waitsNoMore(this);
+        return ended;
+    }
+
+    private synchronized long sent() {
+        return sentNanos;
+    }
+
+    private void plan(long delayNanos) {
+        if (!over) {
+            cancel(next);
+            next = client.later(delayNanos, this::ask);
+        }
+    }
+
+    private static void cancel(Future<?> plan) {
+        if (plan != null) {
+            plan.cancel(false);
+        }
+    }
+}

@@ -1,0 +1,291 @@
+package io.github.redislock;
+
+import io.lettuce.core.RedisClient;
+import io.lettuce.core.RedisCommandExecutionException;
+import io.lettuce.core.RedisException;
+import io.lettuce.core.api.StatefulRedisConnection;
+import io.lettuce.core.codec.StringCodec;
+import io.lettuce.core.output.CommandOutput;
+import io.lettuce.core.protocol.CommandArgs;
+import io.lettuce.core.protocol.ProtocolKeyword;
+import io.lettuce.core.pubsub.RedisPubSubAdapter;
+import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
+
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.util.List;
+import java.util.Map;
+import java.util.UUID;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.Executor;
+import java.util.concurrent.ForkJoinPool;
+import java.util.concurrent.Future;
+import java.util.concurrent.ScheduledThreadPoolExecutor;
+import java.util.concurrent.ThreadPoolExecutor;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+
+/**
+ * Gives out locks over <a href="https://github.com/redis/lettuce">Lettuce</a>, for programs that
+ * have many waiters. All of them share two connections: one that asks, and one that is told. No
+ * thread waits.
+ *
+ * <p>It needs {@code io.lettuce:lettuce-core} on the class path, which is an optional dependency,
+ * and one server (or a primary with replicas) with module 0.2. The channel that is told is {@code
+ * redis-lock:} and a UUID; the user needs the right to subscribe and to publish to it.
+ */
+public final class LettuceLockClient implements AutoCloseable {
+    @SuppressWarnings("deprecation") // Every enum has a name().
+    private enum Command implements ProtocolKeyword {
+        ACQUIRE("LOCK.ACQUIRE"),
+        RLOCK("RWLOCK.RLOCK"),
+        RENEW("LOCK.RENEW"),
+        RELEASE("LOCK.RELEASE");
+
+        private final byte[] bytes;
+
+        Command(String name) {
+            bytes = name.getBytes(StandardCharsets.US_ASCII);
+        }
+
+        @Override
+        public byte[] getBytes() {
+            return bytes;
+        }
+    }
+
+    /** A number, a word, or null. */
+    private static final class Reply extends CommandOutput<String, String, Object> {
+        Reply() {
+            super(StringCodec.UTF8, null);
+        }
+
+        @Override
+        public void set(ByteBuffer word) {
+            output = word == null ? null : decodeString(word);
+        }
+
+        @Override
+        public void set(long number) {
+            output = number;
+        }
+    }
+
+    private record Key(String name, String token) {}
+
+    private final Map<Key, AsyncRequest<?>> waiting = new ConcurrentHashMap<>();
+    private final String channel = "redis-lock:" + UUID.randomUUID();
+    private final Executor executor = ForkJoinPool.commonPool();
+    private final ScheduledThreadPoolExecutor timer =
+            new ScheduledThreadPoolExecutor(
+                    1, LettuceLockClient::thread, new ThreadPoolExecutor.DiscardPolicy());
+    private final LockOptions options;
+    private final StatefulRedisConnection<String, String> asking;
+    private final StatefulRedisPubSubConnection<String, String> listening;
+    private volatile boolean closed;
+
+    private LettuceLockClient(RedisClient lettuce, LockOptions options) {
+        this.options = options;
+        timer.setRemoveOnCancelPolicy(true);
+        timer.setExecuteExistingDelayedTasksAfterShutdownPolicy(false);
+        listening = lettuce.connectPubSub(StringCodec.UTF8);
+        try {
+            listening.addListener(new Listener());
+            listening.sync().subscribe(channel);
+            asking = lettuce.connect(StringCodec.UTF8);
+        } catch (RuntimeException failed) {
+            listening.close();
+            timer.shutdownNow();
+            throw failed;
+        }
+    }
+
+    private static Thread thread(Runnable task) {
+        Thread thread = new Thread(task, "redis-lock-timer");
+        thread.setDaemon(true);
+        return thread;
+    }
+
+    /**
+     * Connects twice, and subscribes.
+     *
+     * @param lettuce stays yours to shut down. It must reconnect by itself, as it does by default
+     * @param options what may be chosen. At the end of each slice a waiter asks again, for the case
+     *     that a message was lost; {@code onLost} is told of no owner
+     * @return a client, to be closed
+     */
+    public static LettuceLockClient connect(RedisClient lettuce, LockOptions options) {
+        return new LettuceLockClient(lettuce, options);
+    }
+
+    /**
+     * A lock that one hold has at a time.
+     *
+     * @param name its key
+     * @return a view; the same lock as the write lock of that name
+     */
+    public AsyncLock lock(String name) {
+        return new AsyncLock(this, name, Mode.EXCLUSIVE);
+    }
+
+    /**
+     * The readers' side of the lock of that name.
+     *
+     * @param name its key
+     * @return a view
+     */
+    public AsyncLock readLock(String name) {
+        return new AsyncLock(this, name, Mode.SHARED);
+    }
+
+    /**
+     * Gives up the places of all that wait, and closes both connections. The waiters' futures fail
+     * with an {@link IllegalStateException}. What is held is not released: it ends with its lease.
+     */
+    @Override
+    public void close() {
+        closed = true;
+        List<CompletableFuture<Boolean>> released =
+                waiting.values().stream().map(AsyncRequest::close).toList();
+        try {
+            CompletableFuture.allOf(released.toArray(new CompletableFuture<?>[0]))
+                    .orTimeout(options.answerMs(), TimeUnit.MILLISECONDS)
+                    .join();
+        } catch (CompletionException outOfReach) {
+            // Then the grace ends them.
+        }
+        timer.shutdownNow();
+        asking.close();
+        listening.close();
+    }
+
+    boolean isClosed() {
+        return closed;
+    }
+
+    LockOptions options() {
+        return options;
+    }
+
+    long ttlMs() {
+        return options.ttl().toMillis();
+    }
+
+    /** A fence, QUEUED where it waits, or null. */
+    CompletableFuture<Object> acquire(Mode mode, String name, String token, boolean waits) {
+        CommandArgs<String, String> arguments = arguments(name, token).add(ttlMs());
+        if (waits) {
+            arguments.add("NOTIFY").add(0).add(channel);
+            if (!options.grace().isZero()) {
+                arguments.add("KEEP").add(options.grace().toMillis());
+            }
+        }
+        return send(mode == Mode.SHARED ? Command.RLOCK : Command.ACQUIRE, arguments);
+    }
+
+    CompletableFuture<Boolean> renew(String name, String token) {
+        return send(Command.RENEW, arguments(name, token).add(ttlMs())).thenApply(this::isOne);
+    }
+
+    CompletableFuture<Boolean> release(String name, String token) {
+        return send(Command.RELEASE, arguments(name, token)).thenApply(this::isOne);
+    }
+
+    private boolean isOne(Object reply) {
+        return reply instanceof Long number && number == 1;
+    }
+
+    private static CommandArgs<String, String> arguments(String name, String token) {
+        return new CommandArgs<>(StringCodec.UTF8).addKey(name).add(token);
+    }
+
+    private CompletableFuture<Object> send(Command command, CommandArgs<String, String> arguments) {
+        try {
+            // The copy, as a command that is cancelled would not be sent again by Lettuce.
+            return asking.async()
+                    .dispatch(command, new Reply(), arguments)
+                    .toCompletableFuture()
+                    .copy()
+                    .orTimeout(options.answerMs(), TimeUnit.MILLISECONDS);
+        } catch (RedisException failed) {
+            return CompletableFuture.failedFuture(failed);
+        }
+    }
+
+    void waits(AsyncRequest<?> request) {
+        waiting.put(new Key(request.name, request.token), request);
+    }
+
+    void waitsNoMore(AsyncRequest<?> request) {
+        waiting.remove(new Key(request.name, request.token));
+    }
+
+    /** Never, when the client is closed. */
+    Future<?> later(long delayNanos, Runnable task) {
+        return timer.schedule(task, delayNanos, TimeUnit.NANOSECONDS);
+    }
+
+    /** Runs what may be slow, away from Lettuce's threads. */
+    void run(Runnable task) {
+        executor.execute(task);
+    }
+
+    void tellLost(LostLock news, Runnable more) {
+        run(
+                () -> {
+                    more.run();
+                    options.onLost().accept(news);
+                });
+    }
+
+    static Throwable cause(Throwable failed) {
+        return failed instanceof CompletionException && failed.getCause() != null
+                ? failed.getCause()
+                : failed;
+    }
+
+    static boolean isError(Throwable failed, String code) {
+        return failed instanceof RedisCommandExecutionException
+                && failed.getMessage().startsWith(code);
+    }
+
+    /** Whether the server was out of reach, or is only starting, or is changing its role. */
+    static boolean passes(Throwable failed) {
+        if (failed instanceof RedisException && failed.getMessage() != null) {
+            return !(failed instanceof RedisCommandExecutionException)
+                    || Commands.passes(failed.getMessage());
+        }
+        return failed instanceof TimeoutException || failed instanceof RedisException;
+    }
+
+    /** On Lettuce's thread, so it only hands on. */
+    private final class Listener extends RedisPubSubAdapter<String, String> {
+        private boolean before;
+
+        @Override
+        public void message(String from, String message) {
+            // event fence length-of-the-key key token
+            String[] words = message.split(" ", 4);
+            byte[] rest = words[3].getBytes(StandardCharsets.UTF_8);
+            int length = Integer.parseInt(words[2]);
+            String name = new String(rest, 0, length, StandardCharsets.UTF_8);
+            String token =
+                    new String(rest, length + 1, rest.length - length - 1, StandardCharsets.UTF_8);
+            AsyncRequest<?> request = waiting.get(new Key(name, token));
+            if (request != null) {
+                request.told(words[0], Long.parseLong(words[1]));
+            }
+        }
+
+        /** Lettuce subscribes again by itself. What was published meanwhile is lost. */
+        @Override
+        public void subscribed(String to, long count) {
+            if (before) {
+                waiting.values().forEach(AsyncRequest::ask);
+            }
+            before = true;
+        }
+    }
+}

@@ -1,0 +1,132 @@
+package io.github.redislock;
+
+import java.io.IOException;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.net.Socket;
+import java.nio.charset.StandardCharsets;
+import java.util.List;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicInteger;
+
+/**
+ * Stands before a server. It can cut the connections, serve new ones late or not at all, keep all
+ * replies to itself, and answer as a module of 0.1.
+ */
+final class FaultyProxy implements AutoCloseable {
+    private final List<Socket> open = new CopyOnWriteArrayList<>();
+    private final ServerSocket listener;
+
+    /** How many commands said KEEP. */
+    final AtomicInteger keeps = new AtomicInteger();
+
+    /** Whether KEEP is answered as a module of 0.1 does. */
+    volatile boolean old;
+
+    /** Whether replies go nowhere, on connections that stay open. */
+    volatile boolean silent;
+
+    /** Whether messages go nowhere, on a connection that stays open. */
+    volatile boolean deaf;
+
+    private volatile boolean shut;
+    private volatile long delayMs;
+
+    FaultyProxy(int serverPort) throws IOException {
+        listener = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
+        start(
+                () -> {
+                    while (true) {
+                        Socket client = listener.accept();
+                        start(() -> serve(client, serverPort));
+                    }
+                });
+    }
+
+    String url() {
+        return "redis://127.0.0.1:" + listener.getLocalPort();
+    }
+
+    /** Closes the connections, as a lost network would; new ones are served late. */
+    void cut(long delayMs) throws IOException {
+        this.delayMs = delayMs;
+        for (Socket socket : open) {
+            socket.close();
+        }
+    }
+
+    /** Closes the connections, and new ones at once. */
+    void shut() throws IOException {
+        shut = true;
+        cut(0);
+    }
+
+    private void serve(Socket client, int serverPort) throws Exception {
+        try (client) {
+            if (shut) {
+                return;
+            }
+            Thread.sleep(delayMs);
+            try (Socket server = new Socket(InetAddress.getLoopbackAddress(), serverPort)) {
+                open.addAll(List.of(client, server));
+                AtomicBoolean subscribed = new AtomicBoolean();
+                start(() -> carryReplies(server, client, subscribed));
+                carryCommands(client, server, subscribed);
+            }
+        }
+    }
+
+    private void carryCommands(Socket client, Socket server, AtomicBoolean subscribed)
+            throws IOException {
+        byte[] bytes = new byte[16_384];
+        for (int count; (count = client.getInputStream().read(bytes)) > 0; ) {
+            // A connection of Jedis has one command at a time, and writes it at once.
+            String text = new String(bytes, 0, count, StandardCharsets.ISO_8859_1);
+            subscribed.compareAndSet(false, text.contains("SUBSCRIBE"));
+            if (text.contains("\r\nKEEP\r\n")) {
+                keeps.incrementAndGet();
+                if (old) {
+                    String refusal = "-ERR unknown option, expected BLOCK\r\n";
+                    client.getOutputStream().write(refusal.getBytes(StandardCharsets.US_ASCII));
+                    continue;
+                }
+            }
+            server.getOutputStream().write(bytes, 0, count);
+        }
+    }
+
+    private void carryReplies(Socket server, Socket client, AtomicBoolean subscribed)
+            throws IOException {
+        byte[] bytes = new byte[16_384];
+        try (client) {
+            for (int count; (count = server.getInputStream().read(bytes)) > 0; ) {
+                if (!silent && !(deaf && subscribed.get())) {
+                    client.getOutputStream().write(bytes, 0, count);
+                }
+            }
+        }
+    }
+
+    private static void start(Other.Action action) {
+        Thread thread =
+                new Thread(
+                        () -> {
+                            try {
+                                action.run();
+                            } catch (Exception closed) {
+                                // That is its end.
+                            }
+                        });
+        thread.setDaemon(true);
+        thread.start();
+    }
+
+    @Override
+    public void close() throws IOException {
+        listener.close();
+        for (Socket socket : open) {
+            socket.close();
+        }
+    }
+}
