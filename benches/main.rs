@@ -41,7 +41,7 @@ use harness::Kind;
 
 type Part = fn(&Run);
 
-pub const PARTS: [(&str, Part); 9] = [
+pub const PARTS: [(&str, Part); 10] = [
     ("owner", owner::measure),
     ("others", other_commands::measure),
     ("contention", contention::measure),
@@ -51,6 +51,7 @@ pub const PARTS: [(&str, Part); 9] = [
     ("expiry", expiry::measure),
     ("growth", growth::measure),
     ("places", places::measure),
+    ("place-waits", place_waits::measure),
 ];
 
 /// The size of a run, and its servers.

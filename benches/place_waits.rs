@@ -32,10 +32,14 @@ const SLICE: &str = "BLOCK 200 KEEP 1000";
 const POLL: &str = "KEEP 1000";
 const PAUSE: Duration = Duration::from_millis(5);
 const TURNS: usize = 100;
+const PATIENCE: Duration = Duration::from_secs(180);
 
-pub fn measure(with: &Run, report: &mut Report) {
-    hand_offs(with, report);
-    shares(with, report);
+pub fn measure(with: &Run) {
+    let title = "Waiting by NOTIFY, in slices, and by polling";
+    let mut report = Report::new("place-waits", title, with.quick);
+    hand_offs(with, &mut report);
+    shares(with, &mut report);
+    report.write();
 }
 
 fn hand_offs(with: &Run, report: &mut Report) {
@@ -82,13 +86,11 @@ fn block(fixture: &mut Fixture) -> f64 {
 
 fn notify(fixture: &mut Fixture, places: usize) -> f64 {
     fixture.control.int("LOCK.ACQUIRE shared holder 60000");
-    let processes: Vec<_> = (0..PROCESSES)
+    let mut processes: Vec<_> = (0..PROCESSES)
         .map(|n| Process::start(fixture.server.port, n))
         .collect();
-    let share = places / PROCESSES;
-    let mut processes: Vec<_> = processes.into_iter().collect();
-    for (n, process) in processes.iter_mut().enumerate() {
-        process.take_places(n * share..(n + 1) * share);
+    for n in 0..places {
+        processes[n % PROCESSES].take_place(&token(n));
     }
     let (over, grants) = (AtomicBool::new(false), AtomicUsize::new(0));
     let mut seconds = 0.0;
@@ -143,17 +145,15 @@ impl Process {
         format!("LOCK.ACQUIRE shared {token} 60000 NOTIFY 0 {name} KEEP 5000")
     }
 
-    fn take_places(&mut self, tokens: std::ops::Range<usize>) {
-        for n in tokens {
-            let asked = Requests::of([self.ask(&token(n))]);
-            self.asks.write_all(asked.bytes()).unwrap();
-            let mut reply = [0; "+QUEUED\r\n".len()];
-            self.asks.read_exact(&mut reply).unwrap();
-            assert_eq!(&reply, b"+QUEUED\r\n");
-        }
+    fn take_place(&mut self, token: &str) {
+        let asked = Requests::of([self.ask(token)]);
+        self.asks.write_all(asked.bytes()).unwrap();
+        let mut reply = [0; "+QUEUED\r\n".len()];
+        self.asks.read_exact(&mut reply).unwrap();
+        assert_eq!(&reply, b"+QUEUED\r\n");
     }
 
-    /// Whoever is granted releases at once, and takes a place again.
+    /// Each caller that is granted releases at once, and takes a place again.
     fn serve(mut self, over: &AtomicBool, grants: &AtomicUsize) {
         let mut message = String::new();
         loop {
@@ -197,18 +197,22 @@ fn shares(with: &Run, report: &mut Report) {
     let mut rows = Vec::new();
     for &kind in &with.kinds {
         let fixture = Fixture::start(kind, &[]);
-        let over = AtomicBool::new(false);
+        let (over, all) = (AtomicBool::new(false), AtomicUsize::new(0));
         let words = ["BLOCK 0"; NEIGHBOURS].into_iter().chain([SLICE, POLL]);
         let grants: Vec<f64> = thread::scope(|scope| {
             let clients: Vec<_> = words
                 .enumerate()
                 .map(|(n, words)| {
-                    let (client, over) = (fixture.server.client(), &over);
-                    scope.spawn(move || turns(client, &token(n), words, over))
+                    let (client, over, all) = (fixture.server.client(), &over, &all);
+                    scope.spawn(move || turns(client, &token(n), words, (over, all)))
                 })
                 .collect();
-            let turns = with.size(TURNS).max(5) as u32;
-            thread::sleep(HOLD * (NEIGHBOURS as u32 + 2) * turns);
+            let turns = with.size(TURNS).max(5);
+            let begin = Instant::now();
+            while all.load(SeqCst) < (NEIGHBOURS + 2) * turns {
+                assert!(begin.elapsed() < PATIENCE, "too few turns");
+                thread::sleep(HOLD);
+            }
             over.store(true, SeqCst);
             let grants = clients.into_iter().map(|client| client.join().unwrap());
             grants.map(|grants| grants as f64).collect()
@@ -242,12 +246,19 @@ fn shares(with: &Run, report: &mut Report) {
 }
 
 /// Takes turns until all is over. Returns how many it has had.
-fn turns(mut client: Client, token: &str, words: &str, over: &AtomicBool) -> usize {
+fn turns(
+    mut client: Client,
+    token: &str,
+    words: &str,
+    (over, all): (&AtomicBool, &AtomicUsize),
+) -> usize {
     let mut grants = 0;
     while !over.load(SeqCst) {
         match client.call(&format!("LOCK.ACQUIRE fair {token} 60000 {words}")) {
             Reply::Int(_) => {
-                grants += usize::from(!over.load(SeqCst));
+                let counts = usize::from(!over.load(SeqCst));
+                grants += counts;
+                all.fetch_add(counts, SeqCst);
                 thread::sleep(HOLD);
                 client.int(&format!("LOCK.RELEASE fair {token}"));
             }

@@ -311,7 +311,6 @@ pub fn measure(with: &Run) {
     };
     report.lines("places", &chart, &series);
     instructions(with, &mut report);
-    crate::place_waits::measure(with, &mut report);
     report.write();
 }
 
