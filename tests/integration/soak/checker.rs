@@ -199,7 +199,16 @@ impl<'h> Checker<'h> {
             let timelines = &self.timelines;
             let queue = self.queues.entry(&request.key).or_default();
             queue.retain(|waiter| timelines[waiter].may_wait(at, now_ms));
+            let own = queue.iter().map(|waiter| &timelines[waiter]);
+            let own: Vec<_> = own.filter(|t| t.request.token == request.token).collect();
+            let surely = own.iter().filter(|t| t.surely_waits(at, now_ms));
+            let latest = surely.map(|t| t.place.1).min();
+            let earliest = own.iter().map(|t| t.place.0).min();
             queue.push(number);
+            if let Some(timeline) = self.timelines.get_mut(&number) {
+                let (first, last) = timeline.place;
+                timeline.place = (earliest.unwrap_or(first), latest.unwrap_or(last));
+            }
         }
     }
 
@@ -320,7 +329,7 @@ impl<'h> Checker<'h> {
             .map(|timeline| timeline.request.connection)
             .collect();
         let passed = self.queue(key).find(|other| {
-            let stands_before = other.arrived < first.arrived || self.is_ahead(key, other, now_ms);
+            let stands_before = other.place.1 < first.place.0 || self.is_ahead(key, other, now_ms);
             other.request.token != first.request.token
                 && stands_before
                 && other.surely_waits(at, now_ms)
@@ -415,9 +424,14 @@ impl<'h> Checker<'h> {
     /// not certain.
     fn surely_next(&self, at: usize, key: &str, now_ms: u64) -> Option<&Timeline<'h>> {
         let waiting = || self.queue(key).filter(|c| c.may_wait(at, now_ms));
+        let is_surely_first = |timeline: &&Timeline<'h>| {
+            let token = &timeline.request.token;
+            let mut others = waiting().filter(|other| other.request.token != *token);
+            others.all(|other| timeline.place.1 < other.place.0)
+        };
         let head = waiting()
             .find(|timeline| self.is_ahead(key, timeline, now_ms))
-            .or_else(|| waiting().next())?;
+            .or_else(|| waiting().find(is_surely_first))?;
         let token = head.request.token.as_bytes();
         let excluded = self.keys[key].excludes(token, head.mode, now_ms);
         (!excluded && head.surely_waits(at, now_ms)).then_some(head)

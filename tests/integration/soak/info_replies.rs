@@ -85,7 +85,7 @@ impl<'h> Checker<'h> {
     }
 
     /// Every shown request may wait, every request that certainly waits is shown, and all are in
-    /// the order of arrival behind the conversions.
+    /// the order of their places behind the conversions.
     fn check_queue(&mut self, at: usize, sample: &Sample, key: &str, shown: &Shown) {
         let (from_ms, to_ms) = (sample.server_us / 1_000, sample.ended_us / 1_000);
         let is = |timeline: &Timeline<'_>, (token, mode): &(String, Mode)| {
@@ -114,10 +114,10 @@ impl<'h> Checker<'h> {
                     wrong.push(format!("not ahead: {waiter:?}"));
                 }
             } else if !self.was_upgrade(timeline) {
-                if timeline.arrived < last {
+                if timeline.place.1 < last {
                     wrong.push(format!("out of order: {waiter:?}"));
                 }
-                last = timeline.arrived;
+                last = last.max(timeline.place.0);
                 seen_line = true;
             }
         }

@@ -20,6 +20,9 @@ pub struct Timeline<'h> {
     /// The positions of its arrival, and of the next command.
     pub arrived: usize,
     pub next_command: usize,
+    /// The earliest and the latest position at which its place can have been taken. Requests of one
+    /// token for one key that wait together have one place, that of the first.
+    pub place: (usize, usize),
     /// The position of its grant, if it was delivered.
     pub granted: Option<usize>,
     /// From this position on, the operator may have ended its wait, or it may have been granted
@@ -91,6 +94,8 @@ struct Index<'h> {
     holds: HashMap<(&'h str, Vec<u8>), Vec<Granted>>,
     kills: HashMap<i64, Vec<usize>>,
     unblocks: HashMap<i64, Vec<usize>>,
+    /// Releases that may have given up a place, by key and token.
+    give_ups: HashMap<(&'h str, &'h str), Vec<usize>>,
     /// The positions of the samples, with the times of their requests.
     looks: Vec<(usize, u64)>,
 }
@@ -129,6 +134,13 @@ impl<'h> Index<'h> {
                         Mark::Asked(number) => {
                             index.arrivals.insert(number, (at, usize::MAX));
                             last = Some(number);
+                            let request = &history.requests[&number];
+                            if request.what == What::Release
+                                && request.outcome != Outcome::Done(true)
+                            {
+                                let whose = (&request.key[..], &request.token[..]);
+                                index.give_ups.entry(whose).or_default().push(at);
+                            }
                         }
                         Mark::Sampled(number) => {
                             let asked_us = history.samples[&number].asked_us;
@@ -150,6 +162,14 @@ impl<'h> Index<'h> {
         let mut strikes = strikes.get(&connection).into_iter().flatten();
         let strike = strikes.find(|strike| **strike > at);
         strike.map_or(usize::MAX, |strike| strike + 1)
+    }
+
+    /// The position from which a release may have given up the place of a request.
+    fn given_up(&self, request: &Request, arrived: usize) -> usize {
+        let whose = (&request.key[..], &request.token[..]);
+        let mut releases = self.give_ups.get(&whose).into_iter().flatten();
+        let release = releases.find(|release| **release > arrived);
+        release.map_or(usize::MAX, |release| release + 1)
     }
 
     /// The position from which a connection is gone that was closed before this instant.
@@ -190,6 +210,7 @@ pub fn follow<'h>(history: &'h History, breaches: &mut Vec<Breach>) -> BTreeMap<
             continue;
         };
         let unblocked = Index::after(&index.unblocks, request.connection, arrived);
+        let given_up = index.given_up(request, arrived);
         let mut timeline = Timeline {
             number,
             request,
@@ -197,8 +218,9 @@ pub fn follow<'h>(history: &'h History, breaches: &mut Vec<Breach>) -> BTreeMap<
             block,
             arrived,
             next_command,
+            place: (arrived, arrived),
             granted: None,
-            struck: killed.min(unblocked),
+            struck: killed.min(unblocked).min(given_up),
             gone: usize::MAX,
         };
         let whose = (&request.key[..], request.token.clone().into_bytes());
@@ -215,6 +237,8 @@ pub fn follow<'h>(history: &'h History, breaches: &mut Vec<Breach>) -> BTreeMap<
                 Some(hold) => timeline.granted = Some(hold.at),
                 None => refuse(Rule::UnknownFence, arrived, "the log has no such grant"),
             },
+            // A release of its token that holds nothing ends its wait early.
+            Outcome::Null if given_up < usize::MAX => {}
             Outcome::Null => {
                 let waited_us = request.ended_us - request.asked_us;
                 match block {
