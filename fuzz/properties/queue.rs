@@ -108,7 +108,11 @@ impl World {
 
     fn ask(&mut self, ask: Ask<'_>, may_wait: bool, keep_ms: Option<u32>) {
         let had_place = self.registry.has_place(0, b"k", ask.token);
-        let waiting = !self.registry.is_empty();
+        // A reader may enter beside absent readers whose turn has come.
+        let stops = |w: redis_lock::wait::Waiter<'_, u64>| {
+            w.listener.is_some() || w.mode == Mode::Exclusive || ask.mode == Mode::Exclusive
+        };
+        let waiting = self.registry.waiters(0, b"k").any(stops);
         let held = self.hold_of(ask.token);
         let refusal = match self.acquire(ask, true) {
             Ok(()) => {
@@ -242,7 +246,7 @@ impl World {
             self.waiting.len()
         );
         let lock = self.lock.as_ref();
-        // Those ahead of the first one who is no absent reader let everybody in whom the lock lets in.
+        // Absent readers at the head let everybody in whom the lock lets in.
         let mut waiters = self.registry.waiters(0, b"k").enumerate();
         let passed = |(_, w): &(usize, redis_lock::wait::Waiter<'_, u64>)| {
             w.listener.is_some() || w.mode == Mode::Exclusive
@@ -253,18 +257,18 @@ impl World {
         if first.listener.is_none() || (at > 0 && first.mode == Mode::Exclusive) {
             return;
         }
-        // No wake-up is lost: who stands first cannot be let in now …
+        // No wake-up is lost: the first one cannot be let in now …
         let admitted = Lock::admits(lock, first.mode, first.token.as_token(), now);
         assert!(admitted.is_err(), "{first:?} could have the lock");
         assert!(lock.is_some_and(|lock| !lock.is_free(now)));
-        // … nor by time alone before the alarm.
-        let alarm = self.registry.wakes_at(&self.key, lock, now);
-        let alarm = alarm.expect("an alarm for those who wait");
-        let until = Now::from_millis(alarm.ms().max(self.now_ms));
+        // … nor by time alone before the timer is due.
+        let timer = self.registry.wakes_at(&self.key, lock, now);
+        let timer = timer.expect("a timer for those who wait");
+        let until = Now::from_millis(timer.ms().max(self.now_ms));
         let admitted = Lock::admits(lock, first.mode, first.token.as_token(), until);
         assert!(
             admitted.is_err(),
-            "{first:?} is next before the alarm rings"
+            "{first:?} is next before the timer is due"
         );
     }
 }
