@@ -157,8 +157,10 @@ for (const { title, name, library, waitBy } of ways) {
     });
 
     it("takes no place when it does not wait", async () => {
-      const hasty = new Redlock([await connect()], { retryCount: 0, waitBy });
+      const refused = [];
+      const hasty = new Redlock([asWithOldModule(await connect(), refused)], { retryCount: 0, waitBy });
       await assert.rejects(hasty.acquire([key], 30_000));
+      assert.deepEqual(refused, [], "it says neither KEEP nor NOTIFY");
       assert.deepEqual(await server.places(key), []);
     });
 

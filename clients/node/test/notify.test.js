@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { after, afterEach, before, beforeEach, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
+import { Redis } from "ioredis";
 import { Redlock } from "redis-lock-client";
 import { parseMessage } from "../dist/esm/message.js";
 import { gatherWarnings, libraries, Proxy, Server, until } from "./harness.js";
@@ -90,9 +91,26 @@ for (const [name, library] of Object.entries(libraries)) {
       await first.release();
       const lock = await waiting;
       assert.equal(lock.value, tokens[0]);
-      // Granted while nobody listens: the place stays until its owner asks.
-      await Promise.all([killSubscriber(), lock.release()]);
-      assert.equal((await behind).value, tokens[1]);
+      await lock.release();
+      await (await behind).release();
+    });
+
+    it("keeps its place when nobody hears of its grant", async () => {
+      const first = await redlock.acquire([key], 30_000);
+      const waiting = redlock.acquire([key], 30_000);
+      await isListening(1);
+      let passed = false;
+      const rival = new Redis(server.port);
+      const behind = rival.call("LOCK.ACQUIRE", key, "rival", 30_000, "BLOCK", 0).then(() => (passed = true));
+      await isListening(2);
+      // Together, so that no new subscription comes between.
+      const both = server.admin.pipeline().client("KILL", "TYPE", "pubsub");
+      await both.call("LOCK.RELEASE", key, first.value).exec();
+      const lock = await waiting;
+      assert.equal(passed, false);
+      await lock.release();
+      await behind;
+      rival.disconnect();
     });
 
     it("subscribes again when the client has a new connection", async () => {
@@ -168,7 +186,9 @@ for (const [name, library] of Object.entries(libraries)) {
         await assert.rejects(slow.acquire([key], 30_000, { retryCount: 1, retryDelay: 100 }));
         await second.release();
         assert.deepEqual(await server.holders(key), []);
+        const calls = await server.calls("lock.acquire");
         proxy.go();
+        await until(async () => (await server.calls("lock.acquire")) > calls, "the late request has arrived");
         await until(async () => (await server.admin.call("LOCK.INFO", key)) === null, "nothing is left");
       } finally {
         proxy.stop();
