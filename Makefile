@@ -78,7 +78,7 @@ bench-shard: setup ## Measure what one shard of a cluster carries: acquisitions 
 	cargo bench --locked --bench shard
 
 # It takes the languages that `make setup-examples` has set up, and names the others.
-bench-peers: setup ## Measure lock libraries beside the adapters in clients/, into docs/benchmarks/libraries.md (BENCH_QUICK=1, BENCH_SERVERS=)
+bench-peers: setup ## Measure lock libraries beside the adapters in clients/, into docs/benchmarks/libraries.md (BENCH_QUICK=1, BENCH_SERVERS=, BENCH_HOLDS=)
 	@$(MAKE) servers build
 	cargo bench --locked --bench peers
 

@@ -3,12 +3,17 @@
 #[allow(dead_code, unreachable_pub, missing_docs)]
 #[path = "../benches/libraries/catalogue.rs"]
 mod catalogue;
+#[allow(unreachable_pub)]
+#[path = "../benches/libraries/holds.rs"]
+mod holds;
 #[allow(dead_code, unreachable_pub)]
 #[path = "../benches/stats.rs"]
 mod stats;
 #[allow(unreachable_pub)]
 #[path = "../benches/libraries/timeline.rs"]
 mod timeline;
+
+use std::time::Duration;
 
 use catalogue::{version_in, LANGUAGES};
 use stats::jain;
@@ -116,4 +121,34 @@ fn every_library_has_a_version() {
             );
         }
     }
+}
+
+#[test]
+fn the_holds_can_be_chosen() {
+    assert_eq!(holds::chosen("", false).unwrap(), holds::HOLDS_MS);
+    assert_eq!(holds::chosen("", true).unwrap(), [0, 1, 100]);
+    assert_eq!(holds::chosen("1000, 0,1000", true).unwrap(), [0, 1000]);
+    for wrong in ["1,x", "-1", "10001", ","] {
+        assert!(holds::chosen(wrong, false).is_err(), "{wrong}");
+    }
+    assert_eq!(holds::shown(&holds::HOLDS_MS), "0, 1, 100 and 1000 ms");
+    assert_eq!(holds::shown(&[5]), "5 ms");
+    assert_eq!(holds::charted(&[0, 1, 100]), 1);
+    assert_eq!(holds::charted(&[0, 100]), 0);
+}
+
+#[test]
+fn a_round_has_two_turns_for_each_client() {
+    let shortest = Duration::from_millis(2500);
+    assert_eq!(holds::round_time(0, 64, shortest), shortest);
+    assert_eq!(holds::round_time(100, 16, shortest).as_millis(), 3200);
+    assert_eq!(holds::clients(1), holds::CLIENTS);
+    assert_eq!(holds::clients(100), [16]);
+    assert_eq!([holds::rounds(100, 3), holds::rounds(1000, 3)], [3, 1]);
+}
+
+#[test]
+fn the_ideal_wait_is_a_turn_of_all_clients() {
+    assert_eq!(holds::ideal_wait_us(100, 16), Some(1_600_000.0));
+    assert_eq!(holds::ideal_wait_us(0, 16), None);
 }

@@ -1,4 +1,5 @@
-//! The chart of each language: hand-offs per second over the number of clients, both logarithmic.
+//! The chart of each language: hand-offs per second over the number of clients, both logarithmic,
+//! with one of the holds.
 
 use std::path::Path;
 
@@ -8,7 +9,8 @@ use plotters::prelude::*;
 
 use crate::catalogue::Language;
 use crate::document::languages;
-use crate::{Measured, CLIENTS, HOLD_MS};
+use crate::holds::CLIENTS;
+use crate::Measured;
 
 const WIDTH: u32 = 1000;
 const TITLE_HEIGHT: u32 = 40;
@@ -30,9 +32,10 @@ struct Line {
     points: Vec<(f64, [f64; 3])>,
 }
 
-pub fn draw(path: &Path, server: &str, all: &[Measured], left_out: &[&Language]) {
+/// Shows the measurements with this hold only.
+pub fn draw(path: &Path, server: &str, hold_ms: u64, all: &[Measured], left_out: &[&Language]) {
     let charts: Vec<(&str, Vec<Line>)> = languages(all)
-        .map(|language| (language.name, lines(all, language)))
+        .map(|language| (language.name, lines(all, language, hold_ms)))
         .collect();
     let values = || {
         let lines = charts.iter().flat_map(|(_, lines)| lines);
@@ -47,7 +50,7 @@ pub fn draw(path: &Path, server: &str, all: &[Measured], left_out: &[&Language])
     let size = (WIDTH, TITLE_HEIGHT + ROW_HEIGHT * rows);
     let root = SVGBackend::new(path, size).into_drawing_area();
     root.fill(&WHITE).unwrap();
-    let mut title = format!("Hand-offs per second on {server}, the lock held for {HOLD_MS} ms");
+    let mut title = format!("Hand-offs per second on {server}, the lock held for {hold_ms} ms");
     if !left_out.is_empty() {
         let names: Vec<&str> = left_out.iter().map(|language| language.name).collect();
         title += &format!(" (left out: {})", names.join(", "));
@@ -61,7 +64,7 @@ pub fn draw(path: &Path, server: &str, all: &[Measured], left_out: &[&Language])
     root.present().expect("to write a picture");
 }
 
-fn lines(all: &[Measured], language: &Language) -> Vec<Line> {
+fn lines(all: &[Measured], language: &Language, hold_ms: u64) -> Vec<Line> {
     let [mut ours, mut peers] = [OURS.iter().cycle(), PEERS.iter().cycle()];
     let libraries = language.libraries.iter().map(|library| {
         let colours = if library.is_ours {
@@ -69,7 +72,10 @@ fn lines(all: &[Measured], language: &Language) -> Vec<Line> {
         } else {
             &mut peers
         };
-        let of = |one: &&Measured| std::ptr::eq(one.library, library) && !one.rounds.is_empty();
+        let of = |one: &&Measured| {
+            let is_asked_for = std::ptr::eq(one.library, library) && one.hold_ms == hold_ms;
+            is_asked_for && !one.rounds.is_empty()
+        };
         let points = all.iter().filter(of).map(|one| {
             let spread = one.spread(|figures| figures.hand_offs);
             let values = [spread.median, spread.low, spread.high];

@@ -8,7 +8,10 @@ use std::sync::mpsc::{channel, Receiver};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Time for a virtual machine to start, and for clients to wait for each other at the end.
+use crate::holds::turn_of_all;
+
+/// Time for a virtual machine to start. At the end, some drivers let every client finish its turn,
+/// which takes longer by a turn of all of them.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The libraries that the driver in this folder knows. Empty if the driver cannot run.
@@ -30,6 +33,8 @@ pub struct Load {
 /// A driver whose clients are connected and have started. Dropping it ends the process.
 pub struct Driver {
     child: Child,
+    /// The time from the end of the round until the process must have ended.
+    patience: Duration,
     lines: JoinHandle<String>,
     errors: JoinHandle<String>,
 }
@@ -58,6 +63,7 @@ impl Driver {
         let (errors, started) = listen(child.stderr.take().expect("a pipe"));
         let driver = Self {
             child,
+            patience: PATIENCE + 2 * turn_of_all(load.hold_ms, load.clients),
             lines,
             errors,
         };
@@ -73,7 +79,7 @@ impl Driver {
         let status = loop {
             match self.child.try_wait().map_err(|error| error.to_string())? {
                 Some(status) => break status,
-                None if begin.elapsed() > PATIENCE => return Err(self.end("it did not end")),
+                None if begin.elapsed() > self.patience => return Err(self.end("it did not end")),
                 None => thread::sleep(Duration::from_millis(5)),
             }
         };

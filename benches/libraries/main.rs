@@ -2,8 +2,9 @@
 //! bench-peers`.
 //!
 //! The driver of each language, `clients/LANGUAGE/bench`, lets clients of one library take one lock
-//! in turns. `BENCH_QUICK=1` only checks that everything works, `BENCH_SERVERS=7.0.15` chooses a
-//! server, `BENCH_CLIENTS` names another folder than clients/.
+//! in turns, with several holds. `BENCH_QUICK=1` only checks that everything works,
+//! `BENCH_SERVERS=7.0.15` chooses a server, `BENCH_HOLDS=0,100` chooses the holds in milliseconds,
+//! `BENCH_CLIENTS` names another folder than clients/.
 
 #![allow(missing_docs, unreachable_pub)] // A benchmark has no public API.
 
@@ -15,6 +16,7 @@ mod catalogue;
 mod chart;
 mod document;
 mod driver;
+mod holds;
 mod timeline;
 
 #[path = "../environment.rs"]
@@ -39,8 +41,6 @@ use harness::Kind;
 use stats::jain;
 use timeline::Timeline;
 
-pub const CLIENTS: [usize; 3] = [2, 16, 64];
-pub const HOLD_MS: u64 = 1;
 const OF_A_CONNECTION: [&str; 6] = ["info", "hello", "auth", "select", "ping", "client"];
 const SERVERS: [Kind; 4] = [
     Kind::Redis8_2,
@@ -54,8 +54,9 @@ pub struct Run {
     pub kind: Kind,
     pub quick: bool,
     pub rounds: usize,
-    /// The length of each round.
-    pub time: Duration,
+    /// The length of a round with a short hold.
+    pub shortest: Duration,
+    pub holds_ms: Vec<u64>,
 }
 
 impl Run {
@@ -66,19 +67,23 @@ impl Run {
         let quick =
             std::env::var("BENCH_QUICK").is_ok_and(|value| !value.is_empty() && value != "0");
         let (rounds, ms) = if quick { (1, 300) } else { (3, 2_500) };
+        let holds = std::env::var("BENCH_HOLDS").unwrap_or_default();
         Self {
             kind: kind.unwrap_or_else(|| panic!("no server is called {wanted}")),
             quick,
             rounds,
-            time: Duration::from_millis(ms),
+            shortest: Duration::from_millis(ms),
+            holds_ms: holds::chosen(&holds, quick)
+                .unwrap_or_else(|error| panic!("BENCH_HOLDS: {error}")),
         }
     }
 }
 
-/// One library with one number of clients: its figures, once per round, and its errors.
+/// One library with one hold and one number of clients: its figures, once per round, and its errors.
 pub struct Measured {
     pub language: &'static Language,
     pub library: &'static Library,
+    pub hold_ms: u64,
     pub clients: usize,
     pub rounds: Vec<Figures>,
     pub failures: Vec<String>,
@@ -115,10 +120,12 @@ fn main() {
         std::process::exit(1);
     }
     let begin = Instant::now();
-    let all: Vec<Measured> = CLIENTS
-        .into_iter()
-        .flat_map(|clients| measure(&run, &present, clients))
-        .collect();
+    let mut all = Vec::new();
+    for &hold_ms in &run.holds_ms {
+        for &clients in holds::clients(hold_ms) {
+            all.extend(measure(&run, &present, hold_ms, clients));
+        }
+    }
     println!("-- {:.0} s", begin.elapsed().as_secs_f64());
     document::write(&run, &all, &left_out);
     let failures: usize = all.iter().map(|measured| measured.failures.len()).sum();
@@ -129,11 +136,17 @@ fn main() {
 }
 
 /// Measures all libraries in turns, so that a disturbance affects all of them.
-fn measure(run: &Run, languages: &[&'static Language], clients: usize) -> Vec<Measured> {
+fn measure(
+    run: &Run,
+    languages: &[&'static Language],
+    hold_ms: u64,
+    clients: usize,
+) -> Vec<Measured> {
     let of = |language: &'static Language| {
         language.libraries.iter().map(move |library| Measured {
             language,
             library,
+            hold_ms,
             clients,
             rounds: Vec::new(),
             failures: Vec::new(),
@@ -141,17 +154,18 @@ fn measure(run: &Run, languages: &[&'static Language], clients: usize) -> Vec<Me
     };
     let mut all: Vec<Measured> = languages.iter().copied().flat_map(of).collect();
     let mut fixture = Fixture::start(run.kind, &[]);
-    for _ in 0..run.rounds {
+    let time = holds::round_time(hold_ms, clients, run.shortest);
+    for _ in 0..holds::rounds(hold_ms, run.rounds) {
         for measured in &mut all {
             fixture.clear();
             let title = measured.language.title(measured.library);
-            match round(&mut fixture, measured, run.time) {
+            match round(&mut fixture, measured, time) {
                 Ok(figures) => {
-                    println!("{title}, {clients} clients: {figures:.1?}");
+                    println!("{title}, {hold_ms} ms, {clients} clients: {figures:.1?}");
                     measured.rounds.push(figures);
                 }
                 Err(failure) => {
-                    eprintln!("{title}, {clients} clients FAILED: {failure}");
+                    eprintln!("{title}, {hold_ms} ms, {clients} clients FAILED: {failure}");
                     measured.failures.push(failure);
                 }
             }
@@ -164,7 +178,7 @@ fn round(fixture: &mut Fixture, of: &Measured, time: Duration) -> Result<Figures
     let load = Load {
         port: fixture.server.port,
         clients: of.clients,
-        hold_ms: HOLD_MS,
+        hold_ms: of.hold_ms,
         time,
     };
     let driver = Driver::start(&of.language.path(), of.library.driver, &load)?;
