@@ -1,5 +1,5 @@
 //! ```text
-//! LOCK.TOP [n]
+//! LOCK.TOP [count]
 //! ```
 //! The locks of the selected database that others have waited for the longest, 10 unless told. The reply
 //! is an array of maps of `key`, `mode`, `holders`, `waiters`, `waited`, `token` and `held`. `holders` and
