@@ -16,6 +16,7 @@ export interface IoredisClient {
 /** What of a node-redis client (`createClient()`) is used. */
 export interface NodeRedisClient {
   readonly isReady: boolean;
+  readonly isOpen?: boolean | undefined;
   readonly options?: { readonly socket?: object } | undefined;
   sendCommand(command: readonly string[]): Promise<unknown>;
   duplicate(override?: object): NodeRedisClient;
@@ -34,6 +35,8 @@ export type Command = readonly [name: string, ...args: (string | number)[]];
 /** One connection, whichever library has made it. */
 export interface Connection {
   readonly isOpen: boolean;
+  /** The program has ended it, or the library will not make it again. */
+  readonly hasEnded: boolean;
   /** Grows when the library may have sent again what was not answered yet, of which it tells nobody. */
   readonly resends: number;
   send(command: Command): Promise<unknown>;
@@ -84,6 +87,10 @@ class OfIoredis implements Connection {
 
   get isOpen() {
     return this.client.status === "ready";
+  }
+
+  get hasEnded() {
+    return this.client.status === "end";
   }
 
   send([name, ...args]: Command) {
@@ -150,10 +157,18 @@ class OfNodeRedis implements Connection {
   /** It rejects what is not answered when the connection is lost. */
   readonly resends = 0;
 
-  constructor(private readonly client: NodeRedisClient) {}
+  #wasEnded = false;
+
+  constructor(private readonly client: NodeRedisClient) {
+    client.on("end", () => (this.#wasEnded = true));
+  }
 
   get isOpen() {
     return this.client.isReady;
+  }
+
+  get hasEnded() {
+    return this.#wasEnded && !this.client.isOpen;
   }
 
   send(command: Command) {

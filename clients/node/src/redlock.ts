@@ -133,7 +133,8 @@ export class Redlock extends EventEmitter {
 
         // Votes are split if nobody gives them back.
         if (this.#servers.length > 1) await this.#giveBack(request);
-        if (patience.isOver || this.#hasQuit || errors.some(isHopeless)) throw this.#failed(attempts, errors);
+        const isHopeless = this.#hasQuit || this.#servers.every((server) => server.hasEnded);
+        if (patience.isOver || isHopeless || errors.some(lacksModule)) throw this.#failed(attempts, errors);
         waiting = undefined;
         const [error] = errors;
         if (this.#servers.length > 1 || !(error instanceof ResourceLockedError)) {
@@ -167,9 +168,10 @@ export class Redlock extends EventEmitter {
 
   /** A release on one connection may come before the request that was sent on another, which was lost. */
   async #giveUpLater(request: Request): Promise<void> {
-    for (let i = 0; i < RELEASES && !this.#hasQuit; i++) {
+    for (let i = 0; i < RELEASES; i++) {
       await sleep(RELEASE_AGAIN_MS, undefined, { ref: false });
-      if (!this.#hasQuit && (await this.#giveBack(request))) return;
+      if (this.#hasQuit || this.#servers.every((server) => server.hasEnded)) return;
+      if (await this.#giveBack(request)) return;
     }
   }
 
@@ -237,7 +239,7 @@ export class Redlock extends EventEmitter {
       if (isPassed) return attempts;
       if (
         patience.isOver ||
-        errors.some((error) => error instanceof ResourceLockedError || isHopeless(error))
+        errors.some((error) => error instanceof ResourceLockedError || lacksModule(error))
       ) {
         throw this.#failed(attempts, errors);
       }
@@ -325,7 +327,7 @@ function isAnswer(error: Error): boolean {
 }
 
 /** The server has no such module. */
-function isHopeless(error: Error): boolean {
+function lacksModule(error: Error): boolean {
   return /^ERR unknown command/i.test(error.message);
 }
 

@@ -43,6 +43,10 @@ export class Server {
     this.support = Support.of(this.#connection);
   }
 
+  get hasEnded(): boolean {
+    return this.#connection.hasEnded;
+  }
+
   /** Grows when a command that is not answered yet may be sent again. */
   get resends(): number {
     return this.#connection.resends;

@@ -172,6 +172,14 @@ for (const { title, name, library, waitBy } of ways) {
       assert.deepEqual(await server.holders(key), [holder.value]);
     });
 
+    it("gives up when its client is ended", async () => {
+      const client = await connect();
+      const { waiting } = await beginToWait(client);
+      library.end(client);
+      await assert.rejects(waiting);
+      assert.deepEqual(await server.holders(key), [holder.value]);
+    });
+
     it("costs the others its grace when it dies", async () => {
       const client = await connect(proxy.port);
       await beginToWait(client, { grace: 600 });
