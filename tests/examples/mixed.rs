@@ -46,7 +46,7 @@ fn workers_of_all_languages_are_served_in_order_of_arrival() {
     }
     let raw = RawClients::start(server.port, RAW_CLIENTS);
 
-    raw::ask(server.port, "long");
+    let _long = raw::ask(server.port, "long");
     field.wait_until("every adapter to wait for more than a slice", |field| {
         field.drivers.iter().all(|driver| {
             let sliced = |waiting: &monitor::Waiting| waiting.slices > 1;

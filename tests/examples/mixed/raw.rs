@@ -10,7 +10,7 @@ use super::{HOLD, LOCK};
 pub const NAME: &str = "default";
 
 /// A connection without a read timeout. A wait is as long as it has to be.
-struct Connection(BufReader<TcpStream>);
+pub struct Connection(BufReader<TcpStream>);
 
 impl Connection {
     fn to(port: u16) -> Self {
@@ -33,10 +33,12 @@ impl Connection {
     }
 }
 
-/// Waits until `token` has the lock.
+/// Waits until `token` has the lock. The connection is that of its owner.
 #[track_caller]
-pub fn ask(port: u16, token: &str) {
-    assert!(Connection::to(port).acquire(token), "{token} has no lock");
+pub fn ask(port: u16, token: &str) -> Connection {
+    let mut connection = Connection::to(port);
+    assert!(connection.acquire(token), "{token} has no lock");
+    connection
 }
 
 /// Clients that take turns until the server ends.
