@@ -209,7 +209,7 @@ impl<'c> Task<'c> {
             state: None,
         };
         if module.inbox.has_notes() {
-            module.drain(task.state());
+            module.drain_notes(task.state());
         }
         Some(task)
     }
