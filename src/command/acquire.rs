@@ -1,11 +1,13 @@
 //! ```text
 //! LOCK.ACQUIRE key token|* ttl [BLOCK timeout|NOTIFY timeout channel] [KEEP grace]
+//!     [LINGER milliseconds]
 //! ```
 //! Takes the exclusive hold. The reply is the fence, or null if another token holds the lock or
 //! waits for it. With BLOCK the client waits in a queue instead, and gets null only after `timeout`
 //! milliseconds (0 waits for ever). With NOTIFY the reply is QUEUED, and the grant or the end of the
 //! wait is published to `channel`. With KEEP the token keeps its place in the queue for `grace`
-//! milliseconds after its last request there has ended without a grant. With `*` the server
+//! milliseconds after its last request there has ended without a grant. With LINGER the hold is
+//! bound to the client's connection: when that is lost, its deadline comes forward. With `*` the server
 //! generates the token, a UUIDv4. The reply is then `[token, fence]`.
 //!
 //! Three commands take a hold. They share this grammar and differ in the mode: see
@@ -48,6 +50,7 @@ pub const SPEC: Spec = Spec {
         )
         .optional(),
         Arg::integer(c"grace").after(c"KEEP").optional(),
+        Arg::integer(c"milliseconds").after(c"LINGER").optional(),
     ],
     tips: NONDETERMINISTIC,
     history: HISTORY,
@@ -56,7 +59,7 @@ pub const SPEC: Spec = Spec {
 /// What has changed since the first version.
 const HISTORY: &[Change] = &[Change {
     since: c"0.2.0",
-    what: c"Added the options NOTIFY and KEEP.",
+    what: c"Added the options NOTIFY, KEEP and LINGER.",
 }];
 
 /// The mode that LOCK.ACQUIRE asks for.
@@ -70,6 +73,7 @@ pub struct Acquire<'a> {
     ttl: Ttl,
     wait: Option<Wait<'a>>,
     keep_ms: Option<u32>,
+    linger_ms: Option<u64>,
 }
 
 /// How long to wait. 0 waits for ever, as in XREAD.
@@ -120,7 +124,7 @@ impl<'a> Acquire<'a> {
     ) -> Result<Self, Error> {
         let token = args.token()?;
         let ttl = args.ttl()?;
-        let (mut wait, mut keep_ms) = (None, None);
+        let (mut wait, mut keep_ms, mut linger_ms) = (None, None, None);
         while let Some(option) = args.optional() {
             let is = |name: &[u8]| option.eq_ignore_ascii_case(name);
             if is(b"BLOCK") || is(b"NOTIFY") {
@@ -144,6 +148,11 @@ impl<'a> Acquire<'a> {
                     return Err(Error::RepeatedOption);
                 }
                 keep_ms = Some(grace_ms(args.value()?)?);
+            } else if is(b"LINGER") {
+                if linger_ms.is_some() {
+                    return Err(Error::RepeatedOption);
+                }
+                linger_ms = Some(lingers_ms(args.value()?)?);
             } else {
                 return Err(Error::UnknownOption);
             }
@@ -162,6 +171,7 @@ impl<'a> Acquire<'a> {
             ttl,
             wait,
             keep_ms,
+            linger_ms,
         })
     }
 
@@ -173,6 +183,11 @@ impl<'a> Acquire<'a> {
     /// For how many milliseconds its place outlives its listener; `None` if it does not.
     pub const fn keep_ms(&self) -> Option<u32> {
         self.keep_ms
+    }
+
+    /// For how many milliseconds the hold outlives its connection; `None` if the two are not bound.
+    pub const fn linger_ms(&self) -> Option<u64> {
+        self.linger_ms
     }
 
     /// Decides the request.
@@ -234,6 +249,11 @@ fn grace_ms(text: &[u8]) -> Result<u32, Error> {
     ms.and_then(|ms| u32::try_from(ms).ok()).ok_or(Error::Grace)
 }
 
+fn lingers_ms(text: &[u8]) -> Result<u64, Error> {
+    let ms = integer(text).filter(|ms| *ms <= Ttl::MAX_MS);
+    ms.ok_or(Error::Linger)
+}
+
 fn uuid_v4() -> [u8; Hyphenated::LENGTH] {
     let mut text = [0; Hyphenated::LENGTH];
     Uuid::new_v4().hyphenated().encode_lower(&mut text);
@@ -273,6 +293,13 @@ mod tests {
             let keep = parse(&["me", "10", "KEEP", bad]);
             assert_eq!(keep.map(|_| ()), Err(Error::Grace), "{bad:?}");
         }
+        let linger = |ms| parse(&["*", "10", "linger", ms]).map(|a| a.linger_ms());
+        assert_eq!(linger("0"), Ok(Some(0)));
+        assert_eq!(linger("281474976710656"), Ok(Some(1 << 48)));
+        for bad in ["281474976710657", "-1", "1.5", "", "x"] {
+            assert_eq!(linger(bad), Err(Error::Linger), "{bad:?}");
+        }
+        assert_eq!(plain.linger_ms(), None);
         for (args, error) in [
             (&[][..], Error::Arity),
             (&["me"], Error::Arity),
@@ -287,6 +314,11 @@ mod tests {
             ),
             (&["me", "10", "BLOCK", "1", "2"], Error::UnknownOption),
             (&["me", "10", "KEEP"], Error::MissingValue),
+            (&["me", "10", "LINGER"], Error::MissingValue),
+            (
+                &["me", "10", "LINGER", "1", "LINGER", "1"],
+                Error::RepeatedOption,
+            ),
             (&["me", "10", "NOTIFY", "1"], Error::MissingValue),
             (
                 &["me", "10", "NOTIFY", "1", "c", "NOTIFY", "1", "c"],

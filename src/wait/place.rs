@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use super::bindings::Linger;
 use super::key_ref::KeyRef;
 use super::slab::{Id, Slab};
 use crate::lock::{CompactToken, Mode, Ttl};
@@ -45,6 +46,8 @@ pub(super) struct Request<L> {
     pub(super) keep_ms: u32,
     pub(super) mode: Mode,
     pub(super) is_server_generated: bool,
+    /// What its hold is bound to.
+    pub(super) linger: Option<Linger>,
 }
 
 /// An instant that does not come.

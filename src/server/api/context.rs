@@ -5,6 +5,7 @@
 
 use std::ffi::{c_int, c_longlong, c_void, CStr, CString};
 use std::marker::PhantomData;
+use std::num::NonZeroU64;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
@@ -108,6 +109,15 @@ impl<'c> Context<'c> {
     pub(crate) fn client_id(self) -> u64 {
         // SAFETY: the context is alive; without a client the server returns 0.
         unsafe { call!(RedisModule_GetClientId(self.as_ptr())) }
+    }
+
+    /// The number of the context's client if it has a connection. Those of scripts and calls have none.
+    pub(crate) fn connection(self) -> Option<NonZeroU64> {
+        let client = NonZeroU64::new(self.client_id())?;
+        // SAFETY: without a structure to fill the server only looks the number up. It knows the
+        // clients that have a connection.
+        let status = unsafe { call!(RedisModule_GetClientInfoById(ptr::null_mut(), client.get())) };
+        (status == raw::REDISMODULE_OK as c_int).then_some(client)
     }
 
     /// A field of a section of INFO.

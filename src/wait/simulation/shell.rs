@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::hash::{BuildHasherDefault, DefaultHasher};
 
-use super::{Client, Event, Limits, Place, Request, Scene, EVERY_DB};
+use super::{linger_of, Client, Event, Limits, Place, Request, Scene, EVERY_DB};
 use crate::lock::{Deadline, Effect, Fate, Fence, FenceClock, Lock, Now, Refusal, Token, TokenBuf};
 use crate::wait::{Entered, Grant, KeyRef, Listener, NewRequest, Registry, Removed, Step};
 
@@ -336,6 +336,8 @@ impl Shell {
             times_out_at_us: limits.times_out_at_us(scene),
             keep_ms: (keep > 0).then_some(keep),
             is_server_generated: false,
+            // Those that listen by a channel end with their connections, so they can be killed, too.
+            linger: Some(linger_of(client)),
             refusal: why,
             now: scene.now(),
             now_us: scene.mono_us,
@@ -353,8 +355,14 @@ impl Shell {
 
     /// A client is gone that waits.
     pub(super) fn kill_waiter(&mut self, client: Client, scene: &Scene) {
-        let removed = self.registry.remove_listener(client, scene.mono_us);
-        let key_ref = removed.unwrap().key_ref;
+        let blocked = self.registry.remove_listener(client, scene.mono_us);
+        let id = linger_of(client).client;
+        assert_eq!(blocked.is_none(), self.registry.has_lingering(id));
+        let by_channel = self.registry.remove_lingering(id, scene.mono_us);
+        let removed: Vec<_> = blocked.into_iter().chain(by_channel).collect();
+        let [Removed { key_ref, .. }] = &removed[..] else {
+            panic!("{removed:?}");
+        };
         self.registry.mark(key_ref.db, &key_ref.name);
     }
 
