@@ -111,7 +111,8 @@ impl<'c> Context<'c> {
         unsafe { call!(RedisModule_GetClientId(self.as_ptr())) }
     }
 
-    /// The number of the context's client if it has a connection. Those of scripts and calls have none.
+    /// The number of the context's client if it has a connection. Those of a module's calls have none,
+    /// and mostly those of scripts.
     pub(crate) fn connection(self) -> Option<NonZeroU64> {
         let client = NonZeroU64::new(self.client_id())?;
         // SAFETY: without a structure to fill the server only looks the number up. It knows the
