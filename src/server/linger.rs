@@ -19,8 +19,7 @@ pub(super) fn of_request(ctx: Context<'_>, acquire: &Acquire<'_>) -> Result<Opti
     let Some(ms) = acquire.linger_ms() else {
         return Ok(None);
     };
-    // In a script Valkey 9 gives the number of the caller.
-    match ctx.connection().filter(|_| !ctx.is_in_script()) {
+    match ctx.connection() {
         Some(client) => Ok(Some(Linger { client, ms })),
         None => Err(Error::LingerWithoutConnection),
     }
