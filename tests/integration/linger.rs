@@ -17,6 +17,7 @@ on_every_server![
     a_reset_connection_keeps_its_holds,
     all_holds_of_a_connection_end,
     readers_end_one_by_one,
+    permits_end_one_by_one,
     an_upgrade_binds_anew,
     a_made_token_may_linger,
     bad_words_are_refused,
@@ -237,6 +238,23 @@ fn readers_end_one_by_one(kind: Kind) {
     });
     c.int("LOCK.RENEW r stays 600000");
     assert_eq!(bound(&mut c), 0);
+}
+
+fn permits_end_one_by_one(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    let one = holder(&server, "LOCK.ACQUIRE k one 600000 LIMIT 2 LINGER 0");
+    let two = holder(&server, "LOCK.ACQUIRE k two 600000 LIMIT 2 LINGER 300000");
+    let next = server.blocked("LOCK.ACQUIRE k next 600000 LIMIT 2 BLOCK 0");
+    kill(&mut c, &two);
+    c.int("LOCK.RENEW k other 1");
+    assert!(next.is_pending());
+    let permits = c.call("LOCK.INFO k").field("holders");
+    let ttls = permits.items().iter().map(|p| p.field("ttl").as_int());
+    assert_eq!(ttls.filter(|ttl| *ttl <= 300_000).count(), 1);
+    kill(&mut c, &one);
+    assert!(next.fence() > 0);
+    assert_eq!(c.holders("k"), ["two", "next"]);
 }
 
 fn an_upgrade_binds_anew(kind: Kind) {

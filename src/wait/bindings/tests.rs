@@ -320,7 +320,8 @@ fn a_million_acquires_of_one_hold_keep_one_entry() {
         bindings.bind(KeyRef::new(0, b"k"), token(), fence(9), linger);
     }
     assert_eq!((bindings.len(), bindings.by_client.len()), (1, 1));
-    bindings.lose(client(999_999 % 7 + 1), Now::from_millis(10));
+    let last = 999_999 % 7;
+    bindings.lose(client(last + 1), Now::from_millis(10));
     let losses = bindings.take_lost(&KeyRef::new(0, b"k"));
     assert_eq!(losses.len(), 1);
     assert_eq!(losses[0].ends_at_ms, 15);

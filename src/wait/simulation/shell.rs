@@ -23,6 +23,15 @@ pub(super) enum Value {
     Other,
 }
 
+impl Value {
+    const fn lock(&self) -> Option<&Lock> {
+        match self {
+            Self::Lock(lock, _) => Some(lock),
+            Self::Other => None,
+        }
+    }
+}
+
 #[derive(Clone)]
 pub(super) struct Shell {
     pub(super) values: BTreeMap<Place, Value>,
@@ -84,10 +93,7 @@ impl Shell {
     }
 
     pub(super) fn lock(&self, at: Place) -> Option<&Lock> {
-        match self.values.get(&at)? {
-            Value::Lock(lock, _) => Some(lock),
-            Value::Other => None,
-        }
+        self.values.get(&at)?.lock()
     }
 
     pub(super) fn end(&self, at: Place) -> Option<Deadline> {
@@ -236,10 +242,7 @@ impl Shell {
             }
         }
         let name = [what.token()];
-        let lock = match self.values.get(&at) {
-            Some(Value::Lock(lock, _)) => Some(lock),
-            _ => None,
-        };
+        let lock = self.values.get(&at).and_then(Value::lock);
         let token = Token::new(&name).unwrap();
         let released = match what {
             Request::Release(_) => lock.and_then(|lock| lock.fence_of(token)),
@@ -248,8 +251,9 @@ impl Shell {
         let decided = match what {
             Request::Take { .. } => {
                 let ask = what.ask(token);
+                let asks = (token, ask.mode);
                 let ahead = key_ref.as_ref();
-                let ahead = ahead.map(|key| self.registry.ahead_of(key, token, ask.mode));
+                let ahead = ahead.map(|key| self.registry.ahead_of(key, asks, lock, now));
                 let ahead = ahead.unwrap_or_default();
                 match Lock::acquire(lock, ask, now, ahead.as_waiting(), &mut self.fences.0) {
                     Ok(grant) => Ok((grant.effect, Event::Granted(grant.fence.get()))),
@@ -336,8 +340,7 @@ impl Shell {
             times_out_at_us: limits.times_out_at_us(scene),
             keep_ms: (keep > 0).then_some(keep),
             is_server_generated: false,
-            // Those that listen by a channel end with their connections, so they can be killed, too.
-            linger: Some(linger_of(client)),
+            linger: Some(linger_of(client)), // So one that listens by a channel can be killed, too.
             refusal: why,
             now: scene.now(),
             now_us: scene.mono_us,
@@ -356,13 +359,10 @@ impl Shell {
     /// A client is gone that waits.
     pub(super) fn kill_waiter(&mut self, client: Client, scene: &Scene) {
         let blocked = self.registry.remove_listener(client, scene.mono_us);
-        let id = linger_of(client).client;
-        assert_eq!(blocked.is_none(), self.registry.has_lingering(id));
-        let by_channel = self.registry.remove_lingering(id, scene.mono_us);
-        let removed: Vec<_> = blocked.into_iter().chain(by_channel).collect();
-        let [Removed { key_ref, .. }] = &removed[..] else {
-            panic!("{removed:?}");
-        };
+        let by_channel = (self.registry).remove_lingering(linger_of(client).client, scene.mono_us);
+        let mut removed = blocked.into_iter().chain(by_channel);
+        let key_ref = removed.next().unwrap().key_ref;
+        assert!(removed.next().is_none());
         self.registry.mark(key_ref.db, &key_ref.name);
     }
 
