@@ -5,6 +5,7 @@ use crate::harness::{wait_for, Client, Kind, Raw, Reply, Server};
 mod endings;
 mod places;
 mod servers;
+mod storm;
 
 on_every_server![
     every_way_to_lose_a_connection_ends_the_hold,
