@@ -8,7 +8,7 @@ import io.lettuce.core.RedisException;
 import io.lettuce.core.api.StatefulRedisConnection;
 import io.lettuce.core.codec.StringCodec;
 import io.lettuce.core.output.CommandOutput;
-import io.lettuce.core.output.ObjectOutput;
+import io.lettuce.core.output.NestedMultiOutput;
 import io.lettuce.core.protocol.CommandArgs;
 import io.lettuce.core.protocol.ProtocolKeyword;
 import io.lettuce.core.pubsub.RedisPubSubAdapter;
@@ -52,7 +52,8 @@ public final class LettuceLockClient implements AutoCloseable {
         RENEW("LOCK.RENEW"),
         RELEASE("LOCK.RELEASE"),
         CHECK("LOCK.CHECK"),
-        EXEC("LOCK.EXEC");
+        // Lettuce would take one of the name EXEC for the end of a transaction.
+        GUARDED("LOCK.EXEC");
 
         private final byte[] bytes;
 
@@ -80,6 +81,30 @@ public final class LettuceLockClient implements AutoCloseable {
         @Override
         public void set(long number) {
             output = number;
+        }
+    }
+
+    /** Of any command: a number, a string, null, or a list of such. Maps are flat lists. */
+    private static final class AnyReply extends NestedMultiOutput<String, String> {
+        private boolean isList;
+
+        AnyReply() {
+            super(StringCodec.UTF8);
+        }
+
+        @Override
+        public void set(boolean yes) {
+            set(yes ? 1 : 0);
+        }
+
+        @Override
+        public void multi(int count) {
+            isList = true;
+            super.multi(count);
+        }
+
+        Object value(List<Object> values) {
+            return isList || values == null || values.isEmpty() ? values : values.get(0);
         }
     }
 
@@ -263,7 +288,8 @@ public final class LettuceLockClient implements AutoCloseable {
                 arguments.add(word.toString());
             }
         }
-        return send(Command.EXEC, new ObjectOutput<>(StringCodec.UTF8), arguments);
+        AnyReply reply = new AnyReply();
+        return send(Command.GUARDED, reply, arguments).thenApply(reply::value);
     }
 
     /** One command per key, sent together; whether each reply was a number above 0. */
@@ -285,9 +311,9 @@ public final class LettuceLockClient implements AutoCloseable {
         return new CommandArgs<>(StringCodec.UTF8).addKey(name).add(token);
     }
 
-    private CompletableFuture<Object> send(
+    private <T> CompletableFuture<T> send(
             Command command,
-            CommandOutput<String, String, Object> output,
+            CommandOutput<String, String, T> output,
             CommandArgs<String, String> arguments) {
         try {
             // The copy, as a command that is cancelled would not be sent again by Lettuce.
