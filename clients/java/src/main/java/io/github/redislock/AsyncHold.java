@@ -82,7 +82,8 @@ public final class AsyncHold {
     /**
      * Has the server run one command only if this is held now, in one step: {@code
      * hold.exec("SET", "stock:42", "7")}. Of several locks it looks at the first by name only. It
-     * needs Redis 7.0 or Valkey. When the connection is lost, the command may have run or not.
+     * needs Redis 7.0 or Valkey. When the connection is lost, the command may have run or not, and
+     * Lettuce sends it again by default.
      *
      * @param command its name
      * @param arguments strings, byte arrays, numbers
@@ -193,7 +194,8 @@ public final class AsyncHold {
         if (end()) {
             // A renewal that is still on its way must leave nothing that nobody would unlock.
             client.release(claim, token);
-            client.tellLost(new LostLock(claim.title(), null, fence, reason), () -> lost.complete(reason));
+            LostLock news = new LostLock(claim.title(), null, fence, reason);
+            client.tellLost(news, () -> lost.complete(reason));
         }
     }
 

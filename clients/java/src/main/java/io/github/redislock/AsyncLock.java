@@ -5,8 +5,8 @@ import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
 
 /**
- * A lock of a {@link LettuceLockClient}, or several as one. It is not reentrant: each request is another owner. Its
- * futures are completed in the client's executor.
+ * A lock of a {@link LettuceLockClient}, or several as one. It is not reentrant: each request is
+ * another owner. Its futures are completed in the client's executor.
  */
 public final class AsyncLock {
     final LettuceLockClient client;

@@ -133,7 +133,7 @@ record Commands(UnifiedJedis jedis, AtomicBoolean placeless, AtomicBoolean atLea
         return ofAll(claim, name -> new CommandArguments(Command.RELEASE).key(name).add(token));
     }
 
-    /** Whether it was held. It ends {@code atLeastMs} after its first grant, or now if that is past. */
+    /** Whether it was held. It ends {@code atLeastMs} after its grant, or now if that is past. */
     boolean release(String name, String token, long atLeastMs) {
         CommandArguments arguments = new CommandArguments(Command.RELEASE).key(name).add(token);
         try {

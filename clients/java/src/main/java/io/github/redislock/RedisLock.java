@@ -50,17 +50,17 @@ public final class RedisLock extends ThreadLock {
 
     /**
      * Has the server run one command only if this thread holds the lock now, in one step: {@code
-     * lock.exec("SET", "stock:42", 7)}. So an owner that has been replaced is refused at the server.
-     * It needs Redis 7.0 or Valkey.
+     * lock.exec("SET", "stock:42", 7)}. So an owner that has been replaced is refused at the
+     * server. It needs Redis 7.0 or Valkey.
      *
-     * <p>It is sent once. After a {@link redis.clients.jedis.exceptions.JedisConnectionException} it
-     * may have run or not.
+     * <p>It is sent once. After a {@link redis.clients.jedis.exceptions.JedisConnectionException}
+     * it may have run or not.
      *
      * @param command its name
      * @param arguments strings, byte arrays, numbers
      * @return the command's reply, with strings for bytes
-     * @throws IllegalMonitorStateException when the thread does not hold it, or has lost it. Nothing
-     *     was done then
+     * @throws IllegalMonitorStateException when the thread does not hold it, or has lost it.
+     *     Nothing was done then
      * @throws UnsupportedOperationException when the server does not know {@code LOCK.EXEC}
      */
     public Object exec(String command, Object... arguments) {

@@ -109,8 +109,18 @@ class MultiLockTest extends ServerTest {
         assertEquals("a, b", told.name());
         assertEquals(fence, told.fence());
         assertFalse(both().isHeldByCurrentThread());
-        Eventually.isTrue("the rest is released", () -> !server.redis.exists("a"));
         assertThrows(IllegalMonitorStateException.class, both()::unlock);
+    }
+
+    @Test
+    void theRestOfALostOneIsReleased() {
+        try (RedisLockClient client = RedisLockClient.connect(server.url())) {
+            both(client).lock();
+            assertTrue(server.redis.pttl("a") > Eventually.BOUND.toMillis());
+            server.redis.del("b");
+            assertFalse(both(client).check());
+            Eventually.isTrue("the rest is released", () -> !server.redis.exists("a"));
+        }
     }
 
     @Test
@@ -187,12 +197,19 @@ class MultiLockTest extends ServerTest {
         locks.lock("b").lock();
         Future<Void> waiting = other.starts(() -> both().lock());
         awaitWaiters("b", 1);
-        server.cutConnections();
-        Eventually.isTrue("it is back", () -> server.waiting("a") == 1 && server.absent("a") == 0);
-        locks.lock("b").unlock();
-        Other.result(waiting);
-        assertTrue(other.does(() -> both().check()));
-        other.does(() -> both().unlock());
+        try (Other late = new Other()) {
+            Future<Void> second = late.starts(() -> locks.lock("b").lock());
+            awaitWaiters("b", 2);
+            server.cutFirstWaiter("b");
+            Eventually.isTrue(
+                    "it is back", () -> server.waiting("b") == 2 && server.absent("b") == 0);
+            locks.lock("b").unlock();
+            Other.result(waiting);
+            assertFalse(second.isDone());
+            assertTrue(other.does(() -> both().check()));
+            other.does(() -> both().unlock());
+            Other.result(second);
+        }
     }
 
     @Test
