@@ -15,8 +15,8 @@ pub enum Error {
     Deadlock(String),
     /// The server does not know the commands: the module is not loaded there.
     ModuleMissing(RedisError),
-    /// The server does not know this feature: its module is older than 0.2, or the server older than
-    /// Redis 7.0 for LOCK.EXEC.
+    /// The server does not know this feature: its module is older than 0.2, or for LOCK.EXEC the
+    /// server is older than Redis 7.0.
     Unsupported(&'static str, RedisError),
     /// A permit, or a hold on several locks, cannot be turned from exclusive to shared or back.
     NoConversion,

@@ -313,7 +313,7 @@ impl Inner {
         }
     }
 
-    /// Binds a hold that was just renewed to the connection that answers. False if the hold is over.
+    /// Binds a hold that was just renewed to the connection that answers. False if it is over.
     pub(super) async fn rebind(
         &self,
         place: &Place,

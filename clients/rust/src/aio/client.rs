@@ -174,10 +174,10 @@ impl LockClient {
     /// Runs a job unless somebody runs it now, or ran it less than `at_least` ago. `None` if it did
     /// not run here. It does not wait.
     ///
-    /// The lock is held for `at_most`, and not renewed: a job that takes longer may run twice. It is
-    /// released after the job, also if that panics or this future is dropped, but not before
-    /// `at_least` has passed since the grant, by the server's clock. The server's module must be 0.2
-    /// or newer; otherwise the job does not run.
+    /// The lock is held for `at_most`, and not renewed: a job that takes longer may run twice. The
+    /// lock is released after the job, also if that panics or this future is dropped. But it is held
+    /// until `at_least` has passed since the grant, by the server's clock. The server's module must
+    /// be 0.2 or newer; otherwise the job does not run.
     pub async fn run_once<T>(
         &self,
         key: impl AsRef<[u8]>,

@@ -111,7 +111,7 @@ impl Inner {
         }
     }
 
-    /// Binds a hold that was just renewed to the connection that answers. False if the hold is over.
+    /// Binds a hold that was just renewed to the connection that answers. False if it is over.
     pub(super) fn rebind(&self, place: &Place, claim: &Claim, fence: u64, ttl: Duration) -> bool {
         let tools = (&self.options, &self.support);
         let mut attempt = Attempt::new(place, claim, ttl, Patience::None, tools);
