@@ -1,5 +1,6 @@
 //! A held lock in memory: its storage, the queries about it, and the changes that effects make.
 
+use std::borrow::Cow;
 use std::mem::size_of;
 
 use super::compact::{CompactToken, TokenText};
@@ -173,6 +174,20 @@ impl Lock {
                     .collect()
             }
         }
+    }
+
+    /// Each hold that lives at `now` with its mode, in no order. A stored token is not copied.
+    pub fn live_holders(&self, now: Now) -> impl Iterator<Item = (Cow<'_, CompactToken>, Mode)> {
+        let (one, many) = match &self.holds {
+            Holds::One(one) => (Some(one), None),
+            Holds::Many(shared) => (None, Some(shared)),
+        };
+        let is_alive = move |deadline: Deadline| !deadline.is_over(now.ms());
+        let one = one.into_iter().filter(move |one| is_alive(one.deadline));
+        let one = one.map(|one| (Cow::Borrowed(&one.token), one.mode()));
+        let many = many.into_iter().flat_map(|shared| shared.iter());
+        let many = many.filter(move |(_, hold)| is_alive(hold.deadline));
+        one.chain(many.map(|(token, _)| (Cow::Owned(CompactToken::from(token)), Mode::Shared)))
     }
 
     /// An estimate of the memory of the lock in bytes. It does not iterate over the holds.

@@ -35,6 +35,7 @@
 //! its name, all requests for a channel share its name, and a queue of one place has no index.
 
 pub mod delivery;
+pub mod graph;
 pub mod key_ref;
 mod place;
 mod queue;

@@ -27,6 +27,8 @@
 
 // Long because: the order of a queue is one set of rules over one index.
 
+pub(super) mod in_the_way;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -64,6 +66,8 @@ pub(super) struct Line {
     /// The tickets of those that are not absent shares.
     stops: BTreeSet<Ticket>,
     by_token: BTreeMap<CompactToken, PlaceId>,
+    /// The tickets of those whose tokens have other places, too.
+    with_others: BTreeSet<Ticket>,
     /// The place that upgrades. It waits for the exclusive hold.
     upgrading: Option<PlaceId>,
     /// Places whose tokens have got a hold since the last look. They may have ended. The last one comes first.
@@ -113,6 +117,9 @@ impl WaitQueue {
         line.by_ticket.remove(&place.ticket);
         line.stops.remove(&place.ticket);
         line.by_token.remove(&place.token);
+        if place.has_others {
+            line.with_others.remove(&place.ticket);
+        }
         line.upgrading = line.upgrading.filter(|upgrading| *upgrading != id);
         let (true, Some((ticket, last))) =
             (line.by_ticket.len() == 1, line.by_ticket.first_key_value())
@@ -135,6 +142,9 @@ impl WaitQueue {
             line.by_ticket.insert(ticket, id);
             if line.stops.remove(&place.ticket) {
                 line.stops.insert(ticket);
+            }
+            if line.with_others.remove(&place.ticket) {
+                line.with_others.insert(ticket);
             }
         }
     }
@@ -213,6 +223,9 @@ impl Line {
         self.by_token.insert(place.token.clone(), id);
         if outline.stops {
             self.stops.insert(place.ticket);
+        }
+        if place.has_others {
+            self.with_others.insert(place.ticket);
         }
         self.counts.change(None, outline.kind);
     }
@@ -469,6 +482,7 @@ impl WaitQueue {
             counts.change(None, outline.kind);
             assert_eq!(place.ticket, *ticket);
             assert_eq!(line.stops.contains(ticket), outline.stops);
+            assert_eq!(line.with_others.contains(ticket), place.has_others);
             assert_eq!(line.by_token.get(&place.token), Some(id));
         }
         let len = line.by_ticket.len();

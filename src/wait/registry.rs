@@ -5,6 +5,7 @@ mod granting;
 mod leaving;
 mod marks;
 mod questions;
+mod tokens;
 
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
@@ -25,6 +26,8 @@ pub struct Registry<L, S> {
     queues: HashMap<i32, HashMap<Rc<[u8]>, KeyQueue, S>, S>,
     /// Exactly the places in `queues`.
     places: Places<L>,
+    /// The first place of each chain of `places`: those of the tokens with this hash.
+    by_token: HashMap<u32, PlaceId, S>,
     /// Exactly the blocked clients of `places`.
     by_listener: HashMap<L, (PlaceId, Seq), S>,
     /// The names of channels, each with the number of its requests, which share it.
@@ -217,6 +220,7 @@ impl<L, S: Default> Default for Registry<L, S> {
         Self {
             queues: HashMap::default(),
             places: Places::default(),
+            by_token: HashMap::default(),
             by_listener: HashMap::default(),
             channels: HashMap::default(),
             counts: Counts::default(),
