@@ -9,6 +9,7 @@ use super::channel;
 use super::clock;
 use super::command_call::CommandCall;
 use super::commit::Cause;
+use super::deadlock;
 use super::info_reply;
 use super::lock_key::{Key, KeyEnd, Parts, WrongType};
 use super::serve::{self, Entered};
@@ -22,6 +23,7 @@ use crate::command::release::Release;
 use crate::command::renew::Renew;
 use crate::command::{Decision, Error, Reply};
 use crate::lock::{Effect, Fence, FenceClock, Lock, Mode, Now, Refusal, Token, TokenBuf};
+use crate::wait::graph::CycleWait;
 use crate::wait::{Ahead, KeyRef, Listener};
 
 /// What a decision is made on.
@@ -206,15 +208,17 @@ pub(super) fn take_hold(call: &mut CommandCall<'_>, mode: Mode) -> Result<(), Er
         channel::check(ctx, call.key_name()?, name)?;
     }
     let ask = acquire.ask();
-    let outcome = call.change(Some(ask.token), |scene| {
-        let ahead = scene
-            .queue
-            .map_or_else(Ahead::default, |(key_ref, registry)| {
-                registry.ahead_of(key_ref, ask.token, ask.mode)
-            });
-        let decision = acquire.decide(scene.lock, scene.now, ahead.as_waiting(), scene.fences);
-        Decided::new(decision, |had_it| Cause::Acquired { had_it })
-    })?;
+    let mut outcome = call.change(Some(ask.token), |scene| decide_acquire(&acquire, scene))?;
+    if let Outcome::Refused(key, _, refusal, now) = &mut outcome {
+        if let Some(suspect) = deadlock::suspect(key, &acquire, *refusal, *now) {
+            // The search opens other keys, so this one is closed before.
+            drop(outcome);
+            if let Some(cycle) = deadlock::search(&mut call.task, ask.token, suspect) {
+                return refuse_cycle(call, ask.token, &cycle);
+            }
+            outcome = call.change(Some(ask.token), |scene| decide_acquire(&acquire, scene))?;
+        }
+    }
     match outcome {
         Outcome::Reply(reply) => {
             stats::not_possible(reply);
@@ -230,6 +234,35 @@ pub(super) fn take_hold(call: &mut CommandCall<'_>, mode: Mode) -> Result<(), Er
             }
         }
     }
+    Ok(())
+}
+
+fn decide_acquire<'r>(acquire: &'r Acquire<'r>, scene: Scene<'_>) -> Decided<'r> {
+    let ask = acquire.ask();
+    let ahead = scene
+        .queue
+        .map_or_else(Ahead::default, |(key_ref, registry)| {
+            registry.ahead_of(key_ref, ask.token, ask.mode)
+        });
+    let decision = acquire.decide(scene.lock, scene.now, ahead.as_waiting(), scene.fences);
+    Decided::new(decision, |had_it| Cause::Acquired { had_it })
+}
+
+/// Tells of the cycle that a wait would close. A place without a listener that the token has ends, as with every refusal for good.
+fn refuse_cycle(
+    call: &mut CommandCall<'_>,
+    token: Token<'_>,
+    cycle: &[CycleWait],
+) -> Result<(), Error> {
+    let ctx = call.task.ctx();
+    deadlock::note(&mut call.task, cycle);
+    let mut key = call.key(Purpose::Write)?;
+    if let Some(key_ref) = key_ref_of(&mut key) {
+        resume(&mut key, &key_ref, token);
+        serve::serve_changed(&mut key, &key_ref, clock::of_command());
+    }
+    drop(key);
+    ctx.reply_error(&deadlock::message(cycle));
     Ok(())
 }
 

@@ -37,6 +37,7 @@ mod harness;
 
 // The commands.
 mod acquire;
+mod deadlock;
 mod guards;
 mod lock_upgrades;
 mod native;

@@ -26,7 +26,7 @@ const GAUGES: [&str; 8] = [
     "waited_keys",
 ];
 
-const COUNTERS: [&str; 23] = [
+const COUNTERS: [&str; 25] = [
     "acquired",
     "reacquired",
     "refused",
@@ -39,6 +39,8 @@ const COUNTERS: [&str; 23] = [
     "unheard",
     "taken_back",
     "deadlocks",
+    "deadlock_cycles",
+    "deadlock_over_budget",
     "queue_full",
     "released",
     "released_later",
