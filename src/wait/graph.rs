@@ -225,16 +225,16 @@ impl Search {
         let place = own.and_then(|spot| registry.place(spot.id?));
         // An absent place goes on by the words of the request.
         let before = own.filter(|_| place.is_some_and(|place| !place.is_absent()));
-        let is_exclusive = [Some(asked.mode), before.map(|spot| spot.mode)];
+        let before = before.map_or(asked.mode, |spot| spot.mode);
         Some(Spot {
             id: own.and_then(|spot| spot.id),
             at: match asked.upgrades {
                 true => Spot::HEAD,
                 false => own.map_or(Spot::END, |spot| spot.at),
             },
-            mode: match is_exclusive.contains(&Some(Mode::Exclusive)) {
+            mode: match asked.mode == Mode::Exclusive {
                 true => Mode::Exclusive,
-                false => asked.mode,
+                false => before,
             },
             is_for_several_keys: self.asked.len() > 1,
         })

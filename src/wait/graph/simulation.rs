@@ -158,7 +158,9 @@ impl World {
             ttl: Ttl::from_millis(1 << 40).unwrap(),
         };
         let mut fences = self.fences();
-        let ahead = self.registry.ahead_of(&at, ask.token, mode);
+        let lock = self.locks.get(&key);
+        let asked = (ask.token, mode);
+        let ahead = self.registry.ahead_of(&at, asked, lock, NOW);
         let waiting: Waiting<'_> = ahead.as_waiting();
         let grant = Lock::acquire(self.locks.get(&key), ask, NOW, waiting, &mut fences)?;
         self.last_fence = self.last_fence.max(grant.fence.get());

@@ -67,7 +67,7 @@ impl WaitQueue {
     pub(in crate::wait) fn spot_of<L>(&self, id: PlaceId, place: &Place<L>) -> Spot {
         Spot {
             id: Some(id),
-            at: match self.upgrading() == Some(id) {
+            at: match self.is_upgrading(place) {
                 true => Spot::HEAD,
                 false => place.ticket,
             },
@@ -83,6 +83,13 @@ impl WaitQueue {
                 true => line.with_others.insert(ticket),
                 false => line.with_others.remove(&ticket),
             };
+        }
+    }
+
+    fn is_upgrading<L>(&self, place: &Place<L>) -> bool {
+        match self {
+            Self::Sole { is_upgrading, .. } => *is_upgrading,
+            Self::Line(line) => line.upgrades.contains(place.ticket),
         }
     }
 
@@ -104,7 +111,8 @@ impl WaitQueue {
         budget: &mut Budget,
     ) -> Option<InTheWay> {
         let is_asker = |id: PlaceId| asker.is_some_and(|asker| asker.id == Some(id));
-        let upgrade = self.upgrading().filter(|id| !is_asker(*id));
+        // The other upgrades count holders, and make no edges.
+        let upgrade = self.exclusive_upgrade(places).filter(|id| !is_asker(*id));
         let upgrade = upgrade.filter(|_| spot.at > Spot::HEAD);
         let is_in_line = |id: PlaceId| !is_asker(id) && Some(id) != upgrade;
         let exclusive_until = match spot.mode == Mode::Exclusive {

@@ -8,8 +8,9 @@ use super::{Entered, KeyQueue, NewRequest, Registry};
 use crate::lock::{Refusal, Token};
 use crate::wait::delivery::{Kept, Revoked};
 use crate::wait::key_ref::KeyRef;
-use crate::wait::place::{Listener, Place, PlaceId, Request, Seq, Ticket, NEVER};
+use crate::wait::place::{Place, PlaceId, Ticket};
 use crate::wait::queue::WaitQueue;
+use crate::wait::request::{Listener, Request, Seq, NEVER};
 
 impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     /// Takes a request that was refused with [`Refusal::Busy`] or [`Refusal::BusyUpgrade`]: it waits, or leaves a place, or does neither.
@@ -55,8 +56,10 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
             }
         }
         if refusal == Refusal::BusyUpgrade {
-            if let Some(queue) = self.queue_mut(key_ref) {
-                queue.set_upgrading(Some(id));
+            let queues = self.queues.get_mut(&key_ref.db);
+            let key = queues.and_then(|queues| queues.get_mut(&key_ref.name));
+            if let (Some(key), Some(place)) = (key, self.places.get(id)) {
+                key.queue.upgrade(id, place);
             }
         }
         let queue = self.queue(key_ref.db, &key_ref.name);
@@ -96,7 +99,6 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         let kept = Kept {
             key_ref: key_ref.clone(),
             ticket: Ticket(self.last_ticket),
-            since_ms: new.now.ms(),
             since_us: new.now_us,
             mode: new.mode,
             keep_ms: 0,
@@ -110,7 +112,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         let shared = self.key_ref(kept.key_ref.db, &kept.key_ref.name);
         let key_ref = shared.unwrap_or(kept.key_ref);
         let mut place = Place::new(kept.ticket, key_ref.clone(), token.into());
-        (place.since_ms, place.since_us) = (kept.since_ms, kept.since_us);
+        place.since_us = kept.since_us;
         place.keep(kept.mode, kept.keep_ms);
         let outline = place.outline();
         let id = self.places.insert(place)?;
@@ -148,7 +150,6 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     fn restore(&mut self, kept: Kept, token: Token<'_>, now_us: u64) {
         let Kept {
             ticket,
-            since_ms,
             since_us,
             mode,
             keep_ms,
@@ -170,7 +171,6 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         }
         self.change(id, |place| {
             place.ticket = place.ticket.min(ticket);
-            place.since_ms = place.since_ms.min(since_ms);
             place.since_us = place.since_us.min(since_us);
             if own.is_none() {
                 place.stay_until(grace_end(now_us, keep_ms));

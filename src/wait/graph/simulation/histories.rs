@@ -138,6 +138,7 @@ fn long_random_histories() {
             };
             let mode = match rng.random_bool(shares) {
                 true => Mode::Shared,
+                false if seed % 4 == 1 => Mode::of_limit(rng.random_range(1..4)).unwrap(),
                 false => Mode::Exclusive,
             };
             let how = match rng.random_range(0..10) {

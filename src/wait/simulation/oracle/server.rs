@@ -119,12 +119,12 @@ impl Oracle {
 
     /// The token of a grant that was lost has its place again, if it said KEEP.
     fn give_back(&mut self, grant: &NaiveGrant, scene: &Scene) {
-        let Some((at, position, since_ms, words)) = grant.kept else {
+        let Some((at, position, since_us, words)) = grant.kept else {
             return;
         };
         if let Some(place) = self.place(at, grant.token) {
             place.position = place.position.min(position);
-            place.since_ms = place.since_ms.min(since_ms);
+            place.since_us = place.since_us.min(since_us);
             place.kept = place.kept.or(Some(words));
             return;
         }
@@ -132,11 +132,12 @@ impl Oracle {
             at,
             token: grant.token,
             position,
-            since_ms,
+            since_us,
             requests: Vec::new(),
             kept: Some(words),
             until_us: scene.mono_us + u64::from(words.1) * 1_000,
             upgrade: false,
+            is_refused: false,
         });
     }
 
@@ -167,9 +168,13 @@ impl Oracle {
         match grant.before.filter(|(_, deadline)| *deadline >= now) {
             Some((mode, before)) => {
                 // The other holders stay.
-                let mut others = self.standing(at, now).filter(|h| h.token != grant.token);
-                let mode = others.next().map_or(mode, |_| Mode::Shared);
-                drop(others);
+                let others = self.standing(at, now).filter(|h| h.token != grant.token);
+                let holders = others.count() as u32 + 1;
+                let mode = match mode {
+                    mode if holders == 1 => mode,
+                    Mode::Counted(limit) => Mode::of_limit(limit.get().max(holders)).unwrap(),
+                    _ => Mode::Shared,
+                };
                 // An end from outside counts where it is before that of the holds.
                 let last = self.standing(at, now).map(|hold| hold.deadline).max();
                 let deadline = match self.end(at) {
