@@ -1,3 +1,5 @@
+// Long because: it is a list of values and of bytes that are none.
+
 use std::fs;
 use std::path::Path;
 use std::str;
