@@ -135,6 +135,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
                 queues.insert(key_ref.name, key);
             }
         }
+        self.link(id);
         Some(id)
     }
 }

@@ -42,6 +42,8 @@ const COUNTERS: [&str; 25] = [
     "disconnected_later",
     "taken_back",
     "deadlocks",
+    "deadlock_cycles",
+    "deadlock_over_budget",
     "queue_full",
     "released",
     "released_later",
