@@ -27,7 +27,10 @@
 //!    for with KEEP, its token has its place again, absent, at the old position ([`Registry::take_revoked`]).
 //! 10. **Places stay with their database and name**, whatever becomes of the lock: FLUSHDB, SWAPDB, RENAME and MOVE do not move
 //!     them. [`Registry::dismiss_all`] ends all places of a key, and with them every KEEP.
-//! 11. **Two clocks.** Locks end by the wall clock, as keys do. Timeouts and graces run on a clock that nobody can set.
+//! 11. **A place for several keys** ([`several`]) stands in the queue of each with one ticket, and holds nothing while it waits. It is
+//!     granted all keys in the step in which it is the first in all queues and all locks admit it
+//!     ([`Registry::take_candidate`]). It stops all behind it, also when it is absent. It comes, is kept and ends as a whole.
+//! 12. **Two clocks.** Locks end by the wall clock, as keys do. Timeouts and graces run on a clock that nobody can set.
 //!
 //! # Memory
 //!
@@ -42,6 +45,7 @@ mod queue;
 mod queue_simulation;
 pub mod registry;
 pub mod schedule;
+pub mod several;
 #[cfg(test)]
 mod simulation;
 mod slab;
@@ -50,6 +54,8 @@ pub use delivery::{Deliveries, Delivery, Grant, Kept, Revoked};
 pub use key_ref::{KeyRef, ANY_DB};
 pub use place::{Counts, Listener};
 pub use registry::{
-    Ahead, Entered, Granted, NewRequest, Offer, Registry, Removed, Rest, Step, Waiter,
+    Ahead, Entered, Granted, GrantedSeveral, NewRequest, Offer, Registry, Removed, Rest, Step,
+    Waiter,
 };
 pub use schedule::Due;
+pub use several::{Candidate, Several, Standing, Turn, Wanted};

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use super::key_ref::KeyRef;
+use super::several::{Several, Wanted};
 use super::slab::{Id, Slab};
 use crate::lock::{CompactToken, Mode, Ttl};
 
@@ -119,12 +120,15 @@ impl<L> Many<L> {
     }
 }
 
-/// A place in the queue of a key. A token has one at most in each queue.
+/// A place in the queue of a key, or of several keys. A token has one at most in each queue.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
 pub(super) struct Place<L> {
     pub(super) ticket: Ticket,
+    /// The key, or the first of several.
     pub(super) key_ref: KeyRef,
+    /// All keys, if there are several. The requests then have the mode of the first one.
+    pub(super) several: Option<Rc<Several>>,
     pub(super) token: CompactToken,
     /// When the place was taken, in milliseconds since the Unix epoch.
     pub(super) since_ms: u64,
@@ -195,7 +199,7 @@ pub(super) struct Outline {
     pub(super) kind: Option<Kind>,
     /// When its first request times out, or its grace is over.
     pub(super) due_us: Option<u64>,
-    /// Whether nobody behind it can be granted before it is. All do that but an absent share.
+    /// Whether nobody behind it can be granted before it is. All do that but an absent share of one key.
     pub(super) stops: bool,
 }
 
@@ -209,6 +213,7 @@ impl<L> Place<L> {
         Self {
             ticket,
             key_ref,
+            several: None,
             token,
             since_ms: 0,
             since_us: 0,
@@ -216,6 +221,20 @@ impl<L> Place<L> {
             keep_ms: 0,
             keep_mode: Mode::Exclusive,
         }
+    }
+
+    /// The keys that it is for.
+    pub(super) fn key_refs(&self) -> impl Iterator<Item = &KeyRef> {
+        let several = self.several.as_deref();
+        let one = several.is_none().then_some(&self.key_ref);
+        let all = several.into_iter().flat_map(Several::iter);
+        one.into_iter()
+            .chain(all.map(|wanted: &Wanted| &wanted.key_ref))
+    }
+
+    /// The mode in which a key is asked for, if it is one of several.
+    pub(super) fn mode_among(&self, name: &[u8]) -> Option<Mode> {
+        self.several.as_ref()?.mode_of(name)
     }
 
     pub(super) fn is_absent(&self) -> bool {
@@ -333,7 +352,7 @@ impl<L> Place<L> {
         Outline {
             kind,
             due_us: (due_us < NEVER).then_some(due_us),
-            stops: !self.is_absent() || self.keep_mode == Mode::Exclusive,
+            stops: !self.is_absent() || self.keep_mode == Mode::Exclusive || self.several.is_some(),
         }
     }
 }

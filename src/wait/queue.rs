@@ -18,6 +18,8 @@
 //!   the second request is refused: [`Refusal::Deadlock`](crate::lock::Refusal) or [`Next::Deadlock`].
 //! - All requests of a place have one owner. When one is granted, the others are granted too, unless
 //!   other holders keep them out.
+//! - A place for several keys stops all behind it, also when it is absent. The queue only says that it is
+//!   its turn here ([`Next::Several`]). It never upgrades, because its token holds none of the keys.
 //! - A lock that is replaced from outside ([`WaitQueue::lock_replaced`]) can give shares to several
 //!   waiting tokens at once. The token that already upgrades stays; otherwise the one with the earliest
 //!   place for an exclusive hold upgrades. The exclusive requests of the other tokens are refused.
@@ -40,6 +42,12 @@ pub(super) enum Next {
     Grant(PlaceId, Seq),
     /// Its token holds a share, and another token already waits to convert its own. `None`: nobody listens.
     Deadlock(PlaceId, Option<Seq>),
+    /// The turn of a place for several keys has come, if the lock admits it.
+    Several {
+        id: PlaceId,
+        /// Whether there are absent shares ahead, beside which only a share may enter.
+        is_behind_shares: bool,
+    },
 }
 
 /// The places of one key. There is no queue without a place.
@@ -232,8 +240,9 @@ impl WaitQueue {
             self.set_owners(places, lock, now);
         }
         let next = self.decide(places, lock, now);
-        // A free lock is kept for an absent place. A lock that comes to the key by RENAME takes its place, and nobody tells.
-        if next.is_none() && lock.is_none_or(|lock| lock.is_free(now)) {
+        // A free lock is kept for an absent place, or one for several keys. A lock that comes to the key by RENAME takes its place, and nobody tells.
+        let is_kept = matches!(next, None | Some(Next::Several { .. }));
+        if is_kept && lock.is_none_or(|lock| lock.is_free(now)) {
             self.set_lock_replaced(true);
         }
         next
@@ -249,6 +258,12 @@ impl WaitQueue {
         let head = self.candidate(places)?;
         let place = places.get(head)?;
         let (seq, request) = place.first()?;
+        if place.several.is_some() {
+            return Some(Next::Several {
+                id: head,
+                is_behind_shares: self.first() != Some(head),
+            });
+        }
         // An absent share ahead keeps a writer out.
         if request.mode == Mode::Exclusive && self.first() != Some(head) {
             return None;
@@ -267,7 +282,7 @@ impl WaitQueue {
         lock: Option<&Lock>,
         now: Now,
     ) -> Option<Next> {
-        let place = places.get(owner)?;
+        let place = places.get(owner).filter(|p| p.several.is_none())?;
         let token = place.token.text();
         lock?.hold_of(token.as_token(), now)?;
         if !place.is_absent() {

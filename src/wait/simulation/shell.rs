@@ -27,7 +27,7 @@ pub(super) enum Value {
 pub(super) struct Shell {
     pub(super) values: BTreeMap<Place, Value>,
     pub(super) registry: Registry<Client, SameEachTime>,
-    fences: Fences,
+    pub(super) fences: Fences,
     /// Grants whose replies are on their way.
     pub(super) in_flight: Vec<(Client, Grant)>,
     pub(super) events: Vec<(Client, Event)>,
@@ -42,7 +42,7 @@ pub(super) struct Shell {
 }
 
 /// The server has one fence clock, each world its own.
-struct Fences(FenceClock);
+pub(super) struct Fences(pub(super) FenceClock);
 
 impl Clone for Fences {
     fn clone(&self) -> Self {
@@ -229,18 +229,18 @@ impl Shell {
             return;
         }
         let now = scene.now();
-        let key_ref = self.registry.key_ref(at.db.into(), &[at.name]);
-        if let Some(key_ref) = &key_ref {
-            if self.serve_all(at, key_ref, scene) {
-                self.watch(at, key_ref, now);
-            }
-        }
+        let key_ref = self.serve_first(at, scene);
         let name = [what.token()];
         let lock = match self.values.get(&at) {
             Some(Value::Lock(lock, _)) => Some(lock),
             _ => None,
         };
         let token = Token::new(&name).unwrap();
+        let is_partial = |key: &KeyRef| self.registry.waits_for_several(key, token);
+        if matches!(what, Request::Take { .. }) && key_ref.as_ref().is_some_and(is_partial) {
+            self.events.push((client, Event::Partial));
+            return self.repair_ttl(at, now);
+        }
         let released = match what {
             Request::Release(_) => lock.and_then(|lock| lock.fence_of(token)),
             _ => None,
@@ -306,6 +306,7 @@ impl Shell {
         let token = Token::new(&name).unwrap();
         self.events.push((client, Event::Done(false)));
         if let (Some(key_ref), Request::Release(_)) = (key_ref, what) {
+            self.serve_others_later(key_ref, token);
             for removed in self.registry.give_up(key_ref, token) {
                 if matches!(removed.listener, Some(Listener::Client(_))) {
                     self.tell(removed, Event::Null);
@@ -383,7 +384,7 @@ impl Shell {
         self.watch(at, key_ref, scene.now());
     }
 
-    fn serve_all(&mut self, at: Place, key_ref: &KeyRef, scene: &Scene) -> bool {
+    pub(super) fn serve_all(&mut self, at: Place, key_ref: &KeyRef, scene: &Scene) -> bool {
         let (mut changed, now) = (false, scene.now());
         loop {
             let lock = match self.values.get(&at) {
