@@ -18,8 +18,8 @@
 //!    `blocked_client`, `delivery`, `timer`, `inbox`, `propagation`, `stats`, `slot_migration`,
 //!    `sweep`, `channel`: the parts of the module's memory, settings, statistics.
 //! 3. `module`: these parts as one structure, and the task that borrows it.
-//! 4. `lock_key`, `commit`, `serve`: work on keys.
-//! 5. `command_call`, `execute`, `exec`, `top`, `replay`, `dispatch`, `tick`, `callbacks`, `data_type`,
+//! 4. `lock_key`, `commit`, `serve`, `several`: work on keys.
+//! 5. `command_call`, `execute`, `exec`, `macquire`, `top`, `replay`, `dispatch`, `tick`, `callbacks`, `data_type`,
 //!    `info_section`: the entries.
 //! 6. `load`: registers everything.
 //!
@@ -54,6 +54,7 @@ mod limits;
 mod load;
 mod lock_key;
 mod lock_type;
+mod macquire;
 mod main_thread;
 mod module;
 mod notify;
@@ -62,6 +63,7 @@ mod register;
 mod replay;
 mod serve;
 mod server_line;
+mod several;
 mod slot_migration;
 mod stats;
 mod sweep;
