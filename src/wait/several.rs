@@ -51,7 +51,7 @@ impl Several {
     }
 
     /// How many keys there are.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.rest.len().saturating_add(1)
     }
 
@@ -64,7 +64,7 @@ impl Several {
 
     /// Whether the other one has the same keys in the same modes, in any order.
     pub fn is_same_as(&self, other: &Self) -> bool {
-        self.len() == other.len()
+        self.count() == other.count()
             && self.first.key_ref.db == other.first.key_ref.db
             && self
                 .iter()
@@ -73,7 +73,7 @@ impl Several {
 
     /// Whether the other one has the same keys, in any order and any modes.
     pub fn has_keys_of(&self, other: &Self) -> bool {
-        self.len() == other.len()
+        self.count() == other.count()
             && self.first.key_ref.db == other.first.key_ref.db
             && self
                 .iter()
@@ -154,7 +154,7 @@ mod tests {
         let all = several(&[("b", Shared), ("a", Exclusive)]).unwrap();
         let names: Vec<_> = all.iter().map(|one| &one.key_ref.name[..]).collect();
         assert_eq!(names, [b"b", b"a"]);
-        assert_eq!((all.first().mode, all.len()), (Shared, 2));
+        assert_eq!((all.first().mode, all.count()), (Shared, 2));
         assert_eq!(all.mode_of(b"a"), Some(Exclusive));
         assert_eq!(all.mode_of(b"c"), None);
     }
