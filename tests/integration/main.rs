@@ -41,6 +41,7 @@ mod guards;
 mod lock_upgrades;
 mod native;
 mod places;
+mod several;
 mod transactions;
 mod waiting;
 
