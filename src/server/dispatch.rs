@@ -43,7 +43,7 @@ pub(super) const COMMANDS: [(&Spec, Handler); 13] = [
 /// Those that need Redis 7.0: before, a call has no rights of its client.
 pub(super) const COMMANDS_FROM_7_0: [(&Spec, Handler); 1] = [(&exec::SPEC, exec_handler)];
 
-/// LOCK.MACQUIRE, which servers before 7.0 also ask for the keys.
+/// LOCK.MACQUIRE, which the server also asks for the keys.
 unsafe extern "C" fn macquire_handler(
     ctx: *mut raw::RedisModuleCtx,
     argv: *mut *mut raw::RedisModuleString,

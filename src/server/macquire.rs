@@ -269,7 +269,7 @@ fn open<'k, 'c>(call: &'k mut CommandCall<'c>, name: Arg<'k>) -> Result<Key<'k, 
     key.map_err(|WrongType| Error::WrongType)
 }
 
-/// Names the keys to the server, when it asks for them: before 7.0 it does not know of keys that are counted. False when it does not ask.
+/// Names the keys to the server, when it asks for them. False when it does not ask.
 pub(super) fn name_keys(ctx: Context<'_>, argv: Argv<'_>) -> bool {
     // SAFETY: the statics are not written after the load.
     let (Some(is_asked), Some(key_at)) = (unsafe {

@@ -240,7 +240,7 @@ fn the_flags_are_words_that_each_server_knows() {
         (
             SEVERAL,
             "write deny-oom fast getkeys-api",
-            "write deny-oom fast blocking",
+            "write deny-oom fast blocking getkeys-api",
         ),
         (
             RUNS,

@@ -80,13 +80,16 @@ fn a_grant_is_one_transaction(kind: Kind) {
     replica.wait_until_it_follows(&primary);
     let applied = KEYS.map(|key| format!("lock._apply {key}"));
     for server in [&primary, &replica] {
+        // At once, by a release, and by the timer.
         let all = wait_for("the file to be written", || {
             let all = transactions(server);
-            let last = all.last()?;
-            let mut last = last.clone();
-            last.retain(|line| line.starts_with("lock._apply"));
-            last.sort();
-            (last == applied).then_some(all)
+            let has_all = |lines: &&Vec<String>| {
+                let mut lines = lines.to_vec();
+                lines.retain(|line| line.starts_with("lock._apply"));
+                lines.sort();
+                lines == applied
+            };
+            (all.iter().filter(has_all).count() == 3).then_some(all)
         });
         assert_eq!(all[0], applied, "granted at once");
         let with_release = |lines: &&Vec<String>| lines[0] == "lock._release c";
@@ -201,12 +204,12 @@ fn several_keys_in_a_cluster(kind: Kind) {
     let fence = c.int(&format!("LOCK.MACQUIRE 2 {a} {b} x 60000"));
     assert_held(&mut c, &[&a, &b], "x", fence);
     // A hand-over in a step, and one of the timer.
-    let waits = cluster.blocked(0, &format!("LOCK.MACQUIRE 2 {b} {a} me 60000 BLOCK 0"));
+    let waits = cluster.nodes[0].blocked(&format!("LOCK.MACQUIRE 2 {b} {a} me 60000 BLOCK 0"));
     c.int(&format!("LOCK.RELEASE {a} x"));
     c.int(&format!("LOCK.RELEASE {b} x"));
     let fence = waits.fence();
     assert_held(&mut c, &[&a, &b], "me", fence);
-    let waits = cluster.blocked(0, &format!("LOCK.MACQUIRE 2 {a} {b} you 60000 BLOCK 0"));
+    let waits = cluster.nodes[0].blocked(&format!("LOCK.MACQUIRE 2 {a} {b} you 60000 BLOCK 0"));
     c.call(&format!("DEL {a}"));
     c.call(&format!("DEL {b}"));
     let fence = waits.fence();
@@ -228,7 +231,7 @@ fn several_keys_in_a_cluster(kind: Kind) {
 /// One of the keys goes to the other node before the other one: the request is granted on neither.
 fn a_slot_that_leaves_ends_the_wait(cluster: &Cluster, a: &str, b: &str) {
     let mut c = cluster.client(0);
-    let waits = cluster.blocked(0, &format!("LOCK.MACQUIRE 2 {a} {b} me 60000 BLOCK 0"));
+    let waits = cluster.nodes[0].blocked(&format!("LOCK.MACQUIRE 2 {a} {b} me 60000 BLOCK 0"));
     let slot = cluster.slot(a);
     cluster.begin_to_move(slot, 0, 1);
     c.call(&format!("DEL {a}"));
@@ -239,6 +242,7 @@ fn a_slot_that_leaves_ends_the_wait(cluster: &Cluster, a: &str, b: &str) {
     };
     assert!(error.starts_with("TRYAGAIN"), "{error}");
     cluster.end_of_move(slot, 0, 1);
+    cluster.wait_until_all_agree();
     let mut there = cluster.client(1);
     assert_eq!(there.holders(b), ["you"]);
     assert_eq!(
