@@ -8,7 +8,8 @@
 #
 # Each folder has a Makefile that knows its language: `setup` installs what is missing, toolchain and packages, and
 # does nothing when all is there; in clients/LANG, `check` is the language's own lints and types, where it has any
-# beside its compiler, and `test` runs the tests. Those of the examples are tests/examples.
+# beside its compiler, and `test` runs the tests. Those of the examples are tests/examples. In the end the clients of
+# all languages take one lock in turns.
 set -uo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
@@ -39,6 +40,7 @@ folders() {
 }
 
 summary=()
+ready=()
 failed=
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
@@ -83,6 +85,19 @@ test_client() {
     fi
 }
 
+# All languages that are ready, on one lock.
+test_mixed() {
+    local languages
+    languages=$(IFS=,; echo "${ready[*]}")
+    echo "== clients of $languages together"
+    if EXAMPLES_REQUIRED=$languages shown cargo test --locked --quiet --test examples -- --nocapture mixed::; then
+        report together "$(sed -nE 's/^([0-9]+ grants in order: .*)/\1/p' "$log")"
+    else
+        report together "$languages: FAILED"
+        failed=1
+    fi
+}
+
 what=${1:-}
 [[ $what == setup || $what == test ]] || { echo "usage: scripts/examples.sh setup|test" >&2; exit 1; }
 for language in "${chosen[@]}"; do
@@ -99,6 +114,7 @@ for language in "${chosen[@]}"; do
         failed=1
         continue
     fi
+    ready+=("$language")
     if [ "$what" = setup ]; then
         report "$language" "ready"
         continue
@@ -106,6 +122,7 @@ for language in "${chosen[@]}"; do
     [ ! -e "examples/$language/run" ] || test_examples "$language"
     [ ! -e "clients/$language/Makefile" ] || test_client "$language"
 done
+[ "$what" = setup ] || [ ${#ready[@]} = 0 ] || test_mixed
 
 echo "== examples and clients: $what"
 printf '%s\n' "${summary[@]}"

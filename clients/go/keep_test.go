@@ -106,31 +106,11 @@ func TestWaitersThatAskInSlicesAreServedInOrder(t *testing.T) {
 	locks.waiters.slice = 30 * time.Millisecond
 	holder := locks.NewMutex("a", WithExpiry(time.Minute))
 	must(t, holder.Lock())
-	var mu sync.Mutex
-	var order []int
-	var done []<-chan error
-	for i := 0; i < 6; i++ {
-		done = append(done, inBackground(func() error {
-			mutex := locks.NewMutex("a", WithTries(forever), WithExpiry(time.Minute))
-			if err := mutex.Lock(); err != nil {
-				return err
-			}
-			mu.Lock()
-			order = append(order, i)
-			mu.Unlock()
-			time.Sleep(50 * time.Millisecond) // longer than a slice
-			_, err := mutex.Unlock()
-			return err
-		}))
-		eventually(t, "a place in the queue", func() bool { return waiting("a") == i+1 })
-	}
+	order := orderOf(t, locks, 6, 50*time.Millisecond) // longer than a slice
 	must(t, admin.ConfigResetStat(ctx).Err())
 	eventually(t, "slices of all", func() bool { return calls(t, "lock.acquire") >= 18 })
 	released(t)(holder.Unlock())
-	for _, d := range done {
-		must(t, result(t, d))
-	}
-	expect(t, "order", fmt.Sprint(order), "[0 1 2 3 4 5]")
+	expect(t, "order", fmt.Sprint(order()), "[0 1 2 3 4 5]")
 }
 
 func TestADeadWaiterCostsItsGraceAtMost(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -22,30 +23,9 @@ func TestWaitersAreServedInOrderWithTwoCommandsEach(t *testing.T) {
 	holder := locks.NewMutex("a")
 	must(t, holder.Lock())
 	must(t, admin.ConfigResetStat(ctx).Err())
-	var mu sync.Mutex
-	var order []int
-	var done []<-chan error
-	for i := 0; i < 5; i++ {
-		done = append(done, inBackground(func() error {
-			mutex := locks.NewMutex("a", WithTries(forever), WithExpiry(time.Minute))
-			if err := mutex.Lock(); err != nil {
-				return err
-			}
-			mu.Lock()
-			order = append(order, i)
-			mu.Unlock()
-			_, err := mutex.Unlock()
-			return err
-		}))
-		eventually(t, "a place in the queue", func() bool { return waiting("a") == i+1 })
-	}
+	order := orderOf(t, locks, 5, 0)
 	released(t)(holder.Unlock())
-	for _, d := range done {
-		must(t, result(t, d))
-	}
-	for i, n := range order {
-		expect(t, "order", n, i)
-	}
+	expect(t, "order", fmt.Sprint(order()), "[0 1 2 3 4]")
 	expect(t, "acquires", calls(t, "lock.acquire"), 5)
 	expect(t, "releases", calls(t, "lock.release"), 6)
 	expect(t, "renewals", calls(t, "lock.renew"), 0)

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -138,6 +139,37 @@ func inBackground(lock func() error) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- lock() }()
 	return done
+}
+
+// orderOf has n mutexes wait for the lock "a", one after the other; each holds it for a time. The result waits for all of them, and
+// returns their numbers in the order in which they had the lock.
+func orderOf(t *testing.T, locks *RedisLock, n int, hold time.Duration) func() []int {
+	t.Helper()
+	var mu sync.Mutex
+	var order []int
+	var done []<-chan error
+	for i := 0; i < n; i++ {
+		done = append(done, inBackground(func() error {
+			mutex := locks.NewMutex("a", WithTries(forever), WithExpiry(time.Minute))
+			if err := mutex.Lock(); err != nil {
+				return err
+			}
+			mu.Lock()
+			order = append(order, i)
+			mu.Unlock()
+			time.Sleep(hold)
+			_, err := mutex.Unlock()
+			return err
+		}))
+		eventually(t, "a place in the queue", func() bool { return waiting("a") == i+1 })
+	}
+	return func() []int {
+		t.Helper()
+		for _, d := range done {
+			must(t, result(t, d))
+		}
+		return order
+	}
 }
 
 func result(t *testing.T, done <-chan error) error {

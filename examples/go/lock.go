@@ -14,8 +14,11 @@ import (
 
 const (
 	// slice is the longest time that one command waits in the server. A connection that is dead without saying so is found out
-	// after it; a wait that is longer than it goes to the end of the line.
+	// after it.
 	slice = 3 * time.Second
+	// grace is how long the server keeps the place in the queue while no connection waits at it. It is longer than a reconnect
+	// takes, and short, because a worker that died delays those behind it by this.
+	grace = 5 * time.Second
 	// margin is how much later the client gives up than the server answers.
 	margin = time.Second
 	// resendPause keeps a server that is down from being flooded.
@@ -66,10 +69,10 @@ func acquire(ctx context.Context, other *redis.Client, s *settings) (fence int64
 	defer client.Close()
 	// A cancelled context does not end a read. Closing the client does, and leaves the queue.
 	defer context.AfterFunc(ctx, func() { _ = client.Close() })()
-	lost := false // a reply was lost: we may have been granted the lock
+	left := false // something may be left in the server: a place in the queue, or a grant whose reply was lost
 	defer func() {
-		if err != nil && lost {
-			_ = client.Close() // what has not been granted yet shall not be granted after the release
+		if err != nil && left {
+			_ = client.Close() // nothing asks after the release
 			giveBack(other, s)
 		}
 	}()
@@ -83,10 +86,11 @@ func acquire(ctx context.Context, other *redis.Client, s *settings) (fence int64
 		wait := min(time.Until(deadline), slice)
 		args := []any{command, s.lock, s.token, s.ttl.Milliseconds()}
 		if wait >= time.Millisecond { // BLOCK 0 would be for ever
-			args = append(args, "BLOCK", wait.Milliseconds())
+			args = append(args, "BLOCK", wait.Milliseconds(), "KEEP", grace.Milliseconds())
+			left = true
 		}
 		fence, err = ask(ctx, client, max(wait, 0)+margin, args)
-		lost = lost || err != nil && !isReply(err)
+		left = left || err != nil && !isReply(err)
 		switch {
 		case err == nil:
 			return fence, nil
@@ -111,10 +115,11 @@ func ask(ctx context.Context, client *redis.Client, limit time.Duration, args []
 	return client.Do(ctx, args...).Int64()
 }
 
-// giveBack releases what may have been granted without our knowing. Who gives up, or was told to stop, does not wait for it for long.
+// giveBack leaves the queue, and releases what may have been granted without our knowing. A worker that gives up, or was told to
+// stop, does not try for long.
 func giveBack(client *redis.Client, s *settings) {
 	if _, _, err := release(client, s, min(margin, s.ttl)); err != nil {
-		log.Printf("the lock may be held until its ttl is over: %v", err)
+		log.Printf("the place may last until its grace is over, or the lock be held until its ttl is: %v", err)
 	}
 }
 

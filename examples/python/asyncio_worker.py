@@ -7,7 +7,22 @@ import redis.asyncio as redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from common import DONE, LOST, NOT_GRANTED, PAUSE, RESOURCE, Lost, Refused, complain, event, in_ms, options
+from common import (
+    DONE,
+    GRACE,
+    LOST,
+    NOT_GRANTED,
+    PAUSE,
+    RESOURCE,
+    WAITING_TIMEOUT,
+    Lost,
+    Refused,
+    acquiring,
+    complain,
+    event,
+    in_ms,
+    options,
+)
 
 # This program resends by itself, for it knows how much time is left. The client would send the old time again.
 NO_RETRY = Retry(NoBackoff(), 0)
@@ -17,8 +32,8 @@ BROKEN = (redis.ConnectionError, redis.TimeoutError)
 async def main() -> int:
     """Take the lock, work, release."""
     opt = options()
-    # Reads for longer than the server lets it wait. Only this connection may block, so it is nobody else's.
-    async with redis.Redis.from_url(opt.url, socket_timeout=opt.block + 5, retry=NO_RETRY) as waiting:
+    # Reads for longer than a slice. Only this connection may block, so it is nobody else's.
+    async with redis.Redis.from_url(opt.url, socket_timeout=WAITING_TIMEOUT, retry=NO_RETRY) as waiting:
         fence = await acquire(waiting, opt)
     if fence is None:
         event("gave-up")
@@ -41,22 +56,37 @@ async def main() -> int:
 
 
 async def acquire(client: redis.Redis, opt) -> int | None:
-    """Wait in the server's queue for as long as it takes, at most for the block time."""
-    command = "RWLOCK.RLOCK" if opt.shared else "LOCK.ACQUIRE"
+    """Wait in the server's queue for the block time at most, in slices that keep one place."""
     clock = asyncio.get_running_loop().time
     end = clock() + opt.block
     while True:
-        left = max(in_ms(end - clock()), 0)
-        # BLOCK 0 would wait for ever.
-        block = ("BLOCK", left) if left else ()
+        left = end - clock()
         try:
-            return await client.execute_command(command, opt.lock, opt.token, in_ms(opt.ttl), *block)
+            # The same token asks again: it goes on at its place, or it was granted meanwhile and gets its own fence.
+            fence = await client.execute_command(*acquiring(opt, left))
         except BROKEN as error:
-            if not left:
-                return None
-            # The same token asks again: if it was granted meanwhile, it gets its own fence.
             complain("acquire", error)
-            await asyncio.sleep(min(PAUSE, left / 1000))
+            await asyncio.sleep(PAUSE)
+        else:
+            if fence is not None:
+                return fence
+        if clock() >= end:
+            await give_up(client, opt)
+            return None
+
+
+async def give_up(client: redis.Redis, opt) -> None:
+    """Leave the queue, and release what may have been granted by a reply that was lost."""
+    clock = asyncio.get_running_loop().time
+    end = clock() + GRACE
+    while clock() < end:
+        try:
+            await client.execute_command("LOCK.RELEASE", opt.lock, opt.token)
+        except BROKEN as error:
+            complain("give up", error)
+            await asyncio.sleep(PAUSE)
+        else:
+            return
 
 
 async def hold(client: redis.Redis, opt, fence: int) -> int:

@@ -13,6 +13,16 @@ DONE, FAILED, NOT_GRANTED, LOST = 0, 1, 2, 3
 # The pause before a command is sent again after its connection broke.
 PAUSE = 0.05
 
+# The longest wait of one command. A server that is gone without a word is noticed after it.
+SLICE = 2.0
+
+# How long the server keeps the place in the queue while no connection waits at it. Longer than a reconnect takes, and
+# short, because a worker that died delays those behind it by this.
+GRACE = 5.0
+
+# The reply to a command that waits for a slice comes within this.
+WAITING_TIMEOUT = SLICE + 2
+
 
 class Lost(Exception):
     """The lock is no longer held, or nobody knows."""
@@ -45,6 +55,15 @@ def milliseconds(text: str) -> float:
 def in_ms(seconds: float) -> int:
     """Return seconds in the module's unit."""
     return int(seconds * 1000)
+
+
+def acquiring(opt: argparse.Namespace, left: float) -> tuple[object, ...]:
+    """Return the command that asks for the lock, and waits for it for a slice if there is time left."""
+    command = "RWLOCK.RLOCK" if opt.shared else "LOCK.ACQUIRE"
+    slice_ms = in_ms(min(left, SLICE))
+    # BLOCK 0 would wait for ever.
+    waiting = ("BLOCK", slice_ms, "KEEP", in_ms(GRACE)) if slice_ms > 0 else ()
+    return command, opt.lock, opt.token, in_ms(opt.ttl), *waiting
 
 
 def event(*words: object) -> None:

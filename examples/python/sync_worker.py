@@ -8,7 +8,22 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from common import DONE, LOST, NOT_GRANTED, PAUSE, RESOURCE, Lost, Refused, complain, event, in_ms, options
+from common import (
+    DONE,
+    GRACE,
+    LOST,
+    NOT_GRANTED,
+    PAUSE,
+    RESOURCE,
+    WAITING_TIMEOUT,
+    Lost,
+    Refused,
+    acquiring,
+    complain,
+    event,
+    in_ms,
+    options,
+)
 
 # This program resends by itself, for it knows how much time is left. The client would send the old time again.
 NO_RETRY = Retry(NoBackoff(), 0)
@@ -73,8 +88,8 @@ class Lease:
 def main() -> int:
     """Take the lock, work, release."""
     opt = options()
-    # Reads for longer than the server lets it wait. Only this connection may block, so it is nobody else's.
-    with redis.Redis.from_url(opt.url, socket_timeout=opt.block + 5, retry=NO_RETRY) as waiting:
+    # Reads for longer than a slice. Only this connection may block, so it is nobody else's.
+    with redis.Redis.from_url(opt.url, socket_timeout=WAITING_TIMEOUT, retry=NO_RETRY) as waiting:
         fence = acquire(waiting, opt)
     if fence is None:
         event("gave-up")
@@ -99,21 +114,35 @@ def main() -> int:
 
 
 def acquire(client: redis.Redis, opt) -> int | None:
-    """Wait in the server's queue for as long as it takes, at most for the block time."""
-    command = "RWLOCK.RLOCK" if opt.shared else "LOCK.ACQUIRE"
+    """Wait in the server's queue for the block time at most, in slices that keep one place."""
     end = time.monotonic() + opt.block
     while True:
-        left = max(in_ms(end - time.monotonic()), 0)
-        # BLOCK 0 would wait for ever.
-        block = ("BLOCK", left) if left else ()
+        left = end - time.monotonic()
         try:
-            return client.execute_command(command, opt.lock, opt.token, in_ms(opt.ttl), *block)
+            # The same token asks again: it goes on at its place, or it was granted meanwhile and gets its own fence.
+            fence = client.execute_command(*acquiring(opt, left))
         except BROKEN as error:
-            if not left:
-                return None
-            # The same token asks again: if it was granted meanwhile, it gets its own fence.
             complain("acquire", error)
-            time.sleep(min(PAUSE, left / 1000))
+            time.sleep(PAUSE)
+        else:
+            if fence is not None:
+                return fence
+        if time.monotonic() >= end:
+            give_up(client, opt)
+            return None
+
+
+def give_up(client: redis.Redis, opt) -> None:
+    """Leave the queue, and release what may have been granted by a reply that was lost."""
+    end = time.monotonic() + GRACE
+    while time.monotonic() < end:
+        try:
+            client.execute_command("LOCK.RELEASE", opt.lock, opt.token)
+        except BROKEN as error:
+            complain("give up", error)
+            time.sleep(PAUSE)
+        else:
+            return
 
 
 def work(client: redis.Redis, lease: Lease, opt, fence: int) -> None:

@@ -100,7 +100,7 @@ fn read_held(data: &[u8]) {
     }) = decode_held(token, record)
     {
         assert_eq!(read.as_bytes(), token);
-        assert_eq!(encode_held(now_ms, mode, &hold), record);
+        assert_eq!(encode_held(now_ms, mode, &hold).as_bytes(), record);
     }
 }
 

@@ -1,12 +1,12 @@
 //! The grammar of every command against a second, naive parser. Every accepted command is decided
 //! without a panic.
 
-use redis_lock::command::acquire::{self, Acquire, Wait};
+use redis_lock::command::acquire::{self, Acquire, Wait, Wanted};
 use redis_lock::command::release::Release;
 use redis_lock::command::renew::Renew;
 use redis_lock::command::{info, rlock, Args, Decision, Error};
 use redis_lock::lock::codec::{decode, encode_effect, Record};
-use redis_lock::lock::{Effect, FenceClock, Lock, Mode, Now, Waiting};
+use redis_lock::lock::{Effect, FenceClock, Lock, Now, Waiting};
 
 const NOW: Now = Now::from_millis(1_000_000);
 
@@ -23,8 +23,8 @@ pub fn run(data: &[u8]) {
         rest => rest.split(|byte| *byte == 0xff).collect(),
     };
     match command % 5 {
-        0 => take(acquire::MODE, &args),
-        1 => take(rlock::MODE, &args),
+        0 => take(acquire::WANTED, &args),
+        1 => take(rlock::WANTED, &args),
         2 => renew(&args),
         3 => release(&args),
         _ => {
@@ -37,6 +37,7 @@ pub fn run(data: &[u8]) {
 /// The options of a request, read in another way than the module does.
 struct Options<'a> {
     /// The timeout, and the channel of NOTIFY.
+    limit: Option<u128>,
     wait: Option<(u128, Option<&'a [u8]>)>,
     grace: Option<u128>,
 }
@@ -48,8 +49,8 @@ impl Options<'_> {
 }
 
 /// `None` where they do not fit the grammar.
-fn options<'a>(words: &[&'a [u8]]) -> Option<Options<'a>> {
-    let (mut rest, mut wait, mut grace) = (words, None, None);
+fn options<'a>(takes_limit: bool, words: &[&'a [u8]]) -> Option<Options<'a>> {
+    let (mut rest, mut limit, mut wait, mut grace) = (words, None, None, None);
     while !rest.is_empty() {
         let name = rest[0].to_ascii_uppercase();
         let timeout = |at: usize| number(rest.get(at)?).filter(|ms| *ms <= MAX_MS);
@@ -58,6 +59,10 @@ fn options<'a>(words: &[&'a [u8]]) -> Option<Options<'a>> {
             b"NOTIFY" => {
                 let channel = *rest.get(2)?;
                 (3, wait.replace((timeout(1)?, Some(channel))).is_none())
+            }
+            b"LIMIT" if takes_limit => {
+                let n = number(rest.get(1)?).filter(|n| (1..1 << 31).contains(n))?;
+                (2, limit.replace(n).is_none())
             }
             b"KEEP" => {
                 let ms = timeout(1).filter(|ms| (1..=3_600_000).contains(ms))?;
@@ -70,12 +75,12 @@ fn options<'a>(words: &[&'a [u8]]) -> Option<Options<'a>> {
         }
         rest = &rest[used..];
     }
-    Some(Options { wait, grace })
+    Some(Options { limit, wait, grace })
 }
 
-fn take(mode: Mode, args: &[&[u8]]) {
-    let parsed = Acquire::parse(mode, Args::new(args.iter().copied()));
-    let options = options(args.get(2..).unwrap_or_default());
+fn take(wanted: Wanted, args: &[&[u8]]) {
+    let parsed = Acquire::parse(wanted, Args::new(args.iter().copied()));
+    let options = options(wanted == Wanted::Limited, args.get(2..).unwrap_or_default());
     let expected = match (args, &options) {
         ([token, ttl, ..], Some(options)) => {
             let asks_again = *token != b"*" || !options.needs_own_token();
@@ -93,7 +98,12 @@ fn take(mode: Mode, args: &[&[u8]]) {
     assert_eq!(wait, options.wait);
     assert_eq!(request.keep_ms().map(u128::from), options.grace);
     let ask = request.ask();
-    assert_eq!(ask.mode, mode);
+    match (wanted, options.limit) {
+        (Wanted::Mode(mode), _) => assert_eq!(ask.mode, mode),
+        (Wanted::Limited, limit) => {
+            assert_eq!(u128::from(ask.mode.tolerates()), limit.unwrap_or(1));
+        }
+    }
     assert_eq!(Some(u128::from(ask.ttl.ms())), number(args[1]));
     assert_eq!(request.is_made(), args[0] == b"*");
     if request.is_made() {

@@ -165,7 +165,9 @@ impl World {
     fn acquire(&mut self, ask: Ask<'_>, behind_queue: bool) -> Result<(), Refusal> {
         let (last, held) = (self.fences.last(), self.hold_of(ask.token));
         let now = self.now();
-        let ahead = self.registry.ahead_of(&self.key, ask.token, ask.mode);
+        let ahead =
+            self.registry
+                .ahead_of(&self.key, (ask.token, ask.mode), self.lock.as_ref(), now);
         let waiting = match behind_queue {
             true => ahead.as_waiting(),
             false => Waiting::default(),

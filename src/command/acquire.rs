@@ -1,14 +1,14 @@
 //! ```text
-//! LOCK.ACQUIRE key token|* ttl [BLOCK timeout|NOTIFY timeout channel] [KEEP grace]
+//! LOCK.ACQUIRE key token|* ttl [LIMIT n] [BLOCK timeout|NOTIFY timeout channel] [KEEP grace]
 //! ```
-//! Takes the exclusive hold. The reply is the fence, or null if another token holds the lock or
-//! waits for it. With BLOCK the client waits in a queue instead, and gets null only after `timeout`
+//! Takes the exclusive hold, or with LIMIT one of at most `n` holds. The reply is the fence, or null
+//! if the lock is unavailable: others hold it or wait for it. With BLOCK the client waits in a queue instead, and gets null only after `timeout`
 //! milliseconds (0 waits for ever). With NOTIFY the reply is QUEUED, and the grant or the end of the
 //! wait is published to `channel`. With KEEP the token keeps its place in the queue for `grace`
 //! milliseconds after its last request there has ended without a grant. With `*` the server
 //! generates the token, a UUIDv4. The reply is then `[token, fence]`.
 //!
-//! Three commands take a hold. They share this grammar and differ in the mode: see
+//! Three commands take a hold. They share this grammar but for LIMIT, and differ in the mode: see
 //! [`super::wlock`] and [`super::rlock`].
 
 use uuid::fmt::Hyphenated;
@@ -22,7 +22,8 @@ use crate::lock::{Ask, Fence, FenceClock, Lock, Mode, Now, Refusal, Token, Ttl, 
 /// The description of LOCK.ACQUIRE. The other two commands that take a hold start from it.
 pub const SPEC: Spec = Spec {
     name: c"lock.acquire",
-    summary: c"Takes the exclusive hold of a lock and returns its fence.",
+    summary:
+        c"Takes the exclusive hold of a lock, or one of a limited number, and returns its fence.",
     complexity: c"O(1), and O(log(M)) to wait behind M others.",
     since: c"0.1.0",
     flags: &[Flag::Write, Flag::DenyOom, Flag::Fast, Flag::Blocking],
@@ -30,37 +31,62 @@ pub const SPEC: Spec = Spec {
     keys: Keys::One(KeyUse::Updates),
     args: &[
         Arg::KEY,
-        Arg::one_of(
-            c"token",
-            &[Arg::text(c"token"), Arg::pure_token(c"make", c"*")],
-        ),
+        TOKEN,
         Arg::integer(c"ttl"),
-        Arg::one_of(
-            c"wait",
-            &[
-                Arg::integer(c"timeout").after(c"BLOCK"),
-                Arg::block(
-                    c"notify",
-                    &[Arg::integer(c"timeout"), Arg::text(c"channel")],
-                )
-                .after(c"NOTIFY"),
-            ],
-        )
-        .optional(),
-        Arg::integer(c"grace").after(c"KEEP").optional(),
+        Arg::integer(c"n").after(c"LIMIT").optional(),
+        WAIT,
+        GRACE,
     ],
     tips: NONDETERMINISTIC,
-    history: HISTORY,
+    history: &[Change {
+        since: c"0.2.0",
+        what: c"Added the options LIMIT, NOTIFY and KEEP.",
+    }],
 };
 
-/// What has changed since the first version.
-const HISTORY: &[Change] = &[Change {
-    since: c"0.2.0",
-    what: c"Added the options NOTIFY and KEEP.",
-}];
+const TOKEN: Arg = Arg::one_of(
+    c"token",
+    &[Arg::text(c"token"), Arg::pure_token(c"make", c"*")],
+);
 
-/// The mode that LOCK.ACQUIRE asks for.
-pub const MODE: Mode = Mode::Exclusive;
+/// The description of the options that say how a request waits.
+pub const WAIT: Arg = Arg::one_of(
+    c"wait",
+    &[
+        Arg::integer(c"timeout").after(c"BLOCK"),
+        Arg::block(
+            c"notify",
+            &[Arg::integer(c"timeout"), Arg::text(c"channel")],
+        )
+        .after(c"NOTIFY"),
+    ],
+)
+.optional();
+
+/// The description of KEEP.
+pub const GRACE: Arg = Arg::integer(c"grace").after(c"KEEP").optional();
+
+/// The description of the same command without LIMIT.
+pub const WITHOUT_LIMIT: Spec = Spec {
+    args: &[Arg::KEY, TOKEN, Arg::integer(c"ttl"), WAIT, GRACE],
+    history: &[Change {
+        since: c"0.2.0",
+        what: c"Added the options NOTIFY and KEEP.",
+    }],
+    ..SPEC
+};
+
+/// What a command of this grammar asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// A hold of this mode.
+    Mode(Mode),
+    /// The exclusive hold, or one of as many as LIMIT says.
+    Limited,
+}
+
+/// What LOCK.ACQUIRE asks for.
+pub const WANTED: Wanted = Wanted::Limited;
 
 /// A parsed request for a hold.
 #[derive(Debug)]
@@ -114,8 +140,15 @@ impl<'a> Acquire<'a> {
     ///
     /// # Errors
     /// If they do not fit the grammar.
-    pub fn parse(mode: Mode, args: Args<impl Iterator<Item = &'a [u8]>>) -> Result<Self, Error> {
-        Self::parse_with(mode, args, |_, _| Err(Error::UnknownOption))
+    pub fn parse(
+        wanted: Wanted,
+        args: Args<impl Iterator<Item = &'a [u8]>>,
+    ) -> Result<Self, Error> {
+        let unknown = match wanted {
+            Wanted::Limited => Error::UnknownOption,
+            Wanted::Mode(_) => Error::UnknownRwOption,
+        };
+        Self::parse_with(wanted, args, |_, _| Err(unknown))
     }
 
     /// The same for a command with options of its own, which `read_other` reads.
@@ -123,13 +156,13 @@ impl<'a> Acquire<'a> {
     /// # Errors
     /// If they do not fit the grammar.
     pub(super) fn parse_with<I: Iterator<Item = &'a [u8]>>(
-        mode: Mode,
+        wanted: Wanted,
         mut args: Args<I>,
         mut read_other: impl FnMut(&'a [u8], &mut Args<I>) -> Result<(), Error>,
     ) -> Result<Self, Error> {
         let token = args.token()?;
         let ttl = args.ttl()?;
-        let (mut wait, mut keep_ms) = (None, None);
+        let (mut limited, mut wait, mut keep_ms) = (None, None, None);
         while let Some(option) = args.optional() {
             let is = |name: &[u8]| option.eq_ignore_ascii_case(name);
             if is(b"BLOCK") || is(b"NOTIFY") {
@@ -148,6 +181,11 @@ impl<'a> Acquire<'a> {
                     true => Wait::Block(timeout),
                     false => Wait::Notify(timeout, args.value()?),
                 });
+            } else if is(b"LIMIT") && wanted == Wanted::Limited {
+                if limited.is_some() {
+                    return Err(Error::RepeatedOption);
+                }
+                limited = Some(limited_mode(args.value()?)?);
             } else if is(b"KEEP") {
                 if keep_ms.is_some() {
                     return Err(Error::RepeatedOption);
@@ -158,6 +196,10 @@ impl<'a> Acquire<'a> {
             }
         }
         args.finish()?;
+        let mode = match wanted {
+            Wanted::Mode(mode) => mode,
+            Wanted::Limited => limited.unwrap_or(Mode::Exclusive),
+        };
         let owner = if token.as_bytes() != MAKE {
             Owner::Named(token)
         } else if keep_ms.is_some() || matches!(wait, Some(Wait::Notify(..))) {
@@ -243,6 +285,11 @@ impl Timeout {
     }
 }
 
+fn limited_mode(text: &[u8]) -> Result<Mode, Error> {
+    let n = integer(text).and_then(|n| u32::try_from(n).ok());
+    n.and_then(Mode::of_limit).ok_or(Error::Limit)
+}
+
 fn grace_ms(text: &[u8]) -> Result<u32, Error> {
     let ms = integer(text).filter(|ms| (1..=LONGEST_GRACE_MS).contains(ms));
     ms.and_then(|ms| u32::try_from(ms).ok()).ok_or(Error::Grace)
@@ -260,7 +307,7 @@ mod tests {
 
     fn parse<'a>(args: &[&'a str]) -> Result<Acquire<'a>, Error> {
         let args: Vec<&[u8]> = args.iter().map(|arg| arg.as_bytes()).collect();
-        Acquire::parse(MODE, Args::new(args.into_iter()))
+        Acquire::parse(WANTED, Args::new(args.into_iter()))
     }
 
     #[test]
@@ -283,10 +330,24 @@ mod tests {
         assert_eq!(both.keep_ms(), Some(3_600_000));
         let notify = Wait::Notify(Timeout { ms: 5 }, b"a channel");
         assert_eq!(both.wait(), Some(notify));
+        let limited = |n| parse(&["me", "10", "limit", n]).map(|acquire| acquire.ask().mode);
+        assert_eq!(limited("1"), Ok(Mode::Exclusive));
+        assert_eq!(limited("2"), Ok(Mode::of_limit(2).unwrap()));
+        assert_eq!(limited("2147483647").unwrap().tolerates(), 2_147_483_647);
+        for bad in ["0", "2147483648", "4294967295", "-1", "", "x"] {
+            assert_eq!(limited(bad), Err(Error::Limit), "{bad:?}");
+        }
+        let writer = [&b"me"[..], b"10", b"LIMIT", b"2"].into_iter();
+        let writer = Acquire::parse(Wanted::Mode(Mode::Exclusive), Args::new(writer));
+        assert_eq!(writer.map(|_| ()), Err(Error::UnknownRwOption));
         for bad in ["0", "3600001", "-1", "", "x"] {
             let keep = parse(&["me", "10", "KEEP", bad]);
             assert_eq!(keep.map(|_| ()), Err(Error::Grace), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn what_does_not_fit_the_grammar() {
         for (args, error) in [
             (&[][..], Error::Arity),
             (&["me"], Error::Arity),
@@ -302,6 +363,11 @@ mod tests {
             (&["me", "10", "BLOCK", "1", "2"], Error::UnknownOption),
             (&["me", "10", "KEEP"], Error::MissingValue),
             (&["me", "10", "NOTIFY", "1"], Error::MissingValue),
+            (&["me", "10", "LIMIT"], Error::MissingValue),
+            (
+                &["me", "10", "LIMIT", "2", "LIMIT", "2"],
+                Error::RepeatedOption,
+            ),
             (
                 &["me", "10", "NOTIFY", "1", "c", "NOTIFY", "1", "c"],
                 Error::RepeatedOption,

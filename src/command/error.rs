@@ -15,6 +15,10 @@ pub enum Error {
     Timeout,
     /// An option that the command does not know.
     UnknownOption,
+    /// An option that RWLOCK.RLOCK and RWLOCK.WLOCK do not know.
+    UnknownRwOption,
+    /// The limit is not an integer from 1 to 2^31 - 1.
+    Limit,
     /// An option that was given twice.
     RepeatedOption,
     /// An option without its value.
@@ -63,7 +67,7 @@ pub enum Error {
     TokenTooLong,
     /// The key holds a value of another type.
     WrongType,
-    /// Another token already waits to make its shared hold exclusive.
+    /// Another token already waits to make its hold exclusive.
     Deadlock,
     /// The number of waiters for the key is at its limit.
     KeyQueueFull,
@@ -100,10 +104,12 @@ impl Error {
             Self::Timeout => {
                 c"ERR timeout must be an integer from 0 to 281474976710656, in milliseconds"
             }
-            Self::UnknownOption => c"ERR unknown option, expected BLOCK, NOTIFY or KEEP",
+            Self::UnknownOption => c"ERR unknown option, expected LIMIT, BLOCK, NOTIFY or KEEP",
+            Self::UnknownRwOption => c"ERR unknown option, expected BLOCK, NOTIFY or KEEP",
+            Self::Limit => c"ERR LIMIT needs an integer from 1 to 2147483647",
             Self::RepeatedOption => c"ERR an option was given twice",
             Self::MissingValue => {
-                c"ERR a value is missing: BLOCK timeout, NOTIFY timeout channel, KEEP grace"
+                c"ERR a value is missing: LIMIT n, BLOCK timeout, NOTIFY timeout channel, KEEP grace"
             }
             Self::UnknownReleaseOption => c"ERR unknown option, expected ATLEAST",
             Self::AtLeast => {
@@ -144,7 +150,7 @@ impl Error {
                 c"WRONGTYPE Operation against a key holding the wrong kind of value"
             }
             Self::Deadlock => {
-                c"DEADLOCK another shared holder already waits to become exclusive, release this hold"
+                c"DEADLOCK another holder already waits to become exclusive, release this hold"
             }
             Self::KeyQueueFull => {
                 c"QUEUEFULL too many clients wait for this lock (max-waiters-per-key), try again later"

@@ -2,17 +2,18 @@
 //! LOCK.INFO key
 //! ```
 //! Tells who holds the lock and who waits for it. The reply is null if the lock is free and nobody
-//! waits. Otherwise it is a map of `mode`, `holders` and `waiters`.
+//! waits. Otherwise it is a map of `mode`, `holders` and `waiters`, and of `limit` if a hold has one.
 //! A holder is a map of `token`, `fence`, `ttl` and `since`; holders are in the order of their
-//! grants. A waiter is a map of `token`, `mode`, `waited`, and `client` or `channel`; waiters are in
-//! queue order. A place at which nobody listens has neither of the last two.
+//! grants. A waiter is a map of `token`, `mode`, `limit` if it asks for one, `waited`, and `client`
+//! or `channel`; waiters are in queue order. A place at which nobody listens has neither of the last
+//! two.
 //! The command changes nothing, so a replica answers it too.
 
 use std::rc::Rc;
 
 use super::spec::{Arg, Change, Flag, KeyUse, Keys, Spec, NONDETERMINISTIC};
 use super::{Args, Error};
-use crate::lock::{Deadline, Fence, Lock, Mode, Now, TokenBuf, TokenText};
+use crate::lock::{Deadline, Fence, Lock, Mode, Now, Occupancy, TokenBuf, TokenText};
 
 /// The description of LOCK.INFO for the server.
 pub const SPEC: Spec = Spec {
@@ -27,7 +28,7 @@ pub const SPEC: Spec = Spec {
     tips: NONDETERMINISTIC,
     history: &[Change {
         since: c"0.2.0",
-        what: c"Waiters have the field client or channel, or neither; the mode may be free.",
+        what: c"Waiters have the field client or channel, or neither; the mode may be free or counted; added limit.",
     }],
 };
 
@@ -42,7 +43,8 @@ pub fn parse<'a>(args: Args<impl Iterator<Item = &'a [u8]>>) -> Result<(), Error
 /// The reply for a lock.
 #[derive(Debug)]
 pub struct Info<'a> {
-    /// The mode of all its holds; `None` between the end of the last hold and the next grant.
+    /// The mode of its holds: counted, with the smallest limit, if one of them has a limit. `None` between the end of the last hold
+    /// and the next grant.
     pub mode: Option<Mode>,
     /// The live holds, in the order of their grants.
     pub holders: Vec<Holder<'a>>,
@@ -94,26 +96,30 @@ impl<'a> Info<'a> {
         waiters: Vec<Waiter>,
         now: Now,
     ) -> Option<Self> {
+        let mut occupancy = Occupancy::NONE;
         let holders: Vec<_> = lock
-            .map_or_else(Vec::new, Lock::holders)
+            .map_or_else(Vec::new, Lock::holds)
             .into_iter()
-            .map(|(token, hold)| {
+            .map(|(token, mode, hold)| {
                 let deadline = key_deadline.map_or(hold.deadline, |key| key.min(hold.deadline));
-                (token, hold, deadline)
+                (token, mode, hold, deadline)
             })
-            .filter(|(_, _, deadline)| !deadline.is_over(now.ms()))
-            .map(|(token, hold, deadline)| Holder {
-                token,
-                fence: hold.fence,
-                ttl_ms: deadline.remaining_ms(now.ms()),
-                since_ms: hold.since_ms,
+            .filter(|(.., deadline)| !deadline.is_over(now.ms()))
+            .map(|(token, mode, hold, deadline)| {
+                occupancy.add(mode);
+                Holder {
+                    token,
+                    fence: hold.fence,
+                    ttl_ms: deadline.remaining_ms(now.ms()),
+                    since_ms: hold.since_ms,
+                }
             })
             .collect();
         if holders.is_empty() && waiters.is_empty() {
             return None;
         }
         Some(Self {
-            mode: lock.filter(|_| !holders.is_empty()).map(Lock::mode),
+            mode: occupancy.mode(),
             holders,
             waiters,
         })

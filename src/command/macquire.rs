@@ -10,7 +10,7 @@
 //! A token that holds all keys in these modes under one fence gets that fence and new deadlines. If it holds some of them, or
 //! holds them otherwise, or waits for some of them by another request, the reply is `-PARTIAL`.
 
-use super::acquire::{self, Acquire};
+use super::acquire::{Acquire, Wanted};
 use super::args::integer;
 use super::spec::{Arg, Flag, KeyUse, Keys, Spec, NONDETERMINISTIC};
 use super::{Args, Error};
@@ -116,7 +116,7 @@ impl<'a> Macquire<'a> {
             keys.push(args.required()?);
         }
         let mut modes = Vec::new();
-        let acquire = Acquire::parse_with(Mode::Exclusive, args, |option, args| {
+        let acquire = Acquire::parse_with(Wanted::Mode(Mode::Exclusive), args, |option, args| {
             if !option.eq_ignore_ascii_case(b"MODES") {
                 return Err(Error::UnknownOptionOfSeveral);
             }
@@ -172,7 +172,7 @@ impl<'a> Macquire<'a> {
     }
 
     fn mode_at(&self, at: usize) -> Mode {
-        self.modes.get(at).copied().unwrap_or(acquire::MODE)
+        self.modes.get(at).copied().unwrap_or(Mode::Exclusive)
     }
 }
 

@@ -5,7 +5,7 @@
 //! [LOCK.ACQUIRE](super::acquire). An exclusive holder that calls it becomes a shared holder with
 //! the same fence.
 
-use super::acquire;
+use super::acquire::{self, Wanted};
 use super::spec::Spec;
 use crate::lock::Mode;
 
@@ -14,8 +14,8 @@ pub const SPEC: Spec = Spec {
     name: c"rwlock.rlock",
     summary: c"Takes a shared (reader's) hold of a lock and returns its fence.",
     complexity: c"O(log(N)) for N shared holds, and O(log(M)) to wait behind M others.",
-    ..acquire::SPEC
+    ..acquire::WITHOUT_LIMIT
 };
 
-/// The mode that RWLOCK.RLOCK asks for.
-pub const MODE: Mode = Mode::Shared;
+/// What RWLOCK.RLOCK asks for.
+pub const WANTED: Wanted = Wanted::Mode(Mode::Shared);

@@ -5,7 +5,7 @@
 //! expect. A shared holder that calls it becomes exclusive if it is the only one. Otherwise it gets
 //! null and keeps its shared hold.
 
-use super::acquire;
+use super::acquire::{self, Wanted};
 use super::spec::Spec;
 use crate::lock::Mode;
 
@@ -13,8 +13,8 @@ use crate::lock::Mode;
 pub const SPEC: Spec = Spec {
     name: c"rwlock.wlock",
     summary: c"Takes the exclusive (writer's) hold of a lock and returns its fence.",
-    ..acquire::SPEC
+    ..acquire::WITHOUT_LIMIT
 };
 
-/// The mode that RWLOCK.WLOCK asks for.
-pub const MODE: Mode = Mode::Exclusive;
+/// What RWLOCK.WLOCK asks for.
+pub const WANTED: Wanted = Wanted::Mode(Mode::Exclusive);

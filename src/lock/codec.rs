@@ -4,20 +4,20 @@
 //! ```text
 //! record  = version:u8 | kind:u8 | body        the version is the lowest that can say the body
 //!
-//! state   (kind 1)  mode:u8 | hold*            one if exclusive; by rising (fence, token) if shared
-//! hold    (kind 2)  now_ms:u64 | mode:u8 | hold
+//! state   (kind 1)  mode | hold*               one if exclusive; by rising (fence, token) if shared
+//!      version 2:   (mode | hold)*             by rising (fence, token), one of them counted
+//! hold    (kind 2)  now_ms:u64 | mode | hold
 //! release (kind 3)  now_ms:u64 | token
 //! cap     (kind 4)  deadline_ms:u64
 //! fence   (kind 5)  fence:u64                  the largest fence that a server has given
-//! held    (kind 6)  now_ms:u64 | mode:u8 | numbers      the token is sent beside the record
+//! held    (kind 6)  now_ms:u64 | mode | numbers         the token is sent beside the record
 //!
 //! hold    = numbers | token
 //! numbers = fence:u64 | deadline_ms:u64 | since_ms:u64
-//! mode    = 1 exclusive | 2 shared
+//! mode    = 1 exclusive | 2 shared | 3 limit:u32 counted, from 2 to 2^31 - 1, in version 2 only
 //! token   = length:u16 | bytes                 1 to 512 bytes
 //! ```
-//! Integers are little-endian. This is version 1, the only one so far. `codec/version.rs` has the
-//! rule by which later versions are added.
+//! Integers are little-endian. `codec/version.rs` has the rule by which versions are added.
 //!
 //! Decoding is total. Any bytes give either a value that could have been encoded, or a
 //! [`DecodeError`]. The decoder allocates nothing for a length that the input itself does not fill.
@@ -28,7 +28,7 @@ mod version;
 use self::version::Version;
 use super::effect::Effect;
 use super::fence::Fence;
-use super::hold::{Hold, Mode};
+use super::hold::{Hold, Limit, Mode, Occupancy};
 use super::state::Lock;
 use super::time::Deadline;
 use super::token::Token;
@@ -38,7 +38,7 @@ use super::token::Token;
 pub const LATEST_VERSION: u8 = Version::LATEST.byte();
 
 /// The length of the longest record of an effect, in bytes: a `hold` with the longest token.
-pub const MAX_EFFECT_LEN: usize = 2 + 8 + 1 + 3 * 8 + 2 + Token::MAX_LEN;
+pub const MAX_EFFECT_LEN: usize = 2 + 8 + MAX_MODE_LEN + 3 * 8 + 2 + Token::MAX_LEN;
 
 const STATE: u8 = 1;
 const HOLD: u8 = 2;
@@ -47,11 +47,15 @@ const CAP: u8 = 4;
 const FENCE: u8 = 5;
 const HELD: u8 = 6;
 
-/// The length of a `held` record, in bytes.
-pub const HELD_LEN: usize = 2 + 8 + 1 + 3 * 8;
+/// The length of the longest mode, in bytes: a limit after its own byte.
+const MAX_MODE_LEN: usize = 1 + 4;
+
+/// The length of the longest `held` record, in bytes.
+const MAX_HELD_LEN: usize = 2 + 8 + MAX_MODE_LEN + 3 * 8;
 
 const EXCLUSIVE: u8 = 1;
 const SHARED: u8 = 2;
+const COUNTED: u8 = 3;
 
 /// The bytes are not a record that this release knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,20 +136,26 @@ pub fn decode_held<'a>(token: &'a [u8], record: &[u8]) -> Result<Effect<'a>, Dec
 
 /// Writes a whole lock. `O(n log n)` in the number of its holds.
 pub fn encode_state(lock: &Lock) -> Vec<u8> {
-    let holders = lock.holders();
-    let tokens: usize = holders
+    let holds = lock.holds();
+    let tokens: usize = holds
         .iter()
-        .map(|(token, _)| token.as_token().as_bytes().len())
+        .map(|(token, ..)| token.as_token().as_bytes().len())
         .sum();
-    let per_hold = holders.len().saturating_mul(3 * 8 + 2);
+    let per_hold = holds.len().saturating_mul(MAX_MODE_LEN + 3 * 8 + 2);
     let mut out = Vec::with_capacity(per_hold.saturating_add(tokens).saturating_add(3));
-    let mode = lock.mode();
-    let needed = holders
+    let needed = holds
         .iter()
-        .map(|(_, hold)| Version::needed_by_hold(mode, hold));
+        .map(|(_, mode, hold)| Version::needed_by_hold(*mode, hold));
     let version = needed.max().unwrap_or(Version::V1);
-    out.extend_from_slice(&[version.byte(), STATE, mode_byte(mode)]);
-    for (token, hold) in holders {
+    out.extend_from_slice(&[version.byte(), STATE]);
+    let has_one_mode = version == Version::V1;
+    if has_one_mode {
+        put_mode(&mut out, lock.mode());
+    }
+    for (token, mode, hold) in holds {
+        if !has_one_mode {
+            put_mode(&mut out, mode);
+        }
         put_hold(&mut out, token.as_token(), &hold);
     }
     out
@@ -163,7 +173,7 @@ pub fn encode_effect(effect: &Effect<'_>, out: &mut Vec<u8>) {
             let version = Version::needed_by_hold(*mode, hold);
             out.extend_from_slice(&[version.byte(), HOLD]);
             out.extend_from_slice(&now_ms.to_le_bytes());
-            out.push(mode_byte(*mode));
+            put_mode(out, *mode);
             put_hold(out, *token, hold);
         }
         Effect::Release { now_ms, token } => {
@@ -178,20 +188,44 @@ pub fn encode_effect(effect: &Effect<'_>, out: &mut Vec<u8>) {
     }
 }
 
+/// A `held` record.
+#[derive(Clone, Copy, Debug)]
+pub struct HeldRecord {
+    bytes: [u8; MAX_HELD_LEN],
+    len: usize,
+}
+
+impl HeldRecord {
+    /// The record.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
+    }
+}
+
 /// Writes the `held` record of a hold whose token is sent beside it.
-pub fn encode_held(now_ms: u64, mode: Mode, hold: &Hold) -> [u8; HELD_LEN] {
+#[inline]
+pub fn encode_held(now_ms: u64, mode: Mode, hold: &Hold) -> HeldRecord {
     let version = Version::needed_by_hold(mode, hold).byte();
-    let mut out = [0; HELD_LEN];
-    let (head, numbers) = out.split_at_mut(2 + 8 + 1);
+    let mut bytes = [0; MAX_HELD_LEN];
+    let (head, rest) = bytes.split_at_mut(2 + 8 + 1);
     head.copy_from_slice(&{
         let [a, b, c, d, e, f, g, h] = now_ms.to_le_bytes();
         [version, HELD, a, b, c, d, e, f, g, h, mode_byte(mode)]
     });
+    let (rest, unused) = match mode.limit() {
+        Some(limit) => {
+            let (field, numbers) = rest.split_at_mut(4);
+            field.copy_from_slice(&limit.get().to_le_bytes());
+            (numbers, 0)
+        }
+        None => (rest, 4),
+    };
     let values = [hold.fence.get(), hold.deadline.ms(), hold.since_ms];
-    for (field, value) in numbers.as_chunks_mut().0.iter_mut().zip(values) {
+    for (field, value) in rest.as_chunks_mut().0.iter_mut().zip(values) {
         *field = u64::to_le_bytes(value);
     }
-    out
+    let len = MAX_HELD_LEN.saturating_sub(unused);
+    HeldRecord { bytes, len }
 }
 
 /// Writes the largest fence that a server has given.
@@ -204,6 +238,14 @@ const fn mode_byte(mode: Mode) -> u8 {
     match mode {
         Mode::Exclusive => EXCLUSIVE,
         Mode::Shared => SHARED,
+        Mode::Counted(_) => COUNTED,
+    }
+}
+
+fn put_mode(out: &mut Vec<u8>, mode: Mode) {
+    out.push(mode_byte(mode));
+    if let Some(limit) = mode.limit() {
+        out.extend_from_slice(&limit.get().to_le_bytes());
     }
 }
 
@@ -288,6 +330,11 @@ impl<'a> Input<'a> {
         match self.u8()? {
             EXCLUSIVE => Ok(Mode::Exclusive),
             SHARED => Ok(Mode::Shared),
+            COUNTED => {
+                let limit = self.array().map(u32::from_le_bytes)?;
+                let limit = Limit::new(limit).ok_or(DecodeError)?;
+                Ok(Mode::Counted(limit))
+            }
             _ => Err(DecodeError),
         }
     }
@@ -313,23 +360,27 @@ impl<'a> Input<'a> {
     }
 
     fn state(&mut self) -> Result<Lock, DecodeError> {
-        let mode = self.mode()?;
+        let mut mode = self.mode()?;
         let (token, hold) = self.hold(mode)?;
         let mut lock = Lock::new(mode, token, hold);
-        let mut holds: usize = 1;
+        let mut occupancy = Occupancy::NONE;
+        occupancy.add(mode);
         let mut last = (hold.fence, token);
         while !self.rest.is_empty() {
+            if self.version > Version::V1 {
+                mode = self.mode()?;
+            }
             let (token, hold) = self.hold(mode)?;
-            // The encoder writes one order only, so any other order is not its own.
-            if mode == Mode::Exclusive || (hold.fence, token) <= last {
+            // The encoder writes one order only, so any other order is not its own. No lock has more holds than all of them tolerate.
+            if !occupancy.admits(mode) || (hold.fence, token) <= last {
                 return Err(DecodeError);
             }
+            occupancy.add(mode);
             last = (hold.fence, token);
             lock.put(mode, token, hold);
-            holds = holds.saturating_add(1);
         }
         // A token that came twice has replaced its own hold.
-        if lock.len() != holds {
+        if lock.len() != occupancy.holders {
             return Err(DecodeError);
         }
         Ok(lock)

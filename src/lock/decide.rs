@@ -10,7 +10,7 @@ use super::token::Token;
 /// A request for a hold.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {
-    /// Exclusive or shared.
+    /// Exclusive, shared or counted.
     pub mode: Mode,
     /// The owner.
     pub token: Token<'a>,
@@ -23,7 +23,7 @@ pub struct Ask<'a> {
 pub struct Waiting<'a> {
     /// Whether somebody waits. Then a new request must not pass.
     pub any: bool,
-    /// The token that has a shared hold and waits to make it exclusive.
+    /// The token that has a hold beside others and waits to make it exclusive.
     pub upgrading: Option<Token<'a>>,
 }
 
@@ -45,10 +45,11 @@ pub struct Grant<'a> {
 pub enum Refusal {
     /// Others hold the lock, or wait for it. A request that may wait goes to the end of the queue.
     Busy,
-    /// The token has a shared hold, and so have others. A request that may wait goes ahead of the
-    /// queue.
+    /// The token has a hold already, and there are more holders beside it than it tolerates now. A
+    /// request that may wait goes ahead of the queue.
     BusyUpgrade,
-    /// Another token already waits to convert its shared hold, so neither could ever proceed.
+    /// Another token already waits to make its hold exclusive, and so would this one: neither could
+    /// ever proceed.
     Deadlock,
     /// No fence is left below 2^53.
     FencesExhausted,
@@ -58,7 +59,7 @@ impl Lock {
     /// Decides a request at `now`. `lock` is `None` if the key is absent.
     ///
     /// The request is idempotent by token. A holder that asks again keeps its fence and gets a new
-    /// deadline. If it asks for the other mode, its hold is converted. A new hold gets the next
+    /// deadline. If it asks for another mode, its hold is converted. A new hold gets the next
     /// fence.
     ///
     /// # Errors
@@ -73,7 +74,10 @@ impl Lock {
         let own = match Self::admits(lock, ask.mode, ask.token, now) {
             Ok(None) if waiting.any => return Err(Refusal::Busy),
             Ok(own) => own,
-            Err(Refusal::BusyUpgrade) if waiting.upgrading.is_some_and(|t| t != ask.token) => {
+            Err(Refusal::BusyUpgrade)
+                if ask.mode == Mode::Exclusive
+                    && waiting.upgrading.is_some_and(|t| t != ask.token) =>
+            {
                 return Err(Refusal::Deadlock);
             }
             Err(refusal) => return Err(refusal),
@@ -117,13 +121,18 @@ impl Lock {
         let Some(lock) = lock else {
             return Ok(None);
         };
-        match lock.hold_of(token, now) {
-            Some((Mode::Shared, _))
-                if mode == Mode::Exclusive && lock.is_held_by_others(token, now) =>
-            {
-                Err(Refusal::BusyUpgrade)
+        let fits = |own: Mode| match mode {
+            _ if mode.tolerates() >= own.tolerates() => true,
+            Mode::Exclusive => !lock.is_held_by_others(token, now),
+            Mode::Shared => true,
+            Mode::Counted(limit) => {
+                let most = usize::try_from(limit.get()).unwrap_or(usize::MAX);
+                lock.occupancy(now).holders <= most
             }
-            Some((_, hold)) => Ok(Some(hold)),
+        };
+        match lock.hold_of(token, now) {
+            Some((own, hold)) if fits(own) => Ok(Some(hold)),
+            Some(_) => Err(Refusal::BusyUpgrade),
             None if lock.excludes(mode, now) => Err(Refusal::Busy),
             None => Ok(None),
         }
@@ -201,6 +210,11 @@ impl Lock {
 
     /// Whether the holds at `now` exclude a token that has none of them.
     fn excludes(&self, mode: Mode, now: Now) -> bool {
-        !self.is_free(now) && (self.mode() == Mode::Exclusive || mode == Mode::Exclusive)
+        match (self.mode(), mode) {
+            // The usual cases need no count.
+            (Mode::Exclusive, _) | (_, Mode::Exclusive) => !self.is_free(now),
+            (Mode::Shared, Mode::Shared) => false,
+            _ => !self.occupancy(now).admits(mode),
+        }
     }
 }

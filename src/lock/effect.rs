@@ -16,7 +16,7 @@ pub enum Effect<'a> {
     Hold {
         /// The instant of the decision. Holds that are over at that instant are dropped.
         now_ms: u64,
-        /// Exclusive or shared.
+        /// Exclusive, shared or counted.
         mode: Mode,
         /// The owner.
         token: Token<'a>,

@@ -1,23 +1,78 @@
 //! A hold: the part that one token has in a lock.
 
+use std::num::NonZeroU32;
+
 use super::fence::Fence;
 use super::time::Deadline;
 
-/// How a hold relates to the other holds of its lock.
+/// How a hold relates to the other holds of its lock: how many holders it tolerates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mode {
     /// The only hold of the lock: that of a writer, or of a mutex.
     Exclusive,
     /// One of any number of shared holds: that of a reader.
     Shared,
+    /// One of a limited number of holds: a permit of a semaphore.
+    Counted(Limit),
+}
+
+/// The number of holders that a counted hold tolerates, itself included: 2 to 2^31 - 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Limit(NonZeroU32);
+
+impl Limit {
+    /// The largest limit: 2^31 - 1.
+    pub const MAX: u32 = (1 << 31) - 1;
+
+    /// The limit `n`. `None` for 0, for 1, which is the exclusive mode, and above [`Limit::MAX`].
+    pub const fn new(n: u32) -> Option<Self> {
+        match NonZeroU32::new(n) {
+            Some(limit) if n > 1 && n <= Self::MAX => Some(Self(limit)),
+            _ => None,
+        }
+    }
+
+    /// The number.
+    pub const fn get(self) -> u32 {
+        self.0.get()
+    }
 }
 
 impl Mode {
+    /// In the place of a number of holders: as many as there are.
+    pub const ANY: u32 = u32::MAX;
+
+    /// The mode of a hold that tolerates `n` holders. `None` for 0 and above [`Limit::MAX`].
+    pub fn of_limit(n: u32) -> Option<Self> {
+        match n {
+            1 => Some(Self::Exclusive),
+            n => Limit::new(n).map(Self::Counted),
+        }
+    }
+
+    /// How many holders it tolerates, itself included: 1, the limit, or [`Mode::ANY`].
+    pub const fn tolerates(self) -> u32 {
+        match self {
+            Self::Exclusive => 1,
+            Self::Shared => Self::ANY,
+            Self::Counted(limit) => limit.get(),
+        }
+    }
+
+    /// The limit of a counted hold.
+    pub const fn limit(self) -> Option<Limit> {
+        match self {
+            Self::Counted(limit) => Some(limit),
+            Self::Exclusive | Self::Shared => None,
+        }
+    }
+
     /// The mode's name in replies.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Exclusive => "exclusive",
             Self::Shared => "shared",
+            Self::Counted(_) => "counted",
         }
     }
 }
@@ -31,4 +86,46 @@ pub struct Hold {
     pub deadline: Deadline,
     /// When the hold was first granted, in milliseconds since the Unix epoch.
     pub since_ms: u64,
+}
+
+/// How many hold a lock, and how many all of them tolerate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Occupancy {
+    /// The number of holders.
+    pub holders: usize,
+    /// The smallest number that any of them tolerates; [`Mode::ANY`] where there is none.
+    pub tolerated: u32,
+}
+
+impl Occupancy {
+    /// That of a lock which nobody holds.
+    pub const NONE: Self = Self {
+        holders: 0,
+        tolerated: Mode::ANY,
+    };
+
+    /// Whether one more holder of this mode fits beside those.
+    pub fn admits(self, mode: Mode) -> bool {
+        let tolerated = self.tolerated.min(mode.tolerates());
+        tolerated == Mode::ANY || usize::try_from(tolerated).is_ok_and(|most| self.holders < most)
+    }
+
+    /// The mode of the lock as a whole; `None` where nobody holds it.
+    pub fn mode(self) -> Option<Mode> {
+        let mode = Mode::of_limit(self.tolerated).unwrap_or(Mode::Shared);
+        (self.holders > 0).then_some(mode)
+    }
+
+    /// Counts one more holder.
+    pub fn add(&mut self, mode: Mode) {
+        self.add_many(mode, 1);
+    }
+
+    /// Counts more holders of one mode.
+    pub fn add_many(&mut self, mode: Mode, n: usize) {
+        if n > 0 {
+            self.holders = self.holders.saturating_add(n);
+            self.tolerated = self.tolerated.min(mode.tolerates());
+        }
+    }
 }

@@ -4,9 +4,11 @@
 //!
 //! # The model
 //!
-//! A lock is free or held. While it is held, it is a non-empty set of **holds**: either one
-//! *exclusive* hold or any number of *shared* ones. A [`Hold`] belongs to a [`Token`] (the owner's
-//! name) and has a [`Deadline`] and a [`Fence`]. A token has at most one hold on a lock.
+//! A lock is free or held. While it is held, it is a non-empty set of **holds**. A [`Hold`] belongs
+//! to a [`Token`] (the owner's name) and has a [`Deadline`] and a [`Fence`]. A token has at most one
+//! hold on a lock. The [`Mode`] of a hold says how many holders it tolerates, itself included: one
+//! (*exclusive*), any number (*shared*), or up to its [`Limit`] (*counted*). There are never more
+//! holders than the smallest of these numbers.
 //!
 //! # How it changes
 //!
@@ -22,7 +24,7 @@
 //!
 //! - Between effects, a [`Lock`] has at least one hold. A lock without holds is `None`, and its key
 //!   is absent.
-//! - An exclusive hold is the only hold of its lock.
+//! - There are never more holds than any of them tolerates. So an exclusive hold is the only one.
 //! - Time is an argument. A hold lives while `now <= deadline` and is over when `now > deadline`.
 //!   The keys of the server follow the same rule.
 //! - A hold that is over counts for nothing in any decision. The next effect that touches the lock
@@ -35,9 +37,9 @@
 //!
 //! | file | contents |
 //! | --- | --- |
-//! | `hold.rs` | the mode and the hold |
+//! | `hold.rs` | the mode, the limit and the hold; how many hold a lock |
 //! | `state.rs` | a held lock in memory |
-//! | `shared.rs`, `compact.rs` | the many holds of a shared lock; a token in few bytes |
+//! | `shared.rs`, `compact.rs` | the holds of a lock that has several; a token in few bytes |
 //! | `decide.rs` | the decisions: acquire, release, renew |
 //! | `effect.rs` | the changes |
 //! | `codec.rs`, `codec/version.rs` | the format of the bytes; which version of it is written |
@@ -63,7 +65,7 @@ pub use compact::{CompactToken, TokenText};
 pub use decide::{Ask, Grant, Refusal, Waiting};
 pub use effect::Effect;
 pub use fence::{Fence, FenceClock, FenceExhausted};
-pub use hold::{Hold, Mode};
+pub use hold::{Hold, Limit, Mode, Occupancy};
 pub use state::{Fate, Lock};
 pub use time::{Deadline, Now, Ttl};
 pub use token::{Token, TokenBuf, TokenError};

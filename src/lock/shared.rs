@@ -1,10 +1,10 @@
-//! The shared holds of one lock, indexed by token and by deadline, so that no command iterates over
+//! The many holds of one lock, indexed by token and by deadline, so that no command iterates over
 //! all of them.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::mem::size_of;
 
-use super::hold::Hold;
+use super::hold::{Hold, Limit, Mode, Occupancy};
 use super::time::Deadline;
 use super::token::{Token, TokenBuf};
 
@@ -14,7 +14,7 @@ const ARC_COUNTER_BYTES: usize = size_of::<[usize; 2]>();
 /// The capacity of a leaf of the standard library's B-tree, in entries.
 const BTREE_LEAF_CAPACITY: usize = 11;
 
-/// The shared holds of a lock.
+/// The holds of a lock that has several: shared ones, counted ones, or both.
 ///
 /// A change takes `O(log n)`, a look-up by token `O(1)`, and dropping the `d` holds that are over
 /// `O(d log n)`.
@@ -23,8 +23,49 @@ pub(super) struct SharedHolds {
     by_token: HashMap<TokenBuf, Hold>,
     /// Exactly one entry for each entry of `by_token`, with the deadline of that hold.
     by_deadline: BTreeSet<(Deadline, TokenBuf)>,
+    /// The limits of the counted holds. The others are shared. Most locks have none.
+    limits: Option<Box<Limits>>,
     /// The sum of the lengths of all tokens.
     token_bytes: usize,
+}
+
+/// The limits of the counted holds of a lock.
+#[derive(Clone, Debug, Default)]
+struct Limits {
+    by_token: HashMap<TokenBuf, Limit>,
+    /// How many holds have each limit.
+    counts: BTreeMap<Limit, usize>,
+}
+
+impl Limits {
+    fn put(&mut self, token: TokenBuf, limit: Limit) {
+        self.take(token.as_token());
+        self.by_token.insert(token, limit);
+        let count = self.counts.entry(limit).or_default();
+        *count = count.saturating_add(1);
+    }
+
+    fn take(&mut self, token: Token<'_>) -> Option<Limit> {
+        let limit = self.by_token.remove(token.as_bytes())?;
+        match self.counts.get_mut(&limit) {
+            Some(count) if *count > 1 => *count = count.saturating_sub(1),
+            _ => drop(self.counts.remove(&limit)),
+        }
+        Some(limit)
+    }
+
+    /// The smallest limit of holds whose tokens are not among `without`.
+    fn smallest<'t>(&self, without: impl Iterator<Item = &'t TokenBuf>) -> Option<Limit> {
+        let mut over: BTreeMap<Limit, usize> = BTreeMap::new();
+        for limit in without.filter_map(|token| self.by_token.get(token)) {
+            let count = over.entry(*limit).or_default();
+            *count = count.saturating_add(1);
+        }
+        let mut counts = self.counts.iter();
+        counts
+            .find(|(limit, count)| over.get(limit).is_none_or(|over| over < *count))
+            .map(|(limit, _)| *limit)
+    }
 }
 
 impl SharedHolds {
@@ -32,37 +73,74 @@ impl SharedHolds {
         self.by_token.len()
     }
 
-    pub(super) fn get(&self, token: Token<'_>) -> Option<&Hold> {
-        self.by_token.get(token.as_bytes())
+    pub(super) fn get(&self, token: Token<'_>) -> Option<(Mode, &Hold)> {
+        let hold = self.by_token.get(token.as_bytes())?;
+        Some((self.mode_of(token), hold))
     }
 
-    /// Sets the hold of `token`. Replaces a hold that the token already has.
-    pub(super) fn put(&mut self, token: Token<'_>, hold: Hold) {
-        let key = match self.take(token) {
-            Some((key, _)) => key,
-            None => TokenBuf::from(token),
+    fn mode_of(&self, token: Token<'_>) -> Mode {
+        let limits = self.limits.as_ref();
+        let limit = limits.and_then(|limits| limits.by_token.get(token.as_bytes()));
+        limit.map_or(Mode::Shared, |limit| Mode::Counted(*limit))
+    }
+
+    /// The smallest limit of all holds.
+    pub(super) fn smallest_limit(&self) -> Option<Limit> {
+        let (limit, _) = self.limits.as_ref()?.counts.first_key_value()?;
+        Some(*limit)
+    }
+
+    /// How many holds live at `now_ms`, and how many holders they tolerate. Its cost grows with the number of holds that are over,
+    /// which the next grant drops.
+    pub(super) fn occupancy(&self, now_ms: u64) -> Occupancy {
+        let over = || {
+            let first = self.by_deadline.iter();
+            first.take_while(|(deadline, _)| deadline.is_over(now_ms))
         };
+        let limits = self.limits.as_ref();
+        let smallest = limits.and_then(|l| l.smallest(over().map(|(_, token)| token)));
+        Occupancy {
+            holders: self.len().saturating_sub(over().count()),
+            tolerated: smallest.map_or(Mode::ANY, Limit::get),
+        }
+    }
+
+    /// Sets the hold of `token`, which has none. `mode` is shared or counted.
+    pub(super) fn put(&mut self, mode: Mode, token: Token<'_>, hold: Hold) {
+        let key = TokenBuf::from(token);
         self.token_bytes = self.token_bytes.saturating_add(token.as_bytes().len());
         self.by_deadline.insert((hold.deadline, key.clone()));
+        if let Mode::Counted(limit) = mode {
+            let limits = self.limits.get_or_insert_default();
+            limits.put(key.clone(), limit);
+        }
         self.by_token.insert(key, hold);
     }
 
-    pub(super) fn remove(&mut self, token: Token<'_>) -> Option<Hold> {
-        self.take(token).map(|(_, hold)| hold)
-    }
-
     /// Removes the hold with the earliest deadline and returns it.
-    pub(super) fn take_first(&mut self) -> Option<(TokenBuf, Hold)> {
+    pub(super) fn take_first(&mut self) -> Option<(TokenBuf, Mode, Hold)> {
         let (_, token) = self.by_deadline.first()?.clone();
-        self.take(token.as_token())
+        let (mode, hold) = self.remove(token.as_token())?;
+        Some((token, mode, hold))
     }
 
-    fn take(&mut self, token: Token<'_>) -> Option<(TokenBuf, Hold)> {
+    pub(super) fn remove(&mut self, token: Token<'_>) -> Option<(Mode, Hold)> {
         let (key, hold) = self.by_token.remove_entry(token.as_bytes())?;
-        let entry = (hold.deadline, key);
-        self.by_deadline.remove(&entry);
+        self.by_deadline.remove(&(hold.deadline, key));
+        Some((self.forget(token), hold))
+    }
+
+    /// Drops what is kept of a token beside its hold. Returns the mode of the hold.
+    fn forget(&mut self, token: Token<'_>) -> Mode {
         self.token_bytes = self.token_bytes.saturating_sub(token.as_bytes().len());
-        Some((entry.1, hold))
+        let Some(limits) = &mut self.limits else {
+            return Mode::Shared;
+        };
+        let limit = limits.take(token);
+        if limits.counts.is_empty() {
+            self.limits = None;
+        }
+        limit.map_or(Mode::Shared, Mode::Counted)
     }
 
     /// Drops the holds that are over at `now_ms`.
@@ -75,9 +153,7 @@ impl SharedHolds {
                 return;
             };
             self.by_token.remove(&token);
-            self.token_bytes = self
-                .token_bytes
-                .saturating_sub(token.as_token().as_bytes().len());
+            self.forget(token.as_token());
         }
     }
 
@@ -109,9 +185,21 @@ impl SharedHolds {
             .map(|(deadline, _)| *deadline)
     }
 
+    /// The earliest deadline of the holds that live at `now_ms`.
+    pub(super) fn earliest_deadline(&self, now_ms: u64) -> Option<Deadline> {
+        let deadlines = self.by_deadline.iter().map(|(deadline, _)| *deadline);
+        deadlines
+            .into_iter()
+            .find(|deadline| !deadline.is_over(now_ms))
+    }
+
     /// All holds, in no particular order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Token<'_>, Hold)> {
-        self.by_token.iter().map(|(t, hold)| (t.as_token(), *hold))
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Token<'_>, Mode, Hold)> {
+        let all = self.by_token.iter();
+        all.map(|(token, hold)| {
+            let token = token.as_token();
+            (token, self.mode_of(token), *hold)
+        })
     }
 
     /// An estimate of the memory on the heap in bytes. It does not iterate over the holds.
@@ -126,13 +214,25 @@ impl SharedHolds {
         let tokens = self
             .token_bytes
             .saturating_add(self.len().saturating_mul(ARC_COUNTER_BYTES));
-        table.saturating_add(tree).saturating_add(tokens)
+        let limits = self.limits.as_ref().map_or(0, |limits| {
+            let entry = size_of::<(TokenBuf, Limit)>().saturating_add(1);
+            let slots = limits.by_token.capacity().saturating_mul(4) / 3;
+            let table = slots.saturating_mul(entry);
+            table.saturating_add(size_of::<Limits>())
+        });
+        let all = [tree, tokens, limits].into_iter();
+        all.fold(table, usize::saturating_add)
     }
 }
 
 impl PartialEq for SharedHolds {
     fn eq(&self, other: &Self) -> bool {
+        let limits = |holds: &Self| holds.limits.as_ref().map(|l| l.by_token.len());
         self.by_token == other.by_token
+            && limits(self) == limits(other)
+            && self
+                .iter()
+                .all(|(token, mode, _)| other.mode_of(token) == mode)
     }
 }
 

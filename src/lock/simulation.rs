@@ -195,8 +195,17 @@ impl World {
         let now = self.now_ms;
         let mut holds = live_at(&self.oracle, now);
         let (own, others): (Vec<Naive>, Vec<Naive>) = holds.iter().partition(|h| h.token == token);
-        let compatible = mode == Mode::Shared && others.iter().all(|h| h.mode == Mode::Shared);
-        if !others.is_empty() && !compatible {
+        let holders = others.len() as u32 + 1;
+        let is_wider = |own: &Naive| mode.tolerates() >= own.mode.tolerates();
+        // Nobody who holds already minds a token that stays.
+        let is_tolerated = match own.first() {
+            Some(own) => is_wider(own) || holders <= mode.tolerates(),
+            None => {
+                let mut modes = others.iter().map(|h| h.mode).chain([mode]);
+                modes.all(|mode| holders <= mode.tolerates())
+            }
+        };
+        if !is_tolerated {
             return Answer::Refused(match own[..] {
                 [] => Refusal::Busy,
                 _ => Refusal::BusyUpgrade,
@@ -243,17 +252,11 @@ impl World {
         expected.sort_unstable_by_key(|h| h.0);
         let mut found = Vec::new();
         if let Some(lock) = &self.lock {
-            for (token, hold) in lock.holders() {
+            for (token, mode, hold) in lock.holds() {
                 if !hold.deadline.is_over(self.now_ms) {
                     let deadline = end(hold.deadline.ms());
                     let token = token.as_token().as_bytes()[0];
-                    found.push((
-                        hold.fence.get(),
-                        token,
-                        lock.mode(),
-                        deadline,
-                        hold.since_ms,
-                    ));
+                    found.push((hold.fence.get(), token, mode, deadline, hold.since_ms));
                 }
             }
             assert_eq!(lock.is_free(now), found.is_empty());
@@ -270,8 +273,15 @@ impl World {
             assert_eq!(decode(&encode_state(lock)), Ok(Record::State(lock.clone())));
         }
         assert_eq!(found, expected, "{self:#?}");
-        let exclusive = found.iter().filter(|h| h.2 == Mode::Exclusive).count();
-        assert!(exclusive == 0 || found.len() == 1, "two holders: {found:?}");
+        let is_tolerated = found
+            .iter()
+            .all(|h| found.len() <= h.2.tolerates() as usize);
+        assert!(is_tolerated, "too many holders: {found:?}");
+        let occupancy = self.lock.as_ref().map(|lock| lock.occupancy(now));
+        let occupancy = occupancy.unwrap_or(Occupancy::NONE);
+        let narrowest = found.iter().map(|h| h.2.tolerates()).min();
+        assert_eq!(occupancy.holders, found.len());
+        assert_eq!(occupancy.tolerated, narrowest.unwrap_or(Mode::ANY));
         assert!(found.iter().all(|h| h.0 <= self.last_fence));
     }
 }
@@ -344,6 +354,21 @@ fn all_histories_of_five_steps_by_three_tokens_with_two_ttls() {
     println!("{histories} histories of 5 steps");
 }
 
+/// Permits of two sizes beside the exclusive and the shared hold.
+#[test]
+fn all_histories_of_five_steps_with_limits() {
+    let mut ops = alphabet(b"abc", &[2]);
+    for token in *b"abc" {
+        for limit in [2, 3] {
+            let mode = Mode::of_limit(limit).unwrap();
+            ops.push(Op::Acquire(mode, token, u64::from(limit)));
+        }
+    }
+    let histories = all_histories(&World::new(), &ops, 5);
+    assert_eq!(histories, 20u64.pow(5));
+    println!("{histories} histories of 5 steps");
+}
+
 #[test]
 fn all_histories_of_seven_steps_by_two_tokens() {
     let ops = alphabet(b"ab", &[1]);
@@ -365,8 +390,13 @@ fn long_random_histories() {
         for _ in 0..STEPS {
             let token = rng.random_range(0..tokens);
             let ttl = rng.random_range(1..=longest);
+            let limit = rng.random_range(2..12);
             world.check(match rng.random_range(0..20) {
                 0..=2 => Op::Acquire(Mode::Exclusive, token, ttl),
+                3..=6 if seed % 2 == 1 => {
+                    let mode = Mode::of_limit(limit).unwrap();
+                    Op::Acquire(mode, token, ttl)
+                }
                 3..=9 => Op::Acquire(Mode::Shared, token, ttl),
                 10..=13 => Op::Release(token),
                 14..=15 => Op::Renew(token, ttl),

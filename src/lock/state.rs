@@ -4,7 +4,7 @@ use std::mem::size_of;
 
 use super::compact::{CompactToken, TokenText};
 use super::fence::{Fence, MarkedFence};
-use super::hold::{Hold, Mode};
+use super::hold::{Hold, Limit, Mode, Occupancy};
 use super::shared::SharedHolds;
 use super::time::{Deadline, Now};
 use super::token::Token;
@@ -17,10 +17,20 @@ pub struct Lock {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Holds {
-    /// One hold, of either mode. Most locks never have more.
+    /// One hold, exclusive or shared. Most locks never have more.
     One(OneHold),
-    /// Two shared holds or more. There are fewer only between the steps of one effect.
+    /// One counted hold.
+    Counted(Box<CountedHold>),
+    /// Two holds or more, shared or counted. There are fewer only between the steps of one effect.
     Many(Box<SharedHolds>),
+}
+
+/// The only hold of a lock, with a limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct CountedHold {
+    limit: Limit,
+    token: CompactToken,
+    hold: Hold,
 }
 
 /// The only hold of a lock. There is no padding between its fields, so a lock takes 48 bytes, which
@@ -93,19 +103,23 @@ impl Fate {
 impl Lock {
     /// The token's mode and hold at `now`, if it has one.
     pub fn hold_of(&self, token: Token<'_>, now: Now) -> Option<(Mode, Hold)> {
-        let (mode, hold) = match &self.holds {
-            Holds::One(one) if one.token.is(token) => (one.mode(), one.hold()),
-            Holds::One(_) => return None,
-            Holds::Many(shared) => (Mode::Shared, *shared.get(token)?),
-        };
+        let (mode, hold) = self.stored(token)?;
         (!hold.deadline.is_over(now.ms())).then_some((mode, hold))
     }
 
     /// The fence of the token's hold, if it has one. The hold may be over.
     pub fn fence_of(&self, token: Token<'_>) -> Option<Fence> {
+        self.stored(token).map(|(_, hold)| hold.fence)
+    }
+
+    fn stored(&self, token: Token<'_>) -> Option<(Mode, Hold)> {
         match &self.holds {
-            Holds::One(one) => one.token.is(token).then(|| one.hold().fence),
-            Holds::Many(shared) => shared.get(token).map(|hold| hold.fence),
+            Holds::One(one) => one.token.is(token).then(|| (one.mode(), one.hold())),
+            Holds::Counted(one) => one
+                .token
+                .is(token)
+                .then_some((Mode::Counted(one.limit), one.hold)),
+            Holds::Many(many) => many.get(token).map(|(mode, hold)| (mode, *hold)),
         }
     }
 
@@ -121,12 +135,25 @@ impl Lock {
             .is_none_or(|deadline| deadline.is_over(now.ms()))
     }
 
-    /// Exclusive or shared.
-    pub const fn mode(&self) -> Mode {
+    /// Exclusive or shared; counted, with the smallest limit, where some hold has one. Holds that are over count as well.
+    pub fn mode(&self) -> Mode {
         match &self.holds {
             Holds::One(one) => one.mode(),
-            Holds::Many(_) => Mode::Shared,
+            Holds::Counted(one) => Mode::Counted(one.limit),
+            Holds::Many(many) => many.smallest_limit().map_or(Mode::Shared, Mode::Counted),
         }
+    }
+
+    /// How many hold it at `now`, and how many holders they tolerate.
+    pub fn occupancy(&self, now: Now) -> Occupancy {
+        if let Holds::Many(many) = &self.holds {
+            return many.occupancy(now.ms());
+        }
+        let mut occupancy = Occupancy::NONE;
+        if !self.is_free(now) {
+            occupancy.add(self.mode());
+        }
+        occupancy
     }
 
     /// When the last hold ends by itself, which is the deadline of the key. `None` only if there is
@@ -134,24 +161,36 @@ impl Lock {
     pub fn latest_deadline(&self) -> Option<Deadline> {
         match &self.holds {
             Holds::One(one) => Some(one.deadline),
-            Holds::Many(shared) => shared.latest_deadline(),
+            Holds::Counted(one) => Some(one.hold.deadline),
+            Holds::Many(many) => many.latest_deadline(),
+        }
+    }
+
+    /// When the first of the holds that live at `now` ends by itself.
+    pub fn earliest_deadline(&self, now: Now) -> Option<Deadline> {
+        match &self.holds {
+            Holds::Many(many) => many.earliest_deadline(now.ms()),
+            Holds::One(_) | Holds::Counted(_) => self
+                .latest_deadline()
+                .filter(|deadline| !deadline.is_over(now.ms())),
         }
     }
 
     /// When the last hold of another token ends by itself, if there is one.
     pub fn latest_deadline_of_others(&self, token: Token<'_>) -> Option<Deadline> {
-        match &self.holds {
-            Holds::One(one) if one.token.is(token) => None,
-            Holds::One(one) => Some(one.deadline),
-            Holds::Many(shared) => shared.latest_deadline_of_others(token),
-        }
+        let (is_own, deadline) = match &self.holds {
+            Holds::One(one) => (one.token.is(token), one.deadline),
+            Holds::Counted(one) => (one.token.is(token), one.hold.deadline),
+            Holds::Many(many) => return many.latest_deadline_of_others(token),
+        };
+        (!is_own).then_some(deadline)
     }
 
     /// The number of holds. It includes holds that are over and not dropped yet.
     pub fn len(&self) -> usize {
         match &self.holds {
-            Holds::One(_) => 1,
-            Holds::Many(shared) => shared.len(),
+            Holds::One(_) | Holds::Counted(_) => 1,
+            Holds::Many(many) => many.len(),
         }
     }
 
@@ -162,14 +201,21 @@ impl Lock {
 
     /// All holds in the order of their fences, which is the order of their grants. `O(n log n)`.
     pub fn holders(&self) -> Vec<(TokenText<'_>, Hold)> {
+        let holds = self.holds().into_iter();
+        holds.map(|(token, _, hold)| (token, hold)).collect()
+    }
+
+    /// The same, each with its mode.
+    pub fn holds(&self) -> Vec<(TokenText<'_>, Mode, Hold)> {
         match &self.holds {
-            Holds::One(one) => vec![(one.token.text(), one.hold())],
-            Holds::Many(shared) => {
-                let mut holders: Vec<_> = shared.iter().collect();
-                holders.sort_unstable_by_key(|(token, hold)| (hold.fence, *token));
-                let holders = holders.into_iter();
-                holders
-                    .map(|(token, hold)| (TokenText::Stored(token), hold))
+            Holds::One(one) => vec![(one.token.text(), one.mode(), one.hold())],
+            Holds::Counted(one) => vec![(one.token.text(), Mode::Counted(one.limit), one.hold)],
+            Holds::Many(many) => {
+                let mut holds: Vec<_> = many.iter().collect();
+                holds.sort_unstable_by_key(|(token, _, hold)| (hold.fence, *token));
+                let holds = holds.into_iter();
+                holds
+                    .map(|(token, mode, hold)| (TokenText::Stored(token), mode, hold))
                     .collect()
             }
         }
@@ -179,7 +225,11 @@ impl Lock {
     pub fn memory_bytes(&self) -> usize {
         let heap = match &self.holds {
             Holds::One(one) => one.token.heap_bytes(),
-            Holds::Many(shared) => shared.heap_bytes().saturating_add(size_of::<SharedHolds>()),
+            Holds::Counted(one) => {
+                let heap = one.token.heap_bytes();
+                heap.saturating_add(size_of::<CountedHold>())
+            }
+            Holds::Many(many) => many.heap_bytes().saturating_add(size_of::<SharedHolds>()),
         };
         heap.saturating_add(size_of::<Self>())
     }
@@ -188,57 +238,79 @@ impl Lock {
 /// The changes. Only [`Effect`](super::Effect) makes them.
 impl Lock {
     pub(super) fn new(mode: Mode, token: Token<'_>, hold: Hold) -> Self {
-        Self {
-            holds: Holds::One(OneHold::new(mode, token.into(), hold)),
+        let token = token.into();
+        let holds = match mode {
+            Mode::Counted(limit) => Holds::Counted(Box::new(CountedHold { limit, token, hold })),
+            Mode::Exclusive | Mode::Shared => Holds::One(OneHold::new(mode, token, hold)),
+        };
+        Self { holds }
+    }
+
+    /// Gives `token` this hold. It joins the holds of other tokens if all of them tolerate that. In all other
+    /// cases the new hold replaces all holds.
+    pub(super) fn put(&mut self, mode: Mode, token: Token<'_>, hold: Hold) {
+        match &mut self.holds {
+            Holds::One(one) if one.token.is(token) && mode.limit().is_none() => {
+                return one.set(mode, hold);
+            }
+            Holds::Many(many) => drop(many.remove(token)),
+            Holds::One(_) | Holds::Counted(_) => {}
+        }
+        if self.stored(token).is_some() || !self.stored_occupancy().admits(mode) {
+            *self = Self::new(mode, token, hold);
+            return;
+        }
+        if !matches!(self.holds, Holds::Many(_)) {
+            let mut many = Box::<SharedHolds>::default();
+            for (token, mode, hold) in self.holds() {
+                many.put(mode, token.as_token(), hold);
+            }
+            self.holds = Holds::Many(many);
+        }
+        if let Holds::Many(many) = &mut self.holds {
+            many.put(mode, token, hold);
         }
     }
 
-    /// Gives `token` this hold. A shared hold joins the shared holds of other tokens. In all other
-    /// cases the new hold replaces all holds.
-    pub(super) fn put(&mut self, mode: Mode, token: Token<'_>, hold: Hold) {
-        match (&mut self.holds, mode) {
-            (Holds::One(one), _) if one.token.is(token) => one.set(mode, hold),
-            (Holds::One(one), Mode::Shared) if one.mode() == Mode::Shared => {
-                let mut shared = Box::<SharedHolds>::default();
-                shared.put(one.token.text().as_token(), one.hold());
-                shared.put(token, hold);
-                self.holds = Holds::Many(shared);
-            }
-            (Holds::Many(shared), Mode::Shared) => shared.put(token, hold),
-            _ => *self = Self::new(mode, token, hold),
+    /// How many holds there are, and how many they tolerate. Those that are over count as well.
+    fn stored_occupancy(&self) -> Occupancy {
+        Occupancy {
+            holders: self.len(),
+            tolerated: self.mode().tolerates(),
         }
     }
 
     pub(super) fn remove(&mut self, token: Token<'_>) -> Fate {
         match &mut self.holds {
-            Holds::One(one) => Fate::free_if(one.token.is(token)),
-            Holds::Many(shared) => {
-                shared.remove(token);
+            Holds::Many(many) => {
+                many.remove(token);
                 self.shrink()
             }
+            Holds::One(_) | Holds::Counted(_) => Fate::free_if(self.stored(token).is_some()),
         }
     }
 
     pub(super) fn purge(&mut self, now_ms: u64) -> Fate {
         match &mut self.holds {
             Holds::One(one) => Fate::free_if(one.deadline.is_over(now_ms)),
-            Holds::Many(shared) => {
-                shared.purge(now_ms);
+            Holds::Counted(one) => Fate::free_if(one.hold.deadline.is_over(now_ms)),
+            Holds::Many(many) => {
+                many.purge(now_ms);
                 self.shrink()
             }
         }
     }
 
-    /// Stores a last remaining hold as [`Holds::One`], so that equal locks have one representation.
+    /// Stores a last remaining hold by itself, so that equal locks have one representation.
     fn shrink(&mut self) -> Fate {
-        if let Holds::Many(shared) = &mut self.holds {
-            if shared.len() > 1 {
+        if let Holds::Many(many) = &mut self.holds {
+            if many.len() > 1 {
                 return Fate::Held;
             }
-            let Some((token, hold)) = shared.take_first() else {
+            let Some((token, mode, hold)) = many.take_first() else {
                 return Fate::Free;
             };
-            self.holds = Holds::One(OneHold::new(Mode::Shared, token.as_token().into(), hold));
+            *self = Self::new(mode, token.as_token(), hold);
         }
         Fate::Held
     }
@@ -246,7 +318,8 @@ impl Lock {
     pub(super) fn cap_deadlines(&mut self, cap: Deadline) {
         match &mut self.holds {
             Holds::One(one) => one.deadline = one.deadline.min(cap),
-            Holds::Many(shared) => shared.cap(cap),
+            Holds::Counted(one) => one.hold.deadline = one.hold.deadline.min(cap),
+            Holds::Many(many) => many.cap(cap),
         }
     }
 }

@@ -18,15 +18,15 @@ use crate::command::{
 pub(super) const COMMANDS: [(&Spec, Handler); 13] = [
     (
         &acquire::SPEC,
-        handler!(|call| execute::take_hold(call, acquire::MODE)),
+        handler!(|call| execute::take_hold(call, acquire::WANTED)),
     ),
     (
         &wlock::SPEC,
-        handler!(|call| execute::take_hold(call, wlock::MODE)),
+        handler!(|call| execute::take_hold(call, wlock::WANTED)),
     ),
     (
         &rlock::SPEC,
-        handler!(|call| execute::take_hold(call, rlock::MODE)),
+        handler!(|call| execute::take_hold(call, rlock::WANTED)),
     ),
     (&macquire::SPEC, macquire_handler),
     (&release::SPEC, handler!(execute::release)),

@@ -16,13 +16,13 @@ use super::several;
 use super::stats::counters::{LOST_RENEWALS, NOT_OWNER, QUEUE_FULL, REFUSED, RESUMED, WAITED};
 use super::stats::{self, times};
 use super::writes;
-use crate::command::acquire::{Acquire, Wait};
+use crate::command::acquire::{Acquire, Wait, Wanted};
 use crate::command::check::Check;
 use crate::command::info::{self, Info, Waiter};
 use crate::command::release::Release;
 use crate::command::renew::Renew;
 use crate::command::{Decision, Error, Reply};
-use crate::lock::{Effect, Fence, FenceClock, Lock, Mode, Now, Refusal, Token, TokenBuf};
+use crate::lock::{Effect, Fence, FenceClock, Lock, Now, Refusal, Token, TokenBuf};
 use crate::wait::{Ahead, KeyRef, Listener};
 
 /// What a decision is made on.
@@ -224,9 +224,9 @@ pub(super) fn acknowledge(key: &mut Key<'_, '_>, fence: Option<Fence>) {
     }
 }
 
-pub(super) fn take_hold(call: &mut CommandCall<'_>, mode: Mode) -> Result<(), Error> {
+pub(super) fn take_hold(call: &mut CommandCall<'_>, wanted: Wanted) -> Result<(), Error> {
     let ctx = call.task.ctx();
-    let acquire = Acquire::parse(mode, call.args())?;
+    let acquire = Acquire::parse(wanted, call.args())?;
     if let Some(Wait::Notify(_, name)) = acquire.wait() {
         channel::check(ctx, call.key_name()?, name)?;
     }
@@ -238,7 +238,7 @@ pub(super) fn take_hold(call: &mut CommandCall<'_>, mode: Mode) -> Result<(), Er
         let ahead = scene
             .queue
             .map_or_else(Ahead::default, |(key_ref, registry)| {
-                registry.ahead_of(key_ref, ask.token, ask.mode)
+                registry.ahead_of(key_ref, (ask.token, ask.mode), scene.lock, scene.now)
             });
         let decision = acquire.decide(scene.lock, scene.now, ahead.as_waiting(), scene.fences);
         Decided::new(decision, |had_it| Cause::Acquired { had_it })
@@ -334,7 +334,7 @@ pub(super) fn info(call: &mut CommandCall<'_>) -> Result<(), Error> {
     let ctx = call.task.ctx();
     let mut key = call.key(Purpose::Read)?;
     let now = clock::of_command();
-    let waiters = waiters_of(&mut key, now);
+    let waiters = waiters_of(&mut key);
     match Info::of(key.lock(), key.deadline(now), waiters, now) {
         Some(info) => info_reply::send(ctx, &info),
         None => ctx.reply_null(),
@@ -343,14 +343,15 @@ pub(super) fn info(call: &mut CommandCall<'_>) -> Result<(), Error> {
 }
 
 /// The waiters of a key, in the order of its queue.
-fn waiters_of(key: &mut Key<'_, '_>, now: Now) -> Vec<Waiter> {
+fn waiters_of(key: &mut Key<'_, '_>) -> Vec<Waiter> {
+    let now_us = clock::monotonic_us();
     let (db, name) = (key.ctx().selected_db(), key.name());
     let waiters = key.parts().state.registry.waiters(db, name.bytes());
     waiters
         .map(|waiter| Waiter {
             token: TokenBuf::from(waiter.token.as_token()),
             mode: waiter.mode,
-            waited_ms: now.ms().saturating_sub(waiter.since_ms),
+            waited_ms: now_us.saturating_sub(waiter.since_us) / 1_000,
             listener: waiter.listener.map(|listener| match listener {
                 Listener::Client(client) => info::Listener::Client(client.id()),
                 Listener::Channel(name) => info::Listener::Channel(Rc::clone(name)),

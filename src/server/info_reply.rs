@@ -2,13 +2,15 @@
 
 use super::api::Context;
 use crate::command::info::{Info, Listener};
-use crate::lock::Mode;
+use crate::lock::{Limit, Mode};
 
 /// Replies with the state of a lock.
 pub(super) fn send(ctx: Context<'_>, info: &Info<'_>) {
-    ctx.reply_map(3);
+    let limit = info.mode.and_then(Mode::limit);
+    ctx.reply_map(if limit.is_some() { 4 } else { 3 });
     ctx.reply_bytes(b"mode");
     ctx.reply_bytes(info.mode.map_or("free", Mode::name).as_bytes());
+    send_limit(ctx, limit);
     ctx.reply_bytes(b"holders");
     ctx.reply_array(info.holders.len());
     for holder in &info.holders {
@@ -25,11 +27,15 @@ pub(super) fn send(ctx: Context<'_>, info: &Info<'_>) {
     ctx.reply_bytes(b"waiters");
     ctx.reply_array(info.waiters.len());
     for waiter in &info.waiters {
-        ctx.reply_map(if waiter.listener.is_some() { 4 } else { 3 });
+        let limit = waiter.mode.limit();
+        let optional = [waiter.listener.is_some(), limit.is_some()];
+        let fields = optional.into_iter().filter(|is_there| *is_there).count();
+        ctx.reply_map(fields.saturating_add(3));
         ctx.reply_bytes(b"token");
         ctx.reply_bytes(waiter.token.as_token().as_bytes());
         ctx.reply_bytes(b"mode");
         ctx.reply_bytes(waiter.mode.name().as_bytes());
+        send_limit(ctx, limit);
         ctx.reply_bytes(b"waited");
         ctx.reply_integer(waiter.waited_ms);
         match &waiter.listener {
@@ -43,5 +49,12 @@ pub(super) fn send(ctx: Context<'_>, info: &Info<'_>) {
             }
             None => {}
         }
+    }
+}
+
+fn send_limit(ctx: Context<'_>, limit: Option<Limit>) {
+    if let Some(limit) = limit {
+        ctx.reply_bytes(b"limit");
+        ctx.reply_integer(limit.get().into());
     }
 }

@@ -29,6 +29,7 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, _for_crash_repo
     let held = held::now().minus(Module::get().migrations.held());
     add(info, c"held_exclusive", held.exclusive);
     add(info, c"held_shared", held.shared);
+    add(info, c"held_counted", held.counted);
     add(info, c"held_keys", held.keys());
     // A report of a crash may be asked for in the middle of a change.
     if let Some((places, waited_keys)) = Module::get().place_counts() {

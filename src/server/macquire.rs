@@ -12,7 +12,7 @@ use super::command_call::CommandCall;
 use super::commit::Cause;
 use super::execute::{acknowledge, count_not_granted, key_ref_of};
 use super::limits;
-use super::lock_key::{Key, WrongType};
+use super::lock_key::{Key, Parts, WrongType};
 use super::serve::{self, Entered};
 use super::several::{self, serve_all_later};
 use super::stats::counters::{MACQUIRED, RESUMED};
@@ -133,13 +133,13 @@ impl<'c> Call<'_, 'c> {
                 return Ok(Has::Hold(mode, hold));
             }
             let key_ref = key_ref_of(&mut key);
-            let registry = &key.parts().state.registry;
+            let Parts { lock, state, .. } = key.parts();
             let is_ahead = |key_ref: &KeyRef| {
-                let ahead = registry.ahead_of(key_ref, token, mode);
+                let ahead = state.registry.ahead_of(key_ref, (token, mode), lock, now);
                 ahead.as_waiting().any
             };
             let must_wait = key_ref.as_ref().is_some_and(is_ahead);
-            Ok(match Lock::admits(key.lock(), mode, token, now) {
+            Ok(match Lock::admits(lock, mode, token, now) {
                 Ok(_) if !must_wait => Has::NothingFree,
                 _ => Has::NothingBusy,
             })

@@ -99,7 +99,7 @@ pub(super) fn send(
             token,
             hold,
         } if argv.len() > 3 && is_own(token) => {
-            let record = OwnedString::new(ctx, &encode_held(now_ms, mode, &hold));
+            let record = OwnedString::new(ctx, encode_held(now_ms, mode, &hold).as_bytes());
             in_place(ctx, argv, &[apply, None, None, Some(record.arg())]);
         }
         Effect::Release { token, .. } if argv.len() == 3 && ends_lock && is_own(token) => {

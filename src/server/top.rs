@@ -4,6 +4,7 @@ use super::api::{Context, OwnedString, Purpose};
 use super::clock;
 use super::command_call::CommandCall;
 use super::lock_key::Key;
+use crate::command::info::Info;
 use crate::command::{top, Args, Error};
 use crate::lock::{Mode, Now, TokenBuf};
 use crate::wait::KeyRef;
@@ -22,18 +23,18 @@ struct Line {
 pub(super) fn run(call: &mut CommandCall<'_>) -> Result<(), Error> {
     let count = top::parse(Args::new(call.argv.after_name()))?;
     let ctx = call.task.ctx();
-    let now = clock::of_command();
+    let (now, now_us) = (clock::of_command(), clock::monotonic_us());
     let registry = &call.task.state().registry;
     let waited = registry.longest_waits(ctx.selected_db(), count);
     let mut lines = Vec::with_capacity(waited.len());
-    for (key_ref, waiters, since_ms) in waited {
+    for (key_ref, waiters, since_us) in waited {
         let (mode, holders, oldest) = holders_of(call, &key_ref, now);
         lines.push(Line {
             key_ref,
             mode,
             holders,
             waiters,
-            waited_ms: now.ms().saturating_sub(since_ms),
+            waited_ms: now_us.saturating_sub(since_us) / 1_000,
             oldest,
         });
     }
@@ -49,27 +50,19 @@ fn holders_of(
     now: Now,
 ) -> (Option<Mode>, usize, Option<(TokenBuf, u64)>) {
     let name = OwnedString::new(call.task.ctx(), &key_ref.name);
-    let Ok(key) = Key::open(&mut call.task, name.arg(), Purpose::Read) else {
+    let key = Key::open(&mut call.task, name.arg(), Purpose::Read).ok();
+    let info = key
+        .as_ref()
+        .and_then(|key| Info::of(key.lock(), key.deadline(now), Vec::new(), now));
+    let Some(info) = info else {
         return (None, 0, None);
     };
-    let Some(lock) = key.lock().filter(|lock| !lock.is_free(now)) else {
-        return (None, 0, None);
-    };
-    let holders = lock.holders();
-    let mut alive = holders
-        .iter()
-        .filter(|(_, hold)| !hold.deadline.is_over(now.ms()));
-    let oldest = alive.clone().min_by_key(|(_, hold)| hold.since_ms);
-    let oldest = oldest.map(|(token, hold)| {
-        let held_ms = now.ms().saturating_sub(hold.since_ms);
-        (TokenBuf::from(token.as_token()), held_ms)
+    let oldest = info.holders.iter().min_by_key(|holder| holder.since_ms);
+    let oldest = oldest.map(|holder| {
+        let held_ms = now.ms().saturating_sub(holder.since_ms);
+        (TokenBuf::from(holder.token.as_token()), held_ms)
     });
-    let mode = alive.next().map(|_| lock.mode());
-    (
-        mode,
-        mode.map_or(0, |_| alive.count().saturating_add(1)),
-        oldest,
-    )
+    (info.mode, info.holders.len(), oldest)
 }
 
 fn reply(ctx: Context<'_>, line: &Line) {

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use super::key_ref::KeyRef;
 use super::place::Ticket;
 use super::several::Several;
-use crate::lock::{Deadline, Effect, Fence, Hold, Lock, Mode, Now, TokenBuf};
+use crate::lock::{Deadline, Effect, Fence, Hold, Lock, Mode, Now, Token, TokenBuf};
 
 /// The number of a delivery: one for all the requests of a token that are granted the same hold of a key, or of several keys together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -46,7 +46,6 @@ pub struct Kept {
     pub(super) key_ref: KeyRef,
     pub(super) several: Option<Rc<Several>>,
     pub(super) ticket: Ticket,
-    pub(super) since_ms: u64,
     pub(super) since_us: u64,
     pub(super) mode: Mode,
     pub(super) keep_ms: u32,
@@ -142,10 +141,7 @@ impl Revoked {
                 if let Some(Effect::Cap { deadline }) = key_deadline.and_then(|d| lock.cap(d)) {
                     hold.deadline = hold.deadline.min(deadline);
                 }
-                let mode = match lock.is_held_by_others(token, now) {
-                    true => Mode::Shared,
-                    false => mode,
-                };
+                let mode = beside_others(lock, mode, token, now);
                 Effect::Hold {
                     now_ms,
                     mode,
@@ -156,6 +152,18 @@ impl Revoked {
             _ => Effect::Release { now_ms, token },
         }
     }
+}
+
+/// The mode that a hold has again: it must tolerate those who have come in since.
+fn beside_others(lock: &Lock, mode: Mode, token: Token<'_>, now: Now) -> Mode {
+    if !lock.is_held_by_others(token, now) {
+        return mode;
+    }
+    let Mode::Counted(limit) = mode else {
+        return Mode::Shared;
+    };
+    let holders = u32::try_from(lock.occupancy(now).holders).unwrap_or(u32::MAX);
+    Mode::of_limit(limit.get().max(holders)).unwrap_or(Mode::Shared)
 }
 
 impl<S: BuildHasher> Deliveries<S> {

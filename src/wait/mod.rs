@@ -11,7 +11,7 @@
 //!    listener left. Without KEEP it ends at once. Where several requests have said KEEP, the words of the one that left last count.
 //!    The next request of the token takes the absent place over with its own words. A grant at once ends the place
 //!    ([`Registry::resume`]). So does a refusal of a request that neither waits nor says KEEP.
-//! 4. **An absent place whose turn has come counts as a holder** of its mode. Those behind it enter if they fit beside it. The
+//! 4. **An absent place whose turn has come counts as a holder** of its mode and limit. Those behind it enter if they fit beside it. The
 //!    token itself is let in at once ([`Registry::ahead_of`]). Nobody is granted on behalf of an absent token.
 //! 5. **A grant is one step** ([`Registry::grant_next`]): the request is decided as if it came now, leaves its place, and its
 //!    delivery begins. The caller carries out the effect before it does anything else with the key.
@@ -39,11 +39,14 @@
 
 pub mod delivery;
 pub mod key_ref;
+#[cfg(test)]
+mod naive;
 mod place;
 mod queue;
 #[cfg(test)]
 mod queue_simulation;
 pub mod registry;
+mod request;
 pub mod schedule;
 pub mod several;
 #[cfg(test)]
@@ -52,10 +55,11 @@ mod slab;
 
 pub use delivery::{Deliveries, Delivery, Grant, Kept, Revoked};
 pub use key_ref::{KeyRef, ANY_DB};
-pub use place::{Counts, Listener};
+pub use place::Counts;
 pub use registry::{
     Ahead, Entered, Granted, GrantedSeveral, NewRequest, Offer, Registry, Removed, Rest, Step,
     Waiter,
 };
+pub use request::Listener;
 pub use schedule::Due;
 pub use several::{Candidate, Several, Standing, Turn, Wanted};

@@ -12,8 +12,9 @@ use std::rc::Rc;
 
 use super::delivery::{Deliveries, Delivery, Grant, Kept};
 use super::key_ref::KeyRef;
-use super::place::{Counts, Listener, PlaceId, Places, Seq, Ticket};
+use super::place::{Counts, PlaceId, Places, Ticket};
 use super::queue::WaitQueue;
+use super::request::{Listener, Seq};
 use super::schedule::Schedule;
 use crate::lock::{Effect, Fence, Hold, Mode, Now, Refusal, Token, TokenBuf, Ttl};
 
@@ -55,7 +56,7 @@ pub struct Registry<L, S> {
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
 struct KeyQueue {
-    /// The key's entry in the schedule; [`NEVER`](super::place::NEVER) is none.
+    /// The key's entry in the schedule; [`NEVER`](super::request::NEVER) is none.
     wakes_at_ms: u64,
     queue: WaitQueue,
 }

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, LOCK};
+use crate::harness::Reply;
 use crate::proxy::{Fate, Proxy};
 
 with_every_worker![
     waits_on_after_a_cut,
+    keeps_its_place_over_a_cut,
     works_on_after_cuts,
     asks_again_with_its_token_when_the_reply_is_lost,
 ];
@@ -24,6 +26,23 @@ fn waits_on_after_a_cut(mut fixture: Fixture) {
     assert!(fence > older);
     worker.finish().assert_done(2);
     assert_eq!(fixture.written_by("T").len(), 2);
+    fixture.assert_free();
+}
+
+fn keeps_its_place_over_a_cut(mut fixture: Fixture) {
+    fixture.take_as("other");
+    let worker = fixture.worker("--ttl 1000 --block 15000 --writes 2 --pause 20 --token T");
+    fixture.wait_until_waiting("T");
+    // A place behind it that needs no connection.
+    let next = format!("LOCK.ACQUIRE {LOCK} next 60000 KEEP 60000");
+    assert_eq!(fixture.control.call(&next), Reply::Nil);
+    fixture.cut_all();
+    fixture.wait_until_waiting("T");
+    assert_eq!(fixture.control.waiters(LOCK), ["T", "next"]);
+    fixture.release_as("other");
+    worker.finish().assert_done(2);
+    assert_eq!(fixture.control.waiters(LOCK), ["next"]);
+    fixture.control.call(&format!("LOCK.RELEASE {LOCK} next"));
     fixture.assert_free();
 }
 

@@ -50,7 +50,7 @@ impl Program {
 }
 
 /// Bypasses the test runner, which hides the output of passing tests.
-fn say_once(language: &'static str, why: &str) {
+pub fn say_once(language: &'static str, why: &str) {
     static SAID: Mutex<Option<HashSet<&str>>> = Mutex::new(None);
     let mut said = SAID.lock().unwrap();
     if said.get_or_insert_default().insert(language) {
@@ -119,11 +119,18 @@ impl Fixture {
         assert_eq!(reply, Reply::Int(1), "{token} may not write");
     }
 
+    /// Waits until a connection of the token waits. A worker that reconnects has its place, too,
+    /// but none waits there.
     #[track_caller]
     pub fn wait_until_waiting(&mut self, token: &str) {
+        let waits = |waiter: &Reply| {
+            let has_client = waiter.items().contains(&Reply::from("client"));
+            has_client && waiter.field("token") == Reply::from(token)
+        };
         wait_for(&format!("{token} to wait"), || {
-            let waiters = self.control.waiters(LOCK);
-            waiters.iter().any(|waiter| waiter == token).then_some(())
+            let info = self.control.call(&format!("LOCK.INFO {LOCK}"));
+            let is_waiting = info != Reply::Nil && info.field("waiters").items().iter().any(waits);
+            is_waiting.then_some(())
         });
     }
 

@@ -5,7 +5,8 @@
 //! up is named and left out. Environment variables:
 //!
 //! - `EXAMPLES_DIR`: the folder of the languages, instead of `examples/`;
-//! - `EXAMPLES_REQUIRED`: `python,go` or `all`: these may not be left out;
+//! - `EXAMPLES_REQUIRED`: `python,go` or `all`: these may not be left out, and `mixed` takes no
+//!   others;
 //! - `EXAMPLE_SERVER`: `6.2.14`, `8.2.3`, `8.0.1` or `9` instead of Redis 7.0.15.
 
 #![allow(unreachable_pub)] // A test binary has no public API.
@@ -45,6 +46,9 @@ mod gives_back;
 mod late;
 mod readers;
 mod work;
+
+// The adapters in clients/, together on one lock.
+mod mixed;
 
 // The overselling demonstration, which needs no setup.
 mod oversell;

@@ -2,22 +2,7 @@
 
 use crate::harness::{wait_for, Kind, Reply, Server};
 
-on_every_server![
-    a_free_lock_is_granted_and_a_held_one_refused,
-    a_holder_that_asks_again_keeps_its_fence_and_gets_a_new_deadline,
-    fences_rise_over_all_keys_and_databases,
-    a_star_as_token_asks_the_server_for_one,
-    an_expired_lock_can_be_acquired_and_its_late_owner_gets_zero,
-    readers_share_and_keep_a_writer_out,
-    a_writer_keeps_readers_out,
-    an_exclusive_holder_becomes_a_reader_in_one_step,
-    the_only_reader_becomes_exclusive_and_one_of_two_does_not,
-    one_reader_expires_while_another_stays,
-    tokens_and_keys_are_bytes,
-    any_ttl_up_to_2_to_the_48_is_accepted,
-];
-
-on_more_servers![
+on_all_servers![
     a_free_lock_is_granted_and_a_held_one_refused,
     a_holder_that_asks_again_keeps_its_fence_and_gets_a_new_deadline,
     fences_rise_over_all_keys_and_databases,

@@ -391,8 +391,9 @@ fn no_client_can_apply_a_record(kind: Kind) {
         since_ms: 1,
     };
     let held = encode_held(1, Mode::Exclusive, &hold);
-    all.push(line(&[b"LOCK._APPLY", b"held", b"me", &held]));
-    all.push(line(&[b"LOCK._APPLY", b"held", b"you", &held, b""]));
+    let held = held.as_bytes();
+    all.push(line(&[b"LOCK._APPLY", b"held", b"me", held]));
+    all.push(line(&[b"LOCK._APPLY", b"held", b"you", held, b""]));
     all.push(words("LOCK._RELEASE held me"));
     for apply in all {
         let key = String::from_utf8(apply[1].clone()).unwrap();

@@ -26,6 +26,15 @@ macro_rules! on_more_servers {
     };
 }
 
+/// Makes each named function a test per server of both kinds. Those behind `every:` run on the main
+/// ones only.
+macro_rules! on_all_servers {
+    ($($test:ident),* $(,)? $(; every: $($main:ident),* $(,)?)?) => {
+        on_every_server![$($test,)* $($($main),*)?];
+        on_more_servers![$($test),*];
+    };
+}
+
 /// Makes each named function a test on the only server that can move slots atomically.
 macro_rules! on_valkey_9 {
     ($($test:ident),* $(,)?) => {

@@ -6,26 +6,7 @@ use std::process::Command;
 use crate::harness::dump::raise_fences_by_an_hour;
 use crate::harness::{now_ms, wait_for, workload, Client, Kind, Reply, Server, State};
 
-on_every_server![
-    an_rdb_restores_everything,
-    holds_that_ended_while_the_server_was_down_are_gone,
-    a_reload_changes_nothing,
-    an_aof_restores_everything_after_a_crash,
-    a_rewritten_aof_restores_everything,
-    a_truncated_aof_loses_only_its_tail,
-    a_random_history_survives_in_the_aof,
-    a_random_history_survives_an_aof_rewrite_in_its_middle,
-    a_random_history_survives_in_an_rdb,
-    a_server_without_any_fence_saves_and_loads,
-    fences_keep_rising_while_the_server_runs,
-    fences_keep_rising_over_an_rdb,
-    fences_keep_rising_over_an_aof,
-    fences_keep_rising_over_a_rewritten_aof,
-    the_servers_own_tools_accept_the_files,
-    a_server_without_the_module_refuses_an_rdb_with_fences_clearly,
-];
-
-on_more_servers![
+on_all_servers![
     an_rdb_restores_everything,
     holds_that_ended_while_the_server_was_down_are_gone,
     a_reload_changes_nothing,

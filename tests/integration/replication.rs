@@ -5,25 +5,7 @@ use crate::harness::dump::raise_fences_by_an_hour;
 use crate::harness::workload::{self, script};
 use crate::harness::{now_ms, wait_for, Client, Kind, Reply, Server, State};
 
-on_every_server![
-    every_operation_is_replicated,
-    commands_that_change_nothing_replicate_nothing,
-    a_random_history_is_replicated,
-    a_random_history_is_replicated_over_broken_links,
-    a_random_history_is_replicated_without_replicating_in_place,
-    a_replica_attached_later_receives_everything,
-    a_replica_follows_a_primary_without_any_fence,
-    a_replica_of_a_replica_receives_everything,
-    a_replica_answers_reads_and_refuses_writes,
-    a_replica_hides_expired_holds_before_its_primary_deletes_them,
-    a_promoted_replica_has_the_holders_and_gives_larger_fences,
-    a_replica_attached_later_gives_larger_fences,
-    the_old_primary_follows_the_new_one,
-    a_replica_restarts_from_its_own_aof,
-    monitor_and_slowlog_show_the_command_as_sent,
-];
-
-on_more_servers![
+on_all_servers![
     every_operation_is_replicated,
     commands_that_change_nothing_replicate_nothing,
     a_random_history_is_replicated,
@@ -37,7 +19,8 @@ on_more_servers![
     a_replica_attached_later_gives_larger_fences,
     the_old_primary_follows_the_new_one,
     a_replica_restarts_from_its_own_aof,
-    monitor_and_slowlog_show_the_command_as_sent,
+    monitor_and_slowlog_show_the_command_as_sent;
+    every: a_random_history_is_replicated_without_replicating_in_place
 ];
 
 /// A primary that sends nothing on its own.

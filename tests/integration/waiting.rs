@@ -4,28 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::harness::{wait_for, Kind, Reply, Server};
 
-on_every_server![
-    releases_grant_waiters_in_order,
-    readers_at_the_head_are_granted_together_and_pass_no_writer,
-    a_request_without_block_does_not_overtake_a_waiter,
-    a_timeout_gives_null_on_time_and_unblocks_the_next_waiter,
-    a_downgrade_grants_the_waiting_readers,
-    an_upgrade_waits_ahead_of_the_queue_and_keeps_its_shared_hold,
-    a_second_upgrade_gets_deadlock,
-    an_upgrade_whose_shared_hold_ends_waits_in_order,
-    two_waiters_with_one_token_are_granted_together,
-    the_ttl_counts_from_the_grant,
-    ttls_of_grants_in_one_long_step_count_from_each_grant,
-    a_server_generated_token_comes_with_the_grant,
-    a_deadline_grants_the_next_waiter_soon_but_not_early,
-    every_end_of_a_lock_grants_the_next_waiter,
-    a_release_in_a_transaction_or_script_grants_the_next_waiter,
-    where_blocking_is_forbidden_block_is_ignored,
-    overwriting_the_key_with_another_type_gives_waiters_wrongtype,
-    info_shows_the_queue_in_order,
-];
-
-on_more_servers![
+on_all_servers![
     releases_grant_waiters_in_order,
     readers_at_the_head_are_granted_together_and_pass_no_writer,
     a_request_without_block_does_not_overtake_a_waiter,
@@ -42,7 +21,8 @@ on_more_servers![
     a_release_in_a_transaction_or_script_grants_the_next_waiter,
     where_blocking_is_forbidden_block_is_ignored,
     overwriting_the_key_with_another_type_gives_waiters_wrongtype,
-    info_shows_the_queue_in_order,
+    info_shows_the_queue_in_order;
+    every: ttls_of_grants_in_one_long_step_count_from_each_grant
 ];
 
 fn releases_grant_waiters_in_order(kind: Kind) {

@@ -122,6 +122,25 @@ export const libraries = {
   },
 };
 
+/** The clients of a test, which it ends together. */
+export class Clients {
+  #library;
+  #all = [];
+
+  constructor(library) {
+    this.#library = library;
+  }
+
+  async connect(port, options) {
+    this.#all.push(await this.#library.connect(port, options));
+    return this.#all.at(-1);
+  }
+
+  end() {
+    for (const client of this.#all.splice(0)) this.#library.end(client);
+  }
+}
+
 /** Stands between a client and a server, and fails on demand. */
 export class Proxy {
   #pairs = new Set();

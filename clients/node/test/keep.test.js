@@ -4,7 +4,7 @@ import { after, afterEach, before, beforeEach, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { Redlock, ResourceLockedError } from "redis-lock-client";
-import { asWithOldModule, gatherWarnings, libraries, Proxy, Server, until } from "./harness.js";
+import { asWithOldModule, Clients, gatherWarnings, libraries, Proxy, Server, until } from "./harness.js";
 
 let server;
 before(async () => (server = await Server.start()));
@@ -104,18 +104,15 @@ for (const { title, name, library, waitBy } of ways) {
   describe(title, () => {
     let holder, proxy, key;
     let number = 0;
-    const clients = [];
-    const connect = async (port = server.port, options = {}) => {
-      clients.push(await library.connect(port, options));
-      return clients.at(-1);
-    };
+    const clients = new Clients(library);
+    const connect = (port = server.port, options = {}) => clients.connect(port, options);
     beforeEach(async () => {
       key = `${title} ${++number}`;
       proxy = await Proxy.start(server.port);
       holder = await new Redlock([await connect()]).acquire([key], 30_000);
     });
     afterEach(() => {
-      for (const client of clients.splice(0)) library.end(client);
+      clients.end();
       proxy.stop();
     });
     const isListening = (token) =>
@@ -134,6 +131,15 @@ for (const { title, name, library, waitBy } of ways) {
       behind.granted = blocked(key, "behind").then(() => (behind.isGranted = true));
       await isListening("behind");
       return behind;
+    };
+
+    /** Is granted with its first token, before the one behind it. */
+    const takesItsTurn = async (waiting, token, behind) => {
+      const lock = await waiting;
+      assert.equal(lock.value, token);
+      assert.ok(!behind.isGranted);
+      await lock.release();
+      await behind.granted;
     };
 
     it("says KEEP with its grace, and a channel or none", async () => {
@@ -210,11 +216,7 @@ for (const { title, name, library, waitBy } of ways) {
       // And when the lock is free at that moment.
       proxy.cut();
       await holder.release();
-      const lock = await waiting;
-      assert.equal(lock.value, token);
-      assert.ok(!behind.isGranted);
-      await lock.release();
-      await behind.granted;
+      await takesItsTurn(waiting, token, behind);
     });
 
     it("goes on at its place when all is late", async () => {
@@ -227,11 +229,7 @@ for (const { title, name, library, waitBy } of ways) {
       );
       await sleep(500);
       proxy.go();
-      const lock = await waiting;
-      assert.equal(lock.value, token);
-      assert.ok(!behind.isGranted);
-      await lock.release();
-      await behind.granted;
+      await takesItsTurn(waiting, token, behind);
     });
 
     it("goes on at its place when the connection that it waits on is half open", async () => {
@@ -239,11 +237,7 @@ for (const { title, name, library, waitBy } of ways) {
       const behind = await goBehind();
       proxy.freezeNewest();
       await holder.release();
-      const lock = await waiting;
-      assert.equal(lock.value, token);
-      assert.ok(!behind.isGranted);
-      await lock.release();
-      await behind.granted;
+      await takesItsTurn(waiting, token, behind);
     });
 
     it("goes on without KEEP at a server of 0.1, and says so once", async () => {

@@ -5,7 +5,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { Redlock } from "redis-lock-client";
 import { parseMessage } from "../dist/esm/message.js";
-import { gatherWarnings, libraries, Proxy, Server, until } from "./harness.js";
+import { Clients, gatherWarnings, libraries, Proxy, Server, until } from "./harness.js";
 
 let server;
 before(async () => (server = await Server.start()));
@@ -15,18 +15,15 @@ for (const [name, library] of Object.entries(libraries)) {
   describe(name, () => {
     let client, redlock, key;
     let number = 0;
-    const clients = [];
-    const connect = async (port = server.port, options = {}) => {
-      clients.push(await library.connect(port, options));
-      return clients.at(-1);
-    };
+    const clients = new Clients(library);
+    const connect = (port = server.port, options = {}) => clients.connect(port, options);
     beforeEach(async () => {
       key = `${name} ${++number} zwölf`;
       client = await connect();
       redlock = new Redlock([client], { retryCount: -1, waitBy: "notify" });
     });
     afterEach(async () => {
-      for (const one of clients.splice(0)) library.end(one);
+      clients.end();
       await until(async () => (await server.clients()).length === 0, "all connections are closed");
     });
     const isListening = (count) =>

@@ -3,6 +3,7 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::attempt::OwnerAnswer;
 use crate::command::Place;
 use crate::options::{LostLock, Options};
 
@@ -87,6 +88,26 @@ impl Lease {
         self.wake();
     }
 
+    /// Reads the answer to a renewal that was sent at `sent`. The time until the next one, or `None` if
+    /// nothing is held.
+    pub(crate) fn after_renewal(
+        &self,
+        answer: OwnerAnswer,
+        sent: Instant,
+        ttl: Duration,
+    ) -> Option<Duration> {
+        let has_failed = match answer {
+            OwnerAnswer::Done => {
+                self.renewed(sent, ttl);
+                false
+            }
+            OwnerAnswer::NotHeld => return None,
+            OwnerAnswer::MayPass(error) => failed(&error),
+            OwnerAnswer::Failed(error) => failed(&error),
+        };
+        Some(pause_before_renewal(ttl, has_failed))
+    }
+
     /// Remembers a conversion, which may have another fence.
     pub(crate) fn converted(&self, grant: Grant, ttl: Duration) {
         self.inner().fence = grant.fence;
@@ -168,6 +189,11 @@ impl Lease {
 fn until(sent: Instant, ttl: Duration) -> Instant {
     const FAR: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
     sent.checked_add(ttl.min(FAR)).unwrap_or(sent)
+}
+
+fn failed(error: &dyn std::fmt::Display) -> bool {
+    log::warn!("a renewal failed: {error}");
+    true
 }
 
 /// A third of the ttl, after which a watchdog renews; less after a failure.

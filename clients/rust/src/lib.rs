@@ -57,6 +57,8 @@
 pub mod aio;
 mod attempt;
 mod command;
+#[cfg(any(feature = "sync", feature = "tokio"))]
+mod common;
 mod error;
 mod lease;
 #[cfg(any(feature = "tokio", test))]

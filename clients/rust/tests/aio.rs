@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use common::{Admin, BOUND, Fake, Proxy, Server, needs_places};
+use common::{Admin, BOUND, Fake, Proxy, Server, counter};
 use redis_lock_client::aio::LockClient;
 use redis_lock_client::{Error, Mode, Options};
 use tokio::task::JoinSet;
@@ -147,13 +147,8 @@ async fn a_wait_that_the_server_sees_end_late_leaves_no_hold() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_hold_is_told() {
     let server = Server::start();
-    let lost = Arc::new(AtomicUsize::new(0));
-    let options = Options::default().ttl(ms(600)).on_lost({
-        let lost = lost.clone();
-        move |_| {
-            lost.fetch_add(1, SeqCst);
-        }
-    });
+    let (lost, count) = counter();
+    let options = Options::default().ttl(ms(600)).on_lost(count);
     let locks = LockClient::open(server.url(), options).unwrap();
     let mut admin = server.admin();
     let guard = locks.lock("k").lock().await.unwrap();
@@ -364,13 +359,8 @@ async fn a_cluster_is_locked() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fallback_is_said_once() {
     let server = Server::start();
-    let said = Arc::new(AtomicUsize::new(0));
-    let options = Options::default().on_fallback({
-        let said = said.clone();
-        move |_| {
-            said.fetch_add(1, SeqCst);
-        }
-    });
+    let (said, count) = counter();
+    let options = Options::default().on_fallback(count);
     let locks = LockClient::open(server.url(), options).unwrap();
     let mut admin = server.admin();
     admin.run(&["LOCK.ACQUIRE", "k", "holder", "60000"]);
@@ -524,10 +514,9 @@ async fn a_refused_channel_lets_connections_wait() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn many_tasks_wait_over_two_connections() {
-    let server = Server::start();
-    if !needs_places(&server, "many_tasks_wait_over_two_connections") {
+    let Some(server) = Server::start_with_places("many_tasks_wait_over_two_connections") else {
         return;
-    }
+    };
     let (locks, mut admin) = (locks(&server), server.admin());
     let before = admin.clients("");
     admin.run(&["LOCK.ACQUIRE", "k", "holder", "60000"]);
@@ -549,10 +538,9 @@ async fn many_tasks_wait_over_two_connections() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_subscription_loses_no_place() {
-    let server = Server::start();
-    if !needs_places(&server, "a_lost_subscription_loses_no_place") {
+    let Some(server) = Server::start_with_places("a_lost_subscription_loses_no_place") else {
         return;
-    }
+    };
     let (locks, mut admin) = (locks(&server), server.admin());
     admin.run(&["LOCK.ACQUIRE", "k", "holder", "60000"]);
     let order = Arc::new(Mutex::new(Vec::new()));
@@ -574,10 +562,9 @@ async fn a_lost_subscription_loses_no_place() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn giving_up_releases_the_place() {
-    let server = Server::start();
-    if !needs_places(&server, "giving_up_releases_the_place") {
+    let Some(server) = Server::start_with_places("giving_up_releases_the_place") else {
         return;
-    }
+    };
     let options = Options::default().grace(ms(60_000));
     let locks = LockClient::open(server.url(), options).unwrap();
     let mut admin = server.admin();
@@ -593,11 +580,10 @@ async fn giving_up_releases_the_place() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_user_without_the_channel_keeps_its_place() {
-    let server = Server::start();
-    let test = "a_user_without_the_channel_keeps_its_place";
-    if !needs_places(&server, test) {
+    let Some(server) = Server::start_with_places("a_user_without_the_channel_keeps_its_place")
+    else {
         return;
-    }
+    };
     let mut admin = server.admin();
     let rules = "on >secret ~* resetchannels &other:* +@all";
     let words: Vec<&str> = ["ACL", "SETUSER", "limited"]
@@ -605,13 +591,8 @@ async fn a_user_without_the_channel_keeps_its_place() {
         .chain(rules.split(' '))
         .collect();
     admin.run(&words);
-    let said = Arc::new(AtomicUsize::new(0));
-    let options = Options::default().slice(ms(50)).on_fallback({
-        let said = said.clone();
-        move |_| {
-            said.fetch_add(1, SeqCst);
-        }
-    });
+    let (said, count) = counter();
+    let options = Options::default().slice(ms(50)).on_fallback(count);
     let url = server.url().replace("://", "://limited:secret@");
     let locks = LockClient::open(url, options).unwrap();
     admin.run(&["LOCK.ACQUIRE", "k", "holder", "60000"]);
@@ -635,10 +616,10 @@ async fn a_user_without_the_channel_keeps_its_place() {
 /// Tasks that listen and connections that block are served in the order in which they came.
 #[tokio::test(flavor = "multi_thread")]
 async fn tasks_and_raw_clients_are_served_in_order() {
-    let server = Server::start();
-    if !needs_places(&server, "tasks_and_raw_clients_are_served_in_order") {
+    let Some(server) = Server::start_with_places("tasks_and_raw_clients_are_served_in_order")
+    else {
         return;
-    }
+    };
     let locks = LockClient::open(server.url(), Options::default().slice(ms(100))).unwrap();
     let mut admin = server.admin();
     admin.run(&["LOCK.ACQUIRE", "k", "holder", "60000"]);

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{BOUND, Proxy, Server, eventually, needs_places};
+use common::{BOUND, Proxy, Server, counter, eventually};
 use redis_lock_client::sync::LockClient;
 use redis_lock_client::{Error, Mode, Options};
 
@@ -335,13 +335,8 @@ fn errors_are_told_apart() {
 #[test]
 fn a_fallback_is_said_once() {
     let server = Server::start();
-    let said = Arc::new(AtomicUsize::new(0));
-    let options = Options::default().slice(ms(10)).on_fallback({
-        let said = said.clone();
-        move |_| {
-            said.fetch_add(1, SeqCst);
-        }
-    });
+    let (said, count) = counter();
+    let options = Options::default().slice(ms(10)).on_fallback(count);
     let locks = LockClient::open(server.url(), options).unwrap();
     let mut admin = server.admin();
     admin.run(&["LOCK.ACQUIRE", "k", "holder", "60000"]);
@@ -380,10 +375,9 @@ fn threads_take_turns() {
 /// Eight clients that block for ever take turns, and hold so long that all of them outlast a slice.
 #[test]
 fn slices_keep_the_place_beside_raw_clients() {
-    let server = Server::start();
-    if !needs_places(&server, "slices_keep_the_place_beside_raw_clients") {
+    let Some(server) = Server::start_with_places("slices_keep_the_place_beside_raw_clients") else {
         return;
-    }
+    };
     let options = Options::default().slice(ms(100));
     let locks = LockClient::open(server.url(), options).unwrap();
     let mut admin = server.admin();
@@ -417,10 +411,9 @@ fn slices_keep_the_place_beside_raw_clients() {
 
 #[test]
 fn a_dead_waiter_costs_its_grace_at_most() {
-    let server = Server::start();
-    if !needs_places(&server, "a_dead_waiter_costs_its_grace_at_most") {
+    let Some(server) = Server::start_with_places("a_dead_waiter_costs_its_grace_at_most") else {
         return;
-    }
+    };
     let proxy = Proxy::to(server.port);
     let options = Options::default().grace(ms(500)).reconnect(ms(50));
     let locks = LockClient::open(proxy.url(), options).unwrap();
@@ -445,10 +438,9 @@ fn a_dead_waiter_costs_its_grace_at_most() {
 
 #[test]
 fn giving_up_releases_the_place() {
-    let server = Server::start();
-    if !needs_places(&server, "giving_up_releases_the_place") {
+    let Some(server) = Server::start_with_places("giving_up_releases_the_place") else {
         return;
-    }
+    };
     let locks = LockClient::open(server.url(), Options::default().grace(ms(60_000))).unwrap();
     let mut admin = server.admin();
     admin.run(&["LOCK.ACQUIRE", "k", "holder", "60000"]);
@@ -464,10 +456,9 @@ fn giving_up_releases_the_place() {
 
 #[test]
 fn a_place_outlives_a_reconnect() {
-    let server = Server::start();
-    if !needs_places(&server, "a_place_outlives_a_reconnect") {
+    let Some(server) = Server::start_with_places("a_place_outlives_a_reconnect") else {
         return;
-    }
+    };
     let proxy = Proxy::to(server.port);
     let locks = LockClient::open(proxy.url(), Options::default()).unwrap();
     let mut admin = server.admin();

@@ -26,11 +26,17 @@ import { Lease } from "./lease.js";
 /** One BLOCK at most: a server that is gone without a word is noticed after this time and the client's time-out. */
 export const SLICE_MS = 2000;
 
+/**
+ * How long the server keeps the place in the queue while no connection waits at it. Longer than a reconnect takes, and
+ * short, because a worker that died delays those behind it by this.
+ */
+const GRACE_MS = 5000;
+
 /** Between two tries without a connection. */
 const RETRY_MS = 50;
 
-/** How long a worker that leaves tries to give back what it may hold. */
-const GIVE_BACK_MS = 5000;
+/** How long a worker that leaves tries to give up its place and what it may hold. */
+const GIVE_UP_MS = 5000;
 
 const RESOURCE = readFileSync(new URL("../../resource.lua", import.meta.url), "utf8");
 
@@ -64,19 +70,19 @@ export class Worker {
   }
 
   /**
-   * Waits in the server's queue, in slices, for the block time in all. A slice whose reply is lost is asked for again
-   * with the same token: if the lock was granted meanwhile the answer is its fence.
+   * Waits in the server's queue for the block time in all, in slices that keep one place. A slice whose reply is lost
+   * is asked for again with the same token: if the lock was granted meanwhile the answer is its fence.
    * @param {Connection} waiting
    */
   async acquire(waiting) {
     const { lock, token, ttl, block, shared } = this.options;
     const command = shared ? "RWLOCK.RLOCK" : "LOCK.ACQUIRE";
     const giveUpAt = performance.now() + block;
-    for (let inDoubt = false; ;) {
+    for (;;) {
       const sentAt = performance.now();
       const slice = Math.min(Math.floor(giveUpAt - sentAt), SLICE_MS);
       // BLOCK 0 would wait for ever.
-      const patience = slice > 0 ? ["BLOCK", slice] : [];
+      const patience = slice > 0 ? ["BLOCK", slice, "KEEP", GRACE_MS] : [];
       try {
         const fence = await waiting.send(command, lock, token, ttl, ...patience);
         // A grant that was waited for has eaten of the lease that counts from the sending. Asked again, with the same
@@ -84,39 +90,37 @@ export class Worker {
         const isLate = performance.now() - sentAt > ttl / 3;
         if (fence !== null && !isLate) return { fence: Number(fence), sentAt };
         if (fence !== null) continue;
-        inDoubt = false;
       } catch (error) {
         if (!isPassing(error)) throw error;
         console.error(`acquire: ${error}`);
-        inDoubt = true;
         await sleep(RETRY_MS);
       }
       if (performance.now() < giveUpAt) continue;
-      // It may have been granted although the answer is lost.
-      if (inDoubt) await this.giveBack(waiting);
+      await this.giveUp(waiting);
       return undefined;
     }
   }
 
   /**
-   * The connection is the one that was lost, so it may take a while until there is a new one. Nobody waits for it for
-   * ever: in the end the lock is free by its ttl.
+   * Leaves the queue, and releases what may have been granted by an answer that was lost. The connection may be the one
+   * that was lost, so it may take a while until there is a new one. The tries end: the place ends by its grace, and a
+   * hold by its ttl.
    * @param {Connection} waiting
    */
-  async giveBack(waiting) {
+  async giveUp(waiting) {
     const { lock, token, ttl } = this.options;
-    const giveUpAt = performance.now() + Math.min(ttl, GIVE_BACK_MS);
+    const giveUpAt = performance.now() + Math.min(ttl, GIVE_UP_MS);
     while (performance.now() < giveUpAt) {
       try {
         await waiting.send("LOCK.RELEASE", lock, token);
         return;
       } catch (error) {
         if (!isPassing(error)) throw error;
-        console.error(`give back: ${error}`);
+        console.error(`give up: ${error}`);
         await sleep(RETRY_MS);
       }
     }
-    console.error(`give back: no answer; if it was granted it is held for ${ttl} ms`);
+    console.error(`give up: no answer; if it was granted it is held for ${ttl} ms`);
   }
 
   /**

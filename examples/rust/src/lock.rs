@@ -12,6 +12,10 @@ use crate::link::{may_pass, Link, PAUSE};
 /// How long the server may take beyond the time that it was told to wait.
 const GRACE: Duration = Duration::from_secs(1);
 
+/// How long the server keeps the place in the queue while no connection waits at it. Longer than a
+/// reconnect takes, and short, because a worker that died delays those behind it by this.
+const KEEP: Duration = Duration::from_secs(5);
+
 pub struct Lock {
     pub key: String,
     /// The name of this attempt. Whoever sends it again gets the same hold.
@@ -34,8 +38,9 @@ impl Lock {
             });
             command.arg(millis(self.ttl)).arg("BLOCK");
             command.arg(millis(left).max(1));
+            command.arg("KEEP").arg(millis(KEEP));
             let failure = match link.call::<Option<u64>>(&command, deadline + GRACE) {
-                Ok(None) => return Ok(None),
+                Ok(None) => None,
                 // How old the grant is, nobody knows: the reply may have waited for a process that
                 // was stopped. A renewal tells whether it still stands, and from when on its time
                 // can be counted.
@@ -54,7 +59,8 @@ impl Lock {
                 thread::sleep(PAUSE.min(left));
             }
             if Instant::now() >= deadline {
-                // A grant that we were not told of would be in the way of others for its whole ttl.
+                // The place would be in the way of others for its grace, and a grant that we were
+                // not told of for its whole ttl.
                 self.release(link, Instant::now() + GRACE).ok();
                 return Ok(None);
             }

@@ -1,3 +1,5 @@
+// Long because: it is a list of values and of bytes that are none.
+
 use std::fs;
 use std::path::Path;
 use std::str;
@@ -74,7 +76,7 @@ fn effects_come_back() {
 
 #[test]
 fn a_hold_comes_back_with_the_token_beside_it() {
-    let record = encode_held(17, Mode::Shared, &hold(3));
+    let record = encode_held(17, Mode::Shared, &hold(3)).as_bytes().to_vec();
     let effect = Effect::Hold {
         now_ms: 17,
         mode: Mode::Shared,
@@ -91,7 +93,7 @@ fn a_hold_comes_back_with_the_token_beside_it() {
         assert_eq!(decode_held(b"me", &record[..end]), Err(DecodeError));
     }
     for (at, bad) in [(0, 2), (1, 2), (9, 0xff), (10, 3), (18, 0xff), (26, 0xff)] {
-        let mut record = record;
+        let mut record = record.clone();
         record[at] = bad;
         assert_eq!(decode_held(b"me", &record), Err(DecodeError), "{at}");
     }
@@ -150,6 +152,8 @@ fn any_bytes_are_refused_or_written_back_unchanged() {
             token: token(b"me"),
         }),
         encode_fence(Fence::new(12).unwrap()).to_vec(),
+        golden_rows_of(2)[0].1.clone(),
+        golden_rows_of(2)[1].1.clone(),
     ];
     let mut accepted = 0;
     for _ in 0..RUNS {
@@ -194,7 +198,7 @@ impl Value {
             Self::State(lock) => encode_state(lock),
             Self::Effect(effect) => effect_bytes(effect),
             Self::Fence(fence) => encode_fence(*fence).to_vec(),
-            Self::Held(now_ms, mode, hold) => encode_held(*now_ms, *mode, hold).to_vec(),
+            Self::Held(now_ms, mode, hold) => encode_held(*now_ms, *mode, hold).as_bytes().to_vec(),
         }
     }
 }
@@ -271,9 +275,42 @@ fn values_of_version_1() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// The rows of `tests/golden/records/version-1.tsv`: kind and bytes.
-fn golden_rows() -> Vec<(String, Vec<u8>)> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/records/version-1.tsv");
+/// The same of the second version.
+fn values_of_version_2() -> Vec<(&'static str, Value)> {
+    let hold = |fence, deadline_ms, since_ms| Hold {
+        fence: Fence::new(fence).unwrap(),
+        deadline: Deadline::from_millis(deadline_ms).unwrap(),
+        since_ms,
+    };
+    let usual = hold(1_700_000_000_000_001, 1_700_000_030_000, 1_700_000_000_000);
+    let largest = hold(Fence::MAX, Deadline::MAX_MS, Deadline::MAX_MS);
+    let counted = |n| Mode::of_limit(n).unwrap();
+    let mut mixed = Lock::new(Mode::Shared, token(b"reader"), hold(9, 20, 5));
+    mixed.put(counted(3), token(b"b"), hold(8, 10, 5));
+    mixed.put(counted(Limit::MAX), token(b"a"), hold(8, 30, 4));
+    let one = Lock::new(counted(2), token(b"me"), usual);
+    let given = |now_ms, mode, name: &'static [u8], hold| {
+        Value::Effect(Effect::Hold {
+            now_ms,
+            mode,
+            token: token(name),
+            hold,
+        })
+    };
+    vec![
+        ("state", Value::State(one)),
+        ("state", Value::State(mixed)),
+        ("hold", given(1_700_000_000_000, counted(10), b"me", usual)),
+        ("hold", given(0, counted(Limit::MAX), &LONGEST, largest)),
+        ("held", Value::Held(1_700_000_000_000, counted(10), usual)),
+        ("held", Value::Held(0, counted(2), hold(1, 1, 0))),
+    ]
+}
+
+/// The rows of `tests/golden/records/version-N.tsv`: kind and bytes.
+fn golden_rows_of(version: u8) -> Vec<(String, Vec<u8>)> {
+    let name = format!("tests/golden/records/version-{version}.tsv");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
     let text = fs::read_to_string(path).unwrap();
     let rows = text.lines().filter(|line| !line.starts_with('#'));
     rows.map(|row| {
@@ -286,6 +323,10 @@ fn golden_rows() -> Vec<(String, Vec<u8>)> {
     .collect()
 }
 
+fn golden_rows() -> Vec<(String, Vec<u8>)> {
+    golden_rows_of(1)
+}
+
 fn from_hex(text: &str) -> Vec<u8> {
     let digits = text.as_bytes().chunks(2);
     let pairs = digits.map(|pair| str::from_utf8(pair).unwrap());
@@ -296,7 +337,16 @@ fn from_hex(text: &str) -> Vec<u8> {
 
 #[test]
 fn the_bytes_of_version_1_never_change() {
-    let (rows, values) = (golden_rows(), values_of_version_1());
+    compare_with_golden(1, values_of_version_1());
+}
+
+#[test]
+fn the_bytes_of_version_2_never_change() {
+    compare_with_golden(2, values_of_version_2());
+}
+
+fn compare_with_golden(version: u8, values: Vec<(&str, Value)>) {
+    let rows = golden_rows_of(version);
     assert_eq!(rows.len(), values.len());
     for ((kind, bytes), (expected_kind, value)) in rows.iter().zip(values) {
         assert_eq!(kind, expected_kind);
@@ -320,15 +370,47 @@ fn the_bytes_of_version_1_never_change() {
     }
 }
 
-/// No record of version 1 may be read from another version, because none needs one.
 #[test]
 fn a_record_is_accepted_in_no_other_version_than_it_needs() {
-    for (kind, golden) in golden_rows() {
-        for version in (0..=u8::MAX).filter(|version| *version != V1) {
-            let mut bytes = golden.clone();
-            bytes[0] = version;
-            assert_eq!(decode(&bytes), Err(DecodeError), "{kind} in {version}");
-            assert_eq!(decode_held(b"me", &bytes), Err(DecodeError), "{kind}");
+    for needed in [V1, LATEST_VERSION] {
+        for (kind, golden) in golden_rows_of(needed) {
+            for version in (0..=u8::MAX).filter(|version| *version != needed) {
+                let mut bytes = golden.clone();
+                bytes[0] = version;
+                assert_eq!(decode(&bytes), Err(DecodeError), "{kind} in {version}");
+                assert_eq!(decode_held(b"me", &bytes), Err(DecodeError), "{kind}");
+            }
+        }
+    }
+}
+
+#[test]
+fn limits_that_no_release_could_have_written_are_refused() {
+    let golden = golden_rows_of(2);
+    let (_, one) = &golden[0];
+    let refused = |bytes: &[u8]| assert_eq!(decode(bytes), Err(DecodeError), "{bytes:?}");
+    for limit in [0, 1, 1 << 31, u32::MAX] {
+        let mut bytes = one.clone();
+        bytes[3..7].copy_from_slice(&limit.to_le_bytes());
+        refused(&bytes);
+    }
+    // More holders than one of them tolerates.
+    let (_, mixed) = &golden[1];
+    assert!(decode(mixed).is_ok());
+    let at = mixed
+        .windows(4)
+        .position(|limit| limit == 3u32.to_le_bytes());
+    let mut crowded = mixed.clone();
+    crowded[at.unwrap()] = 2;
+    refused(&crowded);
+    // An exclusive hold beside others, and a state without a limit.
+    refused(&[&[2, STATE, EXCLUSIVE], &one[7..]].concat());
+    refused(&[&one[..], &[EXCLUSIVE], &one[7..]].concat());
+    // Only the state of several holds has a beginning that is a state.
+    for (_, golden) in golden.iter().filter(|(_, bytes)| bytes != mixed) {
+        for end in 0..golden.len() {
+            refused(&golden[..end]);
+            assert_eq!(decode_held(b"me", &golden[..end]), Err(DecodeError));
         }
     }
 }
@@ -344,7 +426,7 @@ fn a_version_above_the_needed_one_is_refused_though_it_is_known() {
         };
         input.finish()
     };
-    let (one, two) = (Version::V1, Version::V1.next());
+    let (one, two) = (Version::V1, Version::V2);
     assert_eq!(finish(one, one), Ok(()));
     assert_eq!(finish(two, two), Ok(()));
     assert_eq!(finish(two, one), Err(DecodeError));

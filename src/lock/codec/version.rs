@@ -15,10 +15,7 @@
 //! | version | what needs it | written since |
 //! | --- | --- | --- |
 //! | 1 | every record that needs no later version | 0.1 |
-//! | 2 | reserved: a record with a hold whose limit its mode does not say | not yet |
-//!
-//! The limit of a hold is the number of holders that it tolerates, itself included. An exclusive hold
-//! tolerates 1 and a shared hold any number, so their modes say it. Version 2 is for all other limits.
+//! | 2 | a record with a counted hold, which has a limit | 0.2 |
 //!
 //! Only the kinds `state`, `hold` and `held` carry a hold. The kinds `release`, `cap` and `fence`
 //! carry none and stay in version 1.
@@ -28,7 +25,8 @@
 //! 1. Name it here and make it [`Version::LATEST`].
 //! 2. Say in [`Version::needed_by_hold`] which holds need it. A new field of a hold and a new mode
 //!    do not compile before that.
-//! 3. Read and write the new field in `hold_without_token`, `put_hold` and `encode_held`.
+//! 3. Read and write the new field in `mode` or `hold_without_token`, `put_mode` or `put_hold`, and
+//!    `encode_held`.
 //! 4. Pin its bytes in a new file in `tests/golden/records`.
 
 use super::super::hold::{Hold, Mode};
@@ -39,9 +37,10 @@ pub(super) struct Version(u8);
 
 impl Version {
     pub(super) const V1: Self = Self(1);
+    pub(super) const V2: Self = Self(2);
 
     /// The newest version that this release reads and writes.
-    pub(super) const LATEST: Self = Self::V1;
+    pub(super) const LATEST: Self = Self::V2;
 
     /// The version of a record that begins with `byte`; `None` where this release does not know it.
     pub(super) const fn known(byte: u8) -> Option<Self> {
@@ -67,12 +66,7 @@ impl Version {
         } = hold;
         match mode {
             Mode::Exclusive | Mode::Shared => Self::V1,
+            Mode::Counted(_) => Self::V2,
         }
-    }
-
-    /// The next version, which this release may not know.
-    #[cfg(test)]
-    pub(super) const fn next(self) -> Self {
-        Self(self.0 + 1)
     }
 }

@@ -22,10 +22,14 @@ use crate::lock::{Lock, Mode};
 pub(in super::super) struct Held {
     /// Locks with an exclusive hold. The number of their holds is the same.
     pub(in super::super) exclusive: u64,
-    /// Locks with one shared hold or more.
+    /// Locks with one shared hold or more, and no counted one.
     shared_keys: u64,
     /// The holds of these locks.
     pub(in super::super) shared: u64,
+    /// Locks with one counted hold or more.
+    counted_keys: u64,
+    /// The holds of these locks.
+    pub(in super::super) counted: u64,
 }
 
 impl Held {
@@ -34,13 +38,17 @@ impl Held {
         match mode {
             Mode::Exclusive => Self {
                 exclusive: 1,
-                shared_keys: 0,
-                shared: 0,
+                ..Self::default()
             },
             Mode::Shared => Self {
-                exclusive: 0,
                 shared_keys: 1,
                 shared: u64::try_from(holds).unwrap_or_default(),
+                ..Self::default()
+            },
+            Mode::Counted(_) => Self {
+                counted_keys: 1,
+                counted: u64::try_from(holds).unwrap_or_default(),
+                ..Self::default()
             },
         }
     }
@@ -56,6 +64,8 @@ impl Held {
             exclusive: self.exclusive.saturating_add(other.exclusive),
             shared_keys: self.shared_keys.saturating_add(other.shared_keys),
             shared: self.shared.saturating_add(other.shared),
+            counted_keys: self.counted_keys.saturating_add(other.counted_keys),
+            counted: self.counted.saturating_add(other.counted),
         }
     }
 
@@ -65,12 +75,15 @@ impl Held {
             exclusive: self.exclusive.saturating_sub(part.exclusive),
             shared_keys: self.shared_keys.saturating_sub(part.shared_keys),
             shared: self.shared.saturating_sub(part.shared),
+            counted_keys: self.counted_keys.saturating_sub(part.counted_keys),
+            counted: self.counted.saturating_sub(part.counted),
         }
     }
 
     /// The number of locks.
     pub(in super::super) const fn keys(self) -> u64 {
-        self.exclusive.saturating_add(self.shared_keys)
+        let single = self.exclusive.saturating_add(self.shared_keys);
+        single.saturating_add(self.counted_keys)
     }
 }
 
@@ -79,6 +92,8 @@ struct Sums {
     exclusive: AtomicU64,
     shared_keys: AtomicU64,
     shared: AtomicU64,
+    counted_keys: AtomicU64,
+    counted: AtomicU64,
 }
 
 impl Sums {
@@ -87,6 +102,8 @@ impl Sums {
             exclusive: AtomicU64::new(0),
             shared_keys: AtomicU64::new(0),
             shared: AtomicU64::new(0),
+            counted_keys: AtomicU64::new(0),
+            counted: AtomicU64::new(0),
         }
     }
 
@@ -104,6 +121,10 @@ impl Sums {
         if held.shared_keys > 0 {
             act(&self.shared_keys, held.shared_keys);
             act(&self.shared, held.shared);
+        }
+        if held.counted_keys > 0 {
+            act(&self.counted_keys, held.counted_keys);
+            act(&self.counted, held.counted);
         }
     }
 }
@@ -148,5 +169,7 @@ pub(in super::super) fn now() -> Held {
         exclusive: both(&MAIN.exclusive, &OTHERS.exclusive),
         shared_keys: both(&MAIN.shared_keys, &OTHERS.shared_keys),
         shared: both(&MAIN.shared, &OTHERS.shared),
+        counted_keys: both(&MAIN.counted_keys, &OTHERS.counted_keys),
+        counted: both(&MAIN.counted, &OTHERS.counted),
     }
 }

@@ -72,6 +72,53 @@ fn all_histories_of_six_steps_with_kept_upgrades() {
     println!("{histories} histories of 6 steps");
 }
 
+fn counted(n: u32) -> Mode {
+    Mode::of_limit(n).unwrap()
+}
+
+/// Permits beside readers and writers, waited for and kept.
+fn permits() -> Vec<Op> {
+    let mut ops = vec![Op::Tick(1), Op::Cancel(Seat::First)];
+    for token in *b"abc" {
+        ops.push(Op::Ask(counted(2), token, 3, Block::Yes));
+        ops.push(Op::Release(token));
+    }
+    ops.push(Op::Ask(counted(2), b'a', 3, Block::NoKeep));
+    ops.push(Op::Ask(counted(3), b'b', 2, Block::Keep));
+    ops.push(Op::Ask(Mode::Shared, b'c', 3, Block::NoKeep));
+    ops.push(Op::Ask(Mode::Exclusive, b'c', 3, Block::Yes));
+    ops.push(Op::Ask(Mode::Shared, b'd', 2, Block::Yes));
+    ops
+}
+
+/// Holders that ask for smaller and larger limits.
+fn narrower() -> Vec<Op> {
+    let mut ops = vec![Op::Tick(1), Op::Cancel(Seat::First), Op::Release(b'a')];
+    for token in *b"abc" {
+        ops.push(Op::Ask(counted(2), token, 4, Block::Yes));
+        ops.push(Op::Ask(counted(4), token, 3, Block::Yes));
+    }
+    ops.push(Op::Ask(counted(2), b'a', 3, Block::NoKeep));
+    ops.push(Op::Ask(Mode::Exclusive, b'a', 3, Block::Keep));
+    ops.push(Op::Ask(Mode::Exclusive, b'b', 3, Block::Yes));
+    ops.push(Op::Replace(b'a', b'c', 3));
+    ops
+}
+
+#[test]
+fn all_histories_of_six_steps_with_permits() {
+    let histories = all_histories(&World::new(), &permits(), 6);
+    assert_eq!(histories, 13u64.pow(6));
+    println!("{histories} histories of 6 steps");
+}
+
+#[test]
+fn all_histories_of_six_steps_with_smaller_limits() {
+    let histories = all_histories(&World::new(), &narrower(), 6);
+    assert_eq!(histories, 13u64.pow(6));
+    println!("{histories} histories of 6 steps");
+}
+
 /// Requests of one token in both modes, waiters that give up in the middle, and locks that are replaced.
 fn upgrades() -> Vec<Op> {
     let mut ops = vec![
@@ -123,8 +170,9 @@ fn long_random_histories() {
         for _ in 0..STEPS {
             let token = rng.random_range(0..tokens);
             let ttl = rng.random_range(1..=longest);
-            let mode = match rng.random_range(0..3) {
+            let mode = match rng.random_range(0..if seed % 2 == 0 { 3 } else { 6 }) {
                 0 => Mode::Exclusive,
+                3..6 => counted(rng.random_range(2..6)),
                 _ => Mode::Shared,
             };
             let block = match rng.random_range(0..10) {
@@ -173,7 +221,9 @@ fn many_requests_of_one_token_in_both_modes_are_no_scan() {
     assert_eq!(events.len() as u64, 1 + EACH);
     assert_eq!(real.registry.waiters(0, b"k").count() as u64, EACH);
     let other = Token::new(b"y").unwrap();
-    let ahead = real.registry.ahead_of(&real.key, other, Mode::Shared);
+    let ahead = real
+        .registry
+        .ahead_of(&real.key, (other, Mode::Shared), real.lock.as_ref(), now);
     assert!(ahead.as_waiting().upgrading.is_some());
 }
 

@@ -1,7 +1,10 @@
 //! The queue's rules said naively: two lists, walked from end to end.
 
+use std::cmp::Reverse;
+
 use super::{Block, Event, FIRST_FENCE, GRACE};
 use crate::lock::Mode;
+use crate::wait::naive::{self, Reserved};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NaiveHold {
@@ -29,15 +32,28 @@ pub(super) struct NaivePlace {
     /// Until when nobody may listen.
     pub(super) until: u64,
     pub(super) upgrade: bool,
+    /// Whether its token can never become exclusive, because another one waits for that.
+    pub(super) is_refused: bool,
 }
 
 impl NaivePlace {
-    fn wants_exclusive(&self) -> bool {
-        let mut modes = self.requests.iter().map(|request| request.mode);
+    /// The modes that it waits for.
+    fn modes(&self) -> Vec<Mode> {
         match self.requests.is_empty() {
-            true => self.keeps == Some(Mode::Exclusive),
-            false => modes.any(|mode| mode == Mode::Exclusive),
+            true => self.keeps.into_iter().collect(),
+            false => self.requests.iter().map(|request| request.mode).collect(),
         }
+    }
+
+    fn wants_exclusive(&self) -> bool {
+        self.modes().contains(&Mode::Exclusive)
+    }
+
+    /// Where it stands: upgrades ahead of the line, and of these the one that tolerates the most holders first.
+    fn standing(&self) -> (bool, Reverse<u32>, u64) {
+        let widest = self.modes().into_iter().map(Mode::tolerates).max();
+        let width = widest.filter(|_| self.upgrade).unwrap_or(0);
+        (!self.upgrade, Reverse(width), self.ticket)
     }
 }
 
@@ -47,10 +63,6 @@ pub(super) struct Oracle {
     pub(super) places: Vec<NaivePlace>,
     pub(super) last_fence: u64,
     pub(super) last_number: u64,
-}
-
-fn fit(one: Mode, other: Mode) -> bool {
-    one == Mode::Shared && other == Mode::Shared
 }
 
 impl Oracle {
@@ -66,31 +78,37 @@ impl Oracle {
     /// Forgets the holds that are over, and says anew who upgrades and where everybody stands.
     fn look_again(&mut self, now: u64) {
         self.holds.retain(|hold| now <= hold.deadline);
-        let owners: Vec<u8> = self.holds.iter().map(|hold| hold.token).collect();
+        let holds = self.holds.clone();
+        let own = |token| holds.iter().find(|hold| hold.token == token);
         let places = &mut self.places;
         places.sort_by_key(|place| place.ticket);
         for place in places.iter_mut() {
-            place.upgrade &= owners.contains(&place.token);
+            place.upgrade &= own(place.token).is_some();
         }
-        let converts = |p: &&NaivePlace| p.wants_exclusive() && owners.contains(&p.token);
-        let standing = places.iter().find(|place| place.upgrade);
+        let narrows = |place: &NaivePlace| {
+            own(place.token)
+                .is_some_and(|own| naive::any_narrower(own.mode, place.modes().into_iter()))
+        };
+        let converts = |p: &&NaivePlace| p.wants_exclusive() && narrows(p);
+        let standing = places.iter().find(|p| p.upgrade && converts(p));
         let upgrading = standing.or(places.iter().find(converts)).map(|p| p.token);
         for place in places.iter_mut() {
-            place.upgrade = converts(&&*place) && Some(place.token) == upgrading;
+            place.upgrade =
+                narrows(place) && (!place.wants_exclusive() || Some(place.token) == upgrading);
+            place.is_refused = converts(&&*place) && Some(place.token) != upgrading;
         }
-        places.sort_by_key(|place| (!place.upgrade, place.ticket));
+        places.sort_by_key(NaivePlace::standing);
     }
 
     pub(super) fn owns(&self, token: u8) -> bool {
         self.holds.iter().any(|hold| hold.token == token)
     }
 
-    fn admits(&self, token: u8, mode: Mode) -> bool {
-        let mut others = self.holds.iter().filter(|hold| hold.token != token);
-        match mode {
-            Mode::Exclusive => others.next().is_none(),
-            Mode::Shared => others.all(|hold| hold.mode == Mode::Shared),
-        }
+    fn admits(&self, token: u8, mode: Mode, reserved: &Reserved) -> bool {
+        let own = self.holds.iter().find(|hold| hold.token == token);
+        let others = self.holds.iter().filter(|hold| hold.token != token);
+        let others: Vec<Mode> = others.map(|hold| hold.mode).collect();
+        naive::admits(own.map(|hold| hold.mode), &others, reserved, mode)
     }
 
     pub(super) fn take(&mut self, token: u8, mode: Mode, deadline: u64) -> u64 {
@@ -124,17 +142,16 @@ impl Oracle {
         // An absent place lets its token in when its turn has come: none ahead of it keeps it out. A token without a place stands
         // behind all.
         let ahead = &self.places[..own.unwrap_or(self.places.len())];
-        let is_turn = is_absent
-            && ahead.iter().all(|ahead| {
-                let is_absent = ahead.requests.is_empty();
-                is_absent && fit(ahead.keeps.unwrap(), mode)
-            });
-        if self.admits(token, mode) && (owns || is_turn) {
+        let reserved = self.reserve(ahead).filter(|_| is_absent);
+        let is_turn = reserved.is_some_and(|reserved| self.admits(token, mode, &reserved));
+        let can_have = owns && self.admits(token, mode, &Reserved::default());
+        if can_have || (!owns && is_turn) {
             self.places
                 .retain(|place| place.token != token || !place.requests.is_empty());
             return Event::Answered(Some(self.take(token, mode, now + ttl)));
         }
-        let mut upgrades = self.places.iter().filter(|place| place.upgrade);
+        let upgrades = self.places.iter().filter(|place| place.upgrade);
+        let mut upgrades = upgrades.filter(|place| place.wants_exclusive());
         if owns && mode == Mode::Exclusive && upgrades.any(|place| place.token != token) {
             self.places
                 .retain(|place| place.token != token || !place.requests.is_empty());
@@ -155,6 +172,7 @@ impl Oracle {
                 keeps: None,
                 until: 0,
                 upgrade: false,
+                is_refused: false,
             });
             self.places.len() - 1
         });
@@ -205,18 +223,23 @@ impl Oracle {
             let requests = owners
                 .clone()
                 .flat_map(|p| p.requests.iter().map(move |r| (p.token, *r)));
-            let granted = requests.clone().filter(|(t, r)| self.admits(*t, r.mode));
+            let nobody = Reserved::default();
+            let granted = requests
+                .clone()
+                .filter(|(t, r)| self.admits(*t, r.mode, &nobody));
             if let Some((token, request)) = granted.min_by_key(|(_, request)| request.number) {
                 self.grant(token, request, now, events);
                 continue;
             }
-            let refused = owners.clone().find(|p| p.wants_exclusive() && !p.upgrade);
+            let refused = owners.clone().find(|place| place.is_refused);
             if let Some(token) = refused.map(|place| place.token) {
                 let at = self.places.iter().position(|p| p.token == token).unwrap();
                 match self.places[at].requests.is_empty() {
                     true => drop(self.places.remove(at)),
                     false => {
-                        let number = self.places[at].requests[0].number;
+                        let mut requests = self.places[at].requests.iter();
+                        let first = requests.find(|r| r.mode == Mode::Exclusive);
+                        let number = first.unwrap().number;
                         events.push(Event::Refused(number));
                         self.remove(number);
                     }
@@ -232,20 +255,28 @@ impl Oracle {
 
     /// Goes along the line until somebody has to wait. Who is absent counts as a holder.
     fn next_in_line(&self) -> Option<(u8, NaiveRequest)> {
-        let mut reserved: Vec<Mode> = Vec::new();
-        for place in &self.places {
-            let mode = place.requests.first().map(|request| request.mode);
-            let mode = mode.or(place.keeps)?;
-            let fits = reserved.iter().all(|other| fit(*other, mode));
-            if !fits || !self.admits(place.token, mode) {
+        let is_absent = |place: &NaivePlace| place.requests.is_empty();
+        let absent = self.places.iter().take_while(|place| is_absent(place));
+        let absent = &self.places[..absent.count()];
+        let reserved = self.reserve(absent)?;
+        let place = self.places.get(absent.len())?;
+        let request = place.requests[0];
+        let admits = self.admits(place.token, request.mode, &reserved);
+        admits.then_some((place.token, request))
+    }
+
+    /// How those who stand ahead count as holders. `None` where one of them has to come first.
+    fn reserve(&self, ahead: &[NaivePlace]) -> Option<Reserved> {
+        let mut reserved = Reserved::default();
+        for place in ahead {
+            let is_absent = place.requests.is_empty();
+            let mode = place.keeps.filter(|_| is_absent)?;
+            if !self.admits(place.token, mode, &reserved) {
                 return None;
             }
-            match place.requests.first() {
-                Some(request) => return Some((place.token, *request)),
-                None => reserved.push(mode),
-            }
+            reserved.add(mode, place.upgrade);
         }
-        None
+        Some(reserved)
     }
 
     fn grant(&mut self, token: u8, request: NaiveRequest, now: u64, events: &mut Vec<Event>) {
@@ -266,6 +297,13 @@ impl Oracle {
         if place.requests.is_empty() {
             self.places.remove(at.unwrap());
         }
+    }
+
+    /// A token with a hold that waits for one with a limit.
+    pub(super) fn counted_upgrade(&self) -> Option<u8> {
+        let is_counted = |place: &&NaivePlace| place.modes().iter().any(|m| m.limit().is_some());
+        let mut upgrades = self.places.iter().filter(|place| place.upgrade);
+        upgrades.find(is_counted).map(|place| place.token)
     }
 
     /// A token gives its place up. The requests that end so.

@@ -8,8 +8,9 @@ use super::{Entered, KeyQueue, NewRequest, Registry};
 use crate::lock::{Refusal, Token};
 use crate::wait::delivery::{Kept, Revoked};
 use crate::wait::key_ref::KeyRef;
-use crate::wait::place::{Listener, Place, PlaceId, Request, Seq, Ticket, NEVER};
+use crate::wait::place::{Place, PlaceId, Ticket};
 use crate::wait::queue::WaitQueue;
+use crate::wait::request::{Listener, Request, Seq, NEVER};
 use crate::wait::several::Several;
 
 impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
@@ -23,12 +24,14 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
             Err(entered) => return entered,
         };
         if refusal == Refusal::BusyUpgrade {
-            if let Some(queue) = self.queue_mut(key_ref) {
-                queue.set_upgrading(Some(id));
+            let queues = self.queues.get_mut(&key_ref.db);
+            let key = queues.and_then(|queues| queues.get_mut(&key_ref.name));
+            if let (Some(key), Some(place)) = (key, self.places.get(id)) {
+                key.queue.upgrade(id, place);
             }
         }
         let queue = self.queue(key_ref.db, &key_ref.name);
-        let is_first = queue.and_then(|queue| queue.candidate(&self.places)) == Some(id);
+        let is_first = queue.is_some_and(|queue| queue.may_be_turn_of(id, &self.places));
         match waits {
             true => Entered::Waits { is_first },
             false => Entered::Kept { is_first },
@@ -120,7 +123,6 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
             key_ref: key_ref.clone(),
             several: several.cloned(),
             ticket: Ticket(self.last_ticket),
-            since_ms: new.now.ms(),
             since_us: new.now_us,
             mode: new.mode,
             keep_ms: 0,
@@ -143,7 +145,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         let key_ref = first.unwrap_or_else(|| self.shared(&kept.key_ref));
         let mut place = Place::new(kept.ticket, key_ref.clone(), token.into());
         place.several.clone_from(&several);
-        (place.since_ms, place.since_us) = (kept.since_ms, kept.since_us);
+        place.since_us = kept.since_us;
         place.keep(kept.mode, kept.keep_ms);
         let outline = place.outline();
         let id = self.places.insert(place)?;
@@ -196,7 +198,6 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     fn restore(&mut self, kept: Kept, token: Token<'_>, now_us: u64) {
         let Kept {
             ticket,
-            since_ms,
             since_us,
             mode,
             keep_ms,
@@ -222,7 +223,6 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         }
         self.change(id, |place| {
             place.ticket = place.ticket.min(ticket);
-            place.since_ms = place.since_ms.min(since_ms);
             place.since_us = place.since_us.min(since_us);
             if own.is_none() {
                 place.stay_until(grace_end(now_us, keep_ms));

@@ -8,8 +8,9 @@ use super::{Granted, Offer, Registry, Removed, Step};
 use crate::lock::{Ask, FenceClock, Hold, Lock, Mode, Now, Refusal, TokenBuf, Waiting};
 use crate::wait::delivery::Kept;
 use crate::wait::key_ref::KeyRef;
-use crate::wait::place::{Listener, Place, PlaceId, Request, Seq};
+use crate::wait::place::{Place, PlaceId};
 use crate::wait::queue::Next;
+use crate::wait::request::{Listener, Request, Seq};
 
 impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     /// Decides who is next on a key with this lock. A client is taken out, granted or refused; a channel is to be told first. `None` when
@@ -30,11 +31,8 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
             let here = queues.and_then(|queues| queues.get_mut(&key.name))?;
             match here.queue.next(&self.places, lock, now)? {
                 Next::Grant(id, seq) => break (id, seq),
-                Next::Several {
-                    id,
-                    is_behind_shares,
-                } => {
-                    if self.is_admitted(id, is_behind_shares, key, lock, now) {
+                Next::Several(id) => {
+                    if self.is_admitted(id, key, lock, now) {
                         self.note_candidate(id);
                     }
                     return None;
@@ -152,7 +150,6 @@ pub(super) fn kept<L>(place: &Place<L>, request: &Request<L>) -> Option<Box<Kept
             key_ref: place.key_ref.clone(),
             several: place.several.clone(),
             ticket: place.ticket,
-            since_ms: place.since_ms,
             since_us: place.since_us,
             mode: request.mode,
             keep_ms: request.keep_ms,

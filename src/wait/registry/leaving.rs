@@ -5,7 +5,8 @@ use std::hash::{BuildHasher, Hash};
 use super::{Registry, Removed, Rest};
 use crate::lock::{Token, TokenBuf};
 use crate::wait::key_ref::KeyRef;
-use crate::wait::place::{Listener, Place, PlaceId, Request, Seq};
+use crate::wait::place::{Place, PlaceId};
+use crate::wait::request::{Listener, Request, Seq};
 
 /// Why a request leaves its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,7 +137,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         for key_ref in place.key_refs() {
             let queues = self.queues.get_mut(&key_ref.db);
             if let Some(key) = queues.and_then(|queues| queues.get_mut(&key_ref.name)) {
-                key.queue.changed(id, place, before, after);
+                key.queue.changed(place, before, after);
             }
         }
         Some(result)
@@ -168,7 +169,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         };
         let queues = self.queues.get_mut(&key_ref.db);
         let key = queues.and_then(|queues| queues.get_mut(&key_ref.name));
-        if key.is_some_and(|key| key.queue.remove(id, place)) {
+        if key.is_some_and(|key| key.queue.remove(place)) {
             self.set_wake(key_ref, None);
             if let Some(queues) = self.queues.get_mut(&key_ref.db) {
                 queues.remove(&key_ref.name);

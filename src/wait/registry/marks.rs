@@ -7,8 +7,8 @@ use std::rc::Rc;
 use super::{KeyQueue, Registry};
 use crate::lock::Now;
 use crate::wait::key_ref::{KeyRef, ANY_DB};
-use crate::wait::place::NEVER;
 use crate::wait::queue::WaitQueue;
+use crate::wait::request::NEVER;
 
 /// Marks and wakes.
 impl<L, S: BuildHasher> Registry<L, S> {

@@ -7,8 +7,9 @@ use std::rc::Rc;
 use super::{KeyQueue, Registry};
 use crate::lock::{Deadline, Lock, Mode, Now, Token, TokenText, Waiting};
 use crate::wait::key_ref::KeyRef;
-use crate::wait::place::{Counts, Listener};
+use crate::wait::place::Counts;
 use crate::wait::queue::WaitQueue;
+use crate::wait::request::Listener;
 use crate::wait::schedule::Due;
 
 /// What a decision about a request must know of those who wait.
@@ -35,8 +36,8 @@ pub struct Waiter<'a, L> {
     pub token: TokenText<'a>,
     /// Exclusive or shared.
     pub mode: Mode,
-    /// When its place was taken, in milliseconds since the Unix epoch.
-    pub since_ms: u64,
+    /// When its place was taken, on the monotonic clock.
+    pub since_us: u64,
     /// Whatever listens; `None` is nobody.
     pub listener: Option<&'a Listener<L>>,
 }
@@ -83,14 +84,21 @@ impl<L, S: BuildHasher> Registry<L, S> {
         self.queues.get(&db)?.get(name).map(|key| &key.queue)
     }
 
-    /// What the decision about a request of this token and mode must know of those who wait for the key.
-    pub fn ahead_of(&self, key: &KeyRef, token: Token<'_>, mode: Mode) -> Ahead<'_> {
+    /// What the decision about a request of this token and mode must know of those who wait for the key, which has this lock.
+    pub fn ahead_of(
+        &self,
+        key: &KeyRef,
+        (token, mode): (Token<'_>, Mode),
+        lock: Option<&Lock>,
+        now: Now,
+    ) -> Ahead<'_> {
         let Some(queue) = self.queue(key.db, &key.name) else {
             return Ahead::default();
         };
-        let upgrading = queue.upgrading().and_then(|id| self.places.get(id));
+        let upgrading = queue.exclusive_upgrade(&self.places);
+        let upgrading = upgrading.and_then(|id| self.places.get(id));
         Ahead {
-            any: queue.is_ahead_of(token, mode, &self.places),
+            any: queue.is_ahead_of(token, mode, &self.places, lock, now),
             upgrading: upgrading.map(|place| place.token.text()),
         }
     }
@@ -115,7 +123,7 @@ impl<L, S: BuildHasher> Registry<L, S> {
             let waiter = move |mode, listener| Waiter {
                 token: place.token.text(),
                 mode: among.unwrap_or(mode),
-                since_ms: place.since_ms,
+                since_us: place.since_us,
                 listener,
             };
             let absent = place.is_absent().then(|| waiter(place.mode(), None));
@@ -127,20 +135,20 @@ impl<L, S: BuildHasher> Registry<L, S> {
     }
 
     /// The keys of a database with the longest waits, the longest first, `most` at most: each with the number of its places, and
-    /// since when the first one is there, in milliseconds since the Unix epoch.
+    /// since when the first one is there, on the monotonic clock.
     pub fn longest_waits(&self, db: i32, most: usize) -> Vec<(KeyRef, usize, u64)> {
         let queues = self.queues.get(&db).into_iter().flatten();
         let waits = queues.filter_map(|(name, key)| {
             let places = key.queue.iter().filter_map(|id| self.places.get(id));
-            let since_ms = places.map(|place| place.since_ms).min()?;
-            Some((since_ms, name, key.queue.len()))
+            let since_us = places.map(|place| place.since_us).min()?;
+            Some((since_us, name, key.queue.len()))
         });
         let mut waits: Vec<_> = waits.collect();
         waits.sort_unstable();
         waits.truncate(most);
-        let all = waits.into_iter().map(|(since_ms, name, len)| {
+        let all = waits.into_iter().map(|(since_us, name, len)| {
             let name = Rc::clone(name);
-            (KeyRef { db, name }, len, since_ms)
+            (KeyRef { db, name }, len, since_us)
         });
         all.collect()
     }
@@ -184,7 +192,7 @@ impl<L, S: BuildHasher> Registry<L, S> {
     /// Whether every table has as many entries as there are places, and none is left of those before.
     #[cfg(test)]
     pub(in crate::wait) fn is_tight(&self) -> bool {
-        use crate::wait::place::NEVER;
+        use crate::wait::request::NEVER;
         assert!(!self.is_unfinished());
         let queues = self.queues.values().flat_map(HashMap::values);
         let mut ids: Vec<_> = queues.clone().flat_map(|key| key.queue.iter()).collect();

@@ -14,8 +14,9 @@ use super::{Entered, NewRequest, Offer, Registry, Removed};
 use crate::lock::{Deadline, Effect, Fence, Hold, Lock, Mode, Now, Token, TokenBuf};
 use crate::wait::delivery::{Grant, Kept};
 use crate::wait::key_ref::KeyRef;
-use crate::wait::place::{Listener, Place, PlaceId};
+use crate::wait::place::{Place, PlaceId};
 use crate::wait::queue::{Next, WaitQueue};
+use crate::wait::request::Listener;
 use crate::wait::several::{Candidate, Several, Standing, Turn, Wanted};
 
 /// The requests for several keys that are granted together: all those at one place.
@@ -180,14 +181,11 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
             let Some((place, several)) = place.and_then(|p| Some((p, p.several.as_ref()?))) else {
                 continue;
             };
-            // An upgrade ahead of it may be over, which only a look at the lock can tell.
-            let may_be_first_at = |one: &Wanted| {
+            let may_be_turn_at = |one: &Wanted| {
                 let queue = self.queue(one.key_ref.db, &one.key_ref.name);
-                queue.is_some_and(|queue| {
-                    queue.upgrading().is_some() || queue.candidate(&self.places) == Some(id)
-                })
+                queue.is_some_and(|queue| queue.may_be_turn_of(id, &self.places))
             };
-            if several.iter().all(may_be_first_at) {
+            if several.iter().all(may_be_turn_at) {
                 return Some(Candidate {
                     place: id,
                     ticket,
@@ -210,15 +208,12 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         let queues = self.queues.get_mut(&key.db);
         let here = queues.and_then(|queues| queues.get_mut(&key.name));
         match here.and_then(|here| here.queue.next(&self.places, lock, now)) {
-            Some(Next::Several {
-                id,
-                is_behind_shares,
-            }) if self.is_there(candidate, id)
-                && self.is_admitted(id, is_behind_shares, key, lock, now) =>
+            Some(Next::Several(id))
+                if self.is_there(candidate, id) && self.is_admitted(id, key, lock, now) =>
             {
                 Turn::Its
             }
-            Some(Next::Several { .. }) | None => Turn::Nobody,
+            Some(Next::Several(_)) | None => Turn::Nobody,
             Some(Next::Grant(..) | Next::Deadlock(..)) => Turn::Other,
         }
     }
@@ -313,24 +308,19 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         }
     }
 
-    /// Whether the lock of a key admits the request of a place for several.
+    /// Whether the turn of a place for several keys that stands at the head of the queue of one of them has come there.
     pub(super) fn is_admitted(
         &self,
         id: PlaceId,
-        is_behind_shares: bool,
         key: &KeyRef,
         lock: Option<&Lock>,
         now: Now,
     ) -> bool {
         let place = self.places.get(id);
-        let wanted = place.and_then(|place| Some((place, place.mode_among(&key.name)?)));
-        wanted.is_some_and(|(place, mode)| {
-            let token = place.token.text();
-            // The turn of those shares has come only where the lock admits them.
-            let is_shared = |lock: &Lock| lock.is_free(now) || lock.mode() == Mode::Shared;
-            let fits = mode == Mode::Shared && lock.is_none_or(is_shared);
-            (fits || !is_behind_shares) && Lock::admits(lock, mode, token.as_token(), now).is_ok()
-        })
+        let mode = place.and_then(|place| place.mode_among(&key.name));
+        let queue = self.queue(key.db, &key.name);
+        mode.zip(queue)
+            .is_some_and(|(mode, queue)| queue.admits_several(id, mode, &self.places, lock, now))
     }
 
     fn is_there(&self, candidate: &Candidate, id: PlaceId) -> bool {

@@ -53,22 +53,22 @@ impl World {
                 real, expected,
                 "{op:?}: the holds of {at:?}: fence, token, end"
             );
-            let mut modes = self
-                .oracle
-                .standing(at, self.scene.now_ms)
-                .map(|hold| hold.mode);
-            if let (Some(mode), Some(lock)) = (modes.next(), self.real.lock(at)) {
-                assert_eq!(lock.mode(), mode, "{op:?}: the mode of {at:?}");
-                assert!(
-                    mode == Mode::Shared || modes.next().is_none(),
-                    "two holders: {at:?}"
-                );
+            let holds = self.oracle.standing(at, self.scene.now_ms);
+            let modes: Vec<Mode> = holds.map(|hold| hold.mode).collect();
+            let narrowest = modes.iter().map(|mode| mode.tolerates()).min();
+            if let (Some(narrowest), Some(lock)) = (narrowest, self.real.lock(at)) {
+                let occupancy = lock.occupancy(self.scene.now());
+                let expected = (modes.len(), narrowest);
+                let real = (occupancy.holders, occupancy.tolerated);
+                assert_eq!(real, expected, "{op:?}: the holders of {at:?}");
+                let is_tolerated = modes.len() <= narrowest as usize;
+                assert!(is_tolerated, "too many holders: {at:?}");
             }
             let waiters = self.real.registry.waiters(at.db.into(), &[at.name]);
             let real = waiters.map(|waiter| {
                 let client = waiter.listener.and_then(listening);
                 let token = waiter.token.as_bytes()[0];
-                (token, waiter.mode, waiter.since_ms, client)
+                (token, waiter.mode, waiter.since_us, client)
             });
             let expected = self.oracle.queue(at);
             let expected = expected.iter().flat_map(|place| {
@@ -78,7 +78,7 @@ impl World {
                 let all = absent.chain(requests);
                 all.map(|(mode, client)| {
                     let mode = place.mode_at(at, mode);
-                    (place.token, mode, place.since_ms, client)
+                    (place.token, mode, place.since_us, client)
                 })
             });
             let (real, expected): (Vec<_>, Vec<_>) = (real.collect(), expected.collect());

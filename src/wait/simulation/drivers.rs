@@ -1,5 +1,7 @@
 //! The histories that are played.
 
+// Long because: it is a list of histories.
+
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
 use rand::rngs::StdRng;
@@ -196,6 +198,30 @@ fn all_histories_of_servers() {
     enumerate("servers", &[], &ops, 6);
 }
 
+fn counted(n: u32) -> Mode {
+    Mode::of_limit(n).unwrap()
+}
+
+/// Permits, whose grants are lost, kept and converted.
+#[test]
+fn all_histories_of_permits() {
+    let two = counted(2);
+    let ops = [
+        Op::Ask(K, take(two, b'a', 3, Forever)),
+        Op::Ask(K, keep(two, b'b', 3, Forever, 2)),
+        Op::Ask(K, keep(two, b'c', 3, Until(1), 2)),
+        Op::Ask(K, take(counted(3), b'c', 3, Notify)),
+        Op::Ask(K, take(Shared, b'a', 3, NoWait)),
+        Op::Ask(K, take(Exclusive, b'd', 2, Forever)),
+        Op::Ask(K, Request::Release(b'b')),
+        Op::KillWaiter(0),
+        Op::Lose(0),
+        Op::Tick(1),
+        Op::Timer,
+    ];
+    enumerate("permits", &[], &ops, 6);
+}
+
 /// Places that are kept over timeouts, kills and lost replies, and taken up again.
 #[test]
 fn all_histories_of_kept_places() {
@@ -268,6 +294,8 @@ fn all_histories_of_kept_places_on_servers() {
 pub(super) struct Dice {
     rng: StdRng,
     pub(super) tokens: u8,
+    /// Whether requests have limits.
+    has_limits: bool,
     pub(super) longest: u64,
     pub(super) dbs: u8,
     pub(super) names: u8,
@@ -282,6 +310,7 @@ impl Dice {
         let mut rng = StdRng::seed_from_u64(seed);
         Self {
             tokens: rng.random_range(2..8),
+            has_limits: seed % 2 == 1,
             longest: rng.random_range(1..60),
             dbs: rng.random_range(1..=DBS),
             names: rng.random_range(1..=NAMES),
@@ -312,9 +341,11 @@ impl Dice {
     /// A request for a key.
     pub(super) fn request(&mut self) -> Op {
         let (place, token) = (self.place(), self.below(self.tokens));
-        let mode = match self.below(3) {
+        let modes = if self.has_limits { 6 } else { 3 };
+        let mode = match self.below(modes) {
             0 => Exclusive,
-            _ => Shared,
+            1..3 => Shared,
+            _ => counted(u32::from(self.below(4)) + 2),
         };
         let until = self.rng.random_range(1..=self.longest * 2);
         let limits = match self.below(10) {

@@ -7,8 +7,11 @@ mod clients;
 mod server;
 mod several;
 
+use std::cmp::Reverse;
+
 use super::{Client, Event, Limits, Place, Request, Scene, EVERY_DB};
 use crate::lock::Mode;
+use crate::wait::naive::{self, Reserved};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NaiveHold {
@@ -40,13 +43,15 @@ pub(super) struct NaivePlace {
     pub(super) token: u8,
     /// Where it stands: those with smaller ones stand ahead.
     pub(super) position: u64,
-    pub(super) since_ms: u64,
+    pub(super) since_us: u64,
     pub(super) requests: Vec<NaiveRequest>,
     /// The words of the last request that has left with KEEP.
     pub(super) kept: Option<(Mode, u32)>,
     /// When the grace ends, where nobody listens.
     pub(super) until_us: u64,
     pub(super) upgrade: bool,
+    /// Whether its token can never become exclusive, because another one waits for that.
+    pub(super) is_refused: bool,
 }
 
 impl NaivePlace {
@@ -67,11 +72,23 @@ impl NaivePlace {
         self.requests.is_empty()
     }
 
-    fn wants_exclusive(&self) -> bool {
+    /// The modes that it waits for.
+    fn modes(&self) -> Vec<Mode> {
         match self.kept {
-            Some((mode, _)) if self.is_absent() => mode == Mode::Exclusive,
-            _ => self.requests.iter().any(|r| r.mode == Mode::Exclusive),
+            Some((mode, _)) if self.is_absent() => vec![mode],
+            _ => self.requests.iter().map(|request| request.mode).collect(),
         }
+    }
+
+    fn wants_exclusive(&self) -> bool {
+        self.modes().contains(&Mode::Exclusive)
+    }
+
+    /// Where it stands: upgrades ahead of the line, and of these the one that tolerates the most holders first.
+    fn standing(&self) -> (bool, Reverse<u32>, u64) {
+        let widest = self.modes().into_iter().map(Mode::tolerates).max();
+        let width = widest.filter(|_| self.upgrade).unwrap_or(0);
+        (!self.upgrade, Reverse(width), self.position)
     }
 
     /// A request has ended without a grant.
@@ -81,14 +98,9 @@ impl NaivePlace {
         if request.keep > 0 {
             self.kept = Some((request.mode, request.keep));
         }
-        self.upgrade &= self.wants_exclusive();
         let keep = self.kept.map_or(0, |(_, keep)| keep);
         self.until_us = scene.mono_us + u64::from(keep) * 1_000;
     }
-}
-
-fn fit(one: Mode, other: Mode) -> bool {
-    one == Mode::Shared && other == Mode::Shared
 }
 
 /// A grant of one key that its client has not heard of.
@@ -153,12 +165,11 @@ impl Oracle {
             .copied()
     }
 
-    fn admits(&self, at: Place, token: u8, mode: Mode, now: u64) -> bool {
-        let mut others = self.standing(at, now).filter(|hold| hold.token != token);
-        match mode {
-            Mode::Exclusive => others.next().is_none(),
-            Mode::Shared => others.all(|hold| hold.mode == Mode::Shared),
-        }
+    fn admits(&self, at: Place, token: u8, mode: Mode, now: u64, reserved: &Reserved) -> bool {
+        let own = self.own(at, token, now).map(|hold| hold.mode);
+        let others = self.standing(at, now).filter(|hold| hold.token != token);
+        let others: Vec<Mode> = others.map(|hold| hold.mode).collect();
+        naive::admits(own, &others, reserved, mode)
     }
 
     /// Before a write, the holds end with their key.
@@ -193,21 +204,29 @@ impl Oracle {
 
     /// Says anew who upgrades, and where everybody stands.
     fn look_again(&mut self, at: Place, now: u64) {
-        let owners: Vec<u8> = self.standing(at, now).map(|hold| hold.token).collect();
+        let holds: Vec<NaiveHold> = self.standing(at, now).copied().collect();
+        let own = |token| holds.iter().find(|hold| hold.token == token);
         self.places.sort_by_key(|place| place.position);
         let mut here: Vec<&mut NaivePlace> =
             self.places.iter_mut().filter(|p| p.is_at(at)).collect();
         here.retain(|place| place.several.is_empty());
         for place in &mut here {
-            place.upgrade &= owners.contains(&place.token);
+            place.upgrade &= own(place.token).is_some();
         }
-        let converts = |p: &NaivePlace| p.wants_exclusive() && owners.contains(&p.token);
-        let standing = here.iter().find(|place| place.upgrade);
+        let narrows = |place: &NaivePlace| {
+            own(place.token)
+                .is_some_and(|own| naive::any_narrower(own.mode, place.modes().into_iter()))
+        };
+        let converts = |p: &NaivePlace| p.wants_exclusive() && narrows(p);
+        let mut standing = here.iter().filter(|place| place.upgrade);
         let upgrading = standing
+            .find(|place| converts(place))
             .or(here.iter().find(|place| converts(place)))
             .map(|place| place.token);
         for place in here {
-            place.upgrade = converts(place) && Some(place.token) == upgrading;
+            place.upgrade =
+                narrows(place) && (!place.wants_exclusive() || Some(place.token) == upgrading);
+            place.is_refused = converts(place) && Some(place.token) != upgrading;
         }
     }
 
@@ -215,7 +234,7 @@ impl Oracle {
     pub(super) fn queue(&self, at: Place) -> Vec<NaivePlace> {
         let here = self.places.iter().filter(|place| place.is_at(at));
         let mut queue: Vec<NaivePlace> = here.cloned().collect();
-        queue.sort_by_key(|place| (!place.upgrade, place.position));
+        queue.sort_by_key(NaivePlace::standing);
         queue
     }
 
@@ -229,15 +248,18 @@ impl Oracle {
         while let Some(next) = self.next(at, scene.now_ms) {
             match next {
                 NaiveNext::Grant(place, request) => self.grant(&place, request, scene),
-                NaiveNext::Refuse(place) => match place.requests.first() {
-                    Some(request) => {
-                        self.events.push((request.client, Event::Deadlock));
-                        self.answered(request.client);
+                NaiveNext::Refuse(place) => {
+                    let mut requests = place.requests.iter();
+                    match requests.find(|r| r.mode == Mode::Exclusive) {
+                        Some(request) => {
+                            self.events.push((request.client, Event::Deadlock));
+                            self.answered(request.client);
+                        }
+                        None => self
+                            .places
+                            .retain(|p| !p.is_at(at) || p.token != place.token),
                     }
-                    None => self
-                        .places
-                        .retain(|p| !p.is_at(at) || p.token != place.token),
-                },
+                }
                 NaiveNext::Several(place) => {
                     if !self.grant_several(&place, scene) {
                         return;
@@ -256,12 +278,11 @@ impl Oracle {
         let requests = owners
             .clone()
             .flat_map(|place| place.requests.iter().map(move |request| (place, *request)));
+        let nobody = Reserved::default();
         let granted = requests
-            .filter(|(place, request)| self.admits(at, place.token, request.mode, now))
+            .filter(|(place, r)| self.admits(at, place.token, r.mode, now, &nobody))
             .min_by_key(|(_, request)| request.client);
-        let refused = owners
-            .clone()
-            .find(|place| place.wants_exclusive() && !place.upgrade);
+        let refused = owners.clone().find(|place| place.is_refused);
         if let Some((place, request)) = granted {
             return Some(NaiveNext::Grant(place.clone(), request));
         }
@@ -282,22 +303,27 @@ impl Oracle {
         at: Place,
         now: u64,
     ) -> Option<(&'q NaivePlace, NaiveRequest)> {
-        let mut reserved: Vec<Mode> = Vec::new();
-        for place in queue {
-            let first = place.requests.first();
-            let mode = first.map_or_else(|| place.kept.unwrap().0, |request| request.mode);
-            let mode = place.mode_at(at, mode);
-            let fits = reserved.iter().all(|other| fit(*other, mode));
-            if !fits || !self.admits(at, place.token, mode, now) {
+        let absent = queue.iter().take_while(|place| place.is_absent()).count();
+        let reserved = self.reserve(&queue[..absent], at, now)?;
+        let place = queue.get(absent)?;
+        let request = place.requests[0];
+        let mode = place.mode_at(at, request.mode);
+        let admits = self.admits(at, place.token, mode, now, &reserved);
+        admits.then_some((place, request))
+    }
+
+    /// How those who stand ahead count as holders. `None` where one of them has to come first.
+    fn reserve(&self, ahead: &[NaivePlace], at: Place, now: u64) -> Option<Reserved> {
+        let mut reserved = Reserved::default();
+        for place in ahead {
+            let is_passed = place.is_absent() && place.several.is_empty();
+            let (mode, _) = place.kept.filter(|_| is_passed)?;
+            if !self.admits(at, place.token, mode, now, &reserved) {
                 return None;
             }
-            match first {
-                Some(request) => return Some((place, *request)),
-                None if !place.several.is_empty() => return None,
-                None => reserved.push(mode),
-            }
+            reserved.add(mode, place.upgrade);
         }
-        None
+        Some(reserved)
     }
 
     /// Has a request granted, if it is heard of: to publish is to know.
@@ -368,6 +394,7 @@ fn kept_by(place: &NaivePlace, request: NaiveRequest) -> Option<NaivePlace> {
         kept: Some((request.mode, request.keep)),
         requests: Vec::new(),
         upgrade: false,
+        is_refused: false,
         ..place.clone()
     })
 }

@@ -68,8 +68,9 @@ impl Shell {
             return;
         }
         let is_free = keys.iter().all(|(at, mode)| {
-            let ahead = self.registry.ahead_of(&key_ref(at), token, mode);
-            !ahead.as_waiting().any && Lock::admits(self.lock(at), mode, token, now).is_ok()
+            let (lock, asked) = (self.lock(at), (token, mode));
+            let ahead = self.registry.ahead_of(&key_ref(at), asked, lock, now);
+            !ahead.as_waiting().any && Lock::admits(lock, mode, token, now).is_ok()
         });
         if is_free {
             let hold = Hold {

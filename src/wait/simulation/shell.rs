@@ -23,6 +23,15 @@ pub(super) enum Value {
     Other,
 }
 
+impl Value {
+    const fn lock(&self) -> Option<&Lock> {
+        match self {
+            Self::Lock(lock, _) => Some(lock),
+            Self::Other => None,
+        }
+    }
+}
+
 #[derive(Clone)]
 pub(super) struct Shell {
     pub(super) values: BTreeMap<Place, Value>,
@@ -84,10 +93,7 @@ impl Shell {
     }
 
     pub(super) fn lock(&self, at: Place) -> Option<&Lock> {
-        match self.values.get(&at)? {
-            Value::Lock(lock, _) => Some(lock),
-            Value::Other => None,
-        }
+        self.values.get(&at)?.lock()
     }
 
     pub(super) fn end(&self, at: Place) -> Option<Deadline> {
@@ -231,10 +237,7 @@ impl Shell {
         let now = scene.now();
         let key_ref = self.serve_first(at, scene);
         let name = [what.token()];
-        let lock = match self.values.get(&at) {
-            Some(Value::Lock(lock, _)) => Some(lock),
-            _ => None,
-        };
+        let lock = self.values.get(&at).and_then(Value::lock);
         let token = Token::new(&name).unwrap();
         let is_partial = |key: &KeyRef| self.registry.waits_for_several(key, token);
         if matches!(what, Request::Take { .. }) && key_ref.as_ref().is_some_and(is_partial) {
@@ -248,8 +251,9 @@ impl Shell {
         let decided = match what {
             Request::Take { .. } => {
                 let ask = what.ask(token);
+                let asks = (token, ask.mode);
                 let ahead = key_ref.as_ref();
-                let ahead = ahead.map(|key| self.registry.ahead_of(key, token, ask.mode));
+                let ahead = ahead.map(|key| self.registry.ahead_of(key, asks, lock, now));
                 let ahead = ahead.unwrap_or_default();
                 match Lock::acquire(lock, ask, now, ahead.as_waiting(), &mut self.fences.0) {
                     Ok(grant) => Ok((grant.effect, Event::Granted(grant.fence.get()))),

@@ -208,7 +208,11 @@ fn from_a_later_release() -> Vec<u8> {
         deadline: Deadline::from_millis(now_ms + 1_000_000).unwrap(),
     });
     let fence = encode_fence(Fence::new(Fence::MAX).unwrap()).to_vec();
-    let held = later(encode_held(now_ms, Mode::Exclusive, &hold).to_vec());
+    let held = later(
+        encode_held(now_ms, Mode::Exclusive, &hold)
+            .as_bytes()
+            .to_vec(),
+    );
     let commands: [&[&[u8]]; LATER_RECORDS + 2] = [
         &[b"LOCK._APPLY", b"later:state", &later(state)],
         &[b"LOCK._APPLY", b"later:hold", &later(given.clone())],

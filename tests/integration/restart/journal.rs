@@ -122,6 +122,10 @@ impl Step {
             What::Acquire(Mode::Exclusive, timeout) => {
                 format!("LOCK.ACQUIRE {key} {token} {ttl_ms}{}", block(timeout))
             }
+            What::Acquire(Mode::Counted(limit), timeout) => {
+                let (limit, block) = (limit.get(), block(timeout));
+                format!("LOCK.ACQUIRE {key} {token} {ttl_ms} LIMIT {limit}{block}")
+            }
             What::Release => format!("LOCK.RELEASE {key} {token}"),
             What::Renew => format!("LOCK.RENEW {key} {token} {ttl_ms}"),
         }

@@ -237,12 +237,16 @@ impl<'s> Client<'s> {
                 ("LOCK.ACQUIRE", block)
             }
             What::Acquire(Mode::Exclusive, block) => ("RWLOCK.WLOCK", block),
+            What::Acquire(Mode::Counted(_), block) => ("LOCK.ACQUIRE", block),
             What::Release => ("LOCK.RELEASE", None),
             What::Renew => ("LOCK.RENEW", None),
         };
         let mut words = vec![name.to_string(), key.into(), token.into()];
         if what != What::Release {
             words.push(ttl_ms.to_string());
+        }
+        if let What::Acquire(Mode::Counted(limit), _) = what {
+            words.extend(["LIMIT".into(), limit.get().to_string()]);
         }
         if let Some(timeout_ms) = block {
             words.extend(["BLOCK".into(), timeout_ms.to_string()]);

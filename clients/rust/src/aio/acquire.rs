@@ -151,7 +151,8 @@ impl Inner {
         if attempt.patience.is_over() {
             return self.ask_once(attempt, Wait::No).await;
         }
-        // A channel that listens keeps the place of an upgrade, and nothing would give it up.
+        // A cancelled upgrade gives up its place and keeps its share. A release would end the share,
+        // and a request as a reader ends the place only while nobody listens there.
         if is_conversion && self.support.keep() {
             return self.poll(attempt).await;
         }

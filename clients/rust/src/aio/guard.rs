@@ -1,4 +1,3 @@
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,6 +8,7 @@ use super::client::LockClient;
 use super::keep_alive::KeepAlive;
 use crate::attempt::Patience;
 use crate::command::Place;
+use crate::common::{accessors, debug_guard};
 use crate::error::Result;
 use crate::lease::{Grant, Lease};
 use crate::options::bounded_ttl;
@@ -46,35 +46,7 @@ impl Guard {
         }
     }
 
-    /// The key of the lock.
-    pub fn key(&self) -> &[u8] {
-        &self.place.key
-    }
-
-    /// The token by which the server knows the owner.
-    pub fn token(&self) -> &[u8] {
-        &self.place.token
-    }
-
-    /// A number larger than that of every hold before. Send it with every write.
-    pub fn fence(&self) -> u64 {
-        self.lease.fence()
-    }
-
-    /// How the lock is held.
-    pub fn mode(&self) -> Mode {
-        self.mode
-    }
-
-    /// Until when the lock is surely held if nothing renews it. It is never too late.
-    pub fn valid_until(&self) -> Instant {
-        self.lease.until()
-    }
-
-    /// Whether the hold is over: a command or the watchdog has seen it, or its time has passed.
-    pub fn is_lost(&self) -> bool {
-        self.lease.is_lost()
-    }
+    accessors!();
 
     /// Waits until the hold is over. With [`Guard::keep_alive`] that is when it was lost.
     pub async fn lost(&self) {
@@ -120,6 +92,11 @@ impl Guard {
     ///
     /// [`Error::Deadlock`] if another reader waits to become the writer: one of the two must
     /// release.
+    ///
+    /// Unlike an acquire it does not listen for its grant. It asks every 50 ms, and the server keeps
+    /// its place meanwhile. The reason is that this future may be dropped: then the wait must end,
+    /// and the share must stay. The server has no command for that while somebody listens at the
+    /// place. Only one reader of a lock can wait so, which is at most 20 commands per second.
     pub async fn upgrade(&mut self) -> Result<()> {
         while !self.upgrade_with(Patience::Forever).await? {}
         Ok(())
@@ -215,13 +192,6 @@ impl Guard {
             }
         }
     }
-
-    fn check(&self) -> Result<()> {
-        match self.lease.is_held() {
-            true => Ok(()),
-            false => Err(Error::NotHeld),
-        }
-    }
 }
 
 impl Drop for Guard {
@@ -237,12 +207,4 @@ impl Drop for Guard {
     }
 }
 
-impl fmt::Debug for Guard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Guard")
-            .field("key", &String::from_utf8_lossy(self.key()))
-            .field("fence", &self.fence())
-            .field("mode", &self.mode)
-            .finish_non_exhaustive()
-    }
-}
+debug_guard!(Guard);

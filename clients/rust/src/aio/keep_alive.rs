@@ -6,7 +6,7 @@ use tokio::time::sleep;
 
 use super::client::LockClient;
 use super::guard::Guard;
-use crate::attempt::{OwnerAnswer, owner_answer};
+use crate::attempt::owner_answer;
 use crate::command::Place;
 use crate::lease::{Lease, pause_before_renewal};
 
@@ -76,15 +76,10 @@ impl Watch {
                 continue;
             };
             let answer = owner_answer(answer);
-            match answer {
-                OwnerAnswer::Done => self.lease.renewed(sent, self.ttl),
-                OwnerAnswer::NotHeld => {
-                    return self.lease.lose_and_tell(&self.place, &inner.options);
-                }
-                OwnerAnswer::MayPass(ref error) => log::warn!("a renewal failed: {error}"),
-                OwnerAnswer::Failed(ref error) => log::warn!("a renewal failed: {error}"),
+            match self.lease.after_renewal(answer, sent, self.ttl) {
+                Some(next) => pause = next,
+                None => return self.lease.lose_and_tell(&self.place, &inner.options),
             }
-            pause = pause_before_renewal(self.ttl, !matches!(answer, OwnerAnswer::Done));
         }
     }
 }

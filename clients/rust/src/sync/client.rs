@@ -7,9 +7,9 @@ use redis::{Cmd, IntoConnectionInfo, RedisResult, Value};
 use super::connect::{Connect, Connection};
 use super::guard::Guard;
 use crate::attempt::{OwnerAnswer, PACE, Patience, owner_answer};
-use crate::command::{Place, new_token};
+use crate::common::{Named, settings};
 use crate::error::{Result, is_unanswered, may_pass};
-use crate::options::{Options, bounded_ttl};
+use crate::options::Options;
 use crate::support::Support;
 use crate::{Error, Mode};
 
@@ -49,12 +49,16 @@ impl LockClient {
 
     /// An exclusive lock. `key` is its name in the server.
     pub fn lock(&self, key: impl AsRef<[u8]>) -> Lock {
-        Lock(Named::new(self, key.as_ref()))
+        Lock(self.named(key.as_ref()))
     }
 
     /// A reader-writer lock. Readers and writers wait in one queue.
     pub fn rwlock(&self, key: impl AsRef<[u8]>) -> RwLock {
-        RwLock(Named::new(self, key.as_ref()))
+        RwLock(self.named(key.as_ref()))
+    }
+
+    fn named(&self, key: &[u8]) -> Named<Self> {
+        Named::new(self, key, self.inner.options.ttl)
     }
 }
 
@@ -66,30 +70,9 @@ impl fmt::Debug for LockClient {
     }
 }
 
-/// The common part of [`Lock`] and [`RwLock`].
-#[derive(Clone, Debug)]
-struct Named {
-    client: LockClient,
-    key: Vec<u8>,
-    token: Option<Vec<u8>>,
-    ttl: Duration,
-}
-
-impl Named {
-    fn new(client: &LockClient, key: &[u8]) -> Self {
-        Self {
-            client: client.clone(),
-            key: key.to_vec(),
-            token: None,
-            ttl: client.inner.options.ttl,
-        }
-    }
-
+impl Named<LockClient> {
     fn acquire(&self, how: (Mode, bool), patience: Patience) -> Result<Option<Guard>> {
-        let place = Place {
-            key: self.key.clone(),
-            token: self.token.clone().unwrap_or_else(new_token),
-        };
+        let place = self.place();
         let Some(grant) = self.client.inner.acquire(&place, how, self.ttl, patience)? else {
             return Ok(None);
         };
@@ -106,38 +89,12 @@ impl Named {
     }
 }
 
-macro_rules! settings {
-    () => {
-        /// The same lock with another ttl than [`Options::ttl`].
-        pub fn with_ttl(mut self, ttl: Duration) -> Self {
-            self.0.ttl = bounded_ttl(ttl);
-            self
-        }
-
-        /// The same lock with a token of the caller's, 512 bytes at most. Without it each acquire
-        /// has a new one.
-        ///
-        /// The token is the owner: to acquire again with the same token is to hold the same hold.
-        /// One token for all the locks of a unit of work lets the server see deadlocks. An acquire
-        /// that gives up releases what its token holds, so take a new token after that.
-        pub fn with_token(mut self, token: impl AsRef<[u8]>) -> Self {
-            self.0.token = Some(token.as_ref().to_vec());
-            self
-        }
-
-        /// The key of the lock.
-        pub fn key(&self) -> &[u8] {
-            &self.0.key
-        }
-    };
-}
-
 /// An exclusive lock. It holds nothing itself: what is held is the [`Guard`].
 #[derive(Clone, Debug)]
-pub struct Lock(Named);
+pub struct Lock(Named<LockClient>);
 
 impl Lock {
-    settings!();
+    settings!("gives up");
 
     /// Takes the lock. Waits as long as it takes.
     pub fn lock(&self) -> Result<Guard> {
@@ -158,10 +115,10 @@ impl Lock {
 
 /// A reader-writer lock. It holds nothing itself: what is held is the [`Guard`].
 #[derive(Clone, Debug)]
-pub struct RwLock(Named);
+pub struct RwLock(Named<LockClient>);
 
 impl RwLock {
-    settings!();
+    settings!("gives up");
 
     /// Takes a share. Waits as long as it takes. A writer that came first goes first.
     pub fn read(&self) -> Result<Guard> {

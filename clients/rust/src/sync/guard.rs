@@ -1,4 +1,3 @@
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -6,6 +5,7 @@ use super::client::LockClient;
 use super::keep_alive::KeepAlive;
 use crate::attempt::Patience;
 use crate::command::Place;
+use crate::common::{accessors, debug_guard};
 use crate::error::Result;
 use crate::lease::{Grant, Lease};
 use crate::options::bounded_ttl;
@@ -40,35 +40,7 @@ impl Guard {
         }
     }
 
-    /// The key of the lock.
-    pub fn key(&self) -> &[u8] {
-        &self.place.key
-    }
-
-    /// The token by which the server knows the owner.
-    pub fn token(&self) -> &[u8] {
-        &self.place.token
-    }
-
-    /// A number larger than that of every hold before. Send it with every write.
-    pub fn fence(&self) -> u64 {
-        self.lease.fence()
-    }
-
-    /// How the lock is held.
-    pub fn mode(&self) -> Mode {
-        self.mode
-    }
-
-    /// Until when the lock is surely held if nothing renews it. It is never too late.
-    pub fn valid_until(&self) -> Instant {
-        self.lease.until()
-    }
-
-    /// Whether the hold is over: a command or the watchdog has seen it, or its time has passed.
-    pub fn is_lost(&self) -> bool {
-        self.lease.is_lost()
-    }
+    accessors!();
 
     /// Sets the deadline to the lock's ttl from now on. [`Error::NotHeld`] if the hold is over.
     pub fn renew(&self) -> Result<()> {
@@ -186,13 +158,6 @@ impl Guard {
         }
     }
 
-    fn check(&self) -> Result<()> {
-        match self.lease.is_held() {
-            true => Ok(()),
-            false => Err(Error::NotHeld),
-        }
-    }
-
     fn release(&self, patience: Duration) -> Result<()> {
         let was_held = self.lease.is_held();
         let is_first = self.lease.end();
@@ -222,12 +187,4 @@ impl Drop for Guard {
     }
 }
 
-impl fmt::Debug for Guard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Guard")
-            .field("key", &String::from_utf8_lossy(self.key()))
-            .field("fence", &self.fence())
-            .field("mode", &self.mode)
-            .finish_non_exhaustive()
-    }
-}
+debug_guard!(Guard);

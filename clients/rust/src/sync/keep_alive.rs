@@ -3,7 +3,7 @@ use std::thread;
 use std::time::Instant;
 
 use super::guard::Guard;
-use crate::attempt::{OwnerAnswer, owner_answer};
+use crate::attempt::owner_answer;
 use crate::lease::{Lease, pause_before_renewal};
 
 /// Renews a hold in a thread of its own until it is dropped. It releases nothing.
@@ -92,15 +92,10 @@ impl Watch {
             }
             let sent = Instant::now();
             let answer = owner_answer(inner.ask(&self.place.renew(self.ttl), timeout));
-            match answer {
-                OwnerAnswer::Done => self.lease.renewed(sent, self.ttl),
-                OwnerAnswer::NotHeld => {
-                    return self.lease.lose_and_tell(&self.place, &inner.options);
-                }
-                OwnerAnswer::MayPass(ref error) => log::warn!("a renewal failed: {error}"),
-                OwnerAnswer::Failed(ref error) => log::warn!("a renewal failed: {error}"),
+            match self.lease.after_renewal(answer, sent, self.ttl) {
+                Some(next) => pause = next,
+                None => return self.lease.lose_and_tell(&self.place, &inner.options),
             }
-            pause = pause_before_renewal(self.ttl, !matches!(answer, OwnerAnswer::Done));
         }
     }
 }

@@ -18,6 +18,8 @@ use std::io::Write;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -39,6 +41,12 @@ pub struct Server {
 impl Server {
     pub fn start() -> Self {
         Self::start_with(&[])
+    }
+
+    /// A server that keeps places. `None` if its module is too old and the test may be skipped.
+    pub fn start_with_places(test: &str) -> Option<Self> {
+        let server = Self::start();
+        needs_places(&server, test).then_some(server)
     }
 
     /// A cluster of one node, which has all slots.
@@ -240,6 +248,16 @@ pub fn needs_places(server: &Server, test: &str) -> bool {
         );
     }
     has
+}
+
+/// A count of calls, and the callback that is called.
+pub fn counter<T: ?Sized + 'static>() -> (Arc<AtomicUsize>, impl Fn(&T) + Send + Sync + 'static) {
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = count.clone();
+    let callback = move |_: &T| {
+        counted.fetch_add(1, SeqCst);
+    };
+    (count, callback)
 }
 
 /// Waits for a condition, within a bound.

@@ -27,13 +27,19 @@ impl Oracle {
         }
         let event = match what {
             Request::Take { mode, .. } => {
-                let can_have = self.admits(at, token, mode, now);
+                let nobody = Reserved::default();
+                let can_have = match own {
+                    Some(_) => self.admits(at, token, mode, now, &nobody),
+                    None => self.is_turn_of(at, token, mode, now),
+                };
                 let upgrades = |place: &&NaivePlace| place.at == at && place.upgrade;
-                let mut upgrades = self.places.iter().filter(upgrades);
-                if can_have && (own.is_some() || self.is_turn_of(at, token, mode)) {
+                let upgrades = self.places.iter().filter(upgrades);
+                let mut upgrades = upgrades.filter(|place| place.wants_exclusive());
+                let is_last = mode == Mode::Exclusive && own.is_some();
+                if can_have {
                     self.end_absent(at, token);
                     Event::Granted(self.take(at, token, mode, now + what.ttl().ms(), now))
-                } else if own.is_some() && upgrades.any(|place| place.token != token) {
+                } else if is_last && upgrades.any(|place| place.token != token) {
                     self.end_absent(at, token);
                     Event::Deadlock
                 } else {
@@ -67,13 +73,14 @@ impl Oracle {
     }
 
     /// Whether a token that is not here may come in: all ahead of it are absent and leave room. Without a place it stands behind all.
-    pub(super) fn is_turn_of(&self, at: Place, token: u8, mode: Mode) -> bool {
+    pub(super) fn is_turn_of(&self, at: Place, token: u8, mode: Mode, now: u64) -> bool {
         let queue = self.queue(at);
         let own = queue.iter().position(|place| place.token == token);
-        let listens = own.is_some_and(|n| !queue[n].is_absent());
-        let is_passed = |ahead: &NaivePlace| ahead.is_absent() && ahead.several.is_empty();
-        let fits = |ahead: &NaivePlace| is_passed(ahead) && fit(ahead.kept.unwrap().0, mode);
-        !listens && queue[..own.unwrap_or(queue.len())].iter().all(fits)
+        if own.is_some_and(|n| !queue[n].is_absent()) {
+            return false;
+        }
+        let reserved = self.reserve(&queue[..own.unwrap_or(queue.len())], at, now);
+        reserved.is_some_and(|reserved| self.admits(at, token, mode, now, &reserved))
     }
 
     pub(super) fn end_absent(&mut self, at: Place, token: u8) {
@@ -110,11 +117,12 @@ impl Oracle {
                 several: Vec::new(),
                 token,
                 position: self.last_position,
-                since_ms: scene.now_ms,
+                since_us: scene.mono_us,
                 requests: Vec::new(),
                 kept: None,
                 until_us: 0,
                 upgrade: false,
+                is_refused: false,
             });
         }
         let place = self.place(at, token).unwrap();

@@ -128,7 +128,7 @@ impl Oracle {
         if let Some(place) = self.place(kept.at, grant.token) {
             if place.several.is_empty() {
                 place.position = place.position.min(kept.position);
-                place.since_ms = place.since_ms.min(kept.since_ms);
+                place.since_us = place.since_us.min(kept.since_us);
                 place.kept = place.kept.or(kept.kept);
             }
             return;
@@ -173,9 +173,13 @@ impl Oracle {
         match grant.before.filter(|(_, deadline)| *deadline >= now) {
             Some((mode, before)) => {
                 // The other holders stay.
-                let mut others = self.standing(at, now).filter(|h| h.token != grant.token);
-                let mode = others.next().map_or(mode, |_| Mode::Shared);
-                drop(others);
+                let others = self.standing(at, now).filter(|h| h.token != grant.token);
+                let holders = others.count() as u32 + 1;
+                let mode = match mode {
+                    mode if holders == 1 => mode,
+                    Mode::Counted(limit) => Mode::of_limit(limit.get().max(holders)).unwrap(),
+                    _ => Mode::Shared,
+                };
                 // An end from outside counts where it is before that of the holds.
                 let last = self.standing(at, now).map(|hold| hold.deadline).max();
                 let deadline = match self.end(at) {

@@ -52,9 +52,10 @@ impl Oracle {
             holds[0].id
         } else if !holds.is_empty() || !is_mine {
             return Event::Partial;
-        } else if keys.iter().all(|(at, mode)| {
-            self.admits(*at, token, *mode, now) && self.is_turn_of(*at, token, *mode)
-        }) {
+        } else if keys
+            .iter()
+            .all(|(at, mode)| self.is_turn_of(*at, token, *mode, now))
+        {
             self.last_id + 1
         } else {
             return self.join_all(client, keys, what, place, scene);
@@ -111,11 +112,12 @@ impl Oracle {
                 several: keys.clone(),
                 token,
                 position: self.last_position,
-                since_ms: scene.now_ms,
+                since_us: scene.mono_us,
                 requests: Vec::new(),
                 kept: None,
                 until_us: 0,
                 upgrade: false,
+                is_refused: false,
             });
         }
         let place = self.place(at, token).unwrap();
@@ -187,15 +189,11 @@ impl Oracle {
         true
     }
 
-    /// Whether it is the first one in a queue, or an upgrade is ahead of it that may be over.
+    /// Whether all ahead of it are absent, or an upgrade is ahead of it that may be over.
     fn may_be_first(&self, place: &NaivePlace, at: Place) -> bool {
         let queue = self.queue(at);
-        let stops = |p: &&NaivePlace| {
-            let is_share = p.is_absent() && p.several.is_empty() && !p.wants_exclusive();
-            !is_share
-        };
-        let first = queue.iter().find(stops);
-        queue.iter().any(|p| p.upgrade) || first.is_some_and(|p| p.position == place.position)
+        let mut ahead = queue.iter().take_while(|p| p.position != place.position);
+        queue.iter().any(|p| p.upgrade) || ahead.all(|p| p.is_absent() && p.several.is_empty())
     }
 
     pub(super) fn give_back_several(&mut self, kept: NaivePlace, scene: &Scene) {

@@ -1,12 +1,8 @@
 package io.github.redislock;
 
 import java.io.IOException;
-import java.net.InetAddress;
-import java.net.ServerSocket;
 import java.net.Socket;
 import java.nio.charset.StandardCharsets;
-import java.util.List;
-import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 
@@ -14,10 +10,7 @@ import java.util.concurrent.atomic.AtomicInteger;
  * Stands before a server. It can cut the connections, serve new ones late or not at all, keep all
  * replies to itself, and answer as a module of 0.1.
  */
-final class FaultyProxy implements AutoCloseable {
-    private final List<Socket> open = new CopyOnWriteArrayList<>();
-    private final ServerSocket listener;
-
+final class FaultyProxy extends TestProxy {
     /** How many commands said KEEP. */
     final AtomicInteger keeps = new AtomicInteger();
 
@@ -34,26 +27,14 @@ final class FaultyProxy implements AutoCloseable {
     private volatile long delayMs;
 
     FaultyProxy(int serverPort) throws IOException {
-        listener = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
-        start(
-                () -> {
-                    while (true) {
-                        Socket client = listener.accept();
-                        start(() -> serve(client, serverPort));
-                    }
-                });
-    }
-
-    String url() {
-        return "redis://127.0.0.1:" + listener.getLocalPort();
+        super(serverPort);
+        listen(this::serve);
     }
 
     /** Closes the connections, as a lost network would; new ones are served late. */
     void cut(long delayMs) throws IOException {
         this.delayMs = delayMs;
-        for (Socket socket : open) {
-            socket.close();
-        }
+        cut();
     }
 
     /** Closes the connections, and new ones at once. */
@@ -62,14 +43,13 @@ final class FaultyProxy implements AutoCloseable {
         cut(0);
     }
 
-    private void serve(Socket client, int serverPort) throws Exception {
+    private void serve(Socket client) throws Exception {
         try (client) {
             if (shut) {
                 return;
             }
             Thread.sleep(delayMs);
-            try (Socket server = new Socket(InetAddress.getLoopbackAddress(), serverPort)) {
-                open.addAll(List.of(client, server));
+            try (Socket server = connect(client)) {
                 AtomicBoolean subscribed = new AtomicBoolean();
                 start(() -> carryReplies(server, client, subscribed));
                 carryCommands(client, server, subscribed);
@@ -105,28 +85,6 @@ final class FaultyProxy implements AutoCloseable {
                     client.getOutputStream().write(bytes, 0, count);
                 }
             }
-        }
-    }
-
-    private static void start(Other.Action action) {
-        Thread thread =
-                new Thread(
-                        () -> {
-                            try {
-                                action.run();
-                            } catch (Exception closed) {
-                                // That is its end.
-                            }
-                        });
-        thread.setDaemon(true);
-        thread.start();
-    }
-
-    @Override
-    public void close() throws IOException {
-        listener.close();
-        for (Socket socket : open) {
-            socket.close();
         }
     }
 }

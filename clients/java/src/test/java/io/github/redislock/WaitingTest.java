@@ -15,9 +15,7 @@ import redis.clients.jedis.exceptions.JedisConnectionException;
 import redis.clients.jedis.exceptions.JedisException;
 
 import java.time.Duration;
-import java.util.ArrayList;
 import java.util.List;
-import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
@@ -26,28 +24,7 @@ import java.util.concurrent.TimeUnit;
 class WaitingTest extends ServerTest {
     @Test
     void waitersAreServedInOrder() {
-        RedisLock lock = locks.lock("a");
-        lock.lock();
-        List<Integer> order = new CopyOnWriteArrayList<>();
-        List<Other> others = new ArrayList<>();
-        List<Future<Void>> ends = new ArrayList<>();
-        for (int number = 0; number < 5; number++) {
-            int mine = number;
-            Other waiter = new Other();
-            others.add(waiter);
-            ends.add(
-                    waiter.starts(
-                            () -> {
-                                lock.lock();
-                                order.add(mine);
-                                lock.unlock();
-                            }));
-            awaitWaiters("a", number + 1);
-        }
-        lock.unlock();
-        ends.forEach(Other::result);
-        assertEquals(List.of(0, 1, 2, 3, 4), order);
-        others.forEach(Other::close);
+        assertEquals(List.of(0, 1, 2, 3, 4), orderOf(5, locks, 0, 0));
     }
 
     @Test

@@ -20,6 +20,12 @@ final class Connections {
     /** The longest BLOCK that is sent; a longer wait is several of them. */
     static final long SLICE_MS = 5_000;
 
+    /**
+     * How long the server keeps the place in the queue while no connection waits at it. Longer than
+     * a reconnect takes, and short: a worker that died delays those behind it by this.
+     */
+    static final long GRACE_MS = 5_000;
+
     private static final long RESEND_PAUSE_MS = 50;
 
     private Connections() {}

@@ -23,7 +23,7 @@ final class Lease implements AutoCloseable {
     private static final long RE_ASK_MS = 50;
 
     /** For how long it is tried to leave nothing behind. */
-    private static final long GIVE_BACK_MS = 2_000;
+    private static final long GIVE_UP_MS = 2_000;
 
     private final RedisClient redis;
     private final Arguments arguments;
@@ -40,20 +40,20 @@ final class Lease implements AutoCloseable {
     }
 
     /**
-     * Waits for the lock, in slices, for {@code --block} in all; empty when it was not to be had.
+     * Waits for the lock for {@code --block} in all, in slices that keep one place in the queue;
+     * empty when it was unavailable.
      */
     static Optional<Lease> acquire(RedisClient redis, Arguments arguments)
             throws InterruptedException {
-        boolean answered = false;
+        Optional<Lease> lease = Optional.empty();
         try {
-            Optional<Lease> lease = await(redis, arguments);
-            answered = true;
+            lease = await(redis, arguments);
             return lease;
         } catch (JedisConnectionException noServer) {
             return Optional.empty();
         } finally {
-            if (!answered) {
-                giveBack(arguments);
+            if (lease.isEmpty()) {
+                giveUp(arguments);
             }
         }
     }
@@ -99,6 +99,8 @@ final class Lease implements AutoCloseable {
                         if (leftMs > 0) { // BLOCK 0 would wait for ever
                             command.add("BLOCK")
                                     .add(Math.min(leftMs, Connections.SLICE_MS))
+                                    .add("KEEP")
+                                    .add(Connections.GRACE_MS)
                                     .blocking();
                         }
                         return (Long) redis.executeCommand(command);
@@ -114,15 +116,16 @@ final class Lease implements AutoCloseable {
     }
 
     /**
-     * Releases what may have been granted by an answer that was lost, on a new connection, as the
-     * old ones may be dead; otherwise nobody had the lock until the ttl is over.
+     * Leaves the queue, and releases what may have been granted by an answer that was lost. It takes
+     * a new connection, as the old ones may be dead. Without it the place would stay for its grace,
+     * and the lock would be held for its ttl.
      */
-    private static void giveBack(Arguments arguments) throws InterruptedException {
-        long giveUpNanos = System.nanoTime() + MILLISECONDS.toNanos(GIVE_BACK_MS);
+    private static void giveUp(Arguments arguments) throws InterruptedException {
+        long giveUpNanos = System.nanoTime() + MILLISECONDS.toNanos(GIVE_UP_MS);
         try (RedisClient fresh = Connections.open(arguments.url(), arguments.ttlMs(), 0)) {
             release(fresh, arguments, () -> isPast(giveUpNanos));
         } catch (JedisException noServer) {
-            System.err.println("cannot give back what may be held: " + noServer.getMessage());
+            System.err.println("cannot give up what was asked for: " + noServer.getMessage());
         }
     }
 

@@ -1,0 +1,245 @@
+//! Requests that wait, and those of one place in the order in which they came.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use crate::lock::{Mode, Ttl};
+
+/// The number of a request. Of two requests at one place the smaller one came first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Seq(pub(super) u64);
+
+/// What is told when a wait ends.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Listener<L> {
+    /// A blocked client. No two requests have the same.
+    Client(L),
+    /// A channel. Many requests may have the same.
+    Channel(Rc<[u8]>),
+}
+
+impl<L> Listener<L> {
+    /// The channel of this name.
+    pub fn channel(name: &[u8]) -> Self {
+        Self::Channel(name.into())
+    }
+}
+
+/// A request that waits.
+#[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
+pub(super) struct Request<L> {
+    pub(super) listener: Listener<L>,
+    pub(super) ttl: Ttl,
+    /// On the monotonic clock; [`NEVER`] is for ever.
+    pub(super) times_out_at_us: u64,
+    /// For how long the place outlives the request; 0 is not at all.
+    pub(super) keep_ms: u32,
+    pub(super) mode: Mode,
+    pub(super) is_server_generated: bool,
+}
+
+/// An instant that does not come.
+pub(super) const NEVER: u64 = u64::MAX;
+
+/// The requests of a place. Most places have one. It is on the heap, so that an absent place takes less memory.
+#[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
+pub(super) enum Requests<L> {
+    /// Nobody listens. The grace ends at `until_us` of the monotonic clock.
+    Nobody {
+        until_us: u64,
+    },
+    One(Box<(Seq, Request<L>)>),
+    Many(Box<Many<L>>),
+}
+
+/// Two requests or more; fewer only in the middle of a change.
+#[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
+pub(super) struct Many<L> {
+    requests: BTreeMap<Seq, Request<L>>,
+    /// All of them, by the number of holders that they tolerate.
+    by_mode: BTreeMap<u32, BTreeSet<Seq>>,
+    /// One entry for each request that does not wait for ever.
+    timeouts: BTreeSet<(u64, Seq)>,
+    /// The request whose listener is a channel: a place has one at most.
+    channel: Option<Seq>,
+}
+
+impl<L> Default for Many<L> {
+    fn default() -> Self {
+        Self {
+            requests: BTreeMap::new(),
+            by_mode: BTreeMap::new(),
+            timeouts: BTreeSet::new(),
+            channel: None,
+        }
+    }
+}
+
+impl<L> Many<L> {
+    fn add(&mut self, seq: Seq, request: Request<L>) {
+        if request.times_out_at_us < NEVER {
+            self.timeouts.insert((request.times_out_at_us, seq));
+        }
+        if matches!(request.listener, Listener::Channel(_)) {
+            self.channel = Some(seq);
+        }
+        let tolerates = request.mode.tolerates();
+        self.by_mode.entry(tolerates).or_default().insert(seq);
+        self.requests.insert(seq, request);
+    }
+
+    fn take(&mut self, seq: Seq) -> Option<Request<L>> {
+        let request = self.requests.remove(&seq)?;
+        self.timeouts.remove(&(request.times_out_at_us, seq));
+        self.channel = self.channel.filter(|channel| *channel != seq);
+        let tolerates = request.mode.tolerates();
+        if let Some(same) = self.by_mode.get_mut(&tolerates) {
+            same.remove(&seq);
+            if same.is_empty() {
+                self.by_mode.remove(&tolerates);
+            }
+        }
+        Some(request)
+    }
+}
+
+/// Questions.
+impl<L> Requests<L> {
+    /// The most holders that one of them tolerates; `None` where there is none.
+    pub(super) fn widest(&self) -> Option<u32> {
+        match self {
+            Self::Nobody { .. } => None,
+            Self::One(one) => Some(one.1.mode.tolerates()),
+            Self::Many(many) => many.by_mode.last_key_value().map(|(n, _)| *n),
+        }
+    }
+
+    /// The fewest.
+    pub(super) fn narrowest(&self) -> Option<u32> {
+        match self {
+            Self::Nobody { .. } => None,
+            Self::One(one) => Some(one.1.mode.tolerates()),
+            Self::Many(many) => many.by_mode.first_key_value().map(|(n, _)| *n),
+        }
+    }
+
+    /// Whether one of them is counted.
+    pub(super) fn has_counted(&self) -> bool {
+        match self {
+            Self::Nobody { .. } => false,
+            Self::One(one) => one.1.mode.limit().is_some(),
+            Self::Many(many) => many.by_mode.range(2..Mode::ANY).next().is_some(),
+        }
+    }
+
+    /// The first one that tolerates `n` holders at least. Its cost grows with the number of different modes.
+    pub(super) fn first_tolerating(&self, n: u32) -> Option<Seq> {
+        match self {
+            Self::Nobody { .. } => None,
+            Self::One(one) => (one.1.mode.tolerates() >= n).then_some(one.0),
+            Self::Many(many) => {
+                let modes = many.by_mode.range(n..);
+                modes.filter_map(|(_, same)| same.first()).min().copied()
+            }
+        }
+    }
+
+    /// The first one that tolerates exactly `n` holders.
+    pub(super) fn first_of(&self, n: u32) -> Option<Seq> {
+        match self {
+            Self::Nobody { .. } => None,
+            Self::One(one) => (one.1.mode.tolerates() == n).then_some(one.0),
+            Self::Many(many) => many.by_mode.get(&n)?.first().copied(),
+        }
+    }
+
+    pub(super) fn get(&self, seq: Seq) -> Option<&Request<L>> {
+        match self {
+            Self::Nobody { .. } => None,
+            Self::One(one) => (one.0 == seq).then_some(&one.1),
+            Self::Many(many) => many.requests.get(&seq),
+        }
+    }
+
+    /// All of them in their order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Seq, &Request<L>)> {
+        let (one, many) = match self {
+            Self::Nobody { .. } => (None, None),
+            Self::One(one) => (Some((one.0, &one.1)), None),
+            Self::Many(many) => (None, Some(&many.requests)),
+        };
+        let many = many.into_iter().flatten();
+        one.into_iter()
+            .chain(many.map(|(seq, request)| (*seq, request)))
+    }
+
+    /// The one whose listener is a channel.
+    pub(super) fn channel(&self) -> Option<Seq> {
+        match self {
+            Self::Nobody { .. } => None,
+            Self::One(one) => matches!(one.1.listener, Listener::Channel(_)).then_some(one.0),
+            Self::Many(many) => many.channel,
+        }
+    }
+
+    /// Whether all listeners are channels. A place has one at most, so one of two requests is a client's.
+    pub(super) fn is_channel_only(&self) -> bool {
+        match self {
+            Self::Many(many) => many.requests.len() == 1 && many.channel.is_some(),
+            requests => requests.channel().is_some(),
+        }
+    }
+
+    /// When the first one times out; [`NEVER`] is not at all.
+    pub(super) fn first_timeout(&self) -> Option<(u64, Seq)> {
+        match self {
+            Self::Nobody { .. } => None,
+            Self::One(one) => Some((one.1.times_out_at_us, one.0)),
+            Self::Many(many) => many.timeouts.first().copied(),
+        }
+    }
+}
+
+/// Changes.
+impl<L> Requests<L> {
+    pub(super) fn add(&mut self, seq: Seq, request: Request<L>) {
+        *self = match std::mem::replace(self, Self::Nobody { until_us: NEVER }) {
+            Self::Nobody { .. } => Self::One(Box::new((seq, request))),
+            Self::One(one) => {
+                let (other_seq, other) = *one;
+                let mut many = Box::<Many<L>>::default();
+                many.add(other_seq, other);
+                many.add(seq, request);
+                Self::Many(many)
+            }
+            Self::Many(mut many) => {
+                many.add(seq, request);
+                Self::Many(many)
+            }
+        };
+    }
+
+    pub(super) fn take(&mut self, seq: Seq) -> Option<Request<L>> {
+        match self {
+            Self::Many(many) => {
+                let request = many.take(seq)?;
+                if many.requests.len() == 1 {
+                    if let Some(last) = std::mem::take(&mut many.requests).pop_first() {
+                        *self = Self::One(Box::new(last));
+                    }
+                }
+                Some(request)
+            }
+            Self::One(one) if one.0 == seq => {
+                match std::mem::replace(self, Self::Nobody { until_us: NEVER }) {
+                    Self::One(one) => Some(one.1),
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
+    }
+}
