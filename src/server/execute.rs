@@ -1,15 +1,14 @@
 //! Commands at work: the key is opened and served, the request decided, the decision carried out, the key served again, the
 //! reply sent. All of it happens in one step of the server's main thread.
 
-use std::rc::Rc;
-
 use super::api::{Arg, Purpose};
 use super::blocked_client::Registry;
 use super::channel;
 use super::clock;
 use super::command_call::CommandCall;
 use super::commit::Cause;
-use super::info_reply;
+use super::deadlock;
+use super::linger;
 use super::lock_key::{Key, KeyEnd, Parts, WrongType};
 use super::serve::{self, Entered};
 use super::several;
@@ -17,13 +16,12 @@ use super::stats::counters::{LOST_RENEWALS, NOT_OWNER, QUEUE_FULL, REFUSED, RESU
 use super::stats::{self, times};
 use super::writes;
 use crate::command::acquire::{Acquire, Wait, Wanted};
-use crate::command::check::Check;
-use crate::command::info::{self, Info, Waiter};
 use crate::command::release::Release;
 use crate::command::renew::Renew;
 use crate::command::{Decision, Error, Reply};
-use crate::lock::{Effect, Fence, FenceClock, Lock, Now, Refusal, Token, TokenBuf};
-use crate::wait::{Ahead, KeyRef, Listener};
+use crate::lock::{Effect, Fence, FenceClock, Lock, Now, Refusal, Token};
+use crate::wait::graph::CycleWait;
+use crate::wait::{Ahead, KeyRef, Linger};
 
 /// What a decision is made on.
 struct Scene<'s> {
@@ -42,6 +40,14 @@ impl Scene<'_> {
             registry.has_several() && registry.waits_for_several(key_ref, token)
         })
     }
+}
+
+/// Whoever takes a hold.
+#[derive(Clone, Copy)]
+struct Taker<'t> {
+    token: Token<'t>,
+    /// What its hold is bound to.
+    linger: Option<Linger>,
 }
 
 /// What a command comes to on the lock as it stands.
@@ -90,11 +96,11 @@ impl<'c> CommandCall<'c> {
             .map_err(|WrongType| Error::WrongType)
     }
 
-    /// Opens the key, serves its waiters, decides, does what was decided, and serves again. `taker` is the token that takes a hold
-    /// with it: it then needs no place any more.
+    /// Opens the key, serves its waiters, decides, does what was decided, and serves again. `taker` takes a hold with it, and then
+    /// needs no place any more.
     fn change<'r>(
         &mut self,
-        taker: Option<Token<'_>>,
+        taker: Option<Taker<'_>>,
         decide: impl FnOnce(Scene<'_>) -> Decided<'r>,
     ) -> Result<Outcome<'_, 'c, 'r>, Error> {
         if self.task.module().inbox.has_lock_left() {
@@ -106,8 +112,13 @@ impl<'c> CommandCall<'c> {
         let mut key = self.key(Purpose::Write)?;
         let mut now = clock::of_command();
         let key_ref = key_ref_of(&mut key);
+        let is_lost = key.module().bindings.has_lost();
+        let has_changed = is_lost && linger::bring_forward(&mut key, now);
         if let Some(key_ref) = &key_ref {
-            now = serve::serve(&mut key, key_ref, now);
+            now = match has_changed {
+                true => serve::serve_changed(&mut key, key_ref, now),
+                false => serve::serve(&mut key, key_ref, now),
+            };
         }
         match decide_on(&mut key, key_ref.as_ref(), now, decide) {
             Decided::Change(effect, cause, reply) => {
@@ -117,10 +128,14 @@ impl<'c> CommandCall<'c> {
                     _ => None,
                 });
                 key.commit(&effect, cause, now);
+                if let (Some(taker), Some(fence)) = (&taker, fence) {
+                    let linger = taker.linger.into_iter();
+                    linger.for_each(|linger| linger::bind(&key, taker.token, fence, linger));
+                }
                 if let Some(key_ref) = &key_ref {
                     taker
                         .into_iter()
-                        .for_each(|token| resume(&mut key, key_ref, token));
+                        .for_each(|taker| resume(&mut key, key_ref, taker.token));
                     serve::serve_changed(&mut key, key_ref, now);
                 }
                 acknowledge(&mut key, fence);
@@ -129,8 +144,8 @@ impl<'c> CommandCall<'c> {
             Decided::Same(reply) => {
                 key.repair_ttl(now);
                 // A request that can never be granted takes its token's place along.
-                if let (Some(key_ref), Some(token)) = (&key_ref, taker) {
-                    resume(&mut key, key_ref, token);
+                if let (Some(key_ref), Some(taker)) = (&key_ref, taker) {
+                    resume(&mut key, key_ref, taker.token);
                     serve::serve_changed(&mut key, key_ref, now);
                 }
                 Ok(Outcome::Reply(reply))
@@ -230,26 +245,33 @@ pub(super) fn take_hold(call: &mut CommandCall<'_>, wanted: Wanted) -> Result<()
     if let Some(Wait::Notify(_, name)) = acquire.wait() {
         channel::check(ctx, call.key_name()?, name)?;
     }
+    let linger = linger::of_request(ctx, &acquire)?;
+    if linger.is_some() {
+        call.task.module().bindings.listen(ctx);
+    }
     let ask = acquire.ask();
-    let outcome = call.change(Some(ask.token), |scene| {
-        if scene.waits_for_others_too(ask.token) {
-            return Decided::Same(Reply::Error(Error::Partial));
+    let taker = || Taker {
+        token: ask.token,
+        linger,
+    };
+    let mut outcome = call.change(Some(taker()), |scene| decide_acquire(&acquire, scene))?;
+    if let Outcome::Refused(key, _, refusal, now) = &mut outcome {
+        if let Some(suspect) = deadlock::suspect(key, &acquire, *refusal, *now) {
+            // The search opens other keys, so this one is closed before.
+            drop(outcome);
+            if let Some(cycle) = deadlock::search(&mut call.task, ask.token, vec![suspect]) {
+                return refuse_cycle(call, ask.token, &cycle);
+            }
+            outcome = call.change(Some(taker()), |scene| decide_acquire(&acquire, scene))?;
         }
-        let ahead = scene
-            .queue
-            .map_or_else(Ahead::default, |(key_ref, registry)| {
-                registry.ahead_of(key_ref, (ask.token, ask.mode), scene.lock, scene.now)
-            });
-        let decision = acquire.decide(scene.lock, scene.now, ahead.as_waiting(), scene.fences);
-        Decided::new(decision, |had_it| Cause::Acquired { had_it })
-    })?;
+    }
     match outcome {
         Outcome::Reply(reply) => {
             stats::not_possible(reply);
             ctx.reply(reply);
         }
         Outcome::Refused(mut key, key_ref, refusal, now) => {
-            let entered = serve::enter(&mut key, key_ref, &acquire, refusal, now);
+            let entered = serve::enter(&mut key, key_ref, &acquire, refusal, linger, now);
             count_not_granted(&entered);
             match entered? {
                 Entered::Blocked => {} // The reply comes when the wait ends.
@@ -258,6 +280,38 @@ pub(super) fn take_hold(call: &mut CommandCall<'_>, wanted: Wanted) -> Result<()
             }
         }
     }
+    Ok(())
+}
+
+fn decide_acquire<'r>(acquire: &'r Acquire<'r>, scene: Scene<'_>) -> Decided<'r> {
+    let ask = acquire.ask();
+    if scene.waits_for_others_too(ask.token) {
+        return Decided::Same(Reply::Error(Error::Partial));
+    }
+    let ahead = scene
+        .queue
+        .map_or_else(Ahead::default, |(key_ref, registry)| {
+            registry.ahead_of(key_ref, (ask.token, ask.mode), scene.lock, scene.now)
+        });
+    let decision = acquire.decide(scene.lock, scene.now, ahead.as_waiting(), scene.fences);
+    Decided::new(decision, |had_it| Cause::Acquired { had_it })
+}
+
+/// Tells of the cycle that a wait would close. A place without a listener that the token has ends, as with every refusal for good.
+fn refuse_cycle(
+    call: &mut CommandCall<'_>,
+    token: Token<'_>,
+    cycle: &[CycleWait],
+) -> Result<(), Error> {
+    let ctx = call.task.ctx();
+    deadlock::note(&mut call.task, cycle);
+    let mut key = call.key(Purpose::Write)?;
+    if let Some(key_ref) = key_ref_of(&mut key) {
+        resume(&mut key, &key_ref, token);
+        serve::serve_changed(&mut key, &key_ref, clock::of_command());
+    }
+    drop(key);
+    ctx.reply_error(&deadlock::message(cycle));
     Ok(())
 }
 
@@ -318,61 +372,5 @@ pub(super) fn renew(call: &mut CommandCall<'_>) -> Result<(), Error> {
         }
         ctx.reply(reply);
     }
-    Ok(())
-}
-
-pub(super) fn check(call: &mut CommandCall<'_>) -> Result<(), Error> {
-    let check = Check::parse(call.args())?;
-    let ctx = call.task.ctx();
-    let key = call.key(Purpose::Read)?;
-    ctx.reply(check.reply(key.lock(), clock::of_command()));
-    Ok(())
-}
-
-pub(super) fn info(call: &mut CommandCall<'_>) -> Result<(), Error> {
-    info::parse(call.args())?;
-    let ctx = call.task.ctx();
-    let mut key = call.key(Purpose::Read)?;
-    let now = clock::of_command();
-    let waiters = waiters_of(&mut key);
-    match Info::of(key.lock(), key.deadline(now), waiters, now) {
-        Some(info) => info_reply::send(ctx, &info),
-        None => ctx.reply_null(),
-    }
-    Ok(())
-}
-
-/// The waiters of a key, in the order of its queue.
-fn waiters_of(key: &mut Key<'_, '_>) -> Vec<Waiter> {
-    let now_us = clock::monotonic_us();
-    let (db, name) = (key.ctx().selected_db(), key.name());
-    let waiters = key.parts().state.registry.waiters(db, name.bytes());
-    waiters
-        .map(|waiter| Waiter {
-            token: TokenBuf::from(waiter.token.as_token()),
-            mode: waiter.mode,
-            waited_ms: now_us.saturating_sub(waiter.since_us) / 1_000,
-            listener: waiter.listener.map(|listener| match listener {
-                Listener::Client(client) => info::Listener::Client(client.id()),
-                Listener::Channel(name) => info::Listener::Channel(Rc::clone(name)),
-            }),
-        })
-        .collect()
-}
-
-pub(super) fn reset_stat(call: &mut CommandCall<'_>) -> Result<(), Error> {
-    if call.argv.len() != 1 {
-        return Err(Error::Arity);
-    }
-    stats::reset();
-    call.task.ctx().reply_ok();
-    Ok(())
-}
-
-pub(super) fn writable(call: &mut CommandCall<'_>) -> Result<(), Error> {
-    if !writes::is_asking() {
-        return Err(Error::ModuleOnly);
-    }
-    call.task.ctx().reply_ok();
     Ok(())
 }

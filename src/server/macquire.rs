@@ -6,12 +6,16 @@ use std::rc::Rc;
 use redis_module::raw;
 
 use super::api::{Arg, Argv, Context, Purpose};
+use super::blocked_client::BlockedClient;
 use super::channel;
 use super::clock;
 use super::command_call::CommandCall;
 use super::commit::Cause;
+use super::config::DEADLOCK_DETECTION;
+use super::deadlock;
 use super::execute::{acknowledge, count_not_granted, key_ref_of};
 use super::limits;
+use super::linger;
 use super::lock_key::{Key, Parts, WrongType};
 use super::serve::{self, Entered};
 use super::several::{self, serve_all_later};
@@ -22,7 +26,8 @@ use crate::command::acquire::Wait;
 use crate::command::macquire::{key_count, Has, Macquire, Verdict, COUNT_AT};
 use crate::command::{Args, Error};
 use crate::lock::{Deadline, Effect, Hold, Lock, Now, Refusal};
-use crate::wait::{self, KeyRef, NewRequest, Several, Standing, Wanted};
+use crate::wait::graph::{Asked, CycleWait};
+use crate::wait::{self, KeyRef, Linger, NewRequest, Several, Standing, Wanted};
 
 /// The word that is the first key.
 const FIRST_KEY: usize = COUNT_AT as usize + 1;
@@ -31,6 +36,8 @@ const FIRST_KEY: usize = COUNT_AT as usize + 1;
 struct Call<'m, 'c> {
     request: &'m Macquire<'c>,
     names: Vec<Arg<'c>>,
+    /// What its holds are bound to.
+    linger: Option<Linger>,
     now: Now,
 }
 
@@ -43,9 +50,14 @@ pub(super) fn run(call: &mut CommandCall<'_>) -> Result<(), Error> {
     {
         channel::check(ctx, *first, channel)?;
     }
+    let linger = linger::of_request(ctx, request.acquire())?;
+    if linger.is_some() {
+        call.task.module().bindings.listen(ctx);
+    }
     let this = Call {
         request: &request,
         names,
+        linger,
         now: clock::of_command(),
     };
     this.check_that_they_are_here(call)?;
@@ -72,6 +84,9 @@ pub(super) fn run(call: &mut CommandCall<'_>) -> Result<(), Error> {
             fence.map_err(|_| Error::FencesExhausted)?
         }
         Verdict::Partial | Verdict::Wait => {
+            if let Some(cycle) = this.cycle(call, several.as_deref()) {
+                return this.refuse_cycle(call, several.as_deref(), &cycle);
+            }
             let entered = this.enter(call, several);
             count_not_granted(&entered);
             match entered? {
@@ -109,13 +124,17 @@ impl<'c> Call<'_, 'c> {
 
     /// Serves the keys that are waited for.
     fn serve_first(&self, call: &mut CommandCall<'c>) {
-        if call.task.state().registry.is_empty() {
+        let is_lost = call.task.module().bindings.has_lost();
+        if call.task.state().registry.is_empty() && !is_lost {
             return; // The usual case.
         }
         for name in &self.names {
             if let Ok(mut key) = open(call, *name) {
+                if is_lost {
+                    linger::bring_forward(&mut key, self.now);
+                }
                 if let Some(key_ref) = key_ref_of(&mut key) {
-                    serve::serve(&mut key, &key_ref, self.now);
+                    serve::serve_changed(&mut key, &key_ref, self.now);
                 }
             }
         }
@@ -197,11 +216,54 @@ impl<'c> Call<'_, 'c> {
             };
             let mut key = open(call, *name)?;
             key.commit(&effect, Cause::Acquired { had_it }, now);
+            if let Some(linger) = self.linger {
+                linger::bind(&key, token, hold.fence, linger);
+            }
             if let Some(key_ref) = key_ref_of(&mut key) {
                 serve::serve_changed(&mut key, &key_ref, now);
             }
             acknowledge(&mut key, Some(hold.fence));
         }
+        Ok(())
+    }
+
+    /// The cycle that its wait would close, if it will wait.
+    fn cycle(
+        &self,
+        call: &mut CommandCall<'c>,
+        several: Option<&Several>,
+    ) -> Option<Vec<CycleWait>> {
+        let acquire = self.request.acquire();
+        let may_wait = acquire.wait().is_some() || acquire.keep_ms().is_some();
+        // Where nobody waits for anything, there is no cycle.
+        let several = several.filter(|_| may_wait && DEADLOCK_DETECTION.is_on())?;
+        if !deadlock::will_wait(call.task.ctx(), acquire) {
+            return None;
+        }
+        let asked = several.iter().map(|one| Asked {
+            key_ref: one.key_ref.clone(),
+            mode: one.mode,
+            upgrades: false,
+        });
+        deadlock::search(&mut call.task, acquire.ask().token, asked.collect())
+    }
+
+    /// Tells of a cycle. A place without a listener that the token has ends, as with every refusal for good.
+    fn refuse_cycle(
+        &self,
+        call: &mut CommandCall<'c>,
+        several: Option<&Several>,
+        cycle: &[CycleWait],
+    ) -> Result<(), Error> {
+        deadlock::note(&mut call.task, cycle);
+        let token = self.request.acquire().ask().token;
+        if let Some(several) = several {
+            let registry = &mut call.task.state().registry;
+            if registry.resume_several(several, token).is_some() {
+                serve_all_later(&mut call.task, several);
+            }
+        }
+        call.task.ctx().reply_error(&deadlock::message(cycle));
         Ok(())
     }
 
@@ -233,7 +295,7 @@ impl<'c> Call<'_, 'c> {
         let (listener, entered) = serve::listen(ctx, call.task.module(), wait);
         let request = NewRequest {
             mode: several.first().mode,
-            ..serve::request_of(acquire, listener, Refusal::Busy, self.now)
+            ..serve::request_of(acquire, listener, Refusal::Busy, self.linger, self.now)
         };
         self.take_place(call, &several, request);
         Ok(entered)
@@ -243,7 +305,7 @@ impl<'c> Call<'_, 'c> {
         &self,
         call: &mut CommandCall<'c>,
         several: &Rc<Several>,
-        request: NewRequest<'_, super::blocked_client::BlockedClient>,
+        request: NewRequest<'_, BlockedClient>,
     ) {
         let state = call.task.state();
         let registry = &mut state.registry;

@@ -15,6 +15,7 @@ use super::blocked_client::{self, Outcome, Removed};
 use super::channel;
 use super::clock;
 use super::commit::Cause;
+use super::linger;
 use super::lock_key::{Key, Parts};
 use super::module::Task;
 use super::serve::{self, serve_changed};
@@ -155,6 +156,9 @@ fn grant(
             let had_it = own.is_some();
             let effect = granted.effect(one.mode);
             key.commit(&effect, Cause::HandedOverWithOthers { had_it }, at);
+            if let Some(linger) = granted.linger() {
+                linger::bind(key, candidate.token(), fence, linger);
+            }
             serve_if_waited_for(key, &one.key_ref, at);
         });
         if let Some(touched) = touched {

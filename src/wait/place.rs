@@ -29,6 +29,11 @@ pub(super) struct Place<L> {
     pub(super) keep_ms: u32,
     /// The mode of that request.
     pub(super) keep_mode: Mode,
+    /// The neighbours in the chain of its token's places, which `registry/tokens` keeps.
+    pub(super) before: Option<PlaceId>,
+    pub(super) after: Option<PlaceId>,
+    /// Whether its token has other places, too.
+    pub(super) has_others: bool,
 }
 
 /// Who listens at a place.
@@ -109,16 +114,24 @@ impl<L> Place<L> {
             requests: Requests::Nobody { until_us: NEVER },
             keep_ms: 0,
             keep_mode: Mode::Exclusive,
+            before: None,
+            after: None,
+            has_others: false,
         }
     }
 
-    /// The keys that it is for.
-    pub(super) fn key_refs(&self) -> impl Iterator<Item = &KeyRef> {
+    /// The keys that it waits for.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &KeyRef> {
         let several = self.several.as_deref();
         let one = several.is_none().then_some(&self.key_ref);
         let all = several.into_iter().flat_map(Several::iter);
         one.into_iter()
             .chain(all.map(|wanted: &Wanted| &wanted.key_ref))
+    }
+
+    /// Whether it is granted several keys at once, or none.
+    pub(super) const fn is_for_several_keys(&self) -> bool {
+        self.several.is_some()
     }
 
     /// The mode in which a key is asked for, if it is one of several.

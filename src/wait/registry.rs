@@ -6,10 +6,13 @@ mod leaving;
 mod marks;
 mod questions;
 mod several;
+mod tokens;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::num::NonZeroU64;
 use std::rc::Rc;
 
+use super::bindings::Linger;
 use super::delivery::{Deliveries, Delivery, Grant, Kept};
 use super::key_ref::KeyRef;
 use super::place::{Counts, PlaceId, Places, Ticket};
@@ -28,10 +31,14 @@ pub struct Registry<L, S> {
     queues: HashMap<i32, HashMap<Rc<[u8]>, KeyQueue, S>, S>,
     /// Exactly the places in `queues`.
     places: Places<L>,
+    /// The first place of each chain of `places`: those of the tokens with this hash.
+    by_token: HashMap<u32, PlaceId, S>,
     /// Exactly the blocked clients of `places`.
     by_listener: HashMap<L, (PlaceId, Seq), S>,
     /// The names of channels, each with the number of its requests, which share it.
     channels: HashMap<Rc<[u8]>, usize, S>,
+    /// The requests that listen by a channel and end with their connections (LINGER).
+    lingering: BTreeMap<(NonZeroU64, Seq), PlaceId>,
     counts: Counts,
     /// How many of the places are for several keys.
     places_for_several: usize,
@@ -78,6 +85,8 @@ pub struct NewRequest<'a, L> {
     pub keep_ms: Option<u32>,
     /// Whether the server has generated the token, which the reply then carries.
     pub is_server_generated: bool,
+    /// What its hold will be bound to.
+    pub linger: Option<Linger>,
     /// Why it was not granted.
     pub refusal: Refusal,
     /// Now.
@@ -142,6 +151,8 @@ pub struct Removed<L> {
     pub since_us: u64,
     /// Whether the server has generated the token.
     pub is_server_generated: bool,
+    /// What its hold is bound to.
+    pub linger: Option<Linger>,
     /// What has become of its place.
     pub rest: Rest,
 }
@@ -226,8 +237,10 @@ impl<L, S: Default> Default for Registry<L, S> {
         Self {
             queues: HashMap::default(),
             places: Places::default(),
+            by_token: HashMap::default(),
             by_listener: HashMap::default(),
             channels: HashMap::default(),
+            lingering: BTreeMap::new(),
             counts: Counts::default(),
             places_for_several: 0,
             schedule: Schedule::default(),

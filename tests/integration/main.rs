@@ -46,7 +46,9 @@ mod harness;
 
 // The commands.
 mod acquire;
+mod deadlock;
 mod guards;
+mod linger;
 mod lock_upgrades;
 mod native;
 mod places;

@@ -12,6 +12,7 @@ use super::granting::kept;
 use super::leaving::{grace_end, Why};
 use super::{Entered, NewRequest, Offer, Registry, Removed};
 use crate::lock::{Deadline, Effect, Fence, Hold, Lock, Mode, Now, Token, TokenBuf};
+use crate::wait::bindings::Linger;
 use crate::wait::delivery::{Grant, Kept};
 use crate::wait::key_ref::KeyRef;
 use crate::wait::place::{Place, PlaceId};
@@ -35,6 +36,12 @@ pub struct GrantedSeveral<L> {
 }
 
 impl<L> GrantedSeveral<L> {
+    /// What the holds are bound to: the last request says that, too.
+    pub fn linger(&self) -> Option<Linger> {
+        let (last, _) = self.requests.last()?;
+        last.linger
+    }
+
     /// The change of the lock of one of the keys.
     pub fn effect(&self, mode: Mode) -> Effect<'_> {
         Effect::Hold {

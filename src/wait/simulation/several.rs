@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use super::shell::{key_ref, place, Shell, Value};
-use super::{Client, Event, Keys, Limits, Place, Request, Scene};
+use super::{linger_of, Client, Event, Keys, Limits, Place, Request, Scene};
 use crate::lock::{Deadline, Effect, Hold, Lock, Refusal, Token};
 use crate::wait::{
     Candidate, Entered, KeyRef, Listener, NewRequest, Several, Standing, Turn, Wanted,
@@ -137,6 +137,7 @@ impl Shell {
             times_out_at_us: limits.times_out_at_us(scene),
             keep_ms: (keep > 0).then_some(keep),
             is_server_generated: false,
+            linger: Some(linger_of(client)),
             refusal: Refusal::Busy,
             now: scene.now(),
             now_us: scene.mono_us,

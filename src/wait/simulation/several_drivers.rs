@@ -155,7 +155,7 @@ fn a_request_for_several_keys_does_not_starve() {
         world.step(all(&everything, b'z', 8, Forever, 0));
         let mine = world.last_client;
         let mut steps = 0;
-        while world.waiting().contains(&mine) {
+        while world.waiting(false).contains(&mine) {
             let op = match dice.below(4) {
                 0 => Op::Tick(1),
                 1 => Op::Timer,
