@@ -100,7 +100,7 @@ pub struct NewRequest<'a, L> {
 pub enum Entered {
     /// It waits.
     Waits {
-        /// Whether nobody ahead of its place stops it, but the lock may.
+        /// Whether nobody ahead of its place stops it, but the lock may; also where its token had the place before.
         is_first: bool,
     },
     /// It does not wait, and its token has a place without a listener.

@@ -31,7 +31,9 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
             }
         }
         let queue = self.queue(key_ref.db, &key_ref.name);
-        let is_first = queue.is_some_and(|queue| queue.may_be_turn_of(id, &self.places));
+        let is_candidate = queue.and_then(|queue| queue.candidate(&self.places)) == Some(id);
+        // A place that has changed may matter to others, or be next, wherever it stands.
+        let is_first = is_candidate || own.is_some();
         match waits {
             true => Entered::Waits { is_first },
             false => Entered::Kept { is_first },
