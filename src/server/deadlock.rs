@@ -59,7 +59,7 @@ pub(super) fn suspect(
 }
 
 /// Whether a refused request waits, or leaves a place.
-fn will_wait(ctx: Context<'_>, acquire: &Acquire<'_>) -> bool {
+pub(super) fn will_wait(ctx: Context<'_>, acquire: &Acquire<'_>) -> bool {
     let may_leave_a_place = match acquire.wait() {
         Some(Wait::Notify(..)) => true,
         _ => acquire.keep_ms().is_some(),
@@ -71,12 +71,12 @@ fn will_wait(ctx: Context<'_>, acquire: &Acquire<'_>) -> bool {
 pub(super) fn search(
     task: &mut Task<'_>,
     token: Token<'_>,
-    asked: Asked,
+    asked: Vec<Asked>,
 ) -> Option<Vec<CycleWait>> {
     let ctx = task.ctx();
     let db = ctx.selected_db();
     let now = clock::of_command();
-    let mut search = Search::new(token, vec![asked]);
+    let mut search = Search::new(token, asked);
     while let Some(key_ref) = search.next_key(&task.state().registry) {
         ctx.select_db(key_ref.db);
         let name = OwnedString::new(ctx, &key_ref.name);

@@ -11,6 +11,7 @@ use super::deadlock;
 use super::linger;
 use super::lock_key::{Key, KeyEnd, Parts, WrongType};
 use super::serve::{self, Entered};
+use super::several;
 use super::stats::counters::{LOST_RENEWALS, NOT_OWNER, QUEUE_FULL, REFUSED, RESUMED, WAITED};
 use super::stats::{self, times};
 use super::writes;
@@ -30,6 +31,15 @@ struct Scene<'s> {
     queue: Option<(&'s KeyRef, &'s Registry)>,
     fences: &'s mut FenceClock,
     key_end: KeyEnd<'s>,
+}
+
+impl Scene<'_> {
+    /// Whether a token has a place for this key together with others.
+    fn waits_for_others_too(&self, token: Token<'_>) -> bool {
+        self.queue.is_some_and(|(key_ref, registry)| {
+            registry.has_several() && registry.waits_for_several(key_ref, token)
+        })
+    }
 }
 
 /// Whoever takes a hold.
@@ -96,6 +106,9 @@ impl<'c> CommandCall<'c> {
         if self.task.module().inbox.has_lock_left() {
             self.check_that_it_is_here()?;
         }
+        if self.task.state().registry.has_several() {
+            self.serve_first()?;
+        }
         let mut key = self.key(Purpose::Write)?;
         let mut now = clock::of_command();
         let key_ref = key_ref_of(&mut key);
@@ -148,6 +161,18 @@ impl<'c> CommandCall<'c> {
         }
     }
 
+    /// Serves the key, and then grants the places for this key and others whose turn has come.
+    #[cold]
+    fn serve_first(&mut self) -> Result<(), Error> {
+        let mut key = self.key(Purpose::Write)?;
+        if let Some(key_ref) = key_ref_of(&mut key) {
+            serve::serve(&mut key, &key_ref, clock::of_command());
+        }
+        drop(key);
+        several::finish(&mut self.task, clock::of_command);
+        Ok(())
+    }
+
     /// Refuses a key that is absent because it has just gone to another node of the cluster, in the running transaction: it may be
     /// held there.
     fn check_that_it_is_here(&mut self) -> Result<(), Error> {
@@ -164,7 +189,7 @@ impl<'c> CommandCall<'c> {
 }
 
 /// The reference to a key that is waited for; `None`, fast, when nobody waits for it.
-fn key_ref_of(key: &mut Key<'_, '_>) -> Option<KeyRef> {
+pub(super) fn key_ref_of(key: &mut Key<'_, '_>) -> Option<KeyRef> {
     let (ctx, name) = (key.ctx(), key.name());
     let registry = &key.parts().state.registry;
     if registry.is_empty() {
@@ -206,7 +231,7 @@ fn resume(key: &mut Key<'_, '_>, key_ref: &KeyRef, token: Token<'_>) {
 }
 
 /// Notes that the owner of a hold knows of it.
-fn acknowledge(key: &mut Key<'_, '_>, fence: Option<Fence>) {
+pub(super) fn acknowledge(key: &mut Key<'_, '_>, fence: Option<Fence>) {
     let (ctx, name) = (key.ctx(), key.name());
     let deliveries = &mut key.parts().state.registry.deliveries;
     if let (Some(fence), true) = (fence, deliveries.is_waiting()) {
@@ -234,7 +259,7 @@ pub(super) fn take_hold(call: &mut CommandCall<'_>, wanted: Wanted) -> Result<()
         if let Some(suspect) = deadlock::suspect(key, &acquire, *refusal, *now) {
             // The search opens other keys, so this one is closed before.
             drop(outcome);
-            if let Some(cycle) = deadlock::search(&mut call.task, ask.token, suspect) {
+            if let Some(cycle) = deadlock::search(&mut call.task, ask.token, vec![suspect]) {
                 return refuse_cycle(call, ask.token, &cycle);
             }
             outcome = call.change(Some(taker()), |scene| decide_acquire(&acquire, scene))?;
@@ -260,6 +285,9 @@ pub(super) fn take_hold(call: &mut CommandCall<'_>, wanted: Wanted) -> Result<()
 
 fn decide_acquire<'r>(acquire: &'r Acquire<'r>, scene: Scene<'_>) -> Decided<'r> {
     let ask = acquire.ask();
+    if scene.waits_for_others_too(ask.token) {
+        return Decided::Same(Reply::Error(Error::Partial));
+    }
     let ahead = scene
         .queue
         .map_or_else(Ahead::default, |(key_ref, registry)| {
@@ -288,7 +316,7 @@ fn refuse_cycle(
 }
 
 /// Counts an acquire that was not granted at once: its client waits, or gets null or an error.
-fn count_not_granted(entered: &Result<Entered, Error>) {
+pub(super) fn count_not_granted(entered: &Result<Entered, Error>) {
     match entered {
         Ok(Entered::Blocked | Entered::Queued) => WAITED.add_one(),
         Ok(Entered::No) => REFUSED.add_one(),
@@ -319,7 +347,13 @@ pub(super) fn release(call: &mut CommandCall<'_>) -> Result<(), Error> {
 
 /// Ends the place of a token that holds nothing, if it has one.
 fn give_up_place(key: &mut Key<'_, '_>, key_ref: &KeyRef, token: Token<'_>, now: Now) {
-    let removed = key.parts().state.registry.give_up(key_ref, token);
+    let registry = &mut key.parts().state.registry;
+    // A place for several keys ends as a whole.
+    let several = registry.keys_of_place(key_ref, token);
+    for one in several.iter().flat_map(|several| several.iter()) {
+        registry.serve_later(one.key_ref.clone());
+    }
+    let removed = registry.give_up(key_ref, token);
     if !removed.is_empty() {
         removed.into_iter().for_each(serve::give_up);
         serve::serve_changed(key, key_ref, now);
