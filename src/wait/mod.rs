@@ -28,8 +28,8 @@
 //! 10. **Places stay with their database and name**, whatever becomes of the lock: FLUSHDB, SWAPDB, RENAME and MOVE do not move
 //!     them. [`Registry::dismiss_all`] ends all places of a key, and with them every KEEP.
 //! 11. **Two clocks.** Locks end by the wall clock, as keys do. Timeouts and graces run on a clock that nobody can set.
-//! 12. **A wait that would close a cycle of waits is not begun.** The caller asks [`graph`] before it lets a request enter. Each place
-//!     belongs to the chain of its token's places, so that the search finds what a token waits for.
+//! 12. **A wait that would close a cycle of waits is not begun.** The caller asks [`graph`] before it lets a request enter. The
+//!     registry knows the places of each token, so that the search finds what a token waits for.
 //!
 //! # Memory
 //!
