@@ -48,6 +48,7 @@ mod harness;
 mod acquire;
 mod deadlock;
 mod guards;
+mod linger;
 mod lock_upgrades;
 mod native;
 mod places;
