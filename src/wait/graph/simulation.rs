@@ -181,6 +181,7 @@ impl World {
             times_out_at_us: None,
             keep_ms: matches!(how, How::Keep | How::BlockKeep).then_some(5_000),
             is_server_generated: false,
+            linger: None,
             refusal,
             now: NOW,
             now_us: self.now_us,

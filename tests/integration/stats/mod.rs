@@ -27,7 +27,7 @@ const GAUGES: [&str; 9] = [
     "waited_keys",
 ];
 
-const COUNTERS: [&str; 25] = [
+const COUNTERS: [&str; 27] = [
     "acquired",
     "reacquired",
     "refused",
