@@ -49,6 +49,7 @@ mod acquire;
 mod guards;
 mod lock_upgrades;
 mod native;
+mod permits;
 mod places;
 mod transactions;
 mod waiting;
