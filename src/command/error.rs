@@ -41,6 +41,10 @@ pub enum Error {
     ContradictingOptions,
     /// The grace is not an integer from 1 to 3,600,000.
     Grace,
+    /// The time of LINGER is not an integer from 0 to 2^48.
+    Linger,
+    /// LINGER in a script, or in a call that a module makes.
+    LingerWithoutConnection,
     /// KEEP or NOTIFY with a token that the server generates.
     GeneratedToken,
     /// NOTIFY in a script or a function.
@@ -94,12 +98,12 @@ impl Error {
             Self::Timeout => {
                 c"ERR timeout must be an integer from 0 to 281474976710656, in milliseconds"
             }
-            Self::UnknownOption => c"ERR unknown option, expected LIMIT, BLOCK, NOTIFY or KEEP",
-            Self::UnknownRwOption => c"ERR unknown option, expected BLOCK, NOTIFY or KEEP",
+            Self::UnknownOption => c"ERR unknown option, expected LIMIT, BLOCK, NOTIFY, KEEP or LINGER",
+            Self::UnknownRwOption => c"ERR unknown option, expected BLOCK, NOTIFY, KEEP or LINGER",
             Self::Limit => c"ERR LIMIT needs an integer from 1 to 2147483647",
             Self::RepeatedOption => c"ERR an option was given twice",
             Self::MissingValue => {
-                c"ERR a value is missing: LIMIT n, BLOCK timeout, NOTIFY timeout channel, KEEP grace"
+                c"ERR a value is missing: LIMIT n, BLOCK timeout, NOTIFY timeout channel, KEEP grace, LINGER milliseconds"
             }
             Self::UnknownReleaseOption => c"ERR unknown option, expected ATLEAST",
             Self::AtLeast => {
@@ -114,6 +118,12 @@ impl Error {
             }
             Self::ContradictingOptions => c"ERR BLOCK and NOTIFY exclude each other",
             Self::Grace => c"ERR grace must be an integer from 1 to 3600000, in milliseconds",
+            Self::Linger => {
+                c"ERR LINGER needs an integer from 0 to 281474976710656, in milliseconds"
+            }
+            Self::LingerWithoutConnection => {
+                c"ERR LINGER needs a client's connection: it is not allowed in scripts and in LOCK.EXEC"
+            }
             Self::GeneratedToken => {
                 c"ERR KEEP and NOTIFY need a token of the client's own, not *"
             }

@@ -123,6 +123,18 @@ impl Lock {
         }
     }
 
+    /// The fences of the holds that are over at `now`, and are not dropped yet.
+    pub fn ended(&self, now: Now) -> impl Iterator<Item = Fence> + '_ {
+        let (one, many) = match &self.holds {
+            Holds::One(one) => (Some(one.hold()), None),
+            Holds::Counted(one) => (Some(one.hold), None),
+            Holds::Many(many) => (None, Some(many)),
+        };
+        let one = one.filter(|hold| hold.deadline.is_over(now.ms()));
+        let many = many.into_iter().flat_map(move |many| many.ended(now.ms()));
+        one.map(|hold| hold.fence).into_iter().chain(many)
+    }
+
     /// Whether any other token has a hold at `now`.
     pub fn is_held_by_others(&self, token: Token<'_>, now: Now) -> bool {
         self.latest_deadline_of_others(token)

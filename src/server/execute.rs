@@ -10,6 +10,7 @@ use super::clock;
 use super::command_call::CommandCall;
 use super::commit::Cause;
 use super::info_reply;
+use super::linger;
 use super::lock_key::{Key, KeyEnd, Parts, WrongType};
 use super::serve::{self, Entered};
 use super::stats::counters::{LOST_RENEWALS, NOT_OWNER, QUEUE_FULL, REFUSED, RESUMED, WAITED};
@@ -22,7 +23,7 @@ use crate::command::release::Release;
 use crate::command::renew::Renew;
 use crate::command::{Decision, Error, Reply};
 use crate::lock::{Effect, Fence, FenceClock, Lock, Now, Refusal, Token, TokenBuf};
-use crate::wait::{Ahead, KeyRef, Listener};
+use crate::wait::{Ahead, KeyRef, Linger, Listener};
 
 /// What a decision is made on.
 struct Scene<'s> {
@@ -32,6 +33,14 @@ struct Scene<'s> {
     queue: Option<(&'s KeyRef, &'s Registry)>,
     fences: &'s mut FenceClock,
     key_end: KeyEnd<'s>,
+}
+
+/// Whoever takes a hold.
+#[derive(Clone, Copy)]
+struct Taker<'t> {
+    token: Token<'t>,
+    /// What its hold is bound to.
+    linger: Option<Linger>,
 }
 
 /// What a command comes to on the lock as it stands.
@@ -80,11 +89,11 @@ impl<'c> CommandCall<'c> {
             .map_err(|WrongType| Error::WrongType)
     }
 
-    /// Opens the key, serves its waiters, decides, does what was decided, and serves again. `taker` is the token that takes a hold
-    /// with it: it then needs no place any more.
+    /// Opens the key, serves its waiters, decides, does what was decided, and serves again. `taker` takes a hold with it, and then
+    /// needs no place any more.
     fn change<'r>(
         &mut self,
-        taker: Option<Token<'_>>,
+        taker: Option<Taker<'_>>,
         decide: impl FnOnce(Scene<'_>) -> Decided<'r>,
     ) -> Result<Outcome<'_, 'c, 'r>, Error> {
         if self.task.module().inbox.has_lock_left() {
@@ -93,8 +102,13 @@ impl<'c> CommandCall<'c> {
         let mut key = self.key(Purpose::Write)?;
         let mut now = clock::of_command();
         let key_ref = key_ref_of(&mut key);
+        let is_lost = key.module().bindings.has_lost();
+        let has_changed = is_lost && linger::bring_forward(&mut key, now);
         if let Some(key_ref) = &key_ref {
-            now = serve::serve(&mut key, key_ref, now);
+            now = match has_changed {
+                true => serve::serve_changed(&mut key, key_ref, now),
+                false => serve::serve(&mut key, key_ref, now),
+            };
         }
         match decide_on(&mut key, key_ref.as_ref(), now, decide) {
             Decided::Change(effect, cause, reply) => {
@@ -104,10 +118,14 @@ impl<'c> CommandCall<'c> {
                     _ => None,
                 });
                 key.commit(&effect, cause, now);
+                if let (Some(taker), Some(fence)) = (&taker, fence) {
+                    let linger = taker.linger.into_iter();
+                    linger.for_each(|linger| linger::bind(&key, taker.token, fence, linger));
+                }
                 if let Some(key_ref) = &key_ref {
                     taker
                         .into_iter()
-                        .for_each(|token| resume(&mut key, key_ref, token));
+                        .for_each(|taker| resume(&mut key, key_ref, taker.token));
                     serve::serve_changed(&mut key, key_ref, now);
                 }
                 acknowledge(&mut key, fence);
@@ -116,8 +134,8 @@ impl<'c> CommandCall<'c> {
             Decided::Same(reply) => {
                 key.repair_ttl(now);
                 // A request that can never be granted takes its token's place along.
-                if let (Some(key_ref), Some(token)) = (&key_ref, taker) {
-                    resume(&mut key, key_ref, token);
+                if let (Some(key_ref), Some(taker)) = (&key_ref, taker) {
+                    resume(&mut key, key_ref, taker.token);
                     serve::serve_changed(&mut key, key_ref, now);
                 }
                 Ok(Outcome::Reply(reply))
@@ -205,8 +223,16 @@ pub(super) fn take_hold(call: &mut CommandCall<'_>, wanted: Wanted) -> Result<()
     if let Some(Wait::Notify(_, name)) = acquire.wait() {
         channel::check(ctx, call.key_name()?, name)?;
     }
+    let linger = linger::of_request(ctx, &acquire)?;
+    if linger.is_some() {
+        call.task.module().bindings.listen(ctx);
+    }
     let ask = acquire.ask();
-    let outcome = call.change(Some(ask.token), |scene| {
+    let taker = Taker {
+        token: ask.token,
+        linger,
+    };
+    let outcome = call.change(Some(taker), |scene| {
         let ahead = scene
             .queue
             .map_or_else(Ahead::default, |(key_ref, registry)| {
@@ -221,7 +247,7 @@ pub(super) fn take_hold(call: &mut CommandCall<'_>, wanted: Wanted) -> Result<()
             ctx.reply(reply);
         }
         Outcome::Refused(mut key, key_ref, refusal, now) => {
-            let entered = serve::enter(&mut key, key_ref, &acquire, refusal, now);
+            let entered = serve::enter(&mut key, key_ref, &acquire, refusal, linger, now);
             count_not_granted(&entered);
             match entered? {
                 Entered::Blocked => {} // The reply comes when the wait ends.

@@ -99,6 +99,11 @@ impl<'k, 'c> Key<'k, 'c> {
         self.task.ctx()
     }
 
+    /// The parts of the module that callbacks use, too.
+    pub(super) const fn module(&self) -> &'static Module {
+        self.task.module()
+    }
+
     /// The key's name.
     pub(super) const fn name(&self) -> Arg<'k> {
         self.name

@@ -16,9 +16,9 @@
 //! 1. `api`, `clock`, `lock_type`, `main_thread`, `fences`, `limits`: the server under safe names.
 //! 2. `config`, `eviction`, `info_reply`, `notify`, `register`, `server_line`, `writes`,
 //!    `blocked_client`, `delivery`, `timer`, `inbox`, `propagation`, `stats`, `slot_migration`,
-//!    `sweep`, `channel`: the parts of the module's memory, settings, statistics.
+//!    `sweep`, `channel`, `bindings`: the parts of the module's memory, settings, statistics.
 //! 3. `module`: these parts as one structure, and the task that borrows it.
-//! 4. `lock_key`, `commit`, `serve`: work on keys.
+//! 4. `lock_key`, `commit`, `linger`, `serve`: work on keys.
 //! 5. `command_call`, `execute`, `exec`, `top`, `replay`, `dispatch`, `tick`, `callbacks`, `data_type`,
 //!    `info_section`: the entries.
 //! 6. `load`: registers everything.
@@ -33,6 +33,7 @@
 //! - Nothing that a client has sent goes to the log, or into a reply without a length.
 
 mod api;
+mod bindings;
 mod blocked_client;
 mod callbacks;
 mod channel;
@@ -51,6 +52,7 @@ mod inbox;
 mod info_reply;
 mod info_section;
 mod limits;
+mod linger;
 mod load;
 mod lock_key;
 mod lock_type;

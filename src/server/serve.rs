@@ -31,13 +31,14 @@ use super::channel;
 use super::clock;
 use super::commit::Cause;
 use super::limits;
+use super::linger;
 use super::lock_key::{Key, Parts};
 use super::module::State;
 use super::stats::counters::{DEADLOCKS, PASSED_OVER, RESUMED, UNHEARD};
 use crate::command::acquire::{Acquire, Wait};
 use crate::command::Error;
 use crate::lock::{Deadline, Now, Refusal};
-use crate::wait::{self, Granted, KeyRef, Listener, NewRequest, Offer, Rest, Step};
+use crate::wait::{self, Granted, KeyRef, Linger, Listener, NewRequest, Offer, Rest, Step};
 
 /// What has become of a request that was refused.
 pub(super) enum Entered {
@@ -58,6 +59,7 @@ pub(super) fn enter(
     key_ref: Option<KeyRef>,
     acquire: &Acquire<'_>,
     refusal: Refusal,
+    linger: Option<Linger>,
     now: Now,
 ) -> Result<Entered, Error> {
     if acquire.wait().is_none() && acquire.keep_ms().is_none() && key_ref.is_none() {
@@ -82,6 +84,7 @@ pub(super) fn enter(
             .then(|| now_us.saturating_add(timeout_ms.saturating_mul(1_000))),
         keep_ms: acquire.keep_ms(),
         is_server_generated: acquire.is_made(),
+        linger,
         refusal,
         now,
         now_us,
@@ -230,6 +233,10 @@ fn hand_over(key: &mut Key<'_, '_>, granted: Granted<BlockedClient>) {
         waited_us,
     };
     key.commit(&granted.effect(), cause, granted.at);
+    if let Some(linger) = granted.removed.linger {
+        let token = granted.removed.token.as_token();
+        linger::bind(key, token, granted.hold.fence, linger);
+    }
     if let (Some(Listener::Client(client)), Some(grant)) =
         (&granted.removed.listener, granted.grant())
     {

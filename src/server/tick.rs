@@ -7,6 +7,7 @@ use std::rc::Rc;
 use super::api::{OwnedString, Purpose};
 use super::clock;
 use super::commit::Cause;
+use super::linger;
 use super::lock_key::Key;
 use super::module::{State, Task};
 use super::serve::{dismiss_all, end_wait, serve_changed, watch};
@@ -19,6 +20,9 @@ use crate::wait::{KeyRef, Revoked, ANY_DB};
 
 /// How many waited keys the patrol looks at in [`LONGEST_SLEEP_US`]. With more of them, each has its turn later.
 const PATROL: usize = 1_000;
+
+/// How many keys of lost connections are looked at in one go.
+const MOST_LOST: usize = 1_000;
 
 /// How soon the timer looks again while the server is paused.
 const PAUSED_US: u64 = 10_000;
@@ -37,7 +41,12 @@ pub(super) fn run(task: &mut Task<'_>) {
             state.is_due_changed = false;
             task.module().timer.arm_in(pause_us);
         }
-        None => state.is_due_changed = true,
+        None => {
+            state.is_due_changed = true;
+            if task.module().bindings.has_untold() {
+                task.module().timer.arm_at_once();
+            }
+        }
     }
 }
 
@@ -49,6 +58,10 @@ fn do_due(task: &mut Task<'_>) -> Option<u64> {
     }
     end_timed_out(task);
     task.state().registry.mark_woken(clock::now());
+    for key_ref in task.module().bindings.next_untold(MOST_LOST) {
+        let registry = &mut task.state().registry;
+        registry.mark_anyway(Some(key_ref.db), &key_ref.name);
+    }
     check_slots(task);
     let ctx = task.ctx();
     if std::mem::take(&mut task.state().was_demoted) {
@@ -110,6 +123,7 @@ fn stand_down(task: &mut Task<'_>) {
     state.registry.take_dirty();
     state.registry.deliveries.clear_revoked();
     state.sweep.cancel();
+    task.module().bindings.clear();
 }
 
 /// Looks at some of the keys that are waited for: nothing tells of PEXPIRE and PERSIST.
@@ -205,6 +219,8 @@ fn look_at(task: &mut Task<'_>, key_ref: &KeyRef, revoked: Vec<Revoked>) {
         let key = Key::open(task, name.arg(), Purpose::Read);
         if key.is_ok_and(|key| key.lock().is_some()) {
             task.state().registry.put_off(key_ref.clone());
+        } else {
+            task.module().bindings.take_lost(key_ref);
         }
         return;
     }
@@ -213,6 +229,9 @@ fn look_at(task: &mut Task<'_>, key_ref: &KeyRef, revoked: Vec<Revoked>) {
         let now = clock::now();
         for revoked in revoked {
             revoke(&mut key, revoked, now);
+        }
+        if key.module().bindings.has_lost() {
+            linger::bring_forward(&mut key, now);
         }
         let now = serve_changed(&mut key, key_ref, now);
         key.repair_ttl(now);

@@ -195,6 +195,18 @@ impl<S: BuildHasher> Deliveries<S> {
         });
     }
 
+    /// Whether it is not known yet if the owner of a hold has heard of it.
+    pub fn is_under_way(&self, fence: Fence) -> bool {
+        let mut at = self.by_fence.get(&fence).copied();
+        while let Some(pending) = at.and_then(|delivery| self.pending.get(&delivery)) {
+            if !pending.known {
+                return true;
+            }
+            at = pending.next;
+        }
+        self.revoked.iter().any(|revoked| revoked.fence == fence)
+    }
+
     /// Whether an acknowledgement can matter.
     pub fn is_waiting(&self) -> bool {
         !self.pending.is_empty() || !self.revoked.is_empty() || !self.sought.is_empty()

@@ -27,13 +27,16 @@
 //!    for with KEEP, its token has its place again, absent, at the old position ([`Registry::take_revoked`]).
 //! 10. **Places stay with their database and name**, whatever becomes of the lock: FLUSHDB, SWAPDB, RENAME and MOVE do not move
 //!     them. [`Registry::dismiss_all`] ends all places of a key, and with them every KEEP.
-//! 11. **Two clocks.** Locks end by the wall clock, as keys do. Timeouts and graces run on a clock that nobody can set.
+//! 11. **A request with LINGER** ([`bindings`]) binds its hold to its connection. Where it listens by a channel, it leaves when that
+//!     connection is lost ([`Registry::remove_lingering`]): with KEEP its place stays for the grace.
+//! 12. **Two clocks.** Locks end by the wall clock, as keys do. Timeouts and graces run on a clock that nobody can set.
 //!
 //! # Memory
 //!
 //! There may be a million places. So a place is one entry of a slab, a token is kept in its compact form, all places of a key share
 //! its name, all requests for a channel share its name, and a queue of one place has no index.
 
+pub mod bindings;
 pub mod delivery;
 pub mod key_ref;
 #[cfg(test)]
@@ -49,6 +52,7 @@ pub mod schedule;
 mod simulation;
 mod slab;
 
+pub use bindings::{Bindings, Linger, Lost};
 pub use delivery::{Deliveries, Delivery, Grant, Kept, Revoked};
 pub use key_ref::{KeyRef, ANY_DB};
 pub use place::Counts;

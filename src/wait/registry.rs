@@ -6,9 +6,11 @@ mod leaving;
 mod marks;
 mod questions;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::num::NonZeroU64;
 use std::rc::Rc;
 
+use super::bindings::Linger;
 use super::delivery::{Deliveries, Delivery, Grant, Kept};
 use super::key_ref::KeyRef;
 use super::place::{Counts, PlaceId, Places, Ticket};
@@ -30,6 +32,8 @@ pub struct Registry<L, S> {
     by_listener: HashMap<L, (PlaceId, Seq), S>,
     /// The names of channels, each with the number of its requests, which share it.
     channels: HashMap<Rc<[u8]>, usize, S>,
+    /// The requests that listen by a channel and end with their connections (LINGER).
+    lingering: BTreeMap<(NonZeroU64, Seq), PlaceId>,
     counts: Counts,
     schedule: Schedule,
     /// Keys that have changed outside a command.
@@ -70,6 +74,8 @@ pub struct NewRequest<'a, L> {
     pub keep_ms: Option<u32>,
     /// Whether the server has generated the token, which the reply then carries.
     pub is_server_generated: bool,
+    /// What its hold will be bound to.
+    pub linger: Option<Linger>,
     /// Why it was not granted.
     pub refusal: Refusal,
     /// Now.
@@ -134,6 +140,8 @@ pub struct Removed<L> {
     pub since_us: u64,
     /// Whether the server has generated the token.
     pub is_server_generated: bool,
+    /// What its hold is bound to.
+    pub linger: Option<Linger>,
     /// What has become of its place.
     pub rest: Rest,
 }
@@ -220,6 +228,7 @@ impl<L, S: Default> Default for Registry<L, S> {
             places: Places::default(),
             by_listener: HashMap::default(),
             channels: HashMap::default(),
+            lingering: BTreeMap::new(),
             counts: Counts::default(),
             schedule: Schedule::default(),
             dirty: BTreeSet::new(),

@@ -17,7 +17,9 @@ mod timer;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::num::NonZeroU64;
 
+use super::bindings::Linger;
 use crate::lock::{Ask, Mode, Now, Token, Ttl};
 use oracle::Oracle;
 use shell::{Shell, Value};
@@ -217,7 +219,7 @@ impl World {
         match op {
             Op::Ask(at, request) => self.command(at, request),
             Op::KillWaiter(n) => {
-                if let Some(client) = nth(&self.waiting(), n) {
+                if let Some(client) = nth(&self.waiting(true), n) {
                     self.real.kill_waiter(client, &self.scene);
                     self.oracle.kill_waiter(client, &self.scene);
                 }
@@ -232,7 +234,7 @@ impl World {
             Op::Timer => self.timer(),
             Op::Demote(disconnects) => {
                 self.scene.is_primary = false;
-                let waiting = self.waiting();
+                let waiting = self.waiting(false);
                 self.real.demoted(disconnects, &waiting, &self.scene);
                 for client in waiting.iter().filter(|_| disconnects) {
                     self.oracle.kill_waiter(*client, &self.scene);
@@ -394,13 +396,21 @@ impl World {
         self.oracle.timer(&self.scene);
     }
 
-    /// The blocked clients, in the order in which they have come.
-    fn waiting(&self) -> Vec<Client> {
+    /// The blocked clients, in the order in which they have come, and with them perhaps those that listen by a channel.
+    fn waiting(&self, by_channel: bool) -> Vec<Client> {
         let requests = self.oracle.places.iter().flat_map(|place| &place.requests);
-        let blocked = requests.filter(|request| !request.is_channel);
+        let blocked = requests.filter(|request| by_channel || !request.is_channel);
         let mut waiting: Vec<Client> = blocked.map(|request| request.client).collect();
         waiting.sort_unstable();
         waiting
+    }
+}
+
+/// A connection for each request.
+fn linger_of(client: Client) -> Linger {
+    Linger {
+        client: NonZeroU64::new(u64::from(client) + 1).unwrap(),
+        ms: 0,
     }
 }
 

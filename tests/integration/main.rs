@@ -47,6 +47,7 @@ mod harness;
 // The commands.
 mod acquire;
 mod guards;
+mod linger;
 mod lock_upgrades;
 mod native;
 mod places;

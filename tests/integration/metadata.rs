@@ -71,7 +71,7 @@ const fn takes(name: &'static str) -> Described {
         name,
         arity: -4,
         flags: &["write", "denyoom", "fast"],
-        args: &["token", "ttl", "wait", "grace"],
+        args: &["token", "ttl", "wait", "grace", "milliseconds"],
     }
 }
 
@@ -117,7 +117,7 @@ fn command_getkeys_returns_the_key(kind: Kind) {
     let mut c = server.client();
     for command in &COMMANDS {
         // One name per argument. The wait and the grace are options.
-        let is_option = |arg: &str| ["wait", "grace"].contains(&arg);
+        let is_option = |arg: &str| ["wait", "grace", "milliseconds"].contains(&arg);
         let args = command.args.iter().filter(|arg| !is_option(arg));
         let args: Vec<_> = args.copied().collect();
         let line = format!(
@@ -165,17 +165,17 @@ fn command_docs_describe_every_command(kind: Kind) {
         let expected: Vec<_> = expected.into_iter().map(Reply::from).collect();
         assert_eq!(names, expected, "{name}");
         assert_eq!(arguments.items()[0].field("type"), Reply::from("key"));
-        if let [.., wait, grace] = arguments.items() {
+        if let [.., wait, grace, linger] = arguments.items() {
             if grace.field("name") == Reply::from("grace") {
-                check_options(wait, grace);
+                check_options(wait, grace, linger);
             }
         }
     }
 }
 
-/// `[BLOCK timeout|NOTIFY timeout channel] [KEEP grace]`
+/// `[BLOCK timeout|NOTIFY timeout channel] [KEEP grace] [LINGER milliseconds]`
 #[track_caller]
-fn check_options(wait: &Reply, grace: &Reply) {
+fn check_options(wait: &Reply, grace: &Reply, linger: &Reply) {
     #[track_caller]
     fn check(argument: &Reply, token: Option<&str>, kind: &str) {
         if let Some(token) = token {
@@ -183,10 +183,11 @@ fn check_options(wait: &Reply, grace: &Reply) {
         }
         assert_eq!(argument.field("type"), Reply::from(kind), "{argument:?}");
     }
-    for option in [wait, grace] {
+    for option in [wait, grace, linger] {
         assert!(words(&option.field("flags")).contains("optional"));
     }
     check(grace, Some("KEEP"), "integer");
+    check(linger, Some("LINGER"), "integer");
     check(wait, None, "oneof");
     let ways = wait.field("arguments");
     let [block, notify] = ways.items() else {

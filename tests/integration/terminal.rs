@@ -10,7 +10,8 @@ on_every_server![
 ];
 
 /// The arguments of the commands that take a hold.
-const ACQUIRE: &str = "key token|* ttl [BLOCK timeout|NOTIFY timeout channel] [KEEP grace]";
+const ACQUIRE: &str =
+    "key token|* ttl [BLOCK timeout|NOTIFY timeout channel] [KEEP grace] [LINGER milliseconds]";
 const TAB: &str = "\t";
 /// Control-U empties the line.
 const CLEAR: &str = "\x15";
@@ -30,15 +31,15 @@ fn redis_cli_completes_and_hints_the_commands(kind: Kind) {
     if kind.is_7_0_or_later() {
         terminal.shows(
             "k ",
-            "> LOCK.ACQUIRE k token|* ttl [BLOCK timeout|NOTIFY timeout channel] [KEEP grace]",
+            "> LOCK.ACQUIRE k token|* ttl [BLOCK timeout|NOTIFY timeout channel] [KEEP grace] [LINGER milliseconds]",
         );
         terminal.shows(
             "me ",
-            "> LOCK.ACQUIRE k me ttl [BLOCK timeout|NOTIFY timeout channel] [KEEP grace]",
+            "> LOCK.ACQUIRE k me ttl [BLOCK timeout|NOTIFY timeout channel] [KEEP grace] [LINGER milliseconds]",
         );
         terminal.shows(
             "1000 ",
-            "> LOCK.ACQUIRE k me 1000 [BLOCK timeout|NOTIFY timeout channel] [KEEP grace]",
+            "> LOCK.ACQUIRE k me 1000 [BLOCK timeout|NOTIFY timeout channel] [KEEP grace] [LINGER milliseconds]",
         );
     }
     for (start, name, arguments) in [
@@ -70,15 +71,15 @@ fn valkey_cli_hints_the_remaining_arguments(kind: Kind) {
     let mut terminal = Terminal::open(&server, &valkey_cli());
     terminal.shows(
         &format!("lock.ac{TAB} "),
-        "> LOCK.ACQUIRE key token|* ttl [BLOCK timeout|NOTIFY timeout channel] [KEEP grace]",
+        "> LOCK.ACQUIRE key token|* ttl [BLOCK timeout|NOTIFY timeout channel] [KEEP grace] [LINGER milliseconds]",
     );
     terminal.shows(
         "k * 1000 ",
-        "> LOCK.ACQUIRE k * 1000 [BLOCK timeout|NOTIFY timeout channel] [KEEP grace]",
+        "> LOCK.ACQUIRE k * 1000 [BLOCK timeout|NOTIFY timeout channel] [KEEP grace] [LINGER milliseconds]",
     );
     terminal.shows(
         "BLOCK ",
-        "> LOCK.ACQUIRE k * 1000 BLOCK timeout [KEEP grace]",
+        "> LOCK.ACQUIRE k * 1000 BLOCK timeout [KEEP grace] [LINGER milliseconds]",
     );
 }
 

@@ -148,6 +148,8 @@ fn the_arity_counts_the_fewest_words_of_each_kind() {
 fn the_grammar_in_a_file_is_that_of_its_spec() {
     for (spec, _, file) in COMMANDS {
         let head = format!("//! ```text\n//! {}\n//! ```\n", syntax(&spec));
+        // A long line goes on in the next one.
+        let file = file.replace("\n//!     ", " ");
         assert!(file.starts_with(&head), "not at the head of a file: {head}");
     }
 }

@@ -5,6 +5,7 @@
 
 use std::ffi::{c_int, c_longlong, c_void, CStr, CString};
 use std::marker::PhantomData;
+use std::num::NonZeroU64;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
@@ -108,6 +109,30 @@ impl<'c> Context<'c> {
     pub(crate) fn client_id(self) -> u64 {
         // SAFETY: the context is alive; without a client the server returns 0.
         unsafe { call!(RedisModule_GetClientId(self.as_ptr())) }
+    }
+
+    /// The number of the context's client if it has a connection. Those of scripts and of calls have none.
+    pub(crate) fn connection(self) -> Option<NonZeroU64> {
+        let client = NonZeroU64::new(self.client_id())?;
+        // The server looks only clients with a connection up by their number. Valkey 9 makes an exception for the client of a
+        // call, but not where the user is asked for. Servers before 6.2.1 cannot be asked for it.
+        // SAFETY: the static is not written after the load.
+        let is_connected = match unsafe { raw::RedisModule_GetClientUserNameById } {
+            // SAFETY: the context is alive, and the name is freed once.
+            Some(user_of) => unsafe {
+                let user = user_of(self.as_ptr(), client.get());
+                if !user.is_null() {
+                    call!(RedisModule_FreeString(self.as_ptr(), user));
+                }
+                !user.is_null()
+            },
+            // SAFETY: without a structure to fill the server only looks the number up.
+            None => unsafe {
+                let status = call!(RedisModule_GetClientInfoById(ptr::null_mut(), client.get()));
+                status == raw::REDISMODULE_OK as c_int
+            },
+        };
+        is_connected.then_some(client)
     }
 
     /// A field of a section of INFO.

@@ -5,8 +5,8 @@
 //! - requests: `waited` = `handed_over` + `timed_out` + requests that left otherwise (disconnected,
 //!   killed, unblocked, unheard, given up, dismissed) + those that wait. While every token has one
 //!   request at a time, these are the gauges `waiters_blocked` and `waiters_notified`;
-//! - holds: `acquired` - `reacquired` = `released` + `expired` + `forced` + `taken_back` + the
-//!   holds that exist now + those that FLUSHALL, FLUSHDB and eviction ended.
+//! - holds: `acquired` - `reacquired` = `released` + `expired` + `forced` + `taken_back` +
+//!   `disconnected` + the holds that exist now + those that FLUSHALL, FLUSHDB and eviction ended.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -74,6 +74,10 @@ counters! {
     PUBLISHED = c"published";
     /// Those of them that carried a grant and reached nobody: the grant was not made.
     UNHEARD = c"unheard";
+    /// Holds that ended because their connection was lost (LINGER).
+    DISCONNECTED = c"disconnected";
+    /// Holds whose deadline came forward for the same reason. They count as expired when they end.
+    DISCONNECTED_LATER = c"disconnected_later";
     /// Grants that were revoked, because the waiter was gone before it heard of its grant.
     TAKEN_BACK = c"taken_back";
     /// Acquires that got -DEADLOCK.

@@ -51,6 +51,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
                     keep_ms,
                     mode,
                     is_server_generated: new.is_server_generated,
+                    linger: new.linger,
                 };
                 self.add(id, request);
             }
@@ -75,12 +76,18 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         let seq = Seq(self.last_seq);
         match &request.listener {
             Listener::Client(client) => drop(self.by_listener.insert(*client, (id, seq))),
-            Listener::Channel(_) => {}
+            Listener::Channel(_) => {
+                if let Some(linger) = request.linger {
+                    self.lingering.insert((linger.client, seq), id);
+                }
+            }
         }
-        let replaced = self.change(id, |place| place.add(seq, request));
+        let channel = self.places.get(id).and_then(Place::channel);
+        let replaced = self.change(id, |place| place.add(seq, request)).flatten();
         // The channel that was named last is the one that hears.
-        let replaced = replaced.flatten();
-        replaced.iter().for_each(|before| self.forget(before));
+        if let (Some(seq), Some(before)) = (channel, replaced) {
+            self.forget(seq, &before);
+        }
     }
 
     fn intern(&mut self, listener: Listener<L>) -> Listener<L> {

@@ -1,6 +1,7 @@
 //! Requests leave, and places end.
 
 use std::hash::{BuildHasher, Hash};
+use std::num::NonZeroU64;
 
 use super::{Registry, Removed, Rest};
 use crate::lock::{Token, TokenBuf};
@@ -23,6 +24,18 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     pub fn remove_listener(&mut self, listener: L, now_us: u64) -> Option<Removed<L>> {
         let (id, seq) = self.by_listener.get(&listener).copied()?;
         self.leave(id, seq, Why::Ungranted { now_us })
+    }
+
+    /// Takes out the requests of a lost connection that listen by a channel and end with it (LINGER), at `now_us` of the monotonic clock.
+    /// With KEEP their places stay. Nobody is to be told. The caller marks the keys.
+    pub fn remove_lingering(&mut self, client: NonZeroU64, now_us: u64) -> Vec<Removed<L>> {
+        let of_client = (client, Seq(0))..=(client, Seq(u64::MAX));
+        let here = self.lingering.range(of_client);
+        let requests: Vec<_> = here.map(|((_, seq), id)| (*id, *seq)).collect();
+        let removed = requests
+            .into_iter()
+            .filter_map(|(id, seq)| self.leave(id, seq, Why::Ungranted { now_us }));
+        removed.collect()
     }
 
     /// Takes out what is over at `now_us` of the monotonic clock: requests that time out, and places whose grace has ended, which have no
@@ -91,7 +104,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
             }
             Some(request)
         })??;
-        self.forget(&request);
+        self.forget(seq, &request);
         let place = self.places.get(id)?;
         let rest = match (place.is_over(), place.is_absent()) {
             (true, _) => Rest::Ended,
@@ -158,13 +171,18 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     }
 
     /// Forgets the listener of a request that has left.
-    pub(super) fn forget(&mut self, request: &Request<L>) {
+    pub(super) fn forget(&mut self, seq: Seq, request: &Request<L>) {
         match &request.listener {
             Listener::Client(listener) => drop(self.by_listener.remove(listener)),
-            Listener::Channel(name) => match self.channels.get_mut(name) {
-                Some(count) if *count > 1 => *count = count.saturating_sub(1),
-                _ => drop(self.channels.remove(name)),
-            },
+            Listener::Channel(name) => {
+                if let Some(linger) = request.linger {
+                    self.lingering.remove(&(linger.client, seq));
+                }
+                match self.channels.get_mut(name) {
+                    Some(count) if *count > 1 => *count = count.saturating_sub(1),
+                    _ => drop(self.channels.remove(name)),
+                }
+            }
         }
     }
 }
@@ -186,6 +204,7 @@ fn removed<L>(place: &Place<L>, request: Option<Request<L>>, rest: Rest) -> Remo
         mode,
         since_us: place.since_us,
         is_server_generated: request.as_ref().is_some_and(|r| r.is_server_generated),
+        linger: request.as_ref().and_then(|request| request.linger),
         listener: request.map(|request| request.listener),
         rest,
     }

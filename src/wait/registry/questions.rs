@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
+use std::num::NonZeroU64;
 use std::rc::Rc;
 
 use super::{KeyQueue, Registry};
@@ -9,7 +10,7 @@ use crate::lock::{Deadline, Lock, Mode, Now, Token, TokenText, Waiting};
 use crate::wait::key_ref::KeyRef;
 use crate::wait::place::Counts;
 use crate::wait::queue::WaitQueue;
-use crate::wait::request::Listener;
+use crate::wait::request::{Listener, Seq};
 use crate::wait::schedule::Due;
 
 /// What a decision about a request must know of those who wait.
@@ -73,6 +74,12 @@ impl<L, S: BuildHasher> Registry<L, S> {
     pub fn has_place(&self, db: i32, name: &[u8], token: Token<'_>) -> bool {
         let queue = self.queue(db, name);
         queue.is_some_and(|queue| queue.of_token(token, &self.places).is_some())
+    }
+
+    /// Whether a request ends with this connection: it listens by a channel, and has said LINGER.
+    pub fn has_lingering(&self, client: NonZeroU64) -> bool {
+        let of_client = (client, Seq(0))..=(client, Seq(u64::MAX));
+        self.lingering.range(of_client).next().is_some()
     }
 
     /// For how many keys there are places.
@@ -187,7 +194,7 @@ impl<L, S: BuildHasher> Registry<L, S> {
         let ids = queues.clone().flat_map(|key| key.queue.iter());
         let places = ids.map(|id| self.places.get(id).unwrap());
         let (mut counts, mut queued, mut clients, mut due) = (Counts::default(), 0, 0, 0);
-        let mut channels = std::collections::BTreeMap::new();
+        let (mut channels, mut lingering) = (std::collections::BTreeMap::new(), 0);
         for place in places {
             queued += 1;
             assert!(!place.is_over());
@@ -196,13 +203,17 @@ impl<L, S: BuildHasher> Registry<L, S> {
             for (_, request) in place.iter() {
                 match &request.listener {
                     Listener::Client(_) => clients += 1,
-                    Listener::Channel(name) => *channels.entry(name).or_insert(0_usize) += 1,
+                    Listener::Channel(name) => {
+                        *channels.entry(name).or_insert(0_usize) += 1;
+                        lingering += usize::from(request.linger.is_some());
+                    }
                 }
             }
         }
         let wakes = queues.clone().filter(|key| key.wakes_at_ms != NEVER);
         queued == self.len()
             && self.by_listener.len() == clients
+            && self.lingering.len() == lingering
             && self
                 .channels
                 .iter()

@@ -254,6 +254,7 @@ fn all_histories_of_channels() {
         Op::Ask(K, Request::Release(b'b')),
         Op::Subscribe(false),
         Op::Subscribe(true),
+        Op::KillWaiter(0),
         Op::Lose(0),
         Op::Tick(1),
         Op::Timer,

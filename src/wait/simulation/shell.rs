@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::hash::{BuildHasherDefault, DefaultHasher};
 
-use super::{Client, Event, Limits, Place, Request, Scene, EVERY_DB};
+use super::{linger_of, Client, Event, Limits, Place, Request, Scene, EVERY_DB};
 use crate::lock::{Deadline, Effect, Fate, Fence, FenceClock, Lock, Now, Refusal, Token, TokenBuf};
 use crate::wait::{Entered, Grant, KeyRef, Listener, NewRequest, Registry, Removed, Step};
 
@@ -340,6 +340,7 @@ impl Shell {
             times_out_at_us: limits.times_out_at_us(scene),
             keep_ms: (keep > 0).then_some(keep),
             is_server_generated: false,
+            linger: Some(linger_of(client)), // So one that listens by a channel can be killed, too.
             refusal: why,
             now: scene.now(),
             now_us: scene.mono_us,
@@ -357,8 +358,11 @@ impl Shell {
 
     /// A client is gone that waits.
     pub(super) fn kill_waiter(&mut self, client: Client, scene: &Scene) {
-        let removed = self.registry.remove_listener(client, scene.mono_us);
-        let key_ref = removed.unwrap().key_ref;
+        let blocked = self.registry.remove_listener(client, scene.mono_us);
+        let by_channel = (self.registry).remove_lingering(linger_of(client).client, scene.mono_us);
+        let mut removed = blocked.into_iter().chain(by_channel);
+        let key_ref = removed.next().unwrap().key_ref;
+        assert!(removed.next().is_none());
         self.registry.mark(key_ref.db, &key_ref.name);
     }
 

@@ -15,10 +15,11 @@ on_every_server![
     resetstat_is_for_operators,
 ];
 
-const GAUGES: [&str; 8] = [
+const GAUGES: [&str; 9] = [
     "held_exclusive",
     "held_shared",
     "held_keys",
+    "held_bound",
     "waiters",
     "waiters_blocked",
     "waiters_notified",
@@ -26,7 +27,7 @@ const GAUGES: [&str; 8] = [
     "waited_keys",
 ];
 
-const COUNTERS: [&str; 23] = [
+const COUNTERS: [&str; 25] = [
     "acquired",
     "reacquired",
     "refused",
@@ -37,6 +38,8 @@ const COUNTERS: [&str; 23] = [
     "passed_over",
     "published",
     "unheard",
+    "disconnected",
+    "disconnected_later",
     "taken_back",
     "deadlocks",
     "queue_full",
