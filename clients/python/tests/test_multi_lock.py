@@ -124,6 +124,30 @@ def test_a_string_over_one_key_is_a_lost_lock(server: Server, client: redis.Redi
     lock.release()
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_old_client_of_any_key_is_not_asked_for_too_often(server: Server, kind: str) -> None:
+    server.admin.set("prices", "of an old client", px=400)
+    assert waiter(kind, server).result()
+    assert 3 <= server.calls("lock.macquire") <= 12
+
+
+def test_after_a_lost_connection_all_is_given_back(server: Server, client: redis.Redis) -> None:
+    lock = MultiLock(client, BOTH, timeout=30)
+    for asyncio_too in (False, True):
+        lock.acquire()
+        token = lock.local.token
+        if asyncio_too:
+            asyncio.run(give_up_with_asyncio(server, token))
+        else:
+            lock._abandon_after(redis.ConnectionError(), token)
+        assert is_free(server)
+
+
+async def give_up_with_asyncio(server: Server, token: bytes) -> None:
+    async with Client(port=server.port) as client:
+        await ours.MultiLock(client, BOTH, timeout=30)._abandon_after(redis.ConnectionError(), token)
+
+
 def test_with_a_full_pool_it_is_released(server: Server) -> None:
     pool = redis.ConnectionPool(port=server.port, max_connections=1)
     with redis.Redis(connection_pool=pool) as client:
