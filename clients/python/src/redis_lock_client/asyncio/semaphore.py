@@ -13,7 +13,7 @@ __all__ = ["Semaphore"]
 class Semaphore(Lock):
     """One of at most `permits` holds of a key, with everything that a `Lock` has: each has its own ttl and fence.
 
-    An object is one permit for each task: `async with Semaphore(client, "api", 10, timeout=30) as permit:`. Where
+    Each task makes an object of its own: `async with Semaphore(client, "api", 10, timeout=30) as permit:`. Where
     callers name different numbers, the smallest one counts while its caller holds.
     """
 
