@@ -7,7 +7,7 @@ use redis_module::raw;
 use super::api::{Argv, Context};
 use super::command_call::CommandCall;
 use super::register::Handler;
-use super::{execute, replay};
+use super::{execute, queries, replay};
 use crate::command::spec::Spec;
 use crate::command::{
     acquire, apply, apply_release, check, exec, info, release, renew, resetstat, rlock, top, wlock,
@@ -30,13 +30,13 @@ pub(super) const COMMANDS: [(&Spec, Handler); 12] = [
     ),
     (&release::SPEC, handler!(execute::release)),
     (&renew::SPEC, handler!(execute::renew)),
-    (&check::SPEC, handler!(execute::check)),
-    (&info::SPEC, handler!(execute::info)),
+    (&check::SPEC, handler!(queries::check)),
+    (&info::SPEC, handler!(queries::info)),
     (&top::SPEC, handler!(super::top::run)),
-    (&resetstat::SPEC, handler!(execute::reset_stat)),
+    (&resetstat::SPEC, handler!(queries::reset_stat)),
     (&apply::SPEC, handler!(replay::apply)),
     (&apply_release::SPEC, handler!(replay::apply_release)),
-    (&writable::SPEC, handler!(execute::writable)),
+    (&writable::SPEC, handler!(queries::writable)),
 ];
 
 /// Those that need Redis 7.0: before, a call has no rights of its client.

@@ -1,15 +1,13 @@
 //! Commands at work: the key is opened and served, the request decided, the decision carried out, the key served again, the
 //! reply sent. All of it happens in one step of the server's main thread.
 
-use std::rc::Rc;
-
 use super::api::{Arg, Purpose};
 use super::blocked_client::Registry;
 use super::channel;
 use super::clock;
 use super::command_call::CommandCall;
 use super::commit::Cause;
-use super::info_reply;
+use super::deadlock;
 use super::linger;
 use super::lock_key::{Key, KeyEnd, Parts, WrongType};
 use super::serve::{self, Entered};
@@ -17,13 +15,12 @@ use super::stats::counters::{LOST_RENEWALS, NOT_OWNER, QUEUE_FULL, REFUSED, RESU
 use super::stats::{self, times};
 use super::writes;
 use crate::command::acquire::{Acquire, Wait, Wanted};
-use crate::command::check::Check;
-use crate::command::info::{self, Info, Waiter};
 use crate::command::release::Release;
 use crate::command::renew::Renew;
 use crate::command::{Decision, Error, Reply};
-use crate::lock::{Effect, Fence, FenceClock, Lock, Now, Refusal, Token, TokenBuf};
-use crate::wait::{Ahead, KeyRef, Linger, Listener};
+use crate::lock::{Effect, Fence, FenceClock, Lock, Now, Refusal, Token};
+use crate::wait::graph::CycleWait;
+use crate::wait::{Ahead, KeyRef, Linger};
 
 /// What a decision is made on.
 struct Scene<'s> {
@@ -228,19 +225,21 @@ pub(super) fn take_hold(call: &mut CommandCall<'_>, wanted: Wanted) -> Result<()
         call.task.module().bindings.listen(ctx);
     }
     let ask = acquire.ask();
-    let taker = Taker {
+    let taker = || Taker {
         token: ask.token,
         linger,
     };
-    let outcome = call.change(Some(taker), |scene| {
-        let ahead = scene
-            .queue
-            .map_or_else(Ahead::default, |(key_ref, registry)| {
-                registry.ahead_of(key_ref, (ask.token, ask.mode), scene.lock, scene.now)
-            });
-        let decision = acquire.decide(scene.lock, scene.now, ahead.as_waiting(), scene.fences);
-        Decided::new(decision, |had_it| Cause::Acquired { had_it })
-    })?;
+    let mut outcome = call.change(Some(taker()), |scene| decide_acquire(&acquire, scene))?;
+    if let Outcome::Refused(key, _, refusal, now) = &mut outcome {
+        if let Some(suspect) = deadlock::suspect(key, &acquire, *refusal, *now) {
+            // The search opens other keys, so this one is closed before.
+            drop(outcome);
+            if let Some(cycle) = deadlock::search(&mut call.task, ask.token, suspect) {
+                return refuse_cycle(call, ask.token, &cycle);
+            }
+            outcome = call.change(Some(taker()), |scene| decide_acquire(&acquire, scene))?;
+        }
+    }
     match outcome {
         Outcome::Reply(reply) => {
             stats::not_possible(reply);
@@ -256,6 +255,35 @@ pub(super) fn take_hold(call: &mut CommandCall<'_>, wanted: Wanted) -> Result<()
             }
         }
     }
+    Ok(())
+}
+
+fn decide_acquire<'r>(acquire: &'r Acquire<'r>, scene: Scene<'_>) -> Decided<'r> {
+    let ask = acquire.ask();
+    let ahead = scene
+        .queue
+        .map_or_else(Ahead::default, |(key_ref, registry)| {
+            registry.ahead_of(key_ref, (ask.token, ask.mode), scene.lock, scene.now)
+        });
+    let decision = acquire.decide(scene.lock, scene.now, ahead.as_waiting(), scene.fences);
+    Decided::new(decision, |had_it| Cause::Acquired { had_it })
+}
+
+/// Tells of the cycle that a wait would close. A place without a listener that the token has ends, as with every refusal for good.
+fn refuse_cycle(
+    call: &mut CommandCall<'_>,
+    token: Token<'_>,
+    cycle: &[CycleWait],
+) -> Result<(), Error> {
+    let ctx = call.task.ctx();
+    deadlock::note(&mut call.task, cycle);
+    let mut key = call.key(Purpose::Write)?;
+    if let Some(key_ref) = key_ref_of(&mut key) {
+        resume(&mut key, &key_ref, token);
+        serve::serve_changed(&mut key, &key_ref, clock::of_command());
+    }
+    drop(key);
+    ctx.reply_error(&deadlock::message(cycle));
     Ok(())
 }
 
@@ -310,61 +338,5 @@ pub(super) fn renew(call: &mut CommandCall<'_>) -> Result<(), Error> {
         }
         ctx.reply(reply);
     }
-    Ok(())
-}
-
-pub(super) fn check(call: &mut CommandCall<'_>) -> Result<(), Error> {
-    let check = Check::parse(call.args())?;
-    let ctx = call.task.ctx();
-    let key = call.key(Purpose::Read)?;
-    ctx.reply(check.reply(key.lock(), clock::of_command()));
-    Ok(())
-}
-
-pub(super) fn info(call: &mut CommandCall<'_>) -> Result<(), Error> {
-    info::parse(call.args())?;
-    let ctx = call.task.ctx();
-    let mut key = call.key(Purpose::Read)?;
-    let now = clock::of_command();
-    let waiters = waiters_of(&mut key);
-    match Info::of(key.lock(), key.deadline(now), waiters, now) {
-        Some(info) => info_reply::send(ctx, &info),
-        None => ctx.reply_null(),
-    }
-    Ok(())
-}
-
-/// The waiters of a key, in the order of its queue.
-fn waiters_of(key: &mut Key<'_, '_>) -> Vec<Waiter> {
-    let now_us = clock::monotonic_us();
-    let (db, name) = (key.ctx().selected_db(), key.name());
-    let waiters = key.parts().state.registry.waiters(db, name.bytes());
-    waiters
-        .map(|waiter| Waiter {
-            token: TokenBuf::from(waiter.token.as_token()),
-            mode: waiter.mode,
-            waited_ms: now_us.saturating_sub(waiter.since_us) / 1_000,
-            listener: waiter.listener.map(|listener| match listener {
-                Listener::Client(client) => info::Listener::Client(client.id()),
-                Listener::Channel(name) => info::Listener::Channel(Rc::clone(name)),
-            }),
-        })
-        .collect()
-}
-
-pub(super) fn reset_stat(call: &mut CommandCall<'_>) -> Result<(), Error> {
-    if call.argv.len() != 1 {
-        return Err(Error::Arity);
-    }
-    stats::reset();
-    call.task.ctx().reply_ok();
-    Ok(())
-}
-
-pub(super) fn writable(call: &mut CommandCall<'_>) -> Result<(), Error> {
-    if !writes::is_asking() {
-        return Err(Error::ModuleOnly);
-    }
-    call.task.ctx().reply_ok();
     Ok(())
 }

@@ -30,6 +30,8 @@
 //! 11. **A request with LINGER** ([`bindings`]) binds its hold to its connection. Where it listens by a channel, it leaves when that
 //!     connection is lost ([`Registry::remove_lingering`]): with KEEP its place stays for the grace.
 //! 12. **Two clocks.** Locks end by the wall clock, as keys do. Timeouts and graces run on a clock that nobody can set.
+//! 13. **A wait that would close a cycle of waits is not begun.** The caller asks [`graph`] before it lets a request enter. Each place
+//!     belongs to the chain of its token's places, so that the search finds what a token waits for.
 //!
 //! # Memory
 //!
@@ -38,6 +40,7 @@
 
 pub mod bindings;
 pub mod delivery;
+pub mod graph;
 pub mod key_ref;
 #[cfg(test)]
 mod naive;

@@ -23,6 +23,11 @@ pub(super) struct Place<L> {
     pub(super) keep_ms: u32,
     /// The mode of that request.
     pub(super) keep_mode: Mode,
+    /// The neighbours in the chain of its token's places, which `registry/tokens` keeps.
+    pub(super) before: Option<PlaceId>,
+    pub(super) after: Option<PlaceId>,
+    /// Whether its token has other places, too.
+    pub(super) has_others: bool,
 }
 
 /// Who listens at a place.
@@ -102,7 +107,20 @@ impl<L> Place<L> {
             requests: Requests::Nobody { until_us: NEVER },
             keep_ms: 0,
             keep_mode: Mode::Exclusive,
+            before: None,
+            after: None,
+            has_others: false,
         }
+    }
+
+    /// The keys that it waits for.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &KeyRef> {
+        std::iter::once(&self.key_ref)
+    }
+
+    /// Whether it is granted several keys at once, or none.
+    pub(super) fn is_for_several_keys(&self) -> bool {
+        self.keys().nth(1).is_some()
     }
 
     pub(super) fn is_absent(&self) -> bool {

@@ -28,6 +28,7 @@
 //! [`WaitQueue::next`] after [`WaitQueue::lock_replaced`] looks at every place. And a step looks at each
 //! absent permit whose turn has come: there are fewer of them than their limit.
 
+pub(super) mod in_the_way;
 mod line;
 mod turn;
 mod upgrades;

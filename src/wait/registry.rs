@@ -5,6 +5,7 @@ mod granting;
 mod leaving;
 mod marks;
 mod questions;
+mod tokens;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::num::NonZeroU64;
@@ -28,6 +29,8 @@ pub struct Registry<L, S> {
     queues: HashMap<i32, HashMap<Rc<[u8]>, KeyQueue, S>, S>,
     /// Exactly the places in `queues`.
     places: Places<L>,
+    /// The first place of each chain of `places`: those of the tokens with this hash.
+    by_token: HashMap<u32, PlaceId, S>,
     /// Exactly the blocked clients of `places`.
     by_listener: HashMap<L, (PlaceId, Seq), S>,
     /// The names of channels, each with the number of its requests, which share it.
@@ -89,7 +92,7 @@ pub struct NewRequest<'a, L> {
 pub enum Entered {
     /// It waits.
     Waits {
-        /// Whether nobody ahead of its place stops it, but the lock may.
+        /// Whether nobody ahead of its place stops it, but the lock may; also where its token had the place before.
         is_first: bool,
     },
     /// It does not wait, and its token has a place without a listener.
@@ -226,6 +229,7 @@ impl<L, S: Default> Default for Registry<L, S> {
         Self {
             queues: HashMap::default(),
             places: Places::default(),
+            by_token: HashMap::default(),
             by_listener: HashMap::default(),
             channels: HashMap::default(),
             lingering: BTreeMap::new(),

@@ -46,6 +46,7 @@ mod harness;
 
 // The commands.
 mod acquire;
+mod deadlock;
 mod guards;
 mod linger;
 mod lock_upgrades;

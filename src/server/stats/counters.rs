@@ -82,6 +82,10 @@ counters! {
     TAKEN_BACK = c"taken_back";
     /// Acquires that got -DEADLOCK.
     DEADLOCKS = c"deadlocks";
+    /// Those of them whose wait would have closed a cycle of waits.
+    DEADLOCK_CYCLES = c"deadlock_cycles";
+    /// Acquires that wait although the search for a cycle had more to look at than it may.
+    DEADLOCK_OVER_BUDGET = c"deadlock_over_budget";
     /// Acquires that got -QUEUEFULL.
     QUEUE_FULL = c"queue_full";
     /// Holds that their owners released.

@@ -64,7 +64,9 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
             }
         }
         let queue = self.queue(key_ref.db, &key_ref.name);
-        let is_first = queue.and_then(|queue| queue.candidate(&self.places)) == Some(id);
+        let is_candidate = queue.and_then(|queue| queue.candidate(&self.places)) == Some(id);
+        // A place that has changed may matter to others, or be next, wherever it stands.
+        let is_first = is_candidate || own.is_some();
         match waits {
             true => Entered::Waits { is_first },
             false => Entered::Kept { is_first },
@@ -135,6 +137,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
                 queues.insert(key_ref.name, key);
             }
         }
+        self.link(id);
         Some(id)
     }
 }

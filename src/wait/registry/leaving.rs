@@ -167,6 +167,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
                 }
             }
         }
+        self.unlink(id);
         self.places.remove(id);
     }
 
@@ -188,7 +189,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
 }
 
 /// How many keys a database has room for while nobody waits for any.
-const SPARE_KEYS: usize = 1_024;
+pub(super) const SPARE_KEYS: usize = 1_024;
 
 pub(super) const fn grace_end(now_us: u64, keep_ms: u32) -> u64 {
     now_us.saturating_add((keep_ms as u64).saturating_mul(1_000))

@@ -190,6 +190,7 @@ impl<L, S: BuildHasher> Registry<L, S> {
     #[cfg(test)]
     pub(in crate::wait) fn is_tight(&self) -> bool {
         use crate::wait::request::NEVER;
+        self.assert_tokens_tight();
         let queues = self.queues.values().flat_map(HashMap::values);
         let ids = queues.clone().flat_map(|key| key.queue.iter());
         let places = ids.map(|id| self.places.get(id).unwrap());

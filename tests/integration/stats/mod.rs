@@ -27,7 +27,7 @@ const GAUGES: [&str; 9] = [
     "waited_keys",
 ];
 
-const COUNTERS: [&str; 25] = [
+const COUNTERS: [&str; 27] = [
     "acquired",
     "reacquired",
     "refused",
@@ -42,6 +42,8 @@ const COUNTERS: [&str; 25] = [
     "disconnected_later",
     "taken_back",
     "deadlocks",
+    "deadlock_cycles",
+    "deadlock_over_budget",
     "queue_full",
     "released",
     "released_later",
