@@ -15,7 +15,7 @@ on_every_server![
     resetstat_is_for_operators,
 ];
 
-const GAUGES: [&str; 9] = [
+const GAUGES: [&str; 10] = [
     "held_exclusive",
     "held_shared",
     "held_counted",
