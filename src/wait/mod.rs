@@ -64,9 +64,9 @@ pub use delivery::{Deliveries, Delivery, Grant, Kept, Revoked};
 pub use key_ref::{KeyRef, ANY_DB};
 pub use place::Counts;
 pub use registry::{
-    Ahead, Entered, Granted, GrantedSeveral, NewRequest, Offer, Registry, Removed, Rest, Step,
-    Waiter,
+    Ahead, Candidate, Entered, Granted, GrantedSeveral, NewRequest, Offer, Registry, Removed, Rest,
+    Step, Turn, Waiter,
 };
 pub use request::Listener;
 pub use schedule::Due;
-pub use several::{Candidate, Several, Standing, Turn, Wanted};
+pub use several::{Several, Standing, Wanted};

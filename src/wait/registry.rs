@@ -22,7 +22,7 @@ use super::schedule::Schedule;
 use crate::lock::{Effect, Fence, Hold, Mode, Now, Refusal, Token, TokenBuf, Ttl};
 
 pub use questions::{Ahead, Waiter};
-pub use several::GrantedSeveral;
+pub use several::{Candidate, GrantedSeveral, Turn};
 
 /// All places, and all that is to be done for them. `S` is how its tables hash.
 #[derive(Debug)]

@@ -169,11 +169,8 @@ fn command_docs_describe_every_command(kind: Kind) {
             ("module".into(), "lock".into())
         );
         let arguments = docs.field("arguments");
-        let names: Vec<_> = arguments
-            .items()
-            .iter()
-            .map(|arg| arg.field("name"))
-            .collect();
+        let names = arguments.items().iter().map(|arg| arg.field("name"));
+        let names: Vec<_> = names.collect();
         let expected = [&["key"], command.args].concat();
         let expected: Vec<_> = expected.into_iter().map(Reply::from).collect();
         assert_eq!(names, expected, "{name}");
