@@ -27,6 +27,16 @@ pub enum Error {
     UnknownReleaseOption,
     /// The time of ATLEAST is missing, or is not an integer from 0 to 2^48.
     AtLeast,
+    /// The number of keys is not an integer from 1 to 128.
+    KeyCount,
+    /// One of several keys was named twice.
+    KeyTwice,
+    /// MODES does not name a mode for each key.
+    Modes,
+    /// An option that LOCK.MACQUIRE does not know.
+    UnknownOptionOfSeveral,
+    /// The token holds some of several keys, or waits for some of them by another request.
+    Partial,
     /// The number of LOCK.TOP is not an integer from 1.
     Count,
     /// The token does not hold the lock.
@@ -108,6 +118,15 @@ impl Error {
             Self::UnknownReleaseOption => c"ERR unknown option, expected ATLEAST",
             Self::AtLeast => {
                 c"ERR ATLEAST needs an integer from 0 to 281474976710656, in milliseconds"
+            }
+            Self::KeyCount => c"ERR numkeys must be an integer from 1 to 128",
+            Self::KeyTwice => c"ERR a key was named twice",
+            Self::Modes => c"ERR MODES needs EXCLUSIVE or SHARED for each key",
+            Self::UnknownOptionOfSeveral => {
+                c"ERR unknown option, expected MODES, BLOCK, NOTIFY or KEEP"
+            }
+            Self::Partial => {
+                c"PARTIAL the token holds some of these locks or waits for some of them, release them first"
             }
             Self::Count => c"ERR the number of locks must be an integer from 1",
             Self::NotHeld => c"NOTHELD the token does not hold the lock",

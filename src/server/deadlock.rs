@@ -11,8 +11,7 @@ use super::clock;
 use super::config::DEADLOCK_DETECTION;
 use super::lock_key::{Key, Parts};
 use super::module::Task;
-use super::serve;
-use super::stats::counters::{DEADLOCKS, DEADLOCK_CYCLES, DEADLOCK_OVER_BUDGET, RESUMED};
+use super::stats::counters::{DEADLOCKS, DEADLOCK_CYCLES, DEADLOCK_OVER_BUDGET};
 use crate::command::acquire::{Acquire, Wait};
 use crate::lock::{Now, Refusal, Token};
 use crate::wait::graph::{self, Asked, CycleWait, Search, Verdict};
@@ -60,7 +59,7 @@ pub(super) fn suspect(
 }
 
 /// Whether a refused request waits, or leaves a place.
-fn will_wait(ctx: Context<'_>, acquire: &Acquire<'_>) -> bool {
+pub(super) fn will_wait(ctx: Context<'_>, acquire: &Acquire<'_>) -> bool {
     let may_leave_a_place = match acquire.wait() {
         Some(Wait::Notify(..)) => true,
         _ => acquire.keep_ms().is_some(),
@@ -72,12 +71,12 @@ fn will_wait(ctx: Context<'_>, acquire: &Acquire<'_>) -> bool {
 pub(super) fn search(
     task: &mut Task<'_>,
     token: Token<'_>,
-    asked: Asked,
+    asked: Vec<Asked>,
 ) -> Option<Vec<CycleWait>> {
     let ctx = task.ctx();
     let db = ctx.selected_db();
     let now = clock::of_command();
-    let mut search = Search::new(token, vec![asked]);
+    let mut search = Search::new(token, asked);
     while let Some(key_ref) = search.next_key(&task.state().registry) {
         ctx.select_db(key_ref.db);
         let name = OwnedString::new(ctx, &key_ref.name);
@@ -99,26 +98,12 @@ pub(super) fn search(
     }
 }
 
-/// Tells of the cycle that a wait for this key would close. A place without a listener that the token has ends, as with every refusal
-/// for good.
-pub(super) fn refuse(key: &mut Key<'_, '_>, token: Token<'_>, cycle: &[CycleWait]) {
+/// Counts a cycle, and logs it.
+pub(super) fn note(task: &mut Task<'_>, cycle: &[CycleWait]) {
     DEADLOCKS.add_one();
     DEADLOCK_CYCLES.add_one();
-    log(key, cycle);
-    let (ctx, name) = (key.ctx(), key.name());
-    let registry = &mut key.parts().state.registry;
-    if let Some(key_ref) = registry.key_ref(ctx.selected_db(), name.bytes()) {
-        if registry.resume(&key_ref, token).is_some() {
-            RESUMED.add_one();
-            serve::serve_changed(key, &key_ref, clock::of_command());
-        }
-    }
-    ctx.reply_error(&message(cycle));
-}
-
-fn log(key: &mut Key<'_, '_>, cycle: &[CycleWait]) {
-    let (ctx, now_us) = (key.ctx(), clock::monotonic_us());
-    let logged_us = &mut key.parts().state.cycle_logged_us;
+    let (ctx, now_us) = (task.ctx(), clock::monotonic_us());
+    let logged_us = &mut task.state().cycle_logged_us;
     if logged_us.is_some_and(|us| now_us.saturating_sub(us) < LOG_PAUSE_US) {
         return;
     }
@@ -135,7 +120,7 @@ fn log(key: &mut Key<'_, '_>, cycle: &[CycleWait]) {
 }
 
 /// The reply. It names no key and no token but those that the client knows.
-fn message(cycle: &[CycleWait]) -> CString {
+pub(super) fn message(cycle: &[CycleWait]) -> CString {
     let name = |wait: Option<&CycleWait>| {
         wait.map_or_else(String::new, |wait| escaped(&wait.key_ref.name))
     };

@@ -18,8 +18,8 @@
 //!    `blocked_client`, `delivery`, `timer`, `inbox`, `propagation`, `stats`, `slot_migration`,
 //!    `sweep`, `channel`, `bindings`: the parts of the module's memory, settings, statistics.
 //! 3. `module`: these parts as one structure, and the task that borrows it.
-//! 4. `lock_key`, `commit`, `linger`, `serve`, `deadlock`: work on keys.
-//! 5. `command_call`, `execute`, `exec`, `top`, `replay`, `dispatch`, `tick`, `callbacks`, `data_type`,
+//! 4. `lock_key`, `commit`, `linger`, `serve`, `several`, `deadlock`: work on keys.
+//! 5. `command_call`, `execute`, `queries`, `exec`, `macquire`, `top`, `replay`, `dispatch`, `tick`, `callbacks`, `data_type`,
 //!    `info_section`: the entries.
 //! 6. `load`: registers everything.
 //!
@@ -57,14 +57,17 @@ mod linger;
 mod load;
 mod lock_key;
 mod lock_type;
+mod macquire;
 mod main_thread;
 mod module;
 mod notify;
 mod propagation;
+mod queries;
 mod register;
 mod replay;
 mod serve;
 mod server_line;
+mod several;
 mod slot_migration;
 mod stats;
 mod sweep;

@@ -369,7 +369,7 @@ fn waits_of<'a, L, S: BuildHasher>(
     let spots = move |(id, place): (PlaceId, &'a Place<L>)| {
         place.keys().filter_map(move |key_ref| {
             let queue = registry.queue(key_ref.db, &key_ref.name)?;
-            Some((key_ref.clone(), queue.spot_of(id, place)))
+            Some((key_ref.clone(), queue.spot_of(id, place, &key_ref.name)))
         })
     };
     registry.places_of(token).flat_map(spots)

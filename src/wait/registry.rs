@@ -5,6 +5,7 @@ mod granting;
 mod leaving;
 mod marks;
 mod questions;
+mod several;
 mod tokens;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -21,6 +22,7 @@ use super::schedule::Schedule;
 use crate::lock::{Effect, Fence, Hold, Mode, Now, Refusal, Token, TokenBuf, Ttl};
 
 pub use questions::{Ahead, Waiter};
+pub use several::GrantedSeveral;
 
 /// All places, and all that is to be done for them. `S` is how its tables hash.
 #[derive(Debug)]
@@ -40,11 +42,17 @@ pub struct Registry<L, S> {
     /// The requests that listen by a channel and end with their connections (LINGER).
     lingering: BTreeMap<(NonZeroU64, Seq), PlaceId>,
     counts: Counts,
+    /// How many of the places are for several keys.
+    places_for_several: usize,
     schedule: Schedule,
     /// Keys that have changed outside a command.
     dirty: BTreeSet<KeyRef>,
     /// Keys with a lock that must be looked at once this node of a cluster serves them.
     put_off: BTreeSet<KeyRef>,
+    /// Places for several keys whose turn has come at one of them in this step. The caller looks at them before the step ends.
+    candidates: BTreeSet<(Ticket, PlaceId)>,
+    /// Keys that are to be served before the step ends.
+    unserved: Vec<KeyRef>,
     /// The waited keys that are still to be looked at in this turn of the patrol.
     patrol: Vec<KeyRef>,
     /// Grants that their listeners have not heard of yet.
@@ -94,7 +102,7 @@ pub struct NewRequest<'a, L> {
 pub enum Entered {
     /// It waits.
     Waits {
-        /// Whether nobody ahead of its place stops it, but the lock may.
+        /// Whether nobody ahead of its place stops it, but the lock may; also where its token had the place before.
         is_first: bool,
     },
     /// It does not wait, and its token has a place without a listener.
@@ -133,7 +141,7 @@ pub enum Rest {
 /// A request, or a place of nobody's, that waits no more. Whoever took it out ends its wait.
 #[derive(Debug)]
 pub struct Removed<L> {
-    /// The key that it waited for.
+    /// The key that it waited for, or the first of several.
     pub key_ref: KeyRef,
     /// Whatever is to be told; `None` of a place at which nobody has listened.
     pub listener: Option<Listener<L>>,
@@ -237,9 +245,12 @@ impl<L, S: Default> Default for Registry<L, S> {
             channels: HashMap::default(),
             lingering: BTreeMap::new(),
             counts: Counts::default(),
+            places_for_several: 0,
             schedule: Schedule::default(),
             dirty: BTreeSet::new(),
             put_off: BTreeSet::new(),
+            candidates: BTreeSet::new(),
+            unserved: Vec::new(),
             patrol: Vec::new(),
             deliveries: Deliveries::default(),
             last_ticket: 0,

@@ -52,6 +52,7 @@ mod linger;
 mod lock_upgrades;
 mod native;
 mod places;
+mod several;
 mod transactions;
 mod waiting;
 

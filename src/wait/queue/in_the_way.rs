@@ -64,14 +64,16 @@ pub(in crate::wait) fn stands_in_the_way(mode: Mode, asked: Mode) -> bool {
 
 impl WaitQueue {
     /// Where a place stands. One that upgrades is ahead of the line.
-    pub(in crate::wait) fn spot_of<L>(&self, id: PlaceId, place: &Place<L>) -> Spot {
+    pub(in crate::wait) fn spot_of<L>(&self, id: PlaceId, place: &Place<L>, name: &[u8]) -> Spot {
         Spot {
             id: Some(id),
             at: match self.is_upgrading(place) {
                 true => Spot::HEAD,
                 false => place.ticket,
             },
-            mode: narrowest_mode(place),
+            mode: place
+                .mode_among(name)
+                .unwrap_or_else(|| narrowest_mode(place)),
             is_for_several_keys: place.is_for_several_keys(),
         }
     }
@@ -168,7 +170,11 @@ impl WaitQueue {
         let line = line.map(|(ticket, id)| (*ticket, *id));
         for (ticket, id) in sole.into_iter().chain(line) {
             budget.spend(1)?;
-            let place = places.get(id).filter(|_| is_in_line(id));
+            // A place for several keys stands in the way by itself, whatever it asks for here.
+            let place = places.get(id).filter(|place| {
+                let is_for_one = !place.is_for_several_keys();
+                is_for_one && is_in_line(id)
+            });
             if place.map(narrowest_mode) == Some(Mode::Exclusive) {
                 return Some(Some(ticket));
             }
