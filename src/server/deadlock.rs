@@ -10,8 +10,9 @@ use super::api::{Context, Level, OwnedString, Purpose};
 use super::clock;
 use super::config::DEADLOCK_DETECTION;
 use super::lock_key::{Key, Parts};
-use super::module::Task;
-use super::stats::counters::{DEADLOCKS, DEADLOCK_CYCLES, DEADLOCK_OVER_BUDGET};
+use super::module::{State, Task};
+use super::serve;
+use super::stats::counters::{DEADLOCKS, DEADLOCK_CYCLES, DEADLOCK_OVER_BUDGET, RESUMED};
 use crate::command::acquire::{Acquire, Wait};
 use crate::lock::{Now, Refusal, Token};
 use crate::wait::graph::{self, Asked, CycleWait, Search, Verdict};
@@ -98,12 +99,30 @@ pub(super) fn search(
     }
 }
 
-/// Counts a cycle, and logs it.
-pub(super) fn note(task: &mut Task<'_>, cycle: &[CycleWait]) {
+/// Tells of the cycle that a wait for this key would close. A place without a listener that the token has ends, as with every refusal
+/// for good.
+pub(super) fn refuse(key: &mut Key<'_, '_>, token: Token<'_>, cycle: &[CycleWait]) {
+    let (ctx, name) = (key.ctx(), key.name());
+    let registry = &mut key.parts().state.registry;
+    if let Some(key_ref) = registry.key_ref(ctx.selected_db(), name.bytes()) {
+        if registry.resume(&key_ref, token).is_some() {
+            RESUMED.add_one();
+            serve::serve_changed(key, &key_ref, clock::of_command());
+        }
+    }
+    tell(ctx, key.parts().state, cycle);
+}
+
+/// Counts a cycle, logs it, and replies with the error.
+pub(super) fn tell(ctx: Context<'_>, state: &mut State, cycle: &[CycleWait]) {
     DEADLOCKS.add_one();
     DEADLOCK_CYCLES.add_one();
-    let (ctx, now_us) = (task.ctx(), clock::monotonic_us());
-    let logged_us = &mut task.state().cycle_logged_us;
+    log(ctx, &mut state.cycle_logged_us, cycle);
+    ctx.reply_error(&message(cycle));
+}
+
+fn log(ctx: Context<'_>, logged_us: &mut Option<u64>, cycle: &[CycleWait]) {
+    let now_us = clock::monotonic_us();
     if logged_us.is_some_and(|us| now_us.saturating_sub(us) < LOG_PAUSE_US) {
         return;
     }
@@ -120,7 +139,7 @@ pub(super) fn note(task: &mut Task<'_>, cycle: &[CycleWait]) {
 }
 
 /// The reply. It names no key and no token but those that the client knows.
-pub(super) fn message(cycle: &[CycleWait]) -> CString {
+fn message(cycle: &[CycleWait]) -> CString {
     let name = |wait: Option<&CycleWait>| {
         wait.map_or_else(String::new, |wait| escaped(&wait.key_ref.name))
     };

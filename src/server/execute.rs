@@ -20,7 +20,6 @@ use crate::command::release::Release;
 use crate::command::renew::Renew;
 use crate::command::{Decision, Error, Reply};
 use crate::lock::{Effect, Fence, FenceClock, Lock, Now, Refusal, Token};
-use crate::wait::graph::CycleWait;
 use crate::wait::{Ahead, KeyRef, Linger};
 
 /// What a decision is made on.
@@ -250,19 +249,20 @@ pub(super) fn take_hold(call: &mut CommandCall<'_>, wanted: Wanted) -> Result<()
         call.task.module().bindings.listen(ctx);
     }
     let ask = acquire.ask();
-    let taker = || Taker {
+    let taker = Taker {
         token: ask.token,
         linger,
     };
-    let mut outcome = call.change(Some(taker()), |scene| decide_acquire(&acquire, scene))?;
+    let mut outcome = call.change(Some(taker), |scene| decide_acquire(&acquire, scene))?;
     if let Outcome::Refused(key, _, refusal, now) = &mut outcome {
         if let Some(suspect) = deadlock::suspect(key, &acquire, *refusal, *now) {
             // The search opens other keys, so this one is closed before.
             drop(outcome);
             if let Some(cycle) = deadlock::search(&mut call.task, ask.token, vec![suspect]) {
-                return refuse_cycle(call, ask.token, &cycle);
+                deadlock::refuse(&mut call.key(Purpose::Write)?, ask.token, &cycle);
+                return Ok(());
             }
-            outcome = call.change(Some(taker()), |scene| decide_acquire(&acquire, scene))?;
+            outcome = call.change(Some(taker), |scene| decide_acquire(&acquire, scene))?;
         }
     }
     match outcome {
@@ -295,24 +295,6 @@ fn decide_acquire<'r>(acquire: &'r Acquire<'r>, scene: Scene<'_>) -> Decided<'r>
         });
     let decision = acquire.decide(scene.lock, scene.now, ahead.as_waiting(), scene.fences);
     Decided::new(decision, |had_it| Cause::Acquired { had_it })
-}
-
-/// Tells of the cycle that a wait would close. A place without a listener that the token has ends, as with every refusal for good.
-fn refuse_cycle(
-    call: &mut CommandCall<'_>,
-    token: Token<'_>,
-    cycle: &[CycleWait],
-) -> Result<(), Error> {
-    let ctx = call.task.ctx();
-    deadlock::note(&mut call.task, cycle);
-    let mut key = call.key(Purpose::Write)?;
-    if let Some(key_ref) = key_ref_of(&mut key) {
-        resume(&mut key, &key_ref, token);
-        serve::serve_changed(&mut key, &key_ref, clock::of_command());
-    }
-    drop(key);
-    ctx.reply_error(&deadlock::message(cycle));
-    Ok(())
 }
 
 /// Counts an acquire that was not granted at once: its client waits, or gets null or an error.

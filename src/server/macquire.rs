@@ -255,7 +255,6 @@ impl<'c> Call<'_, 'c> {
         several: Option<&Several>,
         cycle: &[CycleWait],
     ) -> Result<(), Error> {
-        deadlock::note(&mut call.task, cycle);
         let token = self.request.acquire().ask().token;
         if let Some(several) = several {
             let registry = &mut call.task.state().registry;
@@ -263,7 +262,7 @@ impl<'c> Call<'_, 'c> {
                 serve_all_later(&mut call.task, several);
             }
         }
-        call.task.ctx().reply_error(&deadlock::message(cycle));
+        deadlock::tell(call.task.ctx(), call.task.state(), cycle);
         Ok(())
     }
 

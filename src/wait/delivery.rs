@@ -6,6 +6,8 @@
 //! A lock may leave its key between the grant and the loss: SWAPDB is followed here; after RENAME and MOVE nobody says where it is, so
 //! the hold is looked for ([`Deliveries::seek`]).
 
+// Long because: a delivery, its loss and its acknowledgement share their tables.
+
 use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::rc::Rc;

@@ -29,9 +29,6 @@ pub(super) struct Place<L> {
     pub(super) keep_ms: u32,
     /// The mode of that request.
     pub(super) keep_mode: Mode,
-    /// The neighbours in the chain of its token's places, which `registry/tokens` keeps.
-    pub(super) before: Option<PlaceId>,
-    pub(super) after: Option<PlaceId>,
     /// Whether its token has other places, too.
     pub(super) has_others: bool,
 }
@@ -114,8 +111,6 @@ impl<L> Place<L> {
             requests: Requests::Nobody { until_us: NEVER },
             keep_ms: 0,
             keep_mode: Mode::Exclusive,
-            before: None,
-            after: None,
             has_others: false,
         }
     }

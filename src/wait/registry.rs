@@ -22,7 +22,7 @@ use super::schedule::Schedule;
 use crate::lock::{Effect, Fence, Hold, Mode, Now, Refusal, Token, TokenBuf, Ttl};
 
 pub use questions::{Ahead, Waiter};
-pub use several::GrantedSeveral;
+pub use several::{Candidate, GrantedSeveral, Turn};
 
 /// All places, and all that is to be done for them. `S` is how its tables hash.
 #[derive(Debug)]
@@ -31,8 +31,10 @@ pub struct Registry<L, S> {
     queues: HashMap<i32, HashMap<Rc<[u8]>, KeyQueue, S>, S>,
     /// Exactly the places in `queues`.
     places: Places<L>,
-    /// The first place of each chain of `places`: those of the tokens with this hash.
+    /// The places of `places`, by the hash of the token: those whose hash no other place has.
     by_token: HashMap<u32, PlaceId, S>,
+    /// The other ones: two or more for each hash.
+    by_shared_hash: HashMap<u32, BTreeSet<PlaceId>, S>,
     /// Exactly the blocked clients of `places`.
     by_listener: HashMap<L, (PlaceId, Seq), S>,
     /// The names of channels, each with the number of its requests, which share it.
@@ -238,6 +240,7 @@ impl<L, S: Default> Default for Registry<L, S> {
             queues: HashMap::default(),
             places: Places::default(),
             by_token: HashMap::default(),
+            by_shared_hash: HashMap::default(),
             by_listener: HashMap::default(),
             channels: HashMap::default(),
             lingering: BTreeMap::new(),

@@ -1,9 +1,7 @@
 //! The keys of a request for several locks, which is granted all of them in one step or none.
 
-use std::rc::Rc;
-
 use super::key_ref::KeyRef;
-use crate::lock::{Mode, Token};
+use crate::lock::Mode;
 
 /// One of the keys, and the mode in which it is asked for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -104,34 +102,6 @@ pub enum Standing {
     Listens,
     /// It waits for some of them by another request.
     Other,
-}
-
-/// A place for several keys whose turn has come at one of them, and perhaps at all.
-#[derive(Clone, Debug)]
-pub struct Candidate {
-    pub(super) place: super::place::PlaceId,
-    pub(super) ticket: super::place::Ticket,
-    pub(super) token: crate::lock::TokenBuf,
-    /// Its keys.
-    pub several: Rc<Several>,
-}
-
-impl Candidate {
-    /// For whom it is.
-    pub fn token(&self) -> Token<'_> {
-        self.token.as_token()
-    }
-}
-
-/// Whose turn it is at a key of a [`Candidate`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
-    /// That of the candidate, and the lock admits it.
-    Its,
-    /// That of another request. The key is to be served.
-    Other,
-    /// Nobody's.
-    Nobody,
 }
 
 #[cfg(test)]

@@ -51,6 +51,7 @@ mod guards;
 mod linger;
 mod lock_upgrades;
 mod native;
+mod permits;
 mod places;
 mod several;
 mod transactions;

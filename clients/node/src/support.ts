@@ -50,3 +50,13 @@ export function isUnknownOption(error: unknown): boolean {
 export function isNotifyRefused(error: unknown): boolean {
   return error instanceof Error && /^(NOPERM|CROSSSLOT)|^ERR NOTIFY /.test(error.message);
 }
+
+/** The server does not know this command or option, by an error that names what it knows. */
+export function lacks(error: unknown, word: string): boolean {
+  if (!(error instanceof Error)) return false;
+  const { message } = error;
+  if (word.startsWith("LOCK.")) return message.toUpperCase().startsWith(`ERR UNKNOWN COMMAND '${word}'`);
+  // A module of 0.1 knows no options of LOCK.RELEASE at all.
+  const isArity = word === "ATLEAST" && message.startsWith("ERR wrong number of arguments");
+  return isArity || (isUnknownOption(error) && !message.includes(word));
+}

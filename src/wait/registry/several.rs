@@ -15,10 +15,38 @@ use crate::lock::{Deadline, Effect, Fence, Hold, Lock, Mode, Now, Token, TokenBu
 use crate::wait::bindings::Linger;
 use crate::wait::delivery::{Grant, Kept};
 use crate::wait::key_ref::KeyRef;
-use crate::wait::place::{Place, PlaceId};
+use crate::wait::place::{Place, PlaceId, Ticket};
 use crate::wait::queue::{Next, WaitQueue};
 use crate::wait::request::Listener;
-use crate::wait::several::{Candidate, Several, Standing, Turn, Wanted};
+use crate::wait::several::{Several, Standing, Wanted};
+
+/// A place for several keys whose turn has come at one of them, and perhaps at all.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    pub(super) place: PlaceId,
+    pub(super) ticket: Ticket,
+    pub(super) token: TokenBuf,
+    /// Its keys.
+    pub several: Rc<Several>,
+}
+
+impl Candidate {
+    /// For whom it is.
+    pub fn token(&self) -> Token<'_> {
+        self.token.as_token()
+    }
+}
+
+/// Whose turn it is at a key of a [`Candidate`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// That of the candidate, and the lock admits it.
+    Its,
+    /// That of another request. The key is to be served.
+    Other,
+    /// Nobody's.
+    Nobody,
+}
 
 /// The requests for several keys that are granted together: all those at one place.
 #[derive(Debug)]

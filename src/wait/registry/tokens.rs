@@ -1,8 +1,9 @@
 //! The places of a token, in all queues.
 //!
-//! A token rarely has more than one. So the places themselves are the index: those of all tokens with one hash are a chain, and a table
-//! has the first one of each chain.
+//! A token rarely has more than one, and there may be a million places. So a table has one small entry for each hash of a token. Tokens
+//! with several places, and tokens with the same hash, are in a table of their own.
 
+use std::collections::BTreeSet;
 use std::hash::BuildHasher;
 
 use super::leaving::SPARE_KEYS;
@@ -18,14 +19,15 @@ impl<L, S: BuildHasher> Registry<L, S> {
         &'a self,
         token: &'a CompactToken,
     ) -> impl Iterator<Item = (PlaceId, &'a Place<L>)> {
-        let mut next = self.by_token.get(&self.hash_of(token)).copied();
-        let chain = std::iter::from_fn(move || {
-            let id = next?;
-            let place = self.places.get(id)?;
-            next = place.after;
-            Some((id, place))
-        });
-        chain.filter(move |(_, place)| place.token == *token)
+        let hash = self.hash_of(token);
+        let one = self.by_token.get(&hash);
+        let more = one
+            .is_none()
+            .then(|| self.by_shared_hash.get(&hash))
+            .flatten();
+        let ids = one.into_iter().chain(more.into_iter().flatten());
+        let places = ids.filter_map(|id| Some((*id, self.places.get(*id)?)));
+        places.filter(move |(_, place)| place.token == *token)
     }
 
     pub(in crate::wait) fn place(&self, id: PlaceId) -> Option<&Place<L>> {
@@ -66,14 +68,14 @@ impl<L, S: BuildHasher> Registry<L, S> {
             return;
         };
         let hash = self.hash_of(&place.token);
-        let Some(head) = self.by_token.insert(hash, id) else {
+        if let Some(shared) = self.by_shared_hash.get_mut(&hash) {
+            shared.insert(id);
+        } else if let Some(first) = self.by_token.insert(hash, id) {
+            self.by_token.remove(&hash);
+            self.by_shared_hash
+                .insert(hash, BTreeSet::from([first, id]));
+        } else {
             return self.set_has_others(id, false); // The usual case.
-        };
-        if let Some(place) = self.places.get_mut(id) {
-            place.after = Some(head);
-        }
-        if let Some(head) = self.places.get_mut(head) {
-            head.before = Some(id);
         }
         let token = self.places.get(id).map(|place| &place.token);
         let mut all = token.into_iter().flat_map(|token| self.places_of(token));
@@ -91,26 +93,17 @@ impl<L, S: BuildHasher> Registry<L, S> {
         let Some(place) = self.places.get(id) else {
             return;
         };
-        let (before, after, has_others) = (place.before, place.after, place.has_others);
-        match (before, after) {
-            (Some(_), _) => {}
-            (None, Some(after)) => {
-                let hash = self.hash_of(&place.token);
-                self.by_token.insert(hash, after);
+        let (hash, has_others) = (self.hash_of(&place.token), place.has_others);
+        if self.by_token.remove(&hash).is_some() {
+            if self.by_token.is_empty() && self.by_token.capacity() > SPARE_KEYS {
+                self.by_token.shrink_to(SPARE_KEYS);
             }
-            (None, None) => {
-                let hash = self.hash_of(&place.token);
-                self.by_token.remove(&hash);
-                if self.by_token.is_empty() && self.by_token.capacity() > SPARE_KEYS {
-                    self.by_token.shrink_to(SPARE_KEYS);
-                }
+        } else if let Some(shared) = self.by_shared_hash.get_mut(&hash) {
+            shared.remove(&id);
+            if let (1, Some(last)) = (shared.len(), shared.first()) {
+                self.by_token.insert(hash, *last);
+                self.by_shared_hash.remove(&hash);
             }
-        }
-        if let Some(place) = before.and_then(|id| self.places.get_mut(id)) {
-            place.after = after;
-        }
-        if let Some(place) = after.and_then(|id| self.places.get_mut(id)) {
-            place.before = before;
         }
         if has_others {
             self.note_left_alone(id);
@@ -154,20 +147,17 @@ impl<L, S: BuildHasher> Registry<L, S> {
 
     #[cfg(test)]
     pub(super) fn assert_tokens_tight(&self) {
-        let mut in_chains = 0;
-        for head in self.by_token.values() {
-            let (mut before, mut next) = (None, Some(*head));
-            while let Some(id) = next {
-                let place = self.places.get(id).unwrap();
-                assert_eq!(place.before, before);
-                let all: Vec<_> = self.places_of(&place.token).map(|(id, _)| id).collect();
-                assert!(all.contains(&id));
-                let has_others = all.len() > 1 || place.is_for_several_keys();
-                assert_eq!(place.has_others, has_others);
-                (before, next) = (next, place.after);
-                in_chains += 1;
-            }
+        let alone = self.by_token.values().copied();
+        let shared = self.by_shared_hash.values();
+        assert!(shared.clone().all(|ids| ids.len() > 1));
+        let ids: Vec<PlaceId> = alone.chain(shared.flatten().copied()).collect();
+        for id in &ids {
+            let place = self.places.get(*id).unwrap();
+            let all: Vec<_> = self.places_of(&place.token).map(|(id, _)| id).collect();
+            assert!(all.contains(id));
+            let has_others = all.len() > 1 || place.is_for_several_keys();
+            assert_eq!(place.has_others, has_others);
         }
-        assert_eq!(in_chains, self.places.len());
+        assert_eq!(ids.len(), self.places.len());
     }
 }

@@ -442,8 +442,7 @@ impl Shell {
 
     pub(super) fn watch(&mut self, at: Place, key_ref: &KeyRef, now: Now) {
         let by_holds = self.registry.wakes_at(key_ref, self.lock(at), now);
-        let by_key = self.end(at);
-        let earliest = by_holds.into_iter().chain(by_key).min();
+        let earliest = by_holds.into_iter().chain(self.end(at)).min();
         let at_ms = earliest.map(|deadline| deadline.ms() + 1);
         self.registry.set_wake(key_ref, at_ms);
     }
