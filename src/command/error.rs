@@ -133,7 +133,7 @@ impl Error {
             Self::KeyTwice => c"ERR a key was named twice",
             Self::Modes => c"ERR MODES needs EXCLUSIVE or SHARED for each key",
             Self::UnknownOptionOfSeveral => {
-                c"ERR unknown option, expected MODES, BLOCK, NOTIFY or KEEP"
+                c"ERR unknown option, expected MODES, BLOCK, NOTIFY, KEEP or LINGER"
             }
             Self::Partial => {
                 c"PARTIAL the token holds some of these locks or waits for some of them, release them first"

@@ -1,5 +1,5 @@
 //! ```text
-//! LOCK.MACQUIRE numkeys key [key ...] token|* ttl [MODES EXCLUSIVE|SHARED [EXCLUSIVE|SHARED ...]] [BLOCK timeout|NOTIFY timeout channel] [KEEP grace]
+//! LOCK.MACQUIRE numkeys key [key ...] token|* ttl [MODES EXCLUSIVE|SHARED [EXCLUSIVE|SHARED ...]] [BLOCK timeout|NOTIFY timeout channel] [KEEP grace] [LINGER milliseconds]
 //! ```
 //! Takes all keys in one step, or none. The reply is one fence for all of them, or null. MODES names the mode of each key;
 //! without it all are exclusive. The other options are those of LOCK.ACQUIRE.
@@ -10,7 +10,7 @@
 //! A token that holds all keys in these modes under one fence gets that fence and new deadlines. If it holds some of them, or
 //! holds them otherwise, or waits for some of them by another request, the reply is `-PARTIAL`.
 
-use super::acquire::{Acquire, Wanted};
+use super::acquire::{self, Acquire, Wanted};
 use super::args::integer;
 use super::spec::{Arg, Flag, KeyUse, Keys, Spec, NONDETERMINISTIC};
 use super::{Args, Error};
@@ -59,7 +59,8 @@ pub const SPEC: Spec = Spec {
             ],
         )
         .optional(),
-        Arg::integer(c"grace").after(c"KEEP").optional(),
+        acquire::GRACE,
+        acquire::LINGER,
     ],
     tips: NONDETERMINISTIC,
     history: &[],

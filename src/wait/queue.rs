@@ -243,13 +243,9 @@ impl WaitQueue {
         let token = place.token.text();
         match Lock::admits(lock, mode, token.as_token(), now) {
             Err(_) => false,
-            Ok(_) if reserved == Occupancy::NONE => true,
-            Ok(None) => turn::with(lock, now, reserved).admits(mode),
-            // It has a hold by a lock from elsewhere. Those ahead are no holders yet if they do not fit beside it.
-            Ok(Some(_)) => {
-                let all = turn::with(lock, now, reserved);
-                usize::try_from(all.tolerated).is_ok_and(|most| all.holders <= most)
-            }
+            // It has a hold by a lock from elsewhere, and is one of those that the others ahead count.
+            Ok(Some(_)) => true,
+            Ok(None) => reserved == Occupancy::NONE || turn::with(lock, now, reserved).admits(mode),
         }
     }
 }

@@ -304,8 +304,10 @@ impl Oracle {
         now: u64,
     ) -> Option<(&'q NaivePlace, NaiveRequest)> {
         let absent = queue.iter().take_while(|place| place.is_absent()).count();
-        let reserved = self.reserve(&queue[..absent], at, now)?;
         let place = queue.get(absent)?;
+        // A place for several keys whose token has the key by a lock from elsewhere passes those who ask for a share.
+        let passes = !place.several.is_empty() && self.own(at, place.token, now).is_some();
+        let reserved = self.reserve(&queue[..absent], at, now, passes)?;
         let request = place.requests[0];
         let mode = place.mode_at(at, request.mode);
         let admits = self.admits(at, place.token, mode, now, &reserved);
@@ -313,12 +315,19 @@ impl Oracle {
     }
 
     /// How those who stand ahead count as holders. `None` where one of them has to come first.
-    fn reserve(&self, ahead: &[NaivePlace], at: Place, now: u64) -> Option<Reserved> {
+    fn reserve(
+        &self,
+        ahead: &[NaivePlace],
+        at: Place,
+        now: u64,
+        passes_shares: bool,
+    ) -> Option<Reserved> {
         let mut reserved = Reserved::default();
         for place in ahead {
             let is_passed = place.is_absent() && place.several.is_empty();
             let (mode, _) = place.kept.filter(|_| is_passed)?;
-            if !self.admits(at, place.token, mode, now, &reserved) {
+            let is_passed = passes_shares && mode == Mode::Shared;
+            if !is_passed && !self.admits(at, place.token, mode, now, &reserved) {
                 return None;
             }
             reserved.add(mode, place.upgrade);

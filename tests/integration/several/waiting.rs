@@ -20,6 +20,8 @@ on_every_server![
     a_channel_is_told_of_the_first_key,
     limits_count_one_place_at_each_key,
     it_waits_in_its_own_database,
+    a_wait_that_would_close_a_cycle_is_refused,
+    the_holds_of_a_lost_connection_linger,
 ];
 
 /// Two keys, and a request for both that waits for the second.
@@ -323,4 +325,55 @@ fn it_waits_in_its_own_database(kind: Kind) {
     c.int("LOCK.RELEASE b other");
     waits.fence();
     assert_eq!(c.holders("b"), ["me"]);
+}
+
+fn a_wait_that_would_close_a_cycle_is_refused(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    let mine = c.int("LOCK.ACQUIRE mine me 60000");
+    c.int("LOCK.ACQUIRE b you 60000");
+    // This one waits for a key that the other one holds, and the other one for a key of this one.
+    let you = server.blocked("LOCK.MACQUIRE 2 a mine you 60000 BLOCK 0");
+    let error = c.error("LOCK.MACQUIRE 2 d b me 60000 BLOCK 0");
+    assert!(
+        error.starts_with("DEADLOCK a cycle of 2 waits: b waits for a token"),
+        "{error}"
+    );
+    assert!(error.ends_with("that waits for mine"), "{error}");
+    // Also where nobody holds what it waits for: the other one is ahead.
+    let error = c.error("LOCK.MACQUIRE 2 d a me 60000 KEEP 60000");
+    assert!(error.starts_with("DEADLOCK "), "{error}");
+    let error = c.error("LOCK.ACQUIRE a me 60000 BLOCK 0");
+    assert!(error.starts_with("DEADLOCK "), "{error}");
+    assert_eq!(c.waiters("d"), [""; 0]);
+    // A request that does not wait gets null.
+    assert_eq!(c.call("LOCK.MACQUIRE 2 d b me 60000"), Reply::Nil);
+    assert_eq!(c.int("LOCK.RELEASE mine me"), 1);
+    assert!(you.fence() > mine);
+}
+
+fn the_holds_of_a_lost_connection_linger(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    for waits in [false, true] {
+        if waits {
+            c.int("LOCK.ACQUIRE b x 60000");
+        }
+        let mut owner = server.client();
+        let id = owner.int("CLIENT ID");
+        let line = "LOCK.MACQUIRE 2 a b me 60000 BLOCK 0 LINGER 0";
+        thread::scope(|scope| {
+            let owner = scope.spawn(|| owner.int(line));
+            if waits {
+                wait_for("it to wait", || (c.waiters("b") == ["me"]).then_some(()));
+                c.int("LOCK.RELEASE b x");
+            }
+            assert!(owner.join().unwrap() > 0);
+        });
+        let next = server.blocked("LOCK.MACQUIRE 2 b a next 60000 BLOCK 0");
+        c.int(&format!("CLIENT KILL ID {id}"));
+        let fence = next.fence();
+        assert_held(&mut c, &["a", "b"], "next", fence);
+        c.call("FLUSHALL");
+    }
 }

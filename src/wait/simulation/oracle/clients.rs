@@ -79,7 +79,7 @@ impl Oracle {
         if own.is_some_and(|n| !queue[n].is_absent()) {
             return false;
         }
-        let reserved = self.reserve(&queue[..own.unwrap_or(queue.len())], at, now);
+        let reserved = self.reserve(&queue[..own.unwrap_or(queue.len())], at, now, false);
         reserved.is_some_and(|reserved| self.admits(at, token, mode, now, &reserved))
     }
 
