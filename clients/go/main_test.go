@@ -23,6 +23,13 @@ var (
 
 func TestMain(m *testing.M) {
 	os.Exit(func() int {
+		if addr := os.Getenv("REDIS_LOCK_PERMIT_WORKER"); addr != "" {
+			if err := permitWorker(addr); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				return 1
+			}
+			return 0
+		}
 		var err error
 		if server, err = testserver.Start(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
