@@ -33,9 +33,18 @@ struct Described {
 }
 
 const COMMANDS: [Described; 10] = [
-    takes("lock.acquire"),
-    takes("rwlock.wlock"),
-    takes("rwlock.rlock"),
+    takes(
+        "lock.acquire",
+        &["token", "ttl", "n", "wait", "grace", "milliseconds"],
+    ),
+    takes(
+        "rwlock.wlock",
+        &["token", "ttl", "wait", "grace", "milliseconds"],
+    ),
+    takes(
+        "rwlock.rlock",
+        &["token", "ttl", "wait", "grace", "milliseconds"],
+    ),
     described(
         "lock.release",
         -3,
@@ -66,12 +75,12 @@ const fn described(
     }
 }
 
-const fn takes(name: &'static str) -> Described {
+const fn takes(name: &'static str, args: &'static [&'static str]) -> Described {
     Described {
         name,
         arity: -4,
         flags: &["write", "denyoom", "fast"],
-        args: &["token", "ttl", "wait", "grace"],
+        args,
     }
 }
 
@@ -116,8 +125,8 @@ fn command_getkeys_returns_the_key(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     for command in &COMMANDS {
-        // One name per argument. The wait and the grace are options.
-        let is_option = |arg: &str| ["wait", "grace"].contains(&arg);
+        // One name per argument. The limit, the wait, the grace and LINGER are options.
+        let is_option = |arg: &str| ["n", "wait", "grace", "milliseconds"].contains(&arg);
         let args = command.args.iter().filter(|arg| !is_option(arg));
         let args: Vec<_> = args.copied().collect();
         let line = format!(
@@ -135,6 +144,10 @@ fn command_getkeys_returns_the_key(kind: Kind) {
                 let reply = c.call(&format!("{line} {options}"));
                 assert_eq!(reply, Reply::Array(vec!["the-key".into()]), "{line}");
             }
+        }
+        if command.args.contains(&"n") {
+            let reply = c.call(&format!("{line} LIMIT 5"));
+            assert_eq!(reply, Reply::Array(vec!["the-key".into()]), "{line}");
         }
     }
 }
@@ -165,17 +178,24 @@ fn command_docs_describe_every_command(kind: Kind) {
         let expected: Vec<_> = expected.into_iter().map(Reply::from).collect();
         assert_eq!(names, expected, "{name}");
         assert_eq!(arguments.items()[0].field("type"), Reply::from("key"));
-        if let [.., wait, grace] = arguments.items() {
+        if let [.., limit, _, _, _] = arguments.items() {
+            if limit.field("name") == Reply::from("n") {
+                assert_eq!(limit.field("token"), Reply::from("LIMIT"));
+                assert_eq!(limit.field("type"), Reply::from("integer"));
+                assert!(words(&limit.field("flags")).contains("optional"));
+            }
+        }
+        if let [.., wait, grace, linger] = arguments.items() {
             if grace.field("name") == Reply::from("grace") {
-                check_options(wait, grace);
+                check_options(wait, grace, linger);
             }
         }
     }
 }
 
-/// `[BLOCK timeout|NOTIFY timeout channel] [KEEP grace]`
+/// `[BLOCK timeout|NOTIFY timeout channel] [KEEP grace] [LINGER milliseconds]`
 #[track_caller]
-fn check_options(wait: &Reply, grace: &Reply) {
+fn check_options(wait: &Reply, grace: &Reply, linger: &Reply) {
     #[track_caller]
     fn check(argument: &Reply, token: Option<&str>, kind: &str) {
         if let Some(token) = token {
@@ -183,10 +203,11 @@ fn check_options(wait: &Reply, grace: &Reply) {
         }
         assert_eq!(argument.field("type"), Reply::from(kind), "{argument:?}");
     }
-    for option in [wait, grace] {
+    for option in [wait, grace, linger] {
         assert!(words(&option.field("flags")).contains("optional"));
     }
     check(grace, Some("KEEP"), "integer");
+    check(linger, Some("LINGER"), "integer");
     check(wait, None, "oneof");
     let ways = wait.field("arguments");
     let [block, notify] = ways.items() else {
