@@ -101,15 +101,15 @@ func ExampleRedisLock_RunOnce() {
 	defer locks.Close()
 
 	report := func(ctx context.Context, lock *redislock.Mutex) error {
-		fmt.Println("making the report")
-		return lock.Exec(ctx, "SET", "report", "done").Err()
+		fmt.Println("making the report, with a fence:", lock.Fence() > 0)
+		return ctx.Err()
 	}
 	for i := 0; i < 2; i++ {
 		ran, err := locks.RunOnce(context.Background(), "report:lock", time.Minute, 10*time.Second, report)
 		fmt.Println(ran, err)
 	}
 	// Output:
-	// making the report
+	// making the report, with a fence: true
 	// true <nil>
 	// false <nil>
 }

@@ -103,7 +103,8 @@ func (m *Mutex) whileLeased(ctx context.Context) (context.Context, context.Cance
 // sent. The error names those that the module knows.
 func missing(err error, options []string) string {
 	for _, name := range []string{"LOCK.MACQUIRE", "LOCK.EXEC", "LOCK.CHECK"} {
-		if redis.HasErrorPrefix(err, "unknown command '"+name+"'") {
+		// Redis 6.2 quotes it otherwise.
+		if redis.HasErrorPrefix(err, "unknown command '"+name+"'") || redis.HasErrorPrefix(err, "unknown command `"+name+"`") {
 			return name
 		}
 	}

@@ -51,6 +51,13 @@ func newLocks(t *testing.T) *RedisLock {
 func newLocksOf(t *testing.T, client *redis.Client) *RedisLock {
 	t.Helper()
 	must(t, admin.FlushAll(ctx).Err())
+	return beside(t, client)
+}
+
+// newLocksWithKeys returns a RedisLock on a server whose keys are left as they are.
+func newLocksWithKeys(t *testing.T) *RedisLock { return beside(t, server.Client()) }
+
+func beside(t *testing.T, client *redis.Client) *RedisLock {
 	locks := New(client)
 	t.Cleanup(func() {
 		_ = locks.Close()

@@ -22,6 +22,9 @@ func refused(t *testing.T, err error) {
 	expect(t, fmt.Sprint("ErrTaken: ", err), errors.Is(err, &ErrTaken{}), true)
 }
 
+// hasExec tells whether the server can run a command under a lock: on 6.2 the calls of a module have no rights.
+func hasExec() bool { return !strings.HasPrefix(os.Getenv("REDIS_LOCK_SERVER"), "redis-6") }
+
 func unsupported(t *testing.T, err error, word string) {
 	t.Helper()
 	if !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), word+" needs") {
@@ -364,6 +367,15 @@ func TestAMultiMutexBeginsAnewWhenAPartOfItHasEnded(t *testing.T) {
 	nothingLeft(t)
 }
 
+func TestAMultiMutexThatLingersEndsSoonAfterItsConnection(t *testing.T) {
+	proxy := newProxy(t)
+	far := newLocksOf(t, proxy.client())
+	must(t, far.NewMultiMutex([]string{"a"}, []string{"b"}, WithExpiry(time.Hour), WithLinger(300*time.Millisecond)).Lock())
+	proxy.cut(0, true)
+	next := newLocksWithKeys(t).NewMultiMutex([]string{"b", "a"}, nil, WithTries(forever))
+	must(t, result(t, inBackground(next.Lock)))
+}
+
 func TestAMultiMutexWaitsForAnOldClientsString(t *testing.T) {
 	locks := newLocks(t)
 	must(t, admin.Set(ctx, "b", "old", 300*time.Millisecond).Err())
@@ -397,7 +409,9 @@ func TestAMultiMutexInACluster(t *testing.T) {
 	must(t, both.TryLock())
 	acquire := both.request("")
 	expect(t, "what the client finds the node by", fmt.Sprint(acquire.args[acquire.key]), "{x}a")
-	must(t, both.Exec(ctx, "SET", "{x}c", 1).Err())
+	if hasExec() {
+		must(t, both.Exec(ctx, "SET", "{x}c", 1).Err())
+	}
 	other := locks.NewMultiMutex([]string{"{x}b", "{x}a"}, nil, WithTries(forever))
 	done := inBackground(other.Lock)
 	eventually(t, "a place in the queue", func() bool { return waitingAt(direct, "{x}a") == 1 })
