@@ -55,7 +55,8 @@ export function isNotifyRefused(error: unknown): boolean {
 export function lacks(error: unknown, word: string): boolean {
   if (!(error instanceof Error)) return false;
   const { message } = error;
-  if (word.startsWith("LOCK.")) return message.toUpperCase().startsWith(`ERR UNKNOWN COMMAND '${word}'`);
+  // Redis 6.2 quotes it otherwise.
+  if (word.startsWith("LOCK.")) return /^ERR unknown command ['`](.*?)['`]/i.exec(message)?.[1] === word;
   // A module of 0.1 knows no options of LOCK.RELEASE at all.
   const isArity = word === "ATLEAST" && message.startsWith("ERR wrong number of arguments");
   return isArity || (isUnknownOption(error) && !message.includes(word));

@@ -27,6 +27,9 @@ for (const [name, library] of Object.entries(libraries)) {
 
     it("runs a command while the lock is held, and not after", async () => {
       const lock = await redlock.acquire([key], 30_000);
+      // The calls of a module have no rights there.
+      if (process.env.REDIS_LOCK_SERVER?.startsWith("redis-6"))
+        return assert.rejects(lock.exec("PING"), isUnsupported("LOCK.EXEC"));
       const row = `${key} row`;
       assert.equal(await lock.exec("SET", row, Buffer.from([0xff, 0])), "OK");
       assert.deepEqual(await server.admin.getBuffer(row), Buffer.from([0xff, 0]));

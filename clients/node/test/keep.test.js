@@ -34,10 +34,10 @@ it("is granted in its turn among eight that block without an end", { timeout: 60
     const rivals = Array.from({ length: 8 }, async (_, i) => {
       const one = connectRaw();
       while (!isOver) {
-        await one.call("LOCK.ACQUIRE", key, `raw ${i}`, 30_000, "BLOCK", 0);
+        await one.call("LOCK.ACQUIRE", key, `${key} raw ${i}`, 30_000, "BLOCK", 0);
         holds++;
         await sleep(HOLD_MS);
-        await one.call("LOCK.RELEASE", key, `raw ${i}`);
+        await one.call("LOCK.RELEASE", key, `${key} raw ${i}`);
       }
     });
     await until(async () => (await server.listening(key)).length === 7);

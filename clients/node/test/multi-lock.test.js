@@ -150,6 +150,17 @@ for (const { title, library, waitBy } of ways) {
       },
     );
 
+    it("ends soon after its connection with `linger`", async () => {
+      const other = await clients.connect(server.port);
+      const lock = await new Redlock([other], { waitBy })
+        .multiLock([a], [b])
+        .acquire(60_000, { linger: 300 });
+      library.end(other);
+      const next = await redlock.multiLock([b, a]).acquire(1000);
+      assert.ok(next.fence > lock.fence && !lock.isValid);
+      await next.release();
+    });
+
     it("waits for an old client's string, and is a lock to old clients", async () => {
       await server.admin.set(b, "old", "PX", 300, "NX");
       assert.equal(await redlock.multiLock([a, b]).tryAcquire(1000), null);
