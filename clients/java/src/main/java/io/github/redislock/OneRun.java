@@ -72,6 +72,9 @@ final class OneRun {
 
     /** Says nothing of a hold that was lost: that is told to {@link LockOptions#onLost()}. */
     private void release(Hold hold) {
+        if (hold.leftNanos() <= 0) {
+            holds.lose(hold, "its lease ended"); // Unless the clock was quicker.
+        }
         if (!hold.giveBack()) {
             return;
         }
