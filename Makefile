@@ -35,7 +35,7 @@ test: setup ## Build, then run all tests, against real servers of several versio
 	@$(MAKE) servers build
 	cargo test --locked
 
-oversell: setup ## Play the overselling story in six ways, into docs/benchmarks/oversell.md (PROCESSES=20, STOCK=300)
+oversell: setup ## Play the overselling story in eight ways, into docs/benchmarks/oversell.md (PROCESSES=20, STOCK=300)
 	@$(MAKE) build
 	@scripts/setup/servers.sh redis-7.0.15
 	@scripts/run.sh oversell --into docs/benchmarks --processes $(or $(PROCESSES),20) --stock $(or $(STOCK),300)

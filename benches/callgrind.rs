@@ -91,12 +91,20 @@ impl Counted {
     }
 
     /// Brings the server to a steady size. Returns the SHA of the script.
-    pub fn prepare(&mut self, resident: usize, readers: usize) -> String {
+    pub fn prepare(&mut self, resident: usize, holders: usize) -> String {
         // Keys that stay keep the server from shrinking its tables at a moment that its clock
         // chooses.
         let resident = (0..resident).map(|n| format!("SET resident:{n} x PX 3600000"));
         self.run(&Requests::of(resident));
-        let clients = (0..readers).map(|n| format!("RWLOCK.RLOCK crowd {} 3600000", token(n)));
+        let clients = (0..holders).map(|n| format!("RWLOCK.RLOCK crowd {} 3600000", token(n)));
+        self.run(&Requests::of(clients));
+        let clients = (0..holders).map(|n| {
+            format!(
+                "LOCK.ACQUIRE pool {} 3600000 LIMIT {}",
+                token(n),
+                2 * holders
+            )
+        });
         self.run(&Requests::of(clients));
         let mut client = self.server.client();
         client.call("DEBUG SET-ACTIVE-EXPIRE 0");

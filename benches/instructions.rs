@@ -25,7 +25,7 @@ const KEYS: usize = 48;
 const ROUNDS: usize = 5;
 const WARM_UP: usize = 1;
 const RESIDENT: usize = 3000;
-/// The number of readers on one key, in the commands where it matters.
+/// The number of readers on one key, and of permits on another one, in the commands where it matters.
 const READERS: usize = 1000;
 /// A count above the baseline by more than this is a failure.
 const TOLERANCE: f64 = 0.05;
@@ -60,6 +60,23 @@ const QUOTED: [&str; 9] = [
     OUR_PAIR,
 ];
 const OUR_PAIR: &str = "LOCK.ACQUIRE + LOCK.RELEASE (no module)";
+
+/// A permit, its release, both, and the highest cost of both beside the exclusive pair: alone, and
+/// beside a thousand others.
+const PERMITS: [(&str, &str, &str, f64); 2] = [
+    (
+        "LOCK.ACQUIRE LIMIT",
+        "LOCK.RELEASE, of a permit",
+        "LOCK.ACQUIRE LIMIT + LOCK.RELEASE",
+        1.25,
+    ),
+    (
+        "LOCK.ACQUIRE LIMIT, beside 1000",
+        "LOCK.RELEASE, of 1001 permits",
+        "LOCK.ACQUIRE LIMIT + LOCK.RELEASE, beside 1000",
+        1.5,
+    ),
+];
 
 /// A command, the command it is compared with, and its instructions.
 struct Count {
@@ -138,22 +155,24 @@ fn pairs(counts: &[Count]) -> Vec<Count> {
     let plain = "SET NX PX + DEL";
     let script = "SET NX PX + EVALSHA";
     let pair = |name, against, one, other| Count::new(name, against, of(one) + of(other));
-    vec![
+    let exclusive = "LOCK.ACQUIRE + LOCK.RELEASE";
+    let permits = PERMITS.map(|(take, give, both, goal)| Count {
+        bound: Some(Bound::Goal(goal)),
+        ..pair(both, Some(exclusive), take, give)
+    });
+    let mut pairs = vec![
         pair(plain, None, "SET NX PX", "DEL"),
         pair(script, None, "SET NX PX", SCRIPT),
-        pair(
-            "LOCK.ACQUIRE + LOCK.RELEASE",
-            Some(plain),
-            "LOCK.ACQUIRE",
-            "LOCK.RELEASE",
-        ),
+        pair(exclusive, Some(plain), "LOCK.ACQUIRE", "LOCK.RELEASE"),
         pair(
             "LOCK.ACQUIRE + LOCK.RELEASE (script)",
             Some(script),
             "LOCK.ACQUIRE",
             "LOCK.RELEASE",
         ),
-    ]
+    ];
+    pairs.extend(permits);
+    pairs
 }
 
 /// The cost of other clients' commands, and of our pair, beside a server without the module.
@@ -415,6 +434,17 @@ fn steps(script: &str, round: usize) -> Vec<Step> {
             _ => format!("LOCK.RELEASE crowd {new_reader}"),
         }
     });
+    for ((take, give, ..), is_alone) in PERMITS.into_iter().zip([true, false]) {
+        let name = |n| if is_alone { key(n) } else { "pool".into() };
+        let limit = if is_alone { 10 } else { 2 * READERS };
+        step(take, Some("LOCK.ACQUIRE"), Yes, &|n| {
+            let new = token(READERS + n);
+            format!("LOCK.ACQUIRE {} {new} 60000 LIMIT {limit}", name(n))
+        });
+        step(give, Some("LOCK.RELEASE"), Yes, &|n| {
+            format!("LOCK.RELEASE {} {}", name(n), token(READERS + n))
+        });
+    }
     steps
 }
 

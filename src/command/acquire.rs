@@ -21,7 +21,7 @@ use uuid::Uuid;
 use super::args::integer;
 use super::spec::{Arg, Change, Flag, KeyUse, Keys, Spec, NONDETERMINISTIC};
 use super::{Args, Decision, Error, Reply};
-use crate::lock::{Ask, FenceClock, Lock, Mode, Now, Refusal, Token, Ttl, Waiting};
+use crate::lock::{Ask, Fence, FenceClock, Lock, Mode, Now, Refusal, Token, Ttl, Waiting};
 
 /// The description of LOCK.ACQUIRE. The other two commands that take a hold start from it.
 pub const SPEC: Spec = Spec {
@@ -151,7 +151,23 @@ impl<'a> Acquire<'a> {
     /// If they do not fit the grammar.
     pub fn parse(
         wanted: Wanted,
-        mut args: Args<impl Iterator<Item = &'a [u8]>>,
+        args: Args<impl Iterator<Item = &'a [u8]>>,
+    ) -> Result<Self, Error> {
+        let unknown = match wanted {
+            Wanted::Limited => Error::UnknownOption,
+            Wanted::Mode(_) => Error::UnknownRwOption,
+        };
+        Self::parse_with(wanted, args, |_, _| Err(unknown))
+    }
+
+    /// The same for a command with options of its own, which `read_other` reads.
+    ///
+    /// # Errors
+    /// If they do not fit the grammar.
+    pub(super) fn parse_with<I: Iterator<Item = &'a [u8]>>(
+        wanted: Wanted,
+        mut args: Args<I>,
+        mut read_other: impl FnMut(&'a [u8], &mut Args<I>) -> Result<(), Error>,
     ) -> Result<Self, Error> {
         let token = args.token()?;
         let ttl = args.ttl()?;
@@ -190,10 +206,7 @@ impl<'a> Acquire<'a> {
                 }
                 linger_ms = Some(lingers_ms(args.value()?)?);
             } else {
-                return Err(match wanted {
-                    Wanted::Limited => Error::UnknownOption,
-                    Wanted::Mode(_) => Error::UnknownRwOption,
-                });
+                read_other(option, &mut args)?;
             }
         }
         args.finish()?;
@@ -244,15 +257,20 @@ impl<'a> Acquire<'a> {
         match Lock::acquire(lock, self.ask(), now, waiting, fences) {
             Ok(grant) => Decision::Change {
                 effect: grant.effect,
-                reply: match &self.owner {
-                    Owner::Named(_) => Reply::Fence(grant.fence),
-                    Owner::Made(token) => Reply::Made(token, grant.fence),
-                },
+                reply: self.reply(grant.fence),
                 had_it: grant.had_it,
             },
             Err(refusal @ (Refusal::Busy | Refusal::BusyUpgrade)) => Decision::Wait(refusal),
             Err(Refusal::Deadlock) => Decision::Same(Reply::Error(Error::Deadlock)),
             Err(Refusal::FencesExhausted) => Decision::Same(Reply::Error(Error::FencesExhausted)),
+        }
+    }
+
+    /// The reply where it is granted under this fence.
+    pub const fn reply(&self, fence: Fence) -> Reply<'_> {
+        match &self.owner {
+            Owner::Named(_) => Reply::Fence(fence),
+            Owner::Made(token) => Reply::Made(token, fence),
         }
     }
 

@@ -18,6 +18,8 @@ pub(super) enum Cause {
     Acquired { had_it: bool },
     /// An acquire is granted after it has waited.
     HandedOver { had_it: bool, waited_us: u64 },
+    /// The same for one of several keys that are granted together. Their request is counted once, elsewhere.
+    HandedOverWithOthers { had_it: bool },
     /// The owner releases this hold.
     Released(Hold),
     /// The owner releases its hold with ATLEAST: its deadline comes forward.
@@ -42,7 +44,9 @@ impl Cause {
     /// Whether the effect's token has a hold before, which lives.
     const fn had_it(self) -> bool {
         match self {
-            Self::Acquired { had_it } | Self::HandedOver { had_it, .. } => had_it,
+            Self::Acquired { had_it }
+            | Self::HandedOver { had_it, .. }
+            | Self::HandedOverWithOthers { had_it } => had_it,
             _ => true,
         }
     }
@@ -51,7 +55,7 @@ impl Cause {
     const fn event(self) -> Option<Event> {
         match self {
             Self::Acquired { .. } => Some(Event::Acquire),
-            Self::HandedOver { .. } => Some(Event::Handover),
+            Self::HandedOver { .. } | Self::HandedOverWithOthers { .. } => Some(Event::Handover),
             Self::Released(_) | Self::Revoked | Self::Disconnected => Some(Event::Release),
             Self::Renewed | Self::ReleasedLater | Self::DisconnectedLater => Some(Event::Renew),
             Self::ConversionUndone | Self::Expired | Self::TtlRepaired => None,
@@ -66,7 +70,9 @@ impl Cause {
     /// Adds it to the counters and the histograms.
     fn count(self, now: Now) {
         match self {
-            Self::Acquired { had_it } => count_acquired(had_it),
+            Self::Acquired { had_it } | Self::HandedOverWithOthers { had_it } => {
+                count_acquired(had_it);
+            }
             Self::HandedOver { had_it, waited_us } => {
                 count_acquired(had_it);
                 HANDED_OVER.add_one();

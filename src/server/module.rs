@@ -57,6 +57,8 @@ pub(super) struct State {
     pub(super) has_config_changed: bool,
     /// Whether the server has become a replica, and perhaps a primary again.
     pub(super) was_demoted: bool,
+    /// When a cycle of waits was logged last, on the monotonic clock; `None` is never.
+    pub(super) cycle_logged_us: Option<u64>,
     /// Whether something may be due earlier than before.
     pub(super) is_due_changed: bool,
     /// The bytes of the effect that is replicated, kept so that none allocates.

@@ -1,7 +1,7 @@
 //! What happens without a command: deadlines, timeouts, and keys that others have changed. The timer calls it when something
 //! is due.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use super::api::{OwnedString, Purpose};
@@ -11,6 +11,7 @@ use super::linger;
 use super::lock_key::Key;
 use super::module::{State, Task};
 use super::serve::{dismiss_all, end_wait, serve_changed, watch};
+use super::several;
 use super::stats::counters::{PASSED_OVER, TIMED_OUT};
 use super::timer::LONGEST_SLEEP_US;
 use super::writes;
@@ -85,9 +86,13 @@ fn do_due(task: &mut Task<'_>) -> Option<u64> {
     if writes::are_refused(task.caller()) {
         return Some(REFUSED_US);
     }
+    let mut touched = BTreeSet::new();
     for (key_ref, revoked) in take_work(task) {
-        look_at(task, &key_ref, revoked);
+        if look_at(task, &key_ref, revoked) {
+            touched.insert(key_ref);
+        }
     }
+    several::finish_in_timer(task, touched);
     None
 }
 
@@ -208,8 +213,8 @@ fn key_refs_of(task: &mut Task<'_>, key: &Rc<[u8]>) -> Vec<KeyRef> {
     .collect()
 }
 
-/// Revokes holds of a key, serves it outside a command, and sets its ttl again if it has lost it.
-fn look_at(task: &mut Task<'_>, key_ref: &KeyRef, revoked: Vec<Revoked>) {
+/// Revokes holds of a key, serves it outside a command, and sets its ttl again if it has lost it. Whether the lock has changed.
+fn look_at(task: &mut Task<'_>, key_ref: &KeyRef, revoked: Vec<Revoked>) -> bool {
     let ctx = task.ctx();
     ctx.select_db(key_ref.db);
     let name = OwnedString::new(ctx, &key_ref.name);
@@ -222,7 +227,7 @@ fn look_at(task: &mut Task<'_>, key_ref: &KeyRef, revoked: Vec<Revoked>) {
         } else {
             task.module().bindings.take_lost(key_ref);
         }
-        return;
+        return false;
     }
     if let Ok(mut key) = Key::open(task, name.arg(), Purpose::Write) {
         // The clock is read after the server has looked at it, so that no grant is dated before the expiry that made room for it.
@@ -235,11 +240,12 @@ fn look_at(task: &mut Task<'_>, key_ref: &KeyRef, revoked: Vec<Revoked>) {
         }
         let now = serve_changed(&mut key, key_ref, now);
         key.repair_ttl(now);
-        return;
+        return key.has_changed();
     }
     let state = task.state();
     revoked.into_iter().for_each(|revoked| seek(state, revoked));
     dismiss_all(ctx, state, key_ref, Error::WrongType);
+    false
 }
 
 /// Ends a hold whose owner was gone before it heard of it. The owner has again what it had before and knows of.

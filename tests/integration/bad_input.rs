@@ -29,10 +29,12 @@ const TAKES: [&str; 3] = ["LOCK.ACQUIRE", "RWLOCK.WLOCK", "RWLOCK.RLOCK"];
 // The complete texts. They are constants, so none of them contains a byte from the user.
 const TTL: &str = "ERR ttl must be an integer from 1 to 281474976710656, in milliseconds";
 const TIMEOUT: &str = "ERR timeout must be an integer from 0 to 281474976710656, in milliseconds";
-const UNKNOWN_OPTION: &str = "ERR unknown option, expected BLOCK, NOTIFY, KEEP or LINGER";
+const UNKNOWN_OPTION: &str = "ERR unknown option, expected LIMIT, BLOCK, NOTIFY, KEEP or LINGER";
+const UNKNOWN_RW_OPTION: &str = "ERR unknown option, expected BLOCK, NOTIFY, KEEP or LINGER";
+const LIMIT: &str = "ERR LIMIT needs an integer from 1 to 2147483647";
 const TWICE: &str = "ERR an option was given twice";
 const NO_TIMEOUT: &str =
-    "ERR a value is missing: BLOCK timeout, NOTIFY timeout channel, KEEP grace, LINGER milliseconds";
+    "ERR a value is missing: LIMIT n, BLOCK timeout, NOTIFY timeout channel, KEEP grace, LINGER milliseconds";
 const TOKEN_EMPTY: &str = "ERR the token is empty";
 const TOKEN_LONG: &str = "ERR the token is longer than 512 bytes";
 const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
@@ -79,18 +81,26 @@ fn a_malformed_command_changes_nothing(kind: Kind) {
             for wrong in [&[c][..], &[c, k], &[c, k, t]] {
                 fixture.refuses_arity(wrong);
             }
+            let is_plain = command == "LOCK.ACQUIRE";
+            let unknown = if is_plain {
+                UNKNOWN_OPTION
+            } else {
+                UNKNOWN_RW_OPTION
+            };
             for (options, error) in [
-                (&["NX"][..], UNKNOWN_OPTION),
-                (&[""], UNKNOWN_OPTION),
-                (&["BLOCKS", "5"], UNKNOWN_OPTION),
-                (&["BLOC", "5"], UNKNOWN_OPTION),
-                (&["BLOCK\0", "5"], UNKNOWN_OPTION),
-                (&["5", "BLOCK"], UNKNOWN_OPTION),
+                (&["NX"][..], unknown),
+                (&[""], unknown),
+                (&["BLOCKS", "5"], unknown),
+                (&["BLOC", "5"], unknown),
+                (&["BLOCK\0", "5"], unknown),
+                (&["5", "BLOCK"], unknown),
+                (&["LIMITS", "5"], unknown),
+                (&["LIMIT\0", "5"], unknown),
                 (&["BLOCK"], NO_TIMEOUT),
                 (&["block"], NO_TIMEOUT),
                 (&["BLOCK", "BLOCK", "5"], TIMEOUT),
-                (&["BLOCK", "5", "5"], UNKNOWN_OPTION),
-                (&["BLOCK", "5", "NX"], UNKNOWN_OPTION),
+                (&["BLOCK", "5", "5"], unknown),
+                (&["BLOCK", "5", "NX"], unknown),
                 (&["BLOCK", "5", "BLOCK"], TWICE),
                 (&["BLOCK", "5", "block", "5"], TWICE),
             ] {
@@ -102,7 +112,23 @@ fn a_malformed_command_changes_nothing(kind: Kind) {
                 let blocking = line(&[c, k, t, b"1000", b"BLOCK", timeout]);
                 fixture.refuses(&blocking, TIMEOUT);
             }
+            if !is_plain {
+                let limited = line(&[c, k, t, b"1000", b"LIMIT", b"5"]);
+                fixture.refuses(&limited, unknown);
+            }
         }
+        let acquire = |options: &[&[u8]]| {
+            let words = [&[b"LOCK.ACQUIRE", k, t, b"1000", b"LIMIT"], options];
+            line(&words.concat())
+        };
+        let beyond = [&b"0"[..], b"2147483648", b"4294967297"];
+        for limit in NO_NUMBERS.into_iter().chain(beyond) {
+            fixture.refuses(&acquire(&[limit]), LIMIT);
+        }
+        fixture.refuses(&acquire(&[]), NO_TIMEOUT);
+        fixture.refuses(&acquire(&[b"5", b"5"]), UNKNOWN_OPTION);
+        fixture.refuses(&acquire(&[b"5", b"limit", b"5"]), TWICE);
+        fixture.refuses(&acquire(&[b"5", b"BLOCK", b"5", b"LIMIT"]), TWICE);
         for command in [&TAKES[..], &["LOCK.RENEW"]].concat() {
             let c = command.as_bytes();
             for ttl in NO_NUMBERS.into_iter().chain([&b"0"[..]]) {

@@ -47,7 +47,7 @@ fn restore(c: &mut Client, key: &str, ttl: &str, payload: &[u8]) -> Reply {
     c.send(&[b"RESTORE", key.as_bytes(), ttl.as_bytes(), payload])
 }
 
-/// The payloads to mutate: one exclusive hold, one reader, several, many, and tokens of all
+/// The payloads to mutate: one exclusive hold, one reader, several, many, permits, and tokens of all
 /// lengths.
 fn seeds(c: &mut Client) -> Vec<Vec<u8>> {
     let long = "x".repeat(512);
@@ -63,12 +63,28 @@ fn seeds(c: &mut Client) -> Vec<Vec<u8>> {
         let token = "y".repeat(1 + n * 511 / 39);
         lines.push(format!("RWLOCK.RLOCK many {token} 900000000"));
     }
+    lines.push("LOCK.ACQUIRE permit a 900000000 LIMIT 7".to_string());
+    for limit in 3..6 {
+        lines.push(format!(
+            "LOCK.ACQUIRE permits p{limit} 900000000 LIMIT {limit}"
+        ));
+    }
+    lines.push("RWLOCK.RLOCK mixed r 900000000".to_string());
+    lines.push("LOCK.ACQUIRE mixed p 900000000 LIMIT 4".to_string());
     for line in &lines {
         assert!(c.int(line) > 0);
     }
-    ["exclusive", "long", "reader", "readers", "many"]
-        .map(|key| dump(c, key))
-        .to_vec()
+    let keys = [
+        "exclusive",
+        "long",
+        "reader",
+        "readers",
+        "many",
+        "permit",
+        "permits",
+        "mixed",
+    ];
+    keys.map(|key| dump(c, key)).to_vec()
 }
 
 #[derive(Default)]

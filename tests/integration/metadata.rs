@@ -33,9 +33,18 @@ struct Described {
 }
 
 const COMMANDS: [Described; 10] = [
-    takes("lock.acquire"),
-    takes("rwlock.wlock"),
-    takes("rwlock.rlock"),
+    takes(
+        "lock.acquire",
+        &["token", "ttl", "n", "wait", "grace", "milliseconds"],
+    ),
+    takes(
+        "rwlock.wlock",
+        &["token", "ttl", "wait", "grace", "milliseconds"],
+    ),
+    takes(
+        "rwlock.rlock",
+        &["token", "ttl", "wait", "grace", "milliseconds"],
+    ),
     described(
         "lock.release",
         -3,
@@ -66,12 +75,12 @@ const fn described(
     }
 }
 
-const fn takes(name: &'static str) -> Described {
+const fn takes(name: &'static str, args: &'static [&'static str]) -> Described {
     Described {
         name,
         arity: -4,
         flags: &["write", "denyoom", "fast"],
-        args: &["token", "ttl", "wait", "grace", "milliseconds"],
+        args,
     }
 }
 
@@ -116,8 +125,8 @@ fn command_getkeys_returns_the_key(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     for command in &COMMANDS {
-        // One name per argument. The wait and the grace are options.
-        let is_option = |arg: &str| ["wait", "grace", "milliseconds"].contains(&arg);
+        // One name per argument. The limit, the wait, the grace and LINGER are options.
+        let is_option = |arg: &str| ["n", "wait", "grace", "milliseconds"].contains(&arg);
         let args = command.args.iter().filter(|arg| !is_option(arg));
         let args: Vec<_> = args.copied().collect();
         let line = format!(
@@ -135,6 +144,10 @@ fn command_getkeys_returns_the_key(kind: Kind) {
                 let reply = c.call(&format!("{line} {options}"));
                 assert_eq!(reply, Reply::Array(vec!["the-key".into()]), "{line}");
             }
+        }
+        if command.args.contains(&"n") {
+            let reply = c.call(&format!("{line} LIMIT 5"));
+            assert_eq!(reply, Reply::Array(vec!["the-key".into()]), "{line}");
         }
     }
 }
@@ -156,15 +169,19 @@ fn command_docs_describe_every_command(kind: Kind) {
             ("module".into(), "lock".into())
         );
         let arguments = docs.field("arguments");
-        let names: Vec<_> = arguments
-            .items()
-            .iter()
-            .map(|arg| arg.field("name"))
-            .collect();
+        let names = arguments.items().iter().map(|arg| arg.field("name"));
+        let names: Vec<_> = names.collect();
         let expected = [&["key"], command.args].concat();
         let expected: Vec<_> = expected.into_iter().map(Reply::from).collect();
         assert_eq!(names, expected, "{name}");
         assert_eq!(arguments.items()[0].field("type"), Reply::from("key"));
+        if let [.., limit, _, _, _] = arguments.items() {
+            if limit.field("name") == Reply::from("n") {
+                assert_eq!(limit.field("token"), Reply::from("LIMIT"));
+                assert_eq!(limit.field("type"), Reply::from("integer"));
+                assert!(words(&limit.field("flags")).contains("optional"));
+            }
+        }
         if let [.., wait, grace, linger] = arguments.items() {
             if grace.field("name") == Reply::from("grace") {
                 check_options(wait, grace, linger);

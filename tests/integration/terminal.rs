@@ -11,6 +11,8 @@ on_every_server![
 
 /// The arguments of the commands that take a hold.
 const ACQUIRE: &str =
+    "key token|* ttl [LIMIT n] [BLOCK timeout|NOTIFY timeout channel] [KEEP grace] [LINGER milliseconds]";
+const READER_OR_WRITER: &str =
     "key token|* ttl [BLOCK timeout|NOTIFY timeout channel] [KEEP grace] [LINGER milliseconds]";
 const TAB: &str = "\t";
 /// Control-U empties the line.
@@ -31,20 +33,20 @@ fn redis_cli_completes_and_hints_the_commands(kind: Kind) {
     if kind.is_7_0_or_later() {
         terminal.shows(
             "k ",
-            "> LOCK.ACQUIRE k token|* ttl [BLOCK timeout|NOTIFY timeout channel] [KEEP grace] [LINGER milliseconds]",
+            "> LOCK.ACQUIRE k token|* ttl [LIMIT n] [BLOCK timeout|NOTIFY timeout channel] [KEEP grace] [LINGER milliseconds]",
         );
         terminal.shows(
             "me ",
-            "> LOCK.ACQUIRE k me ttl [BLOCK timeout|NOTIFY timeout channel] [KEEP grace] [LINGER milliseconds]",
+            "> LOCK.ACQUIRE k me ttl [LIMIT n] [BLOCK timeout|NOTIFY timeout channel] [KEEP grace] [LINGER milliseconds]",
         );
         terminal.shows(
             "1000 ",
-            "> LOCK.ACQUIRE k me 1000 [BLOCK timeout|NOTIFY timeout channel] [KEEP grace] [LINGER milliseconds]",
+            "> LOCK.ACQUIRE k me 1000 [LIMIT n] [BLOCK timeout|NOTIFY timeout channel] [KEEP grace] [LINGER milliseconds]",
         );
     }
     for (start, name, arguments) in [
-        ("rwlock.w", "RWLOCK.WLOCK", ACQUIRE),
-        ("rwlock.r", "RWLOCK.RLOCK", ACQUIRE),
+        ("rwlock.w", "RWLOCK.WLOCK", READER_OR_WRITER),
+        ("rwlock.r", "RWLOCK.RLOCK", READER_OR_WRITER),
         (
             "lock.rel",
             "LOCK.RELEASE",
@@ -71,15 +73,19 @@ fn valkey_cli_hints_the_remaining_arguments(kind: Kind) {
     let mut terminal = Terminal::open(&server, &valkey_cli());
     terminal.shows(
         &format!("lock.ac{TAB} "),
-        "> LOCK.ACQUIRE key token|* ttl [BLOCK timeout|NOTIFY timeout channel] [KEEP grace] [LINGER milliseconds]",
+        &format!("> LOCK.ACQUIRE {ACQUIRE}"),
     );
     terminal.shows(
         "k * 1000 ",
-        "> LOCK.ACQUIRE k * 1000 [BLOCK timeout|NOTIFY timeout channel] [KEEP grace] [LINGER milliseconds]",
+        "> LOCK.ACQUIRE k * 1000 [LIMIT n] [BLOCK timeout|NOTIFY timeout channel] [KEEP grace] [LINGER milliseconds]",
+    );
+    terminal.shows(
+        "LIMIT 10 ",
+        "> LOCK.ACQUIRE k * 1000 LIMIT 10 [BLOCK timeout|NOTIFY timeout channel] [KEEP grace] [LINGER milliseconds]",
     );
     terminal.shows(
         "BLOCK ",
-        "> LOCK.ACQUIRE k * 1000 BLOCK timeout [KEEP grace] [LINGER milliseconds]",
+        "> LOCK.ACQUIRE k * 1000 LIMIT 10 BLOCK timeout [KEEP grace] [LINGER milliseconds]",
     );
 }
 

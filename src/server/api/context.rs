@@ -219,6 +219,19 @@ impl<'c> Context<'c> {
         };
     }
 
+    /// The same with a text that is made. Words of clients in it are escaped.
+    pub(crate) fn log_escaped(self, level: Level, text: &CStr) {
+        // SAFETY: as in `log`.
+        unsafe {
+            call!(RedisModule_Log(
+                self.as_ptr(),
+                level.name().as_ptr(),
+                c"%s".as_ptr(),
+                text.as_ptr(),
+            ))
+        };
+    }
+
     /// Writes a line of two parts to the server's log: the subject, and the message. Neither
     /// contains anything that a client sent.
     pub(crate) fn log_of(self, level: Level, about: &'static CStr, text: &'static CStr) {

@@ -52,11 +52,13 @@ macro_rules! counters {
 
 counters! {
     /// Acquires that were granted, at once or after a wait. `acquired` - `handed_over` were granted
-    /// at once.
+    /// at once, as long as there is no LOCK.MACQUIRE: it counts once for each key.
     ACQUIRED = c"acquired";
     /// Granted acquires whose token already held the lock: it asked again, or for the other mode.
     /// They begin no new hold.
     REACQUIRED = c"reacquired";
+    /// Requests of LOCK.MACQUIRE that were granted. The other counters of requests count them, too.
+    MACQUIRED = c"macquired";
     /// Acquires that got null at once: without BLOCK and NOTIFY (KEEP may keep a place), or where
     /// clients may not block.
     REFUSED = c"refused";
@@ -82,6 +84,10 @@ counters! {
     TAKEN_BACK = c"taken_back";
     /// Acquires that got -DEADLOCK.
     DEADLOCKS = c"deadlocks";
+    /// Those of them whose wait would have closed a cycle of waits.
+    DEADLOCK_CYCLES = c"deadlock_cycles";
+    /// Acquires that wait although the search for a cycle had more to look at than it may.
+    DEADLOCK_OVER_BUDGET = c"deadlock_over_budget";
     /// Acquires that got -QUEUEFULL.
     QUEUE_FULL = c"queue_full";
     /// Holds that their owners released.

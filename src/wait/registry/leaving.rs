@@ -81,6 +81,9 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         let queue = self.queue(key.db, &key.name)?;
         let id = queue.of_token(token, &self.places)?;
         let place = self.places.get(id).filter(|place| place.is_absent())?;
+        if place.several.is_some() {
+            return None; // It is not about this key alone.
+        }
         let since_us = place.since_us;
         self.end(id);
         if let Some(queue) = self.queue_mut(key) {
@@ -144,9 +147,11 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         let after = place.outline();
         self.schedule.set_timeout(id, before.due_us, after.due_us);
         self.counts.change(before.kind, after.kind);
-        let queues = self.queues.get_mut(&place.key_ref.db);
-        if let Some(key) = queues.and_then(|queues| queues.get_mut(&place.key_ref.name)) {
-            key.queue.changed(place, before, after);
+        for key_ref in place.keys() {
+            let queues = self.queues.get_mut(&key_ref.db);
+            if let Some(key) = queues.and_then(|queues| queues.get_mut(&key_ref.name)) {
+                key.queue.changed(place, before, after);
+            }
         }
         Some(result)
     }
@@ -155,11 +160,31 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         let Some(place) = self.places.get(id).filter(|place| place.is_over()) else {
             return;
         };
-        let key_ref = place.key_ref.clone();
+        let (key_ref, ticket) = (place.key_ref.clone(), place.ticket);
+        match place.several.clone() {
+            None => self.leave_queue(id, &key_ref),
+            Some(all) => {
+                for one in all.iter() {
+                    self.leave_queue(id, &one.key_ref);
+                    // The waiter behind it may be next.
+                    self.mark(one.key_ref.db, &one.key_ref.name);
+                }
+                self.candidates.remove(&(ticket, id));
+                self.places_for_several = self.places_for_several.saturating_sub(1);
+            }
+        }
+        self.unlink(id);
+        self.places.remove(id);
+    }
+
+    fn leave_queue(&mut self, id: PlaceId, key_ref: &KeyRef) {
+        let Some(place) = self.places.get(id) else {
+            return;
+        };
         let queues = self.queues.get_mut(&key_ref.db);
         let key = queues.and_then(|queues| queues.get_mut(&key_ref.name));
         if key.is_some_and(|key| key.queue.remove(place)) {
-            self.set_wake(&key_ref, None);
+            self.set_wake(key_ref, None);
             if let Some(queues) = self.queues.get_mut(&key_ref.db) {
                 queues.remove(&key_ref.name);
                 if queues.is_empty() {
@@ -167,7 +192,6 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
                 }
             }
         }
-        self.places.remove(id);
     }
 
     /// Forgets the listener of a request that has left.
@@ -188,7 +212,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
 }
 
 /// How many keys a database has room for while nobody waits for any.
-const SPARE_KEYS: usize = 1_024;
+pub(super) const SPARE_KEYS: usize = 1_024;
 
 pub(super) const fn grace_end(now_us: u64, keep_ms: u32) -> u64 {
     now_us.saturating_add((keep_ms as u64).saturating_mul(1_000))

@@ -36,7 +36,7 @@ impl Value {
 pub(super) struct Shell {
     pub(super) values: BTreeMap<Place, Value>,
     pub(super) registry: Registry<Client, SameEachTime>,
-    fences: Fences,
+    pub(super) fences: Fences,
     /// Grants whose replies are on their way.
     pub(super) in_flight: Vec<(Client, Grant)>,
     pub(super) events: Vec<(Client, Event)>,
@@ -51,7 +51,7 @@ pub(super) struct Shell {
 }
 
 /// The server has one fence clock, each world its own.
-struct Fences(FenceClock);
+pub(super) struct Fences(pub(super) FenceClock);
 
 impl Clone for Fences {
     fn clone(&self) -> Self {
@@ -235,15 +235,15 @@ impl Shell {
             return;
         }
         let now = scene.now();
-        let key_ref = self.registry.key_ref(at.db.into(), &[at.name]);
-        if let Some(key_ref) = &key_ref {
-            if self.serve_all(at, key_ref, scene) {
-                self.watch(at, key_ref, now);
-            }
-        }
+        let key_ref = self.serve_first(at, scene);
         let name = [what.token()];
         let lock = self.values.get(&at).and_then(Value::lock);
         let token = Token::new(&name).unwrap();
+        let is_partial = |key: &KeyRef| self.registry.waits_for_several(key, token);
+        if matches!(what, Request::Take { .. }) && key_ref.as_ref().is_some_and(is_partial) {
+            self.events.push((client, Event::Partial));
+            return self.repair_ttl(at, now);
+        }
         let released = match what {
             Request::Release(_) => lock.and_then(|lock| lock.fence_of(token)),
             _ => None,
@@ -310,6 +310,7 @@ impl Shell {
         let token = Token::new(&name).unwrap();
         self.events.push((client, Event::Done(false)));
         if let (Some(key_ref), Request::Release(_)) = (key_ref, what) {
+            self.serve_others_later(key_ref, token);
             for removed in self.registry.give_up(key_ref, token) {
                 if matches!(removed.listener, Some(Listener::Client(_))) {
                     self.tell(removed, Event::Null);
@@ -391,7 +392,7 @@ impl Shell {
         self.watch(at, key_ref, scene.now());
     }
 
-    fn serve_all(&mut self, at: Place, key_ref: &KeyRef, scene: &Scene) -> bool {
+    pub(super) fn serve_all(&mut self, at: Place, key_ref: &KeyRef, scene: &Scene) -> bool {
         let (mut changed, now) = (false, scene.now());
         loop {
             let lock = match self.values.get(&at) {
@@ -441,8 +442,7 @@ impl Shell {
 
     pub(super) fn watch(&mut self, at: Place, key_ref: &KeyRef, now: Now) {
         let by_holds = self.registry.wakes_at(key_ref, self.lock(at), now);
-        let by_key = self.end(at);
-        let earliest = by_holds.into_iter().chain(by_key).min();
+        let earliest = by_holds.into_iter().chain(self.end(at)).min();
         let at_ms = earliest.map(|deadline| deadline.ms() + 1);
         self.registry.set_wake(key_ref, at_ms);
     }

@@ -115,7 +115,11 @@ fn waiter(
         // Some waiters share a token with each other or with a client of the pipelines.
         let token = format!("t{}", random.random_range(0..8));
         c.call(&format!("SELECT {}", random.random_range(0..DATABASES)));
-        let line = format!("{take} {key} {token} {ttl} BLOCK {timeout}");
+        let limit = match take == "LOCK.ACQUIRE" && random.random_bool(0.5) {
+            true => format!(" LIMIT {}", random.random_range(1..5)),
+            false => String::new(),
+        };
+        let line = format!("{take} {key} {token} {ttl}{limit} BLOCK {timeout}");
         match c.call(&line) {
             Reply::Int(fence) => {
                 fences.push(fence);

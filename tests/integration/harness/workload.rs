@@ -144,7 +144,11 @@ fn line(rng: &mut StdRng) -> String {
     let (k, t) = (key(rng), format!("t{}", rng.random_range(0..5)));
     let ttl = ttl(rng);
     match rng.random_range(0..1000) {
-        0..140 => format!("LOCK.ACQUIRE {k} {t} {ttl}"),
+        0..70 => format!("LOCK.ACQUIRE {k} {t} {ttl}"),
+        70..140 => format!(
+            "LOCK.ACQUIRE {k} {t} {ttl} LIMIT {}",
+            rng.random_range(1..5)
+        ),
         140..380 => format!("RWLOCK.RLOCK {k} {t} {ttl}"),
         380..480 => format!("RWLOCK.WLOCK {k} {t} {ttl}"),
         480..500 => format!("RWLOCK.RLOCK {k} * {ttl}"),

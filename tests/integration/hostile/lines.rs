@@ -29,7 +29,7 @@ pub fn random_line(rng: &mut StdRng, megabyte: &[u8]) -> Vec<Vec<u8>> {
         b"",
     ];
     // No wait here is longer than this client's own limit.
-    const OPTIONS: [&[&str]; 8] = [
+    const OPTIONS: [&[&str]; 12] = [
         &[],
         &[],
         &["BLOCK", "1"],
@@ -37,6 +37,10 @@ pub fn random_line(rng: &mut StdRng, megabyte: &[u8]) -> Vec<Vec<u8>> {
         &["BLOCK", "-1"],
         &["BLOCK", "1", "BLOCK", "1"],
         &["NX"],
+        &["LIMIT", "2"],
+        &["LIMIT", "3", "BLOCK", "1"],
+        &["LIMIT", "4294967297"],
+        &["limit"],
         &["BLOCK", "1", "\0"],
     ];
     let command = COMMANDS[rng.random_range(0..COMMANDS.len())];

@@ -11,6 +11,7 @@ pub const FOOTER: usize = 2 + 8;
 /// The length of what comes before the length of the record.
 const HEAD: usize = 1 + 9 + 1;
 
+#[derive(Clone)]
 pub struct Payload {
     head: Vec<u8>,
     /// The record that the module wrote.

@@ -163,6 +163,12 @@ fn live(c: &mut Client) {
             c.send(&[&b"RWLOCK.RLOCK"[..], b"shared", token, ttl]);
         }
         c.int(&format!("RWLOCK.RLOCK alone me {TTL}"));
+        c.int(&format!("LOCK.ACQUIRE permit me {TTL} LIMIT 7"));
+        for (token, limit) in [("a", 3), ("b", 2_147_483_647), ("c", 4)] {
+            c.int(&format!("LOCK.ACQUIRE permits {token} {TTL} LIMIT {limit}"));
+        }
+        c.int(&format!("RWLOCK.RLOCK mixed a {TTL}"));
+        c.int(&format!("LOCK.ACQUIRE mixed b {TTL} LIMIT 2"));
         c.int(&format!("LOCK.ACQUIRE released me {TTL}"));
     }
     c.call("SELECT 0");
@@ -177,6 +183,9 @@ fn live_on(server: &Server, c: &mut Client) {
     c.int(&format!("LOCK.RENEW renewed me {TTL}"));
     c.int(&format!("RWLOCK.WLOCK alone me {TTL}"));
     c.int("LOCK.RELEASE released me");
+    c.int("LOCK.RELEASE permits a");
+    c.int(&format!("LOCK.ACQUIRE permits a {TTL} LIMIT 5"));
+    c.int("LOCK.RELEASE mixed b"); // Its record is in the first version again.
     c.int("RWLOCK.RLOCK shortened c 2000000000000"); // Writes the deadline of PEXPIRE into the holds.
     c.int("LOCK.RELEASE shortened b");
     let waiter = server.blocked(&format!("LOCK.ACQUIRE handed-over you {TTL} BLOCK 0"));

@@ -16,6 +16,7 @@ const EXACT_MS: i64 = 1_000;
 pub struct Hold {
     db: u8,
     key: String,
+    /// That of the lock, with its limit if it has one.
     mode: String,
     /// Its bytes, escaped.
     token: String,
@@ -88,7 +89,10 @@ fn holds_of(c: &mut Client, db: u8, key: &str) -> Vec<Hold> {
     };
     let part = |n: usize| text(&time.items()[n]).parse::<i64>().unwrap();
     let now_ms = part(0) * 1_000 + part(1) / 1_000;
-    let mode = text(&info.field("mode"));
+    let mut mode = text(&info.field("mode"));
+    if mode == "counted" {
+        mode = format!("counted {}", info.field("limit").as_int());
+    }
     let holders = info.field("holders");
     let hold = |holder: &Reply| Hold {
         db,

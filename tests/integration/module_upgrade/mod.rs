@@ -8,3 +8,4 @@ mod holds;
 mod later;
 mod migrated;
 mod missing;
+mod older;

@@ -45,9 +45,12 @@ fn fields(reply: &Reply) -> Vec<(String, Reply)> {
 impl Place {
     #[track_caller]
     fn of(reply: &Reply) -> Self {
-        let fields = fields(reply);
+        let mut fields = fields(reply);
+        let limit = fields.iter().position(|(name, _)| name == "limit");
+        let limit = limit.map(|at| fields.remove(at).1.as_int());
         let names: Vec<_> = fields.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names[..3], ["token", "mode", "waited"]);
+        assert_eq!(fields[1].1 == "counted".into(), limit.is_some());
         let listener = match fields.get(3..) {
             Some([]) => Listener::Nobody,
             Some([(name, id)]) if name == "client" => Listener::Client(id.as_int()),

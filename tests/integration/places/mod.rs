@@ -7,7 +7,7 @@ mod cluster;
 mod conversions;
 mod endings;
 mod figures;
-mod fixture;
+pub mod fixture;
 mod grammar;
 mod info;
 mod keep;

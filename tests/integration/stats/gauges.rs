@@ -30,6 +30,13 @@ fn take_some(c: &mut Client) {
         for reader in 0..READERS {
             c.int(&format!("RWLOCK.RLOCK readers reader{reader} 600000"));
         }
+        c.int("LOCK.ACQUIRE permit me 600000 LIMIT 3");
+        for permit in 0..3 {
+            c.int(&format!(
+                "LOCK.ACQUIRE permits permit{permit} 600000 LIMIT 5"
+            ));
+        }
+        c.int("RWLOCK.RLOCK permits reader 600000");
         c.call("SET text x");
     }
 }
@@ -41,17 +48,25 @@ fn gauges_follow_every_change_of_locks(kind: Kind) {
     let dump = c.call("DUMP shared");
     let dump = dump.as_bytes();
     c.call("FLUSHALL");
-    assert_eq!(assert_held(&mut c, "FLUSHALL"), [0, 0, 0]);
-    let full = [4, 2 * 104, 10];
+    assert_eq!(assert_held(&mut c, "FLUSHALL"), [0, 0, 0, 0]);
+    let full = [4, 2 * 104, 14, 2 * 5];
     for line in [
-        "DEL exclusive shared readers",
-        "UNLINK exclusive shared readers",
+        "DEL exclusive shared readers permit permits",
+        "UNLINK exclusive shared readers permit permits",
         "SET exclusive x",
         "SET readers x",
+        "SET permits x",
+        "LOCK.ACQUIRE permit you 600000 LIMIT 2",
+        "LOCK.RELEASE permit me",
+        "LOCK.RELEASE permits permit0",
+        "LOCK.ACQUIRE permits permit0 600000 LIMIT 4",
+        "RWLOCK.RLOCK permits permit0 600000",
         "GETSET text x",
         "SUNIONSTORE shared nothing",
         "RENAME exclusive new",
         "RENAME exclusive readers",
+        "RENAME permits permit",
+        "RENAME permit exclusive",
         "RENAME text readers",
         "RENAMENX exclusive other",
         "MOVE readers 2",
@@ -78,7 +93,7 @@ fn gauges_follow_every_change_of_locks(kind: Kind) {
         c.call("FLUSHALL SYNC");
         assert_eq!(
             assert_held(&mut c, &format!("{line} and FLUSHALL")),
-            [0, 0, 0]
+            [0, 0, 0, 0]
         );
     }
     take_some(&mut c);
@@ -108,21 +123,31 @@ fn gauges_follow_the_holds_of_a_lock(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     for (line, expected) in [
-        ("LOCK.ACQUIRE k a 600000", [1, 0, 1]),
-        ("LOCK.ACQUIRE k a 600000", [1, 0, 1]),
-        ("LOCK.ACQUIRE k b 600000", [1, 0, 1]),
-        ("LOCK.RENEW k a 600000", [1, 0, 1]),
-        ("RWLOCK.RLOCK k a 600000", [0, 1, 1]),
-        ("RWLOCK.WLOCK k a 600000", [1, 0, 1]),
-        ("RWLOCK.RLOCK k a 600000", [0, 1, 1]),
-        ("RWLOCK.RLOCK k b 600000", [0, 2, 1]),
-        ("RWLOCK.RLOCK k b 600000", [0, 2, 1]),
-        ("RWLOCK.RLOCK k c 600000", [0, 3, 1]),
-        ("LOCK.RELEASE k b", [0, 2, 1]),
-        ("LOCK.RELEASE k b", [0, 2, 1]),
-        ("LOCK.RELEASE k a", [0, 1, 1]),
-        ("LOCK.RELEASE k c", [0, 0, 0]),
-        ("RWLOCK.RLOCK k a 600000", [0, 1, 1]),
+        ("LOCK.ACQUIRE k a 600000", [1, 0, 1, 0]),
+        ("LOCK.ACQUIRE k a 600000", [1, 0, 1, 0]),
+        ("LOCK.ACQUIRE k b 600000", [1, 0, 1, 0]),
+        ("LOCK.RENEW k a 600000", [1, 0, 1, 0]),
+        ("RWLOCK.RLOCK k a 600000", [0, 1, 1, 0]),
+        ("RWLOCK.WLOCK k a 600000", [1, 0, 1, 0]),
+        ("RWLOCK.RLOCK k a 600000", [0, 1, 1, 0]),
+        ("RWLOCK.RLOCK k b 600000", [0, 2, 1, 0]),
+        ("RWLOCK.RLOCK k b 600000", [0, 2, 1, 0]),
+        ("RWLOCK.RLOCK k c 600000", [0, 3, 1, 0]),
+        ("LOCK.RELEASE k b", [0, 2, 1, 0]),
+        ("LOCK.RELEASE k b", [0, 2, 1, 0]),
+        ("LOCK.RELEASE k a", [0, 1, 1, 0]),
+        ("LOCK.RELEASE k c", [0, 0, 0, 0]),
+        ("RWLOCK.RLOCK k a 600000", [0, 1, 1, 0]),
+        ("LOCK.ACQUIRE k b 600000 LIMIT 3", [0, 0, 1, 2]),
+        ("LOCK.ACQUIRE k b 600000 LIMIT 2", [0, 0, 1, 2]),
+        ("LOCK.RENEW k b 600000", [0, 0, 1, 2]),
+        ("LOCK.RELEASE k a", [0, 0, 1, 1]),
+        ("LOCK.ACQUIRE k b 600000", [1, 0, 1, 0]),
+        ("LOCK.ACQUIRE k b 600000 LIMIT 2", [0, 0, 1, 1]),
+        ("RWLOCK.RLOCK k b 600000", [0, 1, 1, 0]),
+        ("RWLOCK.RLOCK k a 600000", [0, 2, 1, 0]),
+        ("LOCK.ACQUIRE k b 600000 LIMIT 2", [0, 0, 1, 2]),
+        ("LOCK.RELEASE k b", [0, 1, 1, 0]),
     ] {
         c.call(line);
         assert_eq!(held(&mut c), expected, "{line}");
@@ -134,12 +159,12 @@ fn gauges_follow_the_holds_of_a_lock(kind: Kind) {
         ["r1", "r2"].map(|r| server.blocked(&format!("RWLOCK.RLOCK k {r} 600000 BLOCK 0")));
     c.int("LOCK.RELEASE k a");
     writer.fence();
-    assert_eq!(assert_held(&mut c, "a hand-over"), [1, 0, 1]);
+    assert_eq!(assert_held(&mut c, "a hand-over"), [1, 0, 1, 0]);
     c.int("LOCK.RELEASE k w");
     for reader in readers {
         reader.fence();
     }
-    assert_eq!(assert_held(&mut c, "a hand-over"), [0, 2, 1]);
+    assert_eq!(assert_held(&mut c, "a hand-over"), [0, 2, 1, 0]);
     // An undelivered one is taken back.
     c.call("DEL k");
     c.int("LOCK.ACQUIRE k a 600000");
@@ -147,7 +172,7 @@ fn gauges_follow_the_holds_of_a_lock(kind: Kind) {
     c.multi(&["LOCK.RELEASE k a", &format!("CLIENT KILL ID {}", gone.id)]);
     gone.broken();
     wait_for("the grant to be taken back", || {
-        (held(&mut c) == [0, 0, 0]).then_some(())
+        (held(&mut c) == [0, 0, 0, 0]).then_some(())
     });
     assert_held(&mut c, "a grant that was taken back");
 }
@@ -161,7 +186,7 @@ fn gauges_follow_expiry(kind: Kind) {
     c.int("RWLOCK.RLOCK shared b 20");
     assert_eq!(held(&mut c)[2], 2);
     wait_for("both to expire", || {
-        (held(&mut c) == [0, 0, 0]).then_some(())
+        (held(&mut c) == [0, 0, 0, 0]).then_some(())
     });
     assert_eq!(c.int("DBSIZE"), 0);
     // Expired when they are accessed.
@@ -173,10 +198,10 @@ fn gauges_follow_expiry(kind: Kind) {
         (c.call("PTTL exclusive") == Reply::Int(-2)).then_some(())
     });
     // An expired shared hold is counted until the lock changes.
-    assert_eq!(held(&mut c), [0, 2, 1]);
-    assert_eq!(found(&mut c), [0, 1, 1]);
+    assert_eq!(held(&mut c), [0, 2, 1, 0]);
+    assert_eq!(found(&mut c), [0, 1, 1, 0]);
     c.int("LOCK.RENEW shared b 600000");
-    assert_eq!(assert_held(&mut c, "a renewal"), [0, 1, 1]);
+    assert_eq!(assert_held(&mut c, "a renewal"), [0, 1, 1, 0]);
 }
 
 fn gauges_follow_eviction(kind: Kind) {
@@ -190,8 +215,8 @@ fn gauges_follow_eviction(kind: Kind) {
         (c.int("DBSIZE") <= 1).then_some(())
     });
     c.call("CONFIG SET maxmemory 0");
-    assert_eq!(assert_held(&mut c, "eviction"), [0, 0, 0]);
-    assert_eq!(stats(&mut c)["evicted"], 10);
+    assert_eq!(assert_held(&mut c, "eviction"), [0, 0, 0, 0]);
+    assert_eq!(stats(&mut c)["evicted"], 14);
 }
 
 fn gauges_follow_a_restart(kind: Kind) {
@@ -206,7 +231,7 @@ fn gauges_follow_a_restart(kind: Kind) {
         let mut c = server.client();
         assert_eq!(
             assert_held(&mut c, "a restart"),
-            [4, 2 * 104, 10],
+            [4, 2 * 104, 14, 2 * 5],
             "{options:?}"
         );
     }
@@ -223,7 +248,7 @@ fn gauges_follow_a_full_synchronization(kind: Kind) {
         r.int("LOCK.ACQUIRE mine me 600000");
         r.text(&format!("REPLICAOF 127.0.0.1 {}", primary.port));
         replica.wait_until_it_follows(&primary);
-        assert_eq!(assert_held(&mut r, load), [4, 2 * 104, 10]);
+        assert_eq!(assert_held(&mut r, load), [4, 2 * 104, 14, 2 * 5]);
         // The effects after the synchronization count as well.
         p.int("LOCK.RELEASE exclusive me");
         p.int("RWLOCK.RLOCK other me 600000");

@@ -15,9 +15,10 @@ on_every_server![
     resetstat_is_for_operators,
 ];
 
-const GAUGES: [&str; 9] = [
+const GAUGES: [&str; 10] = [
     "held_exclusive",
     "held_shared",
+    "held_counted",
     "held_keys",
     "held_bound",
     "waiters",
@@ -27,7 +28,7 @@ const GAUGES: [&str; 9] = [
     "waited_keys",
 ];
 
-const COUNTERS: [&str; 25] = [
+const COUNTERS: [&str; 27] = [
     "acquired",
     "reacquired",
     "refused",
@@ -42,6 +43,8 @@ const COUNTERS: [&str; 25] = [
     "disconnected_later",
     "taken_back",
     "deadlocks",
+    "deadlock_cycles",
+    "deadlock_over_budget",
     "queue_full",
     "released",
     "released_later",
@@ -101,17 +104,18 @@ fn of(expected: &[(&str, u64)]) -> Stats {
     expected.collect()
 }
 
-/// Exclusive holds, shared holds and locks, from the gauges.
+/// Exclusive holds, shared holds, locks, and the holds of counted locks, from the gauges.
 #[track_caller]
-fn held(c: &mut Client) -> [u64; 3] {
+fn held(c: &mut Client) -> [u64; 4] {
     let stats = stats(c);
-    ["held_exclusive", "held_shared", "held_keys"].map(|name| stats[name])
+    let names = ["held_exclusive", "held_shared", "held_keys", "held_counted"];
+    names.map(|name| stats[name])
 }
 
 /// The same, counted from every key. Leaves the client in database 0.
 #[track_caller]
-fn found(c: &mut Client) -> [u64; 3] {
-    let [mut exclusive, mut shared, mut keys] = [0; 3];
+fn found(c: &mut Client) -> [u64; 4] {
+    let [mut exclusive, mut shared, mut keys, mut counted] = [0; 4];
     for db in 0..4 {
         c.call(&format!("SELECT {db}"));
         for key in c.call("KEYS *").items() {
@@ -122,21 +126,21 @@ fn found(c: &mut Client) -> [u64; 3] {
             let info = c.call(&format!("LOCK.INFO {key}"));
             let holders = u64::try_from(info.field("holders").items().len()).unwrap();
             keys += 1;
-            if info.field("mode") == Reply::from("shared") {
-                shared += holders;
-            } else {
-                exclusive += holders;
+            match info.field("mode").as_bytes() {
+                b"shared" => shared += holders,
+                b"counted" => counted += holders,
+                _ => exclusive += holders,
             }
         }
     }
     c.call("SELECT 0");
-    [exclusive, shared, keys]
+    [exclusive, shared, keys, counted]
 }
 
 /// Fails the test unless the gauges match the keys: at once, except for locks that the server frees
 /// on another thread.
 #[track_caller]
-fn assert_held(c: &mut Client, when: &str) -> [u64; 3] {
+fn assert_held(c: &mut Client, when: &str) -> [u64; 4] {
     let expected = found(c);
     wait_for(
         &format!("the gauges after {when} to be {expected:?}"),
