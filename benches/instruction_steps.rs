@@ -75,8 +75,6 @@ pub fn steps(scripts: &Scripts, round: usize) -> Vec<Step> {
             requests: Requests::of((0..count).map(line)),
         });
     };
-    guarded_writes(&mut add, scripts, &key);
-    several(&mut add, &key);
     let mut step = |name, against, said, line: &dyn Fn(usize) -> String| {
         add(name, against, said, KEYS, line);
     };
@@ -153,6 +151,8 @@ pub fn steps(scripts: &Scripts, round: usize) -> Vec<Step> {
             format!("LOCK.RELEASE {} {}", name(n), token(READERS + n))
         });
     }
+    guarded_writes(&mut add, scripts, &key);
+    several(&mut add, &key);
     steps
 }
 
