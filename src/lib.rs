@@ -41,6 +41,7 @@
 //! | `LOCK.ACQUIRE` | [`command::acquire`] |
 //! | `RWLOCK.WLOCK` | [`command::wlock`] |
 //! | `RWLOCK.RLOCK` | [`command::rlock`] |
+//! | `LOCK.MACQUIRE` | [`command::macquire`] |
 //! | `LOCK.RELEASE` | [`command::release`] |
 //! | `LOCK.RENEW` | [`command::renew`] |
 //! | `LOCK.INFO` | [`command::info`] |

@@ -15,6 +15,12 @@ var ErrExtendFailed = errors.New("redislock: failed to extend lock")
 // ErrLockAlreadyExpired is returned by Unlock when the lock is no longer held.
 var ErrLockAlreadyExpired = errors.New("redislock: failed to unlock, lock was already expired")
 
+// ErrNotHeld is returned by Exec when the lock is no longer held. The command was not run.
+var ErrNotHeld = errors.New("redislock: failed to run the command, lock is not held")
+
+// ErrUnsupported is wrapped where the server's module is too old for what was asked. The text says what it lacks.
+var ErrUnsupported = errors.New("redislock: not known to the server's module")
+
 // ErrTaken is returned, as a pointer, when somebody else holds the lock.
 type ErrTaken struct {
 	// Nodes is always [0]: there is one server. It is here because redsync has it.

@@ -67,6 +67,53 @@ func ExampleMutex_LockContext() {
 	// Output: true true
 }
 
+func ExampleSemaphore() {
+	addr, stop := server()
+	defer stop()
+	client := redis.NewClient(&redis.Options{Addr: addr})
+	defer client.Close()
+	locks := redislock.New(client)
+	defer locks.Close()
+
+	printers := locks.NewSemaphore("printers", 2)
+	ctx := context.Background()
+	for i := 0; i < 3; i++ {
+		permit, err := printers.TryAcquire(ctx)
+		if errors.Is(err, &redislock.ErrTaken{}) {
+			fmt.Println("all are busy")
+			continue
+		}
+		defer permit.Unlock()
+		fmt.Println("a printer")
+	}
+	// Output:
+	// a printer
+	// a printer
+	// all are busy
+}
+
+func ExampleRedisLock_RunOnce() {
+	addr, stop := server()
+	defer stop()
+	client := redis.NewClient(&redis.Options{Addr: addr})
+	defer client.Close()
+	locks := redislock.New(client)
+	defer locks.Close()
+
+	report := func(ctx context.Context, lock *redislock.Mutex) error {
+		fmt.Println("making the report, with a fence:", lock.Fence() > 0)
+		return ctx.Err()
+	}
+	for i := 0; i < 2; i++ {
+		ran, err := locks.RunOnce(context.Background(), "report:lock", time.Minute, 10*time.Second, report)
+		fmt.Println(ran, err)
+	}
+	// Output:
+	// making the report, with a fence: true
+	// true <nil>
+	// false <nil>
+}
+
 func ExampleRWMutex() {
 	addr, stop := server()
 	defer stop()

@@ -51,8 +51,13 @@ func (m *Mutex) lock(ctx context.Context, patience time.Duration) error {
 		case isTaken(err):
 			again = m.oldClientsPause(ctx)
 			err = taken()
-		case errors.Is(err, errNoServer) || answered(err) && !passes(err):
+		case redis.HasErrorPrefix(err, "PARTIAL"):
+			// Some of what was granted before, unheard, has ended since.
+			m.giveBack(ctx, value)
+			again = pause
 			err = &RedisError{Err: err}
+		case errors.Is(err, errNoServer) || answered(err) && !passes(err):
+			err = lacking(&RedisError{Err: err}, m.request(value).options...)
 			patience = 0
 		default:
 			again = pause
@@ -75,34 +80,87 @@ func (m *Mutex) lock(ctx context.Context, patience time.Duration) error {
 // of the expiry we count from there: safe, and still a useful lease. After a longer one a renewal begins a lease whose age is known.
 func (m *Mutex) ask(ctx context.Context, value string, wait, grace time.Duration) (hold, error) {
 	held := hold{value: value, sent: time.Now()}
-	args := []any{m.acquire, m.name, value, m.expiry.Milliseconds()}
+	request := m.request(value)
 	var err error
-	if wait < time.Millisecond {
-		held.fence, err = m.locks.client.Do(ctx, args...).Int64()
+	if wait < time.Millisecond && m.linger == nil {
+		held.fence, err = m.locks.send(ctx, request).Int64()
 	} else {
-		held.fence, err = m.locks.waiters.ask(ctx, wait, grace, args)
+		var bound *redis.Client
+		held.fence, bound, err = m.locks.waiters.ask(ctx, wait, grace, request)
+		if err == nil && m.linger != nil {
+			m.bind(bound)
+		}
 	}
 	if err != nil || time.Since(held.sent) <= m.expiry/2 {
 		return held, err
 	}
 	held.sent = time.Now()
-	renewed, err := m.locks.client.Do(ctx, "LOCK.RENEW", m.name, value, m.expiry.Milliseconds()).Bool()
+	renewed, _, err := m.ownerAsks(ctx, "LOCK.RENEW", value, m.expiry.Milliseconds())
 	if err == nil && !renewed {
 		err = redis.Nil
 	}
 	return held, err
 }
 
+// A request is a command and where its first key is, which a cluster's client cannot know.
+type request struct {
+	args    []any
+	key     int
+	options []string // those that a module of 0.1 does not know
+	binds   bool     // the connection that it is sent on is the hold's
+}
+
+// request is the acquire of this mutex, without the words for the way to wait.
+func (m *Mutex) request(value string) request {
+	r := request{args: []any{m.acquire, m.names[0], value, m.expiry.Milliseconds()}, key: 1, binds: m.linger != nil}
+	if m.acquire == acquireSeveral {
+		r.args, r.key = []any{m.acquire, len(m.names)}, 2
+		for _, name := range m.names {
+			r.args = append(r.args, name)
+		}
+		r.args = append(r.args, value, m.expiry.Milliseconds(), "MODES")
+		for i := range m.names {
+			mode := "EXCLUSIVE"
+			if i >= len(m.names)-m.shared {
+				mode = "SHARED"
+			}
+			r.args = append(r.args, mode)
+		}
+	}
+	if m.limit > 0 {
+		r.args = append(r.args, "LIMIT", m.limit)
+		r.options = append(r.options, "LIMIT")
+	}
+	if m.linger != nil {
+		r.args = append(r.args, "LINGER", m.linger.Milliseconds())
+		r.options = append(r.options, "LINGER")
+	}
+	return r
+}
+
+// send sends a request that does not wait over the user's client.
+func (r *RedisLock) send(ctx context.Context, request request) *redis.Cmd {
+	cmd := redis.NewCmd(ctx, request.args...)
+	cmd.SetFirstKeyPos(int8(request.key))
+	_ = r.client.Process(ctx, cmd)
+	return cmd
+}
+
 // giveBack releases what may have been granted without our knowing, or gives up our place in the
 // queue. If it cannot, the lease or the grace ends it.
 func (m *Mutex) giveBack(ctx context.Context, value string) {
-	_, _ = m.locks.waiters.do(context.WithoutCancel(ctx), 0, "LOCK.RELEASE", m.name, value)
+	for _, name := range m.names {
+		release := request{args: []any{"LOCK.RELEASE", name, value}, key: 1}
+		if _, _, err := m.locks.waiters.do(context.WithoutCancel(ctx), 0, release); err != nil {
+			return
+		}
+	}
 }
 
 // oldClientsPause is the time after which to ask again for a key that an old client holds as a string, which has no queue.
 func (m *Mutex) oldClientsPause(ctx context.Context) time.Duration {
-	left, err := m.locks.client.PTTL(ctx, m.name).Result()
-	if err != nil || left <= 0 {
+	left, err := m.locks.client.PTTL(ctx, m.names[0]).Result()
+	if err != nil || left <= 0 || len(m.names) > 1 {
 		return pause
 	}
 	return min(left+time.Millisecond, pause)

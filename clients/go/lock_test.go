@@ -296,14 +296,32 @@ func (p *proxy) ask(upstream, client net.Conn) {
 		out, to := buffer[:n], upstream
 		if bytes.Contains(out, []byte("\r\nKEEP\r\n")) {
 			p.keeps.Add(1)
-			if p.old.Load() {
-				out, to = []byte("-ERR unknown option, expected BLOCK\r\n"), client
-			}
+		}
+		if refusal := refusalOf01(out); refusal != "" && p.old.Load() {
+			out, to = []byte(refusal), client
 		}
 		if _, err := to.Write(out); err != nil {
 			return
 		}
 	}
+}
+
+// refusalOf01 is what a module of 0.1 says to a command that it does not know.
+func refusalOf01(command []byte) string {
+	for _, name := range []string{"LOCK.MACQUIRE", "LOCK.EXEC", "LOCK.CHECK"} {
+		if bytes.Contains(command, []byte("\r\n"+name+"\r\n")) {
+			return fmt.Sprintf("-ERR unknown command '%s', with args beginning with: 'a' \r\n", name)
+		}
+	}
+	if bytes.Contains(command, []byte("\r\nATLEAST\r\n")) {
+		return "-ERR wrong number of arguments for 'lock.release' command\r\n"
+	}
+	for _, option := range []string{"KEEP", "LIMIT", "LINGER"} {
+		if bytes.Contains(command, []byte("\r\n"+option+"\r\n")) {
+			return "-ERR unknown option, expected BLOCK\r\n"
+		}
+	}
+	return ""
 }
 
 func TestUntilIsNeverLaterThanTheServersDeadline(t *testing.T) {

@@ -23,6 +23,13 @@ var (
 
 func TestMain(m *testing.M) {
 	os.Exit(func() int {
+		if addr := os.Getenv("REDIS_LOCK_PERMIT_WORKER"); addr != "" {
+			if err := permitWorker(addr); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				return 1
+			}
+			return 0
+		}
 		var err error
 		if server, err = testserver.Start(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -44,6 +51,13 @@ func newLocks(t *testing.T) *RedisLock {
 func newLocksOf(t *testing.T, client *redis.Client) *RedisLock {
 	t.Helper()
 	must(t, admin.FlushAll(ctx).Err())
+	return beside(t, client)
+}
+
+// newLocksWithKeys returns a RedisLock on a server whose keys are left as they are.
+func newLocksWithKeys(t *testing.T) *RedisLock { return beside(t, server.Client()) }
+
+func beside(t *testing.T, client *redis.Client) *RedisLock {
 	locks := New(client)
 	t.Cleanup(func() {
 		_ = locks.Close()

@@ -16,8 +16,9 @@ import (
 // the others may be called by other goroutines than Lock.
 type Mutex struct {
 	locks   *RedisLock
-	name    string
-	acquire string // the command: exclusive or shared
+	names   []string // one, but for a MultiMutex
+	acquire string   // the command: exclusive or shared
+	shared  int      // how many of the names are shared, from the end; of a MultiMutex only
 
 	expiry        time.Duration
 	tries         int
@@ -26,16 +27,19 @@ type Mutex struct {
 	genValueFunc  func() (string, error)
 	setNXOnExtend bool
 	grace         time.Duration
-	otherSide     *Mutex // the reader of this writer, or the writer of this reader; nil where there is none
+	limit         int            // the permits of a semaphore; 0 of a mutex
+	linger        *time.Duration // nil: the hold does not depend on a connection
+	otherSide     *Mutex         // the reader of this writer, or the writer of this reader; nil where there is none
 
 	mu    sync.Mutex // of what follows
 	value string
 	until time.Time
 	fence int64
+	bound *redis.Client // the connection that a hold with linger depends on
 }
 
-// Name returns the name of the mutex, which is the key of the lock.
-func (m *Mutex) Name() string { return m.name }
+// Name returns the name of the mutex, which is the key of the lock. Of a [MultiMutex] it is the first one.
+func (m *Mutex) Name() string { return m.names[0] }
 
 // Value returns the token of the last lock. It is empty until a lock is had (or WithValue is used).
 func (m *Mutex) Value() string {
@@ -77,12 +81,15 @@ func (m *Mutex) Unlock() (bool, error) { return m.UnlockContext(context.Backgrou
 
 // UnlockContext releases the lock. It returns false and ErrLockAlreadyExpired when it was no longer held. A release whose reply
 // was lost, and which the client sent again, is one: see [redis.Options.MaxRetries].
-func (m *Mutex) UnlockContext(ctx context.Context) (bool, error) {
+func (m *Mutex) UnlockContext(ctx context.Context) (bool, error) { return m.unlock(ctx) }
+
+func (m *Mutex) unlock(ctx context.Context, options ...any) (bool, error) {
 	until := m.Until()
-	released, sent, err := m.ownerAsks(ctx, "LOCK.RELEASE", m.Value())
+	released, sent, err := m.ownerAsks(ctx, "LOCK.RELEASE", m.Value(), options...)
 	if err != nil {
-		return false, err
+		return false, lacking(err)
 	}
+	m.bind(nil)
 	// The reply to the first was lost, and nothing has ended the lease meanwhile but that.
 	wasReleased := sent > 1 && time.Now().Before(until)
 	if !released && !wasReleased {
@@ -130,14 +137,16 @@ func (m *Mutex) Valid() (bool, error) { return m.ValidContext(context.Background
 //
 // Deprecated: as in redsync. The answer is old when it arrives: see Until and Fence.
 func (m *Mutex) ValidContext(ctx context.Context) (bool, error) {
-	info, err := m.locks.client.Do(ctx, "LOCK.INFO", m.name).Result()
-	if errors.Is(err, redis.Nil) || isTaken(err) {
-		return false, nil
+	for _, name := range m.names {
+		info, err := m.locks.client.Do(ctx, "LOCK.INFO", name).Result()
+		if err != nil && !isTaken(err) {
+			return false, &RedisError{Err: err}
+		}
+		if err != nil || !slices.Contains(tokens(info), m.Value()) {
+			return false, nil
+		}
 	}
-	if err != nil {
-		return false, &RedisError{Err: err}
-	}
-	return slices.Contains(tokens(info), m.Value()), nil
+	return true, nil
 }
 
 // tokens reads the holders out of LOCK.INFO's reply, which is made of maps in RESP3 and of flat arrays in RESP2.
@@ -180,13 +189,33 @@ func (c *countedToken) MarshalBinary() ([]byte, error) {
 // String is for hooks that print the command.
 func (c *countedToken) String() string { return c.token }
 
-// ownerAsks sends a command that only the holder's token succeeds with, and tells how often. Without a token nothing can be held.
+// ownerAsks sends a command that only the holder's token succeeds with, for each name, and tells how often. Without a token nothing
+// can be held.
 func (m *Mutex) ownerAsks(ctx context.Context, command, value string, args ...any) (done bool, sent int32, err error) {
 	if value == "" {
 		return false, 0, nil
 	}
 	token := &countedToken{token: value}
-	done, err = m.locks.client.Do(ctx, append([]any{command, m.name, token}, args...)...).Bool()
+	about := func(name string) []any { return append([]any{command, name, token}, args...) }
+	if len(m.names) == 1 {
+		done, err = m.locks.client.Do(ctx, about(m.names[0])...).Bool()
+	} else {
+		// All of them, also when it fails for one. What each says is read below.
+		replies, _ := m.locks.client.Pipelined(ctx, func(pipeline redis.Pipeliner) error {
+			for _, name := range m.names {
+				pipeline.Do(ctx, about(name)...)
+			}
+			return nil
+		})
+		done = true
+		for _, reply := range replies {
+			one, failed := reply.(*redis.Cmd).Bool()
+			done = done && one
+			if failed != nil && (err == nil || isTaken(err)) {
+				err = failed
+			}
+		}
+	}
 	switch {
 	case err == nil:
 	case isTaken(err):
@@ -194,7 +223,18 @@ func (m *Mutex) ownerAsks(ctx context.Context, command, value string, args ...an
 	default:
 		done, err = false, &RedisError{Err: err}
 	}
-	return done, token.sent.Load(), err
+	return done, token.sent.Load() / int32(len(m.names)), err
+}
+
+// bind keeps the connection that a hold depends on, and gives back the one before.
+func (m *Mutex) bind(client *redis.Client) {
+	m.mu.Lock()
+	before := m.bound
+	m.bound = client
+	m.mu.Unlock()
+	if before != nil && before != client {
+		m.locks.waiters.unbind(before)
+	}
 }
 
 func (m *Mutex) remember(held hold) {

@@ -61,6 +61,17 @@ func WithGrace(grace time.Duration) Option {
 	return OptionFunc(func(m *Mutex) { m.grace = grace })
 }
 
+// WithLinger has the server end the lock this long after its connection is lost, so that a process that dies does not hold it for
+// the rest of its expiry. Without this option it does. A lock that lingers has a connection of its own until Unlock, for the server
+// binds it to the connection that asked, and those of a pool come and go. [RedisLock.Close] closes that connection, too. It needs a
+// module of 0.2.
+//
+// When the connection is lost and the process lives, Until is not told: the server has the lock for the linger only, unless an Extend
+// comes in that time.
+func WithLinger(linger time.Duration) Option {
+	return OptionFunc(func(m *Mutex) { m.linger = &linger })
+}
+
 // WithDriftFactor sets by which part of the expiry Until is early, for clocks that run at different speeds. The default is 0.01.
 func WithDriftFactor(factor float64) Option {
 	return OptionFunc(func(m *Mutex) { m.driftFactor = factor })

@@ -51,7 +51,7 @@ func (r *RedisLock) NewRWMutex(name string, options ...Option) *RWMutex {
 func (r *RedisLock) newMutex(name, acquire string, options []Option) *Mutex {
 	m := &Mutex{
 		locks:        r,
-		name:         name,
+		names:        []string{name},
 		acquire:      acquire,
 		expiry:       8 * time.Second,
 		tries:        32,

@@ -9,10 +9,10 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use crate::shop::Shop;
 use crate::{Outcome, Row};
 
-const SIZE: (u32, u32) = (1000, 540);
+const SIZE: (u32, u32) = (1000, 640);
 const TITLE_HEIGHT: u32 = 80;
 /// Where the names of the ways end, and the bars begin.
-const NAMES: i32 = 210;
+const NAMES: i32 = 240;
 /// Room for the number behind the longest bar.
 const NUMBERS: i32 = 76;
 const BAR: i32 = 18;
@@ -20,12 +20,14 @@ const STEP: i32 = 27;
 const INK: RGBColor = RGBColor(45, 45, 45);
 const FAINT: RGBColor = RGBColor(225, 225, 225);
 /// From what goes wrong, over what is dear, to the module.
-const COLOURS: [RGBColor; 6] = [
+const COLOURS: [RGBColor; 8] = [
     RGBColor(200, 30, 50),
     RGBColor(130, 80, 170),
     RGBColor(230, 150, 30),
     RGBColor(215, 110, 50),
+    RGBColor(140, 180, 230),
     RGBColor(30, 100, 200),
+    RGBColor(20, 60, 140),
     RGBColor(40, 150, 90),
 ];
 
@@ -66,7 +68,7 @@ pub fn draw(path: &Path, shop: &Shop, rows: &[Row]) -> Outcome<()> {
         shop.processes, shop.stock, shop.server
     );
     write(&title, &text, (SIZE.0 as i32 / 2, 30), 20, HPos::Center)?;
-    let note = "in (f) 19 of 20 visits only look: their commands and their time are in it, too";
+    let note = "in (h) 19 of 20 visits only look: their commands and their time are in it, too";
     write(&title, note, (SIZE.0 as i32 / 2, 58), 13, HPos::Center)?;
     for (area, panel) in panels.split_evenly((2, 2)).iter().zip(PANELS) {
         draw_panel(area, &panel, rows)?;

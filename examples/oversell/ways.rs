@@ -1,4 +1,4 @@
-//! Six ways to keep two buyers from reading the same number.
+//! Eight ways to keep two buyers from reading the same number.
 
 use std::thread;
 use std::time::Duration;
@@ -25,17 +25,24 @@ pub enum Way {
     Watch,
     SetNx,
     SetNxPx,
+    /// The module's lock. The stock checks no fence.
+    Unchecked,
+    /// The module's lock. The stock refuses old fences.
     Module,
+    /// The module's lock. The server refuses the write of a late owner.
+    Guarded,
     ReadersWriters,
 }
 
 impl Way {
-    pub const ALL: [Way; 6] = [
+    pub const ALL: [Way; 8] = [
         Way::NoLock,
         Way::Watch,
         Way::SetNx,
         Way::SetNxPx,
+        Way::Unchecked,
         Way::Module,
+        Way::Guarded,
         Way::ReadersWriters,
     ];
 
@@ -45,9 +52,21 @@ impl Way {
             Way::Watch => "(b) WATCH and MULTI",
             Way::SetNx => "(c) SETNX and polling",
             Way::SetNxPx => "(d) SET NX PX, Lua, polling",
-            Way::Module => "(e) LOCK.ACQUIRE … BLOCK",
-            Way::ReadersWriters => "(f) RWLOCK, 95 % readers",
+            Way::Unchecked => "(e) LOCK.ACQUIRE, no fence check",
+            Way::Module => "(f) LOCK.ACQUIRE, fence check",
+            Way::Guarded => "(g) LOCK.ACQUIRE, LOCK.EXEC",
+            Way::ReadersWriters => "(h) RWLOCK, 95 % readers",
         }
+    }
+
+    /// Whether the server can play it: Redis 6.2 has no LOCK.EXEC.
+    pub fn is_known(self, c: &mut Connection) -> RedisResult<bool> {
+        if self != Way::Guarded {
+            return Ok(true);
+        }
+        let mut info = redis::cmd("COMMAND");
+        let known: Vec<redis::Value> = info.arg("INFO").arg("LOCK.EXEC").query(c)?;
+        Ok(known.iter().any(|info| *info != redis::Value::Nil))
     }
 
     /// How one process tells another of the way.
@@ -95,7 +114,7 @@ impl Lock {
                 }
                 Ok(0)
             }
-            Way::Module | Way::ReadersWriters => {
+            Way::Unchecked | Way::Module | Way::Guarded | Way::ReadersWriters => {
                 let command = match shared {
                     true => "RWLOCK.RLOCK",
                     false => "LOCK.ACQUIRE",
@@ -122,11 +141,20 @@ impl Lock {
                 .arg(LOCK)
                 .arg(&self.token)
                 .exec(c),
-            Way::Module | Way::ReadersWriters => redis::cmd("LOCK.RELEASE")
-                .arg(LOCK)
-                .arg(&self.token)
-                .exec(c),
+            Way::Unchecked | Way::Module | Way::Guarded | Way::ReadersWriters => {
+                redis::cmd("LOCK.RELEASE")
+                    .arg(LOCK)
+                    .arg(&self.token)
+                    .exec(c)
+            }
         }
+    }
+
+    /// The command, to be run only while this buyer holds the lock.
+    pub fn guarded(&self, words: &[&str]) -> redis::Cmd {
+        let mut exec = redis::cmd("LOCK.EXEC");
+        exec.arg(LOCK).arg(&self.token).arg(words);
+        exec
     }
 
     fn sleep(&mut self) {

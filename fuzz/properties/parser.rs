@@ -40,6 +40,7 @@ struct Options<'a> {
     limit: Option<u128>,
     wait: Option<(u128, Option<&'a [u8]>)>,
     grace: Option<u128>,
+    linger: Option<u128>,
 }
 
 impl Options<'_> {
@@ -50,7 +51,8 @@ impl Options<'_> {
 
 /// `None` where they do not fit the grammar.
 fn options<'a>(takes_limit: bool, words: &[&'a [u8]]) -> Option<Options<'a>> {
-    let (mut rest, mut limit, mut wait, mut grace) = (words, None, None, None);
+    let (mut rest, mut limit, mut wait) = (words, None, None);
+    let (mut grace, mut linger) = (None, None);
     while !rest.is_empty() {
         let name = rest[0].to_ascii_uppercase();
         let timeout = |at: usize| number(rest.get(at)?).filter(|ms| *ms <= MAX_MS);
@@ -68,6 +70,7 @@ fn options<'a>(takes_limit: bool, words: &[&'a [u8]]) -> Option<Options<'a>> {
                 let ms = timeout(1).filter(|ms| (1..=3_600_000).contains(ms))?;
                 (2, grace.replace(ms).is_none())
             }
+            b"LINGER" => (2, linger.replace(timeout(1)?).is_none()),
             _ => return None,
         };
         if !is_new {
@@ -75,7 +78,12 @@ fn options<'a>(takes_limit: bool, words: &[&'a [u8]]) -> Option<Options<'a>> {
         }
         rest = &rest[used..];
     }
-    Some(Options { limit, wait, grace })
+    Some(Options {
+        limit,
+        wait,
+        grace,
+        linger,
+    })
 }
 
 fn take(wanted: Wanted, args: &[&[u8]]) {
@@ -97,6 +105,7 @@ fn take(wanted: Wanted, args: &[&[u8]]) {
     });
     assert_eq!(wait, options.wait);
     assert_eq!(request.keep_ms().map(u128::from), options.grace);
+    assert_eq!(request.linger_ms().map(u128::from), options.linger);
     let ask = request.ask();
     match (wanted, options.limit) {
         (Wanted::Mode(mode), _) => assert_eq!(ask.mode, mode),

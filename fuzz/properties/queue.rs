@@ -136,6 +136,7 @@ impl World {
             times_out_at_us: None,
             keep_ms,
             is_server_generated: false,
+            linger: None,
             refusal,
             now: self.now(),
             now_us: self.now().us(),

@@ -1,15 +1,19 @@
 //! ```text
 //! LOCK.ACQUIRE key token|* ttl [LIMIT n] [BLOCK timeout|NOTIFY timeout channel] [KEEP grace]
+//!     [LINGER milliseconds]
 //! ```
 //! Takes the exclusive hold, or with LIMIT one of at most `n` holds. The reply is the fence, or null
 //! if the lock is unavailable: others hold it or wait for it. With BLOCK the client waits in a queue instead, and gets null only after `timeout`
 //! milliseconds (0 waits for ever). With NOTIFY the reply is QUEUED, and the grant or the end of the
 //! wait is published to `channel`. With KEEP the token keeps its place in the queue for `grace`
-//! milliseconds after its last request there has ended without a grant. With `*` the server
+//! milliseconds after its last request there has ended without a grant. With LINGER the hold is
+//! bound to the client's connection: when that is lost, its deadline comes forward. With `*` the server
 //! generates the token, a UUIDv4. The reply is then `[token, fence]`.
 //!
 //! Three commands take a hold. They share this grammar but for LIMIT, and differ in the mode: see
 //! [`super::wlock`] and [`super::rlock`].
+
+// Long because: the grammar is described, parsed and tested in one place.
 
 use uuid::fmt::Hyphenated;
 use uuid::Uuid;
@@ -17,7 +21,7 @@ use uuid::Uuid;
 use super::args::integer;
 use super::spec::{Arg, Change, Flag, KeyUse, Keys, Spec, NONDETERMINISTIC};
 use super::{Args, Decision, Error, Reply};
-use crate::lock::{Ask, FenceClock, Lock, Mode, Now, Refusal, Token, Ttl, Waiting};
+use crate::lock::{Ask, Fence, FenceClock, Lock, Mode, Now, Refusal, Token, Ttl, Waiting};
 
 /// The description of LOCK.ACQUIRE. The other two commands that take a hold start from it.
 pub const SPEC: Spec = Spec {
@@ -36,11 +40,12 @@ pub const SPEC: Spec = Spec {
         Arg::integer(c"n").after(c"LIMIT").optional(),
         WAIT,
         GRACE,
+        LINGER,
     ],
     tips: NONDETERMINISTIC,
     history: &[Change {
         since: c"0.2.0",
-        what: c"Added the options LIMIT, NOTIFY and KEEP.",
+        what: c"Added the options LIMIT, NOTIFY, KEEP and LINGER.",
     }],
 };
 
@@ -66,12 +71,15 @@ pub const WAIT: Arg = Arg::one_of(
 /// The description of KEEP.
 pub const GRACE: Arg = Arg::integer(c"grace").after(c"KEEP").optional();
 
+/// The description of LINGER.
+pub const LINGER: Arg = Arg::integer(c"milliseconds").after(c"LINGER").optional();
+
 /// The description of the same command without LIMIT.
 pub const WITHOUT_LIMIT: Spec = Spec {
-    args: &[Arg::KEY, TOKEN, Arg::integer(c"ttl"), WAIT, GRACE],
+    args: &[Arg::KEY, TOKEN, Arg::integer(c"ttl"), WAIT, GRACE, LINGER],
     history: &[Change {
         since: c"0.2.0",
-        what: c"Added the options NOTIFY and KEEP.",
+        what: c"Added the options NOTIFY, KEEP and LINGER.",
     }],
     ..SPEC
 };
@@ -96,6 +104,7 @@ pub struct Acquire<'a> {
     ttl: Ttl,
     wait: Option<Wait<'a>>,
     keep_ms: Option<u32>,
+    linger_ms: Option<u64>,
 }
 
 /// How long to wait. 0 waits for ever, as in XREAD.
@@ -142,11 +151,27 @@ impl<'a> Acquire<'a> {
     /// If they do not fit the grammar.
     pub fn parse(
         wanted: Wanted,
-        mut args: Args<impl Iterator<Item = &'a [u8]>>,
+        args: Args<impl Iterator<Item = &'a [u8]>>,
+    ) -> Result<Self, Error> {
+        let unknown = match wanted {
+            Wanted::Limited => Error::UnknownOption,
+            Wanted::Mode(_) => Error::UnknownRwOption,
+        };
+        Self::parse_with(wanted, args, |_, _| Err(unknown))
+    }
+
+    /// The same for a command with options of its own, which `read_other` reads.
+    ///
+    /// # Errors
+    /// If they do not fit the grammar.
+    pub(super) fn parse_with<I: Iterator<Item = &'a [u8]>>(
+        wanted: Wanted,
+        mut args: Args<I>,
+        mut read_other: impl FnMut(&'a [u8], &mut Args<I>) -> Result<(), Error>,
     ) -> Result<Self, Error> {
         let token = args.token()?;
         let ttl = args.ttl()?;
-        let (mut limited, mut wait, mut keep_ms) = (None, None, None);
+        let (mut limited, mut wait, mut keep_ms, mut linger_ms) = (None, None, None, None);
         while let Some(option) = args.optional() {
             let is = |name: &[u8]| option.eq_ignore_ascii_case(name);
             if is(b"BLOCK") || is(b"NOTIFY") {
@@ -175,11 +200,13 @@ impl<'a> Acquire<'a> {
                     return Err(Error::RepeatedOption);
                 }
                 keep_ms = Some(grace_ms(args.value()?)?);
+            } else if is(b"LINGER") {
+                if linger_ms.is_some() {
+                    return Err(Error::RepeatedOption);
+                }
+                linger_ms = Some(lingers_ms(args.value()?)?);
             } else {
-                return Err(match wanted {
-                    Wanted::Limited => Error::UnknownOption,
-                    Wanted::Mode(_) => Error::UnknownRwOption,
-                });
+                read_other(option, &mut args)?;
             }
         }
         args.finish()?;
@@ -200,6 +227,7 @@ impl<'a> Acquire<'a> {
             ttl,
             wait,
             keep_ms,
+            linger_ms,
         })
     }
 
@@ -213,6 +241,11 @@ impl<'a> Acquire<'a> {
         self.keep_ms
     }
 
+    /// For how many milliseconds the hold outlives its connection; `None` if the two are not bound.
+    pub const fn linger_ms(&self) -> Option<u64> {
+        self.linger_ms
+    }
+
     /// Decides the request.
     pub fn decide(
         &self,
@@ -224,15 +257,20 @@ impl<'a> Acquire<'a> {
         match Lock::acquire(lock, self.ask(), now, waiting, fences) {
             Ok(grant) => Decision::Change {
                 effect: grant.effect,
-                reply: match &self.owner {
-                    Owner::Named(_) => Reply::Fence(grant.fence),
-                    Owner::Made(token) => Reply::Made(token, grant.fence),
-                },
+                reply: self.reply(grant.fence),
                 had_it: grant.had_it,
             },
             Err(refusal @ (Refusal::Busy | Refusal::BusyUpgrade)) => Decision::Wait(refusal),
             Err(Refusal::Deadlock) => Decision::Same(Reply::Error(Error::Deadlock)),
             Err(Refusal::FencesExhausted) => Decision::Same(Reply::Error(Error::FencesExhausted)),
+        }
+    }
+
+    /// The reply where it is granted under this fence.
+    pub const fn reply(&self, fence: Fence) -> Reply<'_> {
+        match &self.owner {
+            Owner::Named(_) => Reply::Fence(fence),
+            Owner::Made(token) => Reply::Made(token, fence),
         }
     }
 
@@ -275,6 +313,11 @@ fn limited_mode(text: &[u8]) -> Result<Mode, Error> {
 fn grace_ms(text: &[u8]) -> Result<u32, Error> {
     let ms = integer(text).filter(|ms| (1..=LONGEST_GRACE_MS).contains(ms));
     ms.and_then(|ms| u32::try_from(ms).ok()).ok_or(Error::Grace)
+}
+
+fn lingers_ms(text: &[u8]) -> Result<u64, Error> {
+    let ms = integer(text).filter(|ms| *ms <= Ttl::MAX_MS);
+    ms.ok_or(Error::Linger)
 }
 
 fn uuid_v4() -> [u8; Hyphenated::LENGTH] {
@@ -344,6 +387,11 @@ mod tests {
             ),
             (&["me", "10", "BLOCK", "1", "2"], Error::UnknownOption),
             (&["me", "10", "KEEP"], Error::MissingValue),
+            (&["me", "10", "LINGER"], Error::MissingValue),
+            (
+                &["me", "10", "LINGER", "1", "LINGER", "1"],
+                Error::RepeatedOption,
+            ),
             (&["me", "10", "NOTIFY", "1"], Error::MissingValue),
             (&["me", "10", "LIMIT"], Error::MissingValue),
             (
@@ -371,6 +419,17 @@ mod tests {
         ] {
             assert_eq!(parse(args).map(|_| ()), Err(error), "{args:?}");
         }
+    }
+
+    #[test]
+    fn linger_takes_any_time() {
+        let linger = |ms| parse(&["*", "10", "linger", ms]).map(|a| a.linger_ms());
+        assert_eq!(linger("0"), Ok(Some(0)));
+        assert_eq!(linger("281474976710656"), Ok(Some(1 << 48)));
+        for bad in ["281474976710657", "-1", "1.5", "", "x"] {
+            assert_eq!(linger(bad), Err(Error::Linger), "{bad:?}");
+        }
+        assert_eq!(parse(&["me", "10"]).unwrap().linger_ms(), None);
     }
 
     #[test]

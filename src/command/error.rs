@@ -27,6 +27,16 @@ pub enum Error {
     UnknownReleaseOption,
     /// The time of ATLEAST is missing, or is not an integer from 0 to 2^48.
     AtLeast,
+    /// The number of keys is not an integer from 1 to 128.
+    KeyCount,
+    /// One of several keys was named twice.
+    KeyTwice,
+    /// MODES does not name a mode for each key.
+    Modes,
+    /// An option that LOCK.MACQUIRE does not know.
+    UnknownOptionOfSeveral,
+    /// The token holds some of several keys, or waits for some of them by another request.
+    Partial,
     /// The number of LOCK.TOP is not an integer from 1.
     Count,
     /// The token does not hold the lock.
@@ -41,6 +51,10 @@ pub enum Error {
     ContradictingOptions,
     /// The grace is not an integer from 1 to 3,600,000.
     Grace,
+    /// The time of LINGER is not an integer from 0 to 2^48.
+    Linger,
+    /// LINGER in a script, or in a call that a module makes.
+    LingerWithoutConnection,
     /// KEEP or NOTIFY with a token that the server generates.
     GeneratedToken,
     /// NOTIFY in a script or a function.
@@ -77,6 +91,18 @@ pub enum Error {
     Busy,
 }
 
+// Texts that are too long for a line of the list.
+const MISSING_VALUE: &CStr =
+    c"ERR a value is missing: LIMIT n, BLOCK timeout, NOTIFY timeout channel, KEEP grace, LINGER milliseconds";
+const NO_PERMISSION: &CStr =
+    c"NOPERM this user has no permissions to run the command or to use its keys or channels";
+const NO_CHANNEL_PERMISSION: &CStr =
+    c"NOPERM this user has no permissions to access one of the channels used as arguments";
+const KEY_QUEUE_FULL: &CStr =
+    c"QUEUEFULL too many clients wait for this lock (max-waiters-per-key), try again later";
+const SERVER_QUEUE_FULL: &CStr =
+    c"QUEUEFULL too many clients wait for locks (max-waiters), try again later";
+
 impl Error {
     /// The reply to a waiter that can never be granted.
     pub const fn of_refusal(refusal: Refusal) -> Self {
@@ -94,26 +120,37 @@ impl Error {
             Self::Timeout => {
                 c"ERR timeout must be an integer from 0 to 281474976710656, in milliseconds"
             }
-            Self::UnknownOption => c"ERR unknown option, expected LIMIT, BLOCK, NOTIFY or KEEP",
-            Self::UnknownRwOption => c"ERR unknown option, expected BLOCK, NOTIFY or KEEP",
+            Self::UnknownOption => c"ERR unknown option, expected LIMIT, BLOCK, NOTIFY, KEEP or LINGER",
+            Self::UnknownRwOption => c"ERR unknown option, expected BLOCK, NOTIFY, KEEP or LINGER",
             Self::Limit => c"ERR LIMIT needs an integer from 1 to 2147483647",
             Self::RepeatedOption => c"ERR an option was given twice",
-            Self::MissingValue => {
-                c"ERR a value is missing: LIMIT n, BLOCK timeout, NOTIFY timeout channel, KEEP grace"
-            }
+            Self::MissingValue => MISSING_VALUE,
             Self::UnknownReleaseOption => c"ERR unknown option, expected ATLEAST",
             Self::AtLeast => {
                 c"ERR ATLEAST needs an integer from 0 to 281474976710656, in milliseconds"
+            }
+            Self::KeyCount => c"ERR numkeys must be an integer from 1 to 128",
+            Self::KeyTwice => c"ERR a key was named twice",
+            Self::Modes => c"ERR MODES needs EXCLUSIVE or SHARED for each key",
+            Self::UnknownOptionOfSeveral => {
+                c"ERR unknown option, expected MODES, BLOCK, NOTIFY, KEEP or LINGER"
+            }
+            Self::Partial => {
+                c"PARTIAL the token holds some of these locks or waits for some of them, release them first"
             }
             Self::Count => c"ERR the number of locks must be an integer from 1",
             Self::NotHeld => c"NOTHELD the token does not hold the lock",
             Self::NoSelect => c"ERR SELECT is not allowed in LOCK.EXEC",
             Self::NotInScripts => c"ERR the command is not allowed on script mode",
-            Self::NoPermission => {
-                c"NOPERM this user has no permissions to run the command or to use its keys or channels"
-            }
+            Self::NoPermission => NO_PERMISSION,
             Self::ContradictingOptions => c"ERR BLOCK and NOTIFY exclude each other",
             Self::Grace => c"ERR grace must be an integer from 1 to 3600000, in milliseconds",
+            Self::Linger => {
+                c"ERR LINGER needs an integer from 0 to 281474976710656, in milliseconds"
+            }
+            Self::LingerWithoutConnection => {
+                c"ERR LINGER needs a client's connection: it is not allowed in scripts and in LOCK.EXEC"
+            }
             Self::GeneratedToken => {
                 c"ERR KEEP and NOTIFY need a token of the client's own, not *"
             }
@@ -122,9 +159,7 @@ impl Error {
             Self::CrossSlot => {
                 c"CROSSSLOT the channel must be a shard channel in the slot of the key"
             }
-            Self::NoChannelPermission => {
-                c"NOPERM this user has no permissions to access one of the channels used as arguments"
-            }
+            Self::NoChannelPermission => NO_CHANNEL_PERMISSION,
             Self::TokenEmpty => c"ERR the token is empty",
             Self::TokenTooLong => c"ERR the token is longer than 512 bytes",
             Self::WrongType => {
@@ -133,12 +168,8 @@ impl Error {
             Self::Deadlock => {
                 c"DEADLOCK another holder already waits to become exclusive, release this hold"
             }
-            Self::KeyQueueFull => {
-                c"QUEUEFULL too many clients wait for this lock (max-waiters-per-key), try again later"
-            }
-            Self::ServerQueueFull => {
-                c"QUEUEFULL too many clients wait for locks (max-waiters), try again later"
-            }
+            Self::KeyQueueFull => KEY_QUEUE_FULL,
+            Self::ServerQueueFull => SERVER_QUEUE_FULL,
             Self::TryAgain => c"TRYAGAIN the key has moved or is moving to another node",
             Self::FencesExhausted => c"ERR no fence is left below 2^53",
             Self::Internal => {

@@ -108,7 +108,8 @@ pub enum Keys {
     },
     /// A word says how many keys come right after it.
     ///
-    /// Servers before 7.0 cannot be told this. There the handler is asked for the keys, as with
+    /// Servers before 7.0 cannot be told this. Later ones use it for ACL and COMMAND GETKEYS, but
+    /// not for the routing in a cluster. So the handler is asked for the keys, as with
     /// [`Keys::ByCallback`].
     Counted {
         /// The use of each key.
@@ -160,13 +161,11 @@ impl Keys {
         Position { first, last, step }
     }
 
-    /// Whether the server must ask the handler for the keys. `has_key_specs` says whether the
-    /// server can be told of keys that are counted by an argument (7.0+).
-    pub const fn need_callback(self, has_key_specs: bool) -> bool {
+    /// Whether the server must ask the handler for the keys.
+    pub const fn need_callback(self) -> bool {
         match self {
             Self::None | Self::One(_) | Self::Range { .. } => false,
-            Self::Counted { .. } => !has_key_specs,
-            Self::ByCallback { .. } => true,
+            Self::Counted { .. } | Self::ByCallback { .. } => true,
         }
     }
 }
@@ -311,11 +310,11 @@ impl Spec {
     }
 
     /// The flags in the words of the module API, with a space between. `is_7_0` says whether the
-    /// server knows `blocking` and key specs, which came together.
+    /// server knows `blocking`.
     pub fn flags_for(&self, is_7_0: bool) -> String {
         let known = |flag: &&Flag| is_7_0 || **flag != Flag::Blocking;
         let mut words: Vec<_> = self.flags.iter().filter(known).map(|f| f.name()).collect();
-        if self.keys.need_callback(is_7_0) {
+        if self.keys.need_callback() {
             words.push("getkeys-api");
         }
         words.join(" ")

@@ -1,5 +1,6 @@
 //! ```text
 //! RWLOCK.WLOCK key token|* ttl [BLOCK timeout|NOTIFY timeout channel] [KEEP grace]
+//!     [LINGER milliseconds]
 //! ```
 //! The same as [LOCK.ACQUIRE](super::acquire), under the name that users of reader-writer locks
 //! expect. A shared holder that calls it becomes exclusive if it is the only one. Otherwise it gets

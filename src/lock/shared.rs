@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::mem::size_of;
 
+use super::fence::Fence;
 use super::hold::{Hold, Limit, Mode, Occupancy};
 use super::time::Deadline;
 use super::token::{Token, TokenBuf};
@@ -175,6 +176,13 @@ impl SharedHolds {
             self.by_token.remove(&token);
             self.forget(token.as_token());
         }
+    }
+
+    /// The fences of the holds that are over at `now_ms`.
+    pub(super) fn ended(&self, now_ms: u64) -> impl Iterator<Item = Fence> + '_ {
+        let all = self.by_deadline.iter();
+        let ended = all.take_while(move |(deadline, _)| deadline.is_over(now_ms));
+        ended.filter_map(|(_, token)| self.by_token.get(token).map(|hold| hold.fence))
     }
 
     /// Brings every later deadline down to `cap`.

@@ -1,5 +1,6 @@
 //! A held lock in memory: its storage, the queries about it, and the changes that effects make.
 
+use std::borrow::Cow;
 use std::mem::size_of;
 
 use super::compact::{CompactToken, TokenText};
@@ -123,6 +124,18 @@ impl Lock {
         }
     }
 
+    /// The fences of the holds that are over at `now`, and are not dropped yet.
+    pub fn ended(&self, now: Now) -> impl Iterator<Item = Fence> + '_ {
+        let (one, many) = match &self.holds {
+            Holds::One(one) => (Some(one.hold()), None),
+            Holds::Counted(one) => (Some(one.hold), None),
+            Holds::Many(many) => (None, Some(many)),
+        };
+        let one = one.filter(|hold| hold.deadline.is_over(now.ms()));
+        let many = many.into_iter().flat_map(move |many| many.ended(now.ms()));
+        one.map(|hold| hold.fence).into_iter().chain(many)
+    }
+
     /// Whether any other token has a hold at `now`.
     pub fn is_held_by_others(&self, token: Token<'_>, now: Now) -> bool {
         self.latest_deadline_of_others(token)
@@ -219,6 +232,28 @@ impl Lock {
                     .collect()
             }
         }
+    }
+
+    /// Each hold that lives at `now` with its mode, in no order. A stored token is not copied.
+    pub fn live_holders(&self, now: Now) -> impl Iterator<Item = (Cow<'_, CompactToken>, Mode)> {
+        let (one, many) = match &self.holds {
+            Holds::One(one) => (Some((&one.token, one.mode(), one.deadline)), None),
+            Holds::Counted(one) => {
+                let (mode, deadline) = (Mode::Counted(one.limit), one.hold.deadline);
+                (Some((&one.token, mode, deadline)), None)
+            }
+            Holds::Many(many) => (None, Some(many)),
+        };
+        let one = one.into_iter();
+        let one = one.map(|(token, mode, deadline)| (Cow::Borrowed(token), mode, deadline));
+        let many = many.into_iter().flat_map(|many| many.iter());
+        let many = many.map(|(token, mode, hold)| {
+            let token = CompactToken::from(token);
+            (Cow::Owned(token), mode, hold.deadline)
+        });
+        let all = one.chain(many);
+        let alive = all.filter(move |(_, _, deadline)| !deadline.is_over(now.ms()));
+        alive.map(|(token, mode, _)| (token, mode))
     }
 
     /// An estimate of the memory of the lock in bytes. It does not iterate over the holds.

@@ -10,7 +10,7 @@
 //! | [`on_config`] | CONFIG SET | note, warning about eviction |
 //! | [`on_migration`], [`on_fork`], [`send_last_fence`] | atomic slot migration | note, last fence |
 //! | [`on_reply`], [`on_free`], [`on_gone`], [`on_unblock_timeout`] | the end of a blocked client's wait | reply, note |
-//! | [`on_client`], [`on_loop`], [`on_loop_end`] | a client is freed, a turn of the event loop ends | note |
+//! | [`on_client`], [`on_loop`], [`on_loop_end`] | a client is freed (LINGER: its connection is lost), a turn of the event loop ends | note |
 //!
 //! A callback runs in the middle of something of the server's. It leaves a note and sets the timer, and never serves a key
 //! itself. Only the timer, which runs alone, does more.
@@ -21,6 +21,7 @@
 // Long because: it is the one list of what the server calls.
 
 use std::ffi::{c_int, c_void, CStr};
+use std::num::NonZeroU64;
 
 use redis_module::raw;
 
@@ -63,6 +64,11 @@ pub(super) fn subscribe(ctx: Context<'_>) -> bool {
         slot_migration::subscribe(ctx, Some(on_migration), Some(on_fork)),
     ];
     heard.iter().all(|heard| *heard)
+}
+
+/// Names what is to be called when a connection is lost, once somebody says LINGER.
+pub(super) fn prepare_bindings() {
+    Module::get().bindings.set_callback(Some(on_client));
 }
 
 /// Subscribes to what tells whether a client has received its grant, on servers from 7.0 on.
@@ -118,6 +124,7 @@ unsafe extern "C" fn on_flush(
     let module = Module::get();
     module.removals.forget();
     let db = (info.dbnum >= 0).then_some(info.dbnum);
+    module.bindings.empty_db(db);
     if module.inbox.do_names_matter() {
         module.leave(Note::Emptied { db });
     }
@@ -133,7 +140,11 @@ unsafe extern "C" fn on_swap(
     // SAFETY: the data of this event is a structure of this kind.
     let info = unsafe { data.cast::<raw::RedisModuleSwapDbInfo>().as_ref() };
     if let Some(info) = info {
-        Module::get().leave(Note::Swapped(info.dbnum_first, info.dbnum_second));
+        let module = Module::get();
+        module
+            .bindings
+            .swap_dbs(info.dbnum_first, info.dbnum_second);
+        module.leave(Note::Swapped(info.dbnum_first, info.dbnum_second));
     }
 }
 
@@ -148,6 +159,7 @@ unsafe extern "C" fn on_role_change(
     if role == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_REPLICA {
         // The server may be a primary again before the timer runs. The timer is not set: the server tells the blocked clients first.
         module.inbox.leave(Note::Demoted);
+        module.bindings.clear();
     }
     if role == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER {
         module.fences.begin_ahead();
@@ -233,6 +245,7 @@ fn lock_left(db: Option<c_int>, name: Arg<'_>, lock: Option<&Lock>) {
             module.timer.arm_at_once();
         }
     }
+    module.bindings.lock_left(db, name.bytes(), lock);
     if module.inbox.do_names_matter() {
         let name = name.bytes().into();
         module.leave(Note::Left { db, name });
@@ -370,8 +383,8 @@ unsafe extern "C" fn on_client(
     data: *mut c_void,
 ) {
     let module = Module::get();
-    if subevent != raw::REDISMODULE_SUBEVENT_CLIENT_CHANGE_DISCONNECTED || module.replies.is_empty()
-    {
+    let matters = !module.replies.is_empty() || module.bindings.are_used();
+    if subevent != raw::REDISMODULE_SUBEVENT_CLIENT_CHANGE_DISCONNECTED || !matters {
         return;
     }
     // SAFETY: the data of this event is a structure of this kind; the context is the server's own, in its callback.
@@ -386,6 +399,11 @@ unsafe extern "C" fn on_client(
         let may_have_read =
             module.replies.may_have_been_read(ctx) || Caller::new(ctx).closes_after_replies();
         module.confirm(granted, may_have_read);
+    }
+    // The note comes after those about its grants.
+    let client = NonZeroU64::new(info.id).filter(|_| module.bindings.are_used());
+    if let Some(client) = client.filter(|client| module.ends_something(*client)) {
+        module.leave(Note::Disconnected(client));
     }
 }
 

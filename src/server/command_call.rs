@@ -5,7 +5,9 @@ use std::ffi::c_int;
 use redis_module::raw;
 
 use super::api::{Argv, Context};
+use super::clock;
 use super::module::Task;
+use super::several;
 use crate::command::{Args, Error, Reply};
 
 /// One call of a command.
@@ -33,6 +35,7 @@ impl<'c> CommandCall<'c> {
                 if let Err(error) = run(&mut call) {
                     call.task.ctx().reply(Reply::Error(error));
                 }
+                several::finish(&mut call.task, clock::of_command);
             }
             None => ctx
                 .into_iter()

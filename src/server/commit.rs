@@ -5,7 +5,8 @@ use super::lock_key::Key;
 use super::notify::Event;
 use super::propagation;
 use super::stats::counters::{
-    ACQUIRED, EXPIRED, HANDED_OVER, REACQUIRED, RELEASED, RELEASED_LATER, RENEWED, TAKEN_BACK,
+    ACQUIRED, DISCONNECTED, DISCONNECTED_LATER, EXPIRED, HANDED_OVER, REACQUIRED, RELEASED,
+    RELEASED_LATER, RENEWED, TAKEN_BACK,
 };
 use super::stats::times;
 use crate::lock::{Effect, Hold, Lock, Now, TokenBuf};
@@ -17,12 +18,18 @@ pub(super) enum Cause {
     Acquired { had_it: bool },
     /// An acquire is granted after it has waited.
     HandedOver { had_it: bool, waited_us: u64 },
+    /// The same for one of several keys that are granted together. Their request is counted once, elsewhere.
+    HandedOverWithOthers { had_it: bool },
     /// The owner releases this hold.
     Released(Hold),
     /// The owner releases its hold with ATLEAST: its deadline comes forward.
     ReleasedLater,
     /// The owner renews its hold.
     Renewed,
+    /// A hold ends because its connection is lost (LINGER).
+    Disconnected,
+    /// For the same reason its deadline comes forward.
+    DisconnectedLater,
     /// A hold is revoked, because its owner was gone before it heard of the grant.
     Revoked,
     /// A conversion is undone for the same reason: the owner has the hold that it had before.
@@ -37,7 +44,9 @@ impl Cause {
     /// Whether the effect's token has a hold before, which lives.
     const fn had_it(self) -> bool {
         match self {
-            Self::Acquired { had_it } | Self::HandedOver { had_it, .. } => had_it,
+            Self::Acquired { had_it }
+            | Self::HandedOver { had_it, .. }
+            | Self::HandedOverWithOthers { had_it } => had_it,
             _ => true,
         }
     }
@@ -46,17 +55,24 @@ impl Cause {
     const fn event(self) -> Option<Event> {
         match self {
             Self::Acquired { .. } => Some(Event::Acquire),
-            Self::HandedOver { .. } => Some(Event::Handover),
-            Self::Released(_) | Self::Revoked => Some(Event::Release),
-            Self::Renewed | Self::ReleasedLater => Some(Event::Renew),
+            Self::HandedOver { .. } | Self::HandedOverWithOthers { .. } => Some(Event::Handover),
+            Self::Released(_) | Self::Revoked | Self::Disconnected => Some(Event::Release),
+            Self::Renewed | Self::ReleasedLater | Self::DisconnectedLater => Some(Event::Renew),
             Self::ConversionUndone | Self::Expired | Self::TtlRepaired => None,
         }
+    }
+
+    /// Whether the effect's hold is not bound to a connection any more.
+    const fn unbinds(self) -> bool {
+        !matches!(self, Self::Renewed | Self::TtlRepaired)
     }
 
     /// Adds it to the counters and the histograms.
     fn count(self, now: Now) {
         match self {
-            Self::Acquired { had_it } => count_acquired(had_it),
+            Self::Acquired { had_it } | Self::HandedOverWithOthers { had_it } => {
+                count_acquired(had_it);
+            }
             Self::HandedOver { had_it, waited_us } => {
                 count_acquired(had_it);
                 HANDED_OVER.add_one();
@@ -68,6 +84,8 @@ impl Cause {
             }
             Self::ReleasedLater => RELEASED_LATER.add_one(),
             Self::Renewed => RENEWED.add_one(),
+            Self::Disconnected => DISCONNECTED.add_one(),
+            Self::DisconnectedLater => DISCONNECTED_LATER.add_one(),
             Self::Revoked => TAKEN_BACK.add_one(),
             Self::ConversionUndone | Self::Expired | Self::TtlRepaired => {}
         }
@@ -86,6 +104,9 @@ impl Key<'_, '_> {
     /// counters.
     #[inline(always)] // Each caller knows the cause, so most of this is decided when it is compiled.
     pub(super) fn commit(&mut self, effect: &Effect<'_>, cause: Cause, now: Now) {
+        if self.module().bindings.are_any() {
+            self.unbind(effect, cause, now);
+        }
         let before = self.hold_count();
         self.change(effect, now);
         let dropped = dropped(effect, cause.had_it(), before, self.hold_count());
@@ -97,6 +118,27 @@ impl Key<'_, '_> {
         cause.count(now);
         if let Some(event) = cause.event() {
             self.note(event);
+        }
+    }
+
+    /// Forgets what the holds are bound to that this change ends, or gives anew.
+    #[cold]
+    fn unbind(&self, effect: &Effect<'_>, cause: Cause, now: Now) {
+        let Some(lock) = self.lock() else {
+            return;
+        };
+        let own = match effect {
+            Effect::Hold { token, .. } | Effect::Release { token, .. } => lock.fence_of(*token),
+            Effect::Cap { .. } => None,
+        };
+        let own = own.filter(|_| cause.unbinds());
+        let (db, name, bindings) = (
+            self.ctx().selected_db(),
+            self.name(),
+            &self.module().bindings,
+        );
+        for fence in lock.ended(now).chain(own) {
+            bindings.forget(db, name.bytes(), fence);
         }
     }
 

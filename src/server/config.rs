@@ -1,7 +1,7 @@
 //! Settings: load arguments on every server, and CONFIG GET / SET / REWRITE from 7.0 on.
 //!
 //! ```text
-//! loadmodule libredis_lock.so [max-waiters-per-key N] [max-waiters N] [replicate-in-place yes|no]
+//! loadmodule libredis_lock.so [max-waiters-per-key N] [max-waiters N] [replicate-in-place yes|no] [deadlock-detection yes|no]
 //! ```
 
 use std::ffi::{c_char, c_int, c_longlong, c_void, CStr};
@@ -15,7 +15,7 @@ use crate::command::integer;
 
 /// The log line after the one that says which argument is wrong.
 pub(super) const BAD_ARGUMENTS: &CStr =
-    c"bad arguments: expected [max-waiters-per-key N] [max-waiters N] [replicate-in-place yes|no] with N from 0 to 1000000";
+    c"bad arguments: expected [max-waiters-per-key N] [max-waiters N] [replicate-in-place yes|no] [deadlock-detection yes|no] with N from 0 to 1000000";
 
 /// A setting with the value yes or no.
 #[derive(Debug)]
@@ -28,7 +28,10 @@ pub(super) struct Switch {
 /// ([`super::propagation`]).
 pub(super) static REPLICATE_IN_PLACE: Switch = Switch::new(c"replicate-in-place", true);
 
-static SWITCHES: [&Switch; 1] = [&REPLICATE_IN_PLACE];
+/// Whether a wait that would close a cycle of waits is refused ([`super::deadlock`]).
+pub(super) static DEADLOCK_DETECTION: Switch = Switch::new(c"deadlock-detection", true);
+
+static SWITCHES: [&Switch; 2] = [&REPLICATE_IN_PLACE, &DEADLOCK_DETECTION];
 
 impl Switch {
     const fn new(name: &'static CStr, default: bool) -> Self {
@@ -236,6 +239,10 @@ mod tests {
         assert!(!REPLICATE_IN_PLACE.is_on());
         assert_eq!(read("Replicate-In-Place yes max-waiters 5"), Ok(()));
         assert!(REPLICATE_IN_PLACE.is_on());
+        assert!(DEADLOCK_DETECTION.is_on());
+        assert_eq!(read("Deadlock-Detection NO"), Ok(()));
+        assert!(!DEADLOCK_DETECTION.is_on());
+        assert_eq!(read("deadlock-detection yes"), Ok(()));
         for (bad, of, why) in [
             ("max-waiters", c"max-waiters", "no value"),
             ("max-waiters x", c"max-waiters", "not an integer"),
@@ -247,6 +254,7 @@ mod tests {
             ("5", c"unknown argument", "no setting"),
             ("replicate-in-place", c"replicate-in-place", "no value"),
             ("replicate-in-place 1", c"replicate-in-place", "neither"),
+            ("deadlock-detection on", c"deadlock-detection", "neither"),
         ] {
             let error = read(bad).unwrap_err();
             assert_eq!(error.of, of, "{bad}");

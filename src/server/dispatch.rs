@@ -7,15 +7,15 @@ use redis_module::raw;
 use super::api::{Argv, Context};
 use super::command_call::CommandCall;
 use super::register::Handler;
-use super::{execute, replay};
+use super::{execute, queries, replay};
 use crate::command::spec::Spec;
 use crate::command::{
-    acquire, apply, apply_release, check, exec, info, release, renew, resetstat, rlock, top, wlock,
-    writable,
+    acquire, apply, apply_release, check, exec, info, macquire, release, renew, resetstat, rlock,
+    top, wlock, writable,
 };
 
 /// Every command, with its handler.
-pub(super) const COMMANDS: [(&Spec, Handler); 12] = [
+pub(super) const COMMANDS: [(&Spec, Handler); 13] = [
     (
         &acquire::SPEC,
         handler!(|call| execute::take_hold(call, acquire::WANTED)),
@@ -28,19 +28,36 @@ pub(super) const COMMANDS: [(&Spec, Handler); 12] = [
         &rlock::SPEC,
         handler!(|call| execute::take_hold(call, rlock::WANTED)),
     ),
+    (&macquire::SPEC, macquire_handler),
     (&release::SPEC, handler!(execute::release)),
     (&renew::SPEC, handler!(execute::renew)),
-    (&check::SPEC, handler!(execute::check)),
-    (&info::SPEC, handler!(execute::info)),
+    (&check::SPEC, handler!(queries::check)),
+    (&info::SPEC, handler!(queries::info)),
     (&top::SPEC, handler!(super::top::run)),
-    (&resetstat::SPEC, handler!(execute::reset_stat)),
+    (&resetstat::SPEC, handler!(queries::reset_stat)),
     (&apply::SPEC, handler!(replay::apply)),
     (&apply_release::SPEC, handler!(replay::apply_release)),
-    (&writable::SPEC, handler!(execute::writable)),
+    (&writable::SPEC, handler!(queries::writable)),
 ];
 
 /// Those that need Redis 7.0: before, a call has no rights of its client.
 pub(super) const COMMANDS_FROM_7_0: [(&Spec, Handler); 1] = [(&exec::SPEC, exec_handler)];
+
+/// LOCK.MACQUIRE, which the server also asks for the keys.
+unsafe extern "C" fn macquire_handler(
+    ctx: *mut raw::RedisModuleCtx,
+    argv: *mut *mut raw::RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    // SAFETY: the server called the handler with these.
+    unsafe {
+        let words = Argv::new(argv, argc);
+        if Context::new(ctx).is_some_and(|ctx| super::macquire::name_keys(ctx, words)) {
+            return raw::REDISMODULE_OK as c_int;
+        }
+        CommandCall::run(ctx, argv, argc, super::macquire::run)
+    }
+}
 
 /// LOCK.EXEC, which the server also asks for the keys of its command.
 unsafe extern "C" fn exec_handler(

@@ -32,8 +32,8 @@ pub(super) fn run(call: &mut CommandCall<'_>) -> Result<(), Error> {
         return Err(error);
     }
     EXECUTED.add_one();
-    let words = argv.words_from(COMMAND_AT);
-    match call.task.caller().call_for_client(&name, words) {
+    let words = argv.words_from(COMMAND_AT.saturating_add(1));
+    match call.task.caller().call_for_client(&name, &words) {
         Ok(reply) => reply.pass_on(ctx),
         Err(CallError::NotAllowed) => return Err(Error::NoPermission),
         Err(_) => return Err(Error::TryAgain),

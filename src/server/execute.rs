@@ -1,28 +1,26 @@
 //! Commands at work: the key is opened and served, the request decided, the decision carried out, the key served again, the
 //! reply sent. All of it happens in one step of the server's main thread.
 
-use std::rc::Rc;
-
 use super::api::{Arg, Purpose};
 use super::blocked_client::Registry;
 use super::channel;
 use super::clock;
 use super::command_call::CommandCall;
 use super::commit::Cause;
-use super::info_reply;
+use super::deadlock;
+use super::linger;
 use super::lock_key::{Key, KeyEnd, Parts, WrongType};
 use super::serve::{self, Entered};
+use super::several;
 use super::stats::counters::{LOST_RENEWALS, NOT_OWNER, QUEUE_FULL, REFUSED, RESUMED, WAITED};
 use super::stats::{self, times};
 use super::writes;
 use crate::command::acquire::{Acquire, Wait, Wanted};
-use crate::command::check::Check;
-use crate::command::info::{self, Info, Waiter};
 use crate::command::release::Release;
 use crate::command::renew::Renew;
 use crate::command::{Decision, Error, Reply};
-use crate::lock::{Effect, Fence, FenceClock, Lock, Now, Refusal, Token, TokenBuf};
-use crate::wait::{Ahead, KeyRef, Listener};
+use crate::lock::{Effect, Fence, FenceClock, Lock, Now, Refusal, Token};
+use crate::wait::{Ahead, KeyRef, Linger};
 
 /// What a decision is made on.
 struct Scene<'s> {
@@ -32,6 +30,23 @@ struct Scene<'s> {
     queue: Option<(&'s KeyRef, &'s Registry)>,
     fences: &'s mut FenceClock,
     key_end: KeyEnd<'s>,
+}
+
+impl Scene<'_> {
+    /// Whether a token has a place for this key together with others.
+    fn waits_for_others_too(&self, token: Token<'_>) -> bool {
+        self.queue.is_some_and(|(key_ref, registry)| {
+            registry.has_several() && registry.waits_for_several(key_ref, token)
+        })
+    }
+}
+
+/// Whoever takes a hold.
+#[derive(Clone, Copy)]
+struct Taker<'t> {
+    token: Token<'t>,
+    /// What its hold is bound to.
+    linger: Option<Linger>,
 }
 
 /// What a command comes to on the lock as it stands.
@@ -80,21 +95,29 @@ impl<'c> CommandCall<'c> {
             .map_err(|WrongType| Error::WrongType)
     }
 
-    /// Opens the key, serves its waiters, decides, does what was decided, and serves again. `taker` is the token that takes a hold
-    /// with it: it then needs no place any more.
+    /// Opens the key, serves its waiters, decides, does what was decided, and serves again. `taker` takes a hold with it, and then
+    /// needs no place any more.
     fn change<'r>(
         &mut self,
-        taker: Option<Token<'_>>,
+        taker: Option<Taker<'_>>,
         decide: impl FnOnce(Scene<'_>) -> Decided<'r>,
     ) -> Result<Outcome<'_, 'c, 'r>, Error> {
         if self.task.module().inbox.has_lock_left() {
             self.check_that_it_is_here()?;
         }
+        if self.task.state().registry.has_several() {
+            self.serve_first()?;
+        }
         let mut key = self.key(Purpose::Write)?;
         let mut now = clock::of_command();
         let key_ref = key_ref_of(&mut key);
+        let is_lost = key.module().bindings.has_lost();
+        let has_changed = is_lost && linger::bring_forward(&mut key, now);
         if let Some(key_ref) = &key_ref {
-            now = serve::serve(&mut key, key_ref, now);
+            now = match has_changed {
+                true => serve::serve_changed(&mut key, key_ref, now),
+                false => serve::serve(&mut key, key_ref, now),
+            };
         }
         match decide_on(&mut key, key_ref.as_ref(), now, decide) {
             Decided::Change(effect, cause, reply) => {
@@ -104,10 +127,14 @@ impl<'c> CommandCall<'c> {
                     _ => None,
                 });
                 key.commit(&effect, cause, now);
+                if let (Some(taker), Some(fence)) = (&taker, fence) {
+                    let linger = taker.linger.into_iter();
+                    linger.for_each(|linger| linger::bind(&key, taker.token, fence, linger));
+                }
                 if let Some(key_ref) = &key_ref {
                     taker
                         .into_iter()
-                        .for_each(|token| resume(&mut key, key_ref, token));
+                        .for_each(|taker| resume(&mut key, key_ref, taker.token));
                     serve::serve_changed(&mut key, key_ref, now);
                 }
                 acknowledge(&mut key, fence);
@@ -116,8 +143,8 @@ impl<'c> CommandCall<'c> {
             Decided::Same(reply) => {
                 key.repair_ttl(now);
                 // A request that can never be granted takes its token's place along.
-                if let (Some(key_ref), Some(token)) = (&key_ref, taker) {
-                    resume(&mut key, key_ref, token);
+                if let (Some(key_ref), Some(taker)) = (&key_ref, taker) {
+                    resume(&mut key, key_ref, taker.token);
                     serve::serve_changed(&mut key, key_ref, now);
                 }
                 Ok(Outcome::Reply(reply))
@@ -131,6 +158,18 @@ impl<'c> CommandCall<'c> {
             }
             Decided::Wait(refusal) => Ok(Outcome::Refused(key, key_ref, refusal, now)),
         }
+    }
+
+    /// Serves the key, and then grants the places for this key and others whose turn has come.
+    #[cold]
+    fn serve_first(&mut self) -> Result<(), Error> {
+        let mut key = self.key(Purpose::Write)?;
+        if let Some(key_ref) = key_ref_of(&mut key) {
+            serve::serve(&mut key, &key_ref, clock::of_command());
+        }
+        drop(key);
+        several::finish(&mut self.task, clock::of_command);
+        Ok(())
     }
 
     /// Refuses a key that is absent because it has just gone to another node of the cluster, in the running transaction: it may be
@@ -149,7 +188,7 @@ impl<'c> CommandCall<'c> {
 }
 
 /// The reference to a key that is waited for; `None`, fast, when nobody waits for it.
-fn key_ref_of(key: &mut Key<'_, '_>) -> Option<KeyRef> {
+pub(super) fn key_ref_of(key: &mut Key<'_, '_>) -> Option<KeyRef> {
     let (ctx, name) = (key.ctx(), key.name());
     let registry = &key.parts().state.registry;
     if registry.is_empty() {
@@ -191,7 +230,7 @@ fn resume(key: &mut Key<'_, '_>, key_ref: &KeyRef, token: Token<'_>) {
 }
 
 /// Notes that the owner of a hold knows of it.
-fn acknowledge(key: &mut Key<'_, '_>, fence: Option<Fence>) {
+pub(super) fn acknowledge(key: &mut Key<'_, '_>, fence: Option<Fence>) {
     let (ctx, name) = (key.ctx(), key.name());
     let deliveries = &mut key.parts().state.registry.deliveries;
     if let (Some(fence), true) = (fence, deliveries.is_waiting()) {
@@ -205,23 +244,34 @@ pub(super) fn take_hold(call: &mut CommandCall<'_>, wanted: Wanted) -> Result<()
     if let Some(Wait::Notify(_, name)) = acquire.wait() {
         channel::check(ctx, call.key_name()?, name)?;
     }
+    let linger = linger::of_request(ctx, &acquire)?;
+    if linger.is_some() {
+        call.task.module().bindings.listen(ctx);
+    }
     let ask = acquire.ask();
-    let outcome = call.change(Some(ask.token), |scene| {
-        let ahead = scene
-            .queue
-            .map_or_else(Ahead::default, |(key_ref, registry)| {
-                registry.ahead_of(key_ref, (ask.token, ask.mode), scene.lock, scene.now)
-            });
-        let decision = acquire.decide(scene.lock, scene.now, ahead.as_waiting(), scene.fences);
-        Decided::new(decision, |had_it| Cause::Acquired { had_it })
-    })?;
+    let taker = Taker {
+        token: ask.token,
+        linger,
+    };
+    let mut outcome = call.change(Some(taker), |scene| decide_acquire(&acquire, scene))?;
+    if let Outcome::Refused(key, _, refusal, now) = &mut outcome {
+        if let Some(suspect) = deadlock::suspect(key, &acquire, *refusal, *now) {
+            // The search opens other keys, so this one is closed before.
+            drop(outcome);
+            if let Some(cycle) = deadlock::search(&mut call.task, ask.token, vec![suspect]) {
+                deadlock::refuse(&mut call.key(Purpose::Write)?, ask.token, &cycle);
+                return Ok(());
+            }
+            outcome = call.change(Some(taker), |scene| decide_acquire(&acquire, scene))?;
+        }
+    }
     match outcome {
         Outcome::Reply(reply) => {
             stats::not_possible(reply);
             ctx.reply(reply);
         }
         Outcome::Refused(mut key, key_ref, refusal, now) => {
-            let entered = serve::enter(&mut key, key_ref, &acquire, refusal, now);
+            let entered = serve::enter(&mut key, key_ref, &acquire, refusal, linger, now);
             count_not_granted(&entered);
             match entered? {
                 Entered::Blocked => {} // The reply comes when the wait ends.
@@ -233,8 +283,22 @@ pub(super) fn take_hold(call: &mut CommandCall<'_>, wanted: Wanted) -> Result<()
     Ok(())
 }
 
+fn decide_acquire<'r>(acquire: &'r Acquire<'r>, scene: Scene<'_>) -> Decided<'r> {
+    let ask = acquire.ask();
+    if scene.waits_for_others_too(ask.token) {
+        return Decided::Same(Reply::Error(Error::Partial));
+    }
+    let ahead = scene
+        .queue
+        .map_or_else(Ahead::default, |(key_ref, registry)| {
+            registry.ahead_of(key_ref, (ask.token, ask.mode), scene.lock, scene.now)
+        });
+    let decision = acquire.decide(scene.lock, scene.now, ahead.as_waiting(), scene.fences);
+    Decided::new(decision, |had_it| Cause::Acquired { had_it })
+}
+
 /// Counts an acquire that was not granted at once: its client waits, or gets null or an error.
-fn count_not_granted(entered: &Result<Entered, Error>) {
+pub(super) fn count_not_granted(entered: &Result<Entered, Error>) {
     match entered {
         Ok(Entered::Blocked | Entered::Queued) => WAITED.add_one(),
         Ok(Entered::No) => REFUSED.add_one(),
@@ -265,7 +329,13 @@ pub(super) fn release(call: &mut CommandCall<'_>) -> Result<(), Error> {
 
 /// Ends the place of a token that holds nothing, if it has one.
 fn give_up_place(key: &mut Key<'_, '_>, key_ref: &KeyRef, token: Token<'_>, now: Now) {
-    let removed = key.parts().state.registry.give_up(key_ref, token);
+    let registry = &mut key.parts().state.registry;
+    // A place for several keys ends as a whole.
+    let several = registry.keys_of_place(key_ref, token);
+    for one in several.iter().flat_map(|several| several.iter()) {
+        registry.serve_later(one.key_ref.clone());
+    }
+    let removed = registry.give_up(key_ref, token);
     if !removed.is_empty() {
         removed.into_iter().for_each(serve::give_up);
         serve::serve_changed(key, key_ref, now);
@@ -284,61 +354,5 @@ pub(super) fn renew(call: &mut CommandCall<'_>) -> Result<(), Error> {
         }
         ctx.reply(reply);
     }
-    Ok(())
-}
-
-pub(super) fn check(call: &mut CommandCall<'_>) -> Result<(), Error> {
-    let check = Check::parse(call.args())?;
-    let ctx = call.task.ctx();
-    let key = call.key(Purpose::Read)?;
-    ctx.reply(check.reply(key.lock(), clock::of_command()));
-    Ok(())
-}
-
-pub(super) fn info(call: &mut CommandCall<'_>) -> Result<(), Error> {
-    info::parse(call.args())?;
-    let ctx = call.task.ctx();
-    let mut key = call.key(Purpose::Read)?;
-    let now = clock::of_command();
-    let waiters = waiters_of(&mut key);
-    match Info::of(key.lock(), key.deadline(now), waiters, now) {
-        Some(info) => info_reply::send(ctx, &info),
-        None => ctx.reply_null(),
-    }
-    Ok(())
-}
-
-/// The waiters of a key, in the order of its queue.
-fn waiters_of(key: &mut Key<'_, '_>) -> Vec<Waiter> {
-    let now_us = clock::monotonic_us();
-    let (db, name) = (key.ctx().selected_db(), key.name());
-    let waiters = key.parts().state.registry.waiters(db, name.bytes());
-    waiters
-        .map(|waiter| Waiter {
-            token: TokenBuf::from(waiter.token.as_token()),
-            mode: waiter.mode,
-            waited_ms: now_us.saturating_sub(waiter.since_us) / 1_000,
-            listener: waiter.listener.map(|listener| match listener {
-                Listener::Client(client) => info::Listener::Client(client.id()),
-                Listener::Channel(name) => info::Listener::Channel(Rc::clone(name)),
-            }),
-        })
-        .collect()
-}
-
-pub(super) fn reset_stat(call: &mut CommandCall<'_>) -> Result<(), Error> {
-    if call.argv.len() != 1 {
-        return Err(Error::Arity);
-    }
-    stats::reset();
-    call.task.ctx().reply_ok();
-    Ok(())
-}
-
-pub(super) fn writable(call: &mut CommandCall<'_>) -> Result<(), Error> {
-    if !writes::is_asking() {
-        return Err(Error::ModuleOnly);
-    }
-    call.task.ctx().reply_ok();
     Ok(())
 }

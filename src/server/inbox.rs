@@ -5,6 +5,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Ordering;
+use std::num::NonZeroU64;
 
 use super::blocked_client::BlockedClient;
 use crate::wait::Grant;
@@ -27,6 +28,8 @@ pub(super) enum Note {
     Swapped(i32, i32),
     /// A blocked client is gone: it was killed, it lost its connection, CLIENT UNBLOCK has answered it, or the server became a replica.
     Gone(BlockedClient),
+    /// This connection is lost, to which holds are bound, or with which requests end (LINGER).
+    Disconnected(NonZeroU64),
     /// A client has heard of its grant.
     Delivered(Grant),
     /// A client was gone before it heard of its grant.

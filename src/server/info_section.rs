@@ -40,6 +40,13 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, _for_crash_repo
         gauge(c"waiters_absent", places.absent);
         gauge(c"waited_keys", waited_keys);
     }
+    if let Some(bound) = Module::get().bindings.count() {
+        add(
+            info,
+            c"held_bound",
+            u64::try_from(bound).unwrap_or_default(),
+        );
+    }
     for (field, counter) in &counters::ALL {
         add(info, field, counter.get());
     }

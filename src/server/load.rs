@@ -67,6 +67,7 @@ pub(crate) fn on_load(ctx: &redis_module::Context, args: &[RedisString]) -> Stat
     main_thread::mark();
     let module = Module::get();
     module.timer.set_callback(callbacks::on_timer);
+    callbacks::prepare_bindings();
     let may_unblock_by_timeout = server_version() >= SAFE_TO_UNBLOCK;
     module
         .blocked

@@ -24,6 +24,7 @@ pub(super) struct Key<'k, 'c> {
     vacated: Option<&'k mut Lock>,
     /// When the key expires by itself, once that was asked for or set: the server looks it up each time.
     deadline: Cell<Option<Option<Deadline>>>,
+    has_changed: bool,
 }
 
 /// What can be used while a key is open.
@@ -79,6 +80,7 @@ impl<'k, 'c> Key<'k, 'c> {
             lock,
             vacated: None,
             deadline: Cell::new(None),
+            has_changed: false,
         })
     }
 
@@ -97,6 +99,11 @@ impl<'k, 'c> Key<'k, 'c> {
     /// The context, for calls that do not come back.
     pub(super) const fn ctx(&self) -> Context<'c> {
         self.task.ctx()
+    }
+
+    /// The parts of the module that callbacks use, too.
+    pub(super) const fn module(&self) -> &'static Module {
+        self.task.module()
     }
 
     /// The key's name.
@@ -128,6 +135,11 @@ impl<'k, 'c> Key<'k, 'c> {
         }
     }
 
+    /// Whether the lock has changed since the key was opened.
+    pub(super) const fn has_changed(&self) -> bool {
+        self.has_changed
+    }
+
     /// When the key expires by itself.
     pub(super) fn deadline(&self, now: Now) -> Option<Deadline> {
         let (open, known) = (&self.open, &self.deadline);
@@ -136,6 +148,7 @@ impl<'k, 'c> Key<'k, 'c> {
 
     /// Changes the key as `effect` says, without a word to replicas and listeners.
     pub(super) fn apply(&mut self, effect: &Effect<'_>, now: Now) {
+        self.has_changed = true;
         let fate = match self.lock.as_deref_mut() {
             Some(lock) => {
                 let before = (lock.mode(), lock.len());

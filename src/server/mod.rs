@@ -16,10 +16,10 @@
 //! 1. `api`, `clock`, `lock_type`, `main_thread`, `fences`, `limits`: the server under safe names.
 //! 2. `config`, `eviction`, `info_reply`, `notify`, `register`, `server_line`, `writes`,
 //!    `blocked_client`, `delivery`, `timer`, `inbox`, `propagation`, `stats`, `slot_migration`,
-//!    `sweep`, `channel`: the parts of the module's memory, settings, statistics.
+//!    `sweep`, `channel`, `bindings`: the parts of the module's memory, settings, statistics.
 //! 3. `module`: these parts as one structure, and the task that borrows it.
-//! 4. `lock_key`, `commit`, `serve`: work on keys.
-//! 5. `command_call`, `execute`, `exec`, `top`, `replay`, `dispatch`, `tick`, `callbacks`, `data_type`,
+//! 4. `lock_key`, `commit`, `linger`, `serve`, `several`, `deadlock`: work on keys.
+//! 5. `command_call`, `execute`, `queries`, `exec`, `macquire`, `top`, `replay`, `dispatch`, `tick`, `callbacks`, `data_type`,
 //!    `info_section`: the entries.
 //! 6. `load`: registers everything.
 //!
@@ -30,9 +30,10 @@
 //!   keys hold it, so that such a call does not compile (`module`).
 //! - A function of the module API that some server from 6.2.0 on lacks is an `Option` at its call.
 //!   The others are checked once, at load ([`api::missing_function`]).
-//! - Nothing that a client has sent goes to the log, or into a reply without a length.
+//! - Nothing that a client has sent goes to the log, or into a reply without a length. What `deadlock` names is escaped and cut.
 
 mod api;
+mod bindings;
 mod blocked_client;
 mod callbacks;
 mod channel;
@@ -41,6 +42,7 @@ mod command_call;
 mod commit;
 mod config;
 mod data_type;
+mod deadlock;
 mod delivery;
 mod dispatch;
 mod eviction;
@@ -51,17 +53,21 @@ mod inbox;
 mod info_reply;
 mod info_section;
 mod limits;
+mod linger;
 mod load;
 mod lock_key;
 mod lock_type;
+mod macquire;
 mod main_thread;
 mod module;
 mod notify;
 mod propagation;
+mod queries;
 mod register;
 mod replay;
 mod serve;
 mod server_line;
+mod several;
 mod slot_migration;
 mod stats;
 mod sweep;

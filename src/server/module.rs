@@ -5,10 +5,12 @@
 //! within its own methods, which call nothing that calls back.
 
 use std::cell::{Cell, RefCell, RefMut};
+use std::num::NonZeroU64;
 
 use redis_module::raw;
 
 use super::api::{Caller, Context};
+use super::bindings::Bindings;
 use super::blocked_client::{self, Callbacks, Registry};
 use super::clock;
 use super::delivery::Replies;
@@ -36,6 +38,7 @@ pub(super) struct Module {
     pub(super) notices: Notices,
     pub(super) migrations: Migrations,
     pub(super) removals: Removals,
+    pub(super) bindings: Bindings,
     /// What the server calls for blocked clients, from the load on.
     pub(super) blocked: Cell<Option<Callbacks>>,
 }
@@ -54,6 +57,8 @@ pub(super) struct State {
     pub(super) has_config_changed: bool,
     /// Whether the server has become a replica, and perhaps a primary again.
     pub(super) was_demoted: bool,
+    /// When a cycle of waits was logged last, on the monotonic clock; `None` is never.
+    pub(super) cycle_logged_us: Option<u64>,
     /// Whether something may be due earlier than before.
     pub(super) is_due_changed: bool,
     /// The bytes of the effect that is replicated, kept so that none allocates.
@@ -73,6 +78,13 @@ impl Module {
     pub(super) fn leave(&self, note: Note) {
         self.inbox.leave(note);
         self.timer.arm_at_once();
+    }
+
+    /// Whether the loss of a connection matters to LINGER. In the middle of a change it may.
+    pub(super) fn ends_something(&self, client: NonZeroU64) -> bool {
+        let is_awaited = |state: &State| state.registry.has_lingering(client);
+        let state = self.state.try_borrow();
+        self.bindings.has_client(client) || state.map_or(true, |state| is_awaited(&state))
     }
 
     /// How many places there are, and for how many keys; `None` in the middle of a change.
@@ -126,6 +138,12 @@ impl Module {
                 if let Some(removed) = registry.remove_listener(client, now_us) {
                     blocked_client::release(client);
                     // The waiter behind it may be next.
+                    registry.mark(removed.key_ref.db, &removed.key_ref.name);
+                }
+            }
+            Note::Disconnected(client) => {
+                self.bindings.lose(client, clock::now());
+                for removed in registry.remove_lingering(client, clock::monotonic_us()) {
                     registry.mark(removed.key_ref.db, &removed.key_ref.name);
                 }
             }
@@ -209,7 +227,7 @@ impl<'c> Task<'c> {
             state: None,
         };
         if module.inbox.has_notes() {
-            module.drain(task.state());
+            module.drain_notes(task.state());
         }
         Some(task)
     }

@@ -4,9 +4,9 @@
 //! - `lock.acquire`: an acquire was granted at once: a new hold, a repeated request, or a
 //!   conversion.
 //! - `lock.handover`: an acquire was granted to a client that waited.
-//! - `lock.renew`: LOCK.RENEW has set a new deadline.
+//! - `lock.renew`: LOCK.RENEW has set a new deadline, or the deadline has come forward (ATLEAST, LINGER).
 //! - `lock.release`: a hold was released, or was revoked because its client was gone before it
-//!   heard of the grant.
+//!   heard of the grant, or because its connection was lost (LINGER).
 //! - `lock.expire`: the deadline of one hold or more has passed: sent when the server deletes the
 //!   key, right after its own `expired`; if other shared holds remain, sent at the next change of
 //!   the lock.

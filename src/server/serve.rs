@@ -31,13 +31,14 @@ use super::channel;
 use super::clock;
 use super::commit::Cause;
 use super::limits;
+use super::linger;
 use super::lock_key::{Key, Parts};
-use super::module::State;
+use super::module::{Module, State};
 use super::stats::counters::{DEADLOCKS, PASSED_OVER, RESUMED, UNHEARD};
 use crate::command::acquire::{Acquire, Wait};
 use crate::command::Error;
 use crate::lock::{Deadline, Now, Refusal};
-use crate::wait::{self, Granted, KeyRef, Listener, NewRequest, Offer, Rest, Step};
+use crate::wait::{self, Granted, KeyRef, Linger, Listener, NewRequest, Offer, Rest, Step};
 
 /// What has become of a request that was refused.
 pub(super) enum Entered {
@@ -58,6 +59,7 @@ pub(super) fn enter(
     key_ref: Option<KeyRef>,
     acquire: &Acquire<'_>,
     refusal: Refusal,
+    linger: Option<Linger>,
     now: Now,
 ) -> Result<Entered, Error> {
     if acquire.wait().is_none() && acquire.keep_ms().is_none() && key_ref.is_none() {
@@ -70,10 +72,23 @@ pub(super) fn enter(
     }
     let key_ref = key_ref.unwrap_or_else(|| KeyRef::new(ctx.selected_db(), key.name().bytes()));
     let (listener, entered) = listener_of(key, &key_ref, acquire)?;
+    let request = request_of(acquire, listener, refusal, linger, now);
+    take_place(key, &key_ref, request, now);
+    Ok(entered)
+}
+
+/// The request as the registry wants it.
+pub(super) fn request_of<'a>(
+    acquire: &'a Acquire<'_>,
+    listener: Option<Listener<BlockedClient>>,
+    refusal: Refusal,
+    linger: Option<Linger>,
+    now: Now,
+) -> NewRequest<'a, BlockedClient> {
     let now_us = clock::monotonic_us();
     let waits = acquire.wait().filter(|_| listener.is_some());
     let timeout_ms = waits.map_or(0, |wait| wait.timeout().ms);
-    let request = NewRequest {
+    NewRequest {
         token: acquire.ask().token,
         mode: acquire.ask().mode,
         ttl: acquire.ask().ttl,
@@ -82,12 +97,11 @@ pub(super) fn enter(
             .then(|| now_us.saturating_add(timeout_ms.saturating_mul(1_000))),
         keep_ms: acquire.keep_ms(),
         is_server_generated: acquire.is_made(),
+        linger,
         refusal,
         now,
         now_us,
-    };
-    take_place(key, &key_ref, request, now);
-    Ok(entered)
+    }
 }
 
 /// What listens for a request; nothing when it does not wait, or may not.
@@ -99,10 +113,7 @@ fn listener_of(
     let ctx = key.ctx();
     let Parts { state, module, .. } = key.parts();
     let registry = &state.registry;
-    // Asked only here, because it is slow: inside MULTI, scripts and the like nobody may block.
-    let wait = acquire
-        .wait()
-        .filter(|wait| matches!(wait, Wait::Notify(..)) || ctx.may_block());
+    let wait = wait_of(ctx, acquire);
     let takes_place = wait.is_some() || acquire.keep_ms().is_some();
     let (db, name) = (key_ref.db, &key_ref.name);
     let here = registry.len_of(db, name);
@@ -111,14 +122,30 @@ fn listener_of(
     if takes_place && !has_place {
         limits::admit((here, registry.len()))?;
     }
+    Ok(listen(ctx, module, wait))
+}
+
+/// How a request waits here. Asked only where it cannot be granted, because it is slow: inside MULTI, scripts and the like nobody may
+/// block.
+pub(super) fn wait_of<'a>(ctx: Context<'_>, acquire: &Acquire<'a>) -> Option<Wait<'a>> {
+    let may = |wait: &Wait<'_>| matches!(wait, Wait::Notify(..)) || ctx.may_block();
+    acquire.wait().filter(may)
+}
+
+/// Blocks the client of the running command, or names its channel.
+pub(super) fn listen(
+    ctx: Context<'_>,
+    module: &Module,
+    wait: Option<Wait<'_>>,
+) -> (Option<Listener<BlockedClient>>, Entered) {
     match wait {
-        None => Ok((None, Entered::No)),
-        Some(Wait::Notify(_, channel)) => Ok((Some(Listener::channel(channel)), Entered::Queued)),
+        None => (None, Entered::No),
+        Some(Wait::Notify(_, channel)) => (Some(Listener::channel(channel)), Entered::Queued),
         Some(Wait::Block(_)) => {
             let callbacks = module.blocked.get();
             let client = callbacks.and_then(|callbacks| blocked_client::block(ctx, &callbacks));
             let entered = client.map_or(Entered::No, |_| Entered::Blocked);
-            Ok((client.map(Listener::Client), entered))
+            (client.map(Listener::Client), entered)
         }
     }
 }
@@ -230,6 +257,10 @@ fn hand_over(key: &mut Key<'_, '_>, granted: Granted<BlockedClient>) {
         waited_us,
     };
     key.commit(&granted.effect(), cause, granted.at);
+    if let Some(linger) = granted.removed.linger {
+        let token = granted.removed.token.as_token();
+        linger::bind(key, token, granted.hold.fence, linger);
+    }
     if let (Some(Listener::Client(client)), Some(grant)) =
         (&granted.removed.listener, granted.grant())
     {
@@ -266,7 +297,7 @@ pub(super) fn dismiss_all(ctx: Context<'_>, state: &mut State, key_ref: &KeyRef,
     }
 }
 
-fn dismiss(ctx: Context<'_>, removed: Removed, error: Error) {
+pub(super) fn dismiss(ctx: Context<'_>, removed: Removed, error: Error) {
     tell(
         ctx,
         removed,

@@ -1,15 +1,17 @@
 //! What happens without a command: deadlines, timeouts, and keys that others have changed. The timer calls it when something
 //! is due.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use super::api::{OwnedString, Purpose};
 use super::clock;
 use super::commit::Cause;
+use super::linger;
 use super::lock_key::Key;
 use super::module::{State, Task};
 use super::serve::{dismiss_all, end_wait, serve_changed, watch};
+use super::several;
 use super::stats::counters::{PASSED_OVER, TIMED_OUT};
 use super::timer::LONGEST_SLEEP_US;
 use super::writes;
@@ -19,6 +21,9 @@ use crate::wait::{KeyRef, Revoked, ANY_DB};
 
 /// How many waited keys the patrol looks at in [`LONGEST_SLEEP_US`]. With more of them, each has its turn later.
 const PATROL: usize = 1_000;
+
+/// How many keys of lost connections are looked at in one go.
+const MOST_LOST: usize = 1_000;
 
 /// How soon the timer looks again while the server is paused.
 const PAUSED_US: u64 = 10_000;
@@ -37,7 +42,12 @@ pub(super) fn run(task: &mut Task<'_>) {
             state.is_due_changed = false;
             task.module().timer.arm_in(pause_us);
         }
-        None => state.is_due_changed = true,
+        None => {
+            state.is_due_changed = true;
+            if task.module().bindings.has_untold() {
+                task.module().timer.arm_at_once();
+            }
+        }
     }
 }
 
@@ -49,6 +59,10 @@ fn do_due(task: &mut Task<'_>) -> Option<u64> {
     }
     end_timed_out(task);
     task.state().registry.mark_woken(clock::now());
+    for key_ref in task.module().bindings.next_untold(MOST_LOST) {
+        let registry = &mut task.state().registry;
+        registry.mark_anyway(Some(key_ref.db), &key_ref.name);
+    }
     check_slots(task);
     let ctx = task.ctx();
     if std::mem::take(&mut task.state().was_demoted) {
@@ -72,9 +86,13 @@ fn do_due(task: &mut Task<'_>) -> Option<u64> {
     if writes::are_refused(task.caller()) {
         return Some(REFUSED_US);
     }
+    let mut touched = BTreeSet::new();
     for (key_ref, revoked) in take_work(task) {
-        look_at(task, &key_ref, revoked);
+        if look_at(task, &key_ref, revoked) {
+            touched.insert(key_ref);
+        }
     }
+    several::finish_in_timer(task, touched);
     None
 }
 
@@ -110,6 +128,7 @@ fn stand_down(task: &mut Task<'_>) {
     state.registry.take_dirty();
     state.registry.deliveries.clear_revoked();
     state.sweep.cancel();
+    task.module().bindings.clear();
 }
 
 /// Looks at some of the keys that are waited for: nothing tells of PEXPIRE and PERSIST.
@@ -194,8 +213,8 @@ fn key_refs_of(task: &mut Task<'_>, key: &Rc<[u8]>) -> Vec<KeyRef> {
     .collect()
 }
 
-/// Revokes holds of a key, serves it outside a command, and sets its ttl again if it has lost it.
-fn look_at(task: &mut Task<'_>, key_ref: &KeyRef, revoked: Vec<Revoked>) {
+/// Revokes holds of a key, serves it outside a command, and sets its ttl again if it has lost it. Whether the lock has changed.
+fn look_at(task: &mut Task<'_>, key_ref: &KeyRef, revoked: Vec<Revoked>) -> bool {
     let ctx = task.ctx();
     ctx.select_db(key_ref.db);
     let name = OwnedString::new(ctx, &key_ref.name);
@@ -205,8 +224,10 @@ fn look_at(task: &mut Task<'_>, key_ref: &KeyRef, revoked: Vec<Revoked>) {
         let key = Key::open(task, name.arg(), Purpose::Read);
         if key.is_ok_and(|key| key.lock().is_some()) {
             task.state().registry.put_off(key_ref.clone());
+        } else {
+            task.module().bindings.take_lost(key_ref);
         }
-        return;
+        return false;
     }
     if let Ok(mut key) = Key::open(task, name.arg(), Purpose::Write) {
         // The clock is read after the server has looked at it, so that no grant is dated before the expiry that made room for it.
@@ -214,13 +235,17 @@ fn look_at(task: &mut Task<'_>, key_ref: &KeyRef, revoked: Vec<Revoked>) {
         for revoked in revoked {
             revoke(&mut key, revoked, now);
         }
+        if key.module().bindings.has_lost() {
+            linger::bring_forward(&mut key, now);
+        }
         let now = serve_changed(&mut key, key_ref, now);
         key.repair_ttl(now);
-        return;
+        return key.has_changed();
     }
     let state = task.state();
     revoked.into_iter().for_each(|revoked| seek(state, revoked));
     dismiss_all(ctx, state, key_ref, Error::WrongType);
+    false
 }
 
 /// Ends a hold whose owner was gone before it heard of it. The owner has again what it had before and knows of.

@@ -6,14 +6,18 @@
 //! A lock may leave its key between the grant and the loss: SWAPDB is followed here; after RENAME and MOVE nobody says where it is, so
 //! the hold is looked for ([`Deliveries::seek`]).
 
+// Long because: a delivery, its loss and its acknowledgement share their tables.
+
 use std::collections::HashMap;
 use std::hash::BuildHasher;
+use std::rc::Rc;
 
 use super::key_ref::KeyRef;
 use super::place::Ticket;
+use super::several::Several;
 use crate::lock::{Deadline, Effect, Fence, Hold, Lock, Mode, Now, Token, TokenBuf};
 
-/// The number of a delivery: one for all the requests of a token that are granted the same hold of a key.
+/// The number of a delivery: one for all the requests of a token that are granted the same hold of a key, or of several keys together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Delivery(u64);
 
@@ -40,8 +44,9 @@ pub struct Grant {
 /// What is needed to give a place back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
-    /// The queue. It stays where it is, whatever becomes of the lock.
+    /// The queue, or that of the first of several keys. It stays where it is, whatever becomes of the lock.
     pub(super) key_ref: KeyRef,
+    pub(super) several: Option<Rc<Several>>,
     pub(super) ticket: Ticket,
     pub(super) since_us: u64,
     pub(super) mode: Mode,
@@ -66,18 +71,46 @@ pub struct Deliveries<S> {
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
 struct Pending {
-    key_ref: KeyRef,
+    spot: Spot,
+    /// The other keys that were granted together with this one.
+    others: Box<[Spot]>,
     fence: Fence,
     /// How many clients have not been told.
     clients: usize,
     /// Whether the owner knows of the hold.
     known: bool,
-    /// Whether the lock has left the place since.
-    has_left: bool,
     /// What the token had before, of which it knows: the share that was converted.
     before: Option<(Mode, Hold)>,
     /// The next delivery with the same fence.
     next: Option<Delivery>,
+}
+
+/// Where a hold was granted.
+#[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
+struct Spot {
+    key_ref: KeyRef,
+    /// Whether the lock has left the key since.
+    has_left: bool,
+}
+
+impl Spot {
+    fn new(key_ref: &KeyRef) -> Self {
+        Self {
+            key_ref: key_ref.clone(),
+            has_left: false,
+        }
+    }
+}
+
+impl Pending {
+    fn spots(&self) -> impl Iterator<Item = &Spot> {
+        std::iter::once(&self.spot).chain(&self.others)
+    }
+
+    fn spots_mut(&mut self) -> impl Iterator<Item = &mut Spot> {
+        std::iter::once(&mut self.spot).chain(&mut self.others)
+    }
 }
 
 /// A hold that is to be taken back.
@@ -93,6 +126,8 @@ pub struct Revoked {
     pub before: Option<(Mode, Hold)>,
     /// Whether it may be under another key by now.
     pub has_left: bool,
+    /// The delivery that was lost. Several keys that were granted together have the same.
+    delivery: Delivery,
     /// The place that the token has again.
     pub(super) kept: Option<Box<Kept>>,
 }
@@ -141,19 +176,44 @@ impl<S: BuildHasher> Deliveries<S> {
         fence: Fence,
         before: Option<(Mode, Hold)>,
     ) -> Delivery {
-        if let Some((delivery, pending)) = self.find(fence, |pending| pending.key_ref == *key_ref) {
+        let is_it =
+            |pending: &Pending| pending.others.is_empty() && pending.spot.key_ref == *key_ref;
+        if let Some((delivery, pending)) = self.find(fence, is_it) {
             pending.clients = pending.clients.saturating_add(1);
             return delivery;
         }
+        self.begin(Spot::new(key_ref), Box::default(), fence, 1, before)
+    }
+
+    /// Notes that so many waiting clients were granted several keys together. `None` without any.
+    pub fn granted_together<'k>(
+        &mut self,
+        mut keys: impl Iterator<Item = &'k KeyRef>,
+        fence: Fence,
+        clients: usize,
+    ) -> Option<Delivery> {
+        let first = keys.next().filter(|_| clients > 0)?;
+        let others = keys.map(Spot::new).collect();
+        Some(self.begin(Spot::new(first), others, fence, clients, None))
+    }
+
+    fn begin(
+        &mut self,
+        spot: Spot,
+        others: Box<[Spot]>,
+        fence: Fence,
+        clients: usize,
+        before: Option<(Mode, Hold)>,
+    ) -> Delivery {
         self.last = self.last.wrapping_add(1);
         let delivery = Delivery(self.last);
         let next = self.by_fence.insert(fence, delivery);
         let pending = Pending {
-            key_ref: key_ref.clone(),
+            spot,
+            others,
             fence,
-            clients: 1,
+            clients,
             known: false,
-            has_left: false,
             before,
             next,
         };
@@ -163,27 +223,35 @@ impl<S: BuildHasher> Deliveries<S> {
 
     /// Notes that a client was told.
     pub fn delivered(&mut self, granted: &Grant) {
-        if let Some(pending) = self.pending.get(&granted.delivery) {
-            let (key_ref, has_left) = (pending.key_ref.clone(), pending.has_left);
+        if let Some(pending) = self.pending.get_mut(&granted.delivery) {
+            pending.known = true;
+            let spots = pending.spots();
+            let spots: Vec<_> = spots
+                .map(|spot| (spot.key_ref.clone(), spot.has_left))
+                .collect();
             self.know(granted.fence, |other, other_has_left| {
-                has_left || other_has_left || *other == key_ref
+                let mut spots = spots.iter();
+                spots.any(|(key_ref, has_left)| *has_left || other_has_left || other == key_ref)
             });
         }
         self.settle(granted.delivery);
     }
 
     /// Notes that the client is gone which was to be told.
-    pub fn lost(&mut self, granted: Grant) {
+    pub fn lost(&mut self, mut granted: Grant) {
         let pending = self.pending.get(&granted.delivery);
         if let Some(pending) = pending.filter(|pending| !pending.known) {
-            self.revoked.push(Revoked {
-                key_ref: pending.key_ref.clone(),
-                token: granted.token,
-                fence: granted.fence,
-                before: pending.before,
-                has_left: pending.has_left,
-                kept: granted.kept,
-            });
+            for spot in pending.spots() {
+                self.revoked.push(Revoked {
+                    key_ref: spot.key_ref.clone(),
+                    token: granted.token.clone(),
+                    fence: granted.fence,
+                    before: pending.before,
+                    has_left: spot.has_left,
+                    delivery: granted.delivery,
+                    kept: granted.kept.take(),
+                });
+            }
         }
         self.settle(granted.delivery);
     }
@@ -193,6 +261,18 @@ impl<S: BuildHasher> Deliveries<S> {
         self.know(fence, |key_ref, has_left| {
             has_left || (key_ref.db == db && *key_ref.name == *key)
         });
+    }
+
+    /// Whether it is not known yet if the owner of a hold has heard of it.
+    pub fn is_under_way(&self, fence: Fence) -> bool {
+        let mut at = self.by_fence.get(&fence).copied();
+        while let Some(pending) = at.and_then(|delivery| self.pending.get(&delivery)) {
+            if !pending.known {
+                return true;
+            }
+            at = pending.next;
+        }
+        self.revoked.iter().any(|revoked| revoked.fence == fence)
     }
 
     /// Whether an acknowledgement can matter.
@@ -211,10 +291,10 @@ impl<S: BuildHasher> Deliveries<S> {
     pub fn left(&mut self, db: Option<i32>, key: &[u8]) {
         let is_it =
             |key_ref: &KeyRef| db.is_none_or(|db| db == key_ref.db) && *key_ref.name == *key;
-        let pending = self.pending.values_mut();
-        pending
-            .filter(|pending| is_it(&pending.key_ref))
-            .for_each(|pending| pending.has_left = true);
+        let spots = self.pending.values_mut().flat_map(Pending::spots_mut);
+        spots
+            .filter(|spot| is_it(&spot.key_ref))
+            .for_each(|spot| spot.has_left = true);
         let revoked = self.revoked.iter_mut();
         revoked
             .filter(|revoked| is_it(&revoked.key_ref))
@@ -223,16 +303,16 @@ impl<S: BuildHasher> Deliveries<S> {
 
     /// Notes that locks have left many keys, any of them perhaps.
     pub fn all_left(&mut self) {
-        let pending = self.pending.values_mut();
-        pending.for_each(|pending| pending.has_left = true);
+        let spots = self.pending.values_mut().flat_map(Pending::spots_mut);
+        spots.for_each(|spot| spot.has_left = true);
         let revoked = self.revoked.iter_mut();
         revoked.for_each(|revoked| revoked.has_left = true);
     }
 
     /// Follows SWAPDB.
     pub fn swap_dbs(&mut self, one: i32, other: i32) {
-        for pending in self.pending.values_mut() {
-            pending.key_ref.swap_db(one, other);
+        for spot in self.pending.values_mut().flat_map(Pending::spots_mut) {
+            spot.key_ref.swap_db(one, other);
         }
         for revoked in self.revoked.iter_mut().chain(&mut self.sought) {
             revoked.key_ref.swap_db(one, other);
@@ -282,16 +362,25 @@ impl<S: BuildHasher> Deliveries<S> {
     }
 
     /// The owner of a hold knows of it: no client that missed it matters any more, wherever `is_it` says that it is the same hold. The
-    /// lock may have moved from key to key, and each may have granted it.
+    /// lock may have moved from key to key, and each may have granted it. If one of several holds that were granted together is known, all
+    /// are.
     fn know(&mut self, fence: Fence, is_it: impl Fn(&KeyRef, bool) -> bool) {
         let mut at = self.by_fence.get(&fence).copied();
         while let Some(pending) = at.and_then(|delivery| self.pending.get_mut(&delivery)) {
-            pending.known |= is_it(&pending.key_ref, pending.has_left);
+            let mut spots = pending.spots();
+            let is_known = spots.any(|spot| is_it(&spot.key_ref, spot.has_left));
+            drop(spots);
+            pending.known |= is_known;
             at = pending.next;
         }
-        let stays = |r: &Revoked| r.fence != fence || !is_it(&r.key_ref, r.has_left);
-        self.revoked.retain(stays);
-        self.sought.retain(stays);
+        let lost = self.revoked.iter().chain(&self.sought);
+        let known = lost.filter(|r| r.fence == fence && is_it(&r.key_ref, r.has_left));
+        let known: Vec<Delivery> = known.map(|revoked| revoked.delivery).collect();
+        if !known.is_empty() {
+            let stays = |revoked: &Revoked| !known.contains(&revoked.delivery);
+            self.revoked.retain(stays);
+            self.sought.retain(stays);
+        }
     }
 
     fn settle(&mut self, delivery: Delivery) {

@@ -27,14 +27,23 @@
 //!    for with KEEP, its token has its place again, absent, at the old position ([`Registry::take_revoked`]).
 //! 10. **Places stay with their database and name**, whatever becomes of the lock: FLUSHDB, SWAPDB, RENAME and MOVE do not move
 //!     them. [`Registry::dismiss_all`] ends all places of a key, and with them every KEEP.
-//! 11. **Two clocks.** Locks end by the wall clock, as keys do. Timeouts and graces run on a clock that nobody can set.
+//! 11. **A request with LINGER** ([`bindings`]) binds its hold to its connection. Where it listens by a channel, it leaves when that
+//!     connection is lost ([`Registry::remove_lingering`]): with KEEP its place stays for the grace.
+//! 12. **Two clocks.** Locks end by the wall clock, as keys do. Timeouts and graces run on a clock that nobody can set.
+//! 13. **A wait that would close a cycle of waits is not begun.** The caller asks [`graph`] before it lets a request enter. The
+//!     registry knows the places of each token, so that the search finds what a token waits for.
+//! 14. **A place for several keys** ([`several`]) stands in the queue of each with one ticket, and holds nothing while it waits. It is
+//!     granted all keys in the step in which it is the first in all queues and all locks admit it
+//!     ([`Registry::take_candidate`]). It stops all behind it, also when it is absent. It comes, is kept and ends as a whole.
 //!
 //! # Memory
 //!
 //! There may be a million places. So a place is one entry of a slab, a token is kept in its compact form, all places of a key share
 //! its name, all requests for a channel share its name, and a queue of one place has no index.
 
+pub mod bindings;
 pub mod delivery;
+pub mod graph;
 pub mod key_ref;
 #[cfg(test)]
 mod naive;
@@ -45,15 +54,19 @@ mod queue_simulation;
 pub mod registry;
 mod request;
 pub mod schedule;
+pub mod several;
 #[cfg(test)]
 mod simulation;
 mod slab;
 
+pub use bindings::{Bindings, Linger, Lost};
 pub use delivery::{Deliveries, Delivery, Grant, Kept, Revoked};
 pub use key_ref::{KeyRef, ANY_DB};
 pub use place::Counts;
 pub use registry::{
-    Ahead, Entered, Granted, NewRequest, Offer, Registry, Removed, Rest, Step, Waiter,
+    Ahead, Candidate, Entered, Granted, GrantedSeveral, NewRequest, Offer, Registry, Removed, Rest,
+    Step, Turn, Waiter,
 };
 pub use request::Listener;
 pub use schedule::Due;
+pub use several::{Several, Standing, Wanted};

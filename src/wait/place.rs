@@ -1,7 +1,10 @@
 //! A place in a queue: the requests of one token for one key that wait, or nobody's for a while.
 
+use std::rc::Rc;
+
 use super::key_ref::KeyRef;
 use super::request::{Listener, Request, Requests, Seq, NEVER};
+use super::several::{Several, Wanted};
 use super::slab::{Id, Slab};
 use crate::lock::{CompactToken, Mode};
 
@@ -9,12 +12,15 @@ use crate::lock::{CompactToken, Mode};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Ticket(pub(super) u64);
 
-/// A place in the queue of a key. A token has one at most in each queue.
+/// A place in the queue of a key, or of several keys. A token has one at most in each queue.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
 pub(super) struct Place<L> {
     pub(super) ticket: Ticket,
+    /// The key, or the first of several.
     pub(super) key_ref: KeyRef,
+    /// All keys, if there are several. The requests then have the mode of the first one.
+    pub(super) several: Option<Rc<Several>>,
     pub(super) token: CompactToken,
     /// When the place was taken, on the monotonic clock.
     pub(super) since_us: u64,
@@ -23,6 +29,8 @@ pub(super) struct Place<L> {
     pub(super) keep_ms: u32,
     /// The mode of that request.
     pub(super) keep_mode: Mode,
+    /// Whether its token has other places, too.
+    pub(super) has_others: bool,
 }
 
 /// Who listens at a place.
@@ -83,7 +91,7 @@ pub(super) struct Outline {
     pub(super) kind: Option<Kind>,
     /// When its first request times out, or its grace is over.
     pub(super) due_us: Option<u64>,
-    /// Whether it can keep out those who ask for a share. All can but an absent share.
+    /// Whether it can keep out those who ask for a share. All can but an absent share of one key.
     pub(super) stops: bool,
 }
 
@@ -97,12 +105,33 @@ impl<L> Place<L> {
         Self {
             ticket,
             key_ref,
+            several: None,
             token,
             since_us: 0,
             requests: Requests::Nobody { until_us: NEVER },
             keep_ms: 0,
             keep_mode: Mode::Exclusive,
+            has_others: false,
         }
+    }
+
+    /// The keys that it waits for.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &KeyRef> {
+        let several = self.several.as_deref();
+        let one = several.is_none().then_some(&self.key_ref);
+        let all = several.into_iter().flat_map(Several::iter);
+        one.into_iter()
+            .chain(all.map(|wanted: &Wanted| &wanted.key_ref))
+    }
+
+    /// Whether it is granted several keys at once, or none.
+    pub(super) const fn is_for_several_keys(&self) -> bool {
+        self.several.is_some()
+    }
+
+    /// The mode in which a key is asked for, if it is one of several.
+    pub(super) fn mode_among(&self, name: &[u8]) -> Option<Mode> {
+        self.several.as_ref()?.mode_of(name)
     }
 
     pub(super) fn is_absent(&self) -> bool {
@@ -195,7 +224,7 @@ impl<L> Place<L> {
         Outline {
             kind,
             due_us: (due_us < NEVER).then_some(due_us),
-            stops: !self.is_absent() || self.keep_mode != Mode::Shared,
+            stops: !self.is_absent() || self.keep_mode != Mode::Shared || self.several.is_some(),
         }
     }
 }

@@ -20,6 +20,8 @@
 //!   [`Refusal::Deadlock`](crate::lock::Refusal) or [`Next::Deadlock`].
 //! - All requests of a place have one owner. When one is granted, the others are granted too, unless
 //!   other holders keep them out.
+//! - A place for several keys stops all behind it, also when it is absent. The queue only says that it
+//!   stands at the head ([`Next::Several`]). It never upgrades, because its token holds none of the keys.
 //! - A lock that is replaced from outside ([`WaitQueue::lock_replaced`]) can give holds to several
 //!   waiting tokens at once. The token that already upgrades to the exclusive hold stays; otherwise the one
 //!   with the earliest place for an exclusive hold upgrades. The exclusive requests of the others are refused.
@@ -28,6 +30,7 @@
 //! [`WaitQueue::next`] after [`WaitQueue::lock_replaced`] looks at every place. And a step looks at each
 //! absent permit whose turn has come: there are fewer of them than their limit.
 
+pub(super) mod in_the_way;
 mod line;
 mod turn;
 mod upgrades;
@@ -47,6 +50,8 @@ pub(super) enum Next {
     Grant(PlaceId, Seq),
     /// Its token has a hold, and another token already waits to make its own exclusive. `None`: nobody listens.
     Deadlock(PlaceId, Option<Seq>),
+    /// A place for several keys stands at the head. [`WaitQueue::admits_several`] says whether its turn has come.
+    Several(PlaceId),
 }
 
 /// Decisions.
@@ -63,8 +68,9 @@ impl WaitQueue {
             self.set_owners(places, lock, now);
         }
         let next = self.decide(places, lock, now);
-        // A free lock is kept for an absent place. A lock that comes to the key by RENAME takes its place, and nobody tells.
-        if next.is_none() && lock.is_none_or(|lock| lock.is_free(now)) {
+        // A free lock is kept for an absent place, or one for several keys. A lock that comes to the key by RENAME takes its place, and nobody tells.
+        let is_kept = matches!(next, None | Some(Next::Several(_)));
+        if is_kept && lock.is_none_or(|lock| lock.is_free(now)) {
             self.set_lock_replaced(true);
         }
         next
@@ -77,11 +83,14 @@ impl WaitQueue {
                 return Some(next);
             }
         }
-        let Turn::Of(id, seq) = self.turn(places, lock, now, None) else {
-            return None;
-        };
-        self.note_owner(places.get(id)?.ticket);
-        Some(Next::Grant(id, seq))
+        match self.turn(places, lock, now, None) {
+            Turn::Of(id, seq) => {
+                self.note_owner(places.get(id)?.ticket);
+                Some(Next::Grant(id, seq))
+            }
+            Turn::OfSeveral(id) => Some(Next::Several(id)),
+            Turn::Nobody | Turn::Come(_) => None,
+        }
     }
 
     /// What is to be done with the place of a token that has got a hold.
@@ -92,7 +101,7 @@ impl WaitQueue {
         lock: Option<&Lock>,
         now: Now,
     ) -> Option<Next> {
-        let place = places.get(owner)?;
+        let place = places.get(owner).filter(|p| p.several.is_none())?;
         let Owner { own, least } = Owner::of(place, lock, now)?;
         if let Some(seq) = place.first_tolerating(least) {
             return Some(Next::Grant(owner, seq));
@@ -214,7 +223,29 @@ impl WaitQueue {
         match self.turn(places, lock, now, Some((own, mode))) {
             Turn::Come(Occupancy::NONE) => false,
             Turn::Come(reserved) => !turn::with(lock, now, reserved).admits(mode),
-            Turn::Of(..) | Turn::Nobody => true,
+            Turn::Of(..) | Turn::OfSeveral(_) | Turn::Nobody => true,
+        }
+    }
+
+    /// Whether the turn of a place for several keys has come here, where it asks for this mode.
+    pub(super) fn admits_several<L>(
+        &self,
+        id: PlaceId,
+        mode: Mode,
+        places: &Places<L>,
+        lock: Option<&Lock>,
+        now: Now,
+    ) -> bool {
+        let turn = self.turn(places, lock, now, Some((Some(id), mode)));
+        let (Turn::Come(reserved), Some(place)) = (turn, places.get(id)) else {
+            return false;
+        };
+        let token = place.token.text();
+        match Lock::admits(lock, mode, token.as_token(), now) {
+            Err(_) => false,
+            // It has a hold by a lock from elsewhere, and is one of those that the others ahead count.
+            Ok(Some(_)) => true,
+            Ok(None) => reserved == Occupancy::NONE || turn::with(lock, now, reserved).admits(mode),
         }
     }
 }

@@ -105,6 +105,7 @@ impl Real {
             times_out_at_us: None,
             keep_ms: keeps.then_some(GRACE as u32),
             is_server_generated: false,
+            linger: None,
             refusal,
             now,
             now_us: now.us(),

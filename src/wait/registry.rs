@@ -5,10 +5,14 @@ mod granting;
 mod leaving;
 mod marks;
 mod questions;
+mod several;
+mod tokens;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::num::NonZeroU64;
 use std::rc::Rc;
 
+use super::bindings::Linger;
 use super::delivery::{Deliveries, Delivery, Grant, Kept};
 use super::key_ref::KeyRef;
 use super::place::{Counts, PlaceId, Places, Ticket};
@@ -18,6 +22,7 @@ use super::schedule::Schedule;
 use crate::lock::{Effect, Fence, Hold, Mode, Now, Refusal, Token, TokenBuf, Ttl};
 
 pub use questions::{Ahead, Waiter};
+pub use several::{Candidate, GrantedSeveral, Turn};
 
 /// All places, and all that is to be done for them. `S` is how its tables hash.
 #[derive(Debug)]
@@ -26,16 +31,28 @@ pub struct Registry<L, S> {
     queues: HashMap<i32, HashMap<Rc<[u8]>, KeyQueue, S>, S>,
     /// Exactly the places in `queues`.
     places: Places<L>,
+    /// The places of `places`, by the hash of the token: those whose hash no other place has.
+    by_token: HashMap<u32, PlaceId, S>,
+    /// The other ones: two or more for each hash.
+    by_shared_hash: HashMap<u32, BTreeSet<PlaceId>, S>,
     /// Exactly the blocked clients of `places`.
     by_listener: HashMap<L, (PlaceId, Seq), S>,
     /// The names of channels, each with the number of its requests, which share it.
     channels: HashMap<Rc<[u8]>, usize, S>,
+    /// The requests that listen by a channel and end with their connections (LINGER).
+    lingering: BTreeMap<(NonZeroU64, Seq), PlaceId>,
     counts: Counts,
+    /// How many of the places are for several keys.
+    places_for_several: usize,
     schedule: Schedule,
     /// Keys that have changed outside a command.
     dirty: BTreeSet<KeyRef>,
     /// Keys with a lock that must be looked at once this node of a cluster serves them.
     put_off: BTreeSet<KeyRef>,
+    /// Places for several keys whose turn has come at one of them in this step. The caller looks at them before the step ends.
+    candidates: BTreeSet<(Ticket, PlaceId)>,
+    /// Keys that are to be served before the step ends.
+    unserved: Vec<KeyRef>,
     /// The waited keys that are still to be looked at in this turn of the patrol.
     patrol: Vec<KeyRef>,
     /// Grants that their listeners have not heard of yet.
@@ -70,6 +87,8 @@ pub struct NewRequest<'a, L> {
     pub keep_ms: Option<u32>,
     /// Whether the server has generated the token, which the reply then carries.
     pub is_server_generated: bool,
+    /// What its hold will be bound to.
+    pub linger: Option<Linger>,
     /// Why it was not granted.
     pub refusal: Refusal,
     /// Now.
@@ -83,7 +102,7 @@ pub struct NewRequest<'a, L> {
 pub enum Entered {
     /// It waits.
     Waits {
-        /// Whether nobody ahead of its place stops it, but the lock may.
+        /// Whether nobody ahead of its place stops it, but the lock may; also where its token had the place before.
         is_first: bool,
     },
     /// It does not wait, and its token has a place without a listener.
@@ -122,7 +141,7 @@ pub enum Rest {
 /// A request, or a place of nobody's, that waits no more. Whoever took it out ends its wait.
 #[derive(Debug)]
 pub struct Removed<L> {
-    /// The key that it waited for.
+    /// The key that it waited for, or the first of several.
     pub key_ref: KeyRef,
     /// Whatever is to be told; `None` of a place at which nobody has listened.
     pub listener: Option<Listener<L>>,
@@ -134,6 +153,8 @@ pub struct Removed<L> {
     pub since_us: u64,
     /// Whether the server has generated the token.
     pub is_server_generated: bool,
+    /// What its hold is bound to.
+    pub linger: Option<Linger>,
     /// What has become of its place.
     pub rest: Rest,
 }
@@ -218,12 +239,18 @@ impl<L, S: Default> Default for Registry<L, S> {
         Self {
             queues: HashMap::default(),
             places: Places::default(),
+            by_token: HashMap::default(),
+            by_shared_hash: HashMap::default(),
             by_listener: HashMap::default(),
             channels: HashMap::default(),
+            lingering: BTreeMap::new(),
             counts: Counts::default(),
+            places_for_several: 0,
             schedule: Schedule::default(),
             dirty: BTreeSet::new(),
             put_off: BTreeSet::new(),
+            candidates: BTreeSet::new(),
+            unserved: Vec::new(),
             patrol: Vec::new(),
             deliveries: Deliveries::default(),
             last_ticket: 0,

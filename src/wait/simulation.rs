@@ -12,12 +12,16 @@
 mod check;
 mod drivers;
 mod oracle;
+mod several;
+mod several_drivers;
 mod shell;
 mod timer;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::num::NonZeroU64;
 
+use super::bindings::Linger;
 use crate::lock::{Ask, Mode, Now, Token, Ttl};
 use oracle::Oracle;
 use shell::{Shell, Value};
@@ -48,6 +52,8 @@ const fn at(db: u8, name: u8) -> Place {
 #[derive(Clone, Copy, Debug)]
 enum Op {
     Ask(Place, Request),
+    /// A request for several keys.
+    AskAll(Keys, Request),
     /// A waiting client is gone: the one at this place among all that wait.
     KillWaiter(usize),
     /// A client that was granted is gone before it hears of it, or hears of it.
@@ -77,6 +83,16 @@ enum Op {
     RefuseWrites(bool),
     /// Whether anybody receives what is published from now on.
     Subscribe(bool),
+}
+
+/// Up to three keys, each with its mode.
+#[derive(Clone, Copy, Debug)]
+struct Keys([Option<(Place, Mode)>; 3]);
+
+impl Keys {
+    fn iter(&self) -> impl Iterator<Item = (Place, Mode)> {
+        self.0.into_iter().flatten()
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -148,6 +164,8 @@ enum Event {
     Null,
     Done(bool),
     Deadlock,
+    /// The token holds some of several keys, or waits for some of them otherwise.
+    Partial,
     TryAgain,
     WrongType,
 }
@@ -216,8 +234,9 @@ impl World {
         self.oracle.events.clear();
         match op {
             Op::Ask(at, request) => self.command(at, request),
+            Op::AskAll(keys, request) => self.command_for_all(keys, request),
             Op::KillWaiter(n) => {
-                if let Some(client) = nth(&self.waiting(), n) {
+                if let Some(client) = nth(&self.waiting(true), n) {
                     self.real.kill_waiter(client, &self.scene);
                     self.oracle.kill_waiter(client, &self.scene);
                 }
@@ -232,7 +251,7 @@ impl World {
             Op::Timer => self.timer(),
             Op::Demote(disconnects) => {
                 self.scene.is_primary = false;
-                let waiting = self.waiting();
+                let waiting = self.waiting(false);
                 self.real.demoted(disconnects, &waiting, &self.scene);
                 for client in waiting.iter().filter(|_| disconnects) {
                     self.oracle.kill_waiter(*client, &self.scene);
@@ -263,20 +282,32 @@ impl World {
         self.check_state(op);
     }
 
+    /// Whether the server lets a command through.
+    fn lets_in(&self, mut keys: impl Iterator<Item = Place>) -> bool {
+        let scene = &self.scene;
+        scene.is_primary && !scene.refuses_writes && keys.all(|at| scene.serves(at))
+    }
+
     fn command(&mut self, at: Place, request: Request) {
-        let Scene {
-            is_primary,
-            refuses_writes,
-            ..
-        } = self.scene;
-        if !is_primary || refuses_writes || !self.scene.serves(at) {
-            return; // The server refuses it.
+        if !self.lets_in([at].into_iter()) {
+            return;
         }
         self.last_client += 1;
-        self.real
-            .command(self.last_client, at, request, &self.scene);
-        self.oracle
-            .command(self.last_client, at, request, &self.scene);
+        let (client, scene) = (self.last_client, &self.scene);
+        self.real.command(client, at, request, scene);
+        self.real.finish(scene, None);
+        self.oracle.command(client, at, request, scene);
+    }
+
+    fn command_for_all(&mut self, keys: Keys, request: Request) {
+        if !self.lets_in(keys.iter().map(|(at, _)| at)) {
+            return;
+        }
+        self.last_client += 1;
+        let (client, scene) = (self.last_client, &self.scene);
+        self.real.take_all(client, keys, request, scene);
+        self.real.finish(scene, None);
+        self.oracle.take_all(client, keys, request, scene);
     }
 
     fn end_delivery(&mut self, n: usize, delivered: bool) {
@@ -388,19 +419,27 @@ impl World {
                 if is_stuck || !self.real.is_unsettled() {
                     break;
                 }
-                assert!(rounds < 5, "the timer never comes to rest");
+                assert!(rounds < 20, "the timer never comes to rest");
             }
         }
         self.oracle.timer(&self.scene);
     }
 
-    /// The blocked clients, in the order in which they have come.
-    fn waiting(&self) -> Vec<Client> {
+    /// The blocked clients, in the order in which they have come, and with them perhaps those that listen by a channel.
+    fn waiting(&self, by_channel: bool) -> Vec<Client> {
         let requests = self.oracle.places.iter().flat_map(|place| &place.requests);
-        let blocked = requests.filter(|request| !request.is_channel);
+        let blocked = requests.filter(|request| by_channel || !request.is_channel);
         let mut waiting: Vec<Client> = blocked.map(|request| request.client).collect();
         waiting.sort_unstable();
         waiting
+    }
+}
+
+/// A connection for each request.
+fn linger_of(client: Client) -> Linger {
+    Linger {
+        client: NonZeroU64::new(u64::from(client) + 1).unwrap(),
+        ms: 0,
     }
 }
 

@@ -1,8 +1,10 @@
 //! Values under small numbers that are given again. Growth moves little: a large table is many small ones.
 
-/// The number of a value. It may be given again once the value is gone.
+use std::num::NonZeroU32;
+
+/// The number of a value, from 1. It may be given again once the value is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Id(u32);
+pub(super) struct Id(NonZeroU32);
 
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
@@ -66,7 +68,8 @@ impl<T> Slab<T> {
             return Some(id);
         }
         // No slot is free, so there are as many slots as values.
-        let id = Id(u32::try_from(self.len).ok()?);
+        let number = self.len.saturating_add(1);
+        let id = Id(NonZeroU32::new(u32::try_from(number).ok()?)?);
         if self.chunks.last().is_none_or(|last| last.len() >= CHUNK) {
             self.chunks.push(Vec::new());
         }
@@ -100,7 +103,8 @@ impl<T> Slab<T> {
 }
 
 fn position(id: Id) -> (usize, usize) {
-    let n = usize::try_from(id.0).unwrap_or(usize::MAX);
+    let n = id.0.get().saturating_sub(1);
+    let n = usize::try_from(n).unwrap_or(usize::MAX);
     (n / CHUNK, n % CHUNK)
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::fixture::kind;
-use crate::harness::Server;
+use crate::harness::{Kind, Server};
 
 /// Built by cargo, which does nothing if it is up to date.
 fn program() -> PathBuf {
@@ -46,15 +46,18 @@ fn the_story_oversells_without_lock_and_without_fence_only() {
         })
         .collect();
     let ways: Vec<&str> = rows.keys().copied().collect();
-    assert_eq!(ways, ["(a)", "(b)", "(c)", "(d)", "(e)", "(f)"], "{table}");
+    let mut expected = vec!["(a)", "(b)", "(c)", "(d)", "(e)", "(f)", "(g)", "(h)"];
+    // Redis 6.2 has no LOCK.EXEC.
+    expected.retain(|way| *way != "(g)" || kind() != Kind::Redis6_2);
+    assert_eq!(ways, expected, "{table}");
     for (way, cells) in &rows {
         let number = |column: usize| cells[column].parse::<u32>().unwrap();
         let (sold, oversold, stalled) = (number(2), number(3), number(8));
         assert_eq!(sold, 24 + oversold, "{table}");
         assert_eq!(oversold > 0, *way == "(a)", "{table}");
-        // An expired lock does not stop its late owner from writing. Only a fence or a transaction
-        // does.
-        let oversells = ["(a)", "(c)", "(d)"].contains(way);
+        // An expired lock does not stop its late owner from writing. Only a fence, a guard or a
+        // transaction does.
+        let oversells = ["(a)", "(c)", "(d)", "(e)"].contains(way);
         assert_eq!(stalled > 0, oversells, "{table}");
     }
     let page = fs::read_to_string(folder.join("oversell.md")).unwrap();

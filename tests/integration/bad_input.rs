@@ -29,12 +29,12 @@ const TAKES: [&str; 3] = ["LOCK.ACQUIRE", "RWLOCK.WLOCK", "RWLOCK.RLOCK"];
 // The complete texts. They are constants, so none of them contains a byte from the user.
 const TTL: &str = "ERR ttl must be an integer from 1 to 281474976710656, in milliseconds";
 const TIMEOUT: &str = "ERR timeout must be an integer from 0 to 281474976710656, in milliseconds";
-const UNKNOWN_OPTION: &str = "ERR unknown option, expected LIMIT, BLOCK, NOTIFY or KEEP";
-const UNKNOWN_RW_OPTION: &str = "ERR unknown option, expected BLOCK, NOTIFY or KEEP";
+const UNKNOWN_OPTION: &str = "ERR unknown option, expected LIMIT, BLOCK, NOTIFY, KEEP or LINGER";
+const UNKNOWN_RW_OPTION: &str = "ERR unknown option, expected BLOCK, NOTIFY, KEEP or LINGER";
 const LIMIT: &str = "ERR LIMIT needs an integer from 1 to 2147483647";
 const TWICE: &str = "ERR an option was given twice";
 const NO_TIMEOUT: &str =
-    "ERR a value is missing: LIMIT n, BLOCK timeout, NOTIFY timeout channel, KEEP grace";
+    "ERR a value is missing: LIMIT n, BLOCK timeout, NOTIFY timeout channel, KEEP grace, LINGER milliseconds";
 const TOKEN_EMPTY: &str = "ERR the token is empty";
 const TOKEN_LONG: &str = "ERR the token is longer than 512 bytes";
 const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";

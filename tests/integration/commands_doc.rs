@@ -48,10 +48,15 @@ fn is_known(name: &str, kind: Kind) -> bool {
 /// command has arity -1.
 fn as_6_2_knows_it(documented: Described) -> Described {
     let unknown = ["module", "blocking"].map(String::from).into();
+    // Keys that are counted by a word have no place.
+    let place = match documented.flags.contains("movablekeys") {
+        true => 0,
+        false => documented.key.0,
+    };
     Described {
         arity: -1,
         flags: &documented.flags - &unknown,
-        key: (documented.key.0, BTreeSet::new()),
+        key: (place, BTreeSet::new()),
         ..Described::default()
     }
 }

@@ -46,11 +46,14 @@ mod harness;
 
 // The commands.
 mod acquire;
+mod deadlock;
 mod guards;
+mod linger;
 mod lock_upgrades;
 mod native;
 mod permits;
 mod places;
+mod several;
 mod transactions;
 mod waiting;
 

@@ -33,9 +33,18 @@ struct Described {
 }
 
 const COMMANDS: [Described; 10] = [
-    takes("lock.acquire", &["token", "ttl", "n", "wait", "grace"]),
-    takes("rwlock.wlock", &["token", "ttl", "wait", "grace"]),
-    takes("rwlock.rlock", &["token", "ttl", "wait", "grace"]),
+    takes(
+        "lock.acquire",
+        &["token", "ttl", "n", "wait", "grace", "milliseconds"],
+    ),
+    takes(
+        "rwlock.wlock",
+        &["token", "ttl", "wait", "grace", "milliseconds"],
+    ),
+    takes(
+        "rwlock.rlock",
+        &["token", "ttl", "wait", "grace", "milliseconds"],
+    ),
     described(
         "lock.release",
         -3,
@@ -116,8 +125,8 @@ fn command_getkeys_returns_the_key(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     for command in &COMMANDS {
-        // One name per argument. The limit, the wait and the grace are options.
-        let is_option = |arg: &str| ["n", "wait", "grace"].contains(&arg);
+        // One name per argument. The limit, the wait, the grace and LINGER are options.
+        let is_option = |arg: &str| ["n", "wait", "grace", "milliseconds"].contains(&arg);
         let args = command.args.iter().filter(|arg| !is_option(arg));
         let args: Vec<_> = args.copied().collect();
         let line = format!(
@@ -160,33 +169,30 @@ fn command_docs_describe_every_command(kind: Kind) {
             ("module".into(), "lock".into())
         );
         let arguments = docs.field("arguments");
-        let names: Vec<_> = arguments
-            .items()
-            .iter()
-            .map(|arg| arg.field("name"))
-            .collect();
+        let names = arguments.items().iter().map(|arg| arg.field("name"));
+        let names: Vec<_> = names.collect();
         let expected = [&["key"], command.args].concat();
         let expected: Vec<_> = expected.into_iter().map(Reply::from).collect();
         assert_eq!(names, expected, "{name}");
         assert_eq!(arguments.items()[0].field("type"), Reply::from("key"));
-        if let [.., limit, _, _] = arguments.items() {
+        if let [.., limit, _, _, _] = arguments.items() {
             if limit.field("name") == Reply::from("n") {
                 assert_eq!(limit.field("token"), Reply::from("LIMIT"));
                 assert_eq!(limit.field("type"), Reply::from("integer"));
                 assert!(words(&limit.field("flags")).contains("optional"));
             }
         }
-        if let [.., wait, grace] = arguments.items() {
+        if let [.., wait, grace, linger] = arguments.items() {
             if grace.field("name") == Reply::from("grace") {
-                check_options(wait, grace);
+                check_options(wait, grace, linger);
             }
         }
     }
 }
 
-/// `[BLOCK timeout|NOTIFY timeout channel] [KEEP grace]`
+/// `[BLOCK timeout|NOTIFY timeout channel] [KEEP grace] [LINGER milliseconds]`
 #[track_caller]
-fn check_options(wait: &Reply, grace: &Reply) {
+fn check_options(wait: &Reply, grace: &Reply, linger: &Reply) {
     #[track_caller]
     fn check(argument: &Reply, token: Option<&str>, kind: &str) {
         if let Some(token) = token {
@@ -194,10 +200,11 @@ fn check_options(wait: &Reply, grace: &Reply) {
         }
         assert_eq!(argument.field("type"), Reply::from(kind), "{argument:?}");
     }
-    for option in [wait, grace] {
+    for option in [wait, grace, linger] {
         assert!(words(&option.field("flags")).contains("optional"));
     }
     check(grace, Some("KEEP"), "integer");
+    check(linger, Some("LINGER"), "integer");
     check(wait, None, "oneof");
     let ways = wait.field("arguments");
     let [block, notify] = ways.items() else {

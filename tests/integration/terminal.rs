@@ -11,9 +11,9 @@ on_every_server![
 
 /// The arguments of the commands that take a hold.
 const ACQUIRE: &str =
-    "key token|* ttl [LIMIT n] [BLOCK timeout|NOTIFY timeout channel] [KEEP grace]";
+    "key token|* ttl [LIMIT n] [BLOCK timeout|NOTIFY timeout channel] [KEEP grace] [LINGER milliseconds]";
 const READER_OR_WRITER: &str =
-    "key token|* ttl [BLOCK timeout|NOTIFY timeout channel] [KEEP grace]";
+    "key token|* ttl [BLOCK timeout|NOTIFY timeout channel] [KEEP grace] [LINGER milliseconds]";
 const TAB: &str = "\t";
 /// Control-U empties the line.
 const CLEAR: &str = "\x15";
@@ -33,15 +33,15 @@ fn redis_cli_completes_and_hints_the_commands(kind: Kind) {
     if kind.is_7_0_or_later() {
         terminal.shows(
             "k ",
-            "> LOCK.ACQUIRE k token|* ttl [LIMIT n] [BLOCK timeout|NOTIFY timeout channel] [KEEP grace]",
+            "> LOCK.ACQUIRE k token|* ttl [LIMIT n] [BLOCK timeout|NOTIFY timeout channel] [KEEP grace] [LINGER milliseconds]",
         );
         terminal.shows(
             "me ",
-            "> LOCK.ACQUIRE k me ttl [LIMIT n] [BLOCK timeout|NOTIFY timeout channel] [KEEP grace]",
+            "> LOCK.ACQUIRE k me ttl [LIMIT n] [BLOCK timeout|NOTIFY timeout channel] [KEEP grace] [LINGER milliseconds]",
         );
         terminal.shows(
             "1000 ",
-            "> LOCK.ACQUIRE k me 1000 [LIMIT n] [BLOCK timeout|NOTIFY timeout channel] [KEEP grace]",
+            "> LOCK.ACQUIRE k me 1000 [LIMIT n] [BLOCK timeout|NOTIFY timeout channel] [KEEP grace] [LINGER milliseconds]",
         );
     }
     for (start, name, arguments) in [
@@ -77,15 +77,15 @@ fn valkey_cli_hints_the_remaining_arguments(kind: Kind) {
     );
     terminal.shows(
         "k * 1000 ",
-        "> LOCK.ACQUIRE k * 1000 [LIMIT n] [BLOCK timeout|NOTIFY timeout channel] [KEEP grace]",
+        "> LOCK.ACQUIRE k * 1000 [LIMIT n] [BLOCK timeout|NOTIFY timeout channel] [KEEP grace] [LINGER milliseconds]",
     );
     terminal.shows(
         "LIMIT 10 ",
-        "> LOCK.ACQUIRE k * 1000 LIMIT 10 [BLOCK timeout|NOTIFY timeout channel] [KEEP grace]",
+        "> LOCK.ACQUIRE k * 1000 LIMIT 10 [BLOCK timeout|NOTIFY timeout channel] [KEEP grace] [LINGER milliseconds]",
     );
     terminal.shows(
         "BLOCK ",
-        "> LOCK.ACQUIRE k * 1000 LIMIT 10 BLOCK timeout [KEEP grace]",
+        "> LOCK.ACQUIRE k * 1000 LIMIT 10 BLOCK timeout [KEEP grace] [LINGER milliseconds]",
     );
 }
 

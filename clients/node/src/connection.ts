@@ -2,7 +2,7 @@
 export interface IoredisClient {
   readonly status: string;
   readonly options: { readonly keyPrefix?: string | undefined };
-  call(command: string, ...args: (string | number)[]): Promise<unknown>;
+  call(command: string, ...args: Argument[]): Promise<unknown>;
   duplicate(override?: object): IoredisClient;
   connect(): Promise<unknown>;
   disconnect(): void;
@@ -18,7 +18,7 @@ export interface NodeRedisClient {
   readonly isReady: boolean;
   readonly isOpen?: boolean | undefined;
   readonly options?: { readonly socket?: object } | undefined;
-  sendCommand(command: readonly string[]): Promise<unknown>;
+  sendCommand(command: readonly (string | Buffer)[]): Promise<unknown>;
   duplicate(override?: object): NodeRedisClient;
   connect(): Promise<unknown>;
   destroy(): void;
@@ -30,7 +30,9 @@ export interface NodeRedisClient {
 
 export type Client = IoredisClient | NodeRedisClient;
 
-export type Command = readonly [name: string, ...args: (string | number)[]];
+export type Argument = string | number | Buffer;
+
+export type Command = readonly [name: string, ...args: Argument[]];
 
 /** One connection, whichever library has made it. */
 export interface Connection {
@@ -172,7 +174,7 @@ class OfNodeRedis implements Connection {
   }
 
   send(command: Command) {
-    return this.client.sendCommand(command.map(String));
+    return this.client.sendCommand(command.map((arg) => (typeof arg === "number" ? String(arg) : arg)));
   }
 
   close() {

@@ -29,6 +29,11 @@ export class StringLockError extends ResourceLockedError {
   }
 }
 
+/** The server's redis-lock module is too old for what was asked, or is not loaded at all. */
+export class UnsupportedError extends Error {
+  override readonly name = "UnsupportedError";
+}
+
 /** An operation did not succeed on a majority of the clients; `attempts` tell why. */
 export class ExecutionError extends Error implements ExecutionResult {
   override readonly name = "ExecutionError";

@@ -1,7 +1,8 @@
 import { performance } from "node:perf_hooks";
+import type { Argument } from "./connection.js";
 import type { ExecutionResult, ExecutionStats } from "./errors.js";
 import type { Redlock } from "./redlock.js";
-import type { Settings } from "./settings.js";
+import type { ReleaseSettings, Settings } from "./settings.js";
 
 /** A lock that is held, or was. */
 export class Lock implements ExecutionResult {
@@ -9,6 +10,8 @@ export class Lock implements ExecutionResult {
   expiration = 0;
   #until = 0;
   #isEnded = false;
+  /** Only for `using`: called when the lease was cut short. */
+  onShortened: () => void = () => {};
 
   /** Only for `Redlock`. */
   constructor(
@@ -20,18 +23,20 @@ export class Lock implements ExecutionResult {
     /** For each resource the fence from each client, in the order of the clients; null where one gave no vote. */
     readonly fences: ReadonlyMap<string, ReadonlyArray<number | null>>,
     until: number,
+    /** The setting `linger` that it was taken with. */
+    readonly linger?: number | undefined,
   ) {
     this.leaseUntil(until);
   }
 
   /**
-   * What the resource is to be told with every write, so that it can refuse a smaller one. With several resources or several
-   * clients there is no single number that is safe: see `fences`.
+   * What the resource is to be told with every write, so that it can refuse a smaller one. A multi-lock has one for all. Several
+   * resources of `acquire`, or several clients, have no single number that is safe: see `fences`.
    */
   get fence(): number {
     const [of, ...others] = this.fences.values();
     const fence = of?.[0];
-    if (others.length > 0 || of?.length !== 1 || fence == null) {
+    if (others.some(([other]) => other !== fence) || of?.length !== 1 || fence == null) {
       throw new Error("A lock on several resources or of several clients has no single fence: use `fences`.");
     }
     return fence;
@@ -47,7 +52,20 @@ export class Lock implements ExecutionResult {
     return Math.max(0, this.#until - performance.now());
   }
 
-  release(settings?: Partial<Settings>): Promise<ExecutionResult> {
+  /** Whether the server says that the lock is held now. True is old when it arrives: a write is guarded by `exec`, or by the fence. */
+  check(): Promise<boolean> {
+    return this.redlock.check(this);
+  }
+
+  /**
+   * Runs one command in the server, in the same step in which the server checks that the lock is held: `exec("SET", "stock:7", 3)`.
+   * Rejects with an `ExecutionError` when the lock is lost; the command has not run then. Of several resources, the first one guards.
+   */
+  exec(command: string, ...args: Argument[]): Promise<unknown> {
+    return this.redlock.exec(this, command, ...args);
+  }
+
+  release(settings?: ReleaseSettings): Promise<ExecutionResult> {
     return this.redlock.release(this, settings);
   }
 
@@ -62,6 +80,14 @@ export class Lock implements ExecutionResult {
     if (this.#isEnded) return;
     this.#until = until;
     this.expiration = Math.floor(Date.now() + until - performance.now());
+  }
+
+  /** Only for `Redlock`: the server will end it sooner. */
+  shortenTo(ms: number): void {
+    const until = performance.now() + ms;
+    if (until >= this.#until) return;
+    this.leaseUntil(until);
+    this.onShortened();
   }
 
   /** Only for `Redlock`. */

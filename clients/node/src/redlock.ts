@@ -2,12 +2,14 @@ import { randomBytes } from "node:crypto";
 import { EventEmitter } from "node:events";
 import { performance } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Client } from "./connection.js";
+import type { Argument, Client } from "./connection.js";
 import { ExecutionError, type ExecutionResult, type ExecutionStats } from "./errors.js";
-import { ResourceLockedError, StringLockError } from "./errors.js";
+import { ResourceLockedError, StringLockError, UnsupportedError } from "./errors.js";
 import { Lock } from "./lock.js";
-import { type Request, Server, type Waiting } from "./server.js";
-import { DEFAULT_SETTINGS, Patience, type Settings, withDefaults } from "./settings.js";
+import { type Request, Server, type Target, type Waiting } from "./server.js";
+import { DEFAULT_SETTINGS, Patience, withDefaults } from "./settings.js";
+import type { ReleaseSettings, RunOnceSettings, Settings } from "./settings.js";
+import { MultiLock, nullIfHeld, Semaphore } from "./several.js";
 import { type Routine, useLock } from "./using.js";
 import { type Outcome, vote } from "./voting.js";
 import { MAX_BLOCK_MS, type Place } from "./waiting-room.js";
@@ -21,6 +23,9 @@ const RELEASES = 10;
 
 /** The longest ttl that the module knows. */
 const MAX_DURATION_MS = 2 ** 48;
+
+/** Whether `runOnce` has run the job, and what the job returned. */
+export type RunOnceResult<T> = { readonly hasRun: true; readonly value: T } | { readonly hasRun: false };
 
 /**
  * Locks in servers that have the redis-lock module, with the interface of node-redlock.
@@ -64,17 +69,23 @@ export class Redlock extends EventEmitter {
 
   /** Takes all resources for `duration` milliseconds, or none. Rejects with an `ExecutionError` when the waiting time is over. */
   async acquire(resources: string[], duration: number, settings: Partial<Settings> = {}): Promise<Lock> {
+    checkResources(resources);
+    return this.take({ resources: [...new Set(resources)].sort() }, duration, settings);
+  }
+
+  /** Only for `Semaphore` and `MultiLock`. */
+  async take(target: Target, duration: number, settings: Partial<Settings> = {}): Promise<Lock> {
     checkDuration(duration);
-    if (resources.length === 0) throw new Error("There must be at least one resource to lock.");
     const effective = withDefaults(settings, this.settings);
     checkWaiting(effective);
     const waits = this.#servers.length === 1 && !new Patience(effective).isOver;
     const request: Request = {
-      resources: [...new Set(resources)].sort(),
+      ...target,
       token: randomBytes(16).toString("hex"),
       duration,
       shared: effective.shared,
       grace: waits ? effective.grace : undefined,
+      linger: effective.linger,
     };
     if (waits) this.#waiting.add(request);
     try {
@@ -83,8 +94,8 @@ export class Redlock extends EventEmitter {
       // A part may be held, or all of it if only the answer was lost, or a place in the queue. Nothing if it was one lock, and it was
       // refused without a wait.
       const isRefused = (error as Error).cause instanceof ResourceLockedError;
-      if (!isRefused || waits || request.resources.length > 1 || this.#servers.length > 1)
-        await this.#giveUp(request);
+      const isPartial = request.resources.length > 1 && request.sharedFrom === undefined;
+      if (!isRefused || waits || isPartial || this.#servers.length > 1) await this.#giveUp(request);
       throw error;
     } finally {
       this.#waiting.delete(request);
@@ -101,6 +112,16 @@ export class Redlock extends EventEmitter {
     return this.acquire(resources, duration, { ...settings, shared: false });
   }
 
+  /** A semaphore: at most `permits` hold the resource at the same time. */
+  semaphore(resource: string, permits: number): Semaphore {
+    return new Semaphore(this, resource, permits);
+  }
+
+  /** Several resources that are taken in one step, exclusive ones and shared ones. */
+  multiLock(exclusive: readonly string[], shared: readonly string[] = []): MultiLock {
+    return new MultiLock(this, exclusive, shared);
+  }
+
   async #acquire(request: Request, settings: Settings): Promise<Lock> {
     const patience = new Patience(settings);
     const attempts: Promise<ExecutionStats>[] = [];
@@ -115,26 +136,25 @@ export class Redlock extends EventEmitter {
         if (!errors.every(isAnswer)) this.#inDoubt.add(request);
         const took = performance.now() - start;
         const until = start + request.duration - drift(request.duration, settings);
-        if (isPassed && waiting && took > request.duration / 10) {
+        // A lock that lingers is bound to the connection that asked, which is to be the client's.
+        const isElsewhere = request.linger !== undefined && waiting !== undefined && waiting.by === place;
+        if (isPassed && waiting && (isElsewhere || took > request.duration / 10)) {
           // The lease counts from before the asking, so the waiting has eaten of it. Asked again, all answer at once.
           waiting = undefined;
           continue;
         }
         if (isPassed && performance.now() < until) {
-          return new Lock(
-            this,
-            request.resources,
-            request.token,
-            attempts,
-            fencesOf(request, answers),
-            until,
-          );
+          const { resources, token, linger } = request;
+          const fences = fencesOf(request, answers);
+          const lock = new Lock(this, resources, token, attempts, fences, until, linger);
+          if (linger !== undefined) for (const server of this.#servers) server.linger(lock);
+          return lock;
         }
 
         // Votes are split if nobody gives them back.
         if (this.#servers.length > 1) await this.#giveBack(request);
         const isHopeless = this.#hasQuit || this.#servers.every((server) => server.hasEnded);
-        if (patience.isOver || isHopeless || errors.some(lacksModule)) throw this.#failed(attempts, errors);
+        if (patience.isOver || isHopeless || errors.some(isTooOld)) throw this.#failed(attempts, errors);
         waiting = undefined;
         const [error] = errors;
         if (this.#servers.length > 1 || !(error instanceof ResourceLockedError)) {
@@ -195,7 +215,7 @@ export class Redlock extends EventEmitter {
   }
 
   /** Gives the lock back. Rejects with an `ExecutionError` when it was not held any more, or no majority can be reached. */
-  async release(lock: Lock, settings: Partial<Settings> = {}): Promise<ExecutionResult> {
+  async release(lock: Lock, settings: ReleaseSettings = {}): Promise<ExecutionResult> {
     const wasValid = lock.isValid;
     lock.end();
     const request = { resources: lock.resources, token: lock.value, duration: 0, shared: false };
@@ -205,7 +225,7 @@ export class Redlock extends EventEmitter {
     const release = async (server: Server) => {
       const { resends } = server;
       try {
-        await server.release(request);
+        await server.release(request, settings.atLeast);
       } catch (error) {
         const isLost = error instanceof ResourceLockedError;
         if (!isLost || server.resends > resends) inDoubt.add(server);
@@ -229,6 +249,30 @@ export class Redlock extends EventEmitter {
     return lock;
   }
 
+  /** Whether a majority of the servers says that the lock is held now. */
+  async check(lock: Lock): Promise<boolean> {
+    const request = { resources: lock.resources, token: lock.value, duration: 0, shared: false };
+    const attempts: Promise<ExecutionStats>[] = [];
+    const { isPassed, errors } = await this.#round(attempts, this.settings, (server) =>
+      server.check(request),
+    );
+    if (!isPassed && !errors.every((error) => error instanceof ResourceLockedError))
+      throw this.#failed(attempts, errors);
+    return isPassed;
+  }
+
+  /** Only for `Lock`. */
+  async exec(lock: Lock, command: string, ...args: Argument[]): Promise<unknown> {
+    const [server, ...others] = this.#servers;
+    if (others.length > 0) throw new TypeError("A command is run by one server: give Redlock one client.");
+    try {
+      return await server!.exec(lock.resources[0]!, lock.value, [command, ...args]);
+    } catch (error) {
+      if (!(error instanceof ResourceLockedError || error instanceof UnsupportedError)) throw error;
+      throw new ExecutionError(`The command was not run. (${error.message})`, [], { cause: error });
+    }
+  }
+
   /** Repeats an operation while it fails by connections; when a majority says that the lock is lost it is over. */
   async #insist(settings: Partial<Settings>, ask: (server: Server) => Promise<void>) {
     const effective = withDefaults(settings, this.settings);
@@ -239,7 +283,7 @@ export class Redlock extends EventEmitter {
       if (isPassed) return attempts;
       if (
         patience.isOver ||
-        errors.some((error) => error instanceof ResourceLockedError || lacksModule(error))
+        errors.some((error) => error instanceof ResourceLockedError || isTooOld(error))
       ) {
         throw this.#failed(attempts, errors);
       }
@@ -264,11 +308,48 @@ export class Redlock extends EventEmitter {
     settingsOrRoutine: Partial<Settings> | Routine<T>,
     optionalRoutine?: Routine<T>,
   ): Promise<T> {
+    checkResources(resources);
+    const target = { resources: [...new Set(resources)].sort() };
+    return this.use(target, duration, settingsOrRoutine, optionalRoutine);
+  }
+
+  /** Only for `Semaphore` and `MultiLock`. */
+  async use<T>(
+    target: Target,
+    duration: number,
+    settingsOrRoutine: Partial<Settings> | Routine<T>,
+    optionalRoutine?: Routine<T>,
+  ): Promise<T> {
     const [settings, routine] =
       typeof settingsOrRoutine === "function"
         ? [{}, settingsOrRoutine]
         : [settingsOrRoutine, optionalRoutine];
     if (typeof routine !== "function") throw new Error("INVARIANT: routine is not a function.");
+    const threshold = this.#threshold(duration, settings);
+    const lock = await this.take(target, duration, settings);
+    return useLock(lock, duration, threshold, routine);
+  }
+
+  /**
+   * Runs the job, unless it is running elsewhere, or was begun less than `atLeast` milliseconds ago. Does not wait. The lock is extended
+   * until the job has ended. If its owner dies, it ends after `atMost`.
+   */
+  async runOnce<T>(
+    name: string,
+    { atMost, atLeast = 0, ...settings }: RunOnceSettings,
+    job: Routine<T>,
+  ): Promise<RunOnceResult<T>> {
+    const threshold = this.#threshold(atMost, settings);
+    if (!Number.isInteger(atLeast) || atLeast < 0 || atLeast > atMost)
+      throw new RangeError("`atLeast` must be an integer from 0 to `atMost`.");
+    const lock = await nullIfHeld(this.acquire([name], atMost, { ...settings, retryCount: 0 }));
+    if (lock === null) return { hasRun: false };
+    const release = () => this.release(lock, { ...settings, ...(atLeast > 0 && { atLeast }) });
+    return { hasRun: true, value: await useLock(lock, atMost, threshold, job, release) };
+  }
+
+  /** How long before its end a lock is extended. */
+  #threshold(duration: number, settings: Partial<Settings>): number {
     checkDuration(duration);
     const { automaticExtensionThreshold } = withDefaults(settings, this.settings);
     if (automaticExtensionThreshold > duration - 100) {
@@ -276,8 +357,7 @@ export class Redlock extends EventEmitter {
         "A lock `duration` must be at least 100ms greater than the `automaticExtensionThreshold` setting.",
       );
     }
-    const lock = await this.acquire(resources, duration, settings);
-    return useLock(lock, duration, automaticExtensionThreshold, routine);
+    return automaticExtensionThreshold;
   }
 
   #round<T>(
@@ -299,6 +379,10 @@ export class Redlock extends EventEmitter {
   }
 }
 
+function checkResources(resources: readonly string[]): void {
+  if (resources.length === 0) throw new Error("There must be at least one resource to lock.");
+}
+
 function checkDuration(duration: number): void {
   if (!Number.isInteger(duration)) throw new Error("Duration must be an integer value in milliseconds.");
   if (duration < 1 || duration > MAX_DURATION_MS)
@@ -314,7 +398,9 @@ function sliceOf(patience: Patience, settings: Settings): number {
   return Math.min(patience.left, settings.blockSlice, MAX_BLOCK_MS);
 }
 
-function checkWaiting({ grace, waitBy }: Settings): void {
+function checkWaiting({ grace, waitBy, linger }: Settings): void {
+  if (linger !== undefined && !(Number.isInteger(linger) && linger >= 0 && linger <= MAX_DURATION_MS))
+    throw new RangeError("The linger must be an integer from 0 to 2^48 milliseconds.");
   if (!Number.isInteger(grace) || grace < 1 || grace > MAX_GRACE_MS)
     throw new RangeError(`The grace must be an integer from 1 to ${MAX_GRACE_MS} milliseconds.`);
   if (waitBy !== "block" && waitBy !== "notify")
@@ -326,9 +412,9 @@ function isAnswer(error: Error): boolean {
   return error instanceof ResourceLockedError || /^[A-Z]+ /.test(error.message);
 }
 
-/** The server has no such module. */
-function lacksModule(error: Error): boolean {
-  return /^ERR unknown command/i.test(error.message);
+/** The server has no such module, or not what was asked of it. */
+function isTooOld(error: Error): boolean {
+  return error instanceof UnsupportedError || /^ERR unknown command/i.test(error.message);
 }
 
 function fencesOf(request: Request, answers: ReadonlyArray<number[] | undefined>) {

@@ -1,20 +1,31 @@
 import { performance } from "node:perf_hooks";
-import { type Client, type Command, type Connection, connectionOf } from "./connection.js";
-import { ResourceLockedError, StringLockError } from "./errors.js";
+import { type Argument, type Client, type Command, type Connection, connectionOf } from "./connection.js";
+import { ResourceLockedError, StringLockError, UnsupportedError } from "./errors.js";
 import { Channel } from "./channel.js";
-import { isNotifyRefused, isUnknownOption, Support } from "./support.js";
+import { Lingering } from "./lingering.js";
+import type { Lock } from "./lock.js";
+import { isNotifyRefused, isUnknownOption, lacks, Support } from "./support.js";
 import type { Waiter } from "./waiter.js";
 import { WaitingRoom } from "./waiting-room.js";
 
-/** What is to be locked. */
-export interface Request {
-  /** In one order for all who use this package, so that no two wait for each other. */
+/** What is to be locked, and how. */
+export interface Target {
+  /** In one order for all who use this package, so that no two wait for each other. Those of a multi-lock in any. */
   readonly resources: readonly string[];
+  /** The permits of a semaphore. */
+  readonly limit?: number;
+  /** Of a multi-lock only: the resources from this one on are shared. */
+  readonly sharedFrom?: number;
+}
+
+/** One wish to have it. */
+export interface Request extends Target {
   readonly token: string;
   readonly duration: number;
   readonly shared: boolean;
   /** How long the server keeps the places in its queues while nobody listens. Undefined for a request that does not wait. */
   readonly grace?: number | undefined;
+  readonly linger?: number | undefined;
 }
 
 /** How, and how long, an attempt waits for locks that others hold. */
@@ -47,6 +58,11 @@ export class Server {
     return this.#connection.hasEnded;
   }
 
+  /** The server ends this lock soon after the connection. */
+  linger(lock: Lock): void {
+    Lingering.of(this.#connection).add(lock);
+  }
+
   /** Grows when a command that is not answered yet may be sent again. */
   get resends(): number {
     return this.#connection.resends;
@@ -58,6 +74,7 @@ export class Server {
    * one is waited for.
    */
   async acquire(request: Request, waiting?: Waiting): Promise<number[]> {
+    if (request.sharedFrom !== undefined) return this.#acquireTogether(request, waiting);
     const until = performance.now() + (waiting?.ms ?? 0);
     const fences: number[] = [];
     for (const resource of request.resources) {
@@ -71,51 +88,115 @@ export class Server {
     return fences;
   }
 
-  async #acquireOne(
-    resource: string,
+  #acquireOne(resource: string, request: Request, block: number, by: Waiter | undefined): Promise<unknown> {
+    const { token, duration, shared, limit } = request;
+    const key = this.#connection.key(resource);
+    const counted = limit === undefined ? [] : ["LIMIT", limit];
+    const command: Command = [shared ? "RWLOCK.RLOCK" : "LOCK.ACQUIRE", key, token, duration, ...counted];
+    return this.#ask([key], command, request, block, by);
+  }
+
+  async #acquireTogether(request: Request, waiting?: Waiting): Promise<number[]> {
+    const { resources, token, duration, sharedFrom } = request;
+    const keys = resources.map((resource) => this.#connection.key(resource));
+    const modes = keys.map((_, i) => (i < sharedFrom! ? "EXCLUSIVE" : "SHARED"));
+    const command: Command = ["LOCK.MACQUIRE", keys.length, ...keys, token, duration, "MODES", ...modes];
+    try {
+      const fence = await this.#ask(keys, command, request, Math.floor(waiting?.ms ?? 0), waiting?.by);
+      if (fence === null)
+        throw new ResourceLockedError(`another client holds some of ${resources.join(", ")}`);
+      return keys.map(() => Number(fence));
+    } catch (error) {
+      // Some of what was granted before, unheard, has ended since.
+      if (error instanceof Error && error.message.startsWith("PARTIAL"))
+        await this.#release(request).catch(() => {});
+      throw error;
+    }
+  }
+
+  async #ask(
+    keys: readonly string[],
+    bare: Command,
     request: Request,
     block: number,
     by: Waiter | undefined,
   ): Promise<unknown> {
-    const { token, duration, shared, grace } = request;
-    const key = this.#connection.key(resource);
-    const command: Command = [shared ? "RWLOCK.RLOCK" : "LOCK.ACQUIRE", key, token, duration];
+    const { token, grace, linger, limit } = request;
+    const command: Command = linger === undefined ? bare : [...bare, "LINGER", linger];
+    const key = keys[0]!;
     const keep = grace !== undefined && this.support.keep ? ["KEEP", grace] : [];
     try {
       // BLOCK 0 would wait for ever.
       if (by === undefined || block <= 0) return await this.#connection.send([...command, ...keep]);
       return await by.ask({ key, token, command, keep }, block);
     } catch (error) {
-      if (error instanceof Error && error.message.startsWith("WRONGTYPE")) await this.#throwIfStringLock(key);
+      if (error instanceof Error && error.message.startsWith("WRONGTYPE"))
+        await this.#throwIfStringLock(keys);
       if (by === this.channel && isNotifyRefused(error)) {
         this.support.isWithoutNotify((error as Error).message);
         // Waited for no time. The next wait is by BLOCK.
         return null;
       }
+      if (linger !== undefined && lacks(error, "LINGER")) throw unsupported("option LINGER (linger)", error);
+      if (limit !== undefined && lacks(error, "LIMIT")) throw unsupported("option LIMIT (semaphores)", error);
+      if (lacks(error, "LOCK.MACQUIRE")) throw unsupported("command LOCK.MACQUIRE (multi-locks)", error);
       if (!isUnknownOption(error) || keep.length === 0) throw error;
       this.support.isOld();
-      return this.#acquireOne(resource, request, 0, undefined);
+      return this.#ask(keys, bare, request, 0, undefined);
     }
   }
 
-  async #throwIfStringLock(key: string): Promise<void> {
-    const [type, ttl] = await Promise.all([
-      this.#connection.send(["TYPE", key]),
-      this.#connection.send(["PTTL", key]),
-    ]);
-    if (type === "redislock") throw new ResourceLockedError(`${key} is held by another client`);
-    // It may have ended since.
-    if (type !== "string" && type !== "none") return;
-    const left = Number(ttl) < 0 ? LOOK_AGAIN_MS : Number(ttl) + 1;
-    throw new StringLockError(key, type === "none" ? 0 : Math.min(left, LOOK_AGAIN_MS));
+  async #throwIfStringLock(keys: readonly string[]): Promise<void> {
+    const types = await Promise.all(keys.map((key) => this.#connection.send(["TYPE", key])));
+    if (types.some((type) => type !== "string" && type !== "none" && type !== "redislock")) return;
+    const key = keys[types.indexOf("string")];
+    // It has ended since.
+    if (key === undefined && types.every((type) => type === "none")) throw new StringLockError(keys[0]!, 0);
+    if (key === undefined) throw new ResourceLockedError(`${keys.join(", ")}: held by another client`);
+    const ttl = Number(await this.#connection.send(["PTTL", key]));
+    throw new StringLockError(key, Math.min(ttl < 0 ? LOOK_AGAIN_MS : ttl + 1, LOOK_AGAIN_MS));
   }
 
   renew({ resources, token, duration }: Request): Promise<void> {
     return this.#all(resources, (key) => ["LOCK.RENEW", key, token, duration]);
   }
 
-  release({ resources, token }: Request): Promise<void> {
-    return this.#all(resources, (key) => ["LOCK.RELEASE", key, token]);
+  async release(request: Request, atLeast?: number): Promise<void> {
+    try {
+      await this.#release(request, atLeast === undefined ? [] : ["ATLEAST", atLeast]);
+    } catch (error) {
+      if (atLeast !== undefined && lacks(error, "ATLEAST"))
+        throw unsupported("option ATLEAST (atLeast)", error);
+      throw error;
+    }
+  }
+
+  #release({ resources, token }: Request, options: readonly Argument[] = []): Promise<void> {
+    return this.#all(resources, (key) => ["LOCK.RELEASE", key, token, ...options]);
+  }
+
+  async check({ resources, token }: Request): Promise<void> {
+    try {
+      await this.#all(resources, (key) => ["LOCK.CHECK", key, token]);
+    } catch (error) {
+      if (lacks(error, "LOCK.CHECK")) throw unsupported("command LOCK.CHECK", error);
+      if (error instanceof Error && error.message.startsWith("WRONGTYPE"))
+        throw new ResourceLockedError("not held any more: the key is no lock");
+      throw error;
+    }
+  }
+
+  /** Runs a command if the token holds the resource. */
+  async exec(resource: string, token: string, command: Command): Promise<unknown> {
+    try {
+      return await this.#connection.send(["LOCK.EXEC", this.#connection.key(resource), token, ...command]);
+    } catch (error) {
+      if (lacks(error, "LOCK.EXEC"))
+        throw unsupported("command LOCK.EXEC (it needs Redis 7.0 or Valkey)", error);
+      if (error instanceof Error && error.message.startsWith("NOTHELD"))
+        throw new ResourceLockedError(`not held any more: ${resource}`);
+      throw error;
+    }
   }
 
   async #all(resources: readonly string[], command: (key: string) => Command): Promise<void> {
@@ -130,4 +211,8 @@ export class Server {
     this.channel.close();
     await this.#connection.quit();
   }
+}
+
+function unsupported(what: string, cause: unknown): UnsupportedError {
+  return new UnsupportedError(`the server does not know the ${what} of the redis-lock module 0.2`, { cause });
 }

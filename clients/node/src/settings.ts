@@ -2,7 +2,7 @@ import { performance } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
 import { MAX_TIMER_MS } from "./timer.js";
 
-/** All that node-redlock has, and five more. Times are in milliseconds. */
+/** All that node-redlock has, and six more. Times are in milliseconds. */
 export interface Settings {
   /** This part of the duration, and 2 ms, is taken off each lease, for clocks that run at different rates. 0.01 */
   readonly driftFactor: number;
@@ -28,8 +28,27 @@ export interface Settings {
    * connection, which listens to a channel. "block"
    */
   readonly waitBy: "block" | "notify";
+  /**
+   * When the client's connection is lost, the lock ends this long after it, so that a process that dies does not hold it for the
+   * rest of its duration. Off unless set. It must outlive a reconnect.
+   */
+  readonly linger: number | undefined;
   /** How many connections may wait in the server, for each client; of the constructor only. 10 */
   readonly maxWaitingConnections: number;
+}
+
+/** Of a release. */
+export interface ReleaseSettings extends Partial<Settings> {
+  /** The resource stays locked until this long after it was granted, by the server's clock. */
+  readonly atLeast?: number | undefined;
+}
+
+/** Of `runOnce`. */
+export interface RunOnceSettings extends Partial<Settings> {
+  /** The lock ends this long after its owner has died. */
+  readonly atMost: number;
+  /** Nobody else runs the job for this long after it began, however short it was. 0 */
+  readonly atLeast?: number | undefined;
 }
 
 export const DEFAULT_SETTINGS: Settings = Object.freeze({
@@ -42,6 +61,7 @@ export const DEFAULT_SETTINGS: Settings = Object.freeze({
   blockSlice: 5000,
   grace: 5000,
   waitBy: "block",
+  linger: undefined,
   maxWaitingConnections: 10,
 });
 

@@ -50,3 +50,14 @@ export function isUnknownOption(error: unknown): boolean {
 export function isNotifyRefused(error: unknown): boolean {
   return error instanceof Error && /^(NOPERM|CROSSSLOT)|^ERR NOTIFY /.test(error.message);
 }
+
+/** The server does not know this command or option, by an error that names what it knows. */
+export function lacks(error: unknown, word: string): boolean {
+  if (!(error instanceof Error)) return false;
+  const { message } = error;
+  // Redis 6.2 quotes it otherwise.
+  if (word.startsWith("LOCK.")) return /^ERR unknown command ['`](.*?)['`]/i.exec(message)?.[1] === word;
+  // A module of 0.1 knows no options of LOCK.RELEASE at all.
+  const isArity = word === "ATLEAST" && message.startsWith("ERR wrong number of arguments");
+  return isArity || (isUnknownOption(error) && !message.includes(word));
+}

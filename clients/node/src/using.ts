@@ -18,6 +18,7 @@ export async function useLock<T>(
   duration: number,
   threshold: number,
   routine: Routine<T>,
+  release: () => Promise<unknown> = () => lock.release(),
 ): Promise<T> {
   const controller = new AbortController();
   const signal: LockSignal = controller.signal;
@@ -43,6 +44,7 @@ export async function useLock<T>(
     cancelEnd = after(lock.remaining, () =>
       lose(new Error("The lock was not extended before its lease was over.", { cause: failure })),
     );
+    cancelExtension();
     cancelExtension = after(lock.remaining - threshold, extend);
   };
   const extend = async () => {
@@ -59,6 +61,7 @@ export async function useLock<T>(
   };
 
   keep();
+  lock.onShortened = () => isOver || (keep(), cancelExtension(), void extend());
   let value: T;
   try {
     value = await routine(signal, lock);
@@ -68,11 +71,11 @@ export async function useLock<T>(
   } catch (error) {
     stop();
     // Nobody waits for a server that may not answer to release what is lost.
-    const released = lock.release().catch(() => {});
+    const released = release().catch(() => {});
     if (!signal.aborted) await released;
     throw error;
   }
   stop();
-  await lock.release();
+  await release();
   return value;
 }

@@ -141,6 +141,12 @@ export class Clients {
   }
 }
 
+/** Each library in each way of waiting. */
+export const ways = Object.keys(libraries).flatMap((name) => [
+  { title: `${name}, block`, name, library: libraries[name], waitBy: "block" },
+  { title: `${name}, notify`, name, library: libraries[name], waitBy: "notify" },
+]);
+
 /** Stands between a client and a server, and fails on demand. */
 export class Proxy {
   #pairs = new Set();
@@ -213,12 +219,20 @@ export class Proxy {
   }
 }
 
+const NEW_COMMANDS = ["LOCK.MACQUIRE", "LOCK.EXEC", "LOCK.CHECK"];
+const NEW_OPTIONS = ["LIMIT", "LINGER", "KEEP", "NOTIFY"];
+
 /** Makes a client, and what it duplicates, answer as a server with a module of 0.1 does. Notes the options that were refused. */
 export function asWithOldModule(client, refused = []) {
   const name = "call" in client ? "call" : "sendCommand";
   const { [name]: send, duplicate } = client;
   client[name] = (...args) => {
-    const option = args.flat().find((arg) => arg === "KEEP" || arg === "NOTIFY");
+    const [command, ...others] = args.flat();
+    if (NEW_COMMANDS.includes(command))
+      return Promise.reject(new Error(`ERR unknown command '${command}', with args beginning with: 'a' `));
+    if (others.includes("ATLEAST"))
+      return Promise.reject(new Error("ERR wrong number of arguments for 'lock.release' command"));
+    const option = others.find((arg) => NEW_OPTIONS.includes(arg));
     if (option === undefined) return send.apply(client, args);
     refused.push(option);
     return Promise.reject(new Error("ERR unknown option, expected BLOCK timeout"));

@@ -4,7 +4,16 @@ import { after, afterEach, before, beforeEach, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { Redlock, ResourceLockedError } from "redis-lock-client";
-import { asWithOldModule, Clients, gatherWarnings, libraries, Proxy, Server, until } from "./harness.js";
+import {
+  asWithOldModule,
+  Clients,
+  gatherWarnings,
+  libraries,
+  Proxy,
+  Server,
+  until,
+  ways,
+} from "./harness.js";
 
 let server;
 before(async () => (server = await Server.start()));
@@ -13,12 +22,6 @@ after(() => server?.stop());
 const raw = [];
 const connectRaw = () => raw.push(new Redis(server.port)) && raw.at(-1);
 afterEach(() => raw.splice(0).forEach((one) => one.disconnect()));
-
-/** Each library in each way of waiting. */
-const ways = Object.keys(libraries).flatMap((name) => [
-  { title: `${name}, block`, name, library: libraries[name], waitBy: "block" },
-  { title: `${name}, notify`, name, library: libraries[name], waitBy: "notify" },
-]);
 
 /** Waits with one command, as a client without this package. Resolves with the fence. */
 const blocked = (key, token) => connectRaw().call("LOCK.ACQUIRE", key, token, 30_000, "BLOCK", 0);
@@ -31,10 +34,10 @@ it("is granted in its turn among eight that block without an end", { timeout: 60
     const rivals = Array.from({ length: 8 }, async (_, i) => {
       const one = connectRaw();
       while (!isOver) {
-        await one.call("LOCK.ACQUIRE", key, `raw ${i}`, 30_000, "BLOCK", 0);
+        await one.call("LOCK.ACQUIRE", key, `${key} raw ${i}`, 30_000, "BLOCK", 0);
         holds++;
         await sleep(HOLD_MS);
-        await one.call("LOCK.RELEASE", key, `raw ${i}`);
+        await one.call("LOCK.RELEASE", key, `${key} raw ${i}`);
       }
     });
     await until(async () => (await server.listening(key)).length === 7);

@@ -19,9 +19,18 @@ redlock.on(
   (error: unknown) => error instanceof ExecutionError && error.attempts[0]?.then((s) => s.quorumSize),
 );
 
+const permit: Lock | null = await redlock.semaphore("pool", 3).tryAcquire(1000);
+const several: Lock = await redlock.multiLock(["a"], ["b"]).acquire(1000, { linger: 2000 });
+const reply: unknown = await several.exec("SET", "a", Buffer.of(1));
+const result = await redlock.runOnce("report", { atMost: 60_000, atLeast: 1000 }, async () => 3);
+const value: number | undefined = result.hasRun ? result.value : undefined;
+await several.release({ atLeast: 1000 });
+
+// @ts-expect-error without atMost a dead owner would keep it for ever
+await redlock.runOnce("report", {}, async () => {});
 // @ts-expect-error a single resource is a list, too
 await redlock.acquire("a", 1000);
 // @ts-expect-error no such setting
 const settings: Partial<Settings> = { retries: 3 };
 
-export { fence, fences, length, settings };
+export { fence, fences, length, permit, reply, settings, value };

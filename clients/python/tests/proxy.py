@@ -25,6 +25,7 @@ class Proxy:
         self._flowing.set()
         self._sockets: list[socket.socket] = [self._listener]
         self._refused: re.Pattern[bytes] | None = None
+        self._refusal = b""
         self._silent: set[socket.socket] = set()
         self.refusals = 0
         self.delay = 0.0
@@ -52,9 +53,13 @@ class Proxy:
         """Pass nothing on any more over the connections that are open, and cut nothing. New ones work."""
         self._silent.update(self._sockets)
 
-    def refuse_options(self, options: bytes) -> None:
-        """Answer commands with one of these options, `KEEP|NOTIFY`, as a module that does not know it."""
-        self._refused = re.compile(rb"\r\n(%s)\r\n" % options)
+    def refuse_options(self, options: bytes, refusal: bytes = b"unknown option, the only one is BLOCK") -> None:
+        """Answer commands with one of these words, `KEEP|NOTIFY`, as a module that does not know it."""
+        self._refused, self._refusal = re.compile(rb"\r\n(%s)\r\n" % options), refusal
+
+    def refuse_command(self, command: bytes) -> None:
+        """Answer a command as a server that does not know it."""
+        self.refuse_options(command, b"unknown command '%s', with args beginning with: 'stock' " % command)
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._accept, daemon=True).start()
@@ -96,7 +101,7 @@ class Proxy:
                             continue
                         if self._refused and self._refused.search(data):
                             self.refusals += 1
-                            client.sendall(b"-ERR unknown option, the only one is BLOCK\r\n")
+                            client.sendall(b"-ERR %s\r\n" % self._refusal)
                             continue
                         server.sendall(data)
 

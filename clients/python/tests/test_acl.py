@@ -3,7 +3,7 @@
 import pytest
 import redis
 
-from redis_lock_client import Lock
+from redis_lock_client import Lock, MultiLock, Semaphore, run_once
 
 from .server import Server
 
@@ -38,3 +38,22 @@ def test_a_right_that_is_missing_is_told(server: Server, user: redis.Redis) -> N
     lock.acquire()
     with pytest.raises(redis.exceptions.NoPermissionError):
         lock.release()
+
+
+def test_what_several_keys_and_guarded_commands_need(server: Server, user: redis.Redis) -> None:
+    if server.version.startswith("redis-6"):
+        pytest.skip("no LOCK.EXEC")
+    more = ("+lock.macquire", "+lock.check", "+lock.exec", "+multi", "+exec", "+incr")
+    server.admin.execute_command("ACL", "SETUSER", "app", *more)
+    with Semaphore(user, "app:permits", 3, timeout=30) as permit:
+        assert permit.available() == 2
+    with MultiLock(user, ["app:stock", "app:prices"], timeout=30) as lock:
+        assert lock.owned()
+        lock.reacquire()
+        assert lock.exec("INCR", "app:count") == 1
+        # The rights to the command are those of the user.
+        with pytest.raises(redis.exceptions.NoPermissionError):
+            lock.exec("INCR", "count")
+        with pytest.raises(redis.exceptions.NoPermissionError):
+            lock.exec("DECR", "app:count")
+    assert run_once(user, "app:report", lambda: 7, at_most=30, at_least=1) == (True, 7)

@@ -130,7 +130,7 @@ async def test_a_connection_that_went_silent_is_found_out(server: Server) -> Non
 
 
 async def test_the_places_of_a_process_that_died_go_together(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("redis_lock_client.asyncio.NOTIFY_MS", 500)
+    monkeypatch.setattr("redis_lock_client.asyncio.lock.NOTIFY_MS", 500)
     held = SyncLock(server.admin, "stock", timeout=30)
     held.acquire()
     with Proxy(server.port) as proxy:

@@ -18,7 +18,7 @@ KINDS = ["threads", "asyncio", "notify"]
 
 
 class Worker:
-    """Acquires `stock` in the background, and calls back while it holds it."""
+    """Acquires `stock` in the background, by a class of the package, and calls back while it holds it."""
 
     def __init__(
         self,
@@ -26,8 +26,12 @@ class Worker:
         port: int,
         inside: Callable[[], object] = lambda: None,
         client: dict[str, Any] | None = None,
+        what: str = "Lock",
+        name: Any = "stock",
         **lock: Any,
     ) -> None:
+        self._what = what
+        self._name = name
         self._port = port
         self._inside = inside
         self._client = {"port": port, **(client or {})}
@@ -60,7 +64,7 @@ class Worker:
 
     def _in_thread(self) -> None:
         with redis.Redis(**self._settings(redis.retry.Retry(NoBackoff(), 0))) as client:
-            lock = redis_lock_client.Lock(client, "stock", **self._lock)
+            lock = getattr(redis_lock_client, self._what)(client, self._name, **self._lock)
             self.granted = lock.acquire()
             if self.granted:
                 self._inside()
@@ -68,7 +72,7 @@ class Worker:
 
     async def _in_loop(self) -> None:
         async with redis.asyncio.Redis(**self._settings(redis.asyncio.retry.Retry(NoBackoff(), 0))) as client:
-            lock = ours.Lock(client, "stock", **self._lock)
+            lock = getattr(ours, self._what)(client, self._name, **self._lock)
             self.granted = await lock.acquire()
             if self.granted:
                 self._inside()

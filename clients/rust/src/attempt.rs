@@ -4,9 +4,10 @@ use std::time::{Duration, Instant};
 
 use redis::{Cmd, RedisError, RedisResult, Value};
 
-use crate::Mode;
-use crate::command::{Place, millis};
-use crate::error::{Error, is_foreign, is_unanswered, is_unknown_option, may_pass};
+use crate::command::{Claim, Place, millis};
+use crate::error::{
+    Error, is_foreign, is_unanswered, is_unknown_command, is_unknown_option, may_pass,
+};
 use crate::lease::Grant;
 use crate::options::Options;
 use crate::support::Support;
@@ -77,6 +78,8 @@ pub(crate) enum Verdict {
     Unavailable,
     /// The same token asks again after the pause.
     AskAgain(Duration),
+    /// A grant whose answer was lost has ended in part. What is left of it is to be released first.
+    Partial,
     Failed(Error),
 }
 
@@ -84,8 +87,7 @@ pub(crate) enum Verdict {
 #[derive(Debug)]
 pub(crate) struct Attempt<'a> {
     pub(crate) place: &'a Place,
-    pub(crate) mode: Mode,
-    pub(crate) is_rwlock: bool,
+    pub(crate) claim: &'a Claim,
     pub(crate) ttl: Duration,
     pub(crate) patience: Patience,
     pub(crate) options: &'a Options,
@@ -100,15 +102,14 @@ pub(crate) struct Attempt<'a> {
 impl<'a> Attempt<'a> {
     pub(crate) fn new(
         place: &'a Place,
-        (mode, is_rwlock): (Mode, bool),
+        claim: &'a Claim,
         ttl: Duration,
         patience: Patience,
         (options, support): (&'a Options, &'a Support),
     ) -> Self {
         Self {
             place,
-            mode,
-            is_rwlock,
+            claim,
             ttl,
             patience,
             options,
@@ -121,7 +122,7 @@ impl<'a> Attempt<'a> {
 
     /// The next command.
     pub(crate) fn question(&mut self, wait: Wait<'_>) -> Question {
-        let mut command = self.place.acquire(self.mode, self.is_rwlock, self.ttl);
+        let mut command = self.place.acquire(self.claim, self.ttl);
         let left = self.patience.left();
         let mut blocked = Duration::ZERO;
         let wait = if self.patience.is_over() {
@@ -148,6 +149,12 @@ impl<'a> Attempt<'a> {
         if wait != Wait::No && self.support.keep() {
             command.arg("KEEP").arg(millis(self.options.grace));
             self.has_place = true;
+        }
+        if let Some(linger) = self.options.linger {
+            // 0 has a meaning here.
+            command
+                .arg("LINGER")
+                .arg(u64::try_from(linger.as_millis()).unwrap_or(u64::MAX));
         }
         Question {
             command,
@@ -176,6 +183,16 @@ impl<'a> Attempt<'a> {
         }
         if may_pass(&error) {
             return self.out_of_reach(error);
+        }
+        // Without a lost answer the token's owner holds some of it by another guard.
+        if error.code() == Some("PARTIAL") && self.is_uncertain {
+            return Verdict::Partial;
+        }
+        if is_unknown_option(&error) || is_unknown_command(&error) {
+            let linger = self.options.linger.map(|_| "LINGER");
+            if let Some(feature) = self.claim.feature().or(linger) {
+                return Verdict::Failed(Error::Unsupported(feature, error));
+            }
         }
         Verdict::Failed(error.into())
     }
@@ -215,6 +232,21 @@ impl<'a> Attempt<'a> {
         }
     }
 
+    /// Whether a hold goes on whose token has asked for it once more. An answer that did not come
+    /// says nothing against it.
+    pub(crate) fn goes_on(
+        &mut self,
+        fence: u64,
+        sent: Instant,
+        answer: RedisResult<Value>,
+    ) -> bool {
+        match self.verdict(sent, answer) {
+            Verdict::Granted(grant) => grant.fence == fence,
+            Verdict::Unavailable | Verdict::Partial => false,
+            _ => true,
+        }
+    }
+
     /// Whether a grant came so late that its age must be learned by a renewal.
     ///
     /// The lease began at any time of the wait. After a short one it is counted from before the
@@ -247,10 +279,10 @@ pub(crate) enum OwnerAnswer {
     Failed(Error),
 }
 
-/// Reads the answer to a release or a renewal.
+/// Reads the answer to a release, a renewal or a check.
 pub(crate) fn owner_answer(answer: RedisResult<Value>) -> OwnerAnswer {
     match answer.and_then(Value::extract_error) {
-        Ok(Value::Int(0)) => OwnerAnswer::NotHeld,
+        Ok(Value::Int(0) | Value::Nil) => OwnerAnswer::NotHeld,
         Ok(_) => OwnerAnswer::Done,
         // Another type was written over the key, which ended the hold.
         Err(error) if is_foreign(&error) => OwnerAnswer::NotHeld,
@@ -264,6 +296,7 @@ mod tests {
     use std::io;
 
     use super::*;
+    use crate::Mode;
 
     struct Setup {
         place: Place,
@@ -273,10 +306,7 @@ mod tests {
 
     fn setup() -> Setup {
         Setup {
-            place: Place {
-                key: b"a key".to_vec(),
-                token: b"t".to_vec(),
-            },
+            place: Place::new(b"a key", b"t".to_vec()),
             options: Options::default().reconnect(Duration::from_millis(1)),
             support: Support::default(),
         }
@@ -285,7 +315,7 @@ mod tests {
     fn attempt(setup: &Setup, patience: Patience) -> Attempt<'_> {
         Attempt::new(
             &setup.place,
-            (Mode::Exclusive, false),
+            &Claim::Lock,
             Duration::from_secs(30),
             patience,
             (&setup.options, &setup.support),
@@ -325,6 +355,58 @@ mod tests {
             "LOCK.ACQUIRE a key t 30000 NOTIFY 0 mine KEEP 5000"
         );
         assert!(attempt.leaves_something());
+    }
+
+    #[test]
+    fn a_server_that_is_too_old_is_named() {
+        let setup = setup();
+        let mut permit = attempt(&setup, Patience::None);
+        permit.claim = &Claim::Permit(3);
+        assert_eq!(
+            words(&permit.question(Wait::No)),
+            "LOCK.ACQUIRE a key t 30000 LIMIT 3"
+        );
+        let refusal = || server_error("ERR unknown option, the only one is BLOCK");
+        let sent = Instant::now();
+        assert!(matches!(
+            permit.verdict(sent, refusal()),
+            Verdict::AskAgain(_)
+        ));
+        assert!(matches!(
+            permit.verdict(sent, refusal()),
+            Verdict::Failed(Error::Unsupported("LIMIT", _))
+        ));
+        let all = Claim::All(vec![Mode::Exclusive, Mode::Shared]);
+        let mut several = attempt(&setup, Patience::None);
+        several.claim = &all;
+        let unknown = server_error("ERR unknown command 'LOCK.MACQUIRE', with args beginning with");
+        assert!(matches!(
+            several.verdict(sent, unknown),
+            Verdict::Failed(Error::Unsupported("LOCK.MACQUIRE", _))
+        ));
+    }
+
+    #[test]
+    fn several_keys_and_options_are_asked_for_in_one_command() {
+        let mut setup = setup();
+        setup.place.more = vec![b"b".to_vec()];
+        setup.options = setup.options.linger(Duration::ZERO);
+        let all = Claim::All(vec![Mode::Exclusive, Mode::Shared]);
+        let mut several = attempt(&setup, Patience::Forever);
+        several.claim = &all;
+        assert_eq!(
+            words(&several.question(Wait::Block)),
+            "LOCK.MACQUIRE 2 a key b t 30000 MODES EXCLUSIVE SHARED BLOCK 10000 KEEP 5000 LINGER 0"
+        );
+        // A part that is held is not this attempt's, unless an answer was lost.
+        let sent = Instant::now();
+        let partial = || server_error("PARTIAL release them first");
+        assert!(matches!(
+            several.verdict(sent, partial()),
+            Verdict::Failed(Error::Redis(_))
+        ));
+        assert!(matches!(several.verdict(sent, cut()), Verdict::AskAgain(_)));
+        assert!(matches!(several.verdict(sent, partial()), Verdict::Partial));
     }
 
     #[test]

@@ -2,15 +2,57 @@
 
 use std::time::Duration;
 
-use redis::{Cmd, Value};
+use redis::{Arg, Cmd, Value};
 
 use crate::Mode;
 
-/// A key and the token that asks for it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// The keys, and the token that asks for them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Place {
+    /// The first key. Messages name it.
     pub(crate) key: Vec<u8>,
+    /// The other keys, where several are asked for in one step.
+    pub(crate) more: Vec<Vec<u8>>,
     pub(crate) token: Vec<u8>,
+    /// The time from the grant before which a release does not end the hold.
+    pub(crate) at_least: Option<Duration>,
+}
+
+/// The way in which a token asks for its keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Claim {
+    Lock,
+    RwLock(Mode),
+    /// One of so many holds.
+    Permit(u32),
+    /// All the keys, each in its mode.
+    All(Vec<Mode>),
+}
+
+impl Claim {
+    pub(crate) fn mode(&self) -> Mode {
+        match self {
+            Self::Lock => Mode::Exclusive,
+            Self::RwLock(mode) => *mode,
+            Self::Permit(_) => Mode::Counted,
+            Self::All(modes) if modes.contains(&Mode::Exclusive) => Mode::Exclusive,
+            Self::All(_) => Mode::Shared,
+        }
+    }
+
+    /// The feature that a server must have for it, if not every module has it.
+    pub(crate) fn feature(&self) -> Option<&'static str> {
+        match self {
+            Self::Lock | Self::RwLock(_) => None,
+            Self::Permit(_) => Some("LIMIT"),
+            Self::All(_) => Some("LOCK.MACQUIRE"),
+        }
+    }
+
+    /// Whether a hold can be turned from exclusive to shared and back.
+    pub(crate) fn converts(&self) -> bool {
+        matches!(self, Self::Lock | Self::RwLock(_))
+    }
 }
 
 /// A token that nobody else has.
@@ -19,25 +61,88 @@ pub(crate) fn new_token() -> Vec<u8> {
 }
 
 impl Place {
-    /// The words of an acquire up to its options.
-    pub(crate) fn acquire(&self, mode: Mode, is_rwlock: bool, ttl: Duration) -> Cmd {
-        let name = match (mode, is_rwlock) {
-            (Mode::Shared, _) => "RWLOCK.RLOCK",
-            (Mode::Exclusive, true) => "RWLOCK.WLOCK",
-            (Mode::Exclusive, false) => "LOCK.ACQUIRE",
+    pub(crate) fn new(key: &[u8], token: Vec<u8>) -> Self {
+        Self {
+            key: key.to_vec(),
+            token,
+            ..Self::default()
+        }
+    }
+
+    /// What a message about it says.
+    #[cfg(any(feature = "tokio", test))]
+    pub(crate) fn head(&self) -> Self {
+        Self::new(&self.key, self.token.clone())
+    }
+
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        std::iter::once(self.key.as_slice()).chain(self.more.iter().map(Vec::as_slice))
+    }
+
+    /// The words of an acquire up to its way of waiting.
+    pub(crate) fn acquire(&self, claim: &Claim, ttl: Duration) -> Cmd {
+        let name = match claim {
+            Claim::All(modes) => return self.acquire_all(modes, ttl),
+            Claim::RwLock(Mode::Shared) => "RWLOCK.RLOCK",
+            Claim::RwLock(_) => "RWLOCK.WLOCK",
+            Claim::Lock | Claim::Permit(_) => "LOCK.ACQUIRE",
         };
-        let mut command = self.command(name);
+        let mut command = self.command(name, &self.key);
         command.arg(millis(ttl));
+        if let Claim::Permit(permits) = claim {
+            command.arg("LIMIT").arg(*permits);
+        }
         command
     }
 
-    pub(crate) fn release(&self) -> Cmd {
-        self.command("LOCK.RELEASE")
+    fn acquire_all(&self, modes: &[Mode], ttl: Duration) -> Cmd {
+        let mut command = redis::cmd("LOCK.MACQUIRE");
+        command.arg(modes.len());
+        for (key, _) in self.keys().zip(modes) {
+            command.arg(key);
+        }
+        command.arg(self.token.as_slice()).arg(millis(ttl));
+        command.arg("MODES");
+        for mode in modes {
+            command.arg(match mode {
+                Mode::Shared => "SHARED",
+                _ => "EXCLUSIVE",
+            });
+        }
+        command
     }
 
-    pub(crate) fn renew(&self, ttl: Duration) -> Cmd {
-        let mut command = self.command("LOCK.RENEW");
-        command.arg(millis(ttl));
+    /// One command for each key.
+    pub(crate) fn release(&self) -> Vec<Cmd> {
+        self.each("LOCK.RELEASE", |command| {
+            if let Some(at_least) = self.at_least {
+                command.arg("ATLEAST").arg(millis(at_least));
+            }
+        })
+    }
+
+    /// One command for each key.
+    pub(crate) fn renew(&self, ttl: Duration) -> Vec<Cmd> {
+        self.each("LOCK.RENEW", |command| {
+            command.arg(millis(ttl));
+        })
+    }
+
+    /// One command for each key.
+    pub(crate) fn check(&self) -> Vec<Cmd> {
+        self.each("LOCK.CHECK", |_| {})
+    }
+
+    /// The same command, to be run only while the first key is held.
+    pub(crate) fn exec(&self, inner: &Cmd) -> Cmd {
+        let mut command = self.command("LOCK.EXEC", &self.key);
+        for arg in inner.args_iter() {
+            match arg {
+                Arg::Simple(word) => command.arg(word),
+                // A scan from its begin.
+                _ => command.arg(0),
+            };
+        }
         command
     }
 
@@ -57,9 +162,18 @@ impl Place {
         )
     }
 
-    fn command(&self, name: &str) -> Cmd {
+    fn each(&self, name: &str, options: impl Fn(&mut Cmd)) -> Vec<Cmd> {
+        let of = |key| {
+            let mut command = self.command(name, key);
+            options(&mut command);
+            command
+        };
+        self.keys().map(of).collect()
+    }
+
+    fn command(&self, name: &str, key: &[u8]) -> Cmd {
         let mut command = redis::cmd(name);
-        command.arg(self.key.as_slice()).arg(self.token.as_slice());
+        command.arg(key).arg(self.token.as_slice());
         command
     }
 }
@@ -109,10 +223,7 @@ mod tests {
 
     #[test]
     fn waiters_are_found_in_both_protocols() {
-        let place = |token: &str| Place {
-            key: b"k".to_vec(),
-            token: token.into(),
-        };
+        let place = |token: &str| Place::new(b"k", token.into());
         let flat = Value::Array(vec![
             text("holders"),
             Value::Array(vec![Value::Array(vec![text("token"), text("holder")])]),

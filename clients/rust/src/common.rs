@@ -2,13 +2,18 @@
 
 use std::time::Duration;
 
-use crate::command::{Place, new_token};
+use crate::Mode;
+use crate::command::{Claim, Place, new_token};
+use crate::options::bounded_ttl;
 
-/// The common part of `Lock` and `RwLock`. `C` is the client of the module.
+/// The common part of all that is acquired. `C` is the client of the module.
 #[derive(Clone, Debug)]
 pub(crate) struct Named<C> {
     pub(crate) client: C,
     pub(crate) key: Vec<u8>,
+    /// The other keys of several.
+    pub(crate) more: Vec<Vec<u8>>,
+    pub(crate) at_least: Option<Duration>,
     pub(crate) token: Option<Vec<u8>>,
     pub(crate) ttl: Duration,
 }
@@ -18,17 +23,64 @@ impl<C: Clone> Named<C> {
         Self {
             client: client.clone(),
             key: key.to_vec(),
+            more: Vec::new(),
+            at_least: None,
             token: None,
             ttl,
+        }
+    }
+
+    /// With all of several keys.
+    pub(crate) fn all<K: AsRef<[u8]>>(client: &C, keys: &[K], ttl: Duration) -> Self {
+        let mut keys = keys.iter().map(|key| key.as_ref().to_vec());
+        let first = keys.next().unwrap_or_default();
+        Self {
+            more: keys.collect(),
+            ..Self::new(client, &first, ttl)
+        }
+    }
+
+    /// For a job that runs once: held for `at_most`, and after the job until `at_least`.
+    pub(crate) fn once(client: &C, key: &[u8], at_most: Duration, at_least: Duration) -> Self {
+        let ttl = bounded_ttl(at_most);
+        Self {
+            at_least: (!at_least.is_zero()).then_some(at_least.min(ttl)),
+            ..Self::new(client, key, ttl)
         }
     }
 
     /// The place of the next acquire.
     pub(crate) fn place(&self) -> Place {
         Place {
-            key: self.key.clone(),
-            token: self.token.clone().unwrap_or_else(new_token),
+            more: self.more.clone(),
+            at_least: self.at_least,
+            ..Place::new(&self.key, self.token.clone().unwrap_or_else(new_token))
         }
+    }
+}
+
+/// Each key of several, and how it is asked for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Parts {
+    pub(crate) keys: Vec<Vec<u8>>,
+    pub(crate) modes: Vec<Mode>,
+}
+
+impl Parts {
+    pub(crate) fn add<K: AsRef<[u8]>>(
+        mut self,
+        keys: impl IntoIterator<Item = K>,
+        mode: Mode,
+    ) -> Self {
+        for key in keys {
+            self.keys.push(key.as_ref().to_vec());
+            self.modes.push(mode);
+        }
+        self
+    }
+
+    pub(crate) fn claim(&self) -> Claim {
+        Claim::All(self.modes.clone())
     }
 }
 
@@ -64,7 +116,7 @@ pub(crate) use settings;
 /// The accessors of a `Guard`, which ask nobody.
 macro_rules! accessors {
     () => {
-        /// The key of the lock.
+        /// The key of the lock, the first one of several.
         pub fn key(&self) -> &[u8] {
             &self.place.key
         }
@@ -79,9 +131,9 @@ macro_rules! accessors {
             self.lease.fence()
         }
 
-        /// How the lock is held.
+        /// How the lock is held. Of several locks: exclusively, if one of them is.
         pub fn mode(&self) -> crate::Mode {
-            self.mode
+            self.claim.mode()
         }
 
         /// Until when the lock is surely held if nothing renews it. It is never too late.
@@ -94,10 +146,17 @@ macro_rules! accessors {
             self.lease.is_lost()
         }
 
-        fn check(&self) -> crate::Result<()> {
+        fn still_held(&self) -> crate::Result<()> {
             match self.lease.is_held() {
                 true => Ok(()),
                 false => Err(crate::Error::NotHeld),
+            }
+        }
+
+        fn convertible(&self) -> crate::Result<()> {
+            match self.claim.converts() {
+                true => Ok(()),
+                false => Err(crate::Error::NoConversion),
             }
         }
     };
@@ -112,7 +171,7 @@ macro_rules! debug_guard {
                 f.debug_struct("Guard")
                     .field("key", &String::from_utf8_lossy(self.key()))
                     .field("fence", &self.fence())
-                    .field("mode", &self.mode)
+                    .field("mode", &self.mode())
                     .finish_non_exhaustive()
             }
         }

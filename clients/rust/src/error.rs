@@ -15,6 +15,11 @@ pub enum Error {
     Deadlock(String),
     /// The server does not know the commands: the module is not loaded there.
     ModuleMissing(RedisError),
+    /// The server does not know this feature: its module is older than 0.2, or for LOCK.EXEC the
+    /// server is older than Redis 7.0.
+    Unsupported(&'static str, RedisError),
+    /// A permit, or a hold on several locks, cannot be turned from exclusive to shared or back.
+    NoConversion,
     /// The server answered with an error, or could not be reached.
     Redis(RedisError),
     /// An asynchronous client was made outside a tokio runtime.
@@ -30,6 +35,11 @@ impl fmt::Display for Error {
                 f,
                 "the server has not loaded the redis-lock module (loadmodule libredis_lock.so): {error}"
             ),
+            Self::Unsupported(feature, error) => write!(
+                f,
+                "the server does not know {feature}, which is in module 0.2: {error}"
+            ),
+            Self::NoConversion => f.write_str("only a hold on one lock can be converted"),
             Self::Redis(error) => error.fmt(f),
             Self::NoRuntime => f.write_str("there is no tokio runtime here"),
         }
@@ -39,7 +49,9 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::ModuleMissing(error) | Self::Redis(error) => Some(error),
+            Self::ModuleMissing(error) | Self::Redis(error) | Self::Unsupported(_, error) => {
+                Some(error)
+            }
             _ => None,
         }
     }
@@ -49,10 +61,38 @@ impl From<RedisError> for Error {
     fn from(error: RedisError) -> Self {
         match error.code() {
             Some("DEADLOCK") => Self::Deadlock(error.detail().unwrap_or_default().to_owned()),
-            _ if is_unknown_command(&error) => Self::ModuleMissing(error),
+            Some("NOTHELD") => Self::NotHeld,
+            _ if is_unknown_command(&error) => match feature_of(&error) {
+                Some(feature) => Self::Unsupported(feature, error),
+                None => Self::ModuleMissing(error),
+            },
             _ => Self::Redis(error),
         }
     }
+}
+
+/// The feature of a command that the server does not know, if every module has the other commands.
+fn feature_of(error: &RedisError) -> Option<&'static str> {
+    const LATER: [(&str, &str); 2] = [
+        ("LOCK.CHECK", "LOCK.CHECK"),
+        (
+            "LOCK.EXEC",
+            "LOCK.EXEC (for Redis 7.0 and later, and Valkey)",
+        ),
+    ];
+    let detail = error.detail()?.to_ascii_uppercase();
+    // Servers quote the name in different ways.
+    let name = detail.strip_prefix("UNKNOWN COMMAND ")?;
+    let name = name.trim_start_matches(['\'', '`']);
+    let found = LATER.iter().find(|(later, _)| name.starts_with(later));
+    found.map(|(_, feature)| *feature)
+}
+
+/// Whether the number of words is wrong: an option is not known where a command had none before.
+pub(crate) fn is_wrong_arity(error: &RedisError) -> bool {
+    error
+        .detail()
+        .is_some_and(|detail| detail.starts_with("wrong number of arguments"))
 }
 
 /// Whether the server does not know the command.

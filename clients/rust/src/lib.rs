@@ -11,7 +11,8 @@
 //!
 //! The feature `cluster` adds clusters to [`aio`].
 //!
-//! Both modules have the same types: `LockClient`, `Lock`, `RwLock` and `Guard`.
+//! Both modules have the same types: `LockClient`, `Lock`, `RwLock`, `Semaphore`, `MultiLock` and
+//! `Guard`.
 //!
 //! ```no_run
 //! # #[cfg(feature = "sync")]
@@ -80,4 +81,6 @@ pub enum Mode {
     Exclusive,
     /// Together with other shared holders.
     Shared,
+    /// As one of a number of permits.
+    Counted,
 }

@@ -11,7 +11,7 @@ const MAX_GRACE: Duration = Duration::from_secs(3_600);
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LostLock {
-    /// The key of the lock.
+    /// The key of the lock, the first one of several.
     pub key: Vec<u8>,
     /// The token of the owner.
     pub token: Vec<u8>,
@@ -38,6 +38,7 @@ pub struct Options {
     pub(crate) slice: Duration,
     pub(crate) grace: Duration,
     pub(crate) reconnect: Duration,
+    pub(crate) linger: Option<Duration>,
     pub(crate) max_waiting_connections: usize,
     pub(crate) on_lost: Option<OnLost>,
     pub(crate) on_fallback: Option<OnFallback>,
@@ -50,6 +51,7 @@ impl Default for Options {
             slice: Duration::from_secs(10),
             grace: Duration::from_secs(5),
             reconnect: Duration::from_secs(3),
+            linger: None,
             max_waiting_connections: 10,
             on_lost: None,
             on_fallback: None,
@@ -90,6 +92,17 @@ impl Options {
         self
     }
 
+    /// Binds each hold to the connection of its acquire: when that is lost, the hold ends after
+    /// `linger` at the latest. Off by default.
+    ///
+    /// A renewal binds the hold to the present connection. So `linger` must be longer than half of
+    /// the ttl, or a live client may lose its lock with a connection: `keep_alive` renews after a
+    /// third, and again a tenth later if that failed. The server's module must be 0.2 or newer.
+    pub fn linger(mut self, linger: Duration) -> Self {
+        self.linger = Some(linger.min(MAX_TTL));
+        self
+    }
+
     /// The number of connections that may wait at a server without NOTIFY, 10 by default. Only
     /// `aio` uses it.
     pub fn max_waiting_connections(mut self, connections: usize) -> Self {
@@ -126,6 +139,7 @@ impl fmt::Debug for Options {
             .field("slice", &self.slice)
             .field("grace", &self.grace)
             .field("reconnect", &self.reconnect)
+            .field("linger", &self.linger)
             .field("max_waiting_connections", &self.max_waiting_connections)
             .finish_non_exhaustive()
     }

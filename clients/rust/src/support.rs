@@ -8,6 +8,7 @@ use crate::options::Options;
 #[derive(Debug, Default)]
 pub(crate) struct Support {
     without_keep: AtomicBool,
+    at_least: AtomicBool,
     #[cfg(feature = "tokio")]
     without_notify: AtomicBool,
 }
@@ -20,6 +21,15 @@ impl Support {
     #[cfg(feature = "tokio")]
     pub(crate) fn notify(&self) -> bool {
         !self.without_notify.load(Relaxed)
+    }
+
+    /// Whether the server is known to have ATLEAST.
+    pub(crate) fn at_least(&self) -> bool {
+        self.at_least.load(Relaxed)
+    }
+
+    pub(crate) fn has_at_least(&self) {
+        self.at_least.store(true, Relaxed);
     }
 
     /// Remembers that the server has neither KEEP nor NOTIFY, and says so once.

@@ -108,6 +108,7 @@ mod tests {
                 times_out_at_us: Some(60_000_000 + n),
                 keep_ms: Some(2_000),
                 is_server_generated: false,
+                linger: None,
                 refusal: Refusal::Busy,
                 now: Now::from_millis(n),
                 now_us: n,

@@ -105,9 +105,31 @@ impl<'c> Caller<'c> {
             (true, Checks::Few) => c"Ev",
             (false, _) => c"v",
         };
+        let reply = self.raw_call(command, format, words);
+        // The server sets errno to the reason of a refusal before it makes the text of the error.
+        let refused = || match io::Error::last_os_error().raw_os_error() {
+            Some(NOT_HERE) => CallError::NotHere,
+            _ => CallError::Refused,
+        };
+        let reply = CallReply {
+            raw: reply.ok_or_else(refused)?,
+        };
+        if reply.part().is_error() {
+            return Err(refused_by(reply.part(), refused));
+        }
+        Ok(reply)
+    }
+
+    /// Calls a command. `None` where the server gives no reply.
+    fn raw_call(
+        &mut self,
+        command: &CStr,
+        format: &CStr,
+        words: &[Arg<'_>],
+    ) -> Option<NonNull<raw::RedisModuleCallReply>> {
         let mut words: Vec<_> = words.iter().map(|word| word.as_ptr()).collect();
-        // SAFETY: the context is alive; the format takes a vector of strings and its length, which
-        // the server only reads. The strings are alive.
+        // SAFETY: the context is alive; each format that is used here takes a vector of strings and
+        // its length, which the server only reads. The strings are alive.
         let reply = unsafe {
             call!(RedisModule_Call(
                 self.0.as_ptr(),
@@ -117,31 +139,32 @@ impl<'c> Caller<'c> {
                 words.len(),
             ))
         };
-        // The server sets errno to the reason of a refusal before it makes the text of the error.
-        let refused = || match io::Error::last_os_error().raw_os_error() {
-            Some(NOT_HERE) => CallError::NotHere,
-            _ => CallError::Refused,
-        };
-        let reply = CallReply {
-            raw: NonNull::new(reply).ok_or_else(refused)?,
-        };
-        if reply.part().is_error() {
-            return Err(refused_by(reply.part(), refused));
-        }
-        Ok(reply)
+        NonNull::new(reply)
     }
 
     /// Runs a command on behalf of the client, with its rights and the checks of a script, and sends the command to replicas and the
-    /// append-only file. `words` begin with the command. From 7.0 on. An error of the command is a reply.
+    /// append-only file. From 7.0 on. An error of the command is a reply.
     ///
     /// # Errors
     /// When the client has no right to it, or the server gives no reply.
     pub(crate) fn call_for_client(
         &mut self,
         command: &CStr,
-        words: Vec<Arg<'_>>,
+        words: &[Arg<'_>],
     ) -> Result<CallReply, CallError> {
-        self.call_as_client(c"!0SCMEv", command, words)
+        let raw = self.raw_call(command, c"!0SCMEv", words);
+        let errno = io::Error::last_os_error().raw_os_error();
+        let reply = CallReply {
+            raw: raw.ok_or(CallError::Refused)?,
+        };
+        // Redis 7.0 words it as no command does.
+        let is_refused = reply.part().is_error() && errno == Some(NOT_ALLOWED);
+        let text = reply.part().text().unwrap_or_default();
+        let says_acl = text.windows(ACL.len()).any(|words| words == ACL);
+        if is_refused && says_acl {
+            return Err(CallError::NotAllowed);
+        }
+        Ok(reply)
     }
 
     /// Why the server would refuse such a call by the rights of the client or because scripts may not call it. The command does not
@@ -173,37 +196,7 @@ impl<'c> Caller<'c> {
         Some(flags.any(|flag| flag == b"noscript"))
     }
 
-    fn call_as_client(
-        &mut self,
-        format: &CStr,
-        command: &CStr,
-        words: Vec<Arg<'_>>,
-    ) -> Result<CallReply, CallError> {
-        let mut words: Vec<_> = words.iter().skip(1).map(|word| word.as_ptr()).collect();
-        // SAFETY: as in `call`.
-        let reply = unsafe {
-            call!(RedisModule_Call(
-                self.0.as_ptr(),
-                command.as_ptr(),
-                format.as_ptr(),
-                words.as_mut_ptr(),
-                words.len(),
-            ))
-        };
-        let errno = io::Error::last_os_error().raw_os_error();
-        let raw = NonNull::new(reply).ok_or(CallError::Refused)?;
-        let reply = CallReply { raw };
-        // Redis 7.0 words it as no command does.
-        let is_refused = reply.part().is_error() && errno == Some(NOT_ALLOWED);
-        let text = reply.part().text().unwrap_or_default();
-        let says_acl = text.windows(ACL.len()).any(|words| words == ACL);
-        if is_refused && says_acl {
-            return Err(CallError::NotAllowed);
-        }
-        Ok(reply)
-    }
-
-    /// The same with words of the module's own.
+    /// The same as [`Caller::call`] with words of the module's own.
     pub(crate) fn call_with(
         &mut self,
         command: &CStr,
@@ -277,9 +270,7 @@ impl CallReply {
             whole: PhantomData,
         }
     }
-}
 
-impl CallReply {
     /// Replies to the running command with it.
     pub(crate) fn pass_on(self, ctx: Context<'_>) {
         // SAFETY: the static is not written after the load. The context and the reply are alive.

@@ -5,6 +5,7 @@
 
 use std::ffi::{c_int, c_longlong, c_void, CStr, CString};
 use std::marker::PhantomData;
+use std::num::NonZeroU64;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
@@ -110,6 +111,30 @@ impl<'c> Context<'c> {
         unsafe { call!(RedisModule_GetClientId(self.as_ptr())) }
     }
 
+    /// The number of the context's client if it has a connection. Those of scripts and of calls have none.
+    pub(crate) fn connection(self) -> Option<NonZeroU64> {
+        let client = NonZeroU64::new(self.client_id())?;
+        // The server looks only clients with a connection up by their number. Valkey 9 makes an exception for the client of a
+        // call, but not where the user is asked for. Servers before 6.2.1 cannot be asked for it.
+        // SAFETY: the static is not written after the load.
+        let is_connected = match unsafe { raw::RedisModule_GetClientUserNameById } {
+            // SAFETY: the context is alive, and the name is freed once.
+            Some(user_of) => unsafe {
+                let user = user_of(self.as_ptr(), client.get());
+                if !user.is_null() {
+                    call!(RedisModule_FreeString(self.as_ptr(), user));
+                }
+                !user.is_null()
+            },
+            // SAFETY: without a structure to fill the server only looks the number up.
+            None => unsafe {
+                let status = call!(RedisModule_GetClientInfoById(ptr::null_mut(), client.get()));
+                status == raw::REDISMODULE_OK as c_int
+            },
+        };
+        is_connected.then_some(client)
+    }
+
     /// A field of a section of INFO.
     pub(crate) fn server_info(self, section: &CStr, field: &CStr) -> Option<CString> {
         // SAFETY: the context is alive; the server copies the name of the section.
@@ -184,6 +209,19 @@ impl<'c> Context<'c> {
     pub(crate) fn log(self, level: Level, text: &'static CStr) {
         // SAFETY: the context is alive; the text is an argument of a fixed format, never the format
         // itself.
+        unsafe {
+            call!(RedisModule_Log(
+                self.as_ptr(),
+                level.name().as_ptr(),
+                c"%s".as_ptr(),
+                text.as_ptr(),
+            ))
+        };
+    }
+
+    /// The same with a text that is made. Words of clients in it are escaped.
+    pub(crate) fn log_escaped(self, level: Level, text: &CStr) {
+        // SAFETY: as in `log`.
         unsafe {
             call!(RedisModule_Log(
                 self.as_ptr(),

@@ -33,7 +33,8 @@ impl Context<'_> {
         };
     }
 
-    pub(crate) fn reply_error(self, message: &'static CStr) {
+    /// `message` is one line.
+    pub(crate) fn reply_error(self, message: &CStr) {
         // SAFETY: the context is alive; the server copies the message.
         unsafe { call!(RedisModule_ReplyWithError(self.as_ptr(), message.as_ptr())) };
     }

@@ -54,7 +54,7 @@ impl<'c> Arg<'c> {
 
 impl<'c> Argv<'c> {
     /// How many words [`Argv::with_words`] can exchange: more than any command of ours takes.
-    pub(crate) const MAX_LEN: usize = 12;
+    pub(crate) const MAX_LEN: usize = 14;
 
     /// # Safety
     /// `argv` and `argc` are what the server passed to a command's handler, and `'c` does not

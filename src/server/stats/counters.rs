@@ -5,8 +5,8 @@
 //! - requests: `waited` = `handed_over` + `timed_out` + requests that left otherwise (disconnected,
 //!   killed, unblocked, unheard, given up, dismissed) + those that wait. While every token has one
 //!   request at a time, these are the gauges `waiters_blocked` and `waiters_notified`;
-//! - holds: `acquired` - `reacquired` = `released` + `expired` + `forced` + `taken_back` + the
-//!   holds that exist now + those that FLUSHALL, FLUSHDB and eviction ended.
+//! - holds: `acquired` - `reacquired` = `released` + `expired` + `forced` + `taken_back` +
+//!   `disconnected` + the holds that exist now + those that FLUSHALL, FLUSHDB and eviction ended.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -52,11 +52,13 @@ macro_rules! counters {
 
 counters! {
     /// Acquires that were granted, at once or after a wait. `acquired` - `handed_over` were granted
-    /// at once.
+    /// at once, as long as there is no LOCK.MACQUIRE: it counts once for each key.
     ACQUIRED = c"acquired";
     /// Granted acquires whose token already held the lock: it asked again, or for the other mode.
     /// They begin no new hold.
     REACQUIRED = c"reacquired";
+    /// Requests of LOCK.MACQUIRE that were granted. The other counters of requests count them, too.
+    MACQUIRED = c"macquired";
     /// Acquires that got null at once: without BLOCK and NOTIFY (KEEP may keep a place), or where
     /// clients may not block.
     REFUSED = c"refused";
@@ -74,10 +76,18 @@ counters! {
     PUBLISHED = c"published";
     /// Those of them that carried a grant and reached nobody: the grant was not made.
     UNHEARD = c"unheard";
+    /// Holds that ended because their connection was lost (LINGER).
+    DISCONNECTED = c"disconnected";
+    /// Holds whose deadline came forward for the same reason. They count as expired when they end.
+    DISCONNECTED_LATER = c"disconnected_later";
     /// Grants that were revoked, because the waiter was gone before it heard of its grant.
     TAKEN_BACK = c"taken_back";
     /// Acquires that got -DEADLOCK.
     DEADLOCKS = c"deadlocks";
+    /// Those of them whose wait would have closed a cycle of waits.
+    DEADLOCK_CYCLES = c"deadlock_cycles";
+    /// Acquires that wait although the search for a cycle had more to look at than it may.
+    DEADLOCK_OVER_BUDGET = c"deadlock_over_budget";
     /// Acquires that got -QUEUEFULL.
     QUEUE_FULL = c"queue_full";
     /// Holds that their owners released.

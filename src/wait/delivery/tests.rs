@@ -140,6 +140,7 @@ fn what_is_given_back_excludes_nobody_and_lasts_as_long_as_before() {
         fence: fence(1),
         before: Some((mode, hold(1, ms))),
         has_left: false,
+        delivery: Delivery::MIN,
         kept: None,
     };
     let undone = |revoked: &Revoked, mut lock: Lock, key_end: Option<Deadline>| {
@@ -174,9 +175,48 @@ fn all_holds_that_are_looked_for_are_found_in_one_lock() {
         fence: fence(n),
         before: None,
         has_left: true,
+        delivery: Delivery::MIN,
         kept: None,
     });
     let lock = lock_of(Mode::Shared, &[("a", 10), ("b", 10)]);
     let found: Vec<u64> = find_in(&lock, &sought).map(Fence::get).collect();
     assert_eq!(found, [1, 2]);
+}
+
+#[test]
+fn holds_that_were_granted_together_are_lost_or_known_together() {
+    let mut all = Deliveries::<RandomState>::default();
+    let keys = ["a", "b", "c"].map(|name| key_ref(0, name));
+    let grant = |all: &mut Deliveries<RandomState>, n| Grant {
+        token: Token::new(b"me").unwrap().into(),
+        fence: fence(n),
+        delivery: all.granted_together(keys.iter(), fence(n), 1).unwrap(),
+        kept: None,
+    };
+    assert!(all.granted_together(keys.iter(), fence(9), 0).is_none());
+    let lost = grant(&mut all, 1);
+    all.left(Some(0), b"b");
+    all.lost(lost);
+    let revoked = all.take_revoked();
+    let spots: Vec<_> = revoked.iter().map(|r| (&r.key_ref, r.has_left)).collect();
+    assert_eq!(
+        spots,
+        [(&keys[0], false), (&keys[1], true), (&keys[2], false)]
+    );
+    // The owner renews one of them before the loss, or after it.
+    let lost = grant(&mut all, 2);
+    all.acknowledge(0, b"c", fence(2));
+    all.lost(lost);
+    assert!(!all.has_revoked());
+    let lost = grant(&mut all, 3);
+    all.lost(lost);
+    all.acknowledge(0, b"b", fence(3));
+    assert!(!all.has_revoked() && !all.is_waiting());
+    // Another grant of one of the keys is another delivery, but its owner knows of all.
+    let lost = grant(&mut all, 4);
+    let told = granted(&mut all, "b", "me", 4);
+    assert_ne!(told.delivery, lost.delivery);
+    all.delivered(&told);
+    all.lost(lost);
+    assert!(!all.has_revoked() && all.by_fence.is_empty());
 }

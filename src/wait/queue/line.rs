@@ -28,6 +28,8 @@ pub(in crate::wait) struct Line {
     /// The tickets of those that are not absent shares.
     pub(super) stops: BTreeSet<Ticket>,
     pub(super) by_token: BTreeMap<CompactToken, PlaceId>,
+    /// The tickets of those whose tokens have other places, too.
+    pub(super) with_others: BTreeSet<Ticket>,
     pub(super) upgrades: Upgrades,
     /// Places whose tokens have got a hold since the last look. They may have ended. The last one comes first.
     pub(super) owners: Vec<Ticket>,
@@ -78,6 +80,9 @@ impl WaitQueue {
         line.by_ticket.remove(&place.ticket);
         line.stops.remove(&place.ticket);
         line.by_token.remove(&place.token);
+        if place.has_others {
+            line.with_others.remove(&place.ticket);
+        }
         line.upgrades.remove(place.ticket);
         let (true, Some((ticket, last))) =
             (line.by_ticket.len() == 1, line.by_ticket.first_key_value())
@@ -100,6 +105,9 @@ impl WaitQueue {
             line.by_ticket.insert(ticket, id);
             if line.stops.remove(&place.ticket) {
                 line.stops.insert(ticket);
+            }
+            if line.with_others.remove(&place.ticket) {
+                line.with_others.insert(ticket);
             }
             line.upgrades.move_to(place.ticket, ticket);
         }
@@ -194,6 +202,9 @@ impl Line {
         if outline.stops {
             self.stops.insert(place.ticket);
         }
+        if place.has_others {
+            self.with_others.insert(place.ticket);
+        }
         self.counts.change(None, outline.kind);
     }
 }
@@ -286,6 +297,7 @@ impl WaitQueue {
             counts.change(None, outline.kind);
             assert_eq!(place.ticket, *ticket);
             assert_eq!(line.stops.contains(ticket), outline.stops);
+            assert_eq!(line.with_others.contains(ticket), place.has_others);
             assert_eq!(line.by_token.get(&place.token), Some(id));
         }
         let len = line.by_ticket.len();

@@ -12,6 +12,8 @@ use crate::wait::request::Seq;
 pub(super) enum Turn {
     /// This request is granted.
     Of(PlaceId, Seq),
+    /// This place is for other keys, too.
+    OfSeveral(PlaceId),
     /// Somebody has to wait, and so have all behind.
     Nobody,
     /// All ahead of the place that was asked about are absent, and their turn has come: they count as these holders.
@@ -92,6 +94,12 @@ impl WaitQueue {
             let Some(place) = places.get(id) else {
                 continue;
             };
+            if place.several.is_some() {
+                return match place.is_absent() {
+                    true => Turn::Nobody,
+                    false => Turn::OfSeveral(id),
+                };
+            }
             let mode = place.mode();
             self.reserve_shares(&mut reserved, (passed, Some(ticket)), mode, places, lock);
             passed = Some(ticket);
@@ -108,6 +116,16 @@ impl WaitQueue {
         };
         self.reserve_shares(&mut reserved, (passed, own_ticket), mode, places, lock);
         Turn::Come(reserved)
+    }
+
+    /// Whether it may be the turn of a place, as far as can be told without the lock. An upgrade ahead of it may be over.
+    pub(in crate::wait) fn may_be_turn_of<L>(&self, id: PlaceId, places: &Places<L>) -> bool {
+        let is_passed = |other: PlaceId| {
+            let place = places.get(other);
+            place.is_none_or(|place| place.is_absent() && place.several.is_none())
+        };
+        let mut ahead = self.stops(places).take_while(|(_, other)| *other != id);
+        self.upgrading().next().is_some() || ahead.all(|(_, other)| is_passed(other))
     }
 
     /// The places that upgrade, in the order in which they are decided.

@@ -24,6 +24,10 @@ impl Upgrades {
     pub(super) fn set<L>(&mut self, place: &Place<L>) {
         let (ticket, width) = (place.ticket, place.widest());
         self.remove(ticket);
+        // One that is about to end has no mode any more.
+        if place.is_over() {
+            return;
+        }
         self.widths.insert(ticket, width);
         self.by_width.insert((Reverse(width), ticket));
         if place.wants_exclusive() {

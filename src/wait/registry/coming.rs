@@ -11,31 +11,63 @@ use crate::wait::key_ref::KeyRef;
 use crate::wait::place::{Place, PlaceId, Ticket};
 use crate::wait::queue::WaitQueue;
 use crate::wait::request::{Listener, Request, Seq, NEVER};
+use crate::wait::several::Several;
 
 impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     /// Takes a request that was refused with [`Refusal::Busy`] or [`Refusal::BusyUpgrade`]: it waits, or leaves a place, or does neither.
     pub fn enter(&mut self, key_ref: &KeyRef, new: NewRequest<'_, L>) -> Entered {
         let queue = self.queue(key_ref.db, &key_ref.name);
         let own = queue.and_then(|queue| queue.of_token(new.token, &self.places));
-        let is_absent = own
-            .and_then(|id| self.places.get(id))
-            .is_none_or(Place::is_absent);
+        let refusal = new.refusal;
+        let (id, waits) = match self.take_place(own, key_ref, None, new) {
+            Ok(taken) => taken,
+            Err(entered) => return entered,
+        };
+        if refusal == Refusal::BusyUpgrade {
+            let queues = self.queues.get_mut(&key_ref.db);
+            let key = queues.and_then(|queues| queues.get_mut(&key_ref.name));
+            if let (Some(key), Some(place)) = (key, self.places.get(id)) {
+                key.queue.upgrade(id, place);
+            }
+        }
+        let queue = self.queue(key_ref.db, &key_ref.name);
+        let is_candidate = queue.and_then(|queue| queue.candidate(&self.places)) == Some(id);
+        // A place that has changed may matter to others, or be next, wherever it stands.
+        let is_first = is_candidate || own.is_some();
+        match waits {
+            true => Entered::Waits { is_first },
+            false => Entered::Kept { is_first },
+        }
+    }
+
+    /// Takes a request for a key, or for `several` keys with this one as the first, to the place that its token has already or to a new
+    /// one. Answers the place, and whether the request waits there.
+    ///
+    /// # Errors
+    /// What has become of it where it takes no place.
+    pub(super) fn take_place(
+        &mut self,
+        own: Option<PlaceId>,
+        key_ref: &KeyRef,
+        several: Option<&Rc<Several>>,
+        new: NewRequest<'_, L>,
+    ) -> Result<(PlaceId, bool), Entered> {
+        let place = own.and_then(|id| self.places.get(id));
+        let is_absent = place.is_none_or(Place::is_absent);
         let keep_ms = new.keep_ms.unwrap_or(0);
         if new.listener.is_none() {
             match (own, is_absent, keep_ms) {
-                (_, false, _) | (None, _, 0) => return Entered::No,
+                (_, false, _) | (None, _, 0) => return Err(Entered::No),
                 (Some(id), _, 0) => {
                     self.end(id);
-                    return Entered::Ended;
+                    return Err(Entered::Ended);
                 }
                 _ => {}
             }
         }
-        let Some(id) = own.or_else(|| self.new_place(key_ref, &new)) else {
-            return Entered::No;
-        };
-        let (mode, refusal) = (new.mode, new.refusal);
-        let waits = new.listener.is_some();
+        let own = own.or_else(|| self.new_place(key_ref, several, &new));
+        let id = own.ok_or(Entered::No)?;
+        let (mode, waits) = (new.mode, new.listener.is_some());
         match new.listener {
             None => {
                 self.change(id, |place| {
@@ -51,23 +83,12 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
                     keep_ms,
                     mode,
                     is_server_generated: new.is_server_generated,
+                    linger: new.linger,
                 };
                 self.add(id, request);
             }
         }
-        if refusal == Refusal::BusyUpgrade {
-            let queues = self.queues.get_mut(&key_ref.db);
-            let key = queues.and_then(|queues| queues.get_mut(&key_ref.name));
-            if let (Some(key), Some(place)) = (key, self.places.get(id)) {
-                key.queue.upgrade(id, place);
-            }
-        }
-        let queue = self.queue(key_ref.db, &key_ref.name);
-        let is_first = queue.and_then(|queue| queue.candidate(&self.places)) == Some(id);
-        match waits {
-            true => Entered::Waits { is_first },
-            false => Entered::Kept { is_first },
-        }
+        Ok((id, waits))
     }
 
     fn add(&mut self, id: PlaceId, request: Request<L>) {
@@ -75,12 +96,18 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         let seq = Seq(self.last_seq);
         match &request.listener {
             Listener::Client(client) => drop(self.by_listener.insert(*client, (id, seq))),
-            Listener::Channel(_) => {}
+            Listener::Channel(_) => {
+                if let Some(linger) = request.linger {
+                    self.lingering.insert((linger.client, seq), id);
+                }
+            }
         }
-        let replaced = self.change(id, |place| place.add(seq, request));
+        let channel = self.places.get(id).and_then(Place::channel);
+        let replaced = self.change(id, |place| place.add(seq, request)).flatten();
         // The channel that was named last is the one that hears.
-        let replaced = replaced.flatten();
-        replaced.iter().for_each(|before| self.forget(before));
+        if let (Some(seq), Some(before)) = (channel, replaced) {
+            self.forget(seq, &before);
+        }
     }
 
     fn intern(&mut self, listener: Listener<L>) -> Listener<L> {
@@ -94,10 +121,16 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         Listener::Channel(name)
     }
 
-    fn new_place(&mut self, key_ref: &KeyRef, new: &NewRequest<'_, L>) -> Option<PlaceId> {
+    fn new_place(
+        &mut self,
+        key_ref: &KeyRef,
+        several: Option<&Rc<Several>>,
+        new: &NewRequest<'_, L>,
+    ) -> Option<PlaceId> {
         self.last_ticket = self.last_ticket.saturating_add(1);
         let kept = Kept {
             key_ref: key_ref.clone(),
+            several: several.cloned(),
             ticket: Ticket(self.last_ticket),
             since_us: new.now_us,
             mode: new.mode,
@@ -106,17 +139,40 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         self.put(kept, new.token)
     }
 
+    /// The reference to a key by the name that all its places share.
+    pub(super) fn shared(&self, key_ref: &KeyRef) -> KeyRef {
+        let shared = self.key_ref(key_ref.db, &key_ref.name);
+        shared.unwrap_or_else(|| key_ref.clone())
+    }
+
     /// Makes a place, which has to be kept or listened at next.
-    fn put(&mut self, kept: Kept, token: Token<'_>) -> Option<PlaceId> {
-        // All places of a key share its name.
-        let shared = self.key_ref(kept.key_ref.db, &kept.key_ref.name);
-        let key_ref = shared.unwrap_or(kept.key_ref);
+    pub(super) fn put(&mut self, kept: Kept, token: Token<'_>) -> Option<PlaceId> {
+        let several = kept
+            .several
+            .map(|all| Rc::new(all.map(|one| self.shared(one))));
+        let first = several.as_ref().map(|all| all.first().key_ref.clone());
+        let key_ref = first.unwrap_or_else(|| self.shared(&kept.key_ref));
         let mut place = Place::new(kept.ticket, key_ref.clone(), token.into());
+        place.several.clone_from(&several);
         place.since_us = kept.since_us;
         place.keep(kept.mode, kept.keep_ms);
         let outline = place.outline();
         let id = self.places.insert(place)?;
         self.counts.change(None, outline.kind);
+        match several {
+            None => self.stand(id, key_ref),
+            Some(all) => {
+                self.places_for_several = self.places_for_several.saturating_add(1);
+                all.iter()
+                    .for_each(|one| self.stand(id, one.key_ref.clone()));
+            }
+        }
+        self.link(id);
+        Some(id)
+    }
+
+    /// Puts a place into the queue of a key.
+    fn stand(&mut self, id: PlaceId, key_ref: KeyRef) {
         let queues = self.queues.entry(key_ref.db).or_default();
         match queues.get_mut(&key_ref.name) {
             Some(key) => key.queue.insert(id, &self.places),
@@ -128,7 +184,6 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
                 queues.insert(key_ref.name, key);
             }
         }
-        Some(id)
     }
 }
 
@@ -139,8 +194,12 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     pub fn take_revoked(&mut self, now_us: u64) -> Vec<Revoked> {
         let mut all = self.deliveries.take_revoked();
         for revoked in &mut all {
-            if let Some(kept) = revoked.kept.take() {
-                self.restore(*kept, revoked.token.as_token(), now_us);
+            match revoked.kept.take() {
+                Some(kept) if kept.several.is_some() => {
+                    self.restore_several(*kept, revoked.token.as_token(), now_us);
+                }
+                Some(kept) => self.restore(*kept, revoked.token.as_token(), now_us),
+                None => {}
             }
         }
         all
@@ -157,6 +216,10 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         let key_ref = kept.key_ref.clone();
         let queue = self.queue(key_ref.db, &key_ref.name);
         let own = queue.and_then(|queue| queue.of_token(token, &self.places));
+        let place = own.and_then(|id| self.places.get(id));
+        if place.is_some_and(|place| place.several.is_some()) {
+            return; // It waits for this key among others now.
+        }
         let Some(id) = own.or_else(|| self.put(kept, token)) else {
             return;
         };

@@ -14,7 +14,8 @@ use crate::wait::request::{Listener, Request, Seq};
 
 impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     /// Decides who is next on a key with this lock. A client is taken out, granted or refused; a channel is to be told first. `None` when
-    /// nobody is next. A place without a listener that can never be granted ends without a word.
+    /// nobody is next. A place without a listener that can never be granted ends without a word. A place for several keys is not granted
+    /// here, but noted: see [`Registry::take_candidate`].
     ///
     /// A lease counts from its grant, which `granted_at` makes of `now`.
     pub fn grant_next(
@@ -27,9 +28,15 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     ) -> Option<Step<L>> {
         let (id, seq) = loop {
             let queues = self.queues.get_mut(&key.db);
-            let key = queues.and_then(|queues| queues.get_mut(&key.name))?;
-            match key.queue.next(&self.places, lock, now)? {
+            let here = queues.and_then(|queues| queues.get_mut(&key.name))?;
+            match here.queue.next(&self.places, lock, now)? {
                 Next::Grant(id, seq) => break (id, seq),
+                Next::Several(id) => {
+                    if self.is_admitted(id, key, lock, now) {
+                        self.note_candidate(id);
+                    }
+                    return None;
+                }
                 Next::Deadlock(id, None) => drop(self.end(id)),
                 Next::Deadlock(id, Some(seq)) => {
                     let removed = self.leave(id, seq, Why::Decided)?;
@@ -137,10 +144,11 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     }
 }
 
-fn kept<L>(place: &Place<L>, request: &Request<L>) -> Option<Box<Kept>> {
+pub(super) fn kept<L>(place: &Place<L>, request: &Request<L>) -> Option<Box<Kept>> {
     (request.keep_ms > 0).then(|| {
         Box::new(Kept {
             key_ref: place.key_ref.clone(),
+            several: place.several.clone(),
             ticket: place.ticket,
             since_us: place.since_us,
             mode: request.mode,

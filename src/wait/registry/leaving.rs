@@ -1,6 +1,7 @@
 //! Requests leave, and places end.
 
 use std::hash::{BuildHasher, Hash};
+use std::num::NonZeroU64;
 
 use super::{Registry, Removed, Rest};
 use crate::lock::{Token, TokenBuf};
@@ -23,6 +24,18 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     pub fn remove_listener(&mut self, listener: L, now_us: u64) -> Option<Removed<L>> {
         let (id, seq) = self.by_listener.get(&listener).copied()?;
         self.leave(id, seq, Why::Ungranted { now_us })
+    }
+
+    /// Takes out the requests of a lost connection that listen by a channel and end with it (LINGER), at `now_us` of the monotonic clock.
+    /// With KEEP their places stay. Nobody is to be told. The caller marks the keys.
+    pub fn remove_lingering(&mut self, client: NonZeroU64, now_us: u64) -> Vec<Removed<L>> {
+        let of_client = (client, Seq(0))..=(client, Seq(u64::MAX));
+        let here = self.lingering.range(of_client);
+        let requests: Vec<_> = here.map(|((_, seq), id)| (*id, *seq)).collect();
+        let removed = requests
+            .into_iter()
+            .filter_map(|(id, seq)| self.leave(id, seq, Why::Ungranted { now_us }));
+        removed.collect()
     }
 
     /// Takes out what is over at `now_us` of the monotonic clock: requests that time out, and places whose grace has ended, which have no
@@ -68,6 +81,9 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         let queue = self.queue(key.db, &key.name)?;
         let id = queue.of_token(token, &self.places)?;
         let place = self.places.get(id).filter(|place| place.is_absent())?;
+        if place.several.is_some() {
+            return None; // It is not about this key alone.
+        }
         let since_us = place.since_us;
         self.end(id);
         if let Some(queue) = self.queue_mut(key) {
@@ -91,7 +107,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
             }
             Some(request)
         })??;
-        self.forget(&request);
+        self.forget(seq, &request);
         let place = self.places.get(id)?;
         let rest = match (place.is_over(), place.is_absent()) {
             (true, _) => Rest::Ended,
@@ -131,9 +147,11 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         let after = place.outline();
         self.schedule.set_timeout(id, before.due_us, after.due_us);
         self.counts.change(before.kind, after.kind);
-        let queues = self.queues.get_mut(&place.key_ref.db);
-        if let Some(key) = queues.and_then(|queues| queues.get_mut(&place.key_ref.name)) {
-            key.queue.changed(place, before, after);
+        for key_ref in place.keys() {
+            let queues = self.queues.get_mut(&key_ref.db);
+            if let Some(key) = queues.and_then(|queues| queues.get_mut(&key_ref.name)) {
+                key.queue.changed(place, before, after);
+            }
         }
         Some(result)
     }
@@ -142,11 +160,31 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         let Some(place) = self.places.get(id).filter(|place| place.is_over()) else {
             return;
         };
-        let key_ref = place.key_ref.clone();
+        let (key_ref, ticket) = (place.key_ref.clone(), place.ticket);
+        match place.several.clone() {
+            None => self.leave_queue(id, &key_ref),
+            Some(all) => {
+                for one in all.iter() {
+                    self.leave_queue(id, &one.key_ref);
+                    // The waiter behind it may be next.
+                    self.mark(one.key_ref.db, &one.key_ref.name);
+                }
+                self.candidates.remove(&(ticket, id));
+                self.places_for_several = self.places_for_several.saturating_sub(1);
+            }
+        }
+        self.unlink(id);
+        self.places.remove(id);
+    }
+
+    fn leave_queue(&mut self, id: PlaceId, key_ref: &KeyRef) {
+        let Some(place) = self.places.get(id) else {
+            return;
+        };
         let queues = self.queues.get_mut(&key_ref.db);
         let key = queues.and_then(|queues| queues.get_mut(&key_ref.name));
         if key.is_some_and(|key| key.queue.remove(place)) {
-            self.set_wake(&key_ref, None);
+            self.set_wake(key_ref, None);
             if let Some(queues) = self.queues.get_mut(&key_ref.db) {
                 queues.remove(&key_ref.name);
                 if queues.is_empty() {
@@ -154,23 +192,27 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
                 }
             }
         }
-        self.places.remove(id);
     }
 
     /// Forgets the listener of a request that has left.
-    pub(super) fn forget(&mut self, request: &Request<L>) {
+    pub(super) fn forget(&mut self, seq: Seq, request: &Request<L>) {
         match &request.listener {
             Listener::Client(listener) => drop(self.by_listener.remove(listener)),
-            Listener::Channel(name) => match self.channels.get_mut(name) {
-                Some(count) if *count > 1 => *count = count.saturating_sub(1),
-                _ => drop(self.channels.remove(name)),
-            },
+            Listener::Channel(name) => {
+                if let Some(linger) = request.linger {
+                    self.lingering.remove(&(linger.client, seq));
+                }
+                match self.channels.get_mut(name) {
+                    Some(count) if *count > 1 => *count = count.saturating_sub(1),
+                    _ => drop(self.channels.remove(name)),
+                }
+            }
         }
     }
 }
 
 /// How many keys a database has room for while nobody waits for any.
-const SPARE_KEYS: usize = 1_024;
+pub(super) const SPARE_KEYS: usize = 1_024;
 
 pub(super) const fn grace_end(now_us: u64, keep_ms: u32) -> u64 {
     now_us.saturating_add((keep_ms as u64).saturating_mul(1_000))
@@ -186,6 +228,7 @@ fn removed<L>(place: &Place<L>, request: Option<Request<L>>, rest: Rest) -> Remo
         mode,
         since_us: place.since_us,
         is_server_generated: request.as_ref().is_some_and(|r| r.is_server_generated),
+        linger: request.as_ref().and_then(|request| request.linger),
         listener: request.map(|request| request.listener),
         rest,
     }

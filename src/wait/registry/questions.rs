@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
+use std::num::NonZeroU64;
 use std::rc::Rc;
 
 use super::{KeyQueue, Registry};
@@ -9,7 +10,7 @@ use crate::lock::{Deadline, Lock, Mode, Now, Token, TokenText, Waiting};
 use crate::wait::key_ref::KeyRef;
 use crate::wait::place::Counts;
 use crate::wait::queue::WaitQueue;
-use crate::wait::request::Listener;
+use crate::wait::request::{Listener, Seq};
 use crate::wait::schedule::Due;
 
 /// What a decision about a request must know of those who wait.
@@ -75,6 +76,12 @@ impl<L, S: BuildHasher> Registry<L, S> {
         queue.is_some_and(|queue| queue.of_token(token, &self.places).is_some())
     }
 
+    /// Whether a request ends with this connection: it listens by a channel, and has said LINGER.
+    pub fn has_lingering(&self, client: NonZeroU64) -> bool {
+        let of_client = (client, Seq(0))..=(client, Seq(u64::MAX));
+        self.lingering.range(of_client).next().is_some()
+    }
+
     /// For how many keys there are places.
     pub fn waited_key_count(&self) -> usize {
         self.queues.values().map(HashMap::len).sum()
@@ -111,13 +118,18 @@ impl<L, S: BuildHasher> Registry<L, S> {
 
     /// All that waits for a key, in the order in which it stands.
     pub fn waiters(&self, db: i32, name: &[u8]) -> impl Iterator<Item = Waiter<'_, L>> {
-        let queue = self.queue(db, name);
-        let ids = queue.into_iter().flat_map(WaitQueue::iter);
-        let places = ids.filter_map(|id| self.places.get(id));
-        places.flat_map(|place| {
-            let waiter = |mode, listener| Waiter {
+        let queues = self.queues.get(&db);
+        let here = queues.and_then(|queues| queues.get_key_value(name));
+        let ids = here.into_iter().flat_map(|(name, key)| {
+            let ids = key.queue.iter();
+            ids.map(move |id| (name, id))
+        });
+        let places = ids.filter_map(|(name, id)| Some((name, self.places.get(id)?)));
+        places.flat_map(|(name, place)| {
+            let among = place.mode_among(name);
+            let waiter = move |mode, listener| Waiter {
                 token: place.token.text(),
-                mode,
+                mode: among.unwrap_or(mode),
                 since_us: place.since_us,
                 listener,
             };
@@ -169,6 +181,11 @@ impl<L, S: BuildHasher> Registry<L, S> {
         !self.dirty.is_empty() || self.deliveries.has_revoked()
     }
 
+    /// Whether the step must not end yet: see [`Registry::take_candidate`] and [`Registry::take_unserved`].
+    pub fn is_unfinished(&self) -> bool {
+        !self.candidates.is_empty() || !self.unserved.is_empty()
+    }
+
     /// When there is something to do.
     pub fn due(&self) -> Due {
         self.schedule.due(self.has_work())
@@ -183,26 +200,46 @@ impl<L, S: BuildHasher> Registry<L, S> {
     #[cfg(test)]
     pub(in crate::wait) fn is_tight(&self) -> bool {
         use crate::wait::request::NEVER;
+        assert!(!self.is_unfinished());
+        self.assert_tokens_tight();
         let queues = self.queues.values().flat_map(HashMap::values);
-        let ids = queues.clone().flat_map(|key| key.queue.iter());
-        let places = ids.map(|id| self.places.get(id).unwrap());
+        let mut ids: Vec<_> = queues.clone().flat_map(|key| key.queue.iter()).collect();
+        ids.sort_unstable();
+        // A place for several keys is in the queue of each, and of no other.
+        for same in ids.chunk_by(|one, other| one == other) {
+            let place = self.places.get(same[0]).unwrap();
+            let queues = place.keys();
+            let queues = queues.filter_map(|key| self.queue(key.db, &key.name));
+            let has_it = |queue: &&WaitQueue| queue.iter().any(|id| id == same[0]);
+            assert_eq!(queues.filter(has_it).count(), same.len());
+            assert_eq!(place.keys().count(), same.len());
+        }
+        ids.dedup();
+        let places = ids.into_iter().map(|id| self.places.get(id).unwrap());
         let (mut counts, mut queued, mut clients, mut due) = (Counts::default(), 0, 0, 0);
-        let mut channels = std::collections::BTreeMap::new();
+        let mut for_several = 0;
+        let (mut channels, mut lingering) = (std::collections::BTreeMap::new(), 0);
         for place in places {
             queued += 1;
+            for_several += usize::from(place.several.is_some());
             assert!(!place.is_over());
             counts.change(None, place.outline().kind);
             due += usize::from(place.outline().due_us.is_some());
             for (_, request) in place.iter() {
                 match &request.listener {
                     Listener::Client(_) => clients += 1,
-                    Listener::Channel(name) => *channels.entry(name).or_insert(0_usize) += 1,
+                    Listener::Channel(name) => {
+                        *channels.entry(name).or_insert(0_usize) += 1;
+                        lingering += usize::from(request.linger.is_some());
+                    }
                 }
             }
         }
         let wakes = queues.clone().filter(|key| key.wakes_at_ms != NEVER);
         queued == self.len()
+            && for_several == self.places_for_several
             && self.by_listener.len() == clients
+            && self.lingering.len() == lingering
             && self
                 .channels
                 .iter()

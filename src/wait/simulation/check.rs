@@ -76,7 +76,10 @@ impl World {
                 let absent = absent.map(|(mode, _)| (mode, None)).into_iter();
                 let requests = place.requests.iter().map(|r| (r.mode, Some(r.client)));
                 let all = absent.chain(requests);
-                all.map(|(mode, client)| (place.token, mode, place.since_us, client))
+                all.map(|(mode, client)| {
+                    let mode = place.mode_at(at, mode);
+                    (place.token, mode, place.since_us, client)
+                })
             });
             let (real, expected): (Vec<_>, Vec<_>) = (real.collect(), expected.collect());
             assert_eq!(real, expected, "{op:?}: the queue of {at:?}");

@@ -9,11 +9,11 @@ use rand::{RngExt, SeedableRng};
 
 use super::*;
 
-fn take(mode: Mode, token: u8, ttl: u64, limits: Limits) -> Request {
+pub(super) fn take(mode: Mode, token: u8, ttl: u64, limits: Limits) -> Request {
     keep(mode, token, ttl, limits, 0)
 }
 
-fn keep(mode: Mode, token: u8, ttl: u64, limits: Limits, keep: u32) -> Request {
+pub(super) fn keep(mode: Mode, token: u8, ttl: u64, limits: Limits, keep: u32) -> Request {
     Request::Take {
         mode,
         token,
@@ -41,7 +41,7 @@ fn all_histories(world: &World, ops: &[Op], depth: u32, history: &mut Vec<Op>) -
     count
 }
 
-fn is_fine(play: impl FnOnce()) -> bool {
+pub(super) fn is_fine(play: impl FnOnce()) -> bool {
     catch_unwind(AssertUnwindSafe(play)).is_ok()
 }
 
@@ -75,7 +75,7 @@ fn fail(says_db: bool, history: &[Op]) -> ! {
 }
 
 /// Plays all histories of so many of these steps, each after the steps that come `first`.
-fn enumerate(name: &str, first: &[Op], ops: &[Op], depth: u32) {
+pub(super) fn enumerate(name: &str, first: &[Op], ops: &[Op], depth: u32) {
     let mut world = World::new(true);
     first.iter().for_each(|op| world.step(*op));
     let count = all_histories(&world, ops, depth, &mut first.to_vec());
@@ -254,6 +254,7 @@ fn all_histories_of_channels() {
         Op::Ask(K, Request::Release(b'b')),
         Op::Subscribe(false),
         Op::Subscribe(true),
+        Op::KillWaiter(0),
         Op::Lose(0),
         Op::Tick(1),
         Op::Timer,
@@ -291,14 +292,14 @@ fn all_histories_of_kept_places_on_servers() {
     enumerate("kept places on servers", &first, &ops, 5);
 }
 
-struct Dice {
+pub(super) struct Dice {
     rng: StdRng,
-    tokens: u8,
+    pub(super) tokens: u8,
     /// Whether requests have limits.
     has_limits: bool,
-    longest: u64,
-    dbs: u8,
-    names: u8,
+    pub(super) longest: u64,
+    pub(super) dbs: u8,
+    pub(super) names: u8,
     /// How seldom a reply gets to its client.
     slowness: u8,
     /// Whether locks are copied, or else moved. Of two copies of a hold that have moved nobody can say which is which.
@@ -306,7 +307,21 @@ struct Dice {
 }
 
 impl Dice {
-    fn below(&mut self, n: u8) -> u8 {
+    pub(super) fn new(seed: u64) -> Self {
+        let mut rng = StdRng::seed_from_u64(seed);
+        Self {
+            tokens: rng.random_range(2..8),
+            has_limits: seed % 2 == 1,
+            longest: rng.random_range(1..60),
+            dbs: rng.random_range(1..=DBS),
+            names: rng.random_range(1..=NAMES),
+            slowness: rng.random_range(1..=4),
+            copies: seed.is_multiple_of(4),
+            rng,
+        }
+    }
+
+    pub(super) fn below(&mut self, n: u8) -> u8 {
         self.rng.random_range(0..n)
     }
 
@@ -324,31 +339,35 @@ impl Dice {
         }
     }
 
-    fn op(&mut self) -> Op {
+    /// A request for a key.
+    pub(super) fn request(&mut self) -> Op {
+        let (place, token) = (self.place(), self.below(self.tokens));
+        let modes = if self.has_limits { 6 } else { 3 };
+        let mode = match self.below(modes) {
+            0 => Exclusive,
+            1..3 => Shared,
+            _ => counted(u32::from(self.below(4)) + 2),
+        };
+        let until = self.rng.random_range(1..=self.longest * 2);
+        let limits = match self.below(10) {
+            0..=1 => NoWait,
+            2..=3 => Until(until),
+            4 => NotifyUntil(until),
+            5..=6 => Notify,
+            _ => Forever,
+        };
+        let grace = match self.below(2) {
+            0 => 0,
+            _ => self.rng.random_range(1..=self.longest * 2) as u32,
+        };
+        Op::Ask(place, keep(mode, token, self.ttl(), limits, grace))
+    }
+
+    pub(super) fn op(&mut self) -> Op {
         let (place, to, token) = (self.place(), self.place(), self.below(self.tokens));
         let n = usize::from(self.below(50));
         match self.below(100) {
-            0..=34 => {
-                let modes = if self.has_limits { 6 } else { 3 };
-                let mode = match self.below(modes) {
-                    0 => Exclusive,
-                    1..3 => Shared,
-                    _ => counted(u32::from(self.below(4)) + 2),
-                };
-                let until = self.rng.random_range(1..=self.longest * 2);
-                let limits = match self.below(10) {
-                    0..=1 => NoWait,
-                    2..=3 => Until(until),
-                    4 => NotifyUntil(until),
-                    5..=6 => Notify,
-                    _ => Forever,
-                };
-                let grace = match self.below(2) {
-                    0 => 0,
-                    _ => self.rng.random_range(1..=self.longest * 2) as u32,
-                };
-                Op::Ask(place, keep(mode, token, self.ttl(), limits, grace))
-            }
+            0..=34 => self.request(),
             35..=44 => Op::Ask(place, Request::Release(token)),
             45..=47 => Op::Ask(place, Request::Renew(token, self.ttl())),
             48..=50 => Op::KillWaiter(n),
@@ -390,25 +409,18 @@ impl Dice {
 
 #[test]
 fn long_random_histories() {
-    const RUNS: u64 = 4_000;
-    const STEPS: usize = 1_000;
-    for seed in 0..RUNS {
-        let mut rng = StdRng::seed_from_u64(seed);
-        let mut dice = Dice {
-            tokens: rng.random_range(2..8),
-            has_limits: seed % 2 == 1,
-            longest: rng.random_range(1..60),
-            dbs: rng.random_range(1..=DBS),
-            names: rng.random_range(1..=NAMES),
-            slowness: rng.random_range(1..=4),
-            copies: seed % 4 == 0,
-            rng,
-        };
+    play_seeds(4_000, 1_000, Dice::op);
+}
+
+/// Plays random histories of so many steps.
+pub(super) fn play_seeds(runs: u64, steps: usize, next: impl Fn(&mut Dice) -> Op) {
+    for seed in 0..runs {
+        let mut dice = Dice::new(seed);
         let says_db = seed % 8 < 6;
         let mut world = World::new(says_db);
         let mut history = Vec::new();
-        for _ in 0..STEPS {
-            let op = dice.op();
+        for _ in 0..steps {
+            let op = next(&mut dice);
             history.push(op);
             if !is_fine(|| world.step(op)) {
                 println!("seed {seed}, step {}", history.len());
@@ -416,5 +428,5 @@ fn long_random_histories() {
             }
         }
     }
-    println!("{RUNS} histories of {STEPS} steps");
+    println!("{runs} histories of {steps} steps");
 }

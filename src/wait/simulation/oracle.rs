@@ -3,8 +3,11 @@
 //! A key is served by looking at all its holds and waiters; the timer looks at every key there is. Time is not acted on: a hold that is
 //! over stays in its list and counts for nothing.
 
+// Long because: the rules of one key belong together.
+
 mod clients;
 mod server;
+mod several;
 
 use std::cmp::Reverse;
 
@@ -37,6 +40,8 @@ pub(super) struct NaiveRequest {
 #[derive(Clone, Debug)]
 pub(super) struct NaivePlace {
     pub(super) at: Place,
+    /// All keys with their modes, if it is for several. `at` is the first one then.
+    pub(super) several: Vec<(Place, Mode)>,
     pub(super) token: u8,
     /// Where it stands: those with smaller ones stand ahead.
     pub(super) position: u64,
@@ -52,6 +57,19 @@ pub(super) struct NaivePlace {
 }
 
 impl NaivePlace {
+    pub(super) fn is_at(&self, at: Place) -> bool {
+        match self.several.is_empty() {
+            true => self.at == at,
+            false => self.several.iter().any(|(other, _)| *other == at),
+        }
+    }
+
+    /// The mode in which a key is asked for, by a request that names this mode.
+    pub(super) fn mode_at(&self, at: Place, mode: Mode) -> Mode {
+        let among = self.several.iter().find(|(other, _)| *other == at);
+        among.map_or(mode, |(_, mode)| *mode)
+    }
+
     pub(super) fn is_absent(&self) -> bool {
         self.requests.is_empty()
     }
@@ -87,8 +105,8 @@ impl NaivePlace {
     }
 }
 
-/// A grant that its client has not heard of.
-#[derive(Clone, Copy, Debug)]
+/// A grant of one key that its client has not heard of.
+#[derive(Clone, Debug)]
 pub(super) struct NaiveGrant {
     pub(super) client: Client,
     at: Place,
@@ -98,8 +116,19 @@ pub(super) struct NaiveGrant {
     has_left: bool,
     is_known: bool,
     before: Option<(Mode, u64)>,
-    /// The place that it had, where it said KEEP: the key, the position, since when, and the words.
-    kept: Option<(Place, u64, u64, (Mode, u32))>,
+    /// The grants with the same number have become known when one of them has: those of several keys, and of several clients.
+    group: u64,
+    /// The place that it had, where it said KEEP.
+    kept: Option<NaivePlace>,
+}
+
+/// What is to be done next at a key.
+enum NaiveNext {
+    Grant(NaivePlace, NaiveRequest),
+    /// The place can never be granted what it waits for.
+    Refuse(NaivePlace),
+    /// The turn of a place for several keys has come here.
+    Several(NaivePlace),
 }
 
 #[derive(Clone, Debug, Default)]
@@ -113,6 +142,7 @@ pub(super) struct Oracle {
     last_position: u64,
     pub(super) pending: Vec<NaiveGrant>,
     lost: Vec<NaiveGrant>,
+    last_group: u64,
     pub(super) last_id: u64,
     pub(super) events: Vec<(Client, Event)>,
 }
@@ -180,7 +210,8 @@ impl Oracle {
         let own = |token| holds.iter().find(|hold| hold.token == token);
         self.places.sort_by_key(|place| place.position);
         let mut here: Vec<&mut NaivePlace> =
-            self.places.iter_mut().filter(|p| p.at == at).collect();
+            self.places.iter_mut().filter(|p| p.is_at(at)).collect();
+        here.retain(|place| place.several.is_empty());
         for place in &mut here {
             place.upgrade &= own(place.token).is_some();
         }
@@ -203,7 +234,7 @@ impl Oracle {
 
     /// The places of a key in their order.
     pub(super) fn queue(&self, at: Place) -> Vec<NaivePlace> {
-        let here = self.places.iter().filter(|place| place.at == at);
+        let here = self.places.iter().filter(|place| place.is_at(at));
         let mut queue: Vec<NaivePlace> = here.cloned().collect();
         queue.sort_by_key(NaivePlace::standing);
         queue
@@ -211,43 +242,60 @@ impl Oracle {
 
     fn place(&mut self, at: Place, token: u8) -> Option<&mut NaivePlace> {
         let mut places = self.places.iter_mut();
-        places.find(|place| place.at == at && place.token == token)
+        places.find(|place| place.is_at(at) && place.token == token)
     }
 
     /// What an owner can have at once comes first, then what it can never have, then the line.
     pub(super) fn serve(&mut self, at: Place, scene: &Scene) {
-        let now = scene.now_ms;
-        while self.places.iter().any(|place| place.at == at) {
-            self.look_again(at, now);
-            let queue = self.queue(at);
-            let owners = queue
-                .iter()
-                .filter(|place| self.own(at, place.token, now).is_some());
-            let requests = owners
-                .clone()
-                .flat_map(|place| place.requests.iter().map(move |request| (place, *request)));
-            let nobody = Reserved::default();
-            let granted = requests
-                .filter(|(place, r)| self.admits(at, place.token, r.mode, now, &nobody))
-                .min_by_key(|(_, request)| request.client);
-            let refused = owners.clone().find(|place| place.is_refused);
-            if let Some((place, request)) = granted {
-                self.grant(place, request, scene);
-            } else if let Some(place) = refused {
-                let mut requests = place.requests.iter();
-                match requests.find(|r| r.mode == Mode::Exclusive) {
-                    Some(request) => {
-                        self.events.push((request.client, Event::Deadlock));
-                        self.answered(request.client);
+        while let Some(next) = self.next(at, scene.now_ms) {
+            match next {
+                NaiveNext::Grant(place, request) => self.grant(&place, request, scene),
+                NaiveNext::Refuse(place) => {
+                    let mut requests = place.requests.iter();
+                    match requests.find(|r| r.mode == Mode::Exclusive) {
+                        Some(request) => {
+                            self.events.push((request.client, Event::Deadlock));
+                            self.answered(request.client);
+                        }
+                        None => self
+                            .places
+                            .retain(|p| !p.is_at(at) || p.token != place.token),
                     }
-                    None => self.places.retain(|p| p.at != at || p.token != place.token),
                 }
-            } else if let Some((place, request)) = self.next_in_line(&queue, at, now) {
-                self.grant(place, request, scene);
-            } else {
-                return;
+                NaiveNext::Several(place) => {
+                    if !self.grant_several(&place, scene) {
+                        return;
+                    }
+                }
             }
         }
+    }
+
+    fn next(&mut self, at: Place, now: u64) -> Option<NaiveNext> {
+        self.look_again(at, now);
+        let queue = self.queue(at);
+        let owners = queue
+            .iter()
+            .filter(|place| place.several.is_empty() && self.own(at, place.token, now).is_some());
+        let requests = owners
+            .clone()
+            .flat_map(|place| place.requests.iter().map(move |request| (place, *request)));
+        let nobody = Reserved::default();
+        let granted = requests
+            .filter(|(place, r)| self.admits(at, place.token, r.mode, now, &nobody))
+            .min_by_key(|(_, request)| request.client);
+        let refused = owners.clone().find(|place| place.is_refused);
+        if let Some((place, request)) = granted {
+            return Some(NaiveNext::Grant(place.clone(), request));
+        }
+        if let Some(place) = refused {
+            return Some(NaiveNext::Refuse(place.clone()));
+        }
+        let (place, request) = self.next_in_line(&queue, at, now)?;
+        Some(match place.several.is_empty() {
+            true => NaiveNext::Grant(place.clone(), request),
+            false => NaiveNext::Several(place.clone()),
+        })
     }
 
     /// Goes along the line until somebody has to wait. Who is absent counts as a holder.
@@ -258,19 +306,30 @@ impl Oracle {
         now: u64,
     ) -> Option<(&'q NaivePlace, NaiveRequest)> {
         let absent = queue.iter().take_while(|place| place.is_absent()).count();
-        let reserved = self.reserve(&queue[..absent], at, now)?;
         let place = queue.get(absent)?;
+        // A place for several keys whose token has the key by a lock from elsewhere passes those who ask for a share.
+        let passes = !place.several.is_empty() && self.own(at, place.token, now).is_some();
+        let reserved = self.reserve(&queue[..absent], at, now, passes)?;
         let request = place.requests[0];
-        let admits = self.admits(at, place.token, request.mode, now, &reserved);
+        let mode = place.mode_at(at, request.mode);
+        let admits = self.admits(at, place.token, mode, now, &reserved);
         admits.then_some((place, request))
     }
 
     /// How those who stand ahead count as holders. `None` where one of them has to come first.
-    fn reserve(&self, ahead: &[NaivePlace], at: Place, now: u64) -> Option<Reserved> {
+    fn reserve(
+        &self,
+        ahead: &[NaivePlace],
+        at: Place,
+        now: u64,
+        passes_shares: bool,
+    ) -> Option<Reserved> {
         let mut reserved = Reserved::default();
         for place in ahead {
-            let (mode, _) = place.kept.filter(|_| place.is_absent())?;
-            if !self.admits(at, place.token, mode, now, &reserved) {
+            let is_passed = place.is_absent() && place.several.is_empty();
+            let (mode, _) = place.kept.filter(|_| is_passed)?;
+            let is_passed = passes_shares && mode == Mode::Shared;
+            if !is_passed && !self.admits(at, place.token, mode, now, &reserved) {
                 return None;
             }
             reserved.add(mode, place.upgrade);
@@ -296,7 +355,7 @@ impl Oracle {
         let beside = self
             .pending
             .iter()
-            .find(|grant| grant.id == id && grant.at == at);
+            .find(|grant| grant.id == id && grant.at == at && !self.is_of_several(grant));
         let new = NaiveGrant {
             client: request.client,
             at,
@@ -305,18 +364,17 @@ impl Oracle {
             has_left: false,
             is_known: false,
             before: before.map(|hold| (hold.mode, hold.deadline)),
+            group: self.last_group + 1,
             kept: None,
         };
+        self.last_group += 1;
         // All requests of a token that get one hold are one delivery: its owner knows what it knew before the first of them.
-        let (client, words) = (request.client, (request.mode, request.keep));
-        let kept = (at, place.position, place.since_us, words);
-        let kept = (request.keep > 0).then_some(kept);
-        let grant = *beside.unwrap_or(&new);
-        self.pending.push(NaiveGrant {
-            client,
-            kept,
-            ..grant
-        });
+        let grant = NaiveGrant {
+            client: request.client,
+            kept: kept_by(place, request),
+            ..beside.unwrap_or(&new).clone()
+        };
+        self.pending.push(grant);
     }
 
     /// A request has its answer. The place ends with the last one.
@@ -329,8 +387,25 @@ impl Oracle {
         }
     }
 
+    /// Whether a grant was made together with those of other keys.
+    fn is_of_several(&self, grant: &NaiveGrant) -> bool {
+        let mut all = self.pending.iter();
+        all.any(|other| other.group == grant.group && other.at != grant.at)
+    }
+
     fn drop_unkept(&mut self) {
         let stays = |place: &NaivePlace| !place.is_absent() || place.kept.is_some();
         self.places.retain(stays);
     }
+}
+
+/// The place that a lost grant gives back.
+fn kept_by(place: &NaivePlace, request: NaiveRequest) -> Option<NaivePlace> {
+    (request.keep > 0).then(|| NaivePlace {
+        kept: Some((request.mode, request.keep)),
+        requests: Vec::new(),
+        upgrade: false,
+        is_refused: false,
+        ..place.clone()
+    })
 }

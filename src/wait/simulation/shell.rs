@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::hash::{BuildHasherDefault, DefaultHasher};
 
-use super::{Client, Event, Limits, Place, Request, Scene, EVERY_DB};
+use super::{linger_of, Client, Event, Limits, Place, Request, Scene, EVERY_DB};
 use crate::lock::{Deadline, Effect, Fate, Fence, FenceClock, Lock, Now, Refusal, Token, TokenBuf};
 use crate::wait::{Entered, Grant, KeyRef, Listener, NewRequest, Registry, Removed, Step};
 
@@ -36,7 +36,7 @@ impl Value {
 pub(super) struct Shell {
     pub(super) values: BTreeMap<Place, Value>,
     pub(super) registry: Registry<Client, SameEachTime>,
-    fences: Fences,
+    pub(super) fences: Fences,
     /// Grants whose replies are on their way.
     pub(super) in_flight: Vec<(Client, Grant)>,
     pub(super) events: Vec<(Client, Event)>,
@@ -51,7 +51,7 @@ pub(super) struct Shell {
 }
 
 /// The server has one fence clock, each world its own.
-struct Fences(FenceClock);
+pub(super) struct Fences(pub(super) FenceClock);
 
 impl Clone for Fences {
     fn clone(&self) -> Self {
@@ -235,15 +235,15 @@ impl Shell {
             return;
         }
         let now = scene.now();
-        let key_ref = self.registry.key_ref(at.db.into(), &[at.name]);
-        if let Some(key_ref) = &key_ref {
-            if self.serve_all(at, key_ref, scene) {
-                self.watch(at, key_ref, now);
-            }
-        }
+        let key_ref = self.serve_first(at, scene);
         let name = [what.token()];
         let lock = self.values.get(&at).and_then(Value::lock);
         let token = Token::new(&name).unwrap();
+        let is_partial = |key: &KeyRef| self.registry.waits_for_several(key, token);
+        if matches!(what, Request::Take { .. }) && key_ref.as_ref().is_some_and(is_partial) {
+            self.events.push((client, Event::Partial));
+            return self.repair_ttl(at, now);
+        }
         let released = match what {
             Request::Release(_) => lock.and_then(|lock| lock.fence_of(token)),
             _ => None,
@@ -310,6 +310,7 @@ impl Shell {
         let token = Token::new(&name).unwrap();
         self.events.push((client, Event::Done(false)));
         if let (Some(key_ref), Request::Release(_)) = (key_ref, what) {
+            self.serve_others_later(key_ref, token);
             for removed in self.registry.give_up(key_ref, token) {
                 if matches!(removed.listener, Some(Listener::Client(_))) {
                     self.tell(removed, Event::Null);
@@ -340,6 +341,7 @@ impl Shell {
             times_out_at_us: limits.times_out_at_us(scene),
             keep_ms: (keep > 0).then_some(keep),
             is_server_generated: false,
+            linger: Some(linger_of(client)), // So one that listens by a channel can be killed, too.
             refusal: why,
             now: scene.now(),
             now_us: scene.mono_us,
@@ -357,8 +359,11 @@ impl Shell {
 
     /// A client is gone that waits.
     pub(super) fn kill_waiter(&mut self, client: Client, scene: &Scene) {
-        let removed = self.registry.remove_listener(client, scene.mono_us);
-        let key_ref = removed.unwrap().key_ref;
+        let blocked = self.registry.remove_listener(client, scene.mono_us);
+        let by_channel = (self.registry).remove_lingering(linger_of(client).client, scene.mono_us);
+        let mut removed = blocked.into_iter().chain(by_channel);
+        let key_ref = removed.next().unwrap().key_ref;
+        assert!(removed.next().is_none());
         self.registry.mark(key_ref.db, &key_ref.name);
     }
 
@@ -387,7 +392,7 @@ impl Shell {
         self.watch(at, key_ref, scene.now());
     }
 
-    fn serve_all(&mut self, at: Place, key_ref: &KeyRef, scene: &Scene) -> bool {
+    pub(super) fn serve_all(&mut self, at: Place, key_ref: &KeyRef, scene: &Scene) -> bool {
         let (mut changed, now) = (false, scene.now());
         loop {
             let lock = match self.values.get(&at) {
@@ -437,8 +442,7 @@ impl Shell {
 
     pub(super) fn watch(&mut self, at: Place, key_ref: &KeyRef, now: Now) {
         let by_holds = self.registry.wakes_at(key_ref, self.lock(at), now);
-        let by_key = self.end(at);
-        let earliest = by_holds.into_iter().chain(by_key).min();
+        let earliest = by_holds.into_iter().chain(self.end(at)).min();
         let at_ms = earliest.map(|deadline| deadline.ms() + 1);
         self.registry.set_wake(key_ref, at_ms);
     }

@@ -1,5 +1,7 @@
 //! What the shell's timer does. Each function has its twin there.
 
+use std::collections::BTreeSet;
+
 use super::shell::{key_ref, place, Shell, Value};
 use super::{Event, Place, Scene, DBS};
 use crate::wait::delivery::find_in;
@@ -54,9 +56,16 @@ impl Shell {
         for revoked in self.registry.take_revoked(scene.mono_us) {
             self.take_back(revoked, scene);
         }
+        let mut touched = BTreeSet::new();
         for key_ref in self.registry.take_dirty() {
+            let before = self.fences.0.last();
             self.look_at(&key_ref, scene);
+            // A key that was granted is not opened again by this timer.
+            if self.fences.0.last() != before {
+                touched.insert(key_ref);
+            }
         }
+        self.finish(scene, Some(touched));
     }
 
     fn look_at_slots(&mut self, scene: &Scene) {

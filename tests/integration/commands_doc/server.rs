@@ -64,8 +64,15 @@ fn argument(argument: &Reply) -> String {
     };
     let flags = optional(argument, "flags").map(|flags| self::words(&flags));
     let flags = flags.unwrap_or_default();
-    let more = flags.contains("multiple").then(|| "...".into());
-    let words: Vec<_> = token.into_iter().chain(value).chain(more).collect();
+    let is_optional_value = flags.contains("optional") && token.is_none();
+    let value = value.map(
+        |value| match (flags.contains("multiple"), is_optional_value) {
+            (true, true) => format!("{value} ..."),
+            (true, false) => format!("{value} [{value} ...]"),
+            (false, _) => value,
+        },
+    );
+    let words: Vec<_> = token.into_iter().chain(value).collect();
     match flags.contains("optional") {
         true => format!("[{}]", words.join(" ")),
         false => words.join(" "),
@@ -81,8 +88,19 @@ fn key(specs: &[Reply]) -> (i64, BTreeSet<String>) {
     };
     let search = spec.field("begin_search");
     assert_eq!(text(&search.field("type")), "index");
-    let range = spec.field("find_keys").field("spec");
-    assert_eq!(range.field("lastkey"), Reply::Int(0), "one key");
+    let found = spec.field("find_keys");
+    let numbers = found.field("spec");
+    match text(&found.field("type")).as_str() {
+        "range" => assert_eq!(numbers.field("lastkey"), Reply::Int(0), "one key"),
+        // The word at the place is the number of the keys right after it.
+        "keynum" => {
+            let is = |name, n| assert_eq!(numbers.field(name), Reply::Int(n), "{name}");
+            is("keynumidx", 0);
+            is("firstkey", 1);
+            is("keystep", 1);
+        }
+        other => panic!("{other}"),
+    }
     let place = search.field("spec").field("index").as_int();
     (place, words(&spec.field("flags")))
 }

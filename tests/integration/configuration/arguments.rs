@@ -56,6 +56,10 @@ fn bad_arguments() -> Vec<(Vec<Vec<u8>>, &'static str)> {
             words("replicate-in-place yes Replicate-In-Place yes"),
             "replicate-in-place: it is given twice",
         ),
+        (
+            words("deadlock-detection on"),
+            "deadlock-detection: its value is neither yes nor no",
+        ),
         (vec![Vec::new(), b"5".to_vec()], unknown),
         (vec![b"max-waiters".to_vec(), Vec::new()], no_integer),
         (vec![b"x".repeat(100_000)], unknown),
@@ -187,7 +191,7 @@ fn module_loadex_refuses_bad_values(kind: Kind) {
     c.error("CONFIG SET lock.max-waiters 9 lock.max-waiters-per-key -1");
     let found = c.call("CONFIG GET lock.*");
     assert_eq!(found.field("lock.max-waiters"), "7".into());
-    assert_eq!(found.items().len(), 6, "{found:?}");
+    assert_eq!(found.items().len(), 8, "{found:?}");
 }
 
 /// The server notices an unknown setting only after the load. It then tries to unload the module,

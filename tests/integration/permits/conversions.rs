@@ -100,7 +100,7 @@ fn two_that_narrow_to_limits_are_no_deadlock(kind: Kind) {
     // One of two may ask to become exclusive: the other one leaves.
     permit(&mut c, "k", "a", 9);
     let exclusive = server.blocked("LOCK.ACQUIRE k a 60000 BLOCK 0");
-    assert_eq!(permit(&mut c, "k", "b", 2) > 0, true);
+    assert!(permit(&mut c, "k", "b", 2) > 0);
     c.int("LOCK.RELEASE k b");
     exclusive.fence();
     assert_eq!(mode(&mut c, "k"), "exclusive");

@@ -15,11 +15,12 @@ on_every_server![
     resetstat_is_for_operators,
 ];
 
-const GAUGES: [&str; 9] = [
+const GAUGES: [&str; 10] = [
     "held_exclusive",
     "held_shared",
     "held_counted",
     "held_keys",
+    "held_bound",
     "waiters",
     "waiters_blocked",
     "waiters_notified",
@@ -27,7 +28,8 @@ const GAUGES: [&str; 9] = [
     "waited_keys",
 ];
 
-const COUNTERS: [&str; 23] = [
+const COUNTERS: [&str; 28] = [
+    "macquired",
     "acquired",
     "reacquired",
     "refused",
@@ -38,8 +40,12 @@ const COUNTERS: [&str; 23] = [
     "passed_over",
     "published",
     "unheard",
+    "disconnected",
+    "disconnected_later",
     "taken_back",
     "deadlocks",
+    "deadlock_cycles",
+    "deadlock_over_budget",
     "queue_full",
     "released",
     "released_later",

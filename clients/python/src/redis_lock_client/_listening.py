@@ -6,7 +6,7 @@ import time
 import weakref
 from binascii import crc_hqx
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 from uuid import uuid4
 
@@ -248,15 +248,18 @@ class Listeners:
         self._loop = loop
         self._name = uuid4().hex
         self._waiting: dict[tuple[bytes, bytes], set[Listener]] = {}
-        self._given_up: dict[tuple[bytes, bytes], float] = {}
+        # When, and all the keys that were asked for.
+        self._given_up: dict[tuple[bytes, bytes], tuple[float, Sequence[bytes]]] = {}
         # By the name of the node, "" outside clusters.
         self._subscribers: dict[str, Subscriber] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._idle: asyncio.TimerHandle | None = None
 
     @contextlib.contextmanager
-    def listen(self, key: bytes, token: bytes, is_own: bool) -> Iterator[Listener]:
-        """Pass on to the listener what is heard of its key and token, until the context ends."""
+    def listen(self, keys: Sequence[bytes], token: bytes, is_own: bool) -> Iterator[Listener]:
+        """Pass on to the listener what is heard of its keys and token, until the context ends."""
+        # The messages name the first key.
+        key = keys[0]
         listener = Listener(self, key, token, is_own)
         self._given_up.pop((key, token), None)
         self._waiting.setdefault((key, token), set()).add(listener)
@@ -270,7 +273,7 @@ class Listeners:
             if not listeners:
                 del self._waiting[key, token]
                 if not listener.is_granted:
-                    self._note_given_up(key, token)
+                    self._note_given_up(keys, token)
             if not self._waiting:
                 self._idle = self._loop.call_later(IDLE, self._close)
 
@@ -325,7 +328,8 @@ class Listeners:
         for listener in waiting:
             listener.tell(fence if event == b"granted" else None)
         if event == b"granted" and not waiting and (key, token) in self._given_up:
-            task = self._loop.create_task(self._give_back(key, token))
+            _, keys = self._given_up[key, token]
+            task = self._loop.create_task(self._give_back(keys, token))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         elif event == b"tryagain":
@@ -340,16 +344,17 @@ class Listeners:
                 if listener.subscriber is subscriber:
                     listener.tell(None)
 
-    async def _give_back(self, key: bytes, token: bytes) -> None:
-        with contextlib.suppress(RedisError):
-            await self.line.execute("LOCK.RELEASE", key, token)
+    async def _give_back(self, keys: Sequence[bytes], token: bytes) -> None:
+        for key in keys:
+            with contextlib.suppress(RedisError):
+                await self.line.execute("LOCK.RELEASE", key, token)
 
-    def _note_given_up(self, key: bytes, token: bytes) -> None:
+    def _note_given_up(self, keys: Sequence[bytes], token: bytes) -> None:
         now = time.monotonic()
-        self._given_up[key, token] = now
+        self._given_up[keys[0], token] = now, keys
         while self._given_up:
             oldest = next(iter(self._given_up))
-            if now - self._given_up[oldest] < GIVEN_UP:
+            if now - self._given_up[oldest][0] < GIVEN_UP:
                 return
             del self._given_up[oldest]
 

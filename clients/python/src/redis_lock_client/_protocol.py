@@ -2,8 +2,9 @@
 
 import logging
 import math
+import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from threading import Lock as Mutex
 from threading import local
 from typing import Any, NamedTuple
@@ -27,6 +28,9 @@ DEFAULT_SOCKET_TIMEOUT = 5.0
 GRACE = 5.0
 LONGEST_GRACE = 3600
 
+# The most permits that the module takes.
+MOST_PERMITS = 2**31 - 1
+
 # How often in a row an acquire whose connection broke is sent again, after what the client itself retries.
 RESENDS = 5
 FIRST_PAUSE = 0.05
@@ -42,21 +46,28 @@ class Hold(local):
     fence: int | None = None
 
 
+class NotSupportedError(ResponseError):
+    """The server does not know what was asked of it: its module is older than 0.2, or the server older than 7.0."""
+
+
 class Held(NamedTuple):
     """What a token holds, by the server's word."""
 
     fence: int
-    shared: bool
+    mode: str
+    # The smallest limit of all the holders, where the holds are counted.
+    limit: int
     ttl_ms: int
 
-    @property
-    def acquire(self) -> str:
-        """The command that asks for a hold of its mode, or converts one to it."""
-        return "RWLOCK.RLOCK" if self.shared else "RWLOCK.WLOCK"
+    def again(self, name: Any, token: bytes) -> tuple[Any, ...]:
+        """Return the command that asks for a hold of its mode, or converts one to it."""
+        if self.mode == "counted":
+            return ("LOCK.ACQUIRE", name, token, self.ttl_ms, "LIMIT", self.limit)
+        return ("RWLOCK.RLOCK" if self.mode == "shared" else "RWLOCK.WLOCK", name, token, self.ttl_ms)
 
-    def is_upgraded_by(self, acquire: str) -> bool:
-        """Return whether this command makes the shared hold exclusive."""
-        return self.shared and acquire != "RWLOCK.RLOCK"
+    def may_wait_for(self, acquire: str) -> bool:
+        """Return whether this command may have to wait to convert the hold."""
+        return self.mode != "exclusive" and acquire != "RWLOCK.RLOCK"
 
 
 class Patience:
@@ -145,6 +156,39 @@ class Lacks:
 LACKS = Lacks()
 
 
+def checked_permits(number: int) -> int:
+    """Return a number of permits that the module takes."""
+    if not 1 <= number <= MOST_PERMITS:
+        raise ValueError(f"permits must be from 1 to {MOST_PERMITS}")
+    return number
+
+
+def linger(seconds: float | None) -> tuple[str | int, ...]:
+    """Return the option of an acquire that binds its hold to the connection, or nothing."""
+    if seconds is None:
+        return ()
+    if seconds < 0:
+        raise ValueError("linger must not be negative")
+    return ("LINGER", min(int(seconds * 1000), MAX_TTL_MS))
+
+
+def at_least(seconds: float, timeout: float | None) -> tuple[str | int, ...]:
+    """Return the option of a release before which the hold does not end, or nothing."""
+    if not 0 <= seconds <= (timeout or MAX_TTL_MS / 1000):
+        raise ValueError("at_least must be from 0 to the timeout")
+    return ("ATLEAST", ttl_ms(seconds)) if seconds else ()
+
+
+def distinct_names(names: Sequence[str | bytes], shared: Sequence[str | bytes]) -> tuple[str | bytes, ...]:
+    """Return the names of a multi-lock, the exclusive ones first."""
+    if isinstance(names, str | bytes) or isinstance(shared, str | bytes):
+        raise TypeError("a multi-lock takes a list of names")
+    both = (*names, *shared)
+    if not both or len(set(both)) < len(both):
+        raise ValueError("a multi-lock takes one name or more, each once")
+    return both
+
+
 def checked_grace(seconds: float) -> float:
     """Return a grace that the module takes."""
     if not 0 <= seconds <= LONGEST_GRACE:
@@ -196,6 +240,28 @@ def is_wrong_type(error: RedisError) -> bool:
     return str(error).startswith("WRONGTYPE")
 
 
+def is_not_held(error: RedisError) -> bool:
+    """Return whether LOCK.EXEC has done nothing, as its token holds nothing."""
+    return str(error).startswith("NOTHELD")
+
+
+def refuse_what_is_missing(error: RedisError, command: str, options: Sequence[str | int] = ()) -> None:
+    """Raise NotSupportedError when an error says that the server lacks this command, or one of these options."""
+    text, missing = str(error), []
+    needed = "the module redis-lock 0.2 or newer"
+    if re.match(rf"unknown command ['`]{re.escape(command)}['`]", text, re.IGNORECASE):
+        missing = [command]
+        if command == "LOCK.EXEC":
+            needed += " on Redis 7.0 or newer"
+    elif text.startswith("unknown option"):
+        # A module that knows some of them tells which.
+        missing = [option for option in ("LIMIT", "LINGER") if option in options and option not in text]
+    elif text.startswith("wrong number of arguments") and "ATLEAST" in options:
+        missing = ["ATLEAST"]
+    if missing:
+        raise NotSupportedError(f"the server does not know {' and '.join(missing)}: {needed} does") from error
+
+
 def may_ask_again(error: RedisError) -> bool:
     """Return whether the answer got lost, or the server handed its role on: the same token may ask again."""
     return (
@@ -210,8 +276,17 @@ def held(info: Any, token: bytes) -> Held | None:
     lock = _as_map(info or ())
     for holder in map(_as_map, lock.get(b"holders", ())):
         if holder[b"token"] == token:
-            return Held(holder[b"fence"], lock[b"mode"] == b"shared", holder[b"ttl"])
+            return Held(holder[b"fence"], lock[b"mode"].decode(), lock.get(b"limit", 1), holder[b"ttl"])
     return None
+
+
+def available(info: Any, permits: int) -> int:
+    """Return how many permits are free by the reply to LOCK.INFO."""
+    lock = _as_map(info or ())
+    if lock.get(b"mode") == b"exclusive":
+        return 0
+    limit: int = lock.get(b"limit", permits)
+    return max(min(permits, limit) - len(lock.get(b"holders", ())), 0)
 
 
 def _as_map(reply: Any) -> Mapping[bytes, Any]:

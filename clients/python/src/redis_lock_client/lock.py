@@ -36,15 +36,32 @@ class Lock(redis.lock.Lock):
     # The command that takes the hold.
     ACQUIRE: ClassVar[str] = "LOCK.ACQUIRE"
 
-    def __init__(self, redis: Any, name: str | bytes, *args: Any, grace: float = protocol.GRACE, **kwargs: Any) -> None:
-        """Take the same arguments as `redis.lock.Lock`, and `grace`.
+    def __init__(
+        self,
+        redis: Any,
+        name: str | bytes,
+        *args: Any,
+        grace: float = protocol.GRACE,
+        linger: float | None = None,
+        at_least: float = 0,
+        **kwargs: Any,
+    ) -> None:
+        """Take the same arguments as `redis.lock.Lock`, and `grace`, `linger` and `at_least`, in seconds.
 
         The place in the queue outlives a connection that waited there by `grace` seconds: between two slices of a
         wait, or until the client has connected again. If this process dies while it waits, the others
         wait for so long at most when its turn comes. 0 is none.
+
+        With `linger` the hold ends so long after the connection that acquired it is lost, and not later than before.
+        With `at_least` a release ends the hold no sooner than so long after the grant.
         """
         super().__init__(redis, name, *args, **kwargs)  # type: ignore[arg-type]
         self.grace = protocol.checked_grace(grace)
+        self._at_least = protocol.at_least(at_least, self.timeout)
+        # What a request says of its hold beside the ttl.
+        self._terms = protocol.linger(linger)
+        # The keys that are held: one, but for a MultiLock.
+        self._names: tuple[str | bytes, ...] = (name,)
         self.local: Any = protocol.Hold() if self.thread_local else SimpleNamespace(token=None, fence=None)
 
     def register_scripts(self) -> None:
@@ -75,6 +92,9 @@ class Lock(redis.lock.Lock):
         if blocking_timeout is None:
             blocking_timeout = self.blocking_timeout
         patience = protocol.Patience(blocking_timeout if blocking else 0, protocol.socket_timeout(self.redis))
+        if self._at_least:
+            # An old server would say so at the release, when the work is done. This token holds nothing.
+            self._resending(patience, self._ask_for_at_least)
         # What a token that was passed holds already is not of this call: it is left to its owner.
         before = None if token is None else self._resending(patience, lambda: self._held(key))
         try:
@@ -95,6 +115,14 @@ class Lock(redis.lock.Lock):
                 self._abandon(key, before, patience)
             raise
 
+    def _ask_for_at_least(self) -> None:
+        try:
+            self.redis.execute_command("LOCK.RELEASE", self.name, uuid4().hex, "ATLEAST", 0)
+        except ResponseError as error:
+            protocol.refuse_what_is_missing(error, "LOCK.RELEASE", ("ATLEAST",))
+            if not protocol.is_wrong_type(error):
+                raise
+
     def do_acquire(self, token: str | bytes) -> bool:
         """Ask once, without waiting."""
         return self._ask(protocol.encode(self.redis, token), protocol.Patience(0, None))
@@ -107,25 +135,34 @@ class Lock(redis.lock.Lock):
         def ask() -> Any:
             nonlocal options
             options = patience.block(protocol.grace_ms(self.redis, self.grace))
-            return self.redis.execute_command(self.ACQUIRE, self.name, token, ttl, *options)
+            return self.redis.execute_command(*self._request(token, ttl), *options)
 
         while True:
             try:
                 fence = self._resending(patience, ask)
             except ResponseError as error:
+                protocol.refuse_what_is_missing(error, self.ACQUIRE, self._terms)
                 if protocol.LACKS.learn(self.redis, error, options):
                     continue
                 if not protocol.is_wrong_type(error):
                     raise
                 if patience.left_ms() == 0:
                     return False
-                time.sleep(patience.pace(self.redis.pttl(self.name)))
+                time.sleep(patience.pace(self._old_client_pttl()))
                 continue
             if fence is not None:
                 self.local.token, self.local.fence = token, fence
                 return True
             if patience.left_ms() == 0:
                 return False
+
+    def _request(self, token: bytes, ttl_ms: int) -> tuple[Any, ...]:
+        """Return the command that asks for the hold, but for the options about waiting."""
+        return (self.ACQUIRE, self.name, token, ttl_ms, *self._terms)
+
+    def _old_client_pttl(self) -> int:
+        pttl: int = self.redis.pttl(self.name)
+        return pttl
 
     def _resending(self, patience: protocol.Patience, ask: Callable[[], Any]) -> Any:
         """Ask again when an answer got lost: the same token gets its own fence if it was granted."""
@@ -144,14 +181,14 @@ class Lock(redis.lock.Lock):
         """See that a request which waits no more has changed nothing, and has left no place in the queue."""
         now = self._held(token) if before else None
         if before and now and now.fence == before.fence:
-            if now.shared == before.shared:
-                if not patience.kept or not before.is_upgraded_by(self.ACQUIRE):
+            if now.mode == before.mode:
+                if not patience.kept or not before.may_wait_for(self.ACQUIRE):
                     return
                 # LOCK.RELEASE would end the hold. To ask without waiting ends the place, unless it is granted.
-                if self._insist(self.ACQUIRE, self.name, token, now.ttl_ms) is None:
+                if self._insist(*self._request(token, now.ttl_ms)) is None:
                     return
             # It was converted, and nobody knows. Asking in the mode of before converts it back.
-            if self._insist(before.acquire, self.name, token, before.ttl_ms) == before.fence:
+            if self._insist(*before.again(self.name, token)) == before.fence:
                 return
         self._is_owner("LOCK.RELEASE", token)
 
@@ -161,7 +198,7 @@ class Lock(redis.lock.Lock):
             self._is_owner("LOCK.RELEASE", token)
         elif pool := getattr(self.redis, "connection_pool", None):
             kwargs = protocol.impatient(pool.connection_kwargs) | {"retry": Retry(NoBackoff(), 0)}
-            self._beside_the_pool(pool, kwargs, "LOCK.RELEASE", self.name, token)
+            self._beside_the_pool(pool, kwargs, [("LOCK.RELEASE", name, token) for name in self._names])
 
     def locked(self) -> bool:
         """Return whether anybody holds the lock, an old client included."""
@@ -185,7 +222,7 @@ class Lock(redis.lock.Lock):
 
     def do_release(self, expected_token: str | bytes) -> None:
         """Release what the token holds."""
-        if not self._is_owner("LOCK.RELEASE", expected_token):
+        if not self._is_owner("LOCK.RELEASE", expected_token, *self._at_least):
             raise protocol.not_owned("release", self.name)
 
     def do_extend(self, additional_time: float, replace_ttl: bool) -> Literal[True]:
@@ -206,6 +243,30 @@ class Lock(redis.lock.Lock):
             raise protocol.not_owned("reacquire", self.name)
         return True
 
+    def exec(self, *command: Any) -> Any:
+        """Run a command only if this lock is held, in one step in the server. Return the command's own reply, raw.
+
+        Raise LockNotOwnedError when the lock is lost: then nothing was done.
+        """
+        token = protocol.held_token(self.local, "run a command under", self.name)
+        try:
+            return self.redis.execute_command("LOCK.EXEC", self.name, token, *command)
+        except ResponseError as error:
+            protocol.refuse_what_is_missing(error, "LOCK.EXEC")
+            # The command may meet a wrong type, too.
+            if protocol.is_not_held(error) or (protocol.is_wrong_type(error) and not self.owned()):
+                raise protocol.not_owned("run a command under", self.name) from error
+            raise
+
+    def check(self) -> int | None:
+        """Ask the server whether this lock is held now. Return its fence, or None."""
+        token = self.local.token
+        if token is None:
+            return None
+        fences = self._of_all("LOCK.CHECK", token)
+        # All the holds of one grant have one fence.
+        return fences[0] if len(set(fences)) == 1 else None
+
     def keep_alive(self, on_lost: Callable[[], object] | None = None) -> KeepAlive:
         """Return a context that renews the hold at a third of its timeout, and calls `on_lost` when it is lost."""
         token = protocol.held_token(self.local, "keep alive", self.name)
@@ -216,39 +277,76 @@ class Lock(redis.lock.Lock):
         return self._is_owner("LOCK.RENEW", token, ttl_ms)
 
     def _held(self, token: bytes) -> protocol.Held | None:
-        try:
-            info = self.redis.execute_command("LOCK.INFO", self.name, **{NEVER_DECODE: True})
-        except ResponseError as error:
-            if protocol.is_wrong_type(error):
-                return None
-            raise
-        return protocol.held(info, token)
+        for name in self._names:
+            try:
+                info = self._info(name)
+            except ResponseError as error:
+                if not protocol.is_wrong_type(error):
+                    raise
+            else:
+                if held := protocol.held(info, token):
+                    return held
+        return None
 
-    def _is_owner(self, command: str, token: str | bytes, *args: int) -> bool:
-        try:
-            return bool(self._insist(command, self.name, token, *args))
-        except ResponseError as error:
-            # Whoever wrote a string over the key has ended the hold.
-            if protocol.is_wrong_type(error):
-                return False
-            raise
+    def _info(self, name: Any) -> Any:
+        return self.redis.execute_command("LOCK.INFO", name, **{NEVER_DECODE: True})
+
+    def _is_owner(self, command: str, token: str | bytes, *args: str | int) -> bool:
+        return all(self._of_all(command, token, *args))
+
+    def _of_all(self, command: str, token: str | bytes, *args: str | int) -> list[int | None]:
+        """Return the reply for each key, None where it holds no lock."""
+        replies = self._insist_together([(command, name, token, *args) for name in self._names])
+        for at, reply in enumerate(replies):
+            if isinstance(reply, ResponseError):
+                protocol.refuse_what_is_missing(reply, command, args)
+                # A string that was written over the key has ended the hold.
+                if not protocol.is_wrong_type(reply):
+                    raise reply
+                replies[at] = None
+        return replies
 
     def _insist(self, *args: Any) -> Any:
-        """Send what ends or prolongs a hold, if need be beside the pool: all of it may be waiting for just this."""
+        (reply,) = self._insist_together([args])
+        if isinstance(reply, ResponseError):
+            raise reply
+        return reply
+
+    def _insist_together(self, commands: list[tuple[Any, ...]]) -> list[Any]:
+        """Send what ends or prolongs a hold, if need be beside the pool: all of it may be waiting for just this.
+
+        Return the replies and the errors that the server answered. Several commands are one transaction.
+        """
         try:
-            return self.redis.execute_command(*args)
+            if len(commands) > 1:
+                pipeline = self.redis.pipeline(transaction=True)
+                for command in commands:
+                    pipeline.execute_command(*command)
+                replies: list[Any] = pipeline.execute(raise_on_error=False)
+                return replies
+            try:
+                return [self.redis.execute_command(*commands[0])]
+            except ResponseError as error:
+                return [error]
         except MaxConnectionsError:
             # A cluster's client has a pool for each node.
             pool = getattr(self.redis, "connection_pool", None)
             if pool is None:
                 raise
-        return self._beside_the_pool(pool, pool.connection_kwargs, *args)
+        return self._beside_the_pool(pool, pool.connection_kwargs, commands)
 
-    def _beside_the_pool(self, pool: Any, kwargs: Any, *args: Any) -> Any:
+    def _beside_the_pool(self, pool: Any, kwargs: Any, commands: list[tuple[Any, ...]]) -> list[Any]:
         connection = pool.connection_class(**kwargs)
+        replies: list[Any] = []
         try:
-            connection.send_command(*args)
-            return connection.read_response()
+            for command in commands:
+                connection.send_command(*command)
+            for _ in commands:
+                try:
+                    replies.append(connection.read_response())
+                except ResponseError as error:
+                    replies.append(error)
+            return replies
         finally:
             connection.disconnect()
 

@@ -9,8 +9,8 @@ use super::client::Inner;
 use super::ear::Ear;
 use super::transport::{connect, within};
 use crate::attempt::{Attempt, PACE, Patience, Verdict, Wait};
-use crate::command::Place;
-use crate::error::{Result, is_refused, is_unanswered, is_unknown_command};
+use crate::command::{Claim, Place};
+use crate::error::{Result, is_refused, is_unanswered, is_unknown_command, is_wrong_arity};
 use crate::lease::Grant;
 use crate::message::Event;
 use crate::{Error, Mode};
@@ -88,13 +88,13 @@ impl Inner {
     pub(super) async fn acquire(
         self: &Arc<Self>,
         place: &Arc<Place>,
-        how: (Mode, bool),
+        claim: &Claim,
         ttl: Duration,
         patience: Patience,
     ) -> Result<Option<Grant>> {
         let mut settle = Settle::new(self, place, ttl, Leftover::Release);
         let tools = (&self.options, &self.support);
-        let mut attempt = Attempt::new(place, how, ttl, patience, tools);
+        let mut attempt = Attempt::new(place, claim, ttl, patience, tools);
         let granted = self.run(&mut attempt, false).await;
         if !matches!(granted, Ok(Some(_))) && attempt.leaves_something() {
             self.abandon(place, ttl, attempt.is_uncertain).await;
@@ -112,7 +112,8 @@ impl Inner {
         patience: Patience,
     ) -> (Result<Option<Grant>>, bool) {
         let tools = (&self.options, &self.support);
-        let mut attempt = Attempt::new(place, (mode, true), ttl, patience, tools);
+        let claim = Claim::RwLock(mode);
+        let mut attempt = Attempt::new(place, &claim, ttl, patience, tools);
         let granted = self.run(&mut attempt, true).await;
         if attempt.is_uncertain && !matches!(granted, Ok(Some(_))) {
             self.await_departure(place, ttl).await;
@@ -133,6 +134,10 @@ impl Inner {
                 }
                 Verdict::Granted(grant) => return Ok(Some(grant)),
                 Verdict::AskAgain(pause) => sleep(pause).await,
+                Verdict::Partial => {
+                    self.release(attempt.place, attempt.ttl).await?;
+                    (attempt.is_uncertain, attempt.has_place) = (false, false);
+                }
                 Verdict::Queued => {}
                 Verdict::Unavailable => return Ok(None),
                 Verdict::Failed(error) => return Err(error),
@@ -279,6 +284,9 @@ impl Inner {
         attempt.is_uncertain = true;
         let sent = Instant::now();
         let renewed = self.renew(attempt.place, attempt.ttl).await?;
+        if !renewed {
+            self.release_rest(attempt.place, attempt.ttl).await;
+        }
         attempt.is_uncertain = false;
         Ok(renewed.then_some(Grant { sent, ..grant }))
     }
@@ -291,16 +299,70 @@ impl Inner {
         Ok(renewed)
     }
 
+    /// Releases. Whether all of it was held, and whether an answer was lost before.
+    pub(super) async fn release(&self, place: &Place, ttl: Duration) -> Result<(bool, bool)> {
+        let time = self.options.answer_time(ttl);
+        let release = place.release();
+        self.insist(&release, time, self.options.reconnect).await
+    }
+
+    /// Where one of several locks is lost, the others are of no use.
+    pub(super) async fn release_rest(&self, place: &Place, ttl: Duration) {
+        if !place.more.is_empty() {
+            self.give_up(place, ttl).await;
+        }
+    }
+
+    /// Binds a hold that was just renewed to the connection that answers. False if it is over.
+    pub(super) async fn rebind(
+        &self,
+        place: &Place,
+        claim: &Claim,
+        fence: u64,
+        ttl: Duration,
+    ) -> bool {
+        let tools = (&self.options, &self.support);
+        let mut attempt = Attempt::new(place, claim, ttl, Patience::None, tools);
+        let question = attempt.question(Wait::No);
+        let time = self.options.answer_time(ttl);
+        let answer = self.ask(&question.command, time).await;
+        let goes_on = attempt.goes_on(fence, question.sent, answer);
+        if !goes_on {
+            // What was granted anew nobody knows of.
+            self.give_up(place, ttl).await;
+        }
+        goes_on
+    }
+
+    /// An error, before anything is held, if the server has no release that waits for a time.
+    pub(super) async fn need_at_least(&self, place: &Place, ttl: Duration) -> Result<()> {
+        if place.at_least.is_none() || self.support.at_least() {
+            return Ok(());
+        }
+        // The token holds nothing yet.
+        match self.release(place, ttl).await {
+            Err(Error::Redis(error)) if is_wrong_arity(&error) => {
+                Err(Error::Unsupported("LOCK.RELEASE … ATLEAST", error))
+            }
+            Err(error) => Err(error),
+            Ok(_) => {
+                self.support.has_at_least();
+                Ok(())
+            }
+        }
+    }
+
     /// Gives up the place, and what may have been granted unseen. If the server is gone, time does
     /// it.
     async fn abandon(&self, place: &Place, ttl: Duration, is_uncertain: bool) {
         if is_uncertain {
             self.await_departure(place, ttl).await;
         }
-        let time = self.options.answer_time(ttl);
-        let release = place.release();
-        let released = self.insist(&release, time, self.options.reconnect);
-        if let Err(error) = released.await {
+        self.give_up(place, ttl).await;
+    }
+
+    async fn give_up(&self, place: &Place, ttl: Duration) {
+        if let Err(error) = self.release(place, ttl).await {
             log::warn!("what was asked for could not be given up: {error}");
         }
     }
@@ -336,9 +398,7 @@ impl Inner {
             Some(grant) if grant.fence == fence => Ok(grant),
             Some(_) => {
                 // A new hold, which nobody knows of.
-                let time = self.options.answer_time(ttl);
-                self.insist(&place.release(), time, self.options.reconnect)
-                    .await?;
+                self.release(place, ttl).await?;
                 Err(Error::NotHeld)
             }
             None => Err(Error::NotHeld),

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use redis::aio::MultiplexedConnection;
 use redis::{Client, Cmd, IntoConnectionInfo, RedisResult, Value};
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
 use super::ear::Ear;
@@ -13,7 +12,8 @@ use super::guard::Guard;
 use super::hub::Hub;
 use super::transport::{Borrowed, Own, SharedConnection, Transport};
 use crate::attempt::{OwnerAnswer, PACE, Patience, owner_answer};
-use crate::common::{Named, settings};
+use crate::command::Claim;
+use crate::common::{Named, Parts, settings};
 use crate::error::{Result, is_unanswered};
 use crate::options::Options;
 use crate::support::Support;
@@ -34,7 +34,7 @@ pub(super) struct Inner {
     pub(super) support: Support,
     pub(super) hub: Arc<Hub>,
     /// As many connections may block at a time.
-    pub(super) waiting: Semaphore,
+    pub(super) waiting: tokio::sync::Semaphore,
     idle: Mutex<Vec<MultiplexedConnection>>,
     pub(super) runtime: Handle,
 }
@@ -134,8 +134,10 @@ impl LockClient {
                 client,
                 support: Support::default(),
                 hub,
-                waiting: Semaphore::new(
-                    options.max_waiting_connections.min(Semaphore::MAX_PERMITS),
+                waiting: tokio::sync::Semaphore::new(
+                    options
+                        .max_waiting_connections
+                        .min(tokio::sync::Semaphore::MAX_PERMITS),
                 ),
                 options,
                 idle: Mutex::default(),
@@ -154,6 +156,48 @@ impl LockClient {
         RwLock(self.named(key.as_ref()))
     }
 
+    /// A lock that `permits` guards hold at a time. `key` is its name in the server.
+    ///
+    /// The number belongs to each acquire. If callers disagree, the smallest counts while its owner
+    /// holds a permit.
+    pub fn semaphore(&self, key: impl AsRef<[u8]>, permits: u32) -> Semaphore {
+        Semaphore(self.named(key.as_ref()), permits)
+    }
+
+    /// Several locks as one, taken exclusively. See [`MultiLock::and_shared`] for shares.
+    ///
+    /// The server refuses a key that is named twice, and in a cluster keys of several slots.
+    pub fn multi_lock<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> MultiLock {
+        MultiLock::new(self, Parts::default().add(keys, Mode::Exclusive))
+    }
+
+    /// Runs a job unless somebody runs it now, or ran it less than `at_least` ago. `None` if it did
+    /// not run here. It does not wait.
+    ///
+    /// The lock is held for `at_most`, and not renewed: a job that takes longer may run twice. The
+    /// lock is released after the job, also if that panics or this future is dropped. But it is held
+    /// until `at_least` has passed since the grant, by the server's clock. The server's module must
+    /// be 0.2 or newer; otherwise the job does not run.
+    pub async fn run_once<T>(
+        &self,
+        key: impl AsRef<[u8]>,
+        at_most: Duration,
+        at_least: Duration,
+        job: impl AsyncFnOnce(&Guard) -> T,
+    ) -> Result<Option<T>> {
+        let named = Named::once(self, key.as_ref(), at_most, at_least);
+        let probe = named.place();
+        self.inner.need_at_least(&probe, named.ttl).await?;
+        let Some(guard) = named.acquire(Claim::Lock, Patience::None).await? else {
+            return Ok(None);
+        };
+        let result = job(&guard).await;
+        if let Err(error) = guard.unlock().await {
+            log::warn!("the lock of a job was not released by it: {error}");
+        }
+        Ok(Some(result))
+    }
+
     fn named(&self, key: &[u8]) -> Named<Self> {
         Named::new(self, key, self.inner.options.ttl)
     }
@@ -168,25 +212,25 @@ impl fmt::Debug for LockClient {
 }
 
 impl Named<LockClient> {
-    async fn acquire(&self, how: (Mode, bool), patience: Patience) -> Result<Option<Guard>> {
+    async fn acquire(&self, claim: Claim, patience: Patience) -> Result<Option<Guard>> {
         let place = Arc::new(self.place());
         let inner = &self.client.inner;
-        let Some(grant) = inner.acquire(&place, how, self.ttl, patience).await? else {
+        let Some(grant) = inner.acquire(&place, &claim, self.ttl, patience).await? else {
             return Ok(None);
         };
         Ok(Some(Guard::new(
             &self.client,
             place,
-            how.0,
+            claim,
             grant,
             self.ttl,
         )))
     }
 
     /// Waits as long as it takes.
-    async fn acquire_forever(&self, how: (Mode, bool)) -> Result<Guard> {
+    async fn acquire_forever(&self, claim: Claim) -> Result<Guard> {
         loop {
-            if let Some(guard) = self.acquire(how, Patience::Forever).await? {
+            if let Some(guard) = self.acquire(claim.clone(), Patience::Forever).await? {
                 return Ok(guard);
             }
         }
@@ -202,18 +246,18 @@ impl Lock {
 
     /// Takes the lock. Waits as long as it takes.
     pub async fn lock(&self) -> Result<Guard> {
-        self.0.acquire_forever((Mode::Exclusive, false)).await
+        self.0.acquire_forever(Claim::Lock).await
     }
 
     /// Takes the lock if nobody holds it and nobody waits for it.
     pub async fn try_lock(&self) -> Result<Option<Guard>> {
-        let how = (Mode::Exclusive, false);
+        let how = Claim::Lock;
         self.0.acquire(how, Patience::None).await
     }
 
     /// Takes the lock. `None` if it is unavailable for all of `timeout`.
     pub async fn lock_timeout(&self, timeout: Duration) -> Result<Option<Guard>> {
-        let how = (Mode::Exclusive, false);
+        let how = Claim::Lock;
         self.0.acquire(how, Patience::of(timeout)).await
     }
 }
@@ -227,35 +271,108 @@ impl RwLock {
 
     /// Takes a share. Waits as long as it takes. A writer that came first goes first.
     pub async fn read(&self) -> Result<Guard> {
-        self.0.acquire_forever((Mode::Shared, true)).await
+        self.0.acquire_forever(Claim::RwLock(Mode::Shared)).await
     }
 
     /// Takes a share if no writer holds the lock and nobody waits for it.
     pub async fn try_read(&self) -> Result<Option<Guard>> {
-        self.0.acquire((Mode::Shared, true), Patience::None).await
+        self.0
+            .acquire(Claim::RwLock(Mode::Shared), Patience::None)
+            .await
     }
 
     /// Takes a share. `None` if there is none to be had for all of `timeout`.
     pub async fn read_timeout(&self, timeout: Duration) -> Result<Option<Guard>> {
-        let how = (Mode::Shared, true);
+        let how = Claim::RwLock(Mode::Shared);
         self.0.acquire(how, Patience::of(timeout)).await
     }
 
     /// Takes the lock alone. Waits as long as it takes.
     pub async fn write(&self) -> Result<Guard> {
-        self.0.acquire_forever((Mode::Exclusive, true)).await
+        self.0.acquire_forever(Claim::RwLock(Mode::Exclusive)).await
     }
 
     /// Takes the lock alone if nobody holds it and nobody waits for it.
     pub async fn try_write(&self) -> Result<Option<Guard>> {
-        let how = (Mode::Exclusive, true);
+        let how = Claim::RwLock(Mode::Exclusive);
         self.0.acquire(how, Patience::None).await
     }
 
     /// Takes the lock alone. `None` if it is unavailable for all of `timeout`.
     pub async fn write_timeout(&self, timeout: Duration) -> Result<Option<Guard>> {
-        let how = (Mode::Exclusive, true);
+        let how = Claim::RwLock(Mode::Exclusive);
         self.0.acquire(how, Patience::of(timeout)).await
+    }
+}
+
+/// A lock that a number of guards hold at a time. What is held is the [`Guard`], with a token, a ttl
+/// and a fence of its own.
+#[derive(Clone, Debug)]
+pub struct Semaphore(Named<LockClient>, u32);
+
+impl Semaphore {
+    settings!("gives up or is dropped");
+
+    /// Takes a permit. Waits as long as it takes.
+    pub async fn acquire(&self) -> Result<Guard> {
+        self.0.acquire_forever(Claim::Permit(self.1)).await
+    }
+
+    /// Takes a permit if there is one and nobody waits for it.
+    pub async fn try_acquire(&self) -> Result<Option<Guard>> {
+        self.0.acquire(Claim::Permit(self.1), Patience::None).await
+    }
+
+    /// Takes a permit. `None` if there is none to be had for all of `timeout`.
+    pub async fn acquire_timeout(&self, timeout: Duration) -> Result<Option<Guard>> {
+        let claim = Claim::Permit(self.1);
+        self.0.acquire(claim, Patience::of(timeout)).await
+    }
+}
+
+/// Several locks as one: the server grants all of them in one step, or none. What is held is one
+/// [`Guard`], with one fence. If one of the locks is lost, all are.
+///
+/// A waiter holds nothing, and has a place in the queue of each key. So requests that cross cannot
+/// block one another for ever.
+#[derive(Clone, Debug)]
+pub struct MultiLock(Named<LockClient>, Parts);
+
+impl MultiLock {
+    fn new(client: &LockClient, parts: Parts) -> Self {
+        let named = Named::all(client, &parts.keys, client.inner.options.ttl);
+        Self(named, parts)
+    }
+
+    settings!("gives up or is dropped");
+
+    /// The same locks, and shares of these.
+    pub fn and_shared<K: AsRef<[u8]>>(self, keys: impl IntoIterator<Item = K>) -> Self {
+        let parts = self.1.add(keys, Mode::Shared);
+        let named = Named::all(&self.0.client, &parts.keys, self.0.ttl);
+        Self(
+            Named {
+                token: self.0.token,
+                ..named
+            },
+            parts,
+        )
+    }
+
+    /// Takes all. Waits as long as it takes.
+    pub async fn lock(&self) -> Result<Guard> {
+        self.0.acquire_forever(self.1.claim()).await
+    }
+
+    /// Takes all if none is held and nobody waits for any.
+    pub async fn try_lock(&self) -> Result<Option<Guard>> {
+        self.0.acquire(self.1.claim(), Patience::None).await
+    }
+
+    /// Takes all. `None` if they are not available together for all of `timeout`.
+    pub async fn lock_timeout(&self, timeout: Duration) -> Result<Option<Guard>> {
+        let claim = self.1.claim();
+        self.0.acquire(claim, Patience::of(timeout)).await
     }
 }
 
@@ -268,11 +385,26 @@ impl Inner {
             .and_then(Value::extract_error)
     }
 
-    /// Sends a command of an owner until it is answered, for as long as `patience`. A repetition
-    /// does no harm.
+    /// Sends commands of an owner until they are answered, each for as long as `patience`. A
+    /// repetition does no harm.
     ///
-    /// Returns whether it did what it says, and whether an answer was lost before.
+    /// Returns whether all did what they say, and whether an answer was lost before.
     pub(super) async fn insist(
+        &self,
+        commands: &[Cmd],
+        time: Duration,
+        patience: Duration,
+    ) -> Result<(bool, bool)> {
+        let (mut done, mut was_lost) = (true, false);
+        for command in commands {
+            let (is_done, is_lost) = self.insist_on(command, time, patience).await?;
+            done &= is_done;
+            was_lost |= is_lost;
+        }
+        Ok((done, was_lost))
+    }
+
+    async fn insist_on(
         &self,
         command: &Cmd,
         time: Duration,

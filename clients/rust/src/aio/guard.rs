@@ -1,13 +1,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use redis::{Cmd, FromRedisValue};
 use tokio::sync::Mutex;
 
 use super::acquire::{Leftover, Settle};
 use super::client::LockClient;
 use super::keep_alive::KeepAlive;
 use crate::attempt::Patience;
-use crate::command::Place;
+use crate::command::{Claim, Place};
 use crate::common::{accessors, debug_guard};
 use crate::error::Result;
 use crate::lease::{Grant, Lease};
@@ -23,7 +24,7 @@ pub struct Guard {
     pub(super) place: Arc<Place>,
     pub(super) lease: Arc<Lease>,
     pub(super) ttl: Duration,
-    mode: Mode,
+    pub(super) claim: Claim,
     /// One conversion at a time, one that was cancelled included.
     converting: Arc<Mutex<()>>,
 }
@@ -32,7 +33,7 @@ impl Guard {
     pub(super) fn new(
         client: &LockClient,
         place: Arc<Place>,
-        mode: Mode,
+        claim: Claim,
         grant: Grant,
         ttl: Duration,
     ) -> Self {
@@ -41,7 +42,7 @@ impl Guard {
             place,
             lease: Arc::new(Lease::new(grant, ttl)),
             ttl,
-            mode,
+            claim,
             converting: Arc::default(),
         }
     }
@@ -63,12 +64,66 @@ impl Guard {
     pub async fn extend(&self, ttl: Duration) -> Result<()> {
         let ttl = bounded_ttl(ttl);
         let sent = Instant::now();
-        if self.lease.is_ended() || !self.client.inner.renew(&self.place, ttl).await? {
-            self.lease.lose();
-            return Err(Error::NotHeld);
+        let inner = &self.client.inner;
+        if self.lease.is_ended() || !inner.renew(&self.place, ttl).await? {
+            return Err(self.not_held().await);
+        }
+        if inner.options.linger.is_some() {
+            let fence = self.fence();
+            if !inner.rebind(&self.place, &self.claim, fence, ttl).await {
+                return Err(self.not_held().await);
+            }
         }
         self.lease.renewed(sent, ttl);
         Ok(())
+    }
+
+    /// Asks the server whether this is held now, where [`Guard::is_lost`] asks nobody.
+    pub async fn check(&self) -> Result<bool> {
+        if self.lease.is_ended() {
+            return Ok(false);
+        }
+        let inner = &self.client.inner;
+        let time = inner.options.answer_time(self.ttl);
+        let check = self.place.check();
+        let (is_held, _) = inner.insist(&check, time, inner.options.reconnect).await?;
+        if !is_held {
+            self.not_held().await;
+        }
+        Ok(is_held)
+    }
+
+    /// Has the server run a command only if this is held now, in one step. [`Error::NotHeld`] if it
+    /// is not; then nothing was done.
+    ///
+    /// ```no_run
+    /// # async fn example(guard: &redis_lock_client::aio::Guard) -> redis_lock_client::Result<()> {
+    /// let _: () = guard.exec(redis::cmd("SET").arg("stock:7").arg(41)).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// It is sent once: after an error of the connection the command may have run or not. Of several
+    /// locks the first one is looked at. The server must be Redis 7.0 or newer, or Valkey.
+    pub async fn exec<T: FromRedisValue>(&self, command: &Cmd) -> Result<T> {
+        self.still_held()?;
+        let inner = &self.client.inner;
+        let time = inner.options.answer_time(self.ttl);
+        match inner.ask(&self.place.exec(command), time).await {
+            Ok(value) => T::from_redis_value(value).map_err(|error| Error::Redis(error.into())),
+            Err(error) => Err(match Error::from(error) {
+                Error::NotHeld => self.not_held().await,
+                error => error,
+            }),
+        }
+    }
+
+    async fn not_held(&self) -> Error {
+        if self.lease.lose() {
+            let inner = &self.client.inner;
+            inner.release_rest(&self.place, self.ttl).await;
+        }
+        Error::NotHeld
     }
 
     /// Renews in a task of its own, at a third of the ttl, until the result is dropped or the hold
@@ -80,7 +135,8 @@ impl Guard {
     /// Makes a writer a reader in one step, with the same fence. Readers that wait at the head
     /// enter at once.
     pub async fn downgrade(&mut self) -> Result<()> {
-        if self.mode == Mode::Exclusive {
+        self.convertible()?;
+        if self.mode() == Mode::Exclusive {
             let _converting = self.converting.clone().lock_owned().await;
             self.become_reader().await?;
         }
@@ -119,9 +175,7 @@ impl Guard {
         let was_held = self.lease.is_held();
         let is_first = self.lease.end();
         let mut settle = Settle::new(inner, &self.place, self.ttl, Leftover::Release);
-        let time = inner.options.answer_time(self.ttl);
-        let release = self.place.release();
-        let answer = inner.insist(&release, time, inner.options.reconnect).await;
+        let answer = inner.release(&self.place, self.ttl).await;
         settle.disarm();
         let (released, was_lost) = answer?;
         // The reply to the first was lost, and nothing else has ended the lease by then.
@@ -133,10 +187,11 @@ impl Guard {
     }
 
     async fn upgrade_with(&mut self, patience: Patience) -> Result<bool> {
-        if self.mode == Mode::Exclusive {
+        self.convertible()?;
+        if self.mode() == Mode::Exclusive {
             return Ok(true);
         }
-        self.check()?;
+        self.still_held()?;
         let inner = self.client.inner.clone();
         let leftover = Leftover::Reader(self.fence(), self.converting.clone().lock_owned().await);
         let mut settle = Settle::new(&inner, &self.place, self.ttl, leftover);
@@ -146,17 +201,13 @@ impl Guard {
         let upgraded = match granted {
             Ok(Some(grant)) if grant.fence == self.fence() => {
                 self.lease.converted(grant, self.ttl);
-                self.mode = Mode::Exclusive;
+                self.claim = Claim::RwLock(Mode::Exclusive);
                 Ok(true)
             }
             // The share was over, and this is a new hold.
             Ok(Some(_)) => {
                 self.lease.lose();
-                let time = inner.options.answer_time(self.ttl);
-                let release = self.place.release();
-                inner
-                    .insist(&release, time, inner.options.reconnect)
-                    .await?;
+                inner.release(&self.place, self.ttl).await?;
                 Err(Error::NotHeld)
             }
             Ok(None) if leaves_something => self.become_reader().await.map(|()| false),
@@ -173,7 +224,7 @@ impl Guard {
     }
 
     async fn become_reader(&mut self) -> Result<()> {
-        self.check()?;
+        self.still_held()?;
         let inner = &self.client.inner;
         match inner
             .restore_reader(&self.place, self.fence(), self.ttl)
@@ -181,7 +232,7 @@ impl Guard {
         {
             Ok(grant) => {
                 self.lease.converted(grant, self.ttl);
-                self.mode = Mode::Shared;
+                self.claim = Claim::RwLock(Mode::Shared);
                 Ok(())
             }
             Err(error) => {

@@ -123,6 +123,7 @@ impl Hub {
     /// Listens for one place. Messages from before are not heard: the answer to the next request
     /// tells the same.
     pub(super) fn listen(self: &Arc<Self>, place: &Place) -> Listener {
+        let place = place.head();
         let (sender, events) = mpsc::unbounded_channel();
         let mut listeners = self.listeners();
         listeners.last_number = listeners.last_number.wrapping_add(1);
@@ -135,7 +136,7 @@ impl Hub {
         drop(listeners);
         Listener {
             hub: self.clone(),
-            place: place.clone(),
+            place,
             number,
             events,
         }
@@ -147,10 +148,7 @@ impl Hub {
             log::warn!("a message on the channel of locks could not be read");
             return false;
         };
-        let place = Place {
-            key: message.key.to_vec(),
-            token: message.token.to_vec(),
-        };
+        let place = Place::new(message.key, message.token.to_vec());
         let listeners = self.listeners();
         let Some(senders) = listeners.by_place.get(&place) else {
             return false;
@@ -284,10 +282,7 @@ mod tests {
     use super::*;
 
     fn place(key: &[u8], token: &[u8]) -> Place {
-        Place {
-            key: key.to_vec(),
-            token: token.to_vec(),
-        }
+        Place::new(key, token.to_vec())
     }
 
     #[test]

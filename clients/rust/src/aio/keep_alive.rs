@@ -6,8 +6,8 @@ use tokio::time::sleep;
 
 use super::client::LockClient;
 use super::guard::Guard;
-use crate::attempt::owner_answer;
-use crate::command::Place;
+use crate::attempt::{OwnerAnswer, owner_answer};
+use crate::command::{Claim, Place};
 use crate::lease::{Lease, pause_before_renewal};
 
 /// Renews a hold in a task of its own until it is dropped. It releases nothing.
@@ -24,6 +24,7 @@ impl KeepAlive {
             client: guard.client.clone(),
             place: guard.place.clone(),
             lease: guard.lease.clone(),
+            claim: guard.claim.clone(),
             ttl: guard.ttl,
         };
         Self {
@@ -53,6 +54,7 @@ struct Watch {
     client: LockClient,
     place: Arc<Place>,
     lease: Arc<Lease>,
+    claim: Claim,
     ttl: Duration,
 }
 
@@ -69,17 +71,41 @@ impl Watch {
             let sent = Instant::now();
             // Of no use after the end of the lease, however long a connection takes.
             let end = self.lease.until();
-            let time = inner.options.answer_time(self.ttl);
-            let command = self.place.renew(self.ttl);
-            let renewal = tokio::time::timeout_at(end.into(), inner.ask(&command, time));
-            let Ok(answer) = renewal.await else {
+            let Ok(answer) = tokio::time::timeout_at(end.into(), self.renew()).await else {
                 continue;
             };
-            let answer = owner_answer(answer);
             match self.lease.after_renewal(answer, sent, self.ttl) {
                 Some(next) => pause = next,
-                None => return self.lease.lose_and_tell(&self.place, &inner.options),
+                None => {
+                    let was_held = !self.lease.is_ended();
+                    self.lease.lose_and_tell(&self.place, &inner.options);
+                    if was_held {
+                        inner.release_rest(&self.place, self.ttl).await;
+                    }
+                    return;
+                }
             }
+        }
+    }
+
+    /// Renews each key once.
+    async fn renew(&self) -> OwnerAnswer {
+        let inner = &self.client.inner;
+        let time = inner.options.answer_time(self.ttl);
+        for command in self.place.renew(self.ttl) {
+            let answer = owner_answer(inner.ask(&command, time).await);
+            if !matches!(answer, OwnerAnswer::Done) {
+                return answer;
+            }
+        }
+        if inner.options.linger.is_none() || self.lease.is_ended() {
+            return OwnerAnswer::Done;
+        }
+        let fence = self.lease.fence();
+        let bound = inner.rebind(&self.place, &self.claim, fence, self.ttl);
+        match bound.await {
+            true => OwnerAnswer::Done,
+            false => OwnerAnswer::NotHeld,
         }
     }
 }

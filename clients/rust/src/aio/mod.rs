@@ -48,7 +48,7 @@ mod hub;
 mod keep_alive;
 mod transport;
 
-pub use client::{Lock, LockClient, RwLock};
+pub use client::{Lock, LockClient, MultiLock, RwLock, Semaphore};
 pub use guard::Guard;
 pub use keep_alive::KeepAlive;
 pub use transport::SharedConnection;

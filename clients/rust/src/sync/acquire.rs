@@ -5,8 +5,8 @@ use redis::Value;
 
 use super::client::Inner;
 use crate::attempt::{Attempt, PACE, Patience, Verdict, Wait};
-use crate::command::Place;
-use crate::error::Result;
+use crate::command::{Claim, Place};
+use crate::error::{Result, is_wrong_arity};
 use crate::lease::Grant;
 use crate::{Error, Mode};
 
@@ -19,12 +19,12 @@ impl Inner {
     pub(super) fn acquire(
         &self,
         place: &Place,
-        how: (Mode, bool),
+        claim: &Claim,
         ttl: Duration,
         patience: Patience,
     ) -> Result<Option<Grant>> {
         let tools = (&self.options, &self.support);
-        let mut attempt = Attempt::new(place, how, ttl, patience, tools);
+        let mut attempt = Attempt::new(place, claim, ttl, patience, tools);
         let granted = self.run(&mut attempt);
         if !matches!(granted, Ok(Some(_))) && attempt.leaves_something() {
             self.abandon(&attempt);
@@ -41,7 +41,8 @@ impl Inner {
         patience: Patience,
     ) -> (Result<Option<Grant>>, bool) {
         let tools = (&self.options, &self.support);
-        let mut attempt = Attempt::new(place, (mode, true), ttl, patience, tools);
+        let claim = Claim::RwLock(mode);
+        let mut attempt = Attempt::new(place, &claim, ttl, patience, tools);
         let granted = self.run(&mut attempt);
         if attempt.is_uncertain && !matches!(granted, Ok(Some(_))) {
             self.await_departure(place, ttl);
@@ -63,6 +64,10 @@ impl Inner {
                 }
                 Verdict::Granted(grant) => return Ok(Some(grant)),
                 Verdict::AskAgain(pause) => sleep(pause),
+                Verdict::Partial => {
+                    self.release(attempt.place, attempt.ttl, self.options.reconnect)?;
+                    (attempt.is_uncertain, attempt.has_place) = (false, false);
+                }
                 Verdict::Unavailable | Verdict::Queued => return Ok(None),
                 Verdict::Failed(error) => return Err(error),
             }
@@ -74,6 +79,9 @@ impl Inner {
         attempt.is_uncertain = true;
         let sent = Instant::now();
         let renewed = self.renew(attempt.place, attempt.ttl)?;
+        if !renewed {
+            self.release_rest(attempt.place, attempt.ttl);
+        }
         attempt.is_uncertain = false;
         Ok(renewed.then_some(Grant { sent, ..grant }))
     }
@@ -86,15 +94,66 @@ impl Inner {
         Ok(renewed)
     }
 
+    /// Releases. Whether all of it was held, and whether an answer was lost before.
+    pub(super) fn release(
+        &self,
+        place: &Place,
+        ttl: Duration,
+        patience: Duration,
+    ) -> Result<(bool, bool)> {
+        self.insist(&place.release(), self.options.answer_time(ttl), patience)
+    }
+
+    /// Where one of several locks is lost, the others are of no use.
+    pub(super) fn release_rest(&self, place: &Place, ttl: Duration) {
+        if !place.more.is_empty() {
+            self.give_up(place, ttl);
+        }
+    }
+
+    /// Binds a hold that was just renewed to the connection that answers. False if it is over.
+    pub(super) fn rebind(&self, place: &Place, claim: &Claim, fence: u64, ttl: Duration) -> bool {
+        let tools = (&self.options, &self.support);
+        let mut attempt = Attempt::new(place, claim, ttl, Patience::None, tools);
+        let question = attempt.question(Wait::No);
+        let answer = self.ask(&question.command, self.options.answer_time(ttl));
+        let goes_on = attempt.goes_on(fence, question.sent, answer);
+        if !goes_on {
+            // What was granted anew nobody knows of.
+            self.give_up(place, ttl);
+        }
+        goes_on
+    }
+
+    /// An error, before anything is held, if the server has no release that waits for a time.
+    pub(super) fn need_at_least(&self, place: &Place, ttl: Duration) -> Result<()> {
+        if place.at_least.is_none() || self.support.at_least() {
+            return Ok(());
+        }
+        // The token holds nothing yet.
+        match self.release(place, ttl, self.options.reconnect) {
+            Err(Error::Redis(error)) if is_wrong_arity(&error) => {
+                Err(Error::Unsupported("LOCK.RELEASE … ATLEAST", error))
+            }
+            Err(error) => Err(error),
+            Ok(_) => {
+                self.support.has_at_least();
+                Ok(())
+            }
+        }
+    }
+
     /// Gives up the place, and what may have been granted unseen. If the server is gone, time does
     /// it.
     fn abandon(&self, attempt: &Attempt<'_>) {
         if attempt.is_uncertain {
             self.await_departure(attempt.place, attempt.ttl);
         }
-        let timeout = self.options.answer_time(attempt.ttl);
-        let release = attempt.place.release();
-        if let Err(error) = self.insist(&release, timeout, self.options.reconnect) {
+        self.give_up(attempt.place, attempt.ttl);
+    }
+
+    fn give_up(&self, place: &Place, ttl: Duration) {
+        if let Err(error) = self.release(place, ttl, self.options.reconnect) {
             log::warn!("what was asked for could not be given up: {error}");
         }
     }
@@ -133,8 +192,7 @@ impl Inner {
             Some(grant) if grant.fence == fence => Ok(Some(grant)),
             Some(_) => {
                 // A new hold, which nobody knows of.
-                let timeout = self.options.answer_time(ttl);
-                self.insist(&place.release(), timeout, self.options.reconnect)?;
+                self.release(place, ttl, self.options.reconnect)?;
                 Err(Error::NotHeld)
             }
             None => Err(Error::NotHeld),

@@ -7,7 +7,8 @@ use redis::{Cmd, IntoConnectionInfo, RedisResult, Value};
 use super::connect::{Connect, Connection};
 use super::guard::Guard;
 use crate::attempt::{OwnerAnswer, PACE, Patience, owner_answer};
-use crate::common::{Named, settings};
+use crate::command::Claim;
+use crate::common::{Named, Parts, settings};
 use crate::error::{Result, is_unanswered, may_pass};
 use crate::options::Options;
 use crate::support::Support;
@@ -57,6 +58,48 @@ impl LockClient {
         RwLock(self.named(key.as_ref()))
     }
 
+    /// A lock that `permits` guards hold at a time. `key` is its name in the server.
+    ///
+    /// The number belongs to each acquire. If callers disagree, the smallest counts while its owner
+    /// holds a permit.
+    pub fn semaphore(&self, key: impl AsRef<[u8]>, permits: u32) -> Semaphore {
+        Semaphore(self.named(key.as_ref()), permits)
+    }
+
+    /// Several locks as one, taken exclusively. See [`MultiLock::and_shared`] for shares.
+    ///
+    /// The server refuses a key that is named twice, and in a cluster keys of several slots.
+    pub fn multi_lock<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> MultiLock {
+        MultiLock::new(self, Parts::default().add(keys, Mode::Exclusive))
+    }
+
+    /// Runs a job unless somebody runs it now, or ran it less than `at_least` ago. `None` if it did
+    /// not run here. It does not wait.
+    ///
+    /// The lock is held for `at_most`, and not renewed: a job that takes longer may run twice. The
+    /// lock is released after the job, also if that panics. But it is held until `at_least` has
+    /// passed since the grant, by the server's clock. The server's module must be 0.2 or newer;
+    /// otherwise the job does not run.
+    pub fn run_once<T>(
+        &self,
+        key: impl AsRef<[u8]>,
+        at_most: Duration,
+        at_least: Duration,
+        job: impl FnOnce(&Guard) -> T,
+    ) -> Result<Option<T>> {
+        let named = Named::once(self, key.as_ref(), at_most, at_least);
+        let probe = named.place();
+        self.inner.need_at_least(&probe, named.ttl)?;
+        let Some(guard) = named.acquire(&Claim::Lock, Patience::None)? else {
+            return Ok(None);
+        };
+        let result = job(&guard);
+        if let Err(error) = guard.unlock() {
+            log::warn!("the lock of a job was not released by it: {error}");
+        }
+        Ok(Some(result))
+    }
+
     fn named(&self, key: &[u8]) -> Named<Self> {
         Named::new(self, key, self.inner.options.ttl)
     }
@@ -71,18 +114,26 @@ impl fmt::Debug for LockClient {
 }
 
 impl Named<LockClient> {
-    fn acquire(&self, how: (Mode, bool), patience: Patience) -> Result<Option<Guard>> {
+    fn acquire(&self, claim: &Claim, patience: Patience) -> Result<Option<Guard>> {
         let place = self.place();
-        let Some(grant) = self.client.inner.acquire(&place, how, self.ttl, patience)? else {
+        let inner = &self.client.inner;
+        let Some(grant) = inner.acquire(&place, claim, self.ttl, patience)? else {
             return Ok(None);
         };
-        Ok(Some(Guard::new(&self.client, place, how, grant, self.ttl)))
+        let claim = claim.clone();
+        Ok(Some(Guard::new(
+            &self.client,
+            place,
+            claim,
+            grant,
+            self.ttl,
+        )))
     }
 
     /// Waits as long as it takes.
-    fn acquire_forever(&self, how: (Mode, bool)) -> Result<Guard> {
+    fn acquire_forever(&self, claim: &Claim) -> Result<Guard> {
         loop {
-            if let Some(guard) = self.acquire(how, Patience::Forever)? {
+            if let Some(guard) = self.acquire(claim, Patience::Forever)? {
                 return Ok(guard);
             }
         }
@@ -98,18 +149,17 @@ impl Lock {
 
     /// Takes the lock. Waits as long as it takes.
     pub fn lock(&self) -> Result<Guard> {
-        self.0.acquire_forever((Mode::Exclusive, false))
+        self.0.acquire_forever(&Claim::Lock)
     }
 
     /// Takes the lock if nobody holds it and nobody waits for it.
     pub fn try_lock(&self) -> Result<Option<Guard>> {
-        self.0.acquire((Mode::Exclusive, false), Patience::None)
+        self.0.acquire(&Claim::Lock, Patience::None)
     }
 
     /// Takes the lock. `None` if it is unavailable for all of `timeout`.
     pub fn lock_timeout(&self, timeout: Duration) -> Result<Option<Guard>> {
-        self.0
-            .acquire((Mode::Exclusive, false), Patience::of(timeout))
+        self.0.acquire(&Claim::Lock, Patience::of(timeout))
     }
 }
 
@@ -122,33 +172,105 @@ impl RwLock {
 
     /// Takes a share. Waits as long as it takes. A writer that came first goes first.
     pub fn read(&self) -> Result<Guard> {
-        self.0.acquire_forever((Mode::Shared, true))
+        self.0.acquire_forever(&Claim::RwLock(Mode::Shared))
     }
 
     /// Takes a share if no writer holds the lock and nobody waits for it.
     pub fn try_read(&self) -> Result<Option<Guard>> {
-        self.0.acquire((Mode::Shared, true), Patience::None)
+        self.0.acquire(&Claim::RwLock(Mode::Shared), Patience::None)
     }
 
     /// Takes a share. `None` if there is none to be had for all of `timeout`.
     pub fn read_timeout(&self, timeout: Duration) -> Result<Option<Guard>> {
-        self.0.acquire((Mode::Shared, true), Patience::of(timeout))
+        self.0
+            .acquire(&Claim::RwLock(Mode::Shared), Patience::of(timeout))
     }
 
     /// Takes the lock alone. Waits as long as it takes.
     pub fn write(&self) -> Result<Guard> {
-        self.0.acquire_forever((Mode::Exclusive, true))
+        self.0.acquire_forever(&Claim::RwLock(Mode::Exclusive))
     }
 
     /// Takes the lock alone if nobody holds it and nobody waits for it.
     pub fn try_write(&self) -> Result<Option<Guard>> {
-        self.0.acquire((Mode::Exclusive, true), Patience::None)
+        self.0
+            .acquire(&Claim::RwLock(Mode::Exclusive), Patience::None)
     }
 
     /// Takes the lock alone. `None` if it is unavailable for all of `timeout`.
     pub fn write_timeout(&self, timeout: Duration) -> Result<Option<Guard>> {
         self.0
-            .acquire((Mode::Exclusive, true), Patience::of(timeout))
+            .acquire(&Claim::RwLock(Mode::Exclusive), Patience::of(timeout))
+    }
+}
+
+/// A lock that a number of guards hold at a time. What is held is the [`Guard`], with a token, a ttl
+/// and a fence of its own.
+#[derive(Clone, Debug)]
+pub struct Semaphore(Named<LockClient>, u32);
+
+impl Semaphore {
+    settings!("gives up");
+
+    /// Takes a permit. Waits as long as it takes.
+    pub fn acquire(&self) -> Result<Guard> {
+        self.0.acquire_forever(&Claim::Permit(self.1))
+    }
+
+    /// Takes a permit if there is one and nobody waits for it.
+    pub fn try_acquire(&self) -> Result<Option<Guard>> {
+        self.0.acquire(&Claim::Permit(self.1), Patience::None)
+    }
+
+    /// Takes a permit. `None` if there is none to be had for all of `timeout`.
+    pub fn acquire_timeout(&self, timeout: Duration) -> Result<Option<Guard>> {
+        self.0
+            .acquire(&Claim::Permit(self.1), Patience::of(timeout))
+    }
+}
+
+/// Several locks as one: the server grants all of them in one step, or none. What is held is one
+/// [`Guard`], with one fence. If one of the locks is lost, all are.
+///
+/// A waiter holds nothing, and has a place in the queue of each key. So requests that cross cannot
+/// block one another for ever.
+#[derive(Clone, Debug)]
+pub struct MultiLock(Named<LockClient>, Parts);
+
+impl MultiLock {
+    fn new(client: &LockClient, parts: Parts) -> Self {
+        let named = Named::all(client, &parts.keys, client.inner.options.ttl);
+        Self(named, parts)
+    }
+
+    settings!("gives up");
+
+    /// The same locks, and shares of these.
+    pub fn and_shared<K: AsRef<[u8]>>(self, keys: impl IntoIterator<Item = K>) -> Self {
+        let parts = self.1.add(keys, Mode::Shared);
+        let named = Named::all(&self.0.client, &parts.keys, self.0.ttl);
+        Self(
+            Named {
+                token: self.0.token,
+                ..named
+            },
+            parts,
+        )
+    }
+
+    /// Takes all. Waits as long as it takes.
+    pub fn lock(&self) -> Result<Guard> {
+        self.0.acquire_forever(&self.1.claim())
+    }
+
+    /// Takes all if none is held and nobody waits for any.
+    pub fn try_lock(&self) -> Result<Option<Guard>> {
+        self.0.acquire(&self.1.claim(), Patience::None)
+    }
+
+    /// Takes all. `None` if they are not available together for all of `timeout`.
+    pub fn lock_timeout(&self, timeout: Duration) -> Result<Option<Guard>> {
+        self.0.acquire(&self.1.claim(), Patience::of(timeout))
     }
 }
 
@@ -172,11 +294,26 @@ impl Inner {
         answer
     }
 
-    /// Sends a command of an owner until it is answered, for as long as `patience`. A repetition
-    /// does no harm.
+    /// Sends commands of an owner until they are answered, each for as long as `patience`. A
+    /// repetition does no harm.
     ///
-    /// Returns whether it did what it says, and whether an answer was lost before.
+    /// Returns whether all did what they say, and whether an answer was lost before.
     pub(super) fn insist(
+        &self,
+        commands: &[Cmd],
+        timeout: Duration,
+        patience: Duration,
+    ) -> Result<(bool, bool)> {
+        let (mut done, mut was_lost) = (true, false);
+        for command in commands {
+            let (is_done, is_lost) = self.insist_on(command, timeout, patience)?;
+            done &= is_done;
+            was_lost |= is_lost;
+        }
+        Ok((done, was_lost))
+    }
+
+    fn insist_on(
         &self,
         command: &Cmd,
         timeout: Duration,

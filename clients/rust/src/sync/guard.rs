@@ -1,10 +1,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use redis::{Cmd, FromRedisValue};
+
 use super::client::LockClient;
 use super::keep_alive::KeepAlive;
 use crate::attempt::Patience;
-use crate::command::Place;
+use crate::command::{Claim, Place};
 use crate::common::{accessors, debug_guard};
 use crate::error::Result;
 use crate::lease::{Grant, Lease};
@@ -20,14 +22,14 @@ pub struct Guard {
     pub(super) place: Arc<Place>,
     pub(super) lease: Arc<Lease>,
     pub(super) ttl: Duration,
-    mode: Mode,
+    pub(super) claim: Claim,
 }
 
 impl Guard {
     pub(super) fn new(
         client: &LockClient,
         place: Place,
-        how: (Mode, bool),
+        claim: Claim,
         grant: Grant,
         ttl: Duration,
     ) -> Self {
@@ -36,7 +38,7 @@ impl Guard {
             place: Arc::new(place),
             lease: Arc::new(Lease::new(grant, ttl)),
             ttl,
-            mode: how.0,
+            claim,
         }
     }
 
@@ -52,12 +54,60 @@ impl Guard {
     pub fn extend(&self, ttl: Duration) -> Result<()> {
         let ttl = bounded_ttl(ttl);
         let sent = Instant::now();
-        if self.lease.is_ended() || !self.client.inner.renew(&self.place, ttl)? {
-            self.lease.lose();
-            return Err(Error::NotHeld);
+        let inner = &self.client.inner;
+        if self.lease.is_ended() || !inner.renew(&self.place, ttl)? {
+            return Err(self.not_held());
+        }
+        let lingers = inner.options.linger.is_some();
+        if lingers && !inner.rebind(&self.place, &self.claim, self.fence(), ttl) {
+            return Err(self.not_held());
         }
         self.lease.renewed(sent, ttl);
         Ok(())
+    }
+
+    /// Asks the server whether this is held now, where [`Guard::is_lost`] asks nobody.
+    pub fn check(&self) -> Result<bool> {
+        let inner = &self.client.inner;
+        let timeout = inner.options.answer_time(self.ttl);
+        let check = self.place.check();
+        if !self.lease.is_ended() && inner.insist(&check, timeout, inner.options.reconnect)?.0 {
+            return Ok(true);
+        }
+        self.not_held();
+        Ok(false)
+    }
+
+    /// Has the server run a command only if this is held now, in one step. [`Error::NotHeld`] if it
+    /// is not; then nothing was done.
+    ///
+    /// ```no_run
+    /// # fn example(guard: &redis_lock_client::sync::Guard) -> redis_lock_client::Result<()> {
+    /// let _: () = guard.exec(redis::cmd("SET").arg("stock:7").arg(41))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// It is sent once: after an error of the connection the command may have run or not. Of several
+    /// locks the first one is looked at. The server must be Redis 7.0 or newer, or Valkey.
+    pub fn exec<T: FromRedisValue>(&self, command: &Cmd) -> Result<T> {
+        self.still_held()?;
+        let inner = &self.client.inner;
+        let timeout = inner.options.answer_time(self.ttl);
+        match inner.ask(&self.place.exec(command), timeout) {
+            Ok(value) => T::from_redis_value(value).map_err(|error| Error::Redis(error.into())),
+            Err(error) => Err(match Error::from(error) {
+                Error::NotHeld => self.not_held(),
+                error => error,
+            }),
+        }
+    }
+
+    fn not_held(&self) -> Error {
+        if self.lease.lose() {
+            self.client.inner.release_rest(&self.place, self.ttl);
+        }
+        Error::NotHeld
     }
 
     /// Renews in a thread of its own, at a third of the ttl, until the result is dropped or the
@@ -69,7 +119,8 @@ impl Guard {
     /// Makes a writer a reader in one step, with the same fence. Readers that wait at the head
     /// enter at once.
     pub fn downgrade(&mut self) -> Result<()> {
-        if self.mode == Mode::Exclusive {
+        self.convertible()?;
+        if self.mode() == Mode::Exclusive {
             self.become_reader()?;
         }
         Ok(())
@@ -103,24 +154,24 @@ impl Guard {
     }
 
     fn upgrade_with(&mut self, patience: Patience) -> Result<bool> {
-        if self.mode == Mode::Exclusive {
+        self.convertible()?;
+        if self.mode() == Mode::Exclusive {
             return Ok(true);
         }
-        self.check()?;
+        self.still_held()?;
         let inner = self.client.inner.clone();
         let (granted, leaves_something) =
             inner.convert(&self.place, Mode::Exclusive, self.ttl, patience);
         match granted {
             Ok(Some(grant)) if grant.fence == self.fence() => {
                 self.lease.converted(grant, self.ttl);
-                self.mode = Mode::Exclusive;
+                self.claim = Claim::RwLock(Mode::Exclusive);
                 Ok(true)
             }
             // The share was over, and this is a new hold.
             Ok(Some(_)) => {
                 self.lease.lose();
-                let timeout = inner.options.answer_time(self.ttl);
-                inner.insist(&self.place.release(), timeout, inner.options.reconnect)?;
+                inner.release(&self.place, self.ttl, inner.options.reconnect)?;
                 Err(Error::NotHeld)
             }
             Ok(None) => {
@@ -139,7 +190,7 @@ impl Guard {
     }
 
     fn become_reader(&mut self) -> Result<()> {
-        self.check()?;
+        self.still_held()?;
         let restored = self
             .client
             .inner
@@ -147,7 +198,7 @@ impl Guard {
         match restored {
             Ok(Some(grant)) => {
                 self.lease.converted(grant, self.ttl);
-                self.mode = Mode::Shared;
+                self.claim = Claim::RwLock(Mode::Shared);
                 Ok(())
             }
             Ok(None) | Err(Error::NotHeld) => {
@@ -162,8 +213,7 @@ impl Guard {
         let was_held = self.lease.is_held();
         let is_first = self.lease.end();
         let inner = &self.client.inner;
-        let timeout = inner.options.answer_time(self.ttl);
-        let (released, was_lost) = inner.insist(&self.place.release(), timeout, patience)?;
+        let (released, was_lost) = inner.release(&self.place, self.ttl, patience)?;
         // The reply to the first was lost, and nothing else has ended the lease by then.
         let was_released = was_lost && was_held && Instant::now() < self.lease.until();
         match is_first && (released || was_released) {

@@ -3,7 +3,8 @@ use std::thread;
 use std::time::Instant;
 
 use super::guard::Guard;
-use crate::attempt::owner_answer;
+use crate::attempt::{OwnerAnswer, owner_answer};
+use crate::command::Claim;
 use crate::lease::{Lease, pause_before_renewal};
 
 /// Renews a hold in a thread of its own until it is dropped. It releases nothing.
@@ -27,6 +28,7 @@ impl KeepAlive {
             client: guard.client.clone(),
             place: guard.place.clone(),
             lease: guard.lease.clone(),
+            claim: guard.claim.clone(),
             ttl: guard.ttl,
         };
         let watched = stop.clone();
@@ -69,6 +71,7 @@ struct Watch {
     client: super::LockClient,
     place: Arc<crate::command::Place>,
     lease: Arc<Lease>,
+    claim: Claim,
     ttl: std::time::Duration,
 }
 
@@ -91,11 +94,36 @@ impl Watch {
                 continue;
             }
             let sent = Instant::now();
-            let answer = owner_answer(inner.ask(&self.place.renew(self.ttl), timeout));
+            let answer = self.renew(timeout);
             match self.lease.after_renewal(answer, sent, self.ttl) {
                 Some(next) => pause = next,
-                None => return self.lease.lose_and_tell(&self.place, &inner.options),
+                None => {
+                    let was_held = !self.lease.is_ended();
+                    self.lease.lose_and_tell(&self.place, &inner.options);
+                    if was_held {
+                        inner.release_rest(&self.place, self.ttl);
+                    }
+                    return;
+                }
             }
+        }
+    }
+
+    /// Renews each key once.
+    fn renew(&self, timeout: std::time::Duration) -> OwnerAnswer {
+        let inner = &self.client.inner;
+        for command in self.place.renew(self.ttl) {
+            let answer = owner_answer(inner.ask(&command, timeout));
+            if !matches!(answer, OwnerAnswer::Done) {
+                return answer;
+            }
+        }
+        if inner.options.linger.is_none() || self.lease.is_ended() {
+            return OwnerAnswer::Done;
+        }
+        match inner.rebind(&self.place, &self.claim, self.lease.fence(), self.ttl) {
+            true => OwnerAnswer::Done,
+            false => OwnerAnswer::NotHeld,
         }
     }
 }

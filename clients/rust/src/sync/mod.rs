@@ -39,7 +39,7 @@ mod connect;
 mod guard;
 mod keep_alive;
 
-pub use client::{Lock, LockClient, RwLock};
+pub use client::{Lock, LockClient, MultiLock, RwLock, Semaphore};
 pub use connect::{Connect, Connection};
 pub use guard::Guard;
 pub use keep_alive::KeepAlive;

@@ -188,6 +188,29 @@ impl Admin {
         waiters.map_or(0, |pair| pair[1].as_sequence().unwrap().len())
     }
 
+    /// Closes the connection of the first waiter that blocks.
+    pub fn cut_first_waiter(&mut self, key: &str) {
+        let info = self.info(key);
+        let waiters = info.split("waiters").nth(1).unwrap();
+        let client = waiters.split("client").nth(1).unwrap();
+        let id: String = client
+            .chars()
+            .skip_while(|char| !char.is_ascii_digit())
+            .take_while(char::is_ascii_digit)
+            .collect();
+        self.run(&["CLIENT", "KILL", "ID", &id]);
+    }
+
+    /// Whether the server runs commands under a lock, which 6.2 does not.
+    pub fn has_exec(&mut self) -> bool {
+        let answer = self.ask(&["LOCK.EXEC"]);
+        !answer.unwrap_err().to_string().contains("unknown command")
+    }
+
+    pub fn int(&mut self, words: &[&str]) -> i64 {
+        redis::from_redis_value(self.run(words)).unwrap()
+    }
+
     pub fn is_free(&mut self, key: &str) -> bool {
         self.info(key).is_empty()
     }
@@ -248,6 +271,28 @@ pub fn needs_places(server: &Server, test: &str) -> bool {
         );
     }
     has
+}
+
+/// A server that knows no release with ATLEAST, and answers nothing else of use.
+pub fn without_at_least() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut bytes = [0; 4_096];
+            while let Ok(count @ 1..) = std::io::Read::read(&mut stream, &mut bytes) {
+                let text = String::from_utf8_lossy(&bytes[..count]).into_owned();
+                for command in text.split("\r\n*") {
+                    let answer = match command.contains("ATLEAST") {
+                        true => "-ERR wrong number of arguments for 'lock.release' command\r\n",
+                        false => "+OK\r\n",
+                    };
+                    let _ = stream.write_all(answer.as_bytes());
+                }
+            }
+        }
+    });
+    url
 }
 
 /// A count of calls, and the callback that is called.

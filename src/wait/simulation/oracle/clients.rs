@@ -19,6 +19,12 @@ impl Oracle {
         self.serve(at, scene);
         let token = what.token();
         let own = self.own(at, token, now);
+        let place = self.place(at, token);
+        let is_partial = place.is_some_and(|place| !place.several.is_empty());
+        if is_partial && matches!(what, Request::Take { .. }) {
+            self.events.push((client, Event::Partial));
+            return;
+        }
         let event = match what {
             Request::Take { mode, .. } => {
                 let nobody = Reserved::default();
@@ -43,7 +49,7 @@ impl Oracle {
             Request::Release(_) => {
                 match own.is_some() {
                     true => self.release(at, token),
-                    false => self.give_up(at, token),
+                    false => self.give_up(at, token, scene),
                 }
                 Event::Done(own.is_some())
             }
@@ -67,18 +73,18 @@ impl Oracle {
     }
 
     /// Whether a token that is not here may come in: all ahead of it are absent and leave room. Without a place it stands behind all.
-    fn is_turn_of(&self, at: Place, token: u8, mode: Mode, now: u64) -> bool {
+    pub(super) fn is_turn_of(&self, at: Place, token: u8, mode: Mode, now: u64) -> bool {
         let queue = self.queue(at);
         let own = queue.iter().position(|place| place.token == token);
         if own.is_some_and(|n| !queue[n].is_absent()) {
             return false;
         }
-        let reserved = self.reserve(&queue[..own.unwrap_or(queue.len())], at, now);
+        let reserved = self.reserve(&queue[..own.unwrap_or(queue.len())], at, now, false);
         reserved.is_some_and(|reserved| self.admits(at, token, mode, now, &reserved))
     }
 
-    fn end_absent(&mut self, at: Place, token: u8) {
-        let is_it = |p: &NaivePlace| p.at == at && p.token == token && p.is_absent();
+    pub(super) fn end_absent(&mut self, at: Place, token: u8) {
+        let is_it = |p: &NaivePlace| p.is_at(at) && p.token == token && p.is_absent();
         self.places.retain(|place| !is_it(place));
     }
 
@@ -92,11 +98,10 @@ impl Oracle {
         scene: &Scene,
     ) -> Event {
         let Request::Take {
-            mode,
             token,
-            ttl,
             limits,
             keep,
+            ..
         } = what
         else {
             unreachable!()
@@ -109,6 +114,7 @@ impl Oracle {
             self.last_position += 1;
             self.places.push(NaivePlace {
                 at,
+                several: Vec::new(),
                 token,
                 position: self.last_position,
                 since_us: scene.mono_us,
@@ -121,6 +127,24 @@ impl Oracle {
         }
         let place = self.place(at, token).unwrap();
         place.upgrade |= owns;
+        place.ask(client, what, scene)
+    }
+}
+
+impl NaivePlace {
+    /// A request comes to a place.
+    pub(super) fn ask(&mut self, client: Client, what: Request, scene: &Scene) -> Event {
+        let Request::Take {
+            mode,
+            ttl,
+            limits,
+            keep,
+            ..
+        } = what
+        else {
+            unreachable!()
+        };
+        let place = self;
         if limits == Limits::NoWait {
             if place.is_absent() {
                 place.kept = Some((mode, keep));
@@ -146,16 +170,23 @@ impl Oracle {
         });
         Event::Waits
     }
+}
 
+impl Oracle {
     /// Those who block at the place of a token that gives it up get null.
-    fn give_up(&mut self, at: Place, token: u8) {
+    fn give_up(&mut self, at: Place, token: u8, scene: &Scene) {
         let Some(place) = self.place(at, token).cloned() else {
             return;
         };
         let blocked = place.requests.iter().filter(|r| !r.is_channel);
         let blocked = blocked.map(|request| (request.client, Event::Null));
         self.events.extend(blocked);
-        self.places.retain(|p| p.at != at || p.token != token);
+        self.places.retain(|p| !p.is_at(at) || p.token != token);
+        for (at, _) in place.several {
+            if scene.serves(at) && !self.others.contains(&at) {
+                self.serve(at, scene);
+            }
+        }
     }
 
     pub(in super::super) fn kill_waiter(&mut self, client: Client, scene: &Scene) {
@@ -166,12 +197,14 @@ impl Oracle {
     }
 
     pub(in super::super) fn end_delivery(&mut self, client: Client, delivered: bool) {
-        let position = self.pending.iter().position(|grant| grant.client == client);
-        let grant = self.pending.remove(position.unwrap());
-        if delivered {
-            self.learn(grant.id, grant.at, grant.has_left);
-        } else if !grant.is_known {
-            self.lost.push(grant);
+        let is_its = |grant: &mut NaiveGrant| grant.client == client;
+        let all: Vec<NaiveGrant> = self.pending.extract_if(.., is_its).collect();
+        for grant in all {
+            if delivered {
+                self.learn(grant.id, grant.at, grant.has_left);
+            } else if !grant.is_known {
+                self.lost.push(grant);
+            }
         }
     }
 
@@ -180,9 +213,12 @@ impl Oracle {
     pub(super) fn learn(&mut self, id: u64, at: Place, has_left: bool) {
         let is_it =
             |grant: &NaiveGrant| grant.id == id && (grant.at == at || grant.has_left || has_left);
-        for grant in self.pending.iter_mut().filter(|grant| is_it(grant)) {
+        let all = self.pending.iter().chain(&self.lost);
+        let groups: Vec<u64> = all.filter(|g| is_it(g)).map(|g| g.group).collect();
+        let pending = self.pending.iter_mut();
+        for grant in pending.filter(|grant| groups.contains(&grant.group)) {
             grant.is_known = true;
         }
-        self.lost.retain(|grant| !is_it(grant));
+        self.lost.retain(|grant| !groups.contains(&grant.group));
     }
 }

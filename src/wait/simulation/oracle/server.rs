@@ -119,26 +119,27 @@ impl Oracle {
 
     /// The token of a grant that was lost has its place again, if it said KEEP.
     fn give_back(&mut self, grant: &NaiveGrant, scene: &Scene) {
-        let Some((at, position, since_us, words)) = grant.kept else {
+        let Some(kept) = grant.kept.clone() else {
             return;
         };
-        if let Some(place) = self.place(at, grant.token) {
-            place.position = place.position.min(position);
-            place.since_us = place.since_us.min(since_us);
-            place.kept = place.kept.or(Some(words));
+        if !kept.several.is_empty() {
+            return self.give_back_several(kept, scene);
+        }
+        if let Some(place) = self.place(kept.at, grant.token) {
+            if place.several.is_empty() {
+                place.position = place.position.min(kept.position);
+                place.since_us = place.since_us.min(kept.since_us);
+                place.kept = place.kept.or(kept.kept);
+            }
             return;
         }
-        self.places.push(NaivePlace {
-            at,
-            token: grant.token,
-            position,
-            since_us,
-            requests: Vec::new(),
-            kept: Some(words),
-            until_us: scene.mono_us + u64::from(words.1) * 1_000,
-            upgrade: false,
-            is_refused: false,
-        });
+        self.put_back(kept, scene);
+    }
+
+    pub(super) fn put_back(&mut self, kept: NaivePlace, scene: &Scene) {
+        let (_, keep) = kept.kept.unwrap();
+        let until_us = scene.mono_us + u64::from(keep) * 1_000;
+        self.places.push(NaivePlace { until_us, ..kept });
     }
 
     fn serve_all(&mut self, scene: &Scene) {
@@ -151,11 +152,15 @@ impl Oracle {
 
     /// All places of these keys end; nobody hears of those at which nobody listens.
     fn dismiss(&mut self, is_it: impl Fn(Place) -> bool, event: Event) {
-        let gone = self.places.iter().filter(|place| is_it(place.at));
+        let is_it = |place: &NaivePlace| match place.several.is_empty() {
+            true => is_it(place.at),
+            false => place.several.iter().any(|(at, _)| is_it(*at)),
+        };
+        let gone = self.places.iter().filter(|place| is_it(place));
         let gone = gone.flat_map(|place| &place.requests);
         self.events
             .extend(gone.map(|request| (request.client, event)));
-        self.places.retain(|place| !is_it(place.at));
+        self.places.retain(|place| !is_it(place));
     }
 
     /// Ends a hold that nobody has heard of, if it is here.

@@ -24,8 +24,7 @@ final class Acquisition {
     private final Commands commands;
     private final LockOptions options;
     private final Holds holds;
-    private final String name;
-    private final Mode mode;
+    private final Claim claim;
     private final String token;
     private final long ttlMs;
     private final Hold reader;
@@ -53,8 +52,7 @@ final class Acquisition {
             Commands commands,
             LockOptions options,
             Holds holds,
-            String name,
-            Mode mode,
+            Claim claim,
             String token,
             long ttlMs,
             Hold reader,
@@ -62,8 +60,7 @@ final class Acquisition {
         this.commands = commands;
         this.options = options;
         this.holds = holds;
-        this.name = name;
-        this.mode = mode;
+        this.claim = claim;
         this.token = token;
         this.ttlMs = ttlMs;
         this.reader = reader;
@@ -131,7 +128,12 @@ final class Acquisition {
         if (fence != null
                 && System.nanoTime() - sentNanos > TimeUnit.MILLISECONDS.toNanos(ttlMs) / 10) {
             sentNanos = System.nanoTime();
-            fence = answered(0, () -> commands.renew(name, token, ttlMs)) ? fence : null;
+            if (!answered(0, () -> commands.renew(claim, token, ttlMs))) {
+                fence = null;
+                if (claim.several()) {
+                    release(); // Some of it may be held still.
+                }
+            }
         }
         uncertain = false;
         outOfReachSince = 0;
@@ -140,11 +142,11 @@ final class Acquisition {
 
     private Long askServer(long blockMs) {
         if (blockMs == 0) {
-            return commands.tryAcquire(mode, name, token, ttlMs);
+            return commands.tryAcquire(claim, token, ttlMs);
         }
         long keepMs = options.grace().toMillis();
         try {
-            Long fence = commands.await(mode, name, token, ttlMs, blockMs, keepMs);
+            Long fence = commands.await(claim, token, ttlMs, blockMs, keepMs);
             placed |= keepMs > 0;
             return fence;
         } catch (JedisException failed) {
@@ -170,9 +172,16 @@ final class Acquisition {
         if (Commands.isForeign(failed)) {
             uncertain = false;
             placed = false; // It ended when the other one's value was written.
-            long heldMs = Resend.once(options, () -> commands.ttlMs(name));
+            long heldMs = Resend.once(options, () -> commands.ttlMs(claim.name()));
             pause(heldMs < 0 ? PACE_MS : Math.min(PACE_MS, heldMs + 1));
             return true;
+        }
+        if (claim.several() && Commands.isError(failed, "PARTIAL")) {
+            // A grant whose answer was lost has ended in part meanwhile.
+            release();
+            uncertain = false;
+            placed = false;
+            return false;
         }
         if (!Commands.passes(failed)) {
             throw failed;
@@ -207,7 +216,7 @@ final class Acquisition {
     private void noteInterrupt() throws InterruptedException {
         if (Thread.interrupted()) {
             if (interruptible) {
-                throw new InterruptedException("while waiting for " + name);
+                throw new InterruptedException("while waiting for " + claim.title());
             }
             interrupted = true;
         }
@@ -224,7 +233,7 @@ final class Acquisition {
         try {
             boolean again = uncertain;
             for (int tries = 0; again && tries < ABANDON_TRIES; tries++) {
-                again = commands.isWaiting(name, token);
+                again = commands.isWaiting(claim.name(), token);
                 giveUp();
                 if (again) {
                     Thread.sleep(Math.min(PACE_MS, 1 + tries));
@@ -250,7 +259,7 @@ final class Acquisition {
 
     /** Ends the place in the queue, or a hold that was granted unseen. */
     void release() {
-        Resend.once(options, () -> commands.release(name, token));
+        Resend.once(options, () -> commands.release(claim, token));
     }
 
     /** Whether it waits to turn a hold into another, so that a release would end that hold. */
@@ -264,9 +273,10 @@ final class Acquisition {
      */
     private void restoreReader() {
         long restoredMs = Math.max(ttlMs, reader.leftMs());
+        Claim shared = Claim.one(claim.name(), Mode.SHARED);
         Long fence =
                 Resend.once(
-                        options, () -> commands.tryAcquire(Mode.SHARED, name, token, restoredMs));
+                        options, () -> commands.tryAcquire(shared, token, restoredMs));
         if (fence != null && fence == reader.fence && !reader.isOver()) {
             return;
         }

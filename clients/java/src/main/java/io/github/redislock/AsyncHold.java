@@ -1,6 +1,7 @@
 package io.github.redislock;
 
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 
@@ -10,7 +11,7 @@ import java.util.concurrent.TimeUnit;
  */
 public final class AsyncHold {
     private final LettuceLockClient client;
-    private final String name;
+    private final Claim claim;
     private final String token;
     private final long fence;
     private final CompletableFuture<String> lost = new CompletableFuture<>();
@@ -22,21 +23,22 @@ public final class AsyncHold {
     private Future<?> renewal;
     private Future<?> ending;
 
-    AsyncHold(LettuceLockClient client, String name, String token, long fence, long sentNanos) {
+    AsyncHold(LettuceLockClient client, Claim claim, String token, long fence, long sentNanos) {
         this.client = client;
-        this.name = name;
+        this.claim = claim;
         this.token = token;
         this.fence = fence;
         lease(sentNanos);
+        client.holds(this);
     }
 
     /**
      * The lock's key.
      *
-     * @return as it was given
+     * @return as it was given; the keys of several with commas between
      */
     public String name() {
-        return name;
+        return claim.title();
     }
 
     /**
@@ -60,6 +62,76 @@ public final class AsyncHold {
     }
 
     /**
+     * Asks the server whether it is held now. A hold that is gone is lost from then on.
+     *
+     * @return whether it is
+     */
+    public CompletableFuture<Boolean> check() {
+        if (!isHeld()) {
+            return CompletableFuture.completedFuture(false);
+        }
+        return client.check(claim, token)
+                .whenComplete(
+                        (held, failed) -> {
+                            if (failed == null && !held) {
+                                lose(Holds.GONE);
+                            }
+                        });
+    }
+
+    /**
+     * Has the server run one command only if this is held now, in one step: {@code
+     * hold.exec("SET", "stock:42", "7")}. Of several locks it looks at the first by name only. It
+     * needs Redis 7.0 or Valkey. When the connection is lost, the command may have run or not, and
+     * Lettuce sends it again by default.
+     *
+     * @param command its name
+     * @param arguments strings, byte arrays, numbers
+     * @return the command's reply: strings, numbers, lists of them. It fails with {@link
+     *     IllegalMonitorStateException} when this is not held any more; nothing was done then
+     */
+    public CompletableFuture<Object> exec(String command, Object... arguments) {
+        if (!isHeld()) {
+            return CompletableFuture.failedFuture(Holds.notHeld(claim));
+        }
+        return client.exec(claim.name(), token, command, arguments).handle(this::executed);
+    }
+
+    private Object executed(Object reply, Throwable failed) {
+        if (failed == null) {
+            return reply;
+        }
+        Throwable cause = LettuceLockClient.cause(failed);
+        if (LettuceLockClient.isError(cause, "NOTHELD")) {
+            lose(Holds.GONE);
+            throw Holds.notHeld(claim);
+        }
+        if (LettuceLockClient.isError(cause, "ERR unknown command")) {
+            throw Commands.missing(Commands.EXEC_NEEDS, cause);
+        }
+        throw new CompletionException(cause);
+    }
+
+    /**
+     * The connection that its end is bound to was lost, so it is bound to the new one. The server
+     * answers with the same fence, unless the hold is gone.
+     */
+    void rebind() {
+        long sentNanos = System.nanoTime();
+        client.acquire(claim, token, false)
+                .whenComplete(
+                        (reply, failed) -> {
+                            if (failed != null) {
+                                renew();
+                            } else if (reply instanceof Long granted && granted == fence) {
+                                lease(sentNanos);
+                            } else {
+                                lose(Holds.GONE);
+                            }
+                        });
+    }
+
+    /**
      * The news that it ended without its owner.
      *
      * @return a future that is completed then, with one line for a log
@@ -77,7 +149,7 @@ public final class AsyncHold {
         if (!end()) {
             return CompletableFuture.completedFuture(false);
         }
-        return client.release(name, token);
+        return client.release(claim, token);
     }
 
     private synchronized void lease(long sentNanos) {
@@ -98,7 +170,7 @@ public final class AsyncHold {
 
     private void renew() {
         long sentNanos = System.nanoTime();
-        client.renew(name, token)
+        client.renew(claim, token)
                 .whenComplete(
                         (held, failed) -> {
                             if (failed != null) {
@@ -106,7 +178,7 @@ public final class AsyncHold {
                             } else if (held) {
                                 lease(sentNanos);
                             } else {
-                                lose("the server says that it is over");
+                                lose(Holds.GONE);
                             }
                         });
     }
@@ -121,8 +193,9 @@ public final class AsyncHold {
     private void lose(String reason) {
         if (end()) {
             // A renewal that is still on its way must leave nothing that nobody would unlock.
-            client.release(name, token);
-            client.tellLost(new LostLock(name, null, fence, reason), () -> lost.complete(reason));
+            client.release(claim, token);
+            LostLock news = new LostLock(claim.title(), null, fence, reason);
+            client.tellLost(news, () -> lost.complete(reason));
         }
     }
 
@@ -131,6 +204,7 @@ public final class AsyncHold {
         boolean ended = !over;
         over = true;
         cancelPlans();
+        client.holdsNoMore(this);
         return ended;
     }
 

@@ -5,18 +5,16 @@ import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
 
 /**
- * A lock of a {@link LettuceLockClient}. It is not reentrant: each request is another owner. Its
- * futures are completed in the client's executor.
+ * A lock of a {@link LettuceLockClient}, or several as one. It is not reentrant: each request is
+ * another owner. Its futures are completed in the client's executor.
  */
 public final class AsyncLock {
-    private final LettuceLockClient client;
-    private final String name;
-    private final Mode mode;
+    final LettuceLockClient client;
+    final Claim claim;
 
-    AsyncLock(LettuceLockClient client, String name, Mode mode) {
+    AsyncLock(LettuceLockClient client, Claim claim) {
         this.client = client;
-        this.name = name;
-        this.mode = mode;
+        this.claim = claim;
     }
 
     /**
@@ -27,7 +25,7 @@ public final class AsyncLock {
      */
     public CompletableFuture<AsyncHold> lock() {
         AsyncRequest<AsyncHold> request =
-                new AsyncRequest<>(client, name, mode, AsyncRequest.ENDLESS, held -> held);
+                new AsyncRequest<>(client, claim, AsyncRequest.ENDLESS, held -> held);
         return request.begin();
     }
 
@@ -49,7 +47,7 @@ public final class AsyncLock {
     public CompletableFuture<Optional<AsyncHold>> tryLock(Duration time) {
         long waitNanos = Math.max(0, time.toNanos());
         AsyncRequest<Optional<AsyncHold>> request =
-                new AsyncRequest<>(client, name, mode, waitNanos, Optional::ofNullable);
+                new AsyncRequest<>(client, claim, waitNanos, Optional::ofNullable);
         return request.begin();
     }
 }

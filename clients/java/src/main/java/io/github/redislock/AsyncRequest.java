@@ -16,12 +16,11 @@ final class AsyncRequest<T> {
     private static final long PACE_NANOS = TimeUnit.MILLISECONDS.toNanos(50);
 
     private final LettuceLockClient client;
-    private final Mode mode;
     private final Function<AsyncHold, T> outcome;
     private final boolean waits;
     private final long deadlineNanos;
     private final CompletableFuture<T> result = new CompletableFuture<>();
-    final String name;
+    final Claim claim;
     final String token = UUID.randomUUID().toString();
 
     private boolean over;
@@ -38,13 +37,11 @@ final class AsyncRequest<T> {
 
     AsyncRequest(
             LettuceLockClient client,
-            String name,
-            Mode mode,
+            Claim claim,
             long waitNanos,
             Function<AsyncHold, T> outcome) {
         this.client = client;
-        this.name = name;
-        this.mode = mode;
+        this.claim = claim;
         this.outcome = outcome;
         this.waits = waitNanos > 0;
         this.deadlineNanos = System.nanoTime() + waitNanos;
@@ -80,7 +77,7 @@ final class AsyncRequest<T> {
         int number = ++asked;
         long now = System.nanoTime();
         sentNanos = now;
-        client.acquire(mode, name, token, waits)
+        client.acquire(claim, token, waits)
                 .whenComplete((reply, failed) -> answered(number, now, reply, failed));
     }
 
@@ -114,12 +111,17 @@ final class AsyncRequest<T> {
             return;
         }
         if (LettuceLockClient.isError(failed, "DEADLOCK")) {
-            giveUp(() -> result.completeExceptionally(new LockDeadlockException(name)));
+            deadlock(failed.getMessage());
             return;
         }
-        if (LettuceLockClient.isError(failed, "ERR unknown option")) {
-            String why = "the server's module is of 0.1, which cannot notify: use RedisLockClient";
-            giveUp(() -> result.completeExceptionally(new IllegalStateException(why, failed)));
+        if (LettuceLockClient.isMissing(failed)) {
+            RuntimeException why = missing(failed);
+            giveUp(() -> result.completeExceptionally(why));
+            return;
+        }
+        if (claim.several() && LettuceLockClient.isError(failed, "PARTIAL")) {
+            // A grant whose answer was lost has ended in part meanwhile.
+            client.release(claim, token).whenComplete((was, cut) -> again());
             return;
         }
         long now = System.nanoTime();
@@ -135,17 +137,32 @@ final class AsyncRequest<T> {
         giveUp(() -> result.completeExceptionally(failed));
     }
 
+    private RuntimeException missing(Throwable failed) {
+        if (claim.needs() != null) {
+            return Commands.missing(claim.needs(), failed);
+        }
+        String why = waits ? "cannot notify" : "does not know LINGER";
+        return new IllegalStateException(
+                "the server's module is of 0.1, which " + why + ": use RedisLockClient", failed);
+    }
+
+    private void deadlock(String text) {
+        giveUp(
+                () ->
+                        result.completeExceptionally(
+                                new LockDeadlockException(claim.title(), text)));
+    }
+
+    private synchronized void again() {
+        plan(PACE_NANOS);
+    }
+
     /** How the wait ended, by the channel. */
     void told(String event, long fence) {
         switch (event) {
             case "granted" -> granted(fence, sent());
-            case "deadlock" ->
-                    giveUp(() -> result.completeExceptionally(new LockDeadlockException(name)));
-            default -> { // It has no place any more, so it asks for a new one.
-                synchronized (this) {
-                    plan(PACE_NANOS);
-                }
-            }
+            case "deadlock" -> deadlock("DEADLOCK found while it waited");
+            default -> again(); // It has no place any more, so it asks for a new one.
         }
     }
 
@@ -159,15 +176,16 @@ final class AsyncRequest<T> {
             hold(fence, askedNanos);
             return;
         }
-        client.renew(name, token)
+        client.renew(claim, token)
                 .whenComplete(
                         (held, failed) -> {
                             if (failed == null && held) {
                                 hold(fence, now);
+                            } else if (failed == null && claim.several()) {
+                                // Some of it may be held still.
+                                client.release(claim, token).whenComplete((was, cut) -> again());
                             } else {
-                                synchronized (this) {
-                                    plan(PACE_NANOS);
-                                }
+                                again();
                             }
                         });
     }
@@ -176,7 +194,7 @@ final class AsyncRequest<T> {
         if (!end()) {
             return; // The release that gave it up comes after the grant.
         }
-        AsyncHold hold = new AsyncHold(client, name, token, fence, leaseNanos);
+        AsyncHold hold = new AsyncHold(client, claim, token, fence, leaseNanos);
         client.run(
                 () -> {
                     if (!result.complete(outcome.apply(hold))) {
@@ -205,7 +223,7 @@ final class AsyncRequest<T> {
         if (!end()) {
             return CompletableFuture.completedFuture(false);
         }
-        return client.release(name, token).whenComplete((was, failed) -> client.run(news));
+        return client.release(claim, token).whenComplete((was, failed) -> client.run(news));
     }
 
     private synchronized boolean end() {

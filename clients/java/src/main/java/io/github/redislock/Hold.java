@@ -5,12 +5,13 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
 
 /**
- * One thread's hold on one lock: one token, one fence, one lease, however often the thread locked.
+ * One hold on one lock, or on several: one token, one fence, one lease, however often its thread
+ * locked.
  * Its counts belong to the owner alone; the rest is shared with the watchdog
  * and the clock.
  */
 final class Hold {
-    final String name;
+    final Claim claim;
     final Thread owner;
     final String token;
     final long fence;
@@ -25,6 +26,9 @@ final class Hold {
 
     /** Whether the watchdog renews it. */
     volatile boolean renewed;
+
+    /** Whether it may outlive the thread that took it, which may have handed it on. */
+    boolean handedOn;
 
     /** When the watchdog renews it next, and when the clock sees its end. */
     private volatile Future<?> renewal;
@@ -45,8 +49,8 @@ final class Hold {
 
     private final AtomicReference<State> state = new AtomicReference<>(State.HELD);
 
-    Hold(String name, Thread owner, String token, long fence) {
-        this.name = name;
+    Hold(Claim claim, Thread owner, String token, long fence) {
+        this.claim = claim;
         this.owner = owner;
         this.token = token;
         this.fence = fence;
@@ -116,6 +120,10 @@ final class Hold {
 
     boolean isOver() {
         return state.get() != State.HELD;
+    }
+
+    boolean isGivenBack() {
+        return state.get() == State.GIVEN_BACK;
     }
 
     boolean isLost() {

@@ -15,11 +15,14 @@ import java.util.function.Consumer;
  * is lease left, so the news of its end must not stand behind it.
  */
 final class Holds implements AutoCloseable {
+    static final String GONE = "the server says that it is over";
+
     private record Key(String name, Thread owner) {}
 
     private final Map<Key, Hold> holds = new ConcurrentHashMap<>();
     private final Set<Acquisition> waiting = ConcurrentHashMap.newKeySet();
     private final Commands commands;
+    private final LockOptions options;
     private final long ttlMs;
     private final Consumer<LostLock> onLost;
     private final ScheduledThreadPoolExecutor watchdog = thread("redis-lock-watchdog");
@@ -27,6 +30,7 @@ final class Holds implements AutoCloseable {
 
     Holds(Commands commands, LockOptions options) {
         this.commands = commands;
+        this.options = options;
         this.ttlMs = options.ttl().toMillis();
         this.onLost = options.onLost();
     }
@@ -58,6 +62,98 @@ final class Holds implements AutoCloseable {
         return hold;
     }
 
+    static IllegalMonitorStateException notHeld(Claim claim) {
+        String kind = claim.limit() > 0 ? "the permit of " : "the lock of ";
+        return new IllegalMonitorStateException(
+                kind + claim.title() + " is not held here, or was lost");
+    }
+
+    /** Waits for up to {@code waitNanos}, and with {@code reader} for the conversion of a hold. */
+    Acquisition.Grant await(
+            Claim claim,
+            String token,
+            long ttlMs,
+            Hold reader,
+            long waitNanos,
+            boolean interruptible)
+            throws InterruptedException {
+        try {
+            return new Acquisition(
+                            commands, options, this, claim, token, ttlMs, reader, interruptible)
+                    .await(waitNanos);
+        } catch (JedisException failed) {
+            if (!Commands.isDeadlock(failed)) {
+                throw failed;
+            }
+            if (waitNanos != Long.MAX_VALUE) {
+                return null;
+            }
+            throw new LockDeadlockException(claim.title(), failed.getMessage());
+        }
+    }
+
+    /** A new hold of the calling thread, or null. Nobody looks after it yet. */
+    Hold acquire(Claim claim, String token, long ttlMs, long waitNanos, boolean interruptible)
+            throws InterruptedException {
+        if (isClosed()) {
+            throw new IllegalStateException("the client is closed");
+        }
+        Acquisition.Grant grant = await(claim, token, ttlMs, null, waitNanos, interruptible);
+        if (grant == null) {
+            return null;
+        }
+        Hold hold = new Hold(claim, Thread.currentThread(), token, grant.fence());
+        hold.lease(grant.sentNanos(), ttlMs);
+        return hold;
+    }
+
+    /** Gives a hold back; an error when it was lost. */
+    void release(Hold hold) {
+        drop(hold);
+        // If the reply is lost, the second try cannot tell "released by the first" from "lost
+        // before". The lease was not over by the client's clock, so it is taken for the former.
+        int[] tries = {0};
+        boolean released =
+                Resend.once(
+                        options,
+                        () -> {
+                            tries[0]++;
+                            return commands.release(hold.claim, hold.token);
+                        });
+        if (!released && tries[0] == 1) {
+            throw notHeld(hold.claim);
+        }
+    }
+
+    /** Whether the server says that it is held. */
+    boolean check(Hold hold) {
+        boolean held = Resend.once(options, () -> commands.check(hold.claim, hold.token));
+        if (!held) {
+            lose(hold, GONE);
+        }
+        return held;
+    }
+
+    Object exec(Hold hold, String command, Object... arguments) {
+        if (hold.isOver() || hold.leftNanos() <= 0) {
+            throw notHeld(hold.claim);
+        }
+        boolean interrupted = Thread.interrupted(); // A set flag would close the socket.
+        try {
+            return commands.exec(hold.claim.name(), hold.token, command, arguments);
+        } catch (JedisException failed) {
+            if (!Commands.isError(failed, "NOTHELD")) {
+                throw failed;
+            }
+            lose(hold, GONE);
+            throw notHeld(hold.claim);
+        } finally {
+            if (interrupted) {
+                Thread.currentThread().interrupt();
+            }
+        }
+    }
+
     /** Remembers a request until it waits no more, so that {@link #close()} gives up its place. */
     void waits(Acquisition request) {
         waiting.add(request);
@@ -72,21 +168,42 @@ final class Holds implements AutoCloseable {
     }
 
     void add(Hold hold) {
-        holds.put(new Key(hold.name, hold.owner), hold);
+        hold.claim.names().forEach(name -> holds.put(new Key(name, hold.owner), hold));
         watch(hold);
     }
 
     /** Forgets a hold that its owner gives back. */
     void drop(Hold hold) {
         if (hold.giveBack()) {
-            holds.remove(new Key(hold.name, hold.owner), hold);
+            forget(hold);
         }
     }
 
     void lose(Hold hold, String reason) {
         if (hold.lose()) {
-            holds.remove(new Key(hold.name, hold.owner), hold);
-            onLost.accept(new LostLock(hold.name, hold.owner, hold.fence, reason));
+            forget(hold);
+            if (hold.claim.several()) {
+                releaseRest(hold);
+            }
+            onLost.accept(new LostLock(hold.claim.title(), hold.owner, hold.fence, reason));
+        }
+    }
+
+    private void forget(Hold hold) {
+        hold.claim.names().forEach(name -> holds.remove(new Key(name, hold.owner), hold));
+    }
+
+    /** One of several locks is lost, so the others are of no use. */
+    private synchronized void releaseRest(Hold hold) {
+        if (!watchdog.isShutdown()) {
+            watchdog.execute(
+                    () -> {
+                        try {
+                            commands.release(hold.claim, hold.token);
+                        } catch (JedisException outOfReach) {
+                            // Then their leases end them.
+                        }
+                    });
         }
     }
 
@@ -124,21 +241,21 @@ final class Holds implements AutoCloseable {
 
     private void renew(Hold hold) {
         // Who is dead cannot unlock; renewing for it would lock everybody out for ever.
-        if (hold.isOver() || !hold.owner.isAlive()) {
+        if (hold.isOver() || !(hold.handedOn || hold.owner.isAlive())) {
             return;
         }
         try {
             long sentNanos = System.nanoTime();
-            if (!commands.renew(hold.name, hold.token, ttlMs)) {
+            if (!commands.renew(hold.claim, hold.token, ttlMs)) {
                 // Unless its owner released it while this was on its way.
-                lose(hold, "the server says that it is over");
+                lose(hold, GONE);
                 return;
             }
             hold.lease(sentNanos, ttlMs);
             watch(hold);
             if (hold.isLost()) {
                 // It came through too late: the loss is told, so nobody would ever unlock it.
-                commands.release(hold.name, hold.token);
+                commands.release(hold.claim, hold.token);
             }
         } catch (JedisException failed) {
             planRenewal(hold, TimeUnit.MILLISECONDS.toNanos(ttlMs) / 20);

@@ -1,20 +1,25 @@
 package io.github.redislock;
 
+import io.lettuce.core.RedisChannelHandler;
 import io.lettuce.core.RedisClient;
 import io.lettuce.core.RedisCommandExecutionException;
+import io.lettuce.core.RedisConnectionStateListener;
 import io.lettuce.core.RedisException;
 import io.lettuce.core.api.StatefulRedisConnection;
 import io.lettuce.core.codec.StringCodec;
 import io.lettuce.core.output.CommandOutput;
+import io.lettuce.core.output.NestedMultiOutput;
 import io.lettuce.core.protocol.CommandArgs;
 import io.lettuce.core.protocol.ProtocolKeyword;
 import io.lettuce.core.pubsub.RedisPubSubAdapter;
 import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
 
+import java.net.SocketAddress;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
@@ -26,6 +31,8 @@ import java.util.concurrent.ScheduledThreadPoolExecutor;
 import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.function.Function;
+import java.util.stream.Stream;
 
 /**
  * Gives out locks over <a href="https://github.com/redis/lettuce">Lettuce</a>, for programs that
@@ -40,9 +47,13 @@ public final class LettuceLockClient implements AutoCloseable {
     @SuppressWarnings("deprecation") // Every enum has a name().
     private enum Command implements ProtocolKeyword {
         ACQUIRE("LOCK.ACQUIRE"),
+        MACQUIRE("LOCK.MACQUIRE"),
         RLOCK("RWLOCK.RLOCK"),
         RENEW("LOCK.RENEW"),
-        RELEASE("LOCK.RELEASE");
+        RELEASE("LOCK.RELEASE"),
+        CHECK("LOCK.CHECK"),
+        // Lettuce would take one of the name EXEC for the end of a transaction.
+        GUARDED("LOCK.EXEC");
 
         private final byte[] bytes;
 
@@ -73,9 +84,34 @@ public final class LettuceLockClient implements AutoCloseable {
         }
     }
 
+    /** Of any command: a number, a string, null, or a list of such. Maps are flat lists. */
+    private static final class AnyReply extends NestedMultiOutput<String, String> {
+        private boolean isList;
+
+        AnyReply() {
+            super(StringCodec.UTF8);
+        }
+
+        @Override
+        public void set(boolean yes) {
+            set(yes ? 1 : 0);
+        }
+
+        @Override
+        public void multi(int count) {
+            isList = true;
+            super.multi(count);
+        }
+
+        Object value(List<Object> values) {
+            return isList || values == null || values.isEmpty() ? values : values.get(0);
+        }
+    }
+
     private record Key(String name, String token) {}
 
     private final Map<Key, AsyncRequest<?>> waiting = new ConcurrentHashMap<>();
+    private final Set<AsyncHold> holding = ConcurrentHashMap.newKeySet();
     private final String channel = "redis-lock:" + UUID.randomUUID();
     private final Executor executor = ForkJoinPool.commonPool();
     private final ScheduledThreadPoolExecutor timer =
@@ -95,6 +131,7 @@ public final class LettuceLockClient implements AutoCloseable {
             listening.addListener(new Listener());
             listening.sync().subscribe(channel);
             asking = lettuce.connect(StringCodec.UTF8);
+            asking.addListener(new Rebinding());
         } catch (RuntimeException failed) {
             listening.close();
             timer.shutdownNow();
@@ -127,7 +164,7 @@ public final class LettuceLockClient implements AutoCloseable {
      * @return a view; the same lock as the write lock of that name
      */
     public AsyncLock lock(String name) {
-        return new AsyncLock(this, name, Mode.EXCLUSIVE);
+        return new AsyncLock(this, Claim.one(name, Mode.EXCLUSIVE));
     }
 
     /**
@@ -137,7 +174,33 @@ public final class LettuceLockClient implements AutoCloseable {
      * @return a view
      */
     public AsyncLock readLock(String name) {
-        return new AsyncLock(this, name, Mode.SHARED);
+        return new AsyncLock(this, Claim.one(name, Mode.SHARED));
+    }
+
+    /**
+     * A lock that a number of holders share, each with a permit of its own.
+     *
+     * @param name its key
+     * @param permits how many may be held at once, from 1 on
+     * @return a view
+     */
+    public AsyncSemaphore semaphore(String name, int permits) {
+        return new AsyncSemaphore(new AsyncLock(this, Claim.permit(name, permits)));
+    }
+
+    /**
+     * Several locks as one, granted in one step. When one of them is lost, so is the whole.
+     *
+     * @param locks of this client, each of another name: {@link #lock} or {@link #readLock}
+     * @return a view
+     */
+    public AsyncLock multiLock(AsyncLock... locks) {
+        for (AsyncLock lock : locks) {
+            if (lock.client != this) {
+                throw new IllegalArgumentException(lock.claim.title() + " is of another client");
+            }
+        }
+        return new AsyncLock(this, Claim.all(Stream.of(locks).map(lock -> lock.claim).toList()));
     }
 
     /**
@@ -174,38 +237,88 @@ public final class LettuceLockClient implements AutoCloseable {
     }
 
     /** A fence, QUEUED where it waits, or null. */
-    CompletableFuture<Object> acquire(Mode mode, String name, String token, boolean waits) {
-        CommandArgs<String, String> arguments = arguments(name, token).add(ttlMs());
+    CompletableFuture<Object> acquire(Claim claim, String token, boolean waits) {
+        CommandArgs<String, String> arguments = new CommandArgs<>(StringCodec.UTF8);
+        if (claim.several()) {
+            arguments.add(claim.names().size());
+        }
+        arguments.addKeys(claim.names()).add(token).add(ttlMs());
+        if (claim.several()) {
+            arguments.add("MODES");
+            claim.modes().forEach(mode -> arguments.add(mode.name()));
+        }
+        if (claim.limit() > 0) {
+            arguments.add("LIMIT").add(claim.limit());
+        }
         if (waits) {
             arguments.add("NOTIFY").add(0).add(channel);
             if (!options.grace().isZero()) {
                 arguments.add("KEEP").add(options.grace().toMillis());
             }
         }
-        return send(mode == Mode.SHARED ? Command.RLOCK : Command.ACQUIRE, arguments);
+        options.linger().ifPresent(linger -> arguments.add("LINGER").add(linger.toMillis()));
+        boolean reads = claim.modes().get(0) == Mode.SHARED;
+        return send(
+                claim.several() ? Command.MACQUIRE : reads ? Command.RLOCK : Command.ACQUIRE,
+                new Reply(),
+                arguments);
     }
 
-    CompletableFuture<Boolean> renew(String name, String token) {
-        return send(Command.RENEW, arguments(name, token).add(ttlMs())).thenApply(this::isOne);
+    /** Whether all of it was held. */
+    CompletableFuture<Boolean> renew(Claim claim, String token) {
+        return ofAll(claim, Command.RENEW, name -> arguments(name, token).add(ttlMs()));
     }
 
-    CompletableFuture<Boolean> release(String name, String token) {
-        return send(Command.RELEASE, arguments(name, token)).thenApply(this::isOne);
+    /** Whether all of it was held. */
+    CompletableFuture<Boolean> release(Claim claim, String token) {
+        return ofAll(claim, Command.RELEASE, name -> arguments(name, token));
     }
 
-    private boolean isOne(Object reply) {
-        return reply instanceof Long number && number == 1;
+    /** Whether all of it is held. */
+    CompletableFuture<Boolean> check(Claim claim, String token) {
+        return ofAll(claim, Command.CHECK, name -> arguments(name, token));
+    }
+
+    CompletableFuture<Object> exec(String name, String token, String command, Object... words) {
+        CommandArgs<String, String> arguments = arguments(name, token).add(command);
+        for (Object word : words) {
+            if (word instanceof byte[] bytes) {
+                arguments.add(bytes);
+            } else {
+                arguments.add(word.toString());
+            }
+        }
+        AnyReply reply = new AnyReply();
+        return send(Command.GUARDED, reply, arguments).thenApply(reply::value);
+    }
+
+    /** One command per key, sent together; whether each reply was a number above 0. */
+    private CompletableFuture<Boolean> ofAll(
+            Claim claim, Command command, Function<String, CommandArgs<String, String>> words) {
+        CompletableFuture<Boolean> all = CompletableFuture.completedFuture(true);
+        for (String name : claim.names()) {
+            CompletableFuture<Object> reply = send(command, new Reply(), words.apply(name));
+            all = all.thenCombine(reply, (before, one) -> before && isPositive(one));
+        }
+        return all;
+    }
+
+    private static boolean isPositive(Object reply) {
+        return reply instanceof Long number && number > 0;
     }
 
     private static CommandArgs<String, String> arguments(String name, String token) {
         return new CommandArgs<>(StringCodec.UTF8).addKey(name).add(token);
     }
 
-    private CompletableFuture<Object> send(Command command, CommandArgs<String, String> arguments) {
+    private <T> CompletableFuture<T> send(
+            Command command,
+            CommandOutput<String, String, T> output,
+            CommandArgs<String, String> arguments) {
         try {
             // The copy, as a command that is cancelled would not be sent again by Lettuce.
             return asking.async()
-                    .dispatch(command, new Reply(), arguments)
+                    .dispatch(command, output, arguments)
                     .toCompletableFuture()
                     .copy()
                     .orTimeout(options.answerMs(), TimeUnit.MILLISECONDS);
@@ -215,11 +328,22 @@ public final class LettuceLockClient implements AutoCloseable {
     }
 
     void waits(AsyncRequest<?> request) {
-        waiting.put(new Key(request.name, request.token), request);
+        waiting.put(new Key(request.claim.name(), request.token), request);
     }
 
     void waitsNoMore(AsyncRequest<?> request) {
-        waiting.remove(new Key(request.name, request.token));
+        waiting.remove(new Key(request.claim.name(), request.token));
+    }
+
+    /** Remembers a hold that ends with the connection, to bind it to the next one. */
+    void holds(AsyncHold hold) {
+        if (options.linger().isPresent()) {
+            holding.add(hold);
+        }
+    }
+
+    void holdsNoMore(AsyncHold hold) {
+        holding.remove(hold);
     }
 
     /** Never, when the client is closed. */
@@ -258,6 +382,19 @@ public final class LettuceLockClient implements AutoCloseable {
                     || Commands.passes(failed.getMessage());
         }
         return failed instanceof TimeoutException || failed instanceof RedisException;
+    }
+
+    static boolean isMissing(Throwable failed) {
+        return failed instanceof RedisCommandExecutionException
+                && Commands.isMissing(failed.getMessage());
+    }
+
+    /** Tells the holds that the connection was made anew. */
+    private final class Rebinding implements RedisConnectionStateListener {
+        @Override
+        public void onRedisConnected(RedisChannelHandler<?, ?> connection, SocketAddress address) {
+            holding.forEach(AsyncHold::rebind);
+        }
     }
 
     /** On Lettuce's thread, so it only hands on. */

@@ -1,16 +1,13 @@
 package io.github.redislock;
 
 /**
- * Two readers asked to become the writer of one lock, and neither can while the other still reads.
- * It is thrown to the second one, which has to give up its read lock.
+ * The wait would never end, so the server refused it: two readers asked to become the writer of one
+ * lock, or a cycle of waits would be closed. The one that gets this has to unlock what it holds.
  */
 public class LockDeadlockException extends IllegalStateException {
     private static final long serialVersionUID = 1;
 
-    LockDeadlockException(String name) {
-        super(
-                "another reader of "
-                        + name
-                        + " waits to become its writer: unlock the read lock first");
+    LockDeadlockException(String name, String refusal) {
+        super(name + ": " + refusal + "; unlock what is held first");
     }
 }

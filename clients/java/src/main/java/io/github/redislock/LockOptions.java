@@ -1,6 +1,7 @@
 package io.github.redislock;
 
 import java.time.Duration;
+import java.util.Optional;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 
@@ -18,6 +19,9 @@ import java.util.function.Consumer;
  * @param reconnect for how long a command is sent again, with the same token, while the server is
  *     out of reach; a {@code tryLock} may take that much longer then, or one answer's time-out (2 s,
  *     or a third of the ttl if that is less) if that is more
+ * @param linger for {@link LettuceLockClient} only: when its connection is lost, its holds end
+ *     after this time at the latest, instead of after the ttl. It must outlive a reconnect, after
+ *     which the client binds its holds to the new connection. Empty for no such end
  * @param onLost is told of every hold that ends without its owner, on the thread that noticed:
  *     mostly on that of the client's clock, where the next news waits for it, so be quick
  */
@@ -26,6 +30,7 @@ public record LockOptions(
         Duration slice,
         Duration grace,
         Duration reconnect,
+        Optional<Duration> linger,
         Consumer<LostLock> onLost) {
     private static final Duration LONGEST_GRACE = Duration.ofHours(1);
 
@@ -36,9 +41,10 @@ public record LockOptions(
      * @param slice at least a millisecond
      * @param grace from a millisecond to an hour, or zero
      * @param reconnect may be zero
+     * @param linger not negative
      * @param onLost not null
      * @throws IllegalArgumentException when the ttl or the slice is shorter than a millisecond, or
-     *     the grace is out of its range
+     *     the grace or the linger is out of its range
      */
     public LockOptions {
         if (ttl.toMillis() < 1 || slice.toMillis() < 1) {
@@ -46,6 +52,9 @@ public record LockOptions(
         }
         if (!grace.isZero() && (grace.toMillis() < 1 || grace.compareTo(LONGEST_GRACE) > 0)) {
             throw new IllegalArgumentException("grace must be from a millisecond to an hour");
+        }
+        if (linger.isPresent() && linger.get().isNegative()) {
+            throw new IllegalArgumentException("linger must not be negative");
         }
     }
 
@@ -63,7 +72,7 @@ public record LockOptions(
     }
 
     /**
-     * A ttl of 30 s, slices of 10 s, a grace of 5 s, 3 s to reconnect, and nobody listens.
+     * A ttl of 30 s, slices of 10 s, a grace of 5 s, 3 s to reconnect, no linger, nobody listens.
      *
      * @return these
      */
@@ -73,6 +82,7 @@ public record LockOptions(
                 Duration.ofSeconds(10),
                 Duration.ofSeconds(5),
                 Duration.ofSeconds(3),
+                Optional.empty(),
                 lost -> {});
     }
 
@@ -83,7 +93,7 @@ public record LockOptions(
      * @return a copy
      */
     public LockOptions withTtl(Duration ttl) {
-        return new LockOptions(ttl, slice, grace, reconnect, onLost);
+        return new LockOptions(ttl, slice, grace, reconnect, linger, onLost);
     }
 
     /**
@@ -93,7 +103,7 @@ public record LockOptions(
      * @return a copy
      */
     public LockOptions withSlice(Duration slice) {
-        return new LockOptions(ttl, slice, grace, reconnect, onLost);
+        return new LockOptions(ttl, slice, grace, reconnect, linger, onLost);
     }
 
     /**
@@ -103,7 +113,7 @@ public record LockOptions(
      * @return a copy
      */
     public LockOptions withGrace(Duration grace) {
-        return new LockOptions(ttl, slice, grace, reconnect, onLost);
+        return new LockOptions(ttl, slice, grace, reconnect, linger, onLost);
     }
 
     /**
@@ -113,7 +123,17 @@ public record LockOptions(
      * @return a copy
      */
     public LockOptions withReconnect(Duration reconnect) {
-        return new LockOptions(ttl, slice, grace, reconnect, onLost);
+        return new LockOptions(ttl, slice, grace, reconnect, linger, onLost);
+    }
+
+    /**
+     * With holds that end soon after the connection is lost.
+     *
+     * @param linger how soon
+     * @return a copy
+     */
+    public LockOptions withLinger(Duration linger) {
+        return new LockOptions(ttl, slice, grace, reconnect, Optional.of(linger), onLost);
     }
 
     /**
@@ -123,6 +143,6 @@ public record LockOptions(
      * @return a copy
      */
     public LockOptions withOnLost(Consumer<LostLock> onLost) {
-        return new LockOptions(ttl, slice, grace, reconnect, onLost);
+        return new LockOptions(ttl, slice, grace, reconnect, linger, onLost);
     }
 }

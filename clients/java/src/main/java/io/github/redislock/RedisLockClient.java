@@ -14,6 +14,9 @@ import redis.clients.jedis.util.JedisURIHelper;
 
 import java.net.Socket;
 import java.net.URI;
+import java.time.Duration;
+import java.util.function.Consumer;
+import java.util.stream.Stream;
 
 /**
  * Gives out locks. One client serves all threads of a program; two clients are two owners, whatever
@@ -30,6 +33,12 @@ public final class RedisLockClient implements AutoCloseable {
     private final Holds holds;
 
     private RedisLockClient(UnifiedJedis jedis, LockOptions options, Runnable disconnecting) {
+        if (options.linger().isPresent()) {
+            disconnecting.run();
+            throw new IllegalArgumentException(
+                    "linger binds a hold to a connection, and this client's come from a pool: use"
+                            + " LettuceLockClient");
+        }
         this.disconnecting = disconnecting;
         this.options = options;
         this.commands = new Commands(jedis);
@@ -143,6 +152,56 @@ public final class RedisLockClient implements AutoCloseable {
     public RedisReadWriteLock readWriteLock(String name) {
         return new RedisReadWriteLock(
                 lock(name), new RedisLock(commands, options, holds, name, Mode.SHARED));
+    }
+
+    /**
+     * A lock that a number of holders share, each with a permit of its own.
+     *
+     * @param name its key
+     * @param permits how many may be held at once, from 1 on
+     * @return a view
+     */
+    public RedisSemaphore semaphore(String name, int permits) {
+        return new RedisSemaphore(commands, options, holds, Claim.permit(name, permits));
+    }
+
+    /**
+     * Several locks as one, granted in one step. In a cluster their keys must be of one slot.
+     *
+     * @param locks of this client, each of another name: {@link #lock}, or a side of {@link
+     *     #readWriteLock}
+     * @return a view
+     */
+    public RedisMultiLock multiLock(RedisLock... locks) {
+        for (RedisLock lock : locks) {
+            if (lock.holds != holds) {
+                throw new IllegalArgumentException(lock.getName() + " is of another client");
+            }
+        }
+        Claim all = Claim.all(Stream.of(locks).map(lock -> lock.claim).toList());
+        return new RedisMultiLock(commands, options, holds, all);
+    }
+
+    /**
+     * Runs a job unless it runs elsewhere, or ran elsewhere within {@code lockAtLeastFor}: for jobs
+     * that the schedulers of several processes start at the same time. It does not wait.
+     *
+     * @param name the lock's key
+     * @param lockAtMostFor the lease. It is not renewed, so it must be longer than the job takes:
+     *     a job that takes longer may run twice
+     * @param lockAtLeastFor how long nobody else runs it, counted from the grant by the server's
+     *     clock, however soon the job ends. Zero for no longer than it runs
+     * @param job gets the hold, for its fence and for {@link RedisHold#exec}
+     * @return whether it ran here
+     * @throws UnsupportedOperationException when the server does not know {@code RELEASE ATLEAST};
+     *     the job was not run
+     */
+    public boolean runOnce(
+            String name,
+            Duration lockAtMostFor,
+            Duration lockAtLeastFor,
+            Consumer<RedisHold> job) {
+        return new OneRun(commands, options, holds, name, lockAtMostFor, lockAtLeastFor).run(job);
     }
 
     /**

@@ -66,14 +66,26 @@ final class FaultyProxy extends TestProxy {
             subscribed.compareAndSet(false, text.contains("SUBSCRIBE"));
             if (text.contains("\r\nKEEP\r\n")) {
                 keeps.incrementAndGet();
-                if (old) {
-                    String refusal = "-ERR unknown option, expected BLOCK\r\n";
-                    client.getOutputStream().write(refusal.getBytes(StandardCharsets.US_ASCII));
-                    continue;
-                }
+            }
+            String refusal = old ? refusal(text) : null;
+            if (refusal != null) {
+                client.getOutputStream().write(refusal.getBytes(StandardCharsets.US_ASCII));
+                continue;
             }
             server.getOutputStream().write(bytes, 0, count);
         }
+    }
+
+    /** The answer of a module of 0.1 to what it does not know. */
+    private static String refusal(String text) {
+        if (text.contains("\r\nLOCK.MACQUIRE\r\n")) {
+            return "-ERR unknown command 'LOCK.MACQUIRE', with args beginning with: '2' \r\n";
+        }
+        if (text.contains("\r\nATLEAST\r\n")) {
+            return "-ERR wrong number of arguments for 'lock.release' command\r\n";
+        }
+        boolean option = text.matches("(?s).*\r\n(KEEP|LIMIT)\r\n.*");
+        return option ? "-ERR unknown option, expected BLOCK\r\n" : null;
     }
 
     private void carryReplies(Socket server, Socket client, AtomicBoolean subscribed)

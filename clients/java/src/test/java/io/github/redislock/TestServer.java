@@ -16,6 +16,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Comparator;
 import java.util.List;
+import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import java.util.stream.Stream;
 
@@ -87,6 +88,16 @@ final class TestServer implements AutoCloseable {
     void cutConnections() {
         redis.executeCommand(
                 command("CLIENT").add("KILL").add("TYPE").add("normal").add("SKIPME").add("yes"));
+    }
+
+    /** Closes the connection of the first waiter for a lock. */
+    void cutFirstWaiter(String name) {
+        Matcher client =
+                Pattern.compile("client(?:=|, )(\\d+)").matcher(waiters(name).get(0).toString());
+        if (!client.find()) {
+            throw new IllegalStateException("nobody listens there");
+        }
+        redis.executeCommand(command("CLIENT").add("KILL").add("ID").add(client.group(1)));
     }
 
     /** Has the server answer nothing until {@link #resume()}. */

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from types import SimpleNamespace, TracebackType
+from types import SimpleNamespace
 from typing import Any, ClassVar, Literal, Self
 from uuid import uuid4
 
@@ -13,18 +13,17 @@ from redis.backoff import NoBackoff
 from redis.client import NEVER_DECODE
 from redis.exceptions import (
     ConnectionError,
-    LockError,
-    LockNotOwnedError,
     MaxConnectionsError,
     RedisError,
     ResponseError,
     TimeoutError,
 )
 
-from . import _protocol as protocol
-from ._listening import NOTIFY_MS, Listener, Listeners
+from .. import _protocol as protocol
+from .._listening import NOTIFY_MS, Listener, Listeners
+from .keep_alive import KeepAlive
 
-__all__ = ["KeepAlive", "Lock", "LockError", "LockNotOwnedError", "RWLock", "ReadLock", "WriteLock"]
+__all__ = ["Lock", "RWLock", "ReadLock", "WriteLock"]
 
 
 class Lock(redis.asyncio.lock.Lock):
@@ -43,10 +42,12 @@ class Lock(redis.asyncio.lock.Lock):
         name: str | bytes,
         *args: Any,
         grace: float = protocol.GRACE,
+        linger: float | None = None,
+        at_least: float = 0,
         wait: Literal["block", "notify"] = "block",
         **kwargs: Any,
     ) -> None:
-        """Take the same arguments as `redis.asyncio.lock.Lock`, `grace` as `redis_lock_client.Lock`, and `wait`.
+        """Take the arguments of `redis.asyncio.lock.Lock`, the options of `redis_lock_client.Lock`, and `wait`.
 
         With `wait="block"` each waiting task occupies a connection. With `wait="notify"` all the waiting tasks of a
         client share two: one that hears of their grants, beside the pool, and one of the pool for their commands.
@@ -56,6 +57,11 @@ class Lock(redis.asyncio.lock.Lock):
             raise ValueError('wait must be "block" or "notify"')
         self.wait = wait
         self.grace = protocol.checked_grace(grace)
+        self._at_least = protocol.at_least(at_least, self.timeout)
+        # What a request says of its hold beside the ttl.
+        self._terms = protocol.linger(linger)
+        # The keys that are held: one, but for a MultiLock.
+        self._names: tuple[str | bytes, ...] = (name,)
         self.local: Any = protocol.Hold() if self.thread_local else SimpleNamespace(token=None, fence=None)
 
     def register_scripts(self) -> None:
@@ -85,6 +91,9 @@ class Lock(redis.asyncio.lock.Lock):
         if blocking_timeout is None:
             blocking_timeout = self.blocking_timeout
         patience = protocol.Patience(blocking_timeout if blocking else 0, protocol.socket_timeout(self.redis))
+        if self._at_least:
+            # An old server would say so at the release, when the work is done. This token holds nothing.
+            await self._resending(patience, self._ask_for_at_least)
         # What a token that was passed holds already is not of this call: it is left to its owner.
         before = None if token is None else await self._resending(patience, lambda: self._held(key))
         try:
@@ -106,6 +115,14 @@ class Lock(redis.asyncio.lock.Lock):
                 await self._abandon(key, before, patience)
             raise
 
+    async def _ask_for_at_least(self) -> None:
+        try:
+            await self._execute("LOCK.RELEASE", self.name, uuid4().hex, "ATLEAST", 0)
+        except ResponseError as error:
+            protocol.refuse_what_is_missing(error, "LOCK.RELEASE", ("ATLEAST",))
+            if not protocol.is_wrong_type(error):
+                raise
+
     async def do_acquire(self, token: str | bytes) -> bool:
         """Ask once, without waiting."""
         return await self._ask(protocol.encode(self.redis, token), protocol.Patience(0, None))
@@ -113,7 +130,8 @@ class Lock(redis.asyncio.lock.Lock):
     async def _ask_or_listen(self, token: bytes, patience: protocol.Patience, is_own: bool) -> bool:
         if self.wait == "block" or patience.left_ms() == 0 or protocol.LACKS.has(self.redis, "NOTIFY"):
             return await self._ask(token, patience)
-        with Listeners.of(self.redis).listen(protocol.encode(self.redis, self.name), token, is_own) as listener:
+        keys = [protocol.encode(self.redis, name) for name in self._names]
+        with Listeners.of(self.redis).listen(keys, token, is_own) as listener:
             return await self._ask(token, patience, listener)
 
     async def _ask(self, token: bytes, patience: protocol.Patience, listener: Listener | None = None) -> bool:
@@ -127,23 +145,24 @@ class Lock(redis.asyncio.lock.Lock):
                 options = patience.block(grace_ms)
                 # What blocks has a connection of its own.
                 execute = self._execute_alone if options else self._execute
-                return await execute(self.ACQUIRE, self.name, token, ttl, *options)
+                return await execute(*self._request(token, ttl), *options)
             options = ("NOTIFY",)
             options = patience.notify(NOTIFY_MS, await listener.subscribed(), grace_ms)
-            reply = await listener.line.execute(self.ACQUIRE, self.name, token, ttl, *options)
+            reply = await listener.line.execute(*self._request(token, ttl), *options)
             return reply if isinstance(reply, int) or not options else await listener.hear(patience.left_ms())
 
         while True:
             try:
                 fence = await self._resending(patience, ask)
             except ResponseError as error:
+                protocol.refuse_what_is_missing(error, self.ACQUIRE, self._terms)
                 if protocol.LACKS.learn(self.redis, error, options):
                     continue
                 if not protocol.is_wrong_type(error):
                     raise
                 if patience.left_ms() == 0:
                     return False
-                await asyncio.sleep(patience.pace(await self._execute("PTTL", self.name)))
+                await asyncio.sleep(patience.pace(await self._old_client_pttl()))
                 continue
             if fence is not None:
                 self.local.token, self.local.fence = token, fence
@@ -152,6 +171,14 @@ class Lock(redis.asyncio.lock.Lock):
                 return True
             if patience.left_ms() == 0:
                 return False
+
+    def _request(self, token: bytes, ttl_ms: int) -> tuple[Any, ...]:
+        """Return the command that asks for the hold, but for the options about waiting."""
+        return (self.ACQUIRE, self.name, token, ttl_ms, *self._terms)
+
+    async def _old_client_pttl(self) -> int:
+        pttl: int = await self._execute("PTTL", self.name)
+        return pttl
 
     async def _resending(self, patience: protocol.Patience, ask: Callable[[], Awaitable[Any]]) -> Any:
         """Ask again when an answer got lost: the same token gets its own fence if it was granted."""
@@ -170,14 +197,14 @@ class Lock(redis.asyncio.lock.Lock):
         """See that a request which waits no more has changed nothing, and has left no place in the queue."""
         now = await self._held(token) if before else None
         if before and now and now.fence == before.fence:
-            if now.shared == before.shared:
-                if not patience.kept or not before.is_upgraded_by(self.ACQUIRE):
+            if now.mode == before.mode:
+                if not patience.kept or not before.may_wait_for(self.ACQUIRE):
                     return
                 # LOCK.RELEASE would end the hold. To ask without waiting ends the place, unless it is granted.
-                if await self._insist(self.ACQUIRE, self.name, token, now.ttl_ms) is None:
+                if await self._insist(*self._request(token, now.ttl_ms)) is None:
                     return
             # It was converted, and nobody knows. Asking in the mode of before converts it back.
-            if await self._insist(before.acquire, self.name, token, before.ttl_ms) == before.fence:
+            if await self._insist(*before.again(self.name, token)) == before.fence:
                 return
         await self._is_owner("LOCK.RELEASE", token)
 
@@ -187,7 +214,7 @@ class Lock(redis.asyncio.lock.Lock):
             await self._is_owner("LOCK.RELEASE", token)
         elif pool := getattr(self.redis, "connection_pool", None):
             kwargs = protocol.impatient(pool.connection_kwargs) | {"retry": Retry(NoBackoff(), 0)}
-            await self._beside_the_pool(pool, kwargs, "LOCK.RELEASE", self.name, token)
+            await self._beside_the_pool(pool, kwargs, [("LOCK.RELEASE", name, token) for name in self._names])
 
     async def locked(self) -> bool:
         """Return whether anybody holds the lock, an old client included."""
@@ -200,7 +227,7 @@ class Lock(redis.asyncio.lock.Lock):
 
     async def do_release(self, expected_token: str | bytes) -> None:
         """Release what the token holds."""
-        if not await self._is_owner("LOCK.RELEASE", expected_token):
+        if not await self._is_owner("LOCK.RELEASE", expected_token, *self._at_least):
             raise protocol.not_owned("release", self.name)
 
     async def do_extend(self, additional_time: float, replace_ttl: bool) -> Literal[True]:
@@ -220,7 +247,31 @@ class Lock(redis.asyncio.lock.Lock):
             raise protocol.not_owned("reacquire", self.name)
         return True
 
-    def keep_alive(self) -> "KeepAlive":
+    async def exec(self, *command: Any) -> Any:
+        """Run a command only if this lock is held, in one step in the server. Return the command's own reply, raw.
+
+        Raise LockNotOwnedError when the lock is lost: then nothing was done.
+        """
+        token = protocol.held_token(self.local, "run a command under", self.name)
+        try:
+            return await self._execute_alone("LOCK.EXEC", self.name, token, *command)
+        except ResponseError as error:
+            protocol.refuse_what_is_missing(error, "LOCK.EXEC")
+            # The command may meet a wrong type, too.
+            if protocol.is_not_held(error) or (protocol.is_wrong_type(error) and not await self.owned()):
+                raise protocol.not_owned("run a command under", self.name) from error
+            raise
+
+    async def check(self) -> int | None:
+        """Ask the server whether this lock is held now. Return its fence, or None."""
+        token = self.local.token
+        if token is None:
+            return None
+        fences = await self._of_all("LOCK.CHECK", token)
+        # All the holds of one grant have one fence.
+        return fences[0] if len(set(fences)) == 1 else None
+
+    def keep_alive(self) -> KeepAlive:
         """Return a context that renews the hold at a third of its timeout, and cancels its body when it is lost."""
         token = protocol.held_token(self.local, "keep alive", self.name)
         ttl_ms = protocol.lock_ttl_ms(self.timeout)
@@ -230,39 +281,76 @@ class Lock(redis.asyncio.lock.Lock):
         return await self._is_owner("LOCK.RENEW", token, ttl_ms)
 
     async def _held(self, token: bytes) -> protocol.Held | None:
-        try:
-            info = await self._execute("LOCK.INFO", self.name, **{NEVER_DECODE: True})
-        except ResponseError as error:
-            if protocol.is_wrong_type(error):
-                return None
-            raise
-        return protocol.held(info, token)
+        for name in self._names:
+            try:
+                info = await self._info(name)
+            except ResponseError as error:
+                if not protocol.is_wrong_type(error):
+                    raise
+            else:
+                if held := protocol.held(info, token):
+                    return held
+        return None
 
-    async def _is_owner(self, command: str, token: str | bytes, *args: int) -> bool:
-        try:
-            return bool(await self._insist(command, self.name, token, *args))
-        except ResponseError as error:
-            # Whoever wrote a string over the key has ended the hold.
-            if protocol.is_wrong_type(error):
-                return False
-            raise
+    async def _info(self, name: Any) -> Any:
+        return await self._execute("LOCK.INFO", name, **{NEVER_DECODE: True})
+
+    async def _is_owner(self, command: str, token: str | bytes, *args: str | int) -> bool:
+        return all(await self._of_all(command, token, *args))
+
+    async def _of_all(self, command: str, token: str | bytes, *args: str | int) -> list[int | None]:
+        """Return the reply for each key, None where it holds no lock."""
+        replies = await self._insist_together([(command, name, token, *args) for name in self._names])
+        for at, reply in enumerate(replies):
+            if isinstance(reply, ResponseError):
+                protocol.refuse_what_is_missing(reply, command, args)
+                # A string that was written over the key has ended the hold.
+                if not protocol.is_wrong_type(reply):
+                    raise reply
+                replies[at] = None
+        return replies
 
     async def _insist(self, *args: Any) -> Any:
-        """Send what ends or prolongs a hold, if need be beside the pool: all of it may be waiting for just this."""
+        (reply,) = await self._insist_together([args])
+        if isinstance(reply, ResponseError):
+            raise reply
+        return reply
+
+    async def _insist_together(self, commands: list[tuple[Any, ...]]) -> list[Any]:
+        """Send what ends or prolongs a hold, if need be beside the pool: all of it may be waiting for just this.
+
+        Return the replies and the errors that the server answered. Several commands are one transaction.
+        """
         try:
-            return await self._execute(*args)
+            if len(commands) > 1:
+                pipeline = self.redis.pipeline(transaction=True)
+                for command in commands:
+                    pipeline.execute_command(*command)
+                replies: list[Any] = await _cancellable(pipeline.execute(raise_on_error=False))
+                return replies
+            try:
+                return [await self._execute(*commands[0])]
+            except ResponseError as error:
+                return [error]
         except MaxConnectionsError:
             # A cluster's client has a pool for each node.
             pool = getattr(self.redis, "connection_pool", None)
             if pool is None:
                 raise
-        return await self._beside_the_pool(pool, pool.connection_kwargs, *args)
+        return await self._beside_the_pool(pool, pool.connection_kwargs, commands)
 
-    async def _beside_the_pool(self, pool: Any, kwargs: Any, *args: Any) -> Any:
+    async def _beside_the_pool(self, pool: Any, kwargs: Any, commands: list[tuple[Any, ...]]) -> list[Any]:
         connection = pool.connection_class(**kwargs)
+        replies: list[Any] = []
         try:
-            await _cancellable(connection.send_command(*args))
-            return await connection.read_response()
+            for command in commands:
+                await _cancellable(connection.send_command(*command))
+            for _ in commands:
+                try:
+                    replies.append(await connection.read_response())
+                except ResponseError as error:
+                    replies.append(error)
+            return replies
         finally:
             await connection.disconnect()
 
@@ -283,87 +371,6 @@ async def _cancellable(sending: Awaitable[Any]) -> Any:
     if task and task.cancelling() > cancelled_before:
         raise asyncio.CancelledError
     return reply
-
-
-class KeepAlive:
-    """Renews a hold at a third of its ttl until the context ends.
-
-    When a renewal answers that nothing is held, or none has succeeded by the end of the lease, the body is cancelled at
-    its next await, and the context raises LockNotOwnedError. The lease is counted by this process's clock from before a
-    renewal was sent, so it ends here before it ends in the server.
-    """
-
-    def __init__(self, renew: Callable[[], Awaitable[bool]], ttl_ms: int, name: object) -> None:
-        """Renew by `renew`, which returns whether anything was held. Use `Lock.keep_alive`."""
-        self.lost = False
-        self._over = False
-        self._renew = renew
-        self._ttl = ttl_ms / 1000
-        self._name = name
-        self._clock: asyncio.TimerHandle | None = None
-
-    async def __aenter__(self) -> Self:
-        """Renew once, for only then it is known how long the lease is. Raise LockNotOwnedError when it is over."""
-        if not await self._renewed():
-            raise protocol.not_owned("keep alive", self._name)
-        body = asyncio.current_task()
-        assert body is not None  # Whoever awaits this is a task.
-        self._body, self._cancelling = body, body.cancelling()
-        self._renewing = asyncio.create_task(self._keep_renewing())
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Stop renewing. Nothing is released."""
-        self._stop()
-        if not self.lost:
-            return
-        if kind is None:
-            # The body came to its end before the cancellation came to it.
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.sleep(0)
-        # As asyncio.timeout does: only a cancellation of our own becomes an error, one from outside goes on.
-        from_outside = self._body.uncancel() > self._cancelling
-        if kind is None or (kind is asyncio.CancelledError and not from_outside):
-            raise protocol.not_owned("keep alive", self._name) from error
-
-    async def _renewed(self) -> bool:
-        loop = asyncio.get_running_loop()
-        sent = loop.time()
-        if not await self._renew():
-            return False
-        if not self._over:
-            if self._clock:
-                self._clock.cancel()
-            # Not the renewing task's to keep: a renewal may hang for longer than the lease lasts.
-            self._clock = loop.call_at(sent + self._ttl, self._lose)
-        return True
-
-    async def _keep_renewing(self) -> None:
-        pause = self._ttl / 3
-        while not self._over:
-            await asyncio.sleep(pause)
-            try:
-                if not await self._renewed():
-                    return self._lose()
-                pause = self._ttl / 3
-            except Exception:
-                # Whatever it was, the clock goes on. Sooner than usual, for the rest of the lease is short.
-                pause = self._ttl / 10
-
-    def _lose(self) -> None:
-        if not self._over:
-            self._stop()
-            self.lost = True
-            self._body.cancel()
-
-    def _stop(self) -> None:
-        # A renewal under way ends as it likes; it is of no interest any more.
-        self._over = True
-        self._renewing.cancel()
-        if self._clock:
-            self._clock.cancel()
 
 
 class ReadLock(Lock):

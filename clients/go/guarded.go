@@ -1,0 +1,135 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Exec runs one command on the server, in the same step in which the server checks that the lock is held: a late owner changes nothing.
+// The reply is the command's own. If the lock is not held its error is [ErrNotHeld]. Of a [MultiMutex], the first name guards. It needs a
+// module of 0.2, on Redis 7.0 or later or on Valkey.
+//
+//	err := mutex.Exec(ctx, "SET", "stock:7", 3).Err()
+func (m *Mutex) Exec(ctx context.Context, command string, args ...any) *redis.Cmd {
+	value := m.Value()
+	guarded := request{args: append([]any{"LOCK.EXEC", m.Name(), value, command}, args...), key: 1}
+	if value == "" {
+		cmd := redis.NewCmd(ctx, guarded.args...)
+		cmd.SetErr(ErrNotHeld)
+		return cmd
+	}
+	cmd := m.locks.send(ctx, guarded)
+	if err := cmd.Err(); redis.HasErrorPrefix(err, "NOTHELD") {
+		cmd.SetErr(ErrNotHeld)
+	} else if err != nil {
+		cmd.SetErr(lacking(err))
+	}
+	return cmd
+}
+
+// Check asks the server whether the lock is held now. The answer is old when it arrives: guard a write by Exec or by the fence. It needs
+// a module of 0.2.
+func (m *Mutex) Check(ctx context.Context) (bool, error) {
+	value := m.Value()
+	if value == "" {
+		return false, nil
+	}
+	for _, name := range m.names {
+		err := m.locks.client.Do(ctx, "LOCK.CHECK", name, value).Err()
+		if isTaken(err) {
+			return false, nil
+		}
+		if err != nil {
+			return false, lacking(&RedisError{Err: err})
+		}
+	}
+	return true, nil
+}
+
+// RunOnce runs the job, unless it is running elsewhere or was begun less than atLeast ago. It does not wait. ran tells whether it has
+// run the job; err is the job's, or that of the lock.
+//
+// The lock ends atMost after it was taken, if its owner has died or not: choose more than the job ever takes. The job's context ends
+// then, too, unless the job calls Extend. atLeast counts from when the lock was taken, by the server's clock, and is at most atMost. It
+// needs a module of 0.2 where atLeast is not 0.
+func (r *RedisLock) RunOnce(
+	ctx context.Context, name string, atMost, atLeast time.Duration, job func(context.Context, *Mutex) error, options ...Option,
+) (ran bool, err error) {
+	if atLeast < 0 || atLeast > atMost {
+		return false, errors.New("redislock: atLeast must be from 0 to atMost")
+	}
+	mutex := r.NewMutex(name, append(options, WithExpiry(atMost))...)
+	if err := mutex.TryLockContext(ctx); errors.Is(err, &ErrTaken{}) {
+		return false, nil
+	} else if err != nil {
+		return false, err
+	}
+	var later []any
+	if atLeast > 0 {
+		later = []any{"ATLEAST", atLeast.Milliseconds()}
+	}
+	defer func() {
+		if _, failed := mutex.unlock(context.WithoutCancel(ctx), later...); failed != nil {
+			err = errors.Join(err, failed)
+		}
+	}()
+	within, cancel := mutex.whileLeased(ctx)
+	defer cancel()
+	return true, job(within, mutex)
+}
+
+// whileLeased returns a context that ends with the lease, also with one that was extended.
+func (m *Mutex) whileLeased(ctx context.Context) (context.Context, context.CancelFunc) {
+	within, cancel := context.WithCancelCause(ctx)
+	var look func()
+	look = func() {
+		if left := time.Until(m.Until()); left > 0 {
+			timer := time.AfterFunc(left, look)
+			context.AfterFunc(within, func() { timer.Stop() })
+			return
+		}
+		cancel(ErrNotHeld)
+	}
+	look()
+	return within, func() { cancel(nil) }
+}
+
+// missing returns which word of 0.2 the server's module does not know, if that is what the error says. The options are those that were
+// sent. The error names those that the module knows.
+func missing(err error, options []string) string {
+	for _, name := range []string{"LOCK.MACQUIRE", "LOCK.EXEC", "LOCK.CHECK"} {
+		// Redis 6.2 quotes it otherwise.
+		if redis.HasErrorPrefix(err, "unknown command '"+name+"'") || redis.HasErrorPrefix(err, "unknown command `"+name+"`") {
+			return name
+		}
+	}
+	if redis.HasErrorPrefix(err, "wrong number of arguments for 'lock.release'") {
+		return "ATLEAST"
+	}
+	if redis.HasErrorPrefix(err, "unknown option") {
+		for _, option := range options {
+			if !strings.Contains(err.Error(), option) {
+				return option
+			}
+		}
+	}
+	return ""
+}
+
+// lacking says in the error what the server's module does not know, if that is the error.
+func lacking(err error, options ...string) error {
+	word := missing(err, options)
+	if word == "" {
+		return err
+	}
+	hint := ""
+	if word == "LOCK.EXEC" {
+		hint = " and Redis 7.0 or Valkey"
+	}
+	return fmt.Errorf("%w: %s needs a redis-lock module of 0.2%s: %w", ErrUnsupported, word, hint, err)
+}

@@ -1,0 +1,173 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+func TestExecRunsOnlyWhileTheLockIsHeld(t *testing.T) {
+	locks := newLocks(t)
+	mutex := locks.NewMutex("a", WithExpiry(time.Minute))
+	expect(t, "before", errors.Is(mutex.Exec(ctx, "INCR", "n").Err(), ErrNotHeld), true)
+	must(t, mutex.Lock())
+	if !hasExec() {
+		unsupported(t, mutex.Exec(ctx, "INCR", "n").Err(), "LOCK.EXEC")
+		return
+	}
+	n, err := mutex.Exec(ctx, "INCR", "n").Int()
+	must(t, err)
+	expect(t, "its reply", n, 1)
+	expect(t, "a null", errors.Is(mutex.Exec(ctx, "GET", "nothing").Err(), redis.Nil), true)
+	err = mutex.Exec(ctx, "LPUSH", "n", "x").Err()
+	expect(t, fmt.Sprint("its own error: ", err), redis.HasErrorPrefix(err, "WRONGTYPE"), true)
+	released(t)(mutex.Check(ctx))
+
+	must(t, admin.Del(ctx, "a").Err())
+	must(t, locks.NewMutex("a").Lock())
+	expect(t, "a late owner", errors.Is(mutex.Exec(ctx, "INCR", "n").Err(), ErrNotHeld), true)
+	expect(t, "nothing done", admin.Get(ctx, "n").Val(), "1")
+	ok, err := mutex.Check(ctx)
+	expect(t, "held", ok || err != nil, false)
+	must(t, admin.Set(ctx, "a", "an old client's", 0).Err())
+	ok, err = mutex.Check(ctx)
+	expect(t, "held beside a string", ok || err != nil, false)
+}
+
+func TestAJobRunsOnceAndNotAgainBeforeItsTime(t *testing.T) {
+	locks := newLocks(t)
+	const atLeast = 700 * time.Millisecond
+	runs := 0
+	var job func(context.Context, *Mutex) error
+	job = func(ctx context.Context, mutex *Mutex) error {
+		runs++
+		ran, err := locks.RunOnce(ctx, "a", time.Minute, atLeast, job)
+		expect(t, "ran meanwhile", ran || err != nil, false)
+		released(t)(mutex.Check(ctx))
+		return nil
+	}
+	start := time.Now()
+	released(t)(locks.RunOnce(ctx, "a", time.Minute, atLeast, job))
+	ran, err := locks.RunOnce(ctx, "a", time.Minute, atLeast, job)
+	expect(t, "ran again", ran || err != nil, false)
+	eventually(t, "its time is over", func() bool {
+		ran, _ := locks.RunOnce(ctx, "a", time.Minute, 0, func(context.Context, *Mutex) error { return nil })
+		return ran
+	})
+	if took := time.Since(start); took < atLeast-10*time.Millisecond || took > 10*time.Second {
+		t.Fatalf("at least %v were %v", atLeast, took)
+	}
+	expect(t, "without atLeast it is free at once", admin.Exists(ctx, "a").Val(), 0)
+	expect(t, "runs", runs, 1)
+}
+
+func TestAJobThatFailsOrIsCancelledGivesTheLockBack(t *testing.T) {
+	locks := newLocks(t)
+	trouble := errors.New("trouble")
+	within, cancel := context.WithCancel(ctx)
+	ran, err := locks.RunOnce(within, "a", time.Minute, 0, func(ctx context.Context, _ *Mutex) error {
+		cancel()
+		<-ctx.Done()
+		return trouble
+	})
+	expect(t, "ran, and failed", ran && errors.Is(err, trouble), true)
+	expect(t, "holds left", admin.Exists(ctx, "a").Val(), 0)
+	_, err = locks.RunOnce(ctx, "a", time.Second, time.Minute, nil)
+	expect(t, "atLeast beyond atMost", err != nil, true)
+}
+
+func TestAJobsContextEndsWithItsLock(t *testing.T) {
+	locks := newLocks(t)
+	const atMost = time.Second
+	start := time.Now()
+	ran, err := locks.RunOnce(ctx, "a", atMost, 0, func(ctx context.Context, mutex *Mutex) error {
+		time.Sleep(atMost / 2)
+		released(t)(mutex.Extend())
+		<-ctx.Done()
+		return context.Cause(ctx)
+	})
+	took := time.Since(start)
+	expect(t, fmt.Sprint("it was told: ", err), ran && errors.Is(err, ErrNotHeld), true)
+	if took < atMost*13/10 || took > 10*time.Second {
+		t.Fatalf("it ended after %v", took)
+	}
+}
+
+// kill ends the connections of which CLIENT LIST says this, and returns how many there were.
+func kill(t *testing.T, match string) int {
+	t.Helper()
+	clients, err := admin.ClientList(ctx).Result()
+	must(t, err)
+	killed := 0
+	for _, line := range strings.Split(strings.TrimSpace(clients), "\n") {
+		if !strings.Contains(line, match) {
+			continue
+		}
+		id, _, _ := strings.Cut(strings.TrimPrefix(line, "id="), " ")
+		must(t, admin.ClientKillByFilter(ctx, "ID", id).Err())
+		killed++
+	}
+	return killed
+}
+
+func TestALockThatLingersEndsSoonAfterItsConnection(t *testing.T) {
+	for _, waits := range []bool{false, true} {
+		t.Run(fmt.Sprint("waited for: ", waits), func(t *testing.T) {
+			proxy := newProxy(t)
+			far, locks := newLocksOf(t, proxy.client()), newLocks(t)
+			mutex := far.NewMutex("a", WithTries(forever), WithExpiry(time.Hour), WithLinger(300*time.Millisecond))
+			if waits {
+				holder := locks.NewMutex("a")
+				must(t, holder.Lock())
+				done := inBackground(mutex.Lock)
+				eventually(t, "a place in the queue", func() bool { return waiting("a") == 1 })
+				released(t)(holder.Unlock())
+				must(t, result(t, done))
+			} else {
+				must(t, mutex.TryLock())
+			}
+			// Others of the client use and lose other connections.
+			must(t, far.NewMutex("b").Lock())
+			released(t)(mutex.Extend())
+			expect(t, "connections that released or renewed", kill(t, "cmd=lock.renew") > 0, true)
+			expect(t, "an hour", admin.PTTL(ctx, "a").Val() > 50*time.Minute, true)
+
+			start := time.Now()
+			proxy.cut(0, true)
+			next := locks.NewMutex("a", WithTries(forever))
+			must(t, result(t, inBackground(next.Lock)))
+			if took := time.Since(start); took < 200*time.Millisecond || took > 10*time.Second {
+				t.Fatalf("it lingered for %v", took)
+			}
+			ok, err := locks.NewMutex("a", WithValue(mutex.Value())).Check(ctx)
+			expect(t, "held", ok || err != nil, false)
+		})
+	}
+}
+
+func TestAConnectionOfALockThatLingersIsUsedAgain(t *testing.T) {
+	locks := newLocks(t)
+	linger := WithLinger(time.Second)
+	mutex := locks.NewMutex("a", linger)
+	must(t, mutex.Lock())
+	bound := mutex.bound
+	expect(t, "it is not idle", len(locks.waiters.idle[server.Addr]), 0)
+	other := locks.NewMutex("b", linger)
+	must(t, other.Lock())
+	expect(t, "each has its own", bound != nil && other.bound != bound, true)
+	released(t)(mutex.Unlock())
+	must(t, mutex.Lock())
+	expect(t, "it is used again", mutex.bound == bound, true)
+	// Also when the lock was lost before.
+	must(t, admin.Del(ctx, "a").Err())
+	must(t, mutex.Lock())
+	expect(t, "those that are bound", len(locks.waiters.bound), 2)
+	released(t)(mutex.Unlock())
+	must(t, locks.Close())
+	eventually(t, "the other's end", func() bool { return admin.Exists(ctx, "b").Val() == 0 })
+}

@@ -1,0 +1,443 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis-lock/redis-lock/clients/go/internal/testserver"
+	"github.com/redis/go-redis/v9"
+)
+
+// refused checks that a lock was not had because others have it.
+func refused(t *testing.T, err error) {
+	t.Helper()
+	expect(t, fmt.Sprint("ErrTaken: ", err), errors.Is(err, &ErrTaken{}), true)
+}
+
+// hasExec tells whether the server can run a command under a lock: on 6.2 the calls of a module have no rights.
+func hasExec() bool { return !strings.HasPrefix(os.Getenv("REDIS_LOCK_SERVER"), "redis-6") }
+
+func unsupported(t *testing.T, err error, word string) {
+	t.Helper()
+	if !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), word+" needs") {
+		t.Fatalf("it does not say that %s is missing: %v", word, err)
+	}
+}
+
+func acquire(t *testing.T, semaphore *Semaphore) *Mutex {
+	t.Helper()
+	permit, err := semaphore.Acquire(ctx)
+	must(t, err)
+	return permit
+}
+
+func TestASemaphoreHasItsPermits(t *testing.T) {
+	locks := newLocks(t)
+	semaphore := locks.NewSemaphore("a", 2, WithExpiry(time.Minute), WithTries(2), WithRetryDelay(100*time.Millisecond))
+	one, two := acquire(t, semaphore), acquire(t, semaphore)
+	if one.Fence() >= two.Fence() || one.Value() == two.Value() {
+		t.Fatal("they are not two permits")
+	}
+	_, err := semaphore.TryAcquire(ctx)
+	refused(t, err)
+	_, err = semaphore.Acquire(ctx)
+	refused(t, err)
+	expect(t, "waiters", waiting("a"), 0)
+	released(t)(two.Extend())
+	released(t)(one.Unlock())
+	three, err := semaphore.TryAcquire(ctx)
+	must(t, err)
+
+	// The smallest number counts, while its owner has it. A mutex is alone.
+	_, err = locks.NewSemaphore("a", 5).TryAcquire(ctx)
+	refused(t, err)
+	released(t)(two.Unlock())
+	released(t)(three.Unlock())
+	wide := acquire(t, locks.NewSemaphore("a", 5))
+	refused(t, locks.NewMutex("a").TryLock())
+	narrow := acquire(t, semaphore)
+	_, err = locks.NewSemaphore("a", 5).TryAcquire(ctx)
+	refused(t, err)
+	released(t)(narrow.Unlock())
+	released(t)(wide.Unlock())
+	expect(t, "holds left", admin.Exists(ctx, "a").Val(), 0)
+}
+
+func TestPermitsAreGrantedInOrder(t *testing.T) {
+	semaphore := newLocks(t).NewSemaphore("a", 2, WithExpiry(time.Minute), WithTries(forever))
+	sliced := newLocks(t)
+	sliced.waiters.slice = 30 * time.Millisecond
+	first := sliced.NewSemaphore("a", 2, WithExpiry(time.Minute), WithTries(forever))
+	held := []*Mutex{acquire(t, semaphore), acquire(t, semaphore)}
+	const n = 6
+	var fences [n]int64
+	var all []<-chan error
+	for i := 0; i < n; i++ {
+		all = append(all, inBackground(func() error {
+			// Only the first one asks in slices.
+			permit, err := map[bool]*Semaphore{true: first, false: semaphore}[i == 0].Acquire(ctx)
+			if err != nil {
+				return err
+			}
+			fences[i] = permit.Fence()
+			time.Sleep(100 * time.Millisecond)
+			_, err = permit.Unlock()
+			return err
+		}))
+		eventually(t, "a place in the queue", func() bool { return waiting("a") == i+1 })
+	}
+	must(t, admin.ConfigResetStat(ctx).Err())
+	eventually(t, "two slices", func() bool { return calls(t, "lock.acquire") >= 2 })
+	for _, permit := range held {
+		released(t)(permit.Unlock())
+	}
+	for _, done := range all {
+		must(t, result(t, done))
+	}
+	expect(t, fmt.Sprint("in order: ", fences), slices.IsSorted(fences[:]), true)
+}
+
+func TestAPermitThatIsNotWaitedForLeavesNothing(t *testing.T) {
+	locks := newLocks(t)
+	semaphore := locks.NewSemaphore("a", 1, WithTries(forever), WithExpiry(time.Minute), WithGrace(hour))
+	permit := acquire(t, semaphore)
+	within, cancel := context.WithCancel(ctx)
+	done := inBackground(func() error { _, err := semaphore.Acquire(within); return err })
+	eventually(t, "a place in the queue", func() bool { return waiting("a") == 1 })
+	cancel()
+	expect(t, "cancelled", errors.Is(result(t, done), context.Canceled), true)
+	expect(t, "waiters", waiting("a"), 0)
+	released(t)(permit.Unlock())
+	expect(t, "holds left", admin.Exists(ctx, "a").Val(), 0)
+}
+
+func TestAPermitsPlaceOutlivesItsConnection(t *testing.T) {
+	proxy := newProxy(t)
+	far := newLocksOf(t, proxy.client()).NewSemaphore("a", 2, WithTries(forever), WithExpiry(time.Minute))
+	near := newLocks(t).NewSemaphore("a", 2, WithTries(forever), WithExpiry(time.Minute))
+	one, two := acquire(t, near), acquire(t, near)
+	var first, second *Mutex
+	firstDone := inBackground(func() (err error) { first, err = far.Acquire(ctx); return })
+	eventually(t, "a place in the queue", func() bool { return waiting("a") == 1 })
+	secondDone := inBackground(func() (err error) { second, err = near.Acquire(ctx); return })
+	eventually(t, "two in the queue", func() bool { return waiting("a") == 2 })
+	proxy.cut(400*time.Millisecond, false)
+	eventually(t, "a place of nobody", func() bool { return absent("a") == 1 })
+	released(t)(one.Unlock())
+	must(t, result(t, firstDone))
+	expect(t, "the second one waits", waiting("a"), 1)
+	released(t)(two.Unlock())
+	must(t, result(t, secondDone))
+	expect(t, "in order", first.Fence() < second.Fence(), true)
+}
+
+// permitWorker is a process of TestPermitsOfSeveralProcesses.
+func permitWorker(addr string) error {
+	client := redis.NewClient(&redis.Options{Addr: addr})
+	semaphore := New(client).NewSemaphore("a", 3, WithTries(forever))
+	var all sync.WaitGroup
+	failures := make(chan error, 2)
+	for i := 0; i < 2; i++ {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			for turn := 0; turn < 4; turn++ {
+				permit, err := semaphore.Acquire(ctx)
+				if err != nil {
+					failures <- err
+					return
+				}
+				fmt.Println("inside:", client.Incr(ctx, "inside").Val())
+				time.Sleep(100 * time.Millisecond)
+				client.Decr(ctx, "inside")
+				if _, err := permit.Unlock(); err != nil {
+					failures <- err
+					return
+				}
+			}
+		}()
+	}
+	all.Wait()
+	close(failures)
+	return <-failures
+}
+
+func TestPermitsOfSeveralProcesses(t *testing.T) {
+	newLocks(t)
+	const processes = 3
+	var outputs [processes][]byte
+	var all []<-chan error
+	for i := 0; i < processes; i++ {
+		all = append(all, inBackground(func() (err error) {
+			worker := exec.Command(os.Args[0])
+			worker.Env = append(os.Environ(), "REDIS_LOCK_PERMIT_WORKER="+server.Addr)
+			outputs[i], err = worker.CombinedOutput()
+			return err
+		}))
+	}
+	for i, done := range all {
+		if err := result(t, done); err != nil {
+			t.Fatalf("%v: %s", err, outputs[i])
+		}
+	}
+	said := string(slices.Concat(outputs[:]...))
+	expect(t, "turns", strings.Count(said, "inside: "), processes*2*4)
+	expect(t, "three at most in "+said, strings.Count(said, ": 1\n")+strings.Count(said, ": 2\n")+strings.Count(said, ": 3\n"), processes*2*4)
+	expect(t, "three at times", strings.Contains(said, ": 3\n"), true)
+}
+
+// ofBoth is how many hold or wait for "a" and "b".
+func ofBoth() (holders, waiters int64) {
+	return admin.Exists(ctx, "a", "b").Val(), int64(waiting("a") + waiting("b"))
+}
+
+func nothingLeft(t *testing.T) {
+	t.Helper()
+	holders, waiters := ofBoth()
+	expect(t, "holds left", holders, 0)
+	expect(t, "places left", waiters, 0)
+}
+
+func TestAMultiMutexIsAllOrNone(t *testing.T) {
+	locks := newLocks(t)
+	both := locks.NewMultiMutex([]string{"b", "a"}, nil, WithTries(forever), WithExpiry(time.Minute))
+	must(t, both.Lock())
+	expect(t, "names", fmt.Sprintln(both.Name(), both.Names()), "b [b a]\n")
+	refused(t, locks.NewMutex("a").TryLock())
+	refused(t, locks.NewMutex("b").TryLock())
+	must(t, admin.PExpire(ctx, "a", time.Second).Err())
+	must(t, admin.PExpire(ctx, "b", time.Second).Err())
+	released(t)(both.Extend())
+	expect(t, "both extended", admin.PTTL(ctx, "a").Val() > 50*time.Second && admin.PTTL(ctx, "b").Val() > 50*time.Second, true)
+	released(t)(both.Valid())
+	released(t)(both.Check(ctx))
+	released(t)(both.Unlock())
+	nothingLeft(t)
+
+	holder := locks.NewMutex("b", WithExpiry(time.Minute))
+	must(t, holder.Lock())
+	refused(t, both.TryLock())
+	done := inBackground(both.Lock)
+	eventually(t, "a place in both queues", func() bool { _, n := ofBoth(); return n == 2 })
+	expect(t, "it holds nothing meanwhile", admin.Exists(ctx, "a").Val(), 0)
+	released(t)(holder.Unlock())
+	must(t, result(t, done))
+	expect(t, "fences rise", both.Fence() > holder.Fence(), true)
+
+	// One of them is forced away.
+	must(t, admin.Del(ctx, "b").Err())
+	ok, err := both.Check(ctx)
+	expect(t, "held", ok || err != nil, false)
+	ok, _ = both.Valid()
+	expect(t, "valid", ok, false)
+	ok, err = both.Extend()
+	expect(t, "extended", !ok && errors.Is(err, ErrExtendFailed), true)
+	ok, err = both.Unlock()
+	expect(t, "unlocked", !ok && errors.Is(err, ErrLockAlreadyExpired), true)
+	nothingLeft(t)
+}
+
+func TestAMultiMutexShares(t *testing.T) {
+	locks := newLocks(t)
+	reader := locks.NewRWMutex("b")
+	must(t, reader.RLock())
+	some := locks.NewMultiMutex([]string{"a"}, []string{"b"})
+	must(t, some.TryLock())
+	refused(t, locks.NewMultiMutex(nil, []string{"a"}).TryLock())
+	must(t, locks.NewMultiMutex(nil, []string{"b"}).TryLock())
+	released(t)(some.Unlock())
+	var failure *RedisError
+	expect(t, "a name twice", errors.As(locks.NewMultiMutex([]string{"a"}, []string{"a"}).Lock(), &failure), true)
+}
+
+func TestAMultiMutexThatGivesUpLeavesNothing(t *testing.T) {
+	locks := newLocks(t)
+	holder := locks.NewMutex("b", WithExpiry(time.Minute))
+	must(t, holder.Lock())
+	brief := []Option{WithTries(2), WithRetryDelay(200 * time.Millisecond), WithGrace(hour)}
+	refused(t, locks.NewMultiMutex([]string{"a", "b"}, nil, brief...).Lock())
+	_, places := ofBoth()
+	expect(t, "places after its time", places, 0)
+	within, cancel := context.WithCancel(ctx)
+	patient := locks.NewMultiMutex([]string{"a", "b"}, nil, WithTries(forever), WithGrace(hour))
+	done := inBackground(func() error { return patient.LockContext(within) })
+	eventually(t, "a place in both queues", func() bool { _, n := ofBoth(); return n == 2 })
+	cancel()
+	expect(t, "cancelled", errors.Is(result(t, done), context.Canceled), true)
+	_, places = ofBoth()
+	expect(t, "places after the cancel", places, 0)
+	released(t)(holder.Unlock())
+	nothingLeft(t)
+}
+
+func TestAMultiMutexKeepsItsTurnsOverALostConnection(t *testing.T) {
+	proxy := newProxy(t)
+	far := newLocksOf(t, proxy.client())
+	locks := newLocks(t)
+	holder := locks.NewMutex("b", WithExpiry(time.Minute))
+	must(t, holder.Lock())
+	both := far.NewMultiMutex([]string{"a", "b"}, nil, WithTries(forever), WithExpiry(time.Minute))
+	done := inBackground(both.Lock)
+	eventually(t, "a place in both queues", func() bool { _, n := ofBoth(); return n == 2 })
+	var behind []*Mutex
+	var all []<-chan error
+	for _, name := range []string{"a", "b"} {
+		behind = append(behind, locks.NewMutex(name, WithTries(forever)))
+		all = append(all, inBackground(behind[len(behind)-1].Lock))
+		eventually(t, "a place behind it", func() bool { return waiting(name) == 2 })
+	}
+	proxy.cut(400*time.Millisecond, false)
+	eventually(t, "a place of nobody", func() bool { return absent("a") == 1 && absent("b") == 1 })
+	released(t)(holder.Unlock())
+	must(t, result(t, done))
+	released(t)(both.Unlock())
+	for i := range all {
+		must(t, result(t, all[i]))
+		expect(t, "in order", behind[i].Fence() > both.Fence(), true)
+		released(t)(behind[i].Unlock())
+	}
+	nothingLeft(t)
+}
+
+func TestCrossingMultiMutexesDoNotWaitForEachOther(t *testing.T) {
+	locks := newLocks(t)
+	var inside, turns int // guarded by the locks, and by the race detector
+	var all []<-chan error
+	for i := 0; i < 4; i++ {
+		names := []string{"a", "b"}
+		if i%2 == 1 {
+			slices.Reverse(names)
+		}
+		all = append(all, inBackground(func() error {
+			for turn := 0; turn < 8; turn++ {
+				both := locks.NewMultiMutex(names, nil, WithTries(forever), WithExpiry(time.Minute))
+				if err := both.Lock(); err != nil {
+					return err
+				}
+				turns++
+				if inside++; inside != 1 {
+					return errors.New("two are inside")
+				}
+				time.Sleep(20 * time.Millisecond)
+				inside--
+				if _, err := both.Unlock(); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+	}
+	for _, done := range all {
+		must(t, result(t, done))
+	}
+	expect(t, "turns", turns, 32)
+	nothingLeft(t)
+}
+
+func TestAMultiMutexBeginsAnewWhenAPartOfItHasEnded(t *testing.T) {
+	proxy := newProxy(t)
+	client := proxy.client()
+	locks := newLocksOf(t, client)
+	must(t, client.Ping(ctx).Err())
+	both := locks.NewMultiMutex([]string{"a", "b"}, nil, WithTries(2), WithRetryDelay(5*time.Second), WithExpiry(time.Hour))
+	holder := newLocks(t).NewMutex("b", WithExpiry(time.Minute))
+	must(t, holder.Lock())
+	done := inBackground(both.Lock)
+	eventually(t, "a place in both queues", func() bool { _, n := ofBoth(); return n == 2 })
+	// Nobody hears of the grant before one of the keys is gone.
+	proxy.cut(300*time.Millisecond, false)
+	eventually(t, "places of nobody", func() bool { return absent("a") == 1 && absent("b") == 1 })
+	token := fmt.Sprint(admin.Do(ctx, "LOCK.INFO", "a").Val())
+	must(t, admin.Do(ctx, "LOCK.RELEASE", "b", holder.Value()).Err())
+	token = token[strings.Index(token, "token"):]
+	token = strings.FieldsFunc(token, func(r rune) bool { return strings.ContainsRune(": []", r) })[1]
+	must(t, admin.Do(ctx, "LOCK.MACQUIRE", 2, "a", "b", token, 60_000).Err())
+	must(t, admin.Del(ctx, "a").Err())
+	must(t, result(t, done))
+	released(t)(both.Check(ctx))
+	released(t)(both.Unlock())
+	nothingLeft(t)
+}
+
+func TestAMultiMutexThatLingersEndsSoonAfterItsConnection(t *testing.T) {
+	proxy := newProxy(t)
+	far := newLocksOf(t, proxy.client())
+	must(t, far.NewMultiMutex([]string{"a"}, []string{"b"}, WithExpiry(time.Hour), WithLinger(300*time.Millisecond)).Lock())
+	proxy.cut(0, true)
+	next := newLocksWithKeys(t).NewMultiMutex([]string{"b", "a"}, nil, WithTries(forever))
+	must(t, result(t, inBackground(next.Lock)))
+}
+
+func TestAMultiMutexWaitsForAnOldClientsString(t *testing.T) {
+	locks := newLocks(t)
+	must(t, admin.Set(ctx, "b", "old", 300*time.Millisecond).Err())
+	both := locks.NewMultiMutex([]string{"a", "b"}, nil, WithTries(forever))
+	refused(t, both.TryLock())
+	must(t, admin.ConfigResetStat(ctx).Err())
+	must(t, result(t, inBackground(both.Lock)))
+	if n := calls(t, "lock.macquire"); n > 15 {
+		t.Fatalf("it asked %d times in 300ms", n)
+	}
+	old := admin.SetArgs(ctx, "b", "old", redis.SetArgs{Mode: "NX", TTL: time.Minute}).Err()
+	expect(t, fmt.Sprint("an old client does not have it: ", old), errors.Is(old, redis.Nil), true)
+	released(t)(both.Unlock())
+}
+
+func TestAMultiMutexInACluster(t *testing.T) {
+	node, err := testserver.Start("--cluster-enabled", "yes")
+	must(t, err)
+	defer node.Stop()
+	direct := node.Client()
+	defer direct.Close()
+	for slot := 0; slot < 16384; slot += 4096 {
+		must(t, direct.ClusterAddSlotsRange(ctx, slot, slot+4095).Err())
+	}
+	eventually(t, "a cluster that is up", func() bool { return direct.Do(ctx, "LOCK.INFO", "a").Err() == redis.Nil })
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{node.Addr}})
+	defer client.Close()
+	locks := New(client)
+	defer locks.Close()
+	both := locks.NewMultiMutex([]string{"{x}a", "{x}b"}, nil, WithTries(forever))
+	must(t, both.TryLock())
+	acquire := both.request("")
+	expect(t, "what the client finds the node by", fmt.Sprint(acquire.args[acquire.key]), "{x}a")
+	if hasExec() {
+		must(t, both.Exec(ctx, "SET", "{x}c", 1).Err())
+	}
+	other := locks.NewMultiMutex([]string{"{x}b", "{x}a"}, nil, WithTries(forever))
+	done := inBackground(other.Lock)
+	eventually(t, "a place in the queue", func() bool { return waitingAt(direct, "{x}a") == 1 })
+	released(t)(both.Unlock())
+	must(t, result(t, done))
+	released(t)(other.Unlock())
+	err = locks.NewMultiMutex([]string{"a", "b"}, nil).Lock()
+	expect(t, fmt.Sprint("several slots: ", err), redis.HasErrorPrefix(err, "CROSSSLOT"), true)
+}
+
+func TestAModuleOf01LacksTheseAndTheErrorSaysSo(t *testing.T) {
+	proxy := newProxy(t)
+	proxy.old.Store(true)
+	locks := newLocksOf(t, proxy.client())
+	_, err := locks.NewSemaphore("a", 2).Acquire(ctx)
+	unsupported(t, err, "LIMIT")
+	_, err = locks.NewSemaphore("a", 2).TryAcquire(ctx)
+	unsupported(t, err, "LIMIT")
+	unsupported(t, locks.NewMultiMutex([]string{"a", "b"}, nil).Lock(), "LOCK.MACQUIRE")
+	unsupported(t, locks.NewMutex("a", WithLinger(time.Second)).Lock(), "LINGER")
+	mutex := locks.NewMutex("a")
+	must(t, mutex.Lock())
+	unsupported(t, mutex.Exec(ctx, "GET", "b").Err(), "LOCK.EXEC")
+	_, err = mutex.Check(ctx)
+	unsupported(t, err, "LOCK.CHECK")
+	released(t)(mutex.Unlock())
+	_, err = locks.RunOnce(ctx, "a", time.Minute, time.Second, func(context.Context, *Mutex) error { return nil })
+	unsupported(t, err, "ATLEAST")
+}

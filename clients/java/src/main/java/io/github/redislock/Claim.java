@@ -1,0 +1,60 @@
+package io.github.redislock;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+
+/**
+ * The keys that a request asks for, and in which way.
+ *
+ * @param names in order, none twice
+ * @param modes one for each name
+ * @param limit how many holders there may be, itself included; 0 where the mode alone decides
+ * @param several whether the keys are asked for in one step, by {@code LOCK.MACQUIRE}
+ */
+record Claim(List<String> names, List<Mode> modes, int limit, boolean several) {
+    static Claim one(String name, Mode mode) {
+        return new Claim(List.of(name), List.of(mode), 0, false);
+    }
+
+    static Claim permit(String name, int permits) {
+        if (permits < 1) {
+            throw new IllegalArgumentException("a semaphore has at least one permit");
+        }
+        return new Claim(List.of(name), List.of(Mode.EXCLUSIVE), permits, false);
+    }
+
+    /** In the order of the names, so that two views of the same locks are equal. */
+    static Claim all(List<Claim> parts) {
+        if (parts.isEmpty()) {
+            throw new IllegalArgumentException("a multi-lock has at least one lock");
+        }
+        Map<String, Mode> modes = new TreeMap<>();
+        for (Claim part : parts) {
+            if (part.several || part.limit > 0) {
+                throw new IllegalArgumentException("a multi-lock is made of locks of one key");
+            }
+            if (modes.put(part.name(), part.modes.get(0)) != null) {
+                throw new IllegalArgumentException(part.name() + " is named twice");
+            }
+        }
+        return new Claim(
+                List.copyOf(modes.keySet()), List.copyOf(new ArrayList<>(modes.values())), 0, true);
+    }
+
+    /** The first key. Its queue tells of the whole request. */
+    String name() {
+        return names.get(0);
+    }
+
+    /** For messages. */
+    String title() {
+        return String.join(", ", names);
+    }
+
+    /** The feature that a server must have for it; null where every module will do. */
+    String needs() {
+        return several ? "LOCK.MACQUIRE" : limit > 0 ? "LIMIT" : null;
+    }
+}

@@ -1,0 +1,124 @@
+package io.github.redislock;
+
+import java.util.UUID;
+import java.util.concurrent.TimeUnit;
+
+/**
+ * A lock that a number of holders share. Each permit has its own token, lease and fence, and those
+ * who wait for one stand in the server's queue. Nothing is kept on the server while none is held.
+ *
+ * <p>The number of permits belongs to each request. Callers who disagree need no configuration: the
+ * smallest number counts while its owner holds a permit.
+ *
+ * <p>A permit belongs to no thread. Without a lease of its own it is renewed until {@link
+ * RedisHold#release()} or {@link RedisLockClient#close()}, also when the thread that took it ended.
+ */
+public final class RedisSemaphore {
+    private final LockOptions options;
+    private final Commands commands;
+    private final Holds holds;
+    private final Claim claim;
+
+    RedisSemaphore(Commands commands, LockOptions options, Holds holds, Claim claim) {
+        this.commands = commands;
+        this.options = options;
+        this.holds = holds;
+        this.claim = claim;
+    }
+
+    /**
+     * Waits in the server's queue for a permit.
+     *
+     * @return the permit, to be closed
+     * @throws InterruptedException when the thread is interrupted; nothing is left of the request
+     */
+    public RedisHold acquire() throws InterruptedException {
+        return take(Long.MAX_VALUE, ThreadLock.RENEWED, true);
+    }
+
+    /**
+     * As {@link #acquire()}, for a time.
+     *
+     * @param lease after which the permit ends by itself
+     * @param unit of the lease
+     * @return the permit, to be closed
+     * @throws InterruptedException when the thread is interrupted; nothing is left of the request
+     */
+    public RedisHold acquire(long lease, TimeUnit unit) throws InterruptedException {
+        return take(Long.MAX_VALUE, ThreadLock.leaseMs(lease, unit), true);
+    }
+
+    /**
+     * Does not wait, nor pass those who do.
+     *
+     * @return the permit, to be closed, or null when there was none
+     */
+    public RedisHold tryAcquire() {
+        try {
+            return take(0, ThreadLock.RENEWED, false);
+        } catch (InterruptedException never) {
+            throw new AssertionError(never);
+        }
+    }
+
+    /**
+     * Waits in the server's queue, for a time.
+     *
+     * @param time to wait at most
+     * @param unit of the time
+     * @return the permit, to be closed, or null when there was none
+     * @throws InterruptedException when the thread is interrupted; nothing is left of the request
+     */
+    public RedisHold tryAcquire(long time, TimeUnit unit) throws InterruptedException {
+        return take(Math.max(0, unit.toNanos(time)), ThreadLock.RENEWED, true);
+    }
+
+    /**
+     * As {@link #tryAcquire(long, TimeUnit)}, for a time.
+     *
+     * @param time to wait at most
+     * @param lease after which the permit ends by itself
+     * @param unit of both
+     * @return the permit, to be closed, or null when there was none
+     * @throws InterruptedException when the thread is interrupted; nothing is left of the request
+     */
+    public RedisHold tryAcquire(long time, long lease, TimeUnit unit) throws InterruptedException {
+        return take(Math.max(0, unit.toNanos(time)), ThreadLock.leaseMs(lease, unit), true);
+    }
+
+    /**
+     * Asks the server how many permits nobody holds.
+     *
+     * @return of those that this semaphore allows
+     */
+    public int availablePermits() {
+        int held = Resend.once(options, () -> commands.holders(getName()));
+        return Math.max(0, claim.limit() - held);
+    }
+
+    /**
+     * The semaphore's key.
+     *
+     * @return as it was given
+     */
+    public String getName() {
+        return claim.name();
+    }
+
+    private RedisHold take(long waitNanos, long leaseMs, boolean interruptible)
+            throws InterruptedException {
+        if (interruptible && Thread.interrupted()) {
+            throw new InterruptedException("before asking for " + getName());
+        }
+        long ttlMs = leaseMs == ThreadLock.RENEWED ? options.ttl().toMillis() : leaseMs;
+        String token = UUID.randomUUID().toString();
+        Hold hold = holds.acquire(claim, token, ttlMs, waitNanos, interruptible);
+        if (hold == null) {
+            return null;
+        }
+        hold.handedOn = true;
+        hold.renewed = leaseMs == ThreadLock.RENEWED;
+        holds.watch(hold);
+        return new RedisHold(holds, hold, holds::release);
+    }
+}

@@ -1,0 +1,217 @@
+package io.github.redislock;
+
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.Condition;
+import java.util.concurrent.locks.Lock;
+
+/** What a lock of one key and one of several have in common: a thread holds it, reentrantly. */
+abstract class ThreadLock implements Lock {
+    /** In place of a lease: until it is unlocked. */
+    static final long RENEWED = 0;
+
+    final Commands commands;
+    final LockOptions options;
+    final Holds holds;
+    final Claim claim;
+
+    ThreadLock(Commands commands, LockOptions options, Holds holds, Claim claim) {
+        this.commands = commands;
+        this.options = options;
+        this.holds = holds;
+        this.claim = claim;
+    }
+
+    @Override
+    public void lock() {
+        lockUninterruptibly(RENEWED);
+    }
+
+    /**
+     * As {@link #lock()}, for a time.
+     *
+     * @param lease after which it ends by itself
+     * @param unit of the lease
+     */
+    public void lock(long lease, TimeUnit unit) {
+        lockUninterruptibly(leaseMs(lease, unit));
+    }
+
+    @Override
+    public void lockInterruptibly() throws InterruptedException {
+        acquire(Long.MAX_VALUE, RENEWED, true);
+    }
+
+    /**
+     * As {@link #lockInterruptibly()}, for a time.
+     *
+     * @param lease after which it ends by itself
+     * @param unit of the lease
+     * @throws InterruptedException when the thread is interrupted; it then holds nothing more than
+     *     before
+     */
+    public void lockInterruptibly(long lease, TimeUnit unit) throws InterruptedException {
+        acquire(Long.MAX_VALUE, leaseMs(lease, unit), true);
+    }
+
+    /**
+     * Does not wait, nor pass those who do: it is false when somebody waits, even if the lock is
+     * free this moment.
+     */
+    @Override
+    public boolean tryLock() {
+        try {
+            return acquire(0, RENEWED, false);
+        } catch (InterruptedException never) {
+            throw new AssertionError(never);
+        }
+    }
+
+    @Override
+    public boolean tryLock(long time, TimeUnit unit) throws InterruptedException {
+        return acquire(Math.max(0, unit.toNanos(time)), RENEWED, true);
+    }
+
+    /**
+     * As {@link #tryLock(long, TimeUnit)}, for a time.
+     *
+     * @param time to wait at most
+     * @param lease after which it ends by itself
+     * @param unit of both
+     * @return whether it is held
+     * @throws InterruptedException when the thread is interrupted; it then holds nothing more than
+     *     before
+     */
+    public boolean tryLock(long time, long lease, TimeUnit unit) throws InterruptedException {
+        return acquire(Math.max(0, unit.toNanos(time)), leaseMs(lease, unit), true);
+    }
+
+    /**
+     * There is none.
+     *
+     * @throws UnsupportedOperationException always
+     */
+    @Override
+    public Condition newCondition() {
+        throw new UnsupportedOperationException("a lock of the server has no conditions");
+    }
+
+    /**
+     * The number to send with every write, so that the resource can refuse an owner that has been
+     * replaced.
+     *
+     * @return the fence of the calling thread's hold
+     * @throws IllegalMonitorStateException when the thread does not hold it, or has lost it
+     */
+    public long fence() {
+        return held().fence;
+    }
+
+    /**
+     * Whether the thread holds it, as far as the client knows: the lease is not over by its own
+     * clock and no renewal was refused. Only {@link #fence()} protects what is done after asking.
+     *
+     * @return whether it does
+     */
+    public boolean isHeldByCurrentThread() {
+        return getHoldCount() > 0;
+    }
+
+    /**
+     * How often the thread has locked and not unlocked it.
+     *
+     * @return 0 when it does not hold it, or has lost it
+     */
+    public int getHoldCount() {
+        Hold hold = mine();
+        return hold == null ? 0 : count(hold);
+    }
+
+    /**
+     * Asks the server whether the thread holds it now, where {@link #isHeldByCurrentThread()} goes
+     * by what the client knows. A hold that is gone is lost from then on.
+     *
+     * @return whether it does
+     */
+    public boolean check() {
+        Hold hold = mine();
+        return hold != null && count(hold) > 0 && holds.check(hold);
+    }
+
+    /** The calling thread's hold on just this; null when it has none. */
+    abstract Hold mine();
+
+    abstract int count(Hold hold);
+
+    /** Whether it was had in time. */
+    abstract boolean acquire(long waitNanos, long leaseMs, boolean interruptible)
+            throws InterruptedException;
+
+    final Hold held() {
+        Hold hold = mine();
+        if (hold == null || count(hold) == 0) {
+            throw Holds.notHeld(claim);
+        }
+        return hold;
+    }
+
+    static long leaseMs(long lease, TimeUnit unit) {
+        if (lease == -1) { // Redisson's word for it.
+            return RENEWED;
+        }
+        if (unit.toMillis(lease) < 1) {
+            throw new IllegalArgumentException("a lease is at least a millisecond");
+        }
+        return unit.toMillis(lease);
+    }
+
+    private void lockUninterruptibly(long leaseMs) {
+        try {
+            acquire(Long.MAX_VALUE, leaseMs, false);
+        } catch (InterruptedException never) {
+            throw new AssertionError(never);
+        }
+    }
+
+    /** The thread may hold only by this what it asks for by it: it would wait for itself. */
+    final void refuseOverlap(boolean interruptible) throws InterruptedException {
+        if (interruptible && Thread.interrupted()) {
+            throw new InterruptedException("before asking for " + claim.title());
+        }
+        for (String name : claim.names()) {
+            Hold hold = holds.mine(name);
+            if (hold != null
+                    && (hold.claim.several() || claim.several())
+                    && !hold.claim.equals(claim)) {
+                throw new IllegalStateException(
+                        "this thread holds "
+                                + hold.claim.title()
+                                + " already, and would wait for itself: unlock that first");
+            }
+        }
+    }
+
+    /** Asks the server if a hold is still there, and for as much time as the nested lock wants. */
+    final boolean prolong(Hold hold, long leaseMs) {
+        hold.renewed |= leaseMs == RENEWED;
+        long ttlMs = ttlMs(hold, leaseMs);
+        long sentNanos = System.nanoTime();
+        if (!Resend.once(options, () -> commands.renew(hold.claim, hold.token, ttlMs))) {
+            holds.lose(hold, Holds.GONE);
+            return false;
+        }
+        hold.lease(sentNanos, ttlMs);
+        holds.watch(hold);
+        return true;
+    }
+
+    /**
+     * What to ask for: the watchdog's ttl where it renews, otherwise the lease, but no less than is
+     * left of {@code hold}.
+     */
+    final long ttlMs(Hold hold, long leaseMs) {
+        if (leaseMs == RENEWED || (hold != null && hold.renewed)) {
+            return options.ttl().toMillis();
+        }
+        return hold == null ? leaseMs : Math.max(leaseMs, hold.leftMs());
+    }
+}

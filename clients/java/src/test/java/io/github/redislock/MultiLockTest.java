@@ -1,0 +1,242 @@
+package io.github.redislock;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+import java.io.IOException;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+
+/** Several locks as one. */
+@Timeout(value = 60, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
+class MultiLockTest extends ServerTest {
+    private RedisMultiLock both() {
+        return both(locks);
+    }
+
+    private static RedisMultiLock both(RedisLockClient client) {
+        return client.multiLock(client.lock("a"), client.lock("b"));
+    }
+
+    @Test
+    void allAreHeldUnderOneFenceAndReleasedTogether() {
+        RedisMultiLock both = both();
+        both.lock();
+        assertEquals(1, server.holders("a").size());
+        assertEquals(server.holders("a"), server.holders("b"));
+        assertTrue(both.fence() > 0 && both.check());
+        assertFalse(other.does(() -> locks.lock("b").tryLock()));
+        both.unlock();
+        assertFalse(server.redis.exists("a") || server.redis.exists("b"));
+        assertThrows(IllegalMonitorStateException.class, both::unlock);
+    }
+
+    @Test
+    void noneIsTakenWhereOneCannotBeHad() throws Exception {
+        other.does(() -> locks.lock("b").lock());
+        assertFalse(both().tryLock());
+        assertFalse(both().tryLock(50, TimeUnit.MILLISECONDS));
+        assertFalse(server.redis.exists("a"));
+        assertEquals(0, server.waiting("a") + server.waiting("b"));
+        other.does(() -> locks.lock("b").unlock());
+        assertTrue(both().tryLock());
+        both().unlock();
+    }
+
+    @Test
+    void readersShareAKey() {
+        RedisLock read = locks.readWriteLock("b").readLock();
+        locks.multiLock(locks.lock("a"), read).lock();
+        assertTrue(other.does(() -> read.tryLock()));
+        assertFalse(other.does(() -> locks.lock("b").tryLock()));
+        locks.multiLock(locks.lock("a"), read).unlock();
+        other.does(() -> read.unlock());
+    }
+
+    @Test
+    void itIsReentrantThroughEitherOrder() {
+        RedisMultiLock turned = locks.multiLock(locks.lock("b"), locks.lock("a"));
+        both().lock();
+        assertTrue(turned.tryLock());
+        assertEquals(2, both().getHoldCount());
+        assertEquals(both().fence(), turned.fence());
+        turned.unlock();
+        assertTrue(both().isHeldByCurrentThread());
+        both().unlock();
+        assertFalse(server.redis.exists("a"));
+    }
+
+    @Test
+    void aThreadDoesNotWaitForItself() {
+        both().lock();
+        assertThrows(IllegalStateException.class, () -> locks.lock("a").lock());
+        assertFalse(locks.lock("a").isHeldByCurrentThread());
+        both().unlock();
+        locks.lock("a").lock();
+        assertThrows(IllegalStateException.class, both()::lock);
+        locks.lock("a").unlock();
+        RedisLock a = locks.lock("a");
+        assertThrows(IllegalArgumentException.class, () -> locks.multiLock(a, a));
+        assertThrows(IllegalArgumentException.class, () -> locks.multiLock());
+    }
+
+    @Test
+    void theWatchdogKeepsAll() {
+        both().lock();
+        Eventually.pause(3 * TTL_MS);
+        assertTrue(both().isHeldByCurrentThread() && both().check());
+        both().unlock();
+    }
+
+    @Test
+    void withOneTheWholeIsLost() throws Exception {
+        both().lock();
+        long fence = both().fence();
+        server.redis.del("b");
+        LostLock told = awaitLost();
+        assertEquals("a, b", told.name());
+        assertEquals(fence, told.fence());
+        assertFalse(both().isHeldByCurrentThread());
+        assertThrows(IllegalMonitorStateException.class, both()::unlock);
+    }
+
+    @Test
+    void theRestOfALostOneIsReleased() {
+        try (RedisLockClient client = RedisLockClient.connect(server.url())) {
+            both(client).lock();
+            assertTrue(server.redis.pttl("a") > Eventually.BOUND.toMillis());
+            server.redis.del("b");
+            assertFalse(both(client).check());
+            Eventually.isTrue("the rest is released", () -> !server.redis.exists("a"));
+        }
+    }
+
+    @Test
+    void crossingRequestsNeverBlockOneAnother() {
+        RedisMultiLock turned = locks.multiLock(locks.lock("b"), locks.lock("a"));
+        AtomicInteger inside = new AtomicInteger();
+        List<Other> others = new ArrayList<>();
+        List<Future<Void>> ends = new ArrayList<>();
+        for (int number = 0; number < 6; number++) {
+            java.util.concurrent.locks.Lock mine =
+                    switch (number % 3) {
+                        case 0 -> both();
+                        case 1 -> turned;
+                        default -> locks.lock("b");
+                    };
+            Other waiter = new Other();
+            others.add(waiter);
+            ends.add(
+                    waiter.starts(
+                            () -> {
+                                for (int turn = 0; turn < 40; turn++) {
+                                    mine.lock();
+                                    assertEquals(1, inside.incrementAndGet());
+                                    inside.decrementAndGet();
+                                    mine.unlock();
+                                }
+                            }));
+        }
+        ends.forEach(Other::result);
+        others.forEach(Other::close);
+        assertFalse(server.redis.exists("a") || server.redis.exists("b"));
+    }
+
+    @Test
+    void waitersAreServedInOrderOfArrival() {
+        locks.lock("b").lock();
+        List<String> order = new CopyOnWriteArrayList<>();
+        Future<Void> first = other.starts(() -> turn(both(), order, "both"));
+        awaitWaiters("a", 1);
+        try (Other late = new Other()) {
+            // Nobody holds "a", but the first one in its queue comes first.
+            Future<Void> second = late.starts(() -> turn(locks.lock("a"), order, "a"));
+            awaitWaiters("a", 2);
+            locks.lock("b").unlock();
+            Other.result(first);
+            Other.result(second);
+        }
+        assertEquals(List.of("both", "a"), order);
+    }
+
+    private static void turn(ThreadLock lock, List<String> order, String name) {
+        lock.lock();
+        order.add(name);
+        Eventually.pause(30);
+        lock.unlock();
+    }
+
+    @Test
+    void anInterruptLeavesNothingBehind() {
+        locks.lock("b").lock();
+        Future<Void> waiting = other.starts(() -> both().lockInterruptibly());
+        awaitWaiters("a", 1);
+        other.thread.interrupt();
+        ExecutionException cut =
+                assertThrows(ExecutionException.class, () -> waiting.get(20, TimeUnit.SECONDS));
+        assertInstanceOf(InterruptedException.class, cut.getCause());
+        assertEquals(0, server.waiting("a") + server.waiting("b"));
+        locks.lock("b").unlock();
+        assertFalse(server.redis.exists("a") || server.redis.exists("b"));
+    }
+
+    @Test
+    void aWaiterKeepsItsPlacesOverALostConnection() {
+        locks.lock("b").lock();
+        Future<Void> waiting = other.starts(() -> both().lock());
+        awaitWaiters("b", 1);
+        try (Other late = new Other()) {
+            Future<Void> second = late.starts(() -> locks.lock("b").lock());
+            awaitWaiters("b", 2);
+            server.cutFirstWaiter("b");
+            Eventually.isTrue(
+                    "it is back", () -> server.waiting("b") == 2 && server.absent("b") == 0);
+            locks.lock("b").unlock();
+            Other.result(waiting);
+            assertFalse(second.isDone());
+            assertTrue(other.does(() -> both().check()));
+            other.does(() -> both().unlock());
+            Other.result(second);
+        }
+    }
+
+    @Test
+    void aGrantThatWasNotSeenAndEndedInPartIsAskedForAnew() throws Exception {
+        LockOptions brief =
+                options.withTtl(Duration.ofSeconds(3)).withSlice(Duration.ofMillis(200));
+        try (SilentProxy proxy = new SilentProxy(server.port());
+                RedisLockClient client = RedisLockClient.connect(proxy.url(), brief)) {
+            Future<Boolean> asking = other.starts(() -> both(client).tryLock(10, TimeUnit.SECONDS));
+            Eventually.isTrue("the grant was lost", proxy::hasSwallowed);
+            server.redis.del("b");
+            assertTrue(Other.result(asking));
+            assertTrue(other.does(() -> both(client).check()));
+            other.does(() -> both(client).unlock());
+        }
+        assertFalse(server.redis.exists("a") || server.redis.exists("b"));
+    }
+
+    @Test
+    void aServerOf01IsNamed() throws IOException {
+        try (FaultyProxy proxy = new FaultyProxy(server.port())) {
+            proxy.old = true;
+            try (RedisLockClient client = RedisLockClient.connect(proxy.url(), options)) {
+                Exception told =
+                        assertThrows(UnsupportedOperationException.class, both(client)::lock);
+                assertTrue(told.getMessage().contains("LOCK.MACQUIRE"), told.getMessage());
+            }
+        }
+    }
+}

@@ -1,0 +1,82 @@
+import { ExecutionError, ResourceLockedError } from "./errors.js";
+import type { Lock } from "./lock.js";
+import type { Redlock } from "./redlock.js";
+import type { Target } from "./server.js";
+import type { Settings } from "./settings.js";
+import type { Routine } from "./using.js";
+
+const MAX_PERMITS = 2 ** 31 - 1;
+const MAX_RESOURCES = 128;
+
+/** What is taken again and again in the same way. */
+abstract class Taken {
+  protected constructor(
+    readonly redlock: Redlock,
+    private readonly target: Target,
+  ) {
+    if (redlock.clients.size > 1)
+      throw new TypeError("A semaphore or a multi-lock is of one server: give Redlock one client.");
+  }
+
+  /** Waits in the server's queue, as `redlock.acquire` does. Rejects with an `ExecutionError` when the waiting time is over. */
+  acquire(duration: number, settings: Partial<Settings> = {}): Promise<Lock> {
+    return this.redlock.take(this.target, duration, settings);
+  }
+
+  /** Does not wait. Resolves with null if it cannot be had at once. */
+  tryAcquire(duration: number, settings: Partial<Settings> = {}): Promise<Lock | null> {
+    return nullIfHeld(this.acquire(duration, { ...settings, retryCount: 0 }));
+  }
+
+  /** Runs the routine meanwhile, as `redlock.using` does. */
+  using<T>(duration: number, routine: Routine<T>): Promise<T>;
+  using<T>(duration: number, settings: Partial<Settings>, routine: Routine<T>): Promise<T>;
+  using<T>(
+    duration: number,
+    settingsOrRoutine: Partial<Settings> | Routine<T>,
+    optionalRoutine?: Routine<T>,
+  ): Promise<T> {
+    return this.redlock.use(this.target, duration, settingsOrRoutine, optionalRoutine);
+  }
+}
+
+/** At most `permits` hold it at the same time. Each permit is a `Lock`, with its own token, lease and fence. */
+export class Semaphore extends Taken {
+  /** Only for `Redlock`. */
+  constructor(
+    redlock: Redlock,
+    readonly resource: string,
+    readonly permits: number,
+  ) {
+    if (!Number.isInteger(permits) || permits < 1 || permits > MAX_PERMITS)
+      throw new RangeError(`The permits must be an integer from 1 to ${MAX_PERMITS}.`);
+    super(redlock, { resources: [resource], limit: permits });
+  }
+}
+
+/** Several resources, taken in one step or not at all. While it waits for them it holds none. They have one fence. */
+export class MultiLock extends Taken {
+  /** Only for `Redlock`. */
+  constructor(
+    redlock: Redlock,
+    readonly exclusive: readonly string[],
+    readonly shared: readonly string[],
+  ) {
+    const resources = [...exclusive, ...shared];
+    if (resources.length < 1 || resources.length > MAX_RESOURCES)
+      throw new RangeError(`A multi-lock has from 1 to ${MAX_RESOURCES} resources.`);
+    if (new Set(resources).size < resources.length)
+      throw new Error("A resource of a multi-lock was named twice.");
+    super(redlock, { resources, sharedFrom: exclusive.length });
+  }
+}
+
+/** Null instead of the error that says that another has it. */
+export async function nullIfHeld(acquiring: Promise<Lock>): Promise<Lock | null> {
+  try {
+    return await acquiring;
+  } catch (error) {
+    if (error instanceof ExecutionError && error.cause instanceof ResourceLockedError) return null;
+    throw error;
+  }
+}

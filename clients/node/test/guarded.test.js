@@ -1,0 +1,160 @@
+// A command under a lock, a job that runs once, and a lock that ends with its connection.
+import assert from "node:assert/strict";
+import { after, afterEach, before, beforeEach, describe, it } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { ExecutionError, Redlock, ResourceLockedError, UnsupportedError } from "redis-lock-client";
+import { asWithOldModule, Clients, libraries, Proxy, Server, until, ways } from "./harness.js";
+
+let server;
+before(async () => (server = await Server.start()));
+after(() => server?.stop());
+
+const isLost = (error) => error instanceof ExecutionError && error.cause instanceof ResourceLockedError;
+const isUnsupported = (word) => (error) =>
+  error.cause instanceof UnsupportedError && error.message.includes(word) && error.message.includes("0.2");
+
+for (const [name, library] of Object.entries(libraries)) {
+  describe(name, () => {
+    let client, redlock, key;
+    let number = 0;
+    const clients = new Clients(library);
+    beforeEach(async () => {
+      key = `${name} ${++number}`;
+      client = await clients.connect(server.port);
+      redlock = new Redlock([client], { retryCount: 0 });
+    });
+    afterEach(() => clients.end());
+
+    it("runs a command while the lock is held, and not after", async () => {
+      const lock = await redlock.acquire([key], 30_000);
+      // The calls of a module have no rights there.
+      if (process.env.REDIS_LOCK_SERVER?.startsWith("redis-6"))
+        return assert.rejects(lock.exec("PING"), isUnsupported("LOCK.EXEC"));
+      const row = `${key} row`;
+      assert.equal(await lock.exec("SET", row, Buffer.from([0xff, 0])), "OK");
+      assert.deepEqual(await server.admin.getBuffer(row), Buffer.from([0xff, 0]));
+      assert.equal(await lock.exec("INCR", `${key} n`), 1);
+      assert.equal(await lock.check(), true);
+      await assert.rejects(lock.exec("INCR", row), /not an integer/, "the command's own error");
+      await server.admin.del(key);
+      await redlock.acquire([key], 30_000);
+      assert.equal(await lock.check(), false);
+      assert.ok(lock.isValid, "it does not know");
+      await assert.rejects(lock.exec("INCR", `${key} n`), isLost);
+      assert.equal(await server.admin.get(`${key} n`), "1");
+      await server.admin.set(key, "a string");
+      assert.equal(await lock.check(), false);
+    });
+
+    it("asks a majority whether the lock is held", async () => {
+      const other = await Server.start();
+      try {
+        const both = new Redlock([client, await clients.connect(other.port)]);
+        const lock = await both.acquire([key], 30_000);
+        assert.equal(await lock.check(), true);
+        await assert.rejects(lock.exec("INCR", "n"), TypeError);
+        for (const { admin } of [server, other]) await admin.del(key);
+        assert.equal(await lock.check(), false);
+      } finally {
+        await other.stop();
+      }
+    });
+
+    it("runs a job once, and not again before its time", async () => {
+      const settings = { atMost: 30_000, atLeast: 700 };
+      let runs = 0;
+      const job = async (signal, lock) => {
+        assert.deepEqual(await redlock.runOnce(key, settings, async () => runs++), { hasRun: false });
+        assert.equal(await lock.check(), true);
+        return ++runs;
+      };
+      const start = performance.now();
+      assert.deepEqual(await redlock.runOnce(key, settings, job), { hasRun: true, value: 1 });
+      assert.deepEqual(await redlock.runOnce(key, settings, job), { hasRun: false });
+      await until(async () => (await redlock.runOnce(key, { atMost: 1000 }, async () => {})).hasRun);
+      const took = performance.now() - start;
+      assert.ok(took >= 690 && took < 5000, `${took} ms`);
+      assert.equal(await server.admin.exists(key), 0, "without atLeast it is free at once");
+      assert.equal(runs, 1);
+    });
+
+    it("keeps others off a job that takes longer than atMost, and after one that fails", async () => {
+      const settings = { atMost: 1500, atLeast: 1000, automaticExtensionThreshold: 1000 };
+      await redlock.runOnce(key, settings, async () => {
+        await sleep(2500);
+        assert.equal((await redlock.runOnce(key, settings, async () => {})).hasRun, false);
+      });
+      assert.equal(await server.admin.exists(key), 0, "atLeast was over before the job");
+      const failing = async () => {
+        throw new RangeError("mine");
+      };
+      await assert.rejects(
+        redlock.runOnce(key, { ...settings, atMost: 5000, atLeast: 5000 }, failing),
+        RangeError,
+      );
+      assert.equal((await redlock.runOnce(key, settings, failing)).hasRun, false);
+      await assert.rejects(redlock.runOnce(key, { ...settings, atLeast: 1501 }, failing), /atLeast/);
+    });
+
+    it("says what a module of 0.1 lacks", async () => {
+      const old = new Redlock([asWithOldModule(client)]);
+      const lock = await old.acquire([key], 30_000, { retryCount: 0 });
+      await assert.rejects(lock.exec("GET", key), isUnsupported("LOCK.EXEC"));
+      await assert.rejects(lock.check(), isUnsupported("LOCK.CHECK"));
+      await assert.rejects(lock.release({ atLeast: 10 }), isUnsupported("ATLEAST"));
+      await assert.rejects(old.acquire([`${key} b`], 1000, { linger: 0 }), isUnsupported("LINGER"));
+    });
+  });
+}
+
+for (const { title, name, library, waitBy } of ways) {
+  describe(`linger, ${title}`, () => {
+    let proxy, client, key;
+    let number = 0;
+    const clients = new Clients(library);
+    beforeEach(async () => {
+      key = `linger ${title} ${++number}`;
+      proxy = await Proxy.start(server.port);
+      client = await clients.connect(proxy.port);
+    });
+    afterEach(() => {
+      clients.end();
+      proxy.stop();
+    });
+
+    it("ends the lock soon after its connection, also one that was waited for", async () => {
+      const rival = new Redlock([await clients.connect(server.port)], { retryCount: -1, waitBy });
+      const redlock = new Redlock([client], { retryCount: -1, waitBy, maxWaitingConnections: 1 });
+      const held = await rival.acquire([key], 60_000);
+      const before = (await server.clients()).map(({ id }) => id);
+      const waiting = redlock.acquire([key], 60_000, { linger: 300 });
+      await until(async () => (await server.listening(key)).length === 1);
+      await held.release();
+      const lock = await waiting;
+      // The connection that blocked, or heard of it, is of no account.
+      for (const { id } of await server.clients())
+        if (!before.includes(id)) await server.admin.client("KILL", "ID", id);
+      assert.ok((await server.admin.pttl(key)) > 50_000);
+      const start = performance.now();
+      proxy.stop();
+      library.end(client);
+      await (await rival.acquire([key], 1000)).release();
+      const took = performance.now() - start;
+      assert.ok(took < 5000, `${took} ms`);
+      assert.ok(!lock.isValid, "the lease was cut short, too");
+    });
+
+    it("is kept by `using` over a new connection", async () => {
+      const redlock = new Redlock([client], { retryCount: 0, waitBy, linger: 2000 });
+      await redlock.using([key], 60_000, async (signal, lock) => {
+        const renewals = await server.calls("lock.renew");
+        proxy.cut();
+        await until(async () => (await server.calls("lock.renew")) > renewals, "it was extended at once");
+        await until(() => lock.remaining > 50_000);
+        assert.ok((await server.admin.pttl(key)) > 50_000);
+        assert.ok(!signal.aborted);
+      });
+      assert.equal(await server.admin.exists(key), 0);
+    });
+  });
+}

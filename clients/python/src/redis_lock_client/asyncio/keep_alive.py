@@ -1,0 +1,90 @@
+"""Keeps a hold while a task works."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Self
+
+from .. import _protocol as protocol
+
+
+class KeepAlive:
+    """Renews a hold at a third of its ttl until the context ends.
+
+    When a renewal answers that nothing is held, or none has succeeded by the end of the lease, the body is cancelled at
+    its next await, and the context raises LockNotOwnedError. The lease is counted by this process's clock from before a
+    renewal was sent, so it ends here before it ends in the server.
+    """
+
+    def __init__(self, renew: Callable[[], Awaitable[bool]], ttl_ms: int, name: object) -> None:
+        """Renew by `renew`, which returns whether anything was held. Use `Lock.keep_alive`."""
+        self.lost = False
+        self._over = False
+        self._renew = renew
+        self._ttl = ttl_ms / 1000
+        self._name = name
+        self._clock: asyncio.TimerHandle | None = None
+
+    async def __aenter__(self) -> Self:
+        """Renew once, for only then it is known how long the lease is. Raise LockNotOwnedError when it is over."""
+        if not await self._renewed():
+            raise protocol.not_owned("keep alive", self._name)
+        body = asyncio.current_task()
+        assert body is not None  # Whoever awaits this is a task.
+        self._body, self._cancelling = body, body.cancelling()
+        self._renewing = asyncio.create_task(self._keep_renewing())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Stop renewing. Nothing is released."""
+        self._stop()
+        if not self.lost:
+            return
+        if kind is None:
+            # The body came to its end before the cancellation came to it.
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0)
+        # As asyncio.timeout does: only a cancellation of our own becomes an error, one from outside goes on.
+        from_outside = self._body.uncancel() > self._cancelling
+        if kind is None or (kind is asyncio.CancelledError and not from_outside):
+            raise protocol.not_owned("keep alive", self._name) from error
+
+    async def _renewed(self) -> bool:
+        loop = asyncio.get_running_loop()
+        sent = loop.time()
+        if not await self._renew():
+            return False
+        if not self._over:
+            if self._clock:
+                self._clock.cancel()
+            # Not the renewing task's to keep: a renewal may hang for longer than the lease lasts.
+            self._clock = loop.call_at(sent + self._ttl, self._lose)
+        return True
+
+    async def _keep_renewing(self) -> None:
+        pause = self._ttl / 3
+        while not self._over:
+            await asyncio.sleep(pause)
+            try:
+                if not await self._renewed():
+                    return self._lose()
+                pause = self._ttl / 3
+            except Exception:
+                # Whatever it was, the clock goes on. Sooner than usual, for the rest of the lease is short.
+                pause = self._ttl / 10
+
+    def _lose(self) -> None:
+        if not self._over:
+            self._stop()
+            self.lost = True
+            self._body.cancel()
+
+    def _stop(self) -> None:
+        # A renewal under way ends as it likes; it is of no interest any more.
+        self._over = True
+        self._renewing.cancel()
+        if self._clock:
+            self._clock.cancel()

@@ -1,0 +1,34 @@
+"""A job that many processes start at the same time, and one of them runs."""
+
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from ..once import TaskResult
+from .lock import Lock
+
+__all__ = ["TaskResult", "run_once"]
+
+T = TypeVar("T")
+
+
+async def run_once(
+    redis: Any,
+    name: str | bytes,
+    job: Callable[[], Awaitable[T]],
+    *,
+    at_most: float,
+    at_least: float = 0,
+    **lock: Any,
+) -> TaskResult[T]:
+    """Run the job only if nobody else runs it, or has begun it within the last `at_least` seconds.
+
+    The lock is not renewed: after `at_most` seconds another one may run the job, so choose more than it ever takes. A
+    job that fails has run. A job that took longer than `at_most` is told by a warning of redis-py's logger.
+    """
+    once = Lock(redis, name, timeout=at_most, at_least=at_least, blocking=False, raise_on_release_error=False, **lock)
+    if not await once.acquire():
+        return TaskResult(False, None)
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_exit(once)
+        return TaskResult(True, await job())

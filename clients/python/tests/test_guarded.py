@@ -1,0 +1,120 @@
+"""Commands that run only while the lock is held, and the question whether it is."""
+
+import pytest
+import redis
+import redis.asyncio
+
+from redis_lock_client import Lock, LockError, LockNotOwnedError, MultiLock, NotSupportedError, ReadLock, Semaphore
+from redis_lock_client import asyncio as ours
+
+from .proxy import Proxy
+from .server import Server, until
+
+Client = redis.asyncio.Redis
+
+
+@pytest.fixture
+def server(server: Server) -> Server:
+    if server.version.startswith("redis-6"):
+        pytest.skip("no LOCK.EXEC")
+    return server
+
+
+def test_the_reply_is_that_of_the_command(server: Server, protocol: int) -> None:
+    with redis.Redis(port=server.port, protocol=protocol) as client, Lock(client, "stock", timeout=30) as lock:
+        assert lock.exec("SET", "count", 7) == b"OK"
+        assert lock.exec("INCRBY", "count", 3) == 10
+        assert lock.exec("GET", "none") is None
+        assert lock.exec("LRANGE", "list", 0, -1) == []
+
+
+def test_of_any_kind_of_hold(server: Server, client: redis.Redis) -> None:
+    locks = (
+        ReadLock(client, "a", timeout=30),
+        Semaphore(client, "b", 3, timeout=30),
+        MultiLock(client, ["c", "d"], timeout=30),
+    )
+    for lock in locks:
+        with lock:
+            assert lock.exec("SET", "count", 7) == b"OK"
+            assert lock.check() == lock.fence
+        assert lock.check() is None
+
+
+def test_a_late_owner_does_nothing(server: Server, client: redis.Redis) -> None:
+    lock = Lock(client, "stock", timeout=0.05)
+    lock.acquire()
+    until(lambda: not server.admin.exists("stock"), "the end of the hold")
+    with pytest.raises(LockNotOwnedError, match="run a command"):
+        lock.exec("SET", "count", 7)
+    assert lock.check() is None
+    with Lock(client, "stock", timeout=30) as next_one:
+        with pytest.raises(LockNotOwnedError):
+            lock.exec("SET", "count", 7)
+        assert lock.check() is None
+        assert next_one.exec("GET", "count") is None
+    # By a string of an old client, too.
+    lock.acquire()
+    server.admin.set("stock", "of an old client")
+    with pytest.raises(LockNotOwnedError):
+        lock.exec("SET", "count", 7)
+    assert lock.check() is None
+    assert not server.admin.exists("count")
+
+
+def test_a_lock_that_is_not_held_runs_nothing(server: Server, client: redis.Redis) -> None:
+    lock = Lock(client, "stock", timeout=30)
+    with pytest.raises(LockError, match="unlocked"):
+        lock.exec("SET", "count", 7)
+    assert lock.check() is None
+    assert not server.admin.exists("count")
+
+
+def test_an_error_of_the_command_is_its_own(server: Server, client: redis.Redis) -> None:
+    with Lock(client, "stock", timeout=30) as lock:
+        server.admin.rpush("list", 1)
+        with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
+            lock.exec("INCR", "list")
+        with pytest.raises(redis.ResponseError, match="unknown command 'NONE'") as caught:
+            lock.exec("NONE", "list")
+        assert not isinstance(caught.value, NotSupportedError)
+        assert lock.owned()
+
+
+@pytest.mark.parametrize("wait", ["block", "notify"])
+async def test_with_asyncio(server: Server, async_client: Client, wait: str) -> None:
+    lock = ours.Lock(async_client, "stock", timeout=30, wait=wait)  # type: ignore[arg-type]
+    with pytest.raises(LockError, match="unlocked"):
+        await lock.exec("SET", "count", 7)
+    async with lock:
+        assert await lock.exec("INCRBY", "count", 3) == 3
+        assert await lock.check() == lock.fence
+        server.admin.rpush("list", 1)
+        with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
+            await lock.exec("INCR", "list")
+        server.admin.delete("stock")
+        assert await lock.check() is None
+        with pytest.raises(LockNotOwnedError, match="run a command"):
+            await lock.exec("SET", "count", 7)
+        lock.raise_on_release_error = False
+    assert server.admin.get("count") == "3"
+
+
+@pytest.mark.parametrize("command", ["LOCK.EXEC", "LOCK.CHECK"])
+async def test_a_server_without_it_is_told(shared_server: Server, command: str) -> None:
+    shared_server.admin.flushall()
+    with Proxy(shared_server.port) as proxy:
+        # As 6.2 does by itself for LOCK.EXEC.
+        if not (shared_server.version.startswith("redis-6") and command == "LOCK.EXEC"):
+            proxy.refuse_command(command.encode())
+        told = rf"does not know {command}: .*0\.2" + (".* on Redis 7.0" if command == "LOCK.EXEC" else "")
+        with (
+            redis.Redis(port=proxy.port) as client,
+            Lock(client, "stock", timeout=30) as lock,
+            pytest.raises(NotSupportedError, match=told),
+        ):
+            lock.exec("SET", "count", 7) if command == "LOCK.EXEC" else lock.check()
+        async with Client(port=proxy.port) as client, ours.Lock(client, "stock", timeout=30) as held:
+            with pytest.raises(NotSupportedError, match=told):
+                await (held.exec("SET", "count", 7) if command == "LOCK.EXEC" else held.check())
+    assert not shared_server.admin.exists("count")

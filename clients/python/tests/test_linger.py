@@ -1,0 +1,96 @@
+"""`linger`: a hold that ends soon after its connection is lost, and not otherwise."""
+
+import time
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+
+from redis_lock_client import Lock, MultiLock, NotSupportedError, Semaphore
+from redis_lock_client import asyncio as ours
+
+from .proxy import Proxy
+from .server import Server, until
+from .test_places import connections
+from .worker import Worker
+
+Client = redis.asyncio.Redis
+
+MAKERS: dict[str, Any] = {
+    "lock": lambda client, **options: Lock(client, "stock", **options),
+    "semaphore": lambda client, **options: Semaphore(client, "stock", 1, **options),
+    "multi-lock": lambda client, **options: MultiLock(client, ["stock", "prices"], **options),
+}
+
+
+def acquire_and_die(server: Server, make: Any, **options: Any) -> None:
+    """Acquire, and lose the connection."""
+    with Proxy(server.port) as proxy:
+        client = redis.Redis(port=proxy.port, client_name="doomed")
+        assert make(client, timeout=30, **options).acquire()
+        proxy.close()
+        until(lambda: not connections(server, "doomed"), "the end of its connection")
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+def test_the_next_one_has_it_soon_after_the_connection_is_lost(server: Server, make: Any) -> None:
+    with Proxy(server.port) as proxy, redis.Redis(port=proxy.port) as client:
+        assert make(client, timeout=30, linger=0.5).acquire()
+        next_one = Worker("threads", server.port)
+        server.wait_for_waiters("stock", 1)
+        start = time.monotonic()
+        proxy.close()
+        assert next_one.result()
+        assert 0.4 < time.monotonic() - start < 3
+
+
+def test_at_once_with_zero(server: Server) -> None:
+    acquire_and_die(server, MAKERS["lock"], linger=0)
+    until(lambda: not server.admin.exists("stock"), "the end of the hold")
+
+
+def test_without_it_the_ttl_remains(server: Server) -> None:
+    acquire_and_die(server, MAKERS["lock"])
+    assert server.admin.pttl("stock") > 20_000
+
+
+async def test_with_asyncio(server: Server) -> None:
+    for wait in ("block", "notify"):
+        with Proxy(server.port) as proxy:
+            client = Client(port=proxy.port, client_name="doomed")
+            lock = ours.Lock(client, "stock", timeout=30, linger=0, wait=wait)
+            assert await lock.acquire()
+            assert server.admin.pttl("stock") > 20_000
+            proxy.close()
+            until(lambda: not server.admin.exists("stock"), "the end of the hold")
+            await client.aclose()
+
+
+def test_a_renewal_brings_the_ttl_back(server: Server) -> None:
+    with (
+        Proxy(server.port) as proxy,
+        redis.Redis(port=proxy.port) as client,
+        Lock(client, "stock", timeout=1.5, linger=1.2) as lock,
+    ):
+        fence = lock.fence
+        with lock.keep_alive() as lease:
+            proxy.cut()
+            renewals = server.calls("lock.renew")
+            until(lambda: server.calls("lock.renew") >= renewals + 5, "renewals for longer than that")
+            assert not lease.lost.is_set()
+        assert lock.check() == fence
+    assert not server.admin.exists("stock")
+
+
+def test_it_must_not_be_negative(client: redis.Redis) -> None:
+    with pytest.raises(ValueError, match="linger"):
+        Lock(client, "stock", linger=-1)
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+def test_a_module_without_it_is_told(server: Server, make: Any) -> None:
+    with Proxy(server.port) as proxy, redis.Redis(port=proxy.port) as client:
+        proxy.refuse_options(b"LINGER")
+        with pytest.raises(NotSupportedError, match=r"does not know (LIMIT and )?LINGER: .*0\.2"):
+            make(client, timeout=30, linger=1).acquire(blocking_timeout=1)

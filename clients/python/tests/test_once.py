@@ -1,0 +1,159 @@
+"""A job that runs once: not while another runs it, and not again within a time."""
+
+import asyncio
+import logging
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import redis
+import redis.asyncio
+
+from redis_lock_client import Lock, NotSupportedError, TaskResult, run_once
+from redis_lock_client import asyncio as ours
+
+from .proxy import Proxy
+from .server import PATIENCE, Server, until
+
+Client = redis.asyncio.Redis
+
+ARITY = b"wrong number of arguments for 'lock.release' command"
+
+
+def test_it_runs_once_within_the_time(server: Server, client: redis.Redis) -> None:
+    runs: list[float] = []
+
+    def job() -> int:
+        runs.append(time.monotonic())
+        return len(runs)
+
+    start = time.monotonic()
+    assert run_once(client, "report", job, at_most=30, at_least=0.4) == TaskResult(True, 1)
+    assert time.monotonic() - start < 0.3
+    assert server.admin.pttl("report") <= 400
+    again = run_once(client, "report", job, at_most=30, at_least=0.4)
+    assert again == TaskResult(False, None)
+    assert not again
+    assert until(lambda: run_once(client, "report", job, at_most=30), "the next run") == TaskResult(True, 2)
+    # From the grant on, which was just before the first run.
+    assert runs[1] - runs[0] > 0.35
+    # Without the time it may run again at once.
+    assert run_once(client, "report", job, at_most=30)
+    assert not server.admin.exists("report")
+
+
+def test_a_job_that_runs_is_not_run_beside(client: redis.Redis) -> None:
+    started, may_end = threading.Event(), threading.Event()
+
+    def job() -> None:
+        started.set()
+        may_end.wait(PATIENCE)
+
+    running = threading.Thread(target=run_once, args=(client, "report", job), kwargs={"at_most": 30})
+    running.start()
+    assert started.wait(PATIENCE)
+    assert not run_once(client, "report", pytest.fail, at_most=30)
+    may_end.set()
+    running.join()
+    assert run_once(client, "report", lambda: None, at_most=30)
+
+
+def test_a_job_that_fails_has_run(server: Server, client: redis.Redis) -> None:
+    with pytest.raises(ZeroDivisionError):
+        run_once(client, "report", lambda: 1 // 0, at_most=30, at_least=10)
+    assert 0 < server.admin.pttl("report") <= 10_000
+    assert not run_once(client, "report", pytest.fail, at_most=30)
+
+
+def test_a_job_that_took_too_long_is_told(
+    server: Server, client: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    def job() -> str:
+        until(lambda: not server.admin.exists("report"), "the end of the hold")
+        return "late"
+
+    with caplog.at_level(logging.WARNING):
+        assert run_once(client, "report", job, at_most=0.1, at_least=0.1) == TaskResult(True, "late")
+    assert "no longer owned" in caplog.text
+
+
+def test_the_times_are_checked(client: redis.Redis) -> None:
+    for wrong in (-1, 31):
+        with pytest.raises(ValueError, match="at_least"):
+            run_once(client, "report", pytest.fail, at_most=30, at_least=wrong)
+        with pytest.raises(ValueError, match="at_least"):
+            Lock(client, "report", timeout=30, at_least=wrong)
+
+
+async def test_with_asyncio(server: Server, async_client: Client) -> None:
+    async def job() -> int:
+        assert not await ours.run_once(async_client, "report", fails, at_most=30)
+        return 7
+
+    async def fails() -> None:
+        raise ZeroDivisionError
+
+    results = [await ours.run_once(async_client, "report", job, at_most=30, at_least=10) for _ in range(2)]
+    assert results == [TaskResult(True, 7), TaskResult(False, None)]
+    assert 0 < server.admin.pttl("report") <= 10_000
+    with pytest.raises(ZeroDivisionError):
+        await ours.run_once(async_client, "other", fails, at_most=30, at_least=10)
+    assert 0 < server.admin.pttl("other") <= 10_000
+
+
+async def test_a_cancelled_job_has_run(server: Server, async_client: Client) -> None:
+    started = asyncio.Event()
+
+    async def job() -> None:
+        started.set()
+        await asyncio.sleep(PATIENCE)
+
+    task = asyncio.create_task(ours.run_once(async_client, "report", job, at_most=30, at_least=10))
+    await started.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert 0 < server.admin.pttl("report") <= 10_000
+
+
+def test_a_release_whose_reply_was_lost_keeps_the_time(server: Server) -> None:
+    with Proxy(server.port) as proxy, redis.Redis(port=proxy.port) as client:
+        # The question whether the server knows the option comes before the job.
+        assert run_once(client, "report", lambda: proxy.lose_reply_to(b"ATLEAST"), at_most=30, at_least=10)
+        assert proxy.lost == 1
+    assert 0 < server.admin.pttl("report") <= 10_000
+
+
+def test_one_of_many_processes_runs_it(server: Server) -> None:
+    code = """if True:
+        import sys, time, redis
+        from redis_lock_client import run_once
+        client = redis.Redis(port=int(sys.argv[1]))
+        client.incr("ready")
+        while int(client.get("ready")) < 4:
+            time.sleep(0.01)
+        for _ in range(20):
+            run_once(client, "report", lambda: client.incr("runs"), at_most=30, at_least=20)
+    """
+    command = [sys.executable, "-c", code, str(server.port)]
+    processes = [subprocess.Popen(command, cwd=Path(__file__).parent) for _ in range(4)]
+    assert [process.wait(40) for process in processes] == [0] * 4
+    assert server.admin.get("runs") == "1"
+
+
+async def test_a_module_without_it_is_told_before_the_job(server: Server) -> None:
+    async def fails() -> None:
+        pytest.fail("it has run")
+
+    with Proxy(server.port) as proxy:
+        proxy.refuse_options(b"ATLEAST", ARITY)
+        told = r"does not know ATLEAST: .*0\.2"
+        with redis.Redis(port=proxy.port) as client, pytest.raises(NotSupportedError, match=told):
+            run_once(client, "report", pytest.fail, at_most=30, at_least=10)
+        async with Client(port=proxy.port) as client:
+            with pytest.raises(NotSupportedError, match=told):
+                await ours.run_once(client, "report", fails, at_most=30, at_least=10)
+    assert not server.admin.exists("report")

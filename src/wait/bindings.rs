@@ -1,0 +1,279 @@
+//! Holds that are bound to a connection (LINGER): when the connection of their acquire is lost, their deadlines come forward.
+//!
+//! # The rules
+//!
+//! 1. **An acquire binds its hold**, also when it is granted later or again. An acquire without LINGER unbinds it.
+//! 2. **A binding belongs to a hold under its key.** It ends with the hold, and when the lock leaves its key: after RENAME and
+//!    MOVE the ttl is all that is left. So there are never more bindings than holds.
+//! 3. **A renewal keeps the binding**, from whatever connection it comes.
+//! 4. **A lost connection** turns its bindings into losses ([`Bindings::lose`]). The instant of the new deadline is fixed then.
+//!    A callback of the server only notes that. Commands and the timer bring the deadline forward.
+//! 5. **A deadline never moves back**, and never beyond that of the key ([`Lost::end`]).
+//! 6. **In memory only**, on the primary. A server that becomes a replica forgets all.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU64;
+
+use super::key_ref::KeyRef;
+use crate::lock::{CompactToken, Deadline, Effect, Fence, Hold, Lock, Now, Token, TokenBuf};
+
+/// What an acquire with LINGER says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Linger {
+    /// The number of its connection. A server gives each to one connection only.
+    pub client: NonZeroU64,
+    /// For how long the hold stays after the loss of the connection, in milliseconds.
+    pub ms: u64,
+}
+
+/// All bindings of a server, and the losses that are still to be carried out.
+#[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone))]
+pub struct Bindings {
+    /// By the fence of the hold. A fence is that of several holds where a lock was copied by DUMP and RESTORE.
+    bound: BTreeMap<(Fence, Number), Bound>,
+    /// Exactly one entry for each entry of `bound`.
+    by_client: BTreeSet<(NonZeroU64, Fence, Number)>,
+    /// The losses of each key. There is no key without one.
+    lost: BTreeMap<KeyRef, Vec<Lost>>,
+    /// Those of the keys in `lost` that the timer has not been told of.
+    untold: BTreeSet<KeyRef>,
+    last: Number,
+}
+
+/// Tells bindings of one fence apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Number(u64);
+
+#[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
+struct Bound {
+    key_ref: KeyRef,
+    token: CompactToken,
+    linger: Linger,
+}
+
+/// A hold whose connection was lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lost {
+    /// Whose it is.
+    pub token: TokenBuf,
+    /// Its fence: whatever has another one is another hold.
+    pub fence: Fence,
+    /// When it is to end, in milliseconds since the Unix epoch; 0 is at once.
+    pub ends_at_ms: u64,
+}
+
+impl Lost {
+    /// Brings the deadline forward of the hold in its lock, under a key that ends at `key_deadline`. The second value is the hold if it
+    /// ends now. `None` if there is nothing to change.
+    pub fn end(
+        &self,
+        lock: &Lock,
+        key_deadline: Option<Deadline>,
+        now: Now,
+    ) -> Option<(Effect<'_>, Option<Hold>)> {
+        let (now_ms, token) = (now.ms(), self.token.as_token());
+        let (mode, hold) = lock.hold_of(token, now)?;
+        if hold.fence != self.fence {
+            return None;
+        }
+        if self.ends_at_ms < now_ms {
+            return Some((Effect::Release { now_ms, token }, Some(hold)));
+        }
+        let ends_at = Deadline::from_millis(self.ends_at_ms.min(Deadline::MAX_MS))?;
+        if ends_at >= hold.deadline {
+            return None;
+        }
+        let deadline = key_deadline.map_or(ends_at, |key| key.min(ends_at));
+        let effect = Effect::Hold {
+            now_ms,
+            mode,
+            token,
+            hold: Hold { deadline, ..hold },
+        };
+        Some((effect, None))
+    }
+}
+
+/// Questions.
+impl Bindings {
+    /// Whether there is nothing to know.
+    pub fn is_empty(&self) -> bool {
+        self.bound.is_empty() && self.lost.is_empty()
+    }
+
+    /// How many holds are bound.
+    pub fn len(&self) -> usize {
+        self.bound.len()
+    }
+
+    /// Whether any hold is bound to a connection.
+    pub fn has_client(&self, client: NonZeroU64) -> bool {
+        self.of_client(client).next().is_some()
+    }
+
+    /// Whether there are losses to carry out.
+    pub fn has_lost(&self) -> bool {
+        !self.lost.is_empty()
+    }
+
+    /// Whether the timer is to be told of some.
+    pub fn has_untold(&self) -> bool {
+        !self.untold.is_empty()
+    }
+
+    fn of_client(&self, client: NonZeroU64) -> impl Iterator<Item = (Fence, Number)> + '_ {
+        let least = Fence::new(1).map(|fence| (client, fence, Number(0)));
+        let rest = least
+            .into_iter()
+            .flat_map(|least| self.by_client.range(least..));
+        let here = rest.take_while(move |(other, _, _)| *other == client);
+        here.map(|(_, fence, number)| (*fence, *number))
+    }
+
+    fn find(&self, db: Option<i32>, name: &[u8], fence: Fence) -> Option<Number> {
+        let of_fence = (fence, Number(0))..=(fence, Number(u64::MAX));
+        let mut here = self.bound.range(of_fence);
+        let found = here.find(|(_, bound)| is_it(&bound.key_ref, db, name));
+        found.map(|((_, number), _)| *number)
+    }
+}
+
+/// Changes.
+impl Bindings {
+    /// Binds a hold, in place of whatever it was bound to before.
+    pub fn bind(&mut self, key_ref: KeyRef, token: Token<'_>, fence: Fence, linger: Linger) {
+        self.forget(Some(key_ref.db), &key_ref.name, fence);
+        self.last = Number(self.last.0.wrapping_add(1));
+        let number = self.last;
+        let bound = Bound {
+            key_ref,
+            token: token.into(),
+            linger,
+        };
+        self.bound.insert((fence, number), bound);
+        self.by_client.insert((linger.client, fence, number));
+    }
+
+    /// Forgets the binding of a hold, and its loss: it has ended, has left its key, or was acquired anew. `db` is `None` where the
+    /// server does not say which.
+    pub fn forget(&mut self, db: Option<i32>, name: &[u8], fence: Fence) {
+        while let Some(number) = self.find(db, name, fence) {
+            self.remove(fence, number);
+        }
+        if !self.lost.is_empty() {
+            self.forget_lost(db, name, fence);
+        }
+    }
+
+    fn forget_lost(&mut self, db: Option<i32>, name: &[u8], fence: Fence) {
+        let keys: Vec<KeyRef> = match db {
+            Some(db) => vec![KeyRef::new(db, name)],
+            None => {
+                let keys = self.lost.keys().filter(|key| *key.name == *name);
+                keys.cloned().collect()
+            }
+        };
+        for key in keys {
+            if let Some(losses) = self.lost.get_mut(&key) {
+                losses.retain(|lost| lost.fence != fence);
+                if losses.is_empty() {
+                    self.lost.remove(&key);
+                    self.untold.remove(&key);
+                }
+            }
+        }
+    }
+
+    fn remove(&mut self, fence: Fence, number: Number) -> Option<Bound> {
+        let bound = self.bound.remove(&(fence, number))?;
+        let entry = (bound.linger.client, fence, number);
+        self.by_client.remove(&entry);
+        Some(bound)
+    }
+
+    /// Notes that a connection is lost: the holds that are bound to it are to end.
+    pub fn lose(&mut self, client: NonZeroU64, now: Now) {
+        let all: Vec<_> = self.of_client(client).collect();
+        for (fence, number) in all {
+            let Some(bound) = self.remove(fence, number) else {
+                continue;
+            };
+            let lost = Lost {
+                token: TokenBuf::from(bound.token.text().as_token()),
+                fence,
+                ends_at_ms: match bound.linger.ms {
+                    0 => 0,
+                    ms => now.ms().saturating_add(ms),
+                },
+            };
+            self.add_lost(bound.key_ref, lost);
+        }
+    }
+
+    fn add_lost(&mut self, key_ref: KeyRef, lost: Lost) {
+        self.untold.insert(key_ref.clone());
+        self.lost.entry(key_ref).or_default().push(lost);
+    }
+
+    /// Some of the keys with losses that the timer is to look at; each comes once.
+    pub fn next_untold(&mut self, most: usize) -> Vec<KeyRef> {
+        (0..most).map_while(|_| self.untold.pop_first()).collect()
+    }
+
+    /// Takes the losses of a key, to carry them out.
+    pub fn take_lost(&mut self, key_ref: &KeyRef) -> Vec<Lost> {
+        self.untold.remove(key_ref);
+        self.lost.remove(key_ref).unwrap_or_default()
+    }
+
+    /// Gives a loss back that cannot be carried out yet.
+    pub fn put_back(&mut self, key_ref: &KeyRef, lost: Lost) {
+        self.add_lost(key_ref.clone(), lost);
+    }
+
+    /// Forgets the holds of a database that was emptied; `None` is all.
+    pub fn empty_db(&mut self, db: Option<i32>) {
+        let Some(db) = db else {
+            return self.clear();
+        };
+        self.bound.retain(|_, bound| bound.key_ref.db != db);
+        let Self {
+            bound, by_client, ..
+        } = self;
+        by_client.retain(|(_, fence, number)| bound.contains_key(&(*fence, *number)));
+        self.lost.retain(|key, _| key.db != db);
+        self.untold.retain(|key| key.db != db);
+    }
+
+    /// Follows SWAPDB.
+    pub fn swap_dbs(&mut self, one: i32, other: i32) {
+        for bound in self.bound.values_mut() {
+            bound.key_ref.swap_db(one, other);
+        }
+        let swapped = |mut key: KeyRef| {
+            key.swap_db(one, other);
+            key
+        };
+        let lost = std::mem::take(&mut self.lost).into_iter();
+        self.lost = lost.map(|(key, losses)| (swapped(key), losses)).collect();
+        // Whatever the timer was told of is under the other number now.
+        self.untold = self.lost.keys().cloned().collect();
+    }
+
+    /// Forgets all: the server has become a replica.
+    pub fn clear(&mut self) {
+        *self = Self {
+            last: self.last,
+            ..Self::default()
+        };
+    }
+}
+
+fn is_it(key_ref: &KeyRef, db: Option<i32>, name: &[u8]) -> bool {
+    db.is_none_or(|db| db == key_ref.db) && *key_ref.name == *name
+}
+
+#[cfg(test)]
+mod tests;

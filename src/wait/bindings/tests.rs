@@ -1,0 +1,329 @@
+//! Short histories enumerated, and long ones at random, against a list.
+
+use super::*;
+use crate::lock::{FenceClock, Mode, Ttl, Waiting};
+
+const NAMES: [&[u8]; 2] = [b"a", b"b"];
+
+fn fence(n: u64) -> Fence {
+    Fence::new(n).unwrap()
+}
+
+fn client(n: u64) -> NonZeroU64 {
+    NonZeroU64::new(n).unwrap()
+}
+
+fn token() -> Token<'static> {
+    Token::new(b"me").unwrap()
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    /// The hold with this fence, in this database and under this name, is bound to this connection.
+    Bind(u64, i32, usize, u64),
+    /// It ends, or leaves.
+    Forget(u64, i32, usize),
+    /// It leaves, and the server does not say in which database.
+    Left(u64, usize),
+    Lose(u64),
+    /// The key is opened by a command.
+    Open(i32, usize),
+    /// The timer looks at one key.
+    Tick,
+    /// The timer looks at one key, and cannot carry its losses out.
+    TickInVain,
+    Swap,
+    Empty(Option<i32>),
+    Demote,
+}
+
+const ACTS: [Act; 17] = [
+    Act::Bind(1, 0, 0, 1),
+    Act::Bind(1, 0, 0, 2),
+    Act::Bind(2, 0, 0, 1),
+    Act::Bind(1, 1, 0, 1),
+    Act::Bind(2, 0, 1, 2),
+    Act::Forget(1, 0, 0),
+    Act::Forget(1, 1, 0),
+    Act::Left(1, 0),
+    Act::Left(2, 1),
+    Act::Lose(1),
+    Act::Lose(2),
+    Act::Open(0, 0),
+    Act::Tick,
+    Act::TickInVain,
+    Act::Swap,
+    Act::Empty(Some(0)),
+    Act::Demote,
+];
+
+/// The same as a list.
+#[derive(Clone, Debug, Default)]
+struct Oracle {
+    bound: Vec<(u64, i32, usize, u64)>,
+    lost: Vec<(u64, i32, usize)>,
+    carried_out: Vec<(u64, i32, usize)>,
+}
+
+impl Oracle {
+    fn forget(&mut self, is: impl Fn(u64, i32, usize) -> bool) {
+        self.bound.retain(|&(f, db, name, _)| !is(f, db, name));
+        self.lost.retain(|&(f, db, name)| !is(f, db, name));
+    }
+
+    fn open(&mut self, db: i32, name: usize) {
+        let here = |lost: &mut (u64, i32, usize)| (lost.1, lost.2) == (db, name);
+        self.carried_out.extend(self.lost.extract_if(.., here));
+    }
+
+    fn act(&mut self, act: Act, looked_at: Option<(i32, usize)>) {
+        let swapped = |db: i32| 1 - db;
+        match act {
+            Act::Bind(f, db, name, client) => {
+                self.forget(|g, d, n| (g, d, n) == (f, db, name));
+                self.bound.push((f, db, name, client));
+            }
+            Act::Forget(f, db, name) => self.forget(|g, d, n| (g, d, n) == (f, db, name)),
+            Act::Left(f, name) => self.forget(|g, _, n| (g, n) == (f, name)),
+            Act::Lose(client) => {
+                let all = self.bound.extract_if(.., |bound| bound.3 == client);
+                self.lost.extend(all.map(|(f, db, name, _)| (f, db, name)));
+            }
+            Act::Open(db, name) => self.open(db, name),
+            Act::Tick => looked_at
+                .into_iter()
+                .for_each(|(db, name)| self.open(db, name)),
+            Act::TickInVain => {}
+            Act::Swap => {
+                self.bound
+                    .iter_mut()
+                    .for_each(|bound| bound.1 = swapped(bound.1));
+                self.lost
+                    .iter_mut()
+                    .for_each(|lost| lost.1 = swapped(lost.1));
+            }
+            Act::Empty(db) => self.forget(|_, d, _| db.is_none_or(|db| db == d)),
+            Act::Demote => self.forget(|_, _, _| true),
+        }
+    }
+}
+
+#[derive(Clone, Default)]
+struct World {
+    bindings: Bindings,
+    oracle: Oracle,
+    carried_out: Vec<(u64, i32, usize)>,
+}
+
+fn place_of(key: &KeyRef) -> (i32, usize) {
+    let name = NAMES.iter().position(|name| **name == *key.name);
+    (key.db, name.unwrap())
+}
+
+impl World {
+    fn open(&mut self, key: &KeyRef) {
+        let (db, name) = place_of(key);
+        let losses = self.bindings.take_lost(key).into_iter();
+        self.carried_out
+            .extend(losses.map(|lost| (lost.fence.get(), db, name)));
+    }
+
+    fn act(&mut self, act: Act) {
+        let key = |db, name: usize| KeyRef::new(db, NAMES[name]);
+        let mut looked_at = None;
+        match act {
+            Act::Bind(f, db, name, c) => {
+                let linger = Linger {
+                    client: client(c),
+                    ms: 0,
+                };
+                self.bindings.bind(key(db, name), token(), fence(f), linger);
+            }
+            Act::Forget(f, db, name) => self.bindings.forget(Some(db), NAMES[name], fence(f)),
+            Act::Left(f, name) => self.bindings.forget(None, NAMES[name], fence(f)),
+            Act::Lose(c) => self.bindings.lose(client(c), Now::from_millis(1)),
+            Act::Open(db, name) => self.open(&key(db, name)),
+            Act::Tick => {
+                for key in self.bindings.next_untold(1) {
+                    looked_at = Some(place_of(&key));
+                    self.open(&key);
+                }
+            }
+            Act::TickInVain => {
+                for key in self.bindings.next_untold(1) {
+                    for lost in self.bindings.take_lost(&key) {
+                        self.bindings.put_back(&key, lost);
+                    }
+                }
+            }
+            Act::Swap => self.bindings.swap_dbs(0, 1),
+            Act::Empty(db) => self.bindings.empty_db(db),
+            Act::Demote => self.bindings.clear(),
+        }
+        self.oracle.act(act, looked_at);
+        self.check();
+    }
+
+    fn check(&mut self) {
+        let Bindings {
+            bound,
+            by_client,
+            lost,
+            untold,
+            ..
+        } = &self.bindings;
+        let is = bound.iter().map(|((fence, _), bound)| {
+            let (db, name) = place_of(&bound.key_ref);
+            (fence.get(), db, name, bound.linger.client.get())
+        });
+        assert_eq!(sorted(is), sorted(self.oracle.bound.iter().copied()));
+        let is = lost.iter().flat_map(|(key, losses)| {
+            let (db, name) = place_of(key);
+            losses.iter().map(move |lost| (lost.fence.get(), db, name))
+        });
+        assert_eq!(sorted(is), sorted(self.oracle.lost.iter().copied()));
+        let is = sorted(self.carried_out.drain(..));
+        assert_eq!(is, sorted(self.oracle.carried_out.drain(..)));
+        // The tables are tight.
+        assert_eq!(by_client.len(), bound.len());
+        for ((fence, number), bound) in bound {
+            assert!(by_client.contains(&(bound.linger.client, *fence, *number)));
+        }
+        assert!(lost.values().all(|losses| !losses.is_empty()));
+        // No loss is overlooked by the timer: it takes a key that it was told of at once.
+        assert!(lost.keys().eq(untold));
+        assert_eq!(
+            self.bindings.is_empty(),
+            self.oracle.bound.is_empty() && self.oracle.lost.is_empty()
+        );
+        for c in [1, 2] {
+            let has = self.oracle.bound.iter().any(|bound| bound.3 == c);
+            assert_eq!(self.bindings.has_client(client(c)), has);
+        }
+    }
+}
+
+fn sorted<T: Ord>(all: impl Iterator<Item = T>) -> Vec<T> {
+    let mut all: Vec<T> = all.collect();
+    all.sort_unstable();
+    all
+}
+
+fn all_histories(world: &World, depth: usize) -> usize {
+    if depth == 0 {
+        return 1;
+    }
+    let histories = ACTS.iter().map(|act| {
+        let mut world = world.clone();
+        world.act(*act);
+        all_histories(&world, depth - 1)
+    });
+    histories.sum()
+}
+
+#[test]
+fn all_short_histories() {
+    assert_eq!(all_histories(&World::default(), 4), ACTS.len().pow(4));
+}
+
+#[test]
+fn long_histories_at_random() {
+    let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = |below: usize| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        usize::try_from(seed % u64::try_from(below).unwrap()).unwrap()
+    };
+    let mut world = World::default();
+    for _ in 0..50_000 {
+        let act = match random(4) {
+            0 => {
+                let (f, c) = (random(6), random(2));
+                let db = i32::try_from(random(2)).unwrap();
+                Act::Bind(f as u64 + 1, db, random(2), c as u64 + 1)
+            }
+            _ => ACTS[random(ACTS.len())],
+        };
+        world.act(act);
+    }
+}
+
+fn lock_at(now: Now, ttl_ms: u64) -> (Lock, Fence) {
+    let ask = crate::lock::Ask {
+        mode: Mode::Exclusive,
+        token: token(),
+        ttl: Ttl::from_millis(ttl_ms).unwrap(),
+    };
+    let mut fences = FenceClock::new();
+    let grant = Lock::acquire(None, ask, now, Waiting::default(), &mut fences).unwrap();
+    let lock = grant.effect.apply_to_absent().unwrap();
+    (lock, grant.fence)
+}
+
+#[test]
+fn a_deadline_comes_forward_and_never_moves_back() {
+    let at = Now::from_millis;
+    let (lock, fence) = lock_at(at(1_000), 300);
+    let deadline = |ms| Deadline::from_millis(ms);
+    let lost = |ends_at_ms| Lost {
+        token: TokenBuf::from(token()),
+        fence,
+        ends_at_ms,
+    };
+    let ends_at = |lost: &Lost, key, now| {
+        let (effect, ended) = lost.end(&lock, key, at(now))?;
+        match effect {
+            Effect::Hold { hold, .. } => {
+                assert_eq!(ended, None);
+                Some(Ok(hold.deadline))
+            }
+            Effect::Release { .. } => Some(Err(ended.unwrap().fence)),
+            Effect::Cap { .. } => unreachable!(),
+        }
+    };
+    assert_eq!(
+        ends_at(&lost(1_200), None, 1_100),
+        Some(Ok(deadline(1_200).unwrap()))
+    );
+    assert_eq!(
+        ends_at(&lost(1_200), deadline(1_150), 1_100),
+        Some(Ok(deadline(1_150).unwrap()))
+    );
+    // The last millisecond still counts.
+    assert_eq!(
+        ends_at(&lost(1_100), None, 1_100),
+        Some(Ok(deadline(1_100).unwrap()))
+    );
+    assert_eq!(ends_at(&lost(1_099), None, 1_100), Some(Err(fence)));
+    assert_eq!(ends_at(&lost(0), None, 1_100), Some(Err(fence)));
+    // Not later than it was.
+    assert_eq!(ends_at(&lost(1_300), None, 1_100), None);
+    assert_eq!(ends_at(&lost(u64::MAX), None, 1_100), None);
+    // It is over already, or another hold.
+    assert_eq!(ends_at(&lost(0), None, 1_301), None);
+    let other = Lost {
+        fence: Fence::new(fence.get() + 1).unwrap(),
+        ..lost(0)
+    };
+    assert_eq!(ends_at(&other, None, 1_100), None);
+}
+
+#[test]
+fn a_million_acquires_of_one_hold_keep_one_entry() {
+    let mut bindings = Bindings::default();
+    for n in 0..1_000_000 {
+        let linger = Linger {
+            client: client(n % 7 + 1),
+            ms: 5,
+        };
+        bindings.bind(KeyRef::new(0, b"k"), token(), fence(9), linger);
+    }
+    assert_eq!((bindings.len(), bindings.by_client.len()), (1, 1));
+    let last = 999_999 % 7;
+    bindings.lose(client(last + 1), Now::from_millis(10));
+    let losses = bindings.take_lost(&KeyRef::new(0, b"k"));
+    assert_eq!(losses.len(), 1);
+    assert_eq!(losses[0].ends_at_ms, 15);
+    assert!(bindings.is_empty());
+}

@@ -1,0 +1,218 @@
+//! The two oracles.
+
+use super::*;
+use crate::wait::Waiter;
+
+/// A wait of the naive graph.
+#[derive(Clone, Copy, Debug)]
+struct NaiveWait {
+    token: u8,
+    key: u8,
+    mode: Mode,
+}
+
+type Edge = (u8, u8, u8);
+
+impl World {
+    /// Whether the answer is right.
+    pub(super) fn compare(
+        &self,
+        token: u8,
+        key: u8,
+        mode: Mode,
+        how: How,
+        refusal: Refusal,
+        cycle: Option<&[CycleWait]>,
+    ) {
+        let say = || {
+            let cycle = cycle.map(|cycle| {
+                let wait = |wait: &CycleWait| (number(wait.token()), wait.key_ref.name[0]);
+                cycle.iter().map(wait).collect::<Vec<_>>()
+            });
+            let asked = format!("{token} asks {key} {mode:?} {how:?} {refusal:?}: {cycle:?}");
+            let keys = self.keys().into_iter();
+            let keys = keys.map(|key| (key, self.holders(key), self.line(key)));
+            format!("{asked}\n{:?}", keys.collect::<Vec<_>>())
+        };
+        let mut waited = self.clone();
+        waited.enter(token, key, mode, How::Block, refusal);
+        let (edges, by_places) = (waited.edges(true), waited.edges(false));
+        let shortest = shortest(&edges, &by_places, token, key);
+        match cycle {
+            None => assert_eq!(shortest, None, "{}", say()),
+            Some(cycle) => {
+                assert_eq!(Some(cycle.len()), shortest, "{}", say());
+                let waits = cycle
+                    .iter()
+                    .map(|wait| (number(wait.token()), wait.key_ref.name[0]));
+                let waits: Vec<_> = waits.collect();
+                assert_eq!(waits[0].0, token);
+                for (n, (from, over)) in waits.iter().enumerate() {
+                    let to = waits[(n + 1) % waits.len()].0;
+                    assert!(edges.contains(&(*from, *over, to)), "{}", say());
+                }
+            }
+        }
+        let is_mixed = waited.keys().into_iter().any(|key| waited.is_mixed(key));
+        let has_permits = waited.has_permits();
+        let was_stuck = self.clone().gets_stuck();
+        let is_stuck = waited.gets_stuck();
+        if is_stuck && !was_stuck && !has_permits {
+            assert!(cycle.is_some(), "{}", say());
+        }
+        // A token that asks for a key in both modes has the second one in the end, and counts here by the narrower one.
+        if cycle.is_some() && !is_mixed {
+            assert!(is_stuck, "{}", say());
+        }
+    }
+
+    /// All edges, or only those to places.
+    fn edges(&self, with_holders: bool) -> BTreeSet<Edge> {
+        let mut edges = BTreeSet::new();
+        for key in self.keys() {
+            let line = self.line(key);
+            for (n, wait) in line.iter().enumerate() {
+                let holders = self.holders(key);
+                if holders.iter().any(|(holder, _)| *holder == wait.token) {
+                    // It has its share already. To become exclusive it waits for the other holders only.
+                    let others = holders.iter().filter(|(holder, _)| *holder != wait.token);
+                    let others = others.filter(|_| wait.mode == Mode::Exclusive && with_holders);
+                    let others = others.filter(|(_, held)| excludes(*held, wait.mode));
+                    edges.extend(others.map(|(holder, _)| (wait.token, key, *holder)));
+                    continue;
+                }
+                // Each of those whose turn comes before, and the wait itself, has to be granted.
+                for (m, other) in line[..=n].iter().enumerate() {
+                    let excluding = line[..m].iter().map(|ahead| (ahead.token, ahead.mode));
+                    let holders = holders.iter().filter(|_| with_holders).copied();
+                    for (to, held) in excluding.chain(holders) {
+                        if excludes(held, other.mode) && to != wait.token && to != other.token {
+                            edges.insert((wait.token, key, to));
+                        }
+                    }
+                }
+            }
+        }
+        edges
+    }
+
+    fn holders(&self, key: u8) -> Vec<(u8, Mode)> {
+        let lock = self.locks.get(&key);
+        let holders = lock.into_iter().flat_map(|lock| {
+            let holds = lock.holds().into_iter();
+            holds.map(|(token, mode, _)| (number(token), mode))
+        });
+        holders.collect()
+    }
+
+    /// One wait for each place, in its order.
+    fn line(&self, key: u8) -> Vec<NaiveWait> {
+        let mut line: Vec<NaiveWait> = Vec::new();
+        for waiter in self.registry.waiters(0, &[key]) {
+            let (token, mode) = (number(waiter.token), waiter.mode);
+            match line.iter_mut().find(|wait| wait.token == token) {
+                Some(wait) if mode == Mode::Exclusive => wait.mode = mode,
+                Some(_) => {}
+                None => line.push(NaiveWait { token, key, mode }),
+            }
+        }
+        line
+    }
+
+    /// Whether somebody waits for ever, although everybody else does what they can.
+    fn gets_stuck(mut self) -> bool {
+        loop {
+            self.serve();
+            let lines: Vec<NaiveWait> =
+                self.keys().iter().flat_map(|key| self.line(*key)).collect();
+            let waiting: BTreeSet<u8> = lines.iter().map(|wait| wait.token).collect();
+            let before = (self.registry.len(), self.locks.clone());
+            for key in self.keys() {
+                for (token, _) in self.holders(key) {
+                    if !waiting.contains(&token) {
+                        self.release(token, key);
+                    }
+                }
+            }
+            for wait in lines {
+                if self.is_absent(wait) {
+                    if let Err(refusal) = self.decide(wait.token, wait.key, wait.mode) {
+                        self.enter(wait.token, wait.key, wait.mode, How::Block, refusal);
+                    }
+                }
+            }
+            self.serve();
+            if before == (self.registry.len(), self.locks.clone()) {
+                return !self.registry.is_empty();
+            }
+        }
+    }
+}
+
+impl World {
+    fn is_mixed(&self, key: u8) -> bool {
+        let waiters: Vec<_> = self.registry.waiters(0, &[key]).collect();
+        let differ = |one: &Waiter<'_, u64>, other: &Waiter<'_, u64>| {
+            number(one.token) == number(other.token) && one.mode != other.mode
+        };
+        let mut one = waiters.iter();
+        one.any(|one| waiters.iter().any(|other| differ(one, other)))
+    }
+
+    fn has_permits(&self) -> bool {
+        let is_permit = |mode: Mode| mode.limit().is_some();
+        self.keys().into_iter().any(|key| {
+            let held = self.holders(key).into_iter().map(|(_, mode)| mode);
+            let waiters = self.registry.waiters(0, &[key]);
+            held.chain(waiters.map(|waiter| waiter.mode)).any(is_permit)
+        })
+    }
+
+    fn is_absent(&self, wait: NaiveWait) -> bool {
+        let mut waiters = self.registry.waiters(0, &[wait.key]);
+        waiters.any(|waiter| number(waiter.token) == wait.token && waiter.listener.is_none())
+    }
+}
+
+/// A permit excludes nobody by itself: the end of another hold serves as well.
+fn excludes(held: Mode, asked: Mode) -> bool {
+    match held {
+        Mode::Exclusive => true,
+        Mode::Shared => asked == Mode::Exclusive,
+        Mode::Counted(_) => false,
+    }
+}
+
+/// The length of a shortest cycle that is closed by the waits of a token for a key, or by those for its place there.
+fn shortest(
+    edges: &BTreeSet<Edge>,
+    by_places: &BTreeSet<Edge>,
+    token: u8,
+    key: u8,
+) -> Option<usize> {
+    let from = |start: &[Edge]| {
+        let mut distances: BTreeMap<u8, usize> = start.iter().map(|edge| (edge.2, 1)).collect();
+        loop {
+            let next = edges.iter().filter_map(|(from, _, to)| {
+                let distance = distances.get(from).filter(|_| *from != token)? + 1;
+                let is_shorter = distances.get(to).is_none_or(|known| *known > distance);
+                is_shorter.then_some((*to, distance))
+            });
+            let Some((to, distance)) = next.min_by_key(|(_, distance)| *distance) else {
+                return distances;
+            };
+            distances.insert(to, distance);
+        }
+    };
+    let of_token = |edge: &&Edge| edge.0 == token;
+    let own: Vec<Edge> = edges.iter().filter(of_token).copied().collect();
+    let (here, others): (Vec<Edge>, Vec<Edge>) = own.into_iter().partition(|edge| edge.1 == key);
+    from(&here).get(&token).copied().or_else(|| {
+        let distances = from(&others);
+        let last = by_places
+            .iter()
+            .filter(|edge| edge.1 == key && edge.2 == token);
+        let lengths = last.filter_map(|edge| Some(distances.get(&edge.0)? + 1));
+        lengths.min()
+    })
+}

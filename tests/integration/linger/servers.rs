@@ -1,0 +1,97 @@
+//! LINGER and what happens to a whole server: replicas, a change of roles, a pause, slots that move.
+
+use super::{bound, holder, kill, until_free};
+use crate::harness::{wait_for, Cluster, Kind, Server};
+
+on_every_server![
+    a_replica_follows,
+    a_demoted_server_forgets,
+    a_paused_server_waits,
+    a_slot_that_moves_takes_the_ttl_along,
+];
+
+fn a_replica_follows(kind: Kind) {
+    let server = Server::start_with(kind, &["--appendonly", "yes"]);
+    let replica = Server::start_replica_of(&server, &[]);
+    replica.wait_until_it_follows(&server);
+    let (mut c, mut r) = (server.client(), replica.client());
+    let held = holder(&server, "LOCK.ACQUIRE k me 600000 LINGER 50000");
+    let gone = holder(&server, "LOCK.ACQUIRE j me 600000 LINGER 0");
+    replica.wait_until_it_follows(&server);
+    assert!(r.int("PTTL k") > 500_000);
+    assert_eq!(bound(&mut r), 0);
+    kill(&mut c, &held);
+    kill(&mut c, &gone);
+    until_free(&mut c, "j");
+    wait_for("the new deadline", || {
+        (c.int("PTTL k") <= 50_000).then_some(())
+    });
+    replica.wait_until_it_follows(&server);
+    assert!((1..=50_000).contains(&r.int("PTTL k")));
+    assert_eq!(r.int("EXISTS j"), 0);
+    assert_eq!(r.call("DUMP k"), c.call("DUMP k"));
+}
+
+fn a_demoted_server_forgets(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    let held = holder(&server, "LOCK.ACQUIRE k me 600000 LINGER 0");
+    let lost = holder(&server, "LOCK.ACQUIRE j me 600000 LINGER 0");
+    // It is a primary again before any timer runs.
+    let kill_lost = format!("CLIENT KILL ID {}", lost.id);
+    c.in_one_go(&[&kill_lost, "REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"]);
+    assert_eq!(bound(&mut c), 0);
+    kill(&mut c, &held);
+    c.int("LOCK.RENEW k other 1");
+    c.int("LOCK.RENEW j other 1");
+    assert_eq!(c.holders("k"), ["me"]);
+    assert_eq!(c.holders("j"), ["me"], "its new primary would have decided");
+    assert!(c.int("PTTL k") > 500_000);
+    // It binds again afterwards.
+    let held = holder(&server, "LOCK.ACQUIRE k me 600000 LINGER 0");
+    kill(&mut c, &held);
+    until_free(&mut c, "k");
+}
+
+fn a_paused_server_waits(kind: Kind) {
+    let server = Server::start_with(kind, &["--appendonly", "yes"]);
+    let mut c = server.client();
+    let held = holder(&server, "LOCK.ACQUIRE k me 600000 LINGER 0");
+    c.call("CLIENT PAUSE 60000 WRITE");
+    kill(&mut c, &held);
+    let begun_us = c.now_us();
+    wait_for("some rounds of the timer", || {
+        (c.now_us() > begun_us + 50_000).then_some(())
+    });
+    assert_eq!(c.holders("k"), ["me"]);
+    c.call("CLIENT UNPAUSE");
+    until_free(&mut c, "k");
+    assert!(server.is_running());
+}
+
+fn a_slot_that_moves_takes_the_ttl_along(kind: Kind) {
+    const FROM: usize = 0;
+    const TO: usize = 1;
+    let cluster = Cluster::start(kind);
+    let key = cluster.keys_of(FROM, 1).remove(0);
+    let slot = cluster.slot(&key);
+    let line = format!("LOCK.ACQUIRE {key} me 600000 LINGER 0");
+    let held = holder(&cluster.nodes[FROM], &line);
+    let (mut from, mut to) = (cluster.client(FROM), cluster.client(TO));
+    assert_eq!(bound(&mut from), 1);
+    if kind == Kind::Valkey9 {
+        cluster.begin_to_migrate([slot, slot], FROM, TO);
+        cluster.end_of_migration(FROM, TO);
+    } else {
+        cluster.begin_to_move(slot, FROM, TO);
+        cluster.move_keys(slot, FROM, TO);
+        cluster.end_of_move(slot, FROM, TO);
+    }
+    wait_for("the binding to end", || {
+        (bound(&mut from) == 0).then_some(())
+    });
+    kill(&mut from, &held);
+    assert_eq!(to.int(&format!("LOCK.RENEW {key} me 600000")), 1);
+    assert_eq!(to.holders(&key), ["me"]);
+    assert_eq!(bound(&mut to), 0);
+}
