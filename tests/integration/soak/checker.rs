@@ -10,7 +10,7 @@ use redis_lock::lock::{Effect, Hold, Mode, Token};
 use super::findings::Findings;
 use super::history::{effect, Entry, History, Mark, Outcome, What};
 use super::info_replies::Due;
-use super::replay::Replayed;
+use super::replay::{tolerates, Replayed};
 use super::rule::{Breach, Rule};
 use super::timeline::{follow, Timeline};
 
@@ -32,8 +32,8 @@ pub(super) struct Checker<'h> {
     keys: BTreeMap<&'h str, Replayed>,
     /// Requests that may wait, or have just arrived, by key and in the order of arrival.
     queues: BTreeMap<&'h str, Vec<u64>>,
-    /// Exclusive requests whose token has a shared hold, with its fence. They are ahead of the
-    /// queue.
+    /// Requests whose token has a hold that tolerates more holders, with its fence. They are ahead of
+    /// the queue.
     pub(super) upgrades: BTreeMap<u64, u64>,
     /// The keys that were changed by effects since the last command, and when.
     served: BTreeMap<&'h str, (u64, u64)>,
@@ -45,7 +45,7 @@ pub(super) struct Checker<'h> {
     last_fence: u64,
     /// The delivered fences, with the positions of their first grants.
     delivered: HashMap<u64, usize>,
-    /// The former deadlines of shared holds that became exclusive, by fence.
+    /// The former deadlines of holds that tolerate fewer holders now, by fence.
     converted: HashMap<u64, u64>,
     /// The new holds since the last command, with the connections that may have requested them.
     fresh: Vec<(Unheard<'h>, Vec<i64>)>,
@@ -162,8 +162,8 @@ impl<'h> Checker<'h> {
             What::Acquire(mode, _) => state.excludes(token, mode, asked_ms),
             What::Release | What::Renew => false,
         };
-        let upgrades = matches!(request.what, What::Acquire(Mode::Exclusive, _))
-            && state.mode() == Some(Mode::Shared);
+        let upgrades =
+            matches!(request.what, What::Acquire(mode, _) if state.narrows(token, mode, asked_ms));
         let somebody_may_wait = self
             .queue(&request.key)
             .any(|timeline| timeline.may_wait(at, self.now_ms));
@@ -178,13 +178,14 @@ impl<'h> Checker<'h> {
                     format!("null when free: {request:?}"),
                 );
             }
-            (What::Acquire(..), Outcome::Error(error)) if error.starts_with("DEADLOCK ") => {
+            (What::Acquire(mode, _), Outcome::Error(error)) if error.starts_with("DEADLOCK ") => {
                 let other_upgrades = self.queue(&request.key).any(|timeline| {
                     self.upgrades.contains_key(&timeline.number)
+                        && timeline.mode == Mode::Exclusive
                         && timeline.request.token != request.token
                         && timeline.may_wait(at, self.now_ms)
                 });
-                let told_at_once = other_upgrades && own.is_some();
+                let told_at_once = other_upgrades && own.is_some() && mode == Mode::Exclusive;
                 if !told_at_once && !self.may_be_told_later(at, request) {
                     self.refuse(Rule::WrongAnswer, at, format!("no deadlock: {request:?}"));
                 }
@@ -265,8 +266,8 @@ impl<'h> Checker<'h> {
     ) {
         let state = self.keys.entry(key).or_default();
         let own = state.own(token.as_bytes(), now_ms);
-        let share = own.filter(|_| state.mode() == Some(Mode::Shared));
-        let share_ends_ms = share.map(|share| state.end_ms(share));
+        let wider = own.filter(|_| state.narrows(token.as_bytes(), mode, now_ms));
+        let wider_ends_ms = wider.map(|wider| state.end_ms(wider));
         let excluded = state.excludes(token.as_bytes(), mode, now_ms);
         let what = format!("{mode:?} {token:?} {hold:?} on {key} at {now_ms}");
         if excluded {
@@ -276,7 +277,7 @@ impl<'h> Checker<'h> {
         self.carried_out |= self.is_current(What::Renew, key, token) && own.is_some();
         match own {
             Some(own) if own.fence == hold.fence && own.since_ms == hold.since_ms => {
-                match share_ends_ms.filter(|_| mode == Mode::Exclusive) {
+                match wider_ends_ms {
                     Some(end_ms) => self.converted.insert(hold.fence.get(), end_ms),
                     None => self.converted.remove(&hold.fence.get()),
                 };
@@ -304,6 +305,7 @@ impl<'h> Checker<'h> {
         hold: Hold,
     ) {
         self.findings.grants += 1;
+        self.findings.permits += usize::from(matches!(mode, Mode::Counted(_)));
         let what = format!("{mode:?} {token:?} {hold:?} on {key} at {now_ms}");
         let takers = self.queue(key).filter(|timeline| {
             timeline.mode == mode
@@ -366,7 +368,7 @@ impl<'h> Checker<'h> {
         }
         self.findings.taken_back += 1;
         let fence = own.fence.get();
-        // Its client knew of a shared hold, but that has expired, and its successor was not
+        // Its client knew of a wider hold, but that has expired, and its successor was not
         // delivered.
         let known_until = self.converted.get(&fence);
         let is_over = known_until.is_some_and(|end| *end < now_ms);
@@ -429,20 +431,24 @@ impl<'h> Checker<'h> {
             let mut others = waiting().filter(|other| other.request.token != *token);
             others.all(|other| timeline.place.1 < other.place.0)
         };
+        // Of several upgrades the one that tolerates the most holders comes first.
         let head = waiting()
-            .find(|timeline| self.is_ahead(key, timeline, now_ms))
+            .filter(|timeline| self.is_ahead(key, timeline, now_ms))
+            .max_by_key(|timeline| tolerates(timeline.mode))
             .or_else(|| waiting().find(is_surely_first))?;
         let token = head.request.token.as_bytes();
         let excluded = self.keys[key].excludes(token, head.mode, now_ms);
         (!excluded && head.surely_waits(at, now_ms)).then_some(head)
     }
 
-    /// Whether a request is ahead of the queue, because its token still has its shared hold.
+    /// Whether a request is ahead of the queue, because its token still has its wider hold.
     pub(super) fn is_ahead(&self, key: &str, timeline: &Timeline<'_>, now_ms: u64) -> bool {
-        self.upgrades.get(&timeline.number).is_some_and(|share| {
-            let own = self.keys.get(key);
-            let own = own.and_then(|state| state.own(timeline.request.token.as_bytes(), now_ms));
-            own.is_some_and(|own| own.fence.get() == *share)
+        let token = timeline.request.token.as_bytes();
+        self.upgrades.get(&timeline.number).is_some_and(|wider| {
+            let state = self.keys.get(key);
+            let state = state.filter(|state| state.narrows(token, timeline.mode, now_ms));
+            let own = state.and_then(|state| state.own(token, now_ms));
+            own.is_some_and(|own| own.fence.get() == *wider)
         })
     }
 

@@ -100,10 +100,11 @@ impl<'s> Client<'s> {
     /// Leaves every lock held for long, each in a different way.
     pub fn leave_locks_held(mut self) -> Vec<(u64, Request)> {
         self.ttl_ms = Some(60_000);
-        let [alone, together, downgraded, renewed, ..] = &self.fixture.keys[..] else {
-            panic!("four locks at least");
+        let [alone, together, downgraded, renewed, permits, ..] = &self.fixture.keys[..] else {
+            panic!("five locks at least");
         };
         let take = |mode| What::Acquire(mode, None);
+        let permit = |limit| take(Mode::of_limit(limit).unwrap());
         for (what, key, token) in [
             (take(Mode::Exclusive), alone, "a"),
             (take(Mode::Shared), together, "b"),
@@ -115,6 +116,9 @@ impl<'s> Client<'s> {
             (take(Mode::Shared), downgraded, "f"),
             (take(Mode::Exclusive), renewed, "g"),
             (What::Renew, renewed, "g"),
+            (permit(3), permits, "h"),
+            (permit(5), permits, "i"),
+            (permit(2), permits, "h"),
         ] {
             let outcome = self.ask(what, key, token);
             let done = matches!(outcome, Some(Outcome::Fence(_) | Outcome::Done(true)));
@@ -308,10 +312,11 @@ impl<'s> Client<'s> {
     }
 
     fn any_mode(&mut self) -> Mode {
-        if self.rng.random_bool(0.45) {
-            Mode::Exclusive
-        } else {
-            Mode::Shared
+        match self.rng.random_range(0..100) {
+            0..35 => Mode::Exclusive,
+            35..65 => Mode::Shared,
+            // LIMIT 1 is exclusive.
+            _ => Mode::of_limit(self.rng.random_range(1..5)).unwrap(),
         }
     }
 

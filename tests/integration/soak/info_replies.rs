@@ -4,6 +4,7 @@ use redis_lock::lock::Mode;
 
 use super::checker::Checker;
 use super::history::{Entry, Request, Sample, Shown, What};
+use super::replay::tolerates;
 use super::rule::Rule;
 use super::timeline::Timeline;
 
@@ -62,7 +63,8 @@ impl<'h> Checker<'h> {
             }
             return;
         };
-        let mut fits = shown.holders.is_empty() || shown.mode == state.mode();
+        let modes = [from_ms, to_ms].map(|ms| state.mode(ms));
+        let mut fits = shown.holders.is_empty() || modes.contains(&shown.mode);
         let mut left: Vec<_> = shown.holders.iter().collect();
         for (token, hold) in state.live(from_ms) {
             let end_ms = state.end_ms(hold);
@@ -129,9 +131,14 @@ impl<'h> Checker<'h> {
     /// No head of a queue waits without a reason.
     fn check_head(&mut self, at: usize, sample: &Sample, key: &'h str, shown: &Shown) {
         let enters = shown.waiters.first().filter(|(token, mode)| {
-            let mut others = shown.holders.iter().filter(|holder| holder.token != *token);
-            let is_shared = shown.mode != Some(Mode::Exclusive) && *mode == Mode::Shared;
-            is_shared || others.next().is_none()
+            let others = shown.holders.iter().filter(|holder| holder.token != *token);
+            let others = others.count();
+            let is_owner = others < shown.holders.len();
+            let by_others = shown
+                .mode
+                .filter(|_| !is_owner)
+                .map_or(usize::MAX, tolerates);
+            others < tolerates(*mode).min(by_others)
         });
         let Some((head, _)) = enters else {
             self.stuck.remove(key);
@@ -171,9 +178,8 @@ impl<'h> Checker<'h> {
             return;
         };
         let waiting = self.queue(key).filter(|timeline| {
-            timeline.mode == Mode::Exclusive
-                && state.mode() == Some(Mode::Shared)
-                && timeline.may_wait(at, self.now_ms)
+            let token = timeline.request.token.as_bytes();
+            state.narrows(token, timeline.mode, self.now_ms) && timeline.may_wait(at, self.now_ms)
         });
         let owned = waiting.filter_map(|timeline| {
             let own = state.own(timeline.request.token.as_bytes(), self.now_ms)?;

@@ -237,9 +237,10 @@ fn shown(info: &Reply) -> Shown {
         return Shown::default();
     }
     let text = |reply: Reply| String::from_utf8(reply.as_bytes().to_vec()).unwrap();
-    let mode = |reply: Reply| match &text(reply)[..] {
+    let mode = |of: &Reply| match &text(of.field("mode"))[..] {
         "exclusive" => Some(Mode::Exclusive),
         "shared" => Some(Mode::Shared),
+        "counted" => Mode::of_limit(of.field("limit").as_int().try_into().unwrap()),
         _ => None,
     };
     let holders = info.field("holders");
@@ -250,11 +251,11 @@ fn shown(info: &Reply) -> Shown {
     });
     let waiters = info.field("waiters");
     let waiters = waiters.items().iter().map(|waiter| {
-        let mode = mode(waiter.field("mode")).expect("a waiter's mode");
+        let mode = mode(waiter).expect("a waiter's mode");
         (text(waiter.field("token")), mode)
     });
     Shown {
-        mode: mode(info.field("mode")),
+        mode: mode(info),
         holders: holders.collect(),
         waiters: waiters.collect(),
     }

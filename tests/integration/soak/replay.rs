@@ -3,6 +3,15 @@
 
 use redis_lock::lock::{Effect, Fate, Hold, Lock, Mode, TokenText};
 
+/// How many holders a hold tolerates, itself included.
+pub fn tolerates(mode: Mode) -> usize {
+    match mode {
+        Mode::Exclusive => 1,
+        Mode::Shared => usize::MAX,
+        Mode::Counted(limit) => limit.get().try_into().unwrap(),
+    }
+}
+
 /// The state of a key at a position of the file.
 #[derive(Default)]
 pub struct Replayed {
@@ -14,16 +23,24 @@ pub struct Replayed {
 impl Replayed {
     /// All live holds at this instant.
     pub fn live(&self, now_ms: u64) -> Vec<(TokenText<'_>, Hold)> {
+        let live = self.live_modes(now_ms).into_iter();
+        live.map(|(token, _, hold)| (token, hold)).collect()
+    }
+
+    fn live_modes(&self, now_ms: u64) -> Vec<(TokenText<'_>, Mode, Hold)> {
         let key_lives = self.ends_ms.is_none_or(|end| now_ms <= end);
         let lock = self.lock.iter().filter(|_| key_lives);
-        let holders = lock.flat_map(Lock::holders);
-        holders
-            .filter(|(_, hold)| now_ms <= hold.deadline.ms())
+        let holds = lock.flat_map(Lock::holds);
+        holds
+            .filter(|(.., hold)| now_ms <= hold.deadline.ms())
             .collect()
     }
 
-    pub fn mode(&self) -> Option<Mode> {
-        self.lock.as_ref().map(Lock::mode)
+    /// That of the live hold that tolerates the fewest holders.
+    pub fn mode(&self, now_ms: u64) -> Option<Mode> {
+        let live = self.live_modes(now_ms).into_iter();
+        live.map(|(_, mode, _)| mode)
+            .min_by_key(|mode| tolerates(*mode))
     }
 
     /// The live hold of a token at this instant.
@@ -35,9 +52,26 @@ impl Replayed {
 
     /// Whether the holds of others at this instant exclude this mode.
     pub fn excludes(&self, token: &[u8], mode: Mode, now_ms: u64) -> bool {
-        let live = self.live(now_ms);
-        let others = live.iter().any(|(owner, _)| owner.as_bytes() != token);
-        others && (mode == Mode::Exclusive || self.mode() == Some(Mode::Exclusive))
+        let live = self.live_modes(now_ms);
+        let is_own = |owner: &TokenText<'_>| owner.as_bytes() == token;
+        let own = live.iter().find(|(owner, ..)| is_own(owner));
+        let others = live.iter().filter(|(owner, ..)| !is_own(owner));
+        let all = others.clone().count() + 1;
+        let tolerated = tolerates(mode);
+        match own {
+            Some((_, own, _)) => tolerated < tolerates(*own) && all > tolerated,
+            None => {
+                let smallest = others.map(|(_, mode, _)| tolerates(*mode)).min();
+                all > smallest.map_or(tolerated, |smallest| smallest.min(tolerated))
+            }
+        }
+    }
+
+    /// Whether the token has a hold that tolerates more holders than this mode.
+    pub fn narrows(&self, token: &[u8], mode: Mode, now_ms: u64) -> bool {
+        let live = self.live_modes(now_ms);
+        let own = live.iter().find(|(owner, ..)| owner.as_bytes() == token);
+        own.is_some_and(|(_, own, _)| tolerates(mode) < tolerates(*own))
     }
 
     /// Whether the hold of another token lasts longer than the key.
