@@ -211,8 +211,12 @@ fn admits<L>(
     place: &Place<L>,
     mode: Mode,
 ) -> bool {
+    // After a release the key is absent most of the time. Then the token's text is not needed, which takes a while to build.
+    let Some(held) = lock else {
+        return reserved.admits(mode);
+    };
     let token = place.token.text();
-    match Lock::admits(lock, mode, token.as_token(), now) {
+    match Lock::admits(Some(held), mode, token.as_token(), now) {
         Err(_) => false,
         Ok(Some(_)) => true,
         Ok(None) => reserved == Occupancy::NONE || with(lock, now, reserved).admits(mode),
