@@ -32,7 +32,7 @@ impl Due {
     }
 
     /// Whether it was due when this sample was taken.
-    fn is_over(&mut self, sample: &Sample) -> bool {
+    pub(super) fn is_over(&mut self, sample: &Sample) -> bool {
         self.late_looks += usize::from(sample.server_us >= self.since_us + ALARM_US);
         self.late_looks >= LOOKS_UNTIL_DONE
     }
@@ -45,6 +45,7 @@ impl<'h> Checker<'h> {
     pub(super) fn sampled(&mut self, at: usize, sample: &'h Sample) {
         self.findings.samples += 1;
         self.check_unheard(sample);
+        self.check_bound(at, sample);
         for (key, shown) in &sample.shown {
             self.findings.waiters_seen += shown.waiters.len();
             self.check_holds(at, sample, key, shown);
@@ -62,7 +63,8 @@ impl<'h> Checker<'h> {
             }
             return;
         };
-        let mut fits = shown.holders.is_empty() || shown.mode == state.mode();
+        let modes = [state.mode(from_ms), state.mode(to_ms)];
+        let mut fits = shown.holders.is_empty() || modes.contains(&shown.mode);
         let mut left: Vec<_> = shown.holders.iter().collect();
         for (token, hold) in state.live(from_ms) {
             let end_ms = state.end_ms(hold);
@@ -128,11 +130,8 @@ impl<'h> Checker<'h> {
 
     /// No head of a queue waits without a reason.
     fn check_head(&mut self, at: usize, sample: &Sample, key: &'h str, shown: &Shown) {
-        let enters = shown.waiters.first().filter(|(token, mode)| {
-            let mut others = shown.holders.iter().filter(|holder| holder.token != *token);
-            let is_shared = shown.mode != Some(Mode::Exclusive) && *mode == Mode::Shared;
-            is_shared || others.next().is_none()
-        });
+        let first = shown.waiters.first();
+        let enters = first.filter(|head| self.shown_keys_admit(sample, key, head));
         let Some((head, _)) = enters else {
             self.stuck.remove(key);
             return;
@@ -172,7 +171,8 @@ impl<'h> Checker<'h> {
         };
         let waiting = self.queue(key).filter(|timeline| {
             timeline.mode == Mode::Exclusive
-                && state.mode() == Some(Mode::Shared)
+                && !timeline.request.parts.are_several()
+                && state.is_sharer(timeline.request.token.as_bytes(), self.now_ms)
                 && timeline.may_wait(at, self.now_ms)
         });
         let owned = waiting.filter_map(|timeline| {
@@ -192,7 +192,7 @@ impl<'h> Checker<'h> {
     }
 
     /// Whether the server could not act at some time between an instant and a sample.
-    fn was_paused(&self, since_us: u64, sample: &Sample) -> bool {
+    pub(super) fn was_paused(&self, since_us: u64, sample: &Sample) -> bool {
         self.history.pauses.iter().any(|pause| {
             pause.from_us <= sample.ended_us && pause.until_us + AFTER_A_PAUSE_US >= since_us
         })

@@ -11,7 +11,7 @@ use rand::{RngExt, SeedableRng};
 use redis_lock::lock::Mode;
 
 use super::clients::{first_request_of, must, outcome, Fixture};
-use super::history::{now_us, Holder, Mark, Outcome, Pause, Request, Sample, Shown, What};
+use super::history::{now_us, Holder, Mark, Outcome, Parts, Pause, Request, Sample, Shown, What};
 use super::wire::{Wire, PATIENCE};
 use crate::harness::Reply;
 
@@ -91,8 +91,10 @@ impl<'s> Operator<'s> {
         let mut request = Request {
             connection: self.wire.id,
             what: What::Release,
+            parts: Parts::one(number),
             key,
             token: holder.token.clone(),
+            linger_ms: None,
             asked_us: now_us(),
             ended_us: 0,
             outcome: Outcome::Silence,
@@ -237,9 +239,10 @@ fn shown(info: &Reply) -> Shown {
         return Shown::default();
     }
     let text = |reply: Reply| String::from_utf8(reply.as_bytes().to_vec()).unwrap();
-    let mode = |reply: Reply| match &text(reply)[..] {
+    let mode = |of: &Reply| match &text(of.field("mode"))[..] {
         "exclusive" => Some(Mode::Exclusive),
         "shared" => Some(Mode::Shared),
+        "counted" => Mode::of_limit(of.field("limit").as_int().try_into().unwrap()),
         _ => None,
     };
     let holders = info.field("holders");
@@ -250,11 +253,11 @@ fn shown(info: &Reply) -> Shown {
     });
     let waiters = info.field("waiters");
     let waiters = waiters.items().iter().map(|waiter| {
-        let mode = mode(waiter.field("mode")).expect("a waiter's mode");
+        let mode = mode(waiter).expect("a waiter's mode");
         (text(waiter.field("token")), mode)
     });
     Shown {
-        mode: mode(info.field("mode")),
+        mode: mode(info),
         holders: holders.collect(),
         waiters: waiters.collect(),
     }

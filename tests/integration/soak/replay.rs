@@ -22,8 +22,33 @@ impl Replayed {
             .collect()
     }
 
-    pub fn mode(&self) -> Option<Mode> {
-        self.lock.as_ref().map(Lock::mode)
+    /// The smallest mode of the live holds at this instant.
+    pub fn mode(&self, now_ms: u64) -> Option<Mode> {
+        let modes = self.live_modes(now_ms).into_iter();
+        modes
+            .map(|(_, mode)| mode)
+            .min_by_key(|mode| mode.tolerates())
+    }
+
+    /// The mode of a token's live hold at this instant.
+    pub fn mode_of(&self, token: &[u8], now_ms: u64) -> Option<Mode> {
+        let mut modes = self.live_modes(now_ms).into_iter();
+        let own = modes.find(|(owner, _)| owner.as_bytes() == token);
+        own.map(|(_, mode)| mode)
+    }
+
+    /// Whether a token shares the lock with others, or could.
+    pub fn is_sharer(&self, token: &[u8], now_ms: u64) -> bool {
+        let mode = self.mode_of(token, now_ms);
+        mode.is_some_and(|mode| mode != Mode::Exclusive)
+    }
+
+    fn live_modes(&self, now_ms: u64) -> Vec<(TokenText<'_>, Mode)> {
+        let key_lives = self.ends_ms.is_none_or(|end| now_ms <= end);
+        let lock = self.lock.iter().filter(|_| key_lives);
+        let live = lock.flat_map(Lock::holds);
+        let live = live.filter(|(_, _, hold)| now_ms <= hold.deadline.ms());
+        live.map(|(token, mode, _)| (token, mode)).collect()
     }
 
     /// The live hold of a token at this instant.
@@ -35,9 +60,10 @@ impl Replayed {
 
     /// Whether the holds of others at this instant exclude this mode.
     pub fn excludes(&self, token: &[u8], mode: Mode, now_ms: u64) -> bool {
-        let live = self.live(now_ms);
-        let others = live.iter().any(|(owner, _)| owner.as_bytes() != token);
-        others && (mode == Mode::Exclusive || self.mode() == Some(Mode::Exclusive))
+        let mut others = self.live_modes(now_ms);
+        others.retain(|(owner, _)| owner.as_bytes() != token);
+        let smallest = others.iter().map(|(_, mode)| mode.tolerates()).min();
+        smallest.is_some_and(|n| n.min(mode.tolerates()) as usize <= others.len())
     }
 
     /// Whether the hold of another token lasts longer than the key.
