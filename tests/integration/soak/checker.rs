@@ -43,6 +43,8 @@ pub(super) struct Checker<'h> {
     /// Whether it had its effect.
     pub(super) carried_out: bool,
     pub(super) now_ms: u64,
+    /// The time before the transaction of the log that is being read.
+    begun_ms: Option<u64>,
     last_fence: u64,
     /// The delivered fences, with the positions of their first grants.
     delivered: HashMap<u64, usize>,
@@ -81,6 +83,7 @@ pub fn check(history: &History) -> Result<Findings, Vec<Breach>> {
         current: None,
         carried_out: false,
         now_ms: 0,
+        begun_ms: None,
         last_fence: 0,
         delivered,
         converted: HashMap::new(),
@@ -111,7 +114,8 @@ impl<'h> Checker<'h> {
         match entry {
             Entry::Mark(mark) => self.command(at, *mark),
             Entry::Effect(key, bytes) => self.effect(at, key, &effect(bytes)),
-            Entry::Begin | Entry::End => {}
+            Entry::Begin => self.begun_ms = Some(self.now_ms),
+            Entry::End => self.begun_ms = None,
             Entry::Gone(key) => {
                 self.keys.remove(&key[..]);
                 self.served.remove(&key[..]);
@@ -170,12 +174,10 @@ impl<'h> Checker<'h> {
             0 => (self.now_ms, self.next_known_ms(at)),
             _ => (now_ms, now_ms),
         };
-        // Others may be served between the keys of one grant, in the next millisecond.
-        let is_another_part = match *effect {
-            Effect::Hold { token, hold, .. } => self.is_granted_on(at, key, token, hold.fence),
-            _ => false,
-        };
-        if now_ms < self.now_ms && !is_another_part {
+        // A step that serves several keys goes back to one with the time of its beginning.
+        let of_key = self.served.get(key).map_or(0, |(served_ms, _)| *served_ms);
+        let earliest_ms = self.begun_ms.map_or(self.now_ms, |begun| begun.max(of_key));
+        if now_ms < earliest_ms {
             self.refuse(
                 Rule::TimeOrder,
                 at,
