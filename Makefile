@@ -31,9 +31,10 @@ run: setup ## Start a private server with the module and play a short story on i
 	@scripts/run.sh
 
 # The servers load the module's .so, which `cargo test` does not make from a cdylib: hence the build first.
+# Most tests wait for a server most of the time, so twice as many run at once as there are cores.
 test: setup ## Build, then run all tests, against real servers of several versions
 	@$(MAKE) servers build
-	cargo test --locked
+	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$((2 * $$(nproc)))} cargo test --locked
 
 oversell: setup ## Play the overselling story in eight ways, into docs/benchmarks/oversell.md (PROCESSES=20, STOCK=300)
 	@$(MAKE) build

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::harness::{Kind, Server, Setup};
 use crate::load::{run, token, Connection, Requests, Tally};
-use crate::peers::COMPARE_AND_DELETE;
+use crate::peers::{CHECK_AND_SET, COMPARE_AND_DELETE};
 
 const PIPELINE: usize = 16;
 /// Work that the server does periodically, independent of its clients.
@@ -90,8 +90,8 @@ impl Counted {
         counted
     }
 
-    /// Brings the server to a steady size. Returns the SHA of the script.
-    pub fn prepare(&mut self, resident: usize, holders: usize) -> String {
+    /// Brings the server to a steady size.
+    pub fn prepare(&mut self, resident: usize, holders: usize) -> Scripts {
         // Keys that stay keep the server from shrinking its tables at a moment that its clock
         // chooses.
         let resident = (0..resident).map(|n| format!("SET resident:{n} x PX 3600000"));
@@ -108,10 +108,17 @@ impl Counted {
         self.run(&Requests::of(clients));
         let mut client = self.server.client();
         client.call("DEBUG SET-ACTIVE-EXPIRE 0");
-        let script = client.send(&["SCRIPT", "LOAD", COMPARE_AND_DELETE]);
+        let mut load = |text: &str| {
+            let script = client.send(&["SCRIPT", "LOAD", text]);
+            String::from_utf8_lossy(script.as_bytes()).into_owned()
+        };
+        let scripts = Scripts {
+            compare_and_delete: load(COMPARE_AND_DELETE),
+            check_and_set: load(CHECK_AND_SET),
+        };
         drop(client);
         self.instructions();
-        String::from_utf8_lossy(script.as_bytes()).into_owned()
+        scripts
     }
 
     /// Sends a command to callgrind in the server's process.
@@ -175,6 +182,12 @@ impl Counted {
         connection.send(request.bytes());
         assert_eq!(connection.receive(1).errors, 0);
     }
+}
+
+/// The SHA sums of the scripts.
+pub struct Scripts {
+    pub compare_and_delete: String,
+    pub check_and_set: String,
 }
 
 /// The commands of the clients that pass a lock to and fro.

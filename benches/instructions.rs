@@ -12,21 +12,19 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::callgrind::{Counted, HandOff};
+use crate::callgrind::Counted;
 use crate::harness::Kind;
-use crate::load::{key, token, Requests};
+use crate::instruction_steps::{
+    hand_offs, steps, Said, AT_ONCE, EXEC, GOAL_OF_EXEC, GOAL_OF_SEVERAL, GUARDED, HAND_OFFS, KEYS,
+    PERMITS, READERS, SCRIPT, SEVERAL, SINGLY,
+};
+use crate::load::Requests;
 use crate::other_commands;
 
-/// The keys of a round, each of which gets every command once. They are few, so that the memory of
-/// deleted keys is reused for the next ones. The allocator's work beyond that depends on its
-/// history and varies by some percent.
-const KEYS: usize = 48;
 /// The number of rounds. Their median is used.
 const ROUNDS: usize = 5;
 const WARM_UP: usize = 1;
 const RESIDENT: usize = 3000;
-/// The number of readers on one key, and of permits on another one, in the commands where it matters.
-const READERS: usize = 1000;
 /// A count above the baseline by more than this is a failure.
 const TOLERANCE: f64 = 0.05;
 /// The highest cost of other clients' commands on a server with the module, as a ratio. A server
@@ -38,17 +36,11 @@ const LIMIT_OF_OTHERS: f64 = 1.02;
 const GOAL_OF_PAIR: f64 = 1.15;
 
 const KIND: Kind = Kind::Redis7_0;
-const SCRIPT: &str = "EVALSHA compare-and-delete";
 const BASELINE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/instructions.tsv");
 
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/PERFORMANCE.md");
-/// A hand-off of a list element, and of a lock.
-const HAND_OFFS: [&str; 2] = [
-    "LPUSH + BLPOP, handed on",
-    "LOCK.RELEASE + LOCK.ACQUIRE BLOCK, handed on",
-];
 /// The figures that the document quotes.
-const QUOTED: [&str; 9] = [
+const QUOTED: [&str; 13] = [
     "LOCK.ACQUIRE + LOCK.RELEASE",
     "SET NX PX + DEL",
     "SET NX PX + EVALSHA",
@@ -58,25 +50,12 @@ const QUOTED: [&str; 9] = [
     "SET PX + DEL, module loaded",
     "SET NX PX + DEL, no module",
     OUR_PAIR,
+    SEVERAL,
+    SINGLY,
+    EXEC,
+    GUARDED,
 ];
 const OUR_PAIR: &str = "LOCK.ACQUIRE + LOCK.RELEASE (no module)";
-
-/// A permit, its release, both, and the highest cost of both beside the exclusive pair: alone, and
-/// beside a thousand others.
-const PERMITS: [(&str, &str, &str, f64); 2] = [
-    (
-        "LOCK.ACQUIRE LIMIT",
-        "LOCK.RELEASE, of a permit",
-        "LOCK.ACQUIRE LIMIT + LOCK.RELEASE",
-        1.25,
-    ),
-    (
-        "LOCK.ACQUIRE LIMIT, beside 1000",
-        "LOCK.RELEASE, of 1001 permits",
-        "LOCK.ACQUIRE LIMIT + LOCK.RELEASE, beside 1000",
-        1.5,
-    ),
-];
 
 /// A command, the command it is compared with, and its instructions.
 struct Count {
@@ -172,6 +151,16 @@ fn pairs(counts: &[Count]) -> Vec<Count> {
         ),
     ];
     pairs.extend(permits);
+    // As many single locks in one pipeline, of which each costs what it always does.
+    let singly = |name| AT_ONCE as f64 * of(name);
+    let gives = AT_ONCE as f64 * of("LOCK.RELEASE, taken with others");
+    let both = "8 LOCK.ACQUIRE + 8 LOCK.RELEASE";
+    let all = singly("LOCK.ACQUIRE") + singly("LOCK.RELEASE");
+    pairs.push(Count::new(SINGLY, None, singly("LOCK.ACQUIRE")));
+    pairs.push(Count::new(both, None, all));
+    let ours = of(SEVERAL) + gives;
+    let name = "LOCK.MACQUIRE of 8 keys + 8 LOCK.RELEASE";
+    pairs.push(Count::new(name, Some(both), ours));
     pairs
 }
 
@@ -345,144 +334,26 @@ fn rendered(counts: &[Count], environment: &[String]) -> String {
     text
 }
 
-/// The reply that a command gives to every request.
-#[derive(Clone, Copy, PartialEq)]
-enum Said {
-    Yes,
-    No,
-}
-
-/// A command of the round: its name, the command it is compared with, and its requests.
-struct Step {
-    name: &'static str,
-    against: Option<&'static str>,
-    said: Said,
-    requests: Requests,
-}
-
-/// The keys differ from round to round, because the number of keys that share a bucket of the
-/// server's table is random.
-fn steps(script: &str, round: usize) -> Vec<Step> {
-    let key = |n| key(KEYS * round + n);
-    let mut steps = Vec::new();
-    let mut step = |name, against, said, line: &dyn Fn(usize) -> String| {
-        steps.push(Step {
-            name,
-            against,
-            said,
-            requests: Requests::of((0..KEYS).map(line)),
-        });
-    };
-    use Said::{No, Yes};
-    let (set, del, refused) = ("SET NX PX", "DEL", "SET NX PX, refused");
-    step("PING", None, Yes, &|_| "PING".into());
-    step(set, None, Yes, &|n| {
-        format!("SET {} {} NX PX 60000", key(n), token(n))
-    });
-    step(refused, None, No, &|n| {
-        format!("SET {} {} NX PX 60000", key(n), token(n + 1))
-    });
-    step("PEXPIRE", None, Yes, &|n| {
-        format!("PEXPIRE {} 60000", key(n))
-    });
-    step(del, None, Yes, &|n| format!("DEL {}", key(n)));
-    // A second round of locks, for the script.
-    step("", None, Yes, &|n| {
-        format!("SET {} {} NX PX 60000", key(n), token(n))
-    });
-    step(SCRIPT, None, Yes, &|n| {
-        format!("EVALSHA {script} 1 {} {}", key(n), token(n))
-    });
-    step("LOCK.ACQUIRE", Some(set), Yes, &|n| {
-        format!("LOCK.ACQUIRE {} {} 60000", key(n), token(n))
-    });
-    step("LOCK.ACQUIRE, refused", Some(refused), No, &|n| {
-        format!("LOCK.ACQUIRE {} {} 60000", key(n), token(n + 1))
-    });
-    step("LOCK.ACQUIRE, again", Some("PEXPIRE"), Yes, &|n| {
-        format!("LOCK.ACQUIRE {} {} 60000", key(n), token(n))
-    });
-    step("LOCK.RENEW", Some("PEXPIRE"), Yes, &|n| {
-        format!("LOCK.RENEW {} {} 60000", key(n), token(n))
-    });
-    step("LOCK.RELEASE, refused", Some("PEXPIRE"), No, &|n| {
-        format!("LOCK.RELEASE {} {}", key(n), token(n + 1))
-    });
-    step("LOCK.RELEASE", Some(del), Yes, &|n| {
-        format!("LOCK.RELEASE {} {}", key(n), token(n))
-    });
-    step("RWLOCK.RLOCK, first", Some(set), Yes, &|n| {
-        format!("RWLOCK.RLOCK {} {} 60000", key(n), token(n))
-    });
-    step("RWLOCK.RLOCK, second", Some(set), Yes, &|n| {
-        format!("RWLOCK.RLOCK {} {} 60000", key(n), token(n + 1))
-    });
-    step("LOCK.RELEASE, of two readers", Some(del), Yes, &|n| {
-        format!("LOCK.RELEASE {} {}", key(n), token(n))
-    });
-    step("LOCK.RELEASE, last reader", Some(del), Yes, &|n| {
-        format!("LOCK.RELEASE {} {}", key(n), token(n + 1))
-    });
-    step("LOCK.RENEW, of 1000 readers", Some("PEXPIRE"), Yes, &|n| {
-        let reader = token(n * READERS / KEYS);
-        format!("LOCK.RENEW crowd {reader} 60000")
-    });
-    step("RLOCK + RELEASE, of 1001 readers", Some(set), Yes, &|n| {
-        let new_reader = token(READERS + n / 2);
-        match n % 2 {
-            0 => format!("RWLOCK.RLOCK crowd {new_reader} 60000"),
-            _ => format!("LOCK.RELEASE crowd {new_reader}"),
-        }
-    });
-    for ((take, give, ..), is_alone) in PERMITS.into_iter().zip([true, false]) {
-        let name = |n| if is_alone { key(n) } else { "pool".into() };
-        let limit = if is_alone { 10 } else { 2 * READERS };
-        step(take, Some("LOCK.ACQUIRE"), Yes, &|n| {
-            let new = token(READERS + n);
-            format!("LOCK.ACQUIRE {} {new} 60000 LIMIT {limit}", name(n))
-        });
-        step(give, Some("LOCK.RELEASE"), Yes, &|n| {
-            format!("LOCK.RELEASE {} {}", name(n), token(READERS + n))
-        });
-    }
-    steps
-}
-
-/// A lock, or the closest equivalent among lists, passed to and fro.
-fn hand_offs() -> [(&'static str, Option<&'static str>, HandOff); 2] {
-    let [list, lock] = HAND_OFFS;
-    [
-        (
-            list,
-            None,
-            HandOff {
-                take: |_| "BLPOP list 0".into(),
-                give: |_| "LPUSH list x".into(),
-            },
-        ),
-        (
-            lock,
-            Some(list),
-            HandOff {
-                take: |n| format!("LOCK.ACQUIRE lock {} 60000 BLOCK 0", token(n)),
-                give: |n| format!("LOCK.RELEASE lock {}", token(n)),
-            },
-        ),
-    ]
-}
-
 fn median(mut rounds: Vec<f64>) -> f64 {
     rounds.sort_by(f64::total_cmp);
     rounds[rounds.len() / 2]
 }
 
+fn goal_of(step: &str) -> Option<f64> {
+    match step {
+        SEVERAL => Some(GOAL_OF_SEVERAL),
+        EXEC => Some(GOAL_OF_EXEC),
+        _ => None,
+    }
+}
+
 fn count() -> Vec<Count> {
     let mut counted = Counted::start(KIND);
-    let script = counted.prepare(RESIDENT, READERS);
-    let names = steps(&script, 0);
+    let scripts = counted.prepare(RESIDENT, READERS);
+    let names = steps(&scripts, 0);
     let mut rounds = vec![Vec::new(); names.len()];
     for round in 0..WARM_UP + ROUNDS {
-        for (step, rounds) in steps(&script, round).iter().zip(&mut rounds) {
+        for (step, rounds) in steps(&scripts, round).iter().zip(&mut rounds) {
             let tally = counted.run(&step.requests);
             let instructions = counted.instructions();
             let said = match step.said {
@@ -495,11 +366,11 @@ fn count() -> Vec<Count> {
             }
         }
     }
-    let steps = names
-        .iter()
-        .zip(rounds)
-        .map(|(step, rounds)| Count::new(step.name, step.against, median(rounds)));
-    // The script's lock is taken a second time, without a name of its own.
+    let steps = names.iter().zip(rounds).map(|(step, rounds)| Count {
+        bound: goal_of(step.name).map(Bound::Goal),
+        ..Count::new(step.name, step.against, median(rounds))
+    });
+    // What a step needs before or after it has no name.
     let mut counts: Vec<Count> = steps.filter(|count| !count.name.is_empty()).collect();
     // There must be an element to take.
     counted.run(&Requests::of(["LPUSH list x".into()]));

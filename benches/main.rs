@@ -21,13 +21,16 @@ mod instructions;
 mod memory;
 mod other_commands;
 mod owner;
+mod place_bytes;
 mod place_waits;
 mod places;
+mod several;
 
 // The tools that they share.
 mod callgrind;
 mod environment;
 mod fixture;
+mod instruction_steps;
 mod load;
 mod load_clients;
 mod peers;
@@ -41,7 +44,7 @@ use harness::Kind;
 
 type Part = fn(&Run);
 
-pub const PARTS: [(&str, Part); 10] = [
+pub const PARTS: [(&str, Part); 12] = [
     ("owner", owner::measure),
     ("others", other_commands::measure),
     ("contention", contention::measure),
@@ -50,8 +53,10 @@ pub const PARTS: [(&str, Part); 10] = [
     ("memory", memory::measure),
     ("expiry", expiry::measure),
     ("growth", growth::measure),
+    ("place-bytes", place_bytes::measure),
     ("places", places::measure),
     ("place-waits", place_waits::measure),
+    ("several", several::measure),
 ];
 
 /// The size of a run, and its servers.

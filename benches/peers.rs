@@ -10,6 +10,10 @@ use crate::load::{token, Requests};
 pub const COMPARE_AND_DELETE: &str =
     "if redis.call('GET',KEYS[1])==ARGV[1] then return redis.call('DEL',KEYS[1]) else return 0 end";
 
+/// A write that only the lock's owner may do, as a script.
+pub const CHECK_AND_SET: &str =
+    "if redis.call('GET',KEYS[1])==ARGV[1] then return redis.call('SET',KEYS[2],ARGV[2]) end";
+
 /// The release of python-redis-lock. It leaves a signal for one of the clients that wait in BLPOP.
 const SIGNAL_AND_DELETE: &str = "if redis.call('get',KEYS[1])~=ARGV[1] then return 0 end \
      redis.call('del',KEYS[2]) redis.call('lpush',KEYS[2],1) redis.call('pexpire',KEYS[2],ARGV[2]) \

@@ -1,5 +1,5 @@
-//! Places in queues without a blocked client: their memory, and whether the cost of entering,
-//! leaving and granting grows with their number.
+//! Places in queues without a blocked client: whether the cost of entering, leaving and granting
+//! grows with their number. Their memory is in `place_bytes.rs`.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ use crate::report::{Bound, Report};
 use crate::stats::Spread;
 use crate::Run;
 
-const COUNTS: [usize; 3] = [1_000, 100_000, 1_000_000];
+pub const COUNTS: [usize; 3] = [1_000, 100_000, 1_000_000];
 const ROUNDS: usize = 5;
 /// The number of places that enter, leave or are granted between two looks at the server's CPU
 /// time. Less than the smallest number of places.
@@ -30,20 +30,20 @@ const WORK: [&str; 4] = ["grant", "give up", "enter", "PTTL"];
 
 /// Whether all places are in one queue.
 #[derive(Clone, Copy, PartialEq)]
-enum Keys {
+pub enum Keys {
     One,
     Own,
 }
 
 /// What listens.
 #[derive(Clone, Copy, PartialEq)]
-enum Way {
+pub enum Way {
     Notify,
     Absent,
 }
 
 impl Keys {
-    const fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::One => "one key",
             Self::Own => "own keys",
@@ -52,7 +52,7 @@ impl Keys {
 }
 
 impl Way {
-    const fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Notify => "NOTIFY",
             Self::Absent => "absent",
@@ -61,7 +61,7 @@ impl Way {
 }
 
 /// A server, and what its work is measured in.
-enum Meter {
+pub enum Meter {
     Cpu(Box<Fixture>),
     Instructions(Box<Counted>),
 }
@@ -106,7 +106,7 @@ struct Queue {
 }
 
 /// Many places on one server, and the order in which they stand.
-struct Places {
+pub struct Places {
     connection: Connection,
     subscriber: Connection,
     way: Way,
@@ -117,7 +117,7 @@ struct Places {
 
 impl Places {
     /// Fills the queues. Returns the bytes for each place, too.
-    fn form(meter: &mut Meter, count: usize, keys: Keys, way: Way) -> (Self, f64) {
+    pub fn form(meter: &mut Meter, count: usize, keys: Keys, way: Way) -> (Self, f64) {
         let mut subscriber = Connection::to(meter.port());
         subscriber.send(Requests::of(["SUBSCRIBE grants".into()]).bytes());
         assert_eq!(subscriber.receive(1).yes, 1);
@@ -277,7 +277,7 @@ impl Places {
 pub fn measure(with: &Run) {
     let mut report = Report::new("places", "Places without a blocked client", with.quick);
     report.say(
-        "Bytes of used_memory for each place, and µs of the server's CPU for a grant, for giving a place up (LOCK.RELEASE) and for entering, with that many places in one queue, or one \
+        "µs of the server's CPU for a grant, for giving a place up (LOCK.RELEASE) and for entering, with that many places in one queue, or one \
          in each of as many queues. Keys of 16 bytes, tokens of 36, one channel for all, one connection that sends 50 requests at a time. A grant is the RELEASE before it, and its message (NOTIFY) or the request that resumes the \
          place (absent). PTTL of a key that is waited for, at random, shows what the server itself pays when its memory no longer fits into the caches.",
     );
@@ -299,7 +299,7 @@ pub fn measure(with: &Run) {
     }
     report.table(
         &[
-            "server", "keys", "listener", "places", "bytes", "grant", "give up", "enter", "PTTL",
+            "server", "keys", "listener", "places", "grant", "give up", "enter", "PTTL",
         ],
         &rows,
     );
@@ -325,7 +325,7 @@ fn sizes(
     let mut smallest: Option<[Vec<f64>; 4]> = None;
     for &count in counts {
         let mut meter = Meter::Cpu(Box::new(Fixture::start(kind, &[])));
-        let (mut places, bytes) = Places::form(&mut meter, count, keys, way);
+        let (mut places, _) = Places::form(&mut meter, count, keys, way);
         let mut costs = [const { Vec::new() }; 4];
         for round in 0..=with.rounds(ROUNDS) {
             let found = places.round(round, BATCHES, &mut meter);
@@ -336,9 +336,6 @@ fn sizes(
             }
         }
         let subject = format!("{count} places, {shape}");
-        let spread = Spread::of(&[bytes]);
-        let goal = "bytes of a place without a blocked client";
-        report.goal(kind, goal, &subject, Bound::AtMost(400.0), spread);
         let first = smallest.get_or_insert_with(|| costs.clone());
         for (n, what) in WORK.into_iter().enumerate() {
             let spread = Spread::of(&costs[n]);
@@ -351,7 +348,6 @@ fn sizes(
         }
         let mut row = vec![name(kind).to_string()];
         row.extend([keys.name().into(), way.name().into(), count.to_string()]);
-        row.push(format!("{bytes:.0}"));
         row.extend(costs.iter().map(|costs| Spread::of(costs).shown(2)));
         println!("{}", row.join(" | "));
         rows.push(row);

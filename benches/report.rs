@@ -163,7 +163,7 @@ of its rounds with the smallest and the largest beside it, and a ratio is formed
 - polling (many clients, one lock): one round, on Redis 8.2.3 only;
 - memory: once each;
 - locks that are waited for (growth): all rounds of the locks, then all of the lists, on servers of their own; a ratio is that of two rounds of the same number, not of the same time;
-- places: bytes and instructions once each, and the CPU of one number of places after that of another; turns of those that slice or poll: once each;
+- places: bytes (a section of its own) and instructions once each, and the CPU of one number of places after that of another; turns of those that slice or poll: once each;
 - time that runs out: one after the other, a single time each; the smallest and the largest are those of four parts of what was found;
 - a million deadlines: two rounds, so that the median is their mean.
 

@@ -118,6 +118,26 @@ impl SharedHolds {
         self.by_token.insert(key, hold);
     }
 
+    /// Sets the hold of `token` anew if it has one in this mode. Returns whether it has.
+    pub(super) fn set(&mut self, mode: Mode, token: Token<'_>, hold: Hold) -> bool {
+        let Some((key, before)) = self.by_token.get_key_value(token.as_bytes()) else {
+            return false;
+        };
+        if self.mode_of(token) != mode {
+            return false;
+        }
+        let mut entry = (before.deadline, key.clone());
+        if before.deadline != hold.deadline {
+            self.by_deadline.remove(&entry);
+            entry.0 = hold.deadline;
+            self.by_deadline.insert(entry);
+        }
+        if let Some(stored) = self.by_token.get_mut(token.as_bytes()) {
+            *stored = hold;
+        }
+        true
+    }
+
     /// Removes the hold with the earliest deadline and returns it.
     pub(super) fn take_first(&mut self) -> Option<(TokenBuf, Mode, Hold)> {
         let (_, token) = self.by_deadline.first()?.clone();

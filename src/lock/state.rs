@@ -284,14 +284,21 @@ impl Lock {
     /// Gives `token` this hold. It joins the holds of other tokens if all of them tolerate that. In all other
     /// cases the new hold replaces all holds.
     pub(super) fn put(&mut self, mode: Mode, token: Token<'_>, hold: Hold) {
-        match &mut self.holds {
+        let is_own = match &mut self.holds {
             Holds::One(one) if one.token.is(token) && mode.limit().is_none() => {
                 return one.set(mode, hold);
             }
-            Holds::Many(many) => drop(many.remove(token)),
-            Holds::One(_) | Holds::Counted(_) => {}
-        }
-        if self.stored(token).is_some() || !self.stored_occupancy().admits(mode) {
+            Holds::Many(many) => {
+                if many.set(mode, token, hold) {
+                    return;
+                }
+                many.remove(token);
+                false
+            }
+            Holds::One(one) => one.token.is(token),
+            Holds::Counted(one) => one.token.is(token),
+        };
+        if is_own || !self.stored_occupancy().admits(mode) {
             *self = Self::new(mode, token, hold);
             return;
         }

@@ -81,9 +81,10 @@ fn feature_of(error: &RedisError) -> Option<&'static str> {
         ),
     ];
     let detail = error.detail()?.to_ascii_uppercase();
-    let found = LATER
-        .iter()
-        .find(|(name, _)| detail.contains(&format!("'{name}'")));
+    // Servers quote the name in different ways.
+    let name = detail.strip_prefix("UNKNOWN COMMAND ")?;
+    let name = name.trim_start_matches(['\'', '`']);
+    let found = LATER.iter().find(|(later, _)| name.starts_with(later));
     found.map(|(_, feature)| *feature)
 }
 

@@ -95,9 +95,9 @@ impl Options {
     /// Binds each hold to the connection of its acquire: when that is lost, the hold ends after
     /// `linger` at the latest. Off by default.
     ///
-    /// A renewal binds the hold to the present connection, so `linger` must be longer than a third
-    /// of the ttl, or a live client may lose its lock with a connection. The server's module must
-    /// be 0.2 or newer.
+    /// A renewal binds the hold to the present connection. So `linger` must be longer than half of
+    /// the ttl, or a live client may lose its lock with a connection: `keep_alive` renews after a
+    /// third, and again a tenth later if that failed. The server's module must be 0.2 or newer.
     pub fn linger(mut self, linger: Duration) -> Self {
         self.linger = Some(linger.min(MAX_TTL));
         self

@@ -3,7 +3,7 @@
 //! A key is served by looking at all its holds and waiters; the timer looks at every key there is. Time is not acted on: a hold that is
 //! over stays in its list and counts for nothing.
 
-// Long because: the places, the grants and the rules that serve them share their tables.
+// Long because: the rules of one key belong together.
 
 mod clients;
 mod server;

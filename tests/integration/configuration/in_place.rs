@@ -63,7 +63,8 @@ fn setting(c: &mut Client) -> String {
 }
 
 fn the_setting_decides_how_an_effect_is_replicated(kind: Kind) {
-    let file = ["--appendonly", "yes"];
+    // While the server synchronizes the file in the background, it may put off what it appends.
+    let file = ["--appendonly", "yes", "--appendfsync", "no"];
     let server = Server::start_with(kind, &file);
     assert_goes_out(&server, true);
     let without = [&["replicate-in-place", "no"], &file[..]].concat();
@@ -92,7 +93,8 @@ fn the_setting_decides_how_an_effect_is_replicated(kind: Kind) {
 fn the_setting_survives_config_rewrite(kind: Kind) {
     let module = module();
     let module = module.display();
-    let config = format!("appendonly yes\nloadmodule {module} replicate-in-place no\n");
+    let config =
+        format!("appendonly yes\nappendfsync no\nloadmodule {module} replicate-in-place no\n");
     let mut server = Server::start_with_config(kind, &config);
     for _ in 0..2 {
         assert_goes_out(&server, false);

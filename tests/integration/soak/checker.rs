@@ -11,7 +11,7 @@ use super::findings::Findings;
 use super::history::{effect, Entry, History, Mark, Outcome, What};
 use super::info_replies::Due;
 use super::linger::Bindings;
-use super::replay::Replayed;
+use super::replay::{tolerates, Replayed};
 use super::rule::{Breach, Rule};
 use super::timeline::{follow, Timeline};
 
@@ -33,8 +33,8 @@ pub(super) struct Checker<'h> {
     pub(super) keys: BTreeMap<&'h str, Replayed>,
     /// Requests that may wait, or have just arrived, by key and in the order of arrival.
     pub(super) queues: BTreeMap<&'h str, Vec<u64>>,
-    /// Exclusive requests whose token has a shared hold, with its fence. They are ahead of the
-    /// queue.
+    /// Requests whose token has a hold that tolerates more holders, with its fence. They are ahead of
+    /// the queue.
     pub(super) upgrades: BTreeMap<u64, u64>,
     /// The keys that were changed by effects since the last command, and when.
     served: BTreeMap<&'h str, (u64, u64)>,
@@ -48,7 +48,7 @@ pub(super) struct Checker<'h> {
     last_fence: u64,
     /// The delivered fences, with the positions of their first grants.
     delivered: HashMap<u64, usize>,
-    /// The former deadlines of shared holds that became exclusive, by fence.
+    /// The former deadlines of holds that tolerate fewer holders now, by fence.
     converted: HashMap<u64, u64>,
     /// The new holds since the last command, with the connections that may have requested them.
     fresh: Vec<(Unheard<'h>, Vec<i64>)>,
@@ -218,8 +218,8 @@ impl<'h> Checker<'h> {
     ) {
         let state = self.keys.entry(key).or_default();
         let own = state.own(token.as_bytes(), now_ms);
-        let share = own.filter(|_| state.is_sharer(token.as_bytes(), now_ms));
-        let share_ends_ms = share.map(|share| state.end_ms(share));
+        let wider = own.filter(|_| state.narrows(token.as_bytes(), mode, now_ms));
+        let wider_ends_ms = wider.map(|wider| state.end_ms(wider));
         let excluded = state.excludes(token.as_bytes(), mode, now_ms);
         let what = format!("{mode:?} {token:?} {hold:?} on {key} at {now_ms}");
         if excluded {
@@ -229,7 +229,7 @@ impl<'h> Checker<'h> {
         self.carried_out |= self.is_current(What::Renew, key, token) && own.is_some();
         match own {
             Some(own) if own.fence == hold.fence && own.since_ms == hold.since_ms => {
-                match share_ends_ms.filter(|_| mode == Mode::Exclusive) {
+                match wider_ends_ms {
                     Some(end_ms) => self.converted.insert(hold.fence.get(), end_ms),
                     None => self.converted.remove(&hold.fence.get()),
                 };
@@ -252,6 +252,7 @@ impl<'h> Checker<'h> {
         hold: Hold,
     ) {
         self.findings.grants += 1;
+        self.findings.permits += usize::from(matches!(mode, Mode::Counted(_)));
         let what = format!("{mode:?} {token:?} {hold:?} on {key} at {now_ms}");
         let takers = self.queue(key).filter(|timeline| {
             timeline.mode == mode
@@ -331,7 +332,7 @@ impl<'h> Checker<'h> {
         }
         self.findings.taken_back += 1;
         let fence = own.fence.get();
-        // Its client knew of a shared hold, but that has expired, and its successor was not
+        // Its client knew of a wider hold, but that has expired, and its successor was not
         // delivered.
         let known_until = self.converted.get(&fence);
         let is_over = known_until.is_some_and(|end| *end < now_ms);
@@ -394,8 +395,10 @@ impl<'h> Checker<'h> {
             let mut others = waiting().filter(|other| other.request.token != *token);
             others.all(|other| timeline.place.1 < other.place.0)
         };
+        // Of several upgrades the one that tolerates the most holders comes first.
         let head = waiting()
-            .find(|timeline| self.is_ahead(key, timeline, now_ms))
+            .filter(|timeline| self.is_ahead(key, timeline, now_ms))
+            .max_by_key(|timeline| tolerates(timeline.mode))
             .or_else(|| waiting().find(is_surely_first))?;
         let token = head.request.token.as_bytes();
         let excluded = self.keys[key].excludes(token, head.mode, now_ms);
@@ -404,12 +407,14 @@ impl<'h> Checker<'h> {
         (is_next && head.surely_waits(at, now_ms)).then_some(head)
     }
 
-    /// Whether a request is ahead of the queue, because its token still has its shared hold.
+    /// Whether a request is ahead of the queue, because its token still has its wider hold.
     pub(super) fn is_ahead(&self, key: &str, timeline: &Timeline<'_>, now_ms: u64) -> bool {
-        self.upgrades.get(&timeline.number).is_some_and(|share| {
-            let own = self.keys.get(key);
-            let own = own.and_then(|state| state.own(timeline.request.token.as_bytes(), now_ms));
-            own.is_some_and(|own| own.fence.get() == *share)
+        let token = timeline.request.token.as_bytes();
+        self.upgrades.get(&timeline.number).is_some_and(|wider| {
+            let state = self.keys.get(key);
+            let state = state.filter(|state| state.narrows(token, timeline.mode, now_ms));
+            let own = state.and_then(|state| state.own(token, now_ms));
+            own.is_some_and(|own| own.fence.get() == *wider)
         })
     }
 

@@ -104,10 +104,11 @@ impl<'s> Client<'s> {
     /// Leaves every lock held for long, each in a different way.
     pub fn leave_locks_held(mut self) -> Vec<(u64, Request)> {
         self.ttl_ms = Some(60_000);
-        let [alone, together, downgraded, renewed, ..] = &self.fixture.keys[..] else {
-            panic!("four locks at least");
+        let [alone, together, downgraded, renewed, permits, ..] = &self.fixture.keys[..] else {
+            panic!("five locks at least");
         };
         let take = |mode| What::Acquire(mode, None);
+        let permit = |limit| take(Mode::of_limit(limit).unwrap());
         for (what, key, token) in [
             (take(Mode::Exclusive), alone, "a"),
             (take(Mode::Shared), together, "b"),
@@ -119,6 +120,9 @@ impl<'s> Client<'s> {
             (take(Mode::Shared), downgraded, "f"),
             (take(Mode::Exclusive), renewed, "g"),
             (What::Renew, renewed, "g"),
+            (permit(3), permits, "h"),
+            (permit(5), permits, "i"),
+            (permit(2), permits, "h"),
         ] {
             let outcome = self.ask(what, key, token);
             let done = matches!(outcome, Some(Outcome::Fence(_) | Outcome::Done(true)));
@@ -139,10 +143,7 @@ impl<'s> Client<'s> {
                 0..=3 => drop(self.ask(What::Renew, key, token)),
                 4..=5 => drop(self.ask(What::Acquire(mode, None), key, token)),
                 _ => {
-                    let other = match mode {
-                        Mode::Counted(_) => mode,
-                        _ => self.reader_or_writer(),
-                    };
+                    let other = self.any_mode();
                     self.take(key, token, other);
                 }
             }
@@ -433,14 +434,15 @@ impl<'s> Client<'s> {
     }
 
     fn any_mode(&mut self) -> Mode {
-        match self.rng.random_range(0..10) {
-            0..=1 => Mode::of_limit(self.rng.random_range(2..5)).unwrap(),
-            _ => self.reader_or_writer(),
+        match self.rng.random_range(0..100) {
+            0..65 => self.reader_or_writer(),
+            // LIMIT 1 is exclusive.
+            _ => Mode::of_limit(self.rng.random_range(1..5)).unwrap(),
         }
     }
 
     fn reader_or_writer(&mut self) -> Mode {
-        if self.rng.random_bool(0.45) {
+        if self.rng.random_bool(0.5) {
             Mode::Exclusive
         } else {
             Mode::Shared

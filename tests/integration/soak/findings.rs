@@ -8,6 +8,8 @@ pub struct Findings {
     pub requests: usize,
     pub effects: usize,
     pub grants: usize,
+    /// Those of them that are counted holds.
+    pub permits: usize,
     /// Grants to requests that had waited.
     pub hand_offs: usize,
     /// Grants that were never delivered, because the client was gone.
@@ -31,6 +33,7 @@ impl fmt::Display for Findings {
             requests,
             effects,
             grants,
+            permits,
             hand_offs,
             unheard,
             taken_back,
@@ -43,7 +46,7 @@ impl fmt::Display for Findings {
         } = self;
         write!(
             f,
-            "{requests} requests, {timeouts} of them timed out; {effects} effects; {grants} grants, {hand_offs} to waiters, \
+            "{requests} requests, {timeouts} of them timed out; {effects} effects; {grants} grants, {permits} of permits, {hand_offs} to waiters, \
              {unheard} unheard, {taken_back} taken back, {several} of several keys, {lingered} over with their connection; {cycles} cycles refused; {samples} looks at {waiters_seen} waiters"
         )
     }

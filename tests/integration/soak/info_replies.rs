@@ -63,7 +63,7 @@ impl<'h> Checker<'h> {
             }
             return;
         };
-        let modes = [state.mode(from_ms), state.mode(to_ms)];
+        let modes = [from_ms, to_ms].map(|ms| state.mode(ms));
         let mut fits = shown.holders.is_empty() || modes.contains(&shown.mode);
         let mut left: Vec<_> = shown.holders.iter().collect();
         for (token, hold) in state.live(from_ms) {
@@ -170,9 +170,9 @@ impl<'h> Checker<'h> {
             return;
         };
         let waiting = self.queue(key).filter(|timeline| {
-            timeline.mode == Mode::Exclusive
+            let token = timeline.request.token.as_bytes();
+            state.narrows(token, timeline.mode, self.now_ms)
                 && !timeline.request.parts.are_several()
-                && state.is_sharer(timeline.request.token.as_bytes(), self.now_ms)
                 && timeline.may_wait(at, self.now_ms)
         });
         let owned = waiting.filter_map(|timeline| {

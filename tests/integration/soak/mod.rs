@@ -74,6 +74,7 @@ fn many_clients_on_few_locks_keep_every_rule(kind: Kind) {
     match check(&history) {
         Ok(findings) => {
             assert!(findings.grants > 0 && findings.hand_offs > 0);
+            assert!(findings.permits > 0, "{findings}");
             figure(kind, &format!("{seconds} s, seed {seed}: {findings}"));
         }
         Err(breaches) => {

@@ -3,6 +3,15 @@
 
 use redis_lock::lock::{Effect, Fate, Hold, Lock, Mode, TokenText};
 
+/// How many holders a hold tolerates, itself included.
+pub fn tolerates(mode: Mode) -> usize {
+    match mode {
+        Mode::Exclusive => 1,
+        Mode::Shared => usize::MAX,
+        Mode::Counted(limit) => limit.get().try_into().unwrap(),
+    }
+}
+
 /// The state of a key at a position of the file.
 #[derive(Default)]
 pub struct Replayed {
@@ -14,41 +23,24 @@ pub struct Replayed {
 impl Replayed {
     /// All live holds at this instant.
     pub fn live(&self, now_ms: u64) -> Vec<(TokenText<'_>, Hold)> {
+        let live = self.live_modes(now_ms).into_iter();
+        live.map(|(token, _, hold)| (token, hold)).collect()
+    }
+
+    fn live_modes(&self, now_ms: u64) -> Vec<(TokenText<'_>, Mode, Hold)> {
         let key_lives = self.ends_ms.is_none_or(|end| now_ms <= end);
         let lock = self.lock.iter().filter(|_| key_lives);
-        let holders = lock.flat_map(Lock::holders);
-        holders
-            .filter(|(_, hold)| now_ms <= hold.deadline.ms())
+        let holds = lock.flat_map(Lock::holds);
+        holds
+            .filter(|(.., hold)| now_ms <= hold.deadline.ms())
             .collect()
     }
 
-    /// The smallest mode of the live holds at this instant.
+    /// That of the live hold that tolerates the fewest holders.
     pub fn mode(&self, now_ms: u64) -> Option<Mode> {
-        let modes = self.live_modes(now_ms).into_iter();
-        modes
-            .map(|(_, mode)| mode)
-            .min_by_key(|mode| mode.tolerates())
-    }
-
-    /// The mode of a token's live hold at this instant.
-    pub fn mode_of(&self, token: &[u8], now_ms: u64) -> Option<Mode> {
-        let mut modes = self.live_modes(now_ms).into_iter();
-        let own = modes.find(|(owner, _)| owner.as_bytes() == token);
-        own.map(|(_, mode)| mode)
-    }
-
-    /// Whether a token shares the lock with others, or could.
-    pub fn is_sharer(&self, token: &[u8], now_ms: u64) -> bool {
-        let mode = self.mode_of(token, now_ms);
-        mode.is_some_and(|mode| mode != Mode::Exclusive)
-    }
-
-    fn live_modes(&self, now_ms: u64) -> Vec<(TokenText<'_>, Mode)> {
-        let key_lives = self.ends_ms.is_none_or(|end| now_ms <= end);
-        let lock = self.lock.iter().filter(|_| key_lives);
-        let live = lock.flat_map(Lock::holds);
-        let live = live.filter(|(_, _, hold)| now_ms <= hold.deadline.ms());
-        live.map(|(token, mode, _)| (token, mode)).collect()
+        let live = self.live_modes(now_ms).into_iter();
+        live.map(|(_, mode, _)| mode)
+            .min_by_key(|mode| tolerates(*mode))
     }
 
     /// The live hold of a token at this instant.
@@ -60,10 +52,26 @@ impl Replayed {
 
     /// Whether the holds of others at this instant exclude this mode.
     pub fn excludes(&self, token: &[u8], mode: Mode, now_ms: u64) -> bool {
-        let mut others = self.live_modes(now_ms);
-        others.retain(|(owner, _)| owner.as_bytes() != token);
-        let smallest = others.iter().map(|(_, mode)| mode.tolerates()).min();
-        smallest.is_some_and(|n| n.min(mode.tolerates()) as usize <= others.len())
+        let live = self.live_modes(now_ms);
+        let is_own = |owner: &TokenText<'_>| owner.as_bytes() == token;
+        let own = live.iter().find(|(owner, ..)| is_own(owner));
+        let others = live.iter().filter(|(owner, ..)| !is_own(owner));
+        let all = others.clone().count() + 1;
+        let tolerated = tolerates(mode);
+        match own {
+            Some((_, own, _)) => tolerated < tolerates(*own) && all > tolerated,
+            None => {
+                let smallest = others.map(|(_, mode, _)| tolerates(*mode)).min();
+                all > smallest.map_or(tolerated, |smallest| smallest.min(tolerated))
+            }
+        }
+    }
+
+    /// Whether the token has a hold that tolerates more holders than this mode.
+    pub fn narrows(&self, token: &[u8], mode: Mode, now_ms: u64) -> bool {
+        let live = self.live_modes(now_ms);
+        let own = live.iter().find(|(owner, ..)| owner.as_bytes() == token);
+        own.is_some_and(|(_, own, _)| tolerates(mode) < tolerates(*own))
     }
 
     /// Whether the hold of another token lasts longer than the key.

@@ -89,13 +89,15 @@ impl<'h> Checker<'h> {
     fn is_second_upgrade(&self, at: usize, request: &Request) -> bool {
         let other_upgrades = self.queue(&request.key).any(|timeline| {
             self.upgrades.contains_key(&timeline.number)
+                && timeline.mode == Mode::Exclusive
                 && timeline.request.token != request.token
                 && timeline.may_wait(at, self.now_ms)
         });
         let asked_ms = request.asked_us / 1_000;
         let state = self.replayed(&request.key);
         let own = state.and_then(|state| state.own(request.token.as_bytes(), asked_ms));
-        other_upgrades && own.is_some()
+        let is_exclusive = matches!(request.what, What::Acquire(Mode::Exclusive, _));
+        other_upgrades && own.is_some() && is_exclusive
     }
 
     fn line_up(&mut self, at: usize, number: u64) {
@@ -104,8 +106,7 @@ impl<'h> Checker<'h> {
         let token = request.token.as_bytes();
         let state = self.keys.entry(&request.key).or_default();
         let own = state.own(token, asked_ms);
-        let upgrades = matches!(request.what, What::Acquire(Mode::Exclusive, _))
-            && state.is_sharer(token, asked_ms)
+        let upgrades = matches!(request.what, What::Acquire(mode, _) if state.narrows(token, mode, asked_ms))
             && !request.parts.are_several();
         if let (true, Some(hold)) = (upgrades, own) {
             self.upgrades.insert(number, hold.fence.get());

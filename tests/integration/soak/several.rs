@@ -7,6 +7,7 @@ use redis_lock::lock::{Effect, Fence, Mode, Token};
 
 use super::checker::Checker;
 use super::history::{effect, Entry, Parts, Request, Sample, Shown};
+use super::replay::tolerates;
 
 /// The key of an entry that grants a hold to this token under this fence.
 fn granted<'h>(entry: &'h Entry, token: Token<'_>, fence: Fence) -> Option<&'h str> {
@@ -126,7 +127,8 @@ impl<'h> Checker<'h> {
 /// Whether the shown holds of others leave room for a hold.
 fn admits(shown: &Shown, token: &str, mode: Mode) -> bool {
     let others = shown.holders.iter().filter(|holder| holder.token != token);
-    let held = shown.mode.map_or(Mode::ANY, Mode::tolerates);
     let others = others.count();
-    others == 0 || others < held.min(mode.tolerates()) as usize
+    let is_owner = others < shown.holders.len();
+    let by_others = shown.mode.filter(|_| !is_owner);
+    others < tolerates(mode).min(by_others.map_or(usize::MAX, tolerates))
 }

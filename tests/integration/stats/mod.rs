@@ -28,7 +28,8 @@ const GAUGES: [&str; 10] = [
     "waited_keys",
 ];
 
-const COUNTERS: [&str; 27] = [
+const COUNTERS: [&str; 28] = [
+    "macquired",
     "acquired",
     "reacquired",
     "refused",

@@ -1,0 +1,49 @@
+//! The memory of a place without a blocked client.
+
+use crate::fixture::{name, Fixture};
+use crate::places::{Keys, Meter, Places, Way, COUNTS};
+use crate::report::{Bound, Report};
+use crate::stats::Spread;
+use crate::Run;
+
+const GOAL: &str = "bytes of a place without a blocked client";
+
+pub fn measure(with: &Run) {
+    let mut report = Report::new(
+        "place-bytes",
+        "Memory of places without a blocked client",
+        with.quick,
+    );
+    report.say(
+        "Bytes of used_memory for each place, with that many places in one queue, or one in each of as many queues. Keys of 16 bytes, tokens of 36, one channel for all, one connection.",
+    );
+    let counts = &COUNTS[..if with.quick { 2 } else { COUNTS.len() }];
+    let mut rows = Vec::new();
+    for &kind in &with.kinds {
+        for keys in [Keys::One, Keys::Own] {
+            for way in [Way::Notify, Way::Absent] {
+                let shape = format!("{}, {}", keys.name(), way.name());
+                let mut row = vec![
+                    name(kind).to_string(),
+                    keys.name().into(),
+                    way.name().into(),
+                ];
+                for &count in counts {
+                    let mut meter = Meter::Cpu(Box::new(Fixture::start(kind, &[])));
+                    let (_, bytes) = Places::form(&mut meter, count, keys, way);
+                    let subject = format!("{count} places, {shape}");
+                    let spread = Spread::of(&[bytes]);
+                    report.goal(kind, GOAL, &subject, Bound::AtMost(400.0), spread);
+                    row.push(format!("{bytes:.0}"));
+                }
+                println!("{}", row.join(" | "));
+                rows.push(row);
+            }
+        }
+    }
+    let mut header: Vec<String> = ["server", "keys", "listener"].map(String::from).to_vec();
+    header.extend(counts.iter().map(ToString::to_string));
+    let header: Vec<&str> = header.iter().map(String::as_str).collect();
+    report.table(&header, &rows);
+    report.write();
+}
