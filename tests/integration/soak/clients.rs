@@ -153,7 +153,7 @@ impl<'s> Client<'s> {
             0..=1 => {} // Forgotten: it expires.
             // Disconnected while holding the lock.
             2..=6 => self.leave(),
-            4..=8 => {
+            7..=11 => {
                 self.ask(What::Release, key, token);
                 self.ask(What::Release, key, token);
             }
