@@ -10,6 +10,7 @@ use redis_lock::lock::{Effect, Hold, Mode, Token};
 use super::findings::Findings;
 use super::history::{effect, Entry, History, Mark, Outcome, What};
 use super::info_replies::Due;
+use super::linger::Bindings;
 use super::replay::{tolerates, Replayed};
 use super::rule::{Breach, Rule};
 use super::timeline::{follow, Timeline};
@@ -28,20 +29,22 @@ pub(super) struct Unheard<'h> {
 
 pub(super) struct Checker<'h> {
     pub(super) history: &'h History,
-    timelines: BTreeMap<u64, Timeline<'h>>,
-    keys: BTreeMap<&'h str, Replayed>,
+    pub(super) timelines: BTreeMap<u64, Timeline<'h>>,
+    pub(super) keys: BTreeMap<&'h str, Replayed>,
     /// Requests that may wait, or have just arrived, by key and in the order of arrival.
-    queues: BTreeMap<&'h str, Vec<u64>>,
+    pub(super) queues: BTreeMap<&'h str, Vec<u64>>,
     /// Requests whose token has a hold that tolerates more holders, with its fence. They are ahead of
     /// the queue.
     pub(super) upgrades: BTreeMap<u64, u64>,
     /// The keys that were changed by effects since the last command, and when.
     served: BTreeMap<&'h str, (u64, u64)>,
     /// The latest request.
-    current: Option<u64>,
+    pub(super) current: Option<u64>,
     /// Whether it had its effect.
-    carried_out: bool,
+    pub(super) carried_out: bool,
     pub(super) now_ms: u64,
+    /// The time before the transaction of the log that is being read.
+    begun_ms: Option<u64>,
     last_fence: u64,
     /// The delivered fences, with the positions of their first grants.
     delivered: HashMap<u64, usize>,
@@ -51,6 +54,8 @@ pub(super) struct Checker<'h> {
     fresh: Vec<(Unheard<'h>, Vec<i64>)>,
     /// Holds whose client was killed before delivery.
     pub(super) unheard: Vec<Unheard<'h>>,
+    /// What LINGER binds.
+    pub(super) bindings: Bindings<'h>,
     /// The keys whose head was seen waiting without a reason.
     pub(super) stuck: BTreeMap<&'h str, (String, Due)>,
     pub(super) findings: Findings,
@@ -78,11 +83,13 @@ pub fn check(history: &History) -> Result<Findings, Vec<Breach>> {
         current: None,
         carried_out: false,
         now_ms: 0,
+        begun_ms: None,
         last_fence: 0,
         delivered,
         converted: HashMap::new(),
         fresh: Vec::new(),
         unheard: Vec::new(),
+        bindings: Bindings::of(history),
         stuck: BTreeMap::new(),
         findings: Findings::default(),
         breaches,
@@ -107,11 +114,14 @@ impl<'h> Checker<'h> {
         match entry {
             Entry::Mark(mark) => self.command(at, *mark),
             Entry::Effect(key, bytes) => self.effect(at, key, &effect(bytes)),
+            Entry::Begin => self.begun_ms = Some(self.now_ms),
+            Entry::End => self.begun_ms = None,
             Entry::Gone(key) => {
                 self.keys.remove(&key[..]);
                 self.served.remove(&key[..]);
             }
             Entry::Renamed(from, to) => {
+                self.unbind(from);
                 let moved = self.keys.remove(&from[..]).unwrap_or_default();
                 self.keys.insert(to, moved);
                 self.served.remove(&from[..]);
@@ -135,6 +145,7 @@ impl<'h> Checker<'h> {
             Mark::Sampled(number) => {
                 let sample = &self.history.samples[&number];
                 self.now_ms = self.now_ms.max(sample.server_us / 1_000);
+                self.loses_those_cut_before(sample.asked_us);
                 self.sampled(at, sample);
             }
             // This is the turn of the server's loop of the hand-off. The reply is sent at its end.
@@ -146,70 +157,8 @@ impl<'h> Checker<'h> {
             }
             Mark::Killed(_) | Mark::Unblocked(_) | Mark::Operated => {}
         }
-    }
-
-    fn asked(&mut self, at: usize, number: u64) {
-        let request = &self.history.requests[&number];
-        self.current = Some(number);
-        self.carried_out = false;
-        self.now_ms = self.now_ms.max(request.asked_us / 1_000);
-        let (asked_ms, ended_ms) = (request.asked_us / 1_000, request.ended_us / 1_000);
-        let token = request.token.as_bytes();
-        let state = self.keys.entry(&request.key).or_default();
-        let own = state.own(token, asked_ms);
-        let still_own = state.own(token, ended_ms).is_some();
-        let excluded = match request.what {
-            What::Acquire(mode, _) => state.excludes(token, mode, asked_ms),
-            What::Release | What::Renew => false,
-        };
-        let upgrades =
-            matches!(request.what, What::Acquire(mode, _) if state.narrows(token, mode, asked_ms));
-        let somebody_may_wait = self
-            .queue(&request.key)
-            .any(|timeline| timeline.may_wait(at, self.now_ms));
-        match (request.what, &request.outcome) {
-            (What::Release | What::Renew, Outcome::Done(false)) if still_own => {
-                self.refuse(Rule::WrongAnswer, at, format!("0 to a holder: {request:?}"));
-            }
-            (What::Acquire(_, None), Outcome::Null) if !excluded && !somebody_may_wait => {
-                self.refuse(
-                    Rule::WrongAnswer,
-                    at,
-                    format!("null when free: {request:?}"),
-                );
-            }
-            (What::Acquire(mode, _), Outcome::Error(error)) if error.starts_with("DEADLOCK ") => {
-                let other_upgrades = self.queue(&request.key).any(|timeline| {
-                    self.upgrades.contains_key(&timeline.number)
-                        && timeline.mode == Mode::Exclusive
-                        && timeline.request.token != request.token
-                        && timeline.may_wait(at, self.now_ms)
-                });
-                let told_at_once = other_upgrades && own.is_some() && mode == Mode::Exclusive;
-                if !told_at_once && !self.may_be_told_later(at, request) {
-                    self.refuse(Rule::WrongAnswer, at, format!("no deadlock: {request:?}"));
-                }
-            }
-            _ => {}
-        }
-        if let What::Acquire(..) = request.what {
-            if let (true, Some(hold)) = (upgrades, own) {
-                self.upgrades.insert(number, hold.fence.get());
-            }
-            let now_ms = self.now_ms;
-            let timelines = &self.timelines;
-            let queue = self.queues.entry(&request.key).or_default();
-            queue.retain(|waiter| timelines[waiter].may_wait(at, now_ms));
-            let own = queue.iter().map(|waiter| &timelines[waiter]);
-            let own: Vec<_> = own.filter(|t| t.request.token == request.token).collect();
-            let surely = own.iter().filter(|t| t.surely_waits(at, now_ms));
-            let latest = surely.map(|t| t.place.1).min();
-            let earliest = own.iter().map(|t| t.place.0).min();
-            queue.push(number);
-            if let Some(timeline) = self.timelines.get_mut(&number) {
-                let (first, last) = timeline.place;
-                timeline.place = (earliest.unwrap_or(first), latest.unwrap_or(last));
-            }
+        if let Mark::Killed(id) = mark {
+            self.loses(id, self.now_ms * 1_000);
         }
     }
 
@@ -225,7 +174,10 @@ impl<'h> Checker<'h> {
             0 => (self.now_ms, self.next_known_ms(at)),
             _ => (now_ms, now_ms),
         };
-        if now_ms < self.now_ms {
+        // A step that serves several keys goes back to one with the time of its beginning.
+        let of_key = self.served.get(key).map_or(0, |(served_ms, _)| *served_ms);
+        let earliest_ms = self.begun_ms.map_or(self.now_ms, |begun| begun.max(of_key));
+        if now_ms < earliest_ms {
             self.refuse(
                 Rule::TimeOrder,
                 at,
@@ -284,11 +236,6 @@ impl<'h> Checker<'h> {
             }
             Some(own) => self.refuse(Rule::KeptFence, at, format!("{what}, had {own:?}")),
             None => {
-                if hold.fence.get() <= self.last_fence {
-                    let text = format!("{what} after {}", self.last_fence);
-                    self.refuse(Rule::FenceOrder, at, text);
-                }
-                self.last_fence = self.last_fence.max(hold.fence.get());
                 self.granted(at, key, now_ms, mode, token, hold);
             }
         }
@@ -317,6 +264,9 @@ impl<'h> Checker<'h> {
         let Some(first) = takers.first() else {
             return self.refuse(Rule::Ghost, at, what);
         };
+        let parts = first.request.parts;
+        let is_another_part = parts.are_several() && self.is_granted_on(at, key, token, hold.fence);
+        let is_torn = parts.are_several() && !self.is_whole(at, parts, token, hold.fence);
         let heard = self.delivered.contains_key(&hold.fence.get());
         let excused = takers.iter().any(|timeline| {
             let outcome = &timeline.request.outcome;
@@ -325,7 +275,7 @@ impl<'h> Checker<'h> {
                 Outcome::Cut { .. } | Outcome::Closed | Outcome::Error(_)
             )
         });
-        let waited = self.current != Some(first.number);
+        let waited = self.current != Some(parts.first);
         let connections = takers
             .iter()
             .map(|timeline| timeline.request.connection)
@@ -336,10 +286,20 @@ impl<'h> Checker<'h> {
                 && stands_before
                 && other.surely_waits(at, now_ms)
         });
+        let passed = passed.map(|passed| &passed.request);
         if let Some(passed) = passed {
-            let text = format!("{what} for {:?} past {:?}", first.request, passed.request);
+            let text = format!("{what} for {:?} past {passed:?}", first.request);
             self.refuse(Rule::OutOfOrder, at, text);
         }
+        if hold.fence.get() <= self.last_fence && !is_another_part {
+            let text = format!("{what} after {}", self.last_fence);
+            self.refuse(Rule::FenceOrder, at, text);
+        }
+        self.last_fence = self.last_fence.max(hold.fence.get());
+        if is_torn {
+            self.refuse(Rule::Torn, at, what.clone());
+        }
+        self.findings.several += usize::from(parts.are_several() && !is_another_part);
         self.findings.hand_offs += usize::from(waited);
         if !heard && !excused {
             self.refuse(Rule::Unheard, at, what);
@@ -364,6 +324,10 @@ impl<'h> Checker<'h> {
         };
         if self.is_current(What::Release, key, token) && !self.carried_out {
             self.carried_out = true;
+            return;
+        }
+        if self.may_end_with_its_connection(at, key, token, now_ms) {
+            self.findings.lingered += 1;
             return;
         }
         self.findings.taken_back += 1;
@@ -410,7 +374,7 @@ impl<'h> Checker<'h> {
     }
 
     /// The time of the next effect that records one.
-    fn next_known_ms(&self, at: usize) -> u64 {
+    pub(super) fn next_known_ms(&self, at: usize) -> u64 {
         let later = self.history.log.iter().skip(at);
         let mut known = later.filter_map(|entry| match entry {
             Entry::Effect(_, bytes) => match effect(bytes) {
@@ -438,7 +402,9 @@ impl<'h> Checker<'h> {
             .or_else(|| waiting().find(is_surely_first))?;
         let token = head.request.token.as_bytes();
         let excluded = self.keys[key].excludes(token, head.mode, now_ms);
-        (!excluded && head.surely_waits(at, now_ms)).then_some(head)
+        // The other keys of one for several may be over without their timers. Samples tell.
+        let is_next = !excluded && !head.request.parts.are_several();
+        (is_next && head.surely_waits(at, now_ms)).then_some(head)
     }
 
     /// Whether a request is ahead of the queue, because its token still has its wider hold.
@@ -469,7 +435,9 @@ impl<'h> Checker<'h> {
     fn finish(&mut self) {
         let end = self.history.log.len();
         self.end_of_command(end);
-        self.findings.requests = self.history.requests.len();
+        let requests = self.history.requests.iter();
+        let whole = requests.filter(|(number, request)| request.parts.first == **number);
+        self.findings.requests = whole.count();
         let timeouts = self.timelines.values().filter(|timeline| {
             timeline.block.is_some() && timeline.request.outcome == Outcome::Null
         });

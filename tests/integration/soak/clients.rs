@@ -10,7 +10,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use redis_lock::lock::Mode;
 
-use super::history::{now_us, Mark, Outcome, Request, What};
+use super::history::{now_us, Mark, Outcome, Parts, Request, What};
 use super::wire::{is_impatience, Wire, PATIENCE};
 use crate::harness::Reply;
 
@@ -59,8 +59,8 @@ enum Patience {
 /// A request without a reply yet.
 struct Pending {
     wire: Wire,
-    request: Request,
-    number: u64,
+    what: What,
+    parts: Parts,
 }
 
 /// The number of contended locks.
@@ -92,8 +92,12 @@ impl<'s> Client<'s> {
             let key = self.fixture.any_key(&mut self.rng);
             self.tokens += 1;
             let token = format!("{}.{}", self.number, self.tokens);
-            self.take_and_give_up(&key, &token);
+            match self.rng.random_bool(0.15) {
+                true => self.take_several_and_give_up(&key, &token),
+                false => self.take_and_give_up(&key, &token),
+            }
         }
+        self.leave();
         self.requests
     }
 
@@ -147,13 +151,9 @@ impl<'s> Client<'s> {
         self.think();
         match self.rng.random_range(0..100) {
             0..=1 => {} // Forgotten: it expires.
-            2..=3 => {
-                // Disconnected while holding the lock.
-                if let Some(wire) = self.wire.take() {
-                    wire.cut();
-                }
-            }
-            4..=8 => {
+            // Disconnected while holding the lock.
+            2..=6 => self.leave(),
+            7..=11 => {
                 self.ask(What::Release, key, token);
                 self.ask(What::Release, key, token);
             }
@@ -161,25 +161,96 @@ impl<'s> Client<'s> {
         }
     }
 
+    /// Takes two or three locks at once, and then perhaps one more, which can close a cycle of
+    /// waits.
+    fn take_several_and_give_up(&mut self, key: &str, token: &str) {
+        let mut keys = vec![key.to_string()];
+        let count = self.rng.random_range(2..4);
+        while keys.len() < count {
+            let other = self.fixture.any_key(&mut self.rng);
+            if !keys.contains(&other) {
+                keys.push(other);
+            }
+        }
+        let asked: Vec<_> = keys
+            .into_iter()
+            .map(|key| (key, self.reader_or_writer()))
+            .collect();
+        let block = self.any_block();
+        if !self.insist(token, &asked, block) {
+            return;
+        }
+        self.think();
+        let other = self.fixture.any_key(&mut self.rng);
+        if self.rng.random_bool(0.4) && asked.iter().all(|(key, _)| *key != other) {
+            let mode = self.reader_or_writer();
+            if self.take(&other, token, mode) {
+                self.think();
+                self.ask(What::Release, &other, token);
+            }
+        }
+        if self.rng.random_range(0..100) < 6 {
+            return self.leave();
+        }
+        for (key, _) in &asked {
+            if self.rng.random_bool(0.2) {
+                self.ask(What::Renew, key, token);
+            }
+            self.think();
+            self.ask(What::Release, key, token);
+        }
+    }
+
+    /// Disconnects without a word.
+    fn leave(&mut self) {
+        let Some(wire) = self.wire.take() else {
+            return;
+        };
+        let number = first_request_of(self.number) + self.requests.len() as u64;
+        let connection = wire.id;
+        let since_us = now_us();
+        wire.cut();
+        let request = Request {
+            connection,
+            what: What::Leave,
+            parts: Parts::one(number),
+            key: String::new(),
+            token: String::new(),
+            linger_ms: None,
+            asked_us: since_us,
+            ended_us: now_us(),
+            outcome: Outcome::Cut { since_us },
+        };
+        self.requests.push((number, request));
+    }
+
     /// Tries to get a hold. A client whose connection broke may repeat the request with the same
     /// token.
     fn take(&mut self, key: &str, token: &str, mode: Mode) -> bool {
-        let block = match self.rng.random_range(0..100) {
+        let block = self.any_block();
+        self.insist(token, &[(key.to_string(), mode)], block)
+    }
+
+    fn any_block(&mut self) -> Option<u64> {
+        match self.rng.random_range(0..100) {
             0..=14 => None,
             15..=34 => Some(0),
             35..=59 => Some(self.rng.random_range(1..30)),
             _ => Some(self.rng.random_range(1..600)),
-        };
-        let what = What::Acquire(mode, block);
+        }
+    }
+
+    fn insist(&mut self, token: &str, asked: &[(String, Mode)], block: Option<u64>) -> bool {
         for _ in 0..3 {
             let patience = match self.rng.random_range(0..100) {
                 0..=9 => Patience::Only(Duration::from_micros(self.rng.random_range(0..30_000))),
                 _ => Patience::Endless,
             };
             let outcome = if self.rng.random_range(0..100) < 3 {
-                self.ask_twice(what, key, token, patience)
+                self.ask_twice(token, asked, block, patience)
             } else {
-                self.ask_with(what, key, token, patience)
+                let pending = self.start_acquire(token, asked, block);
+                pending.map(|pending| self.finish(pending, patience))
             };
             match outcome {
                 Some(Outcome::Fence(_)) => return true,
@@ -193,96 +264,143 @@ impl<'s> Client<'s> {
         false
     }
 
-    fn ask(&mut self, what: What, key: &str, token: &str) -> Option<Outcome> {
-        self.ask_with(what, key, token, Patience::Endless)
-    }
-
     /// `None` if there is no connection.
-    fn ask_with(
-        &mut self,
-        what: What,
-        key: &str,
-        token: &str,
-        patience: Patience,
-    ) -> Option<Outcome> {
-        let pending = self.start(what, key, token)?;
-        Some(self.finish(pending, patience))
+    fn ask(&mut self, what: What, key: &str, token: &str) -> Option<Outcome> {
+        let pending = match what {
+            What::Acquire(mode, block) => {
+                self.start_acquire(token, &[(key.to_string(), mode)], block)
+            }
+            _ => self.start_change(what, key, token),
+        }?;
+        Some(self.finish(pending, Patience::Endless))
     }
 
     /// Sends a request on a second connection before the first one is answered: two requests with
     /// one token.
     fn ask_twice(
         &mut self,
-        what: What,
-        key: &str,
         token: &str,
+        asked: &[(String, Mode)],
+        block: Option<u64>,
         patience: Patience,
     ) -> Option<Outcome> {
-        let first = self.start(what, key, token)?;
-        let Some(second) = self.start(what, key, token) else {
+        let first = self.start_acquire(token, asked, block)?;
+        let Some(second) = self.start_acquire(token, asked, block) else {
             return Some(self.finish(first, patience));
         };
         self.finish(first, patience);
         Some(self.finish(second, Patience::Endless))
     }
 
-    fn start(&mut self, what: What, key: &str, token: &str) -> Option<Pending> {
+    fn start_acquire(
+        &mut self,
+        token: &str,
+        asked: &[(String, Mode)],
+        block: Option<u64>,
+    ) -> Option<Pending> {
+        let ttl_ms = self.ttl_ms.unwrap_or_else(|| self.any_ttl_ms());
+        let ttl = ttl_ms.to_string();
+        let mut words = Vec::new();
+        match asked {
+            [(key, mode)] => {
+                let name = match mode {
+                    Mode::Shared => "RWLOCK.RLOCK",
+                    Mode::Exclusive if self.rng.random_bool(0.5) => "RWLOCK.WLOCK",
+                    Mode::Exclusive | Mode::Counted(_) => "LOCK.ACQUIRE",
+                };
+                words.extend([name.into(), key.clone(), token.into(), ttl]);
+                if let Mode::Counted(limit) = mode {
+                    words.extend(["LIMIT".into(), limit.get().to_string()]);
+                }
+            }
+            several => {
+                words.extend(["LOCK.MACQUIRE".into(), several.len().to_string()]);
+                words.extend(several.iter().map(|(key, _)| key.clone()));
+                words.extend([token.into(), ttl, "MODES".into()]);
+                words.extend(several.iter().map(|(_, mode)| mode.name().to_uppercase()));
+            }
+        }
+        if let Some(timeout_ms) = block {
+            words.extend(["BLOCK".into(), timeout_ms.to_string()]);
+        }
+        // The locks that are left held at the end are bound to nothing.
+        let linger_ms = match self.rng.random_range(0..100) {
+            0..=19 if self.ttl_ms.is_none() => Some(0),
+            20..=29 if self.ttl_ms.is_none() => Some(self.rng.random_range(1..40)),
+            _ => None,
+        };
+        if let Some(linger_ms) = linger_ms {
+            words.extend(["LINGER".into(), linger_ms.to_string()]);
+        }
+        let asked = asked.iter();
+        let asked: Vec<_> = asked
+            .map(|(key, mode)| (key.clone(), What::Acquire(*mode, block)))
+            .collect();
+        self.start(&words, token, &asked, linger_ms)
+    }
+
+    fn start_change(&mut self, what: What, key: &str, token: &str) -> Option<Pending> {
+        let mut words = match what {
+            What::Release => vec!["LOCK.RELEASE".to_string(), key.into(), token.into()],
+            _ => vec!["LOCK.RENEW".to_string(), key.into(), token.into()],
+        };
+        if what == What::Renew {
+            let ttl_ms = self.ttl_ms.unwrap_or_else(|| self.any_ttl_ms());
+            words.push(ttl_ms.to_string());
+        }
+        self.start(&words, token, &[(key.into(), what)], None)
+    }
+
+    fn start(
+        &mut self,
+        words: &[String],
+        token: &str,
+        asked: &[(String, What)],
+        linger_ms: Option<u64>,
+    ) -> Option<Pending> {
         let mut wire = match self.wire.take() {
             Some(wire) => wire,
             None => Wire::open(self.fixture.port).ok()?,
         };
         self.fixture.connections[self.number].store(wire.id, Ordering::Relaxed);
-        let number = first_request_of(self.number) + self.requests.len() as u64;
-        let ttl_ms = self.ttl_ms.unwrap_or_else(|| self.any_ttl_ms());
-        let mark = Mark::Asked(number).command();
-        let (name, block) = match what {
-            What::Acquire(Mode::Shared, block) => ("RWLOCK.RLOCK", block),
-            What::Acquire(Mode::Exclusive, block) if number.is_multiple_of(2) => {
-                ("LOCK.ACQUIRE", block)
-            }
-            What::Acquire(Mode::Exclusive, block) => ("RWLOCK.WLOCK", block),
-            What::Acquire(Mode::Counted(_), block) => ("LOCK.ACQUIRE", block),
-            What::Release => ("LOCK.RELEASE", None),
-            What::Renew => ("LOCK.RENEW", None),
+        let first = first_request_of(self.number) + self.requests.len() as u64;
+        let parts = Parts {
+            first,
+            count: asked.len() as u64,
         };
-        let mut words = vec![name.to_string(), key.into(), token.into()];
-        if what != What::Release {
-            words.push(ttl_ms.to_string());
-        }
-        if let What::Acquire(Mode::Counted(limit), _) = what {
-            words.extend(["LIMIT".into(), limit.get().to_string()]);
-        }
-        if let Some(timeout_ms) = block {
-            words.extend(["BLOCK".into(), timeout_ms.to_string()]);
-        }
+        let mark = Mark::Asked(first).command();
         let words: Vec<_> = words.iter().map(String::as_str).collect();
         let asked_us = now_us();
         // If the connection has broken, the reply will show it.
         wire.send(&[&mark.each_ref().map(String::as_str), &words])
             .ok();
-        let request = Request {
-            connection: wire.id,
-            what,
-            key: key.into(),
-            token: token.into(),
-            asked_us,
-            ended_us: asked_us,
-            outcome: Outcome::Silence,
-        };
-        // The number is reserved, even if another request is recorded in the meantime.
-        self.requests.push((number, request.clone()));
+        // The numbers are reserved, even if another request is recorded in the meantime.
+        for (number, (key, what)) in parts.numbers().zip(asked) {
+            let request = Request {
+                connection: wire.id,
+                what: *what,
+                parts,
+                key: key.clone(),
+                token: token.into(),
+                linger_ms,
+                asked_us,
+                ended_us: asked_us,
+                outcome: Outcome::Silence,
+            };
+            self.requests.push((number, request));
+        }
         Some(Pending {
             wire,
-            request,
-            number,
+            what: asked[0].1,
+            parts,
         })
     }
 
     fn finish(&mut self, pending: Pending, patience: Patience) -> Outcome {
         let Pending {
             mut wire,
-            mut request,
-            number,
+            what,
+            parts,
         } = pending;
         let wait = match patience {
             Patience::Endless => PATIENCE,
@@ -290,33 +408,44 @@ impl<'s> Client<'s> {
         };
         // The mark's own reply comes first.
         let reply = wire.reply(wait).and_then(|_| wire.reply(wait));
-        request.ended_us = now_us();
-        request.outcome = match (reply, patience) {
+        let mut ended_us = now_us();
+        let outcome = match (reply, patience) {
             (Ok(reply), _) => {
+                self.leave();
                 self.wire = Some(wire);
-                outcome(request.what, reply)
+                outcome(what, reply)
             }
             (Err(error), Patience::Only(_)) if is_impatience(&error) => {
-                let since_us = request.ended_us;
+                let since_us = ended_us;
                 wire.cut();
-                request.ended_us = now_us();
+                ended_us = now_us();
                 Outcome::Cut { since_us }
             }
             (Err(error), _) if is_impatience(&error) => Outcome::Silence,
             (Err(_), _) => Outcome::Closed,
         };
-        let outcome = request.outcome.clone();
-        let own = number % REQUESTS_PER_CLIENT;
-        self.requests[usize::try_from(own).unwrap()].1 = request;
+        for number in parts.numbers() {
+            let own = usize::try_from(number % REQUESTS_PER_CLIENT).unwrap();
+            let request = &mut self.requests[own].1;
+            request.ended_us = ended_us;
+            request.outcome = outcome.clone();
+        }
         outcome
     }
 
     fn any_mode(&mut self) -> Mode {
         match self.rng.random_range(0..100) {
-            0..35 => Mode::Exclusive,
-            35..65 => Mode::Shared,
+            0..65 => self.reader_or_writer(),
             // LIMIT 1 is exclusive.
             _ => Mode::of_limit(self.rng.random_range(1..5)).unwrap(),
+        }
+    }
+
+    fn reader_or_writer(&mut self) -> Mode {
+        if self.rng.random_bool(0.5) {
+            Mode::Exclusive
+        } else {
+            Mode::Shared
         }
     }
 

@@ -16,6 +16,12 @@ pub struct Findings {
     pub unheard: usize,
     /// Those of them that the server took back.
     pub taken_back: usize,
+    /// Grants of several keys at once.
+    pub several: usize,
+    /// Requests that would have closed a cycle of waits.
+    pub cycles: usize,
+    /// Holds that ended with their connection.
+    pub lingered: usize,
     pub timeouts: usize,
     pub samples: usize,
     pub waiters_seen: usize,
@@ -31,6 +37,9 @@ impl fmt::Display for Findings {
             hand_offs,
             unheard,
             taken_back,
+            several,
+            cycles,
+            lingered,
             timeouts,
             samples,
             waiters_seen,
@@ -38,7 +47,7 @@ impl fmt::Display for Findings {
         write!(
             f,
             "{requests} requests, {timeouts} of them timed out; {effects} effects; {grants} grants, {permits} of permits, {hand_offs} to waiters, \
-             {unheard} unheard, {taken_back} taken back; {samples} looks at {waiters_seen} waiters"
+             {unheard} unheard, {taken_back} taken back, {several} of several keys, {lingered} over with their connection; {cycles} cycles refused; {samples} looks at {waiters_seen} waiters"
         )
     }
 }

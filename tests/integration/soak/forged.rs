@@ -6,7 +6,7 @@ use redis_lock::lock::codec::encode_effect;
 use redis_lock::lock::{Deadline, Effect, Fence, Hold, Mode, Token};
 
 use super::checker::check;
-use super::history::{Entry, History, Holder, Mark, Outcome, Request, Sample, Shown, What};
+use super::history::{Entry, History, Holder, Mark, Outcome, Parts, Request, Sample, Shown, What};
 use super::rule::Rule;
 
 /// A history of one lock under construction. Every command is executed in the millisecond of its
@@ -20,6 +20,8 @@ pub struct Forged {
 }
 
 pub const KEY: &str = "k";
+/// Only of requests for several.
+pub const OTHER_KEY: &str = "o";
 pub const TTL_MS: u64 = 100;
 
 pub fn start() -> Forged {
@@ -57,8 +59,10 @@ impl Forged {
         let request = Request {
             connection: number.cast_signed(),
             what,
+            parts: Parts::one(number),
             key: KEY.into(),
             token: token.into(),
+            linger_ms: None,
             asked_us: self.now_us(),
             ended_us: 0,
             outcome: Outcome::Silence,
@@ -66,6 +70,28 @@ impl Forged {
         self.history.requests.insert(number, request);
         self.mark(Mark::Asked(number));
         number
+    }
+
+    /// A request for two locks: this one and another.
+    pub fn waits_for_two(&mut self, token: &str) -> u64 {
+        let first = self.waits(token, Mode::Exclusive);
+        let parts = Parts { first, count: 2 };
+        let request = self.history.requests.get_mut(&first).unwrap();
+        request.parts = parts;
+        let mut other = request.clone();
+        other.key = OTHER_KEY.into();
+        self.history.requests.insert(first + 1, other);
+        first
+    }
+
+    /// The effect that was made last, for the other key.
+    pub fn also_for_the_other_key(&mut self) {
+        let Some(Entry::Effect(_, bytes)) = self.history.log.last().cloned() else {
+            panic!("no effect");
+        };
+        self.history
+            .log
+            .push(Entry::Effect(OTHER_KEY.into(), bytes));
     }
 
     pub fn waits(&mut self, token: &str, mode: Mode) -> u64 {

@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 
 use redis_lock::lock::codec::{decode, Record};
@@ -33,6 +34,9 @@ pub struct History {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Entry {
     Mark(Mark),
+    /// MULTI and EXEC around what happened in one step.
+    Begin,
+    End,
     /// An effect as the server encoded it.
     Effect(String, Vec<u8>),
     /// DEL, UNLINK, or an expiry.
@@ -62,13 +66,41 @@ pub enum Mark {
 pub struct Request {
     pub connection: i64,
     pub what: What,
+    /// The numbers under which it is recorded: one for each of its keys.
+    pub parts: Parts,
     pub key: String,
     pub token: String,
+    /// With LINGER.
+    pub linger_ms: Option<u64>,
     /// Just before it was sent, by the clock of the machine, which is the server's too.
     pub asked_us: u64,
     /// Just after the reply was read, or the socket closed.
     pub ended_us: u64,
     pub outcome: Outcome,
+}
+
+/// Numbers that follow one another. The mark has the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parts {
+    pub first: u64,
+    pub count: u64,
+}
+
+impl Parts {
+    pub fn one(number: u64) -> Self {
+        Self {
+            first: number,
+            count: 1,
+        }
+    }
+
+    pub fn are_several(self) -> bool {
+        self.count > 1
+    }
+
+    pub fn numbers(self) -> Range<u64> {
+        self.first..self.first + self.count
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +109,8 @@ pub enum What {
     Acquire(Mode, Option<u64>),
     Release,
     Renew,
+    /// No command: the client closes its connection.
+    Leave,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -198,7 +232,9 @@ fn entry(args: &[Vec<u8>]) -> Option<Entry> {
     }
     let name = text(0).to_ascii_uppercase();
     Some(match name.as_str() {
-        "SELECT" | "MULTI" | "EXEC" => return None,
+        "SELECT" => return None,
+        "MULTI" => Entry::Begin,
+        "EXEC" => Entry::End,
         "SET" => Entry::Mark(Mark::read(&text(1), &text(2))),
         "DEL" | "UNLINK" if args.len() == 2 => Entry::Gone(text(1)),
         "RENAME" => Entry::Renamed(text(1), text(2)),

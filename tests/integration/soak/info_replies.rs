@@ -4,7 +4,6 @@ use redis_lock::lock::Mode;
 
 use super::checker::Checker;
 use super::history::{Entry, Request, Sample, Shown, What};
-use super::replay::tolerates;
 use super::rule::Rule;
 use super::timeline::Timeline;
 
@@ -33,7 +32,7 @@ impl Due {
     }
 
     /// Whether it was due when this sample was taken.
-    fn is_over(&mut self, sample: &Sample) -> bool {
+    pub(super) fn is_over(&mut self, sample: &Sample) -> bool {
         self.late_looks += usize::from(sample.server_us >= self.since_us + ALARM_US);
         self.late_looks >= LOOKS_UNTIL_DONE
     }
@@ -46,6 +45,7 @@ impl<'h> Checker<'h> {
     pub(super) fn sampled(&mut self, at: usize, sample: &'h Sample) {
         self.findings.samples += 1;
         self.check_unheard(sample);
+        self.check_bound(at, sample);
         for (key, shown) in &sample.shown {
             self.findings.waiters_seen += shown.waiters.len();
             self.check_holds(at, sample, key, shown);
@@ -130,16 +130,8 @@ impl<'h> Checker<'h> {
 
     /// No head of a queue waits without a reason.
     fn check_head(&mut self, at: usize, sample: &Sample, key: &'h str, shown: &Shown) {
-        let enters = shown.waiters.first().filter(|(token, mode)| {
-            let others = shown.holders.iter().filter(|holder| holder.token != *token);
-            let others = others.count();
-            let is_owner = others < shown.holders.len();
-            let by_others = shown
-                .mode
-                .filter(|_| !is_owner)
-                .map_or(usize::MAX, tolerates);
-            others < tolerates(*mode).min(by_others)
-        });
+        let first = shown.waiters.first();
+        let enters = first.filter(|head| self.shown_keys_admit(sample, key, head));
         let Some((head, _)) = enters else {
             self.stuck.remove(key);
             return;
@@ -179,7 +171,9 @@ impl<'h> Checker<'h> {
         };
         let waiting = self.queue(key).filter(|timeline| {
             let token = timeline.request.token.as_bytes();
-            state.narrows(token, timeline.mode, self.now_ms) && timeline.may_wait(at, self.now_ms)
+            state.narrows(token, timeline.mode, self.now_ms)
+                && !timeline.request.parts.are_several()
+                && timeline.may_wait(at, self.now_ms)
         });
         let owned = waiting.filter_map(|timeline| {
             let own = state.own(timeline.request.token.as_bytes(), self.now_ms)?;
@@ -198,7 +192,7 @@ impl<'h> Checker<'h> {
     }
 
     /// Whether the server could not act at some time between an instant and a sample.
-    fn was_paused(&self, since_us: u64, sample: &Sample) -> bool {
+    pub(super) fn was_paused(&self, since_us: u64, sample: &Sample) -> bool {
         self.history.pauses.iter().any(|pause| {
             pause.from_us <= sample.ended_us && pause.until_us + AFTER_A_PAUSE_US >= since_us
         })

@@ -4,8 +4,9 @@
 //! - [`clients`] and [`operator`]: the actions on the server, from a seed. [`wire`]: their
 //!   connections.
 //! - [`history`]: the record of the clients, and the server's append-only file.
-//! - [`rule`], [`timeline`], [`checker`], [`info_replies`]: the rules, over a [`replay`].
-//!   [`checker_tests`] and [`taken_back`] show with [`forged`] histories that each rule refuses
+//! - [`rule`], [`timeline`], [`checker`], [`requests`], [`several`], [`linger`], [`info_replies`]: the
+//!   rules, over a [`replay`].
+//!   [`checker_tests`], [`several_tests`] and [`taken_back`] show with [`forged`] histories that each rule refuses
 //!   what it should.
 //!
 //! `SOAK_SECONDS` makes it longer (`make soak`), `SOAK_SEED` repeats the choices of a run, not its
@@ -18,9 +19,13 @@ mod findings;
 mod forged;
 pub mod history;
 mod info_replies;
+mod linger;
 mod operator;
 mod replay;
+mod requests;
 mod rule;
+mod several;
+mod several_tests;
 mod taken_back;
 mod timeline;
 mod wire;

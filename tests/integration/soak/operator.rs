@@ -11,7 +11,7 @@ use rand::{RngExt, SeedableRng};
 use redis_lock::lock::Mode;
 
 use super::clients::{first_request_of, must, outcome, Fixture};
-use super::history::{now_us, Holder, Mark, Outcome, Pause, Request, Sample, Shown, What};
+use super::history::{now_us, Holder, Mark, Outcome, Parts, Pause, Request, Sample, Shown, What};
 use super::wire::{Wire, PATIENCE};
 use crate::harness::Reply;
 
@@ -91,8 +91,10 @@ impl<'s> Operator<'s> {
         let mut request = Request {
             connection: self.wire.id,
             what: What::Release,
+            parts: Parts::one(number),
             key,
             token: holder.token.clone(),
+            linger_ms: None,
             asked_us: now_us(),
             ended_us: 0,
             outcome: Outcome::Silence,

@@ -37,6 +37,10 @@ pub enum Rule {
     TakenAway,
     /// A grant that was not delivered to its client, and stays.
     NotTakenBack,
+    /// A grant of several keys that is not one step, one fence, or all of them.
+    Torn,
+    /// A hold with LINGER 0 that outlives its connection.
+    Lingers,
     /// Something is left after everything has ended.
     LeftOver,
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use redis_lock::lock::{Effect, Mode};
 
-use super::history::{effect, Entry, History, Mark, Outcome, Request, What};
+use super::history::{effect, Entry, History, Mark, Outcome, Parts, Request, What};
 use super::rule::{Breach, Rule};
 
 /// A request for a hold that has arrived.
@@ -103,7 +103,7 @@ struct Index<'h> {
 impl<'h> Index<'h> {
     fn of(history: &'h History) -> Self {
         let mut index = Self::default();
-        let mut last = None;
+        let mut last: Option<Parts> = None;
         for (at, entry) in history.log.iter().enumerate() {
             match entry {
                 Entry::Effect(key, bytes) => {
@@ -124,17 +124,17 @@ impl<'h> Index<'h> {
                     }
                 }
                 Entry::Mark(mark) => {
-                    if let Some(last) = last.take() {
-                        index
-                            .arrivals
-                            .entry(last)
-                            .and_modify(|(_, next)| *next = at);
+                    for part in last.take().into_iter().flat_map(Parts::numbers) {
+                        let arrival = index.arrivals.entry(part);
+                        arrival.and_modify(|(_, next)| *next = at);
                     }
                     match *mark {
                         Mark::Asked(number) => {
-                            index.arrivals.insert(number, (at, usize::MAX));
-                            last = Some(number);
                             let request = &history.requests[&number];
+                            for part in request.parts.numbers() {
+                                index.arrivals.insert(part, (at, usize::MAX));
+                            }
+                            last = Some(request.parts);
                             if request.what == What::Release
                                 && request.outcome != Outcome::Done(true)
                             {
@@ -165,11 +165,14 @@ impl<'h> Index<'h> {
     }
 
     /// The position from which a release may have given up the place of a request.
-    fn given_up(&self, request: &Request, arrived: usize) -> usize {
-        let whose = (&request.key[..], &request.token[..]);
-        let mut releases = self.give_ups.get(&whose).into_iter().flatten();
-        let release = releases.find(|release| **release > arrived);
-        release.map_or(usize::MAX, |release| release + 1)
+    fn given_up(&self, history: &History, request: &Request, arrived: usize) -> usize {
+        let parts = request.parts.numbers();
+        let releases = parts.filter_map(|part| {
+            let whose = (&history.requests[&part].key[..], &request.token[..]);
+            let mut releases = self.give_ups.get(&whose)?.iter();
+            releases.find(|release| **release > arrived)
+        });
+        releases.min().map_or(usize::MAX, |release| release + 1)
     }
 
     /// The position from which a connection is gone that was closed before this instant.
@@ -210,7 +213,7 @@ pub fn follow<'h>(history: &'h History, breaches: &mut Vec<Breach>) -> BTreeMap<
             continue;
         };
         let unblocked = Index::after(&index.unblocks, request.connection, arrived);
-        let given_up = index.given_up(request, arrived);
+        let given_up = index.given_up(history, request, arrived);
         let mut timeline = Timeline {
             number,
             request,
@@ -256,6 +259,8 @@ pub fn follow<'h>(history: &'h History, breaches: &mut Vec<Breach>) -> BTreeMap<
                 }
             }
             Outcome::Error(error) if error.starts_with("DEADLOCK ") => {}
+            Outcome::Error(error)
+                if error.starts_with("PARTIAL ") && request.parts.are_several() => {}
             Outcome::Cut { .. } => timeline.gone = index.cut_is_seen(request.ended_us).min(killed),
             Outcome::Closed => timeline.gone = killed,
             Outcome::Silence => {}
