@@ -27,10 +27,32 @@ pub(super) struct Place<L> {
     requests: Requests<L>,
     /// How long the place stays once nobody listens, as the last request said that has left with KEEP; 0 is not at all.
     pub(super) keep_ms: u32,
-    /// The mode of that request.
-    pub(super) keep_mode: Mode,
-    /// Whether its token has other places, too.
-    pub(super) has_others: bool,
+    /// The mode of that request, and whether the token has other places.
+    words: Words,
+}
+
+/// A mode and a mark in 32 bits: there may be a million places.
+#[derive(Clone, Copy, Debug)]
+struct Words(u32);
+
+impl Words {
+    const MARK: u32 = 1 << 31;
+
+    const fn new(mode: Mode, is_marked: bool) -> Self {
+        let mode = match mode {
+            Mode::Shared => 0,
+            mode => mode.tolerates(),
+        };
+        Self(if is_marked { mode | Self::MARK } else { mode })
+    }
+
+    fn mode(self) -> Mode {
+        Mode::of_limit(self.0 & !Self::MARK).unwrap_or(Mode::Shared)
+    }
+
+    const fn is_marked(self) -> bool {
+        self.0 & Self::MARK != 0
+    }
 }
 
 /// Who listens at a place.
@@ -110,8 +132,7 @@ impl<L> Place<L> {
             since_us: 0,
             requests: Requests::Nobody { until_us: NEVER },
             keep_ms: 0,
-            keep_mode: Mode::Exclusive,
-            has_others: false,
+            words: Words::new(Mode::Exclusive, false),
         }
     }
 
@@ -134,6 +155,16 @@ impl<L> Place<L> {
         self.several.as_ref()?.mode_of(name)
     }
 
+    /// The mode that the last request has said which has left with KEEP.
+    pub(super) fn keep_mode(&self) -> Mode {
+        self.words.mode()
+    }
+
+    /// Whether its token has other places, too.
+    pub(super) const fn has_others(&self) -> bool {
+        self.words.is_marked()
+    }
+
     pub(super) fn is_absent(&self) -> bool {
         matches!(self.requests, Requests::Nobody { .. })
     }
@@ -141,7 +172,7 @@ impl<L> Place<L> {
     /// The mode that is decided first, or that an absent place keeps.
     pub(super) fn mode(&self) -> Mode {
         self.first()
-            .map_or(self.keep_mode, |(_, request)| request.mode)
+            .map_or_else(|| self.keep_mode(), |(_, request)| request.mode)
     }
 
     /// Whether it waits for the exclusive hold.
@@ -152,19 +183,19 @@ impl<L> Place<L> {
     /// The most holders that one of its requests tolerates, or that an absent place does.
     pub(super) fn widest(&self) -> u32 {
         let widest = self.requests.widest();
-        widest.unwrap_or_else(|| self.keep_mode.tolerates())
+        widest.unwrap_or_else(|| self.keep_mode().tolerates())
     }
 
     /// Whether it waits for a hold that tolerates fewer holders than `n`.
     pub(super) fn has_below(&self, n: u32) -> bool {
         let narrowest = self.requests.narrowest();
-        narrowest.unwrap_or_else(|| self.keep_mode.tolerates()) < n
+        narrowest.unwrap_or_else(|| self.keep_mode().tolerates()) < n
     }
 
     /// Whether it waits for a counted hold.
     pub(super) fn has_counted(&self) -> bool {
         match self.is_absent() {
-            true => self.keep_mode.limit().is_some(),
+            true => self.keep_mode().limit().is_some(),
             false => self.requests.has_counted(),
         }
     }
@@ -224,7 +255,7 @@ impl<L> Place<L> {
         Outline {
             kind,
             due_us: (due_us < NEVER).then_some(due_us),
-            stops: !self.is_absent() || self.keep_mode != Mode::Shared || self.several.is_some(),
+            stops: !self.is_absent() || self.keep_mode() != Mode::Shared || self.several.is_some(),
         }
     }
 }
@@ -249,6 +280,13 @@ impl<L> Place<L> {
         self.requests.take(seq)
     }
 
+    /// Notes whether its token has other places. Whether that is new.
+    pub(super) fn set_has_others(&mut self, has_others: bool) -> bool {
+        let is_new = self.has_others() != has_others;
+        self.words = Words::new(self.keep_mode(), has_others);
+        is_new
+    }
+
     /// Has an absent place stay until this instant of the monotonic clock.
     pub(super) fn stay_until(&mut self, at_us: u64) {
         if let Requests::Nobody { until_us } = &mut self.requests {
@@ -258,6 +296,7 @@ impl<L> Place<L> {
 
     /// Notes the words of a request with KEEP.
     pub(super) fn keep(&mut self, mode: Mode, keep_ms: u32) {
-        (self.keep_mode, self.keep_ms) = (mode, keep_ms);
+        self.words = Words::new(mode, self.has_others());
+        self.keep_ms = keep_ms;
     }
 }

@@ -41,6 +41,8 @@ pub struct Registry<L, S> {
     channels: HashMap<Rc<[u8]>, usize, S>,
     /// The requests that listen by a channel and end with their connections (LINGER).
     lingering: BTreeMap<(NonZeroU64, Seq), PlaceId>,
+    /// What the holds of waiting requests are bound to, if they have said LINGER. Few have, so it is not in the request.
+    lingers: BTreeMap<Seq, Linger>,
     counts: Counts,
     /// How many of the places are for several keys.
     places_for_several: usize,
@@ -244,6 +246,7 @@ impl<L, S: Default> Default for Registry<L, S> {
             by_listener: HashMap::default(),
             channels: HashMap::default(),
             lingering: BTreeMap::new(),
+            lingers: BTreeMap::new(),
             counts: Counts::default(),
             places_for_several: 0,
             schedule: Schedule::default(),

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use super::bindings::Linger;
 use crate::lock::{Mode, Ttl};
 
 /// The number of a request. Of two requests at one place the smaller one came first.
@@ -38,8 +37,6 @@ pub(super) struct Request<L> {
     pub(super) keep_ms: u32,
     pub(super) mode: Mode,
     pub(super) is_server_generated: bool,
-    /// What its hold is bound to.
-    pub(super) linger: Option<Linger>,
 }
 
 /// An instant that does not come.

@@ -98,7 +98,7 @@ impl WaitQueue {
     /// Whether there are places of tokens that have other places, too.
     pub(in crate::wait) fn has_tokens_with_others<L>(&self, places: &Places<L>) -> bool {
         match self {
-            Self::Sole { id, .. } => places.get(*id).is_some_and(|place| place.has_others),
+            Self::Sole { id, .. } => places.get(*id).is_some_and(|place| place.has_others()),
             Self::Line(line) => !line.with_others.is_empty(),
         }
     }
@@ -142,7 +142,7 @@ impl WaitQueue {
                 found.push(id);
             }
         }
-        let has_others = |id: &PlaceId| places.get(*id).is_some_and(|place| place.has_others);
+        let has_others = |id: &PlaceId| places.get(*id).is_some_and(|place| place.has_others());
         found.extend(upgrade.filter(has_others));
         Some(InTheWay {
             mode: exclusive_until.map_or(spot.mode, |_| Mode::Exclusive),
@@ -191,7 +191,7 @@ impl WaitQueue {
             Self::Sole { id, .. } => (places.get(*id).map(|place| (place, *id)), None),
             Self::Line(line) => (None, Some(line)),
         };
-        let sole = sole.filter(|(place, _)| place.has_others && place.ticket < at);
+        let sole = sole.filter(|(place, _)| place.has_others() && place.ticket < at);
         let line = line.into_iter().flat_map(move |line| {
             let tickets = line.with_others.range(..at);
             tickets.filter_map(|ticket| line.by_ticket.get(ticket).copied())

@@ -80,7 +80,7 @@ impl WaitQueue {
         line.by_ticket.remove(&place.ticket);
         line.stops.remove(&place.ticket);
         line.by_token.remove(&place.token);
-        if place.has_others {
+        if place.has_others() {
             line.with_others.remove(&place.ticket);
         }
         line.upgrades.remove(place.ticket);
@@ -202,7 +202,7 @@ impl Line {
         if outline.stops {
             self.stops.insert(place.ticket);
         }
-        if place.has_others {
+        if place.has_others() {
             self.with_others.insert(place.ticket);
         }
         self.counts.change(None, outline.kind);
@@ -297,7 +297,7 @@ impl WaitQueue {
             counts.change(None, outline.kind);
             assert_eq!(place.ticket, *ticket);
             assert_eq!(line.stops.contains(ticket), outline.stops);
-            assert_eq!(line.with_others.contains(ticket), place.has_others);
+            assert_eq!(line.with_others.contains(ticket), place.has_others());
             assert_eq!(line.by_token.get(&place.token), Some(id));
         }
         let len = line.by_ticket.len();

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use super::leaving::grace_end;
 use super::{Entered, KeyQueue, NewRequest, Registry};
 use crate::lock::{Refusal, Token};
+use crate::wait::bindings::Linger;
 use crate::wait::delivery::{Kept, Revoked};
 use crate::wait::key_ref::KeyRef;
 use crate::wait::place::{Place, PlaceId, Ticket};
@@ -83,21 +84,23 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
                     keep_ms,
                     mode,
                     is_server_generated: new.is_server_generated,
-                    linger: new.linger,
                 };
-                self.add(id, request);
+                self.add(id, request, new.linger);
             }
         }
         Ok((id, waits))
     }
 
-    fn add(&mut self, id: PlaceId, request: Request<L>) {
+    fn add(&mut self, id: PlaceId, request: Request<L>, linger: Option<Linger>) {
         self.last_seq = self.last_seq.saturating_add(1);
         let seq = Seq(self.last_seq);
+        if let Some(linger) = linger {
+            self.lingers.insert(seq, linger);
+        }
         match &request.listener {
             Listener::Client(client) => drop(self.by_listener.insert(*client, (id, seq))),
             Listener::Channel(_) => {
-                if let Some(linger) = request.linger {
+                if let Some(linger) = linger {
                     self.lingering.insert((linger.client, seq), id);
                 }
             }

@@ -5,6 +5,7 @@ use std::num::NonZeroU64;
 
 use super::{Registry, Removed, Rest};
 use crate::lock::{Token, TokenBuf};
+use crate::wait::bindings::Linger;
 use crate::wait::key_ref::KeyRef;
 use crate::wait::place::{Place, PlaceId};
 use crate::wait::request::{Listener, Request, Seq};
@@ -107,14 +108,14 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
             }
             Some(request)
         })??;
-        self.forget(seq, &request);
+        let linger = self.forget(seq, &request);
         let place = self.places.get(id)?;
         let rest = match (place.is_over(), place.is_absent()) {
             (true, _) => Rest::Ended,
             (_, true) => Rest::Absent,
             (_, false) => Rest::Listens,
         };
-        let removed = removed(place, Some(request), rest);
+        let removed = removed(place, Some(request), linger, rest);
         self.drop_if_over(id);
         Some(removed)
     }
@@ -126,7 +127,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
             match place.first().map(|(seq, _)| seq) {
                 Some(seq) => all.extend(self.leave(id, seq, Why::Decided)),
                 None => {
-                    all.push(removed(place, None, Rest::Ended));
+                    all.push(removed(place, None, None, Rest::Ended));
                     self.change(id, |place| place.keep_ms = 0);
                     self.drop_if_over(id);
                 }
@@ -194,12 +195,16 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         }
     }
 
-    /// Forgets the listener of a request that has left.
-    pub(super) fn forget(&mut self, seq: Seq, request: &Request<L>) {
+    /// Forgets the listener of a request that has left. Returns what its hold is bound to.
+    pub(super) fn forget(&mut self, seq: Seq, request: &Request<L>) -> Option<Linger> {
+        let linger = match self.lingers.is_empty() {
+            true => None,
+            false => self.lingers.remove(&seq),
+        };
         match &request.listener {
             Listener::Client(listener) => drop(self.by_listener.remove(listener)),
             Listener::Channel(name) => {
-                if let Some(linger) = request.linger {
+                if let Some(linger) = linger {
                     self.lingering.remove(&(linger.client, seq));
                 }
                 match self.channels.get_mut(name) {
@@ -208,6 +213,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
                 }
             }
         }
+        linger
     }
 }
 
@@ -218,17 +224,22 @@ pub(super) const fn grace_end(now_us: u64, keep_ms: u32) -> u64 {
     now_us.saturating_add((keep_ms as u64).saturating_mul(1_000))
 }
 
-fn removed<L>(place: &Place<L>, request: Option<Request<L>>, rest: Rest) -> Removed<L> {
+fn removed<L>(
+    place: &Place<L>,
+    request: Option<Request<L>>,
+    linger: Option<Linger>,
+    rest: Rest,
+) -> Removed<L> {
     let mode = request
         .as_ref()
-        .map_or(place.keep_mode, |request| request.mode);
+        .map_or_else(|| place.keep_mode(), |request| request.mode);
     Removed {
         key_ref: place.key_ref.clone(),
         token: TokenBuf::from(place.token.text().as_token()),
         mode,
         since_us: place.since_us,
         is_server_generated: request.as_ref().is_some_and(|r| r.is_server_generated),
-        linger: request.as_ref().and_then(|request| request.linger),
+        linger,
         listener: request.map(|request| request.listener),
         rest,
     }

@@ -225,12 +225,12 @@ impl<L, S: BuildHasher> Registry<L, S> {
             assert!(!place.is_over());
             counts.change(None, place.outline().kind);
             due += usize::from(place.outline().due_us.is_some());
-            for (_, request) in place.iter() {
+            for (seq, request) in place.iter() {
                 match &request.listener {
                     Listener::Client(_) => clients += 1,
                     Listener::Channel(name) => {
                         *channels.entry(name).or_insert(0_usize) += 1;
-                        lingering += usize::from(request.linger.is_some());
+                        lingering += usize::from(self.lingers.contains_key(&seq));
                     }
                 }
             }

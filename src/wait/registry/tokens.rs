@@ -93,7 +93,7 @@ impl<L, S: BuildHasher> Registry<L, S> {
         let Some(place) = self.places.get(id) else {
             return;
         };
-        let (hash, has_others) = (self.hash_of(&place.token), place.has_others);
+        let (hash, has_others) = (self.hash_of(&place.token), place.has_others());
         if self.by_token.remove(&hash).is_some() {
             if self.by_token.is_empty() && self.by_token.capacity() > SPARE_KEYS {
                 self.by_token.shrink_to(SPARE_KEYS);
@@ -128,7 +128,7 @@ impl<L, S: BuildHasher> Registry<L, S> {
             return;
         };
         let has_others = has_others || place.is_for_several_keys();
-        if std::mem::replace(&mut place.has_others, has_others) == has_others {
+        if !place.set_has_others(has_others) {
             return;
         }
         for key_ref in place.keys() {
@@ -156,7 +156,7 @@ impl<L, S: BuildHasher> Registry<L, S> {
             let all: Vec<_> = self.places_of(&place.token).map(|(id, _)| id).collect();
             assert!(all.contains(id));
             let has_others = all.len() > 1 || place.is_for_several_keys();
-            assert_eq!(place.has_others, has_others);
+            assert_eq!(place.has_others(), has_others);
         }
         assert_eq!(ids.len(), self.places.len());
     }
