@@ -61,7 +61,7 @@ impl World {
                 if effect.is_none() {
                     let gone = self.registry.give_up(&self.key, token);
                     gone.iter().for_each(|removed| self.gone(removed));
-                    assert!(!self.registry.has_place(0, b"k", token));
+                    assert!(!self.registry.has_place(&self.key, token));
                 }
             }
             6 => {
@@ -107,7 +107,7 @@ impl World {
     }
 
     fn ask(&mut self, ask: Ask<'_>, may_wait: bool, keep_ms: Option<u32>) {
-        let had_place = self.registry.has_place(0, b"k", ask.token);
+        let had_place = self.registry.has_place(&self.key, ask.token);
         // A reader may enter beside absent readers whose turn has come.
         let stops = |w: redis_lock::wait::Waiter<'_, u64>| {
             w.listener.is_some() || w.mode == Mode::Exclusive || ask.mode == Mode::Exclusive
@@ -145,7 +145,7 @@ impl World {
         if may_wait {
             self.waiting.push(self.last_client);
         }
-        let has_place = self.registry.has_place(0, b"k", ask.token);
+        let has_place = self.registry.has_place(&self.key, ask.token);
         assert!(has_place || !(may_wait || keep_ms.is_some_and(|ms| ms > 0)));
         assert!(had_place || has_place == (may_wait || keep_ms.is_some_and(|ms| ms > 0)));
     }

@@ -47,18 +47,7 @@ pub const SPEC: Spec = Spec {
         .after(c"MODES")
         .multiple()
         .optional(),
-        Arg::one_of(
-            c"wait",
-            &[
-                Arg::integer(c"timeout").after(c"BLOCK"),
-                Arg::block(
-                    c"notify",
-                    &[Arg::integer(c"timeout"), Arg::text(c"channel")],
-                )
-                .after(c"NOTIFY"),
-            ],
-        )
-        .optional(),
+        acquire::WAIT,
         acquire::GRACE,
         acquire::LINGER,
     ],

@@ -28,7 +28,10 @@ pub(super) const COMMANDS: [(&Spec, Handler); 13] = [
         &rlock::SPEC,
         handler!(|call| execute::take_hold(call, rlock::WANTED)),
     ),
-    (&macquire::SPEC, macquire_handler),
+    (
+        &macquire::SPEC,
+        handler!(super::macquire::run, super::macquire::name_keys),
+    ),
     (&release::SPEC, handler!(execute::release)),
     (&renew::SPEC, handler!(execute::renew)),
     (&check::SPEC, handler!(queries::check)),
@@ -41,50 +44,32 @@ pub(super) const COMMANDS: [(&Spec, Handler); 13] = [
 ];
 
 /// Those that need Redis 7.0: before, a call has no rights of its client.
-pub(super) const COMMANDS_FROM_7_0: [(&Spec, Handler); 1] = [(&exec::SPEC, exec_handler)];
+pub(super) const COMMANDS_FROM_7_0: [(&Spec, Handler); 1] = [(
+    &exec::SPEC,
+    handler!(super::exec::run, super::exec::name_keys),
+)];
 
-/// LOCK.MACQUIRE, which the server also asks for the keys.
-unsafe extern "C" fn macquire_handler(
-    ctx: *mut raw::RedisModuleCtx,
-    argv: *mut *mut raw::RedisModuleString,
-    argc: c_int,
-) -> c_int {
-    // SAFETY: the server called the handler with these.
-    unsafe {
-        let words = Argv::new(argv, argc);
-        if Context::new(ctx).is_some_and(|ctx| super::macquire::name_keys(ctx, words)) {
-            return raw::REDISMODULE_OK as c_int;
-        }
-        CommandCall::run(ctx, argv, argc, super::macquire::run)
-    }
-}
-
-/// LOCK.EXEC, which the server also asks for the keys of its command.
-unsafe extern "C" fn exec_handler(
-    ctx: *mut raw::RedisModuleCtx,
-    argv: *mut *mut raw::RedisModuleString,
-    argc: c_int,
-) -> c_int {
-    // SAFETY: the server called the handler with these.
-    unsafe {
-        let words = Argv::new(argv, argc);
-        if Context::new(ctx).is_some_and(|ctx| super::exec::name_keys(ctx, words)) {
-            return raw::REDISMODULE_OK as c_int;
-        }
-        CommandCall::run(ctx, argv, argc, super::exec::run)
-    }
-}
-
-/// Makes the `extern "C"` function of a command from one that gets a [`CommandCall`].
+/// Makes the `extern "C"` function of a command from one that gets a [`CommandCall`]. The second function is that of a command which
+/// the server also asks for its keys: it names them, if that is what it is called for.
 macro_rules! handler {
-    ($run:expr) => {{
+    ($run:expr) => {
+        handler!($run, |_, _| false)
+    };
+    ($run:expr, $name_keys:expr) => {{
         unsafe extern "C" fn handler(
             ctx: *mut raw::RedisModuleCtx,
             argv: *mut *mut raw::RedisModuleString,
             argc: c_int,
         ) -> c_int {
             // SAFETY: the server called the handler with these, and `run` returns before the handler does.
-            unsafe { CommandCall::run(ctx, argv, argc, $run) }
+            unsafe {
+                let name_keys: fn(Context<'_>, Argv<'_>) -> bool = $name_keys;
+                let words = Argv::new(argv, argc);
+                if Context::new(ctx).is_some_and(|ctx| name_keys(ctx, words)) {
+                    return raw::REDISMODULE_OK as c_int;
+                }
+                CommandCall::run(ctx, argv, argc, $run)
+            }
         }
         handler as Handler
     }};

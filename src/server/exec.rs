@@ -51,17 +51,15 @@ fn must_hold(call: &mut CommandCall<'_>, token: Token<'_>) -> Result<(), Error> 
 /// Names the keys of the command to the server, when it asks for them. False when it does not ask.
 pub(super) fn name_keys(ctx: Context<'_>, argv: Argv<'_>) -> bool {
     // SAFETY: the statics are not written after the load.
-    let (Some(is_asked), Some(key_at), Some(keys_of)) = (unsafe {
+    let (Some(key_at), Some(keys_of)) = (unsafe {
         (
-            raw::RedisModule_IsKeysPositionRequest,
             raw::RedisModule_KeyAtPosWithFlags,
             raw::RedisModule_GetCommandKeysWithFlags,
         )
     }) else {
         return false;
     };
-    // SAFETY: the context is alive.
-    if unsafe { is_asked(ctx.as_ptr()) } == 0 {
+    if !ctx.is_asked_for_keys() {
         return false;
     }
     let reads = raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS;

@@ -1,7 +1,7 @@
 //! Commands at work: the key is opened and served, the request decided, the decision carried out, the key served again, the
 //! reply sent. All of it happens in one step of the server's main thread.
 
-use super::api::{Arg, Purpose};
+use super::api::{Arg, Context, Purpose};
 use super::blocked_client::Registry;
 use super::channel;
 use super::clock;
@@ -10,6 +10,7 @@ use super::commit::Cause;
 use super::deadlock;
 use super::linger;
 use super::lock_key::{Key, KeyEnd, Parts, WrongType};
+use super::module::Task;
 use super::serve::{self, Entered};
 use super::several;
 use super::stats::counters::{LOST_RENEWALS, NOT_OWNER, QUEUE_FULL, REFUSED, RESUMED, WAITED};
@@ -103,7 +104,8 @@ impl<'c> CommandCall<'c> {
         decide: impl FnOnce(Scene<'_>) -> Decided<'r>,
     ) -> Result<Outcome<'_, 'c, 'r>, Error> {
         if self.task.module().inbox.has_lock_left() {
-            self.check_that_it_is_here()?;
+            let name = self.key_name()?;
+            check_that_it_is_here(&mut self.task, name)?;
         }
         if self.task.state().registry.has_several() {
             self.serve_first()?;
@@ -171,20 +173,18 @@ impl<'c> CommandCall<'c> {
         several::finish(&mut self.task, clock::of_command);
         Ok(())
     }
+}
 
-    /// Refuses a key that is absent because it has just gone to another node of the cluster, in the running transaction: it may be
-    /// held there.
-    fn check_that_it_is_here(&mut self) -> Result<(), Error> {
-        let name = self.key_name()?;
-        if !self.task.ctx().is_cluster() {
-            return Ok(());
-        }
-        let is_absent = self.key(Purpose::Write)?.lock().is_none();
-        if is_absent && !writes::are_served_here(self.task.caller(), name) {
-            return Err(Error::TryAgain);
-        }
-        Ok(())
+/// Refuses a key that is absent because it has just gone to another node of the cluster, in the running transaction: it may be
+/// held there.
+pub(super) fn check_that_it_is_here(task: &mut Task<'_>, name: Arg<'_>) -> Result<(), Error> {
+    let key = Key::open(task, name, Purpose::Write).map_err(|WrongType| Error::WrongType)?;
+    let is_absent = key.lock().is_none();
+    drop(key);
+    if is_absent && !writes::are_served_here(task.caller(), name) {
+        return Err(Error::TryAgain);
     }
+    Ok(())
 }
 
 /// The reference to a key that is waited for; `None`, fast, when nobody waits for it.
@@ -224,9 +224,14 @@ fn decide_on<'r>(
 /// Ends the place without a listener of a token that has just been granted its hold, or never can be.
 fn resume(key: &mut Key<'_, '_>, key_ref: &KeyRef, token: Token<'_>) {
     if let Some(since_us) = key.parts().state.registry.resume(key_ref, token) {
-        RESUMED.add_one();
-        times::waited(clock::monotonic_us().saturating_sub(since_us));
+        note_resumed(since_us);
     }
+}
+
+/// Counts a place that its token has taken up again with a grant, and how long it has waited.
+pub(super) fn note_resumed(since_us: u64) {
+    RESUMED.add_one();
+    times::waited(clock::monotonic_us().saturating_sub(since_us));
 }
 
 /// Notes that the owner of a hold knows of it.
@@ -244,10 +249,7 @@ pub(super) fn take_hold(call: &mut CommandCall<'_>, wanted: Wanted) -> Result<()
     if let Some(Wait::Notify(_, name)) = acquire.wait() {
         channel::check(ctx, call.key_name()?, name)?;
     }
-    let linger = linger::of_request(ctx, &acquire)?;
-    if linger.is_some() {
-        call.task.module().bindings.listen(ctx);
-    }
+    let linger = linger::of_request(ctx, call.task.module(), &acquire)?;
     let ask = acquire.ask();
     let taker = Taker {
         token: ask.token,
@@ -272,12 +274,7 @@ pub(super) fn take_hold(call: &mut CommandCall<'_>, wanted: Wanted) -> Result<()
         }
         Outcome::Refused(mut key, key_ref, refusal, now) => {
             let entered = serve::enter(&mut key, key_ref, &acquire, refusal, linger, now);
-            count_not_granted(&entered);
-            match entered? {
-                Entered::Blocked => {} // The reply comes when the wait ends.
-                Entered::Queued => ctx.reply_status(c"QUEUED"),
-                Entered::No => ctx.reply_null(),
-            }
+            answer_not_granted(ctx, entered)?;
         }
     }
     Ok(())
@@ -297,14 +294,23 @@ fn decide_acquire<'r>(acquire: &'r Acquire<'r>, scene: Scene<'_>) -> Decided<'r>
     Decided::new(decision, |had_it| Cause::Acquired { had_it })
 }
 
-/// Counts an acquire that was not granted at once: its client waits, or gets null or an error.
-pub(super) fn count_not_granted(entered: &Result<Entered, Error>) {
-    match entered {
+/// Answers an acquire that was not granted at once, and counts it: its client waits, or gets null or an error.
+pub(super) fn answer_not_granted(
+    ctx: Context<'_>,
+    entered: Result<Entered, Error>,
+) -> Result<(), Error> {
+    match &entered {
         Ok(Entered::Blocked | Entered::Queued) => WAITED.add_one(),
         Ok(Entered::No) => REFUSED.add_one(),
         Err(Error::KeyQueueFull | Error::ServerQueueFull) => QUEUE_FULL.add_one(),
         Err(_) => {}
     }
+    match entered? {
+        Entered::Blocked => {} // The reply comes when the wait ends.
+        Entered::Queued => ctx.reply_status(c"QUEUED"),
+        Entered::No => ctx.reply_null(),
+    }
+    Ok(())
 }
 
 pub(super) fn release(call: &mut CommandCall<'_>) -> Result<(), Error> {

@@ -6,23 +6,27 @@
 use super::api::Context;
 use super::commit::Cause;
 use super::lock_key::Key;
+use super::module::Module;
 use crate::command::acquire::Acquire;
 use crate::command::Error;
 use crate::lock::{Fence, Now, Token};
 use crate::wait::{KeyRef, Linger};
 
-/// What the hold of a request is bound to.
+/// What the hold of a request is bound to. From the first such request on, the server tells of lost connections.
 ///
 /// # Errors
 /// Where the request has come by no connection: in a script, or in a call that a module makes.
-pub(super) fn of_request(ctx: Context<'_>, acquire: &Acquire<'_>) -> Result<Option<Linger>, Error> {
+pub(super) fn of_request(
+    ctx: Context<'_>,
+    module: &Module,
+    acquire: &Acquire<'_>,
+) -> Result<Option<Linger>, Error> {
     let Some(ms) = acquire.linger_ms() else {
         return Ok(None);
     };
-    match ctx.connection() {
-        Some(client) => Ok(Some(Linger { client, ms })),
-        None => Err(Error::LingerWithoutConnection),
-    }
+    let client = ctx.connection().ok_or(Error::LingerWithoutConnection)?;
+    module.bindings.listen(ctx);
+    Ok(Some(Linger { client, ms }))
 }
 
 /// Binds a hold that was just granted. A grant without LINGER has unbound it before.

@@ -13,21 +13,21 @@ use super::command_call::CommandCall;
 use super::commit::Cause;
 use super::config::DEADLOCK_DETECTION;
 use super::deadlock;
-use super::execute::{acknowledge, count_not_granted, key_ref_of};
+use super::execute::{
+    acknowledge, answer_not_granted, check_that_it_is_here, key_ref_of, note_resumed,
+};
 use super::limits;
 use super::linger;
 use super::lock_key::{Key, Parts, WrongType};
 use super::serve::{self, Entered};
 use super::several::{self, serve_all_later};
 use super::stats::counters::{MACQUIRED, RESUMED};
-use super::stats::times;
-use super::writes;
 use crate::command::acquire::Wait;
 use crate::command::macquire::{key_count, Has, Macquire, Verdict, COUNT_AT};
 use crate::command::{Args, Error};
 use crate::lock::{Deadline, Effect, Hold, Lock, Now, Refusal};
 use crate::wait::graph::{Asked, CycleWait};
-use crate::wait::{self, KeyRef, Linger, NewRequest, Several, Standing, Wanted};
+use crate::wait::{KeyRef, Linger, NewRequest, Several, Standing, Wanted};
 
 /// The word that is the first key.
 const FIRST_KEY: usize = COUNT_AT as usize + 1;
@@ -50,10 +50,7 @@ pub(super) fn run(call: &mut CommandCall<'_>) -> Result<(), Error> {
     {
         channel::check(ctx, *first, channel)?;
     }
-    let linger = linger::of_request(ctx, request.acquire())?;
-    if linger.is_some() {
-        call.task.module().bindings.listen(ctx);
-    }
+    let linger = linger::of_request(ctx, call.task.module(), request.acquire())?;
     let this = Call {
         request: &request,
         names,
@@ -65,36 +62,28 @@ pub(super) fn run(call: &mut CommandCall<'_>) -> Result<(), Error> {
     let has = this.look(call)?;
     let several = this.several_if_waited_for(call);
     let token = request.acquire().ask().token;
-    match request.decide(has.iter().copied()) {
-        Verdict::Partial => return Err(Error::Partial),
-        Verdict::Again(_) => {}
-        Verdict::Grant | Verdict::Wait => {
-            let registry = &call.task.state().registry;
-            let standing = |several: &Rc<Several>| registry.standing(several, token);
-            if several.as_ref().map(standing) == Some(Standing::Other) {
-                return Err(Error::Partial);
-            }
+    let verdict = request.decide(has.iter().copied());
+    if matches!(verdict, Verdict::Grant | Verdict::Wait) {
+        let registry = &call.task.state().registry;
+        let standing = |several: &Rc<Several>| registry.standing(several, token);
+        if several.as_ref().map(standing) == Some(Standing::Other) {
+            return Err(Error::Partial);
         }
     }
-    let fence = match request.decide(has.iter().copied()) {
+    let fence = match verdict {
+        Verdict::Partial => return Err(Error::Partial),
         Verdict::Again(fence) => fence,
         Verdict::Grant => {
             let fences = &call.task.module().fences;
             let fence = fences.with(|fences| fences.next(this.now));
             fence.map_err(|_| Error::FencesExhausted)?
         }
-        Verdict::Partial | Verdict::Wait => {
+        Verdict::Wait => {
             if let Some(cycle) = this.cycle(call, several.as_deref()) {
                 return this.refuse_cycle(call, several.as_deref(), &cycle);
             }
             let entered = this.enter(call, several);
-            count_not_granted(&entered);
-            match entered? {
-                Entered::Blocked => {} // The reply comes when the wait ends.
-                Entered::Queued => ctx.reply_status(c"QUEUED"),
-                Entered::No => ctx.reply_null(),
-            }
-            return Ok(());
+            return answer_not_granted(ctx, entered);
         }
     };
     let new = Hold {
@@ -110,16 +99,9 @@ pub(super) fn run(call: &mut CommandCall<'_>) -> Result<(), Error> {
 impl<'c> Call<'_, 'c> {
     /// Refuses keys that are absent because they have just gone to another node of the cluster, in the running transaction.
     fn check_that_they_are_here(&self, call: &mut CommandCall<'c>) -> Result<(), Error> {
-        if !call.task.module().inbox.has_lock_left() || !call.task.ctx().is_cluster() {
-            return Ok(());
-        }
-        for name in &self.names {
-            let is_absent = open(call, *name)?.lock().is_none();
-            if is_absent && !writes::are_served_here(call.task.caller(), *name) {
-                return Err(Error::TryAgain);
-            }
-        }
-        Ok(())
+        let has_lock_left = call.task.module().inbox.has_lock_left();
+        let mut names = self.names.iter().filter(|_| has_lock_left);
+        names.try_for_each(|name| check_that_it_is_here(&mut call.task, *name))
     }
 
     /// Serves the keys that are waited for.
@@ -192,8 +174,7 @@ impl<'c> Call<'_, 'c> {
         let (token, now) = (self.request.acquire().ask().token, self.now);
         let resume = |several| call.task.state().registry.resume_several(several, token);
         if let Some(since_us) = several.and_then(resume) {
-            RESUMED.add_one();
-            times::waited(clock::monotonic_us().saturating_sub(since_us));
+            note_resumed(since_us);
         }
         MACQUIRED.add_one();
         let keys = self.names.iter().zip(self.request.keys()).zip(has);
@@ -307,16 +288,9 @@ impl<'c> Call<'_, 'c> {
         request: NewRequest<'_, BlockedClient>,
     ) {
         let state = call.task.state();
-        let registry = &mut state.registry;
-        let (places, absent) = (registry.len(), registry.counts().absent);
-        let entered = registry.enter_several(several, request);
+        let entered = state.registry.enter_several(several, request);
         state.is_due_changed = true;
-        let is_resumed = match entered {
-            wait::Entered::Waits { .. } => state.registry.counts().absent < absent,
-            wait::Entered::Kept { .. } => state.registry.len() == places,
-            wait::Entered::Ended | wait::Entered::No => false,
-        };
-        if is_resumed {
+        if entered.is_resumed() {
             RESUMED.add_one();
         }
         if entered.must_serve() {
@@ -332,19 +306,11 @@ fn open<'k, 'c>(call: &'k mut CommandCall<'c>, name: Arg<'k>) -> Result<Key<'k, 
 
 /// Names the keys to the server, when it asks for them. False when it does not ask.
 pub(super) fn name_keys(ctx: Context<'_>, argv: Argv<'_>) -> bool {
-    // SAFETY: the statics are not written after the load.
-    let (Some(is_asked), Some(key_at)) = (unsafe {
-        (
-            raw::RedisModule_IsKeysPositionRequest,
-            raw::RedisModule_KeyAtPos,
-        )
-    }) else {
+    // SAFETY: the static is not written after the load.
+    let key_at = unsafe { raw::RedisModule_KeyAtPos };
+    let Some(key_at) = key_at.filter(|_| ctx.is_asked_for_keys()) else {
         return false;
     };
-    // SAFETY: the context is alive.
-    if unsafe { is_asked(ctx.as_ptr()) } == 0 {
-        return false;
-    }
     let count = argv.after_name().next().and_then(key_count);
     let last = count.map_or(0, |count| count.saturating_add(FIRST_KEY));
     // A request with fewer words is malformed.

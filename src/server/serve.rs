@@ -38,7 +38,7 @@ use super::stats::counters::{DEADLOCKS, PASSED_OVER, RESUMED, UNHEARD};
 use crate::command::acquire::{Acquire, Wait};
 use crate::command::Error;
 use crate::lock::{Deadline, Now, Refusal};
-use crate::wait::{self, Granted, KeyRef, Linger, Listener, NewRequest, Offer, Rest, Step};
+use crate::wait::{self, At, Granted, KeyRef, Linger, Listener, NewRequest, Offer, Rest, Step};
 
 /// What has become of a request that was refused.
 pub(super) enum Entered {
@@ -118,7 +118,7 @@ fn listener_of(
     let (db, name) = (key_ref.db, &key_ref.name);
     let here = registry.len_of(db, name);
     // A token that has a place already takes none.
-    let has_place = here > 0 && registry.has_place(db, name, acquire.ask().token);
+    let has_place = here > 0 && registry.has_place(key_ref, acquire.ask().token);
     if takes_place && !has_place {
         limits::admit((here, registry.len()))?;
     }
@@ -158,22 +158,14 @@ fn take_place(
 ) {
     let Parts { state, .. } = key.parts();
     let registry = &mut state.registry;
-    let (places, absent) = (registry.len(), registry.counts().absent);
     let entered = registry.enter(key_ref, request);
     state.is_due_changed = true;
-    let is_new = registry.len() > places;
-    let is_resumed = match entered {
-        wait::Entered::Waits { .. } => registry.counts().absent < absent,
-        wait::Entered::Kept { .. } => !is_new,
-        wait::Entered::Ended | wait::Entered::No => false,
-    };
-    if is_resumed {
+    if entered.is_resumed() {
         RESUMED.add_one();
     }
     match entered {
         // A new place changes nothing for the others. The key is watched for it if it is the first.
-        wait::Entered::Waits { is_first: true } if is_new => watch(key, key_ref, now),
-        wait::Entered::Waits { .. } if is_new => {}
+        wait::Entered::Waits(At::NewHead) => watch(key, key_ref, now),
         // Others matter now, or other instants.
         entered if entered.must_serve() => {
             serve_changed(key, key_ref, now);

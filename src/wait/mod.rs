@@ -64,8 +64,8 @@ pub use delivery::{Deliveries, Delivery, Grant, Kept, Revoked};
 pub use key_ref::{KeyRef, ANY_DB};
 pub use place::Counts;
 pub use registry::{
-    Ahead, Candidate, Entered, Granted, GrantedSeveral, NewRequest, Offer, Registry, Removed, Rest,
-    Step, Turn, Waiter,
+    Ahead, At, Candidate, Entered, Granted, GrantedSeveral, NewRequest, Offer, Registry, Removed,
+    Rest, Step, Turn, Waiter,
 };
 pub use request::Listener;
 pub use schedule::Due;

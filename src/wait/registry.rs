@@ -103,15 +103,9 @@ pub struct NewRequest<'a, L> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entered {
     /// It waits.
-    Waits {
-        /// Whether nobody ahead of its place stops it, but the lock may; also where its token had the place before.
-        is_first: bool,
-    },
+    Waits(At),
     /// It does not wait, and its token has a place without a listener.
-    Kept {
-        /// The same.
-        is_first: bool,
-    },
+    Kept(At),
     /// It does not wait, and the place without a listener that its token had has ended: the one behind may be next.
     Ended,
     /// It does not wait, and nothing has changed.
@@ -122,10 +116,35 @@ impl Entered {
     /// Whether the caller has to serve the key: somebody may be next, or other instants matter now.
     pub const fn must_serve(self) -> bool {
         match self {
-            Self::Waits { is_first } | Self::Kept { is_first } => is_first,
+            Self::Waits(at) | Self::Kept(at) => at.must_serve(),
             Self::Ended => true,
             Self::No => false,
         }
+    }
+
+    /// Whether it goes on with a place at which nobody has listened.
+    pub const fn is_resumed(self) -> bool {
+        matches!(self, Self::Waits(At::Absent) | Self::Kept(At::Absent))
+    }
+}
+
+/// The place at which a request has arrived, as it was before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum At {
+    /// There was none. Nobody ahead of the new one stops it, but the lock may.
+    NewHead,
+    /// There was none, and others stand ahead of the new one.
+    New,
+    /// Nobody listened there.
+    Absent,
+    /// Others of its token wait there.
+    Joined,
+}
+
+impl At {
+    /// Whether the key has to be served. A place that has changed may matter to others, or be next, wherever it stands.
+    const fn must_serve(self) -> bool {
+        !matches!(self, Self::New)
     }
 }
 

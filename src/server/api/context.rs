@@ -90,19 +90,31 @@ impl<'c> Context<'c> {
     /// Whether the running command may block its client, and this server could grant the request
     /// later.
     pub(crate) fn may_block(self) -> bool {
-        self.is_primary() && !self.has_flag(raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING)
+        let flags = self.flags();
+        flags & raw::REDISMODULE_CTX_FLAGS_MASTER as c_int != 0
+            && flags & raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING as c_int == 0
     }
 
     fn has_flag(self, flag: u32) -> bool {
+        self.flags() & flag as c_int != 0
+    }
+
+    /// The flags of the context. They take the server a while to find out.
+    fn flags(self) -> c_int {
         // SAFETY: the context is alive.
-        let flags = unsafe { call!(RedisModule_GetContextFlags(self.as_ptr())) };
-        flags & flag as c_int != 0
+        unsafe { call!(RedisModule_GetContextFlags(self.as_ptr())) }
     }
 
     /// Whether a write outside a command must wait, because the server is paused.
     pub(crate) fn must_not_write(self) -> bool {
         // SAFETY: the function takes nothing.
         unsafe { call!(RedisModule_AvoidReplicaTraffic()) != 0 }
+    }
+
+    /// Whether the server calls a command only to be told its keys.
+    pub(crate) fn is_asked_for_keys(self) -> bool {
+        // SAFETY: the static is not written after the load; the context is alive.
+        unsafe { raw::RedisModule_IsKeysPositionRequest.is_some_and(|is| is(self.as_ptr()) != 0) }
     }
 
     /// The id of the context's client.
@@ -207,21 +219,13 @@ impl<'c> Context<'c> {
 
     /// Writes a line to the server's log. `text` must not contain anything that a client sent.
     pub(crate) fn log(self, level: Level, text: &'static CStr) {
-        // SAFETY: the context is alive; the text is an argument of a fixed format, never the format
-        // itself.
-        unsafe {
-            call!(RedisModule_Log(
-                self.as_ptr(),
-                level.name().as_ptr(),
-                c"%s".as_ptr(),
-                text.as_ptr(),
-            ))
-        };
+        self.log_escaped(level, text);
     }
 
     /// The same with a text that is made. Words of clients in it are escaped.
     pub(crate) fn log_escaped(self, level: Level, text: &CStr) {
-        // SAFETY: as in `log`.
+        // SAFETY: the context is alive; the text is an argument of a fixed format, never the format
+        // itself.
         unsafe {
             call!(RedisModule_Log(
                 self.as_ptr(),

@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, Hash};
 use std::rc::Rc;
 
 use super::leaving::grace_end;
-use super::{Entered, KeyQueue, NewRequest, Registry};
+use super::{At, Entered, KeyQueue, NewRequest, Registry};
 use crate::lock::{Refusal, Token};
 use crate::wait::bindings::Linger;
 use crate::wait::delivery::{Kept, Revoked};
@@ -17,10 +17,9 @@ use crate::wait::several::Several;
 impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     /// Takes a request that was refused with [`Refusal::Busy`] or [`Refusal::BusyUpgrade`]: it waits, or leaves a place, or does neither.
     pub fn enter(&mut self, key_ref: &KeyRef, new: NewRequest<'_, L>) -> Entered {
-        let queue = self.queue(key_ref.db, &key_ref.name);
-        let own = queue.and_then(|queue| queue.of_token(new.token, &self.places));
+        let own = self.place_of_token(key_ref, new.token);
         let refusal = new.refusal;
-        let (id, waits) = match self.take_place(own, key_ref, None, new) {
+        let (id, entered) = match self.take_place(own, key_ref, None, new) {
             Ok(taken) => taken,
             Err(entered) => return entered,
         };
@@ -33,16 +32,15 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         }
         let queue = self.queue(key_ref.db, &key_ref.name);
         let is_candidate = queue.and_then(|queue| queue.candidate(&self.places)) == Some(id);
-        // A place that has changed may matter to others, or be next, wherever it stands.
-        let is_first = is_candidate || own.is_some();
-        match waits {
-            true => Entered::Waits { is_first },
-            false => Entered::Kept { is_first },
+        match entered {
+            Entered::Waits(At::NewHead) if !is_candidate => Entered::Waits(At::New),
+            Entered::Kept(At::NewHead) if !is_candidate => Entered::Kept(At::New),
+            entered => entered,
         }
     }
 
     /// Takes a request for a key, or for `several` keys with this one as the first, to the place that its token has already or to a new
-    /// one. Answers the place, and whether the request waits there.
+    /// one, which counts as the head of its queue here. Answers the place, and what has become of the request.
     ///
     /// # Errors
     /// What has become of it where it takes no place.
@@ -52,9 +50,14 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         key_ref: &KeyRef,
         several: Option<&Rc<Several>>,
         new: NewRequest<'_, L>,
-    ) -> Result<(PlaceId, bool), Entered> {
+    ) -> Result<(PlaceId, Entered), Entered> {
         let place = own.and_then(|id| self.places.get(id));
         let is_absent = place.is_none_or(Place::is_absent);
+        let at = match (place, is_absent) {
+            (None, _) => At::NewHead,
+            (Some(_), true) => At::Absent,
+            (Some(_), false) => At::Joined,
+        };
         let keep_ms = new.keep_ms.unwrap_or(0);
         if new.listener.is_none() {
             match (own, is_absent, keep_ms) {
@@ -68,13 +71,14 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         }
         let own = own.or_else(|| self.new_place(key_ref, several, &new));
         let id = own.ok_or(Entered::No)?;
-        let (mode, waits) = (new.mode, new.listener.is_some());
-        match new.listener {
+        let mode = new.mode;
+        let entered = match new.listener {
             None => {
                 self.change(id, |place| {
                     place.keep(mode, keep_ms);
                     place.stay_until(grace_end(new.now_us, keep_ms));
                 });
+                Entered::Kept(at)
             }
             Some(listener) => {
                 let request = Request {
@@ -86,9 +90,10 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
                     is_server_generated: new.is_server_generated,
                 };
                 self.add(id, request, new.linger);
+                Entered::Waits(at)
             }
-        }
-        Ok((id, waits))
+        };
+        Ok((id, entered))
     }
 
     fn add(&mut self, id: PlaceId, request: Request<L>, linger: Option<Linger>) {

@@ -64,8 +64,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
 
     /// Has a token that holds nothing give up its place for a key. The caller answers those who listened, and serves the key.
     pub fn give_up(&mut self, key: &KeyRef, token: Token<'_>) -> Vec<Removed<L>> {
-        let queue = self.queue(key.db, &key.name);
-        let id = queue.and_then(|queue| queue.of_token(token, &self.places));
+        let id = self.place_of_token(key, token);
         id.map_or_else(Vec::new, |id| self.end(id))
     }
 
@@ -79,8 +78,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     /// Ends the place at which nobody listens that a token has for a key, as it was just granted the key, or asked again without KEEP.
     /// Whether there was one, and since when on the monotonic clock. The caller serves the key.
     pub fn resume(&mut self, key: &KeyRef, token: Token<'_>) -> Option<u64> {
-        let queue = self.queue(key.db, &key.name)?;
-        let id = queue.of_token(token, &self.places)?;
+        let id = self.place_of_token(key, token)?;
         let place = self.places.get(id).filter(|place| place.is_absent())?;
         if place.several.is_some() {
             return None; // It is not about this key alone.

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use super::{KeyQueue, Registry};
 use crate::lock::{Deadline, Lock, Mode, Now, Token, TokenText, Waiting};
 use crate::wait::key_ref::KeyRef;
-use crate::wait::place::Counts;
+use crate::wait::place::{Counts, PlaceId};
 use crate::wait::queue::WaitQueue;
 use crate::wait::request::{Listener, Seq};
 use crate::wait::schedule::Due;
@@ -71,9 +71,14 @@ impl<L, S: BuildHasher> Registry<L, S> {
     }
 
     /// Whether a token has a place for a key.
-    pub fn has_place(&self, db: i32, name: &[u8], token: Token<'_>) -> bool {
-        let queue = self.queue(db, name);
-        queue.is_some_and(|queue| queue.of_token(token, &self.places).is_some())
+    pub fn has_place(&self, key: &KeyRef, token: Token<'_>) -> bool {
+        self.place_of_token(key, token).is_some()
+    }
+
+    /// The place that a token has for a key.
+    pub(super) fn place_of_token(&self, key: &KeyRef, token: Token<'_>) -> Option<PlaceId> {
+        let queue = self.queue(key.db, &key.name)?;
+        queue.of_token(token, &self.places)
     }
 
     /// Whether a request ends with this connection: it listens by a channel, and has said LINGER.

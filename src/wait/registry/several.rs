@@ -103,10 +103,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
 
     /// Whether a token waits for a key together with others.
     pub fn waits_for_several(&self, key: &KeyRef, token: Token<'_>) -> bool {
-        let queue = self.queue(key.db, &key.name);
-        let id = queue.and_then(|queue| queue.of_token(token, &self.places));
-        let place = id.and_then(|id| self.places.get(id));
-        place.is_some_and(|place| place.several.is_some())
+        self.keys_of_place(key, token).is_some()
     }
 
     /// Takes a request for several keys that cannot be granted at once, and whose [`Standing`] is not [`Standing::Other`]. Its mode is
@@ -118,7 +115,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         // An absent place goes on by the words of this request. A message names the first key of the last request for one.
         let takes_words = place.is_some_and(|place| place.is_absent() || is_channel);
         let first = several.first().key_ref.clone();
-        let (id, waits) = match self.take_place(own, &first, Some(several), new) {
+        let (id, entered) = match self.take_place(own, &first, Some(several), new) {
             Ok(taken) => taken,
             Err(entered) => return entered,
         };
@@ -129,10 +126,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
                 place.several = Some(Rc::new(all));
             }
         }
-        match waits {
-            true => Entered::Waits { is_first: true },
-            false => Entered::Kept { is_first: true },
-        }
+        entered
     }
 
     /// Ends the place at which nobody listens that a token has for these keys, as it was just granted them, or asked again without KEEP.
@@ -150,9 +144,8 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
 
     /// The keys of a place that a token has for this key and others. `None` where it has none.
     pub fn keys_of_place(&self, key: &KeyRef, token: Token<'_>) -> Option<Rc<Several>> {
-        let queue = self.queue(key.db, &key.name)?;
-        let place = self.places.get(queue.of_token(token, &self.places)?)?;
-        place.several.clone()
+        let id = self.place_of_token(key, token)?;
+        self.places.get(id)?.several.clone()
     }
 
     /// A lost grant gives its place back as a whole, unless the token has another place at one of the keys by now.
@@ -177,10 +170,8 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         if self.is_empty() {
             return None; // The usual case.
         }
-        several.iter().find_map(|one| {
-            let queue = self.queue(one.key_ref.db, &one.key_ref.name)?;
-            queue.of_token(token, &self.places)
-        })
+        let mut keys = several.iter().map(|one| &one.key_ref);
+        keys.find_map(|key| self.place_of_token(key, token))
     }
 }
 
