@@ -26,7 +26,7 @@ const COMMANDS: [&str; 16] = [
     "lock._release",
 ];
 
-// The last ones are no text.
+// The first ones are usual, the last ones are no text.
 const KEYS: [&[u8]; 6] = [b"a", b"b", b"", b"\0\r\n", b"string", b"\xff"];
 
 const TOKENS: [&[u8]; 8] = [b"t", b"u", b"*", b"", b"-1", b"\0", b"%s%n%p", b"\xc3\x28"];
@@ -147,7 +147,7 @@ const GUARDED: [&[&str]; 30] = [
     &["EVAL", "return redis.call('INCR', 'counted')", "0"],
     &["SELECT", "1"],
     &["DEL", "KEY"],
-    &["SET", "KEY", "v"],
+    &["SET", "KEY", "v", "PX", "3"],
     &["RENAME", "KEY", "away"],
 ];
 
@@ -202,7 +202,7 @@ pub fn random_line(rng: &mut StdRng, megabyte: &[u8]) -> Line {
     match command {
         "LOCK.MACQUIRE" => several(rng, &mut args),
         "LOCK.EXEC" => guarded(rng, &mut args),
-        "LOCK.TOP" => args.push(any(rng, &NUMBERS).to_vec()),
+        "LOCK.TOP" => args.push(mostly(rng, &NUMBERS, 3).to_vec()),
         _ => one_key(rng, command, &mut args),
     }
     if rng.random_bool(0.2) {
@@ -223,9 +223,9 @@ pub fn random_line(rng: &mut StdRng, megabyte: &[u8]) -> Line {
 }
 
 fn one_key(rng: &mut StdRng, command: &str, args: &mut Line) {
-    args.push(any(rng, &KEYS).to_vec());
-    args.push(any(rng, &TOKENS).to_vec());
-    args.push(any(rng, &NUMBERS).to_vec());
+    args.push(mostly(rng, &KEYS, 2).to_vec());
+    args.push(mostly(rng, &TOKENS, 2).to_vec());
+    args.push(mostly(rng, &NUMBERS, 3).to_vec());
     // As many arguments as the command takes, or a few more or less.
     let fitting = match command {
         "LOCK.INFO" => 2,
@@ -254,9 +254,9 @@ fn several(rng: &mut StdRng, args: &mut Line) {
     };
     let right = keys.to_string();
     args.push(any(rng, &COUNTS).unwrap_or(&right).into());
-    args.extend((0..keys).map(|_| any(rng, &KEYS).to_vec()));
-    args.push(any(rng, &TOKENS).to_vec());
-    args.push(any(rng, &NUMBERS).to_vec());
+    args.extend((0..keys).map(|_| mostly(rng, &KEYS, 2).to_vec()));
+    args.push(mostly(rng, &TOKENS, 2).to_vec());
+    args.push(mostly(rng, &NUMBERS, 3).to_vec());
     let (modes, options) = (any(rng, &MODES), any(rng, &OPTIONS));
     match rng.random_bool(0.5) {
         true => [modes, options],
@@ -266,7 +266,7 @@ fn several(rng: &mut StdRng, args: &mut Line) {
 }
 
 fn guarded(rng: &mut StdRng, args: &mut Line) {
-    let (key, token) = (any(rng, &KEYS[..5]), any(rng, &TOKENS[..7]));
+    let (key, token) = (mostly(rng, &KEYS[..5], 2), mostly(rng, &TOKENS[..7], 2));
     args.extend([key.to_vec(), token.to_vec()]);
     let inner = any(rng, &GUARDED).iter();
     args.extend(inner.map(|word| match *word {
@@ -274,6 +274,14 @@ fn guarded(rng: &mut StdRng, args: &mut Line) {
         "TOKEN" => token.to_vec(),
         word => word.into(),
     }));
+}
+
+/// Mostly one of the first few, with which a command is valid.
+fn mostly<T: Copy>(rng: &mut StdRng, of: &[T], usual: usize) -> T {
+    match rng.random_bool(0.7) {
+        true => any(rng, &of[..usual]),
+        false => any(rng, of),
+    }
 }
 
 fn any<T: Copy>(rng: &mut StdRng, of: &[T]) -> T {
