@@ -44,6 +44,8 @@ pub enum Entry {
     Renamed(String, String),
     /// The key got an expiry, in milliseconds since the epoch, or lost it.
     Ends(String, Option<u64>),
+    /// The write that LOCK.EXEC guards by the lock on this key.
+    Guarded(String),
 }
 
 /// A command of a client or of the operator has arrived. Entries up to the next mark were caused by
@@ -72,6 +74,10 @@ pub struct Request {
     pub token: String,
     /// With LINGER.
     pub linger_ms: Option<u64>,
+    /// With KEEP.
+    pub keep_ms: Option<u64>,
+    /// With ATLEAST.
+    pub at_least_ms: Option<u64>,
     /// Just before it was sent, by the clock of the machine, which is the server's too.
     pub asked_us: u64,
     /// Just after the reply was read, or the socket closed.
@@ -109,6 +115,10 @@ pub enum What {
     Acquire(Mode, Option<u64>),
     Release,
     Renew,
+    /// LOCK.CHECK.
+    Check,
+    /// LOCK.EXEC of a write that is counted.
+    Exec,
     /// No command: the client closes its connection.
     Leave,
 }
@@ -146,6 +156,8 @@ pub struct Shown {
     pub holders: Vec<Holder>,
     /// In queue order.
     pub waiters: Vec<(String, Mode)>,
+    /// The tokens of those of them for which nobody listens.
+    pub absent: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -196,6 +208,9 @@ impl fmt::Display for Entry {
     }
 }
 
+/// The guarded writes of each lock are counted in a key of this name, with that of the lock.
+pub const GUARDED: &str = "guarded:";
+
 /// The effect in an entry of the file.
 pub fn effect(bytes: &[u8]) -> Effect<'_> {
     match decode(bytes) {
@@ -240,6 +255,11 @@ fn entry(args: &[Vec<u8>]) -> Option<Entry> {
         "RENAME" => Entry::Renamed(text(1), text(2)),
         "PEXPIREAT" => Entry::Ends(text(1), Some(text(2).parse().unwrap())),
         "PERSIST" => Entry::Ends(text(1), None),
+        "INCR" => {
+            let counter = text(1);
+            let key = counter.strip_prefix(GUARDED);
+            Entry::Guarded(key.expect("the counter of a lock").into())
+        }
         _ => panic!("{name} with {} arguments was not expected", args.len()),
     })
 }

@@ -50,6 +50,7 @@ impl<'h> Checker<'h> {
             self.findings.waiters_seen += shown.waiters.len();
             self.check_holds(at, sample, key, shown);
             self.check_queue(at, sample, key, shown);
+            self.check_absent(at, sample, key, shown);
             self.check_head(at, sample, key, shown);
         }
     }
@@ -93,9 +94,9 @@ impl<'h> Checker<'h> {
         let is = |timeline: &Timeline<'_>, (token, mode): &(String, Mode)| {
             timeline.request.token == *token && timeline.mode == *mode
         };
-        let waiting = || self.queue(key).filter(|c| c.may_wait(at, from_ms));
+        let waiting = || self.queue(key).filter(|c| c.may_have_place(at, from_ms));
         let mut wrong = Vec::new();
-        for timeline in self.queue(key).filter(|c| c.surely_waits(at, to_ms)) {
+        for timeline in self.queue(key).filter(|c| c.surely_has_place(at, to_ms)) {
             if !shown.waiters.iter().any(|waiter| is(timeline, waiter)) {
                 wrong.push(format!("not shown: {:?}", timeline.request));
             }
@@ -108,9 +109,24 @@ impl<'h> Checker<'h> {
             if same.count() > timelines.len() {
                 wrong.push(format!("does not wait: {waiter:?}"));
             }
+            let may_listen = timelines.iter().any(|t| t.may_wait(at, from_ms));
+            if !may_listen && !shown.absent.contains(&waiter.0) {
+                wrong.push(format!("does not listen: {waiter:?}"));
+            }
             // Two requests with one token cannot be told apart, and the end of a conversion's
             // shared hold is not known exactly.
-            let [timeline] = timelines[..] else { continue };
+            // Of requests that follow one another with KEEP, the last one has the place.
+            let timeline = match timelines[..] {
+                [timeline] => timeline,
+                [.., last]
+                    if timelines
+                        .iter()
+                        .all(|t| t.kept.is_some() || t.number == last.number) =>
+                {
+                    last
+                }
+                _ => continue,
+            };
             if self.is_ahead(key, timeline, to_ms) {
                 if seen_line {
                     wrong.push(format!("not ahead: {waiter:?}"));
@@ -130,8 +146,15 @@ impl<'h> Checker<'h> {
 
     /// No head of a queue waits without a reason.
     fn check_head(&mut self, at: usize, sample: &Sample, key: &'h str, shown: &Shown) {
-        let first = shown.waiters.first();
-        let enters = first.filter(|head| self.shown_keys_admit(sample, key, head));
+        let mut waiters = shown.waiters.iter();
+        let listens = |(token, _): &(String, Mode)| !shown.absent.contains(token);
+        let first = waiters.position(listens);
+        let first = first.map(|at| (&shown.waiters[..at], &shown.waiters[at]));
+        let enters = first.filter(|(kept, head)| match kept {
+            [] => self.shown_keys_admit(sample, key, head),
+            kept => self.shown_kept_admit(key, shown, kept, head),
+        });
+        let enters = enters.map(|(_, head)| head);
         let Some((head, _)) = enters else {
             self.stuck.remove(key);
             return;

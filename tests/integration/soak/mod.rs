@@ -1,13 +1,13 @@
 //! The soak: many clients on a few locks, with crashes, kills, deletions and pauses, and a checker
 //! of the recorded history.
 //!
-//! - [`clients`] and [`operator`]: the actions on the server, from a seed. [`wire`]: their
-//!   connections.
+//! - [`clients`] and [`operator`]: the actions on the server, from a seed. [`sending`], [`wire`]:
+//!   their requests and their connections.
 //! - [`history`]: the record of the clients, and the server's append-only file.
-//! - [`rule`], [`timeline`], [`checker`], [`requests`], [`several`], [`linger`], [`info_replies`]: the
-//!   rules, over a [`replay`].
-//!   [`checker_tests`], [`several_tests`] and [`taken_back`] show with [`forged`] histories that each rule refuses
-//!   what it should.
+//! - [`rule`], [`timeline`], [`checker`], [`requests`], [`several`], [`linger`], [`kept`],
+//!   [`guarded`], [`info_replies`]: the rules, over a [`replay`].
+//!   [`checker_tests`], [`several_tests`], [`kept_tests`], [`guarded_tests`] and [`taken_back`] show
+//!   with [`forged`] histories that each rule refuses what it should.
 //!
 //! `SOAK_SECONDS` makes it longer (`make soak`), `SOAK_SEED` repeats the choices of a run, not its
 //! timing.
@@ -17,13 +17,18 @@ mod checker_tests;
 mod clients;
 mod findings;
 mod forged;
+mod guarded;
+mod guarded_tests;
 pub mod history;
 mod info_replies;
+mod kept;
+mod kept_tests;
 mod linger;
 mod operator;
 mod replay;
 mod requests;
 mod rule;
+mod sending;
 mod several;
 mod several_tests;
 mod taken_back;
@@ -68,6 +73,7 @@ fn many_clients_on_few_locks_keep_every_rule(kind: Kind) {
         seed,
         over: AtomicBool::new(false),
         connections: (0..=CLIENTS).map(|_| AtomicI64::new(0)).collect(),
+        has_exec: kind.is_7_0_or_later(),
     };
     let mut history = record(&fixture, &mut server, Duration::from_secs(seconds));
     allow_for_the_clock(kind, &mut history);
@@ -75,6 +81,9 @@ fn many_clients_on_few_locks_keep_every_rule(kind: Kind) {
         Ok(findings) => {
             assert!(findings.grants > 0 && findings.hand_offs > 0);
             assert!(findings.permits > 0, "{findings}");
+            assert!(findings.resumed > 0 && findings.absent > 0, "{findings}");
+            let is_guarded = findings.guarded > 0 && findings.not_held > 0;
+            assert_eq!(is_guarded, kind.is_7_0_or_later(), "{findings}");
             figure(kind, &format!("{seconds} s, seed {seed}: {findings}"));
         }
         Err(breaches) => {
