@@ -176,8 +176,13 @@ impl<'s> Client<'s> {
             .into_iter()
             .map(|key| (key, self.reader_or_writer()))
             .collect();
-        let block = self.any_block();
-        if !self.insist(token, &asked, block, None) {
+        let keep_ms = self.any_grace();
+        let block = self.any_slice(keep_ms);
+        if !self.insist(token, &asked, block, keep_ms) {
+            // On one of the keys, for the whole place.
+            if keep_ms.is_some() && self.rng.random_bool(0.3) {
+                self.ask(What::Release, key, token);
+            }
             return;
         }
         self.think();
@@ -205,12 +210,16 @@ impl<'s> Client<'s> {
     /// Tries to get a hold. A client whose connection broke may repeat the request with the same
     /// token.
     fn take(&mut self, key: &str, token: &str, mode: Mode, keep_ms: Option<u64>) -> bool {
-        let block = match keep_ms {
-            // It waits in slices.
+        let block = self.any_slice(keep_ms);
+        self.insist(token, &[(key.to_string(), mode)], block, keep_ms)
+    }
+
+    /// With KEEP it waits in slices.
+    fn any_slice(&mut self, keep_ms: Option<u64>) -> Option<u64> {
+        match keep_ms {
             Some(_) => Some(self.rng.random_range(0..30)).filter(|ms| *ms > 0),
             None => self.any_block(),
-        };
-        self.insist(token, &[(key.to_string(), mode)], block, keep_ms)
+        }
     }
 
     fn any_grace(&mut self) -> Option<u64> {

@@ -17,11 +17,11 @@ pub(super) struct Due {
 
 /// The server's timers count in milliseconds. One that is due at once may fire in the next
 /// millisecond, one at a deadline another one later.
-const ALARM_US: u64 = 3_000;
+pub(super) const ALARM_US: u64 = 3_000;
 
 /// A timer that is due in one turn of the server's loop has fired before the next, and two samples
 /// are never in one turn.
-const LOOKS_UNTIL_DONE: usize = 2;
+pub(super) const LOOKS_UNTIL_DONE: usize = 2;
 
 impl Due {
     pub(super) fn since(since_us: u64) -> Self {
@@ -64,8 +64,9 @@ impl<'h> Checker<'h> {
             }
             return;
         };
-        let modes = [from_ms, to_ms].map(|ms| state.mode(ms));
-        let mut fits = shown.holders.is_empty() || modes.contains(&shown.mode);
+        // Some may end in between, and leave holds that tolerate more.
+        let mut modes = (from_ms..=to_ms).map(|ms| state.mode(ms));
+        let mut fits = shown.holders.is_empty() || modes.any(|mode| mode == shown.mode);
         let mut left: Vec<_> = shown.holders.iter().collect();
         for (token, hold) in state.live(from_ms) {
             let end_ms = state.end_ms(hold);

@@ -19,17 +19,26 @@ pub struct Kept {
     surely_until_us: u64,
     /// From this instant on it is surely over.
     perhaps_until_us: u64,
+    /// The position from which on the server's timer has surely ended it.
+    over_at: usize,
 }
 
 /// The server notices a lost connection so much later, and takes back what it has granted to it.
 const NOTICED_US: u64 = 20_000;
 
-/// The timer that ends a place may be as late as this, where that can only excuse.
+/// The timer that ends a place may be as late as this, where that can only excuse. A server that was
+/// stalled is later, but so are the looks at it.
 const LATE_US: u64 = 100_000;
 
 impl Kept {
-    /// `gone_us` is when the server has surely noticed that a client has gone.
-    pub fn of(request: &Request, block: Option<u64>, gone_us: u64) -> Option<Self> {
+    /// `gone_us` is when the server has surely noticed that a client has gone, and `over_at` the
+    /// position from which on a timer of an instant has surely fired.
+    pub fn of(
+        request: &Request,
+        block: Option<u64>,
+        gone_us: u64,
+        over_at: impl FnOnce(u64) -> usize,
+    ) -> Option<Self> {
         let grace_us = request.keep_ms? * 1_000;
         let timeout_us = match block {
             None => 0,
@@ -56,6 +65,7 @@ impl Kept {
                 ends_us => ends_us + grace_us,
             },
             perhaps_until_us: latest_us.saturating_add(grace_us),
+            over_at: over_at(latest_us.saturating_add(grace_us)),
         })
     }
 }
@@ -65,7 +75,8 @@ impl Timeline<'_> {
     pub fn may_have_place(&self, at: usize, not_before_ms: u64) -> bool {
         let may_be_kept = self.kept.is_some_and(|kept| {
             let over_us = kept.perhaps_until_us.saturating_add(LATE_US);
-            self.arrived < at && at <= self.ended && not_before_ms * 1_000 <= over_us
+            let may_be_late = not_before_ms * 1_000 <= over_us || at <= kept.over_at;
+            self.arrived < at && at <= self.ended && may_be_late
         });
         may_be_kept || self.may_wait(at, not_before_ms)
     }
@@ -103,6 +114,10 @@ impl<'h> Checker<'h> {
                 && !other.surely_waits(at, now_ms)
                 && other.surely_has_place(at, now_ms)
         });
+        let kept: Vec<_> = kept.collect();
+        // A place for several keys stops all behind it.
+        let stops = kept.iter().any(|other| other.request.parts.are_several());
+        let kept = kept.into_iter();
         let kept: BTreeMap<_, _> = kept.map(|p| (p.request.token.as_bytes(), p.mode)).collect();
         if kept.is_empty() {
             return;
@@ -113,7 +128,7 @@ impl<'h> Checker<'h> {
             .iter()
             .map(|(token, mode, _)| (token.as_bytes(), *mode));
         let others = others.filter(|(other, _)| *other != token.as_bytes());
-        if !fits_beside(others, &kept, first.mode) {
+        if stops || !fits_beside(others, &kept, first.mode) {
             let text = format!("{what} past {kept:?} beside {live:?}");
             self.refuse(Rule::PastKept, at, text);
         }
@@ -128,11 +143,15 @@ impl<'h> Checker<'h> {
         kept: &[(String, Mode)],
         (token, mode): &(String, Mode),
     ) -> bool {
-        let mut own = self.queue(key).filter(|t| t.request.token == *token);
-        let is_several = own.any(|timeline| timeline.request.parts.are_several());
+        let is_several = |token: &str| {
+            let mut own = self.queue(key).filter(|t| t.request.token == *token);
+            own.any(|timeline| timeline.request.parts.are_several())
+        };
         let holds = |token: &str| shown.holders.iter().any(|holder| holder.token == *token);
-        // An upgrade is decided by other rules.
-        if is_several || holds(token) || kept.iter().any(|(token, _)| holds(token)) {
+        // An upgrade is decided by other rules, and a place for several keys by other keys, too. It
+        // stops all behind it.
+        let mut all = kept.iter().map(|(token, _)| token).chain([token]);
+        if all.any(|token| is_several(token) || holds(token)) {
             return false;
         }
         let by_holders = shown.mode.unwrap_or(Mode::Shared);

@@ -122,6 +122,27 @@ fn a_grant_that_does_not_fit_beside_an_absent_place_is_refused() {
             _ => h.refused_for(Rule::PastKept),
         }
     }
+    // An absent place for several keys stops all behind it.
+    for is_over in [false, true] {
+        let mut h = start();
+        h.takes("a", Exclusive, 1);
+        let b = h.waits_for_two("b");
+        for part in [b, b + 1] {
+            h.keeps(part, GRACE_MS);
+            h.ends(part, Outcome::Null);
+            let request = h.history.requests.get_mut(&part).unwrap();
+            request.what = What::Acquire(Shared, None);
+        }
+        let c = h.waits("c", Shared);
+        h.after(if is_over { GRACE_MS + 1 } else { 1 });
+        h.releases("a");
+        h.gives("c", Shared, 2);
+        h.delivered(c, 2);
+        match is_over {
+            true => h.accepted(),
+            false => h.refused_for(Rule::PastKept),
+        }
+    }
     // A place that was given up is in nobody's way.
     let mut h = start();
     h.takes("a", Exclusive, 1);

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use redis_lock::lock::{Effect, Mode};
 
 use super::history::{effect, Entry, History, Mark, Outcome, Parts, Request, What};
+use super::info_replies::{ALARM_US, LOOKS_UNTIL_DONE};
 use super::kept::Kept;
 use super::rule::{Breach, Rule};
 
@@ -218,6 +219,16 @@ impl<'h> Index<'h> {
             .map_or(usize::MAX, |(at, _)| at + 1)
     }
 
+    /// The position from which a timer that was due at this instant has fired.
+    fn timer_has_fired(&self, due_us: u64) -> usize {
+        let due_us = due_us.saturating_add(ALARM_US);
+        let first = self
+            .looks
+            .partition_point(|(_, asked_us, _)| *asked_us <= due_us);
+        let seen = self.looks.get(first + LOOKS_UNTIL_DONE - 1);
+        seen.map_or(usize::MAX, |(at, ..)| *at)
+    }
+
     /// The look by which the server has noticed it, and when that was over.
     fn look_after_a_cut(&self, cut_us: u64) -> Option<(usize, u64)> {
         let first = self
@@ -269,7 +280,12 @@ pub fn follow<'h>(history: &'h History, breaches: &mut Vec<Breach>) -> BTreeMap<
             granted: None,
             struck: killed.min(unblocked).min(given_up),
             gone: usize::MAX,
-            kept: Kept::of(request, block, noticed.map_or(u64::MAX, |(_, us)| us)),
+            kept: Kept::of(
+                request,
+                block,
+                noticed.map_or(u64::MAX, |(_, us)| us),
+                |us| index.timer_has_fired(us),
+            ),
             resumed: index.resumed(request, arrived),
             ended: index.ended(request, arrived),
         };
