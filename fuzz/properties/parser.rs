@@ -267,12 +267,12 @@ fn check(args: &[&[u8]]) {
 fn guard(args: &[&[u8]]) {
     let parsed = exec::parse(Args::new(args.iter().copied()));
     let expected = match args {
-        [token, command, ..] => is_token(token) && command.to_ascii_lowercase() != b"select",
+        [token, command, ..] => is_token(token) && !command.eq_ignore_ascii_case(b"select"),
         _ => false,
     };
     if let Some((token, command)) = judge(parsed, expected) {
         assert_eq!((token.as_bytes(), command), (args[0], args[1]));
-        let is_nested = command.to_ascii_uppercase() == b"LOCK.EXEC";
+        let is_nested = command.eq_ignore_ascii_case(b"LOCK.EXEC");
         assert_eq!(exec::is_this(command), is_nested);
     }
 }

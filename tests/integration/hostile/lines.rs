@@ -258,11 +258,12 @@ fn several(rng: &mut StdRng, args: &mut Line) {
     args.push(mostly(rng, &TOKENS, 2).to_vec());
     args.push(mostly(rng, &NUMBERS, 3).to_vec());
     let (modes, options) = (any(rng, &MODES), any(rng, &OPTIONS));
-    match rng.random_bool(0.5) {
-        true => [modes, options],
-        false => [options, modes],
-    }
-    .map(|words| push(args, words));
+    let (first, second) = match rng.random_bool(0.5) {
+        true => (modes, options),
+        false => (options, modes),
+    };
+    push(args, first);
+    push(args, second);
 }
 
 fn guarded(rng: &mut StdRng, args: &mut Line) {

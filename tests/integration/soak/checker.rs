@@ -181,7 +181,7 @@ impl<'h> Checker<'h> {
         // A step that serves several keys goes back to one with the time of its beginning.
         let of_key = self.served.get(key).map_or(0, |(served_ms, _)| *served_ms);
         let earliest_ms = self.begun_ms.map_or(self.now_ms, |begun| begun.max(of_key));
-        if now_ms < earliest_ms {
+        if now_ms + self.history.clock_lead_ms < earliest_ms {
             self.refuse(
                 Rule::TimeOrder,
                 at,

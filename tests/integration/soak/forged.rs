@@ -32,6 +32,7 @@ pub fn start() -> Forged {
             samples: BTreeMap::new(),
             pauses: Vec::new(),
             operator: 0,
+            clock_lead_ms: 0,
             blocked_at_end: 0,
         },
         now_ms: 1_000_000,

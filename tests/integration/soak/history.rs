@@ -26,6 +26,8 @@ pub struct History {
     /// The connection of the operator. Its commands before a kill are in the same write as the
     /// kill.
     pub operator: i64,
+    /// By so much the server's clock may be ahead for a moment, and go back.
+    pub clock_lead_ms: u64,
     /// The number of blocked clients after everything had ended.
     pub blocked_at_end: i64,
 }

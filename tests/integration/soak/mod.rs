@@ -111,6 +111,7 @@ fn allow_for_the_clock(kind: Kind, history: &mut History) {
     if kind != Kind::Valkey9 {
         return;
     }
+    history.clock_lead_ms = CLOCK_LEAD_US / 1_000;
     for request in history.requests.values_mut() {
         request.ended_us += CLOCK_LEAD_US;
     }
@@ -163,6 +164,7 @@ fn record(fixture: &Fixture, server: &mut Server, time: Duration) -> History {
         samples: observer.samples,
         pauses: operator.pauses,
         operator: operator.wire.id,
+        clock_lead_ms: 0,
         blocked_at_end,
     }
 }
