@@ -169,11 +169,30 @@ pub struct Holder {
     pub ttl_ms: u64,
 }
 
-/// CLIENT PAUSE: no client writes between these instants at most.
+/// CLIENT PAUSE: no client writes between these instants at most. Or the server stood still.
 #[derive(Clone, Copy, Debug)]
 pub struct Pause {
     pub from_us: u64,
     pub until_us: u64,
+}
+
+/// The time between two looks from which on the server may have stood still. After that it listens
+/// for a moment before it hands anything on.
+const STALL_US: u64 = 50_000;
+
+impl History {
+    /// Notes when the machine had no time for the server, or for the observer.
+    pub fn note_stalls(&mut self) -> usize {
+        let looks = self.samples.values().zip(self.samples.values().skip(1));
+        let gaps = looks.filter(|(one, next)| next.server_us > one.server_us + STALL_US);
+        let stalls = gaps.map(|(one, next)| Pause {
+            from_us: one.server_us,
+            until_us: next.ended_us,
+        });
+        let stalls: Vec<_> = stalls.collect();
+        self.pauses.extend(&stalls);
+        stalls.len()
+    }
 }
 
 impl Mark {

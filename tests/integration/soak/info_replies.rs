@@ -39,7 +39,7 @@ impl Due {
 }
 
 /// The retry interval of the server after a pause.
-const AFTER_A_PAUSE_US: u64 = 30_000;
+pub(super) const AFTER_A_PAUSE_US: u64 = 30_000;
 
 impl<'h> Checker<'h> {
     pub(super) fn sampled(&mut self, at: usize, sample: &'h Sample) {
@@ -134,7 +134,10 @@ impl<'h> Checker<'h> {
                 }
             } else if !self.was_upgrade(timeline) {
                 if timeline.place.1 < last {
-                    wrong.push(format!("out of order: {waiter:?}"));
+                    let place = timeline.place;
+                    wrong.push(format!(
+                        "out of order: {waiter:?} of {place:?} after {last}"
+                    ));
                 }
                 last = last.max(timeline.place.0);
                 seen_line = true;

@@ -206,6 +206,19 @@ fn a_head_waits_only_for_an_absent_place_beside_which_it_does_not_fit() {
 }
 
 #[test]
+fn a_server_that_stood_still_is_noticed() {
+    let mut h = start();
+    for after_ms in [3, 60, 3] {
+        h.shows_nothing();
+        h.after(after_ms);
+    }
+    h.shows_nothing();
+    assert_eq!(h.history.note_stalls(), 1);
+    let pause = h.history.pauses[0];
+    assert_eq!(pause.until_us - pause.from_us, 60_000);
+}
+
+#[test]
 fn a_place_that_is_absent_for_too_long_is_refused() {
     for (looks, paused) in [(2, false), (3, false), (3, true)] {
         let mut h = start();

@@ -76,6 +76,7 @@ fn many_clients_on_few_locks_keep_every_rule(kind: Kind) {
         has_exec: kind.is_7_0_or_later(),
     };
     let mut history = record(&fixture, &mut server, Duration::from_secs(seconds));
+    let stalls = history.note_stalls();
     allow_for_the_clock(kind, &mut history);
     match check(&history) {
         Ok(findings) => {
@@ -84,7 +85,14 @@ fn many_clients_on_few_locks_keep_every_rule(kind: Kind) {
             assert!(findings.resumed > 0 && findings.absent > 0, "{findings}");
             let is_guarded = findings.guarded > 0 && findings.not_held > 0;
             assert_eq!(is_guarded, kind.is_7_0_or_later(), "{findings}");
-            figure(kind, &format!("{seconds} s, seed {seed}: {findings}"));
+            let stalls = match stalls {
+                0 => String::new(),
+                stalls => format!("; the machine stood still {stalls} times"),
+            };
+            figure(
+                kind,
+                &format!("{seconds} s, seed {seed}: {findings}{stalls}"),
+            );
         }
         Err(breaches) => {
             for breach in breaches.iter().take(5) {

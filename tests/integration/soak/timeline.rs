@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use redis_lock::lock::{Effect, Mode};
 
-use super::history::{effect, Entry, History, Mark, Outcome, Parts, Request, What};
-use super::info_replies::{ALARM_US, LOOKS_UNTIL_DONE};
+use super::history::{effect, Entry, History, Mark, Outcome, Parts, Pause, Request, What};
+use super::info_replies::{AFTER_A_PAUSE_US, ALARM_US, LOOKS_UNTIL_DONE};
 use super::kept::Kept;
 use super::rule::{Breach, Rule};
 
@@ -220,8 +220,14 @@ impl<'h> Index<'h> {
     }
 
     /// The position from which a timer that was due at this instant has fired.
-    fn timer_has_fired(&self, due_us: u64) -> usize {
-        let due_us = due_us.saturating_add(ALARM_US);
+    fn timer_has_fired(&self, due_us: u64, pauses: &[Pause]) -> usize {
+        let mut due_us = due_us.saturating_add(ALARM_US);
+        for pause in pauses {
+            let acts_again_us = pause.until_us + AFTER_A_PAUSE_US;
+            if pause.from_us <= due_us && due_us < acts_again_us {
+                due_us = acts_again_us;
+            }
+        }
         let first = self
             .looks
             .partition_point(|(_, asked_us, _)| *asked_us <= due_us);
@@ -244,6 +250,8 @@ impl<'h> Index<'h> {
 pub fn follow<'h>(history: &'h History, breaches: &mut Vec<Breach>) -> BTreeMap<u64, Timeline<'h>> {
     let index = Index::of(history);
     let mut timelines = BTreeMap::new();
+    let mut pauses = history.pauses.clone();
+    pauses.sort_by_key(|pause| pause.from_us);
     for (&number, request) in &history.requests {
         let arrival = index.arrivals.get(&number).copied();
         let killed = Index::after(&index.kills, request.connection, arrival.map_or(0, |a| a.0));
@@ -284,7 +292,7 @@ pub fn follow<'h>(history: &'h History, breaches: &mut Vec<Breach>) -> BTreeMap<
                 request,
                 block,
                 noticed.map_or(u64::MAX, |(_, us)| us),
-                |us| index.timer_has_fired(us),
+                |us| index.timer_has_fired(us, &pauses),
             ),
             resumed: index.resumed(request, arrived),
             ended: index.ended(request, arrived),
