@@ -33,7 +33,7 @@ impl Due {
 
     /// Whether it was due when this sample was taken.
     pub(super) fn is_over(&mut self, sample: &Sample) -> bool {
-        self.late_looks += usize::from(sample.server_us >= self.since_us + ALARM_US);
+        self.late_looks += usize::from(sample.server_us >= self.since_us.saturating_add(ALARM_US));
         self.late_looks >= LOOKS_UNTIL_DONE
     }
 }
