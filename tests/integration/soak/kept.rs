@@ -31,12 +31,13 @@ const NOTICED_US: u64 = 20_000;
 const LATE_US: u64 = 100_000;
 
 impl Kept {
-    /// `gone_us` is when the server has surely noticed that a client has gone, and `over_at` the
-    /// position from which on a timer of an instant has surely fired.
+    /// The request came before `arrived_us`. `gone_us` is when the server has surely noticed that a
+    /// client has gone, and `over_at` the position from which on a timer of an instant has surely
+    /// fired.
     pub fn of(
         request: &Request,
         block: Option<u64>,
-        gone_us: u64,
+        (arrived_us, gone_us): (u64, u64),
         over_at: impl FnOnce(u64) -> usize,
     ) -> Option<Self> {
         let grace_us = request.keep_ms? * 1_000;
@@ -50,6 +51,10 @@ impl Kept {
             // One that waits for ever was told null because its place was given up.
             Outcome::Null if timeout_us == u64::MAX => (0, request.ended_us),
             Outcome::Null => (times_out_us, request.ended_us),
+            // After a pause the server may execute the mark, and not the rest, if the client has gone.
+            Outcome::Cut { since_us } if *since_us < arrived_us => {
+                (0, gone_us.saturating_add(NOTICED_US))
+            }
             Outcome::Cut { since_us } => (
                 times_out_us.min(*since_us),
                 gone_us.saturating_add(NOTICED_US),

@@ -55,6 +55,36 @@ fn a_request_that_does_not_find_its_place_is_refused() {
 }
 
 #[test]
+fn a_client_that_left_before_its_request_came_may_have_no_place() {
+    for came_in_time in [true, false] {
+        let mut h = start();
+        h.takes("a", Exclusive, 1);
+        let b = h.asks("b", What::Acquire(Exclusive, None));
+        h.keeps(b, GRACE_MS);
+        let since_us = h.now_us() + 1_500;
+        h.after(1);
+        if came_in_time {
+            h.shows(Some(Exclusive), &[("a", 1)], &[("b", Exclusive)]);
+            h.shown_absent(&["b"]);
+        }
+        h.after(1);
+        let c = h.waits("c", Exclusive);
+        h.ends(b, Outcome::Cut { since_us });
+        let b = h.asks("b", What::Acquire(Exclusive, Some(20)));
+        h.releases("a");
+        h.gives("c", Exclusive, 2);
+        h.delivered(c, 2);
+        h.after(20);
+        h.ends(b, Outcome::Null);
+        h.shows(Some(Exclusive), &[("c", 2)], &[]);
+        match came_in_time {
+            true => h.refused_for(Rule::OutOfOrder),
+            false => h.accepted(),
+        }
+    }
+}
+
+#[test]
 fn a_place_lasts_as_the_latest_request_says() {
     for is_kept in [true, false] {
         let (mut h, c) = with_a_kept_place();

@@ -108,6 +108,8 @@ struct Index<'h> {
     acquires: HashMap<(&'h str, &'h str), Vec<usize>>,
     /// The delivered fences.
     delivered: HashSet<u64>,
+    /// Positions before which it was at the latest that late.
+    known: Vec<(usize, u64)>,
     /// The positions of the samples, with the times of their requests and of their replies.
     looks: Vec<(usize, u64, u64)>,
 }
@@ -126,6 +128,7 @@ impl<'h> Index<'h> {
                         hold,
                     } = effect(bytes)
                     {
+                        index.known.push((at, now_ms * 1_000 + 999));
                         let holds = index.holds.entry((key, token.as_bytes().to_vec()));
                         holds.or_default().push(Granted {
                             at,
@@ -158,6 +161,7 @@ impl<'h> Index<'h> {
                         Mark::Sampled(number) => {
                             let sample = &history.samples[&number];
                             index.looks.push((at, sample.asked_us, sample.ended_us));
+                            index.known.push((at, sample.ended_us));
                         }
                         Mark::Killed(id) => index.kills.entry(id).or_default().push(at),
                         Mark::Unblocked(id) => index.unblocks.entry(id).or_default().push(at),
@@ -217,6 +221,12 @@ impl<'h> Index<'h> {
     fn cut_is_seen(&self, cut_us: u64) -> usize {
         self.look_after_a_cut(cut_us)
             .map_or(usize::MAX, |(at, _)| at + 1)
+    }
+
+    /// What arrived at a position came before this instant.
+    fn known_after(&self, arrived: usize) -> u64 {
+        let next = self.known.partition_point(|(at, _)| *at < arrived);
+        self.known.get(next).map_or(u64::MAX, |(_, us)| *us)
     }
 
     /// The position from which a timer that was due at this instant has fired.
@@ -291,7 +301,10 @@ pub fn follow<'h>(history: &'h History, breaches: &mut Vec<Breach>) -> BTreeMap<
             kept: Kept::of(
                 request,
                 block,
-                noticed.map_or(u64::MAX, |(_, us)| us),
+                (
+                    index.known_after(arrived),
+                    noticed.map_or(u64::MAX, |(_, us)| us),
+                ),
                 |us| index.timer_has_fired(us, &pauses),
             ),
             resumed: index.resumed(request, arrived),
