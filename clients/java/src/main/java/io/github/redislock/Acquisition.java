@@ -1,8 +1,5 @@
 package io.github.redislock;
 
-import redis.clients.jedis.exceptions.JedisConnectionException;
-import redis.clients.jedis.exceptions.JedisException;
-
 import java.util.concurrent.TimeUnit;
 import java.util.function.Supplier;
 
@@ -94,7 +91,7 @@ final class Acquisition {
             // A set flag would close the socket, so it is taken down and kept.
             noteInterrupt();
             if (holds.isClosed()) {
-                throw new JedisException("the client was closed");
+                throw commands.wire().failure("the client was closed");
             }
             long leftNanos = waitNanos - (System.nanoTime() - startNanos);
             boolean answered = true;
@@ -103,7 +100,7 @@ final class Acquisition {
                 if (grant != null) {
                     return grant;
                 }
-            } catch (JedisException failed) {
+            } catch (RuntimeException failed) {
                 answered = recover(failed);
             }
             if (answered && waitNanos - (System.nanoTime() - startNanos) <= 0) {
@@ -149,9 +146,9 @@ final class Acquisition {
             Long fence = commands.await(claim, token, ttlMs, blockMs, keepMs);
             placed |= keepMs > 0;
             return fence;
-        } catch (JedisException failed) {
+        } catch (RuntimeException failed) {
             // An error that asking again does not cure has changed nothing.
-            placed |= keepMs > 0 && Commands.passes(failed);
+            placed |= keepMs > 0 && commands.passes(failed);
             throw failed;
         }
     }
@@ -164,26 +161,26 @@ final class Acquisition {
     }
 
     /** Pauses where that helps; true if the server has said that the lock is not to be had now. */
-    private boolean recover(JedisException failed) throws InterruptedException {
-        uncertain |= failed instanceof JedisConnectionException;
+    private boolean recover(RuntimeException failed) throws InterruptedException {
+        uncertain |= commands.isOutOfReach(failed);
         if (Thread.currentThread().isInterrupted()) {
             return false; // That has closed the connection. The loop sees to it.
         }
-        if (Commands.isForeign(failed)) {
+        if (commands.isForeign(failed)) {
             uncertain = false;
             placed = false; // It ended when the other one's value was written.
-            long heldMs = Resend.once(options, () -> commands.ttlMs(claim.name()));
+            long heldMs = commands.resend(() -> commands.ttlMs(claim.name()));
             pause(heldMs < 0 ? PACE_MS : Math.min(PACE_MS, heldMs + 1));
             return true;
         }
-        if (claim.several() && Commands.isError(failed, "PARTIAL")) {
+        if (claim.several() && commands.isError(failed, "PARTIAL")) {
             // A grant whose answer was lost has ended in part meanwhile.
             release();
             uncertain = false;
             placed = false;
             return false;
         }
-        if (!Commands.passes(failed)) {
+        if (!commands.passes(failed)) {
             throw failed;
         }
         long now = System.nanoTime();
@@ -242,7 +239,7 @@ final class Acquisition {
             if (!uncertain) {
                 giveUp(); // Its last answer came, so nobody listens.
             }
-        } catch (JedisException | InterruptedException outOfReach) {
+        } catch (RuntimeException | InterruptedException outOfReach) {
             // Then the lease or the grace ends it.
             flag |= outOfReach instanceof InterruptedException;
         }
@@ -259,7 +256,7 @@ final class Acquisition {
 
     /** Ends the place in the queue, or a hold that was granted unseen. */
     void release() {
-        Resend.once(options, () -> commands.release(claim, token));
+        commands.resend(() -> commands.release(claim, token));
     }
 
     /** Whether it waits to turn a hold into another, so that a release would end that hold. */
@@ -275,8 +272,7 @@ final class Acquisition {
         long restoredMs = Math.max(ttlMs, reader.leftMs());
         Claim shared = Claim.one(claim.name(), Mode.SHARED);
         Long fence =
-                Resend.once(
-                        options, () -> commands.tryAcquire(shared, token, restoredMs));
+                commands.resend(() -> commands.tryAcquire(shared, token, restoredMs));
         if (fence != null && fence == reader.fence && !reader.isOver()) {
             return;
         }

@@ -1,9 +1,8 @@
 package io.github.redislock;
 
-import redis.clients.jedis.exceptions.JedisException;
-
 import java.util.Map;
 import java.util.Set;
+import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ScheduledThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
@@ -81,8 +80,8 @@ final class Holds implements AutoCloseable {
             return new Acquisition(
                             commands, options, this, claim, token, ttlMs, reader, interruptible)
                     .await(waitNanos);
-        } catch (JedisException failed) {
-            if (!Commands.isDeadlock(failed)) {
+        } catch (RuntimeException failed) {
+            if (!commands.isDeadlock(failed)) {
                 throw failed;
             }
             if (waitNanos != Long.MAX_VALUE) {
@@ -107,27 +106,72 @@ final class Holds implements AutoCloseable {
         return hold;
     }
 
+    /**
+     * Sets a hold's lease by its owner's will; false when it was lost. From then on nobody renews
+     * it.
+     */
+    boolean renew(Hold hold, long leaseMs) {
+        hold.renewed = false;
+        synchronized (hold) { // A renewal by the watchdog that is under way comes first.
+            if (hold.isOver() || hold.leftNanos() <= 0) {
+                lose(hold, "its lease ended"); // Unless the clock was quicker.
+                return false;
+            }
+            long sentNanos = System.nanoTime();
+            if (!commands.resend(() -> commands.renew(hold.claim, hold.token, leaseMs))) {
+                lose(hold, GONE);
+                return false;
+            }
+            hold.lease(sentNanos, leaseMs);
+        }
+        watch(hold);
+        return true;
+    }
+
     /** Gives a hold back; an error when it was lost. */
     void release(Hold hold) {
+        release(hold, 0);
+    }
+
+    /**
+     * The same. On the server it ends {@code leastMs} after its grant, or at once if that is past.
+     */
+    void release(Hold hold, long leastMs) {
         drop(hold);
         // If the reply is lost, the second try cannot tell "released by the first" from "lost
         // before". The lease was not over by the client's clock, so it is taken for the former.
         int[] tries = {0};
         boolean released =
-                Resend.once(
-                        options,
-                        () -> {
+                commands.resend(() -> {
                             tries[0]++;
-                            return commands.release(hold.claim, hold.token);
+                            return commands.release(hold.claim, hold.token, leastMs);
                         });
         if (!released && tries[0] == 1) {
             throw notHeld(hold.claim);
         }
     }
 
+    /** A new hold that belongs to no thread, or null. */
+    RedisHold handOut(Claim claim, long waitNanos, long leaseMs, boolean interruptible)
+            throws InterruptedException {
+        if (interruptible && Thread.interrupted()) {
+            throw new InterruptedException("before asking for " + claim.title());
+        }
+        long ttlMs = leaseMs == ThreadLock.RENEWED ? this.ttlMs : leaseMs;
+        String token = UUID.randomUUID().toString();
+        Hold hold = acquire(claim, token, ttlMs, waitNanos, interruptible);
+        if (hold == null) {
+            return null;
+        }
+        hold.handedOn = true;
+        hold.renewed = leaseMs == ThreadLock.RENEWED;
+        watch(hold);
+        return new RedisHold(this, hold, 0);
+    }
+
     /** Whether the server says that it is held. */
     boolean check(Hold hold) {
-        boolean held = Resend.once(options, () -> commands.check(hold.claim, hold.token));
+        boolean held = commands.resend(() -> commands.check(hold.claim, hold.token));
         if (!held) {
             lose(hold, GONE);
         }
@@ -141,8 +185,8 @@ final class Holds implements AutoCloseable {
         boolean interrupted = Thread.interrupted(); // A set flag would close the socket.
         try {
             return commands.exec(hold.claim.name(), hold.token, command, arguments);
-        } catch (JedisException failed) {
-            if (!Commands.isError(failed, "NOTHELD")) {
+        } catch (RuntimeException failed) {
+            if (!commands.isError(failed, "NOTHELD")) {
                 throw failed;
             }
             lose(hold, GONE);
@@ -200,7 +244,7 @@ final class Holds implements AutoCloseable {
                     () -> {
                         try {
                             commands.release(hold.claim, hold.token);
-                        } catch (JedisException outOfReach) {
+                        } catch (RuntimeException outOfReach) {
                             // Then their leases end them.
                         }
                     });
@@ -217,6 +261,8 @@ final class Holds implements AutoCloseable {
         hold.planEnding(clock.schedule(() -> seeEnd(hold), endNanos, TimeUnit.NANOSECONDS));
         if (hold.renewed) {
             planRenewal(hold, TimeUnit.MILLISECONDS.toNanos(ttlMs) / 3);
+        } else {
+            hold.planRenewal(null);
         }
     }
 
@@ -240,6 +286,14 @@ final class Holds implements AutoCloseable {
     }
 
     private void renew(Hold hold) {
+        synchronized (hold) {
+            if (hold.renewed) {
+                renewNow(hold);
+            }
+        }
+    }
+
+    private void renewNow(Hold hold) {
         // Who is dead cannot unlock; renewing for it would lock everybody out for ever.
         if (hold.isOver() || !(hold.handedOn || hold.owner.isAlive())) {
             return;
@@ -257,7 +311,7 @@ final class Holds implements AutoCloseable {
                 // It came through too late: the loss is told, so nobody would ever unlock it.
                 commands.release(hold.claim, hold.token);
             }
-        } catch (JedisException failed) {
+        } catch (RuntimeException failed) {
             planRenewal(hold, TimeUnit.MILLISECONDS.toNanos(ttlMs) / 20);
         }
     }
@@ -279,7 +333,7 @@ final class Holds implements AutoCloseable {
                     request.release();
                 }
             }
-        } catch (JedisException outOfReach) {
+        } catch (RuntimeException outOfReach) {
             // Then the grace ends them.
         }
     }

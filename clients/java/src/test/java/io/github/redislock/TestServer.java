@@ -4,9 +4,15 @@ import static redis.clients.jedis.BuilderFactory.ENCODED_OBJECT_MAP;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
+import org.apache.commons.pool2.impl.GenericObjectPoolConfig;
+
 import redis.clients.jedis.CommandArguments;
-import redis.clients.jedis.RedisClient;
-import redis.clients.jedis.exceptions.JedisConnectionException;
+import redis.clients.jedis.Connection;
+import redis.clients.jedis.DefaultJedisClientConfig;
+import redis.clients.jedis.HostAndPort;
+import redis.clients.jedis.UnifiedJedis;
+import redis.clients.jedis.exceptions.JedisException;
+import redis.clients.jedis.providers.PooledConnectionProvider;
 
 import java.io.IOException;
 import java.io.UncheckedIOException;
@@ -14,6 +20,7 @@ import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.Comparator;
 import java.util.List;
 import java.util.regex.Matcher;
@@ -27,13 +34,13 @@ final class TestServer implements AutoCloseable {
     private final Process process;
     private final Path folder;
     private final int port;
-    final RedisClient redis;
+    final UnifiedJedis redis;
 
     private TestServer(Process process, Path folder, int port) {
         this.process = process;
         this.folder = folder;
         this.port = port;
-        this.redis = RedisClient.create("127.0.0.1", port);
+        this.redis = client(port);
     }
 
     static TestServer start() {
@@ -74,6 +81,28 @@ final class TestServer implements AutoCloseable {
         } catch (IOException failed) {
             throw new UncheckedIOException(failed);
         }
+    }
+
+    /** A client of Jedis that all of its versions can make. */
+    static UnifiedJedis client(int port) {
+        return client(port, 8);
+    }
+
+    static UnifiedJedis client(int port, int connections) {
+        GenericObjectPoolConfig<Connection> pool = new GenericObjectPoolConfig<>();
+        pool.setMaxTotal(connections);
+        return new UnifiedJedis(
+                new PooledConnectionProvider(
+                        new HostAndPort("127.0.0.1", port),
+                        DefaultJedisClientConfig.builder().build(),
+                        pool),
+                1,
+                Duration.ofSeconds(2));
+    }
+
+    /** A section of what the server tells of itself. */
+    String info(String section) {
+        return new String((byte[]) redis.executeCommand(command("INFO").add(section)), UTF_8);
     }
 
     int port() {
@@ -159,7 +188,7 @@ final class TestServer implements AutoCloseable {
                     }
                     try {
                         return redis.ping().equals("PONG");
-                    } catch (JedisConnectionException notYet) {
+                    } catch (JedisException notYet) {
                         return false;
                     }
                 });
