@@ -43,7 +43,7 @@ final class TestServer implements AutoCloseable {
         this.process = process;
         this.folder = folder;
         this.port = port;
-        this.redis = client(URI.create(url()), 8, 5);
+        this.redis = client(URI.create(url()), 2, 5);
     }
 
     static TestServer start() {
