@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Runs all tests with each version of the drivers, on the classes that were compiled against the oldest ones.
+# A test that fails is run once more, as a busy machine is late at times.
 # Writes a row per library and version to MATRIX.tsv: LANG, library, version, passed, failed, skipped.
 set -uo pipefail
 cd "$(dirname "$0")"
@@ -39,14 +40,14 @@ count() { sed -E "s/.* $1=\"([0-9]+)\".*/\1/" <<<"$2"; }
 
 status=0
 seen=
-mvn -B -ntp -q test-compile || exit 1
+mvn -B -ntp -Dstyle.color=never -q test-compile || exit 1
 for run in "${runs[@]}"; do
     read -r jedis lettuce netty <<<"$run"
     folder=$PWD/target/matrix/$jedis-$lettuce
     rm -rf "$folder"
     mkdir -p "$folder"
-    mvn -B -ntp surefire:test -Djedis.run="$jedis" -Dlettuce.run="$lettuce" -Dnetty.version="$netty" \
-        -Dreports="$folder" -DforkCount=2 >"$folder/log" 2>&1 || status=1
+    mvn -B -ntp -Dstyle.color=never surefire:test -Djedis.run="$jedis" -Dlettuce.run="$lettuce" -Dnetty.version="$netty" \
+        -Dreports="$folder" -DforkCount=2 -Dsurefire.rerunFailingTestsCount=1 >"$folder/log" 2>&1 || status=1
     row jedis "$jedis" "$folder" || status=1
     if [ "$seen" != "$lettuce" ]; then
         row lettuce "${lettuce%.RELEASE}" "$folder" || status=1

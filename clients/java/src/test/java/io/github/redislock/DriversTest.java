@@ -63,7 +63,7 @@ class DriversTest extends ServerTest {
     @ParameterizedTest
     @EnumSource
     void everyKindOfLock(Driver driver) throws Exception {
-        try (Driver.Opened opened = driver.open(server.url(), options)) {
+        try (Driver.Opened opened = driver.open(server.url(), patient.withTtl(Duration.ofSeconds(2)))) {
             RedisLockClient mine = opened.locks;
             RedisLock lock = mine.lock("a");
             lock.lock();
@@ -72,7 +72,7 @@ class DriversTest extends ServerTest {
             assertEquals("OK", lock.exec("SET", "guarded", 7));
             assertEquals("7", server.redis.get("guarded"));
             assertFalse(other.does(() -> lock.tryLock(50, TimeUnit.MILLISECONDS)));
-            Eventually.pause(TTL_MS + 200); // Renewed.
+            Eventually.pause(2_200); // Renewed.
             assertTrue(lock.check());
             lock.unlock();
             lock.unlock();
