@@ -113,7 +113,8 @@ class AclTest extends ServerTest {
     void waitingWithoutThreadsNeedsTheChannel() {
         String url = urlOf(WORKER + " &redis-lock:* +subscribe");
         RedisClient lettuce = RedisClient.create(url);
-        try (LettuceLockClient mine = LettuceLockClient.connect(lettuce, options)) {
+        try (LettuceLockClient mine =
+                LettuceLockClient.connect(lettuce, LockOptions.defaults())) {
             AsyncHold hold = Other.result(mine.lock("jobs:1").lock());
             CompletableFuture<AsyncHold> waiting = mine.lock("jobs:1").lock();
             awaitWaiters("jobs:1", 1);
