@@ -54,7 +54,7 @@ class DriversTest extends ServerTest {
             long allMs = (System.nanoTime() - start) / 1_000_000;
             System.out.printf("%s: unlocked in %d ms, all in %d ms%n", driver, unlockMs, allMs);
             assertTrue(unlockMs < 1_000, "to unlock took " + unlockMs);
-            assertTrue(allMs < 5_000, "all together took " + allMs);
+            assertTrue(allMs < 15_000, "all together took " + allMs);
             others.forEach(Other::close);
         }
         assertNull(lost.poll());
@@ -114,7 +114,7 @@ class DriversTest extends ServerTest {
     @EnumSource
     void anInterruptedWaiterLeavesNothing(Driver driver) throws Exception {
         // A pool of the application's is read until the end of a slice.
-        LockOptions brief = options.withSlice(Duration.ofMillis(200));
+        LockOptions brief = patient.withSlice(Duration.ofMillis(200));
         try (Driver.Opened opened = driver.open(server.url(), brief)) {
             RedisLock lock = opened.locks.lock("a");
             lock.lock();
