@@ -1,8 +1,5 @@
 package io.github.redislock;
 
-import redis.clients.jedis.exceptions.JedisConnectionException;
-import redis.clients.jedis.exceptions.JedisException;
-
 import java.util.concurrent.TimeUnit;
 import java.util.function.Supplier;
 
@@ -17,6 +14,9 @@ final class Acquisition {
 
     /** The pace of asking again where the server cannot do the waiting. */
     private static final long PACE_MS = 50;
+
+    /** What a failover may take, for a waiter whose wait has no end. */
+    private static final long FAILOVER_NANOS = TimeUnit.MINUTES.toNanos(1);
 
     /** How long is long enough for the server to notice that a connection was closed. */
     private static final int ABANDON_TRIES = 100;
@@ -41,6 +41,8 @@ final class Acquisition {
 
     /** When the first answer that did not come was due; 0 when all came. */
     private long outOfReachSince;
+
+    private boolean endless;
 
     /** When even a server that does not answer is not waited for any more. */
     private long giveUpNanos;
@@ -87,6 +89,7 @@ final class Acquisition {
 
     private Grant ask(long waitNanos) throws InterruptedException {
         long startNanos = System.nanoTime();
+        endless = waitNanos == Long.MAX_VALUE;
         // Far away for a wait without end, but within reach of nanoTime's arithmetic.
         giveUpNanos =
                 startNanos + Math.min(waitNanos, Long.MAX_VALUE / 2) + options.patienceNanos();
@@ -94,7 +97,7 @@ final class Acquisition {
             // A set flag would close the socket, so it is taken down and kept.
             noteInterrupt();
             if (holds.isClosed()) {
-                throw new JedisException("the client was closed");
+                throw commands.wire().failure("the client was closed");
             }
             long leftNanos = waitNanos - (System.nanoTime() - startNanos);
             boolean answered = true;
@@ -103,7 +106,7 @@ final class Acquisition {
                 if (grant != null) {
                     return grant;
                 }
-            } catch (JedisException failed) {
+            } catch (RuntimeException failed) {
                 answered = recover(failed);
             }
             if (answered && waitNanos - (System.nanoTime() - startNanos) <= 0) {
@@ -149,9 +152,9 @@ final class Acquisition {
             Long fence = commands.await(claim, token, ttlMs, blockMs, keepMs);
             placed |= keepMs > 0;
             return fence;
-        } catch (JedisException failed) {
+        } catch (RuntimeException failed) {
             // An error that asking again does not cure has changed nothing.
-            placed |= keepMs > 0 && Commands.passes(failed);
+            placed |= keepMs > 0 && commands.passes(failed);
             throw failed;
         }
     }
@@ -164,26 +167,26 @@ final class Acquisition {
     }
 
     /** Pauses where that helps; true if the server has said that the lock is not to be had now. */
-    private boolean recover(JedisException failed) throws InterruptedException {
-        uncertain |= failed instanceof JedisConnectionException;
+    private boolean recover(RuntimeException failed) throws InterruptedException {
+        uncertain |= commands.isOutOfReach(failed);
         if (Thread.currentThread().isInterrupted()) {
             return false; // That has closed the connection. The loop sees to it.
         }
-        if (Commands.isForeign(failed)) {
+        if (commands.isForeign(failed)) {
             uncertain = false;
             placed = false; // It ended when the other one's value was written.
-            long heldMs = Resend.once(options, () -> commands.ttlMs(claim.name()));
+            long heldMs = commands.foreignMs(claim.name());
             pause(heldMs < 0 ? PACE_MS : Math.min(PACE_MS, heldMs + 1));
             return true;
         }
-        if (claim.several() && Commands.isError(failed, "PARTIAL")) {
+        if (claim.several() && commands.isError(failed, "PARTIAL")) {
             // A grant whose answer was lost has ended in part meanwhile.
             release();
             uncertain = false;
             placed = false;
             return false;
         }
-        if (!Commands.passes(failed)) {
+        if (!commands.passes(failed)) {
             throw failed;
         }
         long now = System.nanoTime();
@@ -191,7 +194,7 @@ final class Acquisition {
         if (first) {
             outOfReachSince = now - dueNanos > 0 ? dueNanos : now;
         }
-        boolean tooLong = !first && now - outOfReachSince > options.reconnect().toNanos();
+        boolean tooLong = !first && now - outOfReachSince > patienceNanos();
         if (tooLong || now - giveUpNanos >= 0) {
             uncertain = false; // There is nobody to tell.
             placed = false;
@@ -202,6 +205,15 @@ final class Acquisition {
             pause(PACE_MS);
         }
         return false;
+    }
+
+    /** Another server may take over, and until then a waiter has its own time to wait for that. */
+    private long patienceNanos() {
+        long reconnectNanos = options.reconnect().toNanos();
+        if (!commands.wire().failsOver()) {
+            return reconnectNanos;
+        }
+        return Math.max(reconnectNanos, endless ? FAILOVER_NANOS : Long.MAX_VALUE);
     }
 
     private void pause(long pauseMs) throws InterruptedException {
@@ -242,7 +254,7 @@ final class Acquisition {
             if (!uncertain) {
                 giveUp(); // Its last answer came, so nobody listens.
             }
-        } catch (JedisException | InterruptedException outOfReach) {
+        } catch (RuntimeException | InterruptedException outOfReach) {
             // Then the lease or the grace ends it.
             flag |= outOfReach instanceof InterruptedException;
         }
@@ -259,7 +271,7 @@ final class Acquisition {
 
     /** Ends the place in the queue, or a hold that was granted unseen. */
     void release() {
-        Resend.once(options, () -> commands.release(claim, token));
+        commands.resend(() -> commands.release(claim, token));
     }
 
     /** Whether it waits to turn a hold into another, so that a release would end that hold. */
@@ -275,8 +287,7 @@ final class Acquisition {
         long restoredMs = Math.max(ttlMs, reader.leftMs());
         Claim shared = Claim.one(claim.name(), Mode.SHARED);
         Long fence =
-                Resend.once(
-                        options, () -> commands.tryAcquire(shared, token, restoredMs));
+                commands.resend(() -> commands.tryAcquire(shared, token, restoredMs));
         if (fence != null && fence == reader.fence && !reader.isOver()) {
             return;
         }

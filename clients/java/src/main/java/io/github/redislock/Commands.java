@@ -1,23 +1,12 @@
 package io.github.redislock;
 
-import redis.clients.jedis.AbstractPipeline;
-import redis.clients.jedis.BuilderFactory;
-import redis.clients.jedis.CommandArguments;
-import redis.clients.jedis.CommandObject;
-import redis.clients.jedis.Response;
-import redis.clients.jedis.UnifiedJedis;
-import redis.clients.jedis.commands.ProtocolCommand;
-import redis.clients.jedis.exceptions.JedisClusterOperationException;
-import redis.clients.jedis.exceptions.JedisConnectionException;
-import redis.clients.jedis.exceptions.JedisDataException;
-import redis.clients.jedis.exceptions.JedisException;
-import redis.clients.jedis.util.SafeEncoder;
-
-import java.util.ArrayList;
+import java.util.Collections;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.Function;
+import java.util.function.Supplier;
 
 /**
  * The module's commands, one try each.
@@ -25,34 +14,46 @@ import java.util.function.Function;
  * @param placeless whether the server's module is one of 0.1, which keeps no places
  * @param atLeast whether the server is known to have {@code RELEASE ... ATLEAST}
  */
-record Commands(UnifiedJedis jedis, AtomicBoolean placeless, AtomicBoolean atLeast) {
+record Commands(Wire wire, LockOptions options, AtomicBoolean placeless, AtomicBoolean atLeast) {
     static final String EXEC_NEEDS = "LOCK.EXEC (for Redis 7.0 and later, and Valkey)";
 
     private static final System.Logger LOG = System.getLogger("io.github.redislock");
+    private static final long RESEND_PAUSE_MS = 50;
 
-    Commands(UnifiedJedis jedis) {
-        this(jedis, new AtomicBoolean(), new AtomicBoolean());
+    Commands(Wire wire, LockOptions options) {
+        this(wire, options, new AtomicBoolean(), new AtomicBoolean());
     }
 
-    private enum Command implements ProtocolCommand {
-        ACQUIRE("LOCK.ACQUIRE"),
-        MACQUIRE("LOCK.MACQUIRE"),
-        RLOCK("RWLOCK.RLOCK"),
-        RENEW("LOCK.RENEW"),
-        RELEASE("LOCK.RELEASE"),
-        CHECK("LOCK.CHECK"),
-        EXEC("LOCK.EXEC"),
-        INFO("LOCK.INFO");
-
-        private final byte[] raw;
-
-        Command(String name) {
-            raw = SafeEncoder.encode(name);
-        }
-
-        @Override
-        public byte[] getRaw() {
-            return raw;
+    /**
+     * For commands that answer at once and may be sent twice, as all with a token may. Sends until
+     * there is an answer, for as long as {@link LockOptions#reconnect()}; an interrupt waits for
+     * that.
+     */
+    <T> T resend(Supplier<T> command) {
+        // A set flag would close the socket, so it is taken down and kept.
+        boolean interrupted = Thread.interrupted();
+        long startNanos = System.nanoTime();
+        try {
+            while (true) {
+                try {
+                    return AnswerTime.until(startNanos + options.patienceNanos(), command);
+                } catch (RuntimeException failed) {
+                    interrupted |= Thread.interrupted();
+                    if (!passes(failed)
+                            || System.nanoTime() - startNanos > options.reconnect().toNanos()) {
+                        throw failed;
+                    }
+                }
+                try {
+                    Thread.sleep(RESEND_PAUSE_MS);
+                } catch (InterruptedException flag) {
+                    interrupted = true;
+                }
+            }
+        } finally {
+            if (interrupted) {
+                Thread.currentThread().interrupt();
+            }
         }
     }
 
@@ -71,8 +72,8 @@ record Commands(UnifiedJedis jedis, AtomicBoolean placeless, AtomicBoolean atLea
         }
         try {
             return acquire(claim, token, ttlMs, blockMs, keepMs);
-        } catch (JedisDataException failed) {
-            if (!failed.getMessage().startsWith("ERR unknown option")) {
+        } catch (RuntimeException failed) {
+            if (!isError(failed, "ERR unknown option")) {
                 throw failed;
             }
         }
@@ -87,96 +88,125 @@ record Commands(UnifiedJedis jedis, AtomicBoolean placeless, AtomicBoolean atLea
     }
 
     private Long acquire(Claim claim, String token, long ttlMs, long blockMs, long keepMs) {
-        CommandArguments arguments = claim.several() ? several(claim) : one(claim);
-        arguments.add(token).add(ttlMs);
-        if (claim.several()) {
-            arguments.add("MODES").addObjects(claim.modes().toArray());
-        }
-        if (claim.limit() > 0) {
-            arguments.add("LIMIT").add(claim.limit());
-        }
-        if (blockMs > 0) {
-            arguments.add("BLOCK").add(blockMs).blocking();
-        }
-        if (keepMs > 0) {
-            arguments.add("KEEP").add(keepMs);
-        }
+        Request request = acquiring(claim, token, ttlMs, options);
+        request.blockMs = blockMs;
+        request.keepMs = keepMs;
         try {
-            return (Long) jedis.executeCommand(arguments);
-        } catch (JedisDataException failed) {
-            if (claim.needs() != null && isMissing(failed.getMessage())) {
+            return (Long) wire.send(request);
+        } catch (RuntimeException failed) {
+            if (claim.needs() != null && isMissing(refusal(failed))) {
                 throw missing(claim.needs(), failed);
             }
-            throw failed;
+            throw isError(failed, "CROSSSLOT") ? crossSlot(claim, failed) : failed;
         }
     }
 
-    private static CommandArguments one(Claim claim) {
-        boolean reads = claim.modes().get(0) == Mode.SHARED;
-        return new CommandArguments(reads ? Command.RLOCK : Command.ACQUIRE).key(claim.name());
+    /** Not to wait, unless more is said. */
+    static Request acquiring(Claim claim, String token, long ttlMs, LockOptions options) {
+        Request request = claim.several() ? several(claim) : one(claim);
+        request.add(token).add(ttlMs);
+        if (claim.several()) {
+            request.add("MODES");
+            claim.modes().forEach(request::add);
+        }
+        if (claim.limit() > 0) {
+            request.add("LIMIT").add(claim.limit());
+        }
+        options.linger().ifPresent(linger -> request.lingerMs = linger.toMillis());
+        return request;
     }
 
-    private static CommandArguments several(Claim claim) {
-        CommandArguments arguments = new CommandArguments(Command.MACQUIRE);
-        return arguments.add(claim.names().size()).keys(claim.names());
+    private static Request one(Claim claim) {
+        boolean reads = claim.modes().get(0) == Mode.SHARED;
+        return new Request(reads ? "RWLOCK.RLOCK" : "LOCK.ACQUIRE").key(claim.name());
+    }
+
+    private static Request several(Claim claim) {
+        Request request = new Request("LOCK.MACQUIRE").add(claim.names().size());
+        claim.names().forEach(request::key);
+        return request;
     }
 
     /** Whether all of it was held. */
     boolean renew(Claim claim, String token, long ttlMs) {
         return ofAll(
-                claim,
-                name -> new CommandArguments(Command.RENEW).key(name).add(token).add(ttlMs));
+                claim, name -> renewing(name, token, ttlMs));
     }
 
     /** Whether all of it was held. */
     boolean release(Claim claim, String token) {
-        return ofAll(claim, name -> new CommandArguments(Command.RELEASE).key(name).add(token));
+        return ofAll(claim, name -> releasing(name, token, 0));
     }
 
-    /** Whether it was held. It ends {@code atLeastMs} after its grant, or now if that is past. */
-    boolean release(String name, String token, long atLeastMs) {
-        CommandArguments arguments = new CommandArguments(Command.RELEASE).key(name).add(token);
+    /** Whether all of it was held. It ends {@code leastMs} after its grant, or now if that is past. */
+    boolean release(Claim claim, String token, long leastMs) {
         try {
-            return isOne(jedis.executeCommand(arguments.add("ATLEAST").add(atLeastMs)));
-        } catch (JedisDataException failed) {
-            if (isMissing(failed.getMessage())) {
-                throw missing("LOCK.RELEASE ... ATLEAST", failed);
-            }
-            throw failed;
+            return ofAll(claim, name -> releasing(name, token, leastMs));
+        } catch (RuntimeException failed) {
+            throw isMissing(refusal(failed)) ? missing("LOCK.RELEASE ... ATLEAST", failed) : failed;
         }
+    }
+
+    static Request renewing(String name, String token, long ttlMs) {
+        return new Request("LOCK.RENEW").key(name).add(token).add(ttlMs);
+    }
+
+    /** Only one that is to keep the lock for a time says so: older servers do not know that. */
+    static Request releasing(String name, String token, long leastMs) {
+        Request request = new Request("LOCK.RELEASE").key(name).add(token);
+        return leastMs > 0 ? request.add("ATLEAST").add(leastMs) : request;
+    }
+
+    static Request checking(String name, String token) {
+        return new Request("LOCK.CHECK").key(name).add(token);
+    }
+
+    static Request guarding(String name, String token, String command, Object... words) {
+        Request request = new Request("LOCK.EXEC").key(name).add(token).add(command);
+        for (Object word : words) {
+            request.add(word);
+        }
+        return request;
+    }
+
+    /** Changes nothing. An older server refuses it. */
+    static Request probing(String name, String token) {
+        return new Request("LOCK.RELEASE").key(name).add(token).add("ATLEAST").add(0);
     }
 
     /** Fails, once per client, if the server does not know a release that waits for a time. */
     void needAtLeast(String name, String token) {
         if (!atLeast.get()) {
-            release(name, token, 0); // A token that holds nothing.
+            try {
+                wire.send(probing(name, token)); // A token that holds nothing.
+            } catch (RuntimeException failed) {
+                throw isMissing(refusal(failed))
+                        ? missing("LOCK.RELEASE ... ATLEAST", failed)
+                        : failed;
+            }
             atLeast.set(true);
         }
     }
 
     /** Whether all of it is held, as the server says. */
     boolean check(Claim claim, String token) {
-        return replies(claim, name -> new CommandArguments(Command.CHECK).key(name).add(token))
-                .stream()
+        return replies(claim, name -> checking(name, token)).stream()
                 .allMatch(Long.class::isInstance);
     }
 
     /** Runs a command while the lock is held; not to be sent twice. */
     Object exec(String name, String token, String command, Object... words) {
-        CommandArguments arguments = new CommandArguments(Command.EXEC).key(name).add(token);
-        arguments.add(command).addObjects(words);
         try {
-            return jedis.executeCommand(
-                    new CommandObject<>(arguments, BuilderFactory.AGGRESSIVE_ENCODED_OBJECT));
-        } catch (JedisDataException failed) {
-            if (failed.getMessage().matches("(?i)ERR unknown command '?`?LOCK\\.EXEC.*")) {
+            return wire.send(guarding(name, token, command, words));
+        } catch (RuntimeException failed) {
+            if (isUnknown(refusal(failed), "LOCK\\.EXEC")) {
                 throw missing(EXEC_NEEDS, failed);
             }
             throw failed;
         }
     }
 
-    private boolean ofAll(Claim claim, Function<String, CommandArguments> command) {
+    private boolean ofAll(Claim claim, Function<String, Request> command) {
         return replies(claim, command).stream().allMatch(Commands::isOne);
     }
 
@@ -185,24 +215,14 @@ record Commands(UnifiedJedis jedis, AtomicBoolean placeless, AtomicBoolean atLea
     }
 
     /** One command per key, sent together. */
-    private List<Object> replies(Claim claim, Function<String, CommandArguments> command) {
-        List<Object> replies = new ArrayList<>();
+    private List<Object> replies(Claim claim, Function<String, Request> command) {
         try {
             if (claim.names().size() == 1) {
-                replies.add(jedis.executeCommand(command.apply(claim.name())));
-                return replies;
+                return Collections.singletonList(wire.send(command.apply(claim.name())));
             }
-            List<Response<Object>> sent = new ArrayList<>();
-            try (AbstractPipeline pipeline = jedis.pipelined()) {
-                for (String name : claim.names()) {
-                    sent.add(pipeline.sendCommand(command.apply(name)));
-                }
-                pipeline.sync();
-            }
-            sent.forEach(reply -> replies.add(reply.get()));
-            return replies;
-        } catch (JedisDataException failed) {
-            if (failed.getMessage().matches("(?i)ERR unknown command '?`?LOCK\\.CHECK.*")) {
+            return wire.sendAll(claim.names().stream().map(command).toList());
+        } catch (RuntimeException failed) {
+            if (isUnknown(refusal(failed), "LOCK\\.CHECK")) {
                 throw missing("LOCK.CHECK", failed);
             }
             throw failed;
@@ -218,7 +238,19 @@ record Commands(UnifiedJedis jedis, AtomicBoolean placeless, AtomicBoolean atLea
         return info(name).get("holders") instanceof List<?> holders ? holders.size() : 0;
     }
 
+    /** False where the user may not ask. A release gives the place up all the same. */
     boolean isWaiting(String name, String token) {
+        try {
+            return isWaitingNow(name, token);
+        } catch (RuntimeException failed) {
+            if (isError(failed, "NOPERM")) {
+                return false;
+            }
+            throw failed;
+        }
+    }
+
+    private boolean isWaitingNow(String name, String token) {
         return info(name).getOrDefault("waiters", List.of()) instanceof List<?> waiters
                 // The replies of RESP2 are flat lists and those of RESP3 maps: the token is in
                 // either.
@@ -226,60 +258,96 @@ record Commands(UnifiedJedis jedis, AtomicBoolean placeless, AtomicBoolean atLea
     }
 
     private Map<String, Object> info(String name) {
-        CommandArguments arguments = new CommandArguments(Command.INFO).key(name);
-        Map<String, Object> info =
-                jedis.executeCommand(
-                        new CommandObject<>(arguments, BuilderFactory.ENCODED_OBJECT_MAP));
-        return info == null ? Map.of() : info;
+        Object reply = wire.send(new Request("LOCK.INFO").key(name));
+        Map<String, Object> info = new HashMap<>();
+        if (reply instanceof Map<?, ?> map) {
+            map.forEach((key, value) -> info.put(key.toString(), value));
+        } else if (reply instanceof List<?> flat) {
+            for (int at = 0; at + 1 < flat.size(); at += 2) {
+                info.put(flat.get(at).toString(), flat.get(at + 1));
+            }
+        }
+        return info;
+    }
+
+    /** How long a lock of another kind is there at most; below 0 where that cannot be known. */
+    long foreignMs(String name) {
+        try {
+            return resend(() -> ttlMs(name));
+        } catch (RuntimeException failed) {
+            if (isError(failed, "NOPERM")) {
+                return -1;
+            }
+            throw failed;
+        }
     }
 
     long ttlMs(String name) {
-        return jedis.pttl(name);
+        return (Long) wire.send(new Request("PTTL").key(name));
     }
 
     boolean delete(String name) {
-        return jedis.del(name) == 1;
+        return isOne(wire.send(new Request("DEL").key(name)));
     }
 
     /**
      * Whether the server was out of reach, or is only just starting, moving a slot or changing its
      * role.
      */
-    static boolean passes(JedisException failure) {
-        return failure instanceof JedisConnectionException
-                || failure instanceof JedisClusterOperationException
-                || (failure instanceof JedisDataException
-                        && failure.getMessage() != null
-                        && passes(failure.getMessage()));
+    boolean passes(RuntimeException failed) {
+        return wire.isOutOfReach(failed) || passes(refusal(failed));
     }
 
     /** Whether an error says that the server, or another one, will do the same command later. */
     static boolean passes(String error) {
         String codes = "UNBLOCKED|TRYAGAIN|LOADING|MASTERDOWN|CLUSTERDOWN|READONLY";
-        return error.matches("(?s)(" + codes + ")\\b.*");
+        return error != null && error.matches("(?s)(" + codes + ")\\b.*");
+    }
+
+    /** The server's text, or null where the failure is not its answer. */
+    private String refusal(Throwable failed) {
+        return wire.refusal(failed);
+    }
+
+    boolean isOutOfReach(RuntimeException failed) {
+        return wire.isOutOfReach(failed);
     }
 
     /**
      * Whether somebody else's kind of lock is on the key: an old client's string, or the hash of
      * Redisson.
      */
-    static boolean isForeign(JedisException failure) {
-        return isError(failure, "WRONGTYPE");
+    boolean isForeign(RuntimeException failed) {
+        return isError(failed, "WRONGTYPE");
     }
 
-    static boolean isDeadlock(JedisException failure) {
-        return isError(failure, "DEADLOCK");
+    boolean isDeadlock(RuntimeException failed) {
+        return isError(failed, "DEADLOCK");
     }
 
-    static boolean isError(JedisException failure, String code) {
-        return failure instanceof JedisDataException && failure.getMessage().startsWith(code);
+    boolean isError(RuntimeException failed, String code) {
+        String error = refusal(failed);
+        return error != null && error.startsWith(code);
+    }
+
+    static IllegalArgumentException crossSlot(Claim claim, Throwable failed) {
+        return new IllegalArgumentException(
+                "in a cluster the keys of a multi-lock must have one slot, as {orders}:1 and"
+                        + " {orders}:2 have: "
+                        + claim.title(),
+                failed);
+    }
+
+    private static boolean isUnknown(String error, String command) {
+        return error != null && error.matches("(?is)ERR unknown command '?`?" + command + ".*");
     }
 
     /** Whether an error says that the server's module is too old for an option or a command. */
     static boolean isMissing(String error) {
-        return error.startsWith("ERR unknown option")
-                || error.startsWith("ERR unknown command")
-                || error.startsWith("ERR wrong number of arguments");
+        return error != null
+                && (error.startsWith("ERR unknown option")
+                        || error.startsWith("ERR unknown command")
+                        || error.startsWith("ERR wrong number of arguments"));
     }
 
     static UnsupportedOperationException missing(String feature, Throwable failed) {

@@ -1,9 +1,8 @@
 package io.github.redislock;
 
-import redis.clients.jedis.exceptions.JedisException;
-
 import java.util.Map;
 import java.util.Set;
+import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ScheduledThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
@@ -20,6 +19,7 @@ final class Holds implements AutoCloseable {
     private record Key(String name, Thread owner) {}
 
     private final Map<Key, Hold> holds = new ConcurrentHashMap<>();
+    private final Set<Hold> bound = ConcurrentHashMap.newKeySet();
     private final Set<Acquisition> waiting = ConcurrentHashMap.newKeySet();
     private final Commands commands;
     private final LockOptions options;
@@ -33,6 +33,50 @@ final class Holds implements AutoCloseable {
         this.options = options;
         this.ttlMs = options.ttl().toMillis();
         this.onLost = options.onLost();
+        if (options.linger().isPresent()) {
+            commands.wire().onReconnect(this::rebindAll);
+        }
+    }
+
+    /** The connection that the holds are bound to is another one now. */
+    private synchronized void rebindAll() {
+        if (!watchdog.isShutdown()) {
+            watchdog.execute(() -> bound.forEach(this::rebind));
+        }
+    }
+
+    private void rebind(Hold hold) {
+        boolean held;
+        synchronized (hold) {
+            held = hold.isOver() || rebindNow(hold);
+        }
+        if (!held) {
+            lose(hold, GONE);
+        }
+    }
+
+    /** False when the server says that it is over. */
+    private boolean rebindNow(Hold hold) {
+        long leaseMs = hold.renewed ? ttlMs : hold.leftMs();
+        long sentNanos = System.nanoTime();
+        try {
+            Long fence = commands.tryAcquire(hold.claimNow(), hold.token, leaseMs);
+            if (fence == null) {
+                return false;
+            }
+            if (fence != hold.fence) {
+                commands.release(hold.claim, hold.token); // A new one, which nobody asked for.
+                return false;
+            }
+            hold.lease(sentNanos, leaseMs);
+            watch(hold);
+            if (hold.isOver()) {
+                commands.release(hold.claim, hold.token); // Given back meanwhile.
+            }
+        } catch (RuntimeException failed) {
+            planRenewal(hold, TimeUnit.MILLISECONDS.toNanos(ttlMs) / 20, () -> rebind(hold));
+        }
+        return true;
     }
 
     private static ScheduledThreadPoolExecutor thread(String name) {
@@ -81,8 +125,8 @@ final class Holds implements AutoCloseable {
             return new Acquisition(
                             commands, options, this, claim, token, ttlMs, reader, interruptible)
                     .await(waitNanos);
-        } catch (JedisException failed) {
-            if (!Commands.isDeadlock(failed)) {
+        } catch (RuntimeException failed) {
+            if (!commands.isDeadlock(failed)) {
                 throw failed;
             }
             if (waitNanos != Long.MAX_VALUE) {
@@ -107,27 +151,76 @@ final class Holds implements AutoCloseable {
         return hold;
     }
 
+    /**
+     * Sets a hold's lease by its owner's will; false when it was lost. From then on nobody renews
+     * it.
+     */
+    boolean renew(Hold hold, long leaseMs) {
+        hold.renewed = false;
+        if (hold.isOver() || hold.leftNanos() <= 0) {
+            lose(hold, "its lease ended"); // Unless the clock was quicker.
+            return false;
+        }
+        boolean held;
+        synchronized (hold) { // A renewal by the watchdog that is under way comes first.
+            long sentNanos = System.nanoTime();
+            held = commands.resend(() -> commands.renew(hold.claim, hold.token, leaseMs));
+            if (held) {
+                hold.lease(sentNanos, leaseMs);
+            }
+        }
+        if (held) {
+            watch(hold);
+        } else {
+            lose(hold, GONE);
+        }
+        return held && !hold.isOver();
+    }
+
     /** Gives a hold back; an error when it was lost. */
     void release(Hold hold) {
+        release(hold, 0);
+    }
+
+    /**
+     * The same. On the server it ends {@code leastMs} after its grant, or at once if that is past.
+     */
+    void release(Hold hold, long leastMs) {
         drop(hold);
         // If the reply is lost, the second try cannot tell "released by the first" from "lost
         // before". The lease was not over by the client's clock, so it is taken for the former.
         int[] tries = {0};
         boolean released =
-                Resend.once(
-                        options,
-                        () -> {
+                commands.resend(() -> {
                             tries[0]++;
-                            return commands.release(hold.claim, hold.token);
+                            return commands.release(hold.claim, hold.token, leastMs);
                         });
         if (!released && tries[0] == 1) {
             throw notHeld(hold.claim);
         }
     }
 
+    /** A new hold that belongs to no thread, or null. */
+    RedisHold handOut(Claim claim, long waitNanos, long leaseMs, boolean interruptible)
+            throws InterruptedException {
+        if (interruptible && Thread.interrupted()) {
+            throw new InterruptedException("before asking for " + claim.title());
+        }
+        long ttlMs = leaseMs == ThreadLock.RENEWED ? this.ttlMs : leaseMs;
+        String token = UUID.randomUUID().toString();
+        Hold hold = acquire(claim, token, ttlMs, waitNanos, interruptible);
+        if (hold == null) {
+            return null;
+        }
+        hold.handedOn = true;
+        hold.renewed = leaseMs == ThreadLock.RENEWED;
+        watch(hold);
+        return new RedisHold(this, hold, 0);
+    }
+
     /** Whether the server says that it is held. */
     boolean check(Hold hold) {
-        boolean held = Resend.once(options, () -> commands.check(hold.claim, hold.token));
+        boolean held = commands.resend(() -> commands.check(hold.claim, hold.token));
         if (!held) {
             lose(hold, GONE);
         }
@@ -141,8 +234,8 @@ final class Holds implements AutoCloseable {
         boolean interrupted = Thread.interrupted(); // A set flag would close the socket.
         try {
             return commands.exec(hold.claim.name(), hold.token, command, arguments);
-        } catch (JedisException failed) {
-            if (!Commands.isError(failed, "NOTHELD")) {
+        } catch (RuntimeException failed) {
+            if (!commands.isError(failed, "NOTHELD")) {
                 throw failed;
             }
             lose(hold, GONE);
@@ -190,6 +283,7 @@ final class Holds implements AutoCloseable {
     }
 
     private void forget(Hold hold) {
+        bound.remove(hold);
         hold.claim.names().forEach(name -> holds.remove(new Key(name, hold.owner), hold));
     }
 
@@ -200,7 +294,7 @@ final class Holds implements AutoCloseable {
                     () -> {
                         try {
                             commands.release(hold.claim, hold.token);
-                        } catch (JedisException outOfReach) {
+                        } catch (RuntimeException outOfReach) {
                             // Then their leases end them.
                         }
                     });
@@ -212,18 +306,26 @@ final class Holds implements AutoCloseable {
         if (hold.isOver() || clock.isShutdown()) {
             return;
         }
+        if (options.linger().isPresent()) {
+            bound.add(hold);
+        }
         // Not before the end has passed.
         long endNanos = Math.max(0, hold.leftNanos()) + 1;
         hold.planEnding(clock.schedule(() -> seeEnd(hold), endNanos, TimeUnit.NANOSECONDS));
         if (hold.renewed) {
             planRenewal(hold, TimeUnit.MILLISECONDS.toNanos(ttlMs) / 3);
+        } else {
+            hold.planRenewal(null);
         }
     }
 
-    private synchronized void planRenewal(Hold hold, long delayNanos) {
+    private void planRenewal(Hold hold, long delayNanos) {
+        planRenewal(hold, delayNanos, () -> renew(hold));
+    }
+
+    private synchronized void planRenewal(Hold hold, long delayNanos, Runnable renewal) {
         if (!hold.isOver() && !watchdog.isShutdown()) {
-            hold.planRenewal(
-                    watchdog.schedule(() -> renew(hold), delayNanos, TimeUnit.NANOSECONDS));
+            hold.planRenewal(watchdog.schedule(renewal, delayNanos, TimeUnit.NANOSECONDS));
         }
     }
 
@@ -240,16 +342,26 @@ final class Holds implements AutoCloseable {
     }
 
     private void renew(Hold hold) {
+        boolean held;
+        synchronized (hold) { // A lease that its owner sets comes before or after.
+            held = !hold.renewed || renewNow(hold);
+        }
+        if (!held) {
+            // Unless its owner released it while this was on its way.
+            lose(hold, GONE);
+        }
+    }
+
+    /** False when the server says that it is over. */
+    private boolean renewNow(Hold hold) {
         // Who is dead cannot unlock; renewing for it would lock everybody out for ever.
         if (hold.isOver() || !(hold.handedOn || hold.owner.isAlive())) {
-            return;
+            return true;
         }
         try {
             long sentNanos = System.nanoTime();
             if (!commands.renew(hold.claim, hold.token, ttlMs)) {
-                // Unless its owner released it while this was on its way.
-                lose(hold, GONE);
-                return;
+                return false;
             }
             hold.lease(sentNanos, ttlMs);
             watch(hold);
@@ -257,9 +369,10 @@ final class Holds implements AutoCloseable {
                 // It came through too late: the loss is told, so nobody would ever unlock it.
                 commands.release(hold.claim, hold.token);
             }
-        } catch (JedisException failed) {
+        } catch (RuntimeException failed) {
             planRenewal(hold, TimeUnit.MILLISECONDS.toNanos(ttlMs) / 20);
         }
+        return true;
     }
 
     /**
@@ -272,6 +385,7 @@ final class Holds implements AutoCloseable {
             watchdog.shutdownNow();
             clock.shutdownNow();
             holds.clear();
+            bound.clear();
         }
         try {
             for (Acquisition request : waiting) {
@@ -279,7 +393,7 @@ final class Holds implements AutoCloseable {
                     request.release();
                 }
             }
-        } catch (JedisException outOfReach) {
+        } catch (RuntimeException outOfReach) {
             // Then the grace ends them.
         }
     }

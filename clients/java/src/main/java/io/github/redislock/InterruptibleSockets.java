@@ -39,7 +39,7 @@ final class InterruptibleSockets implements JedisSocketFactory, AutoCloseable {
             socket.connect(
                     new InetSocketAddress(address.getHost(), address.getPort()),
                     AnswerTime.leftMs(config.getConnectionTimeoutMillis()));
-            socket.setSoTimeout(config.getSocketTimeoutMillis());
+            socket.setSoTimeout(AnswerTime.leftMs(config.getSocketTimeoutMillis()));
             open.removeIf(other -> !other.isOpen());
             open.add(channel);
             return socket;

@@ -19,11 +19,16 @@ import java.util.function.Consumer;
  * @param reconnect for how long a command is sent again, with the same token, while the server is
  *     out of reach; a {@code tryLock} may take that much longer then, or one answer's time-out (2 s,
  *     or a third of the ttl if that is less) if that is more
- * @param linger for {@link LettuceLockClient} only: when its connection is lost, its holds end
- *     after this time at the latest, instead of after the ttl. It must outlive a reconnect, after
- *     which the client binds its holds to the new connection. Empty for no such end
+ * @param linger when the client's connection is lost, its holds end after this time at the latest,
+ *     instead of after the ttl. It must outlive a reconnect, after which the client binds its holds
+ *     to the new connection. Not for a {@code UnifiedJedis}, nor in a cluster. Empty for no such
+ *     end
  * @param onLost is told of every hold that ends without its owner, on the thread that noticed:
  *     mostly on that of the client's clock, where the next news waits for it, so be quick
+ * @param fallback whether a server without the module is used by {@code SET NX PX} and scripts.
+ *     That has no fair queue, no fence (it is 0 then, and must never be sent to a resource), no
+ *     readers and writers, no semaphores, multi-locks, guarded commands or least times, and a clock
+ *     that an eviction or a failover can cut short
  */
 public record LockOptions(
         Duration ttl,
@@ -31,7 +36,8 @@ public record LockOptions(
         Duration grace,
         Duration reconnect,
         Optional<Duration> linger,
-        Consumer<LostLock> onLost) {
+        Consumer<LostLock> onLost,
+        boolean fallback) {
     private static final Duration LONGEST_GRACE = Duration.ofHours(1);
 
     /**
@@ -43,6 +49,7 @@ public record LockOptions(
      * @param reconnect may be zero
      * @param linger not negative
      * @param onLost not null
+     * @param fallback off unless the module cannot be loaded
      * @throws IllegalArgumentException when the ttl or the slice is shorter than a millisecond, or
      *     the grace or the linger is out of its range
      */
@@ -83,7 +90,8 @@ public record LockOptions(
                 Duration.ofSeconds(5),
                 Duration.ofSeconds(3),
                 Optional.empty(),
-                lost -> {});
+                lost -> {},
+                false);
     }
 
     /**
@@ -93,7 +101,7 @@ public record LockOptions(
      * @return a copy
      */
     public LockOptions withTtl(Duration ttl) {
-        return new LockOptions(ttl, slice, grace, reconnect, linger, onLost);
+        return new LockOptions(ttl, slice, grace, reconnect, linger, onLost, fallback);
     }
 
     /**
@@ -103,7 +111,7 @@ public record LockOptions(
      * @return a copy
      */
     public LockOptions withSlice(Duration slice) {
-        return new LockOptions(ttl, slice, grace, reconnect, linger, onLost);
+        return new LockOptions(ttl, slice, grace, reconnect, linger, onLost, fallback);
     }
 
     /**
@@ -113,7 +121,7 @@ public record LockOptions(
      * @return a copy
      */
     public LockOptions withGrace(Duration grace) {
-        return new LockOptions(ttl, slice, grace, reconnect, linger, onLost);
+        return new LockOptions(ttl, slice, grace, reconnect, linger, onLost, fallback);
     }
 
     /**
@@ -123,7 +131,7 @@ public record LockOptions(
      * @return a copy
      */
     public LockOptions withReconnect(Duration reconnect) {
-        return new LockOptions(ttl, slice, grace, reconnect, linger, onLost);
+        return new LockOptions(ttl, slice, grace, reconnect, linger, onLost, fallback);
     }
 
     /**
@@ -133,7 +141,7 @@ public record LockOptions(
      * @return a copy
      */
     public LockOptions withLinger(Duration linger) {
-        return new LockOptions(ttl, slice, grace, reconnect, Optional.of(linger), onLost);
+        return new LockOptions(ttl, slice, grace, reconnect, Optional.of(linger), onLost, fallback);
     }
 
     /**
@@ -143,6 +151,17 @@ public record LockOptions(
      * @return a copy
      */
     public LockOptions withOnLost(Consumer<LostLock> onLost) {
-        return new LockOptions(ttl, slice, grace, reconnect, linger, onLost);
+        return new LockOptions(ttl, slice, grace, reconnect, linger, onLost, fallback);
+    }
+
+    /**
+     * With or without a fallback for servers where the module cannot be loaded. A client chooses at
+     * its first use, and says by one warning what is lost.
+     *
+     * @param fallback whether a server without the module is used by {@code SET NX PX} and scripts
+     * @return a copy
+     */
+    public LockOptions withFallback(boolean fallback) {
+        return new LockOptions(ttl, slice, grace, reconnect, linger, onLost, fallback);
     }
 }

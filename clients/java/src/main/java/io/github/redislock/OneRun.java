@@ -40,7 +40,7 @@ final class OneRun {
         }
         holds.watch(hold);
         try {
-            job.accept(new RedisHold(holds, hold, this::release));
+            job.accept(new RedisHold(holds, hold, leastMs));
         } catch (RuntimeException | Error failed) {
             try {
                 release(hold);
@@ -56,15 +56,18 @@ final class OneRun {
     private Hold take() {
         String token = UUID.randomUUID().toString();
         if (leastMs > 0) {
-            Resend.once(
-                    options,
+            commands.resend(
                     () -> {
                         commands.needAtLeast(claim.name(), token);
                         return true;
                     });
         }
         try {
-            return holds.acquire(claim, token, mostMs, 0, false);
+            Hold hold = holds.acquire(claim, token, mostMs, 0, false);
+            if (hold != null) {
+                hold.handedOn = true;
+            }
+            return hold;
         } catch (InterruptedException never) {
             throw new AssertionError(never);
         }
@@ -78,11 +81,6 @@ final class OneRun {
         if (!hold.giveBack()) {
             return;
         }
-        Resend.once(
-                options,
-                () ->
-                        leastMs == 0
-                                ? commands.release(claim, hold.token)
-                                : commands.release(claim.name(), hold.token, leastMs));
+        commands.resend(() -> commands.release(claim, hold.token, leastMs));
     }
 }

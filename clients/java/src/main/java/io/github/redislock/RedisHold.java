@@ -1,21 +1,21 @@
 package io.github.redislock;
 
-import java.util.function.Consumer;
+import java.time.Duration;
 
 /**
- * A hold that belongs to no thread: a permit of a {@link RedisSemaphore}, or what a job of {@link
- * RedisLockClient#runOnce} runs with. Any thread may use it and give it back.
+ * A hold that belongs to no thread: a permit of a {@link RedisSemaphore}, what {@link
+ * RedisLock#acquire()} gives, or what a job of {@link RedisLockClient#runOnce} runs with. Any thread may use it and give it back.
  */
 public final class RedisHold implements AutoCloseable {
     private final Holds holds;
     private final Hold hold;
-    private final Consumer<Hold> end;
+    private final long leastMs;
 
-    /** With the way to give it back. */
-    RedisHold(Holds holds, Hold hold, Consumer<Hold> end) {
+    /** Where it is given back by {@link #release()}, it ends {@code leastMs} after its grant. */
+    RedisHold(Holds holds, Hold hold, long leastMs) {
         this.holds = holds;
         this.hold = hold;
-        this.end = end;
+        this.leastMs = leastMs;
     }
 
     /**
@@ -66,6 +66,26 @@ public final class RedisHold implements AutoCloseable {
     }
 
     /**
+     * Sets its lease anew, longer or shorter than before, counted from now. From then on the
+     * client does not renew it any more, and it ends by itself.
+     *
+     * @param ttl the new lease, from a millisecond on
+     * @return false when it was lost; it is never taken again
+     */
+    public boolean renew(Duration ttl) {
+        return holds.renew(hold, ThreadLock.leaseMs(ttl));
+    }
+
+    /**
+     * How much of the lease is left by the client's clock, if nobody renews it.
+     *
+     * @return zero when it is over
+     */
+    public Duration remaining() {
+        return isHeld() ? Duration.ofNanos(Math.max(0, hold.leftNanos())) : Duration.ZERO;
+    }
+
+    /**
      * Has the server run one command only if this is held now, in one step; see {@link
      * RedisLock#exec}.
      *
@@ -85,13 +105,30 @@ public final class RedisHold implements AutoCloseable {
      * @throws IllegalMonitorStateException when it was lost before
      */
     public void release() {
+        release(leastMs);
+    }
+
+    /**
+     * Gives it back, but not before a time after its grant, by the server's clock: until then
+     * nobody else has it. A lease that ends earlier ends it earlier.
+     *
+     * @param atLeast how long it is held at least, counted from its grant. No renewal changes that
+     *     moment
+     * @throws IllegalMonitorStateException when it was lost before
+     * @throws UnsupportedOperationException when the server does not know {@code RELEASE ATLEAST}
+     */
+    public void release(Duration atLeast) {
+        release(ThreadLock.leastMs(atLeast));
+    }
+
+    private void release(long ms) {
         if (hold.isGivenBack()) {
             return;
         }
         if (!isHeld()) {
             throw Holds.notHeld(hold.claim);
         }
-        end.accept(hold);
+        holds.release(hold, ms);
     }
 
     /** As {@link #release()}; nothing where it was released already. */

@@ -1,7 +1,5 @@
 package io.github.redislock;
 
-import redis.clients.jedis.exceptions.JedisException;
-
 import java.util.Locale;
 import java.util.UUID;
 import java.util.concurrent.locks.Lock;
@@ -19,7 +17,7 @@ import java.util.concurrent.locks.Lock;
  * throws {@link IllegalMonitorStateException}.
  *
  * <p>When the server is out of reach for longer than {@link LockOptions#reconnect()}, all methods
- * throw {@link redis.clients.jedis.exceptions.JedisException}.
+ * throw the exception of the driver.
  */
 public final class RedisLock extends ThreadLock {
     private final String name;
@@ -38,13 +36,18 @@ public final class RedisLock extends ThreadLock {
      */
     @Override
     public void unlock() {
+        unlock(0);
+    }
+
+    @Override
+    void unlock(long leastMs) {
         Hold hold = held();
         if (hold.count(mode) > 1 || (mode == Mode.SHARED && hold.exclusive > 0)) {
             hold.add(mode, -1);
         } else if (mode == Mode.EXCLUSIVE && hold.shared > 0) {
             downgrade(hold);
         } else {
-            holds.release(hold);
+            holds.release(hold, leastMs);
         }
     }
 
@@ -53,7 +56,7 @@ public final class RedisLock extends ThreadLock {
      * lock.exec("SET", "stock:42", 7)}. So an owner that has been replaced is refused at the
      * server. It needs Redis 7.0 or Valkey.
      *
-     * <p>It is sent once. After a {@link redis.clients.jedis.exceptions.JedisConnectionException}
+     * <p>It is sent once. After a failure of the connection
      * it may have run or not.
      *
      * @param command its name
@@ -75,10 +78,10 @@ public final class RedisLock extends ThreadLock {
      */
     public boolean isLocked() {
         try {
-            return Resend.once(options, () -> commands.mode(name))
+            return commands.resend(() -> commands.mode(name))
                     .equals(mode.name().toLowerCase(Locale.ROOT));
-        } catch (JedisException failed) {
-            if (Commands.isForeign(failed)) {
+        } catch (RuntimeException failed) {
+            if (commands.isForeign(failed)) {
                 return true;
             }
             throw failed;
@@ -91,7 +94,7 @@ public final class RedisLock extends ThreadLock {
      * @return milliseconds, or -2 when it is free
      */
     public long remainTimeToLive() {
-        return Resend.once(options, () -> commands.ttlMs(name));
+        return commands.resend(() -> commands.ttlMs(name));
     }
 
     /**
@@ -105,7 +108,7 @@ public final class RedisLock extends ThreadLock {
         if (hold != null) {
             holds.drop(hold);
         }
-        return Resend.once(options, () -> commands.delete(name));
+        return commands.resend(() -> commands.delete(name));
     }
 
     /**
@@ -181,14 +184,13 @@ public final class RedisLock extends ThreadLock {
         Claim shared = Claim.one(name, Mode.SHARED);
         long sentNanos = System.nanoTime();
         Long fence =
-                Resend.once(
-                        options, () -> commands.tryAcquire(shared, hold.token, ttlMs));
+                commands.resend(() -> commands.tryAcquire(shared, hold.token, ttlMs));
         if (fence == null || fence != hold.fence) {
             holds.lose(hold, Holds.GONE);
             if (fence
                     != null) { // Another hold than the one that was to be converted: nobody asked
                                // for it.
-                Resend.once(options, () -> commands.release(shared, hold.token));
+                commands.resend(() -> commands.release(shared, hold.token));
             }
             throw Holds.notHeld(claim);
         }

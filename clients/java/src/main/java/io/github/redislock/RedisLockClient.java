@@ -1,19 +1,5 @@
 package io.github.redislock;
 
-import redis.clients.jedis.ConnectionFactory;
-import redis.clients.jedis.ConnectionPoolConfig;
-import redis.clients.jedis.DefaultJedisClientConfig;
-import redis.clients.jedis.DefaultJedisSocketFactory;
-import redis.clients.jedis.HostAndPort;
-import redis.clients.jedis.JedisClientConfig;
-import redis.clients.jedis.JedisSocketFactory;
-import redis.clients.jedis.RedisClient;
-import redis.clients.jedis.UnifiedJedis;
-import redis.clients.jedis.providers.PooledConnectionProvider;
-import redis.clients.jedis.util.JedisURIHelper;
-
-import java.net.Socket;
-import java.net.URI;
 import java.time.Duration;
 import java.util.function.Consumer;
 import java.util.stream.Stream;
@@ -27,22 +13,24 @@ import java.util.stream.Stream;
  * thread and name from the first {@code lock()} to the last {@code unlock()}.
  */
 public final class RedisLockClient implements AutoCloseable {
-    private final Runnable disconnecting;
+    private final Wire wire;
     private final LockOptions options;
     private final Commands commands;
     private final Holds holds;
 
-    private RedisLockClient(UnifiedJedis jedis, LockOptions options, Runnable disconnecting) {
-        if (options.linger().isPresent()) {
-            disconnecting.run();
-            throw new IllegalArgumentException(
-                    "linger binds a hold to a connection, and this client's come from a pool: use"
-                            + " LettuceLockClient");
-        }
-        this.disconnecting = disconnecting;
+    private RedisLockClient(Wire wire, LockOptions options) {
+        this.wire = wire;
         this.options = options;
-        this.commands = new Commands(jedis);
+        this.commands = new Commands(wire, options);
         this.holds = new Holds(commands, options);
+    }
+
+    static RedisLockClient over(Wire wire, LockOptions options) {
+        if (options.linger().isPresent() && wire.whyNoLinger() != null) {
+            wire.close();
+            throw new IllegalArgumentException(wire.whyNoLinger());
+        }
+        return new RedisLockClient(new FallbackWire(wire, options.fallback()), options);
     }
 
     /**
@@ -56,8 +44,12 @@ public final class RedisLockClient implements AutoCloseable {
     }
 
     /**
-     * Connects to one server. Every thread that asks or waits has a connection of its own for that
-     * time, so nobody stands behind a waiting one; up to eight idle ones are kept.
+     * Connects to one server, by Jedis where that is on the class path, otherwise by Lettuce. Every
+     * thread that asks or waits has a connection of its own for that time, so nobody stands behind
+     * a waiting one; up to eight idle ones are kept.
+     *
+     * <p>{@link JedisLocks} and {@link LettuceLocks} make a client over one that the application
+     * has, also for Sentinel and Cluster.
      *
      * @param url {@code redis://[[user]:password@]host:port[/database]}, or {@code rediss://}, with
      *     which a waiting thread notices an interrupt only at the end of a slice
@@ -65,72 +57,18 @@ public final class RedisLockClient implements AutoCloseable {
      * @return a client, to be closed
      */
     public static RedisLockClient connect(String url, LockOptions options) {
-        URI uri = URI.create(url);
-        HostAndPort address = JedisURIHelper.getHostAndPort(uri);
-        int answerMs = options.answerMs();
-        JedisClientConfig config =
-                DefaultJedisClientConfig.builder(uri)
-                        .connectionTimeoutMillis(answerMs)
-                        .socketTimeoutMillis(answerMs)
-                        // Above every BLOCK that is sent; the default is for ever. A shorter one
-                        // has a shorter time-out.
-                        .blockingSocketTimeoutMillis(
-                                Math.toIntExact(options.slice().toMillis() + answerMs))
-                        .build();
-        ConnectionPoolConfig pool = new ConnectionPoolConfig();
-        // No more than the threads: a bound would have unlock() wait for a connection that a waiter
-        // has.
-        pool.setMaxTotal(-1);
-        InterruptibleSockets sockets = new InterruptibleSockets(address, config);
-        JedisSocketFactory socketFactory =
-                config.isSsl() ? () -> tlsSocket(address, config) : sockets;
-        ConnectionFactory factory =
-                ConnectionFactory.builder()
-                        .clientConfig(config)
-                        .socketFactory(socketFactory)
-                        .connectionBuilder(
-                                new TimedConnection.Builder()
-                                        .clientConfig(config)
-                                        .socketFactory(socketFactory))
-                        .build();
-        UnifiedJedis jedis =
-                RedisClient.builder()
-                        .clientConfig(config)
-                        .connectionProvider(new PooledConnectionProvider(factory, pool))
-                        .build();
-        return new RedisLockClient(
-                jedis,
-                options,
-                () -> {
-                    jedis.close();
-                    sockets.close();
-                });
+        return has("redis.clients.jedis.Connection")
+                ? JedisLocks.connect(url, options)
+                : LettuceLocks.connect(url, options);
     }
 
-    private static Socket tlsSocket(HostAndPort address, JedisClientConfig config) {
-        int leftMs = AnswerTime.leftMs(config.getConnectionTimeoutMillis());
-        return new DefaultJedisSocketFactory(
-                        address,
-                        DefaultJedisClientConfig.builder()
-                                .from(config)
-                                .connectionTimeoutMillis(leftMs)
-                                .build())
-                .createSocket();
-    }
-
-    /**
-     * Works with a Jedis client of your own, as for Sentinel or Cluster. Its {@code
-     * blockingSocketTimeoutMillis} must be above the slice, and at a silent server a wait of any
-     * length takes as long as that; its pool larger than the number of
-     * threads that wait at once, and its own retries few. A waiting thread notices an interrupt at
-     * the end of a slice.
-     *
-     * @param jedis stays yours to close
-     * @param options what may be chosen
-     * @return a client, to be closed before {@code jedis}
-     */
-    public static RedisLockClient over(UnifiedJedis jedis, LockOptions options) {
-        return new RedisLockClient(jedis, options, () -> {});
+    private static boolean has(String driver) {
+        try {
+            Class.forName(driver, false, RedisLockClient.class.getClassLoader());
+            return true;
+        } catch (ClassNotFoundException absent) {
+            return false;
+        }
     }
 
     /**
@@ -162,7 +100,7 @@ public final class RedisLockClient implements AutoCloseable {
      * @return a view
      */
     public RedisSemaphore semaphore(String name, int permits) {
-        return new RedisSemaphore(commands, options, holds, Claim.permit(name, permits));
+        return new RedisSemaphore(commands, holds, Claim.permit(name, permits));
     }
 
     /**
@@ -206,12 +144,11 @@ public final class RedisLockClient implements AutoCloseable {
 
     /**
      * Stops the watchdog and closes the connections. What is still held is not released: it ends
-     * with its lease. A waiter gives up its place and gets a {@link
-     * redis.clients.jedis.exceptions.JedisException}.
+     * with its lease. A waiter gives up its place and gets an exception of the driver.
      */
     @Override
     public void close() {
         holds.close();
-        disconnecting.run();
+        wire.close();
     }
 }

@@ -24,11 +24,16 @@ public final class RedisMultiLock extends ThreadLock {
      */
     @Override
     public void unlock() {
+        unlock(0);
+    }
+
+    @Override
+    void unlock(long leastMs) {
         Hold hold = held();
         if (hold.exclusive > 1) {
             hold.exclusive--;
         } else {
-            holds.release(hold);
+            holds.release(hold, leastMs);
         }
     }
 

@@ -1,6 +1,5 @@
 package io.github.redislock;
 
-import java.util.UUID;
 import java.util.concurrent.TimeUnit;
 
 /**
@@ -14,14 +13,12 @@ import java.util.concurrent.TimeUnit;
  * RedisHold#release()} or {@link RedisLockClient#close()}, also when the thread that took it ended.
  */
 public final class RedisSemaphore {
-    private final LockOptions options;
     private final Commands commands;
     private final Holds holds;
     private final Claim claim;
 
-    RedisSemaphore(Commands commands, LockOptions options, Holds holds, Claim claim) {
+    RedisSemaphore(Commands commands, Holds holds, Claim claim) {
         this.commands = commands;
-        this.options = options;
         this.holds = holds;
         this.claim = claim;
     }
@@ -92,7 +89,7 @@ public final class RedisSemaphore {
      * @return of those that this semaphore allows
      */
     public int availablePermits() {
-        int held = Resend.once(options, () -> commands.holders(getName()));
+        int held = commands.resend(() -> commands.holders(getName()));
         return Math.max(0, claim.limit() - held);
     }
 
@@ -107,18 +104,6 @@ public final class RedisSemaphore {
 
     private RedisHold take(long waitNanos, long leaseMs, boolean interruptible)
             throws InterruptedException {
-        if (interruptible && Thread.interrupted()) {
-            throw new InterruptedException("before asking for " + getName());
-        }
-        long ttlMs = leaseMs == ThreadLock.RENEWED ? options.ttl().toMillis() : leaseMs;
-        String token = UUID.randomUUID().toString();
-        Hold hold = holds.acquire(claim, token, ttlMs, waitNanos, interruptible);
-        if (hold == null) {
-            return null;
-        }
-        hold.handedOn = true;
-        hold.renewed = leaseMs == ThreadLock.RENEWED;
-        holds.watch(hold);
-        return new RedisHold(holds, hold, holds::release);
+        return holds.handOut(claim, waitNanos, leaseMs, interruptible);
     }
 }

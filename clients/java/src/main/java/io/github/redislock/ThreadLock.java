@@ -1,11 +1,16 @@
 package io.github.redislock;
 
+import java.time.Duration;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.Lock;
 
-/** What a lock of one key and one of several have in common: a thread holds it, reentrantly. */
-abstract class ThreadLock implements Lock {
+/**
+ * What a lock of one key and one of several have in common. By the methods of {@link Lock} a thread
+ * holds it, reentrantly. By {@link #acquire()} and {@link #tryAcquire()} nobody in particular does:
+ * they give a {@link RedisHold}, which any thread may renew and give back.
+ */
+public abstract sealed class ThreadLock implements Lock permits RedisLock, RedisMultiLock {
     /** In place of a lease: until it is unlocked. */
     static final long RENEWED = 0;
 
@@ -86,6 +91,93 @@ abstract class ThreadLock implements Lock {
     }
 
     /**
+     * As {@code unlock()}, but the last one keeps the lock for a time after its grant, by the
+     * server's clock: until then nobody else has it. A lease that ends earlier ends it earlier.
+     *
+     * @param atLeast how long it is held at least, counted from its grant
+     * @throws IllegalMonitorStateException when the thread does not hold it, or has lost it
+     * @throws UnsupportedOperationException when the server does not know {@code RELEASE ATLEAST}
+     */
+    public void unlock(Duration atLeast) {
+        unlock(leastMs(atLeast));
+    }
+
+    /**
+     * Sets the lease of the calling thread's hold anew, longer or shorter than before, counted from
+     * now. From then on the watchdog does not renew it any more, and it ends by itself, until a
+     * nested {@code lock()} without a lease.
+     *
+     * @param ttl the new lease, from a millisecond on
+     * @return false when it was lost; it is never taken again
+     * @throws IllegalMonitorStateException when the thread does not hold it, or has lost it before
+     */
+    public boolean renew(Duration ttl) {
+        return holds.renew(held(), leaseMs(ttl));
+    }
+
+    /**
+     * Waits in the server's queue for a hold that belongs to no thread. It is not reentrant, and is
+     * renewed until {@link RedisHold#release()} or {@link RedisLockClient#close()}.
+     *
+     * @return the hold, to be closed
+     * @throws InterruptedException when the thread is interrupted; nothing is left of the request
+     */
+    public RedisHold acquire() throws InterruptedException {
+        return holds.handOut(claim, Long.MAX_VALUE, RENEWED, true);
+    }
+
+    /**
+     * As {@link #acquire()}, for a time.
+     *
+     * @param lease after which the hold ends by itself
+     * @param unit of the lease
+     * @return the hold, to be closed
+     * @throws InterruptedException when the thread is interrupted; nothing is left of the request
+     */
+    public RedisHold acquire(long lease, TimeUnit unit) throws InterruptedException {
+        return holds.handOut(claim, Long.MAX_VALUE, leaseMs(lease, unit), true);
+    }
+
+    /**
+     * Does not wait, nor pass those who do.
+     *
+     * @return a hold that belongs to no thread, to be closed, or null when somebody holds the lock
+     *     or waits for it
+     */
+    public RedisHold tryAcquire() {
+        try {
+            return holds.handOut(claim, 0, RENEWED, false);
+        } catch (InterruptedException never) {
+            throw new AssertionError(never);
+        }
+    }
+
+    /**
+     * Waits in the server's queue, for a time.
+     *
+     * @param time to wait at most
+     * @param unit of the time
+     * @return a hold that belongs to no thread, to be closed, or null when the time was over
+     * @throws InterruptedException when the thread is interrupted; nothing is left of the request
+     */
+    public RedisHold tryAcquire(long time, TimeUnit unit) throws InterruptedException {
+        return holds.handOut(claim, Math.max(0, unit.toNanos(time)), RENEWED, true);
+    }
+
+    /**
+     * As {@link #tryAcquire(long, TimeUnit)}, for a time.
+     *
+     * @param time to wait at most; with 0 it does not wait
+     * @param lease after which the hold ends by itself
+     * @param unit of both
+     * @return a hold that belongs to no thread, to be closed, or null when the time was over
+     * @throws InterruptedException when the thread is interrupted; nothing is left of the request
+     */
+    public RedisHold tryAcquire(long time, long lease, TimeUnit unit) throws InterruptedException {
+        return holds.handOut(claim, Math.max(0, unit.toNanos(time)), leaseMs(lease, unit), true);
+    }
+
+    /**
      * There is none.
      *
      * @throws UnsupportedOperationException always
@@ -142,6 +234,9 @@ abstract class ThreadLock implements Lock {
 
     abstract int count(Hold hold);
 
+    /** Gives back one {@code lock()}, the last one not before so long after the grant. */
+    abstract void unlock(long leastMs);
+
     /** Whether it was had in time. */
     abstract boolean acquire(long waitNanos, long leaseMs, boolean interruptible)
             throws InterruptedException;
@@ -162,6 +257,17 @@ abstract class ThreadLock implements Lock {
             throw new IllegalArgumentException("a lease is at least a millisecond");
         }
         return unit.toMillis(lease);
+    }
+
+    static long leaseMs(Duration ttl) {
+        return leaseMs(Math.max(0, ttl.toMillis()), TimeUnit.MILLISECONDS);
+    }
+
+    static long leastMs(Duration atLeast) {
+        if (atLeast.isNegative()) {
+            throw new IllegalArgumentException("a lock is not held for less than no time");
+        }
+        return atLeast.toMillis();
     }
 
     private void lockUninterruptibly(long leaseMs) {
@@ -195,7 +301,7 @@ abstract class ThreadLock implements Lock {
         hold.renewed |= leaseMs == RENEWED;
         long ttlMs = ttlMs(hold, leaseMs);
         long sentNanos = System.nanoTime();
-        if (!Resend.once(options, () -> commands.renew(hold.claim, hold.token, ttlMs))) {
+        if (!commands.resend(() -> commands.renew(hold.claim, hold.token, ttlMs))) {
             holds.lose(hold, Holds.GONE);
             return false;
         }

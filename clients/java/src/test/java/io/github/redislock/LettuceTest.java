@@ -118,7 +118,7 @@ class LettuceTest extends ServerTest {
     }
 
     private long connections() {
-        String info = server.redis.info("clients");
+        String info = server.info("clients");
         return Long.parseLong(info.replaceAll("(?s).*connected_clients:(\\d+).*", "$1"));
     }
 

@@ -1,6 +1,6 @@
 package io.github.redislock;
 
-import redis.clients.jedis.RedisClient;
+import redis.clients.jedis.UnifiedJedis;
 
 import java.net.URI;
 import java.util.ArrayList;
@@ -18,7 +18,7 @@ final class SemaphoreWorker {
 
     public static void main(String[] arguments) {
         try (RedisLockClient locks = RedisLockClient.connect(arguments[0]);
-                RedisClient redis = RedisClient.create(URI.create(arguments[0]))) {
+                UnifiedJedis redis = TestServer.client(URI.create(arguments[0]).getPort())) {
             List<Future<Void>> ends = new ArrayList<>();
             for (int number = 0; number < THREADS; number++) {
                 ends.add(new Other().starts(() -> work(locks.semaphore("a", PERMITS), redis)));
@@ -27,7 +27,7 @@ final class SemaphoreWorker {
         }
     }
 
-    private static void work(RedisSemaphore permits, RedisClient redis) throws Exception {
+    private static void work(RedisSemaphore permits, UnifiedJedis redis) throws Exception {
         for (int turn = 0; turn < TURNS; turn++) {
             try (RedisHold permit = permits.acquire()) {
                 redis.rpush("seen", Long.toString(redis.incr("inside")));

@@ -1,19 +1,29 @@
 package io.github.redislock;
 
+import static redis.clients.jedis.BuilderFactory.AGGRESSIVE_ENCODED_OBJECT;
 import static redis.clients.jedis.BuilderFactory.ENCODED_OBJECT_MAP;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
+import org.apache.commons.pool2.impl.GenericObjectPoolConfig;
+
 import redis.clients.jedis.CommandArguments;
-import redis.clients.jedis.RedisClient;
-import redis.clients.jedis.exceptions.JedisConnectionException;
+import redis.clients.jedis.Connection;
+import redis.clients.jedis.DefaultJedisClientConfig;
+import redis.clients.jedis.UnifiedJedis;
+import redis.clients.jedis.exceptions.JedisException;
+import redis.clients.jedis.providers.PooledConnectionProvider;
+import redis.clients.jedis.util.JedisURIHelper;
 
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.net.InetAddress;
 import java.net.ServerSocket;
+import java.net.URI;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
 import java.util.regex.Matcher;
@@ -27,13 +37,13 @@ final class TestServer implements AutoCloseable {
     private final Process process;
     private final Path folder;
     private final int port;
-    final RedisClient redis;
+    final UnifiedJedis redis;
 
     private TestServer(Process process, Path folder, int port) {
         this.process = process;
         this.folder = folder;
         this.port = port;
-        this.redis = RedisClient.create("127.0.0.1", port);
+        this.redis = client(URI.create(url()), 2, 5);
     }
 
     static TestServer start() {
@@ -41,39 +51,118 @@ final class TestServer implements AutoCloseable {
     }
 
     static TestServer start(String version) {
+        return start(version, "--loadmodule", setting("REDIS_LOCK_MODULE"));
+    }
+
+    /** The default version with the module, and more settings. */
+    static TestServer startWith(String... settings) {
+        List<String> all = new ArrayList<>(List.of(settings));
+        all.addAll(List.of("--loadmodule", setting("REDIS_LOCK_MODULE")));
+        return start(VERSION, all.toArray(new String[0]));
+    }
+
+    /** One that has no module, unless the settings name it. */
+    static TestServer start(String version, String... settings) {
         try {
-            Path folder = Files.createTempDirectory("redis-lock-client");
             int port = freePort();
-            Process process =
-                    new ProcessBuilder(
-                                    List.of(
-                                            Path.of(
-                                                            setting("REDIS_LOCK_SERVERS"),
-                                                            version,
-                                                            "bin",
-                                                            "server")
-                                                    .toString(),
-                                            "--port",
-                                            Integer.toString(port),
-                                            "--bind",
-                                            "127.0.0.1",
-                                            "--save",
-                                            "",
-                                            "--dir",
-                                            folder.toString(),
-                                            "--loadmodule",
-                                            setting("REDIS_LOCK_MODULE")))
-                            .redirectErrorStream(true)
-                            .redirectOutput(folder.resolve("log").toFile())
-                            .start();
-            // Also when the tests are ended by a signal.
-            Runtime.getRuntime().addShutdownHook(new Thread(process::destroyForcibly));
-            TestServer server = new TestServer(process, folder, port);
-            server.awaitReady();
-            return server;
+            Path folder = Files.createTempDirectory("redis-lock-client");
+            List<String> words = new ArrayList<>();
+            words.add(binary(version));
+            words.addAll(List.of("--port", Integer.toString(port), "--bind", "127.0.0.1"));
+            words.addAll(List.of("--save", "", "--dir", folder.toString()));
+            words.addAll(List.of(settings));
+            return start(words, folder, port);
         } catch (IOException failed) {
             throw new UncheckedIOException(failed);
         }
+    }
+
+    /** A Sentinel that watches a primary of the name {@code main}. */
+    static TestServer startSentinel(int primaryPort) {
+        try {
+            int port = freePort();
+            Path folder = Files.createTempDirectory("redis-lock-client");
+            Path file = folder.resolve("sentinel.conf");
+            Files.write(
+                    file,
+                    List.of(
+                            "port " + port,
+                            "bind 127.0.0.1",
+                            "dir " + folder,
+                            "sentinel monitor main 127.0.0.1 " + primaryPort + " 1",
+                            "sentinel down-after-milliseconds main 2000",
+                            "sentinel failover-timeout main 6000"));
+            return start(List.of(binary(VERSION), file.toString(), "--sentinel"), folder, port);
+        } catch (IOException failed) {
+            throw new UncheckedIOException(failed);
+        }
+    }
+
+    private static String binary(String version) {
+        return Path.of(setting("REDIS_LOCK_SERVERS"), version, "bin", "server").toString();
+    }
+
+    private static TestServer start(List<String> words, Path folder, int port)
+            throws IOException {
+        Process process =
+                new ProcessBuilder(words)
+                        .redirectErrorStream(true)
+                        .redirectOutput(folder.resolve("log").toFile())
+                        .start();
+        // Also when the tests are ended by a signal.
+        Runtime.getRuntime().addShutdownHook(new Thread(process::destroyForcibly));
+        TestServer server = new TestServer(process, folder, port);
+        server.awaitReady();
+        return server;
+    }
+
+    /** A command with its words, and its reply with strings for bytes. */
+    Object ask(String command, Object... words) {
+        CommandArguments arguments = command(command);
+        for (Object word : words) {
+            arguments.add(word.toString());
+        }
+        return AGGRESSIVE_ENCODED_OBJECT.build(redis.executeCommand(arguments));
+    }
+
+    /** Ends at once, as by a loss of power. */
+    void kill() {
+        process.destroyForcibly();
+        try {
+            process.waitFor();
+        } catch (InterruptedException cut) {
+            throw new IllegalStateException(cut);
+        }
+    }
+
+    /** A client of Jedis that all of its versions can make. */
+    static UnifiedJedis client(int port) {
+        return client(port, 8);
+    }
+
+    static UnifiedJedis client(int port, int connections) {
+        return client(URI.create("redis://127.0.0.1:" + port), connections, 1);
+    }
+
+    /** The same, for the user of the address. */
+    static UnifiedJedis client(URI address, int connections, int tries) {
+        GenericObjectPoolConfig<Connection> pool = new GenericObjectPoolConfig<>();
+        pool.setMaxTotal(connections);
+        return new UnifiedJedis(
+                new PooledConnectionProvider(
+                        JedisURIHelper.getHostAndPort(address),
+                        DefaultJedisClientConfig.builder()
+                                .user(JedisURIHelper.getUser(address))
+                                .password(JedisURIHelper.getPassword(address))
+                                .build(),
+                        pool),
+                tries,
+                Duration.ofSeconds(2));
+    }
+
+    /** A section of what the server tells of itself. */
+    String info(String section) {
+        return new String((byte[]) redis.executeCommand(command("INFO").add(section)), UTF_8);
     }
 
     int port() {
@@ -159,7 +248,7 @@ final class TestServer implements AutoCloseable {
                     }
                     try {
                         return redis.ping().equals("PONG");
-                    } catch (JedisConnectionException notYet) {
+                    } catch (JedisException notYet) {
                         return false;
                     }
                 });
@@ -173,7 +262,7 @@ final class TestServer implements AutoCloseable {
         }
     }
 
-    private static int freePort() throws IOException {
+    static int freePort() throws IOException {
         try (ServerSocket socket = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
             return socket.getLocalPort();
         }

@@ -9,8 +9,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-import redis.clients.jedis.ConnectionPoolConfig;
-import redis.clients.jedis.RedisClient;
+import redis.clients.jedis.UnifiedJedis;
 import redis.clients.jedis.exceptions.JedisConnectionException;
 import redis.clients.jedis.exceptions.JedisException;
 
@@ -229,16 +228,9 @@ class WaitingTest extends ServerTest {
 
     @Test
     void worksWithAJedisOfOnesOwn() {
-        ConnectionPoolConfig pool = new ConnectionPoolConfig();
-        pool.setMaxTotal(3);
-        try (RedisClient jedis =
-                RedisClient.builder()
-                        .hostAndPort(
-                                "127.0.0.1", Integer.parseInt(server.url().replaceAll(".*:", "")))
-                        .poolConfig(pool)
-                        .build()) {
+        try (UnifiedJedis jedis = TestServer.client(server.port(), 3)) {
             RedisLockClient mine =
-                    RedisLockClient.over(jedis, options.withSlice(Duration.ofMillis(100)));
+                    JedisLocks.over(jedis, options.withSlice(Duration.ofMillis(100)));
             RedisLock lock = mine.lock("a");
             lock.lock();
             Future<Void> waiting = other.starts(() -> lock.lockInterruptibly());

@@ -1,0 +1,69 @@
+package io.github.redislock;
+
+import redis.clients.jedis.Jedis;
+import redis.clients.jedis.UnifiedJedis;
+import redis.clients.jedis.util.Pool;
+
+/**
+ * Makes a {@link RedisLockClient} over a client of Jedis 5 to 8 that the application has. What it
+ * is given stays the application's to close, after the {@code RedisLockClient}.
+ */
+public final class JedisLocks {
+    /** Half of the pool that Jedis has by default. */
+    private static final int WAITERS = 4;
+
+    private JedisLocks() {}
+
+    static RedisLockClient connect(String url, LockOptions options) {
+        OwnConnections connections = new OwnConnections(url, options.answerMs());
+        return RedisLockClient.over(
+                new JedisConnectionWire(connections, options, false), options);
+    }
+
+    /**
+     * Works over {@code JedisPooled}, {@code RedisClient}, {@code JedisCluster}, {@code
+     * RedisClusterClient}, {@code JedisSentineled}, {@code RedisSentinelClient} and whatever else
+     * is a {@code UnifiedJedis}. At most four threads wait with a connection of its pool in hand;
+     * the others ask every 50 ms, at their places in the queue. A waiting thread notices an
+     * interrupt at the end of a slice.
+     *
+     * @param jedis stays yours to close. Its {@code blockingSocketTimeoutMillis} must be above the
+     *     slice, if it has one
+     * @param options what may be chosen, but for {@code linger}
+     * @return a client, to be closed before {@code jedis}
+     */
+    public static RedisLockClient over(UnifiedJedis jedis, LockOptions options) {
+        return over(jedis, WAITERS, options);
+    }
+
+    /**
+     * As {@link #over(UnifiedJedis, LockOptions)}, for another number of threads that wait with a
+     * connection in hand.
+     *
+     * @param jedis stays yours to close
+     * @param waiters how many; well below the size of its pool, or {@code unlock} waits for them
+     * @param options what may be chosen, but for {@code linger}
+     * @return a client, to be closed before {@code jedis}
+     */
+    public static RedisLockClient over(UnifiedJedis jedis, int waiters, LockOptions options) {
+        if (waiters < 1) {
+            throw new IllegalArgumentException("at least one thread must be able to wait");
+        }
+        return RedisLockClient.over(new UnifiedJedisWire(jedis, waiters), options);
+    }
+
+    /**
+     * Works over a {@code JedisPool} or a {@code JedisSentinelPool}. A waiting thread has a
+     * connection of its own, made as the pool makes them, and takes none from the pool. It notices
+     * an interrupt at the end of a slice.
+     *
+     * @param pool stays yours to close
+     * @param options what may be chosen
+     * @return a client, to be closed before {@code pool}
+     */
+    public static RedisLockClient over(Pool<Jedis> pool, LockOptions options) {
+        return RedisLockClient.over(
+                new JedisConnectionWire(new JedisPoolConnections(pool), options, true),
+                options);
+    }
+}

@@ -1,0 +1,130 @@
+package io.github.redislock;
+
+import redis.clients.jedis.Connection;
+import redis.clients.jedis.DefaultJedisClientConfig;
+import redis.clients.jedis.DefaultJedisSocketFactory;
+import redis.clients.jedis.HostAndPort;
+import redis.clients.jedis.JedisClientConfig;
+import redis.clients.jedis.JedisSocketFactory;
+import redis.clients.jedis.exceptions.JedisConnectionException;
+import redis.clients.jedis.util.JedisURIHelper;
+
+import java.net.URI;
+import java.util.Deque;
+import java.util.concurrent.ConcurrentLinkedDeque;
+import java.util.concurrent.TimeUnit;
+
+/** Connections to one server: as many as are asked for at once, of which a few idle ones stay. */
+final class OwnConnections implements JedisConnections {
+    private static final int MOST_IDLE = 8;
+    private static final long LONGEST_IDLE_NANOS = TimeUnit.SECONDS.toNanos(30);
+
+    private record Idle(Connection connection, long sinceNanos) {
+        boolean isStale() {
+            return System.nanoTime() - sinceNanos > LONGEST_IDLE_NANOS;
+        }
+    }
+
+    private final Deque<Idle> idle = new ConcurrentLinkedDeque<>();
+    private final JedisClientConfig config;
+    private final InterruptibleSockets sockets;
+    private final JedisSocketFactory socketFactory;
+    private volatile boolean closed;
+
+    OwnConnections(String url, int answerMs) {
+        URI uri = URI.create(url);
+        if (uri.getHost() == null || uri.getPort() < 0) {
+            throw new IllegalArgumentException("expected redis://host:port, got " + url);
+        }
+        HostAndPort address = JedisURIHelper.getHostAndPort(uri);
+        config =
+                DefaultJedisClientConfig.builder()
+                        .connectionTimeoutMillis(answerMs)
+                        .socketTimeoutMillis(answerMs)
+                        .user(JedisURIHelper.getUser(uri))
+                        .password(JedisURIHelper.getPassword(uri))
+                        .database(JedisURIHelper.getDBIndex(uri))
+                        .protocol(JedisURIHelper.getRedisProtocol(uri))
+                        .ssl(JedisURIHelper.isRedisSSLScheme(uri))
+                        .build();
+        sockets = new InterruptibleSockets(address, config);
+        socketFactory =
+                config.isSsl()
+                        ? () -> new DefaultJedisSocketFactory(address, brief()).createSocket()
+                        : sockets;
+    }
+
+    /** The same, with no more time than the caller has. */
+    private JedisClientConfig brief() {
+        return DefaultJedisClientConfig.builder()
+                .connectionTimeoutMillis(AnswerTime.leftMs(config.getConnectionTimeoutMillis()))
+                .socketTimeoutMillis(AnswerTime.leftMs(config.getSocketTimeoutMillis()))
+                .ssl(true)
+                .build();
+    }
+
+    @Override
+    public Loan take(boolean waits) {
+        Idle found = idle.pollFirst();
+        while (found != null && found.isStale()) {
+            found.connection().disconnect();
+            found = idle.pollFirst();
+        }
+        if (closed) {
+            throw new JedisConnectionException("the client was closed");
+        }
+        return new Lent(
+                found == null ? new Connection(socketFactory, config) : found.connection());
+    }
+
+    private final class Lent implements Loan {
+        private final Connection connection;
+
+        Lent(Connection connection) {
+            this.connection = connection;
+        }
+
+        @Override
+        public Connection connection() {
+            return connection;
+        }
+
+        @Override
+        public void end(boolean broken) {
+            if (broken) {
+                // The others have most probably been lost with it.
+                disconnectIdle();
+            }
+            if (broken || closed || idle.size() >= MOST_IDLE) {
+                disconnect(connection);
+            } else {
+                idle.addFirst(new Idle(connection, System.nanoTime()));
+                if (closed) {
+                    disconnectIdle();
+                }
+            }
+        }
+    }
+
+    private void disconnectIdle() {
+        for (Idle one; (one = idle.pollFirst()) != null; ) {
+            disconnect(one.connection());
+        }
+    }
+
+    private static void disconnect(Connection connection) {
+        try {
+            connection.disconnect();
+        } catch (JedisConnectionException ignored) {
+            // It was never of use.
+        }
+    }
+
+    /** Closes those in use, too. */
+    @Override
+    public void close() {
+        closed = true;
+        disconnectIdle();
+        sockets.close();
+    }
+}

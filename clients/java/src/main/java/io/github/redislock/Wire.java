@@ -1,0 +1,50 @@
+package io.github.redislock;
+
+import java.util.ArrayList;
+import java.util.List;
+
+/**
+ * What a driver does here: it sends a command and reads the answer. Nothing outside its
+ * implementations names a class of a driver, so that a program needs one driver only.
+ */
+interface Wire extends AutoCloseable {
+    /**
+     * Sends a command once. It waits for the answer no longer than {@link AnswerTime} says. A
+     * request that blocks may be answered with null before its time.
+     *
+     * @return a Long, a String, null, or a List or a Map of such
+     */
+    Object send(Request request);
+
+    /** The answers to several commands, which are sent together where the driver can. */
+    default List<Object> sendAll(List<Request> requests) {
+        List<Object> replies = new ArrayList<>();
+        requests.forEach(request -> replies.add(send(request)));
+        return replies;
+    }
+
+    /** The text of an error that the server gave as its answer; null for any other failure. */
+    String refusal(Throwable failed);
+
+    /** Whether no answer came, so that the server may have done the command or not. */
+    boolean isOutOfReach(Throwable failed);
+
+    /** An error of the driver's own kind. */
+    RuntimeException failure(String text);
+
+    /** Whether another server may take over within a while, as with Sentinel and in a cluster. */
+    default boolean failsOver() {
+        return false;
+    }
+
+    /** Why a hold cannot be bound to a connection; null where it can be. */
+    default String whyNoLinger() {
+        return null;
+    }
+
+    /** Has {@code lost} run after the connection that holds are bound to was made anew. */
+    default void onReconnect(Runnable lost) {}
+
+    @Override
+    void close();
+}
