@@ -14,10 +14,10 @@ export REDIS_LOCK_SERVERS ?= $(CURDIR)/.servers
 comma := ,
 MAKEFLAGS += --no-print-directory
 .PHONY: help setup build run test setup-examples test-examples oversell soak fuzz valgrind bench bench-shard bench-peers bench-check check diagrams dashboard servers install uninstall clean
-.PHONY: dist dist-check prebuilt deb deb-check docker-check docker-build-check monitoring-check release test-matrix
+.PHONY: dist dist-check prebuilt deb deb-check docker-check docker-build-check monitoring-check dotnet-check release test-matrix
 
 help: ## Show these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup: ## Install what is missing to build and test (Debian; does nothing when all is there)
 	@scripts/setup/setup.sh
@@ -137,6 +137,14 @@ dist-check: dist ## Pack it once more from another folder, and see that not a by
 prebuilt: setup ## Pack the module for x86_64 and aarch64, glibc and musl: dist/prebuilt in the target folder (TARGETS=)
 	@scripts/setup/servers.sh redis-7.0.15
 	@scripts/dist/prebuilt.sh $(subst $(comma), ,$(TARGETS))
+
+dotnet-check: ## Compile the file of docs/DOTNET.md by Mono against stand-ins, and play it on a real server
+	@$(MAKE) build
+	@scripts/setup/servers.sh redis-7.0.15
+	@scripts/check/dotnet.sh
+
+release: setup ## Build and check all that a release consists of, and say what would be uploaded; nothing is (PARTS=, PARTS=names)
+	@scripts/dist/release.sh $(subst $(comma), ,$(PARTS))
 
 deb: export SETUP_FOR = packages
 deb: setup ## Make a Debian package: dist/*.deb in the target folder
