@@ -142,6 +142,7 @@ for language in "${chosen[@]}"; do
     [ ! -e "examples/$language/run" ] || test_examples "$language"
     [ ! -e "clients/$language/Makefile" ] || test_client "$language"
 done
+[ "$what" != matrix ] || scripts/matrix.py
 [ "$what" != test ] || [ ${#ready[@]} = 0 ] || test_mixed
 
 echo "== examples and clients: $what"

@@ -60,10 +60,13 @@ build() {
     [ -z "$triple" ] || how=(zigbuild --target "$triple")
     # A library that is loaded uses the C library of its program. On musl rustc would build a copy into it.
     [[ $triple != *-musl ]] || flags+=(-C target-feature=-crt-static)
-    # What the environment would add to the compilers' flags is not part of the release.
+    # What the environment would add to the compilers' flags is not part of the release. zig names its own files from the folder that it
+    # runs in, where they are below it, and libclang then looks for them from another one: hence a folder that does not hold them.
+    cd "$dist"
     env -u RUSTFLAGS -u CFLAGS -u CPPFLAGS CARGO_TARGET_DIR="$dist/build" CARGO_INCREMENTAL=0 \
         CARGO_ENCODED_RUSTFLAGS="$(IFS=$'\x1f'; echo "${flags[*]}")" \
-        cargo "${how[@]}" --release --locked --lib
+        cargo "${how[@]}" --manifest-path "$root/Cargo.toml" --release --locked --lib
+    cd "$root"
 }
 
 # A path of this machine in the module would be another one on the next machine.

@@ -80,9 +80,6 @@ libc_of() {
 }
 
 if get_zig; then
-    # Otherwise zig names its headers from this folder, and libclang looks for them from another one.
-    ZIG_LIB_DIR=$(compgen -G "$tools/lib/python3*/site-packages/ziglang/lib")
-    export ZIG_LIB_DIR
     rm -f "$target/dist/prebuilt"/*.tar.gz "$target/dist/prebuilt/SHA256SUMS"
     for triple in "${chosen[@]}"; do
         echo "== prebuilt: $triple"

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# shellcheck disable=SC2154
 # Functions that make images under the names that the Dockerfile and compose.yaml use, where no registry of images is in reach: a bare
 # Debian by debootstrap, with the toolchain of this machine, or with a server of the tests. To be sourced, with `work` (a folder),
 # `servers` and `storage` (arguments of buildah and podman) set.
