@@ -62,7 +62,7 @@ build() {
     [[ $triple != *-musl ]] || flags+=(-C target-feature=-crt-static)
     # What the environment would add to the compilers' flags is not part of the release. zig names its own files from the folder that it
     # runs in, where they are below it, and libclang then looks for them from another one: hence a folder that does not hold them.
-    cd "$dist"
+    [ -z "$triple" ] || cd "$dist"
     env -u RUSTFLAGS -u CFLAGS -u CPPFLAGS CARGO_TARGET_DIR="$dist/build" CARGO_INCREMENTAL=0 \
         CARGO_ENCODED_RUSTFLAGS="$(IFS=$'\x1f'; echo "${flags[*]}")" \
         cargo "${how[@]}" --manifest-path "$root/Cargo.toml" --release --locked --lib
