@@ -129,6 +129,7 @@ const fn aligned(size: usize, layout: Layout) -> usize {
 mod tests {
     use std::cell::Cell;
 
+    use super::*;
     use crate::lock::{Mode, Now, Refusal, Token, Ttl};
     use crate::wait::{KeyRef, Listener, NewRequest, Registry};
 
