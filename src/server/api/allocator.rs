@@ -14,19 +14,24 @@ use redis_module::raw;
 #[derive(Debug)]
 pub(crate) struct ServerMemory;
 
-/// The server's allocators align blocks of at least this size to it. They align a smaller block to
-/// the largest power of two that divides its size.
-const ALIGNMENT: usize = 16;
+/// The alignment of every block that the server gives, if its size is a multiple of it.
+///
+/// jemalloc and glibc give more. A server on the `malloc` of musl puts its own 8 bytes, the size,
+/// before each block.
+const ALIGNMENT: usize = 8;
 
 // SAFETY: both allocators keep the contract. The server's does so for every layout that asks for no
-// more than its alignment; the other layouts are refused.
+// more than its alignment; a block for another layout is a part of a larger one.
 unsafe impl GlobalAlloc for ServerMemory {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the static is written once, before the first allocation; the caller vouches for
-        // the layout.
+        // the layout. The block has room for the alignment and what `shift` notes.
         unsafe {
             match raw::RedisModule_Alloc {
-                Some(_) if layout.align() > ALIGNMENT => ptr::null_mut(),
+                Some(alloc) if is_shifted(layout) => {
+                    let size = layout.size().saturating_add(layout.align());
+                    shift(alloc(size).cast(), layout.align())
+                }
                 Some(alloc) => alloc(aligned(layout.size(), layout)).cast(),
                 None => {
                     #[cfg(test)]
@@ -41,6 +46,7 @@ unsafe impl GlobalAlloc for ServerMemory {
         // SAFETY: as above; the memory came from the same allocator.
         unsafe {
             match raw::RedisModule_Free {
+                Some(free) if is_shifted(layout) => free(start_of(memory).cast()),
                 Some(free) => free(memory.cast()),
                 None => {
                     #[cfg(test)]
@@ -52,9 +58,19 @@ unsafe impl GlobalAlloc for ServerMemory {
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        // SAFETY: as above.
+        // SAFETY: as above. The caller vouches for the new size, too.
         unsafe {
             match raw::RedisModule_Realloc {
+                Some(_) if is_shifted(layout) => {
+                    // Elsewhere the shift may be another.
+                    let new = Layout::from_size_align_unchecked(new_size, layout.align());
+                    let moved = self.alloc(new);
+                    if !moved.is_null() {
+                        ptr::copy_nonoverlapping(memory, moved, layout.size().min(new_size));
+                        self.dealloc(memory, layout);
+                    }
+                    moved
+                }
                 Some(realloc) => realloc(memory.cast(), aligned(new_size, layout)).cast(),
                 None => {
                     #[cfg(test)]
@@ -64,6 +80,41 @@ unsafe impl GlobalAlloc for ServerMemory {
             }
         }
     }
+}
+
+/// Whether blocks of the layout begin later than those of the server. These are the hash tables,
+/// which are few.
+const fn is_shifted(layout: Layout) -> bool {
+    layout.align() > ALIGNMENT
+}
+
+/// Finds the first place behind `start` with the alignment, and notes `start` before it.
+///
+/// # Safety
+/// `start` is null, or has the alignment [`ALIGNMENT`] and at least `align` bytes behind it. `align`
+/// is a larger power of two.
+unsafe fn shift(start: *mut u8, align: usize) -> *mut u8 {
+    if start.is_null() {
+        return start;
+    }
+    let beyond = start.addr() & align.wrapping_sub(1);
+    // From ALIGNMENT to `align`: there is room for a pointer.
+    let by = align.wrapping_sub(beyond);
+    // SAFETY: the caller's word.
+    unsafe {
+        let memory = start.add(by);
+        memory.cast::<*mut u8>().sub(1).write(start);
+        memory
+    }
+}
+
+/// The start of the block whose part [`shift`] has given.
+///
+/// # Safety
+/// `memory` is from [`shift`], and not null.
+unsafe fn start_of(memory: *mut u8) -> *mut u8 {
+    // SAFETY: the caller's word.
+    unsafe { memory.cast::<*mut u8>().sub(1).read() }
 }
 
 /// A size for which the server's allocators give the alignment of the layout.
@@ -78,6 +129,7 @@ const fn aligned(size: usize, layout: Layout) -> usize {
 mod tests {
     use std::cell::Cell;
 
+    use super::*;
     use crate::lock::{Mode, Now, Refusal, Token, Ttl};
     use crate::wait::{KeyRef, Listener, NewRequest, Registry};
 
@@ -87,6 +139,27 @@ mod tests {
 
     pub(super) fn count(bytes: isize) {
         ALLOCATED.set(ALLOCATED.get() + bytes);
+    }
+
+    #[test]
+    fn a_shifted_block_is_aligned_inside_its_own_and_finds_its_start() {
+        // Room that is aligned to 64, seen from each start that a server could give.
+        let layout = Layout::from_size_align(512, 64).unwrap();
+        // SAFETY: the layout has a size, and each block lies in the room.
+        unsafe {
+            let room = System.alloc(layout);
+            for align in [16, 32, 64] {
+                for start in (0..128).step_by(ALIGNMENT).map(|at| room.add(at)) {
+                    let memory = shift(start, align);
+                    let by = memory.addr() - start.addr();
+                    assert_eq!(memory.addr() % align, 0, "{align}");
+                    assert!((size_of::<usize>()..=align).contains(&by), "{align}: {by}");
+                    assert_eq!(start_of(memory), start);
+                }
+            }
+            System.dealloc(room, layout);
+            assert!(shift(ptr::null_mut(), 16).is_null());
+        }
     }
 
     type Waiting = Registry<u64, foldhash::fast::RandomState>;
