@@ -122,6 +122,13 @@ impl<'a> Attempt<'a> {
 
     /// The next command.
     pub(crate) fn question(&mut self, wait: Wait<'_>) -> Question {
+        if self.support.is_fallback() {
+            return Question {
+                command: self.place.set(self.ttl),
+                wait: Duration::ZERO,
+                sent: Instant::now(),
+            };
+        }
         let mut command = self.place.acquire(self.claim, self.ttl);
         let left = self.patience.left();
         let mut blocked = Duration::ZERO;
@@ -168,10 +175,21 @@ impl<'a> Attempt<'a> {
         let error = match answer.and_then(Value::extract_error) {
             Ok(value) => {
                 self.out_of_reach = None;
+                self.support.has_module();
                 return self.read(sent, &value);
             }
             Err(error) => error,
         };
+        let is_unknown = is_unknown_command(&error);
+        // Modules of 0.1 have no LOCK.MACQUIRE.
+        let may_be_old = is_unknown && matches!(self.claim, Claim::All(_));
+        if is_unknown && !may_be_old && self.support.falls_back(self.options) {
+            self.has_place = false;
+            return Verdict::AskAgain(Duration::ZERO);
+        }
+        if !is_unknown && !may_pass(&error) {
+            self.support.has_module();
+        }
         if is_foreign(&error) {
             self.out_of_reach = None;
             return self.again_or_unavailable(PACE);
@@ -188,7 +206,7 @@ impl<'a> Attempt<'a> {
         if error.code() == Some("PARTIAL") && self.is_uncertain {
             return Verdict::Partial;
         }
-        if is_unknown_option(&error) || is_unknown_command(&error) {
+        if is_unknown_option(&error) || may_be_old {
             let linger = self.options.linger.map(|_| "LINGER");
             if let Some(feature) = self.claim.feature().or(linger) {
                 return Verdict::Failed(Error::Unsupported(feature, error));
@@ -199,6 +217,11 @@ impl<'a> Attempt<'a> {
 
     fn read(&self, sent: Instant, value: &Value) -> Verdict {
         match value {
+            Value::Int(0) if self.support.is_fallback() => self.again_or_unavailable(jittered()),
+            // There is no fence.
+            Value::Int(1) if self.support.is_fallback() => {
+                Verdict::Granted(Grant { fence: 0, sent })
+            }
             Value::Int(fence) => match u64::try_from(*fence) {
                 Ok(fence) => Verdict::Granted(Grant { fence, sent }),
                 Err(_) => unexpected(),
@@ -219,9 +242,24 @@ impl<'a> Attempt<'a> {
                 self.out_of_reach = Some(Instant::now());
                 Verdict::AskAgain(Duration::ZERO)
             }
-            Some(since) if since.elapsed() < self.options.reconnect => Verdict::AskAgain(PACE),
+            Some(since) if since.elapsed() < self.reach(since) => Verdict::AskAgain(PACE),
             Some(_) => Verdict::Failed(error.into()),
         }
+    }
+
+    /// How long it asks again that has asked in vain since then.
+    fn reach(&self, since: Instant) -> Duration {
+        let left = match self.patience {
+            Patience::None => Some(Duration::ZERO),
+            Patience::Until(end) => Some(end.saturating_duration_since(since)),
+            Patience::Forever => None,
+        };
+        self.options.reach_of_wait(left)
+    }
+
+    /// An error if the server has no such claim and never will.
+    pub(crate) fn refused(&self) -> Option<Error> {
+        self.support.refuse(self.claim)
     }
 
     fn again_or_unavailable(&self, pause: Duration) -> Verdict {
@@ -259,6 +297,14 @@ impl<'a> Attempt<'a> {
     pub(crate) fn leaves_something(&self) -> bool {
         self.is_uncertain || self.has_place
     }
+}
+
+/// From a half to one and a half of the usual pace, so that those who poll do not stay in step.
+fn jittered() -> Duration {
+    let [byte, ..] = *uuid::Uuid::new_v4().as_bytes();
+    let half = PACE.checked_div(2).unwrap_or(PACE);
+    let part = PACE.saturating_mul(u32::from(byte)).checked_div(255);
+    half.saturating_add(part.unwrap_or(PACE))
 }
 
 fn unexpected() -> Verdict {

@@ -330,14 +330,11 @@ async fn the_programs_own_connection_serves() {
     assert!(admin.is_free("k"));
 }
 
-#[cfg(feature = "cluster")]
+#[cfg(feature = "cluster-async")]
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_is_locked() {
     let server = Server::start_cluster();
-    let cluster = redis_lock_client::redis::cluster::ClusterClientBuilder::new([server.url()]);
-    let locks = LockClient::cluster(cluster, Options::default())
-        .await
-        .unwrap();
+    let locks = LockClient::cluster([server.url()], Options::default()).unwrap();
     let mut admin = server.admin();
     for key in ["k", "{tag} k", "a}b{c d", "\r\n"] {
         admin.run(&["LOCK.ACQUIRE", key, "holder", "60000"]);
