@@ -130,18 +130,25 @@ fn sentinel_failover_in_the_middle_of_a_wait_and_of_a_hold() {
     goes_on_over_a_failover((&sync, &aio), &mut old, &keys, || {
         let killed = sentinels.servers.swap_remove(0);
         drop(killed);
+        let mut new = None;
         // The sentinel closes the connections of a server when it gives it another role.
         eventually("there is a new primary", || {
-            let role = sentinels.servers[0].admin().ask(&["ROLE"]);
-            role.is_ok_and(|role| format!("{role:?}").contains("\"master\""))
+            let mut admin = sentinels.servers[0].try_admin();
+            let role = admin.as_mut().map(|admin| admin.ask(&["ROLE"]));
+            let is_primary =
+                matches!(role, Some(Ok(role)) if format!("{role:?}").contains("\"master\""));
+            new = admin.filter(|_| is_primary);
+            new.is_some()
         });
-        let mut new = sentinels.servers[0].admin();
+        let mut new = new.unwrap();
         eventually("connections last", || {
-            let lasts = new.ask(&["PING"]).is_ok();
-            if !lasts {
-                new = sentinels.servers[0].admin();
+            if new.ask(&["PING"]).is_err()
+                && let Some(admin) = sentinels.servers[0].try_admin()
+            {
+                new = admin;
+                return false;
             }
-            lasts
+            true
         });
         new
     });
@@ -305,22 +312,22 @@ fn cluster_failover_of_a_silent_node() {
     let key = cluster.key_of(0, "silent");
     sync.lock(&key).lock().unwrap().unlock().unwrap();
     runtime.block_on(async { aio.lock(&key).lock().await.unwrap().unlock().await.unwrap() });
+    // A slot that nobody has listened for.
+    let other = cluster.key_of(0, "unheard");
     cluster.nodes[0].freeze();
     let taken = thread::spawn({
         let lock = sync.lock(&key);
         move || lock.lock_timeout(LONG).unwrap().unwrap().unlock()
     });
-    let taken_too = runtime.block_on(async {
-        aio.lock(&key)
-            .lock_timeout(LONG)
-            .await
-            .unwrap()
-            .unwrap()
-            .unlock()
-            .await
+    let taken_too = [&key, &other].map(|key| {
+        let lock = aio.lock(key);
+        runtime.spawn(async move { lock.lock_timeout(LONG).await?.unwrap().unlock().await })
     });
     taken.join().unwrap().unwrap();
-    taken_too.unwrap();
-    assert!(cluster.nodes[3].admin().is_free(&key));
+    for taken in taken_too {
+        runtime.block_on(taken).unwrap().unwrap();
+    }
+    let mut new = cluster.nodes[3].admin();
+    assert!(new.is_free(&key) && new.is_free(&other));
     cluster.nodes[0].thaw();
 }

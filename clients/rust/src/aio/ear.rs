@@ -105,8 +105,17 @@ pub(super) mod shards {
                 connection.ssubscribe(channel.as_str()).await?;
                 Ok(connection)
             };
-            let connection = within(time, subscribing).await?;
-            current.connection = Some(connection);
+            let subscribed = within(time, subscribing).await;
+            // What the connection knows of the nodes may be what keeps it from an answer.
+            match subscribed {
+                Ok(connection) => current.connection = Some(connection),
+                Err(error) => {
+                    if error.is_io_error() {
+                        current.connection = None;
+                    }
+                    return Err(error);
+                }
+            }
             current.by_slot.insert(slot, number);
             Ok((number, channel))
         }

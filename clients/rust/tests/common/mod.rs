@@ -135,6 +135,11 @@ impl Server {
         Client::open(self.url()).unwrap()
     }
 
+    /// `None` while a server closes its connections.
+    pub fn try_admin(&self) -> Option<Admin> {
+        self.client().get_connection().ok().map(Admin)
+    }
+
     pub fn admin(&self) -> Admin {
         Admin(self.client().get_connection().unwrap())
     }

@@ -95,12 +95,6 @@ impl Sentinels {
             format!("redis://127.0.0.1:{}", self.port),
         ]
     }
-
-    /// Whether the replica has become the primary.
-    pub fn has_failed_over(&self) -> bool {
-        let role = self.servers[1].admin().run(&["ROLE"]);
-        format!("{role:?}").contains("\"master\"")
-    }
 }
 
 impl Drop for Sentinels {
