@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
-use redis::{RedisError, RedisResult, Value};
+use redis::{Client, ProtocolVersion, RedisError, RedisResult, Value};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::AbortHandle;
@@ -264,6 +264,13 @@ impl Subscriber {
         let pubsub = within(CONNECT_TIME, client.get_async_pubsub()).await?;
         let (mut sink, mut stream) = pubsub.split();
         within(CONNECT_TIME, sink.subscribe(&self.channel)).await?;
+        // Before 1.8 redis-rs takes a refusal for a success. In RESP2 a connection that is subscribed
+        // answers otherwise to PING.
+        if !protocol(&client).supports_resp3()
+            && within(CONNECT_TIME, sink.ping::<Value>()).await? == pong()
+        {
+            return Err(refusal());
+        }
         if let Some(hub) = self.hub.upgrade() {
             hub.subscription.send_replace(Subscription::Up(number));
         }
@@ -285,6 +292,24 @@ impl Subscriber {
             }
         }
     }
+}
+
+fn protocol(client: &Client) -> ProtocolVersion {
+    client.get_connection_info().redis_settings().protocol()
+}
+
+fn pong() -> Value {
+    Value::SimpleString("PONG".to_owned())
+}
+
+/// What the server said, as far as that is still known.
+fn refusal() -> RedisError {
+    let answer = redis::parse_redis_value(b"-NOPERM no permissions to access the channel\r\n");
+    let unread = || (redis::ErrorKind::Client, "the channel was refused").into();
+    answer
+        .and_then(Value::extract_error)
+        .err()
+        .unwrap_or_else(unread)
 }
 
 #[cfg(test)]
