@@ -50,7 +50,7 @@ while :; do
     kill -0 "$pid" 2> /dev/null && break
     [ "$port" -lt 30000 ] || { cat "$project/log" >&2; exit 1; }
 done
-CARGO_TARGET_DIR=$PWD/target/dist cargo run --quiet --manifest-path "$project/Cargo.toml" -- \
+CARGO_TARGET_DIR=$PWD/target cargo run --quiet --manifest-path "$project/Cargo.toml" -- \
     "redis://127.0.0.1:$port"
 
 echo "# What cargo publish would upload, and does not:"
