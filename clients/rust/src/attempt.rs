@@ -122,6 +122,13 @@ impl<'a> Attempt<'a> {
 
     /// The next command.
     pub(crate) fn question(&mut self, wait: Wait<'_>) -> Question {
+        if self.support.is_fallback() {
+            return Question {
+                command: self.place.set(self.ttl),
+                wait: Duration::ZERO,
+                sent: Instant::now(),
+            };
+        }
         let mut command = self.place.acquire(self.claim, self.ttl);
         let left = self.patience.left();
         let mut blocked = Duration::ZERO;
@@ -168,10 +175,21 @@ impl<'a> Attempt<'a> {
         let error = match answer.and_then(Value::extract_error) {
             Ok(value) => {
                 self.out_of_reach = None;
+                self.support.has_module();
                 return self.read(sent, &value);
             }
             Err(error) => error,
         };
+        let is_unknown = is_unknown_command(&error);
+        // Modules of 0.1 have no LOCK.MACQUIRE.
+        let may_be_old = is_unknown && matches!(self.claim, Claim::All(_));
+        if is_unknown && !may_be_old && self.support.falls_back(self.options) {
+            self.has_place = false;
+            return Verdict::AskAgain(Duration::ZERO);
+        }
+        if !is_unknown && !may_pass(&error) {
+            self.support.has_module();
+        }
         if is_foreign(&error) {
             self.out_of_reach = None;
             return self.again_or_unavailable(PACE);
@@ -188,7 +206,7 @@ impl<'a> Attempt<'a> {
         if error.code() == Some("PARTIAL") && self.is_uncertain {
             return Verdict::Partial;
         }
-        if is_unknown_option(&error) || is_unknown_command(&error) {
+        if is_unknown_option(&error) || may_be_old {
             let linger = self.options.linger.map(|_| "LINGER");
             if let Some(feature) = self.claim.feature().or(linger) {
                 return Verdict::Failed(Error::Unsupported(feature, error));
@@ -199,6 +217,11 @@ impl<'a> Attempt<'a> {
 
     fn read(&self, sent: Instant, value: &Value) -> Verdict {
         match value {
+            Value::Int(0) if self.support.is_fallback() => self.again_or_unavailable(jittered()),
+            // There is no fence.
+            Value::Int(1) if self.support.is_fallback() => {
+                Verdict::Granted(Grant { fence: 0, sent })
+            }
             Value::Int(fence) => match u64::try_from(*fence) {
                 Ok(fence) => Verdict::Granted(Grant { fence, sent }),
                 Err(_) => unexpected(),
@@ -219,9 +242,24 @@ impl<'a> Attempt<'a> {
                 self.out_of_reach = Some(Instant::now());
                 Verdict::AskAgain(Duration::ZERO)
             }
-            Some(since) if since.elapsed() < self.options.reconnect => Verdict::AskAgain(PACE),
+            Some(since) if since.elapsed() < self.reach(since) => Verdict::AskAgain(PACE),
             Some(_) => Verdict::Failed(error.into()),
         }
+    }
+
+    /// How long it asks again that has asked in vain since then.
+    fn reach(&self, since: Instant) -> Duration {
+        let left = match self.patience {
+            Patience::None => Some(Duration::ZERO),
+            Patience::Until(end) => Some(end.saturating_duration_since(since)),
+            Patience::Forever => None,
+        };
+        self.options.reach_of_wait(left)
+    }
+
+    /// An error if the server has no such claim and never will.
+    pub(crate) fn refused(&self) -> Option<Error> {
+        self.support.refuse(self.claim)
     }
 
     fn again_or_unavailable(&self, pause: Duration) -> Verdict {
@@ -261,6 +299,14 @@ impl<'a> Attempt<'a> {
     }
 }
 
+/// From a half to one and a half of the usual pace, so that those who poll do not stay in step.
+fn jittered() -> Duration {
+    let [byte, ..] = *uuid::Uuid::new_v4().as_bytes();
+    let half = PACE.checked_div(2).unwrap_or(PACE);
+    let part = PACE.saturating_mul(u32::from(byte)).checked_div(255);
+    half.saturating_add(part.unwrap_or(PACE))
+}
+
 fn unexpected() -> Verdict {
     Verdict::Failed(Error::Redis(
         (
@@ -292,197 +338,4 @@ pub(crate) fn owner_answer(answer: RedisResult<Value>) -> OwnerAnswer {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::io;
-
-    use super::*;
-    use crate::Mode;
-
-    struct Setup {
-        place: Place,
-        options: Options,
-        support: Support,
-    }
-
-    fn setup() -> Setup {
-        Setup {
-            place: Place::new(b"a key", b"t".to_vec()),
-            options: Options::default().reconnect(Duration::from_millis(1)),
-            support: Support::default(),
-        }
-    }
-
-    fn attempt(setup: &Setup, patience: Patience) -> Attempt<'_> {
-        Attempt::new(
-            &setup.place,
-            &Claim::Lock,
-            Duration::from_secs(30),
-            patience,
-            (&setup.options, &setup.support),
-        )
-    }
-
-    fn words(question: &Question) -> String {
-        let mut words = Vec::new();
-        for arg in question.command.args_iter() {
-            if let redis::Arg::Simple(word) = arg {
-                words.push(String::from_utf8_lossy(word).into_owned());
-            }
-        }
-        words.join(" ")
-    }
-
-    fn server_error(text: &str) -> RedisResult<Value> {
-        redis::parse_redis_value(format!("-{text}\r\n").as_bytes())
-            .unwrap()
-            .extract_error()
-    }
-
-    fn cut() -> RedisResult<Value> {
-        Err(io::Error::from(io::ErrorKind::ConnectionReset).into())
-    }
-
-    #[test]
-    fn a_slice_is_asked_for_with_a_grace() {
-        let setup = setup();
-        let mut attempt = attempt(&setup, Patience::Forever);
-        assert_eq!(
-            words(&attempt.question(Wait::Block)),
-            "LOCK.ACQUIRE a key t 30000 BLOCK 10000 KEEP 5000"
-        );
-        assert_eq!(
-            words(&attempt.question(Wait::Notify("mine"))),
-            "LOCK.ACQUIRE a key t 30000 NOTIFY 0 mine KEEP 5000"
-        );
-        assert!(attempt.leaves_something());
-    }
-
-    #[test]
-    fn a_server_that_is_too_old_is_named() {
-        let setup = setup();
-        let mut permit = attempt(&setup, Patience::None);
-        permit.claim = &Claim::Permit(3);
-        assert_eq!(
-            words(&permit.question(Wait::No)),
-            "LOCK.ACQUIRE a key t 30000 LIMIT 3"
-        );
-        let refusal = || server_error("ERR unknown option, the only one is BLOCK");
-        let sent = Instant::now();
-        assert!(matches!(
-            permit.verdict(sent, refusal()),
-            Verdict::AskAgain(_)
-        ));
-        assert!(matches!(
-            permit.verdict(sent, refusal()),
-            Verdict::Failed(Error::Unsupported("LIMIT", _))
-        ));
-        let all = Claim::All(vec![Mode::Exclusive, Mode::Shared]);
-        let mut several = attempt(&setup, Patience::None);
-        several.claim = &all;
-        let unknown = server_error("ERR unknown command 'LOCK.MACQUIRE', with args beginning with");
-        assert!(matches!(
-            several.verdict(sent, unknown),
-            Verdict::Failed(Error::Unsupported("LOCK.MACQUIRE", _))
-        ));
-    }
-
-    #[test]
-    fn several_keys_and_options_are_asked_for_in_one_command() {
-        let mut setup = setup();
-        setup.place.more = vec![b"b".to_vec()];
-        setup.options = setup.options.linger(Duration::ZERO);
-        let all = Claim::All(vec![Mode::Exclusive, Mode::Shared]);
-        let mut several = attempt(&setup, Patience::Forever);
-        several.claim = &all;
-        assert_eq!(
-            words(&several.question(Wait::Block)),
-            "LOCK.MACQUIRE 2 a key b t 30000 MODES EXCLUSIVE SHARED BLOCK 10000 KEEP 5000 LINGER 0"
-        );
-        // A part that is held is not this attempt's, unless an answer was lost.
-        let sent = Instant::now();
-        let partial = || server_error("PARTIAL release them first");
-        assert!(matches!(
-            several.verdict(sent, partial()),
-            Verdict::Failed(Error::Redis(_))
-        ));
-        assert!(matches!(several.verdict(sent, cut()), Verdict::AskAgain(_)));
-        assert!(matches!(several.verdict(sent, partial()), Verdict::Partial));
-    }
-
-    #[test]
-    fn nothing_waits_without_patience() {
-        let setup = setup();
-        let mut attempt = attempt(&setup, Patience::None);
-        assert_eq!(
-            words(&attempt.question(Wait::Block)),
-            "LOCK.ACQUIRE a key t 30000"
-        );
-        assert!(!attempt.leaves_something());
-        let sent = Instant::now();
-        assert!(matches!(
-            attempt.verdict(sent, Ok(Value::Nil)),
-            Verdict::Unavailable
-        ));
-        assert!(matches!(
-            attempt.verdict(sent, server_error("WRONGTYPE it is a string")),
-            Verdict::Unavailable
-        ));
-    }
-
-    #[test]
-    fn an_old_server_is_asked_without_keep_from_then_on() {
-        let setup = setup();
-        let mut attempt = attempt(&setup, Patience::Forever);
-        let question = attempt.question(Wait::Block);
-        let refusal = server_error("ERR unknown option, the only one is BLOCK");
-        assert!(matches!(
-            attempt.verdict(question.sent, refusal),
-            Verdict::AskAgain(Duration::ZERO)
-        ));
-        assert_eq!(
-            words(&attempt.question(Wait::Block)),
-            "LOCK.ACQUIRE a key t 30000 BLOCK 10000"
-        );
-        assert!(!attempt.leaves_something());
-    }
-
-    #[test]
-    fn a_lost_answer_is_asked_for_again_for_a_while() {
-        let setup = setup();
-        let mut attempt = attempt(&setup, Patience::None);
-        let sent = Instant::now();
-        assert!(matches!(
-            attempt.verdict(sent, cut()),
-            Verdict::AskAgain(Duration::ZERO)
-        ));
-        assert!(attempt.is_uncertain);
-        std::thread::sleep(Duration::from_millis(2));
-        assert!(matches!(
-            attempt.verdict(sent, cut()),
-            Verdict::Failed(Error::Redis(_))
-        ));
-        // An answer begins the count anew.
-        assert!(
-            matches!(attempt.verdict(sent, Ok(Value::Int(7))), Verdict::Granted(grant) if grant.fence == 7)
-        );
-        assert!(matches!(attempt.verdict(sent, cut()), Verdict::AskAgain(_)));
-    }
-
-    #[test]
-    fn errors_that_waiting_does_not_cure_are_returned() {
-        let setup = setup();
-        let mut attempt = attempt(&setup, Patience::Forever);
-        let sent = Instant::now();
-        let deadlock = attempt.verdict(sent, server_error("DEADLOCK a cycle of 2 waits"));
-        assert!(
-            matches!(deadlock, Verdict::Failed(Error::Deadlock(text)) if text.contains("2 waits"))
-        );
-        let missing = attempt.verdict(sent, server_error("ERR unknown command 'LOCK.ACQUIRE'"));
-        assert!(matches!(missing, Verdict::Failed(Error::ModuleMissing(_))));
-        let full = attempt.verdict(sent, server_error("QUEUEFULL too many"));
-        assert!(matches!(full, Verdict::Failed(Error::Redis(_))));
-        let moved = attempt.verdict(sent, server_error("READONLY it is a replica"));
-        assert!(matches!(moved, Verdict::AskAgain(_)));
-        assert!(!attempt.is_uncertain);
-    }
-}
+mod tests;

@@ -6,6 +6,22 @@ use redis::{Arg, Cmd, Value};
 
 use crate::Mode;
 
+/// The token's hold begins, or goes on with a new deadline. An answer may be lost and asked for again.
+const SET: &str = "\
+if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 1 end
+if redis.pcall('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+return redis.call('PEXPIRE', KEYS[1], ARGV[2])";
+
+const RENEW: &str = "\
+if redis.pcall('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+return redis.call('PEXPIRE', KEYS[1], ARGV[2])";
+
+const RELEASE: &str = "\
+if redis.pcall('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+return redis.call('DEL', KEYS[1])";
+
+const CHECK: &str = "return redis.pcall('GET', KEYS[1]) == ARGV[1] and 1 or 0";
+
 /// The keys, and the token that asks for them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Place {
@@ -112,8 +128,28 @@ impl Place {
         command
     }
 
+    /// The acquire of a server without the module.
+    pub(crate) fn set(&self, ttl: Duration) -> Cmd {
+        let mut command = self.script(SET);
+        command.arg(millis(ttl));
+        command
+    }
+
+    fn script(&self, script: &str) -> Cmd {
+        let mut command = redis::cmd("EVAL");
+        command
+            .arg(script)
+            .arg(1)
+            .arg(self.key.as_slice())
+            .arg(self.token.as_slice());
+        command
+    }
+
     /// One command for each key.
-    pub(crate) fn release(&self) -> Vec<Cmd> {
+    pub(crate) fn release(&self, is_fallback: bool) -> Vec<Cmd> {
+        if is_fallback {
+            return vec![self.script(RELEASE)];
+        }
         self.each("LOCK.RELEASE", |command| {
             if let Some(at_least) = self.at_least {
                 command.arg("ATLEAST").arg(millis(at_least));
@@ -122,14 +158,22 @@ impl Place {
     }
 
     /// One command for each key.
-    pub(crate) fn renew(&self, ttl: Duration) -> Vec<Cmd> {
+    pub(crate) fn renew(&self, ttl: Duration, is_fallback: bool) -> Vec<Cmd> {
+        if is_fallback {
+            let mut command = self.script(RENEW);
+            command.arg(millis(ttl));
+            return vec![command];
+        }
         self.each("LOCK.RENEW", |command| {
             command.arg(millis(ttl));
         })
     }
 
     /// One command for each key.
-    pub(crate) fn check(&self) -> Vec<Cmd> {
+    pub(crate) fn check(&self, is_fallback: bool) -> Vec<Cmd> {
+        if is_fallback {
+            return vec![self.script(CHECK)];
+        }
         self.each("LOCK.CHECK", |_| {})
     }
 

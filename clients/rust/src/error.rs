@@ -13,11 +13,15 @@ pub enum Error {
     NotHeld,
     /// The wait would never end, because the holder waits for this token. The text is the server's.
     Deadlock(String),
-    /// The server does not know the commands: the module is not loaded there.
+    /// The server does not know the commands: the module is not loaded there. With
+    /// [`Options::fallback`](crate::Options::fallback): what was asked for is not in the fallback.
     ModuleMissing(RedisError),
     /// The server does not know this feature: its module is older than 0.2, or for LOCK.EXEC the
     /// server is older than Redis 7.0.
     Unsupported(&'static str, RedisError),
+    /// The keys of several locks, or of a lock and of a command under it, have more than one slot of
+    /// the cluster.
+    CrossSlot(RedisError),
     /// A permit, or a hold on several locks, cannot be turned from exclusive to shared or back.
     NoConversion,
     /// The server answered with an error, or could not be reached.
@@ -31,13 +35,26 @@ impl fmt::Display for Error {
         match self {
             Self::NotHeld => f.write_str("the lock is no longer held"),
             Self::Deadlock(text) => write!(f, "deadlock: {text}"),
+            Self::ModuleMissing(error) if error.code().is_none() => write!(
+                f,
+                "{} is not available in the fallback, and the server has no redis-lock module",
+                error.detail().unwrap_or("this")
+            ),
             Self::ModuleMissing(error) => write!(
                 f,
-                "the server has not loaded the redis-lock module (loadmodule libredis_lock.so): {error}"
+                "the server has no redis-lock module. Load it by `loadmodule /path/libredis_lock.so` in its \
+                 configuration, or by MODULE LOAD. Where modules cannot be loaded, `Options::fallback` takes \
+                 locks by SET NX and Lua, without a fair queue, fences, readers-writers, counted and several \
+                 locks, guarded commands and least times: {error}"
             ),
             Self::Unsupported(feature, error) => write!(
                 f,
                 "the server does not know {feature}, which is in module 0.2: {error}"
+            ),
+            Self::CrossSlot(error) => write!(
+                f,
+                "in a cluster all the keys of one lock or command must have one slot: give them the same \
+                 {{tag}}: {error}"
             ),
             Self::NoConversion => f.write_str("only a hold on one lock can be converted"),
             Self::Redis(error) => error.fmt(f),
@@ -49,11 +66,26 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::ModuleMissing(error) | Self::Redis(error) | Self::Unsupported(_, error) => {
-                Some(error)
-            }
+            Self::ModuleMissing(error)
+            | Self::Redis(error)
+            | Self::Unsupported(_, error)
+            | Self::CrossSlot(error) => Some(error),
             _ => None,
         }
+    }
+}
+
+impl Error {
+    /// Of something that only the module has.
+    pub(crate) fn not_in_fallback(what: &str) -> Self {
+        Self::ModuleMissing(
+            (
+                redis::ErrorKind::Client,
+                "not available in the fallback",
+                what.to_owned(),
+            )
+                .into(),
+        )
     }
 }
 
@@ -62,6 +94,7 @@ impl From<RedisError> for Error {
         match error.code() {
             Some("DEADLOCK") => Self::Deadlock(error.detail().unwrap_or_default().to_owned()),
             Some("NOTHELD") => Self::NotHeld,
+            Some("CROSSSLOT") => Self::CrossSlot(error),
             _ if is_unknown_command(&error) => match feature_of(&error) {
                 Some(feature) => Self::Unsupported(feature, error),
                 None => Self::ModuleMissing(error),
@@ -125,6 +158,12 @@ pub(crate) fn is_unanswered(error: &RedisError) -> bool {
     error.is_io_error() || matches!(error.kind(), redis::ErrorKind::Parse)
 }
 
+/// Whether this server is no primary, or not any more.
+#[cfg(feature = "sync")]
+pub(crate) fn is_demoted(error: &RedisError) -> bool {
+    matches!(error.code(), Some("READONLY" | "MASTERDOWN"))
+}
+
 /// Whether the same command may succeed in a moment, here or on another server.
 pub(crate) fn may_pass(error: &RedisError) -> bool {
     const CODES: [&str; 8] = [
@@ -137,5 +176,9 @@ pub(crate) fn may_pass(error: &RedisError) -> bool {
         "READONLY",
         "MASTERDOWN",
     ];
-    is_unanswered(error) || error.code().is_some_and(|code| CODES.contains(&code))
+    // Sentinels elect another primary.
+    let is_without_primary = error.kind() == redis::ErrorKind::MasterNameNotFoundBySentinel;
+    is_unanswered(error)
+        || is_without_primary
+        || error.code().is_some_and(|code| CODES.contains(&code))
 }

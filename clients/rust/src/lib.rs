@@ -9,7 +9,8 @@
 //! | `sync` (default) | [`sync`] | blocking, one for each thread that waits |
 //! | `tokio` | [`aio`] | one shared by all tasks, and one that hears of grants |
 //!
-//! The feature `cluster` adds clusters to [`aio`].
+//! The feature `sentinel` adds `LockClient::sentinel` to both, `cluster` adds `LockClient::cluster` to
+//! [`sync`], and `cluster-async` adds it to [`aio`].
 //!
 //! Both modules have the same types: `LockClient`, `Lock`, `RwLock`, `Semaphore`, `MultiLock` and
 //! `Guard`.
@@ -54,9 +55,13 @@
     )
 )]
 
+#[cfg(any(feature = "cluster", feature = "cluster-async", feature = "sentinel"))]
+mod address;
 #[cfg(feature = "tokio")]
 pub mod aio;
 mod attempt;
+#[cfg(any(feature = "cluster", feature = "cluster-async"))]
+mod cluster;
 mod command;
 #[cfg(any(feature = "sync", feature = "tokio"))]
 mod common;
@@ -65,6 +70,8 @@ mod lease;
 #[cfg(any(feature = "tokio", test))]
 mod message;
 mod options;
+#[cfg(feature = "sentinel")]
+mod sentinel;
 mod support;
 #[cfg(feature = "sync")]
 pub mod sync;
@@ -73,6 +80,9 @@ pub use error::{Error, Result};
 pub use options::{LostLock, Options};
 /// The client that this crate uses, so that both agree on the version.
 pub use redis;
+#[cfg(feature = "sentinel")]
+#[cfg_attr(docsrs, doc(cfg(feature = "sentinel")))]
+pub use sentinel::Sentinel;
 
 /// How a lock is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -7,6 +7,12 @@ const MAX_TTL: Duration = Duration::from_millis(1 << 48);
 /// The longest grace that the module accepts.
 const MAX_GRACE: Duration = Duration::from_secs(3_600);
 
+/// The time for which commands are sent again to one server.
+const SHORT: Duration = Duration::from_secs(3);
+/// The same where another server takes the place of one that is gone.
+#[cfg(any(feature = "sentinel", feature = "cluster", feature = "cluster-async"))]
+const FAILOVER: Duration = Duration::from_secs(30);
+
 /// A hold that ended against the will of its owner, as [`Options::on_lost`] is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -37,7 +43,10 @@ pub struct Options {
     pub(crate) ttl: Duration,
     pub(crate) slice: Duration,
     pub(crate) grace: Duration,
-    pub(crate) reconnect: Duration,
+    reconnect: Option<Duration>,
+    /// How long a failover of the client's kind of servers may take.
+    failover: Duration,
+    pub(crate) fallback: bool,
     pub(crate) linger: Option<Duration>,
     pub(crate) max_waiting_connections: usize,
     pub(crate) on_lost: Option<OnLost>,
@@ -50,7 +59,9 @@ impl Default for Options {
             ttl: Duration::from_secs(30),
             slice: Duration::from_secs(10),
             grace: Duration::from_secs(5),
-            reconnect: Duration::from_secs(3),
+            reconnect: None,
+            failover: Duration::ZERO,
+            fallback: false,
             linger: None,
             max_waiting_connections: 10,
             on_lost: None,
@@ -86,9 +97,25 @@ impl Options {
         self
     }
 
-    /// The time for which commands are sent again while the server is out of reach, 3 s by default.
+    /// The time for which commands are sent again while the server is out of reach.
+    ///
+    /// 3 s by default. With a Sentinel and in a cluster it is 30 s, because a failover takes a while.
+    /// There a wait with a time-out ends at its time-out, but not before 3 s.
     pub fn reconnect(mut self, reconnect: Duration) -> Self {
-        self.reconnect = reconnect;
+        self.reconnect = Some(reconnect);
+        self
+    }
+
+    /// Allows `SET key token NX PX ttl` and Lua scripts on a server that has no redis-lock module. Off
+    /// by default.
+    ///
+    /// It is for servers that load no modules. A client chooses once, by the answer to its first
+    /// acquire, and says so once by [`Options::on_fallback`]. There is no fair queue, no fence
+    /// ([`fence`](crate::sync::Guard::fence) is 0, never send it to a resource), no readers, no
+    /// permits, no several locks, no guarded commands and no least time. An eviction or a failover may
+    /// end a hold early. What there is not is [`Error::ModuleMissing`](crate::Error::ModuleMissing).
+    pub fn fallback(mut self, fallback: bool) -> Self {
+        self.fallback = fallback;
         self
     }
 
@@ -117,11 +144,39 @@ impl Options {
         self
     }
 
-    /// Calls `on_fallback` once for each way of waiting that the server lacks. The text also goes
-    /// to the log.
+    /// Calls `on_fallback` once for each way of waiting that the server lacks, and once if it lacks
+    /// the module. The text also goes to the log.
     pub fn on_fallback(mut self, on_fallback: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.on_fallback = Some(Arc::new(on_fallback));
         self
+    }
+
+    /// With more patience, for servers that fail over.
+    #[cfg(any(feature = "sentinel", feature = "cluster", feature = "cluster-async"))]
+    pub(crate) fn with_failover(mut self) -> Self {
+        self.failover = FAILOVER;
+        self
+    }
+
+    /// How long a command is sent again on behalf of a hold.
+    pub(crate) fn reach(&self) -> Duration {
+        self.reconnect.unwrap_or(SHORT.max(self.failover))
+    }
+
+    /// How long a command is sent again that time makes needless.
+    pub(crate) fn short_reach(&self) -> Duration {
+        self.reconnect.unwrap_or(SHORT)
+    }
+
+    /// How long a request is sent again that would have waited for `left`, `None` without an end.
+    pub(crate) fn reach_of_wait(&self, left: Option<Duration>) -> Duration {
+        let bounded = left.map_or(self.reach(), |left| self.reach().min(SHORT.max(left)));
+        self.reconnect.unwrap_or(bounded)
+    }
+
+    /// How long a release is sent again of a hold that ends by itself after `left`.
+    pub(crate) fn reach_of_release(&self, left: Duration) -> Duration {
+        self.reconnect.unwrap_or(self.reach().min(SHORT.max(left)))
     }
 
     /// The time that an answer may take. A renewal that failed must be tried again before the lease
@@ -138,7 +193,8 @@ impl fmt::Debug for Options {
             .field("ttl", &self.ttl)
             .field("slice", &self.slice)
             .field("grace", &self.grace)
-            .field("reconnect", &self.reconnect)
+            .field("reconnect", &self.reach())
+            .field("fallback", &self.fallback)
             .field("linger", &self.linger)
             .field("max_waiting_connections", &self.max_waiting_connections)
             .finish_non_exhaustive()

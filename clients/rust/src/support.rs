@@ -1,12 +1,23 @@
 //! The abilities of the server, learned from its answers.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
+use crate::Mode;
+use crate::command::Claim;
+use crate::error::Error;
 use crate::options::Options;
+
+/// Nothing is known of the server yet.
+const UNKNOWN: u8 = 0;
+const MODULE: u8 = 1;
+/// The server has no module, and the options allow to do without.
+const FALLBACK: u8 = 2;
 
 /// The ways of waiting that the server has refused. All are tried until then.
 #[derive(Debug, Default)]
 pub(crate) struct Support {
+    /// Chosen once, by the first answer.
+    commands: AtomicU8,
     without_keep: AtomicBool,
     at_least: AtomicBool,
     #[cfg(feature = "tokio")]
@@ -14,6 +25,48 @@ pub(crate) struct Support {
 }
 
 impl Support {
+    pub(crate) fn is_fallback(&self) -> bool {
+        self.commands.load(Relaxed) == FALLBACK
+    }
+
+    pub(crate) fn has_module(&self) {
+        if self.commands.load(Relaxed) == UNKNOWN {
+            self.choose(MODULE);
+        }
+    }
+
+    /// Whether to go on without the module, which the server does not have. Says so once.
+    pub(crate) fn falls_back(&self, options: &Options) -> bool {
+        if options.fallback && self.choose(FALLBACK) {
+            say(
+                options,
+                "the server has no redis-lock module, so locks are taken by SET NX and Lua: there is no \
+                 fair queue, no fence, no readers-writers, no counted or several locks, no guarded \
+                 commands, no linger, and an eviction or a failover can end a hold early",
+            );
+        }
+        self.is_fallback()
+    }
+
+    /// An error if the fallback has no such claim.
+    pub(crate) fn refuse(&self, claim: &Claim) -> Option<Error> {
+        let what = match claim {
+            _ if !self.is_fallback() => return None,
+            Claim::Lock | Claim::RwLock(Mode::Exclusive) => return None,
+            Claim::RwLock(_) => "a share",
+            Claim::Permit(_) => "a permit",
+            Claim::All(_) => "a lock of several keys",
+        };
+        Some(Error::not_in_fallback(what))
+    }
+
+    /// True if this is the choice, and it was made just now.
+    fn choose(&self, commands: u8) -> bool {
+        self.commands
+            .compare_exchange(UNKNOWN, commands, Relaxed, Relaxed)
+            .is_ok()
+    }
+
     pub(crate) fn keep(&self) -> bool {
         !self.without_keep.load(Relaxed)
     }

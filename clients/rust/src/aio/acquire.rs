@@ -1,15 +1,15 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use redis::{Client, RedisError, RedisResult, Value};
+use redis::{RedisError, RedisResult, Value};
 use tokio::sync::{OwnedMutexGuard, SemaphorePermit};
 use tokio::time::sleep;
 
 use super::client::Inner;
 use super::ear::Ear;
-use super::transport::{connect, within};
+use super::transport::{Source, connect, within};
 use crate::attempt::{Attempt, PACE, Patience, Verdict, Wait};
-use crate::command::{Claim, Place};
+use crate::command::{Claim, Place, new_token};
 use crate::error::{Result, is_refused, is_unanswered, is_unknown_command, is_wrong_arity};
 use crate::lease::Grant;
 use crate::message::Event;
@@ -96,6 +96,12 @@ impl Inner {
         let tools = (&self.options, &self.support);
         let mut attempt = Attempt::new(place, claim, ttl, patience, tools);
         let granted = self.run(&mut attempt, false).await;
+        let granted = match granted {
+            Err(Error::Unsupported(_, error)) if is_unknown_command(&error) => {
+                Err(self.explain(place, ttl, error).await)
+            }
+            granted => granted,
+        };
         if !matches!(granted, Ok(Some(_))) && attempt.leaves_something() {
             self.abandon(place, ttl, attempt.is_uncertain).await;
         }
@@ -124,6 +130,9 @@ impl Inner {
     async fn run(&self, attempt: &mut Attempt<'_>, is_conversion: bool) -> Result<Option<Grant>> {
         let mut is_first = true;
         loop {
+            if let Some(refusal) = attempt.refused() {
+                return Err(refusal);
+            }
             let verdict = self.ask_next(attempt, is_conversion, is_first).await;
             is_first = false;
             match verdict {
@@ -135,7 +144,8 @@ impl Inner {
                 Verdict::Granted(grant) => return Ok(Some(grant)),
                 Verdict::AskAgain(pause) => sleep(pause).await,
                 Verdict::Partial => {
-                    self.release(attempt.place, attempt.ttl).await?;
+                    self.release(attempt.place, attempt.ttl, self.options.reach())
+                        .await?;
                     (attempt.is_uncertain, attempt.has_place) = (false, false);
                 }
                 Verdict::Queued => {}
@@ -152,6 +162,9 @@ impl Inner {
         is_conversion: bool,
         is_first: bool,
     ) -> Verdict {
+        if self.support.is_fallback() {
+            return self.ask_once(attempt, Wait::No).await;
+        }
         let hears = self.support.notify() && !matches!(self.ear, Ear::Deaf);
         if attempt.patience.is_over() {
             return self.ask_once(attempt, Wait::No).await;
@@ -165,9 +178,9 @@ impl Inner {
         if is_first && !(hears && self.hub.is_up()) {
             return self.ask_once(attempt, Wait::No).await;
         }
-        match &self.client {
+        match &self.source {
             _ if hears && !is_conversion => self.ask_notified(attempt).await,
-            Some(client) => self.ask_blocking(attempt, client).await,
+            Some(source) => self.ask_blocking(attempt, source).await,
             None => self.poll(attempt).await,
         }
     }
@@ -198,7 +211,7 @@ impl Inner {
             let left = attempt.patience.left();
             left.map_or(self.options.slice, |left| left.min(self.options.slice))
         };
-        let time = self.options.reconnect.max(PACE).min(slice(attempt));
+        let time = self.options.short_reach().max(PACE).min(slice(attempt));
         let key = &attempt.place.key;
         let subscribed = self.ear.ready(&self.hub, &self.runtime, key, time).await;
         let (number, channel) = match subscribed {
@@ -238,7 +251,7 @@ impl Inner {
 
     /// Waits for a slice on a connection that blocks. Asks at intervals while there are too many of
     /// them.
-    async fn ask_blocking(&self, attempt: &mut Attempt<'_>, client: &Client) -> Verdict {
+    async fn ask_blocking(&self, attempt: &mut Attempt<'_>, source: &Source) -> Verdict {
         let left = attempt.patience.left().unwrap_or(POLL);
         let permit = tokio::select! {
             biased;
@@ -246,7 +259,7 @@ impl Inner {
             () = sleep(POLL.min(left)) => None,
         };
         match permit {
-            Some(permit) => self.block(attempt, client, permit).await,
+            Some(permit) => self.block(attempt, source, permit).await,
             None => self.ask_once(attempt, Wait::Keep).await,
         }
     }
@@ -254,13 +267,13 @@ impl Inner {
     async fn block(
         &self,
         attempt: &mut Attempt<'_>,
-        client: &Client,
+        source: &Source,
         _permit: SemaphorePermit<'_>,
     ) -> Verdict {
         let idle = self.idle().pop();
         let connection = match idle {
             Some(connection) => Ok(connection),
-            None => connect(client).await,
+            None => connect(source).await,
         };
         let mut connection = match connection {
             Ok(connection) => connection,
@@ -294,16 +307,27 @@ impl Inner {
     /// Renews. False if nothing is held.
     pub(super) async fn renew(&self, place: &Place, ttl: Duration) -> Result<bool> {
         let time = self.options.answer_time(ttl);
-        let patience = self.options.reconnect.min(ttl);
-        let (renewed, _) = self.insist(&place.renew(ttl), time, patience).await?;
+        let patience = self.options.reach().min(ttl);
+        let (renewed, _) = self
+            .insist(
+                &place.renew(ttl, self.support.is_fallback()),
+                time,
+                patience,
+            )
+            .await?;
         Ok(renewed)
     }
 
     /// Releases. Whether all of it was held, and whether an answer was lost before.
-    pub(super) async fn release(&self, place: &Place, ttl: Duration) -> Result<(bool, bool)> {
+    pub(super) async fn release(
+        &self,
+        place: &Place,
+        ttl: Duration,
+        patience: Duration,
+    ) -> Result<(bool, bool)> {
         let time = self.options.answer_time(ttl);
-        let release = place.release();
-        self.insist(&release, time, self.options.reconnect).await
+        let release = place.release(self.support.is_fallback());
+        self.insist(&release, time, patience).await
     }
 
     /// Where one of several locks is lost, the others are of no use.
@@ -334,18 +358,39 @@ impl Inner {
         goes_on
     }
 
+    /// Whether the server that does not know a command is too old, or has no module.
+    async fn explain(&self, place: &Place, ttl: Duration, error: RedisError) -> Error {
+        // A token that nobody has: nothing is released.
+        let probe = Place::new(&place.key, new_token());
+        match self.release(&probe, ttl, self.options.short_reach()).await {
+            Err(Error::ModuleMissing(_)) if self.support.falls_back(&self.options) => {
+                Error::not_in_fallback("a lock of several keys")
+            }
+            Err(Error::ModuleMissing(missing)) => Error::ModuleMissing(missing),
+            _ => Error::Unsupported("LOCK.MACQUIRE", error),
+        }
+    }
+
     /// An error, before anything is held, if the server has no release that waits for a time.
     pub(super) async fn need_at_least(&self, place: &Place, ttl: Duration) -> Result<()> {
+        const WHAT: &str = "a least time";
         if place.at_least.is_none() || self.support.at_least() {
             return Ok(());
         }
+        if self.support.is_fallback() {
+            return Err(Error::not_in_fallback(WHAT));
+        }
         // The token holds nothing yet.
-        match self.release(place, ttl).await {
+        match self.release(place, ttl, self.options.reach()).await {
             Err(Error::Redis(error)) if is_wrong_arity(&error) => {
                 Err(Error::Unsupported("LOCK.RELEASE … ATLEAST", error))
             }
+            Err(Error::ModuleMissing(_)) if self.support.falls_back(&self.options) => {
+                Err(Error::not_in_fallback(WHAT))
+            }
             Err(error) => Err(error),
             Ok(_) => {
+                self.support.has_module();
                 self.support.has_at_least();
                 Ok(())
             }
@@ -362,7 +407,7 @@ impl Inner {
     }
 
     async fn give_up(&self, place: &Place, ttl: Duration) {
-        if let Err(error) = self.release(place, ttl).await {
+        if let Err(error) = self.release(place, ttl, self.options.short_reach()).await {
             log::warn!("what was asked for could not be given up: {error}");
         }
     }
@@ -398,7 +443,7 @@ impl Inner {
             Some(grant) if grant.fence == fence => Ok(grant),
             Some(_) => {
                 // A new hold, which nobody knows of.
-                self.release(place, ttl).await?;
+                self.release(place, ttl, self.options.reach()).await?;
                 Err(Error::NotHeld)
             }
             None => Err(Error::NotHeld),

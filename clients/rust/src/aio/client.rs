@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use super::ear::Ear;
 use super::guard::Guard;
 use super::hub::Hub;
-use super::transport::{Borrowed, Own, SharedConnection, Transport};
+use super::transport::{Borrowed, Own, SharedConnection, Source, Transport};
 use crate::attempt::{OwnerAnswer, PACE, Patience, owner_answer};
 use crate::command::Claim;
 use crate::common::{Named, Parts, settings};
@@ -28,7 +28,7 @@ pub struct LockClient {
 pub(super) struct Inner {
     transport: Box<dyn Transport>,
     /// Makes the connections that block. Without it a waiter asks again and again.
-    pub(super) client: Option<Client>,
+    pub(super) source: Option<Source>,
     pub(super) ear: Ear,
     pub(super) options: Options,
     pub(super) support: Support,
@@ -50,8 +50,9 @@ impl LockClient {
     /// Makes a client with connections of its own: one that all tasks share, and one that listens
     /// for grants.
     pub fn new(client: Client, options: Options) -> Result<Self> {
-        let transport = Own::new(client.clone());
-        Self::build(Box::new(transport), Some(client), options, Hub::new())
+        let source = Source::Server(client);
+        let transport = Own::new(source.clone(), None);
+        Self::build(Box::new(transport), Some(source), options, Hub::new())
     }
 
     /// Makes a client that sends its commands over the program's connection. `client` makes the one
@@ -74,7 +75,8 @@ impl LockClient {
         options: Options,
     ) -> Result<Self> {
         let transport = Borrowed(connection);
-        Self::build(Box::new(transport), Some(client), options, Hub::new())
+        let source = Some(Source::Server(client));
+        Self::build(Box::new(transport), source, options, Hub::new())
     }
 
     /// Makes a client that has the program's connection only.
@@ -85,44 +87,66 @@ impl LockClient {
         Self::build(Box::new(Borrowed(connection)), None, options, Hub::new())
     }
 
-    /// Makes a client of a cluster. It sets the protocol to RESP3 and listens on shard channels, which
-    /// servers have from 7.0 on. Where there are none a waiter asks again every 50 ms.
+    /// Makes a client of the primary that sentinels name. It follows a failover with its tokens.
+    ///
+    /// ```no_run
+    /// # use redis_lock_client::{Options, Sentinel, aio::LockClient};
+    /// # async fn example() -> redis_lock_client::Result<()> {
+    /// let sentinel = Sentinel::new(["redis://10.0.0.1:26379", "redis://10.0.0.2:26379"], "locks")?;
+    /// let locks = LockClient::sentinel(sentinel, Options::default())?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "sentinel")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "sentinel")))]
+    pub fn sentinel(sentinel: crate::Sentinel, options: Options) -> Result<Self> {
+        let source = Source::Primary(super::sentinel::Primary(Arc::new(sentinel)));
+        let hub = Hub::new();
+        let transport = Own::new(source.clone(), Some(hub.renewed.clone()));
+        let options = options.with_failover();
+        Self::build(Box::new(transport), Some(source), options, hub)
+    }
+
+    /// Makes a client of the cluster that has these nodes, and others. Each lock is on the node of
+    /// its key. A waiter follows its slot and a failover with its token.
+    ///
+    /// Credentials and TLS are those of the first address, for all nodes. It listens on a shard
+    /// channel for each slot that is waited for, which servers have from 7.0 on. Where that is not
+    /// possible a waiter asks again every 50 ms.
     ///
     /// ```no_run
     /// # use redis_lock_client::{Options, aio::LockClient};
     /// # async fn example() -> redis_lock_client::Result<()> {
     /// let nodes = ["redis://127.0.0.1:7000", "redis://127.0.0.1:7001"];
-    /// let cluster = redis::cluster::ClusterClientBuilder::new(nodes);
-    /// let locks = LockClient::cluster(cluster, Options::default()).await?;
+    /// let locks = LockClient::cluster(nodes, Options::default())?;
+    /// // The keys of several locks need one slot, so they share what is in braces.
+    /// let both = locks.multi_lock(["{stock}:7", "{stock}:8"]).lock().await?;
     /// # Ok(())
     /// # }
     /// ```
-    #[cfg(feature = "cluster")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "cluster")))]
-    pub async fn cluster(
-        cluster: redis::cluster::ClusterClientBuilder,
+    #[cfg(feature = "cluster-async")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "cluster-async")))]
+    pub fn cluster<A: IntoConnectionInfo>(
+        nodes: impl IntoIterator<Item = A>,
         options: Options,
     ) -> Result<Self> {
-        let (sender, pushes) = tokio::sync::mpsc::unbounded_channel();
-        let connection = cluster
-            .use_protocol(redis::ProtocolVersion::RESP3)
-            .push_sender(sender)
-            .build()?
-            .get_async_connection()
-            .await?;
+        use super::{cluster::Nodes, ear::shards::Shards};
+
+        Handle::try_current().map_err(|_| Error::NoRuntime)?;
+        let topology = crate::cluster::Topology::new(nodes)?;
         let hub = Hub::new();
-        let ear = Ear::shards(connection.clone(), pushes, &hub);
-        let transport = Box::new(Borrowed(connection));
-        let mut locks = Self::build(transport, None, options, hub)?;
+        let shards = Arc::new(Shards::new(topology.seeds(), &hub)?);
+        let transport = Box::new(Nodes::new(topology, shards.clone()));
+        let mut locks = Self::build(transport, None, options.with_failover(), hub)?;
         if let Some(inner) = Arc::get_mut(&mut locks.inner) {
-            inner.ear = ear;
+            inner.ear = Ear::Shards(shards);
         }
         Ok(locks)
     }
 
     fn build(
         transport: Box<dyn Transport>,
-        client: Option<Client>,
+        source: Option<Source>,
         options: Options,
         hub: Arc<Hub>,
     ) -> Result<Self> {
@@ -130,8 +154,8 @@ impl LockClient {
         Ok(Self {
             inner: Arc::new(Inner {
                 transport,
-                ear: client.clone().map_or(Ear::Deaf, Ear::Channel),
-                client,
+                ear: source.clone().map_or(Ear::Deaf, Ear::Channel),
+                source,
                 support: Support::default(),
                 hub,
                 waiting: tokio::sync::Semaphore::new(
@@ -383,6 +407,11 @@ impl Inner {
             .ask(command, time)
             .await
             .and_then(Value::extract_error)
+    }
+
+    /// Whether holds end with their connections.
+    pub(super) fn lingers(&self) -> bool {
+        self.options.linger.is_some() && !self.support.is_fallback()
     }
 
     /// Sends commands of an owner until they are answered, each for as long as `patience`. A

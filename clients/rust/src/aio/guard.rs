@@ -68,7 +68,7 @@ impl Guard {
         if self.lease.is_ended() || !inner.renew(&self.place, ttl).await? {
             return Err(self.not_held().await);
         }
-        if inner.options.linger.is_some() {
+        if inner.lingers() {
             let fence = self.fence();
             if !inner.rebind(&self.place, &self.claim, fence, ttl).await {
                 return Err(self.not_held().await);
@@ -85,8 +85,8 @@ impl Guard {
         }
         let inner = &self.client.inner;
         let time = inner.options.answer_time(self.ttl);
-        let check = self.place.check();
-        let (is_held, _) = inner.insist(&check, time, inner.options.reconnect).await?;
+        let check = self.place.check(inner.support.is_fallback());
+        let (is_held, _) = inner.insist(&check, time, inner.options.reach()).await?;
         if !is_held {
             self.not_held().await;
         }
@@ -108,6 +108,9 @@ impl Guard {
     pub async fn exec<T: FromRedisValue>(&self, command: &Cmd) -> Result<T> {
         self.still_held()?;
         let inner = &self.client.inner;
+        if inner.support.is_fallback() {
+            return Err(Error::not_in_fallback("a command under the lock"));
+        }
         let time = inner.options.answer_time(self.ttl);
         match inner.ask(&self.place.exec(command), time).await {
             Ok(value) => T::from_redis_value(value).map_err(|error| Error::Redis(error.into())),
@@ -175,7 +178,9 @@ impl Guard {
         let was_held = self.lease.is_held();
         let is_first = self.lease.end();
         let mut settle = Settle::new(inner, &self.place, self.ttl, Leftover::Release);
-        let answer = inner.release(&self.place, self.ttl).await;
+        let left = self.lease.until().saturating_duration_since(Instant::now());
+        let reach = inner.options.reach_of_release(left);
+        let answer = inner.release(&self.place, self.ttl, reach).await;
         settle.disarm();
         let (released, was_lost) = answer?;
         // The reply to the first was lost, and nothing else has ended the lease by then.
@@ -207,7 +212,9 @@ impl Guard {
             // The share was over, and this is a new hold.
             Ok(Some(_)) => {
                 self.lease.lose();
-                inner.release(&self.place, self.ttl).await?;
+                inner
+                    .release(&self.place, self.ttl, inner.options.reach())
+                    .await?;
                 Err(Error::NotHeld)
             }
             Ok(None) if leaves_something => self.become_reader().await.map(|()| false),

@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
-use redis::{Client, RedisError, RedisResult, Value};
+use redis::{Client, ProtocolVersion, RedisError, RedisResult, Value};
 use tokio::runtime::Handle;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
-use super::transport::{CONNECT_TIME, within};
+use super::transport::{CONNECT_TIME, Source, within};
 use crate::attempt::PACE;
 use crate::command::Place;
 use crate::error::is_refused;
@@ -31,6 +31,8 @@ pub(super) struct Hub {
     listeners: Mutex<Listeners>,
     subscription: watch::Sender<Subscription>,
     task: Mutex<Option<AbortHandle>>,
+    /// Another server may be the primary now, and the one that is listened to may be silent.
+    pub(super) renewed: Arc<Notify>,
 }
 
 #[derive(Debug, Default)]
@@ -54,6 +56,7 @@ impl Hub {
             listeners: Mutex::default(),
             subscription: watch::Sender::new(Subscription::Down(None)),
             task: Mutex::default(),
+            renewed: Arc::default(),
         })
     }
 
@@ -68,11 +71,11 @@ impl Hub {
     /// Subscribes, unless it is subscribed, and returns the number of the subscription.
     pub(super) async fn ready(
         self: &Arc<Self>,
-        client: &Client,
+        source: &Source,
         runtime: &Handle,
         time: Duration,
     ) -> RedisResult<u64> {
-        self.start(client, runtime);
+        self.start(source, runtime);
         let mut subscription = self.subscription.subscribe();
         let decided = subscription.wait_for(|now| match now {
             Subscription::Up(_) => true,
@@ -101,7 +104,7 @@ impl Hub {
     }
 
     /// Begins another subscription by connections that are not the hub's. Those of the one before ask again.
-    #[cfg(feature = "cluster")]
+    #[cfg(feature = "cluster-async")]
     pub(super) fn subscribed_anew(&self) {
         self.subscription.send_modify(|now| {
             *now = match now {
@@ -112,7 +115,7 @@ impl Hub {
     }
 
     /// The number of the present subscription, 0 without one.
-    #[cfg(feature = "cluster")]
+    #[cfg(feature = "cluster-async")]
     pub(super) fn number(&self) -> u64 {
         match *self.subscription.borrow() {
             Subscription::Up(number) => number,
@@ -160,13 +163,14 @@ impl Hub {
         true
     }
 
-    fn start(self: &Arc<Self>, client: &Client, runtime: &Handle) {
+    fn start(self: &Arc<Self>, source: &Source, runtime: &Handle) {
         let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
         if task.is_none() {
             let subscriber = Subscriber {
                 hub: Arc::downgrade(self),
-                client: client.clone(),
+                source: source.clone(),
                 channel: self.channel.clone(),
+                renewed: self.renewed.clone(),
             };
             *task = Some(runtime.spawn(subscriber.run()).abort_handle());
         }
@@ -222,8 +226,9 @@ impl Drop for Listener {
 /// Keeps the hub subscribed. It ends with the hub.
 struct Subscriber {
     hub: Weak<Hub>,
-    client: Client,
+    source: Source,
     channel: String,
+    renewed: Arc<Notify>,
 }
 
 impl Subscriber {
@@ -255,14 +260,26 @@ impl Subscriber {
 
     /// Listens until the connection fails.
     async fn subscribe(&self, number: u64) -> RedisResult<()> {
-        let pubsub = within(CONNECT_TIME, self.client.get_async_pubsub()).await?;
+        let client = self.source.client().await?;
+        let pubsub = within(CONNECT_TIME, client.get_async_pubsub()).await?;
         let (mut sink, mut stream) = pubsub.split();
         within(CONNECT_TIME, sink.subscribe(&self.channel)).await?;
+        // Before 1.8 redis-rs takes a refusal for a success. In RESP2 a connection that is subscribed
+        // answers otherwise to PING.
+        if !protocol(&client).supports_resp3()
+            && within(CONNECT_TIME, sink.ping::<Value>()).await? == pong()
+        {
+            return Err(refusal());
+        }
         if let Some(hub) = self.hub.upgrade() {
             hub.subscription.send_replace(Subscription::Up(number));
         }
         loop {
-            match timeout(HEARTBEAT, stream.next()).await {
+            let next = tokio::select! {
+                next = timeout(HEARTBEAT, stream.next()) => next,
+                () = self.renewed.notified() => return Ok(()),
+            };
+            match next {
                 Ok(Some(message)) => {
                     if let Some(hub) = self.hub.upgrade() {
                         hub.dispatch(message.get_payload_bytes());
@@ -275,6 +292,24 @@ impl Subscriber {
             }
         }
     }
+}
+
+fn protocol(client: &Client) -> ProtocolVersion {
+    client.get_connection_info().redis_settings().protocol()
+}
+
+fn pong() -> Value {
+    Value::SimpleString("PONG".to_owned())
+}
+
+/// What the server said, as far as that is still known.
+fn refusal() -> RedisError {
+    let answer = redis::parse_redis_value(b"-NOPERM no permissions to access the channel\r\n");
+    let unread = || (redis::ErrorKind::Client, "the channel was refused").into();
+    answer
+        .and_then(Value::extract_error)
+        .err()
+        .unwrap_or_else(unread)
 }
 
 #[cfg(test)]

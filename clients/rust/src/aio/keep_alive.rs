@@ -92,13 +92,13 @@ impl Watch {
     async fn renew(&self) -> OwnerAnswer {
         let inner = &self.client.inner;
         let time = inner.options.answer_time(self.ttl);
-        for command in self.place.renew(self.ttl) {
+        for command in self.place.renew(self.ttl, inner.support.is_fallback()) {
             let answer = owner_answer(inner.ask(&command, time).await);
             if !matches!(answer, OwnerAnswer::Done) {
                 return answer;
             }
         }
-        if inner.options.linger.is_none() || self.lease.is_ended() {
+        if !inner.lingers() || self.lease.is_ended() {
             return OwnerAnswer::Done;
         }
         let fence = self.lease.fence();

@@ -42,10 +42,14 @@
 
 mod acquire;
 mod client;
+#[cfg(feature = "cluster-async")]
+mod cluster;
 mod ear;
 mod guard;
 mod hub;
 mod keep_alive;
+#[cfg(feature = "sentinel")]
+mod sentinel;
 mod transport;
 
 pub use client::{Lock, LockClient, MultiLock, RwLock, Semaphore};

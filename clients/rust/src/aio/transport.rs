@@ -1,11 +1,12 @@
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::{AsyncConnectionConfig, Client, Cmd, RedisResult, Value};
-use tokio::sync::Mutex;
+use redis::{AsyncConnectionConfig, Client, Cmd, RedisError, RedisResult, Value};
+use tokio::sync::{Mutex, Notify};
 use tokio::time::timeout;
 
 use crate::error::may_pass;
@@ -37,10 +38,33 @@ impl<C: SharedConnection> Transport for Borrowed<C> {
     }
 }
 
+/// The server that connections are made to.
+#[derive(Clone)]
+pub(super) enum Source {
+    Server(Client),
+    /// The one that sentinels name at that moment.
+    #[cfg(feature = "sentinel")]
+    Primary(super::sentinel::Primary),
+}
+
+impl Source {
+    pub(super) async fn client(&self) -> RedisResult<Client> {
+        match self {
+            Self::Server(client) => Ok(client.clone()),
+            #[cfg(feature = "sentinel")]
+            Self::Primary(primary) => primary.client().await,
+        }
+    }
+}
+
 /// A connection of the client's, made anew after a failure.
 pub(super) struct Own {
-    client: Client,
+    source: Source,
     current: Mutex<Current>,
+    /// Whether to make another connection after this error.
+    has_failed: fn(&RedisError) -> bool,
+    /// Is told of each connection but the first one, as it may be to another server.
+    renewed: Option<Arc<Notify>>,
 }
 
 #[derive(Default)]
@@ -50,11 +74,35 @@ struct Current {
 }
 
 impl Own {
-    pub(super) fn new(client: Client) -> Self {
+    /// A server that is no longer primary is not asked again: a new connection asks who is.
+    pub(super) fn new(source: Source, renewed: Option<Arc<Notify>>) -> Self {
         Self {
-            client,
+            source,
             current: Mutex::default(),
+            has_failed: may_pass,
+            renewed,
         }
+    }
+
+    /// A node of a cluster, which goes on after it has sent a command elsewhere.
+    #[cfg(feature = "cluster-async")]
+    pub(super) fn node(client: Client) -> Self {
+        Self {
+            has_failed: crate::error::is_unanswered,
+            ..Self::new(Source::Server(client), None)
+        }
+    }
+
+    /// Sends a command that the node answers although its slot has not arrived there yet.
+    #[cfg(feature = "cluster-async")]
+    pub(super) async fn ask_asking(&self, command: &Cmd, time: Duration) -> RedisResult<Value> {
+        let (mut connection, number) = self.connection().await?;
+        let mut pipeline = redis::pipe();
+        pipeline.cmd("ASKING").add_command(command.clone());
+        let answers = within(time, connection.req_packed_commands(&pipeline, 1, 1)).await;
+        let answer = answers.map(|answers| answers.into_iter().next().unwrap_or(Value::Nil));
+        self.forget_after(&answer, number).await;
+        answer
     }
 
     async fn connection(&self) -> RedisResult<(MultiplexedConnection, u64)> {
@@ -63,13 +111,23 @@ impl Own {
         if let Some(connection) = &current.connection {
             return Ok((connection.clone(), current.number));
         }
-        let connection = connect(&self.client).await?;
+        let connection = connect(&self.source).await?;
         current.number = current.number.wrapping_add(1);
+        if let Some(renewed) = self.renewed.as_ref().filter(|_| current.number > 1) {
+            renewed.notify_waiters();
+        }
         current.connection = Some(connection.clone());
         Ok((connection, current.number))
     }
 
-    async fn forget(&self, number: u64) {
+    async fn forget_after(&self, answer: &RedisResult<Value>, number: u64) {
+        if answer
+            .as_ref()
+            .err()
+            .is_none_or(|error| !(self.has_failed)(error))
+        {
+            return;
+        }
         let mut current = self.current.lock().await;
         if current.number == number {
             current.connection = None;
@@ -82,17 +140,15 @@ impl Transport for Own {
         Box::pin(async move {
             let (mut connection, number) = self.connection().await?;
             let answer = within(time, connection.req_packed_command(command)).await;
-            // A server that is no longer primary is not asked again: a new connection asks who is.
-            if answer.as_ref().err().is_some_and(may_pass) {
-                self.forget(number).await;
-            }
+            self.forget_after(&answer, number).await;
             answer
         })
     }
 }
 
 /// Makes a connection whose answers may take as long as they like.
-pub(super) async fn connect(client: &Client) -> RedisResult<MultiplexedConnection> {
+pub(super) async fn connect(source: &Source) -> RedisResult<MultiplexedConnection> {
+    let client = source.client().await?;
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(CONNECT_TIME))
         .set_response_timeout(None);

@@ -1,12 +1,12 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use redis::Value;
+use redis::{RedisError, Value};
 
 use super::client::Inner;
 use crate::attempt::{Attempt, PACE, Patience, Verdict, Wait};
-use crate::command::{Claim, Place};
-use crate::error::{Result, is_wrong_arity};
+use crate::command::{Claim, Place, new_token};
+use crate::error::{Result, is_unknown_command, is_wrong_arity};
 use crate::lease::Grant;
 use crate::{Error, Mode};
 
@@ -26,6 +26,12 @@ impl Inner {
         let tools = (&self.options, &self.support);
         let mut attempt = Attempt::new(place, claim, ttl, patience, tools);
         let granted = self.run(&mut attempt);
+        let granted = match granted {
+            Err(Error::Unsupported(_, error)) if is_unknown_command(&error) => {
+                Err(self.explain(place, ttl, error))
+            }
+            granted => granted,
+        };
         if !matches!(granted, Ok(Some(_))) && attempt.leaves_something() {
             self.abandon(&attempt);
         }
@@ -53,6 +59,9 @@ impl Inner {
     fn run(&self, attempt: &mut Attempt<'_>) -> Result<Option<Grant>> {
         let answer_time = self.options.answer_time(attempt.ttl);
         loop {
+            if let Some(refusal) = attempt.refused() {
+                return Err(refusal);
+            }
             let question = attempt.question(Wait::Block);
             let timeout = question.wait.saturating_add(answer_time);
             let answer = self.ask(&question.command, timeout);
@@ -65,7 +74,7 @@ impl Inner {
                 Verdict::Granted(grant) => return Ok(Some(grant)),
                 Verdict::AskAgain(pause) => sleep(pause),
                 Verdict::Partial => {
-                    self.release(attempt.place, attempt.ttl, self.options.reconnect)?;
+                    self.release(attempt.place, attempt.ttl, self.options.reach())?;
                     (attempt.is_uncertain, attempt.has_place) = (false, false);
                 }
                 Verdict::Unavailable | Verdict::Queued => return Ok(None),
@@ -89,8 +98,12 @@ impl Inner {
     /// Renews. False if nothing is held.
     pub(super) fn renew(&self, place: &Place, ttl: Duration) -> Result<bool> {
         let timeout = self.options.answer_time(ttl);
-        let patience = self.options.reconnect.min(ttl);
-        let (renewed, _) = self.insist(&place.renew(ttl), timeout, patience)?;
+        let patience = self.options.reach().min(ttl);
+        let (renewed, _) = self.insist(
+            &place.renew(ttl, self.support.is_fallback()),
+            timeout,
+            patience,
+        )?;
         Ok(renewed)
     }
 
@@ -101,7 +114,8 @@ impl Inner {
         ttl: Duration,
         patience: Duration,
     ) -> Result<(bool, bool)> {
-        self.insist(&place.release(), self.options.answer_time(ttl), patience)
+        let release = place.release(self.support.is_fallback());
+        self.insist(&release, self.options.answer_time(ttl), patience)
     }
 
     /// Where one of several locks is lost, the others are of no use.
@@ -125,18 +139,39 @@ impl Inner {
         goes_on
     }
 
+    /// Whether the server that does not know a command is too old, or has no module.
+    fn explain(&self, place: &Place, ttl: Duration, error: RedisError) -> Error {
+        // A token that nobody has: nothing is released.
+        let probe = Place::new(&place.key, new_token());
+        match self.release(&probe, ttl, self.options.short_reach()) {
+            Err(Error::ModuleMissing(_)) if self.support.falls_back(&self.options) => {
+                Error::not_in_fallback("a lock of several keys")
+            }
+            Err(Error::ModuleMissing(missing)) => Error::ModuleMissing(missing),
+            _ => Error::Unsupported("LOCK.MACQUIRE", error),
+        }
+    }
+
     /// An error, before anything is held, if the server has no release that waits for a time.
     pub(super) fn need_at_least(&self, place: &Place, ttl: Duration) -> Result<()> {
+        const WHAT: &str = "a least time";
         if place.at_least.is_none() || self.support.at_least() {
             return Ok(());
         }
+        if self.support.is_fallback() {
+            return Err(Error::not_in_fallback(WHAT));
+        }
         // The token holds nothing yet.
-        match self.release(place, ttl, self.options.reconnect) {
+        match self.release(place, ttl, self.options.reach()) {
             Err(Error::Redis(error)) if is_wrong_arity(&error) => {
                 Err(Error::Unsupported("LOCK.RELEASE … ATLEAST", error))
             }
+            Err(Error::ModuleMissing(_)) if self.support.falls_back(&self.options) => {
+                Err(Error::not_in_fallback(WHAT))
+            }
             Err(error) => Err(error),
             Ok(_) => {
+                self.support.has_module();
                 self.support.has_at_least();
                 Ok(())
             }
@@ -153,7 +188,7 @@ impl Inner {
     }
 
     fn give_up(&self, place: &Place, ttl: Duration) {
-        if let Err(error) = self.release(place, ttl, self.options.reconnect) {
+        if let Err(error) = self.release(place, ttl, self.options.short_reach()) {
             log::warn!("what was asked for could not be given up: {error}");
         }
     }
@@ -192,7 +227,7 @@ impl Inner {
             Some(grant) if grant.fence == fence => Ok(Some(grant)),
             Some(_) => {
                 // A new hold, which nobody knows of.
-                self.release(place, ttl, self.options.reconnect)?;
+                self.release(place, ttl, self.options.reach())?;
                 Err(Error::NotHeld)
             }
             None => Err(Error::NotHeld),

@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use redis::{Cmd, IntoConnectionInfo, RedisResult, Value};
 
-use super::connect::{Connect, Connection};
+use super::connect::{CONNECT_TIME, Connect, Connection};
 use super::guard::Guard;
 use crate::attempt::{OwnerAnswer, PACE, Patience, owner_answer};
 use crate::command::Claim;
 use crate::common::{Named, Parts, settings};
-use crate::error::{Result, is_unanswered, may_pass};
+use crate::error::{Result, is_demoted, is_unanswered, may_pass};
 use crate::options::Options;
 use crate::support::Support;
 use crate::{Error, Mode};
@@ -46,6 +46,48 @@ impl LockClient {
                 idle: Mutex::default(),
             }),
         }
+    }
+
+    /// Makes a client of the primary that sentinels name. It follows a failover with its tokens.
+    ///
+    /// ```no_run
+    /// # use redis_lock_client::{Options, Sentinel, sync::LockClient};
+    /// # fn main() -> redis_lock_client::Result<()> {
+    /// let sentinel = Sentinel::new(["redis://10.0.0.1:26379", "redis://10.0.0.2:26379"], "locks")?;
+    /// let locks = LockClient::sentinel(sentinel, Options::default());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "sentinel")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "sentinel")))]
+    pub fn sentinel(sentinel: crate::Sentinel, options: Options) -> Self {
+        Self::new(sentinel, options.with_failover())
+    }
+
+    /// Makes a client of the cluster that has these nodes, and others. Each lock is on the node of
+    /// its key. A waiter follows its slot and a failover with its token.
+    ///
+    /// Credentials and TLS are those of the first address, for all nodes.
+    ///
+    /// ```no_run
+    /// # use redis_lock_client::{Options, sync::LockClient};
+    /// # fn main() -> redis_lock_client::Result<()> {
+    /// let nodes = ["redis://127.0.0.1:7000", "redis://127.0.0.1:7001"];
+    /// let locks = LockClient::cluster(nodes, Options::default())?;
+    /// // The keys of several locks need one slot, so they share what is in braces.
+    /// let both = locks.multi_lock(["{stock}:7", "{stock}:8"]).lock()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "cluster")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "cluster")))]
+    pub fn cluster<A: IntoConnectionInfo>(
+        nodes: impl IntoIterator<Item = A>,
+        options: Options,
+    ) -> Result<Self> {
+        let topology = crate::cluster::Topology::new(nodes)?;
+        let nodes = super::cluster::Nodes::new(topology);
+        Ok(Self::new(nodes, options.with_failover()))
     }
 
     /// An exclusive lock. `key` is its name in the server.
@@ -287,11 +329,17 @@ impl Inner {
             }
             answer
         });
-        if answer.as_ref().err().is_some_and(is_unanswered) {
+        let has_failed = |error| is_unanswered(error) || is_demoted(error);
+        if answer.as_ref().err().is_some_and(has_failed) {
             // The others are of the same server, and older.
             self.idle().clear();
         }
         answer
+    }
+
+    /// Whether holds end with their connections.
+    pub(super) fn lingers(&self) -> bool {
+        self.options.linger.is_some() && !self.support.is_fallback()
     }
 
     /// Sends commands of an owner until they are answered, each for as long as `patience`. A
@@ -342,7 +390,7 @@ impl Inner {
         match idle {
             Some(connection) => Ok(connection),
             // A server that is there accepts at once, however long the command itself may take.
-            None => self.connect.connect(timeout.min(Duration::from_secs(2))),
+            None => self.connect.connect(timeout.min(CONNECT_TIME)),
         }
     }
 

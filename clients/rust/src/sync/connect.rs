@@ -3,10 +3,13 @@ use std::time::Duration;
 
 use redis::{Cmd, RedisResult, Value};
 
+/// The time for a new connection. A server that is there accepts at once.
+pub(super) const CONNECT_TIME: Duration = Duration::from_secs(2);
+
 /// Makes connections to the server that has the locks.
 ///
-/// `redis::Client` does. Implement it for what else finds a primary, for instance a Sentinel
-/// client:
+/// `redis::Client` does, and with the feature `sentinel` a `Sentinel`. Implement it for what else
+/// finds a primary:
 ///
 /// ```
 /// use std::{sync::Mutex, time::Duration};

@@ -58,7 +58,7 @@ impl Guard {
         if self.lease.is_ended() || !inner.renew(&self.place, ttl)? {
             return Err(self.not_held());
         }
-        let lingers = inner.options.linger.is_some();
+        let lingers = inner.lingers();
         if lingers && !inner.rebind(&self.place, &self.claim, self.fence(), ttl) {
             return Err(self.not_held());
         }
@@ -70,8 +70,8 @@ impl Guard {
     pub fn check(&self) -> Result<bool> {
         let inner = &self.client.inner;
         let timeout = inner.options.answer_time(self.ttl);
-        let check = self.place.check();
-        if !self.lease.is_ended() && inner.insist(&check, timeout, inner.options.reconnect)?.0 {
+        let check = self.place.check(inner.support.is_fallback());
+        if !self.lease.is_ended() && inner.insist(&check, timeout, inner.options.reach())?.0 {
             return Ok(true);
         }
         self.not_held();
@@ -93,6 +93,9 @@ impl Guard {
     pub fn exec<T: FromRedisValue>(&self, command: &Cmd) -> Result<T> {
         self.still_held()?;
         let inner = &self.client.inner;
+        if inner.support.is_fallback() {
+            return Err(Error::not_in_fallback("a command under the lock"));
+        }
         let timeout = inner.options.answer_time(self.ttl);
         match inner.ask(&self.place.exec(command), timeout) {
             Ok(value) => T::from_redis_value(value).map_err(|error| Error::Redis(error.into())),
@@ -149,8 +152,9 @@ impl Guard {
 
     /// Releases the lock. [`Error::NotHeld`] if it was lost before.
     pub fn unlock(self) -> Result<()> {
-        let reconnect = self.client.inner.options.reconnect;
-        self.release(reconnect)
+        let left = self.lease.until().saturating_duration_since(Instant::now());
+        let reach = self.client.inner.options.reach_of_release(left);
+        self.release(reach)
     }
 
     fn upgrade_with(&mut self, patience: Patience) -> Result<bool> {
@@ -171,7 +175,7 @@ impl Guard {
             // The share was over, and this is a new hold.
             Ok(Some(_)) => {
                 self.lease.lose();
-                inner.release(&self.place, self.ttl, inner.options.reconnect)?;
+                inner.release(&self.place, self.ttl, inner.options.reach())?;
                 Err(Error::NotHeld)
             }
             Ok(None) => {

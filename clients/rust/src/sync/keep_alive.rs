@@ -112,13 +112,13 @@ impl Watch {
     /// Renews each key once.
     fn renew(&self, timeout: std::time::Duration) -> OwnerAnswer {
         let inner = &self.client.inner;
-        for command in self.place.renew(self.ttl) {
+        for command in self.place.renew(self.ttl, inner.support.is_fallback()) {
             let answer = owner_answer(inner.ask(&command, timeout));
             if !matches!(answer, OwnerAnswer::Done) {
                 return answer;
             }
         }
-        if inner.options.linger.is_none() || self.lease.is_ended() {
+        if !inner.lingers() || self.lease.is_ended() {
             return OwnerAnswer::Done;
         }
         match inner.rebind(&self.place, &self.claim, self.lease.fence(), self.ttl) {

@@ -35,9 +35,13 @@
 
 mod acquire;
 mod client;
+#[cfg(feature = "cluster")]
+mod cluster;
 mod connect;
 mod guard;
 mod keep_alive;
+#[cfg(feature = "sentinel")]
+mod sentinel;
 
 pub use client::{Lock, LockClient, MultiLock, RwLock, Semaphore};
 pub use connect::{Connect, Connection};

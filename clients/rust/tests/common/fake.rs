@@ -134,6 +134,8 @@ impl State {
                 streams.push(stream.try_clone().unwrap());
                 array(&[b"subscribe", channel], ":1\r\n")
             }
+            // As a connection that is not subscribed.
+            "PING" if self.refuses_subscriptions => b"+PONG\r\n".into(),
             "PING" => array(&[b"pong", b""], ""),
             "LOCK.RELEASE" => {
                 let held = self.held.remove(&place(words)).is_some();

@@ -12,6 +12,7 @@
 
 mod fake;
 mod proxy;
+mod topology;
 
 use std::env;
 use std::io::Write;
@@ -27,6 +28,7 @@ use redis::{Client, Connection, Value};
 
 pub use fake::Fake;
 pub use proxy::Proxy;
+pub use topology::{Cluster, Sentinels};
 
 /// A bound that only a bug or a dead machine outlasts.
 pub const BOUND: Duration = Duration::from_secs(20);
@@ -67,28 +69,34 @@ impl Server {
     /// With arguments of the module, and settings of the server behind them.
     pub fn start_with(settings: &[&str]) -> Self {
         // A port that was free a moment ago may not be free any more.
+        Self::start_as(settings, true)
+    }
+
+    /// A server that has no module of ours.
+    pub fn start_without_module() -> Self {
+        Self::start_as(&[], false)
+    }
+
+    fn start_as(settings: &[&str], has_module: bool) -> Self {
         (0..5)
-            .find_map(|_| Self::try_start(settings))
+            .find_map(|_| Self::try_start(settings, has_module))
             .expect("no server started")
     }
 
-    fn try_start(settings: &[&str]) -> Option<Self> {
+    fn try_start(settings: &[&str], has_module: bool) -> Option<Self> {
         let port = free_port();
         let folder = env::temp_dir().join(format!("redis-lock-rust-{}-{port}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        let name = env::var("REDIS_LOCK_SERVER").unwrap_or_else(|_| "redis-7.0.15".to_owned());
-        let program = setting("REDIS_LOCK_SERVERS", ".servers")
-            .join(name)
-            .join("bin/server");
+        let program = program();
+        let module = [
+            "--loadmodule".into(),
+            setting("REDIS_LOCK_MODULE", "target/release/libredis_lock.so"),
+        ];
         let process = Command::new(&program)
             .args(["--bind", "127.0.0.1", "--port", &port.to_string()])
             .args(["--save", "", "--appendonly", "no", "--dir"])
             .arg(&folder)
-            .arg("--loadmodule")
-            .arg(setting(
-                "REDIS_LOCK_MODULE",
-                "target/release/libredis_lock.so",
-            ))
+            .args(module.iter().filter(|_| has_module))
             .args(settings)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -125,6 +133,11 @@ impl Server {
 
     pub fn client(&self) -> Client {
         Client::open(self.url()).unwrap()
+    }
+
+    /// `None` while a server closes its connections.
+    pub fn try_admin(&self) -> Option<Admin> {
+        self.client().get_connection().ok().map(Admin)
     }
 
     pub fn admin(&self) -> Admin {
@@ -293,6 +306,14 @@ pub fn without_at_least() -> String {
         }
     });
     url
+}
+
+/// The server's executable, which is a sentinel's, too.
+pub fn program() -> PathBuf {
+    let name = env::var("REDIS_LOCK_SERVER").unwrap_or_else(|_| "redis-7.0.15".to_owned());
+    setting("REDIS_LOCK_SERVERS", ".servers")
+        .join(name)
+        .join("bin/server")
 }
 
 /// A count of calls, and the callback that is called.

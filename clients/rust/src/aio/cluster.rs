@@ -1,0 +1,120 @@
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use redis::{Client, Cmd, RedisError, RedisResult, Value};
+use tokio::sync::Mutex as AsyncMutex;
+
+use super::ear::shards::Shards;
+use super::transport::{Answer, Own, Transport};
+use crate::address::Address;
+use crate::cluster::{REDIRECTIONS, Redirection, Topology, is_stale, slot_of_command};
+
+/// The time for the slots of a cluster. The next node is asked after it.
+const SLOTS_TIME: Duration = Duration::from_secs(1);
+
+/// A cluster's nodes, each with a connection that all tasks share.
+pub(super) struct Nodes {
+    topology: Topology,
+    by_address: Mutex<HashMap<Address, Arc<Own>>>,
+    /// One task asks for the slots, and the others wait for it.
+    asking: AsyncMutex<()>,
+    shards: Arc<Shards>,
+}
+
+impl Nodes {
+    pub(super) fn new(topology: Topology, shards: Arc<Shards>) -> Self {
+        Self {
+            topology,
+            by_address: Mutex::default(),
+            asking: AsyncMutex::default(),
+            shards,
+        }
+    }
+
+    async fn send(&self, command: &Cmd, time: Duration) -> RedisResult<Value> {
+        let slot = slot_of_command(command);
+        let mut address = self.owner(slot, time).await?;
+        let mut is_asking = false;
+        let mut redirections = 0..REDIRECTIONS;
+        loop {
+            let node = self.node(&address)?;
+            let answer = match is_asking {
+                true => node.ask_asking(command, time).await,
+                false => node.ask(command, time).await,
+            };
+            let answer = answer.and_then(Value::extract_error);
+            let Err(error) = &answer else {
+                return answer;
+            };
+            self.note(error).await;
+            match Redirection::of(error, &address) {
+                Some(redirection) if redirections.next().is_some() => {
+                    is_asking = matches!(redirection, Redirection::Ask(_));
+                    address = match redirection {
+                        Redirection::Ask(address) => address,
+                        Redirection::Moved(address) => {
+                            self.topology.has_moved(slot, &address);
+                            self.shards.has_moved();
+                            address
+                        }
+                    };
+                }
+                _ => return answer,
+            }
+        }
+    }
+
+    async fn note(&self, error: &RedisError) {
+        if is_stale(error) {
+            self.topology.forget();
+        }
+        // A node that is silent may still seem to be subscribed.
+        if error.is_timeout() {
+            self.shards.connect_anew().await;
+        }
+    }
+
+    async fn owner(&self, slot: u16, time: Duration) -> RedisResult<Address> {
+        if let Some(address) = self.topology.owner(slot) {
+            return Ok(address);
+        }
+        let _asking = self.asking.lock().await;
+        if let Some(address) = self.topology.owner(slot) {
+            return Ok(address);
+        }
+        let mut last = None;
+        for address in self.topology.candidates() {
+            let question = redis::cmd("CLUSTER").arg("SLOTS").to_owned();
+            let node = self.node(&address)?;
+            let answer = node.ask(&question, time.min(SLOTS_TIME)).await;
+            match answer.and_then(Value::extract_error) {
+                Ok(slots) if self.topology.learn(&slots, &address) => break,
+                Ok(_) => {}
+                Err(error) => last = Some(error),
+            }
+        }
+        let owner = self.topology.owner(slot);
+        let nobody = || (redis::ErrorKind::Io, "no node knows the slots").into();
+        owner.ok_or_else(|| last.unwrap_or_else(nobody))
+    }
+
+    fn node(&self, address: &Address) -> RedisResult<Arc<Own>> {
+        let mut nodes = self
+            .by_address
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(node) = nodes.get(address) {
+            return Ok(node.clone());
+        }
+        let node = Arc::new(Own::node(Client::open(self.topology.info(address))?));
+        nodes.insert(address.clone(), node.clone());
+        Ok(node)
+    }
+}
+
+impl Transport for Nodes {
+    fn ask<'a>(&'a self, command: &'a Cmd, time: Duration) -> Answer<'a> {
+        Box::pin(self.send(command, time))
+    }
+}

@@ -1,0 +1,190 @@
+use std::io;
+
+use super::*;
+use crate::Mode;
+
+struct Setup {
+    place: Place,
+    options: Options,
+    support: Support,
+}
+
+fn setup() -> Setup {
+    Setup {
+        place: Place::new(b"a key", b"t".to_vec()),
+        options: Options::default().reconnect(Duration::from_millis(1)),
+        support: Support::default(),
+    }
+}
+
+fn attempt(setup: &Setup, patience: Patience) -> Attempt<'_> {
+    Attempt::new(
+        &setup.place,
+        &Claim::Lock,
+        Duration::from_secs(30),
+        patience,
+        (&setup.options, &setup.support),
+    )
+}
+
+fn words(question: &Question) -> String {
+    let mut words = Vec::new();
+    for arg in question.command.args_iter() {
+        if let redis::Arg::Simple(word) = arg {
+            words.push(String::from_utf8_lossy(word).into_owned());
+        }
+    }
+    words.join(" ")
+}
+
+fn server_error(text: &str) -> RedisResult<Value> {
+    redis::parse_redis_value(format!("-{text}\r\n").as_bytes())
+        .unwrap()
+        .extract_error()
+}
+
+fn cut() -> RedisResult<Value> {
+    Err(io::Error::from(io::ErrorKind::ConnectionReset).into())
+}
+
+#[test]
+fn a_slice_is_asked_for_with_a_grace() {
+    let setup = setup();
+    let mut attempt = attempt(&setup, Patience::Forever);
+    assert_eq!(
+        words(&attempt.question(Wait::Block)),
+        "LOCK.ACQUIRE a key t 30000 BLOCK 10000 KEEP 5000"
+    );
+    assert_eq!(
+        words(&attempt.question(Wait::Notify("mine"))),
+        "LOCK.ACQUIRE a key t 30000 NOTIFY 0 mine KEEP 5000"
+    );
+    assert!(attempt.leaves_something());
+}
+
+#[test]
+fn a_server_that_is_too_old_is_named() {
+    let setup = setup();
+    let mut permit = attempt(&setup, Patience::None);
+    permit.claim = &Claim::Permit(3);
+    assert_eq!(
+        words(&permit.question(Wait::No)),
+        "LOCK.ACQUIRE a key t 30000 LIMIT 3"
+    );
+    let refusal = || server_error("ERR unknown option, the only one is BLOCK");
+    let sent = Instant::now();
+    assert!(matches!(
+        permit.verdict(sent, refusal()),
+        Verdict::AskAgain(_)
+    ));
+    assert!(matches!(
+        permit.verdict(sent, refusal()),
+        Verdict::Failed(Error::Unsupported("LIMIT", _))
+    ));
+    let all = Claim::All(vec![Mode::Exclusive, Mode::Shared]);
+    let mut several = attempt(&setup, Patience::None);
+    several.claim = &all;
+    let unknown = server_error("ERR unknown command 'LOCK.MACQUIRE', with args beginning with");
+    assert!(matches!(
+        several.verdict(sent, unknown),
+        Verdict::Failed(Error::Unsupported("LOCK.MACQUIRE", _))
+    ));
+}
+
+#[test]
+fn several_keys_and_options_are_asked_for_in_one_command() {
+    let mut setup = setup();
+    setup.place.more = vec![b"b".to_vec()];
+    setup.options = setup.options.linger(Duration::ZERO);
+    let all = Claim::All(vec![Mode::Exclusive, Mode::Shared]);
+    let mut several = attempt(&setup, Patience::Forever);
+    several.claim = &all;
+    assert_eq!(
+        words(&several.question(Wait::Block)),
+        "LOCK.MACQUIRE 2 a key b t 30000 MODES EXCLUSIVE SHARED BLOCK 10000 KEEP 5000 LINGER 0"
+    );
+    // A part that is held is not this attempt's, unless an answer was lost.
+    let sent = Instant::now();
+    let partial = || server_error("PARTIAL release them first");
+    assert!(matches!(
+        several.verdict(sent, partial()),
+        Verdict::Failed(Error::Redis(_))
+    ));
+    assert!(matches!(several.verdict(sent, cut()), Verdict::AskAgain(_)));
+    assert!(matches!(several.verdict(sent, partial()), Verdict::Partial));
+}
+
+#[test]
+fn nothing_waits_without_patience() {
+    let setup = setup();
+    let mut attempt = attempt(&setup, Patience::None);
+    assert_eq!(
+        words(&attempt.question(Wait::Block)),
+        "LOCK.ACQUIRE a key t 30000"
+    );
+    assert!(!attempt.leaves_something());
+    let sent = Instant::now();
+    assert!(matches!(
+        attempt.verdict(sent, Ok(Value::Nil)),
+        Verdict::Unavailable
+    ));
+    assert!(matches!(
+        attempt.verdict(sent, server_error("WRONGTYPE it is a string")),
+        Verdict::Unavailable
+    ));
+}
+
+#[test]
+fn an_old_server_is_asked_without_keep_from_then_on() {
+    let setup = setup();
+    let mut attempt = attempt(&setup, Patience::Forever);
+    let question = attempt.question(Wait::Block);
+    let refusal = server_error("ERR unknown option, the only one is BLOCK");
+    assert!(matches!(
+        attempt.verdict(question.sent, refusal),
+        Verdict::AskAgain(Duration::ZERO)
+    ));
+    assert_eq!(
+        words(&attempt.question(Wait::Block)),
+        "LOCK.ACQUIRE a key t 30000 BLOCK 10000"
+    );
+    assert!(!attempt.leaves_something());
+}
+
+#[test]
+fn a_lost_answer_is_asked_for_again_for_a_while() {
+    let setup = setup();
+    let mut attempt = attempt(&setup, Patience::None);
+    let sent = Instant::now();
+    assert!(matches!(
+        attempt.verdict(sent, cut()),
+        Verdict::AskAgain(Duration::ZERO)
+    ));
+    assert!(attempt.is_uncertain);
+    std::thread::sleep(Duration::from_millis(2));
+    assert!(matches!(
+        attempt.verdict(sent, cut()),
+        Verdict::Failed(Error::Redis(_))
+    ));
+    // An answer begins the count anew.
+    assert!(
+        matches!(attempt.verdict(sent, Ok(Value::Int(7))), Verdict::Granted(grant) if grant.fence == 7)
+    );
+    assert!(matches!(attempt.verdict(sent, cut()), Verdict::AskAgain(_)));
+}
+
+#[test]
+fn errors_that_waiting_does_not_cure_are_returned() {
+    let setup = setup();
+    let mut attempt = attempt(&setup, Patience::Forever);
+    let sent = Instant::now();
+    let deadlock = attempt.verdict(sent, server_error("DEADLOCK a cycle of 2 waits"));
+    assert!(matches!(deadlock, Verdict::Failed(Error::Deadlock(text)) if text.contains("2 waits")));
+    let missing = attempt.verdict(sent, server_error("ERR unknown command 'LOCK.ACQUIRE'"));
+    assert!(matches!(missing, Verdict::Failed(Error::ModuleMissing(_))));
+    let full = attempt.verdict(sent, server_error("QUEUEFULL too many"));
+    assert!(matches!(full, Verdict::Failed(Error::Redis(_))));
+    let moved = attempt.verdict(sent, server_error("READONLY it is a replica"));
+    assert!(matches!(moved, Verdict::AskAgain(_)));
+    assert!(!attempt.is_uncertain);
+}

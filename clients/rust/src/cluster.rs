@@ -1,0 +1,333 @@
+//! The slots of a cluster and their nodes, without I/O.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use redis::{Arg, Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisError, Value};
+
+use crate::address::{Address, text, with_address};
+use crate::error::{Result, is_unanswered};
+
+/// How often one command follows a redirection.
+pub(crate) const REDIRECTIONS: usize = 5;
+
+/// Which node has which slot, as far as it is known.
+#[derive(Debug)]
+pub(crate) struct Topology {
+    /// Credentials, TLS and the like are those of the first address.
+    like: ConnectionInfo,
+    seeds: Vec<Address>,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    ranges: Vec<(u16, u16, Address)>,
+    /// Learned from redirections since.
+    moved: HashMap<u16, Address>,
+    nodes: Vec<Address>,
+    questions: usize,
+}
+
+impl Topology {
+    pub(crate) fn new<A: IntoConnectionInfo>(
+        addresses: impl IntoIterator<Item = A>,
+    ) -> Result<Self> {
+        let infos = addresses
+            .into_iter()
+            .map(IntoConnectionInfo::into_connection_info)
+            .collect::<redis::RedisResult<Vec<_>>>()?;
+        let seeds = infos.iter().filter_map(|info| match info.addr() {
+            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+                Some((host.clone(), *port))
+            }
+            _ => None,
+        });
+        let seeds: Vec<Address> = seeds.collect();
+        match infos.first() {
+            Some(like) if !seeds.is_empty() => Ok(Self {
+                like: like.clone(),
+                seeds,
+                inner: Mutex::default(),
+            }),
+            _ => Err(RedisError::from((
+                redis::ErrorKind::InvalidClientConfig,
+                "a cluster needs the address of a node",
+            ))
+            .into()),
+        }
+    }
+
+    /// How to connect to the nodes that were named first.
+    #[cfg(feature = "cluster-async")]
+    pub(crate) fn seeds(&self) -> Vec<ConnectionInfo> {
+        self.seeds.iter().map(|seed| self.info(seed)).collect()
+    }
+
+    /// How to connect to a node.
+    pub(crate) fn info(&self, (host, port): &Address) -> ConnectionInfo {
+        with_address(&self.like, host, *port)
+    }
+
+    /// The node of a slot. `None` if nobody has been asked since the last failure.
+    pub(crate) fn owner(&self, slot: u16) -> Option<Address> {
+        let inner = self.inner();
+        let of_range = || {
+            let mut ranges = inner.ranges.iter();
+            ranges.find(|(first, last, _)| (*first..=*last).contains(&slot))
+        };
+        let moved = inner.moved.get(&slot).cloned();
+        moved.or_else(|| of_range().map(|(.., address)| address.clone()))
+    }
+
+    /// The nodes to ask for the slots, each time with another one first.
+    pub(crate) fn candidates(&self) -> Vec<Address> {
+        let mut inner = self.inner();
+        let mut candidates = inner.nodes.clone();
+        for seed in &self.seeds {
+            if !candidates.contains(seed) {
+                candidates.push(seed.clone());
+            }
+        }
+        inner.questions = inner.questions.wrapping_add(1);
+        let turn = inner.questions.checked_rem(candidates.len());
+        candidates.rotate_left(turn.unwrap_or(0));
+        candidates
+    }
+
+    /// Reads the reply to CLUSTER SLOTS, which `asked` gave. False if it names no node.
+    pub(crate) fn learn(&self, slots: &Value, asked: &Address) -> bool {
+        let ranges: Vec<_> = slots
+            .as_sequence()
+            .unwrap_or_default()
+            .iter()
+            .filter_map(|range| read_range(range, asked))
+            .collect();
+        let is_known = !ranges.is_empty();
+        if is_known {
+            let mut inner = self.inner();
+            inner.nodes = Vec::new();
+            for (.., address) in &ranges {
+                if !inner.nodes.contains(address) {
+                    inner.nodes.push(address.clone());
+                }
+            }
+            inner.moved = HashMap::new();
+            inner.ranges = ranges;
+        }
+        is_known
+    }
+
+    pub(crate) fn has_moved(&self, slot: u16, address: &Address) {
+        self.inner().moved.insert(slot, address.clone());
+    }
+
+    /// Forgets the slots, but not the nodes, which are asked again.
+    pub(crate) fn forget(&self) {
+        let mut inner = self.inner();
+        inner.ranges = Vec::new();
+        inner.moved = HashMap::new();
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn read_range(range: &Value, asked: &Address) -> Option<(u16, u16, Address)> {
+    let [Value::Int(first), Value::Int(last), primary, ..] = range.as_sequence()? else {
+        return None;
+    };
+    let [host, Value::Int(port), ..] = primary.as_sequence()? else {
+        return None;
+    };
+    let host = match text(host) {
+        // A node that does not know its own name means the one that was asked for.
+        None | Some("" | "?") => asked.0.clone(),
+        Some(host) => host.to_owned(),
+    };
+    let port = u16::try_from(*port).ok()?;
+    let (first, last) = (u16::try_from(*first).ok()?, u16::try_from(*last).ok()?);
+    Some((first, last, (host, port)))
+}
+
+/// Where a node sends a command that is not its own.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Redirection {
+    /// The slot is there now.
+    Moved(Address),
+    /// The slot is on its way there, and this key has arrived or is not there yet.
+    Ask(Address),
+}
+
+impl Redirection {
+    pub(crate) fn of(error: &RedisError, asked: &Address) -> Option<Self> {
+        let code = error.code()?;
+        let make = match code {
+            "MOVED" => Self::Moved,
+            "ASK" => Self::Ask,
+            _ => return None,
+        };
+        let (_slot, address) = error.detail()?.trim().split_once(' ')?;
+        let (host, port) = address.rsplit_once(':')?;
+        let host = match host {
+            "" | "?" => &asked.0,
+            host => host,
+        };
+        Some(make((host.to_owned(), port.parse().ok()?)))
+    }
+}
+
+/// Whether another node may have the slots of the one that answered so.
+pub(crate) fn is_stale(error: &RedisError) -> bool {
+    is_unanswered(error)
+        || matches!(
+            error.code(),
+            Some("READONLY" | "MASTERDOWN" | "CLUSTERDOWN" | "LOADING")
+        )
+}
+
+/// The slot of a command of this crate's.
+pub(crate) fn slot_of_command(command: &Cmd) -> u16 {
+    let word = |at| match command.args_iter().nth(at) {
+        Some(Arg::Simple(word)) => word,
+        _ => b"".as_slice(),
+    };
+    let key = match word(0) {
+        b"LOCK.MACQUIRE" => word(2),
+        b"EVAL" => word(3),
+        _ => word(1),
+    };
+    slot_of(key)
+}
+
+/// The slot of a key: of what is between its first braces, if there is anything.
+pub(crate) fn slot_of(key: &[u8]) -> u16 {
+    let tagged = || {
+        let open = key.iter().position(|&byte| byte == b'{')?;
+        let rest = key.get(open.checked_add(1)?..)?;
+        let close = rest.iter().position(|&byte| byte == b'}')?;
+        rest.get(..close).filter(|tag| !tag.is_empty())
+    };
+    crc16(tagged().unwrap_or(key)) & 0x3fff
+}
+
+/// A text whose slot this is. Any key of the slot shares it, whatever bytes the key has.
+#[cfg(any(feature = "cluster-async", test))]
+pub(crate) fn tag_of(slot: u16) -> String {
+    (0_u32..)
+        .map(|number| number.to_string())
+        .find(|tag| slot_of(tag.as_bytes()) == slot)
+        .unwrap_or_default()
+}
+
+/// CRC16 as XMODEM has it.
+fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc, &byte| {
+        (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| match crc & 0x8000 {
+            0 => crc << 1,
+            _ => (crc << 1) ^ 0x1021,
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(host: &str, port: u16) -> Address {
+        (host.to_owned(), port)
+    }
+
+    #[test]
+    fn slots_are_the_servers() {
+        assert_eq!(crc16(b"123456789"), 0x31c3);
+        assert_eq!(slot_of(b"foo"), 12_182);
+        assert_eq!(slot_of(b"a{foo}b{bar}"), 12_182);
+        assert_eq!(slot_of(b"{}foo"), crc16(b"{}foo") & 0x3fff);
+        assert_eq!(slot_of(b"}{foo"), crc16(b"}{foo") & 0x3fff);
+    }
+
+    #[test]
+    fn each_slot_has_a_tag() {
+        for slot in (0..16_384).step_by(1_000).chain([16_383]) {
+            assert_eq!(slot_of(format!("x:{{{}}}", tag_of(slot)).as_bytes()), slot);
+        }
+    }
+
+    #[test]
+    fn a_command_is_of_its_first_key() {
+        let words = |words: &[&str]| {
+            let mut command = redis::cmd(words[0]);
+            command.arg(&words[1..]);
+            slot_of_command(&command)
+        };
+        assert_eq!(words(&["LOCK.ACQUIRE", "foo", "t", "1"]), 12_182);
+        assert_eq!(words(&["LOCK.MACQUIRE", "2", "foo", "{foo}2", "t"]), 12_182);
+        assert_eq!(words(&["EVAL", "return 1", "1", "foo", "t"]), 12_182);
+    }
+
+    #[test]
+    fn slots_are_learned_and_corrected() {
+        let topology = Topology::new(["redis://user:secret@seed:7000"]).unwrap();
+        let asked = address("seed", 7_000);
+        assert_eq!(topology.owner(1), None);
+        let node = |host: Value, port| Value::Array(vec![host, Value::Int(port)]);
+        let reply = Value::Array(vec![
+            Value::Array(vec![
+                Value::Int(0),
+                Value::Int(99),
+                node(Value::BulkString(b"one".into()), 7_001),
+                node(Value::BulkString(b"replica".into()), 7_009),
+            ]),
+            Value::Array(vec![
+                Value::Int(100),
+                Value::Int(16_383),
+                node(Value::Nil, 7_002),
+            ]),
+        ]);
+        assert!(!topology.learn(&Value::Array(vec![]), &asked));
+        assert!(topology.learn(&reply, &asked));
+        assert_eq!(topology.owner(99), Some(address("one", 7_001)));
+        assert_eq!(topology.owner(100), Some(address("seed", 7_002)));
+        topology.has_moved(99, &address("two", 7_003));
+        assert_eq!(topology.owner(99), Some(address("two", 7_003)));
+        topology.forget();
+        assert_eq!(topology.owner(99), None);
+        let mut candidates = topology.candidates();
+        candidates.sort();
+        let known = [
+            address("one", 7_001),
+            address("seed", 7_000),
+            address("seed", 7_002),
+        ];
+        assert_eq!(candidates, known);
+        assert_eq!(
+            topology.info(&known[0]).redis_settings().password(),
+            Some("secret")
+        );
+    }
+
+    #[test]
+    fn redirections_are_read() {
+        let asked = address("here", 1);
+        let of = |text: &str| {
+            let value = redis::parse_redis_value(format!("-{text}\r\n").as_bytes()).unwrap();
+            Redirection::of(&value.extract_error().unwrap_err(), &asked)
+        };
+        assert_eq!(
+            of("MOVED 3999 127.0.0.1:6381"),
+            Some(Redirection::Moved(address("127.0.0.1", 6_381)))
+        );
+        assert_eq!(
+            of("ASK 3999 ::1:6381"),
+            Some(Redirection::Ask(address("::1", 6_381)))
+        );
+        assert_eq!(
+            of("MOVED 3999 :6381"),
+            Some(Redirection::Moved(address("here", 6_381)))
+        );
+        assert_eq!(of("TRYAGAIN later"), None);
+        assert_eq!(of("MOVED nonsense"), None);
+    }
+}

@@ -1,0 +1,120 @@
+//! The primary that sentinels name.
+
+use redis::{Cmd, ConnectionInfo, IntoConnectionInfo, RedisError, RedisResult, Value};
+
+use crate::address::{Address, text, with_address};
+use crate::error::Result;
+
+/// The sentinels that watch a primary, which the locks are on.
+///
+/// They are asked again after an error of the connection, and when the server is no primary any more.
+///
+/// ```
+/// # fn main() -> redis_lock_client::Result<()> {
+/// use redis_lock_client::Sentinel;
+///
+/// let sentinels = ["redis://10.0.0.1:26379", "redis://10.0.0.2:26379", "redis://10.0.0.3:26379"];
+/// // The second address says how to log in to the servers. Its host is not used.
+/// let sentinel = Sentinel::new(sentinels, "locks")?.servers("redis://user:password@any")?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Sentinel {
+    pub(crate) sentinels: Vec<ConnectionInfo>,
+    name: String,
+    like: Option<ConnectionInfo>,
+}
+
+impl Sentinel {
+    /// `name` is the primary's, as the sentinels' `sentinel monitor` has it.
+    pub fn new<A: IntoConnectionInfo>(
+        sentinels: impl IntoIterator<Item = A>,
+        name: impl Into<String>,
+    ) -> Result<Self> {
+        let sentinels = sentinels
+            .into_iter()
+            .map(IntoConnectionInfo::into_connection_info)
+            .collect::<RedisResult<Vec<_>>>()?;
+        Ok(Self {
+            sentinels,
+            name: name.into(),
+            like: None,
+        })
+    }
+
+    /// Takes the credentials, the database and TLS of the servers from an address.
+    pub fn servers(mut self, like: impl IntoConnectionInfo) -> Result<Self> {
+        self.like = Some(like.into_connection_info()?);
+        Ok(self)
+    }
+
+    pub(crate) fn question(&self) -> Cmd {
+        let mut command = redis::cmd("SENTINEL");
+        command.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.name);
+        command
+    }
+
+    /// The address that a sentinel names.
+    pub(crate) fn read(&self, answer: &Value) -> RedisResult<Address> {
+        let port = |value: &Value| text(value)?.parse().ok();
+        if let Some([host, port_value, ..]) = answer.as_sequence()
+            && let (Some(host), Some(port)) = (text(host), port(port_value))
+        {
+            return Ok((host.to_owned(), port));
+        }
+        Err(self.nobody())
+    }
+
+    pub(crate) fn server(&self, (host, port): &Address) -> RedisResult<ConnectionInfo> {
+        match &self.like {
+            Some(like) => Ok(with_address(like, host, *port)),
+            None => format!("redis://any:{port}")
+                .into_connection_info()
+                .map(|like| with_address(&like, host, *port)),
+        }
+    }
+
+    /// An error that waiting may cure, as sentinels elect a primary.
+    pub(crate) fn nobody(&self) -> RedisError {
+        (
+            redis::ErrorKind::MasterNameNotFoundBySentinel,
+            "no sentinel names a server that is a primary",
+            self.name.clone(),
+        )
+            .into()
+    }
+}
+
+/// Whether the answer to ROLE is a primary's. A user without the right to ask is not told.
+pub(crate) fn is_primary(role: &RedisResult<Value>) -> bool {
+    match role {
+        Ok(role) => {
+            let name = role.as_sequence().and_then(<[Value]>::first);
+            name.and_then(text) == Some("master")
+        }
+        Err(error) => error.code() == Some("NOPERM"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_read() {
+        let sentinel = Sentinel::new(["redis://one:26379"], "locks").unwrap();
+        let word = |word: &str| Value::BulkString(word.into());
+        let named = Value::Array(vec![word("10.0.0.7"), word("6380")]);
+        let address = sentinel.read(&named).unwrap();
+        assert_eq!(address, ("10.0.0.7".to_owned(), 6_380));
+        let like = sentinel.clone().servers("redis://u:p@any/3").unwrap();
+        let info = like.server(&address).unwrap();
+        assert_eq!(info.addr().to_string(), "10.0.0.7:6380");
+        assert_eq!(info.redis_settings().db(), 3);
+        let unknown = sentinel.read(&Value::Nil).unwrap_err();
+        assert!(crate::error::may_pass(&unknown));
+        let role = |name| Ok(Value::Array(vec![word(name), Value::Int(0)]));
+        assert!(is_primary(&role("master")) && !is_primary(&role("slave")));
+    }
+}
