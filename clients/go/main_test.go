@@ -45,26 +45,17 @@ func TestMain(m *testing.M) {
 // newLocks returns a RedisLock on a server without keys.
 func newLocks(t *testing.T) *RedisLock {
 	t.Helper()
-	return newLocksOf(t, server.Client())
+	return newLocksAt(t, server.Addr)
 }
 
-func newLocksOf(t *testing.T, client *redis.Client) *RedisLock {
+func newLocksAt(t *testing.T, addr string) *RedisLock {
 	t.Helper()
 	must(t, admin.FlushAll(ctx).Err())
-	return beside(t, client)
+	return locksTo(t, addr)
 }
 
 // newLocksWithKeys returns a RedisLock on a server whose keys are left as they are.
-func newLocksWithKeys(t *testing.T) *RedisLock { return beside(t, server.Client()) }
-
-func beside(t *testing.T, client *redis.Client) *RedisLock {
-	locks := New(client)
-	t.Cleanup(func() {
-		_ = locks.Close()
-		_ = client.Close()
-	})
-	return locks
-}
+func newLocksWithKeys(t *testing.T) *RedisLock { return locksTo(t, server.Addr) }
 
 func must(t *testing.T, err error) {
 	t.Helper()
