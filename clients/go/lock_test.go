@@ -206,6 +206,7 @@ func TestAReleaseThatIsSentAgainIsARelease(t *testing.T) {
 // of 0.1.
 type proxy struct {
 	addr    string
+	to      string
 	swallow atomic.Bool
 	hush    atomic.Bool
 	old     atomic.Bool  // knows no KEEP
@@ -235,11 +236,13 @@ func (p *proxy) admit(client net.Conn) (delay time.Duration, ok bool) {
 	return p.delay, !p.shut
 }
 
-func newProxy(t *testing.T) *proxy {
+func newProxy(t *testing.T) *proxy { return newProxyTo(t, server.Addr) }
+
+func newProxyTo(t *testing.T, to string) *proxy {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
-	p := &proxy{addr: listener.Addr().String()}
+	p := &proxy{addr: listener.Addr().String(), to: to}
 	go func() {
 		for {
 			conn, err := listener.Accept()
@@ -259,7 +262,7 @@ func (p *proxy) serve(client net.Conn) {
 		return
 	}
 	time.Sleep(delay)
-	upstream, err := net.Dial("tcp", server.Addr)
+	upstream, err := net.Dial("tcp", p.to)
 	if err != nil {
 		return
 	}

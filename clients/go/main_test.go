@@ -23,12 +23,16 @@ var (
 
 func TestMain(m *testing.M) {
 	os.Exit(func() int {
-		if addr := os.Getenv("REDIS_LOCK_PERMIT_WORKER"); addr != "" {
-			if err := permitWorker(addr); err != nil {
-				fmt.Fprintln(os.Stderr, err)
-				return 1
+		for variable, worker := range map[string]func(string) error{
+			"REDIS_LOCK_PERMIT_WORKER": permitWorker, "REDIS_LOCK_FALLBACK_WORKER": fallbackWorker,
+		} {
+			if addr := os.Getenv(variable); addr != "" {
+				if err := worker(addr); err != nil {
+					fmt.Fprintln(os.Stderr, err)
+					return 1
+				}
+				return 0
 			}
-			return 0
 		}
 		var err error
 		if server, err = testserver.Start(); err != nil {
@@ -126,9 +130,11 @@ func waitingClient(t *testing.T) string {
 }
 
 // calls returns how often the server ran a command since the last CONFIG RESETSTAT.
-func calls(t *testing.T, command string) int {
+func calls(t *testing.T, command string) int { return callsAt(t, admin, command) }
+
+func callsAt(t *testing.T, client *redis.Client, command string) int {
 	t.Helper()
-	info, err := admin.Info(ctx, "commandstats").Result()
+	info, err := client.Info(ctx, "commandstats").Result()
 	must(t, err)
 	found := regexp.MustCompile(`(?i)cmdstat_` + regexp.QuoteMeta(command) + `:calls=(\d+)`).FindStringSubmatch(info)
 	if found == nil {
