@@ -78,10 +78,10 @@ func start(settings func(*Server) []string) (*Server, error) {
 	}
 	program := filepath.Join(setting("REDIS_LOCK_SERVERS", inProject(".servers")), setting("REDIS_LOCK_SERVER", "redis-7.0.15"), "bin", "server")
 	server := &Server{Addr: fmt.Sprintf("127.0.0.1:%d", port), ended: make(chan struct{}), folder: folder}
-	args := append(settings(server),
-		"--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--dir", folder, "--logfile", filepath.Join(folder, "log"))
-	if args[0] != server.config() { // a Sentinel's
-		args = append([]string{"--save", "", "--appendonly", "no"}, args...)
+	args := settings(server)
+	if len(args) == 0 || args[0] != server.config() { // A Sentinel has all in its file.
+		args = append(args, "--save", "", "--appendonly", "no")
+		args = append(args, "--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--dir", folder, "--logfile", filepath.Join(folder, "log"))
 	}
 	cmd := exec.Command(program, args...)
 	server.Cmd = cmd

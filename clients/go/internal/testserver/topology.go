@@ -44,7 +44,7 @@ func StartWatched(settings ...string) (w *Watched, err error) {
 		return w, err
 	}
 	host, port, _ := net.SplitHostPort(w.Primary.Addr)
-	if w.Replica, err = Start(append(settings, "--replicaof", host+" "+port, "--repl-diskless-sync-delay", "0")...); err != nil {
+	if w.Replica, err = Start(append(settings, "--replicaof", host, port, "--repl-diskless-sync-delay", "0")...); err != nil {
 		return w, err
 	}
 	primary := w.Primary.Client()
@@ -55,7 +55,9 @@ func StartWatched(settings ...string) (w *Watched, err error) {
 		return w, err
 	}
 	w.Sentinel, err = try(func(server *Server) []string {
-		config := fmt.Sprintf("sentinel monitor %s %s %s 1\nsentinel down-after-milliseconds %[1]s 500\nsentinel failover-timeout %[1]s 5000\n",
+		_, own, _ := net.SplitHostPort(server.Addr)
+		config := fmt.Sprintf("bind 127.0.0.1\nport %s\ndir %s\nlogfile %[2]s/log\n", own, server.folder)
+		config += fmt.Sprintf("sentinel monitor %s %s %s 1\nsentinel down-after-milliseconds %[1]s 500\nsentinel failover-timeout %[1]s 5000\n",
 			Master, host, port)
 		_ = os.WriteFile(server.config(), []byte(config), 0o600)
 		return []string{server.config(), "--sentinel"}
