@@ -51,13 +51,16 @@ func newGoRedis(client redis.UniversalClient, longest time.Duration) *goRedis {
 	return &goRedis{client: client, longest: longest, idle: map[string][]*redis.Client{}, bound: map[*redis.Client]bool{}}
 }
 
-// usable tells why no lock can be right on a client.
-func usable(client redis.UniversalClient) error {
-	if _, ok := client.(ofRing); ok {
+// refusal tells why no lock can be right on a client, or why none can wait.
+func refusal(client redis.UniversalClient) error {
+	switch client.(type) {
+	case ofRing:
 		return fmt.Errorf("%w: a Ring moves the keys of a shard that it cannot reach to another shard, and each process decides that for"+
 			" itself. Two processes would hold one lock on two shards. Use a redis.Client for each shard, or a redis.ClusterClient", ErrClient)
+	case ofOne, ofCluster:
+		return nil
 	}
-	return nil
+	return fmt.Errorf("%w: %w, or a type that embeds one, and not a %T", ErrClient, errNoServer, client)
 }
 
 func (g *goRedis) Do(ctx context.Context, commands ...driver.Command) []driver.Reply {

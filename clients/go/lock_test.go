@@ -394,6 +394,16 @@ func TestARingIsRefusedWhenTheLocksAreMade(t *testing.T) {
 	}
 }
 
+func TestAClientThatNobodyKnowsIsRefusedByOpen(t *testing.T) {
+	unknown := struct{ redis.UniversalClient }{}
+	_, err := Open(unknown)
+	expect(t, fmt.Sprint("refused: ", err), errors.Is(err, ErrClient) && errors.Is(err, errNoServer), true)
+	err = New(unknown).NewMutex("a").Lock()
+	expect(t, fmt.Sprint("New leaves it to Lock: ", err), errors.Is(err, errNoServer), true)
+	_, err = Open(nil)
+	expect(t, fmt.Sprint("no client: ", err), errors.Is(err, ErrClient), true)
+}
+
 func TestAClientOfTheUsersTypeWaitsToo(t *testing.T) {
 	must(t, admin.FlushAll(ctx).Err())
 	client := server.Client()

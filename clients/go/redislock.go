@@ -39,16 +39,15 @@ const longestSlice = 30 * time.Second
 // What answers at once goes through client. What waits has connections of its own, made with client's settings, because a
 // waiter would hold a connection of the pool that its holder may need to unlock.
 func New(client redis.UniversalClient) *RedisLock {
-	locks, err := Open(client)
-	if err != nil {
-		panic(err)
+	if _, ring := client.(ofRing); ring {
+		panic(refusal(client))
 	}
-	return locks
+	return NewWith(newGoRedis(client, longestSlice+margin))
 }
 
 // Open is [New] with options. It returns an [ErrClient] for a client that no lock can be right on.
 func Open(client redis.UniversalClient, options ...ClientOption) (*RedisLock, error) {
-	if err := usable(client); err != nil {
+	if err := refusal(client); err != nil {
 		return nil, err
 	}
 	return NewWith(newGoRedis(client, longestSlice+margin), options...), nil

@@ -111,8 +111,11 @@ func run(into, version string) error {
 	}
 	defer server.Stop()
 	for i, a := range artifacts {
-		if err := a.use(into, paths[i], version, server.Addr); err != nil {
+		if err := a.use(into, paths[i], version, server.Addr, false); err != nil {
 			return fmt.Errorf("%s: %w", a.folder, err)
+		}
+		if err := a.use(into, paths[i], version, server.Addr, true); err != nil {
+			return fmt.Errorf("%s, from the source: %w", a.folder, err)
 		}
 	}
 	fmt.Printf("\nNothing was uploaded. To publish, the repository would get these tags, and the module proxy would fetch them:\n")
@@ -192,12 +195,31 @@ func list(archive, path, version string) error {
 	return nil
 }
 
-// use takes a lock from a clean module, with a module cache of its own.
-func (a artifact) use(into, path, version, addr string) error {
+// use takes a lock from a clean module, with a module cache of its own: by the archives, or by the folders of the source.
+func (a artifact) use(into string, path, version, addr string, source bool) error {
 	work, err := os.MkdirTemp("", "redis-lock-dist-")
 	if err != nil {
 		return err
 	}
+	from := "an archive"
+	steps := [][]string{{"mod", "init", "example.com/app"}}
+	if source {
+		from = "the source"
+		for _, folder := range []string{".", a.folder} { // The client, and this module if it is another.
+			absolute, err := filepath.Abs(filepath.Join("..", folder))
+			if err != nil {
+				return err
+			}
+			path := strings.TrimSuffix(strings.TrimSuffix(path, a.folder), "/")
+			if folder != "." {
+				path += "/" + folder
+			}
+			steps = append(steps, []string{"mod", "edit", "-require=" + path + "@" + version, "-replace=" + path + "=" + absolute})
+		}
+	} else {
+		steps = append(steps, []string{"get", path + "@" + version})
+	}
+	steps = append(steps, []string{"mod", "tidy"}, []string{"vet", "./..."})
 	run := func(name string, args ...string) (string, error) {
 		cmd := exec.Command(name, args...)
 		cmd.Dir = filepath.Join(work, "app")
@@ -216,7 +238,7 @@ func (a artifact) use(into, path, version, addr string) error {
 	if err := os.WriteFile(filepath.Join(work, "app", "main.go"), []byte(a.example), 0o644); err != nil {
 		return err
 	}
-	for _, step := range [][]string{{"mod", "init", "example.com/app"}, {"get", path + "@" + version}, {"mod", "tidy"}, {"vet", "./..."}} {
+	for _, step := range steps {
 		if _, err := run("go", step...); err != nil {
 			return err
 		}
@@ -237,7 +259,7 @@ func (a artifact) use(into, path, version, addr string) error {
 			return fmt.Errorf("its users would depend on %s:\n%s", foreign, modules)
 		}
 	}
-	fmt.Printf("\n%s@%s in a clean module: %s", path, version, said)
+	fmt.Printf("\n%s@%s from %s, in a clean module: %s", path, version, from, said)
 	return nil
 }
 
