@@ -126,5 +126,5 @@ func TestACLOfAWorkerInACluster(t *testing.T) {
 	}
 	eventually(t, "a cluster that is up", func() bool { return waitingAt(direct, "a") == 0 && direct.Exists(ctx, "a").Err() == nil })
 	worksAsWorker(t, userOf(t, node, dialing{addrs: []string{node.Addr}, cluster: true},
-		slices.Concat(workersRights, []any{"+cluster|slots"})))
+		slices.Concat(workersRights, []any{"+cluster|slots", "+cluster|shards"})))
 }

@@ -4,7 +4,9 @@ go 1.23
 
 require (
 	github.com/redis-lock/redis-lock/clients/go v0.1.0
-	github.com/redis/rueidis v1.0.19
+	github.com/redis/rueidis v1.0.34
 )
+
+require golang.org/x/sys v0.17.0 // indirect
 
 replace github.com/redis-lock/redis-lock/clients/go => ../

@@ -31,6 +31,17 @@ func init() {
 		if err != nil {
 			return nil, nil, err
 		}
-		return rueidisdriver.New(client), client.Close, nil
+		return rueidisdriver.New(client), func() {
+			// An older version waits for a server that is silent.
+			closed := make(chan struct{})
+			go func() {
+				client.Close()
+				close(closed)
+			}()
+			select {
+			case <-closed:
+			case <-time.After(2 * time.Second):
+			}
+		}, nil
 	}
 }
