@@ -75,7 +75,7 @@ func amongEight(t *testing.T, slice, hold time.Duration, options ...Option) {
 	before, start := holds.Load(), time.Now()
 	// Only the patience is not the default, which is 4.6s.
 	mutex := locks.NewMutex("a", append(options, WithTries(forever))...)
-	ctx, cancel := context.WithTimeout(ctx, 12*hold)
+	ctx, cancel := context.WithTimeout(ctx, 12*hold+10*time.Second) // The count below is what matters.
 	defer cancel()
 	err = mutex.LockContext(ctx)
 	after := holds.Load() - before
