@@ -225,9 +225,11 @@ func (a artifact) use(into string, path, version, addr string, source bool) erro
 		cmd.Dir = filepath.Join(work, "app")
 		cmd.Env = append(os.Environ(), "GOMODCACHE="+filepath.Join(work, "cache"), "GOFLAGS=-mod=mod -modcacherw", "GOWORK=off", "GONOSUMDB=github.com/redis-lock",
 			"GOPROXY="+strings.Join([]string{"file://" + into + "/proxy", "file://" + goEnv("GOMODCACHE") + "/cache/download", goEnv("GOPROXY")}, ","))
-		out, err := cmd.CombinedOutput()
+		var trouble strings.Builder // and what go downloads
+		cmd.Stderr = &trouble
+		out, err := cmd.Output()
 		if err != nil {
-			return "", fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, out)
+			return "", fmt.Errorf("%s %s: %w\n%s%s", name, strings.Join(args, " "), err, out, &trouble)
 		}
 		return string(out), nil
 	}

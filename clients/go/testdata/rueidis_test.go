@@ -20,12 +20,13 @@ func init() {
 			Password:          d.secret,
 			ForceSingleClient: !d.cluster && d.master == "",
 			DisableCache:      true,
-			// The proxy of the tests loses the next reply, which shall not be that of a PING.
-			Dialer:   net.Dialer{KeepAlive: time.Hour},
-			Sentinel: rueidis.SentinelOption{MasterSet: d.master},
+			// The proxy of the tests loses the next reply, which shall not be that of a PING or of another connection's handshake.
+			PipelineMultiplex: -1,
+			Dialer:            net.Dialer{KeepAlive: time.Hour},
+			Sentinel:          rueidis.SentinelOption{MasterSet: d.master},
 		}
 		if d.narrow {
-			options.PipelineMultiplex, options.BlockingPoolSize = -1, 1
+			options.BlockingPoolSize = 1
 		}
 		client, err := rueidis.NewClient(options)
 		if err != nil {
