@@ -93,7 +93,7 @@ func (r *RedisLock) owned(ctx context.Context, commands ...driver.Command) []dri
 	return r.driver.Do(ctx, scripts...)
 }
 
-// inFallback returns an error for what the fallback does not have.
+// notInFallback returns an error for what the fallback does not have.
 func notInFallback(what string) error {
 	return fmt.Errorf("%w: %s not available in the fallback", ErrModuleMissing, what)
 }

@@ -67,7 +67,7 @@ func (l *library) send(ctx context.Context, commands []driver.Command, which []i
 		}
 		built, sendable = append(built, l.build(words, commands[i].Key, false)), append(sendable, i)
 	}
-	for n, result := range l.client.DoMulti(ctx, built...) {
+	for n, result := range l.results(ctx, built) {
 		sent := replies[sendable[n]].Sent
 		reply := replyOf(result)
 		if !neverSent(reply.Err) {
@@ -76,6 +76,14 @@ func (l *library) send(ctx context.Context, commands []driver.Command, which []i
 		reply.Sent = sent
 		replies[sendable[n]] = reply
 	}
+}
+
+// results sends what is built. In older versions only Do follows ASK.
+func (l *library) results(ctx context.Context, built []rueidis.Completed) []rueidis.RedisResult {
+	if len(built) == 1 {
+		return []rueidis.RedisResult{l.client.Do(ctx, built[0])}
+	}
+	return l.client.DoMulti(ctx, built...)
 }
 
 // unanswered returns those of the commands that are to be sent again.
