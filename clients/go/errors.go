@@ -21,6 +21,10 @@ var ErrNotHeld = errors.New("redislock: failed to run the command, lock is not h
 // ErrUnsupported is wrapped where the server's module is too old for what was asked. The text says what it lacks.
 var ErrUnsupported = errors.New("redislock: not known to the server's module")
 
+// ErrModuleMissing is wrapped where the server has no redis-lock module. The text says how to load it, and what [WithFallback] offers
+// where it cannot be loaded.
+var ErrModuleMissing = errors.New("redislock: the server has no redis-lock module")
+
 // ErrTaken is returned, as a pointer, when somebody else holds the lock.
 type ErrTaken struct {
 	// Nodes is always [0]: there is one server. It is here because redsync has it.

@@ -17,17 +17,27 @@ import (
 //	err := mutex.Exec(ctx, "SET", "stock:7", 3).Err()
 func (m *Mutex) Exec(ctx context.Context, command string, args ...any) *redis.Cmd {
 	value := m.Value()
-	guarded := request{args: append([]any{"LOCK.EXEC", m.Name(), value, command}, args...), key: 1}
+	guarded := about("LOCK.EXEC", m.Name(), append([]any{value, command}, args...)...)
+	guarded.Again = false // The command is the user's.
+	cmd := redis.NewCmd(ctx, guarded.Args...)
+	if m.locks.chosen() == theFallback {
+		cmd.SetErr(notInFallback("a guarded command is"))
+		return cmd
+	}
 	if value == "" {
-		cmd := redis.NewCmd(ctx, guarded.args...)
 		cmd.SetErr(ErrNotHeld)
 		return cmd
 	}
-	cmd := m.locks.send(ctx, guarded)
-	if err := cmd.Err(); redis.HasErrorPrefix(err, "NOTHELD") {
+	reply := m.locks.send(ctx, guarded)
+	switch {
+	case says(reply.Err, "NOTHELD"):
 		cmd.SetErr(ErrNotHeld)
-	} else if err != nil {
-		cmd.SetErr(lacking(err))
+	case reply.Err != nil:
+		cmd.SetErr(m.lacking(ctx, reply.Err))
+	case reply.Value == nil:
+		cmd.SetErr(redis.Nil)
+	default:
+		cmd.SetVal(reply.Value)
 	}
 	return cmd
 }
@@ -40,12 +50,19 @@ func (m *Mutex) Check(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	for _, name := range m.names {
-		err := m.locks.client.Do(ctx, "LOCK.CHECK", name, value).Err()
-		if isTaken(err) {
+		check := about("LOCK.CHECK", name, value)
+		fence, err := numberIn(m.locks.owned(ctx, check)[0])
+		if unknownCommand(err) != "" {
+			if lacks := m.lacking(ctx, &RedisError{Err: err}); m.locks.chosen() != theFallback {
+				return false, lacks
+			}
+			fence, err = numberIn(m.locks.owned(ctx, check)[0])
+		}
+		if isTaken(err) || err == nil && fence == 0 {
 			return false, nil
 		}
 		if err != nil {
-			return false, lacking(&RedisError{Err: err})
+			return false, &RedisError{Err: err}
 		}
 	}
 	return true, nil
@@ -72,6 +89,10 @@ func (r *RedisLock) RunOnce(
 	var later []any
 	if atLeast > 0 {
 		later = []any{"ATLEAST", atLeast.Milliseconds()}
+		if r.chosen() == theFallback {
+			_, _ = mutex.UnlockContext(context.WithoutCancel(ctx))
+			return false, notInFallback("atLeast is")
+		}
 	}
 	defer func() {
 		if _, failed := mutex.unlock(context.WithoutCancel(ctx), later...); failed != nil {
@@ -103,15 +124,14 @@ func (m *Mutex) whileLeased(ctx context.Context) (context.Context, context.Cance
 // sent. The error names those that the module knows.
 func missing(err error, options []string) string {
 	for _, name := range []string{"LOCK.MACQUIRE", "LOCK.EXEC", "LOCK.CHECK"} {
-		// Redis 6.2 quotes it otherwise.
-		if redis.HasErrorPrefix(err, "unknown command '"+name+"'") || redis.HasErrorPrefix(err, "unknown command `"+name+"`") {
+		if unknownCommand(err) == name {
 			return name
 		}
 	}
-	if redis.HasErrorPrefix(err, "wrong number of arguments for 'lock.release'") {
+	if says(err, "wrong number of arguments for 'lock.release'") {
 		return "ATLEAST"
 	}
-	if redis.HasErrorPrefix(err, "unknown option") {
+	if says(err, "unknown option") {
 		for _, option := range options {
 			if !strings.Contains(err.Error(), option) {
 				return option

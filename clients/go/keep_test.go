@@ -67,8 +67,7 @@ func amongEight(t *testing.T, slice, hold time.Duration, options ...Option) {
 	t.Cleanup(own.Stop)
 	client := own.Client()
 	t.Cleanup(func() { _ = client.Close() })
-	locks := New(client)
-	t.Cleanup(func() { _ = locks.Close() })
+	locks := locksTo(t, own.Addr)
 	locks.waiters.slice = slice
 	holds := crowd(t, own.Addr, hold)
 	eventually(t, "seven waiters", func() bool { return waitingAt(client, "a") == 7 })
@@ -76,7 +75,7 @@ func amongEight(t *testing.T, slice, hold time.Duration, options ...Option) {
 	before, start := holds.Load(), time.Now()
 	// Only the patience is not the default, which is 4.6s.
 	mutex := locks.NewMutex("a", append(options, WithTries(forever))...)
-	ctx, cancel := context.WithTimeout(ctx, 12*hold)
+	ctx, cancel := context.WithTimeout(ctx, 12*hold+10*time.Second) // The count below is what matters.
 	defer cancel()
 	err = mutex.LockContext(ctx)
 	after := holds.Load() - before
@@ -97,7 +96,7 @@ func TestAMutexAtItsDefaultsIsServedInItsTurn(t *testing.T) {
 		t.Skip("eight holds that outlast the default slice take more than 30s")
 	}
 	t.Parallel()
-	defaults := New(nil).waiters.slice
+	const defaults = longestSlice
 	amongEight(t, defaults, defaults/8+250*time.Millisecond)
 }
 
@@ -116,7 +115,7 @@ func TestWaitersThatAskInSlicesAreServedInOrder(t *testing.T) {
 func TestADeadWaiterCostsItsGraceAtMost(t *testing.T) {
 	const grace = 600 * time.Millisecond
 	proxy := newProxy(t)
-	dying := newLocksOf(t, proxy.client())
+	dying := newLocksAt(t, proxy.addr)
 	locks := newLocks(t)
 	holder := locks.NewMutex("a", WithExpiry(time.Minute))
 	must(t, holder.Lock())
@@ -213,7 +212,7 @@ func TestAPlaceOutlivesItsConnection(t *testing.T) {
 	} {
 		t.Run(fault.name, func(t *testing.T) {
 			proxy := newProxy(t)
-			far := newLocksOf(t, proxy.client())
+			far := newLocksAt(t, proxy.addr)
 			locks := newLocks(t)
 			far.waiters.slice = fault.slice
 			holder := locks.NewMutex("a", WithExpiry(time.Minute))
@@ -250,7 +249,7 @@ func TestAModuleWithoutPlacesIsWaitedForWithoutThem(t *testing.T) {
 	defer slog.SetDefault(before)
 	proxy := newProxy(t)
 	proxy.old.Store(true)
-	locks := newLocksOf(t, proxy.client())
+	locks := newLocksAt(t, proxy.addr)
 	for turn := 0; turn < 2; turn++ {
 		mutex := locks.NewMutex("a")
 		must(t, mutex.Lock())
@@ -265,7 +264,7 @@ func TestAModuleWithoutPlacesIsWaitedForWithoutThem(t *testing.T) {
 
 func TestOnlyAWaiterSaysKEEP(t *testing.T) {
 	proxy := newProxy(t)
-	locks := newLocksOf(t, proxy.client())
+	locks := newLocksAt(t, proxy.addr)
 	holder := locks.NewMutex("a", WithExpiry(time.Minute), WithSetNXOnExtend())
 	must(t, holder.TryLock())
 	must(t, admin.Del(ctx, "a").Err())

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
+	"github.com/redis-lock/redis-lock/clients/go/driver"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -27,6 +29,9 @@ func (m *Mutex) lock(ctx context.Context, patience time.Duration) error {
 	if err != nil {
 		return err
 	}
+	if m.locks.chosen() == theFallback {
+		return m.fallbackLock(ctx, value, patience)
+	}
 	deadline := time.Now().Add(patience)
 	grace := m.grace
 	converts := m.otherSide.holds(value)
@@ -36,9 +41,13 @@ func (m *Mutex) lock(ctx context.Context, patience time.Duration) error {
 	left := false // the server may have a hold or a place of ours that only we would end
 	for {
 		held, err := m.ask(ctx, value, time.Until(deadline), grace)
+		m.locks.choose(err)
 		if err == nil {
 			m.remember(held)
 			return nil
+		}
+		if m.locks.chosen() == theFallback {
+			return m.fallbackLock(ctx, value, time.Until(deadline))
 		}
 		left = left || !answered(err) || grace > 0 && (errors.Is(err, redis.Nil) || passes(err))
 		again := time.Duration(0)
@@ -51,13 +60,13 @@ func (m *Mutex) lock(ctx context.Context, patience time.Duration) error {
 		case isTaken(err):
 			again = m.oldClientsPause(ctx)
 			err = taken()
-		case redis.HasErrorPrefix(err, "PARTIAL"):
+		case says(err, "PARTIAL"):
 			// Some of what was granted before, unheard, has ended since.
 			m.giveBack(ctx, value)
 			again = pause
 			err = &RedisError{Err: err}
 		case errors.Is(err, errNoServer) || answered(err) && !passes(err):
-			err = lacking(&RedisError{Err: err}, m.request(value).options...)
+			err = m.lacking(ctx, &RedisError{Err: err}, m.request(value).options...)
 			patience = 0
 		default:
 			again = pause
@@ -83,9 +92,9 @@ func (m *Mutex) ask(ctx context.Context, value string, wait, grace time.Duration
 	request := m.request(value)
 	var err error
 	if wait < time.Millisecond && m.linger == nil {
-		held.fence, err = m.locks.send(ctx, request).Int64()
+		held.fence, err = numberIn(m.locks.send(ctx, request.Command))
 	} else {
-		var bound *redis.Client
+		var bound driver.Bound
 		held.fence, bound, err = m.locks.waiters.ask(ctx, wait, grace, request)
 		if err == nil && m.linger != nil {
 			m.bind(bound)
@@ -102,55 +111,56 @@ func (m *Mutex) ask(ctx context.Context, value string, wait, grace time.Duration
 	return held, err
 }
 
-// A request is a command and where its first key is, which a cluster's client cannot know.
+// A request is a command, and which of its options a module of 0.1 does not know.
 type request struct {
-	args    []any
-	key     int
-	options []string // those that a module of 0.1 does not know
-	binds   bool     // the connection that it is sent on is the hold's
+	driver.Command
+	options []string
 }
 
 // request is the acquire of this mutex, without the words for the way to wait.
 func (m *Mutex) request(value string) request {
-	r := request{args: []any{m.acquire, m.names[0], value, m.expiry.Milliseconds()}, key: 1, binds: m.linger != nil}
+	r := request{Command: about(m.acquire, m.names[0], value, m.expiry.Milliseconds())}
+	r.Binds = m.linger != nil
 	if m.acquire == acquireSeveral {
-		r.args, r.key = []any{m.acquire, len(m.names)}, 2
+		r.Args, r.Key = []any{m.acquire, len(m.names)}, 2
 		for _, name := range m.names {
-			r.args = append(r.args, name)
+			r.Args = append(r.Args, name)
 		}
-		r.args = append(r.args, value, m.expiry.Milliseconds(), "MODES")
+		r.Args = append(r.Args, value, m.expiry.Milliseconds(), "MODES")
 		for i := range m.names {
 			mode := "EXCLUSIVE"
 			if i >= len(m.names)-m.shared {
 				mode = "SHARED"
 			}
-			r.args = append(r.args, mode)
+			r.Args = append(r.Args, mode)
 		}
 	}
 	if m.limit > 0 {
-		r.args = append(r.args, "LIMIT", m.limit)
+		r.Args = append(r.Args, "LIMIT", m.limit)
 		r.options = append(r.options, "LIMIT")
 	}
 	if m.linger != nil {
-		r.args = append(r.args, "LINGER", m.linger.Milliseconds())
+		r.Args = append(r.Args, "LINGER", m.linger.Milliseconds())
 		r.options = append(r.options, "LINGER")
 	}
 	return r
 }
 
-// send sends a request that does not wait over the user's client.
-func (r *RedisLock) send(ctx context.Context, request request) *redis.Cmd {
-	cmd := redis.NewCmd(ctx, request.args...)
-	cmd.SetFirstKeyPos(int8(request.key))
-	_ = r.client.Process(ctx, cmd)
-	return cmd
+// about is a command about one key. It may be sent again.
+func about(command, key string, args ...any) driver.Command {
+	return driver.Command{Args: append([]any{command, key}, args...), Key: 1, Again: true}
+}
+
+// send sends a command that does not wait over the user's client.
+func (r *RedisLock) send(ctx context.Context, command driver.Command) driver.Reply {
+	return r.driver.Do(ctx, command)[0]
 }
 
 // giveBack releases what may have been granted without our knowing, or gives up our place in the
 // queue. If it cannot, the lease or the grace ends it.
 func (m *Mutex) giveBack(ctx context.Context, value string) {
 	for _, name := range m.names {
-		release := request{args: []any{"LOCK.RELEASE", name, value}, key: 1}
+		release := request{Command: about("LOCK.RELEASE", name, value)}
 		if _, _, err := m.locks.waiters.do(context.WithoutCancel(ctx), 0, release); err != nil {
 			return
 		}
@@ -159,28 +169,48 @@ func (m *Mutex) giveBack(ctx context.Context, value string) {
 
 // oldClientsPause is the time after which to ask again for a key that an old client holds as a string, which has no queue.
 func (m *Mutex) oldClientsPause(ctx context.Context) time.Duration {
-	left, err := m.locks.client.PTTL(ctx, m.names[0]).Result()
-	if err != nil || left <= 0 || len(m.names) > 1 {
+	if len(m.names) > 1 {
 		return pause
 	}
-	return min(left+time.Millisecond, pause)
+	left, err := numberIn(m.locks.send(ctx, about("PTTL", m.names[0])))
+	if err != nil || left <= 0 {
+		return pause // Also where the user has no right to PTTL.
+	}
+	return min(time.Duration(left+1)*time.Millisecond, pause)
 }
 
 // isTaken tells whether somebody else has the key: another token, or an old client by a value of another type.
 func isTaken(err error) bool {
-	return errors.Is(err, redis.Nil) || redis.HasErrorPrefix(err, "WRONGTYPE")
+	return errors.Is(err, redis.Nil) || says(err, "WRONGTYPE")
 }
 
 // answered tells whether err is a reply of the server, and not the lack of one.
 func answered(err error) bool {
-	var reply redis.Error
-	return errors.As(err, &reply)
+	return replyIn(err) != nil
+}
+
+// replyIn is the server's reply in an error, or nil.
+func replyIn(err error) error {
+	var reply interface {
+		error
+		RedisError()
+	}
+	if !errors.As(err, &reply) {
+		return nil
+	}
+	return reply
+}
+
+// says tells whether err is a reply of the server that begins with these words.
+func says(err error, words string) bool {
+	reply := replyIn(err)
+	return reply != nil && strings.HasPrefix(strings.TrimPrefix(reply.Error(), "ERR "), words)
 }
 
 // passes tells whether the server said that it, or another one, will do the same command later.
 func passes(err error) bool {
 	for _, code := range []string{"UNBLOCKED", "TRYAGAIN", "MOVED", "ASK", "CLUSTERDOWN", "LOADING", "READONLY", "MASTERDOWN"} {
-		if redis.HasErrorPrefix(err, code) {
+		if says(err, code) {
 			return true
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -71,11 +72,13 @@ const silence = 300*time.Millisecond + 2*margin + 500*time.Millisecond
 
 func TestASilentServerCostsLittleMoreThanThePatience(t *testing.T) {
 	silent := newProxy(t)
-	silent.hush.Store(true)
 	deaf := newProxy(t) // its handshake is answered, its grant not
 	for name, proxy := range map[string]*proxy{"from the beginning": silent, "at the grant": deaf} {
 		t.Run(name, func(t *testing.T) {
-			locks := newLocksOf(t, proxy.client())
+			locks := newLocksAt(t, proxy.addr)
+			if proxy == silent {
+				proxy.hush.Store(true) // A client may connect when it is made.
+			}
 			if proxy == deaf {
 				// A connection that has waited before is kept for the next wait, which is shorter.
 				warm := locks.NewMutex("b", WithTries(forever))
@@ -149,7 +152,7 @@ func TestALostConnectionRejoinsTheQueue(t *testing.T) {
 
 func TestALostReplyIsHadByAskingAgain(t *testing.T) {
 	proxy := newProxy(t)
-	locks := newLocksOf(t, proxy.client())
+	locks := newLocksAt(t, proxy.addr)
 	warm := locks.NewMutex("b")
 	must(t, warm.Lock())
 
@@ -173,9 +176,8 @@ func TestALostReplyIsHadByAskingAgain(t *testing.T) {
 
 func TestAReleaseThatIsSentAgainIsARelease(t *testing.T) {
 	proxy := newProxy(t)
-	client := proxy.client()
-	locks := newLocksOf(t, client)
-	must(t, client.Ping(ctx).Err()) // the reply that is lost shall not be the handshake's
+	locks := newLocksAt(t, proxy.addr)
+	must(t, locks.NewMutex("b").TryLock()) // the reply that is lost shall not be the handshake's
 	must(t, admin.ConfigResetStat(ctx).Err())
 
 	mutex := locks.NewMutex("a")
@@ -204,6 +206,7 @@ func TestAReleaseThatIsSentAgainIsARelease(t *testing.T) {
 // of 0.1.
 type proxy struct {
 	addr    string
+	to      string
 	swallow atomic.Bool
 	hush    atomic.Bool
 	old     atomic.Bool  // knows no KEEP
@@ -233,11 +236,13 @@ func (p *proxy) admit(client net.Conn) (delay time.Duration, ok bool) {
 	return p.delay, !p.shut
 }
 
-func newProxy(t *testing.T) *proxy {
+func newProxy(t *testing.T) *proxy { return newProxyTo(t, server.Addr) }
+
+func newProxyTo(t *testing.T, to string) *proxy {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
-	p := &proxy{addr: listener.Addr().String()}
+	p := &proxy{addr: listener.Addr().String(), to: to}
 	go func() {
 		for {
 			conn, err := listener.Accept()
@@ -250,8 +255,6 @@ func newProxy(t *testing.T) *proxy {
 	return p
 }
 
-func (p *proxy) client() *redis.Client { return redis.NewClient(&redis.Options{Addr: p.addr}) }
-
 func (p *proxy) serve(client net.Conn) {
 	defer client.Close()
 	delay, ok := p.admit(client)
@@ -259,7 +262,7 @@ func (p *proxy) serve(client net.Conn) {
 		return
 	}
 	time.Sleep(delay)
-	upstream, err := net.Dial("tcp", server.Addr)
+	upstream, err := net.Dial("tcp", p.to)
 	if err != nil {
 		return
 	}
@@ -345,12 +348,7 @@ func TestUntilIsNeverLaterThanTheServersDeadline(t *testing.T) {
 
 func TestWaitersDoNotUseThePool(t *testing.T) {
 	must(t, admin.FlushAll(ctx).Err())
-	client := redis.NewClient(&redis.Options{
-		Addr: server.Addr, PoolSize: 1, MaxActiveConns: 1, PoolTimeout: 2 * time.Second, ReadTimeout: time.Minute,
-	})
-	defer client.Close()
-	locks := New(client)
-	defer locks.Close()
+	locks := connected(t, dialing{addrs: []string{server.Addr}, narrow: true})
 	holder := locks.NewMutex("a", WithExpiry(time.Minute))
 	must(t, holder.Lock())
 	mutex := locks.NewMutex("a", WithTries(forever))
@@ -370,10 +368,7 @@ func TestCluster(t *testing.T) {
 		must(t, direct.ClusterAddSlotsRange(ctx, slot, slot+4095).Err())
 	}
 	eventually(t, "a cluster that is up", func() bool { return direct.Do(ctx, "LOCK.INFO", "a").Err() == redis.Nil })
-	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{node.Addr}})
-	defer client.Close()
-	locks := New(client)
-	defer locks.Close()
+	locks := connected(t, dialing{addrs: []string{node.Addr}, cluster: true})
 	holder := locks.NewMutex("a", WithExpiry(time.Minute))
 	must(t, holder.Lock())
 	mutex := locks.NewMutex("a", WithTries(forever))
@@ -383,12 +378,42 @@ func TestCluster(t *testing.T) {
 	released(t)(mutex.Unlock())
 }
 
-func TestARingCannotWait(t *testing.T) {
+func TestARingIsRefusedWhenTheLocksAreMade(t *testing.T) {
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": server.Addr}})
 	defer ring.Close()
+	for name, client := range map[string]redis.UniversalClient{"as it is": ring, "in a type of the user's": struct{ *redis.Ring }{ring}} {
+		t.Run(name, func(t *testing.T) {
+			locks, err := Open(client)
+			expect(t, fmt.Sprint("refused: ", err), locks == nil && errors.Is(err, ErrClient) && strings.Contains(err.Error(), "Ring"), true)
+			defer func() {
+				panicked, _ := recover().(error)
+				expect(t, "New panics with the same error", errors.Is(panicked, ErrClient), true)
+			}()
+			New(client)
+		})
+	}
+}
+
+func TestAClientThatNobodyKnowsIsRefusedByOpen(t *testing.T) {
+	unknown := struct{ redis.UniversalClient }{}
+	_, err := Open(unknown)
+	expect(t, fmt.Sprint("refused: ", err), errors.Is(err, ErrClient) && errors.Is(err, errNoServer), true)
+	err = New(unknown).NewMutex("a").Lock()
+	expect(t, fmt.Sprint("New leaves it to Lock: ", err), errors.Is(err, errNoServer), true)
+	_, err = Open(nil)
+	expect(t, fmt.Sprint("no client: ", err), errors.Is(err, ErrClient), true)
+}
+
+func TestAClientOfTheUsersTypeWaitsToo(t *testing.T) {
 	must(t, admin.FlushAll(ctx).Err())
-	err := New(ring).NewMutex("a", WithTries(forever)).Lock()
-	expect(t, "an error at once", errors.Is(err, errNoServer), true)
+	client := server.Client()
+	defer client.Close()
+	locks := New(struct{ *redis.Client }{client})
+	defer locks.Close()
+	holder := locks.NewMutex("a")
+	must(t, holder.Lock())
+	refused(t, locks.NewMutex("a", WithTries(2)).Lock())
+	released(t)(holder.Unlock())
 }
 
 func TestReadersShareAndWritersDoNot(t *testing.T) {

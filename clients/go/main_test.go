@@ -23,12 +23,16 @@ var (
 
 func TestMain(m *testing.M) {
 	os.Exit(func() int {
-		if addr := os.Getenv("REDIS_LOCK_PERMIT_WORKER"); addr != "" {
-			if err := permitWorker(addr); err != nil {
-				fmt.Fprintln(os.Stderr, err)
-				return 1
+		for variable, worker := range map[string]func(string) error{
+			"REDIS_LOCK_PERMIT_WORKER": permitWorker, "REDIS_LOCK_FALLBACK_WORKER": fallbackWorker,
+		} {
+			if addr := os.Getenv(variable); addr != "" {
+				if err := worker(addr); err != nil {
+					fmt.Fprintln(os.Stderr, err)
+					return 1
+				}
+				return 0
 			}
-			return 0
 		}
 		var err error
 		if server, err = testserver.Start(); err != nil {
@@ -45,26 +49,17 @@ func TestMain(m *testing.M) {
 // newLocks returns a RedisLock on a server without keys.
 func newLocks(t *testing.T) *RedisLock {
 	t.Helper()
-	return newLocksOf(t, server.Client())
+	return newLocksAt(t, server.Addr)
 }
 
-func newLocksOf(t *testing.T, client *redis.Client) *RedisLock {
+func newLocksAt(t *testing.T, addr string) *RedisLock {
 	t.Helper()
 	must(t, admin.FlushAll(ctx).Err())
-	return beside(t, client)
+	return locksTo(t, addr)
 }
 
 // newLocksWithKeys returns a RedisLock on a server whose keys are left as they are.
-func newLocksWithKeys(t *testing.T) *RedisLock { return beside(t, server.Client()) }
-
-func beside(t *testing.T, client *redis.Client) *RedisLock {
-	locks := New(client)
-	t.Cleanup(func() {
-		_ = locks.Close()
-		_ = client.Close()
-	})
-	return locks
-}
+func newLocksWithKeys(t *testing.T) *RedisLock { return locksTo(t, server.Addr) }
 
 func must(t *testing.T, err error) {
 	t.Helper()
@@ -135,9 +130,11 @@ func waitingClient(t *testing.T) string {
 }
 
 // calls returns how often the server ran a command since the last CONFIG RESETSTAT.
-func calls(t *testing.T, command string) int {
+func calls(t *testing.T, command string) int { return callsAt(t, admin, command) }
+
+func callsAt(t *testing.T, client *redis.Client, command string) int {
 	t.Helper()
-	info, err := admin.Info(ctx, "commandstats").Result()
+	info, err := client.Info(ctx, "commandstats").Result()
 	must(t, err)
 	found := regexp.MustCompile(`(?i)cmdstat_` + regexp.QuoteMeta(command) + `:calls=(\d+)`).FindStringSubmatch(info)
 	if found == nil {

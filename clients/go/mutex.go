@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/redis-lock/redis-lock/clients/go/driver"
 )
 
 // A Mutex is a lock on the server. Every holder has a Mutex of its own: what it remembers is one hold. Extend, Until and
@@ -35,7 +34,7 @@ type Mutex struct {
 	value string
 	until time.Time
 	fence int64
-	bound *redis.Client // the connection that a hold with linger depends on
+	bound driver.Bound // the connection that a hold with linger depends on
 }
 
 // Name returns the name of the mutex, which is the key of the lock. Of a [MultiMutex] it is the first one.
@@ -80,14 +79,14 @@ func (m *Mutex) TryLockContext(ctx context.Context) error { return m.lock(ctx, 0
 func (m *Mutex) Unlock() (bool, error) { return m.UnlockContext(context.Background()) }
 
 // UnlockContext releases the lock. It returns false and ErrLockAlreadyExpired when it was no longer held. A release whose reply
-// was lost, and which the client sent again, is one: see [redis.Options.MaxRetries].
+// was lost, and which the client sent again, is one: go-redis has MaxRetries for that.
 func (m *Mutex) UnlockContext(ctx context.Context) (bool, error) { return m.unlock(ctx) }
 
 func (m *Mutex) unlock(ctx context.Context, options ...any) (bool, error) {
 	until := m.Until()
 	released, sent, err := m.ownerAsks(ctx, "LOCK.RELEASE", m.Value(), options...)
 	if err != nil {
-		return false, lacking(err)
+		return false, m.lacking(ctx, err)
 	}
 	m.bind(nil)
 	// The reply to the first was lost, and nothing has ended the lease meanwhile but that.
@@ -107,14 +106,14 @@ func (m *Mutex) ExtendContext(ctx context.Context) (bool, error) {
 	held := m.held()
 	renewed, _, err := m.ownerAsks(ctx, "LOCK.RENEW", held.value, m.expiry.Milliseconds())
 	if err != nil && !errors.Is(err, &ErrTaken{}) {
-		return false, err
+		return false, m.lacking(ctx, err)
 	}
 	if renewed {
 		m.rememberExtended(held)
 		return true, nil
 	}
 	if m.setNXOnExtend && held.value != "" {
-		held, err = m.ask(ctx, held.value, 0, 0)
+		held, err = m.askAgain(ctx, held.value)
 		if err == nil && m.rememberExtended(held) {
 			return true, nil
 		}
@@ -137,12 +136,17 @@ func (m *Mutex) Valid() (bool, error) { return m.ValidContext(context.Background
 //
 // Deprecated: as in redsync. The answer is old when it arrives: see Until and Fence.
 func (m *Mutex) ValidContext(ctx context.Context) (bool, error) {
+	held, err := m.Check(ctx)
+	if err == nil || !errors.Is(err, ErrUnsupported) && !says(err, "NOPERM") {
+		return held, err
+	}
+	// A module of 0.1, or a user who may only look.
 	for _, name := range m.names {
-		info, err := m.locks.client.Do(ctx, "LOCK.INFO", name).Result()
-		if err != nil && !isTaken(err) {
-			return false, &RedisError{Err: err}
+		reply := m.locks.send(ctx, about("LOCK.INFO", name))
+		if reply.Err != nil && !isTaken(reply.Err) {
+			return false, m.lacking(ctx, &RedisError{Err: reply.Err})
 		}
-		if err != nil || !slices.Contains(tokens(info), m.Value()) {
+		if reply.Err != nil || !slices.Contains(tokens(reply.Value), m.Value()) {
 			return false, nil
 		}
 	}
@@ -174,46 +178,23 @@ func tokens(info any) []string {
 	return tokens
 }
 
-// A countedToken is a token as an argument that knows how often it was sent. go-redis sends a command again by itself, and does
-// not tell; but it asks for the bytes each time.
-type countedToken struct {
-	token string
-	sent  atomic.Int32
-}
-
-func (c *countedToken) MarshalBinary() ([]byte, error) {
-	c.sent.Add(1)
-	return []byte(c.token), nil
-}
-
-// String is for hooks that print the command.
-func (c *countedToken) String() string { return c.token }
-
 // ownerAsks sends a command that only the holder's token succeeds with, for each name, and tells how often. Without a token nothing
 // can be held.
-func (m *Mutex) ownerAsks(ctx context.Context, command, value string, args ...any) (done bool, sent int32, err error) {
+func (m *Mutex) ownerAsks(ctx context.Context, command, value string, args ...any) (done bool, sent int, err error) {
 	if value == "" {
 		return false, 0, nil
 	}
-	token := &countedToken{token: value}
-	about := func(name string) []any { return append([]any{command, name, token}, args...) }
-	if len(m.names) == 1 {
-		done, err = m.locks.client.Do(ctx, about(m.names[0])...).Bool()
-	} else {
-		// All of them, also when it fails for one. What each says is read below.
-		replies, _ := m.locks.client.Pipelined(ctx, func(pipeline redis.Pipeliner) error {
-			for _, name := range m.names {
-				pipeline.Do(ctx, about(name)...)
-			}
-			return nil
-		})
-		done = true
-		for _, reply := range replies {
-			one, failed := reply.(*redis.Cmd).Bool()
-			done = done && one
-			if failed != nil && (err == nil || isTaken(err)) {
-				err = failed
-			}
+	commands := make([]driver.Command, len(m.names))
+	for i, name := range m.names {
+		commands[i] = about(command, name, append([]any{value}, args...)...)
+	}
+	done, sent = true, 1
+	for _, reply := range m.locks.owned(ctx, commands...) {
+		one, failed := numberIn(reply)
+		done = done && one == 1
+		sent = max(sent, reply.Sent)
+		if failed != nil && (err == nil || isTaken(err)) {
+			err = failed
 		}
 	}
 	switch {
@@ -223,17 +204,17 @@ func (m *Mutex) ownerAsks(ctx context.Context, command, value string, args ...an
 	default:
 		done, err = false, &RedisError{Err: err}
 	}
-	return done, token.sent.Load() / int32(len(m.names)), err
+	return done, sent, err
 }
 
 // bind keeps the connection that a hold depends on, and gives back the one before.
-func (m *Mutex) bind(client *redis.Client) {
+func (m *Mutex) bind(connection driver.Bound) {
 	m.mu.Lock()
 	before := m.bound
-	m.bound = client
+	m.bound = connection
 	m.mu.Unlock()
-	if before != nil && before != client {
-		m.locks.waiters.unbind(before)
+	if before != nil && before != connection {
+		before.Release()
 	}
 }
 

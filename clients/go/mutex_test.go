@@ -1,14 +1,10 @@
 package redislock
 
 import (
-	"context"
 	"errors"
 	"math"
-	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 func TestLockAndUnlock(t *testing.T) {
@@ -211,39 +207,11 @@ func TestPatience(t *testing.T) {
 	must(t, locks.NewMutex("a", WithFailFast(true), WithShufflePools(true), WithTimeoutFactor(1), WithDriftFactor(0.1)).Lock())
 }
 
-// A lateReply is a hook that keeps the reply to the first LOCK.RENEW back: it is there, and its reader is slow.
-type lateReply struct {
-	kept          atomic.Bool
-	arrived, goOn chan struct{}
-}
-
-func newLateReply(client *redis.Client) *lateReply {
-	late := &lateReply{arrived: make(chan struct{}), goOn: make(chan struct{})}
-	client.AddHook(late)
-	return late
-}
-
-func (l *lateReply) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (l *lateReply) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-func (l *lateReply) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		err := next(ctx, cmd)
-		if cmd.Name() == "lock.renew" && l.kept.CompareAndSwap(false, true) {
-			close(l.arrived)
-			<-l.goOn
-		}
-		return err
-	}
-}
-
 // extendLate begins an Extend whose reply is there and not yet read. What it returns lets it be read and waits for that.
 func extendLate(t *testing.T, mutex *Mutex) func() (bool, error) {
 	t.Helper()
-	late := newLateReply(mutex.locks.client.(*redis.Client))
+	late := newLateReply(mutex.locks.driver)
+	mutex.locks.driver = late
 	var ok bool
 	done := inBackground(func() (err error) {
 		ok, err = mutex.Extend()

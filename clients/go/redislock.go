@@ -13,28 +13,61 @@ package redislock
 
 import (
 	"context"
+	"sync"
 	"time"
 
+	"github.com/redis-lock/redis-lock/clients/go/driver"
 	"github.com/redis/go-redis/v9"
 )
 
 // RedisLock makes mutexes on one server. It is safe for concurrent use.
 type RedisLock struct {
-	client  redis.UniversalClient
-	waiters *waiters
+	driver   driver.Driver
+	waiters  *waiters
+	fallback bool // the user allows locks without the module
+
+	mu     sync.Mutex // of what follows
+	choice choice     // whether locks are the module's, once that is known
 }
+
+// longestSlice is the longest time that one command waits: what a dead connection costs.
+const longestSlice = 30 * time.Second
 
 // New returns a RedisLock that uses client, which is a *redis.Client (of redis.NewClient or redis.NewFailoverClient) or
-// a *redis.ClusterClient.
+// a *redis.ClusterClient. It panics if client is a *redis.Ring: [Open] returns that as an error, and says why.
 //
-// What answers at once goes through client. What waits has connections of its own, made with client's settings, for a
+// What answers at once goes through client. What waits has connections of its own, made with client's settings, because a
 // waiter would hold a connection of the pool that its holder may need to unlock.
 func New(client redis.UniversalClient) *RedisLock {
-	return &RedisLock{client: client, waiters: newWaiters(client, 30*time.Second)}
+	if _, ring := client.(ofRing); ring {
+		panic(refusal(client))
+	}
+	return NewWith(newGoRedis(client, longestSlice+margin))
 }
 
+// Open is [New] with options. It returns an [ErrClient] for a client that no lock can be right on.
+func Open(client redis.UniversalClient, options ...ClientOption) (*RedisLock, error) {
+	if err := refusal(client); err != nil {
+		return nil, err
+	}
+	return NewWith(newGoRedis(client, longestSlice+margin), options...), nil
+}
+
+// NewWith returns a RedisLock that uses another library than go-redis. The modules rueidisdriver and valkeydriver, beside this
+// one, have the drivers of rueidis and valkey-go.
+func NewWith(driver driver.Driver, options ...ClientOption) *RedisLock {
+	r := &RedisLock{driver: driver, waiters: &waiters{driver: driver, slice: longestSlice}}
+	for _, option := range options {
+		option(r)
+	}
+	return r
+}
+
+// A ClientOption configures a RedisLock.
+type ClientOption func(*RedisLock)
+
 // Close closes the idle connections that were used to wait. The client stays open: it is the caller's.
-func (r *RedisLock) Close() error { return r.waiters.Close() }
+func (r *RedisLock) Close() error { return r.driver.Close() }
 
 // NewMutex returns a mutex with the given name, which is the key of the lock.
 func (r *RedisLock) NewMutex(name string, options ...Option) *Mutex {

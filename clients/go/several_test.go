@@ -121,7 +121,7 @@ func TestAPermitThatIsNotWaitedForLeavesNothing(t *testing.T) {
 
 func TestAPermitsPlaceOutlivesItsConnection(t *testing.T) {
 	proxy := newProxy(t)
-	far := newLocksOf(t, proxy.client()).NewSemaphore("a", 2, WithTries(forever), WithExpiry(time.Minute))
+	far := newLocksAt(t, proxy.addr).NewSemaphore("a", 2, WithTries(forever), WithExpiry(time.Minute))
 	near := newLocks(t).NewSemaphore("a", 2, WithTries(forever), WithExpiry(time.Minute))
 	one, two := acquire(t, near), acquire(t, near)
 	var first, second *Mutex
@@ -142,7 +142,12 @@ func TestAPermitsPlaceOutlivesItsConnection(t *testing.T) {
 // permitWorker is a process of TestPermitsOfSeveralProcesses.
 func permitWorker(addr string) error {
 	client := redis.NewClient(&redis.Options{Addr: addr})
-	semaphore := New(client).NewSemaphore("a", 3, WithTries(forever))
+	locks, done, err := connect(dialing{addrs: []string{addr}})
+	if err != nil {
+		return err
+	}
+	defer done()
+	semaphore := locks.NewSemaphore("a", 3, WithTries(forever))
 	var all sync.WaitGroup
 	failures := make(chan error, 2)
 	for i := 0; i < 2; i++ {
@@ -280,7 +285,7 @@ func TestAMultiMutexThatGivesUpLeavesNothing(t *testing.T) {
 
 func TestAMultiMutexKeepsItsTurnsOverALostConnection(t *testing.T) {
 	proxy := newProxy(t)
-	far := newLocksOf(t, proxy.client())
+	far := newLocksAt(t, proxy.addr)
 	locks := newLocks(t)
 	holder := locks.NewMutex("b", WithExpiry(time.Minute))
 	must(t, holder.Lock())
@@ -344,9 +349,8 @@ func TestCrossingMultiMutexesDoNotWaitForEachOther(t *testing.T) {
 
 func TestAMultiMutexBeginsAnewWhenAPartOfItHasEnded(t *testing.T) {
 	proxy := newProxy(t)
-	client := proxy.client()
-	locks := newLocksOf(t, client)
-	must(t, client.Ping(ctx).Err())
+	locks := newLocksAt(t, proxy.addr)
+	must(t, locks.NewMutex("c").TryLock())
 	both := locks.NewMultiMutex([]string{"a", "b"}, nil, WithTries(2), WithRetryDelay(5*time.Second), WithExpiry(time.Hour))
 	holder := newLocks(t).NewMutex("b", WithExpiry(time.Minute))
 	must(t, holder.Lock())
@@ -369,7 +373,7 @@ func TestAMultiMutexBeginsAnewWhenAPartOfItHasEnded(t *testing.T) {
 
 func TestAMultiMutexThatLingersEndsSoonAfterItsConnection(t *testing.T) {
 	proxy := newProxy(t)
-	far := newLocksOf(t, proxy.client())
+	far := newLocksAt(t, proxy.addr)
 	must(t, far.NewMultiMutex([]string{"a"}, []string{"b"}, WithExpiry(time.Hour), WithLinger(300*time.Millisecond)).Lock())
 	proxy.cut(0, true)
 	next := newLocksWithKeys(t).NewMultiMutex([]string{"b", "a"}, nil, WithTries(forever))
@@ -401,14 +405,11 @@ func TestAMultiMutexInACluster(t *testing.T) {
 		must(t, direct.ClusterAddSlotsRange(ctx, slot, slot+4095).Err())
 	}
 	eventually(t, "a cluster that is up", func() bool { return direct.Do(ctx, "LOCK.INFO", "a").Err() == redis.Nil })
-	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{node.Addr}})
-	defer client.Close()
-	locks := New(client)
-	defer locks.Close()
+	locks := connected(t, dialing{addrs: []string{node.Addr}, cluster: true})
 	both := locks.NewMultiMutex([]string{"{x}a", "{x}b"}, nil, WithTries(forever))
 	must(t, both.TryLock())
 	acquire := both.request("")
-	expect(t, "what the client finds the node by", fmt.Sprint(acquire.args[acquire.key]), "{x}a")
+	expect(t, "what the client finds the node by", fmt.Sprint(acquire.Args[acquire.Key]), "{x}a")
 	if hasExec() {
 		must(t, both.Exec(ctx, "SET", "{x}c", 1).Err())
 	}
@@ -419,13 +420,13 @@ func TestAMultiMutexInACluster(t *testing.T) {
 	must(t, result(t, done))
 	released(t)(other.Unlock())
 	err = locks.NewMultiMutex([]string{"a", "b"}, nil).Lock()
-	expect(t, fmt.Sprint("several slots: ", err), redis.HasErrorPrefix(err, "CROSSSLOT"), true)
+	expect(t, fmt.Sprint("several slots: ", err), says(err, "CROSSSLOT"), true)
 }
 
 func TestAModuleOf01LacksTheseAndTheErrorSaysSo(t *testing.T) {
 	proxy := newProxy(t)
 	proxy.old.Store(true)
-	locks := newLocksOf(t, proxy.client())
+	locks := newLocksAt(t, proxy.addr)
 	_, err := locks.NewSemaphore("a", 2).Acquire(ctx)
 	unsupported(t, err, "LIMIT")
 	_, err = locks.NewSemaphore("a", 2).TryAcquire(ctx)

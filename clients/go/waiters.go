@@ -3,30 +3,21 @@ package redislock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/redis-lock/redis-lock/clients/go/driver"
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// waiters are the connections that commands wait on: each a go-redis client with a single connection, for go-redis gives a command
-// of its user neither a read time-out of its own nor a way to end it. A context's cancellation does not reach a read, but closing
-// the client does.
+// waiters cut a wait into commands that wait in the server.
 type waiters struct {
-	client redis.UniversalClient
-	slice  time.Duration // the longest time that one command waits: what a dead connection costs
+	driver driver.Driver
+	slice  time.Duration // the longest time that one command waits
 
 	placeless atomic.Bool // the server's module is one of 0.1, which keeps no places
-
-	mu    sync.Mutex // of what follows
-	idle  map[string][]*redis.Client
-	bound map[*redis.Client]bool // connections that holds depend on
-	over  bool
 }
 
 var errNoServer = errors.New("only a redis.Client or a redis.ClusterClient can wait")
@@ -34,16 +25,9 @@ var errNoServer = errors.New("only a redis.Client or a redis.ClusterClient can w
 // margin is how much later than the server a wait ends here, when the server is silent.
 const margin = time.Second
 
-// maxIdle is how many connections per server are kept for the next wait.
-const maxIdle = 64
-
-func newWaiters(client redis.UniversalClient, slice time.Duration) *waiters {
-	return &waiters{client: client, slice: slice, idle: map[string][]*redis.Client{}, bound: map[*redis.Client]bool{}}
-}
-
 // ask sends an acquire with BLOCK, for at most wait, slice and what is left of ctx. It says KEEP
 // where there is a grace and the server knows the word. A wait of 0 sends the acquire as it is.
-func (w *waiters) ask(ctx context.Context, wait, grace time.Duration, r request) (int64, *redis.Client, error) {
+func (w *waiters) ask(ctx context.Context, wait, grace time.Duration, r request) (int64, driver.Bound, error) {
 	if wait < time.Millisecond {
 		return w.do(ctx, 0, r)
 	}
@@ -54,14 +38,14 @@ func (w *waiters) ask(ctx context.Context, wait, grace time.Duration, r request)
 		wait = min(wait, left-min(left/10, 20*time.Millisecond))
 	}
 	wait = max(wait, time.Millisecond) // BLOCK 0 would be for ever
-	r.args = append(r.args, "BLOCK", wait.Milliseconds())
+	r.Args = append(r.Args, "BLOCK", wait.Milliseconds())
 	if grace <= 0 || w.placeless.Load() {
 		return w.do(ctx, wait, r)
 	}
 	kept := r
-	kept.args = append(slices.Clip(r.args), "KEEP", max(grace.Milliseconds(), 1))
+	kept.Args = append(slices.Clip(r.Args), "KEEP", max(grace.Milliseconds(), 1))
 	fence, bound, err := w.do(ctx, wait, kept)
-	if !redis.HasErrorPrefix(err, "unknown option") || missing(err, r.options) != "" {
+	if !says(err, "unknown option") || missing(err, r.options) != "" {
 		return fence, bound, err
 	}
 	if w.placeless.CompareAndSwap(false, true) {
@@ -71,103 +55,27 @@ func (w *waiters) ask(ctx context.Context, wait, grace time.Duration, r request)
 	return w.do(ctx, wait, r)
 }
 
-// do sends a command which waits in the server for wait at most. It ends it, by closing its connection, when ctx ends, or when there is
-// no answer a margin after the server should have given one. If the request binds, its connection is returned: for unbind.
-func (w *waiters) do(ctx context.Context, wait time.Duration, r request) (int64, *redis.Client, error) {
-	// One connection has many waits, so this is the command's deadline and not the connection's time-out.
+// do sends a command which waits in the server for wait at most. It ends it, with its connection, when ctx ends, or when there is
+// no answer a margin after the server should have given one. If the request binds, its connection is returned.
+func (w *waiters) do(ctx context.Context, wait time.Duration, r request) (int64, driver.Bound, error) {
 	answering, cancel := context.WithTimeout(ctx, wait+margin)
 	defer cancel()
-	client, err := w.get(answering, fmt.Sprint(r.args[r.key]))
-	if err != nil {
-		return 0, nil, err
-	}
-	stop := context.AfterFunc(ctx, func() { _ = client.Close() })
-	reply, err := client.Do(answering, r.args...).Int64()
-	if !stop() {
+	reply, bound := w.driver.Wait(answering, r.Command)
+	if reply.Err != nil && ctx.Err() != nil {
 		return 0, nil, ctx.Err()
 	}
-	if err != nil && (!answered(err) || passes(err)) {
-		// The next one asks anew who the server is.
-		_ = client.Close()
-		if cluster, ok := w.client.(*redis.ClusterClient); ok {
-			cluster.ReloadState(ctx)
-		}
-		return 0, nil, err
-	}
-	if err == nil && r.binds {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.bound[client] = true
-		return reply, client, nil
-	}
-	w.put(client)
-	return reply, nil, err
+	number, err := numberIn(reply)
+	return number, bound, err
 }
 
-// unbind takes a connection back on which no hold depends any more.
-func (w *waiters) unbind(client *redis.Client) {
-	w.mu.Lock()
-	delete(w.bound, client)
-	w.mu.Unlock()
-	w.put(client)
-}
-
-// get returns an idle connection, or a new one, to the server that has the key.
-func (w *waiters) get(ctx context.Context, key string) (*redis.Client, error) {
-	var options redis.Options
-	switch client := w.client.(type) {
-	case *redis.Client:
-		options = *client.Options()
-	case *redis.ClusterClient:
-		node, err := client.MasterForKey(ctx, key)
-		if err != nil {
-			return nil, err
-		}
-		options = *node.Options()
-	default:
-		return nil, fmt.Errorf("%w: %T", errNoServer, client)
+// numberIn reads a number. Null is [redis.Nil].
+func numberIn(reply driver.Reply) (int64, error) {
+	if reply.Err != nil {
+		return 0, reply.Err
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if idle := w.idle[options.Addr]; len(idle) > 0 {
-		last := len(idle) - 1
-		w.idle[options.Addr] = idle[:last]
-		return idle[last], nil
+	number, ok := reply.Value.(int64)
+	if !ok {
+		return 0, redis.Nil
 	}
-	options.PoolSize, options.MinIdleConns = 1, 0
-	options.ConnMaxIdleTime, options.ConnMaxLifetime = -1, 0 // a hold may depend on it
-	options.ReadTimeout = w.slice + margin                   // of the longest wait
-	options.ContextTimeoutEnabled = true                     // and of each
-	options.MaxRetries = -1                                  // the mutex asks again itself, as long as it may
-	options.DialerRetries = 1
-	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	return redis.NewClient(&options), nil
-}
-
-func (w *waiters) put(client *redis.Client) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	addr := client.Options().Addr
-	if w.over || len(w.idle[addr]) >= maxIdle {
-		_ = client.Close()
-		return
-	}
-	w.idle[addr] = append(w.idle[addr], client)
-}
-
-// Close closes the idle connections, those that holds depend on, and those in use when they are done.
-func (w *waiters) Close() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.over = true
-	for _, idle := range w.idle {
-		for _, client := range idle {
-			_ = client.Close()
-		}
-	}
-	for client := range w.bound {
-		_ = client.Close()
-	}
-	w.idle = nil
-	return nil
+	return number, nil
 }

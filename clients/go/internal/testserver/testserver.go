@@ -28,6 +28,18 @@ type Server struct {
 
 // Start starts a server, with further settings if there are any, and waits until it answers.
 func Start(settings ...string) (*Server, error) {
+	return try(func(_ *Server) []string {
+		return append([]string{"--loadmodule", setting("REDIS_LOCK_MODULE", inProject("target/release/libredis_lock.so"))}, settings...)
+	})
+}
+
+// StartWithoutModule starts a server that does not have the module.
+func StartWithoutModule(settings ...string) (*Server, error) {
+	return try(func(_ *Server) []string { return settings })
+}
+
+// try starts a server with settings that may depend on its port and its folder.
+func try(settings func(*Server) []string) (*Server, error) {
 	// A port that was free a moment ago may not be free any more.
 	var err error
 	for range [5]struct{}{} {
@@ -39,13 +51,25 @@ func Start(settings ...string) (*Server, error) {
 	return nil, err
 }
 
-func start(settings []string) (*Server, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
+// highestPort leaves room for the port of a cluster's bus, which is 10000 more.
+const highestPort = 55_000
+
+func freePort() (int, error) {
+	for {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return 0, err
+		}
+		port := listener.Addr().(*net.TCPAddr).Port
+		if err := listener.Close(); err != nil || port <= highestPort {
+			return port, err
+		}
 	}
-	port := listener.Addr().(*net.TCPAddr).Port
-	if err := listener.Close(); err != nil {
+}
+
+func start(settings func(*Server) []string) (*Server, error) {
+	port, err := freePort()
+	if err != nil {
 		return nil, err
 	}
 	folder, err := os.MkdirTemp("", "redis-lock-go-")
@@ -53,11 +77,14 @@ func start(settings []string) (*Server, error) {
 		return nil, err
 	}
 	program := filepath.Join(setting("REDIS_LOCK_SERVERS", inProject(".servers")), setting("REDIS_LOCK_SERVER", "redis-7.0.15"), "bin", "server")
-	cmd := exec.Command(program, append([]string{
-		"--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--dir", folder, "--save", "", "--appendonly", "no",
-		"--logfile", filepath.Join(folder, "log"), "--loadmodule", setting("REDIS_LOCK_MODULE", inProject("target/release/libredis_lock.so")),
-	}, settings...)...)
-	server := &Server{Addr: fmt.Sprintf("127.0.0.1:%d", port), Cmd: cmd, ended: make(chan struct{}), folder: folder}
+	server := &Server{Addr: fmt.Sprintf("127.0.0.1:%d", port), ended: make(chan struct{}), folder: folder}
+	args := settings(server)
+	if len(args) == 0 || args[0] != server.config() { // A Sentinel has all in its file.
+		args = append(args, "--save", "", "--appendonly", "no")
+		args = append(args, "--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--dir", folder, "--logfile", filepath.Join(folder, "log"))
+	}
+	cmd := exec.Command(program, args...)
+	server.Cmd = cmd
 	if err := cmd.Start(); err != nil {
 		_ = os.RemoveAll(folder)
 		return nil, err
@@ -76,7 +103,7 @@ func start(settings []string) (*Server, error) {
 
 // await asks until the server that answers is the one that was started.
 func (s *Server) await() (err error) {
-	client := redis.NewClient(&redis.Options{Addr: s.Addr, MaxRetries: -1, DialerRetries: 1})
+	client := redis.NewClient(&redis.Options{Addr: s.Addr, MaxRetries: -1})
 	defer client.Close()
 	pid := fmt.Sprintf("process_id:%d\r\n", s.Cmd.Process.Pid)
 	for until := time.Now().Add(20 * time.Second); time.Now().Before(until); {
@@ -103,12 +130,19 @@ func (s *Server) await() (err error) {
 	return err
 }
 
-// Stop ends the server and removes what it left.
-func (s *Server) Stop() {
+// Kill ends the server, which can tell nobody.
+func (s *Server) Kill() {
 	_ = s.Cmd.Process.Kill()
 	<-s.ended
+}
+
+// Stop ends the server and removes what it left.
+func (s *Server) Stop() {
+	s.Kill()
 	_ = os.RemoveAll(s.folder)
 }
+
+func (s *Server) config() string { return filepath.Join(s.folder, "sentinel.conf") }
 
 // Client returns a new client of the server with go-redis' own settings.
 func (s *Server) Client() *redis.Client {

@@ -1,0 +1,21 @@
+module github.com/redis-lock/redis-lock/clients/go
+
+go 1.26.0
+
+require (
+	github.com/redis-lock/redis-lock/clients/go/rueidisdriver v0.1.0
+	github.com/redis-lock/redis-lock/clients/go/valkeydriver v0.1.0
+	github.com/redis/go-redis/v9 v9.23.0
+	github.com/redis/rueidis v1.0.79
+	github.com/valkey-io/valkey-go v1.0.79
+)
+
+require (
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	go.uber.org/atomic v1.12.0 // indirect
+	golang.org/x/sys v0.48.0 // indirect
+)
+
+replace github.com/redis-lock/redis-lock/clients/go/rueidisdriver => ./rueidisdriver
+
+replace github.com/redis-lock/redis-lock/clients/go/valkeydriver => ./valkeydriver
