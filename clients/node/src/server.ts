@@ -4,6 +4,7 @@ import { ResourceLockedError, StringLockError, UnsupportedError } from "./errors
 import { Channel } from "./channel.js";
 import { Lingering } from "./lingering.js";
 import type { Lock } from "./lock.js";
+import { slotOf } from "./slot.js";
 import { isNotifyRefused, isUnknownOption, lacks, Support } from "./support.js";
 import type { Waiter } from "./waiter.js";
 import { WaitingRoom } from "./waiting-room.js";
@@ -100,6 +101,7 @@ export class Server {
     const { resources, token, duration, sharedFrom } = request;
     const keys = resources.map((resource) => this.#connection.key(resource));
     const modes = keys.map((_, i) => (i < sharedFrom! ? "EXCLUSIVE" : "SHARED"));
+    this.#checkSlots(keys, resources);
     const command: Command = ["LOCK.MACQUIRE", keys.length, ...keys, token, duration, "MODES", ...modes];
     try {
       const fence = await this.#ask(keys, command, request, Math.floor(waiting?.ms ?? 0), waiting?.by);
@@ -112,6 +114,17 @@ export class Server {
         await this.#release(request).catch(() => {});
       throw error;
     }
+  }
+
+  /** One node grants them all in one step, so they must be together. */
+  #checkSlots(keys: readonly string[], resources: readonly string[]): void {
+    const slot = slotOf(keys[0]!);
+    const other = this.#connection.isCluster ? keys.findIndex((key) => slotOf(key) !== slot) : -1;
+    if (other < 0) return;
+    throw new TypeError(
+      `${resources[0]} and ${resources[other]} are of different slots of the cluster, and a multi-lock is of one slot. ` +
+        "Give its resources one hash tag: {order:42}:a and {order:42}:b.",
+    );
   }
 
   async #ask(
@@ -127,7 +140,7 @@ export class Server {
     const keep = grace !== undefined && this.support.keep ? ["KEEP", grace] : [];
     try {
       // BLOCK 0 would wait for ever.
-      if (by === undefined || block <= 0) return await this.#connection.send([...command, ...keep]);
+      if (by === undefined || block <= 0) return await this.#connection.send([...command, ...keep], key);
       return await by.ask({ key, token, command, keep }, block);
     } catch (error) {
       if (error instanceof Error && error.message.startsWith("WRONGTYPE"))
@@ -147,13 +160,13 @@ export class Server {
   }
 
   async #throwIfStringLock(keys: readonly string[]): Promise<void> {
-    const types = await Promise.all(keys.map((key) => this.#connection.send(["TYPE", key])));
+    const types = await Promise.all(keys.map((key) => this.#connection.send(["TYPE", key], key)));
     if (types.some((type) => type !== "string" && type !== "none" && type !== "redislock")) return;
     const key = keys[types.indexOf("string")];
     // It has ended since.
     if (key === undefined && types.every((type) => type === "none")) throw new StringLockError(keys[0]!, 0);
     if (key === undefined) throw new ResourceLockedError(`${keys.join(", ")}: held by another client`);
-    const ttl = Number(await this.#connection.send(["PTTL", key]));
+    const ttl = Number(await this.#connection.send(["PTTL", key], key));
     throw new StringLockError(key, Math.min(ttl < 0 ? LOOK_AGAIN_MS : ttl + 1, LOOK_AGAIN_MS));
   }
 
@@ -188,8 +201,9 @@ export class Server {
 
   /** Runs a command if the token holds the resource. */
   async exec(resource: string, token: string, command: Command): Promise<unknown> {
+    const key = this.#connection.key(resource);
     try {
-      return await this.#connection.send(["LOCK.EXEC", this.#connection.key(resource), token, ...command]);
+      return await this.#connection.send(["LOCK.EXEC", key, token, ...command], key);
     } catch (error) {
       if (lacks(error, "LOCK.EXEC"))
         throw unsupported("command LOCK.EXEC (it needs Redis 7.0 or Valkey)", error);
@@ -201,7 +215,7 @@ export class Server {
 
   async #all(resources: readonly string[], command: (key: string) => Command): Promise<void> {
     const keys = resources.map((resource) => this.#connection.key(resource));
-    const replies = await Promise.all(keys.map((key) => this.#connection.send(command(key))));
+    const replies = await Promise.all(keys.map((key) => this.#connection.send(command(key), key)));
     const lost = resources.filter((_, i) => Number(replies[i]) === 0);
     if (lost.length > 0) throw new ResourceLockedError(`not held any more: ${lost.join(", ")}`);
   }

@@ -97,10 +97,13 @@ export class Patience {
     }
   }
 
-  /** Pauses after an attempt that failed. Counted as one retry, however long it is, so that there are `retryCount` of them. */
-  async pause(): Promise<void> {
+  /**
+   * Pauses after an attempt that failed. Counted as one retry, however long it is, so that there are `retryCount` of them; as the time
+   * that the attempt took, if that was longer.
+   */
+  async pause(took = 0): Promise<void> {
     const { retryDelay, retryJitter } = this.settings;
-    this.#left -= retryDelay;
+    this.#left -= Math.max(retryDelay, took);
     const pause = retryDelay + (Math.random() * 2 - 1) * retryJitter;
     await sleep(Math.min(Math.max(1, pause), MAX_TIMER_MS));
   }

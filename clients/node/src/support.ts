@@ -48,7 +48,8 @@ export function isUnknownOption(error: unknown): boolean {
 
 /** The server does not allow this user, or this key, to wait by NOTIFY. BLOCK needs none of it. */
 export function isNotifyRefused(error: unknown): boolean {
-  return error instanceof Error && /^(NOPERM|CROSSSLOT)|^ERR NOTIFY /.test(error.message);
+  const refusals = /^(NOPERM|CROSSSLOT)|^ERR NOTIFY |^ERR unknown command .ssubscribe/i;
+  return error instanceof Error && refusals.test(error.message);
 }
 
 /** The server does not know this command or option, by an error that names what it knows. */
