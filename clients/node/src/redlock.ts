@@ -27,8 +27,8 @@ const ANSWER_MS = 2500;
 
 const LATE = "no answer within the time to wait";
 
-/** Nobody has said anything at all. */
-class SilenceError extends Error {}
+/** How long an acquire waits for what it gives up. */
+const GIVE_UP_MS = 1000;
 
 /** Before a command is sent again that a node of a cluster, or a former master, does not serve. */
 const REDIRECT_MS = 50;
@@ -107,9 +107,11 @@ export class Redlock extends EventEmitter {
       // refused without a wait.
       const isRefused = (error as Error).cause instanceof ResourceLockedError;
       const isPartial = request.resources.length > 1 && request.sharedFrom === undefined;
-      const isSilent = (error as Error).cause instanceof SilenceError;
-      if (isSilent) void this.#giveUp(request);
-      else if (!isRefused || waits || isPartial || this.#servers.length > 1) await this.#giveUp(request);
+      if (!isRefused || waits || isPartial || this.#servers.length > 1) {
+        const giving = this.#giveUp(request);
+        // A server that says nothing is not waited for twice. It goes on by itself.
+        await (waits ? within(GIVE_UP_MS, giving, LATE).catch(() => {}) : giving);
+      }
       throw error;
     } finally {
       this.#waiting.delete(request);
@@ -206,7 +208,7 @@ export class Redlock extends EventEmitter {
     } catch {
       // Errors of servers are votes, so it is the time that was over.
       this.#inDoubt.add(request);
-      throw this.#failed(attempts, [new SilenceError(LATE)]);
+      throw this.#failed(attempts, [new Error(LATE)]);
     }
   }
 

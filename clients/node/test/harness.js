@@ -7,9 +7,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { Redis } from "ioredis";
+import { Command, Redis } from "ioredis";
 import * as redis from "redis";
-import { Redis as Valkey } from "iovalkey";
+import * as valkey from "iovalkey";
 
 const { createClient } = redis;
 const root = fileURLToPath(new URL("../../../", import.meta.url));
@@ -133,7 +133,7 @@ export async function until(condition, what = condition.toString(), ms = 10_000)
   }
 }
 
-const likeIoredis = (Redis) => ({
+const likeIoredis = ({ Redis, Command }) => ({
   async connect(port, options = {}) {
     const client = new Redis({ port, lazyConnect: true, ...options });
     client.on("error", () => {});
@@ -153,11 +153,13 @@ const likeIoredis = (Redis) => ({
   },
   end: (client) => client.disconnect(),
   isLikeIoredis: true,
+  // Since 5.0.6.
+  hasShardChannels: Command.checkFlag("ENTER_SUBSCRIBER_MODE", "ssubscribe"),
 });
 
 /** All libraries that the package works with: how to make a client, and how to end it. */
 const all = {
-  ioredis: likeIoredis(Redis),
+  ioredis: likeIoredis({ Redis, Command }),
   "node-redis": {
     async connect(port, options = {}) {
       return begin(createClient({ socket: { host: "127.0.0.1", port }, ...options }));
@@ -174,8 +176,9 @@ const all = {
     },
     end: (client) => client.isOpen && (client.destroy ?? client.disconnect).call(client),
     isLikeIoredis: false,
+    hasShardChannels: true,
   },
-  iovalkey: likeIoredis(Valkey),
+  iovalkey: likeIoredis(valkey),
 };
 
 async function begin(client) {

@@ -138,14 +138,14 @@ export class TestCluster {
     }
   }
 
-  /** The primary with a replica dies, and the others make the replica a primary. Returns it. */
+  /** The primary with a replica dies, and the others make the replica a primary. */
   async failOver() {
     const roles = await Promise.all(this.nodes.map(({ admin }) => admin.role()));
     const replica = this.nodes[roles.findIndex(([role]) => role === "slave")];
     const old = this.nodes[roles.findIndex(([role, , replicas]) => role === "master" && replicas.length > 0)];
     await old.crash();
     await until(async () => (await replica.admin.role())[0] === "master", "the replica has taken over");
-    return old;
+    return { old, now: replica };
   }
 
   /** The replica takes over, in agreement with its primary, which becomes its replica. */
@@ -161,6 +161,12 @@ export class TestCluster {
 
   /** Moves the slot of a key, with what is in it, to another primary. */
   async moveSlot(key) {
+    const { to, finish } = await this.beginToMove(key);
+    await finish();
+    return to;
+  }
+
+  async beginToMove(key) {
     const slot = slotOf(key);
     const from = await this.ownerOf(key);
     const roles = await Promise.all(this.nodes.map(({ admin }) => admin.role()));
@@ -168,11 +174,13 @@ export class TestCluster {
     const [fromId, toId] = [await from.admin.cluster("MYID"), await to.admin.cluster("MYID")];
     await to.admin.cluster("SETSLOT", slot, "IMPORTING", fromId);
     await from.admin.cluster("SETSLOT", slot, "MIGRATING", toId);
-    const keys = await from.admin.cluster("GETKEYSINSLOT", slot, 100);
-    if (keys.length > 0)
-      await from.admin.call("MIGRATE", "127.0.0.1", to.port, "", 0, 5000, "KEYS", ...keys);
-    for (const { admin } of [to, from]) await admin.cluster("SETSLOT", slot, "NODE", toId);
-    return to;
+    const finish = async () => {
+      const keys = await from.admin.cluster("GETKEYSINSLOT", slot, 100);
+      if (keys.length > 0)
+        await from.admin.call("MIGRATE", "127.0.0.1", to.port, "", 0, 5000, "KEYS", ...keys);
+      for (const { admin } of [to, from]) await admin.cluster("SETSLOT", slot, "NODE", toId);
+    };
+    return { from, to, finish };
   }
 
   async stop() {

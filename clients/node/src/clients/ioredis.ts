@@ -168,8 +168,8 @@ export class OfIoredisCluster implements Connection {
     onLost: () => void,
   ): Promise<Subscriber> {
     // ioredis 5.0 sends SSUBSCRIBE, and does not understand its answer.
-    const { checkFlag } = this.#prepare(["PING"]).constructor;
-    if (!checkFlag?.("ENTER_SUBSCRIBER_MODE", "ssubscribe"))
+    const Command = this.#prepare(["PING"]).constructor;
+    if (!Command.checkFlag?.("ENTER_SUBSCRIBER_MODE", "ssubscribe"))
       throw new Error("ERR NOTIFY in a cluster needs shard channels, which this version of the client lacks");
     const own = (await openSubscriber(client, onLost)) as IoredisClient & WithShardChannels;
     own.on("smessageBuffer", (_, message) => onMessage(message));
