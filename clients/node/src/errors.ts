@@ -46,3 +46,9 @@ export class ExecutionError extends Error implements ExecutionResult {
     super(message, options);
   }
 }
+
+/** From JavaScript a string comes as well, of which each letter would be a resource. */
+export function checkNames(resources: readonly string[]): void {
+  if (!Array.isArray(resources) || !resources.every((resource) => typeof resource === "string"))
+    throw new TypeError('Resources are strings, and several are an array of them: ["stock:7"].');
+}

@@ -4,7 +4,7 @@ import { performance } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Argument, Client } from "./connection.js";
 import { ExecutionError, type ExecutionResult, type ExecutionStats } from "./errors.js";
-import { ResourceLockedError, StringLockError, UnsupportedError } from "./errors.js";
+import { checkNames, ResourceLockedError, StringLockError, UnsupportedError } from "./errors.js";
 import { Lock } from "./lock.js";
 import { type Request, Server, type Target, type Waiting } from "./server.js";
 import { DEFAULT_SETTINGS, Patience, withDefaults } from "./settings.js";
@@ -381,6 +381,7 @@ export class Redlock extends EventEmitter {
     const threshold = this.#threshold(atMost, settings);
     if (!Number.isInteger(atLeast) || atLeast < 0 || atLeast > atMost)
       throw new RangeError("`atLeast` must be an integer from 0 to `atMost`.");
+    if (typeof name !== "string") throw new TypeError("The name of a job must be a string.");
     const lock = await nullIfHeld(this.acquire([name], atMost, { ...settings, retryCount: 0 }));
     if (lock === null) return { hasRun: false };
     const release = () => this.release(lock, { ...settings, ...(atLeast > 0 && { atLeast }) });
@@ -419,6 +420,7 @@ export class Redlock extends EventEmitter {
 }
 
 function checkResources(resources: readonly string[]): void {
+  checkNames(resources);
   if (resources.length === 0) throw new Error("There must be at least one resource to lock.");
 }
 

@@ -3,7 +3,7 @@ import { after, afterEach, before, beforeEach, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import * as redis from "redis";
 import { ExecutionError, Lock, Redlock, ResourceLockedError } from "redis-lock-client";
-import { ioredis, libraries, Proxy, Server, until } from "./harness.js";
+import { ioredis, libraries, library, Proxy, Server, until } from "./harness.js";
 
 let server;
 before(async () => (server = await Server.start()));
@@ -45,6 +45,17 @@ for (const [name, library] of Object.entries(libraries)) {
       assert.deepEqual(await server.holders("a"), []);
       assert.ok(!lock.isValid);
       assert.equal(lock.expiration, 0);
+    });
+
+    it("is released at the end of an `await using`", async () => {
+      const dispose = (lock) => lock[Symbol.asyncDispose]();
+      const lock = await redlock.acquire(["a"], 5000);
+      await dispose(lock);
+      assert.deepEqual(await server.holders("a"), []);
+      await dispose(lock);
+      const lost = await redlock.acquire(["a"], 5000);
+      await server.admin.del("a");
+      await assert.rejects(dispose(lost), ExecutionError, "nobody is to take it for held");
     });
 
     it("gives larger fences to later holders", async () => {
@@ -439,8 +450,26 @@ describe("ioredis", () => {
 });
 
 it("refuses what it cannot use", async () => {
+  await server.admin.flushall();
+  const client = await library.connect(server.port);
   assert.throws(() => new Redlock([]), /at least one/);
   assert.throws(() => new Redlock([{}]), TypeError);
+  const redlock = new Redlock([client]);
+  const routine = async () => assert.fail("it ran");
+  for (const wrong of ["str", 7, undefined, [7], ["a", null]]) {
+    await assert.rejects(redlock.acquire(wrong, 1000), TypeError);
+    await assert.rejects(redlock.acquireRead(wrong, 1000), TypeError);
+    await assert.rejects(redlock.acquireWrite(wrong, 1000), TypeError);
+    await assert.rejects(redlock.using(wrong, 1000, routine), TypeError);
+    assert.throws(() => redlock.multiLock(wrong), TypeError);
+    if (wrong !== undefined) assert.throws(() => redlock.multiLock(["a"], wrong), TypeError);
+  }
+  for (const wrong of [7, undefined, ["a"]]) {
+    assert.throws(() => redlock.semaphore(wrong, 2), TypeError);
+    await assert.rejects(redlock.runOnce(wrong, { atMost: 1000 }, routine), TypeError);
+  }
+  assert.deepEqual(await server.admin.keys("*"), []);
+  library.end(client);
   // Since version 5.
   if (redis.createClientPool)
     assert.throws(() => new Redlock([redis.createClientPool()]), /needs clients of ioredis or iovalkey/);

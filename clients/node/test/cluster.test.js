@@ -79,7 +79,10 @@ for (const { title, library, waitBy } of ways) {
       const key = await cluster.key(`moves ${title}`, false);
       const redlock = new Redlock([await connect(library)], { retryCount: -1, waitBy });
       const holder = await redlock.acquire([key], 30_000);
-      const waiting = new Redlock([await connect(library)], { retryCount: -1, waitBy }).acquire([key], 30_000);
+      const waiting = new Redlock([await connect(library)], { retryCount: -1, waitBy }).acquire(
+        [key],
+        30_000,
+      );
       await isListening(key);
       const [token] = await (await cluster.ownerOf(key)).waiters(key);
       const target = await cluster.moveSlot(key);
@@ -105,73 +108,81 @@ for (const { title, library, waitBy } of ways) {
       await lock.release();
     });
 
-    it("cluster_switch_over: a waiter goes on where the replica has taken over", { timeout: 30_000 }, async () => {
-      const key = await cluster.key(`switch ${title}`);
-      const redlock = new Redlock([await connect(library)], { retryCount: -1, waitBy });
-      const holder = await redlock.acquire([key], 30_000);
-      const waiting = redlock.acquire([key], 30_000);
-      await isListening(key);
-      const [token] = await (await cluster.ownerOf(key)).waiters(key);
-      await cluster.switchOver();
-      await cluster.isWhole();
-      const now = await cluster.ownerOf(key);
-      await until(async () => (await now.listening(key)).includes(token), "it waits at the new primary");
-      await holder.release();
-      const lock = await waiting;
-      assert.equal(lock.value, token);
-      await lock.release();
-    });
+    it(
+      "cluster_switch_over: a waiter goes on where the replica has taken over",
+      { timeout: 30_000 },
+      async () => {
+        const key = await cluster.key(`switch ${title}`);
+        const redlock = new Redlock([await connect(library)], { retryCount: -1, waitBy });
+        const holder = await redlock.acquire([key], 30_000);
+        const waiting = redlock.acquire([key], 30_000);
+        await isListening(key);
+        const [token] = await (await cluster.ownerOf(key)).waiters(key);
+        await cluster.switchOver();
+        await cluster.isWhole();
+        const now = await cluster.ownerOf(key);
+        await until(async () => (await now.listening(key)).includes(token), "it waits at the new primary");
+        await holder.release();
+        const lock = await waiting;
+        assert.equal(lock.value, token);
+        await lock.release();
+      },
+    );
   });
 }
 
-it("cluster_failover_in_a_wait_and_in_a_hold: both go on with their tokens", { timeout: 90_000 }, async () => {
-  const some = await cluster.key("failover");
-  const primary = await cluster.ownerOf(some);
-  const stories = await Promise.all(
-    ways.map(async ({ title, library, waitBy }) => {
-      const story = { title, key: `{${tagOfSlot(slotOf(some))}} ${title}`, isAborted: false };
-      const holder = new Redlock([await connect(library)], { waitBy });
-      const waiter = new Redlock([await connect(library)], { retryCount: -1, waitBy });
-      const done = new Promise((resolve) => (story.finish = resolve));
-      await new Promise((resolve, reject) => {
-        const routine = async (signal, lock) => {
-          story.holder = lock;
-          resolve();
-          await done;
-          story.isAborted = signal.aborted;
-        };
-        const settings = { automaticExtensionThreshold: 19_500 };
-        story.holding = holder.using([story.key], 20_000, settings, routine);
-        story.holding.catch(reject);
-      });
-      story.waiting = waiter.acquire([story.key], 30_000);
-      story.waiting.then(() => (story.isGranted = true));
-      await until(async () => (await primary.listening(story.key)).length === 1, `${title} waits`);
-      [story.token] = await primary.waiters(story.key);
-      return story;
-    }),
-  );
-  assert.equal(await primary.admin.call("WAIT", 1, 5000), 1);
-  const { old, now } = await cluster.failOver();
-  for (const { title, key, holder, token } of stories) {
-    assert.deepEqual(await now.holders(key), [holder.value], title);
-    await until(async () => (await now.waiters(key)).includes(token), `${title} waits again`, 30_000);
-    const since = holder.remaining;
-    await until(() => holder.remaining > since, `${title} is extended`, 30_000);
-  }
-  for (const { title, key, token, finish, holding, waiting, isGranted, ...story } of stories) {
-    assert.ok(!isGranted, title);
-    finish();
-    await holding;
-    assert.equal(story.isAborted, false, title);
-    const lock = await waiting;
-    assert.equal(lock.value, token, `${title} has kept its token`);
-    assert.deepEqual(await now.holders(key), [token], title);
-    await lock.release();
-  }
-  old.run();
-  await cluster.isWhole();
-});
+it(
+  "cluster_failover_in_a_wait_and_in_a_hold: both go on with their tokens",
+  { timeout: 90_000 },
+  async () => {
+    const some = await cluster.key("failover");
+    const primary = await cluster.ownerOf(some);
+    const stories = await Promise.all(
+      ways.map(async ({ title, library, waitBy }) => {
+        const story = { title, key: `{${tagOfSlot(slotOf(some))}} ${title}`, isAborted: false };
+        const holder = new Redlock([await connect(library)], { waitBy });
+        const waiter = new Redlock([await connect(library)], { retryCount: -1, waitBy });
+        const done = new Promise((resolve) => (story.finish = resolve));
+        await new Promise((resolve, reject) => {
+          const routine = async (signal, lock) => {
+            story.holder = lock;
+            resolve();
+            await done;
+            story.isAborted = signal.aborted;
+          };
+          const settings = { automaticExtensionThreshold: 19_500 };
+          story.holding = holder.using([story.key], 20_000, settings, routine);
+          story.holding.catch(reject);
+        });
+        story.waiting = waiter.acquire([story.key], 30_000);
+        story.waiting.then(() => (story.isGranted = true));
+        await until(async () => (await primary.listening(story.key)).length === 1, `${title} waits`);
+        [story.token] = await primary.waiters(story.key);
+        return story;
+      }),
+    );
+    assert.equal(await primary.admin.call("WAIT", 1, 5000), 1);
+    const { old, now } = await cluster.failOver();
+    for (const { title, key, holder, token } of stories) {
+      assert.deepEqual(await now.holders(key), [holder.value], title);
+      await until(async () => (await now.waiters(key)).includes(token), `${title} waits again`, 30_000);
+      const since = holder.remaining;
+      await until(() => holder.remaining > since, `${title} is extended`, 30_000);
+    }
+    for (const { title, key, token, finish, holding, waiting, isGranted, ...story } of stories) {
+      assert.ok(!isGranted, title);
+      finish();
+      await holding;
+      assert.equal(story.isAborted, false, title);
+      const lock = await waiting;
+      assert.equal(lock.value, token, `${title} has kept its token`);
+      assert.deepEqual(await now.holders(key), [token], title);
+      await lock.release();
+    }
+    old.run();
+    await cluster.isWhole();
+  },
+);
 
 it("slots are those of the servers", async () => {
   const { admin } = cluster.nodes[0];

@@ -10,9 +10,7 @@ describe("three servers", () => {
   before(async () => (servers = await Promise.all([Server.start(), Server.start(), Server.start()])));
   beforeEach(async () => {
     await Promise.all(servers.map((server) => server.admin.flushall()));
-    clients = await Promise.all(
-      servers.map(({ port }) => ioredis.connect(port, { commandTimeout: 500 })),
-    );
+    clients = await Promise.all(servers.map(({ port }) => ioredis.connect(port, { commandTimeout: 500 })));
     redlock = new Redlock(clients, { retryCount: 2, retryDelay: 20 });
   });
   afterEach(() => clients.forEach((client) => client.disconnect()));

@@ -59,7 +59,9 @@ export class Sentinels {
     }, "the former primary is a replica");
     await until(async () => {
       const replicas = await this.sentinels[0].admin.call("SENTINEL", "REPLICAS", "main");
-      return replicas.map(fieldsOf).some(({ flags, port }) => flags === "slave" && Number(port) === other.port);
+      return replicas
+        .map(fieldsOf)
+        .some(({ flags, port }) => flags === "slave" && Number(port) === other.port);
     }, "the Sentinels know it");
   }
 
@@ -82,10 +84,18 @@ export class TestCluster {
         return admin.cluster("ADDSLOTS", ...Array.from({ length: to - from }, (_, slot) => from + slot));
       }),
     );
-    for (const [i, { admin }] of cluster.nodes.entries()) await admin.call("CLUSTER", "SET-CONFIG-EPOCH", i + 1);
+    for (const [i, { admin }] of cluster.nodes.entries())
+      await admin.call("CLUSTER", "SET-CONFIG-EPOCH", i + 1);
     for (const { port } of cluster.nodes.slice(1)) await first.admin.cluster("MEET", "127.0.0.1", port);
     const id = await first.admin.cluster("MYID");
-    await until(() => replica.admin.cluster("REPLICATE", id).then(() => true, () => false), "it knows the first");
+    await until(
+      () =>
+        replica.admin.cluster("REPLICATE", id).then(
+          () => true,
+          () => false,
+        ),
+      "it knows the first",
+    );
     await cluster.isWhole();
     return cluster;
   }
@@ -100,7 +110,9 @@ export class TestCluster {
       const views = await Promise.all(this.nodes.map(({ admin }) => admin.cluster("SLOTS")));
       const texts = views.map((view) =>
         view
-          .map(([from, to, [, port], ...replicas]) => `${from}-${to} ${port} ${replicas.map((one) => one[1])}`)
+          .map(
+            ([from, to, [, port], ...replicas]) => `${from}-${to} ${port} ${replicas.map((one) => one[1])}`,
+          )
           .sort()
           .join(),
       );
@@ -128,9 +140,9 @@ export class TestCluster {
 
   /** A key of the part that has a replica, or of another one. */
   async key(name, hasReplica = true) {
-    const withReplica = (await Promise.all(this.nodes.map(({ admin }) => admin.info("replication")))).findIndex(
-      (info) => info.includes("connected_slaves:1"),
-    );
+    const withReplica = (
+      await Promise.all(this.nodes.map(({ admin }) => admin.info("replication")))
+    ).findIndex((info) => info.includes("connected_slaves:1"));
     for (let i = 0; ; i++) {
       const key = `${name} ${i}`;
       const index = this.nodes.indexOf(await this.ownerOf(key));

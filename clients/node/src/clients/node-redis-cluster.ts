@@ -26,7 +26,7 @@ interface Master {
 /** Since version 5. */
 interface Discovering {
   readonly _slots?: { rediscover?(startWith: NodeRedisClient): Promise<unknown> };
-  readonly _keyPrefix?: string | undefined;
+  readonly _keyPrefix?: string | Buffer | undefined;
 }
 
 /** How long the first connection to a node may take. */
@@ -149,7 +149,7 @@ export class OfNodeRedisCluster implements Connection {
   }
 
   key(resource: string) {
-    return ((this.client as Discovering)._keyPrefix ?? "") + resource;
+    return `${(this.client as Discovering)._keyPrefix ?? ""}${resource}`;
   }
 }
 

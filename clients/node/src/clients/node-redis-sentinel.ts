@@ -14,7 +14,7 @@ export interface NodeRedisSentinel {
 /** Runs something on the client of the master that it has leased: again, when the master was lost meanwhile. */
 interface Leasing {
   _execute<T>(isReadonly: boolean, run: (master: NodeRedisClient) => T): Promise<Awaited<T>>;
-  readonly _keyPrefix?: string | undefined;
+  readonly _keyPrefix?: string | Buffer | undefined;
 }
 
 export class OfNodeRedisSentinel implements Connection, Node {
@@ -85,6 +85,6 @@ export class OfNodeRedisSentinel implements Connection, Node {
   }
 
   key(resource: string) {
-    return (this.#leasing._keyPrefix ?? "") + resource;
+    return `${this.#leasing._keyPrefix ?? ""}${resource}`;
   }
 }

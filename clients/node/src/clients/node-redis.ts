@@ -4,7 +4,7 @@ import type { Command, Connection, Dedicated, Node, Subscriber } from "../connec
 export interface NodeRedisClient {
   readonly isReady: boolean;
   readonly isOpen?: boolean | undefined;
-  readonly options?: { readonly socket?: object; readonly keyPrefix?: string } | undefined;
+  readonly options?: { readonly socket?: object; readonly keyPrefix?: string | Buffer } | undefined;
   sendCommand(command: (string | Buffer)[]): Promise<unknown>;
   duplicate(override?: object): NodeRedisClient;
   connect(): Promise<unknown>;
@@ -69,7 +69,7 @@ export class OfNodeRedis implements Connection, Node {
   }
 
   key(resource: string) {
-    return (this.client.options?.keyPrefix ?? "") + resource;
+    return `${this.client.options?.keyPrefix ?? ""}${resource}`;
   }
 }
 
