@@ -7,11 +7,14 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { Command, Redis } from "ioredis";
+import ioredisModule from "ioredis";
 import * as redis from "redis";
 import * as valkey from "iovalkey";
 
 const { createClient } = redis;
+const { Command } = ioredisModule;
+// In version 5.0 it is the module itself.
+export const Redis = ioredisModule.Redis ?? ioredisModule;
 const root = fileURLToPath(new URL("../../../", import.meta.url));
 const servers = process.env.REDIS_LOCK_SERVERS ?? join(root, ".servers");
 const module = process.env.REDIS_LOCK_MODULE ?? join(root, "target/release/libredis_lock.so");
@@ -178,7 +181,7 @@ const all = {
     isLikeIoredis: false,
     hasShardChannels: true,
   },
-  iovalkey: likeIoredis(valkey),
+  iovalkey: likeIoredis(valkey.Command ? valkey : valkey.default),
 };
 
 async function begin(client) {

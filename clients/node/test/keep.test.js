@@ -2,7 +2,6 @@
 import assert from "node:assert/strict";
 import { after, afterEach, before, beforeEach, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { Redis } from "ioredis";
 import { Redlock, ResourceLockedError } from "redis-lock-client";
 import {
   asWithOldModule,
@@ -14,6 +13,7 @@ import {
   Server,
   until,
   ways,
+  Redis,
 } from "./harness.js";
 
 let server;

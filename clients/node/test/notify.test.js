@@ -2,10 +2,9 @@
 import assert from "node:assert/strict";
 import { after, afterEach, before, beforeEach, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { Redis } from "ioredis";
 import { Redlock } from "redis-lock-client";
 import { parseMessage } from "../dist/esm/message.js";
-import { Clients, gatherWarnings, libraries, Proxy, Server, until } from "./harness.js";
+import { Clients, gatherWarnings, libraries, Proxy, Server, until, Redis } from "./harness.js";
 
 let server;
 before(async () => (server = await Server.start()));
