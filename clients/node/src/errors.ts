@@ -31,7 +31,12 @@ export class StringLockError extends ResourceLockedError {
 
 /** The server's redis-lock module is too old for what was asked, or is not loaded at all. */
 export class UnsupportedError extends Error {
-  override readonly name = "UnsupportedError";
+  override readonly name: string = "UnsupportedError";
+}
+
+/** The server does not have the redis-lock module at all, or what was asked cannot be had without it. */
+export class ModuleMissingError extends UnsupportedError {
+  override readonly name = "ModuleMissingError";
 }
 
 /** An operation did not succeed on a majority of the clients; `attempts` tell why. */

@@ -67,7 +67,7 @@ export class Redlock extends EventEmitter {
       throw new Error("Redlock must be instantiated with at least one redis client.");
     this.settings = withDefaults(settings, DEFAULT_SETTINGS);
     this.#servers = [...this.clients].map(
-      (client) => new Server(client, this.settings.maxWaitingConnections),
+      (client) => new Server(client, this.settings.maxWaitingConnections, this.settings.fallback),
     );
   }
 
@@ -184,6 +184,11 @@ export class Redlock extends EventEmitter {
         } else if (error instanceof StringLockError) {
           await patience.spend(() => sleep(Math.min(error.retryAfter, patience.left)));
         } else {
+          // Nobody tells when a string ends.
+          if (this.#servers[0]?.isFallback) {
+            await patience.pause();
+            continue;
+          }
           waiting = this.#listening(patience, settings);
           if (waiting) continue;
           place ??= this.#servers[0]?.room.enter();
@@ -237,7 +242,7 @@ export class Redlock extends EventEmitter {
   /** The channel to wait by, if that is possible and wanted. */
   #listening(patience: Patience, settings: Settings): Waiting | undefined {
     const [server] = this.#servers;
-    if (settings.waitBy !== "notify" || !server?.support.notify) return undefined;
+    if (settings.waitBy !== "notify" || !server?.support.notify || server.isFallback) return undefined;
     return { by: server.channel, ms: sliceOf(patience, settings) };
   }
 

@@ -29,20 +29,22 @@ describe("BullMQ", { skip }, () => {
     const redlock = new Redlock([client]);
     const inside = new Map();
     let [atOnce, delayed] = [0, 0];
-    const process = async ({ data: { customer } }, signal, lock) => {
+    const process = async ({ data: { customer }, attemptsStarted }, signal, lock) => {
       inside.set(customer, (inside.get(customer) ?? 0) + 1);
       assert.equal(inside.get(customer), 1, "one of a customer at a time");
+      // Those that were delayed begin once more.
+      delayed += attemptsStarted > 1 ? 1 : 0;
       atOnce = Math.max(
         atOnce,
         [...inside.values()].reduce((sum, n) => sum + n),
       );
-      await sleep(60);
+      await sleep(100);
       inside.set(customer, inside.get(customer) - 1);
       signal.throwIfAborted();
       return lock.fence;
     };
     const processor = locked(redlock, ({ data }) => `customer:${data.customer}`, process, {
-      waitMs: 40,
+      waitMs: 20,
       delayMs: 30,
     });
     const workers = [1, 2].map(() => new Worker("invoices", processor, { connection, concurrency: 4 }));
@@ -55,9 +57,7 @@ describe("BullMQ", { skip }, () => {
     const queue = new Queue("invoices", { connection });
     const jobs = Array.from({ length: 12 }, (_, i) => ({ name: "invoice", data: { customer: i % 3 } }));
     await queue.addBulk(jobs);
-    const counting = setInterval(async () => (delayed += await queue.getDelayedCount().catch(() => 0)), 20);
     await until(() => results.length + failures.length === jobs.length, "all jobs are done", 20_000);
-    clearInterval(counting);
     await Promise.all([...workers, queue].map((one) => one.close()));
     client.disconnect();
     assert.deepEqual(failures, []);
