@@ -1,5 +1,5 @@
 // Runs all tests with each version of each library that package.json accepts, on the packed file, each in a folder of its own below
-// target/. Prints one line for each, and writes them to MATRIX.tsv. Ends with 1 when a test has failed. Arguments: only these rows.
+// target/. Prints one line for each, and writes them to MATRIX.tsv. Ends with 1 when a test has failed. Arguments: only these rows. JOBS=2: two at a time.
 import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
 import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
@@ -42,15 +42,22 @@ if (wanted.length > 0 && existsSync(file))
     lines.set(line.split("\t").slice(1, 3).join("@"), line);
 
 let hasFailed = false;
-for (const { library, version } of rows) {
-  const { passed, failed, skipped } = await test(library, version);
-  const line = ["node", NAMES[library], version, passed, failed, skipped].join("\t");
-  console.log(line);
-  lines.set(`${NAMES[library]}@${version}`, line);
-  writeFileSync(file, `${[head, ...lines.values()].join("\n")}\n`);
-  hasFailed ||= failed > 0 || passed === 0;
-}
+const left = [...rows];
+await Promise.all(Array.from({ length: Number(process.env.JOBS ?? 1) }, work));
 process.exit(hasFailed ? 1 : 0);
+
+async function work() {
+  for (let row = left.shift(); row; row = left.shift()) {
+    const { library, version } = row;
+    const { passed, failed, skipped } = await test(library, version);
+    const line = ["node", NAMES[library], version, passed, failed, skipped].join("\t");
+    console.log(line);
+    lines.set(`${NAMES[library]}@${version}`, line);
+    const sorted = [...lines].sort(([a], [b]) => a.localeCompare(b, "en", { numeric: true }));
+    writeFileSync(file, `${[head, ...sorted.map(([, one]) => one)].join("\n")}\n`);
+    hasFailed ||= failed > 0 || passed === 0;
+  }
+}
 
 async function test(library, version) {
   const place = join(target, `${library}-${version}`);

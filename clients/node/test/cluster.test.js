@@ -75,6 +75,31 @@ for (const { title, library, waitBy } of ways) {
       await (await pool.acquire(1000)).release();
     });
 
+    it("acl: in a cluster the client may ask where the slots are, too", async () => {
+      const worker = ["+lock.acquire", "+rwlock.rlock", "+lock.release", "+lock.renew"];
+      const more = ["+cluster|slots", "+cluster|info", "+ssubscribe", "+ping", "&redis-lock:*"];
+      // 6.2 knows no rights to parts of a command there, and no shard channels.
+      const rights = hasShardChannels ? more : ["+cluster"];
+      for (const { admin } of cluster.nodes) {
+        const base = ["reset", "on", ">secret", "resetchannels", "~jobs:*", "-@all"];
+        await admin.acl("SETUSER", "worker", ...base, ...worker, ...rights);
+      }
+      const user = { username: "worker", password: "secret" };
+      const { warn } = console;
+      console.warn = () => {};
+      const options = library.isLikeIoredis ? { redisOptions: user } : { defaults: user };
+      const redlock = new Redlock([await connect(library, options)], { retryCount: -1, waitBy });
+      for (const key of ["jobs:{0}", "jobs:{1}", "jobs:{2}"]) {
+        const first = await redlock.acquire([key], 5000);
+        const waiting = redlock.acquire([key], 5000);
+        await isListening(key);
+        await first.extend(5000);
+        await first.release();
+        await (await waiting).release();
+      }
+      console.warn = warn;
+    });
+
     it("cluster_slot_moves: a waiter and a holder follow it", { timeout: 30_000 }, async () => {
       const key = await cluster.key(`moves ${title}`, false);
       const redlock = new Redlock([await connect(library)], { retryCount: -1, waitBy });
