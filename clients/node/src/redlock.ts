@@ -75,7 +75,8 @@ export class Redlock extends EventEmitter {
   async quit(): Promise<void> {
     this.#hasQuit = true;
     // Now, because a place outlives its connection.
-    for (const request of this.#waiting) void this.#giveBack(request);
+    const giving = [...this.#waiting].map((request) => this.#giveBack(request));
+    if (giving.length > 0) await within(GIVE_UP_MS, Promise.all(giving), LATE).catch(() => {});
     await Promise.all(this.#servers.map((server) => server.quit()));
   }
 

@@ -105,6 +105,27 @@ for (const [name, library] of Object.entries(allLibraries)) {
       assert.deepEqual(await refused(), []);
     });
 
+    it("acl: the fallback needs the rights to its strings and scripts", async () => {
+      const bare = await Server.start({ withModule: false });
+      const stop = gatherWarnings([]);
+      try {
+        const rights = ["resetchannels", "~jobs:*", "-@all", "+set", "+get", "+del", "+pexpire", "+eval"];
+        await bare.admin.acl("SETUSER", "worker", "on", ">secret", ...rights);
+        console.warn = () => {};
+        const client = await clients.connect(bare.port, { username: "worker", password: "secret" });
+        const redlock = new Redlock([client], { fallback: true });
+        const lock = await redlock.acquire(["jobs:a"], 5000);
+        assert.equal(await lock.check(), true);
+        await lock.extend(5000);
+        await lock.release();
+        assert.equal(await bare.admin.exists("jobs:a"), 0);
+        clients.end();
+      } finally {
+        stop();
+        await bare.stop();
+      }
+    });
+
     it("acl: notified of grants with the right to its channels, and without it by blocking", async () => {
       const codes = [];
       const stop = gatherWarnings(codes);

@@ -31,7 +31,8 @@ for (const { title, library, waitBy } of ways) {
     it("cluster: locks are spread by key, and each waits where its key is", async () => {
       const codes = [];
       const stop = gatherWarnings(codes);
-      const redlock = new Redlock([await connect(library)], { retryCount: -1, waitBy });
+      const client = await connect(library);
+      const redlock = new Redlock([client], { retryCount: -1, waitBy });
       const keys = await Promise.all([0, 1, 2, 3, 4, 5].map((i) => `{${i}} spread ${title}`));
       const owners = await Promise.all(keys.map((key) => cluster.ownerOf(key)));
       assert.ok(new Set(owners).size > 1, "on several nodes");
@@ -47,6 +48,10 @@ for (const { title, library, waitBy } of ways) {
       const others = await Promise.all(waiting);
       for (const [i, other] of others.entries()) assert.ok(other.fence > locks[i].fence);
       await Promise.all(others.map((other) => other.release()));
+      // What waited has connections of its own, which end with the client.
+      library.end(client);
+      const users = async () => (await Promise.all(cluster.nodes.map((node) => node.users()))).flat();
+      await until(async () => (await users()).length === 0, "all connections are closed");
       await sleep(0);
       stop();
       const isRefused = waitBy === "notify" && !(hasShardChannels && library.hasShardChannels);

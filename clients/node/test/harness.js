@@ -94,6 +94,15 @@ export class Server {
     return clients.filter(({ id }) => Number(id) !== own);
   }
 
+  /** As `clients`, without replicas, primaries, Sentinels, and nodes that have moved a slot here. */
+  async users() {
+    const clients = await this.clients();
+    return clients.filter(
+      ({ flags, name, cmd }) =>
+        !/[SM]/.test(flags) && !name.startsWith("sentinel-") && cmd !== "restore-asking",
+    );
+  }
+
   /** The tokens that wait for a lock, in order. */
   async waiters(key) {
     return (await this.places(key)).map(({ token }) => token);

@@ -44,8 +44,23 @@ for (const { title, library, waitBy } of ways) {
       assert.deepEqual(order, [1, 2, 3]);
       const permit = await redlock.semaphore(`${key} pool`, 2).acquire(5000);
       await permit.release();
-      await redlock.quit();
-      await until(async () => redlock.clients.size === 1 && (await primary.places(key)).length === 0);
+      // What waited has connections of its own, which end with the client.
+      library.end(client);
+      await until(async () => (await primary.users()).length === 0, "all connections are closed");
+    });
+
+    it("sentinel: quits with all its connections, and gives up its places", async () => {
+      const primary = await sentinels.primary();
+      const redlock = new Redlock([await connect(library)], { retryCount: -1, waitBy });
+      const key = `sentinel quits ${title}`;
+      await redlock.acquire([key], 5000);
+      const waiting = redlock.acquire([key], 5000);
+      await Promise.all([
+        assert.rejects(waiting),
+        until(async () => (await primary.listening(key)).length === 1).then(() => redlock.quit()),
+      ]);
+      assert.deepEqual(await primary.places(key), []);
+      await until(async () => (await primary.users()).length === 0, "all connections are closed");
     });
   });
 }

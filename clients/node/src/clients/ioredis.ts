@@ -234,6 +234,11 @@ async function openClient(client: IoredisClient, override: object = {}): Promise
   });
   // What goes wrong is told to who sends a command.
   own.on("error", () => {});
-  await own.connect();
+  try {
+    await own.connect();
+  } catch (error) {
+    own.disconnect();
+    throw error;
+  }
   return own;
 }

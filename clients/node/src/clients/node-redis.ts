@@ -131,13 +131,17 @@ async function openClient(client: NodeRedisClient): Promise<NodeRedisClient> {
   });
   // What goes wrong is told to who sends a command.
   own.on("error", () => {});
-  await own.connect();
+  try {
+    await own.connect();
+  } catch (error) {
+    end(own);
+    throw error;
+  }
   return own;
 }
 
 function end(client: NodeRedisClient): void {
-  // It throws, or rejects, where nothing is left to end.
-  if (!client.isReady) return;
+  if (!client.isOpen) return;
   if (client.destroy) client.destroy();
   else void Promise.resolve(client.disconnect()).catch(() => {});
 }
