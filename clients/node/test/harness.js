@@ -165,7 +165,7 @@ const likeIoredis = ({ Redis, Command }) => ({
   },
   end: (client) => client.disconnect(),
   isLikeIoredis: true,
-  // Since 5.0.6.
+  // Since ioredis 5.3.
   hasShardChannels: Command.checkFlag("ENTER_SUBSCRIBER_MODE", "ssubscribe"),
 });
 

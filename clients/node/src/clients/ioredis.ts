@@ -40,7 +40,7 @@ interface Prepared {
   readonly constructor: { checkFlag?(flag: string, command: string): boolean };
 }
 
-/** Since ioredis 5.0.6; part of what every client inherits from its list of commands before it could read the messages. */
+/** Since ioredis 5.3. Earlier ones send the command, which their list of commands has, and cannot read the messages. */
 interface WithShardChannels {
   ssubscribe(channel: string): Promise<unknown>;
   on(event: "smessageBuffer", listener: (channel: Buffer, message: Buffer) => void): unknown;
@@ -167,7 +167,7 @@ export class OfIoredisCluster implements Connection {
     onMessage: (message: Buffer) => void,
     onLost: () => void,
   ): Promise<Subscriber> {
-    // ioredis 5.0 sends SSUBSCRIBE, and does not understand its answer.
+    // ioredis 5.0 to 5.2 sends SSUBSCRIBE, and does not understand its answer.
     const Command = this.#prepare(["PING"]).constructor;
     if (!Command.checkFlag?.("ENTER_SUBSCRIBER_MODE", "ssubscribe"))
       throw new Error("ERR NOTIFY in a cluster needs shard channels, which this version of the client lacks");
