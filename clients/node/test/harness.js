@@ -188,7 +188,8 @@ const all = {
     },
     end: (client) => client.isOpen && (client.destroy ?? client.disconnect).call(client),
     isLikeIoredis: false,
-    hasShardChannels: true,
+    // Since version 5, as Sentinel clients.
+    hasShardChannels: redis.createSentinel !== undefined,
   },
   iovalkey: likeIoredis(valkey.Command ? valkey : valkey.default),
 };

@@ -73,8 +73,13 @@ export class OfNodeRedisCluster implements Connection {
         this.#end.watch();
         return openDedicated(client);
       },
-      subscriber: (onMessage, onLost) => {
+      subscriber: async (onMessage, onLost) => {
         this.#end.watch();
+        // Version 4 throws, where nobody can catch it, when the server ends a subscription because the slot has moved.
+        if (!client.destroy)
+          throw new Error(
+            "ERR NOTIFY in a cluster needs shard channels, which this version of the client cannot lose",
+          );
         return openSubscriber(client, onMessage, onLost, true);
       },
     };
