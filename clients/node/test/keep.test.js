@@ -250,7 +250,7 @@ for (const { title, library, waitBy } of ways) {
       try {
         const refused = [];
         const client = asWithOldModule(await connect(), refused);
-        const { waiting } = await beginToWait(client, { blockSlice: 50 });
+        const { waiting } = await beginToWait(client, { blockSlice: 400 });
         const other = new Redlock([client], { waitBy }).acquire([key], 30_000, { retryCount: -1 });
         await until(async () => (await server.listening(key)).length === 2);
         assert.equal((await server.places(key)).filter(({ channel }) => channel).length, 0);

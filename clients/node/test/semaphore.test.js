@@ -65,7 +65,7 @@ for (const { title, library, waitBy } of ways) {
       const all = [];
       for (let i = 0; i < 6; i++) {
         all.push(
-          semaphore.acquire(30_000, { blockSlice: 60 }).then(async (lock) => {
+          semaphore.acquire(30_000, { blockSlice: 250 }).then(async (lock) => {
             order.push([i, lock.fence]);
             await sleep(100);
             await lock.release();
