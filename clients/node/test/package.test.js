@@ -51,7 +51,7 @@ const loads = async (app) => {
   assert.equal((await run("node", asModule, { cwd: app })).stdout, "function function\n");
 };
 
-it("is installed from the folder, with its code", { skip: !isHere, timeout: 120_000 }, async () => {
+it("is installed from the folder, with its code", { skip: !isHere, timeout: 240_000 }, async () => {
   const app = await project("from-folder", clean);
   await loads(app);
 });
