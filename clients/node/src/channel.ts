@@ -1,7 +1,8 @@
 import { randomBytes } from "node:crypto";
 import { performance } from "node:perf_hooks";
-import type { Connection, Subscription } from "./connection.js";
+import type { Connection, Node, Subscriber } from "./connection.js";
 import { type Message, parseMessage } from "./message.js";
+import { slotOf, tagOfSlot } from "./slot.js";
 import { within } from "./timer.js";
 import { oneForEach, type Question, type Waiter } from "./waiter.js";
 
@@ -14,18 +15,24 @@ const HEARTBEAT_MS = 5000;
 /** How long it may take to say so. */
 const PONG_MS = 2000;
 
+/** How long after the time to wait a request may take to be answered. */
+const ANSWER_MS = 2000;
+
+const LATE = "no answer within the time to wait";
+
 /** Called with the end of the wait, or with nothing if the subscription was lost. */
 type Listener = (message?: Message) => void;
 
 /**
- * The channel of one client, by which all its waiters hear of their grants. It has one connection of its own. The requests go over
- * the client's connection, which never blocks.
+ * The channel of one client, by which all its waiters hear of their grants. It has one connection of its own, in a cluster one to each
+ * node, with a shard channel for each slot. The requests go over the client's connection, which never blocks.
  */
 export class Channel implements Waiter {
-  readonly #name = `redis-lock:${randomBytes(16).toString("hex")}`;
+  readonly #id = randomBytes(16).toString("hex");
   /** By token and key. Tokens have no spaces, and no token waits twice for a key. */
   readonly #listeners = new Map<string, Listener>();
-  #current: Promise<Live> | undefined;
+  /** By node. */
+  readonly #current = new Map<string, Promise<Live>>();
   #closings = 0;
 
   static readonly of = oneForEach((shared: Connection) => new Channel(shared));
@@ -33,13 +40,7 @@ export class Channel implements Waiter {
   private constructor(private readonly shared: Connection) {
     shared.onEnd(() => this.close());
     // The new connection may lead to another server, where nobody listens.
-    shared.onReconnect(
-      () =>
-        void this.#current?.then(
-          (live) => live.lose(),
-          () => {},
-        ),
-    );
+    shared.onReconnect(() => this.#loseAll());
   }
 
   async ask({ key, token, command, keep }: Question, ms: number): Promise<unknown> {
@@ -48,13 +49,14 @@ export class Channel implements Waiter {
     const left = () => until - performance.now();
     while (left() > 0) {
       if (closings !== this.#closings) throw new Error("the client was ended");
-      const live = await within(left(), this.#subscribed(), "no subscription within the time to wait");
+      const { node, live, channel } = await within(left(), this.#subscribed(key), LATE);
       // It listens before it asks, and after a lost subscription it asks again: what was missed is in the answer.
       const end = this.#listen(key, token);
       try {
         if (live.isLost) continue;
-        const wait = ["NOTIFY", Math.ceil(left()) + SPARE_MS, this.#name];
-        const reply = await this.shared.send([...command, ...wait, ...keep]);
+        const wait = ["NOTIFY", Math.ceil(left()) + SPARE_MS, channel];
+        // Where it listens, and nowhere else: a grant that another node publishes is not heard.
+        const reply = await within(left() + ANSWER_MS, node.send([...command, ...wait, ...keep]), LATE);
         if (String(reply) !== "QUEUED") return reply;
         const message = await end.within(left());
         if (message?.event === "granted") return message.fence;
@@ -68,10 +70,15 @@ export class Channel implements Waiter {
 
   close(): void {
     this.#closings++;
-    void this.#current?.then(
-      (live) => live.lose(),
-      () => {},
-    );
+    this.#loseAll();
+  }
+
+  #loseAll(): void {
+    for (const current of this.#current.values())
+      void current.then(
+        (live) => live.lose(),
+        () => {},
+      );
   }
 
   #listen(key: string, token: string) {
@@ -93,18 +100,24 @@ export class Channel implements Waiter {
     };
   }
 
-  /** Subscribes, unless it is subscribed. */
-  #subscribed(): Promise<Live> {
-    if (this.#current === undefined) {
-      const current = this.#subscribe(() => {
-        if (this.#current === current) this.#current = undefined;
+  /** Subscribes at the node of the key, unless it is subscribed. */
+  async #subscribed(key: string): Promise<{ node: Node; live: Live; channel: string }> {
+    const node = await this.shared.node(key);
+    let current = this.#current.get(node.id);
+    if (current === undefined) {
+      const subscribing = this.#subscribe(node, () => {
+        if (this.#current.get(node.id) === subscribing) this.#current.delete(node.id);
       });
-      this.#current = current;
+      this.#current.set(node.id, (current = subscribing));
     }
-    return this.#current;
+    const live = await current;
+    // A shard channel is of the key's slot.
+    const channel = `redis-lock:${this.shared.isCluster ? `{${tagOfSlot(slotOf(key))}}:` : ""}${this.#id}`;
+    await live.subscribe(channel);
+    return { node, live, channel };
   }
 
-  async #subscribe(forget: () => void): Promise<Live> {
+  async #subscribe(node: Node, forget: () => void): Promise<Live> {
     const closings = this.#closings;
     const live = new Live(this.#listeners, () => {
       forget();
@@ -112,7 +125,7 @@ export class Channel implements Waiter {
     });
     const onMessage = (bytes: Buffer) => this.#dispatch(bytes);
     try {
-      live.begin(await this.shared.subscribe(this.#name, onMessage, () => live.lose()));
+      live.begin(await node.subscriber(onMessage, () => live.lose()));
       if (closings !== this.#closings) live.lose();
       if (live.isLost) throw new Error("the subscription was lost at once");
       return live;
@@ -131,7 +144,8 @@ export class Channel implements Waiter {
 /** A subscription while it lasts. */
 class Live {
   isLost = false;
-  #subscription: Subscription | undefined;
+  #subscriber: Subscriber | undefined;
+  readonly #channels = new Map<string, Promise<unknown>>();
   #heart: NodeJS.Timeout | undefined;
 
   constructor(
@@ -139,24 +153,37 @@ class Live {
     private readonly onLost: () => void,
   ) {}
 
-  begin(subscription: Subscription): void {
-    this.#subscription = subscription;
-    if (this.isLost) return subscription.close();
-    this.#heart = setInterval(() => void this.#beat(subscription), HEARTBEAT_MS).unref();
+  begin(subscriber: Subscriber): void {
+    this.#subscriber = subscriber;
+    if (this.isLost) return subscriber.close();
+    this.#heart = setInterval(() => void this.#beat(subscriber), HEARTBEAT_MS).unref();
+  }
+
+  /** Once for each channel. Where it cannot be had, all that it has is given up. */
+  async subscribe(channel: string): Promise<void> {
+    let subscribing = this.#channels.get(channel);
+    if (subscribing === undefined)
+      this.#channels.set(channel, (subscribing = this.#subscriber!.subscribe(channel)));
+    try {
+      await subscribing;
+    } catch (error) {
+      this.lose();
+      throw error;
+    }
   }
 
   lose(): void {
     if (this.isLost) return;
     this.isLost = true;
     clearInterval(this.#heart);
-    this.#subscription?.close();
+    this.#subscriber?.close();
     this.onLost();
   }
 
-  async #beat(subscription: Subscription): Promise<void> {
+  async #beat(subscriber: Subscriber): Promise<void> {
     if (this.listeners.size === 0) return;
     try {
-      await within(PONG_MS, subscription.ping(), "no answer");
+      await within(PONG_MS, subscriber.ping(), "no answer");
     } catch {
       this.lose();
     }

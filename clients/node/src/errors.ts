@@ -31,7 +31,12 @@ export class StringLockError extends ResourceLockedError {
 
 /** The server's redis-lock module is too old for what was asked, or is not loaded at all. */
 export class UnsupportedError extends Error {
-  override readonly name = "UnsupportedError";
+  override readonly name: string = "UnsupportedError";
+}
+
+/** The server does not have the redis-lock module at all, or what was asked cannot be had without it. */
+export class ModuleMissingError extends UnsupportedError {
+  override readonly name = "ModuleMissingError";
 }
 
 /** An operation did not succeed on a majority of the clients; `attempts` tell why. */
@@ -45,4 +50,10 @@ export class ExecutionError extends Error implements ExecutionResult {
   ) {
     super(message, options);
   }
+}
+
+/** From JavaScript a string comes as well, of which each letter would be a resource. */
+export function checkNames(resources: readonly string[]): void {
+  if (!Array.isArray(resources) || !resources.every((resource) => typeof resource === "string"))
+    throw new TypeError('Resources are strings, and several are an array of them: ["stock:7"].');
 }

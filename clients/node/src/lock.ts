@@ -1,3 +1,4 @@
+/// <reference lib="esnext.disposable" preserve="true" />
 import { performance } from "node:perf_hooks";
 import type { Argument } from "./connection.js";
 import type { ExecutionResult, ExecutionStats } from "./errors.js";
@@ -67,6 +68,11 @@ export class Lock implements ExecutionResult {
 
   release(settings?: ReleaseSettings): Promise<ExecutionResult> {
     return this.redlock.release(this, settings);
+  }
+
+  /** At the end of the block of an `await using`: releases the lock, unless that was done. Rejects when the lock was lost. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (!this.#isEnded) await this.release();
   }
 
   /** Sets the lease anew, from now on. Returns this lock. */

@@ -4,13 +4,14 @@ import { performance } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Argument, Client } from "./connection.js";
 import { ExecutionError, type ExecutionResult, type ExecutionStats } from "./errors.js";
-import { ResourceLockedError, StringLockError, UnsupportedError } from "./errors.js";
+import { checkNames, ResourceLockedError, StringLockError, UnsupportedError } from "./errors.js";
 import { Lock } from "./lock.js";
 import { type Request, Server, type Target, type Waiting } from "./server.js";
 import { DEFAULT_SETTINGS, Patience, withDefaults } from "./settings.js";
 import type { ReleaseSettings, RunOnceSettings, Settings } from "./settings.js";
 import { MultiLock, nullIfHeld, Semaphore } from "./several.js";
 import { type Routine, useLock } from "./using.js";
+import { within } from "./timer.js";
 import { type Outcome, vote } from "./voting.js";
 import { MAX_BLOCK_MS, type Place } from "./waiting-room.js";
 
@@ -20,6 +21,17 @@ const MAX_GRACE_MS = 3_600_000;
 /** Between two releases of what could not be released, or was not there yet. */
 const RELEASE_AGAIN_MS = 500;
 const RELEASES = 10;
+
+/** How long after its time to wait an acquire may take for an answer. */
+const ANSWER_MS = 2500;
+
+const LATE = "no answer within the time to wait";
+
+/** How long an acquire waits for what it gives up. */
+const GIVE_UP_MS = 1000;
+
+/** Before a command is sent again that a node of a cluster, or a former master, does not serve. */
+const REDIRECT_MS = 50;
 
 /** The longest ttl that the module knows. */
 const MAX_DURATION_MS = 2 ** 48;
@@ -55,7 +67,7 @@ export class Redlock extends EventEmitter {
       throw new Error("Redlock must be instantiated with at least one redis client.");
     this.settings = withDefaults(settings, DEFAULT_SETTINGS);
     this.#servers = [...this.clients].map(
-      (client) => new Server(client, this.settings.maxWaitingConnections),
+      (client) => new Server(client, this.settings.maxWaitingConnections, this.settings.fallback),
     );
   }
 
@@ -63,7 +75,8 @@ export class Redlock extends EventEmitter {
   async quit(): Promise<void> {
     this.#hasQuit = true;
     // Now, because a place outlives its connection.
-    for (const request of this.#waiting) void this.#giveBack(request);
+    const giving = [...this.#waiting].map((request) => this.#giveBack(request));
+    if (giving.length > 0) await within(GIVE_UP_MS, Promise.all(giving), LATE).catch(() => {});
     await Promise.all(this.#servers.map((server) => server.quit()));
   }
 
@@ -95,7 +108,11 @@ export class Redlock extends EventEmitter {
       // refused without a wait.
       const isRefused = (error as Error).cause instanceof ResourceLockedError;
       const isPartial = request.resources.length > 1 && request.sharedFrom === undefined;
-      if (!isRefused || waits || isPartial || this.#servers.length > 1) await this.#giveUp(request);
+      if (!isRefused || waits || isPartial || this.#servers.length > 1) {
+        const giving = this.#giveUp(request);
+        // A server that says nothing is not waited for twice. It goes on by itself.
+        await (waits ? within(GIVE_UP_MS, giving, LATE).catch(() => {}) : giving);
+      }
       throw error;
     } finally {
       this.#waiting.delete(request);
@@ -132,13 +149,15 @@ export class Redlock extends EventEmitter {
       for (;;) {
         const start = performance.now();
         const ask = () => this.#round(attempts, settings, (server) => server.acquire(request, waiting));
-        const { isPassed, answers, errors } = await (waiting ? patience.spend(ask) : ask());
+        const { isPassed, answers, errors } = await this.#inTime(request, patience, attempts, () =>
+          waiting ? patience.spend(ask) : ask(),
+        );
         if (!errors.every(isAnswer)) this.#inDoubt.add(request);
         const took = performance.now() - start;
         const until = start + request.duration - drift(request.duration, settings);
         // A lock that lingers is bound to the connection that asked, which is to be the client's.
-        const isElsewhere = request.linger !== undefined && waiting !== undefined && waiting.by === place;
-        if (isPassed && waiting && (isElsewhere || took > request.duration / 10)) {
+        const isOfOther = request.linger !== undefined && waiting !== undefined && waiting.by === place;
+        if (isPassed && waiting && (isOfOther || took > request.duration / 10)) {
           // The lease counts from before the asking, so the waiting has eaten of it. Asked again, all answer at once.
           waiting = undefined;
           continue;
@@ -155,13 +174,22 @@ export class Redlock extends EventEmitter {
         if (this.#servers.length > 1) await this.#giveBack(request);
         const isHopeless = this.#hasQuit || this.#servers.every((server) => server.hasEnded);
         if (patience.isOver || isHopeless || errors.some(isTooOld)) throw this.#failed(attempts, errors);
+        const wasWaiting = waiting !== undefined;
         waiting = undefined;
         const [error] = errors;
-        if (this.#servers.length > 1 || !(error instanceof ResourceLockedError)) {
+        if (this.#servers.length > 1) {
           await patience.pause();
+        } else if (!(error instanceof ResourceLockedError)) {
+          if (isElsewhere(error)) await patience.spend(() => sleep(REDIRECT_MS));
+          else await patience.pause(wasWaiting ? 0 : performance.now() - start);
         } else if (error instanceof StringLockError) {
           await patience.spend(() => sleep(Math.min(error.retryAfter, patience.left)));
         } else {
+          // Nobody tells when a string ends.
+          if (this.#servers[0]?.isFallback) {
+            await patience.pause();
+            continue;
+          }
           waiting = this.#listening(patience, settings);
           if (waiting) continue;
           place ??= this.#servers[0]?.room.enter();
@@ -170,6 +198,23 @@ export class Redlock extends EventEmitter {
       }
     } finally {
       place?.leave();
+    }
+  }
+
+  /** An acquire that waits does not wait longer for a client that is looking for its server, or for a server that says nothing. */
+  async #inTime<T>(
+    request: Request,
+    patience: Patience,
+    attempts: ReadonlyArray<Promise<ExecutionStats>>,
+    ask: () => Promise<T>,
+  ): Promise<T> {
+    if (request.grace === undefined || !Number.isFinite(patience.left)) return ask();
+    try {
+      return await within(patience.left + ANSWER_MS, ask(), LATE);
+    } catch {
+      // Errors of servers are votes, so it is the time that was over.
+      this.#inDoubt.add(request);
+      throw this.#failed(attempts, [new Error(LATE)]);
     }
   }
 
@@ -198,7 +243,7 @@ export class Redlock extends EventEmitter {
   /** The channel to wait by, if that is possible and wanted. */
   #listening(patience: Patience, settings: Settings): Waiting | undefined {
     const [server] = this.#servers;
-    if (settings.waitBy !== "notify" || !server?.support.notify) return undefined;
+    if (settings.waitBy !== "notify" || !server?.support.notify || server.isFallback) return undefined;
     return { by: server.channel, ms: sliceOf(patience, settings) };
   }
 
@@ -342,6 +387,7 @@ export class Redlock extends EventEmitter {
     const threshold = this.#threshold(atMost, settings);
     if (!Number.isInteger(atLeast) || atLeast < 0 || atLeast > atMost)
       throw new RangeError("`atLeast` must be an integer from 0 to `atMost`.");
+    if (typeof name !== "string") throw new TypeError("The name of a job must be a string.");
     const lock = await nullIfHeld(this.acquire([name], atMost, { ...settings, retryCount: 0 }));
     if (lock === null) return { hasRun: false };
     const release = () => this.release(lock, { ...settings, ...(atLeast > 0 && { atLeast }) });
@@ -380,6 +426,7 @@ export class Redlock extends EventEmitter {
 }
 
 function checkResources(resources: readonly string[]): void {
+  checkNames(resources);
   if (resources.length === 0) throw new Error("There must be at least one resource to lock.");
 }
 
@@ -405,6 +452,11 @@ function checkWaiting({ grace, waitBy, linger }: Settings): void {
     throw new RangeError(`The grace must be an integer from 1 to ${MAX_GRACE_MS} milliseconds.`);
   if (waitBy !== "block" && waitBy !== "notify")
     throw new RangeError('Redlock waits by "block" or by "notify".');
+}
+
+/** The key is on another node, or on its way there, or its node has become a replica. */
+function isElsewhere(error: Error | undefined): boolean {
+  return /^(MOVED|ASK|TRYAGAIN|UNBLOCKED|READONLY) /.test(error?.message ?? "");
 }
 
 /** The server has answered with an error: nothing was lost on the way. */

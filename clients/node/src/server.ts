@@ -1,10 +1,12 @@
 import { performance } from "node:perf_hooks";
 import { type Argument, type Client, type Command, type Connection, connectionOf } from "./connection.js";
-import { ResourceLockedError, StringLockError, UnsupportedError } from "./errors.js";
+import { ModuleMissingError, ResourceLockedError, StringLockError, UnsupportedError } from "./errors.js";
 import { Channel } from "./channel.js";
+import { Fallback } from "./fallback.js";
 import { Lingering } from "./lingering.js";
 import type { Lock } from "./lock.js";
-import { isNotifyRefused, isUnknownOption, lacks, Support } from "./support.js";
+import { slotOf } from "./slot.js";
+import { isModuleMissing, isNotifyRefused, isUnknownOption, lacks, LOST, Support } from "./support.js";
 import type { Waiter } from "./waiter.js";
 import { WaitingRoom } from "./waiting-room.js";
 
@@ -34,6 +36,15 @@ export interface Waiting {
   readonly ms: number;
 }
 
+/** Without the right to ask, a value that is no lock of the module is taken for an old client's. */
+const typeIfForbidden = (error: Error) => orThrow(error, "string");
+const ttlIfForbidden = (error: Error) => orThrow(error, -1);
+
+function orThrow<T>(error: Error, value: T): T {
+  if (error.message.startsWith("NOPERM")) return value;
+  throw error;
+}
+
 /** How often a lock of an old client is looked at. */
 const LOOK_AGAIN_MS = 50;
 
@@ -43,12 +54,16 @@ export class Server {
   readonly channel: Channel;
   readonly support: Support;
   readonly #connection: Connection;
+  readonly #fallback: Fallback;
 
   constructor(
     readonly client: Client,
     maxWaitingConnections: number,
+    /** Whether strings are wanted where the module is missing. */
+    private readonly mayFallBack: boolean,
   ) {
     this.#connection = connectionOf(client);
+    this.#fallback = new Fallback(this.#connection);
     this.room = new WaitingRoom(this.#connection, maxWaitingConnections);
     this.channel = Channel.of(this.#connection);
     this.support = Support.of(this.#connection);
@@ -74,6 +89,36 @@ export class Server {
    * one is waited for.
    */
   async acquire(request: Request, waiting?: Waiting): Promise<number[]> {
+    if (this.isFallback) return this.#fallback.acquire(request);
+    try {
+      const fences = await this.#acquire(request, waiting);
+      this.support.hasModule();
+      return fences;
+    } catch (error) {
+      if (error instanceof ResourceLockedError) this.support.hasModule();
+      await this.#throwIfMissing(error, request);
+      // The choice was made just now.
+      return this.#fallback.acquire(request);
+    }
+  }
+
+  /** Only who wants it gets it, whatever another `Redlock` of the same client has chosen. */
+  get isFallback(): boolean {
+    return this.mayFallBack && this.support.fallback === true;
+  }
+
+  /** Returns if the module is missing and strings are to be used. */
+  async #throwIfMissing(error: unknown, request: Request): Promise<void> {
+    let cause = error;
+    // An old module lacks this one, too.
+    if (error instanceof UnsupportedError && lacks(error.cause, "LOCK.MACQUIRE"))
+      cause = await this.renew(request).catch((why: unknown) => (why as Error).cause ?? why);
+    if (!isModuleMissing(cause)) throw error;
+    if (this.mayFallBack) this.support.isWithoutModule();
+    if (!this.isFallback) throw missing(cause);
+  }
+
+  async #acquire(request: Request, waiting?: Waiting): Promise<number[]> {
     if (request.sharedFrom !== undefined) return this.#acquireTogether(request, waiting);
     const until = performance.now() + (waiting?.ms ?? 0);
     const fences: number[] = [];
@@ -100,6 +145,7 @@ export class Server {
     const { resources, token, duration, sharedFrom } = request;
     const keys = resources.map((resource) => this.#connection.key(resource));
     const modes = keys.map((_, i) => (i < sharedFrom! ? "EXCLUSIVE" : "SHARED"));
+    this.#checkSlots(keys, resources);
     const command: Command = ["LOCK.MACQUIRE", keys.length, ...keys, token, duration, "MODES", ...modes];
     try {
       const fence = await this.#ask(keys, command, request, Math.floor(waiting?.ms ?? 0), waiting?.by);
@@ -112,6 +158,17 @@ export class Server {
         await this.#release(request).catch(() => {});
       throw error;
     }
+  }
+
+  /** One node grants them all in one step, so they must be together. */
+  #checkSlots(keys: readonly string[], resources: readonly string[]): void {
+    const slot = slotOf(keys[0]!);
+    const other = this.#connection.isCluster ? keys.findIndex((key) => slotOf(key) !== slot) : -1;
+    if (other < 0) return;
+    throw new TypeError(
+      `${resources[0]} and ${resources[other]} are of different slots of the cluster, and a multi-lock is of one slot. ` +
+        "Give its resources one hash tag: {order:42}:a and {order:42}:b.",
+    );
   }
 
   async #ask(
@@ -127,7 +184,7 @@ export class Server {
     const keep = grace !== undefined && this.support.keep ? ["KEEP", grace] : [];
     try {
       // BLOCK 0 would wait for ever.
-      if (by === undefined || block <= 0) return await this.#connection.send([...command, ...keep]);
+      if (by === undefined || block <= 0) return await this.#connection.send([...command, ...keep], key);
       return await by.ask({ key, token, command, keep }, block);
     } catch (error) {
       if (error instanceof Error && error.message.startsWith("WRONGTYPE"))
@@ -147,21 +204,25 @@ export class Server {
   }
 
   async #throwIfStringLock(keys: readonly string[]): Promise<void> {
-    const types = await Promise.all(keys.map((key) => this.#connection.send(["TYPE", key])));
+    const typeOf = (key: string) => this.#connection.send(["TYPE", key], key).catch(typeIfForbidden);
+    const types = await Promise.all(keys.map(typeOf));
     if (types.some((type) => type !== "string" && type !== "none" && type !== "redislock")) return;
     const key = keys[types.indexOf("string")];
     // It has ended since.
     if (key === undefined && types.every((type) => type === "none")) throw new StringLockError(keys[0]!, 0);
     if (key === undefined) throw new ResourceLockedError(`${keys.join(", ")}: held by another client`);
-    const ttl = Number(await this.#connection.send(["PTTL", key]));
+    const ttl = Number(await this.#connection.send(["PTTL", key], key).catch(ttlIfForbidden));
     throw new StringLockError(key, Math.min(ttl < 0 ? LOOK_AGAIN_MS : ttl + 1, LOOK_AGAIN_MS));
   }
 
-  renew({ resources, token, duration }: Request): Promise<void> {
+  async renew(request: Request): Promise<void> {
+    const { resources, token, duration } = request;
+    if (this.isFallback) return this.#fallback.renew(request);
     return this.#all(resources, (key) => ["LOCK.RENEW", key, token, duration]);
   }
 
   async release(request: Request, atLeast?: number): Promise<void> {
+    if (this.isFallback) return this.#fallback.release(request, atLeast);
     try {
       await this.#release(request, atLeast === undefined ? [] : ["ATLEAST", atLeast]);
     } catch (error) {
@@ -175,7 +236,9 @@ export class Server {
     return this.#all(resources, (key) => ["LOCK.RELEASE", key, token, ...options]);
   }
 
-  async check({ resources, token }: Request): Promise<void> {
+  async check(request: Request): Promise<void> {
+    const { resources, token } = request;
+    if (this.isFallback) return this.#fallback.check(request);
     try {
       await this.#all(resources, (key) => ["LOCK.CHECK", key, token]);
     } catch (error) {
@@ -188,8 +251,10 @@ export class Server {
 
   /** Runs a command if the token holds the resource. */
   async exec(resource: string, token: string, command: Command): Promise<unknown> {
+    if (this.isFallback) return this.#fallback.exec();
+    const key = this.#connection.key(resource);
     try {
-      return await this.#connection.send(["LOCK.EXEC", this.#connection.key(resource), token, ...command]);
+      return await this.#connection.send(["LOCK.EXEC", key, token, ...command], key);
     } catch (error) {
       if (lacks(error, "LOCK.EXEC"))
         throw unsupported("command LOCK.EXEC (it needs Redis 7.0 or Valkey)", error);
@@ -201,7 +266,10 @@ export class Server {
 
   async #all(resources: readonly string[], command: (key: string) => Command): Promise<void> {
     const keys = resources.map((resource) => this.#connection.key(resource));
-    const replies = await Promise.all(keys.map((key) => this.#connection.send(command(key))));
+    const sent = Promise.all(keys.map((key) => this.#connection.send(command(key), key)));
+    const replies = await sent.catch((error) => {
+      throw isModuleMissing(error) ? missing(error) : error;
+    });
     const lost = resources.filter((_, i) => Number(replies[i]) === 0);
     if (lost.length > 0) throw new ResourceLockedError(`not held any more: ${lost.join(", ")}`);
   }
@@ -211,6 +279,15 @@ export class Server {
     this.channel.close();
     await this.#connection.quit();
   }
+}
+
+function missing(cause: unknown): ModuleMissingError {
+  return new ModuleMissingError(
+    `the server has no redis-lock module (${(cause as Error).message.trim()}). Load it by \`loadmodule /path/libredis_lock.so\` in the ` +
+      "server's configuration, or by MODULE LOAD. Where modules cannot be loaded, the setting `fallback: true` has locks by SET NX PX: " +
+      `there is ${LOST}`,
+    { cause },
+  );
 }
 
 function unsupported(what: string, cause: unknown): UnsupportedError {

@@ -2,7 +2,7 @@ import { performance } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
 import { MAX_TIMER_MS } from "./timer.js";
 
-/** All that node-redlock has, and six more. Times are in milliseconds. */
+/** All that node-redlock has, and seven more. Times are in milliseconds. */
 export interface Settings {
   /** This part of the duration, and 2 ms, is taken off each lease, for clocks that run at different rates. 0.01 */
   readonly driftFactor: number;
@@ -33,6 +33,11 @@ export interface Settings {
    * rest of its duration. Off unless set. It must outlive a reconnect.
    */
   readonly linger: number | undefined;
+  /**
+   * Where the server has no redis-lock module: locks by SET NX PX and Lua scripts instead of rejecting with a `ModuleMissingError`. There
+   * is a warning that names what is lost. Of the constructor only. false
+   */
+  readonly fallback: boolean;
   /** How many connections may wait in the server, for each client; of the constructor only. 10 */
   readonly maxWaitingConnections: number;
 }
@@ -62,6 +67,7 @@ export const DEFAULT_SETTINGS: Settings = Object.freeze({
   grace: 5000,
   waitBy: "block",
   linger: undefined,
+  fallback: false,
   maxWaitingConnections: 10,
 });
 
@@ -97,10 +103,13 @@ export class Patience {
     }
   }
 
-  /** Pauses after an attempt that failed. Counted as one retry, however long it is, so that there are `retryCount` of them. */
-  async pause(): Promise<void> {
+  /**
+   * Pauses after an attempt that failed. Counted as one retry, however long it is, so that there are `retryCount` of them; as the time
+   * that the attempt took, if that was longer.
+   */
+  async pause(took = 0): Promise<void> {
     const { retryDelay, retryJitter } = this.settings;
-    this.#left -= retryDelay;
+    this.#left -= Math.max(retryDelay, took);
     const pause = retryDelay + (Math.random() * 2 - 1) * retryJitter;
     await sleep(Math.min(Math.max(1, pause), MAX_TIMER_MS));
   }

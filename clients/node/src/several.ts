@@ -1,4 +1,4 @@
-import { ExecutionError, ResourceLockedError } from "./errors.js";
+import { checkNames, ExecutionError, ResourceLockedError } from "./errors.js";
 import type { Lock } from "./lock.js";
 import type { Redlock } from "./redlock.js";
 import type { Target } from "./server.js";
@@ -48,6 +48,7 @@ export class Semaphore extends Taken {
     readonly resource: string,
     readonly permits: number,
   ) {
+    checkNames([resource]);
     if (!Number.isInteger(permits) || permits < 1 || permits > MAX_PERMITS)
       throw new RangeError(`The permits must be an integer from 1 to ${MAX_PERMITS}.`);
     super(redlock, { resources: [resource], limit: permits });
@@ -62,6 +63,7 @@ export class MultiLock extends Taken {
     readonly exclusive: readonly string[],
     readonly shared: readonly string[],
   ) {
+    for (const list of [exclusive, shared]) checkNames(list);
     const resources = [...exclusive, ...shared];
     if (resources.length < 1 || resources.length > MAX_RESOURCES)
       throw new RangeError(`A multi-lock has from 1 to ${MAX_RESOURCES} resources.`);

@@ -5,6 +5,7 @@ import { oneForEach } from "./waiter.js";
 export class Support {
   #keep = true;
   #notify = true;
+  #fallback: boolean | undefined;
 
   static readonly of = oneForEach((_: Connection) => new Support());
 
@@ -16,6 +17,26 @@ export class Support {
 
   get notify(): boolean {
     return this.#notify;
+  }
+
+  /** Whether its locks are strings: undefined until the server was asked for the first one. */
+  get fallback(): boolean | undefined {
+    return this.#fallback;
+  }
+
+  /** The server knows the commands. That stays so. */
+  hasModule(): void {
+    this.#fallback ??= false;
+  }
+
+  /** The server does not know the commands, and strings are wanted then. Says so once. */
+  isWithoutModule(): void {
+    if (this.#fallback !== undefined) return;
+    this.#fallback = true;
+    warn(
+      "REDIS_LOCK_FALLBACK",
+      `The server has no redis-lock module, so locks are strings (SET NX PX): there is ${LOST}.`,
+    );
   }
 
   /** The server has neither KEEP nor NOTIFY. Says so once. */
@@ -37,6 +58,18 @@ export class Support {
   }
 }
 
+/** What strings do not have. */
+export const LOST =
+  "no fair queue, no fence (it is 0: never send it to a resource), no readers and writers, no semaphores, no locks of several " +
+  "resources, no guarded commands, and a lease that an eviction or a failover can cut short";
+
+/** The server does not know the commands that every version of the module has. */
+export function isModuleMissing(error: unknown): boolean {
+  return ["LOCK.ACQUIRE", "RWLOCK.RLOCK", "LOCK.RENEW", "LOCK.RELEASE"].some((command) =>
+    lacks(error, command),
+  );
+}
+
 function warn(code: string, text: string): void {
   process.emitWarning(text, { type: "RedisLockWarning", code });
 }
@@ -48,7 +81,8 @@ export function isUnknownOption(error: unknown): boolean {
 
 /** The server does not allow this user, or this key, to wait by NOTIFY. BLOCK needs none of it. */
 export function isNotifyRefused(error: unknown): boolean {
-  return error instanceof Error && /^(NOPERM|CROSSSLOT)|^ERR NOTIFY /.test(error.message);
+  const refusals = /^(NOPERM|CROSSSLOT)|^ERR NOTIFY |^ERR unknown command .ssubscribe/i;
+  return error instanceof Error && refusals.test(error.message);
 }
 
 /** The server does not know this command or option, by an error that names what it knows. */
@@ -56,7 +90,7 @@ export function lacks(error: unknown, word: string): boolean {
   if (!(error instanceof Error)) return false;
   const { message } = error;
   // Redis 6.2 quotes it otherwise.
-  if (word.startsWith("LOCK.")) return /^ERR unknown command ['`](.*?)['`]/i.exec(message)?.[1] === word;
+  if (word.includes("LOCK.")) return /^ERR unknown command ['`](.*?)['`]/i.exec(message)?.[1] === word;
   // A module of 0.1 knows no options of LOCK.RELEASE at all.
   const isArity = word === "ATLEAST" && message.startsWith("ERR wrong number of arguments");
   return isArity || (isUnknownOption(error) && !message.includes(word));

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Connection } from "./connection.js";
+import type { Connection, Dedicated } from "./connection.js";
 import { MAX_TIMER_MS, within } from "./timer.js";
 import { oneForEach, type Question, type Waiter } from "./waiter.js";
 
@@ -9,10 +9,16 @@ const ANSWER_MS = 2000;
 /** The longest BLOCK that a timer can watch over. */
 export const MAX_BLOCK_MS = MAX_TIMER_MS - ANSWER_MS;
 
+/** A connection to wait with, and the server that it leads to. */
+interface Lent {
+  readonly connection: Dedicated;
+  readonly node: string;
+}
+
 /** Connections to wait with, lent to one acquire at a time and kept for the next: of all who share a connection. */
 class Reserve {
-  readonly #idle: Connection[] = [];
-  readonly #lent = new Set<Connection>();
+  #idle: Lent[] = [];
+  readonly #lent = new Set<Lent>();
   #closings = 0;
 
   static readonly beside = oneForEach((shared: Connection) => new Reserve(shared));
@@ -22,34 +28,45 @@ class Reserve {
     shared.onEnd(() => this.close());
   }
 
-  async lend(): Promise<Connection> {
-    let connection = this.#idle.pop();
-    while (connection && !connection.isOpen) connection = this.#idle.pop();
-    connection ??= await this.#open();
-    this.#lent.add(connection);
-    return connection;
+  /** One to the server of the key, within this time. */
+  async lend(key: string, ms: number): Promise<Lent> {
+    const opening = this.#openFor(key);
+    try {
+      const lent = await within(ms, opening, "no connection to wait with within the time to wait");
+      this.#lent.add(lent);
+      return lent;
+    } catch (error) {
+      // It may come later.
+      opening.then(({ connection }) => connection.close()).catch(() => {});
+      throw error;
+    }
   }
 
-  async #open(): Promise<Connection> {
+  async #openFor(key: string): Promise<Lent> {
     const closings = this.#closings;
-    const connection = await this.shared.open();
-    if (closings === this.#closings) return connection;
+    const node = await this.shared.node(key);
+    this.#idle = this.#idle.filter(({ connection }) => connection.isOpen);
+    const index = this.#idle.map((lent) => lent.node).lastIndexOf(node.id);
+    if (index >= 0) return this.#idle.splice(index, 1)[0]!;
+    const connection = await node.open();
+    if (closings === this.#closings) return { connection, node: node.id };
     connection.close();
     throw new Error("the client was ended");
   }
 
-  /** Keeps it, if it is any good, and if there are not as many already. */
-  takeBack(connection: Connection, atMost: number): void {
-    this.#lent.delete(connection);
-    if (!connection.isOpen) return;
+  /** Keeps it, if it is any good. Of those that are too many the oldest is ended. */
+  takeBack(lent: Lent, atMost: number): void {
+    this.#lent.delete(lent);
+    if (!lent.connection.isOpen) return;
     // Not kept when the user's own has been ended meanwhile: it would keep the process alive.
-    if (this.shared.isOpen && this.#idle.length < atMost) this.#idle.push(connection);
-    else connection.close();
+    if (!this.shared.isOpen || atMost < 1) return lent.connection.close();
+    this.#idle.push(lent);
+    while (this.#idle.length > atMost) this.#idle.shift()!.connection.close();
   }
 
   close(): void {
     this.#closings++;
-    for (const connection of [...this.#idle.splice(0), ...this.#lent])
+    for (const { connection } of [...this.#idle.splice(0), ...this.#lent])
       if (connection.isOpen) connection.close();
   }
 }
@@ -83,13 +100,13 @@ export class WaitingRoom {
   }
 
   /** Only for `Place`. */
-  lend(): Promise<Connection> {
-    return this.#reserve.lend();
+  lend(key: string, ms: number): Promise<Lent> {
+    return this.#reserve.lend(key, ms);
   }
 
   /** Only for `Place`. */
-  takeBack(connection: Connection, isGood: boolean): void {
-    this.#reserve.takeBack(connection, isGood ? this.#limit : 0);
+  takeBack(lent: Lent, isGood: boolean): void {
+    this.#reserve.takeBack(lent, isGood ? this.#limit : 0);
   }
 
   close(): void {
@@ -111,7 +128,9 @@ export class Place implements Waiter {
   #isReady = false;
   #called: () => void = () => {};
   readonly #ready = new Promise<void>((resolve) => (this.#called = resolve));
-  #connection: Connection | undefined;
+  #lent: Lent | undefined;
+  /** The key that it was lent for. */
+  #key: string | undefined;
 
   constructor(private readonly room: WaitingRoom) {}
 
@@ -132,21 +151,33 @@ export class Place implements Waiter {
   }
 
   /** Asks with BLOCK. If the answer does not come within `ms` and a little more, the connection is no good. */
-  async ask({ command, keep }: Question, ms: number): Promise<unknown> {
-    const connection = (this.#connection ??= await this.room.lend());
+  async ask({ key, command, keep }: Question, ms: number): Promise<unknown> {
+    const { connection } = await this.#lend(key, ms);
     const answer = connection.send([...command, "BLOCK", ms, ...keep]);
     try {
       return await within(ms + ANSWER_MS, answer, `no answer within ${ANSWER_MS} ms after the time of BLOCK`);
     } catch (error) {
       // Also for an error that the server has answered: rare, and a new connection is always right.
-      this.#connection = undefined;
-      this.room.takeBack(connection, false);
+      this.#giveBack(false);
       throw error;
     }
   }
 
+  /** Of several resources in a cluster each may be on another node. */
+  async #lend(key: string, ms: number): Promise<Lent> {
+    if (this.#key !== key) this.#giveBack(true);
+    this.#key = key;
+    return (this.#lent ??= await this.room.lend(key, ms));
+  }
+
+  #giveBack(isGood: boolean): void {
+    const lent = this.#lent;
+    this.#lent = undefined;
+    if (lent) this.room.takeBack(lent, isGood);
+  }
+
   leave(): void {
-    if (this.#connection) this.room.takeBack(this.#connection, true);
+    this.#giveBack(true);
     this.room.leave(this);
   }
 }

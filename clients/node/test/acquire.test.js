@@ -1,10 +1,9 @@
 import assert from "node:assert/strict";
 import { after, afterEach, before, beforeEach, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { Cluster } from "ioredis";
-import { createClientPool, createCluster, createSentinel } from "redis";
+import * as redis from "redis";
 import { ExecutionError, Lock, Redlock, ResourceLockedError } from "redis-lock-client";
-import { libraries, Proxy, Server, until } from "./harness.js";
+import { ioredis, libraries, library, Proxy, Server, until } from "./harness.js";
 
 let server;
 before(async () => (server = await Server.start()));
@@ -46,6 +45,17 @@ for (const [name, library] of Object.entries(libraries)) {
       assert.deepEqual(await server.holders("a"), []);
       assert.ok(!lock.isValid);
       assert.equal(lock.expiration, 0);
+    });
+
+    it("is released at the end of an `await using`", async () => {
+      const dispose = (lock) => lock[Symbol.asyncDispose]();
+      const lock = await redlock.acquire(["a"], 5000);
+      await dispose(lock);
+      assert.deepEqual(await server.holders("a"), []);
+      await dispose(lock);
+      const lost = await redlock.acquire(["a"], 5000);
+      await server.admin.del("a");
+      await assert.rejects(dispose(lost), ExecutionError, "nobody is to take it for held");
     });
 
     it("gives larger fences to later holders", async () => {
@@ -147,10 +157,9 @@ for (const [name, library] of Object.entries(libraries)) {
     it("keeps its time-outs to itself", async () => {
       const hasty = await connect(
         server.port,
-        {
-          ioredis: { commandTimeout: 300, socketTimeout: 300 },
-          "node-redis": { socket: { port: server.port, socketTimeout: 300 }, pingInterval: 100 },
-        }[name],
+        library.isLikeIoredis
+          ? { commandTimeout: 300, socketTimeout: 300 }
+          : { socket: { port: server.port, socketTimeout: 300 }, pingInterval: 100 },
       );
       const first = await redlock.acquire(["a"], 30_000);
       const waiting = new Redlock([hasty]).acquire(["a"], 30_000);
@@ -432,7 +441,7 @@ for (const [name, library] of Object.entries(libraries)) {
 
 describe("ioredis", () => {
   it("adds the client's prefix to the key", async () => {
-    const client = await libraries.ioredis.connect(server.port, { keyPrefix: "app:" });
+    const client = await ioredis.connect(server.port, { keyPrefix: "app:" });
     const lock = await new Redlock([client]).acquire(["a"], 5000);
     assert.deepEqual(await server.holders("app:a"), [lock.value]);
     await lock.release();
@@ -441,16 +450,27 @@ describe("ioredis", () => {
 });
 
 it("refuses what it cannot use", async () => {
+  await server.admin.flushall();
+  const client = await library.connect(server.port);
   assert.throws(() => new Redlock([]), /at least one/);
   assert.throws(() => new Redlock([{}]), TypeError);
-  const cluster = new Cluster([{ port: server.port }], { lazyConnect: true });
-  for (const client of [cluster, createCluster({ rootNodes: [{ url: server.url }] })]) {
-    assert.throws(() => new Redlock([client]), {
-      name: "TypeError",
-      message: "Redlock does not know clusters yet: give it a client of the lock's node.",
-    });
+  const redlock = new Redlock([client]);
+  const routine = async () => assert.fail("it ran");
+  for (const wrong of ["str", 7, undefined, [7], ["a", null]]) {
+    await assert.rejects(redlock.acquire(wrong, 1000), TypeError);
+    await assert.rejects(redlock.acquireRead(wrong, 1000), TypeError);
+    await assert.rejects(redlock.acquireWrite(wrong, 1000), TypeError);
+    await assert.rejects(redlock.using(wrong, 1000, routine), TypeError);
+    assert.throws(() => redlock.multiLock(wrong), TypeError);
+    if (wrong !== undefined) assert.throws(() => redlock.multiLock(["a"], wrong), TypeError);
   }
-  for (const client of [createClientPool(), createSentinel({ name: "a", sentinelRootNodes: [] })]) {
-    assert.throws(() => new Redlock([client]), /needs clients of ioredis \(Redis\) or of node-redis/);
+  for (const wrong of [7, undefined, ["a"]]) {
+    assert.throws(() => redlock.semaphore(wrong, 2), TypeError);
+    await assert.rejects(redlock.runOnce(wrong, { atMost: 1000 }, routine), TypeError);
   }
+  assert.deepEqual(await server.admin.keys("*"), []);
+  library.end(client);
+  // Since version 5.
+  if (redis.createClientPool)
+    assert.throws(() => new Redlock([redis.createClientPool()]), /needs clients of ioredis or iovalkey/);
 });

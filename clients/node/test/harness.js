@@ -1,39 +1,75 @@
 // Real servers for the tests, and a way to cut connections.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import net from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { Redis } from "ioredis";
-import { createClient } from "redis";
+import ioredisModule from "ioredis";
+import * as redis from "redis";
+import * as valkey from "iovalkey";
 
+const { createClient } = redis;
+const { Command } = ioredisModule;
+// In version 5.0 it is the module itself.
+export const Redis = ioredisModule.Redis ?? ioredisModule;
 const root = fileURLToPath(new URL("../../../", import.meta.url));
 const servers = process.env.REDIS_LOCK_SERVERS ?? join(root, ".servers");
 const module = process.env.REDIS_LOCK_MODULE ?? join(root, "target/release/libredis_lock.so");
 const version = process.env.REDIS_LOCK_SERVER ?? "redis-7.0.15";
+const binary = join(servers, version, "bin/server");
+
+const ADMIN = { retryStrategy: () => 50, maxRetriesPerRequest: null };
+
+/** Redis 6.2 has no shard channels. */
+export const hasShardChannels = !version.startsWith("redis-6");
 
 /** A server with the module (or without), on a free port, and an ioredis client to look at it. */
 export class Server {
-  static async start({ withModule = true } = {}) {
-    const binary = join(servers, version, "bin/server");
+  static async start({ withModule = true, settings = [] } = {}) {
     for (const file of [binary, module])
       if (!existsSync(file)) throw new Error(`${file} is missing: see README.md`);
     const server = new Server();
     server.port = await freePort();
     server.dir = mkdtempSync(join(tmpdir(), "redis-lock-client-"));
-    const settings = ["--port", server.port, "--bind", "127.0.0.1", "--save", "", "--dir", server.dir];
+    const own = ["--port", server.port, "--bind", "127.0.0.1", "--save", "", "--dir", server.dir];
     const load = withModule ? ["--loadmodule", module] : [];
-    server.process = spawn(binary, [...settings, ...load].map(String), { stdio: "ignore" });
+    server.arguments = [...own, ...settings, ...load].map(String);
+    return server.#begin();
+  }
+
+  /** A Sentinel, on a free port. */
+  static async startSentinel(configuration) {
+    const server = new Server();
+    server.port = await freePort();
+    server.dir = mkdtempSync(join(tmpdir(), "redis-lock-client-"));
+    const file = join(server.dir, "sentinel.conf");
+    writeFileSync(file, `port ${server.port}\nbind 127.0.0.1\ndir ${server.dir}\n${configuration}\n`);
+    server.arguments = [file, "--sentinel"];
+    return server.#begin();
+  }
+
+  async #begin() {
     // Also when a test fails in a way that no hook sees.
-    server.kill = () => server.process.kill("SIGKILL");
-    process.once("exit", server.kill);
-    server.admin = new Redis(server.port, { retryStrategy: () => 50, maxRetriesPerRequest: null });
-    server.admin.on("error", () => {});
-    await server.admin.ping();
-    return server;
+    this.kill = () => this.process.kill("SIGKILL");
+    process.once("exit", this.kill);
+    this.run();
+    this.admin = new Redis(this.port, ADMIN);
+    this.admin.on("error", () => {});
+    await this.admin.ping();
+    return this;
+  }
+
+  run() {
+    this.process = spawn(binary, this.arguments, { stdio: "ignore" });
+  }
+
+  /** As a machine that fails. */
+  async crash() {
+    this.kill();
+    await once(this.process, "exit");
   }
 
   get url() {
@@ -56,6 +92,15 @@ export class Server {
       Object.fromEntries(line.split(" ").map((field) => field.split("=", 2))),
     );
     return clients.filter(({ id }) => Number(id) !== own);
+  }
+
+  /** As `clients`, without replicas, primaries, Sentinels, and nodes that have moved a slot here. */
+  async users() {
+    const clients = await this.clients();
+    return clients.filter(
+      ({ flags, name, cmd }) =>
+        !/[SM]/.test(flags) && !name.startsWith("sentinel-") && cmd !== "restore-asking",
+    );
   }
 
   /** The tokens that wait for a lock, in order. */
@@ -94,33 +139,74 @@ export class Server {
 }
 
 /** Waits for a condition, with a bound. */
-export async function until(condition, what = condition.toString()) {
-  for (const end = Date.now() + 10_000; !(await condition()); await sleep(10)) {
+export async function until(condition, what = condition.toString(), ms = 10_000) {
+  for (const end = Date.now() + ms; !(await condition()); await sleep(10)) {
     if (Date.now() > end) throw new Error(`waited too long for: ${what}`);
   }
 }
 
-/** The libraries that the package works with: how to make a client, and how to end it. */
-export const libraries = {
-  ioredis: {
-    async connect(port, options = {}) {
-      const client = new Redis({ port, lazyConnect: true, ...options });
-      client.on("error", () => {});
-      await client.connect();
-      return client;
-    },
-    end: (client) => client.disconnect(),
+const likeIoredis = ({ Redis, Command }) => ({
+  async connect(port, options = {}) {
+    const client = new Redis({ port, lazyConnect: true, ...options });
+    client.on("error", () => {});
+    await client.connect();
+    return client;
   },
+  async connectSentinel(ports, options = {}) {
+    const sentinels = ports.map((port) => ({ host: "127.0.0.1", port }));
+    return this.connect(undefined, { sentinels, name: "main", retryStrategy: () => 50, ...options });
+  },
+  async connectCluster(ports, options = {}) {
+    const nodes = ports.map((port) => ({ host: "127.0.0.1", port }));
+    const client = new Redis.Cluster(nodes, { lazyConnect: true, ...options });
+    client.on("error", () => {});
+    await client.connect();
+    return client;
+  },
+  end: (client) => client.disconnect(),
+  isLikeIoredis: true,
+  // Since ioredis 5.3.
+  hasShardChannels: Command.checkFlag("ENTER_SUBSCRIBER_MODE", "ssubscribe"),
+});
+
+/** All libraries that the package works with: how to make a client, and how to end it. */
+const all = {
+  ioredis: likeIoredis({ Redis, Command }),
   "node-redis": {
     async connect(port, options = {}) {
-      const client = createClient({ socket: { host: "127.0.0.1", port }, ...options });
-      client.on("error", () => {});
-      await client.connect();
-      return client;
+      return begin(createClient({ socket: { host: "127.0.0.1", port }, ...options }));
     },
-    end: (client) => client.isOpen && client.destroy(),
+    connectSentinel:
+      redis.createSentinel &&
+      (async (ports, options = {}) => {
+        const sentinelRootNodes = ports.map((port) => ({ host: "127.0.0.1", port }));
+        return begin(redis.createSentinel({ name: "main", sentinelRootNodes, ...options }));
+      }),
+    async connectCluster(ports, options = {}) {
+      const rootNodes = ports.map((port) => ({ url: `redis://127.0.0.1:${port}` }));
+      return begin(redis.createCluster({ rootNodes, ...options }));
+    },
+    end: (client) => client.isOpen && (client.destroy ?? client.disconnect).call(client),
+    isLikeIoredis: false,
+    // Since version 5, as Sentinel clients.
+    hasShardChannels: redis.createSentinel !== undefined,
   },
+  iovalkey: likeIoredis(valkey.Command ? valkey : valkey.default),
 };
+
+async function begin(client) {
+  client.on("error", () => {});
+  await client.connect();
+  return client;
+}
+
+/** Those that are asked for. iovalkey is ioredis of some time ago: `make matrix` runs all tests with it. */
+const chosen = process.env.REDIS_LOCK_LIBRARIES?.split(",") ?? ["ioredis", "node-redis"];
+export const libraries = Object.fromEntries(chosen.map((name) => [name, all[name]]));
+export const allLibraries = process.env.REDIS_LOCK_LIBRARIES ? libraries : all;
+export const [library] = Object.values(libraries);
+/** One with the options of ioredis, for tests that need them. */
+export const ioredis = Object.values(libraries).find(({ isLikeIoredis }) => isLikeIoredis) ?? all.ioredis;
 
 /** The clients of a test, which it ends together. */
 export class Clients {
@@ -248,7 +334,7 @@ export function gatherWarnings(codes) {
   return () => process.removeListener("warning", note);
 }
 
-async function freePort() {
+export async function freePort() {
   const server = net.createServer().listen(0, "127.0.0.1");
   await once(server, "listening");
   const { port } = server.address();

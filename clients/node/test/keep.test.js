@@ -2,17 +2,18 @@
 import assert from "node:assert/strict";
 import { after, afterEach, before, beforeEach, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { Redis } from "ioredis";
 import { Redlock, ResourceLockedError } from "redis-lock-client";
 import {
   asWithOldModule,
   Clients,
   gatherWarnings,
   libraries,
+  library,
   Proxy,
   Server,
   until,
   ways,
+  Redis,
 } from "./harness.js";
 
 let server;
@@ -88,7 +89,7 @@ it("grants workers of all libraries and ways in the order of arrival", async () 
 });
 
 it("grants in the order of arrival also those that have no connection to wait with", async () => {
-  const client = await libraries.ioredis.connect(server.port);
+  const client = await library.connect(server.port);
   const redlock = new Redlock([client], { retryCount: -1, retryDelay: 50, maxWaitingConnections: 2 });
   const first = await redlock.acquire(["few"], 30_000);
   const order = [];
@@ -100,10 +101,10 @@ it("grants in the order of arrival also those that have no connection to wait wi
   await first.release();
   await Promise.all(all);
   assert.deepEqual(order, [...Array(8).keys()]);
-  client.disconnect();
+  library.end(client);
 });
 
-for (const { title, name, library, waitBy } of ways) {
+for (const { title, library, waitBy } of ways) {
   describe(title, () => {
     let holder, proxy, key;
     let number = 0;
@@ -249,7 +250,7 @@ for (const { title, name, library, waitBy } of ways) {
       try {
         const refused = [];
         const client = asWithOldModule(await connect(), refused);
-        const { waiting } = await beginToWait(client, { blockSlice: 50 });
+        const { waiting } = await beginToWait(client, { blockSlice: 400 });
         const other = new Redlock([client], { waitBy }).acquire([key], 30_000, { retryCount: -1 });
         await until(async () => (await server.listening(key)).length === 2);
         assert.equal((await server.places(key)).filter(({ channel }) => channel).length, 0);
@@ -265,7 +266,7 @@ for (const { title, name, library, waitBy } of ways) {
       assert.deepEqual(codes, ["REDIS_LOCK_WITHOUT_KEEP"]);
     });
 
-    if (name === "ioredis") {
+    if (library.isLikeIoredis) {
       it("leaves nothing behind with a commandTimeout shorter than a slice", async () => {
         const impatient = new Redlock([await connect(server.port, { commandTimeout: 100 })], { waitBy });
         const gaveUp = impatient.acquire([key], 30_000, { retryCount: 4, retryDelay: 100 });

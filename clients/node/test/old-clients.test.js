@@ -4,7 +4,7 @@ import { createRequire } from "node:module";
 import { after, before, beforeEach, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { ExecutionError, Redlock, ResourceLockedError } from "redis-lock-client";
-import { libraries, Server, until } from "./harness.js";
+import { ioredis, Server, until } from "./harness.js";
 
 const require = createRequire(import.meta.url);
 const Redlock4 = require("redlock");
@@ -13,7 +13,7 @@ const Redlock5 = require("redlock-5").default;
 let server, client, fresh;
 before(async () => {
   server = await Server.start();
-  client = await libraries.ioredis.connect(server.port);
+  client = await ioredis.connect(server.port);
   fresh = new Redlock([client], { retryCount: -1 });
 });
 beforeEach(() => server.admin.flushall());

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, afterEach, before, beforeEach, describe, it } from "node:test";
 import { ExecutionError, Redlock, ResourceLockedError } from "redis-lock-client";
-import { libraries, Server, until } from "./harness.js";
+import { ioredis, Server, until } from "./harness.js";
 
 describe("three servers", () => {
   let servers;
@@ -10,9 +10,7 @@ describe("three servers", () => {
   before(async () => (servers = await Promise.all([Server.start(), Server.start(), Server.start()])));
   beforeEach(async () => {
     await Promise.all(servers.map((server) => server.admin.flushall()));
-    clients = await Promise.all(
-      servers.map(({ port }) => libraries.ioredis.connect(port, { commandTimeout: 500 })),
-    );
+    clients = await Promise.all(servers.map(({ port }) => ioredis.connect(port, { commandTimeout: 500 })));
     redlock = new Redlock(clients, { retryCount: 2, retryDelay: 20 });
   });
   afterEach(() => clients.forEach((client) => client.disconnect()));

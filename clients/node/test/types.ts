@@ -1,11 +1,27 @@
 // Compiled, not run: the clients fit, and the types say what the README says.
-import { Redis } from "ioredis";
-import { createClient } from "redis";
-import DefaultRedlock, { ExecutionError, type Lock, Redlock, type Settings } from "redis-lock-client";
+import { Cluster, Redis } from "ioredis";
+import * as valkey from "iovalkey";
+import { createClient, createCluster, createSentinel } from "redis";
+import DefaultRedlock, {
+  type Client,
+  ExecutionError,
+  type Lock,
+  Redlock,
+  type Settings,
+} from "redis-lock-client";
 
 const redlock: DefaultRedlock = new Redlock([new Redis(), createClient(), createClient({ RESP: 3 })], {
   retryCount: 3,
 });
+
+const topologies: Client[] = [
+  new Redis({ sentinels: [{ port: 26379 }], name: "main" }),
+  new Cluster([{ port: 7000 }]),
+  new valkey.Redis(),
+  new valkey.Cluster([{ port: 7000 }]),
+  createCluster({ rootNodes: [{ url: "redis://127.0.0.1:7000" }] }),
+  createSentinel({ name: "main", sentinelRootNodes: [{ host: "127.0.0.1", port: 26379 }] }),
+];
 
 const lock: Lock = await redlock.acquire(["a"], 1000, { shared: true });
 const fence: number = lock.fence;
@@ -33,4 +49,9 @@ await redlock.acquire("a", 1000);
 // @ts-expect-error no such setting
 const settings: Partial<Settings> = { retries: 3 };
 
-export { fence, fences, length, permit, reply, settings, value };
+export async function work(): Promise<number> {
+  await using held = await redlock.acquire(["a"], 1000);
+  return held.fence;
+}
+
+export { fence, fences, length, permit, reply, settings, topologies, value };

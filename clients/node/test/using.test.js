@@ -3,7 +3,7 @@ import { after, before, beforeEach, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { ExecutionError, Redlock } from "redis-lock-client";
 import { after as afterwards } from "../dist/esm/timer.js";
-import { libraries, Server, until } from "./harness.js";
+import { library, Server, until } from "./harness.js";
 
 const DAY_MS = 24 * 60 * 60 * 1000;
 
@@ -13,7 +13,7 @@ describe("using", () => {
   let server, client, redlock;
   before(async () => {
     server = await Server.start();
-    client = await libraries.ioredis.connect(server.port);
+    client = await library.connect(server.port);
     redlock = new Redlock([client], { automaticExtensionThreshold: 200 });
   });
   beforeEach(() => server.admin.flushall());

@@ -1,0 +1,60 @@
+// Packs the package, checks it, lists what is in it, installs it in a clean folder, and takes a lock with it on a real server. It
+// uploads nothing: it says what would be uploaded.
+import { execFileSync } from "node:child_process";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { Server } from "../test/harness.js";
+
+const folder = fileURLToPath(new URL("..", import.meta.url));
+const target = join(folder, "target/dist");
+const { devDependencies } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
+
+const run = (command, args, cwd, options = {}) =>
+  execFileSync(command, args, { cwd, encoding: "utf8", stdio: ["ignore", "pipe", "inherit"], ...options });
+
+rmSync(target, { recursive: true, force: true });
+mkdirSync(target, { recursive: true });
+const text = run("npm", ["pack", "--json", "--silent", "--pack-destination", target], folder);
+const [packed] = JSON.parse(text.slice(text.indexOf("[")));
+const file = join(target, packed.filename);
+
+const paths = packed.files.map(({ path }) => path);
+const wanted = ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE", "package.json"];
+const missing = wanted.filter((path) => !paths.includes(path));
+if (missing.length > 0) throw new Error(`not in the package: ${missing}`);
+for (const { path, size } of packed.files) console.log(`${String(size).padStart(8)}  ${path}`);
+
+console.log("== publint");
+process.stdout.write(run("npx", ["--no-install", "publint", "run", file, "--strict"], folder));
+
+console.log("== a clean folder");
+const app = mkdtempSync(join(tmpdir(), "redis-lock-client-"));
+const server = await Server.start();
+try {
+  writeFileSync(join(app, "package.json"), '{ "private": true }');
+  for (const library of ["ioredis", "iovalkey", "redis"]) {
+    const packages = [file, `${library}@${devDependencies[library]}`];
+    run("npm", ["install", "--silent", "--no-audit", "--no-fund", "--prefer-offline", ...packages], app);
+  }
+  const env = { ...process.env, PORT: server.port };
+  const body = `
+    const client = new Redis(Number(process.env.PORT));
+    new Redlock([client]).using(["stock:7"], 5000, async (signal, lock) => lock.fence).then((fence) => {
+      console.log("a lock with fence " + fence);
+      client.disconnect();
+    });`;
+  const commonjs = `const { Redlock } = require("redis-lock-client"); const { Redis } = require("ioredis"); ${body}`;
+  const modules = `import { Redlock } from "redis-lock-client"; import { Redis } from "iovalkey"; ${body}`;
+  process.stdout.write(run("node", ["-e", commonjs], app, { env, timeout: 20_000 }));
+  process.stdout.write(run("node", ["--input-type=module", "-e", modules], app, { env, timeout: 20_000 }));
+} finally {
+  await server.stop();
+  rmSync(app, { recursive: true, force: true });
+}
+
+console.log(`
+Nothing was uploaded. \`npm publish ${file.replace(folder, "")} --access public\` would upload
+  ${packed.name} ${packed.version}: ${packed.files.length} files, ${packed.size} bytes packed, ${packed.unpackedSize} unpacked
+  ${packed.integrity}`);

@@ -1,0 +1,101 @@
+// Runs all tests with each version of each library that package.json accepts, on the packed file, each in a folder of its own below
+// target/. Prints one line for each, and writes them to MATRIX.tsv. Ends with 1 when a test has failed. Arguments: only these rows. JOBS=2: two at a time.
+import { execFileSync, spawn } from "node:child_process";
+import { once } from "node:events";
+import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+/** The oldest and the newest of each major version. */
+const VERSIONS = {
+  ioredis: ["5.0.0", "5.11.1", "6.0.0"],
+  iovalkey: ["0.1.0", "0.4.0"],
+  redis: ["4.6.0", "4.7.1", "5.0.0", "5.12.1", "6.0.0", "6.3.1"],
+};
+
+/** As the tests call them. */
+const NAMES = { ioredis: "ioredis", iovalkey: "iovalkey", redis: "node-redis" };
+
+/** A run that takes longer is ended. */
+const LIMIT_MS = 15 * 60_000;
+
+const folder = fileURLToPath(new URL("..", import.meta.url));
+const target = join(folder, "target/matrix");
+const file = join(folder, "MATRIX.tsv");
+const { devDependencies } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
+
+const npm = (args, cwd) =>
+  execFileSync("npm", args, { cwd, encoding: "utf8", stdio: ["ignore", "pipe", "inherit"] });
+
+mkdirSync(target, { recursive: true });
+const packed = npm(["pack", "--silent", "--pack-destination", target], folder).trim().split("\n").at(-1);
+
+const wanted = process.argv.slice(2);
+const rows = Object.entries(VERSIONS)
+  .flatMap(([library, versions]) => versions.map((version) => ({ library, version })))
+  .filter(({ library, version }) => wanted.length === 0 || wanted.includes(`${library}@${version}`));
+
+const head = "language\tlibrary\tversion\tpassed\tfailed\tskipped";
+const lines = new Map();
+if (wanted.length > 0 && existsSync(file))
+  for (const line of readFileSync(file, "utf8").trim().split("\n").slice(1))
+    lines.set(line.split("\t").slice(1, 3).join("@"), line);
+
+let hasFailed = false;
+const left = [...rows];
+await Promise.all(Array.from({ length: Number(process.env.JOBS ?? 1) }, work));
+process.exit(hasFailed ? 1 : 0);
+
+async function work() {
+  for (let row = left.shift(); row; row = left.shift()) {
+    const { library, version } = row;
+    const { passed, failed, skipped } = await test(library, version);
+    const line = ["node", NAMES[library], version, passed, failed, skipped].join("\t");
+    console.log(line);
+    lines.set(`${NAMES[library]}@${version}`, line);
+    const sorted = [...lines].sort(([a], [b]) => a.localeCompare(b, "en", { numeric: true }));
+    writeFileSync(file, `${[head, ...sorted.map(([, one]) => one)].join("\n")}\n`);
+    hasFailed ||= failed > 0 || passed === 0;
+  }
+}
+
+async function test(library, version) {
+  const place = join(target, `${library}-${version}`);
+  rmSync(place, { recursive: true, force: true });
+  mkdirSync(place);
+  // The tests look at the servers with ioredis, and the old clients are those of node-redlock: so the others are there as well.
+  const others = ["ioredis", "iovalkey", "redis", "redlock", "redlock-5"];
+  const dependencies = Object.fromEntries(others.map((name) => [name, devDependencies[name]]));
+  dependencies[library] = version;
+  dependencies["redis-lock-client"] = `file:${join(target, packed)}`;
+  writeFileSync(
+    join(place, "package.json"),
+    JSON.stringify({ name: "matrix", private: true, type: "module", dependencies }),
+  );
+  // Neither --force nor --legacy-peer-deps: the package has to accept this version.
+  npm(["install", "--no-audit", "--no-fund", "--silent", "--prefer-offline"], place);
+  cpSync(join(folder, "test"), join(place, "test"), { recursive: true });
+  symlinkSync(join(place, "node_modules/redis-lock-client/dist"), join(place, "dist"));
+
+  const child = spawn("sh", ["-c", "exec node --test --test-reporter=tap test/*.test.js"], {
+    cwd: place,
+    // How many can wait is no question of the version.
+    env: { REDIS_LOCK_WAITERS: "1000", ...process.env, REDIS_LOCK_LIBRARIES: NAMES[library] },
+    stdio: ["ignore", "pipe", "inherit"],
+    detached: true,
+  });
+  const limit = setTimeout(() => process.kill(-child.pid, "SIGKILL"), LIMIT_MS);
+  let text = "";
+  child.stdout.on("data", (data) => (text += data));
+  await once(child, "close");
+  clearTimeout(limit);
+  writeFileSync(join(place, "tests.tap"), text);
+  const count = (name) => Number(text.match(new RegExp(`^# ${name} (\\d+)`, "m"))?.[1] ?? 0);
+  // A run without a summary was ended.
+  const isWhole = /^# pass /m.test(text);
+  return {
+    passed: count("pass"),
+    failed: count("fail") + count("cancelled") + (isWhole ? 0 : 1),
+    skipped: count("skipped"),
+  };
+}

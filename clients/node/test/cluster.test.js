@@ -1,0 +1,222 @@
+// Locks in a cluster: spread by their keys, and followed when their slots move or their node fails.
+import assert from "node:assert/strict";
+import { after, afterEach, before, describe, it } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Redlock } from "redis-lock-client";
+import { allLibraries, gatherWarnings, hasShardChannels, until } from "./harness.js";
+import { slotOf, tagOfSlot } from "../dist/esm/slot.js";
+import { TestCluster } from "./topology.js";
+
+let cluster;
+before(async () => (cluster = await TestCluster.start()), { timeout: 60_000 });
+after(() => cluster?.stop());
+
+const ways = Object.entries(allLibraries).flatMap(([name, library]) =>
+  ["block", "notify"].map((waitBy) => ({ title: `${name}, ${waitBy}`, library, waitBy })),
+);
+
+const ends = [];
+const connect = async (library, options) => {
+  const client = await library.connectCluster(cluster.ports, options);
+  ends.push(() => library.end(client));
+  return client;
+};
+afterEach(() => Promise.all(ends.splice(0).map((end) => end())));
+
+const isListening = (key, count = 1) =>
+  until(async () => (await (await cluster.ownerOf(key)).listening(key)).length === count, `${count} listen`);
+
+for (const { title, library, waitBy } of ways) {
+  describe(title, () => {
+    it("cluster: locks are spread by key, and each waits where its key is", async () => {
+      const codes = [];
+      const stop = gatherWarnings(codes);
+      const client = await connect(library);
+      const redlock = new Redlock([client], { retryCount: -1, waitBy });
+      const keys = await Promise.all([0, 1, 2, 3, 4, 5].map((i) => `{${i}} spread ${title}`));
+      const owners = await Promise.all(keys.map((key) => cluster.ownerOf(key)));
+      assert.ok(new Set(owners).size > 1, "on several nodes");
+      const locks = await Promise.all(keys.map((key) => redlock.acquire([key], 30_000)));
+      for (const [i, key] of keys.entries()) assert.deepEqual(await owners[i].holders(key), [locks[i].value]);
+      const waiting = keys.map((key) => redlock.acquire([key], 30_000));
+      for (const key of keys) await isListening(key);
+      const isChannel = (await owners[0].places(keys[0]))[0].channel !== undefined;
+      assert.equal(isChannel, waitBy === "notify" && hasShardChannels && library.hasShardChannels);
+      for (const lock of locks) await lock.extend(60_000);
+      assert.ok((await owners[0].admin.pttl(keys[0])) > 50_000);
+      for (const lock of locks) await lock.release();
+      const others = await Promise.all(waiting);
+      for (const [i, other] of others.entries()) assert.ok(other.fence > locks[i].fence);
+      await Promise.all(others.map((other) => other.release()));
+      // What waited has connections of its own, which end with the client.
+      library.end(client);
+      const users = async () => (await Promise.all(cluster.nodes.map((node) => node.users()))).flat();
+      await until(async () => (await users()).length === 0, "all connections are closed");
+      await sleep(0);
+      stop();
+      const isRefused = waitBy === "notify" && !(hasShardChannels && library.hasShardChannels);
+      assert.deepEqual(codes, isRefused ? ["REDIS_LOCK_WITHOUT_NOTIFY"] : []);
+    });
+
+    it("cluster: several resources may be on several nodes, those of a multi-lock are of one slot", async () => {
+      const redlock = new Redlock([await connect(library)], { retryCount: -1, waitBy });
+      const resources = ["a", "b", "c"].map((name) => `${name} several ${title}`);
+      const first = await redlock.acquire(resources, 5000);
+      const second = redlock.acquire(resources, 5000);
+      await isListening(resources[0]);
+      await first.release();
+      await (await second).release();
+
+      await assert.rejects(redlock.multiLock(resources).acquire(1000, { retryCount: 0 }), (error) => {
+        return /different slots of the cluster/.test(error.message) && /hash tag/.test(error.message);
+      });
+      const tagged = resources.map((name) => `{tag}:${name}`);
+      const both = await redlock.multiLock(tagged).acquire(5000);
+      const next = redlock.multiLock(tagged).acquire(5000);
+      await isListening(tagged[0]);
+      await both.release();
+      await (await next).release();
+      const pool = redlock.semaphore(resources[0], 2);
+      await (await pool.acquire(1000)).release();
+    });
+
+    it("acl: in a cluster the client may ask where the slots are, too", async () => {
+      const worker = ["+lock.acquire", "+rwlock.rlock", "+lock.release", "+lock.renew"];
+      const more = ["+cluster|slots", "+cluster|info", "+ssubscribe", "+ping", "&redis-lock:*"];
+      // 6.2 knows no rights to parts of a command there, and no shard channels.
+      const rights = hasShardChannels ? more : ["+cluster"];
+      for (const { admin } of cluster.nodes) {
+        const base = ["reset", "on", ">secret", "resetchannels", "~jobs:*", "-@all"];
+        await admin.acl("SETUSER", "worker", ...base, ...worker, ...rights);
+      }
+      const user = { username: "worker", password: "secret" };
+      const { warn } = console;
+      console.warn = () => {};
+      const options = library.isLikeIoredis ? { redisOptions: user } : { defaults: user };
+      const redlock = new Redlock([await connect(library, options)], { retryCount: -1, waitBy });
+      for (const key of ["jobs:{0}", "jobs:{1}", "jobs:{2}"]) {
+        const first = await redlock.acquire([key], 5000);
+        const waiting = redlock.acquire([key], 5000);
+        await isListening(key);
+        await first.extend(5000);
+        await first.release();
+        await (await waiting).release();
+      }
+      console.warn = warn;
+    });
+
+    it("cluster_slot_moves: a waiter and a holder follow it", { timeout: 30_000 }, async () => {
+      const key = await cluster.key(`moves ${title}`, false);
+      const redlock = new Redlock([await connect(library)], { retryCount: -1, waitBy });
+      const holder = await redlock.acquire([key], 30_000);
+      const waiting = new Redlock([await connect(library)], { retryCount: -1, waitBy }).acquire(
+        [key],
+        30_000,
+      );
+      await isListening(key);
+      const [token] = await (await cluster.ownerOf(key)).waiters(key);
+      const target = await cluster.moveSlot(key);
+      await until(async () => (await target.listening(key)).includes(token), "it waits at the new node");
+      assert.deepEqual(await target.holders(key), [holder.value]);
+      await holder.extend(40_000);
+      await holder.release();
+      const lock = await waiting;
+      assert.equal(lock.value, token);
+      assert.ok(lock.fence > holder.fence);
+      await lock.release();
+    });
+
+    it("cluster_slot_moves: a lock is had while its slot is on its way", { timeout: 30_000 }, async () => {
+      const key = await cluster.key(`on its way ${title}`, false);
+      const redlock = new Redlock([await connect(library)], { retryCount: 5, waitBy });
+      const { from, to, finish } = await cluster.beginToMove(key);
+      // The key is not on the old node, which says ASK.
+      const lock = await redlock.acquire([key], 30_000);
+      assert.equal((await from.admin.cluster("COUNTKEYSINSLOT", slotOf(key))) ?? 0, 0);
+      await finish();
+      assert.deepEqual(await to.holders(key), [lock.value]);
+      await lock.release();
+    });
+
+    it(
+      "cluster_switch_over: a waiter goes on where the replica has taken over",
+      { timeout: 30_000 },
+      async () => {
+        const key = await cluster.key(`switch ${title}`);
+        const redlock = new Redlock([await connect(library)], { retryCount: -1, waitBy });
+        const holder = await redlock.acquire([key], 30_000);
+        const waiting = redlock.acquire([key], 30_000);
+        await isListening(key);
+        const [token] = await (await cluster.ownerOf(key)).waiters(key);
+        await cluster.switchOver();
+        await cluster.isWhole();
+        const now = await cluster.ownerOf(key);
+        await until(async () => (await now.listening(key)).includes(token), "it waits at the new primary");
+        await holder.release();
+        const lock = await waiting;
+        assert.equal(lock.value, token);
+        await lock.release();
+      },
+    );
+  });
+}
+
+it(
+  "cluster_failover_in_a_wait_and_in_a_hold: both go on with their tokens",
+  { timeout: 90_000 },
+  async () => {
+    const some = await cluster.key("failover");
+    const primary = await cluster.ownerOf(some);
+    const stories = await Promise.all(
+      ways.map(async ({ title, library, waitBy }) => {
+        const story = { title, key: `{${tagOfSlot(slotOf(some))}} ${title}`, isAborted: false };
+        const holder = new Redlock([await connect(library)], { waitBy });
+        const waiter = new Redlock([await connect(library)], { retryCount: -1, waitBy });
+        const done = new Promise((resolve) => (story.finish = resolve));
+        await new Promise((resolve, reject) => {
+          const routine = async (signal, lock) => {
+            story.holder = lock;
+            resolve();
+            await done;
+            story.isAborted = signal.aborted;
+          };
+          const settings = { automaticExtensionThreshold: 19_500 };
+          story.holding = holder.using([story.key], 20_000, settings, routine);
+          story.holding.catch(reject);
+        });
+        story.waiting = waiter.acquire([story.key], 30_000);
+        story.waiting.then(() => (story.isGranted = true));
+        await until(async () => (await primary.listening(story.key)).length === 1, `${title} waits`);
+        [story.token] = await primary.waiters(story.key);
+        return story;
+      }),
+    );
+    assert.equal(await primary.admin.call("WAIT", 1, 5000), 1);
+    const { old, now } = await cluster.failOver();
+    for (const { title, key, holder, token } of stories) {
+      assert.deepEqual(await now.holders(key), [holder.value], title);
+      await until(async () => (await now.waiters(key)).includes(token), `${title} waits again`, 30_000);
+      const since = holder.remaining;
+      await until(() => holder.remaining > since, `${title} is extended`, 30_000);
+    }
+    for (const { title, key, token, finish, holding, waiting, isGranted, ...story } of stories) {
+      assert.ok(!isGranted, title);
+      finish();
+      await holding;
+      assert.equal(story.isAborted, false, title);
+      const lock = await waiting;
+      assert.equal(lock.value, token, `${title} has kept its token`);
+      assert.deepEqual(await now.holders(key), [token], title);
+      await lock.release();
+    }
+    old.run();
+    await cluster.isWhole();
+  },
+);
+
+it("slots are those of the servers", async () => {
+  const { admin } = cluster.nodes[0];
+  for (const key of ["a", "{a}b", "a{}b", "{a", "x{ü}y", "{{a}}", "foo{bar}{zap}", ""])
+    assert.equal(slotOf(key), await admin.cluster("KEYSLOT", key), key);
+  for (const slot of [0, 1, 8000, 16383]) assert.equal(slotOf(`x:{${tagOfSlot(slot)}}:y`), slot);
+});

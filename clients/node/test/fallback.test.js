@@ -1,0 +1,214 @@
+// Locks of a server without the module: only where they are wanted, and then as strings.
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { after, afterEach, before, beforeEach, describe, it } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { ExecutionError, ModuleMissingError, Redlock, ResourceLockedError } from "redis-lock-client";
+import {
+  asWithOldModule,
+  Clients,
+  gatherWarnings,
+  libraries,
+  Proxy,
+  Server,
+  until,
+  ways,
+} from "./harness.js";
+
+let bare, server;
+before(
+  async () => ([bare, server] = await Promise.all([Server.start({ withModule: false }), Server.start()])),
+);
+after(() => Promise.all([bare?.stop(), server?.stop()]));
+
+const isMissing = (error) =>
+  error instanceof ExecutionError &&
+  error.cause instanceof ModuleMissingError &&
+  /no redis-lock module/.test(error.message);
+
+it("fallback: never has two owners in several processes", { timeout: 60_000 }, async () => {
+  const worker = fileURLToPath(new URL("fallback-worker.js", import.meta.url));
+  const run = ({ name, waitBy }) =>
+    promisify(execFile)(process.execPath, [worker, bare.port, name, waitBy, "processes"].map(String));
+  const runs = await Promise.all([...ways, ...ways].slice(0, 4).map(run));
+  const counts = runs.flatMap(({ stdout }) => stdout.trim().split("\n").map(Number));
+  assert.equal(counts.length, 40);
+  assert.equal(Math.max(...counts), 1, String(counts));
+  assert.equal(await bare.admin.exists("processes"), 0);
+  for (const { stderr } of runs) assert.equal(stderr.match(/REDIS_LOCK_FALLBACK/g)?.length, 1, stderr);
+});
+
+for (const { title, library, waitBy } of ways) {
+  describe(title, () => {
+    let client, redlock;
+    const clients = new Clients(library);
+    const codes = [];
+    let stop;
+    beforeEach(async () => {
+      await bare.admin.flushall();
+      stop = gatherWarnings(codes);
+      client = await clients.connect(bare.port);
+      redlock = new Redlock([client], { waitBy, fallback: true });
+    });
+    afterEach(async () => {
+      clients.end();
+      await sleep(0);
+      stop();
+      codes.length = 0;
+    });
+
+    it("fallback: without the setting, an error says what is missing, and how it is had", async () => {
+      const strict = new Redlock([client], { waitBy });
+      const routine = async () => assert.fail("it ran");
+      for (const attempt of [
+        () => strict.acquire(["a"], 5000),
+        () => strict.acquireRead(["a"], 5000),
+        () => strict.using(["a"], 5000, routine),
+        () => strict.semaphore("a", 2).acquire(5000),
+        () => strict.multiLock(["a", "b"]).acquire(5000),
+        () => strict.runOnce("a", { atMost: 5000 }, routine),
+      ]) {
+        await assert.rejects(attempt(), (error) => {
+          for (const word of [
+            "loadmodule /path/libredis_lock.so",
+            "MODULE LOAD",
+            "fallback: true",
+            "no fence",
+          ])
+            assert.ok(error.message.includes(word), `${word}: ${error.message}`);
+          return isMissing(error);
+        });
+      }
+      assert.deepEqual(await bare.admin.keys("*"), []);
+      await sleep(0);
+      assert.deepEqual(codes, []);
+    });
+
+    it("fallback: acquires, waits, extends and releases, and warns once", async () => {
+      const first = await redlock.acquire(["a"], 5000);
+      assert.equal(await bare.admin.get("a"), first.value);
+      assert.equal(first.fence, 0);
+      assert.ok((await bare.admin.pttl("a")) > 4000);
+      await first.extend(60_000);
+      assert.ok((await bare.admin.pttl("a")) > 50_000);
+      assert.equal(await first.check(), true);
+
+      const other = new Redlock([client], { waitBy, fallback: true, retryDelay: 50, retryJitter: 20 });
+      const waiting = other.acquire(["a"], 5000, { retryCount: -1 });
+      const start = performance.now();
+      const refused = await other.acquire(["a"], 5000, { retryCount: 4 }).catch((error) => error);
+      const took = performance.now() - start;
+      assert.ok(refused.cause instanceof ResourceLockedError);
+      assert.ok(took > 100 && took < 2000, `${took} ms`);
+      await first.release();
+      const second = await waiting;
+      assert.equal(await bare.admin.get("a"), second.value);
+      await assert.rejects(first.release(), (error) => error.cause instanceof ResourceLockedError);
+      assert.equal(await bare.admin.get("a"), second.value, "a late owner changes nothing");
+      assert.equal(await first.check(), false);
+      await second.release();
+
+      const kept = await redlock.using(
+        ["a"],
+        400,
+        { automaticExtensionThreshold: 250 },
+        async (signal, lock) => {
+          await sleep(1000);
+          assert.ok(!signal.aborted && lock.isValid);
+          return bare.admin.get("a");
+        },
+      );
+      assert.ok(kept);
+      assert.deepEqual(await redlock.runOnce("job", { atMost: 5000 }, async () => 7), {
+        hasRun: true,
+        value: 7,
+      });
+      assert.deepEqual(await bare.admin.keys("*"), []);
+      await sleep(0);
+      assert.deepEqual(codes, ["REDIS_LOCK_FALLBACK"]);
+    });
+
+    it("fallback: a lost lock is not extended, and ends what runs under it", async () => {
+      const lock = await redlock.acquire(["a"], 5000);
+      await bare.admin.set("a", "another");
+      await assert.rejects(lock.extend(5000), (error) => error.cause instanceof ResourceLockedError);
+      await assert.rejects(lock.release(), (error) => error.cause instanceof ResourceLockedError);
+      assert.equal(await bare.admin.get("a"), "another");
+      const using = redlock.using(["b"], 400, { automaticExtensionThreshold: 250 }, async (signal) => {
+        await bare.admin.del("b");
+        await new Promise((resolve) => signal.addEventListener("abort", resolve));
+      });
+      await assert.rejects(using, ExecutionError);
+    });
+
+    it("fallback: finds what was set when the reply was lost", async () => {
+      const proxy = await Proxy.start(bare.port);
+      try {
+        const far = new Redlock([await clients.connect(proxy.port)], {
+          fallback: true,
+          retryDelay: 50,
+          waitBy,
+        });
+        await (await far.acquire(["warm"], 5000)).release();
+        proxy.loseNextReply();
+        const lock = await far.acquire(["a"], 30_000);
+        assert.ok(proxy.hasLostReply);
+        assert.equal(await bare.admin.get("a"), lock.value);
+        await lock.release();
+      } finally {
+        proxy.stop();
+      }
+    });
+
+    it("fallback: says what it does not have", async () => {
+      const lock = await redlock.acquire(["a"], 5000);
+      const routine = async () => {};
+      for (const attempt of [
+        () => redlock.acquireRead(["b"], 5000),
+        () => redlock.acquire(["b", "c"], 5000),
+        () => redlock.acquire(["b"], 5000, { linger: 100 }),
+        () => redlock.semaphore("b", 2).tryAcquire(5000),
+        () => redlock.multiLock(["b", "c"]).acquire(5000),
+        () => lock.exec("SET", "b", 1),
+        () => lock.release({ atLeast: 100 }),
+        () => redlock.runOnce("b", { atMost: 5000, atLeast: 10 }, routine),
+      ]) {
+        await assert.rejects(attempt(), (error) => {
+          return isMissing(error) && error.message.includes("is not available in the fallback");
+        });
+      }
+    });
+
+    it("fallback: changes nothing where the module is, nor with an old one", async () => {
+      const there = new Redlock([await clients.connect(server.port)], { waitBy, fallback: true });
+      const lock = await there.acquire([title], 5000);
+      assert.deepEqual(await server.holders(title), [lock.value]);
+      assert.ok(lock.fence > 0);
+      const waiting = there.acquire([title], 5000);
+      await until(async () => (await server.listening(title)).length === 1);
+      await lock.release();
+      await (await waiting).release();
+      await (await there.semaphore(title, 2).acquire(1000)).release();
+      const old = new Redlock([asWithOldModule(await clients.connect(server.port))], { fallback: true });
+      await assert.rejects(old.multiLock(["a", "b"]).acquire(1000), (error) => {
+        return !(error.cause instanceof ModuleMissingError) && /LOCK.MACQUIRE/.test(error.message);
+      });
+      await sleep(0);
+      assert.ok(!codes.includes("REDIS_LOCK_FALLBACK"));
+    });
+  });
+}
+
+it("fallback: a choice of the module stays", async () => {
+  const [library] = Object.values(libraries);
+  const client = await library.connect(server.port);
+  const redlock = new Redlock([client], { fallback: true });
+  await (await redlock.acquire(["stays"], 1000)).release();
+  const name = "call" in client ? "call" : "sendCommand";
+  client[name] = () =>
+    Promise.reject(new Error("ERR unknown command 'LOCK.ACQUIRE', with args beginning with: "));
+  await assert.rejects(redlock.acquire(["stays"], 1000), isMissing);
+  library.end(client);
+});

@@ -1,0 +1,155 @@
+// Locks of a primary that Sentinels watch, through its failure.
+import assert from "node:assert/strict";
+import { after, afterEach, before, describe, it } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Redlock } from "redis-lock-client";
+import { allLibraries, until } from "./harness.js";
+import { Sentinels } from "./topology.js";
+
+let sentinels;
+before(async () => (sentinels = await Sentinels.start()), { timeout: 60_000 });
+after(() => sentinels?.stop());
+
+const libraries = Object.entries(allLibraries).filter(([, library]) => library.connectSentinel);
+const ways = libraries.flatMap(([name, library]) =>
+  ["block", "notify"].map((waitBy) => ({ title: `${name}, ${waitBy}`, library, waitBy })),
+);
+
+const ends = [];
+const connect = async (library, options) => {
+  const client = await library.connectSentinel(sentinels.ports, options);
+  ends.push(() => library.end(client));
+  return client;
+};
+afterEach(() => Promise.all(ends.splice(0).map((end) => end())));
+
+for (const { title, library, waitBy } of ways) {
+  describe(title, () => {
+    it("sentinel: acquires, waits in order, extends and releases", async () => {
+      const client = await connect(library);
+      const redlock = new Redlock([client], { retryCount: -1, waitBy });
+      const primary = await sentinels.primary();
+      const key = `sentinel ${title}`;
+      const first = await redlock.acquire([key], 30_000);
+      assert.deepEqual(await primary.holders(key), [first.value]);
+      const order = [];
+      const all = [];
+      for (const n of [1, 2, 3]) {
+        all.push(redlock.using([key], 5000, async () => void order.push(n)));
+        await until(async () => (await primary.listening(key)).length === n);
+      }
+      await first.extend(60_000);
+      await first.release();
+      await Promise.all(all);
+      assert.deepEqual(order, [1, 2, 3]);
+      const permit = await redlock.semaphore(`${key} pool`, 2).acquire(5000);
+      await permit.release();
+      // What waited has connections of its own, which end with the client.
+      library.end(client);
+      await until(async () => (await primary.users()).length === 0, "all connections are closed");
+    });
+
+    it("sentinel: quits with all its connections, and gives up its places", async () => {
+      const primary = await sentinels.primary();
+      const redlock = new Redlock([await connect(library)], { retryCount: -1, waitBy });
+      const key = `sentinel quits ${title}`;
+      await redlock.acquire([key], 5000);
+      const waiting = redlock.acquire([key], 5000);
+      await Promise.all([
+        assert.rejects(waiting),
+        until(async () => (await primary.listening(key)).length === 1).then(() => redlock.quit()),
+      ]);
+      assert.deepEqual(await primary.places(key), []);
+      await until(async () => (await primary.users()).length === 0, "all connections are closed");
+    });
+  });
+}
+
+it(
+  "sentinel_failover_in_a_wait_and_in_a_hold: both go on with their tokens",
+  { timeout: 90_000 },
+  async () => {
+    const primary = await sentinels.primary();
+    const stories = await Promise.all(
+      ways.map(async ({ title, library, waitBy }) => {
+        const key = `failover ${title}`;
+        const story = { title, key, isAborted: false };
+        const holder = new Redlock([await connect(library)], { waitBy });
+        const waiter = new Redlock([await connect(library)], { retryCount: -1, waitBy });
+        const done = new Promise((resolve) => (story.finish = resolve));
+        await new Promise((resolve, reject) => {
+          const routine = async (signal, lock) => {
+            story.holder = lock;
+            resolve();
+            await done;
+            story.isAborted = signal.aborted;
+          };
+          // Long enough for the Sentinels to decide, and extended many times meanwhile.
+          story.holding = holder.using([key], 20_000, { automaticExtensionThreshold: 19_500 }, routine);
+          story.holding.catch(reject);
+        });
+        story.waiting = waiter.acquire([key], 30_000);
+        story.waiting.then(() => (story.isGranted = true));
+        await until(async () => (await primary.listening(key)).length === 1);
+        [story.token] = await primary.waiters(key);
+        return story;
+      }),
+    );
+    // The holds are to have reached the replica, or they would be gone.
+    assert.equal(await primary.admin.call("WAIT", 1, 5000), 1);
+    await sentinels.failOver();
+    const now = await sentinels.primary();
+    for (const { title, key, holder, token } of stories) {
+      assert.deepEqual(await now.holders(key), [holder.value], title);
+      await until(async () => (await now.waiters(key)).includes(token), `${title} waits again`, 30_000);
+      const since = holder.remaining;
+      await until(() => holder.remaining > since, `${title} is extended`, 30_000);
+    }
+    for (const { title, key, token, finish, holding, waiting, isGranted, ...story } of stories) {
+      assert.ok(!isGranted, title);
+      finish();
+      await holding;
+      assert.equal(story.isAborted, false, title);
+      const lock = await waiting;
+      assert.equal(lock.value, token, `${title} has kept its token`);
+      assert.deepEqual(await now.holders(key), [token], title);
+      assert.ok(lock.fence > story.holder.fence, `${title}: fences grow over the failover`);
+      await lock.release();
+    }
+    // The one that has died comes back.
+    sentinels.servers.find((server) => server !== now).run();
+    await sentinels.isWhole();
+  },
+);
+
+it(
+  "sentinel_failover_and_a_deadline: who waits for less gives up in its time",
+  { timeout: 60_000 },
+  async () => {
+    const primary = await sentinels.primary();
+    const held = await primary.admin.call("LOCK.ACQUIRE", "deadline", "other", 60_000);
+    assert.ok(held > 0);
+    const settings = { retryCount: 1, retryDelay: 1000, retryJitter: 0 };
+    const acquires = await Promise.all(
+      ways.map(async ({ title, library, waitBy }) => {
+        const redlock = new Redlock([await connect(library)], { ...settings, waitBy });
+        await (await redlock.acquire([`${title} warm`], 1000)).release();
+        return () => {
+          const start = performance.now();
+          return redlock.acquire(["deadline"], 5000).then(
+            () => assert.fail(`${title}: granted`),
+            () => [title, performance.now() - start],
+          );
+        };
+      }),
+    );
+    const waiting = acquires.map((acquire) => acquire());
+    await sleep(300);
+    primary.process.kill("SIGSTOP");
+    try {
+      for (const [title, ms] of await Promise.all(waiting)) assert.ok(ms < 6000, `${title}: ${ms} ms`);
+    } finally {
+      primary.process.kill("SIGCONT");
+    }
+  },
+);

@@ -1,0 +1,206 @@
+// Real Sentinels and real Clusters for the tests.
+import { Server, until } from "./harness.js";
+import { slotOf } from "../dist/esm/slot.js";
+
+/** A primary with a replica, and three Sentinels that watch them. */
+export class Sentinels {
+  static async start() {
+    const all = new Sentinels();
+    const [one, two] = (all.servers = await Promise.all([Server.start(), Server.start()]));
+    await two.admin.replicaof("127.0.0.1", one.port);
+    await until(async () => /master_link_status:up/.test(await two.admin.info("replication")), "a replica");
+    all.sentinels = [];
+    for (let i = 0; i < 3; i++) {
+      const sentinel = await Server.startSentinel(
+        [
+          `sentinel monitor main 127.0.0.1 ${one.port} 2`,
+          "sentinel down-after-milliseconds main 1000",
+          "sentinel failover-timeout main 5000",
+        ].join("\n"),
+      );
+      all.sentinels.push(sentinel);
+    }
+    await until(async () => {
+      const known = await Promise.all(
+        all.sentinels.map(({ admin }) => admin.call("SENTINEL", "MASTER", "main").then(fieldsOf)),
+      );
+      return known.every((main) => main["num-other-sentinels"] === "2" && main["num-slaves"] === "1");
+    }, "the Sentinels know each other, and the replica");
+    return all;
+  }
+
+  get ports() {
+    return this.sentinels.map(({ port }) => port);
+  }
+
+  /** The primary, as its clients are told. */
+  async primary() {
+    const [, port] = await this.sentinels[0].admin.call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", "main");
+    return this.servers.find((server) => server.port === Number(port));
+  }
+
+  /** The primary dies, and the Sentinels make the replica the primary. */
+  async failOver() {
+    const old = await this.primary();
+    await old.crash();
+    await until(async () => (await this.primary()) !== old, "the replica has taken over");
+    return old;
+  }
+
+  /** Until there is a replica again, which a failover needs. */
+  async isWhole() {
+    const primary = await this.primary();
+    const other = this.servers.find((server) => server !== primary);
+    // The Sentinels would tell it so, after 10 seconds.
+    await other.admin.replicaof("127.0.0.1", primary.port);
+    await until(async () => {
+      const info = await other.admin.info("replication");
+      return info.includes(`master_port:${primary.port}`) && info.includes("master_link_status:up");
+    }, "the former primary is a replica");
+    await until(async () => {
+      const replicas = await this.sentinels[0].admin.call("SENTINEL", "REPLICAS", "main");
+      return replicas
+        .map(fieldsOf)
+        .some(({ flags, port }) => flags === "slave" && Number(port) === other.port);
+    }, "the Sentinels know it");
+  }
+
+  async stop() {
+    await Promise.all([...this.sentinels, ...this.servers].map((server) => server.stop()));
+  }
+}
+
+/** Three primaries with a part of the slots each, and a replica of the first one. */
+export class TestCluster {
+  static async start() {
+    const cluster = new TestCluster();
+    const settings = ["--cluster-enabled", "yes", "--cluster-node-timeout", 1500, "--appendonly", "no"];
+    cluster.nodes = await Promise.all(Array.from({ length: 4 }, () => Server.start({ settings })));
+    const [first, , , replica] = cluster.nodes;
+    const primaries = cluster.nodes.slice(0, 3);
+    await Promise.all(
+      primaries.map(({ admin }, i) => {
+        const [from, to] = [Math.floor((i * 16384) / 3), Math.floor(((i + 1) * 16384) / 3)];
+        return admin.cluster("ADDSLOTS", ...Array.from({ length: to - from }, (_, slot) => from + slot));
+      }),
+    );
+    for (const [i, { admin }] of cluster.nodes.entries())
+      await admin.call("CLUSTER", "SET-CONFIG-EPOCH", i + 1);
+    for (const { port } of cluster.nodes.slice(1)) await first.admin.cluster("MEET", "127.0.0.1", port);
+    const id = await first.admin.cluster("MYID");
+    await until(
+      () =>
+        replica.admin.cluster("REPLICATE", id).then(
+          () => true,
+          () => false,
+        ),
+      "it knows the first",
+    );
+    await cluster.isWhole();
+    return cluster;
+  }
+
+  get ports() {
+    return this.nodes.map(({ port }) => port);
+  }
+
+  /** All nodes agree on all slots, and the replica of the first part follows. */
+  async isWhole() {
+    await until(async () => {
+      const views = await Promise.all(this.nodes.map(({ admin }) => admin.cluster("SLOTS")));
+      const texts = views.map((view) =>
+        view
+          .map(
+            ([from, to, [, port], ...replicas]) => `${from}-${to} ${port} ${replicas.map((one) => one[1])}`,
+          )
+          .sort()
+          .join(),
+      );
+      const infos = await Promise.all(this.nodes.map(({ admin }) => admin.cluster("INFO")));
+      const links = await Promise.all(this.nodes.map(({ admin }) => admin.info("replication")));
+      return (
+        new Set(texts).size === 1 &&
+        infos.every((info) => info.includes("cluster_state:ok")) &&
+        links.some((info) => info.includes("master_link_status:up")) &&
+        links.some((info) => info.includes("connected_slaves:1"))
+      );
+    }, "the cluster is whole");
+  }
+
+  /** The node that serves a key. */
+  async ownerOf(key) {
+    const slot = slotOf(key);
+    for (const node of this.nodes) {
+      const slots = await node.admin.cluster("SLOTS").catch(() => []);
+      const range = slots.find(([from, to]) => from <= slot && slot <= to);
+      if (range) return this.nodes.find(({ port }) => port === range[2][1]);
+    }
+    throw new Error("no node serves it");
+  }
+
+  /** A key of the part that has a replica, or of another one. */
+  async key(name, hasReplica = true) {
+    const withReplica = (
+      await Promise.all(this.nodes.map(({ admin }) => admin.info("replication")))
+    ).findIndex((info) => info.includes("connected_slaves:1"));
+    for (let i = 0; ; i++) {
+      const key = `${name} ${i}`;
+      const index = this.nodes.indexOf(await this.ownerOf(key));
+      if ((index === withReplica) === hasReplica) return key;
+    }
+  }
+
+  /** The primary with a replica dies, and the others make the replica a primary. */
+  async failOver() {
+    const roles = await Promise.all(this.nodes.map(({ admin }) => admin.role()));
+    const replica = this.nodes[roles.findIndex(([role]) => role === "slave")];
+    const old = this.nodes[roles.findIndex(([role, , replicas]) => role === "master" && replicas.length > 0)];
+    await old.crash();
+    await until(async () => (await replica.admin.role())[0] === "master", "the replica has taken over");
+    return { old, now: replica };
+  }
+
+  /** The replica takes over, in agreement with its primary, which becomes its replica. */
+  async switchOver() {
+    for (const { admin } of this.nodes) {
+      const role = await admin.role();
+      if (role[0] !== "slave") continue;
+      await admin.cluster("FAILOVER");
+      return until(async () => (await admin.role())[0] === "master", "the replica has taken over");
+    }
+    throw new Error("there is no replica");
+  }
+
+  /** Moves the slot of a key, with what is in it, to another primary. */
+  async moveSlot(key) {
+    const { to, finish } = await this.beginToMove(key);
+    await finish();
+    return to;
+  }
+
+  async beginToMove(key) {
+    const slot = slotOf(key);
+    const from = await this.ownerOf(key);
+    const roles = await Promise.all(this.nodes.map(({ admin }) => admin.role()));
+    const to = this.nodes.find((node, i) => node !== from && roles[i][0] === "master");
+    const [fromId, toId] = [await from.admin.cluster("MYID"), await to.admin.cluster("MYID")];
+    await to.admin.cluster("SETSLOT", slot, "IMPORTING", fromId);
+    await from.admin.cluster("SETSLOT", slot, "MIGRATING", toId);
+    const finish = async () => {
+      const keys = await from.admin.cluster("GETKEYSINSLOT", slot, 100);
+      if (keys.length > 0)
+        await from.admin.call("MIGRATE", "127.0.0.1", to.port, "", 0, 5000, "KEYS", ...keys);
+      for (const { admin } of [to, from]) await admin.cluster("SETSLOT", slot, "NODE", toId);
+    };
+    return { from, to, finish };
+  }
+
+  async stop() {
+    await Promise.all(this.nodes.map((node) => node.stop()));
+  }
+}
+
+/** Of a reply in RESP2: names and values in turns. */
+function fieldsOf(reply) {
+  return Object.fromEntries(reply.flatMap((name, i) => (i % 2 ? [] : [[name, reply[i + 1]]])));
+}
