@@ -8,10 +8,11 @@ ARG RUST=1.95
 ARG SERVER=redis:8.2-bookworm
 
 FROM rust:${RUST}-bookworm AS build
-# The build reads the server's C header by libclang. Any version of it will do, and Debian keeps one at a time.
+# The build reads the server's C header by libclang, and Python writes the licences of what is built in. Any version will do, and
+# Debian keeps one at a time.
 # hadolint ignore=DL3008
 RUN apt-get update \
-    && apt-get install --yes --no-install-recommends libclang-dev \
+    && apt-get install --yes --no-install-recommends libclang-dev python3 \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /redis-lock
 COPY . .

@@ -14,10 +14,10 @@ export REDIS_LOCK_SERVERS ?= $(CURDIR)/.servers
 comma := ,
 MAKEFLAGS += --no-print-directory
 .PHONY: help setup build run test setup-examples test-examples oversell soak fuzz valgrind bench bench-shard bench-peers bench-check check prose diagrams dashboard servers install uninstall clean
-.PHONY: dist dist-check deb deb-check docker-check
+.PHONY: dist dist-check prebuilt deb deb-check docker-check docker-build-check monitoring-check dotnet-check release test-matrix
 
 help: ## Show these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup: ## Install what is missing to build and test (Debian; does nothing when all is there)
 	@scripts/setup/setup.sh
@@ -125,12 +125,29 @@ uninstall: ## Remove what `make install` installed (a server that has loaded the
 	rm -rf $(DESTDIR)$(DOCS)
 	-rmdir -p --ignore-fail-on-non-empty $(DESTDIR)$(MODULES) 2>/dev/null
 
+# The long one: CI runs the newest versions only.
+test-matrix: setup ## Test the clients with each version that they allow, into clients/LANG/MATRIX.tsv (EXAMPLES=python,go, PRESENT_ONLY=1)
+	@$(MAKE) servers build
+	@scripts/examples.sh matrix
+
 # These build once more, in dist/ of the target folder: without a path of this machine in what is passed on.
 dist: setup ## Pack the module and the source, reproducibly: dist/*.tar.gz and SHA256SUMS in the target folder
 	@scripts/dist/dist.sh
 
 dist-check: dist ## Pack it once more from another folder, and see that not a byte differs (a minute)
 	@scripts/dist/dist-check.sh
+
+prebuilt: setup ## Pack the module for x86_64 and aarch64, glibc and musl: dist/prebuilt in the target folder (TARGETS=)
+	@scripts/setup/servers.sh redis-7.0.15
+	@scripts/dist/prebuilt.sh $(subst $(comma), ,$(TARGETS))
+
+dotnet-check: ## Compile the file of docs/DOTNET.md by Mono against stand-ins, and play it on a real server
+	@$(MAKE) build
+	@scripts/setup/servers.sh redis-7.0.15
+	@scripts/check/dotnet.sh
+
+release: setup ## Build and check all that a release consists of, and say what would be uploaded; nothing is (PARTS=, PARTS=names)
+	@scripts/dist/release.sh $(subst $(comma), ,$(PARTS))
 
 deb: export SETUP_FOR = packages
 deb: setup ## Make a Debian package: dist/*.deb in the target folder
@@ -139,8 +156,19 @@ deb: setup ## Make a Debian package: dist/*.deb in the target folder
 deb-check: deb servers ## Install the package in a root of its own, use it, remove it; and ask lintian
 	@scripts/dist/deb-check.sh
 
-docker-check: setup ## Ask hadolint about the Dockerfile (no engine is needed, nothing is built)
+docker-check: setup ## Ask hadolint about the Dockerfile, and promtool about the alerts where it is there (nothing is built)
 	@scripts/dist/docker-check.sh
+	@scripts/check/monitoring.sh rules
+
+# REQUIRED=1: it is an error where the machine cannot; IMAGES=pull: the real base images and no stand-ins
+docker-build-check: setup ## Build the Dockerfile by buildah, run the image by podman, keep a lock over a restart (REQUIRED=1, IMAGES=pull)
+	@scripts/setup/servers.sh redis-7.0.15 redis-8.2.3 valkey-8.0.1
+	@scripts/dist/docker-build-check.sh
+
+monitoring-check: setup ## Test the alerts, and run what compose.yaml starts, without containers
+	@$(MAKE) build
+	@scripts/setup/servers.sh redis-7.0.15
+	@scripts/check/monitoring.sh
 
 clean: ## Remove what was built (the fetched servers stay)
 	rm -rf $(or $(CARGO_TARGET_DIR),target)

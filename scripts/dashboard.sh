@@ -11,8 +11,7 @@ python3 -m venv "$temp/venv"
 "$temp/venv/bin/pip" install --quiet --disable-pip-version-check -r packaging/monitoring/picture/requirements.txt
 
 bin=$temp/root/usr/bin
-"$bin/promtool" check rules packaging/monitoring/alerts.yml
-(cd packaging/monitoring && "$bin/promtool" test rules alerts_test.yml)
+PATH=$bin:$PATH scripts/check/monitoring.sh rules
 "$temp/venv/bin/python" packaging/monitoring/picture/picture.py .servers/redis-7.0.15/bin/server \
     "${REDIS_LOCK_MODULE:-target/release/libredis_lock.so}" \
     "$bin/prometheus" "$bin/prometheus-redis-exporter" docs/dashboard.svg "${SECONDS_OF_LOAD:-240}"

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # Sets up and tests what is written in other languages: examples/LANG and clients/LANG.
 #
-#   scripts/examples.sh setup|test
+#   scripts/examples.sh setup|test|matrix
 #
 #   EXAMPLES=python,go    only these
 #   PRESENT_ONLY=1        leave out what the machine has no toolchain for, instead of installing it
 #
 # Each folder has a Makefile that knows its language: `setup` installs what is missing, toolchain and packages, and
 # does nothing when all is there; in clients/LANG, `check` is the language's own lints and types, where it has any
-# beside its compiler, and `test` runs the tests. Those of the examples are tests/examples. In the end the clients of
+# beside its compiler, `test` runs the tests, and `matrix` runs them with each version of the libraries that the client
+# allows. Those of the examples are tests/examples. In the end the clients of
 # all languages take one lock in turns.
 set -uo pipefail
 
@@ -85,6 +86,21 @@ test_client() {
     fi
 }
 
+# Each version that the client in language $1 allows.
+test_matrix() {
+    if ! grep -q '^matrix:' "clients/$1/Makefile"; then
+        report "$1" "clients/$1: left out: it has no target matrix"
+        return
+    fi
+    echo "== clients/$1: matrix"
+    if shown make -C "clients/$1" matrix; then
+        report "$1" "clients/$1: $(grep -c . "clients/$1/MATRIX.tsv") rows of versions passed"
+    else
+        report "$1" "clients/$1: matrix FAILED"
+        failed=1
+    fi
+}
+
 # All languages that are ready, on one lock.
 test_mixed() {
     local languages
@@ -99,7 +115,7 @@ test_mixed() {
 }
 
 what=${1:-}
-[[ $what == setup || $what == test ]] || { echo "usage: scripts/examples.sh setup|test" >&2; exit 1; }
+[[ $what == setup || $what == test || $what == matrix ]] || { echo "usage: scripts/examples.sh setup|test|matrix" >&2; exit 1; }
 for language in "${chosen[@]}"; do
     if [ -z "$(folders "$language")" ]; then
         report "$language" "left out: there is no examples/$language"
@@ -119,10 +135,15 @@ for language in "${chosen[@]}"; do
         report "$language" "ready"
         continue
     fi
+    if [ "$what" = matrix ]; then
+        [ ! -e "clients/$language/Makefile" ] || test_matrix "$language"
+        continue
+    fi
     [ ! -e "examples/$language/run" ] || test_examples "$language"
     [ ! -e "clients/$language/Makefile" ] || test_client "$language"
 done
-[ "$what" = setup ] || [ ${#ready[@]} = 0 ] || test_mixed
+[ "$what" != matrix ] || scripts/matrix.py
+[ "$what" != test ] || [ ${#ready[@]} = 0 ] || test_mixed
 
 echo "== examples and clients: $what"
 printf '%s\n' "${summary[@]}"

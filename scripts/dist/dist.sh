@@ -3,6 +3,8 @@
 #
 #   scripts/dist/dist.sh stage       what the packages hold, in dist/stage of the target folder
 #   scripts/dist/dist.sh             that, and the tarballs with their checksums, in dist
+#   scripts/dist/dist.sh for TARGET  the tarball for a target of rustc, x86_64-unknown-linux-musl or with the oldest glibc that it shall
+#                                    run on behind it, by the C compiler of zig, in dist/prebuilt (scripts/dist/prebuilt.sh)
 #
 # What may differ between two machines and shows in the bytes is in BUILDINFO: the compilers.
 set -euo pipefail
@@ -15,6 +17,7 @@ export LC_ALL=C TZ=UTC
 target=${CARGO_TARGET_DIR:-$root/target}
 dist=$(mkdir -p "$target/dist" && cd "$target/dist" && pwd)
 stage=$dist/stage
+triple=
 name=$(sed -nE 's/^name *= *"(.*)"/\1/p;T;q' Cargo.toml)
 version=$(sed -nE 's/^version *= *"(.*)"/\1/p;T;q' Cargo.toml)
 
@@ -51,13 +54,19 @@ print("\n".join(f"{folder}=/crates" for folder in sorted(folders)))'
 }
 
 build() {
-    local flags=() remap
+    local flags=() remap how=(build)
     cargo fetch --locked --quiet
     while read -r remap; do flags+=("--remap-path-prefix=$remap"); done < <(remaps)
-    # What the environment would add to the compilers' flags is not part of the release.
+    [ -z "$triple" ] || how=(zigbuild --target "$triple")
+    # A library that is loaded uses the C library of its program. On musl rustc would build a copy into it.
+    [[ $triple != *-musl ]] || flags+=(-C target-feature=-crt-static)
+    # What the environment would add to the compilers' flags is not part of the release. zig names its own files from the folder that it
+    # runs in, where they are below it, and libclang then looks for them from another one: hence a folder that does not hold them.
+    cd "$dist"
     env -u RUSTFLAGS -u CFLAGS -u CPPFLAGS CARGO_TARGET_DIR="$dist/build" CARGO_INCREMENTAL=0 \
         CARGO_ENCODED_RUSTFLAGS="$(IFS=$'\x1f'; echo "${flags[*]}")" \
-        cargo build --release --locked --lib
+        cargo "${how[@]}" --manifest-path "$root/Cargo.toml" --release --locked --lib
+    cd "$root"
 }
 
 # A path of this machine in the module would be another one on the next machine.
@@ -68,11 +77,24 @@ assert_no_paths() {
     done
 }
 
+compilers() {
+    local glibc
+    glibc=$(scripts/dist/glibc.sh "$stage/libredis_lock.so")
+    if [ -n "$triple" ]; then
+        echo "target: $triple"
+        echo "cc: zig $(python-zig version)"
+    else
+        echo "cc: $(cc --version | head -n1)"
+    fi
+    echo "glibc needed: ${glibc:-none}"
+}
+
 stage() {
     build
     rm -rf "$stage"
     scripts/dist/documents.sh "$stage"
-    install -m 755 "$dist/build/release/libredis_lock.so" "$stage/"
+    # The folder of a target does not name the version of glibc.
+    install -m 755 "$dist/build/${triple:+${triple%%.*}/}release/libredis_lock.so" "$stage/"
     assert_no_paths "$stage/libredis_lock.so"
     scripts/dist/notices.py >"$stage/NOTICES"
     cat >"$stage/BUILDINFO" <<INFO
@@ -80,8 +102,7 @@ $name $version
 commit: $commit
 SOURCE_DATE_EPOCH: $SOURCE_DATE_EPOCH
 $(rustc -vV)
-cc: $(cc --version | head -n1)
-glibc needed: $(scripts/dist/glibc.sh "$stage/libredis_lock.so")
+$(compilers)
 INFO
     chmod 644 "$stage/NOTICES" "$stage/BUILDINFO"
 }
@@ -92,6 +113,15 @@ pack() {
         --directory="$stage" --transform="s|^\.|$1|" . | gzip -9 --no-name >"$2"
 }
 
+if [ "${1:-}" = for ]; then
+    triple=$2
+    short=${triple%%.*}
+    stage=$dist/prebuilt/$short
+    stage
+    folder=$name-$version-${short/-unknown/}
+    pack "$folder" "$dist/prebuilt/$folder.tar.gz"
+    exit
+fi
 stage
 [ "${1:-}" != stage ] || exit 0
 rm -f "$dist"/*.tar.gz "$dist/SHA256SUMS"

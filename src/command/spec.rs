@@ -7,7 +7,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 
 /// The description of a command.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +23,8 @@ pub struct Spec {
     /// How the server treats the command.
     pub flags: &'static [Flag],
     /// The ACL categories, with a space between: servers before 7.2 cannot be told. A server
-    /// derives no category of a module's command from its flags.
+    /// derives no category of a module's command from its flags. The module's own category is not
+    /// among them.
     pub acl_categories: &'static CStr,
     /// Where the keys are among the arguments.
     pub keys: Keys,
@@ -307,6 +308,12 @@ impl Spec {
         } else {
             least
         }
+    }
+
+    /// The ACL categories and one more, with a space between.
+    pub fn categories_with(&self, own: &CStr) -> Option<CString> {
+        let all = [own.to_bytes(), b" ", self.acl_categories.to_bytes()].concat();
+        CString::new(all).ok()
     }
 
     /// The flags in the words of the module API, with a space between. `is_7_0` says whether the

@@ -88,6 +88,7 @@ pub(crate) fn on_load(ctx: &redis_module::Context, args: &[RedisString]) -> Stat
 
 fn register_commands(ctx: Context<'_>) -> bool {
     let is_7_0 = server_version() >= HAS_RIGHTS_IN_CALLS;
+    register::category(ctx);
     register::commands(ctx, &dispatch::COMMANDS)
         && (!is_7_0 || register::commands(ctx, &dispatch::COMMANDS_FROM_7_0))
 }

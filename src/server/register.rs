@@ -1,6 +1,7 @@
 //! Registers the commands: translates a [`Spec`] into the structures of the server. Every server
 //! gets the name, flags and position of the keys. From 7.0 on it also gets the arity, key specs and
-//! documentation, and from 7.2 on the ACL categories.
+//! documentation, and from 7.2 on the ACL categories. From Redis 7.4 and Valkey 8 on all commands
+//! are in a category of their own, too.
 
 use std::ffi::{c_char, c_int, CStr, CString};
 use std::mem::size_of;
@@ -17,6 +18,21 @@ pub(super) type Handler = unsafe extern "C" fn(
     *mut *mut raw::RedisModuleString,
     c_int,
 ) -> c_int;
+
+/// The ACL category of all commands of the module.
+const CATEGORY: &CStr = c"lock";
+
+/// Makes the ACL category of the module, which must come before its commands.
+///
+/// It is a convenience, so no failure fails the load. Older servers cannot have it. A server has
+/// room for 64 categories. Another module may have made one of this name: the commands join it.
+pub(super) fn category(ctx: Context<'_>) {
+    // SAFETY: the static is not written after the load.
+    if let Some(add) = unsafe { raw::RedisModule_AddACLCategory } {
+        // SAFETY: the context is alive; the server copies the name.
+        unsafe { add(ctx.as_ptr(), CATEGORY.as_ptr()) };
+    }
+}
 
 /// Registers commands with their handlers. False if the server refuses one.
 pub(super) fn commands(ctx: Context<'_>, commands: &[(&Spec, Handler)]) -> bool {
@@ -69,13 +85,24 @@ fn describe(ctx: Context<'_>, spec: &Spec) -> bool {
     if status != raw::REDISMODULE_OK as c_int {
         return false;
     }
-    // SAFETY: the static is not written after the load.
-    let Some(set_categories) = (unsafe { raw::RedisModule_SetCommandACLCategories }) else {
+    // SAFETY: the statics are not written after the load.
+    let (set_categories, add_category) = unsafe {
+        (
+            raw::RedisModule_SetCommandACLCategories,
+            raw::RedisModule_AddACLCategory,
+        )
+    };
+    let Some(set_categories) = set_categories else {
         return true;
     };
-    // SAFETY: the command exists; the server reads the string before it returns.
-    let status = unsafe { set_categories(command, spec.acl_categories.as_ptr()) };
-    status == raw::REDISMODULE_OK as c_int
+    let set = |categories: &CStr| {
+        // SAFETY: the command exists; the server reads the string before it returns.
+        let status = unsafe { set_categories(command, categories.as_ptr()) };
+        status == raw::REDISMODULE_OK as c_int
+    };
+    // The server refuses all categories of a command if it does not know one of them.
+    (add_category.is_some() && spec.categories_with(CATEGORY).is_some_and(|all| set(&all)))
+        || set(spec.acl_categories)
 }
 
 /// Passes the spec in the server's form to `set`.

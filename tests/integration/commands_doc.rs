@@ -31,6 +31,10 @@ fn command_info_and_the_document_agree(kind: Kind) {
         if !kind.is_7_2_or_later() {
             documented.categories.clear();
         }
+        // The document says once that all are in it.
+        if kind.has_module_categories() {
+            documented.categories.insert("@lock".into());
+        }
         if !kind.is_7_0_or_later() {
             documented = as_6_2_knows_it(documented);
         }

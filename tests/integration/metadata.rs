@@ -1,6 +1,7 @@
 //! The server's description of the commands and values: COMMAND, OBJECT, MEMORY, DEBUG, MODULE, and
 //! the form of LOCK.INFO.
 
+mod category;
 mod users;
 mod waiters;
 

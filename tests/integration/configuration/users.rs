@@ -43,12 +43,21 @@ fn check_users(server: &Server) {
     assert_eq!(worker.int("LOCK.RELEASE jobs:1 a"), 1);
     assert!(waiting.join().unwrap() > 0);
     assert_eq!(worker.int("LOCK.RELEASE jobs:1 b"), 1);
+    check_adapters(server);
     for line in [
         "LOCK.ACQUIRE other a 30000",
         "LOCK.RELEASE other a",
-        "LOCK.INFO jobs:1",
+        "LOCK.INFO other",
+        "EXISTS other",
+        "PTTL other",
+        "LOCK.MACQUIRE 2 jobs:1 other a 30000",
+        "SUBSCRIBE other",
+        "LOCK.TOP",
+        "LOCK.RESETSTAT",
         "DEL jobs:1",
         "SET jobs:1 x",
+        "GET jobs:1",
+        "PUBLISH redis-lock:c x",
         "LOCK._RELEASE jobs:1 a",
         "CONFIG GET lock.max-waiters",
     ] {
@@ -65,6 +74,40 @@ fn check_users(server: &Server) {
         assert_denied(&mut watcher, line);
     }
     assert_eq!(worker.int("LOCK.RELEASE jobs:2 a"), 1);
+}
+
+/// The worker may send all that the adapters in clients/ send at their defaults: each in the form
+/// that they give it.
+#[track_caller]
+fn check_adapters(server: &Server) {
+    let mut worker = login(server, "worker");
+    let mut subscriber = login(server, "worker");
+    assert!(!matches!(
+        subscriber.call("SUBSCRIBE redis-lock:c"),
+        Reply::Error(_)
+    ));
+    assert!(worker.int("LOCK.ACQUIRE jobs:3 a 30000 LIMIT 1") > 0);
+    let queued = Reply::Simple("QUEUED".into());
+    let lines = [
+        "LOCK.ACQUIRE jobs:3 b 30000 NOTIFY 0 redis-lock:c KEEP 5000",
+        "RWLOCK.RLOCK jobs:3 c 30000 NOTIFY 0 redis-lock:c KEEP 5000",
+        "RWLOCK.WLOCK jobs:3 d 30000 NOTIFY 0 redis-lock:c KEEP 5000",
+        "LOCK.MACQUIRE 2 jobs:3 jobs:4 e 30000 NOTIFY 0 redis-lock:c KEEP 5000",
+    ];
+    for line in lines {
+        assert_eq!(worker.call(line), queued, "{line}");
+    }
+    assert_eq!(worker.waiters("jobs:3"), ["b", "c", "d", "e"]);
+    for token in ["b", "c", "d", "e"] {
+        assert_eq!(worker.int(&format!("LOCK.RELEASE jobs:3 {token}")), 0);
+    }
+    assert_eq!(worker.int("EXISTS jobs:3"), 1);
+    assert!(worker.int("PTTL jobs:3") > 0);
+    assert!(worker.int("LOCK.CHECK jobs:3 a") > 0);
+    assert_eq!(worker.text("MULTI"), "OK");
+    assert_eq!(worker.text("LOCK.RENEW jobs:3 a 30000"), "QUEUED");
+    assert_eq!(worker.text("LOCK.RELEASE jobs:3 a ATLEAST 0"), "QUEUED");
+    assert_eq!(worker.call("EXEC"), Reply::Array(vec![Reply::Int(1); 2]));
 }
 
 fn the_users_of_the_example_may_lock_and_look(kind: Kind) {

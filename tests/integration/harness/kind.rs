@@ -26,6 +26,11 @@ impl Kind {
         !matches!(self, Kind::Redis6_2 | Kind::Redis7_0)
     }
 
+    /// Redis 7.4 and later, Valkey 8 and later: ACL categories that a module makes.
+    pub fn has_module_categories(self) -> bool {
+        !matches!(self, Kind::Redis6_2 | Kind::Redis7_0)
+    }
+
     pub fn is_redis_8(self) -> bool {
         matches!(self, Kind::Redis8_0 | Kind::Redis8_2)
     }

@@ -10,7 +10,7 @@ on_every_server![
 ];
 
 /// The commands that a user may call.
-const WRITES: [&str; 5] = [
+pub(super) const WRITES: [&str; 5] = [
     "LOCK.ACQUIRE {} me 1000000",
     "RWLOCK.RLOCK {} me 1000000",
     "RWLOCK.WLOCK {} me 1000000",
@@ -19,7 +19,7 @@ const WRITES: [&str; 5] = [
 ];
 
 /// A connection of a new user without a password.
-fn user(server: &Server, name: &str, rules: &str) -> Client {
+pub(super) fn user(server: &Server, name: &str, rules: &str) -> Client {
     let mut admin = server.client();
     let reply = admin.call(&format!("ACL SETUSER {name} on nopass {rules}"));
     assert_eq!(reply, Reply::Simple("OK".into()), "{rules}");
@@ -29,13 +29,13 @@ fn user(server: &Server, name: &str, rules: &str) -> Client {
 }
 
 #[track_caller]
-fn assert_may(c: &mut Client, line: &str) {
+pub(super) fn assert_may(c: &mut Client, line: &str) {
     let reply = c.call(line);
     assert!(!matches!(reply, Reply::Error(_)), "{line}: {reply:?}");
 }
 
 #[track_caller]
-fn assert_may_not(c: &mut Client, line: &str) {
+pub(super) fn assert_may_not(c: &mut Client, line: &str) {
     let error = c.error(line);
     assert!(error.starts_with("NOPERM "), "{line}: {error}");
 }

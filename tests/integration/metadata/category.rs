@@ -1,0 +1,136 @@
+//! The ACL category of the module, on servers that let a module have one.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::process::Command;
+
+use super::users::{assert_may, assert_may_not, user, WRITES};
+use super::words;
+use crate::harness::{module, Client, Kind, Server};
+
+on_every_server![
+    the_category_lock_has_all_commands_and_no_other,
+    a_user_of_the_category_may_lock_and_no_more,
+    the_module_joins_a_category_of_its_name,
+    the_module_loads_where_no_category_is_left,
+];
+
+/// The commands for operators and those of the server itself.
+const DANGEROUS: [&str; 5] = [
+    "LOCK.TOP",
+    "LOCK.RESETSTAT",
+    "LOCK._APPLY k x",
+    "LOCK._RELEASE k me",
+    "LOCK._WRITABLE",
+];
+
+fn of_the_module(c: &mut Client) -> HashSet<String> {
+    let mut names = words(&c.call("COMMAND LIST"));
+    names.retain(|name| name.contains("lock."));
+    names
+}
+
+/// The commands that the server says are in `@lock`.
+///
+/// Valkey 8.0 knows the categories of a module's command and lists the command in none of them.
+fn assert_all_are_in_the_category(c: &mut Client, kind: Kind) {
+    let all = of_the_module(c);
+    assert!(all.len() >= 14, "{all:?}");
+    for name in &all {
+        let info = c.call(&format!("COMMAND INFO {name}"));
+        let categories = words(&info.items()[0].items()[6]);
+        assert!(categories.contains("@lock"), "{name}: {categories:?}");
+    }
+    if kind != Kind::Valkey8_0 {
+        assert_eq!(words(&c.call("ACL CAT lock")), all);
+    }
+}
+
+fn the_category_lock_has_all_commands_and_no_other(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    let categories = words(&c.call("ACL CAT"));
+    assert_eq!(categories.contains("lock"), kind.has_module_categories());
+    if !kind.has_module_categories() {
+        let error = c.error("ACL SETUSER nobody +@lock");
+        assert!(error.contains("Unknown command or category"), "{error}");
+        return;
+    }
+    assert_all_are_in_the_category(&mut c, kind);
+}
+
+fn a_user_of_the_category_may_lock_and_no_more(kind: Kind) {
+    if !kind.has_module_categories() {
+        return;
+    }
+    let server = Server::start(kind);
+    let mut worker = user(&server, "worker", "~jobs:* -@all +@lock -@dangerous");
+    let asks = ["LOCK.INFO {}", "LOCK.CHECK {} me"];
+    for line in WRITES.into_iter().chain(asks) {
+        assert_may(&mut worker, &line.replace("{}", "jobs:1"));
+        assert_may_not(&mut worker, &line.replace("{}", "other"));
+    }
+    assert_may(&mut worker, "LOCK.MACQUIRE 2 jobs:1 jobs:2 me 1000000");
+    for line in DANGEROUS
+        .into_iter()
+        .chain(["DEL jobs:1", "PING", "ACL CAT"])
+    {
+        assert_may_not(&mut worker, &line.replace(" k ", " jobs:1 "));
+    }
+    // The command inside needs its own right.
+    assert_may_not(&mut worker, "LOCK.EXEC jobs:1 me GET jobs:1");
+    let mut all_but_locks = user(&server, "other", "~* +@all -@lock");
+    assert_may(&mut all_but_locks, "PING");
+    for line in WRITES.into_iter().chain(DANGEROUS) {
+        assert_may_not(&mut all_but_locks, &line.replace("{}", "jobs:1"));
+    }
+}
+
+/// A shared object that takes categories before the module comes, built beside the server's data.
+fn taker(name: &str) -> PathBuf {
+    let source = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/integration/metadata/taker.c"
+    );
+    let binary = std::env::current_exe().unwrap();
+    let library = binary.with_file_name(format!("libtaker-{name}-{}.so", std::process::id()));
+    let built = Command::new("cc")
+        .args(["-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-o"])
+        .args([library.as_os_str(), source.as_ref()])
+        .status();
+    assert!(built.is_ok_and(|status| status.success()), "cc {source}");
+    library
+}
+
+/// A server with a module that takes these categories, and then ours.
+fn start_behind_a_taker(kind: Kind, name: &str, takes: &str) -> Server {
+    let library = taker(&format!("{name}-{}", kind.name()));
+    let [first, second] = [&library, &module()].map(|path| path.to_str().unwrap().to_string());
+    let options = ["--loadmodule", &first, takes, "--loadmodule", &second];
+    let server = Server::start_without_module(kind, &options);
+    std::fs::remove_file(&library).unwrap();
+    server
+}
+
+fn the_module_joins_a_category_of_its_name(kind: Kind) {
+    if !kind.has_module_categories() {
+        return;
+    }
+    let server = start_behind_a_taker(kind, "joins", "lock");
+    assert_all_are_in_the_category(&mut server.client(), kind);
+}
+
+fn the_module_loads_where_no_category_is_left(kind: Kind) {
+    if !kind.has_module_categories() {
+        return;
+    }
+    let server = start_behind_a_taker(kind, "full", "all");
+    let mut c = server.client();
+    let categories = words(&c.call("ACL CAT"));
+    assert!(categories.contains("taken-0"), "{categories:?}");
+    assert!(!categories.contains("lock"), "{categories:?}");
+    assert!(c.int("LOCK.ACQUIRE k me 1000000") > 0);
+    let info = c.call("COMMAND INFO lock.acquire");
+    let categories = words(&info.items()[0].items()[6]);
+    assert!(categories.contains("@write"), "{categories:?}");
+}
