@@ -2,18 +2,21 @@
 //! without a panic.
 
 use redis_lock::command::acquire::{self, Acquire, Wait, Wanted};
+use redis_lock::command::check::Check;
+use redis_lock::command::macquire::{Has, Macquire, Verdict};
 use redis_lock::command::release::Release;
 use redis_lock::command::renew::Renew;
-use redis_lock::command::{info, rlock, Args, Decision, Error};
+use redis_lock::command::{exec, info, rlock, top, Args, Decision, Error, Reply};
 use redis_lock::lock::codec::{decode, encode_effect, Record};
-use redis_lock::lock::{Effect, FenceClock, Lock, Now, Waiting};
+use redis_lock::lock::{Effect, Fence, FenceClock, Lock, Mode, Now, Token, Waiting};
 
 const NOW: Now = Now::from_millis(1_000_000);
 
 /// The longest ttl and timeout.
 const MAX_MS: u128 = 1 << 48;
 
-/// The first byte names the command, the others are its arguments with 0xff between them.
+/// The first byte names the command, the others are its arguments with 0xff between them. Inputs that
+/// were kept before a command was added keep their meaning.
 pub fn run(data: &[u8]) {
     let Some((command, rest)) = data.split_first() else {
         return;
@@ -22,11 +25,15 @@ pub fn run(data: &[u8]) {
         [] => Vec::new(),
         rest => rest.split(|byte| *byte == 0xff).collect(),
     };
-    match command % 5 {
-        0 => take(acquire::WANTED, &args),
-        1 => take(rlock::WANTED, &args),
-        2 => renew(&args),
-        3 => release(&args),
+    match (command, command % 5) {
+        (0x80 | 0x84 | 0x88 | 0x8c, _) => take_several(&args),
+        (0x81 | 0x85 | 0x89 | 0x8d, _) => check(&args),
+        (0x82 | 0x86 | 0x8a | 0x8e, _) => guard(&args),
+        (0x83 | 0x87 | 0x8b | 0x8f, _) => count(&args),
+        (_, 0) => take(acquire::WANTED, &args),
+        (_, 1) => take(rlock::WANTED, &args),
+        (_, 2) => renew(&args),
+        (_, 3) => release(&args),
         _ => {
             let parsed = info::parse(Args::new(args.iter().copied()));
             assert_eq!(parsed.is_ok(), args.is_empty());
@@ -41,6 +48,16 @@ struct Options<'a> {
     wait: Option<(u128, Option<&'a [u8]>)>,
     grace: Option<u128>,
     linger: Option<u128>,
+    modes: Option<Vec<Mode>>,
+}
+
+/// Which options a command takes besides those of all.
+#[derive(Clone, Copy)]
+enum Takes {
+    Nothing,
+    Limit,
+    /// MODES, with so many words.
+    Modes(usize),
 }
 
 impl Options<'_> {
@@ -50,9 +67,9 @@ impl Options<'_> {
 }
 
 /// `None` where they do not fit the grammar.
-fn options<'a>(takes_limit: bool, words: &[&'a [u8]]) -> Option<Options<'a>> {
+fn options<'a>(takes: Takes, words: &[&'a [u8]]) -> Option<Options<'a>> {
     let (mut rest, mut limit, mut wait) = (words, None, None);
-    let (mut grace, mut linger) = (None, None);
+    let (mut grace, mut linger, mut modes) = (None, None, None);
     while !rest.is_empty() {
         let name = rest[0].to_ascii_uppercase();
         let timeout = |at: usize| number(rest.get(at)?).filter(|ms| *ms <= MAX_MS);
@@ -62,9 +79,19 @@ fn options<'a>(takes_limit: bool, words: &[&'a [u8]]) -> Option<Options<'a>> {
                 let channel = *rest.get(2)?;
                 (3, wait.replace((timeout(1)?, Some(channel))).is_none())
             }
-            b"LIMIT" if takes_limit => {
+            b"LIMIT" if matches!(takes, Takes::Limit) => {
                 let n = number(rest.get(1)?).filter(|n| (1..1 << 31).contains(n))?;
                 (2, limit.replace(n).is_none())
+            }
+            b"MODES" => {
+                let Takes::Modes(count) = takes else {
+                    return None;
+                };
+                let named = rest.get(1..1 + count)?.iter().map(|word| named_mode(word));
+                (
+                    1 + count,
+                    modes.replace(named.collect::<Option<_>>()?).is_none(),
+                )
             }
             b"KEEP" => {
                 let ms = timeout(1).filter(|ms| (1..=3_600_000).contains(ms))?;
@@ -83,22 +110,31 @@ fn options<'a>(takes_limit: bool, words: &[&'a [u8]]) -> Option<Options<'a>> {
         wait,
         grace,
         linger,
+        modes,
     })
 }
 
-fn take(wanted: Wanted, args: &[&[u8]]) {
-    let parsed = Acquire::parse(wanted, Args::new(args.iter().copied()));
-    let options = options(wanted == Wanted::Limited, args.get(2..).unwrap_or_default());
-    let expected = match (args, &options) {
+fn named_mode(word: &[u8]) -> Option<Mode> {
+    match word.to_ascii_uppercase().as_slice() {
+        b"EXCLUSIVE" => Some(Mode::Exclusive),
+        b"SHARED" => Some(Mode::Shared),
+        _ => None,
+    }
+}
+
+/// Whether a token and a ttl fit, and the options behind them.
+fn is_request(words: &[&[u8]], options: Option<&Options<'_>>) -> bool {
+    match (words, options) {
         ([token, ttl, ..], Some(options)) => {
             let asks_again = *token != b"*" || !options.needs_own_token();
             is_token(token) && is_ttl(ttl) && asks_again
         }
         _ => false,
-    };
-    let (Some(request), Some(options)) = (judge(parsed, expected), options) else {
-        return;
-    };
+    }
+}
+
+/// The words that all commands have which take a hold are understood alike.
+fn judge_request(request: &Acquire<'_>, words: &[&[u8]], options: &Options<'_>) {
     let wait = request.wait().map(|wait| match wait {
         Wait::Block(timeout) => (u128::from(timeout.ms), None),
         Wait::Notify(timeout, channel) => (u128::from(timeout.ms), Some(channel)),
@@ -107,18 +143,33 @@ fn take(wanted: Wanted, args: &[&[u8]]) {
     assert_eq!(request.keep_ms().map(u128::from), options.grace);
     assert_eq!(request.linger_ms().map(u128::from), options.linger);
     let ask = request.ask();
+    assert_eq!(Some(u128::from(ask.ttl.ms())), number(words[1]));
+    assert_eq!(request.is_made(), words[0] == b"*");
+    if request.is_made() {
+        assert_eq!(ask.token.as_bytes().len(), 36);
+    } else {
+        assert_eq!(ask.token.as_bytes(), words[0]);
+    }
+}
+
+fn take(wanted: Wanted, args: &[&[u8]]) {
+    let parsed = Acquire::parse(wanted, Args::new(args.iter().copied()));
+    let takes = match wanted {
+        Wanted::Limited => Takes::Limit,
+        Wanted::Mode(_) => Takes::Nothing,
+    };
+    let options = options(takes, args.get(2..).unwrap_or_default());
+    let expected = is_request(args, options.as_ref());
+    let (Some(request), Some(options)) = (judge(parsed, expected), options) else {
+        return;
+    };
+    judge_request(&request, args, &options);
+    let ask = request.ask();
     match (wanted, options.limit) {
         (Wanted::Mode(mode), _) => assert_eq!(ask.mode, mode),
         (Wanted::Limited, limit) => {
             assert_eq!(u128::from(ask.mode.tolerates()), limit.unwrap_or(1));
         }
-    }
-    assert_eq!(Some(u128::from(ask.ttl.ms())), number(args[1]));
-    assert_eq!(request.is_made(), args[0] == b"*");
-    if request.is_made() {
-        assert_eq!(ask.token.as_bytes().len(), 36);
-    } else {
-        assert_eq!(ask.token.as_bytes(), args[0]);
     }
     for lock in locks() {
         let decision = request.decide(
@@ -131,6 +182,111 @@ fn take(wanted: Wanted, args: &[&[u8]]) {
         if lock.is_none() {
             assert!(matches!(decision, Decision::Change { .. }), "{decision:?}");
         }
+    }
+}
+
+/// LOCK.MACQUIRE.
+fn take_several(args: &[&[u8]]) {
+    let parsed = Macquire::parse(Args::new(args.iter().copied()));
+    let count = args.first().and_then(|word| number(word));
+    let count = count.filter(|count| (1..=128).contains(count));
+    let count = count.map_or(0, |count| count as usize);
+    let keys = args.get(1..1 + count).unwrap_or_default();
+    let words = args.get(1 + count..).unwrap_or_default();
+    let options = options(Takes::Modes(count), words.get(2..).unwrap_or_default());
+    let is_twice = |at: usize| keys[..at].contains(&keys[at]);
+    let expected = count > 0
+        && keys.len() == count
+        && !(0..count).any(is_twice)
+        && is_request(words, options.as_ref());
+    let (Some(request), Some(options)) = (judge(parsed, expected), options) else {
+        return;
+    };
+    judge_request(request.acquire(), words, &options);
+    let modes = options.modes.unwrap_or(vec![Mode::Exclusive; count]);
+    let wanted: Vec<_> = keys.iter().copied().zip(modes).collect();
+    assert!(request.keys().eq(wanted.iter().copied()));
+    decide_several(&request, &wanted);
+}
+
+/// Decides on every lock as that of the first key, and the following ones for the others.
+fn decide_several(request: &Macquire<'_>, wanted: &[(&[u8], Mode)]) {
+    let token = request.acquire().ask().token;
+    let locks = locks();
+    for shift in 0..locks.len() {
+        let has = |(at, (_, mode)): (usize, &(&[u8], Mode))| {
+            let lock = locks[(at + shift) % locks.len()].as_ref();
+            match lock.and_then(|lock| lock.hold_of(token, NOW)) {
+                Some((mode, hold)) => Has::Hold(mode, hold),
+                None if Lock::admits(lock, *mode, token, NOW).is_ok() => Has::NothingFree,
+                None => Has::NothingBusy,
+            }
+        };
+        let all: Vec<_> = wanted.iter().enumerate().map(has).collect();
+        let fences: Vec<_> = all.iter().filter_map(|has| fence_of(*has)).collect();
+        let is_same = all.iter().zip(wanted).all(|(has, (_, wanted))| match has {
+            Has::Hold(mode, hold) => mode == wanted && hold.fence == fences[0],
+            _ => false,
+        });
+        let expected = if is_same {
+            Verdict::Again(fences[0])
+        } else if !fences.is_empty() {
+            Verdict::Partial
+        } else if all.contains(&Has::NothingBusy) {
+            Verdict::Wait
+        } else {
+            Verdict::Grant
+        };
+        assert_eq!(request.decide(all.iter().copied()), expected, "{all:?}");
+    }
+}
+
+fn fence_of(has: Has) -> Option<Fence> {
+    match has {
+        Has::Hold(_, hold) => Some(hold.fence),
+        Has::NothingFree | Has::NothingBusy => None,
+    }
+}
+
+/// LOCK.CHECK.
+fn check(args: &[&[u8]]) {
+    let parsed = Check::parse(Args::new(args.iter().copied()));
+    let expected = matches!(args, [token] if is_token(token));
+    let Some(request) = judge(parsed, expected) else {
+        return;
+    };
+    let token = Token::new(args[0]).expect("a token");
+    for lock in locks() {
+        let own = lock.as_ref().and_then(|lock| lock.hold_of(token, NOW));
+        let expected = own.map_or(Reply::Null, |(_, hold)| Reply::Fence(hold.fence));
+        assert_eq!(request.reply(lock.as_ref(), NOW), expected);
+    }
+}
+
+/// LOCK.EXEC. What follows the command belongs to that.
+fn guard(args: &[&[u8]]) {
+    let parsed = exec::parse(Args::new(args.iter().copied()));
+    let expected = match args {
+        [token, command, ..] => is_token(token) && !command.eq_ignore_ascii_case(b"select"),
+        _ => false,
+    };
+    if let Some((token, command)) = judge(parsed, expected) {
+        assert_eq!((token.as_bytes(), command), (args[0], args[1]));
+        let is_nested = command.eq_ignore_ascii_case(b"LOCK.EXEC");
+        assert_eq!(exec::is_this(command), is_nested);
+    }
+}
+
+/// LOCK.TOP.
+fn count(args: &[&[u8]]) {
+    let parsed = top::parse(Args::new(args.iter().copied()));
+    let expected = match args {
+        [] => Some(10),
+        [count] => number(count).filter(|count| (1..=u128::from(u64::MAX)).contains(count)),
+        _ => None,
+    };
+    if let Some(count) = judge(parsed, expected.is_some()) {
+        assert_eq!(Some(count as u128), expected);
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::harness::{Client, Kind, Reply, Server};
 
 mod copies;
+mod cut;
 mod endings;
 mod waiting;
 

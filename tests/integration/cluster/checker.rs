@@ -19,6 +19,8 @@ pub struct Checked {
     pub holds: usize,
     /// Pairs of holds of one lock that were compared.
     pub pairs: usize,
+    /// Grants of two keys that the new primary received.
+    pub both: usize,
     /// Holds that the new primary never received.
     pub unreplicated: usize,
     /// Pairs that were held at once, one of them unreplicated.
@@ -29,6 +31,7 @@ impl AddAssign for Checked {
     fn add_assign(&mut self, other: Self) {
         self.holds += other.holds;
         self.pairs += other.pairs;
+        self.both += other.both;
         self.unreplicated += other.unreplicated;
         self.excused += other.excused;
     }
@@ -42,6 +45,10 @@ const REPLICATION_US: u64 = 2_000_000;
 pub fn check(holds: &[Hold], promotion: Option<&Promotion<'_>>) -> Result<Checked, Vec<String>> {
     let mut checked = Checked::default();
     let mut breaches = Vec::new();
+    if let Some(promotion) = promotion {
+        checked.both = promotion.account.of_both.len();
+        breaches.extend(halves(promotion.account));
+    }
     let is_lost = |hold: &Hold| promotion.is_some_and(|p| !p.account.knows(hold));
     for hold in holds {
         checked.holds += 1;
@@ -81,6 +88,12 @@ pub fn check(holds: &[Hold], promotion: Option<&Promotion<'_>>) -> Result<Checke
         true => Ok(checked),
         false => Err(breaches),
     }
+}
+
+/// The grants of two keys of which a node applied only a half.
+pub fn halves(account: &Account) -> impl Iterator<Item = String> + '_ {
+    let halves = account.of_both.iter().filter(|(_, keys)| keys.len() != 2);
+    halves.map(|(fence, keys)| format!("half of a grant: {fence} for {keys:?} alone"))
 }
 
 fn hold(token: &str, fence: u64, instants: [u64; 3]) -> Hold {
@@ -135,4 +148,22 @@ fn a_lost_hold_is_detected() {
     gone.released = Some(false);
     let breaches = check(&[gone], None).unwrap_err();
     assert!(breaches[0].starts_with("lost while it was held"));
+}
+
+#[test]
+fn half_a_grant_is_detected() {
+    let judge = |of_both: &[(u64, &[&str])]| {
+        let own = |(fence, keys): &(u64, &[&str])| {
+            (*fence, keys.iter().map(|key| key.to_string()).collect())
+        };
+        let account = &Account {
+            of_both: of_both.iter().map(own).collect(),
+            ..Account::default()
+        };
+        let struck_us = 0;
+        check(&[], Some(&Promotion { account, struck_us }))
+    };
+    assert_eq!(judge(&[(1, &["k", "{k}twin"])]).unwrap().both, 1);
+    let breaches = judge(&[(1, &["k", "{k}twin"]), (2, &["k"])]).unwrap_err();
+    assert!(breaches[0].starts_with("half of a grant"), "{breaches:?}");
 }

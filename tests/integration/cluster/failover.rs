@@ -223,6 +223,7 @@ fn say(kind: Kind, what: &str, checked: &Checked) {
     let Checked {
         holds,
         pairs,
+        both,
         unreplicated,
         excused,
     } = checked;
@@ -230,7 +231,7 @@ fn say(kind: Kind, what: &str, checked: &Checked) {
     figure(
         kind,
         &format!(
-            "{times} × {what}: {holds} holds, {pairs} pairs of them compared; {unreplicated} were unknown to the new primary, \
+            "{times} × {what}: {holds} holds, {pairs} pairs of them compared, {both} grants of two keys whole; {unreplicated} were unknown to the new primary, \
              {excused} pairs were held at once, each with one of these"
         ),
     );

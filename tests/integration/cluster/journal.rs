@@ -1,11 +1,12 @@
 //! The record of a run: the requests and replies of each client, and the append-only file of each
 //! node.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use redis_lock::lock::codec::{decode, Record};
 use redis_lock::lock::Effect;
 
+use super::load_clients::is_for_both;
 use crate::harness::record_of;
 use crate::harness::Server;
 use crate::soak::history::commands_in_log;
@@ -57,6 +58,8 @@ pub struct Account {
     pub grants: BTreeSet<(String, u64)>,
     /// Released holds: key, token.
     pub releases: BTreeSet<(String, String)>,
+    /// The keys of each grant of a key and its twin, by fence.
+    pub of_both: BTreeMap<u64, BTreeSet<String>>,
 }
 
 impl Account {
@@ -68,7 +71,11 @@ impl Account {
             };
             let key = String::from_utf8_lossy(&args[1]).into_owned();
             match decode(&record) {
-                Ok(Record::Effect(Effect::Hold { hold, .. })) => {
+                Ok(Record::Effect(Effect::Hold { hold, token, .. })) => {
+                    if is_for_both(token.as_bytes()) {
+                        let keys = account.of_both.entry(hold.fence.get()).or_default();
+                        keys.insert(key.clone());
+                    }
                     account.grants.insert((key, hold.fence.get()));
                 }
                 Ok(Record::Effect(Effect::Release { token, .. })) => {

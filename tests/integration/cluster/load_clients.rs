@@ -9,7 +9,10 @@ use std::time::{Duration, Instant};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use redis::cluster::ClusterConnection;
-use redis::RedisError;
+use redis::cluster_routing::{Route, RoutingInfo, SingleNodeRoutingInfo, SlotAddr};
+use redis::{FromRedisValue, RedisError};
+
+use redis_lock::lock::slot::slot_of;
 
 use super::journal::Hold;
 use crate::harness::{cluster_connection, now_us, Cluster};
@@ -19,6 +22,20 @@ const CLIENTS: usize = 8;
 pub const TTL_MS: u64 = 3_000;
 /// How long a client retries after errors.
 const PATIENCE: Duration = Duration::from_secs(15);
+
+/// A second key of the same slot.
+pub fn twin_of(key: &str) -> String {
+    format!("{{{key}}}twin")
+}
+
+/// The token of a request for a key and its twin.
+fn both_token(client: usize, n: u64) -> String {
+    format!("both.{client}.{n}")
+}
+
+pub fn is_for_both(token: &[u8]) -> bool {
+    token.starts_with(b"both.")
+}
 
 /// The record of the load clients.
 #[derive(Debug, Default)]
@@ -103,7 +120,10 @@ impl<'a> Worker<'a> {
                 break;
             }
             let key = self.keys[self.rng.random_range(0..self.keys.len())].clone();
-            self.take_and_give_up(&key, &format!("{}.{n}", self.number));
+            match self.rng.random_range(0..4) {
+                0 => self.take_both_and_give_up(&key, &both_token(self.number, n)),
+                _ => self.take_and_give_up(&key, &format!("{}.{n}", self.number)),
+            }
         }
         self.journal
     }
@@ -116,26 +136,41 @@ impl<'a> Worker<'a> {
             "LOCK.ACQUIRE"
         });
         acquire.arg(key).arg(token).arg(TTL_MS);
+        self.hold(acquire, &[key], token, is_shared);
+    }
+
+    /// A key and its twin in one step.
+    fn take_both_and_give_up(&mut self, key: &str, token: &str) {
+        let twin = twin_of(key);
+        let mut acquire = redis::cmd("LOCK.MACQUIRE");
+        acquire.arg(2).arg(&twin).arg(key).arg(token).arg(TTL_MS);
+        self.hold(acquire, &[key, &twin], token, false);
+    }
+
+    fn hold(&mut self, mut acquire: redis::Cmd, keys: &[&str], token: &str, is_shared: bool) {
         if self.rng.random_range(0..4) > 0 {
             acquire.arg("BLOCK").arg(self.rng.random_range(20..1_000));
         }
         let first_asked_us = now_us();
-        let (asked_us, fence) = self.ask::<Option<u64>>(&acquire);
+        let (asked_us, fence) = self.ask::<Option<u64>>(&acquire, keys[0]);
         let delivered_us = now_us();
         thread::sleep(Duration::from_micros(self.rng.random_range(0..3_000)));
-        let given_up_us = now_us();
         let nothing_to_release = fence == Some(None);
         if nothing_to_release {
             return;
         }
-        let mut release = redis::cmd("LOCK.RELEASE");
-        release.arg(key).arg(token);
-        let (_, released) = self.ask::<bool>(&release);
-        let released_us = now_us();
-        if let Some(Some(fence)) = fence {
+        for key in keys {
+            let given_up_us = now_us();
+            let mut release = redis::cmd("LOCK.RELEASE");
+            release.arg(key).arg(token);
+            let (_, released) = self.ask::<bool>(&release, key);
+            let released_us = now_us();
+            let Some(Some(fence)) = fence else {
+                continue;
+            };
             let over_us = asked_us + TTL_MS * 1_000;
             self.journal.holds.push(Hold {
-                key: key.into(),
+                key: key.to_string(),
                 token: token.into(),
                 is_shared,
                 fence,
@@ -149,11 +184,15 @@ impl<'a> Worker<'a> {
 
     /// Sends a request until there is a reply. Returns the time of the last attempt. A repeated
     /// token is the same request.
-    fn ask<T: redis::FromRedisValue>(&mut self, command: &redis::Cmd) -> (u64, Option<T>) {
+    fn ask<T: FromRedisValue>(&mut self, command: &redis::Cmd, key: &str) -> (u64, Option<T>) {
         let start = Instant::now();
+        // The library takes the number of keys for the key.
+        let route = Route::new(slot_of(key.as_bytes()), SlotAddr::Master);
+        let node = RoutingInfo::SingleNode(SingleNodeRoutingInfo::SpecificNode(route));
         loop {
             let asked_us = now_us();
-            match command.query(&mut self.connection) {
+            let reply = self.connection.route_command(command, node.clone());
+            match reply.and_then(|value| Ok(T::from_redis_value(value)?)) {
                 Ok(answer) => return (asked_us, Some(answer)),
                 Err(error) => self.note(&error),
             }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::thread;
 use std::time::Duration;
 
-use super::checker::{check, Checked};
+use super::checker::{check, halves, Checked};
 use super::journal::Account;
 use super::load_clients::{with_load_clients, Journal};
 use crate::harness::{figure, now_us, scale, wait_for, Cluster, Kind, Later, Reply, SHARDS};
@@ -65,15 +65,31 @@ fn slots_move_under_load(kind: Kind, cluster: &mut Cluster, first: usize) {
     assert!(holds > 10 * moves.len(), "{holds} {errors:?}");
     let keys_moved = moves.len();
     nobody_is_granted_on_a_node_without_the_slot(cluster, &keys, &moves, &journal);
+    let both = assert_none_is_half(cluster);
     let [asked, moved, sent_away] =
         ["ASK", "MOVED", "TRYAGAIN"].map(|code| errors_of(cluster, code));
     // The library handled these errors.
     assert!(asked > 0 && moved > 0, "{asked} {moved}");
     figure(
         kind,
-        &format!("{keys_moved} slots moved, {holds} holds of the clients, {pairs} pairs compared, none lost or held twice; answered on the way: ASK \
+        &format!("{keys_moved} slots moved, {holds} holds of the clients, {pairs} pairs compared, none lost or held twice, \
+             {both} grants of two keys whole; answered on the way: ASK \
              {asked} times, MOVED {moved}, TRYAGAIN {sent_away}"),
     );
+}
+
+/// Every node has each grant of two keys for both. Returns their number.
+#[track_caller]
+pub fn assert_none_is_half(cluster: &Cluster) -> usize {
+    let accounts = cluster.nodes.iter().map(Account::of);
+    let of_node = |account: Account| {
+        let halves: Vec<_> = halves(&account).collect();
+        assert!(halves.is_empty(), "{halves:?}");
+        account.of_both.len()
+    };
+    let both = accounts.map(of_node).sum();
+    assert!(both > 0, "no grant of two keys");
+    both
 }
 
 /// The number of error replies of the nodes.

@@ -1,4 +1,6 @@
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{channel, Receiver, RecvTimeoutError};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,6 +16,7 @@ pub struct Later {
     pub id: i64,
     line: String,
     answer: Receiver<Answer>,
+    is_answered: Arc<AtomicBool>,
 }
 
 type Answer = (Result<Reply, RedisError>, Instant, Client);
@@ -24,15 +27,25 @@ impl Server {
         later(self.client(), line)
     }
 
-    /// Sends a command that must block, and returns when it does.
+    /// Sends a command that must block, and returns when it does, or has done so: a slow machine can
+    /// miss a short wait.
     #[track_caller]
     pub fn blocked(&self, line: &str) -> Later {
-        let before = self.blocked_clients();
+        let (before, waits) = (self.blocked_clients(), self.waits());
         let later = self.later(line);
         wait_for(&format!("{line} to block"), || {
-            (self.blocked_clients() > before).then_some(())
+            let has_waited = later.is_answered.load(Ordering::Acquire) && self.waits() > waits;
+            (has_waited || self.blocked_clients() > before).then_some(())
         });
         later
+    }
+
+    /// The number of requests for locks that have waited. 0 without the module.
+    fn waits(&self) -> u64 {
+        let info = self.client().text("INFO everything");
+        let mut lines = info.lines();
+        let waits = lines.find_map(|line| line.strip_prefix("lock_waited:"));
+        waits.map_or(0, |waits| waits.parse().expect("a number"))
     }
 
     /// The number of blocked clients.
@@ -51,12 +64,20 @@ fn later(mut client: Client, line: &str) -> Later {
     let (sender, answer) = channel();
     let line = line.to_string();
     let sent = line.clone();
+    let is_answered = Arc::new(AtomicBool::new(false));
+    let answered = is_answered.clone();
     thread::spawn(move || {
         let reply = client.try_call(&sent);
         // The test may have ended.
         sender.send((reply, Instant::now(), client)).ok();
+        answered.store(true, Ordering::Release);
     });
-    Later { id, line, answer }
+    Later {
+        id,
+        line,
+        answer,
+        is_answered,
+    }
 }
 
 impl Later {

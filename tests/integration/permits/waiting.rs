@@ -177,7 +177,7 @@ fn a_permit_that_times_out_lets_others_in(kind: Kind) {
         permit(&mut c, "k", token, 9);
     }
     // It does not fit, and stops those that do.
-    let narrow = server.blocked("LOCK.ACQUIRE k n 60000 LIMIT 2 BLOCK 80");
+    let narrow = server.blocked("LOCK.ACQUIRE k n 60000 LIMIT 2 BLOCK 500");
     let wide = blocks(&server, "e", 9);
     assert_eq!(narrow.reply(), Reply::Nil);
     wide.fence();

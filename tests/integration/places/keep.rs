@@ -63,13 +63,13 @@ fn a_block_that_times_out_leaves_its_place(kind: Kind) {
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
     let start = Instant::now();
-    let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 60 KEEP 60000");
+    let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 400 KEEP 60000");
     assert_eq!(place(&mut c, "k", "b").listener, Listener::Client(b.id));
     assert_eq!(b.reply(), Reply::Nil);
-    assert!(start.elapsed() >= Duration::from_millis(60));
+    assert!(start.elapsed() >= Duration::from_millis(400));
     let left = place(&mut c, "k", "b");
     assert!(left.is_absent());
-    assert!(left.waited_ms >= 60, "since the place was taken: {left:?}");
+    assert!(left.waited_ms >= 400, "since the place was taken: {left:?}");
     c.int("LOCK.RELEASE k a");
     assert_eq!(mode(&mut c, "k"), "free");
     c.int("LOCK.ACQUIRE k b 60000");

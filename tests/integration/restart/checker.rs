@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 use redis_lock::lock::Mode;
 
 use super::journal::{may_be_seen, Held, Holds, Life, Part, Step};
+use super::load_clients::several_of;
 
 /// A span of time, in microseconds.
 type Span = RangeInclusive<u64>;
@@ -144,6 +145,8 @@ impl Fences {
         match self.owners.insert(fence, whose.clone()) {
             None => Ok(true),
             Some(owner) if owner == *whose => Ok(false),
+            // One fence for all keys of a grant.
+            Some(owner) if owner.1 == whose.1 && several_of(&whose.1).is_some() => Ok(false),
             Some(owner) => Err(format!("{fence} for {owner:?} and for {whose:?}")),
         }
     }

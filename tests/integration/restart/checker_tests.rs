@@ -29,6 +29,7 @@ fn step(what: What, key: &str, token: &str, ttl_ms: u64) -> Step {
 fn request(at_ms: u64, steps: &[Step], answers: Option<&[Answer]>) -> Request {
     Request {
         steps: steps.to_vec(),
+        is_several: false,
         asked_us: at_ms * 1_000,
         ended_us: at_ms * 1_000 + TOOK_US,
         answers: answers.map(<[_]>::to_vec),
@@ -144,6 +145,54 @@ fn a_half_applied_request_is_refused() {
 }
 
 #[test]
+fn half_of_a_grant_of_several_keys_is_refused() {
+    let token = "c0.1@0+1";
+    let both = ["lock:0", "lock:1"].map(|key| step(EXCLUSIVE, key, token, 60_000));
+    let has = |keys: &[&str]| {
+        let held = keys.iter().map(|key| held(10, key, token, 1));
+        [held.collect::<Holds>()]
+    };
+    let fences = [Answer::Fence(1); 2];
+    for answers in [None, Some(&fences[..])] {
+        let mut asked = request(10, &both, answers);
+        asked.is_several = true;
+        let life = life(&[&[asked]]);
+        assert!(came_back_from_any_instant(&life, &has(&[])).is_ok());
+        assert!(came_back_from_any_instant(&life, &has(&["lock:0", "lock:1"])).is_ok());
+        assert!(came_back_from_any_instant(&life, &has(&["lock:0"])).is_err());
+        assert!(came_back_from_any_instant(&life, &has(&["lock:1"])).is_err());
+        assert!(Fences::default().take(&life).is_ok());
+    }
+    // Two grants of another token have two fences.
+    let both = ["lock:0", "lock:1"].map(|key| step(EXCLUSIVE, key, "c0.1", 60_000));
+    let life = life(&[&[request(10, &both, Some(&fences))]]);
+    assert!(Fences::default().take(&life).is_err());
+}
+
+#[test]
+fn a_grant_of_several_keys_without_its_transaction_is_torn() {
+    let effect = Effect::Hold {
+        now_ms: 10,
+        mode: Mode::Exclusive,
+        token: Token::new(b"c0.1@0+1").unwrap(),
+        hold: Hold {
+            fence: Fence::new(1).unwrap(),
+            deadline: Deadline::from_millis(60_010).unwrap(),
+            since_ms: 10,
+        },
+    };
+    let [first, second] = ["lock:0", "lock:1"].map(|key| file_of(key, &[effect]));
+    let (begin, end) = (b"*1\r\n$5\r\nMULTI\r\n", b"*1\r\n$4\r\nEXEC\r\n");
+    let torn = |file: &[&[u8]]| Account::of(&[file.concat()]).torn.len();
+    assert_eq!(torn(&[begin, &first, &second, end]), 0);
+    assert_eq!(torn(&[begin, &first, &second]), 0, "nothing of it counts");
+    assert_eq!(torn(&[begin, &first, end]), 1);
+    assert_eq!(torn(&[&first, &second]), 2);
+    // What comes later is no grant.
+    assert_eq!(torn(&[begin, &first, &second, end, &second]), 0);
+}
+
+#[test]
 fn a_state_mixed_from_two_instants_is_refused() {
     // The second client acquired its lock after the first, and only that one is there.
     let life = life(&[&[took(10, "a", "c0.1", 1)], &[took(20, "b", "c1.1", 2)]]);
@@ -208,12 +257,17 @@ fn a_second_holder_beside_a_surviving_hold_is_refused() {
 
 /// The file after one acquire and one release of `c0.1`.
 fn file(effects: &[Effect<'_>]) -> Vec<u8> {
+    file_of("a", effects)
+}
+
+fn file_of(key: &str, effects: &[Effect<'_>]) -> Vec<u8> {
     let mut file = Vec::new();
     for effect in effects {
         let mut bytes = Vec::new();
         encode_effect(effect, &mut bytes);
         let head = format!(
-            "*3\r\n$11\r\nLOCK._APPLY\r\n$1\r\na\r\n${}\r\n",
+            "*3\r\n$11\r\nLOCK._APPLY\r\n${}\r\n{key}\r\n${}\r\n",
+            key.len(),
             bytes.len()
         );
         file.extend(head.into_bytes());

@@ -1,6 +1,6 @@
 //! The append-only file, read while the server is down.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use redis_lock::lock::codec::{decode, Record};
 use redis_lock::lock::{Effect, Fate, Lock};
 
 use super::journal::{Answer, Life, Part, Request, Step, What};
-use super::load_clients::client_of;
+use super::load_clients::{client_of, several_of};
 use crate::harness::aof::{self, Command};
 use crate::harness::record_of;
 
@@ -25,6 +25,10 @@ pub struct Account {
     pub whole: usize,
     /// Whether all bytes are valid.
     pub is_whole: bool,
+    /// The number of grants of several keys.
+    pub several: usize,
+    /// Those that have some of their keys in a transaction, and not all.
+    pub torn: Vec<String>,
     /// The effects of the transaction that is being read, until it is complete.
     open: Option<Vec<(String, Change)>>,
 }
@@ -72,9 +76,8 @@ impl Account {
                 return;
             }
             "EXEC" => {
-                for (key, change) in self.open.take().expect("a MULTI before an EXEC") {
-                    self.carry_out(key, change);
-                }
+                let changes = self.open.take().expect("a MULTI before an EXEC");
+                self.carry_out_all(changes);
                 None
             }
             "LOCK._APPLY" | "LOCK._RELEASE" => {
@@ -88,11 +91,52 @@ impl Account {
         };
         match (change, &mut self.open) {
             (Some(change), Some(open)) => open.push(change),
-            (Some((key, change)), None) => self.carry_out(key, change),
+            (Some(change), None) => self.carry_out_all(vec![change]),
             (None, _) => {}
         }
         if self.open.is_none() {
             self.whole = start + command.end;
+        }
+    }
+
+    fn carry_out_all(&mut self, changes: Vec<(String, Change)>) {
+        self.check_several(&changes);
+        for (key, change) in changes {
+            self.carry_out(key, change);
+        }
+    }
+
+    /// A step that grants one of several keys grants all of them.
+    fn check_several(&mut self, changes: &[(String, Change)]) {
+        let mut granted: BTreeMap<(String, u64), BTreeSet<String>> = BTreeMap::new();
+        for (key, change) in changes {
+            let Change::Record(bytes) = change else {
+                continue;
+            };
+            if let Ok(Record::Effect(Effect::Hold {
+                now_ms,
+                token,
+                hold,
+                ..
+            })) = decode(bytes)
+            {
+                let known = self.locks.get(key).and_then(|lock| lock.fence_of(token));
+                if hold.since_ms == now_ms && known != Some(hold.fence) {
+                    let token = String::from_utf8_lossy(token.as_bytes()).into_owned();
+                    let step = granted.entry((token, hold.fence.get()));
+                    step.or_default().insert(key.clone());
+                }
+            }
+        }
+        for ((token, fence), keys) in granted {
+            let Some(named) = several_of(&token) else {
+                continue;
+            };
+            self.several += 1;
+            if keys != named.into_iter().collect() {
+                self.torn
+                    .push(format!("{token} has {keys:?} under {fence}"));
+            }
         }
     }
 

@@ -23,10 +23,20 @@ pub struct Part {
     pub requests: Vec<Request>,
 }
 
-/// One step, or several in a transaction or a script, which are executed all or none.
+/// What a client sends at once.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// One step, or several in a transaction or a script, which are executed all or none.
+    pub steps: Vec<Step>,
+    /// The steps are one LOCK.MACQUIRE: all are granted, or none is.
+    pub is_several: bool,
+}
+
+/// An order with its answers.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub steps: Vec<Step>,
+    pub is_several: bool,
     /// Just before it was sent, by the clock of the machine, which is the server's too.
     pub asked_us: u64,
     /// Just after the reply was read, or the connection had broken.
@@ -102,6 +112,37 @@ pub fn may_be_seen(holds: &Holds, seen: &Holds, look_ms: &RangeInclusive<u64>) -
             .all(|(whose, one)| holds.get(whose).is_some_and(|held| held.may_be(one)))
 }
 
+impl Order {
+    pub fn of(steps: Vec<Step>) -> Self {
+        Self {
+            steps,
+            is_several: false,
+        }
+    }
+
+    /// The commands.
+    pub fn lines(&self) -> Vec<String> {
+        let (Some(first), true) = (self.steps.first(), self.is_several) else {
+            return self.steps.iter().map(Step::line).collect();
+        };
+        let keys: Vec<_> = self.steps.iter().map(|step| &step.key[..]).collect();
+        let modes = self.steps.iter().map(|step| match step.what {
+            What::Acquire(mode, _) => mode.name().to_uppercase(),
+            other => panic!("{other:?} of several keys"),
+        });
+        let block = match first.what {
+            What::Acquire(_, Some(ms)) => format!(" BLOCK {ms}"),
+            _ => String::new(),
+        };
+        let (count, keys) = (keys.len(), keys.join(" "));
+        let modes = modes.collect::<Vec<_>>().join(" ");
+        let Step { token, ttl_ms, .. } = first;
+        vec![format!(
+            "LOCK.MACQUIRE {count} {keys} {token} {ttl_ms} MODES {modes}{block}"
+        )]
+    }
+}
+
 impl Step {
     pub fn line(&self) -> String {
         let Self {
@@ -173,7 +214,9 @@ impl Step {
                     return wrong("refused to the holder");
                 }
             }
-            (What::Acquire(Mode::Exclusive, _), Answer::Deadlock) => {}
+            // The token may hold other locks, and wait for this one.
+            (What::Acquire(_, Some(_)), Answer::Deadlock) => {}
+            (What::Acquire(Mode::Exclusive | Mode::Counted(_), None), Answer::Deadlock) => {}
             (What::Release | What::Renew, Answer::Done(false)) if lives => {
                 return wrong("a hold was lost");
             }
@@ -234,6 +277,15 @@ impl Request {
     /// The possible holds if it was executed without a reply.
     pub fn possible(&self, holds: &Holds) -> Vec<Holds> {
         let when_ms = self.when_ms();
+        if self.is_several {
+            let mut done = holds.clone();
+            for step in &self.steps {
+                // The first of the two has the hold.
+                let granted = step.possible(&done, &when_ms).into_iter().next();
+                done = granted.expect("a grant");
+            }
+            return vec![done, holds.clone()];
+        }
         let mut all = vec![holds.clone()];
         for step in &self.steps {
             let next = all.iter().flat_map(|holds| step.possible(holds, &when_ms));

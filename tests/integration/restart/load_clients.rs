@@ -9,7 +9,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use redis_lock::lock::Mode;
 
-use super::journal::{Answer, Holds, Part, Request, Step, What};
+use super::journal::{Answer, Holds, Order, Part, Request, Step, What};
 use crate::harness::workload::{script, words};
 use crate::harness::{now_us, Client, Reply};
 
@@ -37,6 +37,13 @@ pub struct Player {
 
 pub fn key(n: usize) -> String {
     format!("lock:{n}")
+}
+
+/// The keys that a token was made for, if it asks for several at once. They are written in it.
+pub fn several_of(token: &str) -> Option<Vec<String>> {
+    let (_, keys) = token.split_once('@')?;
+    let numbers = keys.split('+').map(|n| n.parse().map(key));
+    numbers.collect::<Result<_, _>>().ok()
 }
 
 /// The client that a token belongs to.
@@ -67,27 +74,37 @@ impl Player {
         std::mem::take(&mut self.part)
     }
 
-    /// The request to repeat in the next life, with the same token: an acquire without a reply.
-    pub fn asks_again(part: &Part) -> Option<Step> {
+    /// The request to repeat in the next life, with the same token: an acquire without a reply. If
+    /// it was for several keys, the token must hold all of them or none.
+    pub fn asks_again(part: &Part) -> Option<Order> {
         let last = part.requests.last().filter(|last| last.answers.is_none())?;
-        let step = last.steps.first()?;
-        let What::Acquire(mode, _) = step.what else {
-            return None;
+        let again = |step: &Step| {
+            let What::Acquire(mode, _) = step.what else {
+                return None;
+            };
+            let what = What::Acquire(mode, None);
+            Some(Step {
+                what,
+                ..step.clone()
+            })
         };
-        let what = What::Acquire(mode, None);
-        Some(Step {
-            what,
-            ..step.clone()
+        let steps = last.steps.iter().map(again);
+        Some(match last.is_several {
+            true => Order {
+                steps: steps.collect::<Option<_>>()?,
+                is_several: true,
+            },
+            false => Order::of(vec![steps.flatten().next()?]),
         })
     }
 
     /// Sends one request after the other until the connection breaks.
-    pub fn play(&mut self, client: &mut Client, first: Option<Step>, over: &AtomicBool) {
-        let mut next = first.map(|step| vec![step]);
+    pub fn play(&mut self, client: &mut Client, first: Option<Order>, over: &AtomicBool) {
+        let mut next = first;
         while !over.load(Ordering::Relaxed) {
             let rests = self.is_calm() && self.holds.len() >= ENOUGH && self.rng.random_bool(0.95);
-            let steps = next.take().or_else(|| (!rests).then(|| self.any_steps()));
-            if steps.is_some_and(|steps| !self.ask(client, steps)) {
+            let order = next.take().or_else(|| (!rests).then(|| self.any_order()));
+            if order.is_some_and(|order| !self.ask(client, order)) {
                 return;
             }
             let pause_us = match self.rng.random_range(0..8) {
@@ -100,8 +117,9 @@ impl Player {
     }
 
     /// False if the connection has broken.
-    fn ask(&mut self, client: &mut Client, steps: Vec<Step>) -> bool {
-        let lines: Vec<_> = steps.iter().map(Step::line).collect();
+    fn ask(&mut self, client: &mut Client, order: Order) -> bool {
+        let lines = order.lines();
+        let Order { steps, is_several } = order;
         let is_script = self.rng.random_bool(0.3);
         let commands = match &lines[..] {
             [line] if !is_script => vec![words(line)],
@@ -121,10 +139,13 @@ impl Player {
         let ended_us = now_us();
         let answers = replies.ok().map(|mut replies| {
             let last = replies.pop().expect("a reply");
-            let replies = match last {
+            let mut replies = match last {
                 Reply::Array(items) => items,
                 one => vec![one],
             };
+            if let (true, [one]) = (is_several, &replies[..]) {
+                replies = vec![one.clone(); steps.len()];
+            }
             assert_eq!(replies.len(), steps.len(), "{lines:?}: {replies:?}");
             let both = steps.iter().zip(&replies);
             both.map(|(step, reply)| Answer::read(step.what, reply))
@@ -132,6 +153,7 @@ impl Player {
         });
         let request = Request {
             steps,
+            is_several,
             asked_us,
             ended_us,
             answers,
@@ -148,8 +170,11 @@ impl Player {
         answered
     }
 
-    fn any_steps(&mut self) -> Vec<Step> {
-        match self.rng.random_range(0..100) {
+    fn any_order(&mut self) -> Order {
+        if self.rng.random_range(0..100) < 10 {
+            return self.any_several();
+        }
+        Order::of(match self.rng.random_range(0..100) {
             // Two locks by one token: both or none.
             0..6 => {
                 let token = self.next_token();
@@ -163,6 +188,36 @@ impl Player {
             }
             6..14 => vec![self.any_step(), self.any_step()],
             _ => vec![self.any_step()],
+        })
+    }
+
+    /// Two or three locks at once, by a token that names them.
+    fn any_several(&mut self) -> Order {
+        let (mut keys, count) = (Vec::new(), self.rng.random_range(2..4));
+        let most = if self.is_calm() { CALM_KEYS } else { count };
+        while keys.len() < count.min(most) {
+            let key = self.any_key();
+            if !keys.contains(&key) {
+                keys.push(key);
+            }
+        }
+        let numbers: Vec<_> = keys.iter().map(|key| &key["lock:".len()..]).collect();
+        let token = format!("{}@{}", self.next_token(), numbers.join("+"));
+        let block = match self.rng.random_range(0..100) {
+            0..50 => None,
+            // A client without holds keeps nobody waiting.
+            50..60 if self.holds.is_empty() => Some(0),
+            _ => Some(self.rng.random_range(1..60)),
+        };
+        let first = self.step(What::Release, (String::new(), token));
+        let part = |key| Step {
+            what: What::Acquire(self.reader_or_writer(), block),
+            key,
+            ..first.clone()
+        };
+        Order {
+            steps: keys.into_iter().map(part).collect(),
+            is_several: true,
         }
     }
 
@@ -179,7 +234,8 @@ impl Player {
             Some(own) if choice < 25 || (self.holds.len() >= ENOUGH && choice < 60) => {
                 self.step(What::Release, own)
             }
-            Some(own) if choice < 80 => self.step(What::Renew, own),
+            // A new hold of one of several keys would be no grant of all.
+            Some(own) if choice < 80 || several_of(&own.1).is_some() => self.step(What::Renew, own),
             Some(own) if choice < 88 => {
                 let block = self.rng.random_bool(0.5).then_some(10);
                 let what = What::Acquire(self.any_mode(), block);
@@ -234,6 +290,13 @@ impl Player {
     }
 
     fn any_mode(&mut self) -> Mode {
+        match self.rng.random_bool(0.25) {
+            true => Mode::of_limit(self.rng.random_range(2..5)).expect("a limit"),
+            false => self.reader_or_writer(),
+        }
+    }
+
+    fn reader_or_writer(&mut self) -> Mode {
         let exclusive = if self.is_calm() { 0.2 } else { 0.5 };
         match self.rng.random_bool(exclusive) {
             true => Mode::Exclusive,

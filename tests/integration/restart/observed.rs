@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
+use redis_lock::lock::codec::{decode, Record};
 use redis_lock::lock::{Lock, Mode};
 
 use super::journal::{Held, Holds};
 use super::load_clients::{client_of, key, CLIENTS, KEYS};
 use crate::harness::{now_ms, Client, Reply};
+use crate::hostile::payload::Payload;
 
 /// All locks, read within a few milliseconds.
 pub struct Observed {
@@ -26,6 +28,8 @@ pub struct Shown {
 #[derive(Clone, Debug)]
 pub struct Holder {
     pub token: String,
+    /// LOCK.INFO shows only the smallest limit of all holds, so this is from DUMP.
+    pub mode: Mode,
     pub fence: u64,
     pub since_ms: u64,
     pub ends_ms: RangeInclusive<u64>,
@@ -41,6 +45,8 @@ impl Observed {
         let from = clock_ms();
         let mut holds = vec![Holds::new(); CLIENTS];
         let mut locks = BTreeMap::new();
+        // Without compression between the bytes of the record.
+        c.call("CONFIG SET rdbcompression no");
         for key in (0..KEYS).map(key) {
             let before = clock_ms();
             let info = c.call(&format!("LOCK.INFO {key}"));
@@ -49,9 +55,14 @@ impl Observed {
                 Reply::Int(ms) => ms.try_into().ok(),
                 _ => None, // 6.2 has no such command.
             };
-            if info == Reply::Nil {
-                continue;
-            }
+            let (false, Reply::Bulk(dumped)) = (info == Reply::Nil, c.call(&format!("DUMP {key}")))
+            else {
+                continue; // Free, or it has just ended.
+            };
+            let record = Payload::read(&dumped).record;
+            let Ok(Record::State(lock)) = decode(&record) else {
+                panic!("{key} has {record:?}");
+            };
             let mode = match info.field("mode").as_bytes() {
                 b"exclusive" => Mode::Exclusive,
                 b"shared" => Mode::Shared,
@@ -66,7 +77,7 @@ impl Observed {
             let holders = infos
                 .items()
                 .iter()
-                .map(|info| Holder::read(info, before..=after));
+                .filter_map(|info| Holder::read(info, &lock, before..=after));
             let holders: Vec<_> = holders.collect();
             let most = usize::try_from(mode.tolerates()).unwrap();
             assert!(holders.len() <= most, "{key} is {mode:?}: {holders:?}");
@@ -74,7 +85,7 @@ impl Observed {
                 let number = client_of(&holder.token);
                 let number = number.unwrap_or_else(|| panic!("{key}: who is {holder:?}?"));
                 let held = Held {
-                    mode,
+                    mode: holder.mode,
                     fence: Some(holder.fence),
                     ends_ms: holder.ends_ms.clone(),
                 };
@@ -86,6 +97,7 @@ impl Observed {
             };
             locks.insert(key, shown);
         }
+        c.call("CONFIG SET rdbcompression yes");
         Self {
             ms: from..=clock_ms(),
             holds,
@@ -110,12 +122,13 @@ impl Observed {
                 assert_eq!(expires_ms, latest, "{when}: the end of {key}");
             }
             for holder in &shown.holders {
-                let holders = lock.holders();
+                let holders = lock.holds();
                 let hold = holders
                     .iter()
-                    .find(|(token, _)| token.as_bytes() == holder.token.as_bytes());
-                let same = hold.is_some_and(|(_, hold)| {
-                    hold.fence.get() == holder.fence
+                    .find(|(token, ..)| token.as_bytes() == holder.token.as_bytes());
+                let same = hold.is_some_and(|(_, mode, hold)| {
+                    *mode == holder.mode
+                        && hold.fence.get() == holder.fence
                         && hold.since_ms == holder.since_ms
                         && holder.ends_ms.contains(&hold.deadline.ms())
                 });
@@ -139,15 +152,23 @@ impl Observed {
 }
 
 impl Holder {
+    /// `None` if it has just ended.
     #[track_caller]
-    fn read(info: &Reply, now_ms: RangeInclusive<u64>) -> Self {
+    fn read(info: &Reply, lock: &Lock, now_ms: RangeInclusive<u64>) -> Option<Self> {
         let number = |name: &str| u64::try_from(info.field(name).as_int()).unwrap();
         let ttl_ms = number("ttl");
-        Self {
-            token: String::from_utf8_lossy(info.field("token").as_bytes()).into_owned(),
+        let token = info.field("token");
+        let holds = lock.holds();
+        let mut own = holds
+            .iter()
+            .filter(|(owner, ..)| owner.as_bytes() == token.as_bytes());
+        let (_, mode, _) = own.next()?;
+        Some(Self {
+            token: String::from_utf8_lossy(token.as_bytes()).into_owned(),
+            mode: *mode,
             fence: number("fence"),
             since_ms: number("since"),
             ends_ms: now_ms.start() + ttl_ms..=now_ms.end() + ttl_ms,
-        }
+        })
     }
 }

@@ -20,10 +20,12 @@ pub fn an_aof_cut_anywhere_loads_as_a_prefix(kind: Kind) {
     let mut parts = aof::parts(trial.server.dir());
     let last = parts.pop().expect("a part");
     let bytes = fs::read(&last).unwrap();
-    let (mut inside, mut fixed, mut holds, cuts) = (0, 0, 0, 6 * scale());
+    let (mut inside, mut fixed, mut holds, mut several, cuts) = (0, 0, 0, 0, 6 * scale());
     for n in 0..cuts {
         let cut = any_cut(&mut trial.rng, &bytes, n % 3 == 0);
         let account = Account::of(&[bytes[..cut].to_vec()]);
+        assert_eq!(account.torn, Vec::<String>::new(), "{}", trial.context());
+        several = several.max(account.several);
         let context = format!("{}, cut at {cut} of {}", trial.context(), bytes.len());
         fs::write(&last, &bytes[..cut]).unwrap();
         if !account.is_whole {
@@ -46,7 +48,7 @@ pub fn an_aof_cut_anywhere_loads_as_a_prefix(kind: Kind) {
         kind,
         &format!(
             "{cuts} cuts of a file of {} bytes, {inside} inside of a command or a transaction, {fixed} repaired by the checker: \
-             {holds} holds as the rest of the file has them",
+             {holds} holds as the rest of the file has them, in the longest part {several} grants of several keys, each whole",
             bytes.len()
         ),
     );

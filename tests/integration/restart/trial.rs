@@ -15,7 +15,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::checker::{instant_that_came_back, never_two_holders, Fences};
 use super::file::Account;
-use super::journal::{Life, Step};
+use super::journal::{Life, Order};
 use super::load_clients::{Player, CLIENTS};
 use super::observed::Observed;
 use crate::harness::{aof, now_us, wait_for, Client, Kind, Reply, Server};
@@ -31,7 +31,7 @@ pub struct Trial {
     /// A base file that no manifest names, by its inode.
     orphan: Option<u64>,
     players: Vec<Player>,
-    again: Vec<Option<Step>>,
+    again: Vec<Option<Order>>,
     fences: Fences,
 }
 
@@ -44,6 +44,8 @@ pub struct Tally {
     pub unanswered: usize,
     /// Replies whose effect was found in the file.
     pub found: usize,
+    /// Grants of several keys in the last file, each in one transaction.
+    pub several: usize,
     /// Delivered fences, each for one hold.
     pub fences: usize,
     /// Holds that were there after a restart.
@@ -70,6 +72,7 @@ impl fmt::Display for Tally {
             (self.answered, "acknowledged requests"),
             (self.unanswered, "in flight"),
             (self.found, "acknowledged effects in the last file"),
+            (self.several, "grants of several keys in it, each whole"),
             (self.fences, "fences, none twice"),
             (self.back, "holds back"),
             (self.compared, "holds compared for two holders"),
@@ -264,6 +267,8 @@ impl Trial {
     #[track_caller]
     pub fn check_file(&mut self) -> Account {
         let account = Account::read(self.server.dir());
+        assert_eq!(account.torn, Vec::<String>::new(), "{}", self.context());
+        self.tally.several = account.several;
         self.tally.torn += usize::from(!account.is_whole);
         if account.is_whole {
             self.check("aof", &aof::entrance(self.server.dir()));

@@ -39,7 +39,7 @@ fn nobody_waits(c: &mut Client) {
 fn a_timeout_leaves_all_queues(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
-    let waits = contended(&server, &mut c, "BLOCK 60");
+    let waits = contended(&server, &mut c, "BLOCK 500");
     let [one, two] =
         ["a", "c"].map(|key| server.blocked(&format!("LOCK.ACQUIRE {key} next 60000 BLOCK 0")));
     assert_eq!(waits.reply(), Reply::Nil);

@@ -102,7 +102,7 @@ fn a_deadline_of_any_key_grants_it(kind: Kind) {
         c.int(&format!("LOCK.ACQUIRE {first} x 30"));
         c.int(&format!("LOCK.ACQUIRE {last} x 90"));
         let fence = server
-            .blocked("LOCK.MACQUIRE 3 a b c me 60000 BLOCK 0")
+            .later("LOCK.MACQUIRE 3 a b c me 60000 BLOCK 0")
             .fence();
         assert_held(&mut c, &["a", "b", "c"], "me", fence);
         c.call("FLUSHALL");

@@ -58,6 +58,8 @@ pub(super) struct Checker<'h> {
     pub(super) bindings: Bindings<'h>,
     /// The keys whose head was seen waiting without a reason.
     pub(super) stuck: BTreeMap<&'h str, (String, Due)>,
+    /// Absent places by key and token, and when they must end.
+    pub(super) overdue: BTreeMap<(&'h str, &'h str), Due>,
     pub(super) findings: Findings,
     breaches: Vec<Breach>,
 }
@@ -91,6 +93,7 @@ pub fn check(history: &History) -> Result<Findings, Vec<Breach>> {
         unheard: Vec::new(),
         bindings: Bindings::of(history),
         stuck: BTreeMap::new(),
+        overdue: BTreeMap::new(),
         findings: Findings::default(),
         breaches,
     };
@@ -128,6 +131,7 @@ impl<'h> Checker<'h> {
                 self.served.remove(&to[..]);
                 self.note_upgrades(at, to);
             }
+            Entry::Guarded(key) => self.guarded(at, key),
             Entry::Ends(key, end_ms) => {
                 self.keys.entry(key).or_default().ends(*end_ms);
                 self.served.remove(&key[..]);
@@ -177,7 +181,7 @@ impl<'h> Checker<'h> {
         // A step that serves several keys goes back to one with the time of its beginning.
         let of_key = self.served.get(key).map_or(0, |(served_ms, _)| *served_ms);
         let earliest_ms = self.begun_ms.map_or(self.now_ms, |begun| begun.max(of_key));
-        if now_ms < earliest_ms {
+        if now_ms + self.history.clock_lead_ms < earliest_ms {
             self.refuse(
                 Rule::TimeOrder,
                 at,
@@ -229,6 +233,7 @@ impl<'h> Checker<'h> {
         self.carried_out |= self.is_current(What::Renew, key, token) && own.is_some();
         match own {
             Some(own) if own.fence == hold.fence && own.since_ms == hold.since_ms => {
+                self.kept_at_least(at, key, token, own, hold);
                 match wider_ends_ms {
                     Some(end_ms) => self.converted.insert(hold.fence.get(), end_ms),
                     None => self.converted.remove(&hold.fence.get()),
@@ -264,7 +269,7 @@ impl<'h> Checker<'h> {
         let Some(first) = takers.first() else {
             return self.refuse(Rule::Ghost, at, what);
         };
-        let parts = first.request.parts;
+        let (parts, first_number) = (first.request.parts, first.number);
         let is_another_part = parts.are_several() && self.is_granted_on(at, key, token, hold.fence);
         let is_torn = parts.are_several() && !self.is_whole(at, parts, token, hold.fence);
         let heard = self.delivered.contains_key(&hold.fence.get());
@@ -291,6 +296,7 @@ impl<'h> Checker<'h> {
             let text = format!("{what} for {:?} past {passed:?}", first.request);
             self.refuse(Rule::OutOfOrder, at, text);
         }
+        self.check_beside_kept(at, key, now_ms, first_number, &what);
         if hold.fence.get() <= self.last_fence && !is_another_part {
             let text = format!("{what} after {}", self.last_fence);
             self.refuse(Rule::FenceOrder, at, text);
@@ -324,6 +330,7 @@ impl<'h> Checker<'h> {
         };
         if self.is_current(What::Release, key, token) && !self.carried_out {
             self.carried_out = true;
+            self.ended_at_least(at, key, token, own, now_ms);
             return;
         }
         if self.may_end_with_its_connection(at, key, token, now_ms) {
@@ -348,7 +355,7 @@ impl<'h> Checker<'h> {
     }
 
     /// Whether this is the command in execution.
-    fn is_current(&self, what: What, key: &str, token: Token<'_>) -> bool {
+    pub(super) fn is_current(&self, what: What, key: &str, token: Token<'_>) -> bool {
         let current = self.current.map(|number| &self.history.requests[&number]);
         current.is_some_and(|request| {
             request.what == what
@@ -392,7 +399,8 @@ impl<'h> Checker<'h> {
         let waiting = || self.queue(key).filter(|c| c.may_wait(at, now_ms));
         let is_surely_first = |timeline: &&Timeline<'h>| {
             let token = &timeline.request.token;
-            let mut others = waiting().filter(|other| other.request.token != *token);
+            let others = self.queue(key).filter(|c| c.may_have_place(at, now_ms));
+            let mut others = others.filter(|other| other.request.token != *token);
             others.all(|other| timeline.place.1 < other.place.0)
         };
         // Of several upgrades the one that tolerates the most holders comes first.

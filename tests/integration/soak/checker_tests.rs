@@ -133,20 +133,26 @@ fn a_reacquire_with_another_fence_is_refused() {
 
 #[test]
 fn an_effect_from_the_past_is_refused() {
-    let mut h = start();
-    let a = h.asks("a", What::Acquire(Shared, None));
-    h.gives("a", Shared, 1);
-    h.delivered(a, 1);
-    let b = h.waits("b", Shared);
-    h.now_ms -= 1;
-    h.gives("b", Shared, 2);
-    h.ends(
-        b,
-        Outcome::Cut {
-            since_us: h.now_us(),
-        },
-    );
-    h.refused_for(Rule::TimeOrder);
+    for clock_lead_ms in [0, 1] {
+        let mut h = start();
+        h.history.clock_lead_ms = clock_lead_ms;
+        let a = h.asks("a", What::Acquire(Shared, None));
+        h.gives("a", Shared, 1);
+        h.delivered(a, 1);
+        let b = h.waits("b", Shared);
+        h.now_ms -= 1;
+        h.gives("b", Shared, 2);
+        h.ends(
+            b,
+            Outcome::Cut {
+                since_us: h.now_us(),
+            },
+        );
+        match clock_lead_ms {
+            0 => h.refused_for(Rule::TimeOrder),
+            _ => h.accepted(),
+        }
+    }
 }
 
 #[test]

@@ -10,9 +10,9 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use redis_lock::lock::Mode;
 
-use super::history::{now_us, Mark, Outcome, Parts, Request, What};
-use super::wire::{is_impatience, Wire, PATIENCE};
-use crate::harness::Reply;
+use super::history::{Outcome, Request, What};
+use super::sending::Patience;
+use super::wire::Wire;
 
 /// The state that all threads of a run share.
 pub struct Fixture {
@@ -23,6 +23,8 @@ pub struct Fixture {
     pub over: AtomicBool,
     /// The connection of each client, for the operator to kill.
     pub connections: Vec<AtomicI64>,
+    /// Whether the server has LOCK.EXEC.
+    pub has_exec: bool,
 }
 
 impl Fixture {
@@ -38,40 +40,19 @@ impl Fixture {
 }
 
 pub struct Client<'s> {
-    fixture: &'s Fixture,
-    number: usize,
-    rng: StdRng,
-    wire: Option<Wire>,
+    pub(super) fixture: &'s Fixture,
+    pub(super) number: usize,
+    pub(super) rng: StdRng,
+    pub(super) wire: Option<Wire>,
     tokens: u64,
     /// The ttl of its holds, if it is not random.
-    ttl_ms: Option<u64>,
+    pub(super) ttl_ms: Option<u64>,
     /// Its requests, in order.
     pub requests: Vec<(u64, Request)>,
 }
 
-/// How long a client waits for a reply before it disconnects.
-#[derive(Clone, Copy)]
-enum Patience {
-    Endless,
-    Only(Duration),
-}
-
-/// A request without a reply yet.
-struct Pending {
-    wire: Wire,
-    what: What,
-    parts: Parts,
-}
-
 /// The number of contended locks.
 const HOT_LOCKS: usize = 4;
-
-const REQUESTS_PER_CLIENT: u64 = 1 << 32;
-
-/// The number of a client's first request.
-pub fn first_request_of(client: usize) -> u64 {
-    client as u64 * REQUESTS_PER_CLIENT
-}
 
 impl<'s> Client<'s> {
     pub fn new(fixture: &'s Fixture, number: usize) -> Self {
@@ -133,18 +114,24 @@ impl<'s> Client<'s> {
 
     fn take_and_give_up(&mut self, key: &str, token: &str) {
         let mode = self.any_mode();
-        if !self.take(key, token, mode) {
+        let keep_ms = self.any_grace();
+        if !self.take(key, token, mode, keep_ms) {
+            // Its place stays for its grace, unless it is given up.
+            if keep_ms.is_some() && self.rng.random_bool(0.3) {
+                self.ask(What::Release, key, token);
+            }
             return;
         }
         for _ in 0..self.rng.random_range(0..3) {
             self.think();
-            match self.rng.random_range(0..10) {
+            match self.rng.random_range(0..14) {
                 // Renewed, acquired again or converted, which may mean to wait.
                 0..=3 => drop(self.ask(What::Renew, key, token)),
                 4..=5 => drop(self.ask(What::Acquire(mode, None), key, token)),
+                6..=9 => self.write_guarded(key, token),
                 _ => {
                     let other = self.any_mode();
-                    self.take(key, token, other);
+                    self.take(key, token, other, None);
                 }
             }
         }
@@ -157,8 +144,21 @@ impl<'s> Client<'s> {
                 self.ask(What::Release, key, token);
                 self.ask(What::Release, key, token);
             }
+            12..=19 => {
+                self.ask(What::Release, key, token);
+                self.write_guarded(key, token); // As an owner that is late.
+            }
             _ => drop(self.ask(What::Release, key, token)),
         }
+    }
+
+    /// Checks the hold, or writes only if it stands.
+    fn write_guarded(&mut self, key: &str, token: &str) {
+        let what = match self.fixture.has_exec && self.rng.random_bool(0.7) {
+            true => What::Exec,
+            false => What::Check,
+        };
+        self.ask(what, key, token);
     }
 
     /// Takes two or three locks at once, and then perhaps one more, which can close a cycle of
@@ -176,15 +176,21 @@ impl<'s> Client<'s> {
             .into_iter()
             .map(|key| (key, self.reader_or_writer()))
             .collect();
-        let block = self.any_block();
-        if !self.insist(token, &asked, block) {
+        let keep_ms = self.any_grace();
+        let block = self.any_slice(keep_ms);
+        if !self.insist(token, &asked, block, keep_ms) {
+            // On one of the keys, for the whole place.
+            if keep_ms.is_some() && self.rng.random_bool(0.3) {
+                self.ask(What::Release, key, token);
+            }
             return;
         }
         self.think();
+        self.write_guarded(key, token);
         let other = self.fixture.any_key(&mut self.rng);
         if self.rng.random_bool(0.4) && asked.iter().all(|(key, _)| *key != other) {
             let mode = self.reader_or_writer();
-            if self.take(&other, token, mode) {
+            if self.take(&other, token, mode, None) {
                 self.think();
                 self.ask(What::Release, &other, token);
             }
@@ -201,34 +207,27 @@ impl<'s> Client<'s> {
         }
     }
 
-    /// Disconnects without a word.
-    fn leave(&mut self) {
-        let Some(wire) = self.wire.take() else {
-            return;
-        };
-        let number = first_request_of(self.number) + self.requests.len() as u64;
-        let connection = wire.id;
-        let since_us = now_us();
-        wire.cut();
-        let request = Request {
-            connection,
-            what: What::Leave,
-            parts: Parts::one(number),
-            key: String::new(),
-            token: String::new(),
-            linger_ms: None,
-            asked_us: since_us,
-            ended_us: now_us(),
-            outcome: Outcome::Cut { since_us },
-        };
-        self.requests.push((number, request));
-    }
-
     /// Tries to get a hold. A client whose connection broke may repeat the request with the same
     /// token.
-    fn take(&mut self, key: &str, token: &str, mode: Mode) -> bool {
-        let block = self.any_block();
-        self.insist(token, &[(key.to_string(), mode)], block)
+    fn take(&mut self, key: &str, token: &str, mode: Mode, keep_ms: Option<u64>) -> bool {
+        let block = self.any_slice(keep_ms);
+        self.insist(token, &[(key.to_string(), mode)], block, keep_ms)
+    }
+
+    /// With KEEP it waits in slices.
+    fn any_slice(&mut self, keep_ms: Option<u64>) -> Option<u64> {
+        match keep_ms {
+            Some(_) => Some(self.rng.random_range(0..30)).filter(|ms| *ms > 0),
+            None => self.any_block(),
+        }
+    }
+
+    fn any_grace(&mut self) -> Option<u64> {
+        match self.rng.random_range(0..100) {
+            0..=1 => Some(self.rng.random_range(40..200)),
+            2..=19 => Some(self.rng.random_range(1..40)),
+            _ => None,
+        }
     }
 
     fn any_block(&mut self) -> Option<u64> {
@@ -240,197 +239,43 @@ impl<'s> Client<'s> {
         }
     }
 
-    fn insist(&mut self, token: &str, asked: &[(String, Mode)], block: Option<u64>) -> bool {
-        for _ in 0..3 {
+    fn insist(
+        &mut self,
+        token: &str,
+        asked: &[(String, Mode)],
+        block: Option<u64>,
+        mut keep_ms: Option<u64>,
+    ) -> bool {
+        let gives_up = if keep_ms.is_some() { 0.15 } else { 0.4 };
+        let attempts = if keep_ms.is_some() { 6 } else { 3 };
+        for _ in 0..attempts {
             let patience = match self.rng.random_range(0..100) {
                 0..=9 => Patience::Only(Duration::from_micros(self.rng.random_range(0..30_000))),
                 _ => Patience::Endless,
             };
             let outcome = if self.rng.random_range(0..100) < 3 {
-                self.ask_twice(token, asked, block, patience)
+                self.ask_twice(token, asked, (block, keep_ms), patience)
             } else {
-                let pending = self.start_acquire(token, asked, block);
+                let pending = self.start_acquire(token, asked, (block, keep_ms));
                 pending.map(|pending| self.finish(pending, patience))
             };
             match outcome {
                 Some(Outcome::Fence(_)) => return true,
                 Some(Outcome::Cut { .. } | Outcome::Closed) | None => {}
+                // It has a place, and asks again.
+                Some(Outcome::Null) if keep_ms.is_some() => {
+                    self.think();
+                    if self.rng.random_bool(0.2) {
+                        keep_ms = None;
+                    }
+                }
                 Some(_) => return false,
             }
-            if self.fixture.over.load(Ordering::Relaxed) || self.rng.random_bool(0.4) {
+            if self.fixture.over.load(Ordering::Relaxed) || self.rng.random_bool(gives_up) {
                 return false;
             }
         }
         false
-    }
-
-    /// `None` if there is no connection.
-    fn ask(&mut self, what: What, key: &str, token: &str) -> Option<Outcome> {
-        let pending = match what {
-            What::Acquire(mode, block) => {
-                self.start_acquire(token, &[(key.to_string(), mode)], block)
-            }
-            _ => self.start_change(what, key, token),
-        }?;
-        Some(self.finish(pending, Patience::Endless))
-    }
-
-    /// Sends a request on a second connection before the first one is answered: two requests with
-    /// one token.
-    fn ask_twice(
-        &mut self,
-        token: &str,
-        asked: &[(String, Mode)],
-        block: Option<u64>,
-        patience: Patience,
-    ) -> Option<Outcome> {
-        let first = self.start_acquire(token, asked, block)?;
-        let Some(second) = self.start_acquire(token, asked, block) else {
-            return Some(self.finish(first, patience));
-        };
-        self.finish(first, patience);
-        Some(self.finish(second, Patience::Endless))
-    }
-
-    fn start_acquire(
-        &mut self,
-        token: &str,
-        asked: &[(String, Mode)],
-        block: Option<u64>,
-    ) -> Option<Pending> {
-        let ttl_ms = self.ttl_ms.unwrap_or_else(|| self.any_ttl_ms());
-        let ttl = ttl_ms.to_string();
-        let mut words = Vec::new();
-        match asked {
-            [(key, mode)] => {
-                let name = match mode {
-                    Mode::Shared => "RWLOCK.RLOCK",
-                    Mode::Exclusive if self.rng.random_bool(0.5) => "RWLOCK.WLOCK",
-                    Mode::Exclusive | Mode::Counted(_) => "LOCK.ACQUIRE",
-                };
-                words.extend([name.into(), key.clone(), token.into(), ttl]);
-                if let Mode::Counted(limit) = mode {
-                    words.extend(["LIMIT".into(), limit.get().to_string()]);
-                }
-            }
-            several => {
-                words.extend(["LOCK.MACQUIRE".into(), several.len().to_string()]);
-                words.extend(several.iter().map(|(key, _)| key.clone()));
-                words.extend([token.into(), ttl, "MODES".into()]);
-                words.extend(several.iter().map(|(_, mode)| mode.name().to_uppercase()));
-            }
-        }
-        if let Some(timeout_ms) = block {
-            words.extend(["BLOCK".into(), timeout_ms.to_string()]);
-        }
-        // The locks that are left held at the end are bound to nothing.
-        let linger_ms = match self.rng.random_range(0..100) {
-            0..=19 if self.ttl_ms.is_none() => Some(0),
-            20..=29 if self.ttl_ms.is_none() => Some(self.rng.random_range(1..40)),
-            _ => None,
-        };
-        if let Some(linger_ms) = linger_ms {
-            words.extend(["LINGER".into(), linger_ms.to_string()]);
-        }
-        let asked = asked.iter();
-        let asked: Vec<_> = asked
-            .map(|(key, mode)| (key.clone(), What::Acquire(*mode, block)))
-            .collect();
-        self.start(&words, token, &asked, linger_ms)
-    }
-
-    fn start_change(&mut self, what: What, key: &str, token: &str) -> Option<Pending> {
-        let mut words = match what {
-            What::Release => vec!["LOCK.RELEASE".to_string(), key.into(), token.into()],
-            _ => vec!["LOCK.RENEW".to_string(), key.into(), token.into()],
-        };
-        if what == What::Renew {
-            let ttl_ms = self.ttl_ms.unwrap_or_else(|| self.any_ttl_ms());
-            words.push(ttl_ms.to_string());
-        }
-        self.start(&words, token, &[(key.into(), what)], None)
-    }
-
-    fn start(
-        &mut self,
-        words: &[String],
-        token: &str,
-        asked: &[(String, What)],
-        linger_ms: Option<u64>,
-    ) -> Option<Pending> {
-        let mut wire = match self.wire.take() {
-            Some(wire) => wire,
-            None => Wire::open(self.fixture.port).ok()?,
-        };
-        self.fixture.connections[self.number].store(wire.id, Ordering::Relaxed);
-        let first = first_request_of(self.number) + self.requests.len() as u64;
-        let parts = Parts {
-            first,
-            count: asked.len() as u64,
-        };
-        let mark = Mark::Asked(first).command();
-        let words: Vec<_> = words.iter().map(String::as_str).collect();
-        let asked_us = now_us();
-        // If the connection has broken, the reply will show it.
-        wire.send(&[&mark.each_ref().map(String::as_str), &words])
-            .ok();
-        // The numbers are reserved, even if another request is recorded in the meantime.
-        for (number, (key, what)) in parts.numbers().zip(asked) {
-            let request = Request {
-                connection: wire.id,
-                what: *what,
-                parts,
-                key: key.clone(),
-                token: token.into(),
-                linger_ms,
-                asked_us,
-                ended_us: asked_us,
-                outcome: Outcome::Silence,
-            };
-            self.requests.push((number, request));
-        }
-        Some(Pending {
-            wire,
-            what: asked[0].1,
-            parts,
-        })
-    }
-
-    fn finish(&mut self, pending: Pending, patience: Patience) -> Outcome {
-        let Pending {
-            mut wire,
-            what,
-            parts,
-        } = pending;
-        let wait = match patience {
-            Patience::Endless => PATIENCE,
-            Patience::Only(wait) => wait,
-        };
-        // The mark's own reply comes first.
-        let reply = wire.reply(wait).and_then(|_| wire.reply(wait));
-        let mut ended_us = now_us();
-        let outcome = match (reply, patience) {
-            (Ok(reply), _) => {
-                self.leave();
-                self.wire = Some(wire);
-                outcome(what, reply)
-            }
-            (Err(error), Patience::Only(_)) if is_impatience(&error) => {
-                let since_us = ended_us;
-                wire.cut();
-                ended_us = now_us();
-                Outcome::Cut { since_us }
-            }
-            (Err(error), _) if is_impatience(&error) => Outcome::Silence,
-            (Err(_), _) => Outcome::Closed,
-        };
-        for number in parts.numbers() {
-            let own = usize::try_from(number % REQUESTS_PER_CLIENT).unwrap();
-            let request = &mut self.requests[own].1;
-            request.ended_us = ended_us;
-            request.outcome = outcome.clone();
-        }
-        outcome
     }
 
     fn any_mode(&mut self) -> Mode {
@@ -449,7 +294,7 @@ impl<'s> Client<'s> {
         }
     }
 
-    fn any_ttl_ms(&mut self) -> u64 {
+    pub(super) fn any_ttl_ms(&mut self) -> u64 {
         let range = match self.rng.random_range(0..10) {
             0 => 1..20,
             1..=7 => 20..60,
@@ -467,16 +312,6 @@ impl<'s> Client<'s> {
         if us > 300 {
             thread::sleep(Duration::from_micros(us));
         }
-    }
-}
-
-pub fn outcome(what: What, reply: Reply) -> Outcome {
-    match (what, reply) {
-        (What::Acquire(..), Reply::Int(fence)) => Outcome::Fence(fence.try_into().unwrap()),
-        (What::Acquire(..), Reply::Nil) => Outcome::Null,
-        (What::Release | What::Renew, Reply::Int(done @ (0 | 1))) => Outcome::Done(done == 1),
-        (_, Reply::Error(error)) => Outcome::Error(error),
-        (_, other) => Outcome::Error(format!("no answer to {what:?}: {other:?}")),
     }
 }
 

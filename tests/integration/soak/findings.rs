@@ -22,6 +22,16 @@ pub struct Findings {
     pub cycles: usize,
     /// Holds that ended with their connection.
     pub lingered: usize,
+    /// Requests that found the place of their token.
+    pub resumed: usize,
+    /// Absent places that were seen.
+    pub absent: usize,
+    /// Writes that LOCK.EXEC carried out.
+    pub guarded: usize,
+    /// Those that it refused.
+    pub not_held: usize,
+    /// Holds that ATLEAST has kept for a moment.
+    pub later: usize,
     pub timeouts: usize,
     pub samples: usize,
     pub waiters_seen: usize,
@@ -40,6 +50,11 @@ impl fmt::Display for Findings {
             several,
             cycles,
             lingered,
+            resumed,
+            absent,
+            guarded,
+            not_held,
+            later,
             timeouts,
             samples,
             waiters_seen,
@@ -47,7 +62,8 @@ impl fmt::Display for Findings {
         write!(
             f,
             "{requests} requests, {timeouts} of them timed out; {effects} effects; {grants} grants, {permits} of permits, {hand_offs} to waiters, \
-             {unheard} unheard, {taken_back} taken back, {several} of several keys, {lingered} over with their connection; {cycles} cycles refused; {samples} looks at {waiters_seen} waiters"
+             {unheard} unheard, {taken_back} taken back, {several} of several keys, {lingered} over with their connection, {later} kept by ATLEAST; {resumed} places resumed; {guarded} guarded writes, {not_held} refused; \
+             {cycles} cycles refused; {samples} looks at {waiters_seen} waiters, {absent} of them absent"
         )
     }
 }

@@ -32,6 +32,7 @@ pub fn start() -> Forged {
             samples: BTreeMap::new(),
             pauses: Vec::new(),
             operator: 0,
+            clock_lead_ms: 0,
             blocked_at_end: 0,
         },
         now_ms: 1_000_000,
@@ -63,6 +64,8 @@ impl Forged {
             key: KEY.into(),
             token: token.into(),
             linger_ms: None,
+            keep_ms: None,
+            at_least_ms: None,
             asked_us: self.now_us(),
             ended_us: 0,
             outcome: Outcome::Silence,
@@ -111,15 +114,19 @@ impl Forged {
 
     /// The server grants a hold, or keeps it.
     pub fn gives(&mut self, token: &str, mode: Mode, fence: u64) {
+        self.gives_until(token, mode, fence, self.now_ms + TTL_MS);
+    }
+
+    pub fn gives_until(&mut self, token: &str, mode: Mode, fence: u64, deadline_ms: u64) {
         let since_ms = *self.since_ms.entry(fence).or_insert(self.now_ms);
-        self.deadline_ms.insert(fence, self.now_ms + TTL_MS);
+        self.deadline_ms.insert(fence, deadline_ms);
         self.effect(&Effect::Hold {
             now_ms: self.now_ms,
             mode,
             token: Token::new(token.as_bytes()).unwrap(),
             hold: Hold {
                 fence: Fence::new(fence).unwrap(),
-                deadline: Deadline::from_millis(self.now_ms + TTL_MS).unwrap(),
+                deadline: Deadline::from_millis(deadline_ms).unwrap(),
                 since_ms,
             },
         });
@@ -184,8 +191,29 @@ impl Forged {
             mode,
             holders: holders.collect(),
             waiters: waiters.collect(),
+            absent: Vec::new(),
         };
         self.looks(BTreeMap::from([(KEY.to_string(), shown)]));
+    }
+
+    /// In what the observer has just read, nobody listens for these tokens.
+    pub fn shown_absent(&mut self, tokens: &[&str]) {
+        let mut sample = self.history.samples.last_entry().expect("a sample");
+        let shown = sample.get_mut().shown.get_mut(KEY).expect("the lock");
+        shown.absent = tokens.iter().map(|token| token.to_string()).collect();
+    }
+
+    /// Does not wait, gets null, and keeps its place for so long.
+    pub fn polls(&mut self, token: &str, mode: Mode, grace_ms: u64) {
+        let number = self.asks(token, What::Acquire(mode, None));
+        self.keeps(number, grace_ms);
+        self.ends(number, Outcome::Null);
+    }
+
+    /// The place of a request outlives it by so long.
+    pub fn keeps(&mut self, number: u64, grace_ms: u64) {
+        let request = self.history.requests.get_mut(&number).unwrap();
+        request.keep_ms = Some(grace_ms);
     }
 
     pub fn looks(&mut self, shown: BTreeMap<String, Shown>) {

@@ -26,6 +26,8 @@ pub struct History {
     /// The connection of the operator. Its commands before a kill are in the same write as the
     /// kill.
     pub operator: i64,
+    /// By so much the server's clock may be ahead for a moment, and go back.
+    pub clock_lead_ms: u64,
     /// The number of blocked clients after everything had ended.
     pub blocked_at_end: i64,
 }
@@ -44,6 +46,8 @@ pub enum Entry {
     Renamed(String, String),
     /// The key got an expiry, in milliseconds since the epoch, or lost it.
     Ends(String, Option<u64>),
+    /// The write that LOCK.EXEC guards by the lock on this key.
+    Guarded(String),
 }
 
 /// A command of a client or of the operator has arrived. Entries up to the next mark were caused by
@@ -72,6 +76,10 @@ pub struct Request {
     pub token: String,
     /// With LINGER.
     pub linger_ms: Option<u64>,
+    /// With KEEP.
+    pub keep_ms: Option<u64>,
+    /// With ATLEAST.
+    pub at_least_ms: Option<u64>,
     /// Just before it was sent, by the clock of the machine, which is the server's too.
     pub asked_us: u64,
     /// Just after the reply was read, or the socket closed.
@@ -109,6 +117,10 @@ pub enum What {
     Acquire(Mode, Option<u64>),
     Release,
     Renew,
+    /// LOCK.CHECK.
+    Check,
+    /// LOCK.EXEC of a write that is counted.
+    Exec,
     /// No command: the client closes its connection.
     Leave,
 }
@@ -146,6 +158,8 @@ pub struct Shown {
     pub holders: Vec<Holder>,
     /// In queue order.
     pub waiters: Vec<(String, Mode)>,
+    /// The tokens of those of them for which nobody listens.
+    pub absent: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -155,11 +169,30 @@ pub struct Holder {
     pub ttl_ms: u64,
 }
 
-/// CLIENT PAUSE: no client writes between these instants at most.
+/// CLIENT PAUSE: no client writes between these instants at most. Or the server stood still.
 #[derive(Clone, Copy, Debug)]
 pub struct Pause {
     pub from_us: u64,
     pub until_us: u64,
+}
+
+/// The time between two looks from which on the server may have stood still. After that it listens
+/// for a moment before it hands anything on.
+const STALL_US: u64 = 50_000;
+
+impl History {
+    /// Notes when the machine had no time for the server, or for the observer.
+    pub fn note_stalls(&mut self) -> usize {
+        let looks = self.samples.values().zip(self.samples.values().skip(1));
+        let gaps = looks.filter(|(one, next)| next.server_us > one.server_us + STALL_US);
+        let stalls = gaps.map(|(one, next)| Pause {
+            from_us: one.server_us,
+            until_us: next.ended_us,
+        });
+        let stalls: Vec<_> = stalls.collect();
+        self.pauses.extend(&stalls);
+        stalls.len()
+    }
 }
 
 impl Mark {
@@ -195,6 +228,9 @@ impl fmt::Display for Entry {
         }
     }
 }
+
+/// The guarded writes of each lock are counted in a key of this name, with that of the lock.
+pub const GUARDED: &str = "guarded:";
 
 /// The effect in an entry of the file.
 pub fn effect(bytes: &[u8]) -> Effect<'_> {
@@ -240,6 +276,11 @@ fn entry(args: &[Vec<u8>]) -> Option<Entry> {
         "RENAME" => Entry::Renamed(text(1), text(2)),
         "PEXPIREAT" => Entry::Ends(text(1), Some(text(2).parse().unwrap())),
         "PERSIST" => Entry::Ends(text(1), None),
+        "INCR" => {
+            let counter = text(1);
+            let key = counter.strip_prefix(GUARDED);
+            Entry::Guarded(key.expect("the counter of a lock").into())
+        }
         _ => panic!("{name} with {} arguments was not expected", args.len()),
     })
 }

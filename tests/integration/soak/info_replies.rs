@@ -17,11 +17,11 @@ pub(super) struct Due {
 
 /// The server's timers count in milliseconds. One that is due at once may fire in the next
 /// millisecond, one at a deadline another one later.
-const ALARM_US: u64 = 3_000;
+pub(super) const ALARM_US: u64 = 3_000;
 
 /// A timer that is due in one turn of the server's loop has fired before the next, and two samples
 /// are never in one turn.
-const LOOKS_UNTIL_DONE: usize = 2;
+pub(super) const LOOKS_UNTIL_DONE: usize = 2;
 
 impl Due {
     pub(super) fn since(since_us: u64) -> Self {
@@ -33,13 +33,13 @@ impl Due {
 
     /// Whether it was due when this sample was taken.
     pub(super) fn is_over(&mut self, sample: &Sample) -> bool {
-        self.late_looks += usize::from(sample.server_us >= self.since_us + ALARM_US);
+        self.late_looks += usize::from(sample.server_us >= self.since_us.saturating_add(ALARM_US));
         self.late_looks >= LOOKS_UNTIL_DONE
     }
 }
 
 /// The retry interval of the server after a pause.
-const AFTER_A_PAUSE_US: u64 = 30_000;
+pub(super) const AFTER_A_PAUSE_US: u64 = 30_000;
 
 impl<'h> Checker<'h> {
     pub(super) fn sampled(&mut self, at: usize, sample: &'h Sample) {
@@ -50,6 +50,7 @@ impl<'h> Checker<'h> {
             self.findings.waiters_seen += shown.waiters.len();
             self.check_holds(at, sample, key, shown);
             self.check_queue(at, sample, key, shown);
+            self.check_absent(at, sample, key, shown);
             self.check_head(at, sample, key, shown);
         }
     }
@@ -63,8 +64,9 @@ impl<'h> Checker<'h> {
             }
             return;
         };
-        let modes = [from_ms, to_ms].map(|ms| state.mode(ms));
-        let mut fits = shown.holders.is_empty() || modes.contains(&shown.mode);
+        // Some may end in between, and leave holds that tolerate more.
+        let mut modes = (from_ms..=to_ms).map(|ms| state.mode(ms));
+        let mut fits = shown.holders.is_empty() || modes.any(|mode| mode == shown.mode);
         let mut left: Vec<_> = shown.holders.iter().collect();
         for (token, hold) in state.live(from_ms) {
             let end_ms = state.end_ms(hold);
@@ -93,9 +95,9 @@ impl<'h> Checker<'h> {
         let is = |timeline: &Timeline<'_>, (token, mode): &(String, Mode)| {
             timeline.request.token == *token && timeline.mode == *mode
         };
-        let waiting = || self.queue(key).filter(|c| c.may_wait(at, from_ms));
+        let waiting = || self.queue(key).filter(|c| c.may_have_place(at, from_ms));
         let mut wrong = Vec::new();
-        for timeline in self.queue(key).filter(|c| c.surely_waits(at, to_ms)) {
+        for timeline in self.queue(key).filter(|c| c.surely_has_place(at, to_ms)) {
             if !shown.waiters.iter().any(|waiter| is(timeline, waiter)) {
                 wrong.push(format!("not shown: {:?}", timeline.request));
             }
@@ -108,16 +110,34 @@ impl<'h> Checker<'h> {
             if same.count() > timelines.len() {
                 wrong.push(format!("does not wait: {waiter:?}"));
             }
+            let may_listen = timelines.iter().any(|t| t.may_wait(at, from_ms));
+            if !may_listen && !shown.absent.contains(&waiter.0) {
+                wrong.push(format!("does not listen: {waiter:?}"));
+            }
             // Two requests with one token cannot be told apart, and the end of a conversion's
             // shared hold is not known exactly.
-            let [timeline] = timelines[..] else { continue };
+            // Of requests that follow one another with KEEP, the last one has the place.
+            let timeline = match timelines[..] {
+                [timeline] => timeline,
+                [.., last]
+                    if timelines
+                        .iter()
+                        .all(|t| t.kept.is_some() || t.number == last.number) =>
+                {
+                    last
+                }
+                _ => continue,
+            };
             if self.is_ahead(key, timeline, to_ms) {
                 if seen_line {
                     wrong.push(format!("not ahead: {waiter:?}"));
                 }
             } else if !self.was_upgrade(timeline) {
                 if timeline.place.1 < last {
-                    wrong.push(format!("out of order: {waiter:?}"));
+                    let place = timeline.place;
+                    wrong.push(format!(
+                        "out of order: {waiter:?} of {place:?} after {last}"
+                    ));
                 }
                 last = last.max(timeline.place.0);
                 seen_line = true;
@@ -130,8 +150,15 @@ impl<'h> Checker<'h> {
 
     /// No head of a queue waits without a reason.
     fn check_head(&mut self, at: usize, sample: &Sample, key: &'h str, shown: &Shown) {
-        let first = shown.waiters.first();
-        let enters = first.filter(|head| self.shown_keys_admit(sample, key, head));
+        let mut waiters = shown.waiters.iter();
+        let listens = |(token, _): &(String, Mode)| !shown.absent.contains(token);
+        let first = waiters.position(listens);
+        let first = first.map(|at| (&shown.waiters[..at], &shown.waiters[at]));
+        let enters = first.filter(|(kept, head)| match kept {
+            [] => self.shown_keys_admit(sample, key, head),
+            kept => self.shown_kept_admit(key, shown, kept, head),
+        });
+        let enters = enters.map(|(_, head)| head);
         let Some((head, _)) = enters else {
             self.stuck.remove(key);
             return;

@@ -30,6 +30,11 @@ pub(super) struct Bindings<'h> {
 const SOON_US: u64 = 20_000;
 
 impl<'h> Bindings<'h> {
+    /// A hold is not bound any more.
+    pub(super) fn release(&mut self, fence: u64) {
+        self.unbound.insert(fence);
+    }
+
     pub(super) fn of(history: &'h History) -> Self {
         let mut bindings = Self::default();
         for request in history.requests.values() {

@@ -1,13 +1,13 @@
 //! The soak: many clients on a few locks, with crashes, kills, deletions and pauses, and a checker
 //! of the recorded history.
 //!
-//! - [`clients`] and [`operator`]: the actions on the server, from a seed. [`wire`]: their
-//!   connections.
+//! - [`clients`] and [`operator`]: the actions on the server, from a seed. [`sending`], [`wire`]:
+//!   their requests and their connections.
 //! - [`history`]: the record of the clients, and the server's append-only file.
-//! - [`rule`], [`timeline`], [`checker`], [`requests`], [`several`], [`linger`], [`info_replies`]: the
-//!   rules, over a [`replay`].
-//!   [`checker_tests`], [`several_tests`] and [`taken_back`] show with [`forged`] histories that each rule refuses
-//!   what it should.
+//! - [`rule`], [`timeline`], [`checker`], [`requests`], [`several`], [`linger`], [`kept`],
+//!   [`guarded`], [`info_replies`]: the rules, over a [`replay`].
+//!   [`checker_tests`], [`several_tests`], [`kept_tests`], [`guarded_tests`] and [`taken_back`] show
+//!   with [`forged`] histories that each rule refuses what it should.
 //!
 //! `SOAK_SECONDS` makes it longer (`make soak`), `SOAK_SEED` repeats the choices of a run, not its
 //! timing.
@@ -17,13 +17,18 @@ mod checker_tests;
 mod clients;
 mod findings;
 mod forged;
+mod guarded;
+mod guarded_tests;
 pub mod history;
 mod info_replies;
+mod kept;
+mod kept_tests;
 mod linger;
 mod operator;
 mod replay;
 mod requests;
 mod rule;
+mod sending;
 mod several;
 mod several_tests;
 mod taken_back;
@@ -68,14 +73,26 @@ fn many_clients_on_few_locks_keep_every_rule(kind: Kind) {
         seed,
         over: AtomicBool::new(false),
         connections: (0..=CLIENTS).map(|_| AtomicI64::new(0)).collect(),
+        has_exec: kind.is_7_0_or_later(),
     };
     let mut history = record(&fixture, &mut server, Duration::from_secs(seconds));
+    let stalls = history.note_stalls();
     allow_for_the_clock(kind, &mut history);
     match check(&history) {
         Ok(findings) => {
             assert!(findings.grants > 0 && findings.hand_offs > 0);
             assert!(findings.permits > 0, "{findings}");
-            figure(kind, &format!("{seconds} s, seed {seed}: {findings}"));
+            assert!(findings.resumed > 0 && findings.absent > 0, "{findings}");
+            let is_guarded = findings.guarded > 0 && findings.not_held > 0;
+            assert_eq!(is_guarded, kind.is_7_0_or_later(), "{findings}");
+            let stalls = match stalls {
+                0 => String::new(),
+                stalls => format!("; the machine stood still {stalls} times"),
+            };
+            figure(
+                kind,
+                &format!("{seconds} s, seed {seed}: {findings}{stalls}"),
+            );
         }
         Err(breaches) => {
             for breach in breaches.iter().take(5) {
@@ -102,6 +119,7 @@ fn allow_for_the_clock(kind: Kind, history: &mut History) {
     if kind != Kind::Valkey9 {
         return;
     }
+    history.clock_lead_ms = CLOCK_LEAD_US / 1_000;
     for request in history.requests.values_mut() {
         request.ended_us += CLOCK_LEAD_US;
     }
@@ -154,6 +172,7 @@ fn record(fixture: &Fixture, server: &mut Server, time: Duration) -> History {
         samples: observer.samples,
         pauses: operator.pauses,
         operator: operator.wire.id,
+        clock_lead_ms: 0,
         blocked_at_end,
     }
 }

@@ -10,8 +10,9 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use redis_lock::lock::Mode;
 
-use super::clients::{first_request_of, must, outcome, Fixture};
+use super::clients::{must, Fixture};
 use super::history::{now_us, Holder, Mark, Outcome, Parts, Pause, Request, Sample, Shown, What};
+use super::sending::{first_request_of, outcome};
 use super::wire::{Wire, PATIENCE};
 use crate::harness::Reply;
 
@@ -95,6 +96,8 @@ impl<'s> Operator<'s> {
             key,
             token: holder.token.clone(),
             linger_ms: None,
+            keep_ms: None,
+            at_least_ms: None,
             asked_us: now_us(),
             ended_us: 0,
             outcome: Outcome::Silence,
@@ -251,8 +254,18 @@ fn shown(info: &Reply) -> Shown {
         fence: holder.field("fence").as_int().try_into().unwrap(),
         ttl_ms: holder.field("ttl").as_int().try_into().unwrap(),
     });
-    let waiters = info.field("waiters");
-    let waiters = waiters.items().iter().map(|waiter| {
+    let waiting = info.field("waiters");
+    let has = |waiter: &Reply, name| match waiter {
+        Reply::Array(flat) => flat
+            .iter()
+            .step_by(2)
+            .any(|field| *field == Reply::from(name)),
+        other => panic!("{other:?}"),
+    };
+    let absent = waiting.items().iter();
+    let absent = absent.filter(|waiter| !has(waiter, "client") && !has(waiter, "channel"));
+    let absent = absent.map(|waiter| text(waiter.field("token"))).collect();
+    let waiters = waiting.items().iter().map(|waiter| {
         let mode = mode(waiter).expect("a waiter's mode");
         (text(waiter.field("token")), mode)
     });
@@ -260,6 +273,7 @@ fn shown(info: &Reply) -> Shown {
         mode: mode(info),
         holders: holders.collect(),
         waiters: waiters.collect(),
+        absent,
     }
 }
 

@@ -27,7 +27,8 @@ impl Replayed {
         live.map(|(token, _, hold)| (token, hold)).collect()
     }
 
-    fn live_modes(&self, now_ms: u64) -> Vec<(TokenText<'_>, Mode, Hold)> {
+    /// The same, with their modes.
+    pub fn live_modes(&self, now_ms: u64) -> Vec<(TokenText<'_>, Mode, Hold)> {
         let key_lives = self.ends_ms.is_none_or(|end| now_ms <= end);
         let lock = self.lock.iter().filter(|_| key_lives);
         let holds = lock.flat_map(Lock::holds);

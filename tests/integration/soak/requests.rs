@@ -39,6 +39,7 @@ impl<'h> Checker<'h> {
                     self.refuse(Rule::WrongAnswer, at, format!("0 to a holder: {request:?}"));
                 }
             }
+            (What::Exec | What::Check, _) => self.check_guarded_answer(at, request),
             (What::Acquire(_, None), Outcome::Null) if !self.may_be_kept_out(at, request) => {
                 self.refuse(
                     Rule::WrongAnswer,
@@ -82,7 +83,7 @@ impl<'h> Checker<'h> {
             state.is_some_and(|state| state.excludes(part.token.as_bytes(), mode, asked_ms))
                 || self
                     .queue(&part.key)
-                    .any(|timeline| timeline.may_wait(at, self.now_ms))
+                    .any(|timeline| timeline.may_have_place(at, self.now_ms))
         })
     }
 
@@ -112,13 +113,18 @@ impl<'h> Checker<'h> {
             self.upgrades.insert(number, hold.fence.get());
         }
         let now_ms = self.now_ms;
+        let arrives_ms = self.next_known_ms(at).min(request.ended_us / 1_000);
         let timelines = &self.timelines;
         let queue = self.queues.entry(&request.key).or_default();
-        queue.retain(|waiter| timelines[waiter].may_wait(at, now_ms));
+        queue.retain(|waiter| timelines[waiter].may_have_place(at, now_ms));
         let own = queue.iter().map(|waiter| &timelines[waiter]);
         let own: Vec<_> = own.filter(|t| t.request.token == request.token).collect();
-        let surely = own.iter().filter(|t| t.surely_waits(at, now_ms));
+        let surely = own
+            .iter()
+            .filter(|t| t.surely_waits(at, now_ms) || t.surely_has_place(at, arrives_ms));
         let latest = surely.map(|t| t.place.1).min();
+        let is_resumed = latest.is_some() && !own.iter().any(|t| t.surely_waits(at, now_ms));
+        self.findings.resumed += usize::from(is_resumed);
         let earliest = own.iter().map(|t| t.place.0).min();
         queue.push(number);
         if let Some(timeline) = self.timelines.get_mut(&number) {

@@ -41,6 +41,14 @@ pub enum Rule {
     Torn,
     /// A hold with LINGER 0 that outlives its connection.
     Lingers,
+    /// A grant that passed an absent place and does not fit beside it.
+    PastKept,
+    /// An absent place that is there after its grace.
+    KeptTooLong,
+    /// A guarded write without a hold of its token.
+    Unguarded,
+    /// A release with ATLEAST that ends the hold too early, or sets another deadline.
+    AtLeast,
     /// Something is left after everything has ended.
     LeftOver,
 }

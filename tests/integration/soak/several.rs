@@ -95,7 +95,8 @@ impl<'h> Checker<'h> {
         while let Some(token) = unseen.pop() {
             let waited_for = self.queues.keys().filter(|key| {
                 self.queue(key).any(|timeline| {
-                    timeline.request.token.as_bytes() == token && timeline.may_wait(at, self.now_ms)
+                    timeline.request.token.as_bytes() == token
+                        && timeline.may_have_place(at, self.now_ms)
                 })
             });
             for next in waited_for.flat_map(|key| self.in_the_way(at, key)) {
@@ -112,7 +113,9 @@ impl<'h> Checker<'h> {
 
     /// The tokens that hold a key, and those that may wait for it.
     fn in_the_way(&self, at: usize, key: &str) -> Vec<Vec<u8>> {
-        let waiting = self.queue(key).filter(|t| t.may_wait(at, self.now_ms));
+        let waiting = self
+            .queue(key)
+            .filter(|t| t.may_have_place(at, self.now_ms));
         let mut tokens: Vec<_> = waiting
             .map(|timeline| timeline.request.token.clone().into_bytes())
             .collect();

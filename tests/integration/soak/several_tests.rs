@@ -1,8 +1,8 @@
 //! Forged histories of grants of several keys, and of holds that are bound to a connection.
 
-use redis_lock::lock::Mode::Exclusive;
+use redis_lock::lock::Mode::{self, Exclusive, Shared};
 
-use super::forged::start;
+use super::forged::{start, TTL_MS};
 use super::history::{Entry, Outcome, What};
 use super::rule::Rule;
 
@@ -67,4 +67,24 @@ fn a_deadlock_without_a_cycle_is_refused() {
     let b = h.waits("b", Exclusive);
     h.ends(b, Outcome::Error("DEADLOCK a cycle of 2 waits: k".into()));
     h.refused_for(Rule::WrongAnswer);
+}
+
+#[test]
+fn a_limit_that_ends_during_a_look_need_not_be_shown() {
+    let permit = |limit| Mode::of_limit(limit).unwrap();
+    for (mode, is_right) in [(Shared, true), (permit(2), true), (permit(3), false)] {
+        let mut h = start();
+        h.takes("a", permit(2), 1);
+        h.after(1);
+        h.takes("b", Shared, 2);
+        h.after(TTL_MS);
+        h.shows(Some(mode), &[("b", 2)], &[]);
+        let mut sample = h.history.samples.last_entry().unwrap();
+        sample.get_mut().server_us -= 1_000;
+        sample.get_mut().ended_us += 1_000;
+        match is_right {
+            true => h.accepted(),
+            false => h.refused_for(Rule::ShownHolds),
+        }
+    }
 }

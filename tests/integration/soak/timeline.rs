@@ -4,11 +4,13 @@
 //! is known only within bounds. So the two questions differ, and each rule uses the one that
 //! accuses nobody wrongly.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use redis_lock::lock::{Effect, Mode};
 
-use super::history::{effect, Entry, History, Mark, Outcome, Parts, Request, What};
+use super::history::{effect, Entry, History, Mark, Outcome, Parts, Pause, Request, What};
+use super::info_replies::{AFTER_A_PAUSE_US, ALARM_US, LOOKS_UNTIL_DONE};
+use super::kept::Kept;
 use super::rule::{Breach, Rule};
 
 /// A request for a hold that has arrived.
@@ -27,9 +29,15 @@ pub struct Timeline<'h> {
     pub granted: Option<usize>,
     /// From this position on, the operator may have ended its wait, or it may have been granted
     /// without delivery.
-    struck: usize,
+    pub(super) struck: usize,
     /// From this position on, its connection can no longer wait.
     gone: usize,
+    /// With KEEP, how long its place outlives it.
+    pub kept: Option<Kept>,
+    /// The position of the next request of its token for the key, which takes the place over.
+    pub(super) resumed: usize,
+    /// The position of the next grant to its token that was delivered, which ends the place.
+    pub(super) ended: usize,
 }
 
 impl Timeline<'_> {
@@ -96,8 +104,14 @@ struct Index<'h> {
     unblocks: HashMap<i64, Vec<usize>>,
     /// Releases that may have given up a place, by key and token.
     give_ups: HashMap<(&'h str, &'h str), Vec<usize>>,
-    /// The positions of the samples, with the times of their requests.
-    looks: Vec<(usize, u64)>,
+    /// Requests for a hold, by key and token.
+    acquires: HashMap<(&'h str, &'h str), Vec<usize>>,
+    /// The delivered fences.
+    delivered: HashSet<u64>,
+    /// Positions before which it was at the latest that late.
+    known: Vec<(usize, u64)>,
+    /// The positions of the samples, with the times of their requests and of their replies.
+    looks: Vec<(usize, u64, u64)>,
 }
 
 impl<'h> Index<'h> {
@@ -114,6 +128,7 @@ impl<'h> Index<'h> {
                         hold,
                     } = effect(bytes)
                     {
+                        index.known.push((at, now_ms * 1_000 + 999));
                         let holds = index.holds.entry((key, token.as_bytes().to_vec()));
                         holds.or_default().push(Granted {
                             at,
@@ -133,6 +148,7 @@ impl<'h> Index<'h> {
                             let request = &history.requests[&number];
                             for part in request.parts.numbers() {
                                 index.arrivals.insert(part, (at, usize::MAX));
+                                index.note_acquire(&history.requests[&part], at);
                             }
                             last = Some(request.parts);
                             if request.what == What::Release
@@ -143,8 +159,9 @@ impl<'h> Index<'h> {
                             }
                         }
                         Mark::Sampled(number) => {
-                            let asked_us = history.samples[&number].asked_us;
-                            index.looks.push((at, asked_us));
+                            let sample = &history.samples[&number];
+                            index.looks.push((at, sample.asked_us, sample.ended_us));
+                            index.known.push((at, sample.ended_us));
                         }
                         Mark::Killed(id) => index.kills.entry(id).or_default().push(at),
                         Mark::Unblocked(id) => index.unblocks.entry(id).or_default().push(at),
@@ -155,6 +172,31 @@ impl<'h> Index<'h> {
             }
         }
         index
+    }
+
+    fn note_acquire(&mut self, request: &'h Request, at: usize) {
+        if let What::Acquire(..) = request.what {
+            let whose = (&request.key[..], &request.token[..]);
+            self.acquires.entry(whose).or_default().push(at);
+            if let Outcome::Fence(fence) = request.outcome {
+                self.delivered.insert(fence);
+            }
+        }
+    }
+
+    /// The position of the next request of the same token for the key.
+    fn resumed(&self, request: &Request, arrived: usize) -> usize {
+        let whose = (&request.key[..], &request.token[..]);
+        let mut all = self.acquires[&whose].iter();
+        all.find(|at| **at > arrived).copied().unwrap_or(usize::MAX)
+    }
+
+    /// The position of the next grant to a token that it was told.
+    fn ended(&self, request: &Request, arrived: usize) -> usize {
+        let whose = (&request.key[..], request.token.clone().into_bytes());
+        let mut holds = self.holds.get(&whose).into_iter().flatten();
+        let told = holds.find(|hold| hold.at > arrived && self.delivered.contains(&hold.fence));
+        told.map_or(usize::MAX, |hold| hold.at)
     }
 
     /// The position from which a kill after a given position works: behind its mark.
@@ -177,11 +219,39 @@ impl<'h> Index<'h> {
 
     /// The position from which a connection is gone that was closed before this instant.
     fn cut_is_seen(&self, cut_us: u64) -> usize {
+        self.look_after_a_cut(cut_us)
+            .map_or(usize::MAX, |(at, _)| at + 1)
+    }
+
+    /// What arrived at a position came before this instant.
+    fn known_after(&self, arrived: usize) -> u64 {
+        let next = self.known.partition_point(|(at, _)| *at < arrived);
+        self.known.get(next).map_or(u64::MAX, |(_, us)| *us)
+    }
+
+    /// The position from which a timer that was due at this instant has fired.
+    fn timer_has_fired(&self, due_us: u64, pauses: &[Pause]) -> usize {
+        let mut due_us = due_us.saturating_add(ALARM_US);
+        for pause in pauses {
+            let acts_again_us = pause.until_us + AFTER_A_PAUSE_US;
+            if pause.from_us <= due_us && due_us < acts_again_us {
+                due_us = acts_again_us;
+            }
+        }
         let first = self
             .looks
-            .partition_point(|(_, asked_us)| *asked_us <= cut_us);
+            .partition_point(|(_, asked_us, _)| *asked_us <= due_us);
+        let seen = self.looks.get(first + LOOKS_UNTIL_DONE - 1);
+        seen.map_or(usize::MAX, |(at, ..)| *at)
+    }
+
+    /// The look by which the server has noticed it, and when that was over.
+    fn look_after_a_cut(&self, cut_us: u64) -> Option<(usize, u64)> {
+        let first = self
+            .looks
+            .partition_point(|(_, asked_us, _)| *asked_us <= cut_us);
         let seen = self.looks.get(first + LOOKS_UNTIL_A_CUT_IS_SEEN - 1);
-        seen.map_or(usize::MAX, |(at, _)| at + 1)
+        seen.map(|(at, _, ended_us)| (*at, *ended_us))
     }
 }
 
@@ -190,6 +260,8 @@ impl<'h> Index<'h> {
 pub fn follow<'h>(history: &'h History, breaches: &mut Vec<Breach>) -> BTreeMap<u64, Timeline<'h>> {
     let index = Index::of(history);
     let mut timelines = BTreeMap::new();
+    let mut pauses = history.pauses.clone();
+    pauses.sort_by_key(|pause| pause.from_us);
     for (&number, request) in &history.requests {
         let arrival = index.arrivals.get(&number).copied();
         let killed = Index::after(&index.kills, request.connection, arrival.map_or(0, |a| a.0));
@@ -214,6 +286,7 @@ pub fn follow<'h>(history: &'h History, breaches: &mut Vec<Breach>) -> BTreeMap<
         };
         let unblocked = Index::after(&index.unblocks, request.connection, arrived);
         let given_up = index.given_up(history, request, arrived);
+        let noticed = index.look_after_a_cut(request.ended_us);
         let mut timeline = Timeline {
             number,
             request,
@@ -225,6 +298,17 @@ pub fn follow<'h>(history: &'h History, breaches: &mut Vec<Breach>) -> BTreeMap<
             granted: None,
             struck: killed.min(unblocked).min(given_up),
             gone: usize::MAX,
+            kept: Kept::of(
+                request,
+                block,
+                (
+                    index.known_after(arrived),
+                    noticed.map_or(u64::MAX, |(_, us)| us),
+                ),
+                |us| index.timer_has_fired(us, &pauses),
+            ),
+            resumed: index.resumed(request, arrived),
+            ended: index.ended(request, arrived),
         };
         let whose = (&request.key[..], request.token.clone().into_bytes());
         let holds = index.holds.get(&whose).into_iter().flatten();

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::super::checker::{check, Checked};
 use super::super::journal::Hold;
 use super::super::load_clients::{with_load_clients, SetWhenDropped};
+use super::super::slots::assert_none_is_half;
 use super::{gauges, replicas_agree, stats};
 use crate::harness::{cluster_connection, figure, now_us, scale, wait_for, Cluster, Kind, SHARDS};
 
@@ -49,11 +50,13 @@ fn slots_that_move_key_by_key_or_atomically_lose_nothing(kind: Kind) {
     assert!(deadlines > rounds, "{deadlines} {errors:?}");
     nobody_waits_and_nothing_is_held(&cluster);
     replicas_agree(&cluster);
+    let both = assert_none_is_half(&cluster);
     figure(
         kind,
         &format!(
             "{atomic} slots moved atomically and {classic} key by key, {holds} holds of the clients, {deadlines} of them ended by their \
-             deadlines, {pairs} pairs compared, none lost or held twice, no waiter left; what reached the clients: {errors:?}"
+             deadlines, {pairs} pairs compared, none lost or held twice, \
+             {both} grants of two keys whole, no waiter left; what reached the clients: {errors:?}"
         ),
     );
 }

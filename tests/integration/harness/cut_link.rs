@@ -1,0 +1,110 @@
+//! A connection to a server that breaks off after a number of bytes.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+
+/// Passes on what clients and a server send one another. Used by one client at a time.
+pub struct CutLink {
+    pub port: u16,
+    state: Arc<State>,
+    accepts: Option<JoinHandle<()>>,
+}
+
+struct State {
+    server: u16,
+    /// The number of bytes that the server has sent to its clients.
+    passed: AtomicU64,
+    /// The value of `passed` at which the link breaks.
+    end: Mutex<u64>,
+    is_over: AtomicBool,
+}
+
+impl CutLink {
+    pub fn to(server: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = listener.local_addr().expect("an address").port();
+        let state = Arc::new(State {
+            server,
+            passed: AtomicU64::new(0),
+            end: Mutex::new(u64::MAX),
+            is_over: AtomicBool::new(false),
+        });
+        let accepts = {
+            let state = state.clone();
+            thread::spawn(move || accept(&listener, &state))
+        };
+        Self {
+            port,
+            state,
+            accepts: Some(accepts),
+        }
+    }
+
+    pub fn passed(&self) -> u64 {
+        self.state.passed.load(Ordering::SeqCst)
+    }
+
+    /// The link breaks when the server has sent this many more bytes. To be called while the server
+    /// sends nothing.
+    pub fn break_after(&self, bytes: u64) {
+        *self.state.end.lock().unwrap() = self.passed() + bytes;
+    }
+
+    /// Later connections do not break.
+    pub fn mend(&self) {
+        *self.state.end.lock().unwrap() = u64::MAX;
+    }
+}
+
+impl Drop for CutLink {
+    fn drop(&mut self) {
+        self.state.is_over.store(true, Ordering::SeqCst);
+        // Wakes the thread that accepts.
+        TcpStream::connect(("127.0.0.1", self.port)).ok();
+        if let Some(accepts) = self.accepts.take() {
+            accepts.join().ok();
+        }
+    }
+}
+
+fn accept(listener: &TcpListener, state: &Arc<State>) {
+    for client in listener.incoming() {
+        if state.is_over.load(Ordering::SeqCst) {
+            return;
+        }
+        let server = TcpStream::connect(("127.0.0.1", state.server));
+        let (Ok(client), Ok(server)) = (client, server) else {
+            continue;
+        };
+        let (mut from, mut to) = (
+            client.try_clone().expect("a copy"),
+            server.try_clone().expect("a copy"),
+        );
+        thread::spawn(move || {
+            std::io::copy(&mut from, &mut to).ok();
+            to.shutdown(Shutdown::Both).ok();
+        });
+        let state = state.clone();
+        thread::spawn(move || pass_on(server, client, &state));
+    }
+}
+
+/// From the server to the client, until the end.
+fn pass_on(mut server: TcpStream, mut client: TcpStream, state: &State) {
+    let mut bytes = [0; 1 << 14];
+    while let Ok(len @ 1..) = server.read(&mut bytes) {
+        let end = *state.end.lock().unwrap();
+        let passed = state.passed.load(Ordering::SeqCst);
+        let len = end.saturating_sub(passed).min(len as u64);
+        let is_sent = client.write_all(&bytes[..len as usize]).is_ok();
+        state.passed.store(passed + len, Ordering::SeqCst);
+        if !is_sent || passed + len == end {
+            break;
+        }
+    }
+    client.shutdown(Shutdown::Both).ok();
+    server.shutdown(Shutdown::Both).ok();
+}

@@ -1,0 +1,128 @@
+//! A replica whose link breaks in the middle of a grant of several keys, and that is then promoted.
+
+use std::collections::BTreeSet;
+
+use super::holds;
+use crate::harness::{figure, scale, wait_for, Client, CutLink, Kind, Later, Server};
+
+on_every_server![a_replica_cut_off_anywhere_has_all_keys_or_none];
+
+const KEYS: [&str; 3] = ["a", "b", "c"];
+
+/// The link breaks at this many places of a grant.
+const CUTS: u64 = 12;
+
+struct Fixture {
+    primary: Server,
+    link: CutLink,
+    replica: Server,
+}
+
+impl Fixture {
+    fn start(kind: Kind) -> Self {
+        // Nothing else is sent over the link meanwhile.
+        let options = [
+            "--repl-diskless-sync-delay",
+            "0",
+            "--repl-ping-replica-period",
+            "3600",
+        ];
+        let primary = Server::start_with(kind, &options);
+        let link = CutLink::to(primary.port);
+        let replica = Server::start_with(kind, &options);
+        Self {
+            primary,
+            link,
+            replica,
+        }
+    }
+
+    /// The replica has the same as the primary, which has no locks.
+    fn begin(&self) {
+        self.primary.client().call("FLUSHALL");
+        let follow = format!("REPLICAOF 127.0.0.1 {}", self.link.port);
+        // Where it follows already, the answer says so.
+        assert!(self.replica.client().text(&follow).starts_with("OK"));
+        self.replica.wait_until_it_follows(&self.primary);
+    }
+
+    /// Promotes the replica after the link has broken.
+    fn promoted(&self) -> Client {
+        let mut c = self.replica.client();
+        // It has read everything that came before the end of its connection.
+        wait_for("the link to break", || {
+            (c.info("master_link_status") == "down").then_some(())
+        });
+        assert_eq!(c.text("REPLICAOF NO ONE"), "OK");
+        self.link.mend();
+        c
+    }
+}
+
+/// How a grant of three keys comes about.
+#[derive(Clone, Copy)]
+enum Grant {
+    AtOnce,
+    /// In the step that frees the last key.
+    HandOver,
+}
+
+const LINE: &str = "LOCK.MACQUIRE 3 a b c me 60000";
+
+impl Grant {
+    /// Everything before the grant, on both servers.
+    fn prepare(self, fixture: &Fixture) -> Option<Later> {
+        fixture.begin();
+        match self {
+            Self::AtOnce => None,
+            Self::HandOver => {
+                fixture.primary.client().int("LOCK.ACQUIRE b x 60000");
+                let waits = fixture.primary.blocked(&format!("{LINE} BLOCK 0"));
+                fixture.replica.wait_until_it_follows(&fixture.primary);
+                Some(waits)
+            }
+        }
+    }
+
+    fn happen(self, c: &mut Client) {
+        let done = match self {
+            Self::AtOnce => c.int(LINE),
+            Self::HandOver => c.int("LOCK.RELEASE b x"),
+        };
+        assert!(done > 0);
+    }
+}
+
+/// The number of keys that the promoted replica has of the grant.
+fn held(promoted: &mut Client) -> usize {
+    let all = KEYS.map(|key| holds(promoted, key)).concat();
+    let of_grant: Vec<_> = all.iter().filter(|(token, ..)| token == "me").collect();
+    let fences = of_grant.iter().map(|(_, fence, _)| fence);
+    assert!(fences.collect::<BTreeSet<_>>().len() <= 1, "{all:?}");
+    of_grant.len()
+}
+
+fn a_replica_cut_off_anywhere_has_all_keys_or_none(kind: Kind) {
+    let fixture = Fixture::start(kind);
+    let mut c = fixture.primary.client();
+    let cuts = CUTS * scale() as u64;
+    for grant in [Grant::AtOnce, Grant::HandOver] {
+        let _waits = grant.prepare(&fixture);
+        let before = fixture.link.passed();
+        grant.happen(&mut c);
+        fixture.replica.wait_until_it_follows(&fixture.primary);
+        let len = fixture.link.passed() - before;
+        for cut in 0..=cuts {
+            let _waits = grant.prepare(&fixture);
+            fixture.link.break_after(len * cut / cuts);
+            grant.happen(&mut c);
+            let held = held(&mut fixture.promoted());
+            let expected = if cut == cuts { KEYS.len() } else { 0 };
+            assert_eq!(held, expected, "cut after {cut}/{cuts} of {len} bytes");
+        }
+    }
+    figure(
+        kind,
+        &format!("links cut at {} places of grants of three keys: the promoted replica had all keys or none", 2 * (cuts + 1)),
+    );
+}
