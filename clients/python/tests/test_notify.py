@@ -13,7 +13,8 @@ from redis.backoff import NoBackoff
 from redis.crc import key_slot
 
 from redis_lock_client import Lock as SyncLock
-from redis_lock_client._listening import SLOTS, tag_of
+from redis_lock_client._listening import tag_of
+from redis_lock_client._protocol import SLOTS
 from redis_lock_client.asyncio import Lock, RWLock
 
 from .proxy import Proxy

@@ -1,8 +1,6 @@
-"""redis-py's Lock on the redis-lock server module. The asyncio side is `redis_lock_client.asyncio`."""
+"""The Lock of redis-py and valkey-py on the redis-lock module. The asyncio side is `redis_lock_client.asyncio`."""
 
-from redis.exceptions import LockError, LockNotOwnedError
-
-from ._protocol import NotSupportedError
+from ._libraries import LockError, LockNotOwnedError, ModuleMissingError, NotSupportedError
 from .keep_alive import KeepAlive
 from .lock import Lock, ReadLock, RWLock, WriteLock
 from .multi_lock import MultiLock
@@ -14,6 +12,7 @@ __all__ = [
     "Lock",
     "LockError",
     "LockNotOwnedError",
+    "ModuleMissingError",
     "MultiLock",
     "NotSupportedError",
     "RWLock",

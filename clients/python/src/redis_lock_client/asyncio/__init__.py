@@ -1,8 +1,6 @@
 """The locks of `redis_lock_client` for asyncio."""
 
-from redis.exceptions import LockError, LockNotOwnedError
-
-from .._protocol import NotSupportedError
+from .._libraries import LockError, LockNotOwnedError, ModuleMissingError, NotSupportedError
 from .keep_alive import KeepAlive
 from .lock import Lock, ReadLock, RWLock, WriteLock
 from .multi_lock import MultiLock
@@ -14,6 +12,7 @@ __all__ = [
     "Lock",
     "LockError",
     "LockNotOwnedError",
+    "ModuleMissingError",
     "MultiLock",
     "NotSupportedError",
     "RWLock",

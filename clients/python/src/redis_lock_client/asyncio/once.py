@@ -19,14 +19,17 @@ async def run_once(
     *,
     at_most: float,
     at_least: float = 0,
-    **lock: Any,
+    linger: float | None = None,
 ) -> TaskResult[T]:
     """Run the job only if nobody else runs it, or has begun it within the last `at_least` seconds.
 
     The lock is not renewed: after `at_most` seconds another one may run the job, so choose more than it ever takes. A
-    job that fails has run. A job that took longer than `at_most` is told by a warning of redis-py's logger.
+    job that fails has run. A job that took longer than `at_most` is told by a warning of the logger
+    `redis_lock_client`.
     """
-    once = Lock(redis, name, timeout=at_most, at_least=at_least, blocking=False, raise_on_release_error=False, **lock)
+    once = Lock(
+        redis, name, timeout=at_most, at_least=at_least, blocking=False, raise_on_release_error=False, linger=linger
+    )
     if not await once.acquire():
         return TaskResult(False, None)
     async with contextlib.AsyncExitStack() as stack:

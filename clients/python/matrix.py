@@ -1,0 +1,67 @@
+"""Runs the tests with each version of the client libraries: `make matrix`. Writes MATRIX.tsv."""
+
+import os
+import re
+import subprocess
+import sys
+import venv
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+HERE = Path(__file__).parent
+FOLDER = HERE / ".matrix"
+TOOLS = ("pytest==9.2.0", "pytest-asyncio==1.5.0", "pytest-timeout==2.4.0")
+
+# The floor, what other packages pin, and the newest of each line.
+ROWS = (
+    ("redis", "5.0.0"),
+    ("redis", "5.0.8"),
+    ("redis", "5.2.1"),
+    ("redis[hiredis]", "5.3.1"),
+    ("redis", "6.4.0"),
+    ("redis", "7.1.0"),
+    ("redis", "7.4.1"),
+    ("redis", "8.1.0"),
+    ("valkey", "6.0.2"),
+    ("valkey", "6.1.1"),
+    ("valkey", "6.2.0"),
+)
+HEAD = "LANG\tlibrary\tversion\tpassed\tfailed\tskipped\n"
+
+
+def main() -> int:
+    """Run all rows, or those whose `library==version` is an argument: `python matrix.py redis==5.0.8`."""
+    chosen = [row for row in ROWS if not sys.argv[1:] or "==".join(row) in sys.argv[1:]]
+    with ThreadPoolExecutor(int(os.environ.get("MATRIX_JOBS", "2"))) as pool:
+        results = list(pool.map(lambda row: run(*row), chosen))
+    if chosen == list(ROWS):
+        lines = [f"python\t{library}\t{version}\t{result}\n" for (library, version), result in zip(ROWS, results)]
+        (HERE / "MATRIX.tsv").write_text(HEAD + "".join(lines))
+    return int(any(result.split("\t")[1] != "0" for result in results))
+
+
+def run(library: str, version: str) -> str:
+    """Run the tests in an environment of their own. Print and return how many passed, failed, and were skipped."""
+    name = f"{library}-{version}".replace("[", "-").replace("]", "")
+    python = FOLDER / name / "bin" / "python"
+    if not (FOLDER / f"{name}.ready").exists():
+        venv.create(FOLDER / name, clear=True, with_pip=True)
+        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*pip, "-e", str(HERE), f"{library}=={version}", *TOOLS], check=True)
+        (FOLDER / f"{name}.ready").touch()
+    environment = os.environ | {"CLIENT_LIBRARY": library.split("[")[0]}
+    command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short", "-rfE"]
+    done = subprocess.run(command, cwd=HERE, env=environment, capture_output=True, text=True)
+    (FOLDER / f"{name}.log").write_text(done.stdout + done.stderr)
+    last = (done.stdout.strip().splitlines() or [""])[-1]
+    numbers = {word: int(count) for count, word in re.findall(r"(\d+) (passed|failed|skipped|error)", last)}
+    failed = numbers.get("failed", 0) + numbers.get("error", 0)
+    # It may have ended before there was a test.
+    failed = failed or int(done.returncode != 0)
+    result = f"{numbers.get('passed', 0)}\t{failed}\t{numbers.get('skipped', 0)}"
+    print(f"python\t{library}\t{version}\t{result}", flush=True)
+    return result
+
+
+if __name__ == "__main__":
+    sys.exit(main())
