@@ -50,7 +50,7 @@ def run(library: str, version: str) -> str:
         subprocess.run([*pip, "-e", str(HERE), f"{library}=={version}", *TOOLS], check=True)
         (FOLDER / f"{name}.ready").touch()
     environment = os.environ | {"CLIENT_LIBRARY": library.split("[")[0]}
-    command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short", "-rfE"]
+    command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=native", "-rfE"]
     done = subprocess.run(command, cwd=HERE, env=environment, capture_output=True, text=True)
     (FOLDER / f"{name}.log").write_text(done.stdout + done.stderr)
     last = (done.stdout.strip().splitlines() or [""])[-1]

@@ -21,8 +21,10 @@ class LockError(Exception):
     What is raised is also the `LockError` of the client's library, and a ValueError as that is.
     """
 
-    message: str | None
-    lock_name: Any
+    def __init__(self, message: str | None = None, lock_name: Any = None) -> None:
+        """Take the text and the name of the lock."""
+        self.message = message
+        self.lock_name = lock_name
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the parts: the class of an error is made for its library when it is needed."""
@@ -86,7 +88,8 @@ class Library:
         if connection_class is None:
             name = f"{self.name}.asyncio.connection" if is_async else f"{self.name}.connection"
             connection_class = import_module(name).Connection
-        return _default_socket_timeout(connection_class)
+        parameter = setting(connection_class, "socket_timeout")
+        return parameter.default if parameter else None
 
     def no_retry(self, is_async: bool) -> Any:
         """Return the retry that is none."""
@@ -170,12 +173,11 @@ def library_of(client: Any, is_async: bool, package: str) -> Library:
 
 
 @functools.cache
-def _default_socket_timeout(connection_class: type) -> float | None:
-    # Versions of the libraries differ.
+def setting(connection_class: type, name: str) -> inspect.Parameter | None:
+    """Return a parameter of a connection, None when it has none of this name. Versions of the libraries differ."""
     for cls in connection_class.__mro__:
         if "__init__" in vars(cls):
-            parameter = inspect.signature(vars(cls)["__init__"]).parameters.get("socket_timeout")
+            parameter = inspect.signature(vars(cls)["__init__"]).parameters.get(name)
             if parameter is not None:
-                timeout: float | None = parameter.default
-                return timeout
+                return parameter
     return None

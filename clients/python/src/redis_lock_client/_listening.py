@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from uuid import uuid4
 
 from . import _protocol as protocol
-from ._libraries import Library
+from ._libraries import Library, setting
 
 # How long a request waits in the server, and after how long it is made anew. So the places of a process that died go
 # together, not one grace after the other, and a lost message is found.
@@ -299,12 +299,13 @@ class Listeners:
         if found and not found.is_lost:
             return found
         # In RESP2 messages and replies come in one stream. Maintenance notifications would need RESP3.
-        ours = {
+        ours: dict[str, Any] = {
             "protocol": 2,
             "decode_responses": False,
             "health_check_interval": 0,
-            "maint_notifications_config": None,
         }
+        if setting(connection_class, "maint_notifications_config"):
+            ours["maint_notifications_config"] = None
         kwargs = {name: value for name, value in kwargs.items() if "maint_notifications" not in name} | ours
         pulse = protocol.socket_timeout(self._library, self._client, True) or protocol.DEFAULT_SOCKET_TIMEOUT
         connection = connection_class(**kwargs)
