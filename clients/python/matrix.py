@@ -35,7 +35,10 @@ def main() -> int:
     with ThreadPoolExecutor(int(os.environ.get("MATRIX_JOBS", "2"))) as pool:
         results = list(pool.map(lambda row: run(*row), chosen))
     if chosen == list(ROWS):
-        lines = [f"python\t{library}\t{version}\t{result}\n" for (library, version), result in zip(ROWS, results)]
+        lines = [
+            f"python\t{library}\t{version}\t{result}\n"
+            for (library, version), result in zip(ROWS, results, strict=True)
+        ]
         (HERE / "MATRIX.tsv").write_text(HEAD + "".join(lines))
     return int(any(result.split("\t")[1] != "0" for result in results))
 
@@ -49,8 +52,8 @@ def run(library: str, version: str) -> str:
         pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         subprocess.run([*pip, "-e", str(HERE), f"{library}=={version}", *TOOLS], check=True)
         (FOLDER / f"{name}.ready").touch()
-    environment = os.environ | {"CLIENT_LIBRARY": library.split("[")[0]}
-    command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=native", "-rfE"]
+    environment = os.environ | {"CLIENT_LIBRARY": library.split("[")[0], "TEST_PATIENCE": "3"}
+    command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=native", "-rfE", "-o", "timeout=180"]
     done = subprocess.run(command, cwd=HERE, env=environment, capture_output=True, text=True)
     (FOLDER / f"{name}.log").write_text(done.stdout + done.stderr)
     last = (done.stdout.strip().splitlines() or [""])[-1]

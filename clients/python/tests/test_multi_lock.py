@@ -156,7 +156,7 @@ def test_with_a_full_pool_it_is_released(server: Server) -> None:
     with redis.Redis(connection_pool=pool) as client:
         lock = MultiLock(client, BOTH, timeout=30)
         lock.acquire()
-        connection = pool.get_connection()
+        connection = pool.get_connection("_")
         lock.reacquire()
         lock.release()
         pool.release(connection)
@@ -168,7 +168,7 @@ async def test_with_a_full_pool_the_asyncio_one_is_released(server: Server) -> N
     async with Client(connection_pool=pool) as client:
         lock = ours.MultiLock(client, BOTH, timeout=30)
         await lock.acquire()
-        connection = await pool.get_connection()
+        connection = await pool.get_connection("_")
         await lock.reacquire()
         await lock.release()
         await pool.release(connection)
