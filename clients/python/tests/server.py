@@ -76,10 +76,13 @@ def until(condition, what: str):  # type: ignore[no-untyped-def]
     return result
 
 
+def program(version: str) -> Path:
+    return Path(os.environ["REDIS_LOCK_SERVERS"], version, "bin", "server")
+
+
 @contextlib.contextmanager
 def running(version: str, *settings: str) -> Iterator[Server]:
     """Run a server until the context ends, whatever happens in it."""
-    program = Path(os.environ["REDIS_LOCK_SERVERS"], version, "bin", "server")
     module = Path(os.environ["REDIS_LOCK_MODULE"])
     assert module.exists(), f"no {module}: run `make build` at the top of the repository"
     with tempfile.TemporaryDirectory() as folder:
@@ -96,7 +99,7 @@ def running(version: str, *settings: str) -> Iterator[Server]:
             "--loadmodule",
             str(module),
         ]
-        process = subprocess.Popen([program, *arguments, *settings], stdout=subprocess.DEVNULL)
+        process = subprocess.Popen([program(version), *arguments, *settings], stdout=subprocess.DEVNULL)
         try:
             server = Server(version, process, port)
             until(lambda: answers(server), f"the answer of {version}")

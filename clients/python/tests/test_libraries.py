@@ -87,6 +87,7 @@ def test_the_errors_go_through_pickle() -> None:
     its = library(redis.__name__)
     for error in (its.lock_error("no", "stock"), its.not_owned("release", "stock"), its.not_supported("no")):
         again = pickle.loads(pickle.dumps(error))
+        assert repr(again) == repr(error)
         assert (type(again), again.args, vars(again)) == (type(error), error.args, vars(error))
     assert isinstance(again, NotSupportedError)
     assert isinstance(again, redis.exceptions.ResponseError)

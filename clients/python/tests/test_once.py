@@ -134,7 +134,7 @@ def test_a_release_whose_reply_was_lost_keeps_the_time(server: Server) -> None:
 
 def test_one_of_many_processes_runs_it(server: Server) -> None:
     code = """if True:
-        import sys, time, redis
+        import sys, time, tests, redis
         from redis_lock_client import run_once
         client = redis.Redis(port=int(sys.argv[1]))
         client.incr("ready")
@@ -144,7 +144,7 @@ def test_one_of_many_processes_runs_it(server: Server) -> None:
             run_once(client, "report", lambda: client.incr("runs"), at_most=30, at_least=20)
     """
     command = [sys.executable, "-c", code, str(server.port)]
-    processes = [subprocess.Popen(command, cwd=Path(__file__).parent) for _ in range(4)]
+    processes = [subprocess.Popen(command, cwd=Path(__file__).parent.parent) for _ in range(4)]
     assert [process.wait(40) for process in processes] == [0] * 4
     assert server.admin.get("runs") == "1"
 

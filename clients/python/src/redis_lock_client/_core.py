@@ -191,7 +191,7 @@ class Core:
         while True:
             try:
                 return await ask()
-            except (*self._library.faults, self._library.cluster_exception) as error:
+            except (*self._library.faults, *self._library.passing) as error:
                 failures += 1
                 may = protocol.may_ask_again(self._library, error, is_roaming)
                 pause = patience.pause(failures) if may else None
@@ -321,7 +321,7 @@ class Core:
 
     async def _of_all(self, command: str, token: str | bytes, *args: str | int) -> list[int | None]:
         """Return the reply for each key, None where it holds no lock."""
-        replies = await self._insist_together([(command, name, token, *args) for name in self._names])
+        replies = await self._insisting([(command, name, token, *args) for name in self._names])
         for at, reply in enumerate(replies):
             if isinstance(reply, self._library.response_error):
                 await self._refuse_what_is_missing(reply, command, args)
@@ -352,6 +352,20 @@ class Core:
         if isinstance(reply, self._library.response_error):
             raise reply
         return reply
+
+    async def _insisting(self, commands: list[tuple[Any, ...]]) -> list[Any]:
+        if not protocol.is_roaming(self.redis):
+            return await self._insist_together(commands)
+
+        async def ask() -> list[Any]:
+            replies = await self._insist_together(commands)
+            for reply in replies:
+                if isinstance(reply, Exception) and protocol.may_ask_again(self._library, reply, True):
+                    raise reply
+            return replies
+
+        replies: list[Any] = await self._resending(protocol.Patience(protocol.FOLLOW, is_roaming=True), ask)
+        return replies
 
     async def _insist_together(self, commands: list[tuple[Any, ...]]) -> list[Any]:
         """Send what ends or prolongs a hold, if need be beside the pool: all of it may be waiting for just this.

@@ -23,6 +23,7 @@ class LockError(Exception):
 
     def __init__(self, message: str | None = None, lock_name: Any = None) -> None:
         """Take the text and the name of the lock."""
+        super().__init__(message)
         self.message = message
         self.lock_name = lock_name
 

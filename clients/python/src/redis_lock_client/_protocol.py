@@ -40,6 +40,9 @@ FIRST_PAUSE = 0.05
 FAILOVER = 60.0
 LONGEST_PAUSE = 0.5
 
+# For how many seconds a release or a renewal looks for the server that takes over.
+FOLLOW = 10.0
+
 # How often a lock that an old client holds is asked for: it has no queue to stand in.
 OLD_CLIENT_PACE_MS = 50
 
