@@ -103,6 +103,11 @@ class Subscriber:
         self._asked: deque[bytes | None] = deque()
         self._listening = asyncio.create_task(self._listen())
 
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where it has connected to."""
+        return self._connection.host, self._connection.port
+
     async def subscribe(self, channel: bytes) -> None:
         """Return when the server has confirmed the channel. Raise when it refuses, or is lost."""
         await asyncio.shield(self._connected)
@@ -205,6 +210,14 @@ class Listener:
             self.tell(None)
         return channel
 
+    def is_at_the_primary(self) -> bool:
+        """Return whether the subscription is where the pool's commands go. If not, it ends: Sentinel named another."""
+        address = self._listeners.primary_address()
+        if self.subscriber is None or address is None or self.subscriber.address == address:
+            return True
+        self.subscriber.close()
+        return False
+
     async def hear(self, left_ms: float) -> int | None:
         """Return the fence of the grant, or None when the time is over or it has to be asked again."""
         assert self._heard is not None
@@ -270,6 +283,10 @@ class Listeners:
                     self._note_given_up(keys, token)
             if not self._waiting:
                 self._idle = self._loop.call_later(IDLE, self._close)
+
+    def primary_address(self) -> tuple[str, int] | None:
+        """Return where a Sentinel's pool has found the primary last, None for other clients."""
+        return getattr(getattr(self._client, "connection_pool", None), "master_address", None)
 
     async def subscribed(self, key: bytes) -> tuple[bytes, Subscriber]:
         """Subscribe to the channel for a key, if need be, at the server that has the key."""

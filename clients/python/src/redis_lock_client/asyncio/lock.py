@@ -117,14 +117,14 @@ class Lock(Core, Theirs):
             listener.is_granted = await self._ask(token, patience, ask)
             return listener.is_granted
 
-    async def _ask_and_listen(
-        self, request: tuple[Any, ...], patience: protocol.Patience, listener: Listener
-    ) -> int | None:
+    async def _ask_and_listen(self, request: tuple[Any, ...], patience: protocol.Patience, listener: Listener) -> Any:
         patience.options = ("NOTIFY",)
         channel = await listener.subscribed()
         options = patience.notify(NOTIFY_MS, channel, protocol.grace_ms(self.redis, self.grace))
         reply = await listener.line.execute(*request, *options)
-        return reply if isinstance(reply, int) or not options else await listener.hear(patience.left_ms())
+        if isinstance(reply, int) or not options:
+            return reply
+        return await listener.hear(patience.left_ms()) if listener.is_at_the_primary() else None
 
     async def locked(self) -> bool:
         """Return whether anybody holds the lock, an old client included."""
