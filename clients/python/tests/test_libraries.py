@@ -48,7 +48,7 @@ def test_a_client_that_only_behaves_like_one_is_taken() -> None:
 
         def execute_command(self, *_: object) -> None: ...
 
-    assert not isinstance(Lock(Wrapper(), "stock"), type(None))
+    assert isinstance(Lock(Wrapper(), "stock"), redis.lock.Lock)
     with pytest.raises(TypeError, match=r"redis_lock_client$"):
         ours.Lock(Wrapper(), "stock")
 

@@ -4,7 +4,7 @@ from ._libraries import LockError, LockNotOwnedError, ModuleMissingError, NotSup
 from .keep_alive import KeepAlive
 from .lock import Lock, ReadLock, RWLock, WriteLock
 from .multi_lock import MultiLock
-from .once import TaskResult, run_once
+from .once import TaskResult, run_once, runs_once
 from .semaphore import Semaphore
 
 __all__ = [
@@ -21,4 +21,5 @@ __all__ = [
     "TaskResult",
     "WriteLock",
     "run_once",
+    "runs_once",
 ]

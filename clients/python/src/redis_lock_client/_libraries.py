@@ -162,9 +162,11 @@ def library_of(client: Any, is_async: bool, package: str) -> Library:
         other = "sync" if is_async else "asyncio"
         right = package.removesuffix(".asyncio") if is_async else f"{package}.asyncio"
         raise TypeError(f"the client is {'a' if is_async else 'an'} {other} one: its locks are in {right}")
+    if name is None:
+        # A client that only behaves like one has a pool of one.
+        name, _ = _kind(type(getattr(client, "connection_pool", None)))
     if name is not None:
         return library(name)
-    # A client that only behaves like one.
     for name in NAMES:
         try:
             return library(name)

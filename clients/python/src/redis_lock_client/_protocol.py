@@ -8,7 +8,7 @@ from binascii import crc_hqx
 from collections.abc import Mapping, Sequence
 from threading import Lock as Mutex
 from threading import local
-from typing import Any, Literal, NamedTuple, TypedDict
+from typing import Any, Literal, NamedTuple, TypedDict, TypeVar
 from weakref import WeakKeyDictionary
 
 from ._libraries import Library
@@ -82,6 +82,16 @@ class AsyncLockOptions(LockOptions, total=False):
     """The options that every lock for asyncio takes."""
 
     wait: Literal["block", "notify"]
+
+
+Options = TypeVar("Options", LockOptions, AsyncLockOptions)
+
+
+def merged(options: Options, more: Options) -> Options:
+    """Return both, and where both say something the second."""
+    both = options.copy()
+    both.update(more)
+    return both
 
 
 class Held(NamedTuple):

@@ -138,12 +138,6 @@ class WriteLock(Lock):
     ACQUIRE = "RWLOCK.WLOCK"
 
 
-def _merged(options: protocol.LockOptions, more: protocol.LockOptions) -> protocol.LockOptions:
-    both = options.copy()
-    both.update(more)
-    return both
-
-
 class RWLock:
     """A reader-writer lock: `with rwlock.read():` and `with rwlock.write():`."""
 
@@ -157,8 +151,8 @@ class RWLock:
 
     def read(self, **options: Unpack[protocol.LockOptions]) -> ReadLock:
         """Return a new lock for a reader. Arguments given here go before those of the pair."""
-        return ReadLock(self._redis, self._name, **_merged(self._options, options))
+        return ReadLock(self._redis, self._name, **protocol.merged(self._options, options))
 
     def write(self, **options: Unpack[protocol.LockOptions]) -> WriteLock:
         """Return a new lock for a writer. Arguments given here go before those of the pair."""
-        return WriteLock(self._redis, self._name, **_merged(self._options, options))
+        return WriteLock(self._redis, self._name, **protocol.merged(self._options, options))

@@ -1,13 +1,15 @@
 """A job that many processes start at the same time, and one of them runs."""
 
 import contextlib
+import functools
 from collections.abc import Callable
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 from .lock import Lock
 
-__all__ = ["TaskResult", "run_once"]
+__all__ = ["TaskResult", "run_once", "runs_once"]
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -45,3 +47,23 @@ def run_once(
     with contextlib.ExitStack() as stack:
         stack.push(once)
         return TaskResult(True, job())
+
+
+def runs_once(
+    redis: Any, name: str | bytes, *, at_most: float, at_least: float = 0, linger: float | None = None
+) -> Callable[[Callable[P, T]], Callable[P, TaskResult[T]]]:
+    """Decorate a job, of APScheduler say, that many processes start at the same time, and one of them runs.
+
+    The decorated job returns a `TaskResult`.
+    """
+
+    def decorate(job: Callable[P, T]) -> Callable[P, TaskResult[T]]:
+        @functools.wraps(job)
+        def run(*args: P.args, **kwargs: P.kwargs) -> TaskResult[T]:
+            return run_once(
+                redis, name, lambda: job(*args, **kwargs), at_most=at_most, at_least=at_least, linger=linger
+            )
+
+        return run
+
+    return decorate

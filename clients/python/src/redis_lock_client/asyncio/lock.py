@@ -205,12 +205,6 @@ class WriteLock(Lock):
     ACQUIRE = "RWLOCK.WLOCK"
 
 
-def _merged(options: protocol.AsyncLockOptions, more: protocol.AsyncLockOptions) -> protocol.AsyncLockOptions:
-    both = options.copy()
-    both.update(more)
-    return both
-
-
 class RWLock:
     """A reader-writer lock: `async with rwlock.read():` and `async with rwlock.write():`."""
 
@@ -224,8 +218,8 @@ class RWLock:
 
     def read(self, **options: Unpack[protocol.AsyncLockOptions]) -> ReadLock:
         """Return a new lock for a reader. Arguments given here go before those of the pair."""
-        return ReadLock(self._redis, self._name, **_merged(self._options, options))
+        return ReadLock(self._redis, self._name, **protocol.merged(self._options, options))
 
     def write(self, **options: Unpack[protocol.AsyncLockOptions]) -> WriteLock:
         """Return a new lock for a writer. Arguments given here go before those of the pair."""
-        return WriteLock(self._redis, self._name, **_merged(self._options, options))
+        return WriteLock(self._redis, self._name, **protocol.merged(self._options, options))

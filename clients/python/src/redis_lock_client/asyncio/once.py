@@ -1,14 +1,16 @@
 """A job that many processes start at the same time, and one of them runs."""
 
 import contextlib
+import functools
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from ..once import TaskResult
 from .lock import Lock
 
-__all__ = ["TaskResult", "run_once"]
+__all__ = ["TaskResult", "run_once", "runs_once"]
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -35,3 +37,23 @@ async def run_once(
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_exit(once)
         return TaskResult(True, await job())
+
+
+def runs_once(
+    redis: Any, name: str | bytes, *, at_most: float, at_least: float = 0, linger: float | None = None
+) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Awaitable[TaskResult[T]]]]:
+    """Decorate a job, of APScheduler say, that many processes start at the same time, and one of them runs.
+
+    The decorated job returns a `TaskResult`.
+    """
+
+    def decorate(job: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[TaskResult[T]]]:
+        @functools.wraps(job)
+        async def run(*args: P.args, **kwargs: P.kwargs) -> TaskResult[T]:
+            return await run_once(
+                redis, name, lambda: job(*args, **kwargs), at_most=at_most, at_least=at_least, linger=linger
+            )
+
+        return run
+
+    return decorate
