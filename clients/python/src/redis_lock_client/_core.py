@@ -109,7 +109,7 @@ class Core:
             # An old server would say so at the release, when the work is done. This token holds nothing.
             await self._resending(patience, self._ask_for_at_least)
         # What a token that was passed holds already is not of this call: it is left to its owner.
-        before = None if token is None else await self._resending(patience, lambda: self._held(key))
+        before = None if token is None else await self._resending(patience, lambda: self._held_before(key))
         try:
             granted = await self._ask_patiently(key, patience, before, token is None)
             if not granted and patience.kept:
@@ -127,6 +127,12 @@ class Core:
             with contextlib.suppress(Exception):
                 await self._abandon(key, before, patience)
             raise
+
+    async def _held_before(self, token: bytes) -> protocol.Held | None:
+        try:
+            return await self._held(token)
+        except self._library.no_permission_error:
+            return protocol.UNKNOWN
 
     def _suppressed(self) -> "contextlib.suppress":
         return contextlib.suppress(self._library.error, self._library.cluster_exception)
@@ -181,7 +187,10 @@ class Core:
         return (self.ACQUIRE, self.name, token, ttl_ms, *self._terms)
 
     async def _old_client_pttl(self) -> int:
-        pttl: int = await self._execute("PTTL", self.name)
+        try:
+            pttl: int = await self._execute("PTTL", self.name)
+        except self._library.no_permission_error:
+            return -1
         return pttl
 
     async def _resending(self, patience: protocol.Patience, ask: Callable[[], Awaitable[Any]]) -> Any:
@@ -201,6 +210,9 @@ class Core:
 
     async def _abandon(self, token: bytes, before: protocol.Held | None, patience: protocol.Patience) -> None:
         """See that a request which waits no more has changed nothing, and has left no place in the queue."""
+        if before is protocol.UNKNOWN:
+            # To release might end a hold of before. The place ends with its grace, and a hold with its ttl.
+            return
         now = await self._held(token) if before else None
         if before and now and now.fence == before.fence:
             if now.mode == before.mode:
@@ -223,11 +235,25 @@ class Core:
             await self._beside_the_pool(pool, kwargs, [("LOCK.RELEASE", name, token) for name in self._names])
 
     async def _locked(self) -> bool:
-        return bool(await self._execute("EXISTS", self.name))
+        try:
+            return bool(await self._execute("EXISTS", *self._names))
+        except self._library.no_permission_error:
+            return any([await self._is_locked(name) for name in self._names])
+
+    async def _is_locked(self, name: Any) -> bool:
+        try:
+            return protocol.is_held(await self._info(name))
+        except self._library.response_error as error:
+            if protocol.is_wrong_type(error):
+                return True
+            raise
 
     async def _owned(self) -> bool:
         token = self.local.token
-        return token is not None and await self._held(token) is not None
+        try:
+            return token is not None and await self._held(token) is not None
+        except self._library.no_permission_error:
+            return await self._check() is not None
 
     async def _release(self) -> None:
         token = self.local.token
@@ -423,9 +449,6 @@ class MultiCore(Core):
             protocol.check_one_slot([protocol.encode(self.redis, name) for name in self._names])
         modes = ["EXCLUSIVE"] * len(names) + ["SHARED"] * len(shared)
         self._terms = (*(("MODES", *modes) if shared else ()), *self._terms)
-
-    async def _locked(self) -> bool:
-        return bool(await self._execute("EXISTS", *self._names))
 
     async def _owned(self) -> bool:
         return await self._check() is not None

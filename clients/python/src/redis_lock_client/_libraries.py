@@ -164,7 +164,8 @@ def library_of(client: Any, is_async: bool, package: str) -> Library:
         raise TypeError(f"the client is {'a' if is_async else 'an'} {other} one: its locks are in {right}")
     if name is None:
         # A client that only behaves like one has a pool of one.
-        name, _ = _kind(type(getattr(client, "connection_pool", None)))
+        pool: Any = type(getattr(client, "connection_pool", None))
+        name, _ = _kind(pool)
     if name is not None:
         return library(name)
     for name in NAMES:

@@ -307,7 +307,7 @@ class Listeners:
         except (library.connection_error, library.moved_error, library.cluster_exception) as error:
             # The client's own commands find out where the slot is now.
             with contextlib.suppress(library.error):
-                await self._client.execute_command("EXISTS", key)
+                await self._client.execute_command("LOCK.RELEASE", key, uuid4().hex)
             raise library.connection_error(f"no subscription: {error}") from error
         return channel, subscriber
 

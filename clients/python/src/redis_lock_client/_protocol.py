@@ -114,6 +114,10 @@ class Held(NamedTuple):
         return self.mode != "exclusive" and acquire != "RWLOCK.RLOCK"
 
 
+# What the user is not allowed to ask for.
+UNKNOWN = Held(0, "", 0, 0)
+
+
 class Patience:
     """How long an acquire still waits, and in what slices."""
 
@@ -369,6 +373,11 @@ def held(info: Any, token: bytes) -> Held | None:
         if holder[b"token"] == token:
             return Held(holder[b"fence"], lock[b"mode"].decode(), lock.get(b"limit", 1), holder[b"ttl"])
     return None
+
+
+def is_held(info: Any) -> bool:
+    """Return whether anybody holds the lock by the reply to LOCK.INFO."""
+    return bool(_as_map(info or ()).get(b"holders"))
 
 
 def available(info: Any, permits: int) -> int:
