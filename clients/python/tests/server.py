@@ -81,7 +81,7 @@ def program(version: str) -> Path:
 
 
 @contextlib.contextmanager
-def running(version: str, *settings: str) -> Iterator[Server]:
+def running(version: str, *settings: str, with_module: bool = True) -> Iterator[Server]:
     """Run a server until the context ends, whatever happens in it."""
     module = Path(os.environ["REDIS_LOCK_MODULE"])
     assert module.exists(), f"no {module}: run `make build` at the top of the repository"
@@ -96,8 +96,7 @@ def running(version: str, *settings: str) -> Iterator[Server]:
             folder,
             "--save",
             "",
-            "--loadmodule",
-            str(module),
+            *(("--loadmodule", str(module)) if with_module else ()),
         ]
         process = subprocess.Popen([program(version), *arguments, *settings], stdout=subprocess.DEVNULL)
         try:

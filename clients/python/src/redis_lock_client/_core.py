@@ -8,8 +8,9 @@ from types import SimpleNamespace
 from typing import Any, ClassVar, Literal, Self
 from uuid import uuid4
 
+from . import _fallback
 from . import _protocol as protocol
-from ._libraries import NEVER_DECODE, Library, LockError, LockNotOwnedError, library_of
+from ._libraries import NEVER_DECODE, Library, LockError, LockNotOwnedError, ModuleMissingError, library_of
 
 
 class Core:
@@ -41,8 +42,9 @@ class Core:
         grace: float = protocol.GRACE,
         linger: float | None = None,
         at_least: float = 0,
+        fallback: bool = False,
     ) -> None:
-        """Take the arguments of the library's own lock, and `grace`, `linger` and `at_least`, in seconds.
+        """Take the arguments of the library's own lock, `grace`, `linger` and `at_least`, in seconds, and `fallback`.
 
         The place in the queue outlives a connection that waited there by `grace` seconds: between two slices of a
         wait, or until the client has connected again. If this process dies while it waits, the others
@@ -50,6 +52,9 @@ class Core:
 
         With `linger` the hold ends so long after the connection that acquired it is lost, and not later than before.
         With `at_least` a release ends the hold no sooner than so long after the grant.
+
+        With `fallback` the lock does with SET NX PX on a server that has not loaded the module: it polls every `sleep`
+        seconds, and has no fence.
         """
         self.redis = redis
         self.name: Any = name
@@ -60,6 +65,7 @@ class Core:
         self.thread_local = bool(thread_local)
         self.raise_on_release_error = raise_on_release_error
         self.grace = protocol.checked_grace(grace)
+        self.fallback = fallback
         self._library: Library = library_of(redis, self._IS_ASYNC, self._PACKAGE)
         self._at_least = protocol.at_least(at_least, timeout)
         # What a request says of its hold beside the ttl.
@@ -105,6 +111,7 @@ class Core:
         seconds = blocking_timeout if blocking else 0
         timeout = protocol.socket_timeout(self._library, self.redis, self._IS_ASYNC)
         patience = protocol.Patience(seconds, timeout, protocol.is_roaming(self.redis))
+        await self._resending(patience, self._falls_back)
         if self._at_least:
             # An old server would say so at the release, when the work is done. This token holds nothing.
             await self._resending(patience, self._ask_for_at_least)
@@ -156,6 +163,8 @@ class Core:
         patience: protocol.Patience,
         ask_once: Callable[[tuple[Any, ...], protocol.Patience], Awaitable[Any]],
     ) -> bool:
+        if await self._falls_back():
+            return await self._ask_by_set(token, patience)
         request = self._request(token, protocol.lock_ttl_ms(self.timeout))
         while True:
             try:
@@ -175,6 +184,50 @@ class Core:
                 return True
             if patience.left_ms() == 0:
                 return False
+
+    async def _ask_by_set(self, token: bytes, patience: protocol.Patience) -> bool:
+        ttl_ms = protocol.lock_ttl_ms(self.timeout)
+        # At first, and after an error, it may be this token that holds the lock.
+        may_be_ours = True
+
+        async def ask() -> bool:
+            nonlocal may_be_ours
+            looks, may_be_ours = may_be_ours, True
+            granted = await self._execute("SET", self.name, token, "NX", "PX", ttl_ms)
+            if not granted and looks:
+                granted = await self._execute(*_fallback.script("LOCK.RENEW", self.name, token, ttl_ms))
+            may_be_ours = False
+            return bool(granted)
+
+        while not await self._resending(patience, ask):
+            left_ms = patience.left_ms()
+            if left_ms == 0:
+                return False
+            await self._pause(min(_fallback.pause(self.sleep), left_ms / 1000))
+        self.local.token, self.local.fence = token, None
+        return True
+
+    async def _falls_back(self) -> bool:
+        """Return whether the lock has to do without the module. Raise ModuleMissingError when this one cannot."""
+        if not self.fallback:
+            return False
+        falls_back = _fallback.CHOICES.of(self.redis)
+        if falls_back is None:
+            falls_back = _fallback.CHOICES.make(self.redis, await self._has_no_module())
+        if falls_back and (what := self._beyond_the_fallback()):
+            raise self._not_in_the_fallback(what)
+        return falls_back
+
+    def _beyond_the_fallback(self) -> str | None:
+        """Return what of this lock the fallback cannot do, or None."""
+        if self._at_least:
+            return "at_least"
+        if self._terms:
+            return "linger"
+        return None if self.ACQUIRE == "LOCK.ACQUIRE" else "a lock of readers and writers"
+
+    def _not_in_the_fallback(self, what: str) -> ModuleMissingError:
+        return self._library.module_missing(f"{what} is not available in the fallback: {protocol.MODULE_MISSING}")
 
     async def _ask_once(self, request: tuple[Any, ...], patience: protocol.Patience) -> Any:
         options = patience.block(protocol.grace_ms(self.redis, self.grace))
@@ -232,7 +285,7 @@ class Core:
             await self._is_owner("LOCK.RELEASE", token)
         elif pool := getattr(self.redis, "connection_pool", None):
             kwargs = protocol.impatient(pool.connection_kwargs) | {"retry": self._library.no_retry(self._IS_ASYNC)}
-            await self._beside_the_pool(pool, kwargs, [("LOCK.RELEASE", name, token) for name in self._names])
+            await self._beside_the_pool(pool, kwargs, self._for_all("LOCK.RELEASE", token))
 
     async def _locked(self) -> bool:
         try:
@@ -296,6 +349,8 @@ class Core:
 
     async def _exec(self, *command: Any) -> Any:
         token = self._held_token("run a command under")
+        if await self._falls_back():
+            raise self._not_in_the_fallback("a guarded command")
         try:
             return await self._execute_alone("LOCK.EXEC", self.name, token, *command)
         except self._library.response_error as error:
@@ -309,6 +364,8 @@ class Core:
         token = self.local.token
         if token is None:
             return None
+        if await self._falls_back():
+            raise self._not_in_the_fallback("check(), which returns a fence,")
         fences = await self._of_all("LOCK.CHECK", token)
         # All the holds of one grant have one fence.
         return fences[0] if len(set(fences)) == 1 else None
@@ -324,6 +381,9 @@ class Core:
         return await self._is_owner("LOCK.RENEW", token, ttl_ms)
 
     async def _held(self, token: bytes) -> protocol.Held | None:
+        if await self._falls_back():
+            ttl_ms = await self._execute(*_fallback.script("LOCK.INFO", self.name, token))
+            return None if ttl_ms is None else protocol.Held(0, "exclusive", 1, ttl_ms)
         for name in self._names:
             try:
                 info = await self._info(name)
@@ -347,7 +407,8 @@ class Core:
 
     async def _of_all(self, command: str, token: str | bytes, *args: str | int) -> list[int | None]:
         """Return the reply for each key, None where it holds no lock."""
-        replies = await self._insisting([(command, name, token, *args) for name in self._names])
+        await self._falls_back()
+        replies = await self._insisting(self._for_all(command, token, *args))
         for at, reply in enumerate(replies):
             if isinstance(reply, self._library.response_error):
                 await self._refuse_what_is_missing(reply, command, args)
@@ -356,6 +417,11 @@ class Core:
                     raise reply
                 replies[at] = None
         return replies
+
+    def _for_all(self, command: str, token: str | bytes, *args: str | int) -> list[tuple[Any, ...]]:
+        if self.fallback and _fallback.CHOICES.of(self.redis):
+            return [_fallback.script(command, self.name, token, *args)]
+        return [(command, name, token, *args) for name in self._names]
 
     async def _refuse_what_is_missing(self, error: Exception, command: str, options: Sequence[Any] = ()) -> None:
         """Raise an error of its own when one says that the server lacks the module, the command, or an option."""
@@ -443,6 +509,9 @@ class MultiCore(Core):
 
     ACQUIRE = "LOCK.MACQUIRE"
 
+    def _beyond_the_fallback(self) -> str:
+        return "a lock of several keys"
+
     def _take_names(self, names: Sequence[str | bytes], shared: Sequence[str | bytes]) -> None:
         self._names = (*names, *shared)
         if protocol.is_cluster(self.redis):
@@ -466,11 +535,15 @@ class SemaphoreCore(Core):
 
     permits: int
 
+    def _beyond_the_fallback(self) -> str:
+        return "a semaphore"
+
     def _take_permits(self, permits: int) -> None:
         self.permits = protocol.checked_permits(permits)
         self._terms = ("LIMIT", permits, *self._terms)
 
     async def _available(self) -> int:
+        await self._falls_back()
         try:
             info = await self._info(self.name)
         except self._library.response_error as error:

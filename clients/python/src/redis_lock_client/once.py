@@ -32,6 +32,7 @@ def run_once(
     at_most: float,
     at_least: float = 0,
     linger: float | None = None,
+    fallback: bool = False,
 ) -> TaskResult[T]:
     """Run the job only if nobody else runs it, or has begun it within the last `at_least` seconds.
 
@@ -50,7 +51,13 @@ def run_once(
 
 
 def runs_once(
-    redis: Any, name: str | bytes, *, at_most: float, at_least: float = 0, linger: float | None = None
+    redis: Any,
+    name: str | bytes,
+    *,
+    at_most: float,
+    at_least: float = 0,
+    linger: float | None = None,
+    fallback: bool = False,
 ) -> Callable[[Callable[P, T]], Callable[P, TaskResult[T]]]:
     """Decorate a job, of APScheduler say, that many processes start at the same time, and one of them runs.
 
@@ -61,7 +68,13 @@ def runs_once(
         @functools.wraps(job)
         def run(*args: P.args, **kwargs: P.kwargs) -> TaskResult[T]:
             return run_once(
-                redis, name, lambda: job(*args, **kwargs), at_most=at_most, at_least=at_least, linger=linger
+                redis,
+                name,
+                lambda: job(*args, **kwargs),
+                at_most=at_most,
+                at_least=at_least,
+                linger=linger,
+                fallback=fallback,
             )
 
         return run

@@ -42,6 +42,7 @@ class Lock(Core, Theirs):
         grace: float = protocol.GRACE,
         linger: float | None = None,
         at_least: float = 0,
+        fallback: bool = False,
         wait: Literal["block", "notify"] = "block",
     ) -> None:
         """Take the arguments of `redis_lock_client.Lock`, and `wait`.
@@ -61,6 +62,7 @@ class Lock(Core, Theirs):
             grace=grace,
             linger=linger,
             at_least=at_least,
+            fallback=fallback,
         )
         if wait not in ("block", "notify"):
             raise ValueError('wait must be "block" or "notify"')

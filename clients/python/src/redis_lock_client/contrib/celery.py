@@ -30,6 +30,7 @@ class Once(Task):
     lock_name: str | None = None
     at_most: float | None = None
     at_least: float = 0
+    fallback: bool = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the task, or return what `skipped` returns."""
@@ -38,7 +39,12 @@ class Once(Task):
         name = self._lock_name(args, kwargs)
         run = super().__call__
         done = run_once(
-            self.lock_client, name, lambda: run(*args, **kwargs), at_most=self.at_most, at_least=self.at_least
+            self.lock_client,
+            name,
+            lambda: run(*args, **kwargs),
+            at_most=self.at_most,
+            at_least=self.at_least,
+            fallback=self.fallback,
         )
         return done.result if done else self.skipped(name)
 
