@@ -51,7 +51,7 @@ SLOTS = 16384
 MODULE_MISSING = (
     "the server has not loaded the module redis-lock. Load it with `loadmodule /path/libredis_lock.so` in the server's "
     "configuration, or with `MODULE LOAD /path/libredis_lock.so`. Where modules cannot be loaded, `fallback=True` "
-    "makes it SET NX PX: without a fair queue, fences, readers and writers, semaphores, multi-locks and guarded commands"
+    "makes it SET NX PX: without fair queue, fences, readers and writers, semaphores, multi-locks, guarded commands"
 )
 
 # What every version of the module knows.

@@ -41,7 +41,14 @@ def run_once(
     `redis_lock_client`.
     """
     once = Lock(
-        redis, name, timeout=at_most, at_least=at_least, blocking=False, raise_on_release_error=False, linger=linger
+        redis,
+        name,
+        timeout=at_most,
+        at_least=at_least,
+        blocking=False,
+        raise_on_release_error=False,
+        linger=linger,
+        fallback=fallback,
     )
     if not once.acquire():
         return TaskResult(False, None)

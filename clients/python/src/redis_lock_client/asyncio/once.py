@@ -31,7 +31,14 @@ async def run_once(
     `redis_lock_client`.
     """
     once = Lock(
-        redis, name, timeout=at_most, at_least=at_least, blocking=False, raise_on_release_error=False, linger=linger
+        redis,
+        name,
+        timeout=at_most,
+        at_least=at_least,
+        blocking=False,
+        raise_on_release_error=False,
+        linger=linger,
+        fallback=fallback,
     )
     if not await once.acquire():
         return TaskResult(False, None)
