@@ -13,7 +13,10 @@ import redis
 from redis_lock_client import Lock, LockError, TaskResult, runs_once
 from redis_lock_client import asyncio as ours
 
-from .server import Server
+from .server import Server, versions
+
+# They are about the frameworks: the newest server is enough.
+NEWEST = versions()[-1]
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -22,6 +25,13 @@ needs = {
     name: pytest.mark.skipif(find_spec(name) is None, reason=f"no {name} beside this version of the library")
     for name in ("django_redis", "celery", "apscheduler")
 }
+
+
+@pytest.fixture
+def server(server: Server) -> Server:
+    if server.version != NEWEST:
+        pytest.skip("not the newest server")
+    return server
 
 
 def run_example(server: Server, name: str) -> list[str]:
