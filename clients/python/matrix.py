@@ -34,13 +34,21 @@ def main() -> int:
     chosen = [row for row in ROWS if not sys.argv[1:] or "==".join(row) in sys.argv[1:]]
     with ThreadPoolExecutor(int(os.environ.get("MATRIX_JOBS", "2"))) as pool:
         results = list(pool.map(lambda row: run(*row), chosen))
-    if chosen == list(ROWS):
-        lines = [
-            f"python\t{library}\t{version}\t{result}\n"
-            for (library, version), result in zip(ROWS, results, strict=True)
-        ]
-        (HERE / "MATRIX.tsv").write_text(HEAD + "".join(lines))
+    note(dict(zip(chosen, results, strict=True)))
     return int(any(result.split("\t")[1] != "0" for result in results))
+
+
+def note(results: dict[tuple[str, str], str]) -> None:
+    """Write the rows. Those that have not run this time stay as they were."""
+    file = HERE / "MATRIX.tsv"
+    lines = [line.split("\t", 3) for line in file.read_text().splitlines()[1:]] if file.exists() else []
+    known = {(library, version): result for _, library, version, result in lines} | results
+    rows = [
+        f"python\t{library}\t{version}\t{known[library, version]}\n"
+        for library, version in ROWS
+        if (library, version) in known
+    ]
+    file.write_text(HEAD + "".join(rows))
 
 
 def run(library: str, version: str) -> str:
