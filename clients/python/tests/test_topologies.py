@@ -133,8 +133,11 @@ def test_sentinel_failover_in_the_middle_of_a_wait(
     for kind in KINDS:
         assert holds[kind].check() == fences[kind]
         assert not waiters[kind].granted
+        released = time.monotonic()
         holds[kind].release()
         assert waiters[kind].result() > fences[kind]
+        # It is handed on. Nobody has to find out by asking again, 20 s later.
+        assert time.monotonic() - released < 10
 
 
 @FAILOVERS
