@@ -26,6 +26,7 @@ from redis_lock_client import (
     run_once,
 )
 from redis_lock_client import asyncio as ours
+from redis_lock_client._fallback import CHOICES
 
 from .proxy import Proxy
 from .server import Server, running, until, versions
@@ -250,9 +251,15 @@ def test_what_it_cannot_do_is_told(plain: Server, client: redis.Redis) -> None:
     assert plain.admin.dbsize() == 0
 
 
-def test_the_choice_stays(plain: Server, client: redis.Redis) -> None:
+def test_the_choice_stays(plain: Server, client: redis.Redis, caplog: pytest.LogCaptureFixture) -> None:
     with Lock(client, "stock", timeout=30, fallback=True):
         pass
+    caplog.clear()
+    # Another thread may have asked at the same moment, and been answered otherwise.
+    with caplog.at_level(logging.WARNING, "redis_lock_client"):
+        assert CHOICES.make(client, False)
+        assert CHOICES.make(client, True)
+        assert not caplog.records
     # Without the option the same client is told.
     with pytest.raises(ModuleMissingError):
         Lock(client, "stock", timeout=30).acquire()
