@@ -12,6 +12,8 @@ FOLDER = Path(__file__).parent.parent
 WRONG = Path("tests/types/wrong.py")
 
 
+# Without a cache mypy reads all of redis-py first.
+@pytest.mark.timeout(180)
 @pytest.mark.skipif(find_spec("mypy") is None, reason="no mypy beside this version of the library")
 def test_mypy_finds_each_misspelt_option_and_nothing_else() -> None:
     command = [sys.executable, "-m", "mypy", "--no-error-summary", "--hide-error-context", str(WRONG)]

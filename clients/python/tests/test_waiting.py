@@ -102,7 +102,7 @@ def test_lost_connections_are_no_harm(server: Server, retry: Retry) -> None:
         waiting = pool.submit(lambda: (lock.acquire(token="me"), lock.owned()))
         for _ in range(3):
             server.wait_for_waiters("stock", 1)
-            before = waiter(server)
+            before = until(lambda: waiter(server), "its connection")
             server.admin.client_kill_filter(_id=before)
             until(lambda: waiter(server) not in (None, before), "a new connection")  # noqa: B023
         server.wait_for_waiters("stock", 1)
