@@ -13,7 +13,7 @@ from typing import Any
 import redis
 
 # A stall that only a bug could outlast.
-PATIENCE = 20.0
+PATIENCE = 20.0 * float(os.environ.get("TEST_PATIENCE", "1"))
 
 
 def versions() -> list[str]:
@@ -76,10 +76,13 @@ def until(condition, what: str):  # type: ignore[no-untyped-def]
     return result
 
 
+def program(version: str) -> Path:
+    return Path(os.environ["REDIS_LOCK_SERVERS"], version, "bin", "server")
+
+
 @contextlib.contextmanager
-def running(version: str, *settings: str) -> Iterator[Server]:
+def running(version: str, *settings: str, with_module: bool = True) -> Iterator[Server]:
     """Run a server until the context ends, whatever happens in it."""
-    program = Path(os.environ["REDIS_LOCK_SERVERS"], version, "bin", "server")
     module = Path(os.environ["REDIS_LOCK_MODULE"])
     assert module.exists(), f"no {module}: run `make build` at the top of the repository"
     with tempfile.TemporaryDirectory() as folder:
@@ -93,10 +96,9 @@ def running(version: str, *settings: str) -> Iterator[Server]:
             folder,
             "--save",
             "",
-            "--loadmodule",
-            str(module),
+            *(("--loadmodule", str(module)) if with_module else ()),
         ]
-        process = subprocess.Popen([program, *arguments, *settings], stdout=subprocess.DEVNULL)
+        process = subprocess.Popen([program(version), *arguments, *settings], stdout=subprocess.DEVNULL)
         try:
             server = Server(version, process, port)
             until(lambda: answers(server), f"the answer of {version}")

@@ -1,11 +1,22 @@
 """What a user of the lock must be allowed, and what comes of it when it is not."""
 
+import contextlib
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
 import pytest
 import redis
+import redis.asyncio
 
-from redis_lock_client import Lock, MultiLock, Semaphore, run_once
+from redis_lock_client import Lock, MultiLock, RWLock, Semaphore, run_once
+from redis_lock_client import asyncio as ours
 
-from .server import Server
+from .server import Server, running, until
+
+# The role `worker` of the documents: docs/OPERATIONS.md, "Rights".
+WORKER = ("+lock.acquire", "+rwlock.rlock", "+rwlock.wlock", "+lock.release", "+lock.renew")
 
 ALLOWED = ("+lock.acquire", "+lock.release", "+lock.renew", "+lock.info", "+exists", "+pttl")
 
@@ -43,7 +54,7 @@ def test_a_right_that_is_missing_is_told(server: Server, user: redis.Redis) -> N
 def test_what_several_keys_and_guarded_commands_need(server: Server, user: redis.Redis) -> None:
     if server.version.startswith("redis-6"):
         pytest.skip("no LOCK.EXEC")
-    more = ("+lock.macquire", "+lock.check", "+lock.exec", "+multi", "+exec", "+incr")
+    more = ("+lock.macquire", "+lock.check", "+lock.exec", "+incr")
     server.admin.execute_command("ACL", "SETUSER", "app", *more)
     with Semaphore(user, "app:permits", 3, timeout=30) as permit:
         assert permit.available() == 2
@@ -57,3 +68,121 @@ def test_what_several_keys_and_guarded_commands_need(server: Server, user: redis
         with pytest.raises(redis.exceptions.NoPermissionError):
             lock.exec("DECR", "app:count")
     assert run_once(user, "app:report", lambda: 7, at_most=30, at_least=1) == (True, 7)
+
+
+@pytest.fixture
+def worker(server: Server) -> redis.Redis:
+    """A client with the rights of the role `worker`, and no other."""
+    arguments = ["on", ">secret", "~app:*", "resetchannels", "-@all", *WORKER]
+    server.admin.execute_command("ACL", "SETUSER", "worker", "reset", *arguments)
+    return redis.Redis(port=server.port, username="worker", password="secret")
+
+
+@contextlib.asynccontextmanager
+async def async_worker(server: Server, *more: str) -> AsyncIterator[Any]:
+    if more:
+        server.admin.execute_command("ACL", "SETUSER", "worker", *more)
+    async with redis.asyncio.Redis(
+        port=server.port, username="worker", password="secret", socket_timeout=0.4
+    ) as client:
+        yield client
+
+
+def test_the_documents_name_these_rights() -> None:
+    page = Path(__file__).parent.parent.parent.parent / "docs" / "OPERATIONS.md"
+    if not page.exists():
+        pytest.skip("this is not the repository")
+    (line,) = (line for line in page.read_text().splitlines() if line.startswith("ACL SETUSER worker "))
+    assert set(WORKER) <= set(line.split())
+
+
+def test_a_worker_can_do_all_that_takes_and_ends_a_hold(server: Server, worker: redis.Redis) -> None:
+    with Lock(worker, "app:stock", timeout=30, linger=20) as lock:
+        assert lock.extend(20, replace_ttl=True)
+        assert lock.reacquire()
+        with lock.keep_alive():
+            assert not Lock(worker, "app:stock", blocking_timeout=0.1).acquire()
+        assert not Lock(worker, "app:stock", blocking_timeout=0.1).acquire(token="mine")
+    pair = RWLock(worker, "app:page", timeout=30)
+    with pair.read() as reader:
+        # Converted, with a token that was passed.
+        writer = pair.write()
+        assert writer.acquire(token=reader.local.token)
+        reader.local.token = None
+        writer.release()
+        reader.acquire()
+    with Semaphore(worker, "app:permits", 3, timeout=30):
+        assert server.mode("app:permits") == "counted"
+    assert run_once(worker, "app:report", lambda: 7, at_most=30, at_least=1) == (True, 7)
+    # Of an old client, too.
+    server.admin.set("app:stock", "old", px=100)
+    with Lock(worker, "app:stock", timeout=30):
+        pass
+
+
+def test_a_worker_that_gives_up_an_upgrade_keeps_its_share(server: Server, worker: redis.Redis) -> None:
+    pair = RWLock(worker, "app:page", timeout=30)
+    with pair.read() as reader, pair.read(thread_local=False):
+        assert not pair.write().acquire(blocking_timeout=0.1, token=reader.local.token)
+        assert len(server.tokens("app:page")) == 2
+
+
+def test_a_worker_who_may_ask_one_thing_is_answered(server: Server, worker: redis.Redis) -> None:
+    lock = Lock(worker, "app:stock", timeout=30)
+    with lock:
+        for question in (lock.locked, lock.owned, lambda: lock.extend(1)):
+            with pytest.raises(redis.exceptions.NoPermissionError):
+                question()
+        server.admin.execute_command("ACL", "SETUSER", "worker", "+lock.check")
+        assert lock.owned()
+        server.admin.execute_command("ACL", "SETUSER", "worker", "-lock.check", "+lock.info")
+        assert lock.owned()
+        assert lock.locked()
+        assert lock.extend(1)
+    assert not lock.locked()
+    assert not lock.owned()
+    server.admin.set("app:stock", "old")
+    assert lock.locked()
+
+
+def test_a_worker_with_several_keys(server: Server, worker: redis.Redis) -> None:
+    server.admin.execute_command("ACL", "SETUSER", "worker", "+lock.macquire")
+    with MultiLock(worker, ["app:stock", "app:prices"], timeout=30) as lock:
+        assert lock.reacquire()
+        with lock.keep_alive():
+            assert not MultiLock(worker, ["app:stock"], blocking_timeout=0.1).acquire()
+
+
+async def test_a_worker_with_asyncio(server: Server, worker: redis.Redis) -> None:
+    async with async_worker(server) as client, ours.Lock(client, "app:stock", timeout=30) as lock:
+        assert await lock.reacquire()
+        async with lock.keep_alive():
+            assert not await ours.Lock(client, "app:stock", blocking_timeout=0.1).acquire()
+
+
+async def test_a_worker_that_is_notified(server: Server, worker: redis.Redis) -> None:
+    # Not `ping`: that the server refuses it is an answer, too.
+    rights = ("+subscribe", "&redis-lock:*")
+    async with async_worker(server, *rights) as client:
+        held = Lock(worker, "app:stock", timeout=30, thread_local=False)
+        held.acquire()
+        lock = ours.Lock(client, "app:stock", timeout=30, wait="notify")
+        threading.Timer(1, held.release).start()
+        async with lock:
+            assert lock.fence
+
+
+def test_a_worker_in_a_cluster(server: Server) -> None:
+    """The client itself asks for the slots and the commands."""
+    with running(server.version, "--cluster-enabled", "yes") as node:
+        node.admin.execute_command("CLUSTER", "ADDSLOTS", *range(16384))
+        until(lambda: node.admin.cluster("info")["cluster_state"] == "ok", "a cluster")
+        slots = "+cluster" if server.version.startswith("redis-6") else "+cluster|slots"
+        old = ("+info",) if redis.__version__ == "5.0.0" else ()
+        rights = (*WORKER, slots, "+command", *old, "+lock.macquire")
+        node.admin.execute_command("ACL", "SETUSER", "worker", "reset", "on", ">secret", "~app:*", "-@all", *rights)
+        client = redis.RedisCluster(host="127.0.0.1", port=node.port, username="worker", password="secret")
+        with Lock(client, "app:stock", timeout=30) as lock:
+            assert lock.reacquire()
+        with MultiLock(client, ["app:{7}:a", "app:{7}:b"], timeout=30) as both:
+            assert both.reacquire()

@@ -194,7 +194,7 @@ async def test_waiters_that_have_the_whole_pool_do_not_keep_the_holder_from_rele
         await held.acquire()
         waiting = [asyncio.create_task(wait()) for _ in range(4)]
         await asyncio.to_thread(server.wait_for_waiters, "stock", 4)
-        with pytest.raises(redis.exceptions.MaxConnectionsError):
+        with pytest.raises(redis.ConnectionError, match="Too many connections"):
             await client.ping()
         await held.reacquire()
         await held.release()
@@ -207,7 +207,7 @@ async def test_a_release_that_was_not_sent_can_be_repeated(server: Server) -> No
     async with Client(connection_pool=pool) as client:
         lock = Lock(client, "stock", timeout=30)
         await lock.acquire()
-        connection = await pool.get_connection()
+        connection = await pool.get_connection("_")
         with pytest.raises(redis.ConnectionError):
             await lock.release()
         assert lock.fence

@@ -11,10 +11,12 @@ import redis
 
 from redis_lock_client import KeepAlive, Lock, LockError, LockNotOwnedError
 from redis_lock_client import asyncio as ours
+from redis_lock_client._libraries import library
 
 from .proxy import Proxy
 from .server import PATIENCE, Server, until
 
+NOT_OWNED = library(redis.__name__).not_owned("keep alive", "stock")
 TTL = 0.6
 
 
@@ -51,7 +53,7 @@ def test_a_server_that_does_not_answer_is_told_by_the_end_of_the_lease(server: S
 
 
 def test_any_error_of_a_renewal_is_told_by_the_end_of_the_lease() -> None:
-    with KeepAlive(failing(OSError("no credentials")), 300, "stock", None) as lease:
+    with KeepAlive(failing(OSError("no credentials")), 300, "stock", None, NOT_OWNED) as lease:
         assert lease.lost.wait(PATIENCE)
 
 
@@ -109,7 +111,7 @@ async def test_asyncio_any_error_of_a_renewal_is_told_by_the_end_of_the_lease() 
         return renew()
 
     with pytest.raises(LockNotOwnedError):
-        async with ours.KeepAlive(async_renew, 300, "stock"):
+        async with ours.KeepAlive(async_renew, 300, NOT_OWNED):
             await asyncio.sleep(PATIENCE)
 
 
@@ -122,7 +124,7 @@ async def test_asyncio_an_error_that_passes_loses_nothing() -> None:
             raise answer
         return True
 
-    async with ours.KeepAlive(renew, 600, "stock") as lease:
+    async with ours.KeepAlive(renew, 600, NOT_OWNED) as lease:
         await asyncio.sleep(1.5)
     assert not lease.lost
 
@@ -140,7 +142,7 @@ async def test_asyncio_a_renewal_that_cannot_be_cancelled_does_not_delay_the_new
         return True
 
     with pytest.raises(LockNotOwnedError):
-        async with ours.KeepAlive(renew, 300, "stock"):
+        async with ours.KeepAlive(renew, 300, NOT_OWNED):
             await asyncio.sleep(PATIENCE)
     assert time.monotonic() < hangs_until
 

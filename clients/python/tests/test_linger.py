@@ -58,13 +58,12 @@ def test_without_it_the_ttl_remains(server: Server) -> None:
 async def test_with_asyncio(server: Server) -> None:
     for wait in ("block", "notify"):
         with Proxy(server.port) as proxy:
-            client = Client(port=proxy.port, client_name="doomed")
-            lock = ours.Lock(client, "stock", timeout=30, linger=0, wait=wait)
-            assert await lock.acquire()
-            assert server.admin.pttl("stock") > 20_000
-            proxy.close()
-            until(lambda: not server.admin.exists("stock"), "the end of the hold")
-            await client.aclose()
+            async with Client(port=proxy.port, client_name="doomed") as client:
+                lock = ours.Lock(client, "stock", timeout=30, linger=0, wait=wait)
+                assert await lock.acquire()
+                assert server.admin.pttl("stock") > 20_000
+                proxy.close()
+                until(lambda: not server.admin.exists("stock"), "the end of the hold")
 
 
 def test_a_renewal_brings_the_ttl_back(server: Server) -> None:

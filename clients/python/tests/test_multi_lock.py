@@ -12,7 +12,10 @@ import redis.asyncio
 
 from redis_lock_client import Lock, LockNotOwnedError, MultiLock, NotSupportedError, ReadLock
 from redis_lock_client import asyncio as ours
-from redis_lock_client._listening import SLOTS, Listeners
+from redis_lock_client._libraries import library
+from redis_lock_client._listening import Listeners
+from redis_lock_client._protocol import SLOTS
+from redis_lock_client.lock import run
 
 from .crowd import crowd
 from .proxy import Proxy
@@ -139,7 +142,7 @@ def test_after_a_lost_connection_all_is_given_back(server: Server, client: redis
         if asyncio_too:
             asyncio.run(give_up_with_asyncio(server, token))
         else:
-            lock._abandon_after(redis.ConnectionError(), token)
+            run(lock._abandon_after(redis.ConnectionError(), token))
         assert is_free(server)
 
 
@@ -153,7 +156,7 @@ def test_with_a_full_pool_it_is_released(server: Server) -> None:
     with redis.Redis(connection_pool=pool) as client:
         lock = MultiLock(client, BOTH, timeout=30)
         lock.acquire()
-        connection = pool.get_connection()
+        connection = pool.get_connection("_")
         lock.reacquire()
         lock.release()
         pool.release(connection)
@@ -165,7 +168,7 @@ async def test_with_a_full_pool_the_asyncio_one_is_released(server: Server) -> N
     async with Client(connection_pool=pool) as client:
         lock = ours.MultiLock(client, BOTH, timeout=30)
         await lock.acquire()
-        connection = await pool.get_connection()
+        connection = await pool.get_connection("_")
         await lock.reacquire()
         await lock.release()
         await pool.release(connection)
@@ -273,7 +276,7 @@ def test_a_lost_reply_is_asked_for_again(server: Server, kind: str) -> None:
 
 async def test_a_grant_that_comes_after_the_end_is_given_back_as_a_whole(server: Server, async_client: Client) -> None:
     lock = ours.MultiLock(async_client, BOTH, timeout=30, wait="notify")
-    listeners = Listeners.of(async_client)
+    listeners = Listeners.of(library(redis.__name__), async_client)
     with listeners.listen([b"stock", b"prices"], b"late", True) as listener:
         channel = await listener.subscribed()
     # The request was late in the network: its wait is over when it arrives.

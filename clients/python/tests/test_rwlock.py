@@ -13,6 +13,7 @@ import redis
 
 from redis_lock_client import LockNotOwnedError, RWLock
 from redis_lock_client import asyncio as ours
+from redis_lock_client.lock import run
 
 from .proxy import Proxy, deaf_to_reply
 from .server import Server, until
@@ -54,7 +55,7 @@ def test_a_reader_extends_and_loses_its_own_share(client: redis.Redis, page: RWL
     assert one.owned()
     # The key lives as long as the longest share; only the own one was extended.
     assert 59_000 < client.pttl("page") <= 60_000
-    share = one._held(one.local.token)
+    share = run(one._held(one.local.token))
     assert share
     assert 19_000 < share.ttl_ms <= 20_000
     client.execute_command("LOCK.RELEASE", "page", one.local.token)
@@ -118,7 +119,7 @@ def test_an_interrupted_upgrade_that_was_granted_is_converted_back(server: Serve
         assert one.owned()
         # Shared, and for as long as it was.
         assert page.read().acquire(blocking=False)
-        held = one._held(one.local.token)
+        held = run(one._held(one.local.token))
         assert held
         assert held.ttl_ms <= 30_000
 

@@ -102,7 +102,7 @@ def test_lost_connections_are_no_harm(server: Server, retry: Retry) -> None:
         waiting = pool.submit(lambda: (lock.acquire(token="me"), lock.owned()))
         for _ in range(3):
             server.wait_for_waiters("stock", 1)
-            before = waiter(server)
+            before = until(lambda: waiter(server), "its connection")
             server.admin.client_kill_filter(_id=before)
             until(lambda: waiter(server) not in (None, before), "a new connection")  # noqa: B023
         server.wait_for_waiters("stock", 1)
@@ -168,7 +168,7 @@ def test_waiters_that_have_the_whole_pool_do_not_keep_the_holder_from_releasing(
         held.acquire()
         waiting = [pool.submit(wait) for _ in range(4)]
         server.wait_for_waiters("stock", 4)
-        with pytest.raises(redis.exceptions.MaxConnectionsError):
+        with pytest.raises(redis.ConnectionError, match="Too many connections"):
             client.ping()
         held.reacquire()
         held.release()
@@ -181,7 +181,7 @@ def test_a_release_that_was_not_sent_can_be_repeated(server: Server) -> None:
     with redis.Redis(connection_pool=pool) as client:
         lock = Lock(client, "stock", timeout=30)
         lock.acquire()
-        connection = pool.get_connection()
+        connection = pool.get_connection("_")
         with pytest.raises(redis.ConnectionError):
             lock.release()
         assert lock.fence

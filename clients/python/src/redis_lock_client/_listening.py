@@ -4,21 +4,13 @@ import asyncio
 import contextlib
 import time
 import weakref
-from binascii import crc_hqx
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 from uuid import uuid4
 
-from redis.exceptions import (
-    ConnectionError,
-    MovedError,
-    RedisClusterException,
-    RedisError,
-    ResponseError,
-)
-
 from . import _protocol as protocol
+from ._libraries import Library, setting
 
 # How long a request waits in the server, and after how long it is made anew. So the places of a process that died go
 # together, not one grace after the other, and a lost message is found.
@@ -34,14 +26,13 @@ IDLE = 10.0
 # How long a token that has given up is known. A request of it that was late in the network may be granted yet.
 GIVEN_UP = 60.0
 
-SLOTS = 16384
-
 
 class Line:
     """Carries the commands of many tasks over one connection of the pool, in the order in which they came."""
 
-    def __init__(self, client: Any) -> None:
+    def __init__(self, library: Library, client: Any) -> None:
         """Nothing is sent yet."""
+        self._library = library
         self._client = client
         self._queue: deque[tuple[tuple[Any, ...], dict[str, Any], asyncio.Future[Any]]] = deque()
         self._sending: asyncio.Task[None] | None = None
@@ -66,7 +57,7 @@ class Line:
                 replies = [error] * len(batch)
             except BaseException:
                 # The loop ends. Those that were queued must not wait for this task.
-                lost = ConnectionError("the connection for the commands of waiting tasks was closed")
+                lost = self._library.connection_error("the connection for the commands of waiting tasks was closed")
                 self._answer([*batch, *self._queue], [lost] * (len(batch) + len(self._queue)))
                 self._queue.clear()
                 raise
@@ -88,6 +79,7 @@ class Subscriber:
 
     def __init__(
         self,
+        library: Library,
         connection: Any,
         subscribe: str,
         pulse: float,
@@ -96,6 +88,7 @@ class Subscriber:
     ) -> None:
         """Connect, and look every `pulse` seconds whether the server is still there."""
         self.is_lost = False
+        self._library = library
         self._connection = connection
         self._subscribe = subscribe
         self._pulse = pulse
@@ -110,6 +103,11 @@ class Subscriber:
         self._asked: deque[bytes | None] = deque()
         self._listening = asyncio.create_task(self._listen())
 
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where it has connected to."""
+        return self._connection.host, self._connection.port
+
     async def subscribe(self, channel: bytes) -> None:
         """Return when the server has confirmed the channel. Raise when it refuses, or is lost."""
         await asyncio.shield(self._connected)
@@ -123,7 +121,7 @@ class Subscriber:
 
     def close(self) -> None:
         """Close the connection. All who wait are told that it is lost."""
-        self._lose(ConnectionError("the subscription was closed"))
+        self._lose(self._library.connection_error("the subscription was closed"))
         self._listening.cancel()
 
     def _lose(self, reason: Exception) -> None:
@@ -145,7 +143,7 @@ class Subscriber:
             self.close()
 
     async def _listen(self) -> None:
-        reason: Exception = ConnectionError("the subscription was closed")
+        reason: Exception = self._library.connection_error("the subscription was closed")
         try:
             await self._connection.connect()
             self._connected.set_result(None)
@@ -154,13 +152,13 @@ class Subscriber:
             while not self.is_lost:
                 try:
                     message = await self._connection.read_response(timeout=self._pulse)
-                except ResponseError as error:
+                except self._library.response_error as error:
                     self._refused(error)
                     continue
                 if message is not None:
                     self._heard(message)
                 elif is_quiet:
-                    raise ConnectionError("the server of the subscription does not answer")
+                    raise self._library.connection_error("the server of the subscription does not answer")
                 else:
                     await self._send(None, "PING")
                 is_quiet = message is None
@@ -178,13 +176,13 @@ class Subscriber:
             self._on_message(message[2])
         elif kind.endswith(b"unsubscribe"):
             # The slot has left this server.
-            raise ConnectionError("the server has ended the subscription")
+            raise self._library.connection_error("the server has ended the subscription")
         else:
             channel = self._asked.popleft() if self._asked else None
             if channel is not None:
                 self._channels[channel].set_result(None)
 
-    def _refused(self, error: ResponseError) -> None:
+    def _refused(self, error: Exception) -> None:
         channel = self._asked.popleft() if self._asked else None
         if channel is not None:
             self._channels.pop(channel).set_exception(error)
@@ -212,6 +210,14 @@ class Listener:
             self.tell(None)
         return channel
 
+    def is_at_the_primary(self) -> bool:
+        """Return whether the subscription is where the pool's commands go. If not, it ends: Sentinel named another."""
+        address = self._listeners.primary_address()
+        if self.subscriber is None or address is None or self.subscriber.address == address:
+            return True
+        self.subscriber.close()
+        return False
+
     async def hear(self, left_ms: float) -> int | None:
         """Return the fence of the grant, or None when the time is over or it has to be asked again."""
         assert self._heard is not None
@@ -232,19 +238,20 @@ class Listeners:
     _all: ClassVar[weakref.WeakKeyDictionary[Any, "Listeners"]] = weakref.WeakKeyDictionary()
 
     @classmethod
-    def of(cls, client: Any) -> "Listeners":
+    def of(cls, library: Library, client: Any) -> "Listeners":
         """Return those of a client in the loop that runs."""
         loop = asyncio.get_running_loop()
         found = cls._all.get(client)
         if found is None or found._loop is not loop:
-            found = cls._all[client] = cls(client, loop)
+            found = cls._all[client] = cls(library, client, loop)
         return found
 
-    def __init__(self, client: Any, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, library: Library, client: Any, loop: asyncio.AbstractEventLoop) -> None:
         """Use `Listeners.of`."""
         # The tasks that wait keep the client alive, not this.
         self._client = weakref.proxy(client)
-        self.line = Line(self._client)
+        self._library = library
+        self.line = Line(library, self._client)
         self._loop = loop
         self._name = uuid4().hex
         self._waiting: dict[tuple[bytes, bytes], set[Listener]] = {}
@@ -277,14 +284,19 @@ class Listeners:
             if not self._waiting:
                 self._idle = self._loop.call_later(IDLE, self._close)
 
+    def primary_address(self) -> tuple[str, int] | None:
+        """Return where a Sentinel's pool has found the primary last, None for other clients."""
+        return getattr(getattr(self._client, "connection_pool", None), "master_address", None)
+
     async def subscribed(self, key: bytes) -> tuple[bytes, Subscriber]:
         """Subscribe to the channel for a key, if need be, at the server that has the key."""
-        if not hasattr(self._client, "nodes_manager"):
+        if not protocol.is_cluster(self._client):
             pool = self._client.connection_pool
             subscriber = self._subscriber("", pool.connection_class, pool.connection_kwargs, "SUBSCRIBE")
             channel = f"redis-lock:{self._name}".encode()
             await subscriber.subscribe(channel)
             return channel, subscriber
+        library = self._library
         try:
             await self._client.initialize()
             slot = self._client.keyslot(key)
@@ -292,11 +304,11 @@ class Listeners:
             subscriber = self._subscriber(node.name, node.connection_class, node.connection_kwargs, "SSUBSCRIBE")
             channel = f"redis-lock:{{{tag_of(slot)}}}:{self._name}".encode()
             await subscriber.subscribe(channel)
-        except (ConnectionError, MovedError, RedisClusterException) as error:
+        except (library.connection_error, library.moved_error, library.cluster_exception) as error:
             # The client's own commands find out where the slot is now.
-            with contextlib.suppress(RedisError):
-                await self._client.execute_command("EXISTS", key)
-            raise ConnectionError(f"no subscription: {error}") from error
+            with contextlib.suppress(library.error):
+                await self._client.execute_command("LOCK.RELEASE", key, uuid4().hex)
+            raise library.connection_error(f"no subscription: {error}") from error
         return channel, subscriber
 
     def _subscriber(self, name: str, connection_class: Any, kwargs: dict[str, Any], subscribe: str) -> Subscriber:
@@ -304,16 +316,17 @@ class Listeners:
         if found and not found.is_lost:
             return found
         # In RESP2 messages and replies come in one stream. Maintenance notifications would need RESP3.
-        ours = {
+        ours: dict[str, Any] = {
             "protocol": 2,
             "decode_responses": False,
             "health_check_interval": 0,
-            "maint_notifications_config": None,
         }
+        if setting(connection_class, "maint_notifications_config"):
+            ours["maint_notifications_config"] = None
         kwargs = {name: value for name, value in kwargs.items() if "maint_notifications" not in name} | ours
-        pulse = protocol.socket_timeout(self._client) or protocol.DEFAULT_SOCKET_TIMEOUT
+        pulse = protocol.socket_timeout(self._library, self._client, True) or protocol.DEFAULT_SOCKET_TIMEOUT
         connection = connection_class(**kwargs)
-        found = Subscriber(connection, subscribe, pulse, self._on_message, self._on_lost)
+        found = Subscriber(self._library, connection, subscribe, pulse, self._on_message, self._on_lost)
         self._subscribers[name] = found
         return found
 
@@ -346,7 +359,7 @@ class Listeners:
 
     async def _give_back(self, keys: Sequence[bytes], token: bytes) -> None:
         for key in keys:
-            with contextlib.suppress(RedisError):
+            with contextlib.suppress(self._library.error):
                 await self.line.execute("LOCK.RELEASE", key, token)
 
     def _note_given_up(self, keys: Sequence[bytes], token: bytes) -> None:
@@ -379,6 +392,6 @@ def tag_of(slot: int) -> str:
     """Return a hash tag that lies in a slot: a key itself may have braces that make it none."""
     global _tried
     while slot not in _tags:
-        _tags.setdefault(crc_hqx(b"%d" % _tried, 0) % SLOTS, str(_tried))
+        _tags.setdefault(protocol.slot_of(b"%d" % _tried), str(_tried))
         _tried += 1
     return _tags[slot]

@@ -4,13 +4,14 @@ import logging
 import math
 import re
 import time
+from binascii import crc_hqx
 from collections.abc import Mapping, Sequence
 from threading import Lock as Mutex
 from threading import local
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypedDict, TypeVar
 from weakref import WeakKeyDictionary
 
-from redis.exceptions import LockError, LockNotOwnedError, RedisError, ResponseError, TryAgainError
+from ._libraries import Library
 
 logger = logging.getLogger("redis_lock_client")
 
@@ -20,7 +21,7 @@ MAX_TTL_MS = 2**48
 # The share of the client's socket timeout for which one command waits. The rest is for the way there and back.
 SLICE = 0.75
 
-# How long redis-py waits for a reply when nobody says otherwise.
+# How long a connection that never times out may be silent until it is looked at.
 DEFAULT_SOCKET_TIMEOUT = 5.0
 
 # For how many seconds a place in the queue outlives the connection that waited there, and the longest that the module
@@ -35,8 +36,26 @@ MOST_PERMITS = 2**31 - 1
 RESENDS = 5
 FIRST_PAUSE = 0.05
 
+# For how many seconds of failures in a row it is sent again where another server may take over, and the longest pause.
+FAILOVER = 60.0
+LONGEST_PAUSE = 0.5
+
+# For how many seconds a release or a renewal looks for the server that takes over.
+FOLLOW = 10.0
+
 # How often a lock that an old client holds is asked for: it has no queue to stand in.
 OLD_CLIENT_PACE_MS = 50
+
+SLOTS = 16384
+
+MODULE_MISSING = (
+    "the server has not loaded the module redis-lock. Load it with `loadmodule /path/libredis_lock.so` in the server's "
+    "configuration, or with `MODULE LOAD /path/libredis_lock.so`. Where modules cannot be loaded, `fallback=True` "
+    "makes it SET NX PX: without fair queue, fences, readers and writers, semaphores, multi-locks, guarded commands"
+)
+
+# What every version of the module knows.
+OLDEST = ("LOCK.ACQUIRE", "LOCK.RELEASE", "LOCK.RENEW", "LOCK.INFO", "RWLOCK.RLOCK", "RWLOCK.WLOCK")
 
 
 class Hold(local):
@@ -46,8 +65,35 @@ class Hold(local):
     fence: int | None = None
 
 
-class NotSupportedError(ResponseError):
-    """The server does not know what was asked of it: its module is older than 0.2, or the server older than 7.0."""
+class LockOptions(TypedDict, total=False):
+    """The options that every lock takes."""
+
+    timeout: float | None
+    sleep: float
+    blocking: bool
+    blocking_timeout: float | None
+    thread_local: bool
+    raise_on_release_error: bool
+    grace: float
+    linger: float | None
+    at_least: float
+    fallback: bool
+
+
+class AsyncLockOptions(LockOptions, total=False):
+    """The options that every lock for asyncio takes."""
+
+    wait: Literal["block", "notify"]
+
+
+Options = TypeVar("Options", LockOptions, AsyncLockOptions)
+
+
+def merged(options: Options, more: Options) -> Options:
+    """Return both, and where both say something the second."""
+    both = options.copy()
+    both.update(more)
+    return both
 
 
 class Held(NamedTuple):
@@ -70,35 +116,46 @@ class Held(NamedTuple):
         return self.mode != "exclusive" and acquire != "RWLOCK.RLOCK"
 
 
+# What the user is not allowed to ask for.
+UNKNOWN = Held(0, "", 0, 0)
+
+
 class Patience:
     """How long an acquire still waits, and in what slices."""
 
-    def __init__(self, seconds: float | None, socket_timeout: float | None) -> None:
-        """Wait for `seconds`, or for ever when it is None, by a client that reads for `socket_timeout` seconds."""
+    def __init__(self, seconds: float | None, socket_timeout: float | None = None, is_roaming: bool = False) -> None:
+        """Wait for `seconds`, or for ever when it is None, by a client that reads for `socket_timeout` seconds.
+
+        A client that is roaming finds the server that takes over from one that failed.
+        """
         self._end = math.inf if seconds is None else time.monotonic() + seconds
         self._slice = math.inf if socket_timeout is None else socket_timeout * SLICE
         # Whether a request of this acquire said KEEP: then it may have left a place, which has to be given up.
         self.kept = False
+        # Those of the last request that waited.
+        self.options: tuple[Any, ...] = ()
+        self._is_roaming = is_roaming
+        self._failing_since = 0.0
 
     def left_ms(self) -> float:
         """Return the whole milliseconds that are left, or infinity."""
         left = self._end - time.monotonic()
         return left if left == math.inf else max(int(left * 1000), 0)
 
-    def block(self, grace_ms: int) -> tuple[str | int, ...]:
+    def block(self, grace_ms: int) -> tuple[Any, ...]:
         """Return the options of the next command that waits: none when nothing is left, because BLOCK 0 has no end."""
         left = self.left_ms()
-        if left == 0:
-            return ()
         block = min(left, self._slice * 1000)
-        return ("BLOCK", 0 if block == math.inf else max(int(block), 1), *self._keep(grace_ms))
+        block = 0 if block == math.inf else max(int(block), 1)
+        self.options = ("BLOCK", block, *self._keep(grace_ms)) if left else ()
+        return self.options
 
-    def notify(self, longest_ms: int, channel: bytes, grace_ms: int) -> tuple[str | int | bytes, ...]:
+    def notify(self, longest_ms: int, channel: bytes, grace_ms: int) -> tuple[Any, ...]:
         """Return the options of the next command that waits by a channel: none when nothing is left."""
         left = self.left_ms()
-        if left == 0:
-            return ()
-        return ("NOTIFY", max(int(min(left, longest_ms)), 1), channel, *self._keep(grace_ms))
+        longest = max(int(min(left, longest_ms)), 1)
+        self.options = ("NOTIFY", longest, channel, *self._keep(grace_ms)) if left else ()
+        return self.options
 
     def _keep(self, grace_ms: int) -> tuple[str | int, ...]:
         if not grace_ms:
@@ -108,12 +165,16 @@ class Patience:
 
     def pause(self, failures: int) -> float | None:
         """Return the seconds until the same token asks again after failures in a row, None when it should not."""
-        left = self.left_ms() / 1000
-        # Who does not wait sends a second time only, for a lost reply.
-        if failures > (RESENDS if left else 1):
+        now, left = time.monotonic(), self.left_ms() / 1000
+        if failures == 1:
+            self._failing_since = now
+        # A request that does not wait is sent a second time only, because its reply was lost.
+        if not left:
+            return None if failures > 1 else 0
+        if now - self._failing_since > FAILOVER if self._is_roaming else failures > RESENDS:
             return None
-        pause: float = min(FIRST_PAUSE * 2 ** (failures - 1), left)
-        return pause
+        pause: float = min(FIRST_PAUSE * 2 ** min(failures - 1, 10), left)
+        return min(pause, LONGEST_PAUSE) if self._is_roaming else pause
 
     def pace(self, pttl: int) -> float:
         """Return the seconds until an old client's lock, which lives for `pttl` ms, is asked for again."""
@@ -134,7 +195,7 @@ class Lacks:
         """Return whether the server does without this option."""
         return option in self._of.get(client, ())
 
-    def learn(self, client: Any, error: RedisError, options: tuple[Any, ...]) -> bool:
+    def learn(self, client: Any, error: Exception, options: tuple[Any, ...]) -> bool:
         """Return whether an error says that the server lacks one of these options: then ask again without it."""
         text = str(error)
         if text.startswith("unknown option"):
@@ -189,6 +250,23 @@ def distinct_names(names: Sequence[str | bytes], shared: Sequence[str | bytes]) 
     return both
 
 
+def check_one_slot(names: Sequence[bytes]) -> None:
+    """Raise ValueError when the names lie in several slots of a cluster."""
+    slots = {name: slot_of(name) for name in names}
+    if len(set(slots.values())) > 1:
+        where = ", ".join(f"{name!r} in slot {slot}" for name, slot in slots.items())
+        raise ValueError(
+            f"in a cluster the keys of a multi-lock need one hash tag, as in 'a:{{7}}', 'b:{{7}}': {where}"
+        )
+
+
+def slot_of(name: bytes) -> int:
+    """Return the slot of a key in a cluster."""
+    _, brace, rest = name.partition(b"{")
+    tag, end, _ = rest.partition(b"}")
+    return crc_hqx(tag if brace and end and tag else name, 0) % SLOTS
+
+
 def checked_grace(seconds: float) -> float:
     """Return a grace that the module takes."""
     if not 0 <= seconds <= LONGEST_GRACE:
@@ -203,13 +281,25 @@ def grace_ms(client: Any, seconds: float) -> int:
     return max(int(seconds * 1000), 1)
 
 
-def socket_timeout(client: Any) -> float | None:
+def socket_timeout(library: Library, client: Any, is_async: bool) -> float | None:
     """Return how many seconds the client waits for a reply: None is for ever."""
     # A cluster's client has its settings elsewhere than one with a pool.
     owner = getattr(client, "connection_pool", None) or getattr(client, "nodes_manager", None)
     settings: Mapping[str, Any] = getattr(owner, "connection_kwargs", {})
-    timeout: float | None = settings.get("socket_timeout", DEFAULT_SOCKET_TIMEOUT)
+    if "socket_timeout" not in settings:
+        return library.default_socket_timeout(getattr(owner, "connection_class", None), is_async)
+    timeout: float | None = settings["socket_timeout"]
     return timeout
+
+
+def is_cluster(client: Any) -> bool:
+    """Return whether the client is one of a cluster."""
+    return hasattr(client, "nodes_manager")
+
+
+def is_roaming(client: Any) -> bool:
+    """Return whether the client finds the server that takes over from one that failed."""
+    return is_cluster(client) or hasattr(getattr(client, "connection_pool", None), "sentinel_manager")
 
 
 def impatient(connection_kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -235,39 +325,46 @@ def lock_ttl_ms(timeout: float | None) -> int:
     return ttl_ms(timeout) if timeout else MAX_TTL_MS
 
 
-def is_wrong_type(error: RedisError) -> bool:
+def is_wrong_type(error: Exception) -> bool:
     """Return whether the key is no lock of the module: a client of old holds it by SET NX."""
     return str(error).startswith("WRONGTYPE")
 
 
-def is_not_held(error: RedisError) -> bool:
+def is_not_held(error: Exception) -> bool:
     """Return whether LOCK.EXEC has done nothing, as its token holds nothing."""
     return str(error).startswith("NOTHELD")
 
 
-def refuse_what_is_missing(error: RedisError, command: str, options: Sequence[str | int] = ()) -> None:
-    """Raise NotSupportedError when an error says that the server lacks this command, or one of these options."""
-    text, missing = str(error), []
-    needed = "the module redis-lock 0.2 or newer"
-    if re.match(rf"unknown command ['`]{re.escape(command)}['`]", text, re.IGNORECASE):
-        missing = [command]
-        if command == "LOCK.EXEC":
-            needed += " on Redis 7.0 or newer"
-    elif text.startswith("unknown option"):
+def unknown_command(error: Exception) -> str | None:
+    """Return the name of the module's command that the server does not know, or None."""
+    found = re.match(r"unknown command ['`]((?:RW)?LOCK\.[A-Z]+)", str(error), re.IGNORECASE)
+    return found[1].upper() if found else None
+
+
+def missing_options(error: Exception, options: Sequence[Any]) -> list[str]:
+    """Return which of these options an error says that the server does not know."""
+    text = str(error)
+    if text.startswith("unknown option"):
         # A module that knows some of them tells which.
-        missing = [option for option in ("LIMIT", "LINGER") if option in options and option not in text]
-    elif text.startswith("wrong number of arguments") and "ATLEAST" in options:
-        missing = ["ATLEAST"]
-    if missing:
-        raise NotSupportedError(f"the server does not know {' and '.join(missing)}: {needed} does") from error
+        return [option for option in ("LIMIT", "LINGER") if option in options and option not in text]
+    if text.startswith("wrong number of arguments") and "ATLEAST" in options:
+        return ["ATLEAST"]
+    return []
 
 
-def may_ask_again(error: RedisError) -> bool:
+def is_too_old_for(what: Sequence[str]) -> str:
+    """Return the text of the error about a server that lacks a command or options."""
+    needed = "the module redis-lock 0.2 or newer" + (" on Redis 7.0 or newer" if "LOCK.EXEC" in what else "")
+    return f"the server does not know {' and '.join(what)}: {needed} does"
+
+
+def may_ask_again(library: Library, error: Exception, is_roaming: bool) -> bool:
     """Return whether the answer got lost, or the server handed its role on: the same token may ask again."""
     return (
-        not isinstance(error, ResponseError)
-        or isinstance(error, TryAgainError)
+        not isinstance(error, (library.response_error, library.cluster_exception))
+        or isinstance(error, library.try_again_error)
         or "instance state changed" in str(error)
+        or (is_roaming and isinstance(error, library.passing))
     )
 
 
@@ -278,6 +375,11 @@ def held(info: Any, token: bytes) -> Held | None:
         if holder[b"token"] == token:
             return Held(holder[b"fence"], lock[b"mode"].decode(), lock.get(b"limit", 1), holder[b"ttl"])
     return None
+
+
+def is_held(info: Any) -> bool:
+    """Return whether anybody holds the lock by the reply to LOCK.INFO."""
+    return bool(_as_map(info or ()).get(b"holders"))
 
 
 def available(info: Any, permits: int) -> int:
@@ -292,16 +394,3 @@ def available(info: Any, permits: int) -> int:
 def _as_map(reply: Any) -> Mapping[bytes, Any]:
     """RESP3 has maps, RESP2 has flat arrays."""
     return reply if isinstance(reply, Mapping) else dict(zip(reply[::2], reply[1::2], strict=True))
-
-
-def held_token(hold: Any, doing: str, name: Any) -> bytes:
-    """Return the token of a hold, which must be there."""
-    if hold.token is None:
-        raise LockError(f"Cannot {doing} an unlocked lock", lock_name=name)
-    token: bytes = hold.token
-    return token
-
-
-def not_owned(doing: str, name: Any) -> LockNotOwnedError:
-    """Return the error of an owner that is none any more."""
-    return LockNotOwnedError(f"Cannot {doing} a lock that's no longer owned", lock_name=name)

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Self
 
-from . import _protocol as protocol
+from ._libraries import LockNotOwnedError
 
 
 class KeepAlive:
@@ -16,13 +16,21 @@ class KeepAlive:
     before it ends in the server.
     """
 
-    def __init__(self, renew: Callable[[], bool], ttl_ms: int, name: object, on_lost: Callable[[], object] | None):
+    def __init__(
+        self,
+        renew: Callable[[], bool],
+        ttl_ms: int,
+        name: object,
+        on_lost: Callable[[], object] | None,
+        not_owned: LockNotOwnedError,
+    ) -> None:
         """Renew by `renew`, which returns whether anything was held. Use `Lock.keep_alive`."""
         self.lost = threading.Event()
         self._renew = renew
         self._ttl = ttl_ms / 1000
         self._name = name
         self._on_lost = on_lost
+        self._not_owned = not_owned
         self._over = threading.Event()
         self._once = threading.Lock()
         self._lease_end = 0.0
@@ -30,7 +38,7 @@ class KeepAlive:
     def __enter__(self) -> Self:
         """Renew once, for only then it is known how long the lease is. Raise LockNotOwnedError when it is over."""
         if not self._renewed():
-            raise protocol.not_owned("keep alive", self._name)
+            raise self._not_owned
         # Two threads, for a renewal may hang in the client for longer than the lease lasts.
         for run in (self._keep_renewing, self._watch_the_clock):
             threading.Thread(target=run, name=f"{run.__name__} {self._name!r}", daemon=True).start()

@@ -1,49 +1,30 @@
 """Several keys in one step, or none."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from . import _protocol as protocol
+from ._core import MultiCore
 from .lock import Lock
 
 __all__ = ["MultiLock"]
 
 
-class MultiLock(Lock):
+class MultiLock(MultiCore, Lock):
     """A lock of several keys with one fence, taken and released together: `MultiLock(client, ["a", "b"], timeout=30)`.
 
     While it waits it holds nothing, so multi-locks never wait for one another in a circle. In a cluster all the keys
-    need one hash tag. `exec` is guarded by the first key.
+    need one hash tag. `locked` is about any of the keys, `owned` about all; `exec` is guarded by the first.
     """
-
-    ACQUIRE = "LOCK.MACQUIRE"
 
     def __init__(
         self,
         redis: Any,
         names: Sequence[str | bytes],
-        *args: Any,
+        *,
         shared: Sequence[str | bytes] = (),
-        **kwargs: Any,
+        **options: Unpack[protocol.LockOptions],
     ) -> None:
-        """Take the names of the exclusive keys and of the shared ones, then the arguments of `Lock`."""
-        both = protocol.distinct_names(names, shared)
-        super().__init__(redis, both[0], *args, **kwargs)
-        self._names = both
-        modes = ["EXCLUSIVE"] * len(names) + ["SHARED"] * len(shared)
-        self._terms = (*(("MODES", *modes) if shared else ()), *self._terms)
-
-    def locked(self) -> bool:
-        """Return whether anybody holds one of the keys, an old client included."""
-        return bool(self.redis.exists(*self._names))
-
-    def owned(self) -> bool:
-        """Return whether this lock holds all of its keys."""
-        return self.check() is not None
-
-    def _request(self, token: bytes, ttl_ms: int) -> tuple[Any, ...]:
-        return (self.ACQUIRE, len(self._names), *self._names, token, ttl_ms, *self._terms)
-
-    def _old_client_pttl(self) -> int:
-        # It may be any of the keys that an old client holds.
-        return -1
+        """Take the names of the exclusive keys and of the shared ones, then the options of `Lock`."""
+        super().__init__(redis, protocol.distinct_names(names, shared)[0], **options)
+        self._take_names(names, shared)

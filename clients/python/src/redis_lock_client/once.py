@@ -1,13 +1,15 @@
 """A job that many processes start at the same time, and one of them runs."""
 
 import contextlib
+import functools
 from collections.abc import Callable
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 from .lock import Lock
 
-__all__ = ["TaskResult", "run_once"]
+__all__ = ["TaskResult", "run_once", "runs_once"]
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -29,16 +31,59 @@ def run_once(
     *,
     at_most: float,
     at_least: float = 0,
-    **lock: Any,
+    linger: float | None = None,
+    fallback: bool = False,
 ) -> TaskResult[T]:
     """Run the job only if nobody else runs it, or has begun it within the last `at_least` seconds.
 
     The lock is not renewed: after `at_most` seconds another one may run the job, so choose more than it ever takes. A
-    job that fails has run. A job that took longer than `at_most` is told by a warning of redis-py's logger.
+    job that fails has run. A job that took longer than `at_most` is told by a warning of the logger
+    `redis_lock_client`.
     """
-    once = Lock(redis, name, timeout=at_most, at_least=at_least, blocking=False, raise_on_release_error=False, **lock)
+    once = Lock(
+        redis,
+        name,
+        timeout=at_most,
+        at_least=at_least,
+        blocking=False,
+        raise_on_release_error=False,
+        linger=linger,
+        fallback=fallback,
+    )
     if not once.acquire():
         return TaskResult(False, None)
     with contextlib.ExitStack() as stack:
         stack.push(once)
         return TaskResult(True, job())
+
+
+def runs_once(
+    redis: Any,
+    name: str | bytes,
+    *,
+    at_most: float,
+    at_least: float = 0,
+    linger: float | None = None,
+    fallback: bool = False,
+) -> Callable[[Callable[P, T]], Callable[P, TaskResult[T]]]:
+    """Decorate a job, of APScheduler say, that many processes start at the same time, and one of them runs.
+
+    The decorated job returns a `TaskResult`.
+    """
+
+    def decorate(job: Callable[P, T]) -> Callable[P, TaskResult[T]]:
+        @functools.wraps(job)
+        def run(*args: P.args, **kwargs: P.kwargs) -> TaskResult[T]:
+            return run_once(
+                redis,
+                name,
+                lambda: job(*args, **kwargs),
+                at_most=at_most,
+                at_least=at_least,
+                linger=linger,
+                fallback=fallback,
+            )
+
+        return run
+
+    return decorate

@@ -1,12 +1,10 @@
 """The locks of `redis_lock_client` for asyncio."""
 
-from redis.exceptions import LockError, LockNotOwnedError
-
-from .._protocol import NotSupportedError
+from .._libraries import LockError, LockNotOwnedError, ModuleMissingError, NotSupportedError
 from .keep_alive import KeepAlive
 from .lock import Lock, ReadLock, RWLock, WriteLock
 from .multi_lock import MultiLock
-from .once import TaskResult, run_once
+from .once import TaskResult, run_once, runs_once
 from .semaphore import Semaphore
 
 __all__ = [
@@ -14,6 +12,7 @@ __all__ = [
     "Lock",
     "LockError",
     "LockNotOwnedError",
+    "ModuleMissingError",
     "MultiLock",
     "NotSupportedError",
     "RWLock",
@@ -22,4 +21,5 @@ __all__ = [
     "TaskResult",
     "WriteLock",
     "run_once",
+    "runs_once",
 ]

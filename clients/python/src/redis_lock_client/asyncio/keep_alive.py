@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Self
 
-from .. import _protocol as protocol
+from .._libraries import LockNotOwnedError
 
 
 class KeepAlive:
@@ -17,19 +17,19 @@ class KeepAlive:
     renewal was sent, so it ends here before it ends in the server.
     """
 
-    def __init__(self, renew: Callable[[], Awaitable[bool]], ttl_ms: int, name: object) -> None:
+    def __init__(self, renew: Callable[[], Awaitable[bool]], ttl_ms: int, not_owned: LockNotOwnedError) -> None:
         """Renew by `renew`, which returns whether anything was held. Use `Lock.keep_alive`."""
         self.lost = False
         self._over = False
         self._renew = renew
         self._ttl = ttl_ms / 1000
-        self._name = name
+        self._not_owned = not_owned
         self._clock: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> Self:
         """Renew once, for only then it is known how long the lease is. Raise LockNotOwnedError when it is over."""
         if not await self._renewed():
-            raise protocol.not_owned("keep alive", self._name)
+            raise self._not_owned
         body = asyncio.current_task()
         assert body is not None  # Whoever awaits this is a task.
         self._body, self._cancelling = body, body.cancelling()
@@ -50,7 +50,7 @@ class KeepAlive:
         # As asyncio.timeout does: only a cancellation of our own becomes an error, one from outside goes on.
         from_outside = self._body.uncancel() > self._cancelling
         if kind is None or (kind is asyncio.CancelledError and not from_outside):
-            raise protocol.not_owned("keep alive", self._name) from error
+            raise self._not_owned from error
 
     async def _renewed(self) -> bool:
         loop = asyncio.get_running_loop()

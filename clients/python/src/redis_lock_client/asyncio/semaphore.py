@@ -1,39 +1,28 @@
 """A lock that several may hold: permits, handed out in order of arrival."""
 
-from typing import Any
-
-from redis.exceptions import ResponseError
+from typing import Any, Unpack
 
 from .. import _protocol as protocol
+from .._core import SemaphoreCore
 from .lock import Lock
 
 __all__ = ["Semaphore"]
 
 
-class Semaphore(Lock):
+class Semaphore(SemaphoreCore, Lock):
     """One of at most `permits` holds of a key, with everything that a `Lock` has: each has its own ttl and fence.
 
     Each task makes an object of its own: `async with Semaphore(client, "api", 10, timeout=30) as permit:`. Where
-    callers name different numbers, the smallest one counts while its caller holds.
+    callers name different numbers, the smallest one counts while its caller holds. `locked` is whether none is free.
     """
 
-    def __init__(self, redis: Any, name: str | bytes, permits: int, *args: Any, **kwargs: Any) -> None:
-        """Take the number of permits, then the arguments of `Lock`."""
-        super().__init__(redis, name, *args, **kwargs)
-        self.permits = protocol.checked_permits(permits)
-        self._terms = ("LIMIT", permits, *self._terms)
+    def __init__(
+        self, redis: Any, name: str | bytes, permits: int, **options: Unpack[protocol.AsyncLockOptions]
+    ) -> None:
+        """Take the number of permits, then the options of `Lock`."""
+        super().__init__(redis, name, **options)
+        self._take_permits(permits)
 
     async def available(self) -> int:
         """Return how many permits nobody holds."""
-        try:
-            info = await self._info(self.name)
-        except ResponseError as error:
-            # An old client's lock.
-            if protocol.is_wrong_type(error):
-                return 0
-            raise
-        return protocol.available(info, self.permits)
-
-    async def locked(self) -> bool:
-        """Return whether all permits are held."""
-        return await self.available() == 0
+        return await self._available()

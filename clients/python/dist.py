@@ -1,0 +1,98 @@
+"""Builds the sdist and the wheel, checks them, and uses them: `make dist`. Uploads nothing.
+
+With `--beside` it also installs them beside packages that pin older versions of redis-py: `make installs`.
+"""
+
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+import venv
+import zipfile
+from pathlib import Path
+
+from tests.server import running, versions
+
+HERE = Path(__file__).parent
+DIST = HERE / "dist"
+
+# What stands in a fresh environment beside the wheel.
+CLIENTS = (("redis",), ("valkey",))
+BESIDE = (
+    ("redis==5.0.0",),
+    ("redis==5.2.1",),
+    ("redis==6.4.0",),
+    ("redis==7.1.0",),
+    ("redis==8.1.0",),
+    ("celery[redis]==5.4.0",),
+    ("kombu[redis]==5.5.4",),
+    ("arq==0.26.3",),
+    ("arq",),
+)
+
+TAKE_A_LOCK = """
+import sys
+from importlib.metadata import distributions, version
+from redis_lock_client import Lock
+installed = {each.name for each in distributions()}
+if "redis" in installed:
+    import redis as library
+    client = library.Redis(port=int(sys.argv[1]))
+else:
+    import valkey as library
+    client = library.Valkey(port=int(sys.argv[1]))
+with Lock(client, "stock", timeout=30) as lock:
+    assert lock.fence > 0 and lock.check() == lock.fence
+print(f"redis-lock-client {version('redis-lock-client')} with {library.__name__} {library.__version__}: took a lock")
+"""
+
+
+def main() -> None:
+    """Build, check, list, install, use."""
+    for old in DIST.glob("*"):
+        old.unlink()
+    run("-m", "build", "--outdir", str(DIST), str(HERE))
+    sdist, wheel = next(DIST.glob("*.tar.gz")), next(DIST.glob("*.whl"))
+    print(run("-m", "twine", "check", "--strict", str(sdist), str(wheel)).strip())
+    with tarfile.open(sdist) as archive:
+        names = show(sdist, [member.name for member in archive.getmembers()])
+    names += show(wheel, zipfile.ZipFile(wheel).namelist())
+    for needed in ("LICENSE-MIT", "LICENSE-APACHE"):
+        assert sum(name.endswith(needed) for name in names) == 2, f"{needed} is not in both"
+    with running(versions()[-1]) as server:
+        for packages in (*CLIENTS, *(BESIDE if "--beside" in sys.argv else ())):
+            print(f"{' '.join(packages)}: {install_and_use(wheel, packages, server.port)}", flush=True)
+        # Of an sdist the wheel is built where it is installed.
+        print(f"from the sdist: {install_and_use(sdist, ('redis',), server.port)}")
+    print("Would be uploaded, and was not:", *sorted(path.name for path in DIST.iterdir()))
+
+
+def show(path: Path, names: list[str]) -> list[str]:
+    """Print what is in an artifact."""
+    print(f"{path.name}, {path.stat().st_size:,} bytes:", *sorted(names), sep="\n    ")
+    return names
+
+
+def install_and_use(artifact: Path, packages: tuple[str, ...], port: int) -> str:
+    """Install into a fresh environment, together in one step, and take a lock there."""
+    with tempfile.TemporaryDirectory() as folder:
+        venv.create(folder, with_pip=True)
+        python = Path(folder) / "bin" / "python"
+        pip = ("-m", "pip", "--disable-pip-version-check")
+        run(*pip, "install", "--quiet", str(artifact), *packages, python=python)
+        run(*pip, "check", python=python)
+        return run("-c", TAKE_A_LOCK, str(port), python=python, folder=folder).strip()
+
+
+def run(*arguments: str, python: Path | str = sys.executable, folder: str | None = None) -> str:
+    """Run Python, and return what it printed."""
+    # Not the package in the source folder, but the one that is installed.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run([str(python), *arguments], capture_output=True, text=True, env=environment, cwd=folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+if __name__ == "__main__":
+    main()

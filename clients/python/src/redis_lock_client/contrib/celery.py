@@ -1,0 +1,60 @@
+"""A Celery task that many workers get at the same time, and one of them runs."""
+
+import inspect
+import logging
+from typing import Any
+
+from celery import Task
+
+from ..once import run_once
+
+__all__ = ["Once"]
+
+logger = logging.getLogger("redis_lock_client")
+
+
+class Once(Task):
+    """The base class of a task that runs only if nobody else runs it, or has begun it within `at_least` seconds.
+
+        @app.task(base=Once, lock_client=redis.Redis(), at_most=600, at_least=50)
+        def report(): ...
+
+    The options are those of `run_once`. `lock_name` may contain the task's arguments, `"report:{day}"`; it is the
+    task's own name when it is not said.
+    """
+
+    abstract = True
+
+    # A sync client of redis-py or valkey-py.
+    lock_client: Any = None
+    lock_name: str | None = None
+    at_most: float | None = None
+    at_least: float = 0
+    fallback: bool = False
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the task, or return what `skipped` returns."""
+        if self.lock_client is None or self.at_most is None:
+            raise TypeError(f"the task {self.name} needs lock_client and at_most")
+        name = self._lock_name(args, kwargs)
+        run = super().__call__
+        done = run_once(
+            self.lock_client,
+            name,
+            lambda: run(*args, **kwargs),
+            at_most=self.at_most,
+            at_least=self.at_least,
+            fallback=self.fallback,
+        )
+        return done.result if done else self.skipped(name)
+
+    def skipped(self, name: str) -> Any:
+        """Return the result of a call that has not run, because another one has: None, unless this is overridden."""
+        logger.info("The task %s was skipped: %s is held.", self.name, name)
+
+    def _lock_name(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        if self.lock_name is None:
+            return f"once:{self.name}"
+        bound = inspect.signature(self.run).bind(*args, **kwargs)
+        bound.apply_defaults()
+        return self.lock_name.format(**bound.arguments)

@@ -1,0 +1,79 @@
+"""django-redis' `cache.lock` on the redis-lock server module, and a decorator.
+
+CACHES = {"default": {
+    "BACKEND": "django_redis.cache.RedisCache",
+    "LOCATION": "redis://127.0.0.1:6379/1",
+    "OPTIONS": {
+        "CLIENT_CLASS": "redis_lock_client.contrib.django_redis.LockClient",
+        "LOCK_OPTIONS": {"grace": 2},
+    },
+}}
+"""
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar, Unpack
+
+from django.core.cache import caches
+from django_redis.client import DefaultClient
+from django_redis.client.sentinel import SentinelClient
+
+from .. import _protocol as protocol
+from ..lock import Lock
+
+__all__ = ["LockClient", "LockMixin", "SentinelLockClient", "locked"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class LockMixin:
+    """Gives a client of django-redis the module's locks: `class Mine(LockMixin, ShardClient)`."""
+
+    def lock(
+        self, key: Any, version: int | None = None, client: Any = None, **options: Unpack[protocol.LockOptions]
+    ) -> Lock:
+        """Return a `redis_lock_client.Lock` under the cache's prefix and version. It takes all options of the lock.
+
+        Those in `LOCK_OPTIONS` of the cache's `OPTIONS` hold for each lock that does not say otherwise.
+        """
+        this: Any = self
+        defaults: protocol.LockOptions = this._options.get("LOCK_OPTIONS", {})
+        if client is None:
+            client = this.get_client(write=True)
+        return Lock(client, this.make_key(key, version=version), **protocol.merged(defaults, options))
+
+
+class LockClient(LockMixin, DefaultClient):
+    """django-redis' default client with the module's locks."""
+
+
+class SentinelLockClient(LockMixin, SentinelClient):
+    """django-redis' client for Sentinel with the module's locks."""
+
+
+def locked(
+    name: str, *, cache: str = "default", **options: Unpack[protocol.LockOptions]
+) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Let a function, a view for instance, run only while it holds a lock of the cache.
+
+    The name may contain arguments of the function: `@locked("invoice:{pk}", timeout=30)`. When the lock is not
+    available within its `blocking_timeout`, LockError is raised and the function is not run.
+    """
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        if inspect.iscoroutinefunction(function):
+            raise TypeError("django-redis is sync: in an async view use the locks in redis_lock_client.asyncio")
+        signature = inspect.signature(function)
+
+        @functools.wraps(function)
+        def run(*args: P.args, **kwargs: P.kwargs) -> T:
+            bound = signature.bind(*args, **kwargs)
+            bound.apply_defaults()
+            with caches[cache].lock(name.format(**bound.arguments), **options):
+                return function(*args, **kwargs)
+
+        return run
+
+    return decorate

@@ -1,0 +1,291 @@
+"""Servers without the module: what is told, and what the locks do there with `fallback=True`."""
+
+import asyncio
+import logging
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+import redis
+import redis.asyncio
+
+from redis_lock_client import (
+    Lock,
+    LockNotOwnedError,
+    ModuleMissingError,
+    MultiLock,
+    NotSupportedError,
+    RWLock,
+    Semaphore,
+    run_once,
+)
+from redis_lock_client import asyncio as ours
+from redis_lock_client._fallback import CHOICES
+
+from .proxy import Proxy
+from .server import Server, running, until, versions
+
+
+@pytest.fixture(scope="module", params=versions())
+def plain_server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    with running(request.param, with_module=False) as server:
+        yield server
+
+
+@pytest.fixture
+def plain(plain_server: Server) -> Server:
+    plain_server.admin.flushall()
+    plain_server.admin.config_resetstat()
+    return plain_server
+
+
+@pytest.fixture
+def client(plain: Server) -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(plain.url) as client:
+        yield client
+
+
+def test_without_the_option_the_error_says_what_to_do(client: redis.Redis) -> None:
+    told = (
+        r"has not loaded the module redis-lock.*loadmodule /path/libredis_lock\.so.*MODULE LOAD.*fallback=True.*fences"
+    )
+    uses: list[Callable[[], object]] = [
+        Lock(client, "stock", timeout=30).acquire,
+        Lock(client, "stock", timeout=30, at_least=1).acquire,
+        lambda: Lock(client, "stock").acquire(token="mine"),
+        RWLock(client, "stock").read().acquire,
+        Semaphore(client, "stock", 3).acquire,
+        Semaphore(client, "stock", 3).available,
+        MultiLock(client, ["stock"]).acquire,
+        lambda: run_once(client, "stock", pytest.fail, at_most=9),
+    ]
+    for use in uses:
+        with pytest.raises(ModuleMissingError, match=told) as error:
+            use()
+        assert isinstance(error.value, NotSupportedError)
+        assert isinstance(error.value, redis.ResponseError)
+
+
+async def test_without_the_option_asyncio_is_told_too(plain: Server) -> None:
+    async with redis.asyncio.Redis.from_url(plain.url) as client:
+        waits: tuple[Literal["block", "notify"], ...] = ("block", "notify")
+        for wait in waits:
+            with pytest.raises(ModuleMissingError, match="loadmodule"):
+                await ours.Lock(client, "stock", wait=wait).acquire()
+
+
+def test_it_has_the_interface_of_the_lock_and_no_fence(plain: Server, client: redis.Redis) -> None:
+    lock = Lock(client, "stock", timeout=10, fallback=True)
+    other = Lock(client, "stock", timeout=10, fallback=True)
+    with lock:
+        assert lock.fence is None
+        assert plain.admin.type("stock") == "string"
+        assert (lock.owned(), lock.locked(), other.owned(), other.locked()) == (True, True, False, True)
+        assert not other.acquire(blocking=False)
+        assert lock.extend(10)
+        assert 19_000 < plain.admin.pttl("stock") <= 20_000
+        assert lock.extend(5, replace_ttl=True)
+        assert plain.admin.pttl("stock") <= 5_000
+        assert lock.reacquire()
+        assert 9_000 < plain.admin.pttl("stock") <= 10_000
+        # A token that has it already.
+        assert other.acquire(token=lock.local.token)
+    assert not lock.locked()
+    with lock:
+        pass
+
+
+def test_threads_and_processes_exclude_each_other(plain: Server, client: redis.Redis) -> None:
+    code = """if True:
+        import sys, time, tests, redis
+        from redis_lock_client import Lock
+        client = redis.Redis(port=int(sys.argv[1]))
+        for _ in range(8):
+            with Lock(client, "stock", timeout=30, sleep=0.01, fallback=True):
+                left = int(client.get("left"))
+                time.sleep(0.003)
+                client.set("left", left - 1)
+    """
+    plain.admin.set("left", 40)
+    command = [sys.executable, "-c", code, str(plain.port)]
+    processes = [subprocess.Popen(command, cwd=Path(__file__).parent.parent) for _ in range(3)]
+
+    def work() -> None:
+        for _ in range(8):
+            with Lock(client, "stock", timeout=30, sleep=0.01, fallback=True):
+                left = int(plain.admin.get("left") or 0)
+                time.sleep(0.003)
+                plain.admin.set("left", left - 1)
+
+    with ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(work) for _ in range(2)]:
+            done.result()
+    assert [process.wait(40) for process in processes] == [0, 0, 0]
+    assert plain.admin.get("left") == "0"
+
+
+async def test_tasks_exclude_each_other(plain: Server) -> None:
+    inside = most = 0
+
+    async def work(wait: Any) -> None:
+        nonlocal inside, most
+        async with ours.Lock(client, "stock", timeout=30, sleep=0.01, fallback=True, wait=wait) as lock:
+            inside += 1
+            most = max(most, inside)
+            await asyncio.sleep(0.005)
+            inside -= 1
+            assert lock.fence is None
+
+    async with redis.asyncio.Redis.from_url(plain.url) as client:
+        await asyncio.gather(*(work(wait) for wait in ("block", "notify") * 10))
+    assert most == 1
+    assert not plain.admin.exists("stock")
+
+
+def test_a_late_owner_changes_nothing(plain: Server, client: redis.Redis) -> None:
+    late = Lock(client, "stock", timeout=0.05, fallback=True)
+    for late_step in (late.release, late.reacquire, lambda: late.extend(10), lambda: late.extend(10, True)):
+        assert late.acquire()
+        until(lambda: not plain.admin.exists("stock"), "the end of the hold")
+        with Lock(client, "stock", timeout=30, fallback=True):
+            before = plain.admin.get("stock")
+            with pytest.raises(LockNotOwnedError):
+                late_step()
+            assert plain.admin.get("stock") == before
+            assert plain.admin.pttl("stock") > 20_000
+    plain.admin.rpush("stock", "of another type")
+    late.local.token = b"late"
+    with pytest.raises(LockNotOwnedError):
+        late.release()
+    assert not Lock(client, "stock", timeout=30, fallback=True).acquire(blocking=False)
+    assert plain.admin.llen("stock") == 1
+
+
+def test_it_is_kept_alive_and_its_loss_is_told(plain: Server, client: redis.Redis) -> None:
+    lock = Lock(client, "stock", timeout=0.6, fallback=True)
+    with lock:
+        with lock.keep_alive() as lease:
+            time.sleep(1.3)
+            assert lock.owned()
+            assert not lease.lost.is_set()
+            plain.admin.set("stock", "of somebody else")
+            assert lease.lost.wait(5)
+        lock.raise_on_release_error = False
+    assert plain.admin.get("stock") == "of somebody else"
+
+
+def test_waiting_polls_and_ends_with_the_blocking_timeout(plain: Server, client: redis.Redis) -> None:
+    with Lock(client, "stock", timeout=30, fallback=True, thread_local=False) as held:
+        start = time.monotonic()
+        assert not Lock(client, "stock", blocking_timeout=0.5, sleep=0.05, fallback=True).acquire()
+        assert 0.49 < time.monotonic() - start < 5
+        # At most one in 25 ms, and the first and the last.
+        assert 5 < plain.calls("set") < 25
+        threading.Timer(0.2, held.release).start()
+        assert Lock(client, "stock", timeout=30, blocking_timeout=10, fallback=True).acquire(token="next")
+        held.local.token = b"next"
+
+
+@pytest.mark.parametrize("blocking", [True, False])
+def test_a_lost_reply_does_not_lose_the_lock(plain: Server, blocking: bool) -> None:
+    with Proxy(plain.port) as proxy, redis.Redis(port=proxy.port) as client:
+        assert not Lock(client, "other", fallback=True).locked()
+        proxy.lose_reply_to(b"SET")
+        with Lock(client, "stock", timeout=30, blocking=blocking, fallback=True) as lock:
+            assert proxy.lost == 1
+            assert lock.owned()
+    assert not plain.admin.exists("stock")
+
+
+async def test_a_cancelled_wait_leaves_nothing_behind(plain: Server) -> None:
+    async with redis.asyncio.Redis.from_url(plain.url) as client:
+        held = ours.Lock(client, "stock", timeout=30, fallback=True)
+        await held.acquire()
+        task = asyncio.create_task(ours.Lock(client, "stock", timeout=30, fallback=True).acquire())
+        await asyncio.to_thread(until, lambda: plain.calls("set") >= 3, "a waiter that polls")
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await held.owned()
+        await held.release()
+    assert not plain.admin.exists("stock")
+
+
+def test_what_is_lost_is_said_once_for_each_client(plain: Server, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "redis_lock_client"), redis.Redis.from_url(plain.url) as client:
+        for name in ("a", "b", "c"):
+            with Lock(client, name, timeout=30, fallback=True):
+                pass
+        (record,) = caplog.records
+        for lost in ("fair queue", "fences", "readers and writers", "semaphores", "guarded", "eviction", "failover"):
+            assert lost in record.message
+        with redis.Redis.from_url(plain.url) as another, Lock(another, "a", timeout=30, fallback=True):
+            assert len(caplog.records) == 2
+
+
+def test_what_it_cannot_do_is_told(plain: Server, client: redis.Redis) -> None:
+    not_there = "is not available in the fallback"
+    beyond: list[Callable[[], object]] = [
+        lambda: RWLock(client, "a", fallback=True).read().acquire(),
+        lambda: RWLock(client, "a", fallback=True).write().acquire(),
+        lambda: Semaphore(client, "a", 3, fallback=True).acquire(),
+        lambda: Semaphore(client, "a", 3, fallback=True).available(),
+        lambda: MultiLock(client, ["a", "b"], fallback=True).acquire(),
+        lambda: Lock(client, "a", timeout=9, at_least=3, fallback=True).acquire(),
+        lambda: Lock(client, "a", linger=3, fallback=True).acquire(),
+    ]
+    for use in beyond:
+        with pytest.raises(ModuleMissingError, match=not_there):
+            use()
+    assert run_once(client, "a", lambda: 7, at_most=30, fallback=True) == (True, 7)
+    with Lock(client, "a", timeout=30, fallback=True) as lock:
+        for use in (lambda: lock.exec("SET", "b", 1), lock.check):
+            with pytest.raises(ModuleMissingError, match=not_there):
+                use()
+    assert plain.admin.dbsize() == 0
+
+
+def test_the_choice_stays(plain: Server, client: redis.Redis, caplog: pytest.LogCaptureFixture) -> None:
+    with Lock(client, "stock", timeout=30, fallback=True):
+        pass
+    caplog.clear()
+    # Another thread may have asked at the same moment, and been answered otherwise.
+    with caplog.at_level(logging.WARNING, "redis_lock_client"):
+        assert CHOICES.make(client, False)
+        assert CHOICES.make(client, True)
+        assert not caplog.records
+    # Without the option the same client is told.
+    with pytest.raises(ModuleMissingError):
+        Lock(client, "stock", timeout=30).acquire()
+    refused = plain.admin.info("stats")["total_error_replies"]
+    with Lock(client, "stock", timeout=30, fallback=True):
+        pass
+    assert plain.admin.info("stats")["total_error_replies"] == refused
+
+
+def test_with_the_module_the_option_changes_nothing(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    with redis.Redis.from_url(server.url) as client, caplog.at_level(logging.WARNING, "redis_lock_client"):
+        with Lock(client, "stock", timeout=30, fallback=True) as lock:
+            assert lock.fence
+            assert server.mode("stock") == "exclusive"
+        with Semaphore(client, "stock", 3, timeout=30, fallback=True) as permit:
+            assert permit.available() == 2
+        with MultiLock(client, ["a", "b"], timeout=30, fallback=True) as both:
+            assert both.owned()
+        with RWLock(client, "stock", timeout=30, fallback=True).read():
+            assert server.mode("stock") == "shared"
+        assert not caplog.records
+
+
+async def test_with_the_module_the_option_changes_nothing_with_asyncio(server: Server) -> None:
+    async with (
+        redis.asyncio.Redis.from_url(server.url) as client,
+        ours.Lock(client, "stock", timeout=30, fallback=True, wait="notify") as lock,
+    ):
+        assert lock.fence == await lock.check()

@@ -1,0 +1,177 @@
+"""The locks in Django, Celery and APScheduler: the real ones, and the examples of each."""
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from redis_lock_client import Lock, LockError, TaskResult, runs_once
+from redis_lock_client import asyncio as ours
+
+from .server import Server, versions
+
+# They are about the frameworks: the newest server is enough.
+NEWEST = versions()[-1]
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+# The frameworks stand beside the newest redis-py only.
+needs = {
+    name: pytest.mark.skipif(find_spec(name) is None, reason=f"no {name} beside this version of the library")
+    for name in ("django_redis", "celery", "apscheduler")
+}
+
+
+@pytest.fixture
+def server(server: Server) -> Server:
+    if server.version != NEWEST:
+        pytest.skip("not the newest server")
+    return server
+
+
+def run_example(server: Server, name: str) -> list[str]:
+    environment = os.environ | {"REDIS_URL": server.url}
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / name)], env=environment, capture_output=True, text=True, timeout=50
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@needs["django_redis"]
+def test_the_example_of_django(server: Server) -> None:
+    assert run_example(server, "django_lock.py") == [
+        "paid 40 times, 40 different answers",
+        "the fence is above 0: True",
+        "somebody else gets it: False",
+    ]
+
+
+@needs["celery"]
+def test_the_example_of_celery(server: Server) -> None:
+    assert run_example(server, "celery_once.py") == [
+        "monday: [None, None, None, None, 'written for monday']",
+        "tuesday: written for tuesday",
+        "ran 1 time",
+    ]
+
+
+@needs["apscheduler"]
+def test_the_example_of_apscheduler(server: Server) -> None:
+    assert run_example(server, "apscheduler_once.py") == ["ran 1 of 3", "nights: 1"]
+
+
+def seven() -> int:
+    return 7
+
+
+@pytest.fixture
+def cache(server: Server) -> Any:
+    """A cache of django-redis with the module's locks."""
+    from django.conf import settings
+    from django.core.cache import caches
+
+    if not settings.configured:
+        settings.configure(CACHES={})
+    settings.CACHES["default"] = {
+        "BACKEND": "django_redis.cache.RedisCache",
+        "LOCATION": server.url,
+        "KEY_PREFIX": "app",
+        "OPTIONS": {
+            "CLIENT_CLASS": "redis_lock_client.contrib.django_redis.LockClient",
+            "LOCK_OPTIONS": {"timeout": 30, "grace": 2},
+        },
+    }
+    caches.settings = settings.CACHES
+    caches.__init__()
+    return caches["default"]
+
+
+@needs["django_redis"]
+def test_the_lock_of_a_django_cache_is_one_of_the_module(server: Server, cache: Any) -> None:
+    with cache.lock("stock", version=2, linger=9) as lock:
+        assert isinstance(lock, Lock)
+        assert isinstance(lock, redis.lock.Lock)
+        assert server.admin.type("app:2:stock") == "redislock"
+        assert (lock.timeout, lock.grace) == (30, 2)
+        assert 29_000 < server.admin.pttl("app:2:stock") <= 30_000
+        assert not cache.lock("stock", version=2, timeout=5, blocking=False).acquire()
+        # One of another version is another lock.
+        assert cache.lock("stock", timeout=5, blocking=False).acquire()
+    with pytest.raises(TypeError, match="tiemout"):
+        cache.lock("stock", tiemout=5)
+
+
+@needs["django_redis"]
+def test_a_decorated_function_holds_the_lock_of_its_arguments(server: Server, cache: Any) -> None:
+    from redis_lock_client.contrib.django_redis import locked
+
+    @locked("invoice:{number}", timeout=30, blocking=False)
+    def pay(number: int, currency: str = "eur") -> str:
+        """Pay it."""
+        assert server.mode(f"app:1:invoice:{number}") == "exclusive"
+        with pytest.raises(LockError):
+            pay_in_vain(number)
+        return f"{number} {currency}"
+
+    pay_in_vain = locked("invoice:{number}", timeout=30, blocking=False)(lambda number: pytest.fail("it has run"))
+    assert pay(7) == "7 eur"
+    assert pay.__doc__ == "Pay it."
+    assert not server.admin.exists("app:1:invoice:7")
+
+    async def view() -> None: ...
+
+    with pytest.raises(TypeError, match="async"):
+        locked("invoice")(view)
+
+
+@needs["celery"]
+def test_a_task_of_celery_says_what_it_lacks() -> None:
+    from celery import Celery
+
+    from redis_lock_client.contrib.celery import Once
+
+    app = Celery("example", broker="memory://")
+    task = app.task(seven, base=Once, name="report")
+    with pytest.raises(TypeError, match="the task report needs lock_client and at_most"):
+        task()
+
+
+@needs["celery"]
+def test_a_task_of_celery_that_is_called_twice_runs_once(server: Server, client: redis.Redis) -> None:
+    from celery import Celery
+
+    from redis_lock_client.contrib.celery import Once
+
+    class Told(Once):
+        abstract = True
+
+        def skipped(self, name: str) -> str:
+            return f"{name} is held"
+
+    app = Celery("example", broker="memory://")
+    task = app.task(seven, base=Told, name="report", lock_client=client, at_most=30, at_least=20)
+    assert [task(), task(), task.apply().get()] == [7, "once:report is held", "once:report is held"]
+    assert server.mode("once:report") == "exclusive"
+
+
+async def test_a_decorated_job_runs_once_with_threads_and_tasks(server: Server, client: redis.Redis) -> None:
+    @runs_once(client, "report", at_most=30, at_least=20)
+    def job(number: int) -> int:
+        """Count."""
+        return number + 1
+
+    assert (job(6), job(6)) == (TaskResult(True, 7), TaskResult(False, None))
+    assert (job.__name__, job.__doc__) == ("job", "Count.")
+    async with redis.asyncio.Redis.from_url(server.url) as async_client:
+
+        @ours.runs_once(async_client, "other report", at_most=30, at_least=20)
+        async def async_job(number: int) -> int:
+            return number + 1
+
+        assert (await async_job(6), await async_job(6)) == (TaskResult(True, 7), TaskResult(False, None))

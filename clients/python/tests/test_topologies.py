@@ -1,0 +1,260 @@
+"""Behind a Sentinel and in a Cluster: a waiter and a holder follow the primary."""
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+import redis.asyncio.sentinel
+import redis.sentinel
+
+import redis_lock_client
+import redis_lock_client.asyncio as ours
+from redis_lock_client import Lock, MultiLock
+
+from .server import PATIENCE, Server, until, versions
+from .topologies import NAME, Cluster, SentinelSet, cluster_of_four, sentinel_set
+from .worker import KINDS
+
+# They are about the client: the newest server is enough. The module's own tests have them on every version.
+NEWEST = versions()[-1]
+
+Topology = SentinelSet | Cluster
+
+
+@pytest.fixture
+def sentinels() -> Iterator[SentinelSet]:
+    with sentinel_set(NEWEST) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with cluster_of_four(NEWEST) as found:
+        yield found
+
+
+def sync_client(where: Topology, **settings: Any) -> Any:
+    if isinstance(where, SentinelSet):
+        return redis.sentinel.Sentinel(where.sentinels).master_for(NAME, **settings)
+    return redis.RedisCluster(host="127.0.0.1", port=where.nodes[1].port, **settings)
+
+
+@contextlib.asynccontextmanager
+async def async_client(where: Topology, **settings: Any) -> AsyncIterator[Any]:
+    if isinstance(where, SentinelSet):
+        client: Any = redis.asyncio.sentinel.Sentinel(where.sentinels).master_for(NAME, **settings)
+    else:
+        client = redis.asyncio.RedisCluster(host="127.0.0.1", port=where.nodes[1].port, **settings)
+    async with client:
+        yield client
+
+
+class Waiter:
+    """Acquires in a thread of its own, by threads or tasks, notified or not, and notes its fence."""
+
+    def __init__(self, kind: str, where: Topology, names: Any, what: str = "Lock", **options: Any) -> None:
+        self._where, self._names, self._what = where, names, what
+        self._options = {"timeout": 30, "blocking_timeout": 40, **options}
+        self.fence: int | None = None
+        self.granted = False
+        self.error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, args=(kind,), daemon=True)
+        self._thread.start()
+
+    def result(self) -> int:
+        self._thread.join(2 * PATIENCE)
+        assert not self._thread.is_alive(), "it still waits"
+        if self.error:
+            raise self.error
+        assert self.granted
+        assert self.fence
+        return self.fence
+
+    def _run(self, kind: str) -> None:
+        try:
+            if kind == "threads":
+                client = sync_client(self._where)
+                lock = getattr(redis_lock_client, self._what)(client, self._names, **self._options)
+                self.granted = lock.acquire(token="waiter")
+                self.fence = lock.fence
+                lock.release()
+            else:
+                wait = "notify" if kind == "notify" else "block"
+                asyncio.run(self._in_loop(wait))
+        except Exception as error:
+            self.error = error
+
+    async def _in_loop(self, wait: str) -> None:
+        async with async_client(self._where) as client:
+            lock = getattr(ours, self._what)(client, self._names, **self._options, wait=wait)
+            self.granted = await lock.acquire(token="waiter")
+            self.fence = lock.fence
+            await lock.release()
+
+
+def waits(server: Server, key: str) -> bool:
+    """Whether the waiter is in the queue of a server, under its token."""
+    with contextlib.suppress(redis.RedisError):
+        return any("waiter" in str(waiter) for waiter in server.info(key).get("waiters", ()))
+    return False
+
+
+def kill(sentinels: SentinelSet) -> Server:
+    """End the primary, and return the one that takes over."""
+    primary = sentinels.primary()
+    primary.process.kill()
+    return sentinels.new_primary(primary)
+
+
+FAILOVERS = pytest.mark.parametrize("fail_over", [SentinelSet.fail_over, kill], ids=["of two alive", "of one killed"])
+
+
+@FAILOVERS
+def test_sentinel_failover_in_the_middle_of_a_wait(
+    sentinels: SentinelSet, fail_over: Callable[[SentinelSet], Server]
+) -> None:
+    client = sync_client(sentinels)
+    holds = {kind: Lock(client, kind, timeout=60) for kind in KINDS}
+    assert all(held.acquire() for held in holds.values())
+    fences = {kind: held.fence or 0 for kind, held in holds.items()}
+    waiters = {kind: Waiter(kind, sentinels, kind) for kind in KINDS}
+    before = sentinels.primary()
+    until(lambda: all(waits(before, kind) for kind in KINDS), "the waiters")
+    before.admin.wait(1, 1000)
+    new = fail_over(sentinels)
+    # They ask the new primary by themselves, under the same token, and the holds are there.
+    until(lambda: all(waits(new, kind) for kind in KINDS), "the waiters at the new primary")
+    for kind in KINDS:
+        assert holds[kind].check() == fences[kind]
+        assert not waiters[kind].granted
+        released = time.monotonic()
+        holds[kind].release()
+        assert waiters[kind].result() > fences[kind]
+        # It is handed on. Nobody has to find out by asking again, 20 s later.
+        assert time.monotonic() - released < 10
+
+
+@FAILOVERS
+async def test_sentinel_failover_in_the_middle_of_a_hold(
+    sentinels: SentinelSet, fail_over: Callable[[SentinelSet], Server]
+) -> None:
+    async with async_client(sentinels) as client:
+        by_thread = Lock(sync_client(sentinels), "threads", timeout=9)
+        by_task = ours.Lock(client, "asyncio", timeout=9)
+        with by_thread, by_thread.keep_alive() as lease:
+            async with by_task, by_task.keep_alive():
+                await asyncio.to_thread(sentinels.primary().admin.wait, 1, 1000)
+                new = await asyncio.to_thread(fail_over, sentinels)
+                for key in ("threads", "asyncio"):
+                    await asyncio.to_thread(until, renewed_at(new, key), "a renewal at the new primary")
+                assert not lease.lost.is_set()
+                assert by_thread.check() == by_thread.fence
+                assert await by_task.check() == by_task.fence
+        assert not new.admin.exists("threads", "asyncio")
+
+
+def renewed_at(server: Server, key: str) -> Callable[[], bool]:
+    """A question whether a hold has been renewed since now."""
+    last = server.admin.pttl(key)
+
+    def is_renewed() -> bool:
+        nonlocal last
+        before, last = last, server.admin.pttl(key)
+        return bool(last > before)
+
+    return is_renewed
+
+
+def test_sentinel_without_a_primary_ends_with_the_blocking_timeout(sentinels: SentinelSet) -> None:
+    client = sync_client(sentinels)
+    assert Lock(client, "stock", timeout=60).acquire()
+    for server in sentinels.servers:
+        server.process.kill()
+    start = time.monotonic()
+    with pytest.raises(redis.ConnectionError):
+        Lock(client, "stock", timeout=60, blocking_timeout=2).acquire()
+    # redis-py's own retries of the last attempt come on top.
+    assert 1.5 < time.monotonic() - start < 15
+
+
+def cluster_waiter(kind: str, cluster: Cluster, key: str) -> tuple[Lock, int, Waiter]:
+    """A hold, its fence, and a waiter behind it."""
+    held = Lock(sync_client(cluster), key, timeout=60)
+    held.acquire()
+    assert held.fence
+    waiter = Waiter(kind, cluster, key)
+    until(lambda: waits(cluster.owner(key), key), "the waiter")
+    return held, held.fence, waiter
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_cluster_failover_in_the_middle_of_a_wait(cluster: Cluster, kind: str) -> None:
+    key = cluster.replicated_key()
+    held, fence, waiter = cluster_waiter(kind, cluster, key)
+    cluster.owner(key).admin.wait(1, 1000)
+    new = cluster.fail_over()
+    until(lambda: waits(new, key), "the waiter at the new primary")
+    assert held.check() == fence
+    held.release()
+    assert waiter.result() > fence
+
+
+def test_cluster_failover_in_the_middle_of_a_hold(cluster: Cluster) -> None:
+    key = cluster.replicated_key()
+    lock = Lock(sync_client(cluster), key, timeout=6)
+    with lock, lock.keep_alive() as lease:
+        cluster.owner(key).admin.wait(1, 1000)
+        new = cluster.fail_over()
+        until(renewed_at(new, key), "a renewal at the new primary")
+        assert not lease.lost.is_set()
+        assert lock.check() == lock.fence
+    assert not new.admin.exists(key)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_cluster_a_slot_that_moves_under_a_waiter(cluster: Cluster, kind: str) -> None:
+    source, target = cluster.nodes[1], cluster.nodes[2]
+    key = cluster.key_of(source)
+    held, fence, waiter = cluster_waiter(kind, cluster, key)
+    cluster.move_slot(key, target)
+    until(lambda: waits(target, key), "the waiter at the new node")
+    assert held.check() == fence
+    held.release()
+    assert waiter.result() > fence
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_cluster_locks_are_spread_by_key(cluster: Cluster, kind: str) -> None:
+    primaries = [node for node in cluster.nodes if node is not cluster.replica()]
+    fences = [Waiter(kind, cluster, cluster.key_of(node)).result() for node in primaries]
+    assert len(set(fences)) == 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_cluster_several_keys_share_a_slot(cluster: Cluster, kind: str) -> None:
+    names = ["{7}:a", "{7}:b"]
+    client = sync_client(cluster)
+    with MultiLock(client, names, timeout=30) as held:
+        assert held.owned()
+        assert held.reacquire()
+        waiter = Waiter(kind, cluster, names, what="MultiLock")
+        until(lambda: waits(cluster.owner("{7}:a"), "{7}:b"), "the waiter")
+        fence = held.fence
+        assert fence
+    assert waiter.result() > fence
+    assert not client.exists(*names)
+
+
+async def test_cluster_several_keys_of_other_slots_are_explained(cluster: Cluster) -> None:
+    told = r"in a cluster the keys of a multi-lock need one hash tag.*b'a' in slot 15495, b'b' in slot 3300"
+    with pytest.raises(ValueError, match=told):
+        MultiLock(sync_client(cluster), ["a", "b"], timeout=30)
+    async with async_client(cluster) as client:
+        with pytest.raises(ValueError, match=told):
+            ours.MultiLock(client, ["a", "b"], timeout=30)

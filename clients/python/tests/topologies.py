@@ -1,0 +1,177 @@
+"""Real servers behind a Sentinel, and in a Cluster."""
+
+import contextlib
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from redis_lock_client._protocol import SLOTS, slot_of
+
+from .server import Server, as_map, free_port, program, running, until
+
+NAME = "primary"
+
+
+class SentinelSet:
+    """A primary, a replica, and the Sentinel that watches them."""
+
+    def __init__(self, servers: list[Server], port: int) -> None:
+        self.servers = servers
+        self.sentinels = [("127.0.0.1", port)]
+        self._admin = redis.Redis(port=port, decode_responses=True)
+
+    def primary(self) -> Server:
+        """The one that the Sentinel names."""
+        _, port = self._admin.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME)
+        return next(server for server in self.servers if server.port == int(port))
+
+    def is_ready(self) -> bool:
+        """Whether the Sentinel knows a primary and a replica."""
+        state = as_map(self._admin.execute_command("SENTINEL", "MASTER", NAME))
+        if state["flags"] != "master" or int(state["num-slaves"]) < 1:
+            return False
+        return bool(self.primary().admin.info("replication")["role"] == "master")
+
+    def fail_over(self) -> Server:
+        """Let the replica take over. Return it when it has."""
+        before = self.primary()
+        until(self._begins_failover, "a failover that begins")
+        new = self.new_primary(before)
+        # The Sentinel does it too, eight seconds later.
+        before.admin.replicaof("127.0.0.1", str(new.port))
+        return new
+
+    def _begins_failover(self) -> bool:
+        # Not before it has heard of the replica a second time.
+        with contextlib.suppress(redis.ResponseError):
+            self._admin.execute_command("SENTINEL", "FAILOVER", NAME)
+            return True
+        return False
+
+    def new_primary(self, before: Server) -> Server:
+        """Wait until another one has taken over, and return it."""
+
+        def takes_writes() -> Server | None:
+            now = self.primary()
+            return now if now is not before and now.admin.info("replication")["role"] == "master" else None
+
+        server: Server = until(takes_writes, "a new primary")
+        return server
+
+
+@contextlib.contextmanager
+def sentinel_set(version: str) -> Iterator[SentinelSet]:
+    settings = ("--repl-diskless-sync-delay", "0")
+    with running(version, *settings) as one, running(version) as two, tempfile.TemporaryDirectory() as folder:
+        two.admin.replicaof("127.0.0.1", str(one.port))
+        until(lambda: two.admin.info("replication").get("master_link_status") == "up", "a replica in step")
+        port = free_port()
+        file = Path(folder, "sentinel.conf")
+        file.write_text(
+            f"port {port}\nbind 127.0.0.1\ndir {folder}\n"
+            f"sentinel monitor {NAME} 127.0.0.1 {one.port} 1\n"
+            f"sentinel down-after-milliseconds {NAME} 500\n"
+            f"sentinel failover-timeout {NAME} 3000\n"
+        )
+        process = subprocess.Popen([program(version), file, "--sentinel"], stdout=subprocess.DEVNULL)
+        try:
+            found = SentinelSet([one, two], port)
+            until(lambda: ready(found), "a Sentinel that knows both")
+            yield found
+        finally:
+            process.kill()
+            process.wait()
+
+
+def ready(found: SentinelSet) -> bool:
+    with contextlib.suppress(redis.ConnectionError):
+        return found.is_ready()
+    return False
+
+
+class Cluster:
+    """Three primaries that share the slots, and a replica of the first."""
+
+    def __init__(self, nodes: list[Server]) -> None:
+        self.nodes = nodes
+
+    def owner(self, key: str) -> Server:
+        """The node that has a key's slot, by the word of the others."""
+        return self._by_port(self._owner_port(slot_of(key.encode())))
+
+    def replica(self) -> Server:
+        """The one that is a replica now."""
+        return next(node for node in self.nodes if node.admin.info("replication")["role"] == "slave")
+
+    def key_of(self, node: Server) -> str:
+        """A key whose slot a node has."""
+        return next(key for key in (f"stock{number}" for number in range(1000)) if self.owner(key) is node)
+
+    def replicated_key(self) -> str:
+        """A key whose slot has a replica."""
+        port = self.replica().admin.info("replication")["master_port"]
+        return self.key_of(self._by_port(port))
+
+    def fail_over(self) -> Server:
+        """Let the replica take over from its primary, which does not agree to it. Return it when it has."""
+        new = self.replica()
+        before = self._by_port(new.admin.info("replication")["master_port"])
+        until(lambda: new.admin.info("replication")["master_link_status"] == "up", "a replica in step")
+        new.admin.execute_command("CLUSTER", "FAILOVER")
+        until(lambda: new.admin.info("replication")["role"] == "master", "a new primary")
+        until(lambda: before.admin.info("replication")["role"] == "slave", "the old primary's end")
+        return new
+
+    def move_slot(self, key: str, to: Server) -> None:
+        """Move the slot of a key, with all that is in it, as `--cluster reshard` does."""
+        slot, source = slot_of(key.encode()), self.owner(key)
+        there, here = (node.admin.execute_command("CLUSTER", "MYID") for node in (to, source))
+        to.admin.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", here)
+        source.admin.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", there)
+        while keys := source.admin.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 10):
+            source.admin.execute_command("MIGRATE", "127.0.0.1", to.port, "", 0, 5000, "KEYS", *keys)
+        for node in (to, source, *self.nodes):
+            with contextlib.suppress(redis.ResponseError):
+                node.admin.execute_command("CLUSTER", "SETSLOT", slot, "NODE", there)
+
+    def _by_port(self, port: int) -> Server:
+        return next(node for node in self.nodes if node.port == port)
+
+    def _owner_port(self, slot: int) -> int:
+        for first, last, primary, *_ in self.nodes[1].admin.execute_command("CLUSTER", "SLOTS", NEVER_DECODE=True):
+            if first <= slot <= last:
+                return int(primary[1])
+        raise AssertionError(f"nobody has slot {slot}")
+
+
+@contextlib.contextmanager
+def cluster_of_four(version: str) -> Iterator[Cluster]:
+    settings = ("--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--repl-diskless-sync-delay", "0")
+    with contextlib.ExitStack() as stack:
+        nodes = [stack.enter_context(running(version, *settings)) for _ in range(4)]
+        first, *others = nodes
+        bounds = [0, SLOTS // 3, 2 * SLOTS // 3, SLOTS]
+        for node, start, end in zip(nodes[:3], bounds[:-1], bounds[1:], strict=True):
+            node.admin.execute_command("CLUSTER", "ADDSLOTS", *range(start, end))
+        for number, node in enumerate(nodes, start=1):
+            node.admin.execute_command("CLUSTER", "SET-CONFIG-EPOCH", number)
+        for node in others:
+            first.admin.execute_command("CLUSTER", "MEET", "127.0.0.1", node.port)
+        until(lambda: all(knows_all(node) for node in nodes), "a cluster")
+        nodes[3].admin.execute_command("CLUSTER", "REPLICATE", first.admin.execute_command("CLUSTER", "MYID"))
+        until(lambda: nodes[3].admin.info("replication").get("master_link_status") == "up", "a replica")
+        until(lambda: all(info(node)["cluster_state"] == "ok" for node in nodes), "a cluster that works")
+        yield Cluster(nodes)
+
+
+def knows_all(node: Server) -> bool:
+    return int(info(node)["cluster_known_nodes"]) == 4
+
+
+def info(node: Server) -> dict[str, Any]:
+    state: dict[str, Any] = node.admin.cluster("info")
+    return state
