@@ -1,0 +1,12 @@
+package io.github.redislock.spring;
+
+import io.github.redislock.RedisLock;
+
+import org.springframework.integration.support.locks.DistributedLock;
+
+/** The same with the interface of Spring Integration 7. It is not loaded with an older one. */
+final class DistributedRegistryLock extends RedisRegistryLock implements DistributedLock {
+    DistributedRegistryLock(RedisLock lock, Depths depths) {
+        super(lock, depths);
+    }
+}
