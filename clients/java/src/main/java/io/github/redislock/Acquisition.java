@@ -15,6 +15,9 @@ final class Acquisition {
     /** The pace of asking again where the server cannot do the waiting. */
     private static final long PACE_MS = 50;
 
+    /** What a failover may take, for a waiter whose wait has no end. */
+    private static final long FAILOVER_NANOS = TimeUnit.MINUTES.toNanos(1);
+
     /** How long is long enough for the server to notice that a connection was closed. */
     private static final int ABANDON_TRIES = 100;
 
@@ -38,6 +41,8 @@ final class Acquisition {
 
     /** When the first answer that did not come was due; 0 when all came. */
     private long outOfReachSince;
+
+    private boolean endless;
 
     /** When even a server that does not answer is not waited for any more. */
     private long giveUpNanos;
@@ -84,6 +89,7 @@ final class Acquisition {
 
     private Grant ask(long waitNanos) throws InterruptedException {
         long startNanos = System.nanoTime();
+        endless = waitNanos == Long.MAX_VALUE;
         // Far away for a wait without end, but within reach of nanoTime's arithmetic.
         giveUpNanos =
                 startNanos + Math.min(waitNanos, Long.MAX_VALUE / 2) + options.patienceNanos();
@@ -188,7 +194,7 @@ final class Acquisition {
         if (first) {
             outOfReachSince = now - dueNanos > 0 ? dueNanos : now;
         }
-        boolean tooLong = !first && now - outOfReachSince > options.reconnect().toNanos();
+        boolean tooLong = !first && now - outOfReachSince > patienceNanos();
         if (tooLong || now - giveUpNanos >= 0) {
             uncertain = false; // There is nobody to tell.
             placed = false;
@@ -199,6 +205,15 @@ final class Acquisition {
             pause(PACE_MS);
         }
         return false;
+    }
+
+    /** Another server may take over, and until then a waiter has its own time to wait for that. */
+    private long patienceNanos() {
+        long reconnectNanos = options.reconnect().toNanos();
+        if (!commands.wire().failsOver()) {
+            return reconnectNanos;
+        }
+        return Math.max(reconnectNanos, endless ? FAILOVER_NANOS : Long.MAX_VALUE);
     }
 
     private void pause(long pauseMs) throws InterruptedException {

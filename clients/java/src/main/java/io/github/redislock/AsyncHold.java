@@ -1,5 +1,6 @@
 package io.github.redislock;
 
+import java.time.Duration;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.Future;
@@ -16,6 +17,11 @@ public final class AsyncHold {
     private final long fence;
     private final CompletableFuture<String> lost = new CompletableFuture<>();
 
+    /** The lease, and whether it is begun anew before it ends. */
+    private long ttlMs;
+
+    private boolean renewed;
+
     /** By {@link System#nanoTime()}, counted from before the sending. */
     private long endNanos;
 
@@ -23,11 +29,19 @@ public final class AsyncHold {
     private Future<?> renewal;
     private Future<?> ending;
 
-    AsyncHold(LettuceLockClient client, Claim claim, String token, long fence, long sentNanos) {
+    AsyncHold(
+            LettuceLockClient client,
+            Claim claim,
+            String token,
+            long fence,
+            long sentNanos,
+            long leaseMs) {
         this.client = client;
         this.claim = claim;
         this.token = token;
         this.fence = fence;
+        this.renewed = leaseMs == ThreadLock.RENEWED;
+        this.ttlMs = renewed ? client.ttlMs() : leaseMs;
         lease(sentNanos);
         client.holds(this);
     }
@@ -118,14 +132,56 @@ public final class AsyncHold {
      */
     void rebind() {
         long sentNanos = System.nanoTime();
-        client.acquire(claim, token, false)
+        long leaseMs = leftMs();
+        client.acquire(claim, token, leaseMs, false)
                 .whenComplete(
                         (reply, failed) -> {
                             if (failed != null) {
-                                renew();
+                                retryRebind();
                             } else if (reply instanceof Long granted && granted == fence) {
-                                lease(sentNanos);
+                                lease(sentNanos, leaseMs);
                             } else {
+                                lose(Holds.GONE);
+                            }
+                        });
+    }
+
+    /** What a resend asks for: the ttl where it is renewed, otherwise what is left. */
+    private synchronized long leftMs() {
+        long leftNanos = Math.max(0, endNanos - System.nanoTime());
+        return renewed ? ttlMs : TimeUnit.NANOSECONDS.toMillis(leftNanos) + 1;
+    }
+
+    private synchronized void retryRebind() {
+        if (!over) {
+            cancel(renewal);
+            renewal = client.later(TimeUnit.MILLISECONDS.toNanos(ttlMs) / 20, this::rebind);
+        }
+    }
+
+    /**
+     * Sets its lease anew, longer or shorter than before, counted from now. From then on it is not
+     * renewed any more, and ends by itself.
+     *
+     * @param ttl the new lease, from a millisecond on
+     * @return false when it was lost; it is never taken again
+     */
+    public CompletableFuture<Boolean> renew(Duration ttl) {
+        long leaseMs = ThreadLock.leaseMs(ttl);
+        synchronized (this) {
+            if (!isHeld()) {
+                return CompletableFuture.completedFuture(false);
+            }
+            renewed = false;
+            cancel(renewal);
+        }
+        long sentNanos = System.nanoTime();
+        return client.renew(claim, token, leaseMs)
+                .whenComplete(
+                        (held, failed) -> {
+                            if (failed == null && held) {
+                                lease(sentNanos, leaseMs);
+                            } else if (failed == null) {
                                 lose(Holds.GONE);
                             }
                         });
@@ -146,46 +202,71 @@ public final class AsyncHold {
      * @return false when it was not held any more
      */
     public CompletableFuture<Boolean> unlock() {
+        return unlock(Duration.ZERO);
+    }
+
+    /**
+     * Gives the lock back, but not before a time after its grant, by the server's clock: until then
+     * nobody else has it. A lease that ends earlier ends it earlier.
+     *
+     * @param atLeast how long it is held at least, counted from its grant
+     * @return false when it was not held any more
+     */
+    public CompletableFuture<Boolean> unlock(Duration atLeast) {
+        long leastMs = ThreadLock.leastMs(atLeast);
         if (!end()) {
             return CompletableFuture.completedFuture(false);
         }
-        return client.release(claim, token);
+        return client.release(claim, token, leastMs);
     }
 
-    private synchronized void lease(long sentNanos) {
+    private void lease(long sentNanos) {
+        lease(sentNanos, ttlMs);
+    }
+
+    private synchronized void lease(long sentNanos, long leaseMs) {
         if (over) {
             return;
         }
-        endNanos = sentNanos + TimeUnit.MILLISECONDS.toNanos(client.ttlMs());
+        endNanos = sentNanos + TimeUnit.MILLISECONDS.toNanos(leaseMs);
         cancelPlans();
         ending = client.later(endNanos - System.nanoTime() + 1, this::seeEnd);
-        renewal = client.later(TimeUnit.MILLISECONDS.toNanos(client.ttlMs()) / 3, this::renew);
+        if (renewed) {
+            renewal = client.later(TimeUnit.MILLISECONDS.toNanos(ttlMs) / 3, this::renew);
+        }
     }
 
     private void seeEnd() {
         if (!isHeld()) {
-            lose("no renewal came through before its lease ended");
+            lose(wasRenewed() ? "no renewal came through before its lease ended" : "its lease ended");
         }
     }
 
+    private synchronized boolean wasRenewed() {
+        return renewed;
+    }
+
     private void renew() {
+        if (!wasRenewed()) {
+            return;
+        }
         long sentNanos = System.nanoTime();
-        client.renew(claim, token)
+        client.renew(claim, token, ttlMs)
                 .whenComplete(
                         (held, failed) -> {
                             if (failed != null) {
                                 retry();
-                            } else if (held) {
+                            } else if (held && wasRenewed()) {
                                 lease(sentNanos);
-                            } else {
+                            } else if (!held) {
                                 lose(Holds.GONE);
                             }
                         });
     }
 
     private synchronized void retry() {
-        if (!over) {
-            long pauseNanos = TimeUnit.MILLISECONDS.toNanos(client.ttlMs()) / 20;
+        if (!over && renewed) {
+            long pauseNanos = TimeUnit.MILLISECONDS.toNanos(ttlMs) / 20;
             renewal = client.later(pauseNanos, this::renew);
         }
     }
@@ -193,7 +274,7 @@ public final class AsyncHold {
     private void lose(String reason) {
         if (end()) {
             // A renewal that is still on its way must leave nothing that nobody would unlock.
-            client.release(claim, token);
+            client.release(claim, token, 0);
             LostLock news = new LostLock(claim.title(), null, fence, reason);
             client.tellLost(news, () -> lost.complete(reason));
         }
@@ -209,9 +290,13 @@ public final class AsyncHold {
     }
 
     private void cancelPlans() {
-        if (ending != null) { // Both are there, or none.
-            ending.cancel(false);
-            renewal.cancel(false);
+        cancel(ending);
+        cancel(renewal);
+    }
+
+    private static void cancel(Future<?> plan) {
+        if (plan != null) {
+            plan.cancel(false);
         }
     }
 }

@@ -25,7 +25,7 @@ public final class AsyncLock {
      */
     public CompletableFuture<AsyncHold> lock() {
         AsyncRequest<AsyncHold> request =
-                new AsyncRequest<>(client, claim, AsyncRequest.ENDLESS, held -> held);
+                new AsyncRequest<>(client, claim, AsyncRequest.ENDLESS, ThreadLock.RENEWED, held -> held);
         return request.begin();
     }
 
@@ -45,9 +45,24 @@ public final class AsyncLock {
      * @return the hold, or nothing
      */
     public CompletableFuture<Optional<AsyncHold>> tryLock(Duration time) {
+        return tryLock(time, ThreadLock.RENEWED);
+    }
+
+    /**
+     * As {@link #tryLock(Duration)}, for a time.
+     *
+     * @param time to wait at most; with zero it does not wait
+     * @param lease after which the hold ends by itself. It is not renewed
+     * @return the hold, or nothing
+     */
+    public CompletableFuture<Optional<AsyncHold>> tryLock(Duration time, Duration lease) {
+        return tryLock(time, ThreadLock.leaseMs(lease));
+    }
+
+    private CompletableFuture<Optional<AsyncHold>> tryLock(Duration time, long leaseMs) {
         long waitNanos = Math.max(0, time.toNanos());
         AsyncRequest<Optional<AsyncHold>> request =
-                new AsyncRequest<>(client, claim, waitNanos, Optional::ofNullable);
+                new AsyncRequest<>(client, claim, waitNanos, leaseMs, Optional::ofNullable);
         return request.begin();
     }
 }

@@ -20,10 +20,12 @@ final class AsyncRequest<T> {
     private final boolean waits;
     private final long deadlineNanos;
     private final CompletableFuture<T> result = new CompletableFuture<>();
+    private final long leaseMs;
     final Claim claim;
     final String token = UUID.randomUUID().toString();
 
     private boolean over;
+    private boolean held;
     private long sentNanos;
 
     /** Counts what was sent, so that only the answer to the last one plans what is next. */
@@ -39,9 +41,11 @@ final class AsyncRequest<T> {
             LettuceLockClient client,
             Claim claim,
             long waitNanos,
+            long leaseMs,
             Function<AsyncHold, T> outcome) {
         this.client = client;
         this.claim = claim;
+        this.leaseMs = leaseMs;
         this.outcome = outcome;
         this.waits = waitNanos > 0;
         this.deadlineNanos = System.nanoTime() + waitNanos;
@@ -77,7 +81,7 @@ final class AsyncRequest<T> {
         int number = ++asked;
         long now = System.nanoTime();
         sentNanos = now;
-        client.acquire(claim, token, waits)
+        client.acquire(claim, token, ttlMs(), waits)
                 .whenComplete((reply, failed) -> answered(number, now, reply, failed));
     }
 
@@ -90,9 +94,10 @@ final class AsyncRequest<T> {
             if (over || number != asked) {
                 return;
             }
-            if (failed == null && waits) { // QUEUED
+            if (failed == null && waits) { // QUEUED, or the end of a slice
                 outOfReachSince = 0;
-                plan(client.options().slice().toNanos());
+                // One that blocked has waited already, or has nobody to tell it of its end.
+                plan(client.isTold() ? client.options().slice().toNanos() : PACE_NANOS);
                 return;
             }
         }
@@ -121,7 +126,7 @@ final class AsyncRequest<T> {
         }
         if (claim.several() && LettuceLockClient.isError(failed, "PARTIAL")) {
             // A grant whose answer was lost has ended in part meanwhile.
-            client.release(claim, token).whenComplete((was, cut) -> again());
+            client.release(claim, token, 0).whenComplete((was, cut) -> again());
             return;
         }
         long now = System.nanoTime();
@@ -172,18 +177,18 @@ final class AsyncRequest<T> {
      */
     private void granted(long fence, long askedNanos) {
         long now = System.nanoTime();
-        if (now - askedNanos <= TimeUnit.MILLISECONDS.toNanos(client.ttlMs()) / 10) {
+        if (now - askedNanos <= TimeUnit.MILLISECONDS.toNanos(ttlMs()) / 10) {
             hold(fence, askedNanos);
             return;
         }
-        client.renew(claim, token)
+        client.renew(claim, token, ttlMs())
                 .whenComplete(
                         (held, failed) -> {
                             if (failed == null && held) {
                                 hold(fence, now);
                             } else if (failed == null && claim.several()) {
                                 // Some of it may be held still.
-                                client.release(claim, token).whenComplete((was, cut) -> again());
+                                client.release(claim, token, 0).whenComplete((was, cut) -> again());
                             } else {
                                 again();
                             }
@@ -191,16 +196,27 @@ final class AsyncRequest<T> {
     }
 
     private void hold(long fence, long leaseNanos) {
-        if (!end()) {
-            return; // The release that gave it up comes after the grant.
+        synchronized (this) {
+            if (over) {
+                if (!held && !client.isTold()) {
+                    client.release(claim, token, 0);
+                } // Otherwise the release that gave it up comes after the grant.
+                return;
+            }
+            held = true;
+            end();
         }
-        AsyncHold hold = new AsyncHold(client, claim, token, fence, leaseNanos);
+        AsyncHold hold = new AsyncHold(client, claim, token, fence, leaseNanos, leaseMs);
         client.run(
                 () -> {
                     if (!result.complete(outcome.apply(hold))) {
                         hold.unlock();
                     }
                 });
+    }
+
+    private long ttlMs() {
+        return leaseMs == ThreadLock.RENEWED ? client.ttlMs() : leaseMs;
     }
 
     private void timeOut() {
@@ -223,7 +239,7 @@ final class AsyncRequest<T> {
         if (!end()) {
             return CompletableFuture.completedFuture(false);
         }
-        return client.release(claim, token).whenComplete((was, failed) -> client.run(news));
+        return client.release(claim, token, 0).whenComplete((was, failed) -> client.run(news));
     }
 
     private synchronized boolean end() {

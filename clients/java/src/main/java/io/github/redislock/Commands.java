@@ -88,6 +88,21 @@ record Commands(Wire wire, LockOptions options, AtomicBoolean placeless, AtomicB
     }
 
     private Long acquire(Claim claim, String token, long ttlMs, long blockMs, long keepMs) {
+        Request request = acquiring(claim, token, ttlMs, options);
+        request.blockMs = blockMs;
+        request.keepMs = keepMs;
+        try {
+            return (Long) wire.send(request);
+        } catch (RuntimeException failed) {
+            if (claim.needs() != null && isMissing(refusal(failed))) {
+                throw missing(claim.needs(), failed);
+            }
+            throw failed;
+        }
+    }
+
+    /** Not to wait, unless more is said. */
+    static Request acquiring(Claim claim, String token, long ttlMs, LockOptions options) {
         Request request = claim.several() ? several(claim) : one(claim);
         request.add(token).add(ttlMs);
         if (claim.several()) {
@@ -97,17 +112,8 @@ record Commands(Wire wire, LockOptions options, AtomicBoolean placeless, AtomicB
         if (claim.limit() > 0) {
             request.add("LIMIT").add(claim.limit());
         }
-        request.blockMs = blockMs;
-        request.keepMs = keepMs;
         options.linger().ifPresent(linger -> request.lingerMs = linger.toMillis());
-        try {
-            return (Long) wire.send(request);
-        } catch (RuntimeException failed) {
-            if (claim.needs() != null && isMissing(refusal(failed))) {
-                throw missing(claim.needs(), failed);
-            }
-            throw failed;
-        }
+        return request;
     }
 
     private static Request one(Claim claim) {
@@ -124,35 +130,55 @@ record Commands(Wire wire, LockOptions options, AtomicBoolean placeless, AtomicB
     /** Whether all of it was held. */
     boolean renew(Claim claim, String token, long ttlMs) {
         return ofAll(
-                claim, name -> new Request("LOCK.RENEW").key(name).add(token).add(ttlMs));
+                claim, name -> renewing(name, token, ttlMs));
     }
 
     /** Whether all of it was held. */
     boolean release(Claim claim, String token) {
-        return ofAll(claim, name -> new Request("LOCK.RELEASE").key(name).add(token));
+        return ofAll(claim, name -> releasing(name, token, 0));
     }
 
     /** Whether all of it was held. It ends {@code leastMs} after its grant, or now if that is past. */
     boolean release(Claim claim, String token, long leastMs) {
-        if (leastMs == 0) {
-            return release(claim, token);
-        }
         try {
-            return ofAll(claim, name -> atLeast(name, token, leastMs));
+            return ofAll(claim, name -> releasing(name, token, leastMs));
         } catch (RuntimeException failed) {
             throw isMissing(refusal(failed)) ? missing("LOCK.RELEASE ... ATLEAST", failed) : failed;
         }
     }
 
-    private static Request atLeast(String name, String token, long leastMs) {
-        return new Request("LOCK.RELEASE").key(name).add(token).add("ATLEAST").add(leastMs);
+    static Request renewing(String name, String token, long ttlMs) {
+        return new Request("LOCK.RENEW").key(name).add(token).add(ttlMs);
+    }
+
+    /** Only one that is to keep the lock for a time says so: older servers do not know that. */
+    static Request releasing(String name, String token, long leastMs) {
+        Request request = new Request("LOCK.RELEASE").key(name).add(token);
+        return leastMs > 0 ? request.add("ATLEAST").add(leastMs) : request;
+    }
+
+    static Request checking(String name, String token) {
+        return new Request("LOCK.CHECK").key(name).add(token);
+    }
+
+    static Request guarding(String name, String token, String command, Object... words) {
+        Request request = new Request("LOCK.EXEC").key(name).add(token).add(command);
+        for (Object word : words) {
+            request.add(word);
+        }
+        return request;
+    }
+
+    /** Changes nothing. An older server refuses it. */
+    static Request probing(String name, String token) {
+        return new Request("LOCK.RELEASE").key(name).add(token).add("ATLEAST").add(0);
     }
 
     /** Fails, once per client, if the server does not know a release that waits for a time. */
     void needAtLeast(String name, String token) {
         if (!atLeast.get()) {
             try {
-                wire.send(atLeast(name, token, 0)); // A token that holds nothing.
+                wire.send(probing(name, token)); // A token that holds nothing.
             } catch (RuntimeException failed) {
                 throw isMissing(refusal(failed))
                         ? missing("LOCK.RELEASE ... ATLEAST", failed)
@@ -164,18 +190,14 @@ record Commands(Wire wire, LockOptions options, AtomicBoolean placeless, AtomicB
 
     /** Whether all of it is held, as the server says. */
     boolean check(Claim claim, String token) {
-        return replies(claim, name -> new Request("LOCK.CHECK").key(name).add(token)).stream()
+        return replies(claim, name -> checking(name, token)).stream()
                 .allMatch(Long.class::isInstance);
     }
 
     /** Runs a command while the lock is held; not to be sent twice. */
     Object exec(String name, String token, String command, Object... words) {
-        Request request = new Request("LOCK.EXEC").key(name).add(token).add(command);
-        for (Object word : words) {
-            request.add(word);
-        }
         try {
-            return wire.send(request);
+            return wire.send(guarding(name, token, command, words));
         } catch (RuntimeException failed) {
             if (isUnknown(refusal(failed), "LOCK\\.EXEC")) {
                 throw missing(EXEC_NEEDS, failed);

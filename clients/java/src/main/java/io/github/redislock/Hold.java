@@ -56,6 +56,14 @@ final class Hold {
         this.fence = fence;
     }
 
+    /** As the server should have it: a hold on one key may have been converted. */
+    Claim claimNow() {
+        boolean converted = !claim.several() && claim.limit() == 0 && exclusive + shared > 0;
+        return converted
+                ? Claim.one(claim.name(), exclusive > 0 ? Mode.EXCLUSIVE : Mode.SHARED)
+                : claim;
+    }
+
     int count(Mode mode) {
         return mode == Mode.EXCLUSIVE ? exclusive : shared;
     }

@@ -19,6 +19,7 @@ final class Holds implements AutoCloseable {
     private record Key(String name, Thread owner) {}
 
     private final Map<Key, Hold> holds = new ConcurrentHashMap<>();
+    private final Set<Hold> bound = ConcurrentHashMap.newKeySet();
     private final Set<Acquisition> waiting = ConcurrentHashMap.newKeySet();
     private final Commands commands;
     private final LockOptions options;
@@ -32,6 +33,41 @@ final class Holds implements AutoCloseable {
         this.options = options;
         this.ttlMs = options.ttl().toMillis();
         this.onLost = options.onLost();
+        if (options.linger().isPresent()) {
+            commands.wire().onReconnect(this::rebindAll);
+        }
+    }
+
+    /** The connection that the holds are bound to is another one now. */
+    private synchronized void rebindAll() {
+        if (!watchdog.isShutdown()) {
+            watchdog.execute(() -> bound.forEach(this::rebind));
+        }
+    }
+
+    private void rebind(Hold hold) {
+        synchronized (hold) {
+            if (hold.isOver()) {
+                return;
+            }
+            long leaseMs = hold.renewed ? ttlMs : hold.leftMs();
+            long sentNanos = System.nanoTime();
+            try {
+                Long fence = commands.tryAcquire(hold.claimNow(), hold.token, leaseMs);
+                if (fence != null && fence == hold.fence) {
+                    hold.lease(sentNanos, leaseMs);
+                    watch(hold);
+                    return;
+                }
+                if (fence != null && lose(hold, GONE)) {
+                    commands.release(hold.claim, hold.token); // A new one, which nobody asked for.
+                }
+            } catch (RuntimeException failed) {
+                planRenewal(hold, TimeUnit.MILLISECONDS.toNanos(ttlMs) / 20, () -> rebind(hold));
+                return;
+            }
+            lose(hold, GONE);
+        }
     }
 
     private static ScheduledThreadPoolExecutor thread(String name) {
@@ -223,17 +259,20 @@ final class Holds implements AutoCloseable {
         }
     }
 
-    void lose(Hold hold, String reason) {
-        if (hold.lose()) {
+    boolean lose(Hold hold, String reason) {
+        boolean lost = hold.lose();
+        if (lost) {
             forget(hold);
             if (hold.claim.several()) {
                 releaseRest(hold);
             }
             onLost.accept(new LostLock(hold.claim.title(), hold.owner, hold.fence, reason));
         }
+        return lost;
     }
 
     private void forget(Hold hold) {
+        bound.remove(hold);
         hold.claim.names().forEach(name -> holds.remove(new Key(name, hold.owner), hold));
     }
 
@@ -256,6 +295,9 @@ final class Holds implements AutoCloseable {
         if (hold.isOver() || clock.isShutdown()) {
             return;
         }
+        if (options.linger().isPresent()) {
+            bound.add(hold);
+        }
         // Not before the end has passed.
         long endNanos = Math.max(0, hold.leftNanos()) + 1;
         hold.planEnding(clock.schedule(() -> seeEnd(hold), endNanos, TimeUnit.NANOSECONDS));
@@ -266,10 +308,13 @@ final class Holds implements AutoCloseable {
         }
     }
 
-    private synchronized void planRenewal(Hold hold, long delayNanos) {
+    private void planRenewal(Hold hold, long delayNanos) {
+        planRenewal(hold, delayNanos, () -> renew(hold));
+    }
+
+    private synchronized void planRenewal(Hold hold, long delayNanos, Runnable renewal) {
         if (!hold.isOver() && !watchdog.isShutdown()) {
-            hold.planRenewal(
-                    watchdog.schedule(() -> renew(hold), delayNanos, TimeUnit.NANOSECONDS));
+            hold.planRenewal(watchdog.schedule(renewal, delayNanos, TimeUnit.NANOSECONDS));
         }
     }
 
@@ -326,6 +371,7 @@ final class Holds implements AutoCloseable {
             watchdog.shutdownNow();
             clock.shutdownNow();
             holds.clear();
+            bound.clear();
         }
         try {
             for (Acquisition request : waiting) {

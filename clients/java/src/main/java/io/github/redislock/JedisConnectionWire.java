@@ -2,60 +2,156 @@ package io.github.redislock;
 
 import redis.clients.jedis.Connection;
 import redis.clients.jedis.exceptions.JedisDataException;
+import redis.clients.jedis.exceptions.JedisException;
 
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.Executors;
+import java.util.concurrent.ScheduledExecutorService;
+import java.util.concurrent.TimeUnit;
 
 /** Commands over connections of Jedis, each with the time-out that it needs. */
 final class JedisConnectionWire extends JedisWire {
     private final JedisConnections connections;
     private final int answerMs;
     private final boolean failsOver;
+    private final long paceMs;
+    private Link link;
 
     /** With the pool of an application it {@code failsOver}, as that may have a Sentinel. */
-    JedisConnectionWire(JedisConnections connections, int answerMs, boolean failsOver) {
+    JedisConnectionWire(JedisConnections connections, LockOptions options, boolean failsOver) {
         this.connections = connections;
-        this.answerMs = answerMs;
+        this.answerMs = options.answerMs();
+        // A lost connection has to be seen while there is linger left.
+        long lingerMs = options.linger().map(Duration::toMillis).orElse(0L);
+        this.paceMs = Math.max(20, Math.min(1_000, lingerMs / 4));
         this.failsOver = failsOver;
     }
 
     @Override
     public Object send(Request request) {
-        return plain(sendAllOn(request.blockMs > 0, List.of(request)).get(0));
+        if (link == null || !request.lingers()) {
+            return plain(sendOnAny(request.blockMs > 0, List.of(request)).get(0));
+        }
+        if (request.blockMs == 0) {
+            return plain(link.send(request));
+        }
+        Object reply = plain(sendOnAny(true, List.of(request)).get(0));
+        // Its end is to be bound to the connection that stays.
+        return reply instanceof Long ? plain(link.send(request.atOnce(false))) : reply;
+    }
+
+    @Override
+    public void onReconnect(Runnable news) {
+        link = new Link(news);
+    }
+
+    /** The one connection that holds are bound to. It is looked after, as it has to stay. */
+    private final class Link {
+        private final ScheduledExecutorService keeper =
+                Executors.newSingleThreadScheduledExecutor(
+                        task -> {
+                            Thread thread = new Thread(task, "redis-lock-link");
+                            thread.setDaemon(true);
+                            return thread;
+                        });
+        private final Runnable news;
+        private JedisConnections.Loan loan;
+        private boolean before;
+
+        Link(Runnable news) {
+            this.news = news;
+            keeper.scheduleWithFixedDelay(this::keep, paceMs, paceMs, TimeUnit.MILLISECONDS);
+        }
+
+        synchronized Object send(Request request) {
+            if (loan == null) {
+                loan = connections.take(true);
+                if (before) {
+                    news.run();
+                }
+                before = true;
+            }
+            boolean usable = false;
+            try {
+                Object reply = sendAll(loan.connection(), List.of(request)).get(0);
+                usable = true;
+                return reply;
+            } catch (JedisDataException refusal) {
+                usable = true;
+                throw refusal;
+            } finally {
+                if (!usable) {
+                    end();
+                }
+            }
+        }
+
+        private synchronized void keep() {
+            boolean alive = !before;
+            for (int tries = 0; !alive && tries < 2; tries++) {
+                try {
+                    send(new Request("PING"));
+                    alive = true;
+                } catch (JedisException outOfReach) {
+                    // With a new connection then, or the next time.
+                }
+            }
+        }
+
+        private synchronized void end() {
+            if (loan != null) {
+                loan.end(true);
+                loan = null;
+            }
+        }
+
+        void close() {
+            keeper.shutdownNow();
+            end();
+        }
     }
 
     @Override
     public List<Object> sendAll(List<Request> requests) {
         List<Object> replies = new ArrayList<>();
-        sendAllOn(false, requests).forEach(reply -> replies.add(plain(reply)));
+        sendOnAny(false, requests).forEach(reply -> replies.add(plain(reply)));
         return replies;
     }
 
-    private List<Object> sendAllOn(boolean waits, List<Request> requests) {
+    private List<Object> sendOnAny(boolean waits, List<Request> requests) {
         JedisConnections.Loan loan = connections.take(waits);
         boolean usable = false;
         try {
-            Connection connection = loan.connection();
-            requests.forEach(request -> connection.sendCommand(arguments(request)));
-            List<Object> replies = new ArrayList<>();
-            JedisDataException refused = null;
-            for (Request request : requests) {
-                int mostMs = (int) Math.min(Integer.MAX_VALUE, request.blockMs + answerMs);
-                connection.setSoTimeout(AnswerTime.leftMs(mostMs));
-                try {
-                    replies.add(connection.getOne());
-                } catch (JedisDataException refusal) {
-                    refused = refused == null ? refusal : refused;
-                }
-            }
+            List<Object> replies = sendAll(loan.connection(), requests);
             usable = true;
-            if (refused != null) {
-                throw refused;
-            }
             return replies;
+        } catch (JedisDataException refusal) {
+            usable = true;
+            throw refusal;
         } finally {
             loan.end(!usable);
         }
+    }
+
+    private List<Object> sendAll(Connection connection, List<Request> requests) {
+        requests.forEach(request -> connection.sendCommand(arguments(request)));
+        List<Object> replies = new ArrayList<>();
+        JedisDataException refused = null;
+        for (Request request : requests) {
+            int mostMs = (int) Math.min(Integer.MAX_VALUE, request.blockMs + answerMs);
+            connection.setSoTimeout(AnswerTime.leftMs(mostMs));
+            try {
+                replies.add(connection.getOne());
+            } catch (JedisDataException refusal) {
+                refused = refused == null ? refusal : refused;
+            }
+        }
+        if (refused != null) {
+            throw refused;
+        }
+        return replies;
     }
 
     @Override
@@ -65,6 +161,9 @@ final class JedisConnectionWire extends JedisWire {
 
     @Override
     public void close() {
+        if (link != null) {
+            link.close();
+        }
         connections.close();
     }
 }

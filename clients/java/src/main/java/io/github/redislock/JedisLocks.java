@@ -15,10 +15,9 @@ public final class JedisLocks {
     private JedisLocks() {}
 
     static RedisLockClient connect(String url, LockOptions options) {
-        int answerMs = options.answerMs();
-        Wire wire =
-                new JedisConnectionWire(new OwnConnections(url, answerMs), answerMs, false);
-        return RedisLockClient.over(wire, options);
+        OwnConnections connections = new OwnConnections(url, options.answerMs());
+        return RedisLockClient.over(
+                new JedisConnectionWire(connections, options, false), options);
     }
 
     /**
@@ -64,7 +63,7 @@ public final class JedisLocks {
      */
     public static RedisLockClient over(Pool<Jedis> pool, LockOptions options) {
         return RedisLockClient.over(
-                new JedisConnectionWire(new JedisPoolConnections(pool), options.answerMs(), true),
+                new JedisConnectionWire(new JedisPoolConnections(pool), options, true),
                 options);
     }
 }

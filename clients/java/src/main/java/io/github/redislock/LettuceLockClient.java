@@ -5,108 +5,45 @@ import io.lettuce.core.RedisClient;
 import io.lettuce.core.RedisCommandExecutionException;
 import io.lettuce.core.RedisConnectionStateListener;
 import io.lettuce.core.RedisException;
-import io.lettuce.core.api.StatefulRedisConnection;
-import io.lettuce.core.codec.StringCodec;
-import io.lettuce.core.output.CommandOutput;
-import io.lettuce.core.output.NestedMultiOutput;
-import io.lettuce.core.protocol.CommandArgs;
-import io.lettuce.core.protocol.ProtocolKeyword;
+import io.lettuce.core.cluster.RedisClusterClient;
 import io.lettuce.core.pubsub.RedisPubSubAdapter;
 import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
 
 import java.net.SocketAddress;
-import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
+import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
+import java.util.concurrent.CompletionStage;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.Executor;
 import java.util.concurrent.ForkJoinPool;
 import java.util.concurrent.Future;
 import java.util.concurrent.ScheduledThreadPoolExecutor;
+import java.util.concurrent.Semaphore;
 import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.Function;
 import java.util.stream.Stream;
 
 /**
  * Gives out locks over <a href="https://github.com/redis/lettuce">Lettuce</a>, for programs that
  * have many waiters. All of them share two connections: one that asks, and one that is told. No
- * thread waits.
+ * thread waits. In a cluster a waiter has connections for itself.
  *
- * <p>It needs {@code io.lettuce:lettuce-core} on the class path, which is an optional dependency,
- * and one server (or a primary with replicas) with module 0.2. The channel that is told is {@code
+ * <p>It needs {@code io.lettuce:lettuce-core} from 6.3 on the class path, which is an optional
+ * dependency, and a server with module 0.2. The channel that is told is {@code
  * redis-lock:} and a UUID; the user needs the right to subscribe and to publish to it.
  */
 public final class LettuceLockClient implements AutoCloseable {
-    @SuppressWarnings("deprecation") // Every enum has a name().
-    private enum Command implements ProtocolKeyword {
-        ACQUIRE("LOCK.ACQUIRE"),
-        MACQUIRE("LOCK.MACQUIRE"),
-        RLOCK("RWLOCK.RLOCK"),
-        RENEW("LOCK.RENEW"),
-        RELEASE("LOCK.RELEASE"),
-        CHECK("LOCK.CHECK"),
-        // Lettuce would take one of the name EXEC for the end of a transaction.
-        GUARDED("LOCK.EXEC");
-
-        private final byte[] bytes;
-
-        Command(String name) {
-            bytes = name.getBytes(StandardCharsets.US_ASCII);
-        }
-
-        @Override
-        public byte[] getBytes() {
-            return bytes;
-        }
-    }
-
-    /** A number, a word, or null. */
-    private static final class Reply extends CommandOutput<String, String, Object> {
-        Reply() {
-            super(StringCodec.UTF8, null);
-        }
-
-        @Override
-        public void set(ByteBuffer word) {
-            output = word == null ? null : decodeString(word);
-        }
-
-        @Override
-        public void set(long number) {
-            output = number;
-        }
-    }
-
-    /** Of any command: a number, a string, null, or a list of such. Maps are flat lists. */
-    private static final class AnyReply extends NestedMultiOutput<String, String> {
-        private boolean isList;
-
-        AnyReply() {
-            super(StringCodec.UTF8);
-        }
-
-        @Override
-        public void set(boolean yes) {
-            set(yes ? 1 : 0);
-        }
-
-        @Override
-        public void multi(int count) {
-            isList = true;
-            super.multi(count);
-        }
-
-        Object value(List<Object> values) {
-            return isList || values == null || values.isEmpty() ? values : values.get(0);
-        }
-    }
+    /** How many waiters at once have a connection for themselves, in a cluster. */
+    private static final int MOST_BLOCKED = 32;
 
     private record Key(String name, String token) {}
 
@@ -118,25 +55,42 @@ public final class LettuceLockClient implements AutoCloseable {
             new ScheduledThreadPoolExecutor(
                     1, LettuceLockClient::thread, new ThreadPoolExecutor.DiscardPolicy());
     private final LockOptions options;
-    private final StatefulRedisConnection<String, String> asking;
+    private final LettuceServers servers;
+
+    /** Where it is told how a wait ended; null in a cluster, where the waiters block. */
     private final StatefulRedisPubSubConnection<String, String> listening;
+
+    private final Semaphore blocked = new Semaphore(MOST_BLOCKED);
+    private final AtomicBoolean atLeast = new AtomicBoolean();
     private volatile boolean closed;
 
-    private LettuceLockClient(RedisClient lettuce, LockOptions options) {
+    private LettuceLockClient(LettuceServers servers, LockOptions options) {
+        this.servers = servers;
         this.options = options;
         timer.setRemoveOnCancelPolicy(true);
         timer.setExecuteExistingDelayedTasksAfterShutdownPolicy(false);
-        listening = lettuce.connectPubSub(StringCodec.UTF8);
         try {
-            listening.addListener(new Listener());
-            listening.sync().subscribe(channel);
-            asking = lettuce.connect(StringCodec.UTF8);
-            asking.addListener(new Rebinding());
+            if (servers.isCluster() && options.linger().isPresent()) {
+                throw new IllegalArgumentException(LettuceWire.NO_LINGER);
+            }
+            listening = servers.isCluster() ? null : servers.subscribing();
         } catch (RuntimeException failed) {
-            listening.close();
+            servers.close();
             timer.shutdownNow();
             throw failed;
         }
+        try {
+            if (listening != null) {
+                listening.addListener(new Listener());
+                listening.sync().subscribe(channel);
+            }
+        } catch (RuntimeException failed) {
+            listening.close();
+            servers.close();
+            timer.shutdownNow();
+            throw failed;
+        }
+        servers.shared().addListener(new Rebinding());
     }
 
     private static Thread thread(Runnable task) {
@@ -154,7 +108,20 @@ public final class LettuceLockClient implements AutoCloseable {
      * @return a client, to be closed
      */
     public static LettuceLockClient connect(RedisClient lettuce, LockOptions options) {
-        return new LettuceLockClient(lettuce, options);
+        return new LettuceLockClient(LettuceServers.of(lettuce, options), options);
+    }
+
+    /**
+     * Works in a cluster. There a waiter has connections for itself, in slices, as a message would
+     * have to come by a channel of the key's slot. Beyond 32 waiters at once the others ask every
+     * 50 ms, at their places in the queue.
+     *
+     * @param lettuce stays yours to shut down
+     * @param options what may be chosen, but for {@code linger}; {@code onLost} is told of no owner
+     * @return a client, to be closed
+     */
+    public static LettuceLockClient connect(RedisClusterClient lettuce, LockOptions options) {
+        return new LettuceLockClient(LettuceServers.of(lettuce, options), options);
     }
 
     /**
@@ -204,6 +171,64 @@ public final class LettuceLockClient implements AutoCloseable {
     }
 
     /**
+     * Runs a job unless it runs elsewhere, or ran elsewhere within {@code lockAtLeastFor}; see
+     * {@link RedisLockClient#runOnce}. It does not wait.
+     *
+     * @param name the lock's key
+     * @param lockAtMostFor the lease. It is not renewed, so it must be longer than the job takes
+     * @param lockAtLeastFor how long nobody else runs it, counted from the grant by the server's
+     *     clock. Zero for no longer than it runs
+     * @param job begins the work and gives a future of its end
+     * @return whether it ran here, when the job is over and the lock is given back. It fails as the
+     *     job does
+     */
+    public CompletableFuture<Boolean> runOnce(
+            String name,
+            Duration lockAtMostFor,
+            Duration lockAtLeastFor,
+            Function<AsyncHold, ? extends CompletionStage<?>> job) {
+        long leastMs = ThreadLock.leastMs(lockAtLeastFor);
+        if (leastMs > ThreadLock.leaseMs(lockAtMostFor)) {
+            throw new IllegalArgumentException("lockAtMostFor is not less than lockAtLeastFor");
+        }
+        return (leastMs > 0 ? needAtLeast(name) : CompletableFuture.<Object>completedFuture(null))
+                .exceptionallyCompose(
+                        failed ->
+                                CompletableFuture.failedFuture(
+                                        isMissing(cause(failed))
+                                                ? Commands.missing(
+                                                        "LOCK.RELEASE ... ATLEAST", cause(failed))
+                                                : cause(failed)))
+                .thenCompose(known -> lock(name).tryLock(Duration.ZERO, lockAtMostFor))
+                .thenCompose(
+                        held ->
+                                held.isEmpty()
+                                        ? CompletableFuture.completedFuture(false)
+                                        : run(held.get(), leastMs, job));
+    }
+
+    private CompletableFuture<Boolean> run(
+            AsyncHold hold, long leastMs, Function<AsyncHold, ? extends CompletionStage<?>> job) {
+        CompletableFuture<?> work;
+        try {
+            work = job.apply(hold).toCompletableFuture();
+        } catch (RuntimeException failed) {
+            work = CompletableFuture.failedFuture(failed);
+        }
+        return work.handle((done, failed) -> failed)
+                .thenCompose(
+                        failed ->
+                                hold.unlock(Duration.ofMillis(leastMs))
+                                        .thenCompose(
+                                                was ->
+                                                        failed == null
+                                                                ? CompletableFuture.completedFuture(
+                                                                        true)
+                                                                : CompletableFuture.failedFuture(
+                                                                        cause(failed))));
+    }
+
+    /**
      * Gives up the places of all that wait, and closes both connections. The waiters' futures fail
      * with an {@link IllegalStateException}. What is held is not released: it ends with its lease.
      */
@@ -220,8 +245,15 @@ public final class LettuceLockClient implements AutoCloseable {
             // Then the grace ends them.
         }
         timer.shutdownNow();
-        asking.close();
-        listening.close();
+        servers.close();
+        if (listening != null) {
+            listening.close();
+        }
+    }
+
+    /** Whether a wait ends by a message, so that its request is answered at once. */
+    boolean isTold() {
+        return listening != null;
     }
 
     boolean isClosed() {
@@ -236,68 +268,75 @@ public final class LettuceLockClient implements AutoCloseable {
         return options.ttl().toMillis();
     }
 
-    /** A fence, QUEUED where it waits, or null. */
-    CompletableFuture<Object> acquire(Claim claim, String token, boolean waits) {
-        CommandArgs<String, String> arguments = new CommandArgs<>(StringCodec.UTF8);
-        if (claim.several()) {
-            arguments.add(claim.names().size());
-        }
-        arguments.addKeys(claim.names()).add(token).add(ttlMs());
-        if (claim.several()) {
-            arguments.add("MODES");
-            claim.modes().forEach(mode -> arguments.add(mode.name()));
-        }
-        if (claim.limit() > 0) {
-            arguments.add("LIMIT").add(claim.limit());
-        }
+    /** A fence, QUEUED where it is told of the end, or null. */
+    CompletableFuture<Object> acquire(Claim claim, String token, long ttlMs, boolean waits) {
+        Request request = Commands.acquiring(claim, token, ttlMs, options);
         if (waits) {
-            arguments.add("NOTIFY").add(0).add(channel);
-            if (!options.grace().isZero()) {
-                arguments.add("KEEP").add(options.grace().toMillis());
+            request.keepMs = options.grace().toMillis();
+            if (!isTold()) {
+                return block(request);
             }
+            request.add("NOTIFY").add(0).add(channel);
         }
-        options.linger().ifPresent(linger -> arguments.add("LINGER").add(linger.toMillis()));
-        boolean reads = claim.modes().get(0) == Mode.SHARED;
-        return send(
-                claim.several() ? Command.MACQUIRE : reads ? Command.RLOCK : Command.ACQUIRE,
-                new Reply(),
-                arguments);
+        return send(request);
+    }
+
+    private CompletableFuture<Object> block(Request request) {
+        if (!blocked.tryAcquire()) {
+            return send(request.atOnce(true));
+        }
+        request.blockMs = options.slice().toMillis();
+        long mostMs = request.blockMs + options.answerMs();
+        return CompletableFuture.supplyAsync(servers::take, executor)
+                .thenCompose(
+                        own ->
+                                own.dispatch(request)
+                                        .orTimeout(mostMs, TimeUnit.MILLISECONDS)
+                                        .whenComplete((reply, failed) -> end(own, failed)))
+                .whenComplete((reply, failed) -> blocked.release());
+    }
+
+    private void end(LettuceSender own, Throwable failed) {
+        if (failed == null || cause(failed) instanceof RedisCommandExecutionException) {
+            servers.giveBack(own);
+        } else {
+            own.close();
+        }
     }
 
     /** Whether all of it was held. */
-    CompletableFuture<Boolean> renew(Claim claim, String token) {
-        return ofAll(claim, Command.RENEW, name -> arguments(name, token).add(ttlMs()));
+    CompletableFuture<Boolean> renew(Claim claim, String token, long ttlMs) {
+        return ofAll(claim, name -> Commands.renewing(name, token, ttlMs));
     }
 
     /** Whether all of it was held. */
-    CompletableFuture<Boolean> release(Claim claim, String token) {
-        return ofAll(claim, Command.RELEASE, name -> arguments(name, token));
+    CompletableFuture<Boolean> release(Claim claim, String token, long leastMs) {
+        return ofAll(claim, name -> Commands.releasing(name, token, leastMs));
     }
 
     /** Whether all of it is held. */
     CompletableFuture<Boolean> check(Claim claim, String token) {
-        return ofAll(claim, Command.CHECK, name -> arguments(name, token));
+        return ofAll(claim, name -> Commands.checking(name, token));
     }
 
     CompletableFuture<Object> exec(String name, String token, String command, Object... words) {
-        CommandArgs<String, String> arguments = arguments(name, token).add(command);
-        for (Object word : words) {
-            if (word instanceof byte[] bytes) {
-                arguments.add(bytes);
-            } else {
-                arguments.add(word.toString());
-            }
+        return send(Commands.guarding(name, token, command, words));
+    }
+
+    /** Fails if the server does not know a release that waits for a time. It asks once. */
+    private CompletableFuture<Object> needAtLeast(String name) {
+        if (atLeast.get()) {
+            return CompletableFuture.completedFuture(null);
         }
-        AnyReply reply = new AnyReply();
-        return send(Command.GUARDED, reply, arguments).thenApply(reply::value);
+        return send(Commands.probing(name, UUID.randomUUID().toString()))
+                .whenComplete((none, failed) -> atLeast.compareAndSet(false, failed == null));
     }
 
     /** One command per key, sent together; whether each reply was a number above 0. */
-    private CompletableFuture<Boolean> ofAll(
-            Claim claim, Command command, Function<String, CommandArgs<String, String>> words) {
+    private CompletableFuture<Boolean> ofAll(Claim claim, Function<String, Request> words) {
         CompletableFuture<Boolean> all = CompletableFuture.completedFuture(true);
         for (String name : claim.names()) {
-            CompletableFuture<Object> reply = send(command, new Reply(), words.apply(name));
+            CompletableFuture<Object> reply = send(words.apply(name));
             all = all.thenCombine(reply, (before, one) -> before && isPositive(one));
         }
         return all;
@@ -307,19 +346,11 @@ public final class LettuceLockClient implements AutoCloseable {
         return reply instanceof Long number && number > 0;
     }
 
-    private static CommandArgs<String, String> arguments(String name, String token) {
-        return new CommandArgs<>(StringCodec.UTF8).addKey(name).add(token);
-    }
-
-    private <T> CompletableFuture<T> send(
-            Command command,
-            CommandOutput<String, String, T> output,
-            CommandArgs<String, String> arguments) {
+    private CompletableFuture<Object> send(Request request) {
         try {
             // The copy, as a command that is cancelled would not be sent again by Lettuce.
-            return asking.async()
-                    .dispatch(command, output, arguments)
-                    .toCompletableFuture()
+            return servers.shared()
+                    .dispatch(request)
                     .copy()
                     .orTimeout(options.answerMs(), TimeUnit.MILLISECONDS);
         } catch (RedisException failed) {

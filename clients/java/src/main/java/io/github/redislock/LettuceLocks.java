@@ -1,10 +1,89 @@
 package io.github.redislock;
 
-/** Makes a {@link RedisLockClient} over a client of Lettuce that the application has. */
+import io.lettuce.core.RedisClient;
+import io.lettuce.core.api.StatefulRedisConnection;
+import io.lettuce.core.cluster.RedisClusterClient;
+import io.lettuce.core.cluster.api.StatefulRedisClusterConnection;
+
+import java.time.Duration;
+
+/**
+ * Makes a {@link RedisLockClient} over a client of Lettuce 6.3 to 7 that the application has. What
+ * it is given stays the application's to shut down, after the {@code RedisLockClient}.
+ *
+ * <p>All commands share one connection. A waiting thread has one for itself, so that nobody stands
+ * behind it, and an interrupt ends it at once. {@link LettuceLockClient} needs neither the thread
+ * nor the connection.
+ */
 public final class LettuceLocks {
     private LettuceLocks() {}
 
     static RedisLockClient connect(String url, LockOptions options) {
-        throw new UnsupportedOperationException("Jedis is not on the class path");
+        RedisClient client = RedisClient.create(url);
+        try {
+            return over(
+                    LettuceServers.of(client, options),
+                    options,
+                    false,
+                    () -> client.shutdown(Duration.ZERO, Duration.ofSeconds(2)));
+        } catch (RuntimeException failed) {
+            client.shutdown(Duration.ZERO, Duration.ofSeconds(2));
+            throw failed;
+        }
+    }
+
+    private static RedisLockClient over(
+            LettuceServers servers, LockOptions options, boolean failsOver, Runnable closing) {
+        return RedisLockClient.over(
+                new LettuceWire(servers, options.answerMs(), failsOver, closing), options);
+    }
+
+    /**
+     * Works with one server, or with the primary that a Sentinel names where the client was made
+     * with a {@code redis-sentinel} URI.
+     *
+     * @param client stays yours to shut down
+     * @param options what may be chosen
+     * @return a client, to be closed before {@code client}
+     */
+    public static RedisLockClient over(RedisClient client, LockOptions options) {
+        return over(LettuceServers.of(client, options), options, true, () -> {});
+    }
+
+    /**
+     * Works in a cluster.
+     *
+     * @param client stays yours to shut down
+     * @param options what may be chosen, but for {@code linger}
+     * @return a client, to be closed before {@code client}
+     */
+    public static RedisLockClient over(RedisClusterClient client, LockOptions options) {
+        return over(LettuceServers.of(client, options), options, true, () -> {});
+    }
+
+    /**
+     * Works over one connection and makes no others. So a waiting thread asks every 50 ms, at its
+     * place in the queue.
+     *
+     * @param connection stays yours to close
+     * @param options what may be chosen
+     * @return a client, to be closed before {@code connection}
+     */
+    public static RedisLockClient over(
+            StatefulRedisConnection<?, ?> connection, LockOptions options) {
+        return over(LettuceServers.of(connection), options, true, () -> {});
+    }
+
+    /**
+     * Works over the connections to a cluster and makes no others. So a waiting thread asks every
+     * 50 ms, at its place in the queue.
+     *
+     * @param connection stays yours to close
+     * @param options what may be chosen, but for {@code linger}
+     * @return a client, to be closed before {@code connection}
+     */
+    public static RedisLockClient over(
+            StatefulRedisClusterConnection<?, ?> connection, LockOptions options) {
+        return over(LettuceServers.of(connection), options, true, () -> {});
     }
 }

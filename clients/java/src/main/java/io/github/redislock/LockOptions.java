@@ -19,9 +19,10 @@ import java.util.function.Consumer;
  * @param reconnect for how long a command is sent again, with the same token, while the server is
  *     out of reach; a {@code tryLock} may take that much longer then, or one answer's time-out (2 s,
  *     or a third of the ttl if that is less) if that is more
- * @param linger for {@link LettuceLockClient} only: when its connection is lost, its holds end
- *     after this time at the latest, instead of after the ttl. It must outlive a reconnect, after
- *     which the client binds its holds to the new connection. Empty for no such end
+ * @param linger when the client's connection is lost, its holds end after this time at the latest,
+ *     instead of after the ttl. It must outlive a reconnect, after which the client binds its holds
+ *     to the new connection. Not for a {@code UnifiedJedis}, nor in a cluster. Empty for no such
+ *     end
  * @param onLost is told of every hold that ends without its owner, on the thread that noticed:
  *     mostly on that of the client's clock, where the next news waits for it, so be quick
  */

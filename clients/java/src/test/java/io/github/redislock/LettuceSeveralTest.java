@@ -259,12 +259,4 @@ class LettuceSeveralTest extends ServerTest {
         }
         assertNull(lost.poll());
     }
-
-    @Test
-    void aPoolOfConnectionsCannotLinger() {
-        LockOptions lingers = options.withLinger(Duration.ZERO);
-        assertThrows(
-                IllegalArgumentException.class,
-                () -> RedisLockClient.connect(server.url(), lingers));
-    }
 }

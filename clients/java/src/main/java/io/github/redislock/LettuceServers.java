@@ -1,0 +1,119 @@
+package io.github.redislock;
+
+import io.lettuce.core.RedisClient;
+import io.lettuce.core.api.StatefulRedisConnection;
+import io.lettuce.core.cluster.RedisClusterClient;
+import io.lettuce.core.cluster.api.StatefulRedisClusterConnection;
+import io.lettuce.core.codec.StringCodec;
+import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
+
+import java.time.Duration;
+import java.util.Deque;
+import java.util.concurrent.ConcurrentLinkedDeque;
+import java.util.function.Supplier;
+
+/** Connections of Lettuce: one that all commands share, and those of waiters that block. */
+final class LettuceServers implements AutoCloseable {
+    private static final int MOST_IDLE = 8;
+
+    private final LettuceSender shared;
+    private final Supplier<LettuceSender> connecting;
+    private final RedisClient subscribing;
+    private final Runnable closing;
+    private final boolean cluster;
+    private final Deque<LettuceSender> idle = new ConcurrentLinkedDeque<>();
+    private volatile boolean closed;
+
+    private LettuceServers(
+            LettuceSender shared,
+            Supplier<LettuceSender> connecting,
+            RedisClient subscribing,
+            boolean cluster,
+            Runnable closing) {
+        this.shared = shared;
+        this.connecting = connecting;
+        this.subscribing = subscribing;
+        this.cluster = cluster;
+        this.closing = closing;
+    }
+
+    static LettuceServers of(RedisClient client, LockOptions options) {
+        Supplier<LettuceSender> connecting =
+                () ->
+                        LettuceSender.of(client.connect(StringCodec.UTF8))
+                                .withTimeout(longest(options));
+        LettuceSender shared = connecting.get();
+        return new LettuceServers(shared, connecting, client, false, shared::closeNow);
+    }
+
+    static LettuceServers of(RedisClusterClient client, LockOptions options) {
+        Supplier<LettuceSender> connecting =
+                () ->
+                        LettuceSender.of(client.connect(StringCodec.UTF8))
+                                .withTimeout(longest(options));
+        LettuceSender shared = connecting.get();
+        return new LettuceServers(shared, connecting, null, true, shared::closeNow);
+    }
+
+    static LettuceServers of(StatefulRedisConnection<?, ?> connection) {
+        return new LettuceServers(LettuceSender.of(connection), null, null, false, () -> {});
+    }
+
+    static LettuceServers of(StatefulRedisClusterConnection<?, ?> connection) {
+        return new LettuceServers(LettuceSender.of(connection), null, null, true, () -> {});
+    }
+
+    private static Duration longest(LockOptions options) {
+        return options.slice().plusMillis(2L * options.answerMs());
+    }
+
+    LettuceSender shared() {
+        return shared;
+    }
+
+    /** Whether a waiter can have a connection for itself. */
+    boolean canBlock() {
+        return connecting != null;
+    }
+
+    boolean isCluster() {
+        return cluster;
+    }
+
+    StatefulRedisPubSubConnection<String, String> subscribing() {
+        return subscribing.connectPubSub(StringCodec.UTF8);
+    }
+
+    /** A connection for one command that blocks. */
+    LettuceSender take() {
+        for (LettuceSender one; (one = idle.pollFirst()) != null; ) {
+            if (one.isOpen()) {
+                return one;
+            }
+            one.close();
+        }
+        return connecting.get();
+    }
+
+    /** Not to be called while a command may still wait on it: {@link LettuceSender#close} then. */
+    void giveBack(LettuceSender sender) {
+        if (closed || idle.size() >= MOST_IDLE) {
+            sender.close();
+            return;
+        }
+        idle.addFirst(sender);
+        if (closed && idle.remove(sender)) {
+            sender.close();
+        }
+    }
+
+    /** What the application gave stays open. */
+    @Override
+    public void close() {
+        closed = true;
+        for (LettuceSender one; (one = idle.pollFirst()) != null; ) {
+            one.closeNow();
+        }
+        closing.run();
+    }
+}

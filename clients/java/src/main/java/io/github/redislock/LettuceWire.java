@@ -1,0 +1,169 @@
+package io.github.redislock;
+
+import io.lettuce.core.RedisChannelHandler;
+import io.lettuce.core.RedisCommandExecutionException;
+import io.lettuce.core.RedisCommandTimeoutException;
+import io.lettuce.core.RedisConnectionStateListener;
+import io.lettuce.core.RedisException;
+
+import java.net.SocketAddress;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Set;
+import java.util.concurrent.CancellationException;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+
+/**
+ * Over Lettuce. All commands share one connection, but for those that block: a waiting thread has a
+ * connection for itself, or asks again and again where none can be made.
+ */
+final class LettuceWire implements Wire {
+    static final String NO_LINGER =
+            "linger binds a hold to one connection, and in a cluster there is one per node";
+
+    private static final long PACE_MS = 50;
+
+    private final LettuceServers servers;
+    private final int answerMs;
+    private final boolean failsOver;
+    private final Set<LettuceSender> waiting = ConcurrentHashMap.newKeySet();
+    private final Runnable closing;
+    private RedisConnectionStateListener listener;
+
+    LettuceWire(LettuceServers servers, int answerMs, boolean failsOver, Runnable closing) {
+        this.servers = servers;
+        this.answerMs = answerMs;
+        this.failsOver = failsOver;
+        this.closing = closing;
+    }
+
+    @Override
+    public Object send(Request request) {
+        if (request.blockMs == 0) {
+            return answer(servers.shared().dispatch(request), answerMs);
+        }
+        if (!servers.canBlock()) {
+            return poll(request);
+        }
+        LettuceSender own = servers.take();
+        waiting.add(own);
+        boolean usable = false;
+        Object reply;
+        try {
+            reply = answer(own.dispatch(request), request.blockMs + answerMs);
+            usable = true;
+        } catch (RedisCommandExecutionException refusal) {
+            usable = true;
+            throw refusal;
+        } finally {
+            waiting.remove(own);
+            if (usable) {
+                servers.giveBack(own);
+            } else {
+                own.close();
+            }
+        }
+        // Its end is to be bound to the connection that stays.
+        return reply instanceof Long && request.lingers()
+                ? answer(servers.shared().dispatch(request.atOnce(false)), answerMs)
+                : reply;
+    }
+
+    private Object poll(Request request) {
+        Object reply = answer(servers.shared().dispatch(request.atOnce(true)), answerMs);
+        if (reply == null) {
+            try {
+                Thread.sleep(Math.min(PACE_MS, request.blockMs));
+            } catch (InterruptedException flag) {
+                Thread.currentThread().interrupt(); // The caller looks at it before it asks again.
+            }
+        }
+        return reply;
+    }
+
+    @Override
+    public List<Object> sendAll(List<Request> requests) {
+        List<CompletableFuture<Object>> sent = new ArrayList<>();
+        requests.forEach(request -> sent.add(servers.shared().dispatch(request)));
+        List<Object> replies = new ArrayList<>();
+        sent.forEach(reply -> replies.add(answer(reply, answerMs)));
+        return replies;
+    }
+
+    private static Object answer(CompletableFuture<Object> sent, long mostMs) {
+        try {
+            int leftMs = AnswerTime.leftMs((int) Math.min(Integer.MAX_VALUE, mostMs));
+            return sent.get(leftMs, TimeUnit.MILLISECONDS);
+        } catch (ExecutionException failed) {
+            if (failed.getCause() instanceof RuntimeException cause) {
+                throw cause;
+            }
+            throw new RedisException(failed.getCause());
+        } catch (TimeoutException silent) {
+            sent.cancel(false); // Or Lettuce would send it when nobody asks any more.
+            throw new RedisCommandTimeoutException("no answer in time");
+        } catch (CancellationException closed) {
+            throw new RedisException("the connection was closed", closed);
+        } catch (InterruptedException flag) {
+            sent.cancel(false);
+            Thread.currentThread().interrupt();
+            throw new RedisException("interrupted", flag);
+        }
+    }
+
+    @Override
+    public String refusal(Throwable failed) {
+        return failed instanceof RedisCommandExecutionException ? failed.getMessage() : null;
+    }
+
+    @Override
+    public boolean isOutOfReach(Throwable failed) {
+        String refusal = refusal(failed);
+        return refusal == null
+                ? failed instanceof RedisException
+                // Sent on by Lettuce until it had enough of it.
+                : refusal.startsWith("MOVED ") || refusal.startsWith("ASK ");
+    }
+
+    @Override
+    public RuntimeException failure(String text) {
+        return new RedisException(text);
+    }
+
+    @Override
+    public boolean failsOver() {
+        return failsOver;
+    }
+
+    @Override
+    public String whyNoLinger() {
+        return servers.isCluster() ? NO_LINGER : null;
+    }
+
+    @Override
+    public synchronized void onReconnect(Runnable news) {
+        listener =
+                new RedisConnectionStateListener() {
+                    @Override
+                    public void onRedisConnected(
+                            RedisChannelHandler<?, ?> connection, SocketAddress address) {
+                        news.run();
+                    }
+                };
+        servers.shared().addListener(listener);
+    }
+
+    @Override
+    public synchronized void close() {
+        if (listener != null) {
+            servers.shared().removeListener(listener);
+        }
+        waiting.forEach(LettuceSender::close);
+        servers.close();
+        closing.run();
+    }
+}
