@@ -2,12 +2,8 @@ package io.github.redislock.spring;
 
 import io.github.redislock.LockOptions;
 import io.github.redislock.RedisLockClient;
-import io.github.redislock.shedlock.RedisLockProvider;
-
-import net.javacrumbs.shedlock.core.LockProvider;
 
 import org.springframework.boot.autoconfigure.AutoConfiguration;
-import org.springframework.boot.autoconfigure.condition.ConditionalOnBean;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnClass;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnMissingBean;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnProperty;
@@ -17,12 +13,9 @@ import org.springframework.context.ApplicationEventPublisher;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
 import org.springframework.data.redis.connection.RedisConnectionFactory;
-import org.springframework.integration.support.locks.LockRegistry;
 
 /**
- * Locks over the application's {@code spring.data.redis.*}: a {@link RedisLockClient}, and where
- * their libraries are on the class path a {@link RedisLockRegistry} for Spring Integration and a
- * lock provider for ShedLock.
+ * A {@link RedisLockClient} over the application's {@code spring.data.redis.*}.
  *
  * <p>A lock that is lost is published as an event, a {@link io.github.redislock.LostLock}.
  */
@@ -30,10 +23,6 @@ import org.springframework.integration.support.locks.LockRegistry;
         afterName = {
             "org.springframework.boot.autoconfigure.data.redis.RedisAutoConfiguration",
             "org.springframework.boot.data.redis.autoconfigure.DataRedisAutoConfiguration"
-        },
-        beforeName = {
-            "org.springframework.boot.autoconfigure.integration.IntegrationAutoConfiguration",
-            "org.springframework.boot.integration.autoconfigure.IntegrationAutoConfiguration"
         })
 @ConditionalOnClass(RedisConnectionFactory.class)
 @ConditionalOnProperty(prefix = "redis-lock", name = "enabled", matchIfMissing = true)
@@ -68,41 +57,6 @@ public class RedisLockAutoConfiguration {
         @Bean
         RedisLockClient redisLockClient(RedisLockConnection connection) {
             return connection.client();
-        }
-    }
-
-    /** For Spring Integration, and all that takes its locks. */
-    @Configuration(proxyBeanMethods = false)
-    @ConditionalOnClass(LockRegistry.class)
-    @ConditionalOnBean(RedisLockClient.class)
-    @ConditionalOnMissingBean(LockRegistry.class)
-    @ConditionalOnProperty(
-            prefix = "redis-lock.registry",
-            name = "enabled",
-            matchIfMissing = true)
-    static class Registry {
-        @Bean
-        RedisLockRegistry redisLockRegistry(
-                RedisLockClient client, RedisLockProperties properties, LockOptions options) {
-            return new RedisLockRegistry(
-                    client, properties.getRegistry().getKeyPrefix(), options.ttl());
-        }
-    }
-
-    /** For ShedLock. */
-    @Configuration(proxyBeanMethods = false)
-    @ConditionalOnClass({LockProvider.class, RedisLockProvider.class})
-    @ConditionalOnBean(RedisLockClient.class)
-    @ConditionalOnMissingBean(LockProvider.class)
-    @ConditionalOnProperty(
-            prefix = "redis-lock.shedlock",
-            name = "enabled",
-            matchIfMissing = true)
-    static class Shedlock {
-        @Bean
-        RedisLockProvider redisLockProvider(
-                RedisLockClient client, RedisLockProperties properties) {
-            return new RedisLockProvider(client, properties.getShedlock().getKeyPrefix());
         }
     }
 }
