@@ -97,7 +97,7 @@ record Commands(Wire wire, LockOptions options, AtomicBoolean placeless, AtomicB
             if (claim.needs() != null && isMissing(refusal(failed))) {
                 throw missing(claim.needs(), failed);
             }
-            throw failed;
+            throw isError(failed, "CROSSSLOT") ? crossSlot(claim, failed) : failed;
         }
     }
 
@@ -304,6 +304,14 @@ record Commands(Wire wire, LockOptions options, AtomicBoolean placeless, AtomicB
     boolean isError(RuntimeException failed, String code) {
         String error = refusal(failed);
         return error != null && error.startsWith(code);
+    }
+
+    static IllegalArgumentException crossSlot(Claim claim, Throwable failed) {
+        return new IllegalArgumentException(
+                "in a cluster the keys of a multi-lock must have one slot, as {orders}:1 and"
+                        + " {orders}:2 have: "
+                        + claim.title(),
+                failed);
     }
 
     private static boolean isUnknown(String error, String command) {

@@ -15,18 +15,17 @@ import java.util.stream.Stream;
 abstract class JedisWire implements Wire {
     /** Only what every version has: later ones have more overloads, which 5.0 lacks. */
     static CommandArguments arguments(Request request) {
-        byte[] name = request.command.getBytes(StandardCharsets.US_ASCII);
-        ProtocolCommand command = () -> name;
-        CommandArguments arguments = new CommandArguments(command);
+        CommandArguments arguments = new CommandArguments(name(request));
         for (Request.Word word : request.words()) {
             Object bytes = word.bytes();
-            if (word.isKey()) {
-                arguments.key(bytes);
-            } else {
-                arguments.add(bytes);
-            }
+            arguments.add(bytes);
         }
-        return request.blockMs > 0 ? arguments.blocking() : arguments;
+        return arguments;
+    }
+
+    static ProtocolCommand name(Request request) {
+        byte[] name = request.command.getBytes(StandardCharsets.US_ASCII);
+        return () -> name;
     }
 
     /** With strings for bytes. */

@@ -285,7 +285,7 @@ public final class LettuceLockClient implements AutoCloseable {
         if (!blocked.tryAcquire()) {
             return send(request.atOnce(true));
         }
-        request.blockMs = options.slice().toMillis();
+        request.blockMs = Math.min(LettuceWire.CLUSTER_SLICE_MS, options.slice().toMillis());
         long mostMs = request.blockMs + options.answerMs();
         return CompletableFuture.supplyAsync(servers::take, executor)
                 .thenCompose(

@@ -25,6 +25,7 @@ final class LettuceWire implements Wire {
     static final String NO_LINGER =
             "linger binds a hold to one connection, and in a cluster there is one per node";
 
+    static final long CLUSTER_SLICE_MS = 2_000;
     private static final long PACE_MS = 50;
 
     private final LettuceServers servers;
@@ -49,6 +50,9 @@ final class LettuceWire implements Wire {
         if (!servers.canBlock()) {
             return poll(request);
         }
+        // A connection to several nodes does not say that one of them is gone: it is asked again
+        // after a while, at the same place.
+        request.blockMs = servers.isCluster() ? Math.min(CLUSTER_SLICE_MS, request.blockMs) : request.blockMs;
         LettuceSender own = servers.take();
         waiting.add(own);
         boolean usable = false;

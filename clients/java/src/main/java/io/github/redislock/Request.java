@@ -44,6 +44,16 @@ final class Request {
         return new Word(bytes, false);
     }
 
+    /** Empty where there is none. */
+    byte[] firstKey() {
+        for (Word word : words) {
+            if (word.isKey()) {
+                return word.bytes();
+            }
+        }
+        return new byte[0];
+    }
+
     boolean lingers() {
         return lingerMs >= 0;
     }

@@ -1,7 +1,5 @@
 package io.github.redislock;
 
-import redis.clients.jedis.CommandObject;
-import redis.clients.jedis.BuilderFactory;
 import redis.clients.jedis.UnifiedJedis;
 
 import java.util.concurrent.Semaphore;
@@ -50,8 +48,14 @@ final class UnifiedJedisWire extends JedisWire {
     }
 
     private Object execute(Request request) {
-        return jedis.executeCommand(
-                new CommandObject<>(arguments(request), BuilderFactory.AGGRESSIVE_ENCODED_OBJECT));
+        // The way that all versions have in a cluster, too: the first key tells the node.
+        byte[][] words =
+                request.words().stream().map(Request.Word::bytes).toArray(byte[][]::new);
+        byte[] key = request.firstKey();
+        return plain(
+                request.blockMs > 0
+                        ? jedis.sendBlockingCommand(key, name(request), words)
+                        : jedis.sendCommand(key, name(request), words));
     }
 
     @Override

@@ -1,5 +1,6 @@
 package io.github.redislock;
 
+import static redis.clients.jedis.BuilderFactory.AGGRESSIVE_ENCODED_OBJECT;
 import static redis.clients.jedis.BuilderFactory.ENCODED_OBJECT_MAP;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
@@ -21,6 +22,7 @@ import java.net.ServerSocket;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
 import java.util.regex.Matcher;
@@ -40,7 +42,7 @@ final class TestServer implements AutoCloseable {
         this.process = process;
         this.folder = folder;
         this.port = port;
-        this.redis = client(port);
+        this.redis = client(port, 8, 5);
     }
 
     static TestServer start() {
@@ -48,38 +50,87 @@ final class TestServer implements AutoCloseable {
     }
 
     static TestServer start(String version) {
+        return start(version, "--loadmodule", setting("REDIS_LOCK_MODULE"));
+    }
+
+    /** The default version with the module, and more settings. */
+    static TestServer startWith(String... settings) {
+        List<String> all = new ArrayList<>(List.of(settings));
+        all.addAll(List.of("--loadmodule", setting("REDIS_LOCK_MODULE")));
+        return start(VERSION, all.toArray(new String[0]));
+    }
+
+    /** One that has no module, unless the settings name it. */
+    static TestServer start(String version, String... settings) {
         try {
-            Path folder = Files.createTempDirectory("redis-lock-client");
             int port = freePort();
-            Process process =
-                    new ProcessBuilder(
-                                    List.of(
-                                            Path.of(
-                                                            setting("REDIS_LOCK_SERVERS"),
-                                                            version,
-                                                            "bin",
-                                                            "server")
-                                                    .toString(),
-                                            "--port",
-                                            Integer.toString(port),
-                                            "--bind",
-                                            "127.0.0.1",
-                                            "--save",
-                                            "",
-                                            "--dir",
-                                            folder.toString(),
-                                            "--loadmodule",
-                                            setting("REDIS_LOCK_MODULE")))
-                            .redirectErrorStream(true)
-                            .redirectOutput(folder.resolve("log").toFile())
-                            .start();
-            // Also when the tests are ended by a signal.
-            Runtime.getRuntime().addShutdownHook(new Thread(process::destroyForcibly));
-            TestServer server = new TestServer(process, folder, port);
-            server.awaitReady();
-            return server;
+            Path folder = Files.createTempDirectory("redis-lock-client");
+            List<String> words = new ArrayList<>();
+            words.add(binary(version));
+            words.addAll(List.of("--port", Integer.toString(port), "--bind", "127.0.0.1"));
+            words.addAll(List.of("--save", "", "--dir", folder.toString()));
+            words.addAll(List.of(settings));
+            return start(words, folder, port);
         } catch (IOException failed) {
             throw new UncheckedIOException(failed);
+        }
+    }
+
+    /** A Sentinel that watches a primary of the name {@code main}. */
+    static TestServer startSentinel(int primaryPort) {
+        try {
+            int port = freePort();
+            Path folder = Files.createTempDirectory("redis-lock-client");
+            Path file = folder.resolve("sentinel.conf");
+            Files.write(
+                    file,
+                    List.of(
+                            "port " + port,
+                            "bind 127.0.0.1",
+                            "dir " + folder,
+                            "sentinel monitor main 127.0.0.1 " + primaryPort + " 1",
+                            "sentinel down-after-milliseconds main 1000",
+                            "sentinel failover-timeout main 5000"));
+            return start(List.of(binary(VERSION), file.toString(), "--sentinel"), folder, port);
+        } catch (IOException failed) {
+            throw new UncheckedIOException(failed);
+        }
+    }
+
+    private static String binary(String version) {
+        return Path.of(setting("REDIS_LOCK_SERVERS"), version, "bin", "server").toString();
+    }
+
+    private static TestServer start(List<String> words, Path folder, int port)
+            throws IOException {
+        Process process =
+                new ProcessBuilder(words)
+                        .redirectErrorStream(true)
+                        .redirectOutput(folder.resolve("log").toFile())
+                        .start();
+        // Also when the tests are ended by a signal.
+        Runtime.getRuntime().addShutdownHook(new Thread(process::destroyForcibly));
+        TestServer server = new TestServer(process, folder, port);
+        server.awaitReady();
+        return server;
+    }
+
+    /** A command with its words, and its reply with strings for bytes. */
+    Object ask(String command, Object... words) {
+        CommandArguments arguments = command(command);
+        for (Object word : words) {
+            arguments.add(word.toString());
+        }
+        return AGGRESSIVE_ENCODED_OBJECT.build(redis.executeCommand(arguments));
+    }
+
+    /** Ends at once, as by a loss of power. */
+    void kill() {
+        process.destroyForcibly();
+        try {
+            process.waitFor();
+        } catch (InterruptedException cut) {
+            throw new IllegalStateException(cut);
         }
     }
 
@@ -89,6 +140,10 @@ final class TestServer implements AutoCloseable {
     }
 
     static UnifiedJedis client(int port, int connections) {
+        return client(port, connections, 1);
+    }
+
+    private static UnifiedJedis client(int port, int connections, int tries) {
         GenericObjectPoolConfig<Connection> pool = new GenericObjectPoolConfig<>();
         pool.setMaxTotal(connections);
         return new UnifiedJedis(
@@ -96,7 +151,7 @@ final class TestServer implements AutoCloseable {
                         new HostAndPort("127.0.0.1", port),
                         DefaultJedisClientConfig.builder().build(),
                         pool),
-                1,
+                tries,
                 Duration.ofSeconds(2));
     }
 
@@ -202,7 +257,7 @@ final class TestServer implements AutoCloseable {
         }
     }
 
-    private static int freePort() throws IOException {
+    static int freePort() throws IOException {
         try (ServerSocket socket = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
             return socket.getLocalPort();
         }
