@@ -2,6 +2,7 @@ package io.github.redislock.spring;
 
 import io.github.redislock.JedisLocks;
 import io.github.redislock.LockOptions;
+import io.github.redislock.RedisLockClient;
 
 import org.springframework.data.redis.connection.RedisClusterConfiguration;
 import org.springframework.data.redis.connection.RedisConfiguration.WithAuthentication;
@@ -24,6 +25,8 @@ import redis.clients.jedis.JedisPoolConfig;
 import redis.clients.jedis.JedisSentinelPool;
 import redis.clients.jedis.util.Pool;
 
+import java.net.URI;
+import java.net.URISyntaxException;
 import java.time.Duration;
 import java.util.Collection;
 import java.util.Set;
@@ -50,15 +53,40 @@ final class JedisConnections {
     static RedisLockConnection like(RedisConnectionFactory factory, LockOptions options) {
         JedisConnections like = new JedisConnections((JedisConnectionFactory) factory, options);
         RedisClusterConfiguration cluster = like.factory.getClusterConfiguration();
-        RedisSentinelConfiguration sentinel = like.factory.getSentinelConfiguration();
         if (cluster != null) {
             return like.cluster(cluster);
+        }
+        RedisSentinelConfiguration sentinel = like.factory.getSentinelConfiguration();
+        JedisClientConfiguration client = like.factory.getClientConfiguration();
+        if (sentinel == null && !client.isUseSsl() && client.getClientName().isEmpty()) {
+            String url = url(like.factory.getStandaloneConfiguration());
+            // Its waiting threads notice an interrupt at once.
+            return new RedisLockConnection(RedisLockClient.connect(url, options), () -> {});
         }
         Pool<Jedis> pool =
                 sentinel == null
                         ? like.standalone(like.factory.getStandaloneConfiguration())
                         : like.sentinel(sentinel);
         return new RedisLockConnection(JedisLocks.over(pool, options), pool::close);
+    }
+
+    private static String url(RedisStandaloneConfiguration server) {
+        String password = server.getPassword().map(String::new).orElse(null);
+        String user = server.getUsername() == null ? "" : server.getUsername();
+        try {
+            return new URI(
+                            "redis",
+                            password == null ? null : user + ":" + password,
+                            server.getHostName(),
+                            server.getPort(),
+                            "/" + server.getDatabase(),
+                            null,
+                            null)
+                    .toString();
+        } catch (URISyntaxException wrong) {
+            // Without its text, which has the password.
+            throw new IllegalArgumentException("no address: " + server.getHostName());
+        }
     }
 
     private JedisPool standalone(RedisStandaloneConfiguration server) {

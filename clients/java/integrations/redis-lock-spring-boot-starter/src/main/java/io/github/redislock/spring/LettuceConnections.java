@@ -7,6 +7,7 @@ import io.lettuce.core.AbstractRedisClient;
 import io.lettuce.core.ClientOptions;
 import io.lettuce.core.RedisClient;
 import io.lettuce.core.RedisURI;
+import io.lettuce.core.SslVerifyMode;
 import io.lettuce.core.cluster.ClusterClientOptions;
 import io.lettuce.core.cluster.RedisClusterClient;
 import io.lettuce.core.resource.ClientResources;
@@ -156,8 +157,17 @@ final class LettuceConnections {
     private RedisURI secured(RedisURI uri) {
         uri.setSsl(client.isUseSsl());
         uri.setStartTls(client.isStartTls());
-        uri.setVerifyPeer(client.getVerifyMode());
+        uri.setVerifyPeer(verifyMode());
         uri.setTimeout(client.getCommandTimeout());
         return uri;
+    }
+
+    @SuppressWarnings("deprecation") // The older way is for Spring Boot 3.3.
+    private SslVerifyMode verifyMode() {
+        try {
+            return client.getVerifyMode();
+        } catch (NoSuchMethodError beforeSpringData34) {
+            return client.isVerifyPeer() ? SslVerifyMode.FULL : SslVerifyMode.NONE;
+        }
     }
 }

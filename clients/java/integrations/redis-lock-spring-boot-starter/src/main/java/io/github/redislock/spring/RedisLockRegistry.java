@@ -1,6 +1,7 @@
 package io.github.redislock.spring;
 
 import io.github.redislock.LockOptions;
+import io.github.redislock.RedisLock;
 import io.github.redislock.RedisLockClient;
 
 import org.springframework.beans.factory.DisposableBean;
@@ -67,9 +68,10 @@ public final class RedisLockRegistry
     @Override
     public RedisRegistryLock obtain(Object lockKey) {
         String key = prefix + Objects.requireNonNull(lockKey, "lockKey");
+        RedisLock lock = client.lock(key);
         return DISTRIBUTED
-                ? new DistributedRegistryLock(client.lock(key), depths)
-                : new RedisRegistryLock(client.lock(key), depths);
+                ? DistributedRegistryLock.of(lock, depths)
+                : new RedisRegistryLock(lock, depths);
     }
 
     /**

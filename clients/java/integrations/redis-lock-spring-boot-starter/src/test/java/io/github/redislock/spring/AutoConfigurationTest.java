@@ -1,6 +1,7 @@
 package io.github.redislock.spring;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import io.github.redislock.LockOptions;
 import io.github.redislock.LostLock;
@@ -24,6 +25,7 @@ import org.springframework.context.annotation.Bean;
 import org.springframework.context.event.EventListener;
 import org.springframework.integration.support.locks.DefaultLockRegistry;
 import org.springframework.integration.support.locks.LockRegistry;
+import org.springframework.util.ClassUtils;
 
 import java.time.Duration;
 import java.util.List;
@@ -108,6 +110,25 @@ class AutoConfigurationTest {
                         });
     }
 
+    /** With a name Jedis takes a pool. */
+    @ParameterizedTest
+    @ValueSource(strings = {"jedis", "lettuce"})
+    void theConnectionsHaveTheApplicationsName(String driver) {
+        Contexts.runner(
+                        driver,
+                        Contexts.port(server.port()),
+                        "spring.data.redis.client-name=" + driver + "-app")
+                .run(
+                        context -> {
+                            var lock = context.getBean(RedisLockRegistry.class).obtain("named");
+                            // Its connection stays, which that of one that waits need not.
+                            assertThat(lock.tryLock()).isTrue();
+                            assertThat(server.ask("CLIENT", "LIST").toString())
+                                    .contains("name=" + driver + "-app");
+                            lock.unlock();
+                        });
+    }
+
     @Test
     void thePropertiesAreBound() {
         Contexts.runner(
@@ -133,6 +154,23 @@ class AutoConfigurationTest {
                             registry.obtain("a").lock();
                             assertThat(server.leftMs("mine:a")).isBetween(5_000L, 12_000L);
                             registry.obtain("a").unlock();
+                        });
+    }
+
+    @Test
+    void theRegistryIsOneOfDistributedLocksForSpringIntegration7() {
+        assumeTrue(
+                ClassUtils.isPresent(
+                        "org.springframework.integration.support.locks.DistributedLock", null));
+        Contexts.runner("jedis", Contexts.port(server.port()))
+                .withBean("seven", WithSpringIntegration7.class)
+                .run(
+                        context -> {
+                            WithSpringIntegration7 bean =
+                                    context.getBean(WithSpringIntegration7.class);
+                            bean.lockForAMinute("seven");
+                            assertThat(server.leftMs("lock-registry:seven")).isGreaterThan(30_000);
+                            bean.locks.obtain("seven").unlock();
                         });
     }
 
