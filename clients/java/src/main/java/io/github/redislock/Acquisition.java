@@ -175,7 +175,7 @@ final class Acquisition {
         if (commands.isForeign(failed)) {
             uncertain = false;
             placed = false; // It ended when the other one's value was written.
-            long heldMs = commands.resend(() -> commands.ttlMs(claim.name()));
+            long heldMs = commands.foreignMs(claim.name());
             pause(heldMs < 0 ? PACE_MS : Math.min(PACE_MS, heldMs + 1));
             return true;
         }

@@ -96,8 +96,11 @@ final class AsyncRequest<T> {
             }
             if (failed == null && waits) { // QUEUED, or the end of a slice
                 outOfReachSince = 0;
-                // One that blocked has waited already, or has nobody to tell it of its end.
-                plan(client.isTold() ? client.options().slice().toNanos() : PACE_NANOS);
+                // One that blocked has waited already; one without an answer is told of nothing.
+                plan(
+                        reply == null
+                                ? TimeUnit.MILLISECONDS.toNanos(Fallback.pauseMs())
+                                : client.options().slice().toNanos());
                 return;
             }
         }
@@ -198,7 +201,7 @@ final class AsyncRequest<T> {
     private void hold(long fence, long leaseNanos) {
         synchronized (this) {
             if (over) {
-                if (!held && !client.isTold()) {
+                if (!held && !client.isTold()) { // The grant came by another connection.
                     client.release(claim, token, 0);
                 } // Otherwise the release that gave it up comes after the grant.
                 return;

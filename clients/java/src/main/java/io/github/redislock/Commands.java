@@ -238,7 +238,19 @@ record Commands(Wire wire, LockOptions options, AtomicBoolean placeless, AtomicB
         return info(name).get("holders") instanceof List<?> holders ? holders.size() : 0;
     }
 
+    /** False where the user may not ask. A release gives the place up all the same. */
     boolean isWaiting(String name, String token) {
+        try {
+            return isWaitingNow(name, token);
+        } catch (RuntimeException failed) {
+            if (isError(failed, "NOPERM")) {
+                return false;
+            }
+            throw failed;
+        }
+    }
+
+    private boolean isWaitingNow(String name, String token) {
         return info(name).getOrDefault("waiters", List.of()) instanceof List<?> waiters
                 // The replies of RESP2 are flat lists and those of RESP3 maps: the token is in
                 // either.
@@ -256,6 +268,18 @@ record Commands(Wire wire, LockOptions options, AtomicBoolean placeless, AtomicB
             }
         }
         return info;
+    }
+
+    /** How long a lock of another kind is there at most; below 0 where that cannot be known. */
+    long foreignMs(String name) {
+        try {
+            return resend(() -> ttlMs(name));
+        } catch (RuntimeException failed) {
+            if (isError(failed, "NOPERM")) {
+                return -1;
+            }
+            throw failed;
+        }
     }
 
     long ttlMs(String name) {

@@ -62,11 +62,13 @@ public final class LettuceLockClient implements AutoCloseable {
 
     private final Semaphore blocked = new Semaphore(MOST_BLOCKED);
     private final AtomicBoolean atLeast = new AtomicBoolean();
+    private final Fallback fallback;
     private volatile boolean closed;
 
     private LettuceLockClient(LettuceServers servers, LockOptions options) {
         this.servers = servers;
         this.options = options;
+        this.fallback = new Fallback(options.fallback());
         timer.setRemoveOnCancelPolicy(true);
         timer.setExecuteExistingDelayedTasksAfterShutdownPolicy(false);
         try {
@@ -282,7 +284,7 @@ public final class LettuceLockClient implements AutoCloseable {
     }
 
     private CompletableFuture<Object> block(Request request) {
-        if (!blocked.tryAcquire()) {
+        if (!fallback.isChosen() || fallback.isUsed() || !blocked.tryAcquire()) {
             return send(request.atOnce(true));
         }
         request.blockMs = Math.min(LettuceWire.CLUSTER_SLICE_MS, options.slice().toMillis());
@@ -347,6 +349,57 @@ public final class LettuceLockClient implements AutoCloseable {
     }
 
     private CompletableFuture<Object> send(Request request) {
+        if (fallback.isUsed()) {
+            return sendInstead(request);
+        }
+        return dispatch(request)
+                .handle(
+                        (reply, failed) -> {
+                            if (failed == null) {
+                                fallback.sawModule();
+                                return CompletableFuture.completedFuture(reply);
+                            }
+                            return without(request, cause(failed));
+                        })
+                .thenCompose(next -> next);
+    }
+
+    /** What becomes of a request that failed: a server without the module knows none of ours. */
+    private CompletableFuture<Object> without(Request request, Throwable failed) {
+        if (!isUnknown(failed)) {
+            return CompletableFuture.failedFuture(failed);
+        }
+        if (Fallback.isBasic(request)) {
+            return fallback.begin()
+                    ? sendInstead(request)
+                    : CompletableFuture.failedFuture(Fallback.missing(failed));
+        }
+        // An older module may only lack this one.
+        return dispatch(Commands.releasing("redis-lock", UUID.randomUUID().toString(), 0))
+                .handle((none, probe) -> probe != null && isUnknown(cause(probe)))
+                .thenCompose(
+                        missing ->
+                                missing && fallback.begin()
+                                        ? sendInstead(request)
+                                        : CompletableFuture.failedFuture(
+                                                missing ? Fallback.missing(failed) : failed));
+    }
+
+    private static boolean isUnknown(Throwable failed) {
+        return failed instanceof RedisCommandExecutionException
+                && Fallback.isUnknown(failed.getMessage());
+    }
+
+    private CompletableFuture<Object> sendInstead(Request request) {
+        try {
+            return dispatch(Fallback.instead(request))
+                    .thenApply(reply -> Fallback.reply(request, reply));
+        } catch (ModuleMissingException unavailable) {
+            return CompletableFuture.failedFuture(unavailable);
+        }
+    }
+
+    private CompletableFuture<Object> dispatch(Request request) {
         try {
             // The copy, as a command that is cancelled would not be sent again by Lettuce.
             return servers.shared()

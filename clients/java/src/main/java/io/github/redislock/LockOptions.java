@@ -25,6 +25,10 @@ import java.util.function.Consumer;
  *     end
  * @param onLost is told of every hold that ends without its owner, on the thread that noticed:
  *     mostly on that of the client's clock, where the next news waits for it, so be quick
+ * @param fallback whether a server without the module is used by {@code SET NX PX} and scripts.
+ *     That has no fair queue, no fence (it is 0 then, and must never be sent to a resource), no
+ *     readers and writers, no semaphores, multi-locks, guarded commands or least times, and a clock
+ *     that an eviction or a failover can cut short
  */
 public record LockOptions(
         Duration ttl,
@@ -32,7 +36,8 @@ public record LockOptions(
         Duration grace,
         Duration reconnect,
         Optional<Duration> linger,
-        Consumer<LostLock> onLost) {
+        Consumer<LostLock> onLost,
+        boolean fallback) {
     private static final Duration LONGEST_GRACE = Duration.ofHours(1);
 
     /**
@@ -44,6 +49,7 @@ public record LockOptions(
      * @param reconnect may be zero
      * @param linger not negative
      * @param onLost not null
+     * @param fallback off unless the module cannot be loaded
      * @throws IllegalArgumentException when the ttl or the slice is shorter than a millisecond, or
      *     the grace or the linger is out of its range
      */
@@ -84,7 +90,8 @@ public record LockOptions(
                 Duration.ofSeconds(5),
                 Duration.ofSeconds(3),
                 Optional.empty(),
-                lost -> {});
+                lost -> {},
+                false);
     }
 
     /**
@@ -94,7 +101,7 @@ public record LockOptions(
      * @return a copy
      */
     public LockOptions withTtl(Duration ttl) {
-        return new LockOptions(ttl, slice, grace, reconnect, linger, onLost);
+        return new LockOptions(ttl, slice, grace, reconnect, linger, onLost, fallback);
     }
 
     /**
@@ -104,7 +111,7 @@ public record LockOptions(
      * @return a copy
      */
     public LockOptions withSlice(Duration slice) {
-        return new LockOptions(ttl, slice, grace, reconnect, linger, onLost);
+        return new LockOptions(ttl, slice, grace, reconnect, linger, onLost, fallback);
     }
 
     /**
@@ -114,7 +121,7 @@ public record LockOptions(
      * @return a copy
      */
     public LockOptions withGrace(Duration grace) {
-        return new LockOptions(ttl, slice, grace, reconnect, linger, onLost);
+        return new LockOptions(ttl, slice, grace, reconnect, linger, onLost, fallback);
     }
 
     /**
@@ -124,7 +131,7 @@ public record LockOptions(
      * @return a copy
      */
     public LockOptions withReconnect(Duration reconnect) {
-        return new LockOptions(ttl, slice, grace, reconnect, linger, onLost);
+        return new LockOptions(ttl, slice, grace, reconnect, linger, onLost, fallback);
     }
 
     /**
@@ -134,7 +141,7 @@ public record LockOptions(
      * @return a copy
      */
     public LockOptions withLinger(Duration linger) {
-        return new LockOptions(ttl, slice, grace, reconnect, Optional.of(linger), onLost);
+        return new LockOptions(ttl, slice, grace, reconnect, Optional.of(linger), onLost, fallback);
     }
 
     /**
@@ -144,6 +151,17 @@ public record LockOptions(
      * @return a copy
      */
     public LockOptions withOnLost(Consumer<LostLock> onLost) {
-        return new LockOptions(ttl, slice, grace, reconnect, linger, onLost);
+        return new LockOptions(ttl, slice, grace, reconnect, linger, onLost, fallback);
+    }
+
+    /**
+     * With or without a fallback for servers where the module cannot be loaded. A client chooses at
+     * its first use, and says by one warning what is lost.
+     *
+     * @param fallback whether a server without the module is used by {@code SET NX PX} and scripts
+     * @return a copy
+     */
+    public LockOptions withFallback(boolean fallback) {
+        return new LockOptions(ttl, slice, grace, reconnect, linger, onLost, fallback);
     }
 }

@@ -30,7 +30,7 @@ public final class RedisLockClient implements AutoCloseable {
             wire.close();
             throw new IllegalArgumentException(wire.whyNoLinger());
         }
-        return new RedisLockClient(wire, options);
+        return new RedisLockClient(new FallbackWire(wire, options.fallback()), options);
     }
 
     /**

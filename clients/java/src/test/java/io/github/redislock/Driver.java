@@ -6,6 +6,7 @@ import io.lettuce.core.api.StatefulRedisConnection;
 import redis.clients.jedis.JedisPool;
 import redis.clients.jedis.UnifiedJedis;
 
+import java.net.URI;
 import java.time.Duration;
 import java.util.ArrayDeque;
 import java.util.Deque;
@@ -21,7 +22,7 @@ enum Driver {
     JEDIS_UNIFIED {
         @Override
         Opened open(String url, LockOptions options) {
-            UnifiedJedis jedis = TestServer.client(java.net.URI.create(url).getPort());
+            UnifiedJedis jedis = TestServer.client(URI.create(url), 8, 1);
             return new Opened(JedisLocks.over(jedis, options), jedis);
         }
     },

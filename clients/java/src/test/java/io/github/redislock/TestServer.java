@@ -10,15 +10,16 @@ import org.apache.commons.pool2.impl.GenericObjectPoolConfig;
 import redis.clients.jedis.CommandArguments;
 import redis.clients.jedis.Connection;
 import redis.clients.jedis.DefaultJedisClientConfig;
-import redis.clients.jedis.HostAndPort;
 import redis.clients.jedis.UnifiedJedis;
 import redis.clients.jedis.exceptions.JedisException;
 import redis.clients.jedis.providers.PooledConnectionProvider;
+import redis.clients.jedis.util.JedisURIHelper;
 
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.net.InetAddress;
 import java.net.ServerSocket;
+import java.net.URI;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -42,7 +43,7 @@ final class TestServer implements AutoCloseable {
         this.process = process;
         this.folder = folder;
         this.port = port;
-        this.redis = client(port, 8, 5);
+        this.redis = client(URI.create(url()), 8, 5);
     }
 
     static TestServer start() {
@@ -140,16 +141,20 @@ final class TestServer implements AutoCloseable {
     }
 
     static UnifiedJedis client(int port, int connections) {
-        return client(port, connections, 1);
+        return client(URI.create("redis://127.0.0.1:" + port), connections, 1);
     }
 
-    private static UnifiedJedis client(int port, int connections, int tries) {
+    /** The same, for the user of the address. */
+    static UnifiedJedis client(URI address, int connections, int tries) {
         GenericObjectPoolConfig<Connection> pool = new GenericObjectPoolConfig<>();
         pool.setMaxTotal(connections);
         return new UnifiedJedis(
                 new PooledConnectionProvider(
-                        new HostAndPort("127.0.0.1", port),
-                        DefaultJedisClientConfig.builder().build(),
+                        JedisURIHelper.getHostAndPort(address),
+                        DefaultJedisClientConfig.builder()
+                                .user(JedisURIHelper.getUser(address))
+                                .password(JedisURIHelper.getPassword(address))
+                                .build(),
                         pool),
                 tries,
                 Duration.ofSeconds(2));

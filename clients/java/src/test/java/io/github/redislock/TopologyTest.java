@@ -12,6 +12,8 @@ import io.lettuce.core.cluster.ClusterTopologyRefreshOptions;
 import io.lettuce.core.cluster.RedisClusterClient;
 
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.parallel.Execution;
+import org.junit.jupiter.api.parallel.ExecutionMode;
 
 import redis.clients.jedis.DefaultJedisClientConfig;
 import redis.clients.jedis.HostAndPort;
@@ -30,6 +32,7 @@ import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 
 /** A Sentinel, a cluster, failovers in the middle of a wait and of a hold, and a slot that moves. */
+@Execution(ExecutionMode.CONCURRENT)
 class TopologyTest {
     private final LinkedBlockingQueue<LostLock> lost = new LinkedBlockingQueue<>();
     private final LockOptions options = LockOptions.defaults().withOnLost(lost::add);

@@ -1,0 +1,174 @@
+package io.github.redislock;
+
+import java.nio.charset.StandardCharsets;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ThreadLocalRandom;
+
+/**
+ * What a client does at a server without the module: {@code SET NX PX} and scripts, if it may. The
+ * choice is made at the first use of the client, and stays.
+ */
+final class Fallback {
+    static final String LOST =
+            "no fair queue, no fence, no readers-writers, no counted or several locks, no guarded"
+                    + " commands, and a clock that an eviction or a failover can cut short";
+
+    private static final System.Logger LOG = System.getLogger("io.github.redislock");
+
+    private static final String LOAD =
+            "load it by `loadmodule /path/libredis_lock.so` in the server's configuration, or by"
+                    + " MODULE LOAD /path/libredis_lock.so";
+
+    /** The same token has its lock again, so that a request may be sent twice. */
+    private static final String ACQUIRE =
+            "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 0 end"
+                    + " if redis.pcall('GET', KEYS[1]) == ARGV[1] then"
+                    + " redis.call('PEXPIRE', KEYS[1], ARGV[2]) return 0 end"
+                    + " return false";
+
+    private static final String RELEASE =
+            "if redis.pcall('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end"
+                    + " return 0";
+
+    private static final String RENEW =
+            "if redis.pcall('GET', KEYS[1]) == ARGV[1] then"
+                    + " return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end"
+                    + " return 0";
+
+    private static final String CHECK =
+            "if redis.pcall('GET', KEYS[1]) == ARGV[1] then return 1 end return false";
+
+    private enum Choice {
+        NONE,
+        MODULE,
+        FALLBACK
+    }
+
+    private final boolean allowed;
+    private volatile Choice choice = Choice.NONE;
+
+    Fallback(boolean allowed) {
+        this.allowed = allowed;
+    }
+
+    /** Whether the server was asked for the module. */
+    boolean isChosen() {
+        return choice != Choice.NONE;
+    }
+
+    boolean isUsed() {
+        return choice == Choice.FALLBACK;
+    }
+
+    /** The server knows a command of the module. */
+    synchronized void sawModule() {
+        if (choice == Choice.NONE) {
+            choice = Choice.MODULE;
+        }
+    }
+
+    /** The server has no module: whether the client goes on without it. */
+    synchronized boolean begin() {
+        if (choice == Choice.NONE && allowed) {
+            choice = Choice.FALLBACK;
+            LOG.log(
+                    System.Logger.Level.WARNING,
+                    "The server has no redis-lock module, so this client locks by SET NX PX and"
+                            + " scripts. Lost by that: {0}.",
+                    LOST);
+        }
+        return isUsed();
+    }
+
+    static boolean isOurs(Request request) {
+        return request.command.startsWith("LOCK.") || request.command.startsWith("RWLOCK.");
+    }
+
+    /** Whether an error says that a command of the module is unknown. */
+    static boolean isUnknown(String error) {
+        return error != null && error.matches("(?is)ERR unknown command ['`]?(RW)?LOCK\\..*");
+    }
+
+    /** Whether all modules have it, so that it is missing only where the module is. */
+    static boolean isBasic(Request request) {
+        return !List.of("LOCK.MACQUIRE", "LOCK.CHECK", "LOCK.EXEC").contains(request.command);
+    }
+
+    static ModuleMissingException missing(Throwable cause) {
+        return new ModuleMissingException(
+                "the server has no redis-lock module: "
+                        + LOAD
+                        + ". Where modules cannot be loaded,"
+                        + " LockOptions.withFallback(true) locks by SET NX PX and scripts. Lost by"
+                        + " that: "
+                        + LOST,
+                cause);
+    }
+
+    private static ModuleMissingException unavailable(String feature) {
+        return new ModuleMissingException(
+                feature
+                        + " is not available in the fallback, as the server has no redis-lock"
+                        + " module: "
+                        + LOAD,
+                null);
+    }
+
+    /** What is sent in the place of a command of the module. */
+    static Request instead(Request request) {
+        List<Request.Word> words = request.words();
+        switch (request.command) {
+            case "LOCK.ACQUIRE":
+                if (has(words, 3, "LIMIT")) {
+                    throw unavailable("a semaphore");
+                }
+                return script(ACQUIRE, words, 3);
+            case "LOCK.RELEASE":
+                if (has(words, 2, "ATLEAST")) {
+                    throw unavailable("a least time");
+                }
+                return script(RELEASE, words, 2);
+            case "LOCK.RENEW":
+                return script(RENEW, words, 3);
+            case "LOCK.CHECK":
+                return script(CHECK, words, 2);
+            case "LOCK.INFO":
+                return new Request("PTTL").key(text(words.get(0)));
+            case "RWLOCK.RLOCK":
+                throw unavailable("a read lock");
+            case "LOCK.MACQUIRE":
+                throw unavailable("a multi-lock");
+            default:
+                throw unavailable("a guarded command");
+        }
+    }
+
+    /** The module's answer that goes with it. */
+    static Object reply(Request request, Object reply) {
+        if (request.command.equals("LOCK.INFO")) {
+            boolean held = reply instanceof Long leftMs && leftMs != -2;
+            return Map.of("mode", held ? "exclusive" : "free");
+        }
+        return reply;
+    }
+
+    /** As those who wait all ask at a time of their own, none has the next word each time. */
+    static long pauseMs() {
+        return ThreadLocalRandom.current().nextLong(20, 80);
+    }
+
+    private static boolean has(List<Request.Word> words, int at, String option) {
+        return words.size() > at && text(words.get(at)).equals(option);
+    }
+
+    private static Request script(String script, List<Request.Word> words, int count) {
+        Request request = new Request("EVAL").add(script).add(1).key(text(words.get(0)));
+        words.subList(1, count).forEach(word -> request.add(word.bytes()));
+        return request;
+    }
+
+    private static String text(Request.Word word) {
+        return new String(word.bytes(), StandardCharsets.UTF_8);
+    }
+}

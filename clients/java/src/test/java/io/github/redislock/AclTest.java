@@ -1,0 +1,146 @@
+package io.github.redislock;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.lettuce.core.RedisClient;
+
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.EnumSource;
+
+import java.time.Duration;
+import java.util.Optional;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
+
+/** What a user needs the rights to do. */
+class AclTest extends ServerTest {
+    /** The one of {@code redis.conf.example}. */
+    private static final String WORKER =
+            "resetchannels ~jobs:* -@all +lock.acquire +rwlock.wlock +rwlock.rlock +lock.renew"
+                    + " +lock.release +ping";
+
+    private String urlOf(String rights) {
+        server.ask("ACL", (Object[]) ("SETUSER worker reset on >secret " + rights).split(" "));
+        return server.url().replace("//", "//worker:secret@");
+    }
+
+    @ParameterizedTest
+    @EnumSource(names = {"JEDIS", "JEDIS_UNIFIED", "LETTUCE_CLIENT"})
+    void aWorkerLocksAndWaits(Driver driver) throws Exception {
+        LockOptions brief = options.withSlice(Duration.ofMillis(200));
+        try (Driver.Opened opened = driver.open(urlOf(WORKER), brief)) {
+            RedisLock lock = opened.locks.lock("jobs:1");
+            lock.lock();
+            lock.lock();
+            Future<Boolean> waiting = other.starts(() -> lock.tryLock(20, TimeUnit.SECONDS));
+            awaitWaiters("jobs:1", 1);
+            Eventually.pause(TTL_MS + 200);
+            assertTrue(lock.renew(Duration.ofSeconds(5)));
+            lock.unlock();
+            lock.unlock();
+            assertTrue(Other.result(waiting));
+            Other third = new Other();
+            Future<Void> interrupted = third.starts(() -> lock.lockInterruptibly());
+            awaitWaiters("jobs:1", 1);
+            third.thread.interrupt();
+            assertThrows(ExecutionException.class, () -> interrupted.get(20, TimeUnit.SECONDS));
+            awaitWaiters("jobs:1", 0);
+            third.close();
+            other.does(() -> lock.unlock());
+
+            RedisReadWriteLock both = opened.locks.readWriteLock("jobs:2");
+            both.readLock().lock();
+            both.writeLock().lock();
+            both.readLock().unlock();
+            both.writeLock().unlock();
+            try (RedisHold permit = opened.locks.semaphore("jobs:3", 2).acquire()) {
+                assertTrue(permit.isHeld());
+            }
+            Duration most = Duration.ofSeconds(20);
+            assertTrue(opened.locks.runOnce("jobs:4", most, Duration.ofSeconds(9), hold -> {}));
+            assertTrue(server.redis.exists("jobs:4"));
+
+            // A lock of another kind: its ttl is not known.
+            server.redis.psetex("jobs:5", 300, "old");
+            assertTrue(opened.locks.lock("jobs:5").tryLock(20, TimeUnit.SECONDS));
+            RuntimeException refused =
+                    assertThrows(RuntimeException.class, () -> opened.locks.lock("else").lock());
+            assertTrue(refused.getMessage().contains("NOPERM"), refused.getMessage());
+        }
+        assertTrue(lost.isEmpty());
+    }
+
+    @ParameterizedTest
+    @EnumSource(names = {"JEDIS", "JEDIS_POOL", "LETTUCE_CLIENT"})
+    void aWorkersHoldsLinger(Driver driver) {
+        LockOptions lingers = LockOptions.defaults().withLinger(Duration.ofSeconds(5));
+        try (Driver.Opened opened = driver.open(urlOf(WORKER), lingers)) {
+            RedisLock lock = opened.locks.lock("jobs:1");
+            lock.lock();
+            server.cutConnections();
+            Eventually.isTrue("its end came forward", () -> server.redis.pttl("jobs:1") < 5_001);
+            Eventually.isTrue("it has its ttl", () -> server.redis.pttl("jobs:1") > 20_000);
+            lock.unlock();
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource
+    void everyOtherOperationNeedsOneRightMore(Driver driver) {
+        String more =
+                WORKER + " +lock.macquire +lock.check +lock.exec +incr +lock.info +pttl +del";
+        try (Driver.Opened opened = driver.open(urlOf(more), options)) {
+            RedisLock lock = opened.locks.lock("jobs:{1}");
+            lock.lock();
+            assertTrue(lock.check() && lock.isLocked() && lock.remainTimeToLive() > 0);
+            assertEquals(1L, lock.exec("INCR", "jobs:n{1}"));
+            assertEquals(1, opened.locks.semaphore("jobs:{2}", 1).availablePermits());
+            lock.unlock();
+            RedisMultiLock several = opened.locks.multiLock(lock, opened.locks.lock("jobs:2{1}"));
+            several.lock();
+            several.unlock();
+            assertFalse(lock.forceUnlock());
+        }
+    }
+
+    @Test
+    void waitingWithoutThreadsNeedsTheChannel() {
+        String url = urlOf(WORKER + " &redis-lock:* +subscribe");
+        RedisClient lettuce = RedisClient.create(url);
+        try (LettuceLockClient mine = LettuceLockClient.connect(lettuce, options)) {
+            AsyncHold hold = Other.result(mine.lock("jobs:1").lock());
+            CompletableFuture<AsyncHold> waiting = mine.lock("jobs:1").lock();
+            awaitWaiters("jobs:1", 1);
+            CompletableFuture<Optional<AsyncHold>> brief =
+                    mine.readLock("jobs:1").tryLock(Duration.ofMillis(100));
+            assertTrue(Other.result(brief).isEmpty());
+            assertTrue(Other.result(hold.renew(Duration.ofSeconds(30))));
+            assertTrue(Other.result(hold.unlock()));
+            assertTrue(Other.result(Other.result(waiting).unlock()));
+            Duration most = Duration.ofSeconds(20);
+            assertTrue(
+                    Other.result(
+                            mine.runOnce(
+                                    "jobs:2",
+                                    most,
+                                    Duration.ofSeconds(9),
+                                    run -> CompletableFuture.completedFuture(run.fence()))));
+            assertFalse(
+                    Other.result(
+                            mine.runOnce(
+                                    "jobs:2",
+                                    most,
+                                    Duration.ofSeconds(9),
+                                    run -> CompletableFuture.completedFuture(run.fence()))));
+            assertTrue(server.redis.pttl("jobs:2") > 5_000);
+        } finally {
+            lettuce.shutdown(Duration.ZERO, Duration.ofSeconds(2));
+        }
+    }
+}
