@@ -8,6 +8,7 @@ import net.javacrumbs.shedlock.core.LockConfiguration;
 import net.javacrumbs.shedlock.core.SimpleLock;
 import net.javacrumbs.shedlock.support.LockException;
 
+import java.time.Duration;
 import java.util.Objects;
 import java.util.Optional;
 import java.util.concurrent.TimeUnit;
@@ -68,13 +69,21 @@ public final class RedisLockProvider implements ExtensibleLockProvider {
             Thread.currentThread().interrupt();
             throw new LockException("interrupted before the lock was asked for", cut);
         }
-        return hold == null
-                ? Optional.empty()
-                : Optional.of(
-                        new RedisSimpleLock(
-                                configuration,
-                                hold,
-                                askedNanos,
-                                configuration.getLockAtLeastFor()));
+        if (hold == null) {
+            return Optional.empty();
+        }
+        Duration atLeast = configuration.getLockAtLeastFor();
+        refuseInFallback(hold, atLeast);
+        return Optional.of(new RedisSimpleLock(configuration, hold, askedNanos, atLeast));
+    }
+
+    /** Before the job is run, as it cannot be kept after it. */
+    private static void refuseInFallback(RedisHold hold, Duration atLeast) {
+        if (hold.fence() == 0 && !atLeast.isZero()) {
+            hold.release();
+            throw new UnsupportedOperationException(
+                    "lockAtLeastFor is not available in the fallback for a server without the"
+                            + " redis-lock module: set it to zero, or load the module");
+        }
     }
 }

@@ -3,6 +3,7 @@ package io.github.redislock.shedlock;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import io.github.redislock.LockOptions;
 import io.github.redislock.RedisLockClient;
 import io.github.redislock.testing.Eventually;
 import io.github.redislock.testing.TestServer;
@@ -219,6 +220,23 @@ class RedisLockProviderTest {
             assertThat(Thread.interrupted()).isTrue();
         }
         assertThat(server.isLocked(KEY)).isFalse();
+    }
+
+    @Test
+    void inTheFallbackItLocksButRefusesLockAtLeastForBeforeTheJob() {
+        try (TestServer plain = TestServer.withoutModule();
+                RedisLockClient mine =
+                        RedisLockClient.connect(
+                                plain.url(), LockOptions.defaults().withFallback(true))) {
+            LockProvider fallback = new RedisLockProvider(mine);
+            SimpleLock lock = lock(fallback, MINUTE, Duration.ZERO);
+            assertThat(fallback.lock(configuration(MINUTE, Duration.ZERO))).isEmpty();
+            lock.unlock();
+            assertThatThrownBy(() -> lock(fallback, MINUTE, Duration.ofSeconds(1)))
+                    .isInstanceOf(UnsupportedOperationException.class)
+                    .hasMessageContaining("lockAtLeastFor");
+            assertThat(plain.isLocked(KEY)).isFalse();
+        }
     }
 
     /** No right but those of the role {@code worker} in the documents. */

@@ -40,6 +40,7 @@ public class RedisLockAutoConfiguration {
                 .withSlice(properties.getSlice())
                 .withGrace(properties.getGrace())
                 .withReconnect(properties.getReconnect())
+                .withFallback(properties.isFallback())
                 .withOnLost(publisher::publishEvent);
     }
 

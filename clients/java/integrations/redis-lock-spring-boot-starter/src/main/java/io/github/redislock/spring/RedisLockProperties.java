@@ -26,6 +26,12 @@ public class RedisLockProperties {
     /** How long a command is sent again while the server is out of reach. */
     private Duration reconnect = DEFAULTS.reconnect();
 
+    /**
+     * Whether a server without the module is used by SET NX PX and scripts: no queue, no fence, and
+     * no lockAtLeastFor.
+     */
+    private boolean fallback = DEFAULTS.fallback();
+
     private final Registry registry = new Registry();
 
     private final Shedlock shedlock = new Shedlock();
@@ -121,6 +127,24 @@ public class RedisLockProperties {
      */
     public void setReconnect(Duration reconnect) {
         this.reconnect = reconnect;
+    }
+
+    /**
+     * Whether a server without the module is used by {@code SET NX PX} and scripts.
+     *
+     * @return false by default
+     */
+    public boolean isFallback() {
+        return fallback;
+    }
+
+    /**
+     * Sets it.
+     *
+     * @param fallback whether it is used
+     */
+    public void setFallback(boolean fallback) {
+        this.fallback = fallback;
     }
 
     /**

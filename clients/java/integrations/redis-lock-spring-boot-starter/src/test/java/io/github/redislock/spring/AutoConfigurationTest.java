@@ -1,10 +1,12 @@
 package io.github.redislock.spring;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import io.github.redislock.LockOptions;
 import io.github.redislock.LostLock;
+import io.github.redislock.ModuleMissingException;
 import io.github.redislock.RedisLockClient;
 import io.github.redislock.shedlock.RedisLockProvider;
 import io.github.redislock.testing.Eventually;
@@ -127,6 +129,35 @@ class AutoConfigurationTest {
                                     .contains("name=" + driver + "-app");
                             lock.unlock();
                         });
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"jedis", "lettuce"})
+    void onAServerWithoutTheModuleItWorksOnlyWithTheFallback(String driver) {
+        try (TestServer plain = TestServer.withoutModule()) {
+            Contexts.runner(driver, Contexts.port(plain.port()))
+                    .run(
+                            context -> {
+                                var lock = context.getBean(RedisLockRegistry.class).obtain("a");
+                                assertThatThrownBy(lock::tryLock)
+                                        .isInstanceOf(ModuleMissingException.class);
+                            });
+            Contexts.runner(driver, Contexts.port(plain.port()), "redis-lock.fallback=true")
+                    .run(
+                            context -> {
+                                RedisLockRegistry registry =
+                                        context.getBean(RedisLockRegistry.class);
+                                registry.obtain("a").lock();
+                                registry.obtain("a").lock();
+                                assertThat(plain.ask("TYPE", "lock-registry:a"))
+                                        .isEqualTo("string");
+                                registry.renewLock("a", Duration.ofMinutes(5));
+                                assertThat(plain.leftMs("lock-registry:a")).isGreaterThan(60_000);
+                                registry.obtain("a").unlock();
+                                registry.obtain("a").unlock();
+                                assertThat(plain.isLocked("lock-registry:a")).isFalse();
+                            });
+        }
     }
 
     @Test

@@ -39,6 +39,15 @@ public final class TestServer implements AutoCloseable {
         return launch(List.of(), all);
     }
 
+    /**
+     * Starts one without the module.
+     *
+     * @return the server, which answers
+     */
+    public static TestServer withoutModule() {
+        return launch(List.of(), List.of("--save", ""));
+    }
+
     /** A Sentinel, of which {@code configuration} is the file. */
     static TestServer sentinel(List<String> configuration) {
         return launch(configuration, List.of("--sentinel"));
