@@ -9,7 +9,9 @@ rm -rf target/dist
 mkdir -p "$staging"
 
 echo "== build and stage"
-$MVN -q -f ../pom.xml deploy -DskipTests -Dmdep.skip -DaltDeploymentRepository="staging::file://$staging"
+# The client comes from its own folder: here it is only what the two depend on.
+$MVN -q -f ../pom.xml package org.apache.maven.plugins:maven-deploy-plugin:3.1.4:deploy -DskipTests -Dmaven.javadoc.skip \
+    -Dmaven.source.skip -Dmdep.skip -DaltDeploymentRepository="staging::file://$staging"
 $MVN -q deploy -DskipTests -DaltDeploymentRepository="staging::file://$staging" -pl "$(IFS=,; echo "${published[*]}")" -am
 
 echo "== check the metadata as Maven Central does"

@@ -111,7 +111,8 @@ class RedisLockProviderTest {
 
     @Test
     void anOwnerThatWasOvertakenUnlocksNothing() {
-        SimpleLock late = lock(provider, Duration.ofMillis(30), Duration.ZERO);
+        SimpleLock late = lock(provider, MINUTE, Duration.ZERO);
+        server.ask("PEXPIRE", KEY, "1");
         Eventually.isTrue("it has ended", () -> !server.isLocked(KEY));
         SimpleLock newer = lock(other, MINUTE, Duration.ZERO);
         assertThat(((RedisSimpleLock) newer).fence())
@@ -124,7 +125,8 @@ class RedisLockProviderTest {
 
     @Test
     void anOwnerThatWasOvertakenExtendsNothing() {
-        SimpleLock late = lock(provider, Duration.ofMillis(30), Duration.ZERO);
+        SimpleLock late = lock(provider, MINUTE, Duration.ZERO);
+        server.ask("PEXPIRE", KEY, "1");
         Eventually.isTrue("it has ended", () -> !server.isLocked(KEY));
         lock(other, Duration.ofSeconds(20), Duration.ZERO);
         assertThat(late.extend(Duration.ofMinutes(5), Duration.ZERO)).isEmpty();

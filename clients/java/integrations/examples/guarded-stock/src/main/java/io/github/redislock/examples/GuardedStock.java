@@ -22,11 +22,12 @@ public class GuardedStock {
 
     /** Knows of no lock but Spring Integration's. */
     @Service
+    @SuppressWarnings("rawtypes") // With Spring Integration 7 alone it is a LockRegistry<?>.
     static class Stock {
-        private final LockRegistry<?> locks;
+        private final LockRegistry locks;
         private final StringRedisTemplate redis;
 
-        Stock(LockRegistry<?> locks, StringRedisTemplate redis) {
+        Stock(LockRegistry locks, StringRedisTemplate redis) {
             this.locks = locks;
             this.redis = redis;
         }
