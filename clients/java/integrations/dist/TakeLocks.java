@@ -5,14 +5,14 @@ import net.javacrumbs.shedlock.core.LockConfiguration;
 import net.javacrumbs.shedlock.core.LockProvider;
 
 import org.springframework.boot.SpringApplication;
-import org.springframework.boot.autoconfigure.SpringBootApplication;
+import org.springframework.boot.autoconfigure.EnableAutoConfiguration;
 import org.springframework.integration.support.locks.LockRegistry;
 
 import java.time.Duration;
 import java.time.Instant;
 
 /** A program of somebody else, for `make dist`: one lock by each of the two artifacts. */
-@SpringBootApplication
+@EnableAutoConfiguration
 public class TakeLocks {
     public static void main(String[] arguments) {
         SpringApplication application = new SpringApplication(TakeLocks.class);
