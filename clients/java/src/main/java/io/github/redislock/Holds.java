@@ -46,28 +46,37 @@ final class Holds implements AutoCloseable {
     }
 
     private void rebind(Hold hold) {
+        boolean held;
         synchronized (hold) {
-            if (hold.isOver()) {
-                return;
-            }
-            long leaseMs = hold.renewed ? ttlMs : hold.leftMs();
-            long sentNanos = System.nanoTime();
-            try {
-                Long fence = commands.tryAcquire(hold.claimNow(), hold.token, leaseMs);
-                if (fence != null && fence == hold.fence) {
-                    hold.lease(sentNanos, leaseMs);
-                    watch(hold);
-                    return;
-                }
-                if (fence != null && lose(hold, GONE)) {
-                    commands.release(hold.claim, hold.token); // A new one, which nobody asked for.
-                }
-            } catch (RuntimeException failed) {
-                planRenewal(hold, TimeUnit.MILLISECONDS.toNanos(ttlMs) / 20, () -> rebind(hold));
-                return;
-            }
+            held = hold.isOver() || rebindNow(hold);
+        }
+        if (!held) {
             lose(hold, GONE);
         }
+    }
+
+    /** False when the server says that it is over. */
+    private boolean rebindNow(Hold hold) {
+        long leaseMs = hold.renewed ? ttlMs : hold.leftMs();
+        long sentNanos = System.nanoTime();
+        try {
+            Long fence = commands.tryAcquire(hold.claimNow(), hold.token, leaseMs);
+            if (fence == null) {
+                return false;
+            }
+            if (fence != hold.fence) {
+                commands.release(hold.claim, hold.token); // A new one, which nobody asked for.
+                return false;
+            }
+            hold.lease(sentNanos, leaseMs);
+            watch(hold);
+            if (hold.isOver()) {
+                commands.release(hold.claim, hold.token); // Given back meanwhile.
+            }
+        } catch (RuntimeException failed) {
+            planRenewal(hold, TimeUnit.MILLISECONDS.toNanos(ttlMs) / 20, () -> rebind(hold));
+        }
+        return true;
     }
 
     private static ScheduledThreadPoolExecutor thread(String name) {
@@ -148,20 +157,24 @@ final class Holds implements AutoCloseable {
      */
     boolean renew(Hold hold, long leaseMs) {
         hold.renewed = false;
-        synchronized (hold) { // A renewal by the watchdog that is under way comes first.
-            if (hold.isOver() || hold.leftNanos() <= 0) {
-                lose(hold, "its lease ended"); // Unless the clock was quicker.
-                return false;
-            }
-            long sentNanos = System.nanoTime();
-            if (!commands.resend(() -> commands.renew(hold.claim, hold.token, leaseMs))) {
-                lose(hold, GONE);
-                return false;
-            }
-            hold.lease(sentNanos, leaseMs);
+        if (hold.isOver() || hold.leftNanos() <= 0) {
+            lose(hold, "its lease ended"); // Unless the clock was quicker.
+            return false;
         }
-        watch(hold);
-        return true;
+        boolean held;
+        synchronized (hold) { // A renewal by the watchdog that is under way comes first.
+            long sentNanos = System.nanoTime();
+            held = commands.resend(() -> commands.renew(hold.claim, hold.token, leaseMs));
+            if (held) {
+                hold.lease(sentNanos, leaseMs);
+            }
+        }
+        if (held) {
+            watch(hold);
+        } else {
+            lose(hold, GONE);
+        }
+        return held && !hold.isOver();
     }
 
     /** Gives a hold back; an error when it was lost. */
@@ -259,16 +272,14 @@ final class Holds implements AutoCloseable {
         }
     }
 
-    boolean lose(Hold hold, String reason) {
-        boolean lost = hold.lose();
-        if (lost) {
+    void lose(Hold hold, String reason) {
+        if (hold.lose()) {
             forget(hold);
             if (hold.claim.several()) {
                 releaseRest(hold);
             }
             onLost.accept(new LostLock(hold.claim.title(), hold.owner, hold.fence, reason));
         }
-        return lost;
     }
 
     private void forget(Hold hold) {
@@ -331,24 +342,26 @@ final class Holds implements AutoCloseable {
     }
 
     private void renew(Hold hold) {
-        synchronized (hold) {
-            if (hold.renewed) {
-                renewNow(hold);
-            }
+        boolean held;
+        synchronized (hold) { // A lease that its owner sets comes before or after.
+            held = !hold.renewed || renewNow(hold);
+        }
+        if (!held) {
+            // Unless its owner released it while this was on its way.
+            lose(hold, GONE);
         }
     }
 
-    private void renewNow(Hold hold) {
+    /** False when the server says that it is over. */
+    private boolean renewNow(Hold hold) {
         // Who is dead cannot unlock; renewing for it would lock everybody out for ever.
         if (hold.isOver() || !(hold.handedOn || hold.owner.isAlive())) {
-            return;
+            return true;
         }
         try {
             long sentNanos = System.nanoTime();
             if (!commands.renew(hold.claim, hold.token, ttlMs)) {
-                // Unless its owner released it while this was on its way.
-                lose(hold, GONE);
-                return;
+                return false;
             }
             hold.lease(sentNanos, ttlMs);
             watch(hold);
@@ -359,6 +372,7 @@ final class Holds implements AutoCloseable {
         } catch (RuntimeException failed) {
             planRenewal(hold, TimeUnit.MILLISECONDS.toNanos(ttlMs) / 20);
         }
+        return true;
     }
 
     /**

@@ -35,7 +35,9 @@ final class JedisPoolConnections implements JedisConnections {
                         jedis.disconnect();
                         return;
                     }
-                    if (!jedis.getConnection().isBroken()) {
+                    if (broken) {
+                        jedis.getConnection().setBroken(); // An answer may still be on its way.
+                    } else {
                         jedis.getConnection().setSoTimeout(usualMs);
                     }
                     jedis.close();

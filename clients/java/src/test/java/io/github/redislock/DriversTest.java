@@ -54,7 +54,7 @@ class DriversTest extends ServerTest {
             long allMs = (System.nanoTime() - start) / 1_000_000;
             System.out.printf("%s: unlocked in %d ms, all in %d ms%n", driver, unlockMs, allMs);
             assertTrue(unlockMs < 1_000, "to unlock took " + unlockMs);
-            assertTrue(allMs < 5_000, "all together took " + allMs);
+            assertTrue(allMs < 15_000, "all together took " + allMs);
             others.forEach(Other::close);
         }
         assertNull(lost.poll());
@@ -63,7 +63,7 @@ class DriversTest extends ServerTest {
     @ParameterizedTest
     @EnumSource
     void everyKindOfLock(Driver driver) throws Exception {
-        try (Driver.Opened opened = driver.open(server.url(), options)) {
+        try (Driver.Opened opened = driver.open(server.url(), patient.withTtl(Duration.ofSeconds(2)))) {
             RedisLockClient mine = opened.locks;
             RedisLock lock = mine.lock("a");
             lock.lock();
@@ -72,7 +72,7 @@ class DriversTest extends ServerTest {
             assertEquals("OK", lock.exec("SET", "guarded", 7));
             assertEquals("7", server.redis.get("guarded"));
             assertFalse(other.does(() -> lock.tryLock(50, TimeUnit.MILLISECONDS)));
-            Eventually.pause(TTL_MS + 200); // Renewed.
+            Eventually.pause(2_200); // Renewed.
             assertTrue(lock.check());
             lock.unlock();
             lock.unlock();
@@ -114,7 +114,7 @@ class DriversTest extends ServerTest {
     @EnumSource
     void anInterruptedWaiterLeavesNothing(Driver driver) throws Exception {
         // A pool of the application's is read until the end of a slice.
-        LockOptions brief = options.withSlice(Duration.ofMillis(200));
+        LockOptions brief = patient.withSlice(Duration.ofMillis(200));
         try (Driver.Opened opened = driver.open(server.url(), brief)) {
             RedisLock lock = opened.locks.lock("a");
             lock.lock();

@@ -10,10 +10,14 @@ final class Eventually {
     private Eventually() {}
 
     static void isTrue(String what, BooleanSupplier condition) {
-        long end = System.nanoTime() + BOUND.toNanos();
+        isTrue(what, BOUND, condition);
+    }
+
+    static void isTrue(String what, Duration bound, BooleanSupplier condition) {
+        long end = System.nanoTime() + bound.toNanos();
         while (!condition.getAsBoolean()) {
             if (System.nanoTime() - end > 0) {
-                throw new AssertionError("not within " + BOUND + ": " + what);
+                throw new AssertionError("not within " + bound + ": " + what);
             }
             pause(5);
         }

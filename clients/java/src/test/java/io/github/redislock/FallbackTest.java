@@ -43,7 +43,7 @@ class FallbackTest {
 
     private final LinkedBlockingQueue<LostLock> lost = new LinkedBlockingQueue<>();
     private final LockOptions strict =
-            LockOptions.defaults().withTtl(Duration.ofMillis(900)).withOnLost(lost::add);
+            LockOptions.defaults().withTtl(Duration.ofSeconds(2)).withOnLost(lost::add);
     private final LockOptions lenient = strict.withFallback(true);
     private final Logger log = Logger.getLogger("io.github.redislock");
     private final List<String> warnings = new CopyOnWriteArrayList<>();
@@ -181,7 +181,7 @@ class FallbackTest {
             RedisLock lock = opened.locks.lock("a");
             lock.lock();
             lock.lock();
-            Eventually.pause(1_500);
+            Eventually.pause(2_500); // Renewed.
             assertTrue(lock.check() && lock.isLocked());
             assertFalse(other.does(() -> lock.tryLock(100, TimeUnit.MILLISECONDS)));
             assertTrue(lock.renew(Duration.ofMinutes(1)));
@@ -254,7 +254,7 @@ class FallbackTest {
             CompletableFuture<AsyncHold> waiting = locks.lock("a").lock();
             assertTrue(
                     Other.result(locks.lock("a").tryLock(Duration.ofMillis(200))).isEmpty());
-            Eventually.pause(1_500);
+            Eventually.pause(2_500); // Renewed.
             assertTrue(Other.result(hold.check()));
             assertTrue(Other.result(hold.unlock()));
             AsyncHold next = Other.result(waiting);

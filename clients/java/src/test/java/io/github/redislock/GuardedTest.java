@@ -145,8 +145,8 @@ class GuardedTest extends ServerTest {
         assertTrue(
                 locks.runOnce(
                         "a",
-                        Duration.ofMillis(50),
-                        Duration.ofMillis(50),
+                        Duration.ofMillis(500),
+                        Duration.ofMillis(500),
                         hold -> Eventually.isTrue("it is over", () -> !hold.isHeld())));
         assertEquals("a", awaitLost().name());
         assertThrows(

@@ -21,7 +21,7 @@ final class TestCluster implements AutoCloseable {
                                 "--cluster-port",
                                 Integer.toString(freePort()),
                                 "--cluster-node-timeout",
-                                "1000",
+                                "2000",
                                 "--cluster-replica-validity-factor",
                                 "0"));
             }

@@ -43,7 +43,7 @@ final class TestServer implements AutoCloseable {
         this.process = process;
         this.folder = folder;
         this.port = port;
-        this.redis = client(URI.create(url()), 8, 5);
+        this.redis = client(URI.create(url()), 2, 5);
     }
 
     static TestServer start() {
@@ -90,8 +90,8 @@ final class TestServer implements AutoCloseable {
                             "bind 127.0.0.1",
                             "dir " + folder,
                             "sentinel monitor main 127.0.0.1 " + primaryPort + " 1",
-                            "sentinel down-after-milliseconds main 1000",
-                            "sentinel failover-timeout main 5000"));
+                            "sentinel down-after-milliseconds main 2000",
+                            "sentinel failover-timeout main 6000"));
             return start(List.of(binary(VERSION), file.toString(), "--sentinel"), folder, port);
         } catch (IOException failed) {
             throw new UncheckedIOException(failed);

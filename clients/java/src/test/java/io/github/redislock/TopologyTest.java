@@ -34,8 +34,12 @@ import java.util.concurrent.TimeUnit;
 /** A Sentinel, a cluster, failovers in the middle of a wait and of a hold, and a slot that moves. */
 @Execution(ExecutionMode.CONCURRENT)
 class TopologyTest {
+    /** A failover takes a few seconds, and on a busy machine more. */
+    private static final Duration PATIENCE = Duration.ofSeconds(50);
+
     private final LinkedBlockingQueue<LostLock> lost = new LinkedBlockingQueue<>();
-    private final LockOptions options = LockOptions.defaults().withOnLost(lost::add);
+    private final LockOptions options =
+            LockOptions.defaults().withTtl(Duration.ofSeconds(90)).withOnLost(lost::add);
     enum SentinelDriver {
         JEDIS_SENTINELED {
             @Override
@@ -183,7 +187,7 @@ class TopologyTest {
         public void begin(TestServer primary) {
             owner.does(() -> lock.lock());
             fence = owner.does(() -> lock.fence());
-            first = bounded.starts(() -> lock.tryLock(60, TimeUnit.SECONDS));
+            first = bounded.starts(() -> lock.tryLock(120, TimeUnit.SECONDS));
             second = endless.starts(() -> lock.lock());
         }
 
@@ -315,6 +319,7 @@ class TopologyTest {
             primary.kill();
             Eventually.isTrue(
                     "the replica took over",
+                    PATIENCE,
                     () -> replica.info("replication").contains("role:master"));
             long tookOverMs = (System.nanoTime() - start) / 1_000_000;
             awaitWaiters(scenes, replica);
@@ -333,6 +338,7 @@ class TopologyTest {
         for (Scene scene : scenes) {
             Eventually.isTrue(
                     scene.name() + " waits",
+                    PATIENCE,
                     () -> server.waiting(scene.name()) == scene.waiters());
         }
     }
