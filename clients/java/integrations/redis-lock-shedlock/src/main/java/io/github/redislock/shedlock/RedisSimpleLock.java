@@ -1,0 +1,93 @@
+package io.github.redislock.shedlock;
+
+import io.github.redislock.RedisHold;
+
+import net.javacrumbs.shedlock.core.AbstractSimpleLock;
+import net.javacrumbs.shedlock.core.LockConfiguration;
+import net.javacrumbs.shedlock.core.SimpleLock;
+
+import java.time.Duration;
+import java.util.Optional;
+
+/** A lock of a {@link RedisLockProvider}. Any thread may unlock or extend it. */
+public final class RedisSimpleLock extends AbstractSimpleLock {
+    private static final System.Logger LOG = System.getLogger("io.github.redislock");
+
+    private final RedisHold hold;
+    private final long askedNanos;
+    private final Duration atLeast;
+
+    /**
+     * A hold that is kept for a time after its grant.
+     *
+     * @param askedNanos a moment before the grant
+     * @param atLeast counted from the grant, however often it was extended
+     */
+    RedisSimpleLock(
+            LockConfiguration configuration, RedisHold hold, long askedNanos, Duration atLeast) {
+        super(configuration);
+        this.hold = hold;
+        this.askedNanos = askedNanos;
+        this.atLeast = atLeast;
+    }
+
+    /** The ttl that stands for {@code lockAtMostFor}, of which ShedLock allows zero. */
+    static Duration ttl(LockConfiguration configuration) {
+        Duration atMost = configuration.getLockAtMostFor();
+        return atMost.toMillis() < 1 ? Duration.ofMillis(1) : atMost;
+    }
+
+    /**
+     * The number to send with every write, so that the resource can refuse a job that has been
+     * overtaken.
+     *
+     * @return the fence; an extension does not change it
+     */
+    public long fence() {
+        return hold.fence();
+    }
+
+    /**
+     * Has the server run one command only if the lock is held now, in one step. It needs Redis 7.0
+     * or Valkey.
+     *
+     * @param command its name
+     * @param arguments strings, byte arrays, numbers
+     * @return the command's reply, with strings for bytes
+     * @throws IllegalMonitorStateException when it is not held any more. Nothing was done then
+     */
+    public Object exec(String command, Object... arguments) {
+        return hold.exec(command, arguments);
+    }
+
+    /** A lost lock is no error here, as in ShedLock's other providers, but it is logged. */
+    @Override
+    protected void doUnlock() {
+        try {
+            if (atLeast.isZero()) {
+                hold.release();
+            } else {
+                hold.release(atLeast);
+            }
+        } catch (IllegalMonitorStateException lost) {
+            LOG.log(
+                    System.Logger.Level.WARNING,
+                    "The lock of {0} was lost before its job ended, so the job may have run twice."
+                            + " A job must end within lockAtMostFor.",
+                    hold.name());
+        }
+    }
+
+    @Override
+    protected Optional<SimpleLock> doExtend(LockConfiguration configuration) {
+        long extendedNanos = System.nanoTime();
+        if (!hold.renew(ttl(configuration))) {
+            return Optional.empty();
+        }
+        Duration least = configuration.getLockAtLeastFor();
+        // ShedLock counts it from the extension, the server from the grant.
+        Duration fromGrant =
+                least.isZero() ? least : least.plusNanos(extendedNanos - askedNanos);
+        return Optional.of(new RedisSimpleLock(configuration, hold, askedNanos, fromGrant));
+    }
+}

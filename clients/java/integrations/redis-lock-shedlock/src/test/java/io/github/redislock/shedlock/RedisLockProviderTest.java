@@ -1,0 +1,272 @@
+package io.github.redislock.shedlock;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import io.github.redislock.LockOptions;
+import io.github.redislock.RedisLockClient;
+import io.github.redislock.testing.Eventually;
+import io.github.redislock.testing.TestServer;
+
+import net.javacrumbs.shedlock.core.ClockProvider;
+import net.javacrumbs.shedlock.core.DefaultLockingTaskExecutor;
+import net.javacrumbs.shedlock.core.LockConfiguration;
+import net.javacrumbs.shedlock.core.LockExtender;
+import net.javacrumbs.shedlock.core.LockProvider;
+import net.javacrumbs.shedlock.core.SimpleLock;
+import net.javacrumbs.shedlock.support.KeepAliveLockProvider;
+
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.ScheduledFuture;
+import java.util.concurrent.ScheduledThreadPoolExecutor;
+import java.util.concurrent.TimeUnit;
+
+class RedisLockProviderTest {
+    private static final String NAME = "report";
+    private static final String KEY = RedisLockProvider.DEFAULT_PREFIX + NAME;
+    private static final Duration MINUTE = Duration.ofMinutes(1);
+
+    private static TestServer server;
+
+    /** Two processes, as far as the server can tell. */
+    private RedisLockClient client;
+
+    private RedisLockClient otherClient;
+    private LockProvider provider;
+    private LockProvider other;
+
+    @BeforeAll
+    static void start() {
+        server = TestServer.start();
+    }
+
+    @AfterAll
+    static void stop() {
+        server.close();
+    }
+
+    @BeforeEach
+    void connect() {
+        server.ask("FLUSHALL");
+        client = RedisLockClient.connect(server.url());
+        otherClient = RedisLockClient.connect(server.url());
+        provider = new RedisLockProvider(client);
+        other = new RedisLockProvider(otherClient);
+    }
+
+    @AfterEach
+    void disconnect() {
+        client.close();
+        otherClient.close();
+    }
+
+    @Test
+    void theServerKeepsLockAtLeastForThoughTheClientIsClosed() {
+        lock(provider, MINUTE, Duration.ofSeconds(30)).unlock();
+        client.close();
+        assertThat(server.leftMs(KEY)).isBetween(20_000L, 30_000L);
+        assertThat(other.lock(configuration(MINUTE, Duration.ZERO))).isEmpty();
+    }
+
+    @Test
+    void lockAtLeastForIsNoLongerThanTheJobWhereTheJobTakesLonger() throws Exception {
+        SimpleLock lock = lock(provider, MINUTE, Duration.ofMillis(20));
+        Thread.sleep(30); // The job.
+        lock.unlock();
+        assertThat(server.isLocked(KEY)).isFalse();
+    }
+
+    @Test
+    void lockAtMostForIsTheTtl() {
+        lock(provider, MINUTE, Duration.ZERO);
+        assertThat(server.leftMs(KEY)).isBetween(50_000L, 60_000L);
+    }
+
+    @Test
+    void aLockThatIsExtendedIsKeptFromTheExtensionOn() throws Exception {
+        long askedNanos = System.nanoTime();
+        SimpleLock lock = lock(provider, MINUTE, Duration.ZERO);
+        long grantedWithinMs = (System.nanoTime() - askedNanos) / 1_000_000;
+        Thread.sleep(200);
+        long leastMs = 20_000;
+        long extendedNanos = System.nanoTime();
+        lock.extend(MINUTE, Duration.ofMillis(leastMs)).orElseThrow().unlock();
+        long leftMs = server.leftMs(KEY);
+        long sinceMs = (System.nanoTime() - extendedNanos) / 1_000_000;
+        // A millisecond is lost to rounding. Counted from the grant it were 200 fewer.
+        assertThat(leftMs).isBetween(leastMs - sinceMs - 1, leastMs + grantedWithinMs + 1);
+    }
+
+    @Test
+    void anExtensionMayBringTheEndForward() {
+        lock(provider, MINUTE, Duration.ZERO).extend(Duration.ofSeconds(5), Duration.ZERO);
+        assertThat(server.leftMs(KEY)).isBetween(1L, 5_000L);
+    }
+
+    @Test
+    void anOwnerThatWasOvertakenUnlocksNothing() {
+        SimpleLock late = lock(provider, MINUTE, Duration.ZERO);
+        server.ask("PEXPIRE", KEY, "1");
+        Eventually.isTrue("it has ended", () -> !server.isLocked(KEY));
+        SimpleLock newer = lock(other, MINUTE, Duration.ZERO);
+        assertThat(((RedisSimpleLock) newer).fence())
+                .isGreaterThan(((RedisSimpleLock) late).fence());
+        late.unlock();
+        assertThat(server.isLocked(KEY)).isTrue();
+        newer.unlock();
+        assertThat(server.isLocked(KEY)).isFalse();
+    }
+
+    @Test
+    void anOwnerThatWasOvertakenExtendsNothing() {
+        SimpleLock late = lock(provider, MINUTE, Duration.ZERO);
+        server.ask("PEXPIRE", KEY, "1");
+        Eventually.isTrue("it has ended", () -> !server.isLocked(KEY));
+        lock(other, Duration.ofSeconds(20), Duration.ZERO);
+        assertThat(late.extend(Duration.ofMinutes(5), Duration.ZERO)).isEmpty();
+        assertThat(server.leftMs(KEY)).isLessThanOrEqualTo(20_000);
+    }
+
+    @Test
+    void aGuardedCommandRunsOnlyWhileTheLockIsHeld() {
+        RedisSimpleLock lock = (RedisSimpleLock) lock(provider, MINUTE, Duration.ZERO);
+        assertThat(lock.exec("SET", "written", 1)).isEqualTo("OK");
+        server.ask("DEL", KEY);
+        assertThatThrownBy(() -> lock.exec("SET", "written", 2))
+                .isInstanceOf(IllegalMonitorStateException.class);
+        assertThat(server.ask("GET", "written")).isEqualTo("1");
+    }
+
+    @Test
+    void anotherThreadMayUnlock() throws Exception {
+        SimpleLock lock = lock(provider, MINUTE, Duration.ZERO);
+        Thread unlocking = new Thread(lock::unlock);
+        unlocking.start();
+        unlocking.join();
+        assertThat(server.isLocked(KEY)).isFalse();
+    }
+
+    @Test
+    void aJobMayExtendItsLockByLockExtender() {
+        DefaultLockingTaskExecutor executor = new DefaultLockingTaskExecutor(provider);
+        List<Long> left = new ArrayList<>();
+        executor.executeWithLock(
+                (Runnable)
+                        () -> {
+                            LockExtender.extendActiveLock(Duration.ofMinutes(5), Duration.ZERO);
+                            left.add(server.leftMs(KEY));
+                        },
+                configuration(MINUTE, Duration.ZERO));
+        assertThat(left.get(0)).isGreaterThan(MINUTE.toMillis());
+        assertThat(server.isLocked(KEY)).isFalse();
+    }
+
+    @Test
+    void keepAliveLockProviderRenewsIt() {
+        // It renews after half of lockAtMostFor, which is 30 s at least: too long for a test.
+        ScheduledThreadPoolExecutor hasty =
+                new ScheduledThreadPoolExecutor(1) {
+                    @Override
+                    public ScheduledFuture<?> scheduleAtFixedRate(
+                            Runnable task, long delay, long period, TimeUnit unit) {
+                        return super.scheduleAtFixedRate(task, 20, 20, TimeUnit.MILLISECONDS);
+                    }
+                };
+        try {
+            Duration most = Duration.ofSeconds(30);
+            SimpleLock lock =
+                    new KeepAliveLockProvider(new RedisLockProvider(client), hasty)
+                            .lock(configuration(most, Duration.ZERO))
+                            .orElseThrow();
+            server.ask("PEXPIRE", KEY, "10000");
+            Eventually.isTrue("it is renewed", () -> server.leftMs(KEY) > 10_000);
+            lock.unlock();
+            assertThat(server.isLocked(KEY)).isFalse();
+        } finally {
+            hasty.shutdownNow();
+        }
+    }
+
+    /** The old provider's lock is a string that it sets by SET NX PX. */
+    @Test
+    void theOldProviderAndThisOneExcludeEachOtherDuringARollingChange() {
+        server.ask("SET", KEY, "ADDED:by-the-old-one", "NX", "PX", "60000");
+        assertThat(provider.lock(configuration(MINUTE, Duration.ZERO))).isEmpty();
+        server.ask("DEL", KEY);
+        SimpleLock lock = lock(provider, MINUTE, Duration.ZERO);
+        assertThat(server.ask("SET", KEY, "ADDED:by-the-old-one", "NX", "PX", "60000")).isNull();
+        lock.unlock();
+    }
+
+    @Test
+    void aPrefixSeparatesProviders() {
+        lock(new RedisLockProvider(client, "a:"), MINUTE, Duration.ZERO);
+        lock(new RedisLockProvider(client, "b:"), MINUTE, Duration.ZERO);
+        assertThat(server.isLocked("a:" + NAME)).isTrue();
+        assertThat(server.isLocked("b:" + NAME)).isTrue();
+    }
+
+    @Test
+    void aThreadThatIsInterruptedGetsNoLockAndKeepsItsFlag() {
+        Thread.currentThread().interrupt();
+        try {
+            assertThatThrownBy(() -> provider.lock(configuration(MINUTE, Duration.ZERO)))
+                    .isInstanceOf(RuntimeException.class);
+        } finally {
+            assertThat(Thread.interrupted()).isTrue();
+        }
+        assertThat(server.isLocked(KEY)).isFalse();
+    }
+
+    @Test
+    void inTheFallbackItLocksButRefusesLockAtLeastForBeforeTheJob() {
+        try (TestServer plain = TestServer.withoutModule();
+                RedisLockClient mine =
+                        RedisLockClient.connect(
+                                plain.url(), LockOptions.defaults().withFallback(true))) {
+            LockProvider fallback = new RedisLockProvider(mine);
+            SimpleLock lock = lock(fallback, MINUTE, Duration.ZERO);
+            assertThat(fallback.lock(configuration(MINUTE, Duration.ZERO))).isEmpty();
+            lock.unlock();
+            assertThatThrownBy(() -> lock(fallback, MINUTE, Duration.ofSeconds(1)))
+                    .isInstanceOf(UnsupportedOperationException.class)
+                    .hasMessageContaining("lockAtLeastFor");
+            assertThat(plain.isLocked(KEY)).isFalse();
+        }
+    }
+
+    /** No right but those of the role {@code worker} in the documents. */
+    @Test
+    void itWorksWithTheRightsOfAWorker() {
+        List<String> words = new ArrayList<>(List.of("ACL", "SETUSER", "worker", "on", ">secret"));
+        words.addAll(List.of("~job-lock:*", "resetchannels", "-@all"));
+        words.addAll(List.of("+lock.acquire", "+lock.release", "+lock.renew"));
+        server.ask(words.toArray(new String[0]));
+        String url = "redis://worker:secret@127.0.0.1:" + server.port();
+        try (RedisLockClient worker = RedisLockClient.connect(url)) {
+            LockProvider mine = new RedisLockProvider(worker);
+            SimpleLock lock = lock(mine, MINUTE, Duration.ZERO);
+            assertThat(mine.lock(configuration(MINUTE, Duration.ZERO))).isEmpty();
+            lock.extend(MINUTE, Duration.ZERO).orElseThrow().unlock();
+            assertThat(server.isLocked(KEY)).isFalse();
+            lock(mine, MINUTE, Duration.ofSeconds(30)).unlock();
+            assertThat(server.isLocked(KEY)).isTrue();
+        }
+    }
+
+    private static SimpleLock lock(LockProvider provider, Duration most, Duration least) {
+        return provider.lock(configuration(most, least)).orElseThrow();
+    }
+
+    private static LockConfiguration configuration(Duration most, Duration least) {
+        return new LockConfiguration(ClockProvider.now(), NAME, most, least);
+    }
+}

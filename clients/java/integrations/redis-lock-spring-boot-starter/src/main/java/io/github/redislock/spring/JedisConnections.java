@@ -1,0 +1,160 @@
+package io.github.redislock.spring;
+
+import io.github.redislock.JedisLocks;
+import io.github.redislock.LockOptions;
+import io.github.redislock.RedisLockClient;
+
+import org.springframework.data.redis.connection.RedisClusterConfiguration;
+import org.springframework.data.redis.connection.RedisConfiguration.WithAuthentication;
+import org.springframework.data.redis.connection.RedisConnectionFactory;
+import org.springframework.data.redis.connection.RedisNode;
+import org.springframework.data.redis.connection.RedisPassword;
+import org.springframework.data.redis.connection.RedisSentinelConfiguration;
+import org.springframework.data.redis.connection.RedisStandaloneConfiguration;
+import org.springframework.data.redis.connection.jedis.JedisClientConfiguration;
+import org.springframework.data.redis.connection.jedis.JedisConnectionFactory;
+
+import redis.clients.jedis.ConnectionPoolConfig;
+import redis.clients.jedis.DefaultJedisClientConfig;
+import redis.clients.jedis.HostAndPort;
+import redis.clients.jedis.Jedis;
+import redis.clients.jedis.JedisClientConfig;
+import redis.clients.jedis.JedisCluster;
+import redis.clients.jedis.JedisPool;
+import redis.clients.jedis.JedisPoolConfig;
+import redis.clients.jedis.JedisSentinelPool;
+import redis.clients.jedis.util.Pool;
+
+import java.net.URI;
+import java.net.URISyntaxException;
+import java.time.Duration;
+import java.util.Collection;
+import java.util.Set;
+import java.util.stream.Collectors;
+
+/** Connections by Jedis, with classes that all of its versions from 5 to 8 have. */
+@SuppressWarnings("deprecation")
+final class JedisConnections {
+    /** Threads that wait at once in a cluster, each with a connection in hand. */
+    private static final int WAITERS = 1_000;
+
+    private static final int CLUSTER_ATTEMPTS = 5;
+
+    private final JedisConnectionFactory factory;
+    private final LockOptions options;
+    private final Duration answer;
+
+    private JedisConnections(JedisConnectionFactory factory, LockOptions options) {
+        this.factory = factory;
+        this.options = options;
+        this.answer = RedisLockConnection.answerTime(options);
+    }
+
+    static RedisLockConnection like(RedisConnectionFactory factory, LockOptions options) {
+        JedisConnections like = new JedisConnections((JedisConnectionFactory) factory, options);
+        RedisClusterConfiguration cluster = like.factory.getClusterConfiguration();
+        if (cluster != null) {
+            return like.cluster(cluster);
+        }
+        RedisSentinelConfiguration sentinel = like.factory.getSentinelConfiguration();
+        JedisClientConfiguration client = like.factory.getClientConfiguration();
+        if (sentinel == null && !client.isUseSsl() && client.getClientName().isEmpty()) {
+            String url = url(like.factory.getStandaloneConfiguration());
+            // Its waiting threads notice an interrupt at once.
+            return new RedisLockConnection(RedisLockClient.connect(url, options), () -> {});
+        }
+        Pool<Jedis> pool =
+                sentinel == null
+                        ? like.standalone(like.factory.getStandaloneConfiguration())
+                        : like.sentinel(sentinel);
+        return new RedisLockConnection(JedisLocks.over(pool, options), pool::close);
+    }
+
+    private static String url(RedisStandaloneConfiguration server) {
+        String password = server.getPassword().map(String::new).orElse(null);
+        String user = server.getUsername() == null ? "" : server.getUsername();
+        try {
+            return new URI(
+                            "redis",
+                            password == null ? null : user + ":" + password,
+                            server.getHostName(),
+                            server.getPort(),
+                            "/" + server.getDatabase(),
+                            null,
+                            null)
+                    .toString();
+        } catch (URISyntaxException wrong) {
+            // Without its text, which has the password.
+            throw new IllegalArgumentException("no address: " + server.getHostName());
+        }
+    }
+
+    private JedisPool standalone(RedisStandaloneConfiguration server) {
+        JedisClientConfig config = config(server, server.getDatabase());
+        return new JedisPool(
+                unbound(new JedisPoolConfig()),
+                new HostAndPort(server.getHostName(), server.getPort()),
+                config);
+    }
+
+    private JedisSentinelPool sentinel(RedisSentinelConfiguration servers) {
+        JedisClientConfig ofSentinel =
+                authenticated(servers.getSentinelUsername(), servers.getSentinelPassword()).build();
+        return new JedisSentinelPool(
+                servers.getMaster().getName(),
+                addresses(servers.getSentinels()),
+                unbound(new JedisPoolConfig()),
+                config(servers, servers.getDatabase()),
+                ofSentinel);
+    }
+
+    private RedisLockConnection cluster(RedisClusterConfiguration servers) {
+        JedisCluster cluster =
+                new JedisCluster(
+                        addresses(servers.getClusterNodes()),
+                        config(servers, 0),
+                        CLUSTER_ATTEMPTS,
+                        options.reconnect().plus(answer),
+                        unbound(new ConnectionPoolConfig()));
+        return new RedisLockConnection(JedisLocks.over(cluster, WAITERS, options), cluster::close);
+    }
+
+    private JedisClientConfig config(WithAuthentication servers, int database) {
+        return authenticated(servers.getUsername(), servers.getPassword())
+                .database(database)
+                .clientName(factory.getClientConfiguration().getClientName().orElse(null))
+                // Above every BLOCK that is sent.
+                .blockingSocketTimeoutMillis(
+                        Math.toIntExact(options.slice().plus(answer).toMillis()))
+                .build();
+    }
+
+    private DefaultJedisClientConfig.Builder authenticated(String user, RedisPassword password) {
+        JedisClientConfiguration client = factory.getClientConfiguration();
+        int answerMs = Math.toIntExact(answer.toMillis());
+        DefaultJedisClientConfig.Builder builder =
+                DefaultJedisClientConfig.builder()
+                        .connectionTimeoutMillis(answerMs)
+                        .socketTimeoutMillis(answerMs)
+                        .user(user)
+                        .password(password.map(String::new).orElse(null))
+                        .ssl(client.isUseSsl());
+        client.getSslSocketFactory().ifPresent(builder::sslSocketFactory);
+        client.getSslParameters().ifPresent(builder::sslParameters);
+        client.getHostnameVerifier().ifPresent(builder::hostnameVerifier);
+        return builder;
+    }
+
+    private static Set<HostAndPort> addresses(Collection<RedisNode> nodes) {
+        return nodes.stream()
+                .map(node -> new HostAndPort(node.getHost(), node.getPort()))
+                .collect(Collectors.toSet());
+    }
+
+    /** A bound would have unlock() wait for a connection that a waiter has. */
+    private static <T extends org.apache.commons.pool2.impl.GenericObjectPoolConfig<?>> T unbound(
+            T config) {
+        config.setMaxTotal(-1);
+        return config;
+    }
+}

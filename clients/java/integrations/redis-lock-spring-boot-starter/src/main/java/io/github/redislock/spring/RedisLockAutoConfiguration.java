@@ -1,0 +1,63 @@
+package io.github.redislock.spring;
+
+import io.github.redislock.LockOptions;
+import io.github.redislock.RedisLockClient;
+
+import org.springframework.boot.autoconfigure.AutoConfiguration;
+import org.springframework.boot.autoconfigure.condition.ConditionalOnClass;
+import org.springframework.boot.autoconfigure.condition.ConditionalOnMissingBean;
+import org.springframework.boot.autoconfigure.condition.ConditionalOnProperty;
+import org.springframework.boot.autoconfigure.condition.ConditionalOnSingleCandidate;
+import org.springframework.boot.context.properties.EnableConfigurationProperties;
+import org.springframework.context.ApplicationEventPublisher;
+import org.springframework.context.annotation.Bean;
+import org.springframework.context.annotation.Configuration;
+import org.springframework.data.redis.connection.RedisConnectionFactory;
+
+/**
+ * A {@link RedisLockClient} over the application's {@code spring.data.redis.*}.
+ *
+ * <p>A lock that is lost is published as an event, a {@link io.github.redislock.LostLock}.
+ */
+@AutoConfiguration(
+        afterName = {
+            "org.springframework.boot.autoconfigure.data.redis.RedisAutoConfiguration",
+            "org.springframework.boot.data.redis.autoconfigure.DataRedisAutoConfiguration"
+        })
+@ConditionalOnClass(RedisConnectionFactory.class)
+@ConditionalOnProperty(prefix = "redis-lock", name = "enabled", matchIfMissing = true)
+@EnableConfigurationProperties(RedisLockProperties.class)
+public class RedisLockAutoConfiguration {
+    /** For Spring. */
+    public RedisLockAutoConfiguration() {}
+
+    @Bean
+    @ConditionalOnMissingBean
+    LockOptions redisLockOptions(
+            RedisLockProperties properties, ApplicationEventPublisher publisher) {
+        return LockOptions.defaults()
+                .withTtl(properties.getTtl())
+                .withSlice(properties.getSlice())
+                .withGrace(properties.getGrace())
+                .withReconnect(properties.getReconnect())
+                .withFallback(properties.isFallback())
+                .withOnLost(publisher::publishEvent);
+    }
+
+    /** Unless the application has a client of its own. */
+    @Configuration(proxyBeanMethods = false)
+    @ConditionalOnMissingBean(RedisLockClient.class)
+    @ConditionalOnSingleCandidate(RedisConnectionFactory.class)
+    static class Client {
+        @Bean
+        RedisLockConnection redisLockConnection(
+                RedisConnectionFactory factory, LockOptions options) {
+            return RedisLockConnection.like(factory, options);
+        }
+
+        @Bean
+        RedisLockClient redisLockClient(RedisLockConnection connection) {
+            return connection.client();
+        }
+    }
+}

@@ -1,0 +1,30 @@
+package io.github.redislock.spring;
+
+import io.github.redislock.LockOptions;
+import io.github.redislock.RedisLockClient;
+
+import org.springframework.boot.autoconfigure.AutoConfiguration;
+import org.springframework.boot.autoconfigure.condition.ConditionalOnBean;
+import org.springframework.boot.autoconfigure.condition.ConditionalOnClass;
+import org.springframework.boot.autoconfigure.condition.ConditionalOnMissingBean;
+import org.springframework.boot.autoconfigure.condition.ConditionalOnProperty;
+import org.springframework.context.annotation.Bean;
+import org.springframework.integration.support.locks.LockRegistry;
+
+/** A {@link RedisLockRegistry} where Spring Integration is on the class path. */
+@AutoConfiguration(after = RedisLockAutoConfiguration.class)
+@ConditionalOnClass(LockRegistry.class)
+@ConditionalOnBean(RedisLockClient.class)
+@ConditionalOnProperty(prefix = "redis-lock.registry", name = "enabled", matchIfMissing = true)
+public class RedisLockRegistryAutoConfiguration {
+    /** For Spring. */
+    public RedisLockRegistryAutoConfiguration() {}
+
+    @Bean
+    @ConditionalOnMissingBean(LockRegistry.class)
+    RedisLockRegistry redisLockRegistry(
+            RedisLockClient client, RedisLockProperties properties, LockOptions options) {
+        return new RedisLockRegistry(
+                client, properties.getRegistry().getKeyPrefix(), options.ttl());
+    }
+}

@@ -1,0 +1,355 @@
+package io.github.redislock.spring;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import io.github.redislock.LockOptions;
+import io.github.redislock.RedisLockClient;
+import io.github.redislock.testing.Eventually;
+import io.github.redislock.testing.TestServer;
+
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+
+import org.springframework.integration.support.locks.LockRegistry;
+import org.springframework.util.ClassUtils;
+
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.Callable;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import java.util.concurrent.atomic.AtomicInteger;
+
+class RedisLockRegistryTest {
+    private static final String KEY = RedisLockRegistry.DEFAULT_PREFIX + "a";
+
+    private static TestServer server;
+
+    private final List<RedisLockClient> clients = new ArrayList<>();
+    private final ExecutorService executor = Executors.newCachedThreadPool();
+
+    /** Two processes, as far as the server can tell. */
+    private RedisLockRegistry first;
+
+    private RedisLockRegistry second;
+
+    @BeforeAll
+    static void start() {
+        server = TestServer.start();
+    }
+
+    @AfterAll
+    static void stop() {
+        server.close();
+    }
+
+    @BeforeEach
+    void connect() {
+        server.ask("FLUSHALL");
+        first = registry(LockOptions.defaults());
+        second = registry(LockOptions.defaults());
+    }
+
+    @AfterEach
+    void disconnect() {
+        executor.shutdownNow();
+        clients.forEach(RedisLockClient::close);
+    }
+
+    private RedisLockRegistry registry(LockOptions options) {
+        RedisLockClient client = RedisLockClient.connect(server.url(), options);
+        clients.add(client);
+        return new RedisLockRegistry(client, RedisLockRegistry.DEFAULT_PREFIX, options.ttl());
+    }
+
+    private <T> Future<T> elsewhere(Callable<T> work) {
+        return executor.submit(work);
+    }
+
+    @Test
+    void twoRegistriesAreTwoProcesses() {
+        first.obtain("a").lock();
+        assertThat(server.isLocked(KEY)).isTrue();
+        assertThat(second.obtain("a").tryLock()).isFalse();
+        first.obtain("a").unlock();
+        assertThat(second.obtain("a").tryLock()).isTrue();
+        second.obtain("a").unlock();
+        assertThat(server.isLocked(KEY)).isFalse();
+    }
+
+    @Test
+    void aWaiterGetsTheLockWhenItIsUnlocked() throws Exception {
+        first.obtain("a").lock();
+        Future<Boolean> waiting =
+                elsewhere(() -> second.obtain("a").tryLock(20, TimeUnit.SECONDS));
+        Eventually.isTrue("it waits", () -> server.waiting(KEY) == 1);
+        first.obtain("a").unlock();
+        assertThat(waiting.get(20, TimeUnit.SECONDS)).isTrue();
+    }
+
+    @Test
+    void tryLockEndsWithItsTime() throws Exception {
+        first.obtain("a").lock();
+        long begin = System.nanoTime();
+        assertThat(second.obtain("a").tryLock(100, TimeUnit.MILLISECONDS)).isFalse();
+        assertThat(System.nanoTime() - begin).isGreaterThanOrEqualTo(100_000_000);
+        assertThat(server.waiting(KEY)).isZero();
+        first.obtain("a").unlock();
+    }
+
+    @Test
+    void anInterruptedWaiterLeavesNothingBehind() throws Exception {
+        first.obtain("a").lock();
+        Future<?> waiting =
+                elsewhere(
+                        () -> {
+                            second.obtain("a").lockInterruptibly();
+                            return null;
+                        });
+        Eventually.isTrue("it waits", () -> server.waiting(KEY) == 1);
+        waiting.cancel(true);
+        Eventually.isTrue("it is gone", () -> server.waiting(KEY) == 0);
+        first.obtain("a").unlock();
+        assertThat(server.isLocked(KEY)).isFalse();
+    }
+
+    @Test
+    void manyThreadsOfTwoProcessesTakeTurns() throws Exception {
+        int[] unguarded = {0};
+        AtomicInteger inside = new AtomicInteger();
+        List<Future<Void>> ends = new ArrayList<>();
+        for (int thread = 0; thread < 8; thread++) {
+            RedisLockRegistry mine = thread % 2 == 0 ? first : second;
+            ends.add(
+                    elsewhere(
+                            () -> {
+                                for (int turn = 0; turn < 25; turn++) {
+                                    RedisRegistryLock lock = mine.obtain("a");
+                                    lock.lock();
+                                    try {
+                                        assertThat(inside.incrementAndGet()).isEqualTo(1);
+                                        unguarded[0]++;
+                                        inside.decrementAndGet();
+                                    } finally {
+                                        lock.unlock();
+                                    }
+                                }
+                                return null;
+                            }));
+        }
+        for (Future<Void> end : ends) {
+            end.get(60, TimeUnit.SECONDS);
+        }
+        assertThat(unguarded[0]).isEqualTo(200);
+        assertThat(server.isLocked(KEY)).isFalse();
+    }
+
+    @Test
+    void itIsReentrantPerThread() throws Exception {
+        first.obtain("a").lock();
+        first.obtain("a").lock();
+        first.obtain("a").unlock();
+        assertThat(server.isLocked(KEY)).isTrue();
+        assertThat(elsewhere(() -> first.obtain("a").tryLock()).get()).isFalse();
+        first.obtain("a").unlock();
+        assertThat(server.isLocked(KEY)).isFalse();
+    }
+
+    @Test
+    void onlyTheOwnersThreadUnlocks() {
+        first.obtain("a").lock();
+        Future<?> unlocking =
+                elsewhere(
+                        () -> {
+                            first.obtain("a").unlock();
+                            return null;
+                        });
+        assertThatThrownBy(unlocking::get)
+                .isInstanceOf(ExecutionException.class)
+                .hasCauseInstanceOf(IllegalMonitorStateException.class);
+        assertThat(server.isLocked(KEY)).isTrue();
+        first.obtain("a").unlock();
+    }
+
+    @Test
+    void aHoldWithoutATtlIsRenewed() {
+        RedisLockRegistry brief =
+                registry(LockOptions.defaults().withTtl(Duration.ofMillis(1_500)));
+        brief.obtain("a").lock();
+        // Brought forward, so that only a renewal can explain more.
+        server.ask("PEXPIRE", KEY, "1000");
+        Eventually.isTrue("it is renewed", () -> server.leftMs(KEY) > 1_000);
+        brief.obtain("a").unlock();
+    }
+
+    @Test
+    void aHoldWithATtlEndsByItself() throws Exception {
+        RedisRegistryLock lock = first.obtain("a");
+        lock.lock(Duration.ofMillis(100));
+        assertThat(second.obtain("a").tryLock(20, TimeUnit.SECONDS)).isTrue();
+        assertThatThrownBy(lock::unlock).isInstanceOf(IllegalMonitorStateException.class);
+        assertThat(server.isLocked(KEY)).isTrue();
+        second.obtain("a").unlock();
+    }
+
+    @Test
+    void tryLockTakesATimeToWaitAndATtl() throws Exception {
+        assertThat(first.obtain("a").tryLock(Duration.ZERO, Duration.ofMinutes(5))).isTrue();
+        assertThat(server.leftMs(KEY)).isGreaterThan(Duration.ofMinutes(4).toMillis());
+        assertThat(
+                        second.obtain("a")
+                                .tryLock(Duration.ofMillis(20), Duration.ofMinutes(5)))
+                .isFalse();
+        first.obtain("a").unlock();
+    }
+
+    @Test
+    void aHoldIsRenewedByItsOwnerOnly() {
+        first.obtain("a").lock(Duration.ofSeconds(10));
+        assertThatThrownBy(() -> second.renewLock("a"))
+                .isInstanceOf(IllegalMonitorStateException.class);
+        first.renewLock("a", Duration.ofMinutes(5));
+        assertThat(server.leftMs(KEY)).isGreaterThan(Duration.ofMinutes(4).toMillis());
+        first.renewLock("a");
+        assertThat(server.leftMs(KEY)).isBetween(20_000L, 30_000L);
+        first.obtain("a").unlock();
+    }
+
+    @Test
+    void renewLockLeavesAHoldWithoutATtlToTheWatchdog() {
+        RedisLockRegistry brief =
+                registry(LockOptions.defaults().withTtl(Duration.ofMillis(1_500)));
+        brief.obtain("a").lock();
+        brief.renewLock("a");
+        server.ask("PEXPIRE", KEY, "1000");
+        Eventually.isTrue("it is renewed", () -> server.leftMs(KEY) > 1_000);
+        brief.obtain("a").unlock();
+    }
+
+    @Test
+    void aLostLockCannotBeRenewed() {
+        first.obtain("a").lock();
+        server.ask("DEL", KEY);
+        assertThatThrownBy(() -> first.renewLock("a")).isInstanceOf(IllegalStateException.class);
+        assertThatThrownBy(() -> first.obtain("a").unlock())
+                .isInstanceOf(IllegalMonitorStateException.class);
+    }
+
+    /** A new hold would hide that others may have been in between. */
+    @Test
+    void aNestedLockDoesNotTakeALostLockAgain() {
+        RedisRegistryLock lock = first.obtain("a");
+        lock.lock();
+        server.ask("DEL", KEY);
+        assertThatThrownBy(lock::lock).isInstanceOf(IllegalMonitorStateException.class);
+        assertThat(server.isLocked(KEY)).isFalse();
+        lock.lock(); // The loss is told, so this is a new hold.
+        assertThat(server.isLocked(KEY)).isTrue();
+        lock.unlock();
+        assertThat(server.isLocked(KEY)).isFalse();
+    }
+
+    @Test
+    void aNestedTryLockDoesNotTakeALostLockAgain() {
+        RedisRegistryLock lock = first.obtain("a");
+        lock.lock();
+        server.ask("DEL", KEY);
+        second.obtain("a").lock();
+        assertThatThrownBy(() -> lock.tryLock(1, TimeUnit.SECONDS))
+                .isInstanceOf(IllegalMonitorStateException.class);
+        assertThat(lock.tryLock()).isFalse();
+        second.obtain("a").unlock();
+    }
+
+    @Test
+    void aNestedLockWithALongerTtlProlongsTheHold() {
+        RedisRegistryLock lock = first.obtain("a");
+        lock.lock(Duration.ofSeconds(10));
+        lock.lock(Duration.ofMinutes(5));
+        assertThat(server.leftMs(KEY)).isGreaterThan(Duration.ofMinutes(4).toMillis());
+        lock.unlock();
+        lock.unlock();
+        assertThat(server.isLocked(KEY)).isFalse();
+    }
+
+    @Test
+    void theFenceGrows() {
+        first.obtain("a").lock();
+        long before = first.obtain("a").fence();
+        first.obtain("a").unlock();
+        second.obtain("a").lock();
+        assertThat(second.obtain("a").fence()).isGreaterThan(before);
+        second.obtain("a").unlock();
+    }
+
+    @Test
+    @SuppressWarnings({"rawtypes", "unchecked"})
+    void executeLockedGuardsItsTask() throws Throwable {
+        LockRegistry registry = first;
+        Object locked = registry.executeLocked("a", () -> server.isLocked(KEY));
+        assertThat(locked).isEqualTo(true);
+        assertThat(server.isLocked(KEY)).isFalse();
+        second.obtain("a").lock();
+        assertThatThrownBy(
+                        () ->
+                                registry.executeLocked(
+                                        "a", Duration.ofMillis(50), () -> "not to be reached"))
+                .isInstanceOf(TimeoutException.class);
+        second.obtain("a").unlock();
+    }
+
+    @Test
+    void withSpringIntegration7ItsLocksAreDistributedLocks() {
+        String name = "org.springframework.integration.support.locks.DistributedLock";
+        Class<?> distributed =
+                ClassUtils.isPresent(name, null)
+                        ? ClassUtils.resolveClassName(name, null)
+                        : RedisRegistryLock.class;
+        assertThat(first.obtain("a")).isInstanceOf(distributed);
+    }
+
+    @Test
+    void destroyWaitsForAThreadThatIsAboutToUnlock() throws Exception {
+        CompletableFuture<Void> held = new CompletableFuture<>();
+        CompletableFuture<Void> stopped = new CompletableFuture<>();
+        Future<?> working =
+                elsewhere(
+                        () -> {
+                            first.obtain("a").lock();
+                            held.complete(null);
+                            stopped.join();
+                            first.obtain("a").unlock();
+                            return null;
+                        });
+        held.join();
+        Future<?> destroying =
+                elsewhere(
+                        () -> {
+                            first.destroy();
+                            return null;
+                        });
+        stopped.complete(null);
+        destroying.get(20, TimeUnit.SECONDS);
+        assertThat(server.isLocked(KEY)).isFalse();
+        working.get();
+    }
+
+    @Test
+    void destroyDoesNotWaitForEver() throws Exception {
+        first.obtain("a").lock();
+        long begin = System.nanoTime();
+        first.destroy();
+        assertThat(Duration.ofNanos(System.nanoTime() - begin)).isLessThan(Duration.ofSeconds(10));
+        first.obtain("a").unlock();
+    }
+}
