@@ -9,14 +9,20 @@ import java.util.concurrent.atomic.AtomicInteger;
 
 /** Raw clients that block without end, and take turns with the lock {@code a}. */
 final class Crowd implements AutoCloseable {
+    private static final String NAME = "crowd";
+
     private final List<Other> others = new ArrayList<>();
     private final List<Connection> connections = new ArrayList<>();
     private final AtomicInteger holds = new AtomicInteger();
+    private final TestServer server;
 
     Crowd(TestServer server, int clients, long holdMs) {
+        this.server = server;
         for (int number = 0; number < clients; number++) {
             Connection connection = new Connection(new HostAndPort("127.0.0.1", server.port()));
             connection.setTimeoutInfinite();
+            connection.executeCommand(
+                    TestServer.command("CLIENT").add("SETNAME").add(NAME));
             connections.add(connection);
             Other other = new Other();
             others.add(other);
@@ -50,5 +56,13 @@ final class Crowd implements AutoCloseable {
     public void close() {
         others.forEach(Other::close);
         connections.forEach(Connection::close);
+        // A request that the server has not read yet could take the lock in the next test.
+        Eventually.isTrue(
+                "the crowd is gone",
+                () -> {
+                    Object clients =
+                            server.redis.sendCommand(() -> "CLIENT".getBytes(), "LIST");
+                    return !new String((byte[]) clients).contains("name=" + NAME);
+                });
     }
 }
