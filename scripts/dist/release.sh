@@ -7,6 +7,7 @@
 #   module    the tarballs of the module: this machine's, the source, and those of `make prebuilt`     the repository's releases
 #   deb       the Debian package                                                                     the repository's releases
 #   image     the container image, where `make docker-build-check` can build it                      a registry of images
+#   integrations                     ShedLock and Spring, by clients/java/integrations               Maven Central
 #   python, node, go, java, rust                       the client, by `make -C clients/LANG dist`     PyPI, npm, tags, Maven Central, crates.io
 set -uo pipefail
 
@@ -14,7 +15,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cd "$root" || exit 1
 target=${CARGO_TARGET_DIR:-$root/target}
 dist=$target/dist
-all=(module deb image python node go java rust)
+all=(module deb image python node go java integrations rust)
 version=$(sed -nE 's/^version *= *"(.*)"/\1/p;T;q' Cargo.toml)
 repository=$(sed -nE 's/^repository *= *"(.*)"/\1/p;T;q' Cargo.toml)
 
@@ -34,7 +35,8 @@ content() {
     esac
 }
 
-# Both licences have to be in what somebody downloads; a Debian package has them in a file of its own.
+# Both licences have to be in what somebody downloads. A Debian package has them in a file of its own. The Javadoc
+# of a jar comes beside it, without them.
 licensed() {
     local inside
     inside=$(content "$1")
@@ -49,7 +51,9 @@ artifacts() {
     local file
     [ $# -gt 0 ] || { bad "nothing was made"; return; }
     for file; do
-        if licensed "$file"; then
+        if [[ $file == *-javadoc.jar ]]; then
+            say "$(basename "$file")"
+        elif licensed "$file"; then
             say "$(basename "$file"): $(wc -c <"$file" | numfmt --to=iec) in $(content "$file" | wc -l) entries, with its licences"
         else
             bad "$(basename "$file") has not both licences in it"
@@ -95,12 +99,12 @@ image() {
 
 # What `make dist` of the client in $1 has made: archives that are newer than its start.
 client() {
-    local folder=clients/$1 stamp=$temp/$1.stamp files
+    local folder=clients/${2:-$1} stamp=$temp/$1.stamp files
     [ -e "$folder/Makefile" ] || { bad "there is no $folder"; return; }
     grep -q '^dist:' "$folder/Makefile" || { bad "$folder/Makefile has no target dist"; return; }
     touch "$stamp"
     run "$1" make -C "$folder" dist || return
-    mapfile -t files < <(find "$folder" \( -name node_modules -o -name '.venv*' -o -name .git -o -path '*/target/matrix' \) -prune -o -type f -newer "$stamp" \
+    mapfile -t files < <(find "$folder" \( -name node_modules -o -name '.venv*' -o -name .git -o -path '*/target/matrix' -o -name repository -o -path '*/target/dist/user' \) -prune -o -type f -newer "$stamp" \
         \( -name '*.whl' -o -name '*.tar.gz' -o -name '*.tgz' -o -name '*.jar' -o -name '*.crate' -o -name '*.zip' \) -print | sort)
     # The module of Go is the tagged folder itself.
     if [ "$1" = go ] && [ ${#files[@]} -eq 0 ]; then
@@ -114,8 +118,12 @@ client() {
 python() { client python; say "would do: twine upload of these, as redis-lock-client"; }
 node() { client node; say "would do: npm publish of this, as redis-lock-client"; }
 java() { client java; say "would do: signed, a bundle to Maven Central, as io.github.redis-lock:redis-lock-client"; }
+integrations() {
+    client integrations java/integrations
+    say "would do: signed, a bundle to Maven Central, as io.github.redis-lock:redis-lock-shedlock and redis-lock-spring-boot-starter"
+}
 rust() { client rust; say "would do: cargo publish in clients/rust, as redis-lock-client"; }
-go() { client go; say "would do: git tag clients/go/v$version and git push of it; the module is what the tag has"; }
+go() { client go; say "would do: git tag and push of clients/go/v$version, clients/go/rueidisdriver/v$version, clients/go/valkeydriver/v$version"; }
 
 # One look-up for each name that a client's manifest has. A name that is there and is ours is fine, too.
 names() {
