@@ -14,6 +14,8 @@
 set -uo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+# Where setup puts a Node.js, if Debian's is too old.
+export PATH=$PWD/.tools/node/bin:$PATH
 all=(python node go java rust)
 chosen=("${all[@]}")
 [ -z "${EXAMPLES:-}" ] || IFS=', ' read -ra chosen <<<"$EXAMPLES"
@@ -25,7 +27,7 @@ done
 present() {
     case $1 in
         python) python3 -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' ;;
-        node) command -v npm && node -e 'process.exit(process.versions.node.split(".")[0] < 18 ? 1 : 0)' ;;
+        node) command -v npm && node -e 'process.exit(process.versions.node.split(".")[0] < 20 ? 1 : 0)' ;;
         go) scripts/setup/languages/go.sh where ;;
         java) command -v mvn && javac -version && [ "$(javac -version 2>&1 | sed -E 's/^javac ([0-9]+).*/\1/')" -ge 17 ] ;;
         rust) cargo --version ;;
