@@ -28,11 +28,11 @@ for element in name description url license developer scm; do
     grep -q "<$element>" "$base.pom" || die "the pom has no <$element>"
 done
 for driver in jedis lettuce-core; do
-    grep -A3 "<artifactId>$driver</artifactId>" "$base.pom" | grep -q '<optional>true' || die "$driver is not optional"
+    grep -A3 "<artifactId>$driver</artifactId>" "$base.pom" | grep '<optional>true' >/dev/null || die "$driver is not optional"
 done
 for jar in "$base.jar" "$base-sources.jar"; do
     for entry in META-INF/LICENSE-MIT META-INF/LICENSE-APACHE META-INF/CHANGELOG.md; do
-        jar tf "$jar" | grep -qx "$entry" || die "$jar has no $entry"
+        jar tf "$jar" | grep -x "$entry" >/dev/null || die "$jar has no $entry"
     done
 done
 bytecode=$(cd "$work" && jar xf "$base.jar" io/github/redislock/RedisLock.class &&

@@ -40,7 +40,8 @@ faults() {
     local module=$1 triple=$2 needed newest
     needed=$(LC_ALL=C readelf --wide --dynamic "$module" | sed -nE 's/.*\(NEEDED\).*\[(.*)\]/\1/p')
     newest=$(scripts/dist/glibc.sh "$module")
-    LC_ALL=C readelf --wide --dyn-syms "$module" | grep -q ' RedisModule_OnLoad$' || echo "it has no RedisModule_OnLoad"
+    # Not grep -q: it would end before readelf has written all, and readelf then fails.
+    LC_ALL=C readelf --wide --dyn-syms "$module" | grep ' RedisModule_OnLoad$' >/dev/null || echo "it has no RedisModule_OnLoad"
     case $triple in
         *-gnu)
             [ "$(printf '%s\n' "$glibc" "$newest" | sort -V | tail -n1)" = "$glibc" ] || echo "it needs glibc $newest"
