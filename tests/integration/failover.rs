@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::harness::{figure, scale, wait_for, Client, Kind, Later, Reply, Server, State};
+use crate::harness::{figure, scale, wait_for, Client, Kind, Later, Reply, Server, State, AT_ONCE};
 
 mod clients;
 mod fences;
@@ -23,14 +23,8 @@ on_more_servers![a_failover_under_load_loses_nothing_replicated];
 
 /// A primary and its replica, either of which can become the primary.
 fn pair(kind: Kind) -> (Server, Server) {
-    let options = [
-        "--repl-diskless-sync-delay",
-        "0",
-        "--repl-ping-replica-period",
-        "3600",
-    ];
-    let primary = Server::start_with(kind, &options);
-    let replica = Server::start_replica_of(&primary, &options);
+    let primary = Server::start_with(kind, &AT_ONCE);
+    let replica = Server::start_replica_of(&primary, &AT_ONCE);
     wait_for_replicas(&primary);
     (primary, replica)
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crate::harness::{wait_for, Client, Kind, Reply, Server};
+use crate::harness::{wait_for, Client, Kind, Reply, Server, AT_ONCE};
 
 on_every_server![
     every_kind_of_hand_off_reaches_the_replica,
@@ -52,14 +52,7 @@ fn end(c: &mut Client, lines: &[&str]) {
 }
 
 fn pair(kind: Kind) -> (Server, Server) {
-    let options = [
-        "--appendonly",
-        "yes",
-        "--repl-diskless-sync-delay",
-        "0",
-        "--repl-ping-replica-period",
-        "3600",
-    ];
+    let options = [&["--appendonly", "yes"], &AT_ONCE[..]].concat();
     let primary = Server::start_with(kind, &options);
     let replica = Server::start_replica_of(&primary, &options);
     (primary, replica)

@@ -2,7 +2,7 @@
 //! data as the primary: value, ttl and fence of every key.
 
 use crate::harness::mixed_load::{self, wait_for_link, LoadTotals};
-use crate::harness::{figure, scale, Client, Kind, Reply, Server, State};
+use crate::harness::{figure, scale, Client, Kind, Reply, Server, State, AT_ONCE};
 
 mod diskless;
 mod reading;
@@ -21,14 +21,6 @@ fn primary(kind: Kind) -> Server {
     let backlog = ["--repl-backlog-size", "64mb"];
     Server::start_with(kind, &[&AT_ONCE[..], &backlog].concat())
 }
-
-const AT_ONCE: [&str; 4] = [
-    "--repl-diskless-sync-delay",
-    "0",
-    // It sends nothing on its own.
-    "--repl-ping-replica-period",
-    "3600",
-];
 
 /// Makes a server a replica by a command, because the port of its primary may change.
 fn follow(replica: &Server, primary: &Server) {

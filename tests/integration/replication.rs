@@ -3,7 +3,7 @@
 use crate::harness::aof;
 use crate::harness::dump::raise_fences_by_an_hour;
 use crate::harness::workload::{self, script};
-use crate::harness::{now_ms, wait_for, Client, Kind, Reply, Server, State};
+use crate::harness::{now_ms, wait_for, Client, Kind, Reply, Server, State, AT_ONCE};
 
 on_all_servers![
     every_operation_is_replicated,
@@ -30,16 +30,9 @@ fn primary(kind: Kind) -> Server {
 
 /// The same with arguments for the module.
 fn primary_with(kind: Kind, arguments: &[&str]) -> Server {
-    let options = [
-        "--repl-ping-replica-period",
-        "3600",
-        "--repl-diskless-sync-delay",
-        "0",
-        // Broken links are resynchronized from the backlog.
-        "--repl-backlog-size",
-        "64mb",
-    ];
-    Server::start_with(kind, &[arguments, &options].concat())
+    // Broken links are resynchronized from the backlog.
+    let backlog = ["--repl-backlog-size", "64mb"];
+    Server::start_with(kind, &[arguments, &AT_ONCE, &backlog].concat())
 }
 
 #[track_caller]

@@ -3,7 +3,7 @@
 
 use std::fmt::Debug;
 
-use crate::harness::{wait_for, Client, Kind, Reply, Server};
+use crate::harness::{wait_for, Client, Kind, Reply, Server, AT_ONCE};
 
 pub type Line = Vec<Vec<u8>>;
 
@@ -50,13 +50,7 @@ struct State {
 impl Fixture {
     pub fn set_up(kind: Kind) -> Self {
         // Only commands may move the offset, so there are no pings and no second replica.
-        let options = [
-            "--repl-ping-replica-period",
-            "3600",
-            "--repl-diskless-sync-delay",
-            "0",
-        ];
-        let server = Server::start_with(kind, &options);
+        let server = Server::start_with(kind, &AT_ONCE);
         let replica = Server::start(kind);
         let mut c = server.client();
         for command in [

@@ -31,21 +31,24 @@ impl Server {
     /// miss a short wait.
     #[track_caller]
     pub fn blocked(&self, line: &str) -> Later {
-        let (before, waits) = (self.blocked_clients(), self.waits());
+        let (before, waits_before) = self.waits();
         let later = self.later(line);
         wait_for(&format!("{line} to block"), || {
-            let has_waited = later.is_answered.load(Ordering::Acquire) && self.waits() > waits;
-            (has_waited || self.blocked_clients() > before).then_some(())
+            let is_answered = later.is_answered.load(Ordering::Acquire);
+            let (blocked, waits) = self.waits();
+            (blocked > before || (is_answered && waits > waits_before)).then_some(())
         });
         later
     }
 
-    /// The number of requests for locks that have waited. 0 without the module.
-    fn waits(&self) -> u64 {
+    /// The number of blocked clients, and of the requests for locks that have waited so far. That is 0
+    /// without the module.
+    fn waits(&self) -> (i64, i64) {
         let info = self.client().text("INFO everything");
-        let mut lines = info.lines();
-        let waits = lines.find_map(|line| line.strip_prefix("lock_waited:"));
-        waits.map_or(0, |waits| waits.parse().expect("a number"))
+        let field = |name| info.lines().find_map(|line| line.strip_prefix(name));
+        let number = |text: &str| text.parse().expect("a number");
+        let blocked = field("blocked_clients:").expect("INFO has it");
+        (number(blocked), field("lock_waited:").map_or(0, number))
     }
 
     /// The number of blocked clients.

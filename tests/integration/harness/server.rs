@@ -84,6 +84,14 @@ pub fn wait_for<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
     }
 }
 
+/// Options of a primary that synchronizes its replicas without delay, and sends nothing on its own.
+pub const AT_ONCE: [&str; 4] = [
+    "--repl-diskless-sync-delay",
+    "0",
+    "--repl-ping-replica-period",
+    "3600",
+];
+
 impl Server {
     /// Starts a server with the module and the defaults.
     pub fn start(kind: Kind) -> Self {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::holds;
-use crate::harness::{figure, scale, wait_for, Client, CutLink, Kind, Later, Server};
+use crate::harness::{figure, scale, wait_for, Client, CutLink, Kind, Later, Server, AT_ONCE};
 
 on_every_server![a_replica_cut_off_anywhere_has_all_keys_or_none];
 
@@ -20,16 +20,9 @@ struct Fixture {
 
 impl Fixture {
     fn start(kind: Kind) -> Self {
-        // Nothing else is sent over the link meanwhile.
-        let options = [
-            "--repl-diskless-sync-delay",
-            "0",
-            "--repl-ping-replica-period",
-            "3600",
-        ];
-        let primary = Server::start_with(kind, &options);
+        let primary = Server::start_with(kind, &AT_ONCE);
         let link = CutLink::to(primary.port);
-        let replica = Server::start_with(kind, &options);
+        let replica = Server::start_with(kind, &AT_ONCE);
         Self {
             primary,
             link,
