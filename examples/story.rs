@@ -134,7 +134,9 @@ fn refuse_a_stranger(cli: &mut Cli) -> Outcome<()> {
 }
 
 fn renew(cli: &mut Cli) -> Outcome<()> {
-    heading("Alice's work takes longer than expected. She renews the lock, finishes and releases it.");
+    heading(
+        "Alice's work takes longer than expected. She renews the lock, finishes and releases it.",
+    );
     cli.expect(&format!("LOCK.RENEW {LOCK} alice 60000"), "(integer) 1")?;
     cli.run(&format!("PTTL {LOCK}"))?;
     cli.run(&format!("LOCK.INFO {LOCK}"))?;
