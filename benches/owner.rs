@@ -175,7 +175,7 @@ pub fn measure(with: &Run) {
         y: "µs per pair",
     };
     report.bars("owner", &chart, &groups, &bars);
-    report.say("### In the commands themselves\n\nThe table shows µs per call by the server's own stop-watch (INFO commandstats), without reading, parsing and replying; -P 16.");
+    report.say("### In the commands themselves\n\nµs per call by the server's own stop-watch (INFO commandstats), without reading, parsing and replying; -P 16.");
     report.table(&[&["server"], &CALLS[..]].concat(), &calls);
     without_module(with, &mut report);
     singles(with, &mut report);
