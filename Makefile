@@ -13,7 +13,7 @@ export REDIS_LOCK_SERVERS ?= $(CURDIR)/.servers
 
 comma := ,
 MAKEFLAGS += --no-print-directory
-.PHONY: help setup build run test setup-examples test-examples oversell soak fuzz valgrind bench bench-shard bench-peers bench-check check prose diagrams dashboard servers install uninstall clean
+.PHONY: help setup build run test setup-examples test-examples oversell soak fuzz valgrind bench bench-shard bench-peers bench-check check prose diagrams-check plots dashboard servers install uninstall clean
 .PHONY: dist dist-check prebuilt deb deb-check docker-check docker-build-check monitoring-check dotnet-check release test-matrix
 
 help: ## Show these targets
@@ -97,9 +97,8 @@ check: setup ## Check format, lints and layers
 prose: ## Check the language of the documents (builds its linter once)
 	@scripts/check/prose.sh
 
-diagrams: ## Draw docs/diagrams/*.svg from their text sources
-	@command -v plantuml >/dev/null || { echo "diagrams: please install plantuml (Debian: apt-get install plantuml graphviz)" >&2; exit 1; }
-	plantuml -tsvg docs/diagrams/*.puml
+diagrams-check: ## Parse the Mermaid diagrams of the documents (with Node.js; a part of `make test-examples`)
+	@scripts/check/mermaid.sh
 
 dashboard: setup ## Draw docs/dashboard.svg from a run with real Prometheus and redis_exporter; needs a few minutes
 	@$(MAKE) build

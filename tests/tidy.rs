@@ -281,32 +281,6 @@ fn named_tests_exist(document: &str, at_least: usize) {
     }
 }
 
-/// The diagrams are drawn from text, which the picture contains as a comment. `make diagrams` draws
-/// them again.
-#[test]
-fn the_diagrams_match_their_sources() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/diagrams");
-    let mut seen = 0;
-    for entry in fs::read_dir(folder).unwrap() {
-        let source = entry.unwrap().path();
-        if source
-            .extension()
-            .is_none_or(|extension| extension != "puml")
-        {
-            continue;
-        }
-        let picture = fs::read_to_string(source.with_extension("svg")).unwrap();
-        // A comment must not contain two dashes.
-        let picture = picture.replace("- -", "--");
-        for line in fs::read_to_string(&source).unwrap().lines() {
-            let is_there = line.starts_with("!include") || picture.contains(line.trim());
-            assert!(is_there, "{}: {line}", source.display());
-        }
-        seen += 1;
-    }
-    assert!(seen >= 5, "only {seen} diagrams");
-}
-
 /// Relative links of the documents lead to files.
 #[test]
 fn relative_links_in_the_documents_resolve() {
