@@ -109,7 +109,7 @@ diagrams-check: ## Parse the Mermaid diagrams of the documents (with Node.js; a 
 plots: ## Draw the plots of docs/benchmarks/*.tsv, for light and for dark pages (installs matplotlib into .tools once)
 	@scripts/plots.sh
 
-dashboard: setup ## Draw docs/dashboard.svg from a run with real Prometheus and redis_exporter; needs a few minutes
+dashboard: setup ## Draw docs/dashboard.svg, and the one for dark pages, from a run with real Prometheus and redis_exporter; needs a few minutes
 	@$(MAKE) build
 	@scripts/setup/servers.sh redis-7.0.15
 	@scripts/dashboard.sh

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 mod imports;
 #[path = "integration/harness/links.rs"]
 mod links;
+#[path = "tidy/plots.rs"]
+mod plots;
 #[path = "tidy/source.rs"]
 mod source;
 
@@ -279,6 +281,27 @@ fn named_tests_exist(document: &str, at_least: usize) {
         let is_group = tests.iter().any(|(path, _)| is_of(path, name));
         assert!(is_test || is_group, "there is no test {name}");
     }
+}
+
+/// `make plots` draws them again, each for a light and for a dark page.
+#[test]
+fn the_plots_are_drawn_from_the_figures_beside_them() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/benchmarks");
+    let mut seen = 0;
+    for entry in fs::read_dir(folder).unwrap() {
+        let plot = entry.unwrap().path();
+        let name = plot.file_name().unwrap().to_str().unwrap();
+        let Some(name) = name.strip_suffix(".svg") else {
+            continue;
+        };
+        let source = plots::is_drawn_from_its_rows(&plot);
+        if !name.ends_with("-dark") {
+            let dark = plot.with_file_name(format!("{name}-dark.svg"));
+            assert_eq!(plots::is_drawn_from_its_rows(&dark), source);
+        }
+        seen += 1;
+    }
+    assert!(seen >= 20, "only {seen} plots");
 }
 
 /// Relative links of the documents lead to files.

@@ -152,6 +152,12 @@ def line(axes, theme, name, points, label=None, **more):
     axes.errorbar(xs, medians, yerr=spread, label=label or name, **{**theme.line(name), **more})
 
 
+def wrapped(text, most):
+    """In as few lines as fit, and those about as long as each other."""
+    count = len(textwrap.wrap(text, most))
+    return next(textwrap.fill(text, width) for width in range(1, most + 1) if len(textwrap.wrap(text, width)) == count)
+
+
 def finish(figure, theme, finding, note, legend=None, columns=3):
     """Puts the finding above the plots, the legend below it, and the note at the bottom. What they need is measured."""
     height = figure.get_figheight() * figure.dpi
@@ -161,7 +167,7 @@ def finish(figure, theme, finding, note, legend=None, columns=3):
 
     gap = 8 / height
     top = 1 - gap / 2
-    title = figure.text(EDGE, top, textwrap.fill(finding, 96), fontsize=12, fontweight="bold", va="top", linespacing=1.3)
+    title = figure.text(EDGE, top, wrapped(finding, 96), fontsize=12, fontweight="bold", va="top", linespacing=1.3)
     top -= share(title) + 1.5 * gap
     if legend:
         handles, labels = legend
@@ -170,7 +176,7 @@ def finish(figure, theme, finding, note, legend=None, columns=3):
             columnspacing=1.6, handlelength=2.4,
         )  # fmt: skip
         top -= share(drawn) + gap
-    below = figure.text(EDGE, gap / 2, textwrap.fill(note, 136), fontsize=9, color=theme.muted, va="bottom", linespacing=1.3)
+    below = figure.text(EDGE, gap / 2, wrapped(note, 136), fontsize=9, color=theme.muted, va="bottom", linespacing=1.3)
     bottom = share(below) + 1.5 * gap
     figure.set_layout_engine("constrained", rect=(0, bottom, 1, top - bottom), h_pad=0.06, w_pad=0.08)
     # Rotated labels begin where they are told, whatever letters the page has.
