@@ -65,7 +65,7 @@ def contention(figures, theme, hold_ms):
     clients = 16 if 16 in ours else min(ours)
     finding = (
         f"{clients} clients, one lock: this module hands it on {ours[clients]:,.0f} times a second, "
-        f"polling every 10 ms {polled[clients]:,.0f} times"
+        f"polling (10 ms) {polled[clients]:,.0f} times"
     )
     if len(measures) == 2:
         shares = [
