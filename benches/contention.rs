@@ -69,7 +69,7 @@ pub fn measure(with: &Run) {
             ],
             &rows,
         );
-        let alt = format!("Hand-offs and acquisitions per second, the lock held for {hold} ms");
+        let alt = format!("Hand-offs per second of one lock, held for {hold} ms");
         report.picture(&format!("contention-{hold}ms"), &alt);
     }
     readers_and_writers(with, &mut report);
