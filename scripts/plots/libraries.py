@@ -1,9 +1,8 @@
 """The plot of libraries.tsv, which `make bench-peers` writes."""
 
 import matplotlib.pyplot as plt
-from matplotlib.lines import Line2D
-
 from figures import spread
+from matplotlib.lines import Line2D
 from theme import COLOURS, OURS, WIDTH, log_axis
 
 SIZES = [6, 9, 12]

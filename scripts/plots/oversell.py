@@ -5,7 +5,6 @@ import math
 import matplotlib.pyplot as plt
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
-
 from theme import OURS, WIDTH, number
 
 # By the letter of the way.

@@ -3,7 +3,6 @@
 import re
 
 import matplotlib.pyplot as plt
-
 from figures import between, spread
 from theme import INK, OURS, THICK, THIN, WIDTH, from_zero, line, log_axis, number
 
@@ -128,9 +127,19 @@ def owner(figures, theme):
     axis.tick_params(axis="x", length=0)
     axis.grid(axis="x", visible=False)
     axis.set_ylabel("µs of the server's CPU per pair")
-    of = lambda rival: [spread(row)[0] for row in figures.rows if row["measure"] == f"acquire + release against {rival}, server CPU" and row["subject"] == "-P 16"]  # noqa: E731
-    finding = f"To take a lock and give it back costs {between(of('SET + DEL'))} times the CPU of SET and DEL, and {between(of('SET + EVALSHA'))} times that of SET and a script"
-    note = "16 commands in a pipeline, 16 connections. Bars are medians of the rounds, with the smallest and the largest; a ratio is the median of those within each round."
+
+    def against(rival):
+        rows = figures.of("measure", f"acquire + release against {rival}, server CPU")
+        return between([spread(row)[0] for row in rows if row["subject"] == "-P 16"])
+
+    finding = (
+        f"To take a lock and give it back costs {against('SET + DEL')} times the CPU of SET and DEL, "
+        f"and {against('SET + EVALSHA')} times that of SET and a script"
+    )
+    note = (
+        "16 commands in a pipeline, 16 connections. Bars are medians of the rounds, with the smallest and the largest; "
+        "a ratio is the median of those within each round."
+    )
     return figure, finding, note, axis.get_legend_handles_labels(), 2
 
 
@@ -194,7 +203,8 @@ def places(figures, theme):
             points = by_number(rows, rf"(\d+) places, {shape}")
             aside = 1.1 ** (nth - 1.5)
             hollow = theme.colour(OURS) if marker == "o" else "none"
-            line(axis, theme, OURS, [(count * aside, *spread(row)) for count, row in points], shape, linestyle=style, marker=marker, markerfacecolor=hollow, linewidth=THICK if style == "-" else THIN + 0.4)
+            more = {"linestyle": style, "marker": marker, "markerfacecolor": hollow, "linewidth": THICK if style == "-" else THIN + 0.4}
+            line(axis, theme, OURS, [(count * aside, *spread(row)) for count, row in points], shape, **more)
             growth[shape.split(",")[0]].append(spread(points[-1][1])[0] / spread(points[0][1])[0])
         log_axis(axis.xaxis, "places", [count for count, _ in points])
     from_zero(axes.values())

@@ -148,8 +148,9 @@ def from_zero(all_axes):
 def line(axes, theme, name, points, label=None, **more):
     """Points are (x, median, low, high)."""
     xs, medians, lows, highs = zip(*sorted(points), strict=True)
-    spread = [[m - l for m, l in zip(medians, lows, strict=True)], [h - m for m, h in zip(medians, highs, strict=True)]]
-    axes.errorbar(xs, medians, yerr=spread, label=label or name, **{**theme.line(name), **more})
+    below = [median - low for median, low in zip(medians, lows, strict=True)]
+    above = [high - median for median, high in zip(medians, highs, strict=True)]
+    axes.errorbar(xs, medians, yerr=[below, above], label=label or name, **{**theme.line(name), **more})
 
 
 def wrapped(text, most):
