@@ -13,7 +13,7 @@ export REDIS_LOCK_SERVERS ?= $(CURDIR)/.servers
 
 comma := ,
 MAKEFLAGS += --no-print-directory
-.PHONY: help setup build run test setup-examples test-examples oversell soak fuzz valgrind bench bench-shard bench-peers bench-check check prose diagrams dashboard servers install uninstall clean
+.PHONY: help setup build run test setup-examples test-examples oversell soak fuzz valgrind bench bench-shard bench-peers bench-check check prose diagrams-check plots dashboard servers install uninstall clean
 .PHONY: dist dist-check prebuilt deb deb-check docker-check docker-build-check monitoring-check dotnet-check release test-matrix
 
 help: ## Show these targets
@@ -40,6 +40,7 @@ oversell: setup ## Sell one stock in eight ways and count what is oversold, into
 	@$(MAKE) build
 	@scripts/setup/servers.sh redis-7.0.15
 	@scripts/run.sh oversell --into docs/benchmarks --processes $(or $(PROCESSES),20) --stock $(or $(STOCK),300)
+	@scripts/plots.sh || true
 
 # EXAMPLES=python,go: only these; PRESENT_ONLY=1: what the machine has no toolchain for is left out, and named
 setup-examples: setup ## Install what examples/ and clients/ need in each language (EXAMPLES=python,go, PRESENT_ONLY=1)
@@ -69,10 +70,14 @@ valgrind: setup ## Run the tests of Redis 7.0 with every server under valgrind
 	@$(MAKE) servers build
 	@scripts/check/valgrind.sh
 
+# Where a measurement writes. A machine that cannot draw still measures.
+MEASURED = $(if $(filter-out 0,$(BENCH_QUICK)),$(abspath $(or $(CARGO_TARGET_DIR),target))/benchmarks,docs/benchmarks)
+
 # BENCH=owner,handoff: some of its parts; BENCH_QUICK=1: only whether it works; BENCH_SERVERS=7.0.15,8.2.3
 bench: setup ## Measure the cost of locks beside other locks, into docs/benchmarks/ (BENCH=part, BENCH_QUICK=1, BENCH_SERVERS=)
 	@$(MAKE) servers build
 	ulimit -Sn $$(ulimit -Hn) && cargo bench --locked --bench bench -- $(subst $(comma), ,$(BENCH))
+	@scripts/plots.sh $(MEASURED) || true
 
 bench-shard: setup ## Measure one shard of a cluster: acquisitions per second and memory
 	@$(MAKE) servers build
@@ -82,6 +87,7 @@ bench-shard: setup ## Measure one shard of a cluster: acquisitions per second an
 bench-peers: setup ## Measure lock libraries beside the adapters in clients/, into docs/benchmarks/libraries.md (BENCH_QUICK=1, BENCH_SERVERS=, BENCH_HOLDS=)
 	@$(MAKE) servers build
 	cargo bench --locked --bench peers
+	@scripts/plots.sh $(MEASURED) || true
 
 # Run as a test, which needs no build of its own: the server is what is counted.
 bench-check: setup ## Count the instructions of each command, compare them with benches/instructions.tsv (BASELINE=write sets them)
@@ -97,11 +103,13 @@ check: setup ## Check format, lints and layers
 prose: ## Check the language of the documents (builds its linter once)
 	@scripts/check/prose.sh
 
-diagrams: ## Draw docs/diagrams/*.svg from their text sources
-	@command -v plantuml >/dev/null || { echo "diagrams: please install plantuml (Debian: apt-get install plantuml graphviz)" >&2; exit 1; }
-	plantuml -tsvg docs/diagrams/*.puml
+diagrams-check: ## Parse the Mermaid diagrams of the documents (with Node.js; a part of `make test-examples`)
+	@scripts/check/mermaid.sh
 
-dashboard: setup ## Draw docs/dashboard.svg from a run with real Prometheus and redis_exporter (a few minutes)
+plots: ## Draw the plots of docs/benchmarks/*.tsv, for light and for dark pages (installs matplotlib into .tools once)
+	@scripts/plots.sh
+
+dashboard: setup ## Draw docs/dashboard*.svg from a run with real Prometheus and redis_exporter (a few minutes)
 	@$(MAKE) build
 	@scripts/setup/servers.sh redis-7.0.15
 	@scripts/dashboard.sh

@@ -3,7 +3,6 @@
 use crate::fixture::{name, Fixture};
 use crate::harness::{wait_for, Kind};
 use crate::load::{key, run, token, Connection, Requests};
-use crate::plot::{add, Chart};
 use crate::report::Report;
 use crate::stats::Spread;
 use crate::Run;
@@ -37,7 +36,6 @@ fn held(with: &Run, report: &mut Report) {
          or renews one of the held ones. Beside it are as many strings: SET NX PX + DEL, and PEXPIRE.",
     );
     let mut rows = Vec::new();
-    let mut series = Vec::new();
     for &kind in &with.kinds {
         for &held in &HELD[..if with.quick { 2 } else { HELD.len() }] {
             let fills: [fn(usize) -> String; 2] = [
@@ -105,11 +103,14 @@ fn held(with: &Run, report: &mut Report) {
                     &subject,
                     Spread::of(ours),
                 );
+                report.figure(
+                    kind,
+                    &format!("{}, server CPU µs", ["SET + DEL", "PEXPIRE"][what]),
+                    &subject,
+                    Spread::of(theirs),
+                );
                 report.figure(kind, &format!("{measure} against strings"), &subject, ratio);
             }
-            let point = |which: usize| (held as f64, Spread::of(&costs[which][0]).median);
-            add(&mut series, format!("locks, {}", name(kind)), point(0));
-            add(&mut series, format!("strings, {}", name(kind)), point(1));
             println!("{}", row.join(" | "));
             rows.push(row);
         }
@@ -127,13 +128,8 @@ fn held(with: &Run, report: &mut Report) {
         ],
         &rows,
     );
-    let chart = Chart {
-        title: "To take a lock and give it back while others are held: server CPU",
-        base: 10.0,
-        x: "locks held",
-        y: "µs per pair",
-    };
-    report.lines("growth", &chart, &series);
+    let alt = "To take a lock and give it back while others are held: server CPU";
+    report.picture("growth", alt);
 }
 
 /// Clients that wait for many keys. Each key has its own queue.
@@ -221,7 +217,6 @@ fn contended(with: &Run, report: &mut Report) {
          1,600 keys of 10 waiters and 8,000 keys of 1 stand in their place.",
     );
     let mut rows = Vec::new();
-    let mut series = Vec::new();
     for &kind in &with.kinds {
         for &(keys, waiters) in &CONTENDED[..if with.quick { 2 } else { CONTENDED.len() }] {
             if keys * (waiters + 1) + 200 > open_files() {
@@ -246,31 +241,14 @@ fn contended(with: &Run, report: &mut Report) {
             ];
             println!("{}", row.join(" | "));
             rows.push(row);
-            if waiters > 1 {
-                add(
-                    &mut series,
-                    format!("locks, {}", name(kind)),
-                    (keys as f64, ours.median),
-                );
-                add(
-                    &mut series,
-                    format!("lists, {}", name(kind)),
-                    (keys as f64, theirs.median),
-                );
-            }
         }
     }
     report.table(
         &["server", "keys", "waiters each", "lock", "list", "ratio"],
         &rows,
     );
-    let chart = Chart {
-        title: "A hand-off while others are waited for, 10 waiters each: server CPU",
-        base: 10.0,
-        x: "keys that are waited for",
-        y: "µs per hand-off",
-    };
-    report.lines("growth-contended", &chart, &series);
+    let alt = "A hand-off while others are waited for, 10 waiters each: server CPU";
+    report.picture("growth-contended", alt);
 }
 
 fn hand_offs(with: &Run, kind: Kind, keys: usize, waiters: usize, locks: bool) -> Vec<f64> {

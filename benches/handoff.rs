@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use crate::fixture::{name, Fixture};
 use crate::load::{token, Connection, Requests};
-use crate::plot::{add, Chart};
 use crate::report::{Bound, Report};
 use crate::stats::{shown_us, Latency, Spread};
 use crate::Run;
@@ -99,7 +98,6 @@ pub fn measure(with: &Run) {
          Beside it is the same with LPUSH and BLPOP, in turns, on the same server.",
     );
     let mut rows = Vec::new();
-    let mut series = Vec::new();
     for &kind in &with.kinds {
         let mut first: Option<Vec<f64>> = None;
         for waiters in WAITERS {
@@ -164,11 +162,6 @@ pub fn measure(with: &Run) {
                     report.figure(kind, measure, &subject, growth);
                 }
             }
-            for (what, found) in [("LOCK.RELEASE", ours), ("LPUSH", theirs)] {
-                let name = format!("{what}, {}", name(kind));
-                let point = (waiters as f64, Spread::of(&found[0]).median);
-                add(&mut series, name, point);
-            }
         }
     }
     report.table(
@@ -186,12 +179,6 @@ pub fn measure(with: &Run) {
         ],
         &rows,
     );
-    let chart = Chart {
-        title: "From the release to the next one's reply, p50",
-        base: 10.0,
-        x: "waiters",
-        y: "µs",
-    };
-    report.lines("handoff", &chart, &series);
+    report.picture("handoff", "From the release to the next one's reply, p50");
     report.write();
 }

@@ -6,7 +6,6 @@ use crate::fixture::{name, Fixture};
 use crate::harness::{Kind, Server, Setup};
 use crate::load::{key, run, token, Connection, Requests, Tally};
 use crate::peers::Scripts;
-use crate::plot::Chart;
 use crate::report::{Bound, Report};
 use crate::stats::Spread;
 use crate::Run;
@@ -140,7 +139,6 @@ pub fn measure(with: &Run) {
          `-P` commands at once. DEL gives back without a look at the owner. EVALSHA runs the usual compare-and-delete.",
     );
     let (mut rows, mut calls) = (Vec::new(), Vec::new());
-    let mut bars: Vec<(String, Vec<f64>)> = Vec::new();
     for &kind in &with.kinds {
         for setting in Setting::ALL {
             let mut ground = Ground::start(kind, setting);
@@ -150,7 +148,6 @@ pub fn measure(with: &Run) {
                     pair_row(&mut report, &mut rows, kind, setting, pipeline, &costs);
                     if setting == Setting::Plain && pipeline == 16 {
                         calls.push(call_row(&mut report, kind, &mut ground.fixture));
-                        add_bars(&mut bars, &costs);
                     }
                 }
             }
@@ -167,14 +164,8 @@ pub fn measure(with: &Run) {
         "against SET + EVALSHA",
     ];
     report.table(&header, &rows);
-    let groups: Vec<String> = with.kinds.iter().map(|kind| name(*kind).into()).collect();
-    let chart = Chart {
-        title: "To take a lock and give it back: server CPU, 16 commands in a pipeline",
-        base: 10.0,
-        x: "",
-        y: "µs per pair",
-    };
-    report.bars("owner", &chart, &groups, &bars);
+    let alt = "To take a lock and give it back: server CPU, 16 commands in a pipeline";
+    report.picture("owner", alt);
     report.say("### In the commands themselves\n\nµs per call by the server's own stop-watch (INFO commandstats), without reading, parsing and replying; -P 16.");
     report.table(&[&["server"], &CALLS[..]].concat(), &calls);
     without_module(with, &mut report);
@@ -295,21 +286,6 @@ fn pair_row(
     }
     println!("{}", row.join(" | "));
     rows.push(row);
-}
-
-fn add_bars(bars: &mut Vec<(String, Vec<f64>)>, costs: &[Vec<f64>]) {
-    // In the order of the colours, with the module first.
-    let names = [
-        (3, "LOCK.ACQUIRE + LOCK.RELEASE"),
-        (0, "PING twice"),
-        (1, "SET NX PX + DEL (no owner check)"),
-        (2, "SET NX PX + EVALSHA compare-and-delete"),
-    ];
-    bars.resize_with(names.len(), Default::default);
-    for ((workload, label), (name, values)) in names.into_iter().zip(bars) {
-        *name = label.into();
-        values.push(Spread::of(&costs[workload]).median);
-    }
 }
 
 /// The same pairs, but the alternative's server does not load the module.

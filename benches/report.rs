@@ -1,5 +1,5 @@
-//! The output of a run: `results.md` with a section per part, `results.tsv` with every figure, and
-//! charts.
+//! The output of a run: `results.md` with a section per part, and `results.tsv` with every figure.
+//! `make plots` draws the pictures from the figures.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::harness::Kind;
 use crate::stats::Spread;
-use crate::{environment, fixture, plot};
+use crate::{environment, fixture};
 
 /// The bound of a measured ratio or duration.
 #[derive(Clone, Copy)]
@@ -82,27 +82,9 @@ impl Report {
         );
     }
 
-    pub fn lines(&mut self, name: &str, chart: &plot::Chart, series: &[plot::Series]) {
-        let path = self.folder.join(format!("{name}.svg"));
-        plot::lines(&path, chart, series, &environment::shown());
-        self.say(&format!("![{}]({name}.svg)", chart.title));
-    }
-
-    pub fn bars(
-        &mut self,
-        name: &str,
-        chart: &plot::Chart,
-        groups: &[String],
-        series: &[(String, Vec<f64>)],
-    ) {
-        plot::bars(
-            &self.folder.join(format!("{name}.svg")),
-            chart,
-            groups,
-            series,
-            &environment::shown(),
-        );
-        self.say(&format!("![{}]({name}.svg)", chart.title));
+    /// Shows the picture of that name.
+    pub fn picture(&mut self, name: &str, alt: &str) {
+        self.say(&environment::picture(name, alt));
     }
 
     /// Replaces the former results of this part. Those of other parts stay unchanged.

@@ -89,6 +89,17 @@ test_client() {
     fi
 }
 
+# The diagrams of the documents are for Node, too.
+test_diagrams() {
+    echo "== diagrams"
+    if shown scripts/check/mermaid.sh; then
+        report diagrams "$(sed -nE 's/^mermaid: //p' "$log")"
+    else
+        report diagrams "FAILED"
+        failed=1
+    fi
+}
+
 # Each version that the client in language $1 allows.
 test_matrix() {
     if ! grep -q '^matrix:' "clients/$1/Makefile"; then
@@ -144,6 +155,7 @@ for language in "${chosen[@]}"; do
     fi
     [ ! -e "examples/$language/run" ] || test_examples "$language"
     [ ! -e "clients/$language/Makefile" ] || test_client "$language"
+    [ "$language" != node ] || test_diagrams
 done
 [ "$what" != matrix ] || scripts/matrix.py
 [ "$what" != test ] || [ ${#ready[@]} = 0 ] || test_mixed

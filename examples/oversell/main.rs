@@ -4,15 +4,14 @@
 //! Many processes buy from one stock. Each reads how many are left, thinks for a moment, and writes
 //! one less. Eight shops differ in how they keep two buyers from reading the same number: see
 //! `ways.rs`. Then the same once more, with first buyers that stall for longer than their locks
-//! last. A table goes to the terminal, and with `--into FOLDER` also into `oversell.md`, a picture
-//! beside it.
+//! last. A table goes to the terminal, and with `--into FOLDER` also into `oversell.md`, with every
+//! figure in `oversell.tsv` beside it. `make plots` draws the picture from that.
 //!
 //! Further options: `--processes 20`, `--stock 300`. It uses the keys `oversell:*` and no others.
 
 #![allow(unreachable_pub)] // A program has no public face.
 
 mod buyer;
-mod plot;
 mod report;
 mod shop;
 mod ways;
@@ -30,7 +29,7 @@ use ways::Way;
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 const USAGE: &str =
-    "usage: oversell HOST PORT [--processes 20] [--stock 300] [--into FOLDER FOR oversell.md AND oversell.svg]";
+    "usage: oversell HOST PORT [--processes 20] [--stock 300] [--into FOLDER FOR oversell.md AND oversell.tsv]";
 
 /// How one way did: at an ordinary hour, and with owners that stalled.
 struct Row {
@@ -74,7 +73,7 @@ fn main() -> Outcome<()> {
     println!("{}", report::table(&rows));
     if let Some(folder) = into {
         fs::write(folder.join("oversell.md"), report::page(&shop, &rows))?;
-        plot::draw(&folder.join("oversell.svg"), &shop, &rows)?;
+        fs::write(folder.join("oversell.tsv"), report::figures(&shop, &rows))?;
     }
     Ok(())
 }

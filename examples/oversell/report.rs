@@ -1,4 +1,4 @@
-//! The table, and the page around it.
+//! The table, the page around it, and the figures.
 
 use crate::buyer::THINK;
 use crate::shop::{Shop, SHORT_TTL, STALL, STALLS};
@@ -90,7 +90,10 @@ Each reads how many are left, thinks for {think} ms, and writes one less, until
 nothing is left. `make oversell` plays it and writes this page. The program is [`examples/oversell`](../../examples/oversell/main.rs).
 
 {table}
-![The same as a picture](oversell.svg)
+<picture>
+  <source media=\"(prefers-color-scheme: dark)\" srcset=\"oversell-dark.svg\">
+  <img alt=\"How many were oversold in each way, and what it cost\" src=\"oversell.svg\">
+</picture>
 
 - **sold**: how many items left the shop. **oversold**: how many of them it never had.
 - **commands per sale**: all commands that the server executed by its own count, also those in scripts. The purchase itself is five of them, seven
@@ -104,4 +107,30 @@ nothing is left. `make oversell` plays it and writes this page. The program is [
   In (g) the stock checks nothing. The server itself refuses the write of a buyer that does not hold the lock any more.
 "
     )
+}
+
+/// A line for each way, with the columns of its head.
+pub fn figures(shop: &Shop, rows: &[Row]) -> String {
+    let mut text = "server\tprocesses\tstock\tway\tlock\tcheck\tsold\toversold\tseconds\tcommands per sale\tin vain per sale\tlongest wait ms\toversold when owners stall\n".to_string();
+    for Row { way, calm, stalled } in rows {
+        let lock = if way.has_lock() { "yes" } else { "no" };
+        let cells = [
+            shop.server.clone(),
+            shop.processes.to_string(),
+            shop.stock.to_string(),
+            way.name().to_string(),
+            lock.to_string(),
+            way.check().to_string(),
+            calm.sold.to_string(),
+            calm.oversold.to_string(),
+            format!("{:.4}", calm.seconds),
+            format!("{:.4}", calm.commands_per_sale),
+            format!("{:.4}", calm.in_vain_per_sale),
+            format!("{:.4}", calm.longest_wait.as_secs_f64() * 1e3),
+            stalled.oversold.to_string(),
+        ];
+        text += &cells.join("\t");
+        text.push('\n');
+    }
+    text
 }
