@@ -213,6 +213,7 @@ impl App {
             KeyCode::PageDown => self.scroll.saturating_add(10),
             KeyCode::PageUp => self.scroll.saturating_sub(10),
             KeyCode::Home => 0,
+            KeyCode::End => u16::MAX,
             _ => return false,
         };
         self.scroll = to;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redis::{Client, Cmd, Connection, ConnectionInfo, ConnectionLike, Value};
+use redis::{Client, Cmd, Connection, ConnectionInfo, Value};
 
 /// A server that takes longer counts as down until it answers.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
@@ -81,8 +81,12 @@ impl Line {
         for command in commands {
             bytes.extend(command.get_packed_command());
         }
-        let values = connection.req_packed_commands(&bytes, 0, commands.len())?;
-        Ok(values.into_iter().map(answer).collect())
+        connection.send_packed_command(&bytes)?;
+        // The library's own pipeline would wait for each answer of a server that hangs.
+        let answers = commands
+            .iter()
+            .map(|_| connection.recv_response().map(answer));
+        answers.collect()
     }
 
     /// Whether the database could be selected, else why not.

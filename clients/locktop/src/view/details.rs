@@ -45,7 +45,7 @@ pub(crate) fn lock(
         )),
         plain(String::new()),
         heading(format!(
-            "{} hold{}",
+            "{} holder{}",
             detail.holders.len(),
             s(detail.holders.len())
         )),
@@ -54,8 +54,8 @@ pub(crate) fn lock(
     lines.push(plain(String::new()));
     let waiters = detail.waiters.len();
     lines.push(heading(format!(
-        "{waiters} wait{}, the next one first",
-        if waiters == 1 { "s" } else { "" }
+        "{waiters} waiter{}, the next one first",
+        s(waiters)
     )));
     lines.extend(self::waiters(&detail.waiters, width));
     lines
