@@ -11,6 +11,16 @@
 //! text      bytes and numbers as text                             pure
 //! ```
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::unwrap_used
+    )
+)]
+
 mod app;
 mod args;
 mod live;

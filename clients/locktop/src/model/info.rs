@@ -168,10 +168,12 @@ impl Rates {
 
 /// Whether a field is a counter, so that a rate of it says something.
 pub(crate) fn is_counter(name: &str) -> bool {
-    let words: Vec<_> = name.split('_').collect();
+    let mut words: Vec<_> = name.split('_').collect();
+    let is_of_window = window_of(&mut words).is_some();
     let is_gauge =
         matches!(words.get(1), Some(&("held" | "waiters"))) || name == "lock_waited_keys";
-    !is_gauge && !words.iter().any(|word| *word == "usec" || *word == "us")
+    let is_time = words.contains(&"usec") || words.contains(&"us");
+    !is_of_window && !is_gauge && !is_time
 }
 
 #[cfg(test)]
@@ -284,6 +286,8 @@ mod tests {
             "lock_waiters_absent",
             "lock_waited_keys",
             "lock_wait_usec_max",
+            "lock_acquired_1m",
+            "lock_wait_count_10m",
         ] {
             assert!(!is_counter(name), "{name}");
         }

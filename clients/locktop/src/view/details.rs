@@ -237,7 +237,7 @@ pub(crate) fn help(read_only: bool) -> Vec<Line> {
         "Times: how long the first of the queue has waited, how long the",
         "oldest holder has held, and when the lock ends if nobody renews.",
         "revoked: grants taken back, as the client had gone before.",
-        "p50, p99: of waits that were granted; 1m: in the last minute,",
+        "p50, p99, max: of waits that were granted; 1m: in the last minute,",
         "else since the server's start or LOCK.RESETSTAT.",
     ];
     lines.extend(said.map(|text| plain(text.to_owned())));

@@ -20,10 +20,10 @@ pub(crate) fn servers(model: &Model) -> Grid {
     let snapshots = || model.servers.iter().filter_map(Server::snapshot);
     let mut waits = snapshots().filter_map(|snapshot| snapshot.info.wait("p50"));
     let of_last_minute = waits.next().is_some_and(|wait| wait.of_last_minute);
-    let [p50, p99] = if of_last_minute {
-        ["p50 1m", "p99 1m"]
+    let [p50, p99, max] = if of_last_minute {
+        ["p50 1m", "p99 1m", "max 1m"]
     } else {
-        ["p50", "p99"]
+        PERCENTILES
     };
     Grid {
         columns: vec![
@@ -40,7 +40,7 @@ pub(crate) fn servers(model: &Model) -> Grid {
             Column::number(["revoked", "per s"], 7, 6),
             Column::number(["wait", p50], 6, 1),
             Column::number(["wait", p99], 6, 1),
-            Column::number(["wait", "max"], 6, 1),
+            Column::number(["wait", max], 6, 1),
         ],
         rows: model.servers.iter().map(server).collect(),
     }
