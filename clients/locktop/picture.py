@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
-COLUMNS, LINES = 120, 24
+COLUMNS, LINES = 120, 17
 PORTS = {"redis-7.0.15": 7001, "valkey-9": 7002}
 
 # No font is named that is not on the reader's machine, and nothing is fetched.
@@ -84,7 +84,7 @@ def load(first, second):
         workers.extend((port, key, f"{prefix}-{n}", *rest) for n in range(count))
 
     add(9, first, "orders:42", "checkout", exclusive, 0.08, 0.01)
-    add(5, first, "stock:1077", "picker", exclusive, 0.25, 0.05)
+    add(5, first, "stock:1077", "picker", exclusive, 0.25, 0.05, 0.2)
     add(6, first, "pages:front", "reader", read, 0.1, 0.05)
     add(1, first, "pages:front", "editor", write, 0.2, 0.3)
     add(12, second, "mail:pool", "sender", ["LIMIT", "4"], 0.6, 0.02)

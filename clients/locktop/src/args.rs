@@ -88,9 +88,6 @@ impl Args {
             .as_str()
             .into_connection_info()
             .map_err(|error| wrong(&error.to_string()))?;
-        if !info.addr().is_supported() {
-            return Err(wrong("this build of locktop has no TLS"));
-        }
         let mut login = info
             .redis_settings()
             .clone()

@@ -63,7 +63,6 @@ fn main() -> ExitCode {
         paused: false,
         detail: None,
     };
-    #[cfg(feature = "tls")]
     let _ = rustls::crypto::ring::default_provider().install_default();
     if args.once {
         return look_once(&args, &seeds, wishes);

@@ -1,5 +1,7 @@
 //! `locktop --once` against real servers.
 
+// Its style is that of its own crate.
+#[rustfmt::skip]
 #[path = "../../rust/tests/common/mod.rs"]
 mod common;
 mod program;

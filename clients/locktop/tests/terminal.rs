@@ -1,5 +1,7 @@
 //! locktop in a real terminal, against real servers.
 
+// Its style is that of its own crate.
+#[rustfmt::skip]
 #[path = "../../rust/tests/common/mod.rs"]
 mod common;
 mod program;
@@ -138,6 +140,10 @@ fn a_release_by_force_asks_first() {
         server.admin().run(&["LOCK.CHECK", "jobs:1", "owner"]),
         redis::Value::Nil
     );
+    if server.admin().has_exec() {
+        let info = format!("{:?}", server.admin().run(&["INFO", "lock"]));
+        assert!(info.contains("lock_executed:1"), "{info}");
+    }
     let next = server
         .admin()
         .int(&["LOCK.ACQUIRE", "jobs:1", "next", "600000"]);
