@@ -64,16 +64,19 @@ def worker(port, key, name, command, hold, pause, dies=0.0):
     """Takes a lock again and again; now and then it dies, and its ttl ends the hold."""
     connection = redis.Redis(port=port)
     chance = random.Random(name + key)
-    while True:
-        ttl = "1500" if dies else "30000"
-        words = [*command, key, name, ttl]
-        if command[0] == "LIMIT":
-            words = ["LOCK.ACQUIRE", key, name, ttl, "LIMIT", command[1]]
-        if connection.execute_command(*words, "BLOCK", "60000") is not None:
-            time.sleep(hold * chance.uniform(0.5, 1.5))
-            if chance.random() >= dies:
-                connection.execute_command("LOCK.RELEASE", key, name)
-        time.sleep(pause * chance.uniform(0.5, 1.5))
+    ttl = "1500" if dies else "30000"
+    words = [*command, key, name, ttl]
+    if command[0] == "LIMIT":
+        words = ["LOCK.ACQUIRE", key, name, ttl, "LIMIT", command[1]]
+    try:
+        while True:
+            if connection.execute_command(*words, "BLOCK", "60000") is not None:
+                time.sleep(hold * chance.uniform(0.5, 1.5))
+                if chance.random() >= dies:
+                    connection.execute_command("LOCK.RELEASE", key, name)
+            time.sleep(pause * chance.uniform(0.5, 1.5))
+    except redis.ConnectionError:
+        pass  # The picture is taken, and the server has ended.
 
 
 def load(first, second):
@@ -136,9 +139,6 @@ def main():
                 process.kill()
                 process.wait()
     draw(text, path)
-    # The workers have lost their servers.
-    sys.stdout.flush()
-    os._exit(0)
 
 
 main()

@@ -7,14 +7,11 @@ mod common;
 mod program;
 
 use std::collections::BTreeSet;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
 use std::process::Command;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{eventually, free_port, Cluster, Server};
-use program::{address, locktop, name_of_a_user, Ran};
+use program::{address, locktop, name_of_a_user, without_top, Ran};
 use serde_json::{json, Value};
 
 /// A lock that `owner` holds and `next` waits for.
@@ -248,36 +245,6 @@ fn a_module_without_top_is_scanned() {
         "{document}"
     );
     assert_eq!(document["locks"].as_array().unwrap().len(), 20);
-}
-
-/// A port in front of the server's at which there is no LOCK.TOP, as before 0.2.
-fn without_top(server: u16) -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    thread::spawn(move || {
-        for client in listener.incoming().flatten() {
-            let server = TcpStream::connect(("127.0.0.1", server)).unwrap();
-            let (mut answers, mut back) =
-                (server.try_clone().unwrap(), client.try_clone().unwrap());
-            thread::spawn(move || std::io::copy(&mut answers, &mut back));
-            thread::spawn(move || rename(client, server));
-        }
-    });
-    port
-}
-
-/// The program sends a whole command at a time, and LOCK.TOP at the beginning of one.
-fn rename(mut from: TcpStream, mut to: TcpStream) {
-    let mut buffer = [0; 65_536];
-    while let Ok(length @ 1..) = from.read(&mut buffer) {
-        let text = &mut buffer[..length];
-        if let Some(at) = text.windows(8).position(|word| word == b"LOCK.TOP") {
-            text[at..at + 8].copy_from_slice(b"LOCK.OLD");
-        }
-        if to.write_all(text).is_err() {
-            return;
-        }
-    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ mod common;
 mod program;
 
 use common::{eventually, Cluster, Server};
-use program::{address, name_of_a_user, Terminal};
+use program::{address, name_of_a_user, without_top, Terminal};
 
 /// What the README says that an operator needs for everything.
 const ALL_RIGHTS: [&str; 11] = [
@@ -180,6 +180,19 @@ fn a_release_of_a_token_that_holds_the_lock_anew_hits_nobody() {
     terminal.press(&["y"]);
     terminal.shows_text("jobs:1 was not released: owner with fence");
     assert_eq!(holder(&server, "jobs:1"), "owner");
+}
+
+/// A module of 0.1 does not say who listens.
+#[test]
+fn a_module_without_top_shows_a_queue_without_listeners() {
+    let server = Server::start();
+    hold(&server, "jobs:1", &["owner", "next"]);
+    let old = format!("127.0.0.1:{}", without_top(server.port));
+    let terminal = Terminal::start(&[&old, "--interval", "100"]);
+    terminal.shows_text("jobs:1");
+    terminal.press(&["Enter"]);
+    let screen = terminal.shows_text("1 waiter, the next one first");
+    assert!(!screen.contains("nobody listens"), "{screen}");
 }
 
 #[test]

@@ -61,9 +61,21 @@ pub(crate) struct Waiter {
 pub(crate) enum Listener {
     Client(u64),
     Channel(Vec<u8>),
-    /// Nobody listens, or the module is too old to say.
+    /// The place is absent.
     #[default]
     None,
+    /// The module is too old to say.
+    Unknown,
+}
+
+impl Listener {
+    /// A module of 0.1 names no listeners, although each waiter is a client that blocks.
+    pub(crate) fn of_old_module(self) -> Self {
+        match self {
+            Self::None => Self::Unknown,
+            named => named,
+        }
+    }
 }
 
 impl Detail {

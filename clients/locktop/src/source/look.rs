@@ -15,9 +15,25 @@ use crate::model::Snapshot;
 /// A server, and what was learnt of it.
 pub(super) struct Looker {
     pub(super) line: Line,
-    /// Why LOCK.TOP is of no use on this connection, in a sentence.
-    without_top: Option<String>,
+    /// Why LOCK.TOP is of no use on this connection.
+    without_top: Option<Without>,
     scan: Scan,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Without {
+    /// The module is of 0.1.
+    Command,
+    Right,
+}
+
+impl Without {
+    fn sentence(self) -> &'static str {
+        match self {
+            Self::Command => "LOCK.TOP is missing (module 0.1)",
+            Self::Right => "the user may not call LOCK.TOP",
+        }
+    }
 }
 
 impl Looker {
@@ -127,10 +143,10 @@ impl Looker {
                     return Ok(locks);
                 }
                 Err(refusal) if refusal.is_unknown_command() => {
-                    self.without_top = Some("LOCK.TOP is missing (module 0.1)".to_owned());
+                    self.without_top = Some(Without::Command);
                 }
                 Err(refusal) if refusal.is_denied() => {
-                    self.without_top = Some("the user may not call LOCK.TOP".to_owned());
+                    self.without_top = Some(Without::Right);
                 }
                 Err(refusal) => {
                     notes.push(format!("LOCK.TOP: {}", refusal.text));
@@ -138,7 +154,7 @@ impl Looker {
                 }
             }
         }
-        let reason = self.without_top.clone().unwrap_or_default();
+        let reason = self.without_top.map_or("", Without::sentence);
         let now_ms = self.now_ms()?;
         match self.scan.look(&mut self.line, db, top, now_ms)? {
             Ok(locks) => {
@@ -188,9 +204,16 @@ impl Looker {
         }
         let now_ms = self.now_ms()?;
         let answer = self.line.ask_one(cmd("LOCK.INFO").arg(&place.key).take())?;
-        Ok(answer
-            .map(|value| reply::detail(&value, now_ms))
-            .map_err(|refusal| refusal.text))
+        let mut detail = match answer {
+            Ok(value) => reply::detail(&value, now_ms),
+            Err(refusal) => return Ok(Err(refusal.text)),
+        };
+        if self.without_top == Some(Without::Command) {
+            for waiter in detail.iter_mut().flat_map(|detail| &mut detail.waiters) {
+                waiter.listener = waiter.listener.clone().of_old_module();
+            }
+        }
+        Ok(Ok(detail))
     }
 
     /// The server's clock, by which it says since when a lock is held; else ours.

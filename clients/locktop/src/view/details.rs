@@ -105,6 +105,7 @@ fn waiters(waiters: &[Waiter], width: usize) -> Vec<Line> {
             Listener::Client(id) => format!("client {id}"),
             Listener::Channel(name) => format!("channel {}", escape(name)),
             Listener::None => "nobody listens".to_owned(),
+            Listener::Unknown => "-".to_owned(),
         };
         vec![
             at.saturating_add(1).to_string(),

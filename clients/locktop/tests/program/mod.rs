@@ -7,10 +7,12 @@
     clippy::panic
 )]
 
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::sleep;
+use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use crate::common::{Server, BOUND};
@@ -69,6 +71,36 @@ impl Ran {
     pub fn line(&self, part: &str) -> &str {
         let found = self.out.lines().find(|line| line.contains(part));
         found.unwrap_or_else(|| panic!("{part} is not in {self:?}"))
+    }
+}
+
+/// A port in front of the server's at which there is no LOCK.TOP, as before 0.2.
+pub fn without_top(server: u16) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            let server = TcpStream::connect(("127.0.0.1", server)).unwrap();
+            let (mut answers, mut back) =
+                (server.try_clone().unwrap(), client.try_clone().unwrap());
+            thread::spawn(move || std::io::copy(&mut answers, &mut back));
+            thread::spawn(move || rename(client, server));
+        }
+    });
+    port
+}
+
+/// The program sends a whole command at a time, and LOCK.TOP at the beginning of one.
+fn rename(mut from: TcpStream, mut to: TcpStream) {
+    let mut buffer = [0; 65_536];
+    while let Ok(length @ 1..) = from.read(&mut buffer) {
+        let text = &mut buffer[..length];
+        if let Some(at) = text.windows(8).position(|word| word == b"LOCK.TOP") {
+            text[at..at + 8].copy_from_slice(b"LOCK.OLD");
+        }
+        if to.write_all(text).is_err() {
+            return;
+        }
     }
 }
 
