@@ -87,7 +87,7 @@ fn handle(input: Input, app: &mut App, watch: &mut Watch) -> bool {
 
 fn on_report(report: Report, app: &mut App, watch: &mut Watch) {
     match report {
-        Report::Looked { server, result } => app.update(&server, result),
+        Report::Looked { server, result } => app.update(&server, *result),
         Report::Released(text) => app.message = text,
         Report::NoNodes(error) => app.no_nodes = Some(error),
         Report::Nodes(nodes) => {

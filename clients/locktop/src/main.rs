@@ -132,7 +132,7 @@ fn look_at_all(servers: &[redis::ConnectionInfo], wishes: Wishes) -> Model {
     {
         let left = end.saturating_duration_since(Instant::now());
         match reports.recv_timeout(left) {
-            Ok(Report::Looked { server, result }) => model.update(&server, result),
+            Ok(Report::Looked { server, result }) => model.update(&server, *result),
             Ok(_) => {}
             Err(_) => break,
         }

@@ -46,7 +46,7 @@ pub(crate) enum Databases {
 pub(crate) enum Report {
     Looked {
         server: String,
-        result: Result<Snapshot, String>,
+        result: Box<Result<Snapshot, String>>,
     },
     /// What came of a release by force.
     Released(String),
@@ -164,7 +164,7 @@ fn serve(
             .as_ref()
             .filter(|target| target.server == server);
         let detail = target.map(|target| &target.place);
-        let result = looker.look(wishes, detail, start.elapsed());
+        let result = Box::new(looker.look(wishes, detail, start.elapsed()));
         let server = server.to_owned();
         if reports.send(Report::Looked { server, result }).is_err() {
             return;
