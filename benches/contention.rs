@@ -40,10 +40,10 @@ struct Shown {
 pub fn measure(with: &Run) {
     let mut report = Report::new("contention", "Many clients, one lock", with.quick);
     report.say(
-        "A hand-off is an acquisition by another client than the one before: who polls often takes the lock again itself. The ceiling is no \
+        "A hand-off is an acquisition by another client than the one before. A client that polls often takes the lock again itself. The ceiling is no \
          lock: a list with one element, BLPOP takes it, LPUSH gives it back. The BLPOP signal is the protocol of python-redis-lock. \
-         Rounds of 0.5 s or 6 ms per client of a lock that is held, of 3 s with polling, which has one round and Redis 8.2.3 only; `starved` is the number of clients that got nothing in a round. Commands are those that the server says it has executed, without those of clients \
-         that have not had their turn when the round ends.",
+         Rounds last 0.5 s, or 6 ms per client with a hold. Polling has one round of 3 s, on Redis 8.2.3 only. `starved` is the number of clients that got nothing in a round. Commands are those that the server says it has executed. \
+         They leave out those of clients that have not had their turn when the round ends.",
     );
     for hold in HOLDS_MS {
         let mut rows = Vec::new();
@@ -61,7 +61,7 @@ pub fn measure(with: &Run) {
                 );
             }
         }
-        report.say(&format!("### The lock is held for {hold} ms"));
+        report.say(&format!("### Hold of {hold} ms"));
         report.table(
             &[
                 "server",

@@ -69,9 +69,9 @@ impl Environment {
         } = self;
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let pinned = match status.contains("Cpus_allowed_list:\t1\n") {
-            true => "the server on one core, the clients on the other",
-            false => "the server and the clients on any core",
+            true => "The server ran on one core, the clients on the other",
+            false => "The server and the clients ran on any core",
         };
-        format!("Commit {commit}, {date}, {machine}; {pinned}.\n")
+        format!("Commit {commit}, {date}, {machine}. {pinned}.\n")
     }
 }

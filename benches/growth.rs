@@ -33,8 +33,8 @@ fn anywhere(n: usize, count: usize) -> usize {
 
 fn held(with: &Run, report: &mut Report) {
     report.say(
-        "### Locks that are held\n\nµs of the server's CPU, -P 16, one connection, while that many other locks are held: taking a free lock and giving it back, \
-         and renewing one of those held. Beside it strings, as many: SET NX PX + DEL, and PEXPIRE.",
+        "### Held locks\n\nThe table shows µs of the server's CPU, -P 16, one connection, beside that many other held locks. The client takes a free lock and gives it back, \
+         or renews one of the held ones. Beside it are as many strings: SET NX PX + DEL, and PEXPIRE.",
     );
     let mut rows = Vec::new();
     let mut series = Vec::new();
@@ -215,9 +215,9 @@ fn open_files() -> usize {
 
 fn contended(with: &Run, report: &mut Report) {
     report.say(
-        "### Locks that are waited for\n\nµs of the server's CPU for a hand-off (RELEASE, the grant, and the former holder's ACQUIRE … BLOCK 0), 10 of them at once, \
-         on keys with that many waiters each; beside it LPUSH and BLPOP, one after the other. 10,000 keys of 10 waiters, which were asked for, are **not measured**: they are 110,000 connections, each of which is a file to the \
-         server and to the load generator, and a process may have 20,000 here; 100,000 waiters would also be 5 to 7 GB (54 to 74 KB each, see Memory). \
+        "### Contended locks\n\nThe table shows µs of the server's CPU for a hand-off (RELEASE, the grant, and the former holder's ACQUIRE … BLOCK 0). There are 10 of them at once, \
+         on keys with that many waiters each. Beside it are LPUSH and BLPOP, one after the other.\n\nThe goal asks for 10,000 keys of 10 waiters. They are **not measured**. They would be 110,000 connections, and each is a file to the \
+         server and to the load generator. A process may have 20,000 here. 100,000 waiters would also be 5 to 7 GB (54 to 74 KB each, see Memory). \
          1,600 keys of 10 waiters and 8,000 keys of 1 stand in their place.",
     );
     let mut rows = Vec::new();

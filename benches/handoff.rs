@@ -95,8 +95,8 @@ pub fn measure(with: &Run) {
         with.quick,
     );
     report.say(
-        "Measured by the clients: from before the release is sent until the next in line has its reply, the server idle before. \
-         Beside it the same with LPUSH and BLPOP, in turns, on the same server.",
+        "The clients measure the time from before they send the release until the next waiter has its reply. The server is idle before. \
+         Beside it is the same with LPUSH and BLPOP, in turns, on the same server.",
     );
     let mut rows = Vec::new();
     let mut series = Vec::new();

@@ -136,8 +136,8 @@ fn in_turns(
 pub fn measure(with: &Run) {
     let mut report = Report::new("owner", "One owner, many keys: server CPU", with.quick);
     report.say(
-        "µs of the server's CPU for taking a lock and giving it back, 16-byte keys, 36-byte tokens, 16 connections that each send \
-         `-P` commands at once. DEL gives back without a look at the owner, EVALSHA runs the usual compare-and-delete.",
+        "The table shows µs of the server's CPU to take a lock and give it back. Keys have 16 bytes, tokens 36, and 16 connections each send \
+         `-P` commands at once. DEL gives back without a look at the owner. EVALSHA runs the usual compare-and-delete.",
     );
     let (mut rows, mut calls) = (Vec::new(), Vec::new());
     let mut bars: Vec<(String, Vec<f64>)> = Vec::new();
@@ -314,7 +314,7 @@ fn add_bars(bars: &mut Vec<(String, Vec<f64>)>, costs: &[Vec<f64>]) {
 
 /// The same pairs, but the alternative's server does not load the module.
 fn without_module(with: &Run, report: &mut Report) {
-    report.say("### Beside a server without the module\n\nµs of the server's CPU per pair, -P 16: the lock's on a server with the module, SET NX PX + DEL on one without it. The goal, at most 1.15, is one of instructions, and `make bench-check` looks at it.");
+    report.say("### Beside a server without the module\n\nThe table shows µs of the server's CPU per pair, -P 16: the lock's on a server with the module, SET NX PX + DEL on one without it. The goal, at most 1.15, counts instructions, and `make bench-check` checks it.");
     let mut rows = Vec::new();
     for &kind in &with.kinds {
         let mut fixtures = [
@@ -362,7 +362,7 @@ fn without_module(with: &Run, report: &mut Report) {
 
 /// Commands that change nothing, or only a deadline.
 fn singles(with: &Run, report: &mut Report) {
-    report.say("### Refused and renewed\n\nµs of the server's CPU per command; -P 16 and 64.");
+    report.say("### Refused and renewed\n\nThe table shows µs of the server's CPU per command; -P 16 and 64.");
     let mut rows = Vec::new();
     for &kind in &with.kinds {
         let mut fixture = Fixture::start(kind, &[]);
@@ -424,7 +424,7 @@ fn singles(with: &Run, report: &mut Report) {
 
 /// One key with an increasing number of readers.
 fn readers(with: &Run, report: &mut Report) {
-    report.say("### Readers of one lock\n\nµs of the server's CPU, -P 16, one connection: a new reader's RLOCK + RELEASE, and RENEW.");
+    report.say("### Readers of one lock\n\nThe table shows µs of the server's CPU, -P 16, one connection: a new reader's RLOCK + RELEASE, and RENEW.");
     let mut rows = Vec::new();
     for &kind in &with.kinds {
         let fixtures = [1, 1_000, 100_000].map(|readers| (readers, Fixture::start(kind, &[])));

@@ -277,9 +277,9 @@ impl Places {
 pub fn measure(with: &Run) {
     let mut report = Report::new("places", "Places without a blocked client", with.quick);
     report.say(
-        "µs of the server's CPU for a grant, for giving a place up (LOCK.RELEASE) and for entering, with that many places in one queue, or one \
-         in each of as many queues. Keys of 16 bytes, tokens of 36, one channel for all, one connection that sends 50 requests at a time. A grant is the RELEASE before it, and its message (NOTIFY) or the request that resumes the \
-         place (absent). PTTL of a key that is waited for, at random, shows what the server itself pays when its memory no longer fits into the caches.",
+        "The table shows µs of the server's CPU to grant, to give a place up (LOCK.RELEASE) and to enter. There are that many places in one queue, or one \
+         in each of as many queues. Keys have 16 bytes, tokens 36. There is one channel for all, and one connection that sends 50 requests at a time. A grant is the RELEASE before it, and its message (NOTIFY) or the request that resumes the \
+         place (absent). PTTL asks for random keys that have waiters. It shows what the server itself pays when its memory no longer fits into the caches.",
     );
     let mut rows = Vec::new();
     let mut series = Vec::new();
@@ -360,7 +360,7 @@ fn sizes(
 fn instructions(with: &Run, report: &mut Report) {
     let kind = Kind::Redis7_0;
     report.say(&format!(
-        "### Instructions\n\nInstructions of the server for the same on {}, counted by callgrind.",
+        "### Instructions\n\nThe table shows instructions of the server for the same on {}, as callgrind counts them.",
         name(kind)
     ));
     let mut rows = Vec::new();

@@ -2,7 +2,7 @@
 //! server with the module.
 //!
 //! Many processes buy from one stock. Each reads how many are left, thinks for a moment, and writes
-//! one less. Six shops differ in how they keep two buyers from reading the same number: see
+//! one less. Eight shops differ in how they keep two buyers from reading the same number: see
 //! `ways.rs`. Then the same once more, with first buyers that stall for longer than their locks
 //! last. A table goes to the terminal, and with `--into FOLDER` also into `oversell.md`, a picture
 //! beside it.

@@ -85,19 +85,20 @@ pub fn page(shop: &Shop, rows: &[Row]) -> String {
     format!(
         "# Overselling
 
-{processes} processes buy from one stock of {stock}, on {server}. Each reads how many are left, thinks for {think} ms, and writes one less, until
-nothing is left. `make oversell` plays it and writes this page; [`examples/oversell`](../../examples/oversell/main.rs) is the program.
+This page is for users who want to see what a lock prevents. On {server}, {processes} processes buy from one stock of {stock} items.
+Each reads how many are left, thinks for {think} ms, and writes one less, until
+nothing is left. `make oversell` plays it and writes this page. The program is [`examples/oversell`](../../examples/oversell/main.rs).
 
 {table}
 ![The same as a picture](oversell.svg)
 
-- **sold**: how many left the shop; **oversold**: how many of them it never had.
-- **commands per sale**: all that the server executed, by its own count and those in scripts included. The purchase itself is five of them, seven
-  with a fence; in (h) {reads} readers looked at the stock meanwhile, and their commands are counted, too.
-- **in vain per sale**: polls that did not get the lock, transactions that were undone.
-- **longest wait**: of one buyer, from asking until the purchase began that came to an end.
-- **when owners stall**: the same again with locks of {ttl} ms, and the first {STALLS} buyers each stall for {stall} ms between reading and writing. Their
-  locks are over by then and others have read and bought; what they write is wrong, and sold twice. In (c) they also delete the lock of another.
+- **sold**: how many items left the shop. **oversold**: how many of them it never had.
+- **commands per sale**: all commands that the server executed by its own count, also those in scripts. The purchase itself is five of them, seven
+  with a fence. In (h) {reads} readers looked at the stock meanwhile, and their commands count, too.
+- **in vain per sale**: polls that did not get the lock, and transactions that the server did not execute.
+- **longest wait**: of one buyer, from asking until the start of the purchase that succeeded.
+- **when owners stall**: the same again with locks of {ttl} ms. The first {STALLS} buyers each stall for {stall} ms between reading and writing. Their
+  locks are over by then, and others have read and bought. The late buyers write a wrong number, and sell items twice. In (c) they also delete the lock of another.
   A transaction (b) sees that the stock has changed. A lock alone (e) does not help a late owner: it ends in time, and the owner does not know.
   In (f) and (h) buyers show the stock their fence, with what they read and with what they write. The stock refuses a late owner.
   In (g) the stock checks nothing. The server itself refuses the write of a buyer that does not hold the lock any more.
