@@ -265,7 +265,7 @@ fn a_failover_of_the_cluster_is_followed() {
     });
     let mut admin = cluster.nodes[3].admin();
     eventually("the replica takes over", || {
-        admin.ask(&["CLUSTER", "FAILOVER"]).is_ok()
+        admin.ask(&["CLUSTER", "FAILOVER", "TAKEOVER"]).is_ok()
     });
     let old = address(&cluster.nodes[0]);
     terminal.shows("the new primary", |screen| {
