@@ -16,7 +16,10 @@ pub(crate) fn table(model: &Model) -> String {
         text.push('\n');
     }
     text.push('\n');
-    if rows.is_empty() {
+    let has_answered = |server: &Server| server.snapshot().is_some();
+    if !model.servers.iter().any(has_answered) {
+        text.push_str("No server has answered.\n");
+    } else if rows.is_empty() {
         text.push_str("Nobody waits for a lock.\n");
     } else {
         text.push_str(&tables::locks(&rows, &order, true).plain());
@@ -155,5 +158,14 @@ mod tests {
             assert!(text.contains(part), "{part} is not in\n{text}");
         }
         assert!(!text.contains('\u{1b}'), "{text}");
+    }
+
+    #[test]
+    fn nothing_is_said_of_locks_if_no_server_answered() {
+        let mut servers = model::model(&["a:1"]);
+        servers.update("a:1", Err("refused".to_owned()));
+        assert!(table(&servers).ends_with("No server has answered.\n"));
+        servers.update("a:1", Ok(model::snapshot(0, 0, vec![])));
+        assert!(table(&servers).ends_with("Nobody waits for a lock.\n"));
     }
 }
