@@ -13,7 +13,7 @@ export REDIS_LOCK_SERVERS ?= $(CURDIR)/.servers
 
 comma := ,
 MAKEFLAGS += --no-print-directory
-.PHONY: help setup build run test setup-examples test-examples oversell soak fuzz valgrind bench bench-shard bench-peers bench-check check prose diagrams-check plots dashboard servers install uninstall clean
+.PHONY: help setup build locktop run test setup-examples test-examples oversell soak fuzz valgrind bench bench-shard bench-peers bench-check check prose diagrams-check plots dashboard servers install uninstall clean
 .PHONY: dist dist-check prebuilt deb deb-check docker-check docker-build-check monitoring-check dotnet-check release test-matrix
 
 help: ## Show these targets
@@ -24,6 +24,10 @@ setup: ## Install what is missing to build and test (on Debian; changes nothing 
 
 build: ## Build the module: target/release/libredis_lock.so
 	cargo build --release --locked
+
+locktop: ## Build locktop, the live view of the locks of your servers, and say where it is
+	cargo build --release --locked --manifest-path clients/locktop/Cargo.toml --target-dir $(abspath $(or $(CARGO_TARGET_DIR),target))/locktop
+	@echo "locktop: $(abspath $(or $(CARGO_TARGET_DIR),target))/locktop/release/locktop"
 
 run: setup ## Start a private server with the module and run a short demonstration on it
 	@$(MAKE) build
