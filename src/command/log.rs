@@ -12,7 +12,7 @@ use super::{Args, Error};
 /// The description of LOCK.LOG for the server.
 pub const SPEC: Spec = Spec {
     name: c"lock.log",
-    summary: c"Returns the last holds that were ended by force, the newest first.",
+    summary: c"Returns the last holds that a command or eviction has ended, the newest first.",
     complexity: c"O(N) for N entries in the reply.",
     since: c"0.2.0",
     flags: &[Flag::ReadOnly, Flag::Admin],

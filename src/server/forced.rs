@@ -5,8 +5,8 @@
 //!
 //! A storm of such ends must neither fill the log nor slow the server down. So only [`MOST_A_SECOND`]
 //! of them in a second get a line, and a last line has the number of the others. Only as many are
-//! looked up in CLIENT LIST, whose time grows with the number of clients: no more than one part in
-//! [`PAUSE`] of the time goes into it. [`MOST_ENTRIES`] entries are kept, with 1,024 bytes of a key
+//! looked up in CLIENT LIST, whose time grows with the number of clients: in the long run no more
+//! than one part in [`PARTS`] of the time goes into it, and in a burst some 100 milliseconds. [`MOST_ENTRIES`] entries are kept, with 1,024 bytes of a key
 //! and 256 of each name: at most 350 KB.
 
 use std::cell::{Cell, RefCell};
@@ -27,8 +27,11 @@ const LONGEST_KEY: usize = 1_024;
 /// How many ends get a line of the log in each second.
 const MOST_A_SECOND: u32 = 10;
 
-/// After a look at CLIENT LIST the module does not look for so many times as long as it took.
-const PAUSE: u64 = 100;
+/// One part in so many of the time may be spent on CLIENT LIST.
+const PARTS: u64 = 100;
+
+/// The time whose part may be spent in advance.
+const SPARE_US: u64 = 10_000_000;
 
 /// How much of a word is shown in the log, in characters once it is escaped. A line has 1,024.
 const SHOWN: usize = 150;
@@ -173,8 +176,8 @@ struct Limit {
     told: u32,
     /// How many were not.
     left_out: u64,
-    /// When CLIENT LIST may be looked at again.
-    looks_at_us: u64,
+    /// By when the looks at CLIENT LIST so far are no more than their part of the time.
+    paid_at_us: u64,
 }
 
 impl Limit {
@@ -201,12 +204,13 @@ impl Limit {
     }
 
     const fn may_look(&self, now_us: u64) -> bool {
-        now_us >= self.looks_at_us
+        now_us.saturating_add(SPARE_US) >= self.paid_at_us
     }
 
     fn has_looked(&mut self, from_us: u64, to_us: u64) {
         let took_us = to_us.saturating_sub(from_us);
-        self.looks_at_us = to_us.saturating_add(took_us.saturating_mul(PAUSE));
+        let from_us = self.paid_at_us.max(to_us);
+        self.paid_at_us = from_us.saturating_add(took_us.saturating_mul(PARTS));
     }
 }
 
@@ -227,12 +231,16 @@ mod tests {
     }
 
     #[test]
-    fn a_long_look_is_followed_by_a_longer_pause() {
+    fn short_looks_are_for_free_and_long_ones_are_followed_by_a_pause() {
         let mut limit = Limit::default();
-        assert!(limit.may_look(0));
-        limit.has_looked(1_000, 3_000);
-        assert!(!limit.may_look(202_999));
-        assert!(limit.may_look(203_000));
+        for n in 0..10 {
+            assert!(limit.may_look(n * 1_000));
+            limit.has_looked(n * 1_000, n * 1_000 + 500);
+        }
+        // A hundred times 200 ms, but for the time in advance.
+        limit.has_looked(10_000_000, 10_200_000);
+        assert!(!limit.may_look(20_199_999));
+        assert!(limit.may_look(20_200_000));
     }
 
     #[test]

@@ -13,7 +13,7 @@
 //! - `lock.forced`: a lock with a live hold has left its key by another command, or by eviction:
 //!   sent right after the server's own `del`, `set`, `rename_from`, `evicted` and the like.
 //!
-//! If PEXPIRE has brought the end of a key forward, only the server's `expired` is sent. Redis 6.2
+//! If PEXPIRE has brought the end of a key forward, `lock.forced` follows `expired`. Redis 6.2
 //! does not tell in which database it deletes a key. There `lock.expire` and `lock.forced` are sent
 //! only as long as all events of the module have been in one database.
 //!

@@ -45,9 +45,37 @@ pub struct Waits {
 pub struct Contended<S> {
     /// Where each key is in the two lists.
     places: HashMap<KeyRef, usize, S>,
-    /// The totals, apart because they are searched for the smallest.
+    /// The totals, by place.
     totals_us: Vec<u64>,
     rest: Vec<Rest>,
+    order: Order,
+}
+
+/// All places in the order of totals that they had, the smallest last. So a new key finds the
+/// smallest without a search.
+///
+/// Totals only grow. So if the total of the last one is still the same, it is the smallest of all.
+#[derive(Debug, Default)]
+struct Order(Vec<(u64, usize)>);
+
+impl Order {
+    /// Takes out the place with the smallest total. `None` only where there are no totals.
+    fn take_smallest(&mut self, totals_us: &[u64]) -> Option<usize> {
+        loop {
+            let (seen_us, place) = self.0.pop()?;
+            let total_us = *totals_us.get(place)?;
+            if total_us == seen_us {
+                return Some(place);
+            }
+            self.put(total_us, place);
+        }
+    }
+
+    /// Puts a place in.
+    fn put(&mut self, total_us: u64, place: usize) {
+        let at = self.0.partition_point(|(other, _)| *other > total_us);
+        self.0.insert(at, (total_us, place));
+    }
 }
 
 /// What is known of a key beside its total.
@@ -66,17 +94,30 @@ impl<S: BuildHasher + Default> Contended<S> {
             let start = key_ref.name.get(..LONGEST_NAME).unwrap_or_default();
             return self.add(&KeyRef::new(key_ref.db, start), waited_us);
         }
-        let place = match self.places.get(key_ref) {
-            Some(place) => *place,
-            None => self.place_for(key_ref),
-        };
-        if let (Some(total_us), Some(rest)) =
-            (self.totals_us.get_mut(place), self.rest.get_mut(place))
-        {
-            *total_us = total_us.saturating_add(waited_us);
-            rest.count = rest.count.saturating_add(1);
-            rest.longest_us = rest.longest_us.max(waited_us);
+        match self.places.get(key_ref) {
+            Some(place) => {
+                let place = *place;
+                self.grow(place, waited_us);
+            }
+            None => {
+                let place = self.place_for(key_ref);
+                let total_us = self.grow(place, waited_us);
+                self.order.put(total_us, place);
+            }
         }
+    }
+
+    /// Adds a wait to a place. Answers its total.
+    fn grow(&mut self, place: usize, waited_us: u64) -> u64 {
+        let (Some(total_us), Some(rest)) =
+            (self.totals_us.get_mut(place), self.rest.get_mut(place))
+        else {
+            return u64::MAX; // There is such a place.
+        };
+        *total_us = total_us.saturating_add(waited_us);
+        rest.count = rest.count.saturating_add(1);
+        rest.longest_us = rest.longest_us.max(waited_us);
+        *total_us
     }
 
     /// Makes room for a key that is not in the table.
@@ -92,14 +133,10 @@ impl<S: BuildHasher + Default> Contended<S> {
         if place < ROOM {
             self.totals_us.push(0);
             self.rest.push(rest(0));
-        } else {
-            let totals_us = self.totals_us.iter().zip(0..);
-            let smallest = totals_us.min_by_key(|(total_us, _)| **total_us);
-            let Some((total_us, at)) = smallest else {
-                return place;
-            };
-            place = at;
-            let new = rest(*total_us);
+        } else if let Some(smallest) = self.order.take_smallest(&self.totals_us) {
+            place = smallest;
+            let total_us = self.totals_us.get(place).copied().unwrap_or_default();
+            let new = rest(total_us);
             if let Some(old) = self.rest.get_mut(place) {
                 let old = std::mem::replace(old, new);
                 self.places.remove(&old.key_ref);
