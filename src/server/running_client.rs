@@ -18,7 +18,7 @@
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
 
-use super::api::{Caller, Checks, OwnedString};
+use super::api::{Caller, OwnedString};
 
 /// How many bytes of a name are kept.
 const LONGEST_NAME: usize = 256;
@@ -141,8 +141,7 @@ fn is_served_here(caller: &mut Caller<'_>, key: Option<&[u8]>) -> bool {
         return false;
     };
     let neighbour = OwnedString::new(ctx, &neighbour);
-    let answer = caller.call(c"EXISTS", Checks::Few, &[neighbour.arg()]);
-    answer.is_ok()
+    caller.may_read(neighbour.arg())
 }
 
 /// Another name in the slot of a key; `None` if there is none by way of a hash tag.

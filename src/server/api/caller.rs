@@ -235,6 +235,11 @@ impl<'c> Caller<'c> {
         reply.part().text().map(|line| has_flag(line, flag))
     }
 
+    /// Whether the server lets a key be read now: in a cluster, whether this node serves its slot.
+    pub(crate) fn may_read(&mut self, key: Arg<'_>) -> bool {
+        self.call(c"EXISTS", Checks::Few, &[key]).is_ok()
+    }
+
     /// The value of a setting of the server. `None` if the server does not have it or does not show
     /// it.
     pub(crate) fn config_value(&mut self, name: &CStr) -> Option<Vec<u8>> {
