@@ -45,6 +45,8 @@
 //! | `LOCK.RELEASE` | [`command::release`] |
 //! | `LOCK.RENEW` | [`command::renew`] |
 //! | `LOCK.INFO` | [`command::info`] |
+//! | `LOCK.TOP` | [`command::top`] |
+//! | `LOCK.LOG` | [`command::log`] |
 //! | `LOCK.RESETSTAT` | [`command::resetstat`] |
 //! | `LOCK._APPLY`, `LOCK._RELEASE` | [`command::apply`], [`command::apply_release`]: effects, for replicas and files |
 //! | `LOCK._WRITABLE` | [`command::writable`]: the module asks whether the server accepts writes |

@@ -6,7 +6,7 @@ use redis_lock::command::check::Check;
 use redis_lock::command::macquire::{Has, Macquire, Verdict};
 use redis_lock::command::release::Release;
 use redis_lock::command::renew::Renew;
-use redis_lock::command::{exec, info, rlock, top, Args, Decision, Error, Reply};
+use redis_lock::command::{exec, info, log, rlock, top, Args, Decision, Error, Reply};
 use redis_lock::lock::codec::{decode, encode_effect, Record};
 use redis_lock::lock::{Effect, Fence, FenceClock, Lock, Mode, Now, Token, Waiting};
 
@@ -30,6 +30,7 @@ pub fn run(data: &[u8]) {
         (0x81 | 0x85 | 0x89 | 0x8d, _) => check(&args),
         (0x82 | 0x86 | 0x8a | 0x8e, _) => guard(&args),
         (0x83 | 0x87 | 0x8b | 0x8f, _) => count(&args),
+        (0x90 | 0x94 | 0x98 | 0x9c, _) => entries(&args),
         (_, 0) => take(acquire::WANTED, &args),
         (_, 1) => take(rlock::WANTED, &args),
         (_, 2) => renew(&args),
@@ -280,14 +281,34 @@ fn guard(args: &[&[u8]]) {
 /// LOCK.TOP.
 fn count(args: &[&[u8]]) {
     let parsed = top::parse(Args::new(args.iter().copied()));
+    let is_option = |word: &[u8]| word.eq_ignore_ascii_case(b"contended");
+    let expected = match args {
+        [] => Some((10, false)),
+        [option] if is_option(option) => Some((10, true)),
+        [count] => from_one(count).map(|count| (count, false)),
+        [count, option] if is_option(option) => from_one(count).map(|count| (count, true)),
+        _ => None,
+    };
+    if let Some(top) = judge(parsed, expected.is_some()) {
+        assert_eq!(Some((top.count as u128, top.is_contended)), expected);
+    }
+}
+
+/// LOCK.LOG.
+fn entries(args: &[&[u8]]) {
+    let parsed = log::parse(Args::new(args.iter().copied()));
     let expected = match args {
         [] => Some(10),
-        [count] => number(count).filter(|count| (1..=u128::from(u64::MAX)).contains(count)),
+        [count] => from_one(count),
         _ => None,
     };
     if let Some(count) = judge(parsed, expected.is_some()) {
         assert_eq!(Some(count as u128), expected);
     }
+}
+
+fn from_one(word: &[u8]) -> Option<u128> {
+    number(word).filter(|count| (1..=u128::from(u64::MAX)).contains(count))
 }
 
 fn renew(args: &[&[u8]]) {

@@ -39,6 +39,10 @@ pub enum Error {
     Partial,
     /// The number of LOCK.TOP is not an integer from 1.
     Count,
+    /// A word after the number of LOCK.TOP that it does not know.
+    UnknownTopOption,
+    /// The number of LOCK.LOG is not an integer from 1.
+    EntryCount,
     /// The token does not hold the lock.
     NotHeld,
     /// SELECT as the command of LOCK.EXEC.
@@ -139,6 +143,8 @@ impl Error {
                 c"PARTIAL the token holds some of these locks or waits for some of them, release them first"
             }
             Self::Count => c"ERR the number of locks must be an integer from 1",
+            Self::UnknownTopOption => c"ERR unknown option, expected CONTENDED",
+            Self::EntryCount => c"ERR the number of entries must be an integer from 1",
             Self::NotHeld => c"NOTHELD the token does not hold the lock",
             Self::NoSelect => c"ERR SELECT is not allowed in LOCK.EXEC",
             Self::NotInScripts => c"ERR the command is not allowed on script mode",

@@ -12,6 +12,7 @@ pub mod check;
 mod error;
 pub mod exec;
 pub mod info;
+pub mod log;
 pub mod macquire;
 pub mod release;
 pub mod renew;

@@ -1,10 +1,13 @@
 //! ```text
-//! LOCK.TOP [count]
+//! LOCK.TOP [count] [CONTENDED]
 //! ```
 //! The locks of the selected database that others have waited for the longest, 10 unless told. The reply
 //! is an array of maps of `key`, `mode`, `holders`, `waiters`, `waited`, `token` and `held`. `holders` and
 //! `waiters` are numbers. `waited` is how long the first waiter has waited. `token` and `held` are of the
 //! oldest holder, null and 0 if the lock is free. Times are in milliseconds.
+//!
+//! With CONTENDED it tells of the past: the keys for which requests have waited the longest in total.
+//! The maps are then of `key`, `waits`, `waited`, `longest` and `error` ([`crate::wait::contended`]).
 
 use super::args::integer;
 use super::spec::{Arg, Flag, Keys, Spec, NONDETERMINISTIC};
@@ -20,7 +23,10 @@ pub const SPEC: Spec = Spec {
     // It shows the names of all keys.
     acl_categories: c"read admin dangerous slow",
     keys: Keys::None,
-    args: &[Arg::integer(c"count").optional()],
+    args: &[
+        Arg::integer(c"count").optional(),
+        Arg::pure_token(c"contended", c"CONTENDED").optional(),
+    ],
     tips: NONDETERMINISTIC,
     history: &[],
 };
@@ -28,16 +34,40 @@ pub const SPEC: Spec = Spec {
 /// How many locks are told where the request says no number.
 const DEFAULT: usize = 10;
 
-/// Reads how many locks are wanted.
+/// What is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Top {
+    /// How many locks at most.
+    pub count: usize,
+    /// Whether the past is asked for, and not who waits now.
+    pub is_contended: bool,
+}
+
+/// Reads what is wanted.
 ///
 /// # Errors
-/// If that is no integer from 1.
-pub fn parse<'a>(mut args: Args<impl Iterator<Item = &'a [u8]>>) -> Result<usize, Error> {
-    let Some(count) = args.optional() else {
-        return Ok(DEFAULT);
-    };
+/// If the number is no integer from 1, or another word than CONTENDED follows.
+pub fn parse<'a>(mut args: Args<impl Iterator<Item = &'a [u8]>>) -> Result<Top, Error> {
+    let is_contended = |word: &[u8]| word.eq_ignore_ascii_case(b"CONTENDED");
+    let words = (args.optional(), args.optional());
     args.finish()?;
-    let count = integer(count).filter(|count| *count > 0);
-    let count = count.ok_or(Error::Count)?;
-    Ok(usize::try_from(count).unwrap_or(usize::MAX))
+    let (count, option) = match words {
+        (Some(word), None) if is_contended(word) => (None, Some(word)),
+        words => words,
+    };
+    let count = count.map_or(Ok(DEFAULT), |word| count_of(word).ok_or(Error::Count))?;
+    if option.is_some_and(|word| !is_contended(word)) {
+        return Err(Error::UnknownTopOption);
+    }
+    let is_contended = option.is_some();
+    Ok(Top {
+        count,
+        is_contended,
+    })
+}
+
+/// Reads an integer from 1.
+pub(super) fn count_of(word: &[u8]) -> Option<usize> {
+    let count = integer(word).filter(|count| *count > 0)?;
+    Some(usize::try_from(count).unwrap_or(usize::MAX))
 }

@@ -13,6 +13,9 @@ use crate::wait::{self, Grant};
 /// The registry of everybody who waits on this server.
 pub(super) type Registry = wait::Registry<BlockedClient, foldhash::fast::RandomState>;
 
+/// The keys of this server for which clients have waited the longest.
+pub(super) type Contended = wait::Contended<foldhash::fast::RandomState>;
+
 /// A waiter of this server that has left its queue.
 pub(super) type Removed = wait::Removed<BlockedClient>;
 

@@ -3,9 +3,9 @@
 //! | the server calls | when | what is done |
 //! | --- | --- | --- |
 //! | [`on_timer`] | something is due | `tick` |
-//! | [`on_round`] | ten times a second | replaces an overdue timer |
-//! | [`on_unlink`], [`on_unlink2`] | a lock leaves its key | note, counters |
-//! | [`on_flush`], [`on_swap`] | FLUSHDB, FLUSHALL, SWAPDB | note |
+//! | [`on_round`] | ten times a second | replaces an overdue timer, closes a slice of the windows |
+//! | [`on_unlink`], [`on_unlink2`] | a lock leaves its key | note, counters, entry of LOCK.LOG |
+//! | [`on_flush`], [`on_swap`] | FLUSHDB, FLUSHALL, SWAPDB | note, entry of LOCK.LOG |
 //! | [`on_role_change`] | promotion, demotion | fences begin ahead, note |
 //! | [`on_config`] | CONFIG SET | note, warning about eviction |
 //! | [`on_migration`], [`on_fork`], [`send_last_fence`] | atomic slot migration | note, last fence |
@@ -27,11 +27,11 @@ use redis_module::raw;
 
 use super::api::{Arg, Caller, Context, OwnedString};
 use super::blocked_client::{self, BlockedClient, Callbacks, Outcome};
+use super::clock;
 use super::inbox::Note;
 use super::lock_type;
 use super::module::{Module, Task};
-use super::notify::{self, Event};
-use super::{eviction, propagation, slot_migration, tick};
+use super::{ends, eviction, propagation, slot_migration, tick};
 use crate::lock::Lock;
 
 /// What the server calls for a blocked client. `on_timeout` says whether this server can unblock a client by CLIENT UNBLOCK
@@ -97,6 +97,10 @@ unsafe extern "C" fn on_round(
     _data: *mut c_void,
 ) {
     let module = Module::get();
+    module.recent.advance(clock::monotonic_us());
+    if let Some(ctx) = Context::detached() {
+        module.forced.tell_rest(ctx);
+    }
     if module.replies.should_end(module.inbox.do_names_matter()) {
         if let Some(ctx) = Context::detached() {
             ctx.create_timer(0, on_loop_end);
@@ -114,7 +118,7 @@ unsafe extern "C" fn on_round(
 unsafe extern "C" fn on_flush(
     _ctx: *mut raw::RedisModuleCtx,
     _event: raw::RedisModuleEvent,
-    _subevent: u64,
+    subevent: u64,
     data: *mut c_void,
 ) {
     // SAFETY: the data of this event is a structure of this kind.
@@ -124,6 +128,9 @@ unsafe extern "C" fn on_flush(
     let module = Module::get();
     module.removals.forget();
     let db = (info.dbnum >= 0).then_some(info.dbnum);
+    if subevent == raw::REDISMODULE_SUBEVENT_FLUSHDB_START {
+        ends::flushed(module, db);
+    }
     module.bindings.empty_db(db);
     if module.inbox.do_names_matter() {
         module.leave(Note::Emptied { db });
@@ -239,11 +246,8 @@ fn lock_left(db: Option<c_int>, name: Arg<'_>, lock: Option<&Lock>) {
     if module.migrations.leaves(name.bytes(), lock) {
         // Its end is counted where it is held.
         module.removals.forget();
-    } else if module.removals.begin(lock) && notify::is_on() {
-        if let Some(db) = db.or_else(|| module.notices.only_db()) {
-            module.notices.note(db, Event::Expire, name);
-            module.timer.arm_at_once();
-        }
+    } else if let Some(cause) = module.removals.begin(lock) {
+        ends::lock_ended(module, db, name, lock, cause);
     }
     module.bindings.lock_left(db, name.bytes(), lock);
     if module.inbox.do_names_matter() {

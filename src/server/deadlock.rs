@@ -4,13 +4,13 @@
 //! open but the one that it looks at, and afterwards the request is decided anew.
 
 use std::ffi::CString;
-use std::fmt::Write;
 
 use super::api::{Context, Level, OwnedString, Purpose};
 use super::clock;
 use super::config::DEADLOCK_DETECTION;
 use super::lock_key::{Key, Parts};
 use super::module::{State, Task};
+use super::printable::{escaped, line_of};
 use super::serve;
 use super::stats::counters::{DEADLOCKS, DEADLOCK_CYCLES, DEADLOCK_OVER_BUDGET, RESUMED};
 use crate::command::acquire::{Acquire, Wait};
@@ -129,7 +129,10 @@ fn log(ctx: Context<'_>, logged_us: &mut Option<u64>, cycle: &[CycleWait]) {
     *logged_us = Some(now_us);
     for (n, wait) in (1_usize..).zip(cycle).take(LOGGED) {
         let (token, key_ref) = (wait.token(), &wait.key_ref);
-        let (token, key) = (escaped(token.as_bytes()), escaped(&key_ref.name));
+        let (token, key) = (
+            escaped(token.as_bytes(), SHOWN),
+            escaped(&key_ref.name, SHOWN),
+        );
         let (len, db) = (cycle.len(), key_ref.db);
         let line = format!(
             "deadlock refused, wait {n} of {len}: token {token} waits for {key} in database {db}"
@@ -141,52 +144,11 @@ fn log(ctx: Context<'_>, logged_us: &mut Option<u64>, cycle: &[CycleWait]) {
 /// The reply. It names no key and no token but those that the client knows.
 fn message(cycle: &[CycleWait]) -> CString {
     let name = |wait: Option<&CycleWait>| {
-        wait.map_or_else(String::new, |wait| escaped(&wait.key_ref.name))
+        wait.map_or_else(String::new, |wait| escaped(&wait.key_ref.name, SHOWN))
     };
     let (asked, held) = (name(cycle.first()), name(cycle.last()));
     let len = cycle.len();
     line_of(format!(
         "DEADLOCK a cycle of {len} waits: {asked} waits for a token that waits for {held}"
     ))
-}
-
-fn line_of(text: String) -> CString {
-    // There is no NUL in what was escaped.
-    CString::new(text).unwrap_or_default()
-}
-
-/// The bytes as one word of printable characters. All others are `\xHH`, and the end of a long word is left out.
-fn escaped(bytes: &[u8]) -> String {
-    let mut text = String::new();
-    for byte in bytes {
-        if text.len() > SHOWN {
-            text.push_str("...");
-            break;
-        }
-        match byte {
-            b'\\' => text.push_str("\\x5c"),
-            b'!'..=b'~' => text.push(char::from(*byte)),
-            // To write to a string never fails.
-            _ => write!(text, "\\x{byte:02x}").unwrap_or_default(),
-        }
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn escaped_bytes_are_one_short_word() {
-        assert_eq!(escaped(b"jobs:{7}%s"), "jobs:{7}%s");
-        assert_eq!(
-            escaped(b"a b\\\r\n\0\xff\x7f"),
-            r"a\x20b\x5c\x0d\x0a\x00\xff\x7f"
-        );
-        let all: Vec<u8> = (0..=255).collect();
-        assert!(escaped(&all).bytes().all(|byte| byte.is_ascii_graphic()));
-        let long = escaped(&[b'\n'; 100_000]);
-        assert!(long.len() < SHOWN + 8 && long.ends_with("..."));
-    }
 }

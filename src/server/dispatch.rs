@@ -10,12 +10,12 @@ use super::register::Handler;
 use super::{execute, queries, replay};
 use crate::command::spec::Spec;
 use crate::command::{
-    acquire, apply, apply_release, check, exec, info, macquire, release, renew, resetstat, rlock,
-    top, wlock, writable,
+    acquire, apply, apply_release, check, exec, info, log, macquire, release, renew, resetstat,
+    rlock, top, wlock, writable,
 };
 
 /// Every command, with its handler.
-pub(super) const COMMANDS: [(&Spec, Handler); 13] = [
+pub(super) const COMMANDS: [(&Spec, Handler); 14] = [
     (
         &acquire::SPEC,
         handler!(|call| execute::take_hold(call, acquire::WANTED)),
@@ -37,6 +37,7 @@ pub(super) const COMMANDS: [(&Spec, Handler); 13] = [
     (&check::SPEC, handler!(queries::check)),
     (&info::SPEC, handler!(queries::info)),
     (&top::SPEC, handler!(super::top::run)),
+    (&log::SPEC, handler!(super::forced_log::run)),
     (&resetstat::SPEC, handler!(queries::reset_stat)),
     (&apply::SPEC, handler!(replay::apply)),
     (&apply_release::SPEC, handler!(replay::apply_release)),

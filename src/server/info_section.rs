@@ -1,13 +1,16 @@
 //! The module's section of INFO: `INFO lock`.
 
-use std::ffi::{c_int, CStr};
+use std::ffi::{c_int, CStr, CString};
 use std::ptr;
 
 use redis_module::raw;
 
 use super::api::{call, Context};
+use super::clock;
 use super::module::Module;
-use super::stats::times::{self, Times};
+use super::stats::recent::Recent;
+use super::stats::times::{self, Summary, Times};
+use super::stats::windows::Window;
 use super::stats::{counters, held};
 
 /// Registers the section. False if the server refuses it.
@@ -18,7 +21,7 @@ pub(super) fn register(ctx: Context<'_>) -> bool {
 }
 
 /// The server puts the module's name before each field: `lock_waiters`.
-unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, _for_crash_report: c_int) {
+unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_report: c_int) {
     // SAFETY: the server's own structure, in its callback. A section without a name gets the name
     // of the module.
     let status = unsafe { call!(RedisModule_InfoAddSection(info, ptr::null())) };
@@ -50,43 +53,57 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, _for_crash_repo
     for (field, counter) in &counters::ALL {
         add(info, field, counter.get());
     }
-    add_times(info, Times::Waits);
-    add_times(info, Times::Holds);
+    for (of, name) in TIMES {
+        add_times(info, name, "", times::summary(times::counts(of)));
+    }
+    if for_crash_report == 0 {
+        add_windows(info, &Module::get().recent);
+    }
+}
+
+/// The histograms, with the beginning of their names.
+const TIMES: [(Times, &str); 2] = [(Times::Waits, "wait"), (Times::Holds, "hold")];
+
+/// Adds what has happened in the last minute, and in the last ten.
+fn add_windows(info: *mut raw::RedisModuleInfoCtx, recent: &Recent) {
+    let now_us = clock::monotonic_us();
+    recent.advance(now_us);
+    for window in [Window::Minute, Window::TenMinutes] {
+        let Some(growth) = recent.of(window, now_us) else {
+            return;
+        };
+        let suffix = format!("_{}", window.suffix());
+        for (name, growth) in growth.counters() {
+            add_named(info, format!("{name}{suffix}"), growth);
+        }
+        for (of, name) in TIMES {
+            add_times(info, name, &suffix, growth.times(of));
+        }
+    }
 }
 
 /// Adds a histogram's summary, in microseconds.
-fn add_times(info: *mut raw::RedisModuleInfoCtx, of: Times) {
-    let Some(times) = times::summary(of) else {
+fn add_times(info: *mut raw::RedisModuleInfoCtx, name: &str, suffix: &str, times: Option<Summary>) {
+    let Some(times) = times else {
         return;
     };
-    let names = match of {
-        Times::Waits => [
-            c"wait_count",
-            c"wait_usec_p50",
-            c"wait_usec_p90",
-            c"wait_usec_p99",
-            c"wait_usec_p999",
-            c"wait_usec_max",
-        ],
-        Times::Holds => [
-            c"hold_count",
-            c"hold_usec_p50",
-            c"hold_usec_p90",
-            c"hold_usec_p99",
-            c"hold_usec_p999",
-            c"hold_usec_max",
-        ],
-    };
+    add_named(info, format!("{name}_count{suffix}"), times.count);
     let values = [
-        times.count,
-        times.p50,
-        times.p90,
-        times.p99,
-        times.p999,
-        times.max,
+        ("p50", times.p50),
+        ("p90", times.p90),
+        ("p99", times.p99),
+        ("p999", times.p999),
+        ("max", times.max),
     ];
-    for (name, value) in names.into_iter().zip(values) {
-        add(info, name, value);
+    for (part, value) in values {
+        add_named(info, format!("{name}_usec_{part}{suffix}"), value);
+    }
+}
+
+fn add_named(info: *mut raw::RedisModuleInfoCtx, field: String, value: u64) {
+    // There is no NUL in the names.
+    if let Ok(field) = CString::new(field) {
+        add(info, &field, value);
     }
 }
 

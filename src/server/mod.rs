@@ -13,13 +13,13 @@
 //!
 //! A file uses only files of its own row and of the rows above it (`docs/ARCHITECTURE.md`):
 //!
-//! 1. `api`, `clock`, `lock_type`, `main_thread`, `fences`, `limits`: the server under safe names.
+//! 1. `api`, `clock`, `lock_type`, `main_thread`, `fences`, `limits`, `printable`: the server under safe names.
 //! 2. `config`, `eviction`, `info_reply`, `notify`, `register`, `server_line`, `writes`,
 //!    `blocked_client`, `delivery`, `timer`, `inbox`, `propagation`, `stats`, `slot_migration`,
-//!    `sweep`, `channel`, `bindings`: the parts of the module's memory, settings, statistics.
+//!    `sweep`, `channel`, `bindings`, `running_client`, `forced`: the parts of the module's memory, settings, statistics.
 //! 3. `module`: these parts as one structure, and the task that borrows it.
-//! 4. `lock_key`, `commit`, `linger`, `serve`, `several`, `deadlock`: work on keys.
-//! 5. `command_call`, `execute`, `queries`, `exec`, `macquire`, `top`, `replay`, `dispatch`, `tick`, `callbacks`, `data_type`,
+//! 4. `lock_key`, `commit`, `linger`, `serve`, `several`, `deadlock`, `ends`: work on keys.
+//! 5. `command_call`, `execute`, `queries`, `exec`, `macquire`, `top`, `forced_log`, `replay`, `dispatch`, `tick`, `callbacks`, `data_type`,
 //!    `info_section`: the entries.
 //! 6. `load`: registers everything.
 //!
@@ -30,7 +30,7 @@
 //!   keys hold it, so that such a call does not compile (`module`).
 //! - A function of the module API that some server from 6.2.0 on lacks is an `Option` at its call.
 //!   The others are checked once, at load ([`api::missing_function`]).
-//! - Nothing that a client has sent goes to the log, or into a reply without a length. What `deadlock` names is escaped and cut.
+//! - Nothing that a client has sent goes to the log, or into a reply without a length. What `deadlock` and `forced` name is escaped and cut.
 
 mod api;
 mod bindings;
@@ -45,10 +45,13 @@ mod data_type;
 mod deadlock;
 mod delivery;
 mod dispatch;
+mod ends;
 mod eviction;
 mod exec;
 mod execute;
 mod fences;
+mod forced;
+mod forced_log;
 mod inbox;
 mod info_reply;
 mod info_section;
@@ -61,10 +64,12 @@ mod macquire;
 mod main_thread;
 mod module;
 mod notify;
+mod printable;
 mod propagation;
 mod queries;
 mod register;
 mod replay;
+mod running_client;
 mod serve;
 mod server_line;
 mod several;

@@ -11,13 +11,15 @@ use redis_module::raw;
 
 use super::api::{Caller, Context};
 use super::bindings::Bindings;
-use super::blocked_client::{self, Callbacks, Registry};
+use super::blocked_client::{self, Callbacks, Contended, Registry, Removed};
 use super::clock;
 use super::delivery::Replies;
 use super::fences::Fences;
+use super::forced::Forced;
 use super::inbox::{Inbox, Note};
 use super::notify::Notices;
 use super::slot_migration::Migrations;
+use super::stats::recent::Recent;
 use super::stats::removals::Removals;
 use super::sweep::Sweep;
 use super::timer::Timer;
@@ -38,6 +40,8 @@ pub(super) struct Module {
     pub(super) notices: Notices,
     pub(super) migrations: Migrations,
     pub(super) removals: Removals,
+    pub(super) recent: Recent,
+    pub(super) forced: Forced,
     pub(super) bindings: Bindings,
     /// What the server calls for blocked clients, from the load on.
     pub(super) blocked: Cell<Option<Callbacks>>,
@@ -48,6 +52,8 @@ pub(super) struct Module {
 pub(super) struct State {
     /// Everybody who waits.
     pub(super) registry: Registry,
+    /// The keys for which they have waited the longest.
+    pub(super) contended: Contended,
     pub(super) sweep: Sweep,
     /// When the slots of waiters were checked, on the monotonic clock; `None` when they are to be checked now.
     pub(super) slots_checked_us: Option<u64>,
@@ -78,6 +84,11 @@ impl Module {
     pub(super) fn leave(&self, note: Note) {
         self.inbox.leave(note);
         self.timer.arm_at_once();
+    }
+
+    /// Whether a command or the timer of the module is at work. Then no client removes a key.
+    pub(super) fn is_at_work(&self) -> bool {
+        self.state.try_borrow_mut().is_err()
     }
 
     /// Whether the loss of a connection matters to LINGER. In the middle of a change it may.
@@ -130,6 +141,7 @@ impl Module {
             }
             Note::Swapped(one, other) => {
                 registry.swap_dbs(one, other);
+                state.contended.swap_dbs(one, other);
                 state.sweep.start_over();
             }
             // A client that is not in the registry was granted. Its outcome comes to the callback that frees it.
@@ -137,13 +149,16 @@ impl Module {
                 let now_us = clock::monotonic_us();
                 if let Some(removed) = registry.remove_listener(client, now_us) {
                     blocked_client::release(client);
+                    wait_ended(&mut state.contended, &removed, now_us);
                     // The waiter behind it may be next.
                     registry.mark(removed.key_ref.db, &removed.key_ref.name);
                 }
             }
             Note::Disconnected(client) => {
                 self.bindings.lose(client, clock::now());
-                for removed in registry.remove_lingering(client, clock::monotonic_us()) {
+                let now_us = clock::monotonic_us();
+                for removed in registry.remove_lingering(client, now_us) {
+                    wait_ended(&mut state.contended, &removed, now_us);
                     registry.mark(removed.key_ref.db, &removed.key_ref.name);
                 }
             }
@@ -285,6 +300,20 @@ impl Drop for Task<'_> {
         if state.is_due_changed {
             state.arm(&module.timer);
         }
+    }
+}
+
+/// Notes for which keys a request has waited that was granted, has timed out, or has lost its client.
+pub(super) fn wait_ended(contended: &mut Contended, removed: &Removed, now_us: u64) {
+    if removed.listener.is_none() {
+        return; // Nobody has waited.
+    }
+    let waited_us = now_us.saturating_sub(removed.since_us);
+    match &removed.several {
+        None => contended.add(&removed.key_ref, waited_us),
+        Some(all) => all
+            .iter()
+            .for_each(|one| contended.add(&one.key_ref, waited_us)),
     }
 }
 

@@ -10,24 +10,26 @@
 //! - `lock.expire`: the deadline of one hold or more has passed: sent when the server deletes the
 //!   key, right after its own `expired`; if other shared holds remain, sent at the next change of
 //!   the lock.
+//! - `lock.forced`: a lock with a live hold has left its key by another command, or by eviction:
+//!   sent right after the server's own `del`, `set`, `rename_from`, `evicted` and the like.
 //!
-//! If PEXPIRE has brought the end of a key forward, only the server's `expired` is sent. Redis 6.2
-//! does not tell in which database it deletes a key. There `lock.expire` is sent only as long as
-//! all events of the module have been in one database.
+//! If PEXPIRE has brought the end of a key forward, `lock.forced` follows `expired`. Redis 6.2
+//! does not tell in which database it deletes a key. There `lock.expire` and `lock.forced` are sent
+//! only as long as all events of the module have been in one database.
 //!
 //! A refusal has no event, because it changes nothing, and clients that retry would flood the
-//! listeners. `lock_refused` counts refusals. A hold that another command has ended has no event
-//! either, because the server sends `del`, `set`, `rename_from`, `evicted` and the like.
+//! listeners. `lock_refused` counts refusals. FLUSHALL and FLUSHDB send no event, because the server
+//! does not say which keys they delete.
 //!
 //! A replica sends the events when an effect arrives, as the server does for its own types. An
 //! effect does not contain its cause. So on a replica a hand-over is a `lock.acquire`, a repeated
-//! acquire is a `lock.renew`, and an expiry is the server's `del`.
+//! acquire is a `lock.renew`, and an expiry is the server's `del`. It sends no `lock.forced`.
 //!
 //! # Rule
 //!
 //! An event is noted at once, and sent when the command or the timer has closed its keys
 //! ([`Notices`]). A listener may be another module, and it must not find a key half changed. The
-//! module learns of an expiry within a notification, where it may not send anything.
+//! module learns of an expiry or of a forced end within a notification, where it may not send anything.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -45,6 +47,7 @@ pub(super) enum Event {
     Renew,
     Release,
     Expire,
+    Forced,
 }
 
 impl Event {
@@ -55,6 +58,7 @@ impl Event {
             Self::Renew => c"lock.renew",
             Self::Release => c"lock.release",
             Self::Expire => c"lock.expire",
+            Self::Forced => c"lock.forced",
         }
     }
 }

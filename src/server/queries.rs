@@ -58,7 +58,8 @@ pub(super) fn reset_stat(call: &mut CommandCall<'_>) -> Result<(), Error> {
     if call.argv.len() != 1 {
         return Err(Error::Arity);
     }
-    stats::reset();
+    call.task.state().contended.clear();
+    stats::reset(&call.task.module().recent);
     call.task.ctx().reply_ok();
     Ok(())
 }

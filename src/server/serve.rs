@@ -33,7 +33,7 @@ use super::commit::Cause;
 use super::limits;
 use super::linger;
 use super::lock_key::{Key, Parts};
-use super::module::{Module, State};
+use super::module::{wait_ended, Module, State};
 use super::stats::counters::{DEADLOCKS, PASSED_OVER, RESUMED, UNHEARD};
 use crate::command::acquire::{Acquire, Wait};
 use crate::command::Error;
@@ -243,7 +243,9 @@ fn next_step(
 
 /// Carries out a grant, and tells the client that waits for it. A channel has heard of it before.
 fn hand_over(key: &mut Key<'_, '_>, granted: Granted<BlockedClient>) {
-    let waited_us = clock::monotonic_us().saturating_sub(granted.removed.since_us);
+    let now_us = clock::monotonic_us();
+    let waited_us = now_us.saturating_sub(granted.removed.since_us);
+    wait_ended(&mut key.parts().state.contended, &granted.removed, now_us);
     let cause = Cause::HandedOver {
         had_it: granted.had_it,
         waited_us,

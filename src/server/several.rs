@@ -17,7 +17,7 @@ use super::clock;
 use super::commit::Cause;
 use super::linger;
 use super::lock_key::{Key, Parts};
-use super::module::Task;
+use super::module::{wait_ended, State, Task};
 use super::serve::{self, serve_changed};
 use super::stats::counters::{HANDED_OVER, MACQUIRED, PASSED_OVER, UNHEARD};
 use super::stats::times;
@@ -165,7 +165,7 @@ fn grant(
             touched.insert(one.key_ref.clone());
         }
     }
-    tell(granted);
+    tell(task.state(), granted);
 }
 
 fn serve_if_waited_for(key: &mut Key<'_, '_>, key_ref: &KeyRef, now: Now) {
@@ -192,11 +192,12 @@ fn is_heard(task: &mut Task<'_>, candidate: &Candidate, offer: Offer) -> bool {
 }
 
 /// Tells the clients of their grant. A channel has heard of it before.
-fn tell(granted: GrantedSeveral<blocked_client::BlockedClient>) {
+fn tell(state: &mut State, granted: GrantedSeveral<blocked_client::BlockedClient>) {
     let now_us = clock::monotonic_us();
     for (removed, grant) in granted.requests {
         HANDED_OVER.add_one();
         MACQUIRED.add_one();
+        wait_ended(&mut state.contended, &removed, now_us);
         times::waited(now_us.saturating_sub(removed.since_us));
         if let (Some(Listener::Client(client)), Some(grant)) = (removed.listener, grant) {
             let outcome = Outcome::Granted(grant, removed.is_server_generated);

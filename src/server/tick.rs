@@ -9,7 +9,7 @@ use super::clock;
 use super::commit::Cause;
 use super::linger;
 use super::lock_key::Key;
-use super::module::{State, Task};
+use super::module::{wait_ended, State, Task};
 use super::serve::{dismiss_all, end_wait, serve_changed, watch};
 use super::several;
 use super::stats::counters::{PASSED_OVER, TIMED_OUT};
@@ -99,8 +99,14 @@ fn do_due(task: &mut Task<'_>) -> Option<u64> {
 /// Answers the requests whose time is over, and ends the places whose grace is.
 fn end_timed_out(task: &mut Task<'_>) {
     let ctx = task.ctx();
-    let registry = &mut task.state().registry;
-    for removed in registry.take_timed_out(clock::monotonic_us()) {
+    let now_us = clock::monotonic_us();
+    let State {
+        registry,
+        contended,
+        ..
+    } = task.state();
+    for removed in registry.take_timed_out(now_us) {
+        wait_ended(contended, &removed, now_us);
         // The waiter behind it may be next.
         registry.mark(removed.key_ref.db, &removed.key_ref.name);
         match removed.listener {

@@ -1,4 +1,4 @@
-//! LOCK.TOP: the locks that others have waited for the longest.
+//! LOCK.TOP: the locks that others have waited for the longest, now or since the last reset.
 
 use super::api::{Context, OwnedString, Purpose};
 use super::clock;
@@ -7,7 +7,7 @@ use super::lock_key::Key;
 use crate::command::info::Info;
 use crate::command::{top, Args, Error};
 use crate::lock::{Mode, Now, TokenBuf};
-use crate::wait::KeyRef;
+use crate::wait::{KeyRef, Waits};
 
 /// What is told of a lock.
 struct Line {
@@ -21,11 +21,18 @@ struct Line {
 }
 
 pub(super) fn run(call: &mut CommandCall<'_>) -> Result<(), Error> {
-    let count = top::parse(Args::new(call.argv.after_name()))?;
+    let top = top::parse(Args::new(call.argv.after_name()))?;
     let ctx = call.task.ctx();
+    if top.is_contended {
+        let contended = &call.task.state().contended;
+        let waits = contended.of_db(ctx.selected_db(), top.count);
+        ctx.reply_array(waits.len());
+        waits.iter().for_each(|waits| reply_contended(ctx, waits));
+        return Ok(());
+    }
     let (now, now_us) = (clock::of_command(), clock::monotonic_us());
     let registry = &call.task.state().registry;
-    let waited = registry.longest_waits(ctx.selected_db(), count);
+    let waited = registry.longest_waits(ctx.selected_db(), top.count);
     let mut lines = Vec::with_capacity(waited.len());
     for (key_ref, waiters, since_us) in waited {
         let (mode, holders, oldest) = holders_of(call, &key_ref, now);
@@ -63,6 +70,22 @@ fn holders_of(
         (TokenBuf::from(holder.token.as_token()), held_ms)
     });
     (info.mode, info.holders.len(), oldest)
+}
+
+fn reply_contended(ctx: Context<'_>, waits: &Waits) {
+    ctx.reply_map(5);
+    ctx.reply_bytes(b"key");
+    ctx.reply_bytes(&waits.key_ref.name);
+    let integers: [(&[u8], u64); 4] = [
+        (b"waits", waits.count),
+        (b"waited", waits.total_us / 1_000),
+        (b"longest", waits.longest_us / 1_000),
+        (b"error", waits.error_us.div_ceil(1_000)),
+    ];
+    for (name, n) in integers {
+        ctx.reply_bytes(name);
+        ctx.reply_integer(n);
+    }
 }
 
 fn reply(ctx: Context<'_>, line: &Line) {

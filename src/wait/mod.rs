@@ -42,6 +42,7 @@
 //! its name, all requests for a channel share its name, and a queue of one place has no index.
 
 pub mod bindings;
+pub mod contended;
 pub mod delivery;
 pub mod graph;
 pub mod key_ref;
@@ -60,6 +61,7 @@ mod simulation;
 mod slab;
 
 pub use bindings::{Bindings, Linger, Lost};
+pub use contended::{Contended, Waits};
 pub use delivery::{Deliveries, Delivery, Grant, Kept, Revoked};
 pub use key_ref::{KeyRef, ANY_DB};
 pub use place::Counts;

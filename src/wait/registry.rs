@@ -19,6 +19,7 @@ use super::place::{Counts, PlaceId, Places, Ticket};
 use super::queue::WaitQueue;
 use super::request::{Listener, Seq};
 use super::schedule::Schedule;
+use super::several::Several;
 use crate::lock::{Effect, Fence, Hold, Mode, Now, Refusal, Token, TokenBuf, Ttl};
 
 pub use questions::{Ahead, Waiter};
@@ -164,6 +165,8 @@ pub enum Rest {
 pub struct Removed<L> {
     /// The key that it waited for, or the first of several.
     pub key_ref: KeyRef,
+    /// All keys, if there are several.
+    pub several: Option<Rc<Several>>,
     /// Whatever is to be told; `None` of a place at which nobody has listened.
     pub listener: Option<Listener<L>>,
     /// Whose it is.

@@ -91,7 +91,9 @@ mod configuration;
 
 // Observability.
 mod events;
+mod forced;
 mod monitoring;
+mod recent;
 mod stats;
 mod tracking;
 

@@ -185,6 +185,11 @@ impl<'c> Caller<'c> {
 
     /// Whether scripts may not call a command; `None` where there is no such command.
     fn is_noscript(&mut self, name: &[u8]) -> Option<bool> {
+        self.command_has_flag(name, b"noscript")
+    }
+
+    /// Whether COMMAND INFO shows a flag for a command; `None` where there is no such command.
+    pub(crate) fn command_has_flag(&mut self, name: &[u8], flag: &[u8]) -> Option<bool> {
         let (verb, name) = (
             OwnedString::new(self.0, b"INFO"),
             OwnedString::new(self.0, name),
@@ -193,7 +198,7 @@ impl<'c> Caller<'c> {
         let reply = reply.ok()?;
         let flags = reply.part().element(0)?.element(2)?;
         let mut flags = (0..).map_while(|at| flags.element(at)?.text());
-        Some(flags.any(|flag| flag == b"noscript"))
+        Some(flags.any(|is| is == flag))
     }
 
     /// The same as [`Caller::call`] with words of the module's own.
@@ -228,6 +233,11 @@ impl<'c> Caller<'c> {
         let id = std::ffi::CString::new(self.0.client_id().to_string()).ok()?;
         let reply = self.call_with(c"CLIENT", &[c"LIST", c"ID", &id]).ok()?;
         reply.part().text().map(|line| has_flag(line, flag))
+    }
+
+    /// Whether the server lets a key be read now: in a cluster, whether this node serves its slot.
+    pub(crate) fn may_read(&mut self, key: Arg<'_>) -> bool {
+        self.call(c"EXISTS", Checks::Few, &[key]).is_ok()
     }
 
     /// The value of a setting of the server. `None` if the server does not have it or does not show

@@ -80,6 +80,12 @@ impl Held {
         }
     }
 
+    /// The number of holds.
+    pub(in super::super) const fn holds(self) -> u64 {
+        let single = self.exclusive.saturating_add(self.shared);
+        single.saturating_add(self.counted)
+    }
+
     /// The number of locks.
     pub(in super::super) const fn keys(self) -> u64 {
         let single = self.exclusive.saturating_add(self.shared_keys);

@@ -1,5 +1,5 @@
 //! The statistics in `INFO lock`: events ([`counters`]), the locks that are held now ([`held`]),
-//! and how long clients wait and hold ([`times`]).
+//! how long clients wait and hold ([`times`]), and both of late ([`recent`]).
 //!
 //! # Rules
 //!
@@ -8,23 +8,26 @@
 //! - The main thread counts by a plain load and a plain store. An atomic read-modify-write would
 //!   show in a benchmark, and no other thread counts. Other threads only free values; [`held`]
 //!   handles that.
-//! - LOCK.RESETSTAT resets counters and times ([`reset`]). The module does not notice CONFIG
+//! - LOCK.RESETSTAT resets counters, times and windows ([`reset`]). The module does not notice CONFIG
 //!   RESETSTAT. The module API has no event for it, and a command filter would make every command
 //!   of the server slower.
 
 pub(super) mod counters;
 pub(super) mod held;
+pub(super) mod recent;
 pub(super) mod removals;
 pub(super) mod times;
+pub(super) mod windows;
 
 use crate::command::{Error, Reply};
 
-/// Resets counters and times. The gauges stay as they are.
-pub(super) fn reset() {
+/// Resets counters, times and windows. The gauges stay as they are.
+pub(super) fn reset(recent: &recent::Recent) {
     counters::ALL
         .iter()
         .for_each(|(_, counter)| counter.reset());
     times::reset();
+    recent.reset();
 }
 
 /// Counts an acquire that could never be granted.

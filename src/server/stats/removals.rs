@@ -29,8 +29,8 @@ const FREED_LATER: usize = 64;
 const CLOCK_PLAY_US: u64 = 2_000;
 
 /// Why a lock has left its key.
-#[derive(Clone, Copy)]
-enum Cause {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Cause {
     Expired,
     Evicted,
     Forced,
@@ -53,14 +53,11 @@ pub(in super::super) struct Removals {
 
 impl Removals {
     /// Notes that a lock has left its key, before the server frees it or moves it to another key.
-    /// Returns whether it has expired on a primary.
-    pub(in super::super) fn begin(&self, lock: &Lock) -> bool {
+    /// Returns why, on a primary that does not load.
+    pub(in super::super) fn begin(&self, lock: &Lock) -> Option<Cause> {
         self.last.set(None);
         // On a replica the primary counts. Locks from a file were counted before.
-        let Some(ctx) = Context::detached().filter(|ctx| ctx.is_primary() && !ctx.is_loading())
-        else {
-            return false;
-        };
+        let ctx = Context::detached().filter(|ctx| ctx.is_primary() && !ctx.is_loading())?;
         let cause = if has_expired(lock) {
             Cause::Expired
         } else if eviction::is_under_way(ctx) {
@@ -78,7 +75,7 @@ impl Removals {
         } else {
             self.last.set(Some(removal));
         }
-        matches!(cause, Cause::Expired)
+        Some(cause)
     }
 
     /// Notes that a value is freed. `is_own_change` says whether the module itself deletes it.

@@ -16,7 +16,8 @@
 //!
 //! A release must not pay for a query that an operator may make later. So it only adds one to a
 //! bucket, at a third of the cost of the library's own method. The buckets have the layout of the
-//! library, which computes the percentiles when they are asked for.
+//! library, which computes the percentiles when they are asked for. The windows of a minute and of
+//! ten minutes are differences of the same buckets ([`super::windows`]).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -33,7 +34,7 @@ const STEP_BITS: u32 = 7;
 const MAX_BITS: u32 = 40;
 const LONGEST_US: u64 = (1 << MAX_BITS) - 1;
 
-const BUCKETS: usize = bucket_of(LONGEST_US) + 1;
+pub(super) const BUCKETS: usize = bucket_of(LONGEST_US) + 1;
 
 /// The histogram that is asked for.
 #[derive(Clone, Copy)]
@@ -81,13 +82,19 @@ const fn granted_us(hold: &Hold) -> u64 {
     }
 }
 
-/// The summary of waits or holds. `None` if the library refused the bounds, which it never does.
-pub(in super::super) fn summary(of: Times) -> Option<Summary> {
+/// The number of times in each bucket, since the start or the last reset. Each number only grows.
+pub(in super::super) fn counts(of: Times) -> impl Iterator<Item = u64> {
     let buckets = match of {
         Times::Waits => &WAITS,
         Times::Holds => &HOLDS,
     };
-    let times = buckets.histogram()?;
+    buckets.0.iter().map(|count| count.load(Ordering::Relaxed))
+}
+
+/// The summary of the numbers of times in each bucket. `None` if the library refused the bounds,
+/// which it never does.
+pub(in super::super) fn summary(counts: impl IntoIterator<Item = u64>) -> Option<Summary> {
+    let times = histogram(counts)?;
     let at = |quantile| times.value_at_quantile(quantile);
     Some(Summary {
         count: times.len(),
@@ -118,22 +125,21 @@ impl Buckets {
         }
     }
 
-    fn histogram(&self) -> Option<Histogram<u64>> {
-        let mut times = Histogram::new_with_bounds(1, LONGEST_US, SIGNIFICANT_DIGITS).ok()?;
-        for (bucket, count) in self.0.iter().enumerate() {
-            let count = count.load(Ordering::Relaxed);
-            if count > 0 {
-                times.record_n(lowest_of(bucket), count).ok()?;
-            }
-        }
-        Some(times)
-    }
-
     fn reset(&self) {
         self.0
             .iter()
             .for_each(|count| count.store(0, Ordering::Relaxed));
     }
+}
+
+fn histogram(counts: impl IntoIterator<Item = u64>) -> Option<Histogram<u64>> {
+    let mut times = Histogram::new_with_bounds(1, LONGEST_US, SIGNIFICANT_DIGITS).ok()?;
+    for (bucket, count) in counts.into_iter().enumerate() {
+        if count > 0 {
+            times.record_n(lowest_of(bucket), count).ok()?;
+        }
+    }
+    Some(times)
 }
 
 /// The bucket of a time: its highest bit and the [`STEP_BITS`] bits after it. Each time with fewer
@@ -182,13 +188,14 @@ mod tests {
     fn percentiles_are_those_of_what_was_recorded() {
         let buckets = Buckets::new();
         (1..=1000).for_each(|ms| buckets.record(ms * 1000));
-        let times = buckets.histogram().unwrap();
+        let counts = || buckets.0.iter().map(|count| count.load(Ordering::Relaxed));
+        let times = histogram(counts()).unwrap();
         for (quantile, us) in [(0.5, 500_000), (0.9, 900_000), (0.999, 999_000)] {
             let is = times.value_at_quantile(quantile);
             assert!(is.abs_diff(us) <= us / 100, "{is} for {us}");
         }
         assert_eq!(times.len(), 1000);
         buckets.reset();
-        assert_eq!(buckets.histogram().unwrap().max(), 0);
+        assert_eq!(histogram(counts()).unwrap().max(), 0);
     }
 }

@@ -233,6 +233,7 @@ fn removed<L>(
         .map_or_else(|| place.keep_mode(), |request| request.mode);
     Removed {
         key_ref: place.key_ref.clone(),
+        several: place.several.clone(),
         token: TokenBuf::from(place.token.text().as_token()),
         mode,
         since_us: place.since_us,

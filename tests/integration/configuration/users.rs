@@ -53,6 +53,8 @@ fn check_users(server: &Server) {
         "LOCK.MACQUIRE 2 jobs:1 other a 30000",
         "SUBSCRIBE other",
         "LOCK.TOP",
+        "LOCK.TOP CONTENDED",
+        "LOCK.LOG",
         "LOCK.RESETSTAT",
         "DEL jobs:1",
         "SET jobs:1 x",

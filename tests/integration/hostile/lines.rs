@@ -7,7 +7,7 @@ use crate::harness::Reply;
 
 type Line = Vec<Vec<u8>>;
 
-const COMMANDS: [&str; 16] = [
+const COMMANDS: [&str; 17] = [
     "LOCK.ACQUIRE",
     "LOCK.ACQUIRE",
     "RWLOCK.WLOCK",
@@ -18,6 +18,7 @@ const COMMANDS: [&str; 16] = [
     "LOCK.INFO",
     "LOCK.CHECK",
     "LOCK.TOP",
+    "LOCK.LOG",
     "LOCK.MACQUIRE",
     "LOCK.MACQUIRE",
     "LOCK.EXEC",
@@ -202,7 +203,13 @@ pub fn random_line(rng: &mut StdRng, megabyte: &[u8]) -> Line {
     match command {
         "LOCK.MACQUIRE" => several(rng, &mut args),
         "LOCK.EXEC" => guarded(rng, &mut args),
-        "LOCK.TOP" => args.push(mostly(rng, &NUMBERS, 3).to_vec()),
+        "LOCK.TOP" => {
+            args.push(mostly(rng, &NUMBERS, 3).to_vec());
+            if rng.random_bool(0.3) {
+                args.push(b"contended".to_vec());
+            }
+        }
+        "LOCK.LOG" => args.push(mostly(rng, &NUMBERS, 3).to_vec()),
         _ => one_key(rng, command, &mut args),
     }
     if rng.random_bool(0.2) {

@@ -1,0 +1,40 @@
+//! ```text
+//! LOCK.LOG [count]
+//! ```
+//! The last holds that were ended by force, the newest first, 10 unless told. The reply is an array of
+//! maps of `time`, `db`, `key`, `token`, `fence`, `holders`, `by`, `user`, `address`, `client` and
+//! `name`. What is not known is null.
+
+use super::spec::{Arg, Flag, Keys, Spec, NONDETERMINISTIC};
+use super::top::count_of;
+use super::{Args, Error};
+
+/// The description of LOCK.LOG for the server.
+pub const SPEC: Spec = Spec {
+    name: c"lock.log",
+    summary: c"Returns the last holds that a command or eviction has ended, the newest first.",
+    complexity: c"O(N) for N entries in the reply.",
+    since: c"0.2.0",
+    flags: &[Flag::ReadOnly, Flag::Admin],
+    // It shows the names of keys, tokens, users and addresses.
+    acl_categories: c"read admin dangerous slow",
+    keys: Keys::None,
+    args: &[Arg::integer(c"count").optional()],
+    tips: NONDETERMINISTIC,
+    history: &[],
+};
+
+/// How many entries are told where the request says no number.
+const DEFAULT: usize = 10;
+
+/// Reads how many entries are wanted.
+///
+/// # Errors
+/// If that is no integer from 1.
+pub fn parse<'a>(mut args: Args<impl Iterator<Item = &'a [u8]>>) -> Result<usize, Error> {
+    let Some(word) = args.optional() else {
+        return Ok(DEFAULT);
+    };
+    args.finish()?;
+    count_of(word).ok_or(Error::EntryCount)
+}

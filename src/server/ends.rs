@@ -1,0 +1,90 @@
+//! What is told of a lock that the server has removed from its key: an event, and an entry of LOCK.LOG.
+//!
+//! It is called in the middle of a deletion. So it changes no key: an event is noted and sent later, and the calls for LOCK.LOG only
+//! ask.
+
+use std::ffi::c_int;
+
+use super::api::{Arg, Context};
+use super::forced::End;
+use super::module::Module;
+use super::notify::{self, Event};
+use super::stats::held;
+use super::stats::removals::Cause;
+use super::{clock, main_thread};
+use crate::lock::Lock;
+
+/// Tells of the end of a lock, on a primary.
+pub(super) fn lock_ended(
+    module: &Module,
+    db: Option<c_int>,
+    name: Arg<'_>,
+    lock: &Lock,
+    cause: Cause,
+) {
+    if cause != Cause::Expired {
+        note_forced(module, db, name, lock, cause);
+    }
+    if !notify::is_on() {
+        return;
+    }
+    let event = match cause {
+        Cause::Expired => Event::Expire,
+        Cause::Evicted | Cause::Forced => Event::Forced,
+    };
+    if let Some(db) = db.or_else(|| module.notices.only_db()) {
+        module.notices.note(db, event, name);
+        module.timer.arm_at_once();
+    }
+}
+
+#[cold]
+fn note_forced(module: &Module, db: Option<c_int>, name: Arg<'_>, lock: &Lock, cause: Cause) {
+    let Some(ctx) = Context::detached() else {
+        return;
+    };
+    let now = clock::now();
+    let mut holds = lock.holds();
+    holds.retain(|(_, _, hold)| !hold.deadline.is_over(now.ms()));
+    let oldest = holds.first();
+    let is_evicted = cause == Cause::Evicted;
+    let end = End {
+        db,
+        key: Some(name.bytes()),
+        oldest: oldest.map(|(token, _, hold)| (token.as_bytes().into(), hold.fence.get())),
+        holders: Some(holds.len()),
+        by: is_evicted.then_some("eviction"),
+        has_client: !is_evicted && may_have_client(module),
+    };
+    module.forced.note(ctx, end);
+}
+
+/// Whether a client may have caused what the server reports.
+fn may_have_client(module: &Module) -> bool {
+    main_thread::is_current() && !module.is_at_work()
+}
+
+/// Notes that all holds are about to end.
+#[cold]
+pub(super) fn flushed(module: &Module, db: Option<c_int>) {
+    let held = held::now();
+    let ctx = Context::detached().filter(|ctx| ctx.is_primary() && !ctx.is_loading());
+    let Some(ctx) = ctx.filter(|_| held.keys() > 0) else {
+        return;
+    };
+    let end = End {
+        db,
+        key: None,
+        oldest: None,
+        holders: match db {
+            None => usize::try_from(held.holds()).ok(),
+            Some(_) => None,
+        },
+        by: Some(match db {
+            None => "flushall",
+            Some(_) => "flushdb",
+        }),
+        has_client: may_have_client(module),
+    };
+    module.forced.note(ctx, end);
+}

@@ -1,0 +1,404 @@
+//! Holds that were ended by force: LOCK.LOG and the server's log.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::harness::{wait_for, Client, Kind, Reply, Server};
+
+on_all_servers![
+    a_deletion_names_its_client,
+    every_command_that_takes_a_lock_away_is_named,
+    other_busy_clients_are_never_blamed,
+    a_command_in_the_middle_of_its_arrival_blames_nobody;
+    every:
+    ends_of_the_module_and_of_time_are_not_told,
+    a_flush_is_one_entry,
+    an_eviction_names_no_client,
+    a_storm_is_told_in_few_lines,
+    a_replica_tells_nothing,
+    a_lock_of_many_holders_is_one_entry,
+    the_log_refuses_bad_numbers_and_keeps_its_entries,
+];
+
+#[track_caller]
+fn log(c: &mut Client, count: usize) -> Vec<Reply> {
+    c.call(&format!("LOCK.LOG {count}")).items().to_vec()
+}
+
+#[track_caller]
+fn newest(c: &mut Client) -> Reply {
+    log(c, 1).pop().expect("an entry")
+}
+
+fn acquire(c: &mut Client, key: &str) -> i64 {
+    c.int(&format!("LOCK.ACQUIRE {key} owner 600000"))
+}
+
+/// Whether this server tells its running client exactly.
+fn is_exact(kind: Kind) -> bool {
+    matches!(kind, Kind::Valkey8_1 | Kind::Valkey9)
+}
+
+/// The lines of the log about holds that were ended.
+fn lines(server: &Server) -> Vec<String> {
+    let log = server.log();
+    let lines = log.lines().filter(|line| line.contains("> held lock"));
+    lines.map(String::from).collect()
+}
+
+fn a_deletion_names_its_client(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client_resp3();
+    c.call("ACL SETUSER bob on nopass ~* +@all");
+    let mut bob = server.client();
+    bob.call("AUTH bob any");
+    bob.call("CLIENT SETNAME worker-7");
+    let fence = acquire(&mut c, "jobs:1");
+    let from_ms = c.now_us() / 1_000;
+    assert_eq!(bob.int("DEL jobs:1"), 1);
+    let to_ms = c.now_us() / 1_000;
+    let entry = newest(&mut c);
+    let id = bob.int("CLIENT ID");
+    let info = bob.text(&format!("CLIENT LIST ID {id}"));
+    let address = info
+        .split(' ')
+        .find_map(|field| field.strip_prefix("addr="));
+    let time_ms = u64::try_from(entry.field("time").as_int()).unwrap();
+    // The two clocks may differ by a little.
+    assert!((from_ms - 5..=to_ms + 5).contains(&time_ms), "{entry:?}");
+    let db = if kind.is_7_0_or_later() {
+        Reply::Int(0)
+    } else {
+        Reply::Nil
+    };
+    for (name, expected) in [
+        ("db", db),
+        ("key", "jobs:1".into()),
+        ("token", "owner".into()),
+        ("fence", Reply::Int(fence)),
+        ("holders", Reply::Int(1)),
+        ("by", "del".into()),
+        ("user", "bob".into()),
+        ("address", address.unwrap().into()),
+        ("client", Reply::Int(id)),
+        ("name", "worker-7".into()),
+    ] {
+        assert_eq!(entry.field(name), expected, "{name}");
+    }
+    let Reply::Map(fields) = &entry else {
+        assert!(!kind.is_7_0_or_later(), "{entry:?}");
+        return;
+    };
+    assert_eq!(fields.len(), 11);
+    let lines = lines(&server);
+    let [line] = &lines[..] else {
+        panic!("{lines:?}");
+    };
+    for part in [
+        "by del",
+        "key jobs:1",
+        "token owner",
+        "user bob",
+        "name worker-7",
+    ] {
+        assert!(line.contains(part), "{line}");
+    }
+}
+
+fn every_command_that_takes_a_lock_away_is_named(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    let id = c.int("CLIENT ID");
+    c.int("LOCK.ACQUIRE other you 600000");
+    let payload = c.call("DUMP other").as_bytes().to_vec();
+    let named = |c: &mut Client, by: &str| {
+        let entry = newest(c);
+        assert_eq!(entry.field("key"), "k".into(), "{by}");
+        assert_eq!(entry.field("by"), by.into());
+        assert_eq!(entry.field("client"), Reply::Int(id), "{by}");
+    };
+    for (line, by) in [
+        ("UNLINK k", "unlink"),
+        ("SET k x", "set"),
+        ("RENAME k moved", "rename"),
+        ("MOVE k 1", "move"),
+        ("PEXPIRE k -1", "pexpire"),
+        ("EVAL redis.call('DEL',KEYS[1]) 1 k", "eval"),
+    ] {
+        c.call("DEL k");
+        acquire(&mut c, "k");
+        c.call(line);
+        named(&mut c, by);
+    }
+    c.call("DEL k");
+    acquire(&mut c, "k");
+    c.send(&[b"RESTORE".as_slice(), b"k", b"0", &payload, b"REPLACE"]);
+    named(&mut c, "restore");
+    c.call("LOCK.RELEASE k you");
+    acquire(&mut c, "k");
+    c.multi(&["PING", "DEL k"]);
+    named(&mut c, "exec");
+    if kind.is_7_0_or_later() {
+        acquire(&mut c, "k");
+        c.call("LOCK.EXEC k owner DEL k");
+        named(&mut c, "lock.exec");
+    }
+    // The lock that was moved lives on.
+    assert_eq!(c.holders("moved"), ["owner"]);
+}
+
+fn other_busy_clients_are_never_blamed(kind: Kind) {
+    let server = Server::start(kind);
+    let is_over = AtomicBool::new(false);
+    let (is_over, server) = (&is_over, &server);
+    std::thread::scope(|scope| {
+        for n in 0..50 {
+            scope.spawn(move || {
+                let mut busy = server.client();
+                let mut at = 0;
+                while !is_over.load(Ordering::Relaxed) {
+                    at += 1;
+                    match n % 5 {
+                        0 => busy.call(&format!("SET text:{n} {at}")),
+                        1 => busy.call("BLPOP empty 0.01"),
+                        _ => busy.call(&format!("DEL text:{n} text:{at}")),
+                    };
+                }
+            });
+        }
+        let mut culprit = server.client();
+        let id = culprit.int("CLIENT ID");
+        let mut named = 0;
+        for n in 0..30 {
+            let key = format!("k:{n}");
+            acquire(&mut culprit, &key);
+            assert_eq!(culprit.int(&format!("DEL {key}")), 1);
+            let entry = newest(&mut culprit);
+            assert_eq!(entry.field("key"), key.as_str().into());
+            match entry.field("client") {
+                Reply::Int(client) => {
+                    assert_eq!((client, entry.field("by")), (id, "del".into()));
+                    named += 1;
+                }
+                unknown => assert_eq!((unknown, entry.field("user")), (Reply::Nil, Reply::Nil)),
+            }
+        }
+        is_over.store(true, Ordering::Relaxed);
+        // The first ten are told in any case, unless others were in the middle of a command.
+        assert!(named >= if is_exact(kind) { 10 } else { 1 }, "{named}");
+    });
+}
+
+fn a_command_in_the_middle_of_its_arrival_blames_nobody(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    let mut partial = server.raw();
+    partial.send("DEL nothing");
+    partial.line();
+    partial.send_bytes(b"*3\r\n$3\r\nDEL\r\n$1\r\nk\r\n");
+    wait_for("a part of the command", || {
+        let info = c.text(&format!("CLIENT LIST ID {}", partial.id));
+        let words = info
+            .split(' ')
+            .find_map(|field| field.strip_prefix("argv-mem="));
+        (words != Some("0")).then_some(())
+    });
+    acquire(&mut c, "k");
+    c.call("DEL k");
+    let entry = newest(&mut c);
+    let id = c.int("CLIENT ID");
+    let (expected, by) = match is_exact(kind) {
+        true => (Reply::Int(id), "del".into()),
+        false => (Reply::Nil, Reply::Nil),
+    };
+    assert_eq!((entry.field("client"), entry.field("by")), (expected, by));
+    // A lock that ends without a command of anybody's: its key was given an earlier end. On the exact
+    // servers nobody is named, although a client is sending a command.
+    c.call("DEBUG SET-ACTIVE-EXPIRE 0");
+    acquire(&mut c, "early");
+    c.call("PEXPIRE early 1");
+    wait_for("its end", || (c.int("EXISTS early") == 0).then_some(()));
+    let entry = newest(&mut c);
+    assert_eq!(entry.field("key"), "early".into());
+    assert_eq!(
+        (entry.field("client"), entry.field("by")),
+        (Reply::Nil, Reply::Nil)
+    );
+}
+
+fn ends_of_the_module_and_of_time_are_not_told(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    acquire(&mut c, "k");
+    c.int("LOCK.RELEASE k owner");
+    c.int("LOCK.ACQUIRE k owner 1");
+    wait_for("its end", || (c.int("EXISTS k") == 0).then_some(()));
+    acquire(&mut c, "k");
+    let waiter = server.blocked("LOCK.ACQUIRE k you 600000 BLOCK 0");
+    c.int("LOCK.RELEASE k owner");
+    waiter.fence();
+    c.int("LOCK.RELEASE k you");
+    c.call("SET k x");
+    c.call("DEL k");
+    assert_eq!(log(&mut c, 10), []);
+    assert_eq!(lines(&server), Vec::<String>::new());
+}
+
+fn a_flush_is_one_entry(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    c.call("FLUSHALL");
+    assert_eq!(log(&mut c, 10), []);
+    for key in ["a", "b"] {
+        acquire(&mut c, key);
+    }
+    c.int("RWLOCK.RLOCK c r1 600000");
+    c.int("RWLOCK.RLOCK c r2 600000");
+    c.call("FLUSHALL");
+    acquire(&mut c, "a");
+    c.call("FLUSHDB ASYNC");
+    let entries = log(&mut c, 10);
+    let [db, all] = &entries[..] else {
+        panic!("{entries:?}");
+    };
+    let id = c.int("CLIENT ID");
+    for (entry, by, holders) in [
+        (all, "flushall", Reply::Int(4)),
+        (db, "flushdb", Reply::Nil),
+    ] {
+        assert_eq!(entry.field("by"), by.into());
+        assert_eq!(entry.field("holders"), holders, "{by}");
+        assert_eq!(entry.field("client"), Reply::Int(id), "{by}");
+        for name in ["key", "token", "fence"] {
+            assert_eq!(entry.field(name), Reply::Nil, "{by}");
+        }
+    }
+    assert_eq!(all.field("db"), Reply::Nil);
+    assert_eq!(db.field("db"), Reply::Int(0));
+}
+
+fn an_eviction_names_no_client(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    acquire(&mut c, "k");
+    c.call("CONFIG SET maxmemory-policy volatile-random");
+    c.call("CONFIG SET maxmemory 1");
+    c.call("SET text x");
+    c.call("CONFIG SET maxmemory 0");
+    let entry = newest(&mut c);
+    assert_eq!(entry.field("by"), "eviction".into());
+    assert_eq!(entry.field("key"), "k".into());
+    for name in ["client", "user", "address", "name"] {
+        assert_eq!(entry.field(name), Reply::Nil);
+    }
+}
+
+fn a_storm_is_told_in_few_lines(kind: Kind) {
+    const LOCKS: usize = 10_000;
+    let server = Server::start(kind);
+    let mut c = server.client();
+    let idle: Vec<_> = (0..200).map(|_| server.client()).collect();
+    let words = |line: String| -> Vec<Vec<u8>> {
+        line.split(' ')
+            .map(|word| word.as_bytes().to_vec())
+            .collect()
+    };
+    let acquires: Vec<_> = (0..LOCKS)
+        .map(|n| words(format!("LOCK.ACQUIRE k:{n} owner 600000")))
+        .collect();
+    c.pipeline(&acquires);
+    let deletes: Vec<_> = (0..LOCKS).map(|n| words(format!("DEL k:{n}"))).collect();
+    let began = Instant::now();
+    c.pipeline(&deletes);
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(10), "{took:?}");
+    assert_eq!(c.info("lock_forced"), LOCKS.to_string());
+    let left_out = || {
+        let lines = lines(&server);
+        let parts = lines
+            .iter()
+            .filter_map(|line| line.split_once("by force: "));
+        let numbers =
+            parts.map(|(_, rest)| rest.split(' ').next().unwrap().parse::<usize>().unwrap());
+        let rest: usize = numbers.sum();
+        let told = lines
+            .iter()
+            .filter(|line| line.contains("ended by del") || line.contains("ended by ?"));
+        (told.count(), rest)
+    };
+    wait_for("the line with the number of the others", || {
+        let (told, rest) = left_out();
+        (told + rest == LOCKS).then_some(())
+    });
+    let seconds = usize::try_from(took.as_secs()).unwrap() + 2;
+    assert!(left_out().0 <= 10 * seconds);
+    let entries = log(&mut c, 1_000);
+    assert_eq!(entries.len(), 128);
+    let last = format!("k:{}", LOCKS - 1);
+    assert_eq!(entries[0].field("key"), last.as_str().into());
+    drop(idle);
+}
+
+fn a_replica_tells_nothing(kind: Kind) {
+    let primary = Server::start(kind);
+    let replica = Server::start_replica_of(&primary, &[]);
+    replica.wait_until_it_follows(&primary);
+    let mut c = primary.client();
+    acquire(&mut c, "k");
+    c.call("DEL k");
+    acquire(&mut c, "k");
+    c.call("FLUSHALL");
+    replica.wait_until_it_follows(&primary);
+    let mut of_replica = replica.client();
+    wait_for("the changes", || {
+        (of_replica.int("DBSIZE") == 0).then_some(())
+    });
+    assert_eq!(log(&mut c, 10).len(), 2);
+    assert_eq!(log(&mut of_replica, 10), []);
+    assert_eq!(lines(&replica), Vec::<String>::new());
+}
+
+fn a_lock_of_many_holders_is_one_entry(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    let fence = c.int("RWLOCK.RLOCK k first 600000");
+    for n in 0..99 {
+        c.int(&format!("RWLOCK.RLOCK k r{n} 600000"));
+    }
+    c.int("RWLOCK.RLOCK k over 1");
+    wait_for("one to be over", || {
+        (c.holders("k").len() == 100).then_some(())
+    });
+    c.call("DEL k");
+    let entries = log(&mut c, 10);
+    let [entry] = &entries[..] else {
+        panic!("{entries:?}");
+    };
+    assert_eq!(entry.field("holders"), Reply::Int(100));
+    assert_eq!(entry.field("token"), "first".into());
+    assert_eq!(entry.field("fence"), Reply::Int(fence));
+}
+
+fn the_log_refuses_bad_numbers_and_keeps_its_entries(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    for bad in ["0", "-1", "x", "", "1 1"] {
+        let line = format!("LOCK.LOG {bad}");
+        let words: Vec<_> = line.split(' ').collect();
+        let Reply::Error(error) = c.send(&words) else {
+            panic!("{line} is not refused");
+        };
+        assert!(error.starts_with("ERR "), "{line}: {error}");
+    }
+    acquire(&mut c, "k");
+    c.call("DEL k");
+    c.text("LOCK.RESETSTAT");
+    assert_eq!(c.call("LOCK.LOG").items().len(), 1);
+    // What a client has sent is escaped in the log.
+    let key = b"a b\r\n%s\xff";
+    c.send(&[b"LOCK.ACQUIRE".as_slice(), key, b"owner", b"600000"]);
+    c.send(&[b"DEL".as_slice(), key]);
+    assert_eq!(newest(&mut c).field("key"), Reply::Bulk(key.to_vec()));
+    let lines = lines(&server);
+    assert!(lines[1].contains(r"key a\x20b\x0d\x0a%s\xff,"), "{lines:?}");
+}
