@@ -13,6 +13,8 @@ mod error;
 pub mod exec;
 pub mod info;
 pub mod macquire;
+#[cfg(test)]
+mod properties;
 pub mod release;
 pub mod renew;
 pub mod resetstat;
