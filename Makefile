@@ -14,7 +14,7 @@ export REDIS_LOCK_SERVERS ?= $(CURDIR)/.servers
 comma := ,
 MAKEFLAGS += --no-print-directory
 .PHONY: help setup build run test setup-examples test-examples oversell soak fuzz valgrind bench bench-shard bench-peers bench-check check prose diagrams dashboard servers install uninstall clean
-.PHONY: dist dist-check prebuilt deb deb-check docker-check docker-build-check monitoring-check dotnet-check release test-matrix
+.PHONY: notices dist dist-check prebuilt deb deb-check docker-check docker-build-check monitoring-check dotnet-check release test-matrix
 
 help: ## Show these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -148,6 +148,9 @@ dotnet-check: ## Compile the file of docs/DOTNET.md by Mono against stand-ins, a
 
 release: setup ## Build and check all that a release consists of, and say what would be uploaded; nothing is (PARTS=, PARTS=names)
 	@scripts/dist/release.sh $(subst $(comma), ,$(PARTS))
+
+notices: setup ## Write packaging/NOTICES anew, the licences of the crates in the module (builds cargo-about once: minutes)
+	@scripts/dist/notices.sh write
 
 deb: export SETUP_FOR = packages
 deb: setup ## Make a Debian package: dist/*.deb in the target folder
