@@ -82,7 +82,7 @@ impl Protocol {
 
     /// Whether the n-th client writes.
     pub fn writes(self, n: usize) -> bool {
-        self != Self::ReadersAndWriters || n.is_multiple_of(10)
+        self != Self::ReadersAndWriters || n % 10 == 0
     }
 
     /// The keys that must exist before the clients start.

@@ -14,6 +14,7 @@
 set -uo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+. scripts/setup/apt.sh
 # Where setup puts a Node.js, if Debian's is too old.
 export PATH=$PWD/.tools/node/bin:$PATH
 all=(python node go java rust)
@@ -30,7 +31,7 @@ present() {
         node) command -v npm && node -e 'process.exit(process.versions.node.split(".")[0] < 20 ? 1 : 0)' ;;
         go) scripts/setup/languages/go.sh where ;;
         java) command -v mvn && javac -version && [ "$(javac -version 2>&1 | sed -E 's/^javac ([0-9]+).*/\1/')" -ge 17 ] ;;
-        rust) cargo --version ;;
+        rust) at_least "$(cargo --version | awk '{ print $2 }')" "$(sed -nE 's/^rust-version *= *"([0-9.]+)".*/\1/p' clients/rust/Cargo.toml)" ;;
     esac >/dev/null 2>&1
 }
 

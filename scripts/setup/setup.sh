@@ -71,8 +71,8 @@ libsystemd.so.0 libsystemd0
 LIBRARIES
 }
 
-# The packages with a Rust that is new enough. Debian 12 and 13 have an old one and, in their security
-# updates, a current one with names of its own; what has neither has rustup.
+# The packages with a Rust that is new enough. Debian 13 has one. Debian 12 has one under names of its own:
+# in main the oldest that Cargo.toml allows, in the security updates a current one. Others have rustup.
 rust_packages() {
     if has_candidate cargo; then
         echo rustc cargo rustfmt rust-clippy

@@ -221,8 +221,8 @@ pub fn encode_held(now_ms: u64, mode: Mode, hold: &Hold) -> HeldRecord {
         None => (rest, 4),
     };
     let values = [hold.fence.get(), hold.deadline.ms(), hold.since_ms];
-    for (field, value) in rest.as_chunks_mut().0.iter_mut().zip(values) {
-        *field = u64::to_le_bytes(value);
+    for (field, value) in rest.chunks_exact_mut(8).zip(values) {
+        field.copy_from_slice(&u64::to_le_bytes(value));
     }
     let len = MAX_HELD_LEN.saturating_sub(unused);
     HeldRecord { bytes, len }

@@ -169,17 +169,21 @@ fn bytes_of(digits: &[u8; 32]) -> Option<[u8; 16]> {
         bad |= !(is_decimal | is_letter);
     }
     let mut bytes = [0; 16];
-    for (byte, [high, low]) in bytes.iter_mut().zip(values.as_chunks().0) {
-        *byte = (high << 4) | (low & 15);
+    for (byte, pair) in bytes.iter_mut().zip(values.chunks_exact(2)) {
+        if let [high, low] = pair {
+            *byte = (high << 4) | (low & 15);
+        }
     }
     (!bad).then_some(bytes)
 }
 
 fn digits_of(bytes: &[u8; 16]) -> [u8; 32] {
     let mut digits = [0; 32];
-    for ([high, low], byte) in digits.as_chunks_mut().0.iter_mut().zip(bytes) {
-        *high = digit(byte >> 4);
-        *low = digit(byte & 15);
+    for (pair, byte) in digits.chunks_exact_mut(2).zip(bytes) {
+        if let [high, low] = pair {
+            *high = digit(byte >> 4);
+            *low = digit(byte & 15);
+        }
     }
     digits
 }

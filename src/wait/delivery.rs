@@ -10,6 +10,7 @@
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
+use std::mem::take;
 use std::rc::Rc;
 
 use super::key_ref::KeyRef;
@@ -341,13 +342,17 @@ impl<S: BuildHasher> Deliveries<S> {
 
     /// Notes where a hold was found that is looked for. It is to be taken back there.
     pub fn found(&mut self, fence: Fence, key_ref: &KeyRef) {
-        for revoked in self.sought.extract_if(.., |sought| sought.fence == fence) {
-            self.revoked.push(Revoked {
+        let (found, sought) = take(&mut self.sought)
+            .into_iter()
+            .partition(|sought| sought.fence == fence);
+        self.sought = sought;
+        let found: Vec<Revoked> = found;
+        self.revoked
+            .extend(found.into_iter().map(|revoked| Revoked {
                 key_ref: key_ref.clone(),
                 has_left: false,
                 ..revoked
-            });
-        }
+            }));
     }
 
     /// Gives up what is looked for and was not found.

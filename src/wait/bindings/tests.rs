@@ -1,5 +1,7 @@
 //! Short histories enumerated, and long ones at random, against a list.
 
+use std::mem::take;
+
 use super::*;
 use crate::lock::{FenceClock, Mode, Ttl, Waiting};
 
@@ -72,8 +74,10 @@ impl Oracle {
     }
 
     fn open(&mut self, db: i32, name: usize) {
-        let here = |lost: &mut (u64, i32, usize)| (lost.1, lost.2) == (db, name);
-        self.carried_out.extend(self.lost.extract_if(.., here));
+        let here = |lost: &(u64, i32, usize)| (lost.1, lost.2) == (db, name);
+        let (found, lost): (Vec<_>, _) = take(&mut self.lost).into_iter().partition(here);
+        self.lost = lost;
+        self.carried_out.extend(found);
     }
 
     fn act(&mut self, act: Act, looked_at: Option<(i32, usize)>) {
@@ -86,8 +90,11 @@ impl Oracle {
             Act::Forget(f, db, name) => self.forget(|g, d, n| (g, d, n) == (f, db, name)),
             Act::Left(f, name) => self.forget(|g, _, n| (g, n) == (f, name)),
             Act::Lose(client) => {
-                let all = self.bound.extract_if(.., |bound| bound.3 == client);
-                self.lost.extend(all.map(|(f, db, name, _)| (f, db, name)));
+                let bound = take(&mut self.bound).into_iter();
+                let (gone, bound): (Vec<_>, _) = bound.partition(|bound| bound.3 == client);
+                self.bound = bound;
+                self.lost
+                    .extend(gone.into_iter().map(|(f, db, name, _)| (f, db, name)));
             }
             Act::Open(db, name) => self.open(db, name),
             Act::Tick => looked_at

@@ -316,7 +316,7 @@ impl Dice {
             dbs: rng.random_range(1..=DBS),
             names: rng.random_range(1..=NAMES),
             slowness: rng.random_range(1..=4),
-            copies: seed.is_multiple_of(4),
+            copies: seed % 4 == 0,
             rng,
         }
     }

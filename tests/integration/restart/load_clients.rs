@@ -243,7 +243,7 @@ impl Player {
             }
             own => {
                 let what = [What::Renew, What::Release][self.rng.random_range(0..2)];
-                if let Some(given_up) = self.given_up.take_if(|_| choice.is_multiple_of(8)) {
+                if let Some(given_up) = self.given_up.take_if(|_| choice % 8 == 0) {
                     return self.step(what, given_up);
                 }
                 let block = match self.rng.random_range(0..100) {

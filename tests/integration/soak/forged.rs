@@ -58,7 +58,7 @@ impl Forged {
     pub fn asks(&mut self, token: &str, what: What) -> u64 {
         let number = self.history.requests.len() as u64 + 1;
         let request = Request {
-            connection: number.cast_signed(),
+            connection: number as i64,
             what,
             parts: Parts::one(number),
             key: KEY.into(),
@@ -170,7 +170,7 @@ impl Forged {
     }
 
     pub fn is_killed(&mut self, number: u64) {
-        self.mark(Mark::Killed(number.cast_signed()));
+        self.mark(Mark::Killed(number as i64));
         self.ends(number, Outcome::Closed);
     }
 

@@ -1,5 +1,7 @@
 //! What clients do.
 
+use std::mem::take;
+
 use super::*;
 
 /// Clients.
@@ -197,9 +199,10 @@ impl Oracle {
     }
 
     pub(in super::super) fn end_delivery(&mut self, client: Client, delivered: bool) {
-        let is_its = |grant: &mut NaiveGrant| grant.client == client;
-        let all: Vec<NaiveGrant> = self.pending.extract_if(.., is_its).collect();
-        for grant in all {
+        let pending = take(&mut self.pending).into_iter();
+        let (its, pending): (Vec<_>, _) = pending.partition(|grant| grant.client == client);
+        self.pending = pending;
+        for grant in its {
             if delivered {
                 self.learn(grant.id, grant.at, grant.has_left);
             } else if !grant.is_known {
