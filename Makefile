@@ -13,33 +13,38 @@ export REDIS_LOCK_SERVERS ?= $(CURDIR)/.servers
 
 comma := ,
 MAKEFLAGS += --no-print-directory
-.PHONY: help setup build run test setup-examples test-examples oversell soak fuzz valgrind bench bench-shard bench-peers bench-check check prose diagrams dashboard servers install uninstall clean
+.PHONY: help setup build locktop run test setup-examples test-examples oversell soak fuzz valgrind bench bench-shard bench-peers bench-check check prose diagrams-check plots dashboard servers install uninstall clean
 .PHONY: notices dist dist-check prebuilt deb deb-check docker-check docker-build-check monitoring-check dotnet-check release test-matrix
 
 help: ## Show these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-setup: ## Install what is missing to build and test (Debian; does nothing when all is there)
+setup: ## Install what is missing to build and test (on Debian; changes nothing if all is there)
 	@scripts/setup/setup.sh
 
 build: ## Build the module: target/release/libredis_lock.so
 	cargo build --release --locked
 
-run: setup ## Start a private server with the module and play a short story on it
+locktop: ## Build locktop, the live view of the locks of your servers, and say where it is
+	cargo build --release --locked --manifest-path clients/locktop/Cargo.toml --target-dir $(abspath $(or $(CARGO_TARGET_DIR),target))/locktop
+	@echo "locktop: $(abspath $(or $(CARGO_TARGET_DIR),target))/locktop/release/locktop"
+
+run: setup ## Start a private server with the module and run a short demonstration on it
 	@$(MAKE) build
 	@scripts/setup/servers.sh redis-7.0.15
 	@scripts/run.sh
 
 # The servers load the module's .so, which `cargo test` does not make from a cdylib: hence the build first.
 # Most tests wait for a server most of the time, so twice as many run at once as there are cores.
-test: setup ## Build, then run all tests, against real servers of several versions
+test: setup ## Build, then run all tests against real servers of several versions
 	@$(MAKE) servers build
 	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$((2 * $$(nproc)))} cargo test --locked
 
-oversell: setup ## Play the overselling story in eight ways, into docs/benchmarks/oversell.md (PROCESSES=20, STOCK=300)
+oversell: setup ## Sell one stock in eight ways and count what is oversold, into docs/benchmarks/oversell.md (PROCESSES=20, STOCK=300)
 	@$(MAKE) build
 	@scripts/setup/servers.sh redis-7.0.15
 	@scripts/run.sh oversell --into docs/benchmarks --processes $(or $(PROCESSES),20) --stock $(or $(STOCK),300)
+	@scripts/plots.sh || true
 
 # EXAMPLES=python,go: only these; PRESENT_ONLY=1: what the machine has no toolchain for is left out, and named
 setup-examples: setup ## Install what examples/ and clients/ need in each language (EXAMPLES=python,go, PRESENT_ONLY=1)
@@ -52,7 +57,7 @@ test-examples: setup ## Set up and test the examples and the clients of each lan
 # The short versions of these are among the tests. What they did is in FIGURES: docs/RELIABILITY.md quotes it.
 FAULTS = soak:: restart:: replicas:: failover:: cluster:: quorum:: faults:: hostile:: fuzz:: security::effects
 FIGURES = $(abspath $(or $(CARGO_TARGET_DIR),target))/figures.tsv
-soak: setup ## The long versions of the tests of faults: TEST_SCALE (times as much, 4), SOAK_SECONDS (45), SOAK_SEED, FAULTS
+soak: setup ## Run the long versions of the fault tests (TEST_SCALE=4, SOAK_SECONDS=45, SOAK_SEED=, FAULTS=)
 	@$(MAKE) servers build
 	rm -f $(FIGURES)
 	TEST_FIGURES=$(FIGURES) TEST_SCALE=$(or $(TEST_SCALE),4) SOAK_SECONDS=$(or $(SOAK_SECONDS),45) \
@@ -60,21 +65,25 @@ soak: setup ## The long versions of the tests of faults: TEST_SCALE (times as mu
 	TEST_FIGURES=$(FIGURES) TEST_SCALE=$(or $(TEST_SCALE),50) cargo test --locked --test integration -- memory::growth security::limits --test-threads 2
 
 # The short versions of these two are tests, too.
-fuzz: setup ## Coverage-guided fuzzing of the codec, the parser, the queue and RESTORE: FUZZ_SECONDS (each, 60)
+fuzz: setup ## Fuzz the codec, the parser, the queue and RESTORE, guided by coverage (FUZZ_SECONDS=60 for each)
 	@$(MAKE) build
 	@scripts/setup/servers.sh redis-7.0.15
 	@scripts/check/fuzz.sh
 
-valgrind: setup ## The tests of Redis 7.0 with every server under valgrind
+valgrind: setup ## Run the tests of Redis 7.0 with every server under valgrind
 	@$(MAKE) servers build
 	@scripts/check/valgrind.sh
 
+# Where a measurement writes. A machine that cannot draw still measures.
+MEASURED = $(if $(filter-out 0,$(BENCH_QUICK)),$(abspath $(or $(CARGO_TARGET_DIR),target))/benchmarks,docs/benchmarks)
+
 # BENCH=owner,handoff: some of its parts; BENCH_QUICK=1: only whether it works; BENCH_SERVERS=7.0.15,8.2.3
-bench: setup ## Measure what locks cost beside their rivals, into docs/benchmarks/ (BENCH=part, BENCH_QUICK=1, BENCH_SERVERS=)
+bench: setup ## Measure the cost of locks beside other locks, into docs/benchmarks/ (BENCH=part, BENCH_QUICK=1, BENCH_SERVERS=)
 	@$(MAKE) servers build
 	ulimit -Sn $$(ulimit -Hn) && cargo bench --locked --bench bench -- $(subst $(comma), ,$(BENCH))
+	@scripts/plots.sh $(MEASURED) || true
 
-bench-shard: setup ## Measure what one shard of a cluster carries: acquisitions per second and memory
+bench-shard: setup ## Measure one shard of a cluster: acquisitions per second and memory
 	@$(MAKE) servers build
 	cargo bench --locked --bench shard
 
@@ -82,9 +91,10 @@ bench-shard: setup ## Measure what one shard of a cluster carries: acquisitions 
 bench-peers: setup ## Measure lock libraries beside the adapters in clients/, into docs/benchmarks/libraries.md (BENCH_QUICK=1, BENCH_SERVERS=, BENCH_HOLDS=)
 	@$(MAKE) servers build
 	cargo bench --locked --bench peers
+	@scripts/plots.sh $(MEASURED) || true
 
 # Run as a test, which needs no build of its own: the server is what is counted.
-bench-check: setup ## Count the instructions of each command and compare them with benches/instructions.tsv (BASELINE=write: set it)
+bench-check: setup ## Count the instructions of each command, compare them with benches/instructions.tsv (BASELINE=write sets them)
 	@$(MAKE) build
 	@scripts/setup/servers.sh redis-7.0.15
 	cargo test --locked --bench bench -- instructions
@@ -97,11 +107,13 @@ check: setup ## Check format, lints and layers
 prose: ## Check the language of the documents (builds its linter once)
 	@scripts/check/prose.sh
 
-diagrams: ## Draw docs/diagrams/*.svg from their text sources
-	@command -v plantuml >/dev/null || { echo "diagrams: please install plantuml (Debian: apt-get install plantuml graphviz)" >&2; exit 1; }
-	plantuml -tsvg docs/diagrams/*.puml
+diagrams-check: ## Parse the Mermaid diagrams of the documents (with Node.js; a part of `make test-examples`)
+	@scripts/check/mermaid.sh
 
-dashboard: setup ## Draw docs/dashboard.svg from a run with real Prometheus and redis_exporter; needs a few minutes
+plots: ## Draw the plots of docs/benchmarks/*.tsv, for light and for dark pages (installs matplotlib into .tools once)
+	@scripts/plots.sh
+
+dashboard: setup ## Draw docs/dashboard*.svg from a run with real Prometheus and redis_exporter (a few minutes)
 	@$(MAKE) build
 	@scripts/setup/servers.sh redis-7.0.15
 	@scripts/dashboard.sh
@@ -111,7 +123,7 @@ servers: ## Fetch the servers of the tests into .servers/
 
 # A server maps the file into its memory: written over in place it would change under a server that runs, or crash it. So it comes under
 # another name, and takes its own in one step; who has the old one keeps the old one until the restart.
-install: ## Install what `make build` built under PREFIX (/usr/local), below DESTDIR if given
+install: ## Install the module that `make build` has built, under PREFIX (/usr/local) and below DESTDIR
 	@test -f $(REDIS_LOCK_MODULE) || { echo "nothing to install yet: run 'make build' first" >&2; exit 1; }
 	install -d $(DESTDIR)$(MODULES)
 	install -m 755 $(REDIS_LOCK_MODULE) $(DESTDIR)$(MODULES)/.libredis_lock.so.new
@@ -120,13 +132,13 @@ install: ## Install what `make build` built under PREFIX (/usr/local), below DES
 	sed 's|/usr/local/lib/redis/modules/|$(MODULES)/|' redis.conf.example >$(DESTDIR)$(DOCS)/redis.conf.example
 	chmod 644 $(DESTDIR)$(DOCS)/redis.conf.example
 
-uninstall: ## Remove what `make install` installed (a server that has loaded the module keeps it until it ends)
+uninstall: ## Remove what `make install` has installed (a running server keeps the module until it ends)
 	rm -f $(DESTDIR)$(MODULES)/libredis_lock.so
 	rm -rf $(DESTDIR)$(DOCS)
 	-rmdir -p --ignore-fail-on-non-empty $(DESTDIR)$(MODULES) 2>/dev/null
 
 # The long one: CI runs the newest versions only.
-test-matrix: setup ## Test the clients with each version that they allow, into clients/LANG/MATRIX.tsv (EXAMPLES=python,go, PRESENT_ONLY=1)
+test-matrix: setup ## Test the clients with each version of the libraries that they allow, into clients/LANG/MATRIX.tsv (EXAMPLES=, PRESENT_ONLY=1)
 	@$(MAKE) servers build
 	@scripts/examples.sh matrix
 
@@ -134,19 +146,19 @@ test-matrix: setup ## Test the clients with each version that they allow, into c
 dist: setup ## Pack the module and the source, reproducibly: dist/*.tar.gz and SHA256SUMS in the target folder
 	@scripts/dist/dist.sh
 
-dist-check: dist ## Pack it once more from another folder, and see that not a byte differs (a minute)
+dist-check: dist ## Pack it again from another folder and compare byte for byte (a minute)
 	@scripts/dist/dist-check.sh
 
 prebuilt: setup ## Pack the module for x86_64 and aarch64, glibc and musl: dist/prebuilt in the target folder (TARGETS=)
 	@scripts/setup/servers.sh redis-7.0.15
 	@scripts/dist/prebuilt.sh $(subst $(comma), ,$(TARGETS))
 
-dotnet-check: ## Compile the file of docs/DOTNET.md by Mono against stand-ins, and play it on a real server
+dotnet-check: ## Compile the file of docs/DOTNET.md by Mono against stand-ins, and run it on a real server
 	@$(MAKE) build
 	@scripts/setup/servers.sh redis-7.0.15
 	@scripts/check/dotnet.sh
 
-release: setup ## Build and check all that a release consists of, and say what would be uploaded; nothing is (PARTS=, PARTS=names)
+release: setup ## Build and check all parts of a release and list the files for upload; uploads nothing (PARTS=, PARTS=names)
 	@scripts/dist/release.sh $(subst $(comma), ,$(PARTS))
 
 notices: setup ## Write packaging/NOTICES anew, the licences of the crates in the module (builds cargo-about once: minutes)
@@ -156,10 +168,10 @@ deb: export SETUP_FOR = packages
 deb: setup ## Make a Debian package: dist/*.deb in the target folder
 	@scripts/dist/deb.sh
 
-deb-check: deb servers ## Install the package in a root of its own, use it, remove it; and ask lintian
+deb-check: deb servers ## Install the package in a root of its own, use it, remove it, and run lintian
 	@scripts/dist/deb-check.sh
 
-docker-check: setup ## Ask hadolint about the Dockerfile, and promtool about the alerts where it is there (nothing is built)
+docker-check: setup ## Run hadolint on the Dockerfile, and promtool on the alerts if it is there (builds no image)
 	@scripts/dist/docker-check.sh
 	@scripts/check/monitoring.sh rules
 
@@ -168,10 +180,10 @@ docker-build-check: setup ## Build the Dockerfile by buildah, run the image by p
 	@scripts/setup/servers.sh redis-7.0.15 redis-8.2.3 valkey-8.0.1
 	@scripts/dist/docker-build-check.sh
 
-monitoring-check: setup ## Test the alerts, and run what compose.yaml starts, without containers
+monitoring-check: setup ## Test the alerts, and run the services of compose.yaml without containers
 	@$(MAKE) build
 	@scripts/setup/servers.sh redis-7.0.15
 	@scripts/check/monitoring.sh
 
-clean: ## Remove what was built (the fetched servers stay)
+clean: ## Remove the target folder (the fetched servers stay)
 	rm -rf $(or $(CARGO_TARGET_DIR),target)

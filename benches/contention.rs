@@ -6,7 +6,6 @@ use crate::fixture::{name, Fixture};
 use crate::harness::Kind;
 use crate::load_clients::LoadClients;
 use crate::peers::{Protocol, Scripts};
-use crate::plot::{add, Chart, Series};
 use crate::report::{Bound, Report};
 use crate::stats::{jain, shown_us, Spread};
 use crate::Run;
@@ -40,33 +39,25 @@ struct Shown {
 pub fn measure(with: &Run) {
     let mut report = Report::new("contention", "Many clients, one lock", with.quick);
     report.say(
-        "A hand-off is an acquisition by another client than the one before: who polls often takes the lock again itself. The ceiling is no \
+        "A hand-off is an acquisition by another client than the one before. A client that polls often takes the lock again itself. The ceiling is no \
          lock: a list with one element, BLPOP takes it, LPUSH gives it back. The BLPOP signal is the protocol of python-redis-lock. \
-         Rounds of 0.5 s or 6 ms per client of a lock that is held, of 3 s with polling, which has one round and Redis 8.2.3 only; `starved` is the number of clients that got nothing in a round. Commands are those that the server says it has executed, without those of clients \
-         that have not had their turn when the round ends.",
+         Rounds last 0.5 s, or 6 ms per client with a hold. Polling has one round of 3 s, on Redis 8.2.3 only. `starved` is the number of clients that got nothing in a round. Commands are those that the server says it has executed. \
+         They leave out those of clients that have not had their turn when the round ends.",
     );
     for hold in HOLDS_MS {
         let mut rows = Vec::new();
-        let mut series: Vec<Series> = Vec::new();
         for &kind in &with.kinds {
             for clients in CLIENTS {
-                cell(
-                    with,
-                    &mut report,
-                    kind,
-                    clients,
-                    hold,
-                    &mut rows,
-                    &mut series,
-                );
+                cell(with, &mut report, kind, clients, hold, &mut rows);
             }
         }
-        report.say(&format!("### The lock is held for {hold} ms"));
+        report.say(&format!("### Hold of {hold} ms"));
         report.table(
             &[
                 "server",
                 "protocol",
                 "clients",
+                "acquisitions/s",
                 "hand-offs/s",
                 "wait p50",
                 "p99",
@@ -78,26 +69,11 @@ pub fn measure(with: &Run) {
             ],
             &rows,
         );
-        let drawn = name(drawn(with));
-        let title = format!("Hand-offs per second, the lock held for {hold} ms, {drawn}");
-        let chart = Chart {
-            title: &title,
-            base: 2.0,
-            x: "clients",
-            y: "hand-offs/s",
-        };
-        report.lines(&format!("contention-{hold}ms"), &chart, &series);
+        let alt = format!("Hand-offs per second of one lock, held for {hold} ms");
+        report.picture(&format!("contention-{hold}ms"), &alt);
     }
     readers_and_writers(with, &mut report);
     report.write();
-}
-
-/// The server whose results are drawn.
-fn drawn(with: &Run) -> Kind {
-    match with.kinds[..] {
-        [only] => only,
-        _ => POLLED,
-    }
 }
 
 /// Measures one number of clients on one server. The blocking protocols take turns.
@@ -108,7 +84,6 @@ fn cell(
     clients: usize,
     hold: u64,
     rows: &mut Vec<Vec<String>>,
-    series: &mut Vec<Series>,
 ) {
     let mut fixture = Fixture::start(kind, &[]);
     let mut shown: Vec<(Protocol, Shown)> = BLOCKING.map(|p| (p, Shown::default())).into();
@@ -131,11 +106,6 @@ fn cell(
         let row = row(report, kind, *protocol, clients, &subject, shown);
         println!("{}", row.join(" | "));
         rows.push(row);
-        if kind == drawn(with) {
-            // Zero cannot be shown on a logarithmic axis.
-            let point = (clients as f64, Spread::of(&shown.hand_offs).median.max(0.1));
-            add(series, protocol.name(), point);
-        }
     }
     let of = |which| {
         let found = shown.iter().find(|(protocol, _)| *protocol == which);
@@ -214,8 +184,8 @@ fn row(
     shown: &Shown,
 ) -> Vec<String> {
     let median = |values: &[f64]| Spread::of(values).median;
-    let hand_offs = Spread::of(&shown.hand_offs);
     for (measure, values) in [
+        ("acquisitions/s", &shown.taken),
         ("hand-offs/s", &shown.hand_offs),
         ("wait p50 µs", &shown.waits[0]),
         ("wait p99 µs", &shown.waits[1]),
@@ -231,7 +201,8 @@ fn row(
         name(kind).to_string(),
         protocol.name(),
         clients.to_string(),
-        hand_offs.shown(0),
+        Spread::of(&shown.taken).shown(0),
+        Spread::of(&shown.hand_offs).shown(0),
     ];
     row.extend(shown.waits.iter().map(|waits| shown_us(median(waits))));
     row.extend([

@@ -62,9 +62,9 @@ fn ttl_ms(lock: usize, death: usize) -> i64 {
 
 fn next_holder(with: &Run, report: &mut Report) {
     report.say(
-        "### The holder dies\n\nFrom the deadline of a lock whose holder is gone to the next client's having it; 8 locks at a time, ttl 25 to 44 ms, \
-         longer than the pause where one polls (3 s with the BLPOP signal, whose waiters look again when that much time has passed). `granted` is by the server's clock: a fence is the microsecond of its \
-         grant. The others are by the client's clock, the reply's way included. Early is before the end of the deadline's own millisecond, \
+        "### The holder dies\n\nThe time runs from the deadline of a lock whose holder is gone until the next client has it. There are 8 locks at a time, with a ttl of 25 to 44 ms. \
+         That is longer than the pause of a client that polls. With the BLPOP signal it is 3 s, because its waiters look again after that time. `granted` is by the server's clock: a fence is the microsecond of its \
+         grant. The others are by the client's clock, and include the way of the reply. Early is before the end of the deadline's own millisecond, \
          within which Redis 8.2 ends every key.",
     );
     let deaths = with.size(DEATHS).max(4);
@@ -240,8 +240,8 @@ fn signalled(fixture: &Fixture, lock: usize) -> Lateness {
 
 fn time_outs(with: &Run, report: &mut Report) {
     report.say(
-        "### The waiter gives up\n\nFrom the end of the BLOCK time-out, 5 to 44 ms, to the reply, by the clients' clock; 8 clients at a time. \
-         Beside it BLPOP's time-out.",
+        "### The waiter gives up\n\nThe time runs from the end of the BLOCK time-out, 5 to 44 ms, to the reply, by the clients' clock. There are 8 clients at a time. \
+         Beside it is BLPOP's time-out.",
     );
     let count = with.size(DEATHS).max(4);
     let mut rows = Vec::new();

@@ -1,4 +1,5 @@
-//! The folder of the results, and the environment that every table names.
+//! The folder of the results, the environment that every table names, and how a document shows a
+//! picture.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,14 @@ pub fn folder(quick: bool) -> PathBuf {
     };
     fs::create_dir_all(&folder).expect("to make the folder of the results");
     folder
+}
+
+/// The markup of a picture with a file for each theme. `make plots` draws them.
+pub fn picture(name: &str, alt: &str) -> String {
+    format!(
+        "<picture>\n  <source media=\"(prefers-color-scheme: dark)\" srcset=\"{name}-dark.svg\">\n  \
+         <img alt=\"{alt}\" src=\"{name}.svg\">\n</picture>"
+    )
 }
 
 /// Commit, time and machine, in a line.
@@ -69,9 +78,9 @@ impl Environment {
         } = self;
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let pinned = match status.contains("Cpus_allowed_list:\t1\n") {
-            true => "the server on one core, the clients on the other",
-            false => "the server and the clients on any core",
+            true => "The server ran on one core, the clients on the other",
+            false => "The server and the clients ran on any core",
         };
-        format!("Commit {commit}, {date}, {machine}; {pinned}.\n")
+        format!("Commit {commit}, {date}, {machine}. {pinned}.\n")
     }
 }

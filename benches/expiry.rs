@@ -30,8 +30,8 @@ struct Shown {
 pub fn measure(with: &Run) {
     let mut report = Report::new("expiry", "A million deadlines in one second", with.quick);
     report.say(
-        "1,000,000 keys whose deadlines are spread over one second. `gone` is the time from the last deadline until DBSIZE says 0, and the latency of PING \
-         is that of one client that asks all the time from the first deadline until then.",
+        "1,000,000 keys have deadlines all over one second. `gone` is the time from the last deadline until DBSIZE says 0. The latency of PING \
+         is that of one client, which asks all the time from the first deadline until then.",
     );
     let count = with.size(LOCKS);
     let mut rows = Vec::new();

@@ -3,7 +3,6 @@
 use crate::fixture::{name, Fixture};
 use crate::harness::{wait_for, Kind};
 use crate::load::{key, run, token, Connection, Requests};
-use crate::plot::{add, Chart};
 use crate::report::Report;
 use crate::stats::Spread;
 use crate::Run;
@@ -33,11 +32,10 @@ fn anywhere(n: usize, count: usize) -> usize {
 
 fn held(with: &Run, report: &mut Report) {
     report.say(
-        "### Locks that are held\n\nµs of the server's CPU, -P 16, one connection, while that many other locks are held: taking a free lock and giving it back, \
-         and renewing one of those held. Beside it strings, as many: SET NX PX + DEL, and PEXPIRE.",
+        "### Held locks\n\nThe table shows µs of the server's CPU, -P 16, one connection, beside that many other held locks. The client takes a free lock and gives it back, \
+         or renews one of the held ones. Beside it are as many strings: SET NX PX + DEL, and PEXPIRE.",
     );
     let mut rows = Vec::new();
-    let mut series = Vec::new();
     for &kind in &with.kinds {
         for &held in &HELD[..if with.quick { 2 } else { HELD.len() }] {
             let fills: [fn(usize) -> String; 2] = [
@@ -105,11 +103,14 @@ fn held(with: &Run, report: &mut Report) {
                     &subject,
                     Spread::of(ours),
                 );
+                report.figure(
+                    kind,
+                    &format!("{}, server CPU µs", ["SET + DEL", "PEXPIRE"][what]),
+                    &subject,
+                    Spread::of(theirs),
+                );
                 report.figure(kind, &format!("{measure} against strings"), &subject, ratio);
             }
-            let point = |which: usize| (held as f64, Spread::of(&costs[which][0]).median);
-            add(&mut series, format!("locks, {}", name(kind)), point(0));
-            add(&mut series, format!("strings, {}", name(kind)), point(1));
             println!("{}", row.join(" | "));
             rows.push(row);
         }
@@ -127,13 +128,8 @@ fn held(with: &Run, report: &mut Report) {
         ],
         &rows,
     );
-    let chart = Chart {
-        title: "To take a lock and give it back while others are held: server CPU",
-        base: 10.0,
-        x: "locks held",
-        y: "µs per pair",
-    };
-    report.lines("growth", &chart, &series);
+    let alt = "To take a lock and give it back while others are held: server CPU";
+    report.picture("growth", alt);
 }
 
 /// Clients that wait for many keys. Each key has its own queue.
@@ -215,13 +211,12 @@ fn open_files() -> usize {
 
 fn contended(with: &Run, report: &mut Report) {
     report.say(
-        "### Locks that are waited for\n\nµs of the server's CPU for a hand-off (RELEASE, the grant, and the former holder's ACQUIRE … BLOCK 0), 10 of them at once, \
-         on keys with that many waiters each; beside it LPUSH and BLPOP, one after the other. 10,000 keys of 10 waiters, which were asked for, are **not measured**: they are 110,000 connections, each of which is a file to the \
-         server and to the load generator, and a process may have 20,000 here; 100,000 waiters would also be 5 to 7 GB (54 to 74 KB each, see Memory). \
+        "### Contended locks\n\nThe table shows µs of the server's CPU for a hand-off (RELEASE, the grant, and the former holder's ACQUIRE … BLOCK 0). There are 10 of them at once, \
+         on keys with that many waiters each. Beside it are LPUSH and BLPOP, one after the other.\n\nThe goal asks for 10,000 keys of 10 waiters. They are **not measured**. They would be 110,000 connections, and each is a file to the \
+         server and to the load generator. A process may have 20,000 here. 100,000 waiters would also be 5 to 7 GB (54 to 74 KB each, see Memory). \
          1,600 keys of 10 waiters and 8,000 keys of 1 stand in their place.",
     );
     let mut rows = Vec::new();
-    let mut series = Vec::new();
     for &kind in &with.kinds {
         for &(keys, waiters) in &CONTENDED[..if with.quick { 2 } else { CONTENDED.len() }] {
             if keys * (waiters + 1) + 200 > open_files() {
@@ -246,31 +241,14 @@ fn contended(with: &Run, report: &mut Report) {
             ];
             println!("{}", row.join(" | "));
             rows.push(row);
-            if waiters > 1 {
-                add(
-                    &mut series,
-                    format!("locks, {}", name(kind)),
-                    (keys as f64, ours.median),
-                );
-                add(
-                    &mut series,
-                    format!("lists, {}", name(kind)),
-                    (keys as f64, theirs.median),
-                );
-            }
         }
     }
     report.table(
         &["server", "keys", "waiters each", "lock", "list", "ratio"],
         &rows,
     );
-    let chart = Chart {
-        title: "A hand-off while others are waited for, 10 waiters each: server CPU",
-        base: 10.0,
-        x: "keys that are waited for",
-        y: "µs per hand-off",
-    };
-    report.lines("growth-contended", &chart, &series);
+    let alt = "A hand-off while others are waited for, 10 waiters each: server CPU";
+    report.picture("growth-contended", alt);
 }
 
 fn hand_offs(with: &Run, kind: Kind, keys: usize, waiters: usize, locks: bool) -> Vec<f64> {

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use crate::fixture::{name, Fixture};
 use crate::harness::packed;
 use crate::load::{token, Connection, Requests};
-use crate::plot::{add, Chart};
 use crate::report::{Bound, Report};
 use crate::stats::{shown_us, Latency, Spread};
 use crate::Run;
@@ -96,11 +95,10 @@ pub fn measure(with: &Run) {
         with.quick,
     );
     report.say(
-        "Measured by the clients: from before the release is sent until the next in line has its reply, the server idle before. \
-         Beside it the same with LPUSH and BLPOP, in turns, on the same server.",
+        "The clients measure the time from before they send the release until the next waiter has its reply. The server is idle before. \
+         Beside it is the same with LPUSH and BLPOP, in turns, on the same server.",
     );
     let mut rows = Vec::new();
-    let mut series = Vec::new();
     for &kind in &with.kinds {
         let mut first: Option<Vec<f64>> = None;
         for waiters in WAITERS {
@@ -165,11 +163,6 @@ pub fn measure(with: &Run) {
                     report.figure(kind, measure, &subject, growth);
                 }
             }
-            for (what, found) in [("LOCK.RELEASE", ours), ("LPUSH", theirs)] {
-                let name = format!("{what}, {}", name(kind));
-                let point = (waiters as f64, Spread::of(&found[0]).median);
-                add(&mut series, name, point);
-            }
         }
     }
     report.table(
@@ -187,12 +180,6 @@ pub fn measure(with: &Run) {
         ],
         &rows,
     );
-    let chart = Chart {
-        title: "From the release to the next one's reply, p50",
-        base: 10.0,
-        x: "waiters",
-        y: "µs",
-    };
-    report.lines("handoff", &chart, &series);
+    report.picture("handoff", "From the release to the next one's reply, p50");
     report.write();
 }

@@ -34,7 +34,6 @@ mod instruction_steps;
 mod load;
 mod load_clients;
 mod peers;
-mod plot;
 mod report;
 mod stats;
 

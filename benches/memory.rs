@@ -16,8 +16,8 @@ const WAITERS: usize = 500;
 pub fn measure(with: &Run) {
     let mut report = Report::new("memory", "Memory", with.quick);
     report.say(
-        "Bytes of used_memory for each of 100,000 keys (16 bytes, tokens 36), for each of 100,000 readers of one key, and for each of 500 \
-         clients that wait, their connections included.",
+        "The table shows bytes of used_memory for each of 100,000 keys (16 bytes, tokens 36). It also shows them for each of 100,000 readers of one key, \
+         and for each of 500 clients that wait, with their connections.",
     );
     let mut rows = Vec::new();
     for &kind in &with.kinds {

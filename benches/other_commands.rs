@@ -140,8 +140,9 @@ pub fn measure(with: &Run) {
     let title = "What others pay: server CPU with the module and without it";
     let mut report = Report::new("others", title, with.quick);
     report.say(&format!(
-        "µs of the server's CPU per command, -P {PIPELINE} where nothing else is said, {CONNECTIONS} connections, 16-byte keys, 36-byte values: commands that have nothing to do with locks, on a server that has \
-         the module and on the same server without it. The two take turns, and which one begins changes from round to round; {ROUNDS} rounds on {COUPLES} couples of servers. \
+        "The table shows µs of the server's CPU for commands that have nothing to do with locks. It compares a server that has \
+         the module with the same server without it. There are {CONNECTIONS} connections, 16-byte keys, 36-byte values, and -P {PIPELINE} unless the table says otherwise. \
+         The two take turns, and the first one changes from round to round. There are {ROUNDS} rounds on {COUPLES} couples of servers. \
          PING touches no key: its ratio is that of the loop, in which a server with any module has a little more to do."
     ));
     let mut rows = Vec::new();

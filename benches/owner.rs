@@ -6,7 +6,6 @@ use crate::fixture::{name, Fixture};
 use crate::harness::{Kind, Server, Setup};
 use crate::load::{key, run, token, Connection, Requests, Tally};
 use crate::peers::Scripts;
-use crate::plot::Chart;
 use crate::report::{Bound, Report};
 use crate::stats::Spread;
 use crate::Run;
@@ -136,11 +135,10 @@ fn in_turns(
 pub fn measure(with: &Run) {
     let mut report = Report::new("owner", "One owner, many keys: server CPU", with.quick);
     report.say(
-        "µs of the server's CPU for taking a lock and giving it back, 16-byte keys, 36-byte tokens, 16 connections that each send \
-         `-P` commands at once. DEL gives back without a look at the owner, EVALSHA runs the usual compare-and-delete.",
+        "The table shows µs of the server's CPU to take a lock and give it back. Keys have 16 bytes, tokens 36, and 16 connections each send \
+         `-P` commands at once. DEL gives back without a look at the owner. EVALSHA runs the usual compare-and-delete.",
     );
     let (mut rows, mut calls) = (Vec::new(), Vec::new());
-    let mut bars: Vec<(String, Vec<f64>)> = Vec::new();
     for &kind in &with.kinds {
         for setting in Setting::ALL {
             let mut ground = Ground::start(kind, setting);
@@ -150,7 +148,6 @@ pub fn measure(with: &Run) {
                     pair_row(&mut report, &mut rows, kind, setting, pipeline, &costs);
                     if setting == Setting::Plain && pipeline == 16 {
                         calls.push(call_row(&mut report, kind, &mut ground.fixture));
-                        add_bars(&mut bars, &costs);
                     }
                 }
             }
@@ -167,14 +164,8 @@ pub fn measure(with: &Run) {
         "against SET + EVALSHA",
     ];
     report.table(&header, &rows);
-    let groups: Vec<String> = with.kinds.iter().map(|kind| name(*kind).into()).collect();
-    let chart = Chart {
-        title: "To take a lock and give it back: server CPU, 16 commands in a pipeline",
-        base: 10.0,
-        x: "",
-        y: "µs per pair",
-    };
-    report.bars("owner", &chart, &groups, &bars);
+    let alt = "To take a lock and give it back: server CPU, 16 commands in a pipeline";
+    report.picture("owner", alt);
     report.say("### In the commands themselves\n\nµs per call by the server's own stop-watch (INFO commandstats), without reading, parsing and replying; -P 16.");
     report.table(&[&["server"], &CALLS[..]].concat(), &calls);
     without_module(with, &mut report);
@@ -297,24 +288,9 @@ fn pair_row(
     rows.push(row);
 }
 
-fn add_bars(bars: &mut Vec<(String, Vec<f64>)>, costs: &[Vec<f64>]) {
-    // In the order of the colours, with the module first.
-    let names = [
-        (3, "LOCK.ACQUIRE + LOCK.RELEASE"),
-        (0, "PING twice"),
-        (1, "SET NX PX + DEL (no owner check)"),
-        (2, "SET NX PX + EVALSHA compare-and-delete"),
-    ];
-    bars.resize_with(names.len(), Default::default);
-    for ((workload, label), (name, values)) in names.into_iter().zip(bars) {
-        *name = label.into();
-        values.push(Spread::of(&costs[workload]).median);
-    }
-}
-
 /// The same pairs, but the alternative's server does not load the module.
 fn without_module(with: &Run, report: &mut Report) {
-    report.say("### Beside a server without the module\n\nµs of the server's CPU per pair, -P 16: the lock's on a server with the module, SET NX PX + DEL on one without it. The goal, at most 1.15, is one of instructions, and `make bench-check` looks at it.");
+    report.say("### Beside a server without the module\n\nThe table shows µs of the server's CPU per pair, -P 16: the lock's on a server with the module, SET NX PX + DEL on one without it. The goal, at most 1.15, counts instructions, and `make bench-check` checks it.");
     let mut rows = Vec::new();
     for &kind in &with.kinds {
         let mut fixtures = [
@@ -362,7 +338,7 @@ fn without_module(with: &Run, report: &mut Report) {
 
 /// Commands that change nothing, or only a deadline.
 fn singles(with: &Run, report: &mut Report) {
-    report.say("### Refused and renewed\n\nµs of the server's CPU per command; -P 16 and 64.");
+    report.say("### Refused and renewed\n\nThe table shows µs of the server's CPU per command; -P 16 and 64.");
     let mut rows = Vec::new();
     for &kind in &with.kinds {
         let mut fixture = Fixture::start(kind, &[]);
@@ -424,7 +400,7 @@ fn singles(with: &Run, report: &mut Report) {
 
 /// One key with an increasing number of readers.
 fn readers(with: &Run, report: &mut Report) {
-    report.say("### Readers of one lock\n\nµs of the server's CPU, -P 16, one connection: a new reader's RLOCK + RELEASE, and RENEW.");
+    report.say("### Readers of one lock\n\nThe table shows µs of the server's CPU, -P 16, one connection: a new reader's RLOCK + RELEASE, and RENEW.");
     let mut rows = Vec::new();
     for &kind in &with.kinds {
         let fixtures = [1, 1_000, 100_000].map(|readers| (readers, Fixture::start(kind, &[])));

@@ -15,7 +15,7 @@ pub fn measure(with: &Run) {
         with.quick,
     );
     report.say(
-        "Bytes of used_memory for each place, with that many places in one queue, or one in each of as many queues. Keys of 16 bytes, tokens of 36, one channel for all, one connection.",
+        "The table shows bytes of used_memory for each place, with that many places in one queue, or one in each of as many queues. Keys have 16 bytes, tokens 36. There is one channel and one connection for all.",
     );
     let counts = &COUNTS[..if with.quick { 2 } else { COUNTS.len() }];
     let mut rows = Vec::new();

@@ -44,7 +44,7 @@ pub fn measure(with: &Run) {
 
 fn hand_offs(with: &Run, report: &mut Report) {
     report.say(&format!(
-        "### Hand-offs by NOTIFY\n\nHand-offs per second of one lock that is held for 0 ms: {PLACES} places of NOTIFY over {} connections ({PROCESSES} that ask and {PROCESSES} that listen), and {BLOCKED} clients in BLOCK, in turns.",
+        "### Hand-offs by NOTIFY\n\nThe table shows hand-offs per second of one lock with a hold of 0 ms. There are {PLACES} places of NOTIFY over {} connections ({PROCESSES} that ask and {PROCESSES} that listen), and {BLOCKED} clients in BLOCK, in turns.",
         2 * PROCESSES
     ));
     let mut rows = Vec::new();
@@ -189,8 +189,8 @@ fn line(from: &mut BufReader<TcpStream>) -> String {
 
 fn shares(with: &Run, report: &mut Report) {
     report.say(&format!(
-        "### A client that slices, and one that polls, among {NEIGHBOURS} that block\n\nGrants of the client beside the mean of those that block (BLOCK 0), the lock held for {} ms each time: \
-         the one says `{SLICE}` again and again, the other `{POLL}` every {} ms.",
+        "### A client that slices, and one that polls, among {NEIGHBOURS} that block\n\nThe table shows the grants of the client beside the mean of those that block (BLOCK 0). Each hold lasts {} ms. \
+         The one says `{SLICE}` again and again, the other `{POLL}` every {} ms.",
         HOLD.as_millis(),
         PAUSE.as_millis()
     ));

@@ -8,7 +8,6 @@ use crate::fixture::{name, Fixture};
 use crate::harness::Kind;
 use crate::load::{key, run, token, Connection, Requests, Tally};
 use crate::memory::settled;
-use crate::plot::{add, Chart, Series};
 use crate::report::{Bound, Report};
 use crate::stats::Spread;
 use crate::Run;
@@ -277,23 +276,16 @@ impl Places {
 pub fn measure(with: &Run) {
     let mut report = Report::new("places", "Places without a blocked client", with.quick);
     report.say(
-        "µs of the server's CPU for a grant, for giving a place up (LOCK.RELEASE) and for entering, with that many places in one queue, or one \
-         in each of as many queues. Keys of 16 bytes, tokens of 36, one channel for all, one connection that sends 50 requests at a time. A grant is the RELEASE before it, and its message (NOTIFY) or the request that resumes the \
-         place (absent). PTTL of a key that is waited for, at random, shows what the server itself pays when its memory no longer fits into the caches.",
+        "The table shows µs of the server's CPU to grant, to give a place up (LOCK.RELEASE) and to enter. There are that many places in one queue, or one \
+         in each of as many queues. Keys have 16 bytes, tokens 36. There is one channel for all, and one connection that sends 50 requests at a time. A grant is the RELEASE before it, and its message (NOTIFY) or the request that resumes the \
+         place (absent). PTTL asks for random keys that have waiters. It shows what the server itself pays when its memory no longer fits into the caches.",
     );
     let mut rows = Vec::new();
-    let mut series = Vec::new();
     let counts = &COUNTS[..if with.quick { 2 } else { COUNTS.len() }];
     for &kind in &with.kinds {
         for keys in [Keys::One, Keys::Own] {
             for way in [Way::Notify, Way::Absent] {
-                sizes(
-                    with,
-                    &mut report,
-                    (kind, keys, way),
-                    counts,
-                    (&mut rows, &mut series),
-                );
+                sizes(with, &mut report, (kind, keys, way), counts, &mut rows);
             }
         }
     }
@@ -303,13 +295,7 @@ pub fn measure(with: &Run) {
         ],
         &rows,
     );
-    let chart = Chart {
-        title: "A grant with many places: server CPU",
-        base: 10.0,
-        x: "places",
-        y: "µs per grant",
-    };
-    report.lines("places", &chart, &series);
+    report.picture("places", "A grant with many places: server CPU");
     instructions(with, &mut report);
     report.write();
 }
@@ -319,7 +305,7 @@ fn sizes(
     report: &mut Report,
     (kind, keys, way): (Kind, Keys, Way),
     counts: &[usize],
-    (rows, series): (&mut Vec<Vec<String>>, &mut Vec<Series>),
+    rows: &mut Vec<Vec<String>>,
 ) {
     let shape = format!("{}, {}", keys.name(), way.name());
     let mut smallest: Option<[Vec<f64>; 4]> = None;
@@ -351,8 +337,6 @@ fn sizes(
         row.extend(costs.iter().map(|costs| Spread::of(costs).shown(2)));
         println!("{}", row.join(" | "));
         rows.push(row);
-        let point = (count as f64, Spread::of(&costs[0]).median);
-        add(series, format!("{shape}, {}", name(kind)), point);
     }
 }
 
@@ -360,7 +344,7 @@ fn sizes(
 fn instructions(with: &Run, report: &mut Report) {
     let kind = Kind::Redis7_0;
     report.say(&format!(
-        "### Instructions\n\nInstructions of the server for the same on {}, counted by callgrind.",
+        "### Instructions\n\nThe table shows instructions of the server for the same on {}, as callgrind counts them.",
         name(kind)
     ));
     let mut rows = Vec::new();

@@ -1,5 +1,5 @@
-//! The output of a run: `results.md` with a section per part, `results.tsv` with every figure, and
-//! charts.
+//! The output of a run: `results.md` with a section per part, and `results.tsv` with every figure.
+//! `make plots` draws the pictures from the figures.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::harness::Kind;
 use crate::stats::Spread;
-use crate::{environment, fixture, plot};
+use crate::{environment, fixture};
 
 /// The bound of a measured ratio or duration.
 #[derive(Clone, Copy)]
@@ -82,27 +82,9 @@ impl Report {
         );
     }
 
-    pub fn lines(&mut self, name: &str, chart: &plot::Chart, series: &[plot::Series]) {
-        let path = self.folder.join(format!("{name}.svg"));
-        plot::lines(&path, chart, series, &environment::shown());
-        self.say(&format!("![{}]({name}.svg)", chart.title));
-    }
-
-    pub fn bars(
-        &mut self,
-        name: &str,
-        chart: &plot::Chart,
-        groups: &[String],
-        series: &[(String, Vec<f64>)],
-    ) {
-        plot::bars(
-            &self.folder.join(format!("{name}.svg")),
-            chart,
-            groups,
-            series,
-            &environment::shown(),
-        );
-        self.say(&format!("![{}]({name}.svg)", chart.title));
+    /// Shows the picture of that name.
+    pub fn picture(&mut self, name: &str, alt: &str) {
+        self.say(&environment::picture(name, alt));
     }
 
     /// Replaces the former results of this part. Those of other parts stay unchanged.
@@ -157,24 +139,26 @@ fn write_document(markdown: &Path, figures: &[String], sections: BTreeMap<usize,
 const MARK: &str = "<!-- part: ";
 const HEAD: &str = "# What a lock costs
 
-Written by `make bench`, part by part; what is compared is measured in one run of its part. Where nothing else is said the rivals take turns, round by round, each figure is the median
-of its rounds with the smallest and the largest beside it, and a ratio is formed within each round. It is otherwise with these:
+This page is for contributors who check or repeat the measurements. `make bench` writes it, part by part. A comparison uses figures of one run of its part.
+
+The rivals take turns, round by round. Each figure is the median of its rounds, with the smallest and the largest beside it. A ratio compares figures of the same round. Exceptions:
 
 - polling (many clients, one lock): one round, on Redis 8.2.3 only;
 - memory: once each;
-- locks that are waited for (growth): all rounds of the locks, then all of the lists, on servers of their own; a ratio is that of two rounds of the same number, not of the same time;
-- places: bytes (a section of its own) and instructions once each, and the CPU of one number of places after that of another; turns of those that slice or poll: once each;
-- time that runs out: one after the other, a single time each; the smallest and the largest are those of four parts of what was found;
+- contended locks (growth): all rounds of the locks, then all of the lists, on servers of their own. A ratio compares two rounds of the same number, not of the same time;
+- places: bytes (a section of its own) and instructions once each. The CPU of one number of places comes after that of another;
+- turns of clients that slice or poll: once each;
+- time that runs out: one after the other, a single time each. The smallest and the largest are those of four parts of the results;
 - a million deadlines: two rounds, so that the median is their mean.
 
 Times are this machine's; the ratios are what counts. All figures are in [results.tsv](results.tsv).
 
 ## The goals
 
-Every case of every goal is in the tables below and in results.tsv; here is the worst one of each server.
+The tables below and results.tsv have every case of every goal. This table has the worst case of each server.
 
-Fairness is judged where the lock is held for 0 ms. Held for 1 ms, each of 64 or 256 clients has but five to eight turns in a round, and one turn more or less, which is all that they differ by when
-each in line has its turn, makes 0.992 to 0.997 of Jain's index, for the BLPOP / LPUSH ceiling, too: those are in the table of 1 ms, and not judged.
+The goal of fairness is for a hold of 0 ms. With 1 ms, each of 64 or 256 clients has only five to eight turns in a round. In a fair queue they then differ by one turn at most.
+That makes 0.992 to 0.997 of Jain's index, also for the BLPOP / LPUSH ceiling. The table of 1 ms shows these, and no goal judges them.
 ";
 
 fn place_of(part: &str) -> usize {

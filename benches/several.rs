@@ -213,9 +213,9 @@ fn round(fixture: &mut Fixture, way: Way, hold_ms: u64, time: Duration, shown: &
 pub fn measure(with: &Run) {
     let mut report = Report::new("several", "Several locks at once", with.quick);
     report.say(&format!(
-        "{CLIENTS} clients and {KEYS} keys. Each client takes 2 or 3 of them at random, holds them, releases them in one pipeline, and comes again. Take and retry is LOCK.ACQUIRE of one after the other: \
-         if one is taken, the client releases those that it has, and begins again after a random pause of up to the given time. In order is LOCK.ACQUIRE BLOCK of one after the other in the order of their names, which is free of deadlocks \
-         only if every client keeps to it. Commands are those sent, for each acquisition.",
+        "{CLIENTS} clients and {KEYS} keys. Each client takes 2 or 3 of them at random, holds them, releases them in one pipeline, and comes again. Take and retry is LOCK.ACQUIRE of one after the other. \
+         If another client has one, the client releases those that it has, and begins again after a random pause of up to the given time. In order is LOCK.ACQUIRE BLOCK of one after the other in the order of their names. It is free of deadlocks \
+         only if every client keeps to it. Commands are those that the clients send for each acquisition.",
     ));
     for hold in HOLDS_MS {
         let mut rows = Vec::new();
@@ -256,7 +256,7 @@ pub fn measure(with: &Run) {
                 rows.push(row);
             }
         }
-        report.say(&format!("### The locks are held for {hold} ms"));
+        report.say(&format!("### Hold of {hold} ms"));
         report.table(
             &[
                 "server",

@@ -1,9 +1,9 @@
 //! The overselling story, played on a live server: `cargo run --example story -- 127.0.0.1 6379`,
 //! or `make run`.
 //!
-//! Ten workers sell from one stock, each step under the lock. Then what goes wrong in real life: a
-//! stranger tries to release, a crashed owner never does, a slow one renews. The program checks
-//! every answer and exits with 1 when one is wrong.
+//! Ten workers sell from one stock, each step under the lock. Then come the problems of real life:
+//! a stranger tries to release, a slow owner renews, a crashed owner never releases. The program
+//! checks every answer and exits with 1 when one is wrong.
 
 use std::error::Error;
 use std::sync::{Arc, Barrier};
@@ -33,14 +33,14 @@ fn main() -> Outcome<()> {
     refuse_a_stranger(&mut cli)?;
     renew(&mut cli)?;
     outlive_a_crash(&mut cli)?;
-    println!("\nAll as it should be.");
+    println!("\nEvery reply was as expected.");
     Ok(())
 }
 
 fn sell_out(client: &Client, cli: &mut Cli) -> Outcome<()> {
     heading(&format!(
-        "{WORKERS} workers sell {STOCK} items from one stock. Each sale reads, thinks and writes back: without a lock they would \
-         oversell."
+        "{WORKERS} workers sell {STOCK} items from one stock. Each sale reads the stock, pauses and writes it back. Without a lock \
+         they would oversell."
     ));
     cli.run(&format!("SET stock {STOCK}"))?;
     cli.run("SET sold 0")?;
@@ -74,7 +74,7 @@ fn sell_out(client: &Client, cli: &mut Cli) -> Outcome<()> {
     cli.expect("GET stock", "\"0\"")?;
     cli.expect("GET sold", &format!("\"{STOCK}\""))?;
     ensure(sales.len() == STOCK as usize, "nothing oversold")?;
-    println!("\n  Nothing oversold: {STOCK} items, {STOCK} sales, each with a larger fence than the one before.");
+    println!("\n  Nothing is oversold: {STOCK} items, {STOCK} sales, and each sale has a larger fence than the one before.");
     Ok(())
 }
 
@@ -126,7 +126,7 @@ fn acquire(connection: &mut Connection, token: &str) -> Outcome<i64> {
 }
 
 fn refuse_a_stranger(cli: &mut Cli) -> Outcome<()> {
-    heading("A stranger cannot release, take or renew what alice holds.");
+    heading("Alice holds the lock. A stranger cannot release, take or renew it.");
     cli.fence(&format!("LOCK.ACQUIRE {LOCK} alice 30000"))?;
     cli.expect(&format!("LOCK.RELEASE {LOCK} mallory"), "(integer) 0")?;
     cli.expect(&format!("LOCK.ACQUIRE {LOCK} mallory 30000"), "(nil)")?;
@@ -134,7 +134,9 @@ fn refuse_a_stranger(cli: &mut Cli) -> Outcome<()> {
 }
 
 fn renew(cli: &mut Cli) -> Outcome<()> {
-    heading("Alice's work takes longer than she thought: she renews, and then she is done.");
+    heading(
+        "Alice's work takes longer than expected. She renews the lock, finishes and releases it.",
+    );
     cli.expect(&format!("LOCK.RENEW {LOCK} alice 60000"), "(integer) 1")?;
     cli.run(&format!("PTTL {LOCK}"))?;
     cli.run(&format!("LOCK.INFO {LOCK}"))?;
@@ -142,7 +144,7 @@ fn renew(cli: &mut Cli) -> Outcome<()> {
 }
 
 fn outlive_a_crash(cli: &mut Cli) -> Outcome<()> {
-    heading("Bob takes the lock for 300 ms and crashes. Carol waits, and has it when his time is over; bob's late release does nothing.");
+    heading("Bob takes the lock for 300 ms and crashes. Carol waits, and gets it when his 300 ms are over. Bob's late renewal and release do nothing.");
     let bob = cli.fence(&format!("LOCK.ACQUIRE {LOCK} bob 300"))?;
     let start = Instant::now();
     let carol = cli.fence(&format!("LOCK.ACQUIRE {LOCK} carol 30000 BLOCK 5000"))?;

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sets up and tests what is written in other languages: examples/LANG and clients/LANG.
+# Sets up and tests what is written in other languages: examples/LANG and clients/LANG. With Rust comes clients/locktop.
 #
 #   scripts/examples.sh setup|test|matrix
 #
@@ -37,8 +37,9 @@ present() {
 
 # The folders of language $1 that are there.
 folders() {
-    local folder
-    for folder in "examples/$1" "clients/$1"; do
+    local folder more=()
+    [ "$1" != rust ] || more=(clients/locktop)
+    for folder in "examples/$1" "clients/$1" "${more[@]}"; do
         [ ! -e "$folder/Makefile" ] || echo "$folder"
     done
 }
@@ -73,18 +74,30 @@ test_examples() {
     fi
 }
 
+# test_client LANGUAGE FOLDER
 test_client() {
     local targets=(test) passed="tests passed"
-    if grep -q '^check:' "clients/$1/Makefile"; then
+    if grep -q '^check:' "$2/Makefile"; then
         targets=(check test)
         passed="lints and tests passed"
     fi
-    echo "== clients/$1"
-    if shown make -C "clients/$1" "${targets[@]}"; then
+    echo "== $2"
+    if shown make -C "$2" "${targets[@]}"; then
         # How a language's runner counts is its own affair.
-        report "$1" "clients/$1: $passed"
+        report "$1" "$2: $passed"
     else
-        report "$1" "clients/$1: FAILED"
+        report "$1" "$2: FAILED"
+        failed=1
+    fi
+}
+
+# The diagrams of the documents are for Node, too.
+test_diagrams() {
+    echo "== diagrams"
+    if shown scripts/check/mermaid.sh; then
+        report diagrams "$(sed -nE 's/^mermaid: //p' "$log")"
+    else
+        report diagrams "FAILED"
         failed=1
     fi
 }
@@ -143,7 +156,10 @@ for language in "${chosen[@]}"; do
         continue
     fi
     [ ! -e "examples/$language/run" ] || test_examples "$language"
-    [ ! -e "clients/$language/Makefile" ] || test_client "$language"
+    for folder in $(folders "$language"); do
+        [[ $folder != clients/* ]] || test_client "$language" "$folder"
+    done
+    [ "$language" != node ] || test_diagrams
 done
 [ "$what" != matrix ] || scripts/matrix.py
 [ "$what" != test ] || [ ${#ready[@]} = 0 ] || test_mixed

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Starts a private server with the module, plays the story on it and, at a terminal, leaves it open to try
-# the commands by hand until Ctrl-C.
+# Starts a private server with the module and plays the story on it. At a terminal the server then runs
+# until Ctrl-C, so that you can try the commands by hand.
 #
-#   PORT=7000 scripts/run.sh        the first free port from 6379 when PORT is not given
-#   scripts/run.sh EXAMPLE ARG…     another of the examples, and no more
+#   PORT=7000 scripts/run.sh        without PORT: the first free port from 6379
+#   scripts/run.sh EXAMPLE ARG…     plays another example and ends
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -32,7 +32,7 @@ temp=$(mktemp -d)
 clean_up() {
     if [ -n "$server" ]; then
         kill "$server" 2>/dev/null || true
-        # It has nothing to save; one that does not end within five seconds never will.
+        # It has nothing to save. If it does not end within five seconds, it never will.
         for _ in {1..50}; do kill -0 "$server" 2>/dev/null || break; sleep 0.1; done
         kill -KILL "$server" 2>/dev/null || true
     fi
@@ -56,7 +56,7 @@ until answers; do
     fi
     sleep 0.1
 done
-# On a port that another server took in between, it would be that one which answers.
+# Another server may have taken the port meanwhile. Then that one has answered.
 kill -0 "$server" 2>/dev/null || { cat "$temp/log" >&2; fail "the server ended; its log is above"; }
 
 status=0
@@ -64,7 +64,7 @@ REDIS_LOCK_CLI=$bin/redis-cli cargo run --quiet --release --locked --example "$e
 
 if [ -t 1 ] && [ $# -eq 0 ]; then
     echo
-    echo "The server is yours until Ctrl-C. In another terminal:"
+    echo "The server runs until you press Ctrl-C. To try it, type in another terminal:"
     echo "    $bin/redis-cli -p $PORT LOCK.ACQUIRE my-lock me 30000"
     trap 'exit $status' INT
     wait "$server" || fail "the server ended"

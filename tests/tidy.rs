@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 mod imports;
 #[path = "integration/harness/links.rs"]
 mod links;
+#[path = "tidy/plots.rs"]
+mod plots;
 #[path = "tidy/source.rs"]
 mod source;
 
@@ -281,30 +283,25 @@ fn named_tests_exist(document: &str, at_least: usize) {
     }
 }
 
-/// The diagrams are drawn from text, which the picture contains as a comment. `make diagrams` draws
-/// them again.
+/// `make plots` draws them again, each for a light and for a dark page.
 #[test]
-fn the_diagrams_match_their_sources() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/diagrams");
+fn the_plots_are_drawn_from_the_figures_beside_them() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/benchmarks");
     let mut seen = 0;
     for entry in fs::read_dir(folder).unwrap() {
-        let source = entry.unwrap().path();
-        if source
-            .extension()
-            .is_none_or(|extension| extension != "puml")
-        {
+        let plot = entry.unwrap().path();
+        let name = plot.file_name().unwrap().to_str().unwrap();
+        let Some(name) = name.strip_suffix(".svg") else {
             continue;
-        }
-        let picture = fs::read_to_string(source.with_extension("svg")).unwrap();
-        // A comment must not contain two dashes.
-        let picture = picture.replace("- -", "--");
-        for line in fs::read_to_string(&source).unwrap().lines() {
-            let is_there = line.starts_with("!include") || picture.contains(line.trim());
-            assert!(is_there, "{}: {line}", source.display());
+        };
+        let source = plots::is_drawn_from_its_rows(&plot);
+        if !name.ends_with("-dark") {
+            let dark = plot.with_file_name(format!("{name}-dark.svg"));
+            assert_eq!(plots::is_drawn_from_its_rows(&dark), source);
         }
         seen += 1;
     }
-    assert!(seen >= 5, "only {seen} diagrams");
+    assert!(seen >= 20, "only {seen} plots");
 }
 
 /// Relative links of the documents lead to files.

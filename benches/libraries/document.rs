@@ -1,12 +1,12 @@
-//! The output of a run: `libraries.md` with a table, `libraries.tsv` with every figure, and a
-//! chart.
+//! The output of a run: `libraries.md` with a table, and `libraries.tsv` with every figure. `make
+//! plots` draws the picture from the figures.
 
 use std::fmt::Write as _;
 use std::fs;
 
 use crate::catalogue::{Language, LANGUAGES};
 use crate::stats::{shown_us, Spread};
-use crate::{chart, environment, fixture, holds, Figures, Measured, Run};
+use crate::{environment, fixture, holds, Figures, Measured, Run};
 
 /// The text before this was written by hand.
 const MARK: &str = "<!-- Below this line `make bench-peers` writes. -->\n";
@@ -35,13 +35,6 @@ type Figure = fn(&Figures) -> f64;
 pub fn write(run: &Run, all: &[Measured], left_out: &[&Language]) {
     let folder = environment::folder(run.quick);
     let charted_ms = holds::charted(&run.holds_ms);
-    chart::draw(
-        &folder.join("libraries.svg"),
-        fixture::name(run.kind),
-        charted_ms,
-        all,
-        left_out,
-    );
     fs::write(folder.join("libraries.tsv"), figures(run, all)).expect("to write the figures");
 
     let path = folder.join("libraries.md");
@@ -49,11 +42,15 @@ pub fn write(run: &Run, all: &[Measured], left_out: &[&Language]) {
     let by_hand = former.split_once(MARK).map_or(HEAD, |(text, _)| text);
     let text = format!(
         "{by_hand}{MARK}\n## {}, the lock held for {}\n\n{}\n{}\nMedians, with the smallest and the largest. The \
-         chart shows the hold of {charted_ms} ms.\n\n![Hand-offs per second by library](libraries.svg)\n\n{}\nAll figures are in [libraries.tsv](libraries.tsv).\n",
+         picture shows the hold of {charted_ms} ms.\n\n{}\n\n{}\nAll figures are in [libraries.tsv](libraries.tsv).\n",
         fixture::name(run.kind),
         holds::shown(&run.holds_ms),
         environment::shown(),
         rounds(run),
+        environment::picture(
+            "libraries",
+            "Hand-offs and acquisitions per second by library"
+        ),
         table(all, left_out),
     );
     fs::write(&path, &text).expect("to write the results");

@@ -13,7 +13,6 @@
 mod harness;
 
 mod catalogue;
-mod chart;
 mod document;
 mod driver;
 mod holds;

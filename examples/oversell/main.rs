@@ -2,17 +2,16 @@
 //! server with the module.
 //!
 //! Many processes buy from one stock. Each reads how many are left, thinks for a moment, and writes
-//! one less. Six shops differ in how they keep two buyers from reading the same number: see
+//! one less. Eight shops differ in how they keep two buyers from reading the same number: see
 //! `ways.rs`. Then the same once more, with first buyers that stall for longer than their locks
-//! last. A table goes to the terminal, and with `--into FOLDER` also into `oversell.md`, a picture
-//! beside it.
+//! last. A table goes to the terminal, and with `--into FOLDER` also into `oversell.md`, with every
+//! figure in `oversell.tsv` beside it. `make plots` draws the picture from that.
 //!
 //! Further options: `--processes 20`, `--stock 300`. It uses the keys `oversell:*` and no others.
 
 #![allow(unreachable_pub)] // A program has no public face.
 
 mod buyer;
-mod plot;
 mod report;
 mod shop;
 mod ways;
@@ -38,7 +37,7 @@ struct Arguments {
     processes: usize,
     #[arg(long, default_value_t = 300)]
     stock: u64,
-    /// The folder for oversell.md and oversell.svg
+    /// The folder for oversell.md and oversell.tsv
     #[arg(long)]
     into: Option<PathBuf>,
 }
@@ -82,7 +81,7 @@ fn main() -> Outcome<()> {
     println!("{}", report::table(&rows));
     if let Some(folder) = arguments.into {
         fs::write(folder.join("oversell.md"), report::page(&shop, &rows))?;
-        plot::draw(&folder.join("oversell.svg"), &shop, &rows)?;
+        fs::write(folder.join("oversell.tsv"), report::figures(&shop, &rows))?;
     }
     Ok(())
 }

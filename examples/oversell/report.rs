@@ -1,4 +1,4 @@
-//! The table, and the page around it.
+//! The table, the page around it, and the figures.
 
 use crate::buyer::THINK;
 use crate::shop::{Shop, SHORT_TTL, STALL, STALLS};
@@ -85,22 +85,52 @@ pub fn page(shop: &Shop, rows: &[Row]) -> String {
     format!(
         "# Overselling
 
-{processes} processes buy from one stock of {stock}, on {server}. Each reads how many are left, thinks for {think} ms, and writes one less, until
-nothing is left. `make oversell` plays it and writes this page; [`examples/oversell`](../../examples/oversell/main.rs) is the program.
+This page is for users who want to see what a lock prevents. On {server}, {processes} processes buy from one stock of {stock} items.
+Each reads how many are left, thinks for {think} ms, and writes one less, until
+nothing is left. `make oversell` plays it and writes this page. The program is [`examples/oversell`](../../examples/oversell/main.rs).
 
 {table}
-![The same as a picture](oversell.svg)
+<picture>
+  <source media=\"(prefers-color-scheme: dark)\" srcset=\"oversell-dark.svg\">
+  <img alt=\"How many were oversold in each way, and what it cost\" src=\"oversell.svg\">
+</picture>
 
-- **sold**: how many left the shop; **oversold**: how many of them it never had.
-- **commands per sale**: all that the server executed, by its own count and those in scripts included. The purchase itself is five of them, seven
-  with a fence; in (h) {reads} readers looked at the stock meanwhile, and their commands are counted, too.
-- **in vain per sale**: polls that did not get the lock, transactions that were undone.
-- **longest wait**: of one buyer, from asking until the purchase began that came to an end.
-- **when owners stall**: the same again with locks of {ttl} ms, and the first {STALLS} buyers each stall for {stall} ms between reading and writing. Their
-  locks are over by then and others have read and bought; what they write is wrong, and sold twice. In (c) they also delete the lock of another.
+- **sold**: how many items left the shop. **oversold**: how many of them it never had.
+- **commands per sale**: all commands that the server executed by its own count, also those in scripts. The purchase itself is five of them, seven
+  with a fence. In (h) {reads} readers looked at the stock meanwhile, and their commands count, too.
+- **in vain per sale**: polls that did not get the lock, and transactions that the server did not execute.
+- **longest wait**: of one buyer, from asking until the start of the purchase that succeeded.
+- **when owners stall**: the same again with locks of {ttl} ms. The first {STALLS} buyers each stall for {stall} ms between reading and writing. Their
+  locks are over by then, and others have read and bought. The late buyers write a wrong number, and sell items twice. In (c) they also delete the lock of another.
   A transaction (b) sees that the stock has changed. A lock alone (e) does not help a late owner: it ends in time, and the owner does not know.
   In (f) and (h) buyers show the stock their fence, with what they read and with what they write. The stock refuses a late owner.
   In (g) the stock checks nothing. The server itself refuses the write of a buyer that does not hold the lock any more.
 "
     )
+}
+
+/// A line for each way, with the columns of its head.
+pub fn figures(shop: &Shop, rows: &[Row]) -> String {
+    let mut text = "server\tprocesses\tstock\tway\tlock\tcheck\tsold\toversold\tseconds\tcommands per sale\tin vain per sale\tlongest wait ms\toversold when owners stall\n".to_string();
+    for Row { way, calm, stalled } in rows {
+        let lock = if way.has_lock() { "yes" } else { "no" };
+        let cells = [
+            shop.server.clone(),
+            shop.processes.to_string(),
+            shop.stock.to_string(),
+            way.name().to_string(),
+            lock.to_string(),
+            way.check().to_string(),
+            calm.sold.to_string(),
+            calm.oversold.to_string(),
+            format!("{:.4}", calm.seconds),
+            format!("{:.4}", calm.commands_per_sale),
+            format!("{:.4}", calm.in_vain_per_sale),
+            format!("{:.4}", calm.longest_wait.as_secs_f64() * 1e3),
+            stalled.oversold.to_string(),
+        ];
+        text += &cells.join("\t");
+        text.push('\n');
+    }
+    text
 }

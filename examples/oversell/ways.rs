@@ -59,6 +59,20 @@ impl Way {
         }
     }
 
+    /// What refuses a write that comes too late.
+    pub fn check(self) -> &'static str {
+        match self {
+            Way::NoLock | Way::SetNx | Way::SetNxPx | Way::Unchecked => "none",
+            Way::Watch => "transaction",
+            Way::Module | Way::ReadersWriters => "fence",
+            Way::Guarded => "owner",
+        }
+    }
+
+    pub fn has_lock(self) -> bool {
+        !matches!(self, Way::NoLock | Way::Watch)
+    }
+
     /// Whether the server can play it: Redis 6.2 has no LOCK.EXEC.
     pub fn is_known(self, c: &mut Connection) -> RedisResult<bool> {
         if self != Way::Guarded {

@@ -24,7 +24,7 @@ if [ ! -x "$vale" ]; then
     rm -f "$log"
 fi
 
-documents() { git ls-files -- '*.md' ':!docs/benchmarks' ':!CHANGELOG.md' ':!*/CHANGELOG.md' ':!*/PEER-SUITE.md'; }
+documents() { git ls-files -- '*.md' ':!*/PEER-SUITE.md'; }
 
 findings() { "$vale" --config "$rules/vale.ini" --no-exit --output line "$@"; }
 

@@ -1,6 +1,6 @@
 """Draws the panels of dashboard.json from real series: a server with the module under load, redis_exporter, Prometheus.
 
-    picture.py SERVER MODULE PROMETHEUS EXPORTER OUT.svg [SECONDS]
+    picture.py SERVER MODULE PROMETHEUS EXPORTER OUT [SECONDS]      writes OUT.svg and OUT-dark.svg
 
 Grafana itself is in no registry of packages that this project uses, so its panels are drawn by matplotlib: the same
 expressions, asked of the same Prometheus.
@@ -20,13 +20,16 @@ import urllib.request
 import uuid
 from pathlib import Path
 
-import matplotlib
 import redis
 
-matplotlib.use("svg")
-import matplotlib.pyplot as plt  # noqa: E402  (after the choice of what draws)
-
 HERE = Path(__file__).resolve().parent.parent
+sys.path.append(str(HERE.parent.parent / "scripts/plots"))
+import theme  # noqa: E402  (after the path to it)
+import matplotlib.pyplot as plt  # noqa: E402
+from cycler import cycler  # noqa: E402
+
+# Of scripts/plots/theme.py.
+COLOURS = [theme.OURS, "BLPOP signal", "SET + EVALSHA", "poll 10 ms", "poll 100 ms", "SET + DEL", "BLPOP / LPUSH", "node-redlock"]
 # Prometheus asks once a second here, so that a short run has many points.
 RATE_INTERVAL = "10s"
 
@@ -100,33 +103,42 @@ def asked(prometheus: int, expression: str, begin: float, end: float):
         return json.load(reply)["data"]["result"]
 
 
-def draw(prometheus: int, begin: float, end: float, out: str) -> None:
-    panels = json.loads((HERE / "dashboard.json").read_text())["panels"]
-    plt.rcParams.update({"font.size": 8, "svg.hashsalt": "redis-lock", "svg.fonttype": "none"})
-    figure, axes = plt.subplots(len(panels) // 2, 2, figsize=(12, 2.6 * (len(panels) // 2)), layout="constrained")
-    for panel, axis in zip(panels, axes.flat, strict=True):
-        drawn = 0
+def panels(prometheus: int, begin: float, end: float):
+    """The title, the unit and the series of each panel."""
+    found = []
+    for panel in json.loads((HERE / "dashboard.json").read_text())["panels"]:
+        drawn = []
         for target in panel["targets"]:
             for series in asked(prometheus, target["expr"], begin, end):
                 # There is one server here, and nothing to tell apart.
                 name = target["legendFormat"].removesuffix(" {{instance}}")
                 name = name.replace("{{cmd}}", series["metric"].get("cmd", ""))
                 points = [(float(at) - begin, float(value)) for at, value in series["values"]]
-                axis.plot(*zip(*points, strict=True), label=name, linewidth=1)
-                drawn += 1
+                drawn.append((name, points))
         assert drawn, f"no series for {panel['title']}"
-        axis.set_title(panel["title"], loc="left", fontweight="bold")
-        unit = panel["fieldConfig"]["defaults"]["unit"]
-        label, scale = {"short": ("", 1), "ops": ("per second", 1), "µs": ("ms", 1e-3), "s": ("µs", 1e6)}[unit]
-        axis.set_ylabel(label)
-        axis.yaxis.set_major_formatter(lambda value, _, scale=scale: f"{value * scale:g}")
-        axis.set_ylim(bottom=0)
-        axis.set_xlim(0, end - begin)
-        axis.grid(alpha=0.3)
-        axis.legend(loc="upper left", ncols=3, fontsize=7, framealpha=0.7)
-    for axis in axes[-1]:
-        axis.set_xlabel("seconds")
-    figure.savefig(out, metadata={"Date": None})
+        found.append((panel["title"], panel["fieldConfig"]["defaults"]["unit"], drawn))
+    return found
+
+
+def draw(found, seconds: float, out: Path) -> None:
+    for look in theme.themes():
+        colours = cycler(color=[look.colour(name) for name in COLOURS])
+        figure, axes = plt.subplots(len(found) // 2, 2, figsize=(12, 2.7 * (len(found) // 2)), layout="constrained")
+        for (title, unit, drawn), axis in zip(found, axes.flat, strict=True):
+            axis.set_prop_cycle(colours)
+            for name, points in drawn:
+                axis.plot(*zip(*points, strict=True), label=name, linewidth=1.4)
+            axis.set_title(title)
+            label, scale = {"short": ("", 1), "ops": ("per second", 1), "µs": ("ms", 1e-3), "s": ("µs", 1e6)}[unit]
+            axis.set_ylabel(label)
+            axis.yaxis.set_major_formatter(lambda value, _, scale=scale: f"{value * scale:g}")
+            # Room for the legend above the lines.
+            axis.set_ylim(0, axis.get_ylim()[1] * 1.35)
+            axis.set_xlim(0, seconds)
+            axis.legend(loc="upper left", ncols=3, fontsize=9)
+        for axis in axes[-1]:
+            axis.set_xlabel("seconds")
+        theme.write(figure, look, out, "Drawn from a run.")
 
 
 def main() -> None:
@@ -158,7 +170,8 @@ def main() -> None:
             wait_for(lambda: asked(ports["prometheus"], "redis_up", time.time() - 5, time.time())[0])
             begin = time.time()
             Load(ports["server"], seconds).run()
-            draw(ports["prometheus"], begin, time.time(), out)
+            end = time.time()
+            draw(panels(ports["prometheus"], begin, end), end - begin, Path(out))
         finally:
             for process in reversed(running):
                 process.terminate()

@@ -31,7 +31,7 @@ fn the_example_shows_the_defaults_of_the_module(kind: Kind) {
         return; // No CONFIG for modules.
     }
     let text = project_file("redis.conf.example");
-    assert!(text.contains("from 0, nobody\n# waits, to 1000000; both 10000 when left out"));
+    assert!(text.contains("integers from 0 (nobody\n# waits) to 1000000, and 10000 by default"));
     let server = Server::start(kind);
     let mut c = server.client();
     let config = [vec![example()], commented("lock.")].concat().join("\n");

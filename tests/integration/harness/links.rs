@@ -1,13 +1,15 @@
 use std::fs;
 use std::path::Path;
 
-/// Checks that the relative links of a document lead to files. Returns their number.
+/// Checks that the relative links of a document, and the sources of its pictures, lead to files.
+/// Returns their number.
 #[track_caller]
 pub(crate) fn follow_links(document: &Path) -> usize {
     let text = fs::read_to_string(document).unwrap();
     let mut seen = 0;
-    for link in text.split("](").skip(1) {
-        let target = link.split([')', '#']).next().unwrap();
+    let starts = ["](", " src=\"", " srcset=\""];
+    for link in starts.iter().flat_map(|start| text.split(start).skip(1)) {
+        let target = link.split([')', '#', '"']).next().unwrap();
         if target.is_empty() || target.contains("://") {
             continue;
         }

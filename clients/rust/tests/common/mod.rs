@@ -33,6 +33,8 @@ pub use topology::{Cluster, Sentinels};
 /// A bound that only a bug or a dead machine outlasts.
 pub const BOUND: Duration = Duration::from_secs(20);
 
+static STARTED: AtomicUsize = AtomicUsize::new(0);
+
 /// A server that ends with its owner.
 pub struct Server {
     pub port: u16,
@@ -85,7 +87,10 @@ impl Server {
 
     fn try_start(settings: &[&str], has_module: bool) -> Option<Self> {
         let port = free_port();
-        let folder = env::temp_dir().join(format!("redis-lock-rust-{}-{port}", std::process::id()));
+        // Not by the port: the next server may have the same one while this folder is being removed.
+        let number = STARTED.fetch_add(1, SeqCst);
+        let folder = format!("redis-lock-rust-{}-{number}", std::process::id());
+        let folder = env::temp_dir().join(folder);
         std::fs::create_dir_all(&folder).unwrap();
         let program = program();
         let module = [

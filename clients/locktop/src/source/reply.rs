@@ -1,0 +1,264 @@
+//! The server's replies, read into the model.
+
+use redis::Value;
+
+use crate::model::lock::{Detail, Holder, Listener, Lock, Oldest, Place, Waiter};
+
+/// A map, which RESP2 sends as a flat array.
+struct Fields<'a>(Vec<(&'a Value, &'a Value)>);
+
+impl<'a> Fields<'a> {
+    fn of(value: &'a Value) -> Option<Self> {
+        value.as_map_iter().map(|pairs| Self(pairs.collect()))
+    }
+
+    fn get(&self, name: &str) -> Option<&'a Value> {
+        let found = self
+            .0
+            .iter()
+            .find(|(key, _)| bytes(key) == Some(name.as_bytes()));
+        found.map(|(_, value)| *value)
+    }
+
+    fn number(&self, name: &str) -> u64 {
+        self.get(name).and_then(number).unwrap_or_default()
+    }
+
+    fn bytes(&self, name: &str) -> Option<Vec<u8>> {
+        self.get(name).and_then(bytes).map(Vec::from)
+    }
+
+    fn text(&self, name: &str) -> String {
+        let bytes = self.get(name).and_then(bytes).unwrap_or_default();
+        crate::text::escape(bytes)
+    }
+
+    fn list(&self, name: &str) -> impl Iterator<Item = Fields<'a>> {
+        let list = self
+            .get(name)
+            .and_then(Value::as_sequence)
+            .unwrap_or_default();
+        list.iter().filter_map(Fields::of)
+    }
+}
+
+pub(super) fn bytes(value: &Value) -> Option<&[u8]> {
+    match value {
+        Value::BulkString(bytes) => Some(bytes),
+        Value::SimpleString(text) => Some(text.as_bytes()),
+        _ => None,
+    }
+}
+
+pub(super) fn number(value: &Value) -> Option<u64> {
+    match value {
+        Value::Int(number) => u64::try_from(*number).ok(),
+        _ => std::str::from_utf8(bytes(value)?).ok()?.parse().ok(),
+    }
+}
+
+/// Of LOCK.TOP.
+pub(super) fn top(value: &Value, db: u32) -> Vec<Lock> {
+    let locks = value
+        .as_sequence()
+        .unwrap_or_default()
+        .iter()
+        .filter_map(Fields::of);
+    let lock = |fields: Fields<'_>| {
+        let oldest = fields.bytes("token").map(|token| Oldest {
+            token,
+            held_ms: fields.number("held"),
+            ttl_ms: None,
+        });
+        Some(Lock {
+            place: Place {
+                db,
+                key: fields.bytes("key")?,
+            },
+            mode: fields.text("mode"),
+            holders: fields.number("holders"),
+            waiters: fields.number("waiters"),
+            waited_ms: fields.number("waited"),
+            oldest,
+        })
+    };
+    locks.filter_map(lock).collect()
+}
+
+/// Of LOCK.INFO; none if the lock is free and nobody waits.
+pub(super) fn detail(value: &Value, now_ms: u64) -> Option<Detail> {
+    let fields = Fields::of(value)?;
+    let holder = |fields: Fields<'_>| {
+        let since_ms = fields.number("since");
+        Holder {
+            token: fields.bytes("token").unwrap_or_default(),
+            fence: fields.number("fence"),
+            ttl_ms: fields.number("ttl"),
+            since_ms,
+            held_ms: now_ms.saturating_sub(since_ms),
+        }
+    };
+    let waiter = |fields: Fields<'_>| Waiter {
+        token: fields.bytes("token").unwrap_or_default(),
+        mode: fields.text("mode"),
+        limit: fields.get("limit").and_then(number),
+        waited_ms: fields.number("waited"),
+        listener: match (
+            fields.get("client").and_then(number),
+            fields.bytes("channel"),
+        ) {
+            (Some(id), _) => Listener::Client(id),
+            (None, Some(channel)) => Listener::Channel(channel),
+            (None, None) => Listener::None,
+        },
+    };
+    Some(Detail {
+        mode: fields.text("mode"),
+        limit: fields.get("limit").and_then(number),
+        holders: fields.list("holders").map(holder).collect(),
+        waiters: fields.list("waiters").map(waiter).collect(),
+    })
+}
+
+/// Of CLUSTER SLOTS: the host and the port of each primary that has slots. A node that does not
+/// know its own address is where the answer came from.
+pub(super) fn primaries(value: &Value, asked: &str) -> Vec<(String, u16)> {
+    let primary = |range: &Value| {
+        let node = range.as_sequence()?.get(2)?.as_sequence()?;
+        let host = node.first().and_then(bytes).unwrap_or_default();
+        let host = std::str::from_utf8(host).ok()?;
+        let port = node.get(1).and_then(number)?;
+        let host = if host.is_empty() || host == "?" {
+            asked
+        } else {
+            host
+        };
+        Some((host.to_owned(), u16::try_from(port).ok()?))
+    };
+    let ranges = value.as_sequence().unwrap_or_default();
+    let mut all: Vec<_> = ranges.iter().filter_map(primary).collect();
+    all.sort();
+    all.dedup();
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn word(text: &str) -> Value {
+        Value::BulkString(text.into())
+    }
+
+    fn list<const N: usize>(values: [Value; N]) -> Value {
+        Value::Array(values.into())
+    }
+
+    #[test]
+    fn reads_the_flat_arrays_of_resp2() {
+        let line = [
+            word("key"),
+            Value::BulkString(vec![0, 255]),
+            word("mode"),
+            word("free"),
+            word("holders"),
+            Value::Int(0),
+            word("waiters"),
+            Value::Int(2),
+            word("waited"),
+            Value::Int(77),
+            word("token"),
+            Value::Nil,
+            word("held"),
+            Value::Int(0),
+            word("something-new"),
+            Value::Int(1),
+        ];
+        let locks = top(&list([list(line)]), 3);
+        assert_eq!(locks.len(), 1);
+        assert_eq!(
+            locks[0].place,
+            Place {
+                db: 3,
+                key: vec![0, 255]
+            }
+        );
+        assert_eq!((locks[0].waiters, locks[0].waited_ms), (2, 77));
+        assert_eq!((locks[0].mode.as_str(), &locks[0].oldest), ("free", &None));
+    }
+
+    #[test]
+    fn reads_the_maps_of_resp3() {
+        let pair = |name: &str, value| (word(name), value);
+        let holder = Value::Map(vec![
+            pair("token", word("a")),
+            pair("fence", Value::Int(9)),
+            pair("ttl", Value::Int(500)),
+            pair("since", Value::Int(1_000)),
+        ]);
+        let blocked = [
+            pair("token", word("b")),
+            pair("mode", word("counted")),
+            pair("limit", Value::Int(5)),
+            pair("waited", Value::Int(12)),
+            pair("client", Value::Int(7)),
+        ];
+        let notified = [pair("token", word("c")), pair("channel", word("ch"))];
+        let absent = [pair("token", word("d"))];
+        let waiters = [Vec::from(blocked), Vec::from(notified), Vec::from(absent)];
+        let info = Value::Map(vec![
+            pair("mode", word("counted")),
+            pair("limit", Value::Int(2)),
+            pair("holders", list([holder])),
+            pair("waiters", Value::Array(waiters.map(Value::Map).into())),
+        ]);
+        let detail = detail(&info, 3_500).unwrap();
+        assert_eq!((detail.mode.as_str(), detail.limit), ("counted", Some(2)));
+        assert_eq!(
+            (detail.holders[0].fence, detail.holders[0].held_ms),
+            (9, 2_500)
+        );
+        assert_eq!(
+            (detail.waiters[0].limit, detail.waiters[0].waited_ms),
+            (Some(5), 12)
+        );
+        let listeners: Vec<_> = detail.waiters.iter().map(|w| w.listener.clone()).collect();
+        assert_eq!(
+            listeners,
+            [
+                Listener::Client(7),
+                Listener::Channel(b"ch".into()),
+                Listener::None
+            ]
+        );
+    }
+
+    #[test]
+    fn free_locks_and_odd_replies_are_nothing() {
+        assert_eq!(detail(&Value::Nil, 0), None);
+        assert_eq!(detail(&Value::Int(3), 0), None);
+        assert_eq!(top(&Value::Okay, 0), vec![]);
+        assert_eq!(top(&list([Value::Nil, list([])]), 0), vec![]);
+    }
+
+    #[test]
+    fn each_primary_of_a_cluster_is_found_once() {
+        let range = |host: Value, port| {
+            let node = list([host, Value::Int(port), word("id")]);
+            let replica = list([word("r"), Value::Int(9), word("id")]);
+            list([Value::Int(0), Value::Int(1), node, replica])
+        };
+        let slots = list([
+            range(word("b"), 2),
+            range(word("a"), 1),
+            range(word("b"), 2),
+            range(word(""), 3),
+            range(Value::Nil, 3),
+        ]);
+        let own = |host: &str, port| (host.to_owned(), port);
+        assert_eq!(
+            primaries(&slots, "seed"),
+            [own("a", 1), own("b", 2), own("seed", 3)]
+        );
+    }
+}

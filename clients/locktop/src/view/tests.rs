@@ -1,0 +1,227 @@
+use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::KeyCode;
+use ratatui::style::Color;
+use ratatui::Terminal;
+
+use super::*;
+use crate::app::tests::{answer, app, detail, press};
+use crate::model::lock::{Listener, Waiter};
+use crate::model::tests::{lock, snapshot};
+
+const COLOURS: Colours = Colours { on: true };
+
+fn drawn(app: &mut App, width: u16, height: u16, colours: Colours) -> Terminal<TestBackend> {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    terminal.draw(|frame| draw(frame, app, colours)).unwrap();
+    terminal
+}
+
+fn screen(app: &mut App, width: u16, height: u16) -> Vec<String> {
+    let terminal = drawn(app, width, height, COLOURS);
+    let buffer = terminal.backend().buffer();
+    let rows = buffer.content.chunks(usize::from(width));
+    let text =
+        |row: &[ratatui::buffer::Cell]| row.iter().map(|cell| cell.symbol()).collect::<String>();
+    rows.map(|row| text(row).trim_end().to_owned()).collect()
+}
+
+fn assert_shows(lines: &[String], part: &str) {
+    assert!(
+        lines.iter().any(|line| line.contains(part)),
+        "{part} is not in\n{}",
+        lines.join("\n")
+    );
+}
+
+fn assert_lacks(lines: &[String], part: &str) {
+    assert!(
+        lines.iter().all(|line| !line.contains(part)),
+        "{part} is in\n{}",
+        lines.join("\n")
+    );
+}
+
+#[test]
+fn the_screen_has_servers_above_and_locks_below() {
+    let mut app = app();
+    app.update(
+        "s:1",
+        Ok(snapshot(
+            2,
+            50,
+            vec![lock("jobs:1", 3, 65_000, 2_500), lock("b\x1b", 4, 800, 60)],
+        )),
+    );
+    assert_eq!(
+        screen(&mut app, 126, 9),
+        [
+            "locktop  1 server  database 0  every 1 s  by wait",
+            "                                            held waiting acquired handed refused expired revoked   wait   wait   wait",
+            "server         role    version      module   now     now    per s  on /s   per s   per s   per s    p50    p99    max",
+            "s:1            primary redis 7.0.15 0.2.0      2       3       25      0       0       0       0  1.5ms  2.5ms   3.5s",
+            "",
+            "longest                                               oldest                ends",
+            " wait ▼ lock             db mode      holders waiters holder         held     in",
+            "  1m05s jobs:1            0 exclusive       1       3 owner          2.5s  30.0s",
+            "q quit  Enter one lock  s order  r reverse  / filter  d database  i numbers  x release  p pause  ? help",
+        ]
+    );
+}
+
+#[test]
+fn a_server_that_is_down_is_red_and_says_why() {
+    let mut app = app();
+    app.model.set_servers(&["s:1".to_owned(), "t:2".to_owned()]);
+    app.update("t:2", Err("Connection refused".to_owned()));
+    let lines = screen(&mut app, 110, 24);
+    assert_shows(&lines, "2 servers, 1 down");
+    assert_shows(&lines, "t:2 is down: Connection refused");
+    assert_shows(&lines, "900ms a");
+    let mut reds = |colours| {
+        let terminal = drawn(&mut app, 110, 24, colours);
+        let cells = terminal.backend().buffer().content.clone();
+        cells.iter().filter(|cell| cell.fg == Color::Red).count()
+    };
+    assert!(reds(COLOURS) > 10);
+    assert_eq!(reds(Colours { on: false }), 0, "NO_COLOR");
+}
+
+#[test]
+fn what_a_server_cannot_be_asked_is_said() {
+    let mut app = app();
+    let mut look = snapshot(0, 0, vec![]);
+    look.notes.push("LOCK.TOP is missing".to_owned());
+    app.update("s:1", Ok(look));
+    let lines = screen(&mut app, 110, 24);
+    assert_shows(&lines, "s:1: LOCK.TOP is missing");
+    assert_shows(&lines, "Nobody waits for a lock.");
+}
+
+#[test]
+fn a_narrow_terminal_keeps_the_wait_the_key_and_the_waiters() {
+    let mut app = app();
+    app.update(
+        "s:1",
+        Ok(snapshot(
+            0,
+            0,
+            vec![lock("a-key-that-is-quite-long", 3, 900, 50)],
+        )),
+    );
+    let lines = screen(&mut app, 50, 20);
+    assert_shows(&lines, "900ms a-key-that-is");
+    assert_shows(&lines, "waiters");
+    assert_lacks(&lines, "exclusive");
+    assert_lacks(&lines, "primary");
+    // No size makes it fail.
+    for (width, height) in [(1, 1), (3, 40), (200, 2), (20, 5)] {
+        press(&mut app, KeyCode::Char('?'));
+        screen(&mut app, width, height);
+        press(&mut app, KeyCode::Esc);
+        screen(&mut app, width, height);
+    }
+}
+
+#[test]
+fn one_lock_shows_its_holders_and_its_queue_in_order() {
+    let mut app = app();
+    press(&mut app, KeyCode::Enter);
+    assert_shows(&screen(&mut app, 100, 30), "asking");
+    let mut info = detail(1_795_230_000_000_000);
+    let waiter = |token: &str, listener| Waiter {
+        token: token.into(),
+        mode: "counted".to_owned(),
+        limit: Some(5),
+        waited_ms: 61_000,
+        listener,
+    };
+    info.waiters.push(waiter("second\n", Listener::Client(17)));
+    info.waiters
+        .push(waiter("third", Listener::Channel(b"grants:\x07".into())));
+    answer(&mut app, "a", Some(info));
+    let lines = screen(&mut app, 100, 30);
+    assert_shows(&lines, "exclusive · s:1 · database 0");
+    assert_shows(&lines, "owner        1795230000000000   10.0s   20.0s");
+    let at = |part: &str| lines.iter().position(|line| line.contains(part)).unwrap();
+    assert!(lines[at(" 1 next")].contains("nobody listens"));
+    let second = &lines[at("second\\x0a")];
+    assert!(
+        second.contains("counted 5") && second.contains("1m01s client 17"),
+        "{second}"
+    );
+    assert!(lines[at("third")].contains("channel grants:\\x07"));
+    assert!(at(" 1 next") < at("second") && at("second") < at("third"));
+}
+
+#[test]
+fn a_long_queue_is_scrolled_to_its_end_and_no_further() {
+    let mut app = app();
+    press(&mut app, KeyCode::Enter);
+    let mut info = detail(7);
+    let waiter = |n: u32| Waiter {
+        token: format!("w{n}").into(),
+        ..Waiter::default()
+    };
+    info.waiters = (1..=100).map(waiter).collect();
+    answer(&mut app, "a", Some(info));
+    assert_lacks(&screen(&mut app, 100, 30), "w100");
+    for _ in 0..50 {
+        press(&mut app, KeyCode::PageDown);
+    }
+    assert_shows(&screen(&mut app, 100, 30), "w100");
+    press(&mut app, KeyCode::Up);
+    assert_lacks(&screen(&mut app, 100, 30), "w100");
+}
+
+#[test]
+fn the_question_says_what_ends_and_what_does_not() {
+    let mut app = app();
+    press(&mut app, KeyCode::Char('x'));
+    let mut info = detail(77);
+    info.holders.push(crate::model::lock::Holder {
+        since_ms: 5,
+        ..info.holders[0].clone()
+    });
+    answer(&mut app, "a", Some(info));
+    let lines = screen(&mut app, 100, 30);
+    for part in [
+        "Release this lock by force?",
+        "lock     a",
+        "server   s:1, database 0",
+        "holder   owner",
+        "fence    77",
+        "held     10.0s, ends in 20.0s",
+        "All 2 holders lose the lock.",
+        "(DEL)",
+        "The next waiter gets it at once: next",
+        "still believes that it holds the",
+        "y releases the lock. Every other key leaves it.",
+    ] {
+        assert_shows(&lines, part);
+    }
+}
+
+#[test]
+fn the_numbers_of_a_server_include_those_that_nobody_here_knows() {
+    let mut app = app();
+    let mut look = snapshot(2, 50, vec![]);
+    look.info.fields.push(("lock_brand_new".to_owned(), 9));
+    app.update("s:1", Ok(look));
+    press(&mut app, KeyCode::Char('i'));
+    let lines = screen(&mut app, 100, 40);
+    assert_shows(&lines, "lock_brand_new");
+    assert_shows(
+        &lines,
+        "lock_acquired                               50       25/s",
+    );
+    assert_shows(&lines, "lock_wait_usec_p50                       1.5ms");
+}
+
+#[test]
+fn the_databases_are_a_list() {
+    let mut app = app();
+    press(&mut app, KeyCode::Char('d'));
+    let lines = screen(&mut app, 100, 30);
+    assert_shows(&lines, "  all that have keys");
+    assert_shows(&lines, "> 0");
+}
