@@ -8,22 +8,20 @@ ARG RUST=1.95
 ARG SERVER=redis:8.2-bookworm
 
 FROM rust:${RUST}-bookworm AS build
-# The build reads the server's C header by libclang, and Python writes the licences of what is built in. Any version will do, and
-# Debian keeps one at a time.
+# The build reads the server's C header by libclang. Any version will do, and Debian keeps one at a time.
 # hadolint ignore=DL3008
 RUN apt-get update \
-    && apt-get install --yes --no-install-recommends libclang-dev python3 \
+    && apt-get install --yes --no-install-recommends libclang-dev \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /redis-lock
 COPY . .
-RUN cargo build --release --locked --lib \
-    && scripts/dist/notices.py >NOTICES
+RUN cargo build --release --locked --lib
 
 FROM ${SERVER}
 LABEL org.opencontainers.image.title="redis-lock" \
       org.opencontainers.image.description="A server with locks as a native type" \
       org.opencontainers.image.licenses="MIT OR Apache-2.0"
-COPY --from=build /redis-lock/NOTICES /redis-lock/LICENSE-MIT /redis-lock/LICENSE-APACHE /redis-lock/redis.conf.example /usr/local/share/doc/redis-lock/
+COPY --from=build /redis-lock/packaging/NOTICES /redis-lock/LICENSE-MIT /redis-lock/LICENSE-APACHE /redis-lock/redis.conf.example /usr/local/share/doc/redis-lock/
 # Not in /usr/local/lib/redis/modules: from Redis 8 on the image's entrypoint loads whatever is there, and a module that is loaded twice
 # ends the server.
 COPY --from=build --chmod=755 /redis-lock/target/release/libredis_lock.so /usr/local/lib/redis-lock/

@@ -14,7 +14,7 @@ export REDIS_LOCK_SERVERS ?= $(CURDIR)/.servers
 comma := ,
 MAKEFLAGS += --no-print-directory
 .PHONY: help setup build locktop run test setup-examples test-examples oversell soak fuzz valgrind bench bench-shard bench-peers bench-check check prose diagrams-check plots dashboard servers install uninstall clean
-.PHONY: dist dist-check prebuilt deb deb-check docker-check docker-build-check monitoring-check dotnet-check release test-matrix
+.PHONY: notices dist dist-check prebuilt deb deb-check docker-check docker-build-check monitoring-check dotnet-check release test-matrix
 
 help: ## Show these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -160,6 +160,9 @@ dotnet-check: ## Compile the file of docs/DOTNET.md by Mono against stand-ins, a
 
 release: setup ## Build and check all parts of a release and list the files for upload; uploads nothing (PARTS=, PARTS=names)
 	@scripts/dist/release.sh $(subst $(comma), ,$(PARTS))
+
+notices: setup ## Write packaging/NOTICES anew, the licences of the crates in the module (builds cargo-about once: minutes)
+	@scripts/dist/notices.sh write
 
 deb: export SETUP_FOR = packages
 deb: setup ## Make a Debian package: dist/*.deb in the target folder

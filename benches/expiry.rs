@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::fixture::{name, Fixture};
-use crate::harness::{Client, Kind};
+use crate::harness::{packed, Client, Kind};
 use crate::load::{key, run, token, Connection, Requests};
 use crate::report::{Bound, Report};
 use crate::stats::{shown_us, Latency, Spread};
@@ -166,7 +166,7 @@ fn ping(connection: &mut Connection, is_over: &AtomicBool) -> Latency {
     let mut latency = Latency::new();
     while !is_over.load(Ordering::Relaxed) {
         let begin = Instant::now();
-        connection.send(b"*1\r\n$4\r\nPING\r\n");
+        connection.send(&packed(&["PING"]));
         connection.receive(1);
         latency.record(begin.elapsed());
         thread::sleep(Duration::from_micros(500));

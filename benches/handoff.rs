@@ -4,6 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::fixture::{name, Fixture};
+use crate::harness::packed;
 use crate::load::{token, Connection, Requests};
 use crate::report::{Bound, Report};
 use crate::stats::{shown_us, Latency, Spread};
@@ -62,7 +63,7 @@ impl Line {
                 line.connections[n].receive(1);
             } else {
                 // Each client is in the queue before the next one comes.
-                line.connections[0].send(b"*1\r\n$4\r\nPING\r\n");
+                line.connections[0].send(&packed(&["PING"]));
                 line.connections[0].receive(1);
             }
         }
@@ -81,7 +82,7 @@ impl Line {
         self.connections[at].send(&self.takes[at]);
         self.at = next;
         // When this is answered, the command before it has been executed.
-        self.connections[next].send(b"*1\r\n$4\r\nPING\r\n");
+        self.connections[next].send(&packed(&["PING"]));
         self.connections[next].receive(1);
         thread::sleep(PAUSE);
     }

@@ -39,6 +39,8 @@ mod stats;
 
 use std::time::Instant;
 
+use clap::builder::FalseyValueParser;
+use clap::Parser;
 use harness::Kind;
 
 type Part = fn(&Run);
@@ -58,6 +60,22 @@ pub const PARTS: [(&str, Part); 12] = [
     ("several", several::measure),
 ];
 
+#[derive(Parser)]
+struct Arguments {
+    /// All unless told; `instructions` checks, and `head` only writes the head of results.md
+    #[arg(value_parser = PARTS.map(|(name, _)| name).into_iter().chain(["instructions", "head"]).collect::<Vec<_>>())]
+    parts: Vec<String>,
+    /// Only check that everything works
+    #[arg(long, env = "BENCH_QUICK", value_parser = FalseyValueParser::new())]
+    quick: bool,
+    /// Parts of the names of servers
+    #[arg(long, env = "BENCH_SERVERS", value_delimiter = ',')]
+    servers: Vec<String>,
+    /// Cargo adds it on its own.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
 /// The size of a run, and its servers.
 pub struct Run {
     pub kinds: Vec<Kind>,
@@ -65,10 +83,10 @@ pub struct Run {
 }
 
 impl Run {
-    fn of_environment() -> Self {
-        let wanted = std::env::var("BENCH_SERVERS").unwrap_or_default();
-        let quick =
-            std::env::var("BENCH_QUICK").is_ok_and(|value| !value.is_empty() && value != "0");
+    fn of(arguments: &Arguments) -> Self {
+        let quick = arguments.quick;
+        let wanted = arguments.servers.iter().filter(|name| !name.is_empty());
+        let wanted: Vec<_> = wanted.collect();
         let all = [
             Kind::Redis6_2,
             Kind::Redis7_0,
@@ -76,15 +94,15 @@ impl Run {
             Kind::Valkey8_0,
         ];
         let mut kinds = all.to_vec();
-        match wanted.as_str() {
-            "" if quick => kinds.retain(|kind| *kind == Kind::Redis7_0),
-            "" => kinds.retain(|kind| *kind != Kind::Redis6_2),
-            some => kinds.retain(|kind| {
-                some.split(',')
-                    .any(|some| fixture::name(*kind).contains(some))
+        match wanted.is_empty() {
+            true if quick => kinds.retain(|kind| *kind == Kind::Redis7_0),
+            true => kinds.retain(|kind| *kind != Kind::Redis6_2),
+            false => kinds.retain(|kind| {
+                let name = fixture::name(*kind);
+                wanted.iter().any(|wanted| name.contains(wanted.as_str()))
             }),
         }
-        assert!(!kinds.is_empty(), "no server is called {wanted}");
+        assert!(!kinds.is_empty(), "no server is called {wanted:?}");
         Self { kinds, quick }
     }
 
@@ -107,31 +125,23 @@ impl Run {
 }
 
 fn main() {
-    // Cargo adds `--bench` on its own.
-    let mut words: Vec<String> = std::env::args().skip(1).collect();
-    words.retain(|word| !word.starts_with("--"));
-    if words == ["instructions"] {
+    let arguments = Arguments::parse();
+    let asked = |name| arguments.parts.iter().any(|part| part == name);
+    if asked("instructions") {
         return instructions::check();
     }
-    let run = Run::of_environment();
-    if words == ["head"] {
+    let run = Run::of(&arguments);
+    if asked("head") {
         return report::write_head(run.quick);
     }
     if !fixture::take_the_other_core() {
         println!("The server and its clients share the cores as they come: figures will be worse.");
     }
     let begin = Instant::now();
-    let mut known = 0;
     for (name, measure) in PARTS {
-        if words.is_empty() || words.iter().any(|word| word == name) {
+        if arguments.parts.is_empty() || asked(name) {
             measure(&run);
             println!("-- {name}: {:.0} s so far", begin.elapsed().as_secs_f64());
-            known += 1;
         }
     }
-    let names = PARTS.map(|(name, _)| name).join(", ");
-    assert!(
-        known >= words.len(),
-        "of {words:?} not all are parts; there are {names}"
-    );
 }

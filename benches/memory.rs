@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::fixture::{name, Fixture};
-use crate::harness::Kind;
+use crate::harness::{packed, Kind};
 use crate::load::{key, run, token, Connection, Requests};
 use crate::report::{Bound, Report};
 use crate::stats::Spread;
@@ -100,7 +100,7 @@ fn waiting(kind: Kind, line: Option<&str>) -> f64 {
         }
         // A connected client is not necessarily accepted yet.
         None => connections.iter_mut().for_each(|connection| {
-            connection.send(b"*1\r\n$4\r\nPING\r\n");
+            connection.send(&packed(&["PING"]));
             connection.receive(1);
         }),
     }

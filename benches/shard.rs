@@ -9,12 +9,14 @@
 #[path = "../tests/integration/harness/mod.rs"]
 mod harness;
 
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpStream};
+#[allow(dead_code, unreachable_pub)]
+mod load;
+
 use std::thread;
 use std::time::{Duration, Instant};
 
 use harness::{Client, Cluster, Kind};
+use load::{Connection, Requests};
 
 const SERVERS: [Kind; 4] = [
     Kind::Redis6_2,
@@ -80,57 +82,31 @@ fn traffic(cluster: &Cluster, tag: &str, pipeline: usize) -> String {
 fn load(port: u16, tag: &str, thread: usize, pipeline: usize) -> usize {
     let mut clients: Vec<_> = (0..CLIENTS / THREADS)
         .map(|n| {
-            let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
-            stream.set_nodelay(true).unwrap();
             let keys = (0..pipeline).map(|key| format!("{{{tag}}}:{thread}:{n}:{key}"));
             let keys: Vec<_> = keys.collect();
-            let take = keys
-                .iter()
-                .flat_map(|key| command(&["LOCK.ACQUIRE", key, TOKEN, "60000"]));
-            let take: Vec<u8> = take.collect();
-            let give = keys
-                .iter()
-                .flat_map(|key| command(&["LOCK.RELEASE", key, TOKEN]));
-            (stream, [take, give.collect()])
+            let take = |key| format!("LOCK.ACQUIRE {key} {TOKEN} 60000");
+            let give = |key| format!("LOCK.RELEASE {key} {TOKEN}");
+            let steps = [
+                Requests::of(keys.iter().map(take)),
+                Requests::of(keys.iter().map(give)),
+            ];
+            (Connection::to(port), steps)
         })
         .collect();
     let begin = Instant::now();
     let mut pairs = 0;
     while begin.elapsed() < ROUND {
         for step in [0, 1] {
-            for (stream, commands) in &mut clients {
-                stream.write_all(&commands[step]).unwrap();
+            for (connection, steps) in &mut clients {
+                connection.send(steps[step].bytes());
             }
-            for (stream, _) in &mut clients {
-                read_integers(stream, pipeline);
+            for (connection, _) in &mut clients {
+                assert_eq!(connection.receive(pipeline).yes, pipeline);
             }
         }
         pairs += clients.len() * pipeline;
     }
     pairs
-}
-
-fn command(args: &[&str]) -> Vec<u8> {
-    let mut bytes = format!("*{}\r\n", args.len());
-    for arg in args {
-        bytes += &format!("${}\r\n{arg}\r\n", arg.len());
-    }
-    bytes.into_bytes()
-}
-
-/// Reads that many replies. None may be null or an error.
-fn read_integers(stream: &mut TcpStream, count: usize) {
-    let mut seen = 0;
-    let mut buffer = [0; 4_096];
-    while seen < count {
-        let read = stream.read(&mut buffer).unwrap();
-        assert!(read > 0, "the server closed the connection");
-        let bytes = &buffer[..read];
-        assert!(bytes
-            .iter()
-            .all(|b| b.is_ascii_digit() || b":\r\n".contains(b)));
-        seen += bytes.iter().filter(|b| **b == b'\n').count();
-    }
 }
 
 /// The server's processor time in microseconds.

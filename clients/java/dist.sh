@@ -3,7 +3,7 @@
 # Nothing is uploaded.
 set -euo pipefail
 cd "$(dirname "$0")"
-server=${REDIS_LOCK_SERVERS:?run it by make}/redis-7.0.15/bin/server
+program=${REDIS_LOCK_SERVERS:?run it by make}/redis-7.0.15/bin/server
 module=${REDIS_LOCK_MODULE:?run it by make}
 work=$PWD/target/dist
 staging=$PWD/target/staging
@@ -43,15 +43,9 @@ echo "== redis-lock-client-$version.jar"
 jar tf "$base.jar" | grep -v '/$'
 
 # A clean environment: an empty local repository, one driver at a time.
-port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-"$server" --port "$port" --bind 127.0.0.1 --save '' --dir "$work" --loadmodule "$module" >"$work/log" &
-pid=$!
-trap 'kill "$pid" 2>/dev/null || true' EXIT
-for _ in $(seq 100); do
-    (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null && break
-    kill -0 "$pid" || die "the server ended: $(cat "$work/log")"
-    sleep 0.1
-done
+. ../../scripts/server.sh
+trap stop_server EXIT
+start_server "$work/log" "$program" --save '' --dir "$work" --loadmodule "$module"
 take() {
     local driver=$1 user=$work/$2
     mkdir -p "$user"

@@ -1,9 +1,9 @@
-#!/bin/sh
+#!/usr/bin/env bash
 # Packs the crate, builds what was packed, and takes a lock by it in a new project. Uploads nothing.
-set -eu
+set -euo pipefail
 cd "$(dirname "$0")"
 : "${REDIS_LOCK_SERVERS:?}" "${REDIS_LOCK_MODULE:?}"
-server=$REDIS_LOCK_SERVERS/${REDIS_LOCK_SERVER:-redis-8.2.3}/bin/server
+program=$REDIS_LOCK_SERVERS/${REDIS_LOCK_SERVER:-redis-8.2.3}/bin/server
 
 cargo package --quiet --locked --allow-dirty --all-features
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
@@ -16,8 +16,8 @@ for part in Cargo.toml README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE src/lib
 done
 
 project=$(mktemp -d)
-pid=
-trap 'if [ -n "$pid" ]; then kill "$pid"; wait "$pid" || true; fi; rm -rf "$project"' EXIT
+. ../../scripts/server.sh
+trap 'stop_server; rm -rf "$project"' EXIT
 tar xzf "$crate" -C "$project"
 mkdir "$project/src"
 cp Cargo.lock "$project/"
@@ -39,17 +39,7 @@ fn main() -> Result<()> {
     guard.unlock()
 }
 END
-# A port that another server has ends this one at once.
-port=20000
-while :; do
-    port=$((port + 1 + $$ % 97))
-    "$server" --bind 127.0.0.1 --port "$port" --save '' --dir "$project" \
-        --loadmodule "$REDIS_LOCK_MODULE" > "$project/log" 2>&1 &
-    pid=$!
-    until grep -q 'Ready to accept' "$project/log" || ! kill -0 "$pid" 2> /dev/null; do :; done
-    kill -0 "$pid" 2> /dev/null && break
-    [ "$port" -lt 30000 ] || { cat "$project/log" >&2; exit 1; }
-done
+start_server "$project/log" "$program" --save '' --dir "$project" --loadmodule "$REDIS_LOCK_MODULE"
 CARGO_TARGET_DIR=$PWD/target cargo run --quiet --manifest-path "$project/Cargo.toml" -- \
     "redis://127.0.0.1:$port"
 

@@ -19,8 +19,8 @@ mod ways;
 use std::error::Error;
 use std::fs;
 use std::path::PathBuf;
-use std::str::FromStr;
 
+use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use shop::{Shop, Sold};
@@ -28,8 +28,19 @@ use ways::Way;
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
-const USAGE: &str =
-    "usage: oversell HOST PORT [--processes 20] [--stock 300] [--into FOLDER FOR oversell.md AND oversell.tsv]";
+/// Sells out the stock of several shops, which differ in how two buyers are kept apart.
+#[derive(Parser)]
+struct Arguments {
+    host: String,
+    port: u16,
+    #[arg(long, default_value_t = 20)]
+    processes: usize,
+    #[arg(long, default_value_t = 300)]
+    stock: u64,
+    /// The folder for oversell.md and oversell.tsv
+    #[arg(long)]
+    into: Option<PathBuf>,
+}
 
 /// How one way did: at an ordinary hour, and with owners that stalled.
 struct Row {
@@ -46,14 +57,11 @@ fn main() -> Outcome<()> {
             return buyer::run(rest);
         }
     }
-    let [host, port, options @ ..] = &words[..] else {
-        return Err(USAGE.into());
-    };
-    let into: Option<PathBuf> = option(options, "--into")?;
+    let arguments = Arguments::parse();
     let mut shop = Shop::open(
-        &format!("redis://{host}:{port}/"),
-        option(options, "--processes")?.unwrap_or(20),
-        option(options, "--stock")?.unwrap_or(300),
+        &format!("redis://{}:{}/", arguments.host, arguments.port),
+        arguments.processes,
+        arguments.stock,
     )?;
     let mut rows = Vec::new();
     for way in Way::ALL {
@@ -71,7 +79,7 @@ fn main() -> Outcome<()> {
         rows.push(Row { way, calm, stalled });
     }
     println!("{}", report::table(&rows));
-    if let Some(folder) = into {
+    if let Some(folder) = arguments.into {
         fs::write(folder.join("oversell.md"), report::page(&shop, &rows))?;
         fs::write(folder.join("oversell.tsv"), report::figures(&shop, &rows))?;
     }
@@ -87,12 +95,4 @@ fn progress(shop: &Shop, way: Way, stalls: bool) -> ProgressBar {
     let hour = if stalls { ", owners stall" } else { "" };
     bar.set_prefix(format!("{}{hour}", way.name()));
     bar
-}
-
-fn option<T: FromStr>(words: &[String], name: &str) -> Outcome<Option<T>> {
-    let Some(at) = words.iter().position(|word| word == name) else {
-        return Ok(None);
-    };
-    let value = words.get(at + 1).and_then(|value| value.parse().ok());
-    Ok(Some(value.ok_or(USAGE)?))
 }

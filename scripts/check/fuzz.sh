@@ -20,37 +20,18 @@ cargo fuzz --version >/dev/null 2>&1 || {
 }
 
 work=$(mktemp -d)
-server=
-clean_up() {
-    [ -z "$server" ] || kill "$server" 2>/dev/null || true
-    [ -z "$server" ] || wait "$server" 2>/dev/null || true
-    rm -rf "$work"
-}
-trap clean_up EXIT
+. scripts/server.sh
+trap 'stop_server; rm -rf "$work"' EXIT
 
 # A server for the target that needs one: it says where it is in FUZZ_PORT.
-start_server() {
-    local bin=${REDIS_LOCK_SERVERS:-$root/.servers}/redis-7.0.15/bin port
-    for port in $(shuf -i 20000-40000 -n 20); do
-        "$bin/server" --bind 127.0.0.1 --port "$port" --dir "$work" --save '' --rdbcompression no --loglevel warning \
-            --loadmodule "${REDIS_LOCK_MODULE:-$root/target/release/libredis_lock.so}" >"$work/log" 2>&1 &
-        server=$!
-        for _ in $(seq 100); do
-            kill -0 "$server" 2>/dev/null || break
-            if "$bin/redis-cli" -p "$port" INFO server 2>/dev/null | grep -q "process_id:$server"; then
-                export FUZZ_PORT=$port
-                return
-            fi
-            sleep 0.1
-        done
-    done
-    cat "$work/log" >&2
-    echo "fuzz: no server" >&2
-    exit 1
+start_target() {
+    start_server "$work/log" "${REDIS_LOCK_SERVERS:-$root/.servers}/redis-7.0.15/bin/server" --dir "$work" --save '' --rdbcompression no \
+        --loglevel warning --loadmodule "${REDIS_LOCK_MODULE:-$root/target/release/libredis_lock.so}"
+    export FUZZ_PORT=$port
 }
 
 for target in "${targets[@]}"; do
-    [ "$target" != restore ] || start_server
+    [ "$target" != restore ] || start_target
     mkdir -p "$found/$target"
     cargo fuzz run --sanitizer "${FUZZ_SANITIZER:-none}" "$target" "$found/$target" "fuzz/corpus/$target" -- \
         -max_total_time="$seconds" -max_len=4096 -print_final_stats=1 2>"$work/out" || {

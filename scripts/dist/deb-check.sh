@@ -22,13 +22,8 @@ if [ ${#debs[@]} -ne 1 ] || [ ! -f "${debs[0]}" ]; then fail "there is no packag
 deb=${debs[0]}
 
 inside=$(mktemp -d)
-server=
-clean_up() {
-    [ -z "$server" ] || kill "$server" 2>/dev/null || true
-    [ -z "$server" ] || wait "$server" 2>/dev/null || true
-    rm -rf "$inside"
-}
-trap clean_up EXIT
+. scripts/server.sh
+trap 'stop_server; rm -rf "$inside"' EXIT
 
 passed=0
 pass() { passed=$((passed + 1)); echo "deb-check: $*"; }
@@ -79,36 +74,14 @@ if touch "$inside/tmp/owner" && chown 65534:65534 "$inside/tmp/owner" 2>/dev/nul
     chown 65534:65534 "$inside/var/lib/data"
 fi
 
-cli() { "$servers/redis-7.0.15/bin/redis-cli" -p "$port" "$@"; }
-
 # start PROGRAM CONFIGURATION
-start() {
-    local try
-    for try in $(shuf -i 20000-40000 -n 10); do
-        port=$try
-        chroot "${user[@]}" "$inside" "$1" "$2" --bind 127.0.0.1 --port "$port" >"$inside/tmp/log" 2>&1 &
-        server=$!
-        for _ in {1..100}; do
-            kill -0 "$server" 2>/dev/null || break
-            [ "$(cli INFO server 2>/dev/null | grep -c "process_id:$server"$'\r')" = 0 ] || return 0
-            sleep 0.1
-        done
-        grep -q 'in use' "$inside/tmp/log" || { cat "$inside/tmp/log" >&2; fail "$1 did not start"; }
-    done
-    fail "found no port"
-}
-
-stop() {
-    kill "$server"
-    wait "$server" || true
-    server=
-}
+start() { start_server "$inside/tmp/log" chroot "${user[@]}" "$inside" "$@" || fail "$1 did not start"; }
 
 for name in redis valkey; do
     printf 'dir /var/lib/data\nsave ""\nenable-module-command yes\n' >"$inside/etc/$name/$name.conf"
     start "/usr/bin/$name-server" "/etc/$name/$name.conf"
     [ -z "$(cli MODULE LIST)" ] || fail "$name has a module that nobody has asked for"
-    stop
+    stop_server
     echo "include $conf" >>"$inside/etc/$name/$name.conf"
     start "/usr/bin/$name-server" "/etc/$name/$name.conf"
     cli MODULE LIST | grep -qx "$module" || fail "$name has not loaded $module"
@@ -120,7 +93,7 @@ for name in redis valkey; do
     # The new file comes under the server, as with every upgrade.
     in_root --install "$deb"
     [ "$(cli LOCK.ACQUIRE jobs:42 worker-b 30000)" -gt "$fence" ] || fail "$name does not survive an upgrade of the package"
-    stop
+    stop_server
     pass "$name-server, told to, loads $module and gives a lock"
 done
 rm "$inside"/etc/redis/* "$inside"/etc/valkey/*

@@ -96,7 +96,8 @@ stage() {
     # The folder of a target does not name the version of glibc.
     install -m 755 "$dist/build/${triple:+${triple%%.*}/}release/libredis_lock.so" "$stage/"
     assert_no_paths "$stage/libredis_lock.so"
-    scripts/dist/notices.py >"$stage/NOTICES"
+    scripts/dist/notices.sh check
+    install -m 644 packaging/NOTICES "$stage/"
     cat >"$stage/BUILDINFO" <<INFO
 $name $version
 commit: $commit
@@ -104,7 +105,7 @@ SOURCE_DATE_EPOCH: $SOURCE_DATE_EPOCH
 $(rustc -vV)
 $(compilers)
 INFO
-    chmod 644 "$stage/NOTICES" "$stage/BUILDINFO"
+    chmod 644 "$stage/BUILDINFO"
 }
 
 # pack FOLDER INTO: in one order, of one owner and time.

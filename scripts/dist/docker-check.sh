@@ -26,10 +26,9 @@ while read -r path; do
     cp -r --parents $path "$context/"
 done < <(sed -n 's/^!//p' .dockerignore)
 cd "$context"
-"$context/scripts/dist/notices.py" >NOTICES
 # This reads the manifest as a build does, and compiles nothing.
 cargo fetch --locked --quiet
-for path in src/lib.rs LICENSE-MIT LICENSE-APACHE redis.conf.example NOTICES; do
+for path in src/lib.rs LICENSE-MIT LICENSE-APACHE redis.conf.example packaging/NOTICES; do
     [ -s "$path" ] || { echo "docker-check: the Dockerfile wants $path" >&2; exit 1; }
 done
 echo "docker-check: hadolint $version has no complaint, and the context is complete"

@@ -11,7 +11,6 @@ triple=$1 module=$(realpath "$2")
 servers=${REDIS_LOCK_SERVERS:-$root/.servers}
 tools=${CARGO_TARGET_DIR:-$root/target}/tools
 place=$tools/elsewhere/$triple
-cli=$servers/redis-7.0.15/bin/redis-cli
 machine=${triple%%-*}
 
 cannot() { echo "$*"; exit 2; }
@@ -104,49 +103,31 @@ case $triple in
 esac
 
 temp=$(mktemp -d)
-server=
-clean_up() {
-    [ -z "$server" ] || kill "$server" 2>/dev/null || true
-    [ -z "$server" ] || wait "$server" 2>/dev/null || true
-    rm -rf "$temp"
-}
-trap clean_up EXIT
+. "$root/scripts/server.sh"
+trap 'stop_server; rm -rf "$temp"' EXIT
 
-ask() { "$cli" -p "$port" "$@" 2>/dev/null; }
-
-# start: on a free port, with the data of the last time.
+# start: with the data of the last time.
 start() {
-    for port in $(shuf -i 20000-40000 -n 10); do
-        "${line[@]}" --bind 127.0.0.1 --port "$port" --dir "$temp" --appendonly yes --loadmodule "$module" >"$temp/log" 2>&1 &
-        server=$!
-        for _ in {1..300}; do
-            kill -0 "$server" 2>/dev/null || break
-            [ "$(ask PING)" != PONG ] || return 0
-            sleep 0.1
-        done
-        grep -q 'in use' "$temp/log" || { cat "$temp/log" >&2; fail "the server did not start with it"; }
-    done
-    fail "found no port"
+    start_server "$temp/log" "${line[@]}" --dir "$temp" --appendonly yes --loadmodule "$module" || fail "the server did not start with it"
 }
 
 start
-fence=$(ask LOCK.ACQUIRE jobs:42 worker-a 600000)
+fence=$(cli LOCK.ACQUIRE jobs:42 worker-a 600000)
 [ "$fence" -gt 0 ] || fail "LOCK.ACQUIRE: $fence"
-[ -z "$(ask LOCK.ACQUIRE jobs:42 worker-b 600000)" ] || fail "the lock was given twice"
+[ -z "$(cli LOCK.ACQUIRE jobs:42 worker-b 600000)" ] || fail "the lock was given twice"
 # One waits, and has the lock in the step that releases it.
-ask LOCK.ACQUIRE jobs:42 worker-b 600000 BLOCK 20000 >"$temp/waited" &
+cli LOCK.ACQUIRE jobs:42 worker-b 600000 BLOCK 20000 >"$temp/waited" &
 waiting=$!
 for _ in {1..200}; do
-    [ "$(ask INFO lock | tr -d '\r' | sed -n 's/^lock_waiters://p')" != 1 ] || break
+    [ "$(cli INFO lock | tr -d '\r' | sed -n 's/^lock_waiters://p')" != 1 ] || break
     sleep 0.1
 done
-[ "$(ask LOCK.RELEASE jobs:42 worker-a)" = 1 ] || fail "it did not release"
+[ "$(cli LOCK.RELEASE jobs:42 worker-a)" = 1 ] || fail "it did not release"
 wait "$waiting"
 [ "$(cat "$temp/waited")" -gt "$fence" ] || fail "the waiter got $(cat "$temp/waited") after $fence"
 # And it outlives a restart.
-kill "$server"
-wait "$server" || true
+stop_server
 start
-[ "$(ask LOCK.CHECK jobs:42 worker-b)" = "$(cat "$temp/waited")" ] || fail "the lock has not outlived a restart"
-version=$(ask INFO server | tr -d '\r' | sed -n 's/^redis_version://p')
+[ "$(cli LOCK.CHECK jobs:42 worker-b)" = "$(cat "$temp/waited")" ] || fail "the lock has not outlived a restart"
+version=$(cli INFO server | tr -d '\r' | sed -n 's/^redis_version://p')
 echo "loaded into Redis $version${run[0]:+ by ${run[0]}}: a lock, a waiter, a restart"

@@ -14,6 +14,8 @@ pub mod exec;
 pub mod info;
 pub mod log;
 pub mod macquire;
+#[cfg(test)]
+mod properties;
 pub mod release;
 pub mod renew;
 pub mod resetstat;

@@ -388,4 +388,6 @@ impl<'a> Input<'a> {
 }
 
 #[cfg(test)]
+mod properties;
+#[cfg(test)]
 mod tests;

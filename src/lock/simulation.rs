@@ -6,6 +6,8 @@
 
 // Long because: the lock, the oracle and the checks after each step are read together.
 
+mod properties;
+
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 

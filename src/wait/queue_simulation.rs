@@ -9,6 +9,7 @@
 
 mod histories;
 mod oracle;
+mod properties;
 
 use std::hash::{BuildHasherDefault, DefaultHasher};
 

@@ -12,6 +12,7 @@
 mod check;
 mod drivers;
 mod oracle;
+mod properties;
 mod several;
 mod several_drivers;
 mod shell;

@@ -3,7 +3,7 @@
 use crate::harness::aof;
 use crate::harness::dump::raise_fences_by_an_hour;
 use crate::harness::workload::{self, script};
-use crate::harness::{now_ms, wait_for, Client, Kind, Reply, Server, State, AT_ONCE};
+use crate::harness::{now_ms, packed, wait_for, Client, Kind, Reply, Server, State, AT_ONCE};
 
 on_all_servers![
     every_operation_is_replicated,
@@ -149,7 +149,7 @@ fn commands_that_change_nothing_replicate_nothing(kind: Kind) {
     assert_eq!(c.call("EXEC").items().len(), 10);
     c.send(&script(&nothing[..10]));
     // 6.2 replicates MULTI and EXEC around nothing.
-    let empty = "*1\r\n$5\r\nMULTI\r\n*1\r\n$4\r\nEXEC\r\n".len();
+    let empty = [packed(&["MULTI"]), packed(&["EXEC"])].concat().len();
     let around = if kind.is_7_0_or_later() { 0 } else { empty };
     assert_eq!(sent(&mut c), before + i64::try_from(around).unwrap());
     // A command that changes something does send bytes.

@@ -63,22 +63,11 @@ $MVN -q -s target/dist/settings.xml -f dist/pom.xml dependency:build-classpath \
 grep -q "staging=" target/dist/repository/io/github/redis-lock/redis-lock-shedlock/*/_remote.repositories
 
 folder=$(mktemp -d)
-server=
-trap 'kill $server 2>/dev/null || true; wait $server 2>/dev/null || true; rm -rf "$folder"' EXIT
-# A port that is in use ends the server at once, and the next one is tried.
-for _ in $(seq 10); do
-    port=$((20000 + RANDOM % 12000))
-    "$REDIS_LOCK_SERVERS/${CLIENT_SERVER:-redis-7.0.15}/bin/server" --port $port --bind 127.0.0.1 --save "" --dir "$folder" \
-        --loadmodule "$REDIS_LOCK_MODULE" >"$folder/log" 2>&1 &
-    server=$!
-    for _ in $(seq 200); do
-        ! grep -q "Ready to accept" "$folder/log" || break 2
-        kill -0 $server 2>/dev/null || break
-        sleep 0.05
-    done
-done
-grep -q "Ready to accept" "$folder/log" || { cat "$folder/log" >&2; exit 1; }
-java -cp "$(cat "$classpath")" dist/TakeLocks.java --spring.data.redis.port=$port
+. ../../../scripts/server.sh
+trap 'stop_server; rm -rf "$folder"' EXIT
+start_server "$folder/log" "$REDIS_LOCK_SERVERS/${CLIENT_SERVER:-redis-7.0.15}/bin/server" --save "" --dir "$folder" \
+    --loadmodule "$REDIS_LOCK_MODULE"
+java -cp "$(cat "$classpath")" dist/TakeLocks.java --spring.data.redis.port="$port"
 
 echo "== would be uploaded (nothing was)"
 (cd "$staging" && find . -type f -path '*redis-lock-s[hp]*' ! -name '*.md5' ! -name '*.sha1' ! -name 'maven-metadata*' |

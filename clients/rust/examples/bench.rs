@@ -9,24 +9,41 @@
 //! task by `aio`, all with one `LockClient` at its defaults. It prints a line for each acquisition,
 //! `CLIENT ASKED_US GRANTED_US RELEASED_US`. At the start of the clock it says `start` on stderr.
 
-use std::collections::HashMap;
-use std::env;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use clap::Parser;
 use redis_lock_client::{Options, aio, sync};
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
 const LIBRARIES: [&str; 2] = ["redis-lock", "redis-lock-tokio"];
 
-#[derive(Clone)]
+#[derive(Clone, Parser)]
 struct Settings {
+    #[arg(required_unless_present = "list", value_parser = LIBRARIES)]
+    library: Option<String>,
+    /// Print the libraries, and end
+    #[arg(long)]
+    list: bool,
+    #[arg(long, default_value = "redis://127.0.0.1:6379")]
     url: String,
+    #[arg(long = "lock", value_name = "KEY", default_value = "lock:bench")]
     key: String,
+    #[arg(long, default_value_t = 8)]
     clients: usize,
+    #[arg(long = "hold-ms", value_name = "MS", default_value = "1", value_parser = millis)]
     hold: Duration,
+    #[arg(long, default_value = "5", value_parser = seconds)]
     seconds: Duration,
+}
+
+fn millis(text: &str) -> Result<Duration, Error> {
+    Ok(Duration::from_millis(text.parse()?))
+}
+
+fn seconds(text: &str) -> Result<Duration, Error> {
+    Ok(Duration::try_from_secs_f64(text.parse()?)?)
 }
 
 /// The times of an acquisition, in microseconds since the start.
@@ -38,37 +55,20 @@ struct Turn {
 }
 
 fn main() -> Result<(), Error> {
-    let mut words = env::args().skip(1);
-    let library = words.next().unwrap_or_default();
-    if library == "--list" {
+    let settings = Settings::parse();
+    if settings.list {
         println!("{}", LIBRARIES.join("\n"));
         return Ok(());
     }
-    let settings = settings(words)?;
-    let turns = match library.as_str() {
-        "redis-lock" => threads(&settings)?,
-        "redis-lock-tokio" => tokio::runtime::Runtime::new()?.block_on(tasks(&settings))?,
-        _ => return Err(format!("which library? {}", LIBRARIES.join(", ")).into()),
+    let turns = match settings.library.as_deref() {
+        Some("redis-lock-tokio") => tokio::runtime::Runtime::new()?.block_on(tasks(&settings))?,
+        _ => threads(&settings)?,
     };
     for turn in turns {
         let (asked, granted) = (turn.asked, turn.granted);
         println!("{} {asked} {granted} {}", turn.client, turn.released);
     }
     Ok(())
-}
-
-fn settings(words: impl Iterator<Item = String>) -> Result<Settings, Error> {
-    let words: Vec<_> = words.collect();
-    let pairs = words.chunks_exact(2);
-    let options: HashMap<_, _> = pairs.map(|pair| (&*pair[0], &*pair[1])).collect();
-    let option = |name: &str, default: &str| options.get(name).unwrap_or(&default).to_string();
-    Ok(Settings {
-        url: option("--url", "redis://127.0.0.1:6379"),
-        key: option("--lock", "lock:bench"),
-        clients: option("--clients", "8").parse()?,
-        hold: Duration::from_millis(option("--hold-ms", "1").parse()?),
-        seconds: Duration::try_from_secs_f64(option("--seconds", "5").parse()?)?,
-    })
 }
 
 fn threads(settings: &Settings) -> Result<Vec<Turn>, Error> {

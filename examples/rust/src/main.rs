@@ -7,11 +7,12 @@ mod link;
 mod lock;
 
 use std::error::Error;
+use std::num::ParseIntError;
 use std::process::ExitCode;
-use std::str::FromStr;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use clap::Parser;
 use link::{may_pass, Link, PAUSE};
 use lock::{Lease, Lock, Lost};
 use redis::{Cmd, FromRedisValue, RedisError};
@@ -22,10 +23,53 @@ const RESOURCE: &str = include_str!("../../resource.lua");
 /// How long one reply of the resource may take before we ask again on a new connection.
 const REPLY: Duration = Duration::from_secs(2);
 
-const USAGE: &str = "worker redis --url URL --lock KEY --resource KEY --ttl MS --block MS --writes N --pause MS [--shared] [--token T]";
+/// Works under a lock, and only as long as it has it.
+#[derive(Parser)]
+struct Options {
+    /// The client that asks the server
+    #[arg(value_parser = ["redis"])]
+    variant: String,
+    #[arg(long)]
+    url: String,
+    /// The key of the lock
+    #[arg(long)]
+    lock: String,
+    /// The key of what it protects
+    #[arg(long)]
+    resource: String,
+    /// How long the lock lasts without being renewed
+    #[arg(long, value_name = "MS", value_parser = millis)]
+    ttl: Duration,
+    /// How long to wait for the lock
+    #[arg(long, value_name = "MS", value_parser = millis)]
+    block: Duration,
+    #[arg(long)]
+    writes: usize,
+    /// Between two writes
+    #[arg(long, value_name = "MS", value_parser = millis)]
+    pause: Duration,
+    /// Take the lock as a reader
+    #[arg(long)]
+    shared: bool,
+    /// The name of the owner; a new one unless told
+    #[arg(long)]
+    token: Option<String>,
+}
+
+fn millis(text: &str) -> Result<Duration, ParseIntError> {
+    text.parse().map(Duration::from_millis)
+}
 
 fn main() -> ExitCode {
-    match Options::of_command_line().and_then(|options| run(&options)) {
+    let options = match Options::try_parse() {
+        Ok(options) => options,
+        Err(error) => {
+            // By itself it would end with 2, which says here that the lock was not to be had in time.
+            let _ = error.print();
+            return ExitCode::from(u8::from(error.use_stderr()));
+        }
+    };
+    match run(&options) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             eprintln!("{error}");
@@ -39,15 +83,23 @@ fn run(options: &Options) -> Result<u8, Box<dyn Error>> {
     // must not wait behind it.
     let mut locks = Link::to(&options.url)?;
     let mut link = Link::to(&options.url)?;
-    let lock = &options.lock;
+    let lock = Lock {
+        key: options.lock.clone(),
+        token: options
+            .token
+            .clone()
+            .unwrap_or_else(|| uuid::Uuid::new_v4().to_string()),
+        ttl: options.ttl,
+        shared: options.shared,
+    };
     let Some(lease) = lock.acquire(&mut locks, options.block)? else {
         println!("gave-up");
         return Ok(2);
     };
     println!("granted {}", lease.fence);
     let worked = thread::scope(|scope| {
-        scope.spawn(|| lease.keep(lock, &mut locks));
-        let worked = work(options, &lease, &mut link);
+        scope.spawn(|| lease.keep(&lock, &mut locks));
+        let worked = work(options, &lock, &lease, &mut link);
         // Whatever came of the work: or the watchdog would go on for nobody.
         let ours = lease.close();
         worked.and_then(|()| Ok(ours?))
@@ -66,9 +118,9 @@ fn run(options: &Options) -> Result<u8, Box<dyn Error>> {
     }
 }
 
-fn work(options: &Options, lease: &Lease, link: &mut Link) -> Result<(), Stop> {
+fn work(options: &Options, lock: &Lock, lease: &Lease, link: &mut Link) -> Result<(), Stop> {
     for number in 1..=options.writes {
-        if options.lock.shared {
+        if lock.shared {
             let mut read = redis::cmd("HGET");
             read.arg(&options.resource).arg("writes");
             let value: Option<u64> = step(lease, link, &read)?;
@@ -76,7 +128,7 @@ fn work(options: &Options, lease: &Lease, link: &mut Link) -> Result<(), Stop> {
         } else {
             let mut write = redis::cmd("EVAL");
             write.arg(RESOURCE).arg(1).arg(&options.resource);
-            write.arg(lease.fence).arg(&options.lock.token);
+            write.arg(lease.fence).arg(&lock.token);
             let accepted: bool = step(lease, link, &write)?;
             if !accepted {
                 return Err(lease.refuse().into());
@@ -116,47 +168,4 @@ impl From<Lost> for Stop {
     fn from(_: Lost) -> Self {
         Stop::Lost
     }
-}
-
-struct Options {
-    url: String,
-    lock: Lock,
-    resource: String,
-    block: Duration,
-    writes: usize,
-    pause: Duration,
-}
-
-impl Options {
-    fn of_command_line() -> Result<Self, Box<dyn Error>> {
-        let words: Vec<String> = std::env::args().skip(1).collect();
-        if words.first().is_none_or(|variant| variant != "redis") {
-            return Err(USAGE.into());
-        }
-        let millis = |name| Ok::<_, Box<dyn Error>>(Duration::from_millis(value(&words, name)?));
-        Ok(Self {
-            url: value(&words, "--url")?,
-            lock: Lock {
-                key: value(&words, "--lock")?,
-                token: match words.iter().any(|word| word == "--token") {
-                    true => value(&words, "--token")?,
-                    false => uuid::Uuid::new_v4().to_string(),
-                },
-                ttl: millis("--ttl")?,
-                shared: words.iter().any(|word| word == "--shared"),
-            },
-            resource: value(&words, "--resource")?,
-            block: millis("--block")?,
-            writes: value(&words, "--writes")?,
-            pause: millis("--pause")?,
-        })
-    }
-}
-
-/// What stands behind an option.
-fn value<T: FromStr>(words: &[String], option: &str) -> Result<T, String> {
-    let mut pairs = words.windows(2);
-    let value = pairs.find_map(|pair| (pair[0] == option).then(|| pair[1].parse().ok()));
-    let value = value.flatten();
-    value.ok_or_else(|| format!("{option} is missing or wrong\nusage: {USAGE}"))
 }

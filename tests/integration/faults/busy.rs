@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::super::harness::{figure, scale, wait_for, Client, Kind, Raw, Reply, Server};
+use super::super::harness::{figure, packed, scale, wait_for, Client, Kind, Raw, Reply, Server};
 use super::load_clients::LoadClients;
 
 on_every_server![
@@ -27,14 +27,6 @@ fn wait_until_busy(c: &mut Client) {
     wait_for("the server to be busy", || {
         matches!(c.call("PING"), Reply::Error(error) if error.starts_with("BUSY")).then_some(())
     });
-}
-
-fn bytes(parts: &[&str]) -> Vec<u8> {
-    let mut bytes = format!("*{}\r\n", parts.len());
-    for part in parts {
-        bytes += &format!("${}\r\n{part}\r\n", part.len());
-    }
-    bytes.into_bytes()
 }
 
 fn a_busy_function_delays_a_hand_off_but_loses_none(kind: Kind) {
@@ -91,7 +83,7 @@ fn a_script_that_has_acquired_a_lock_cannot_be_killed(kind: Kind) {
                   redis.call('LOCK.RELEASE', 'k', 'a') \
                   for n = 1, 50000000 do end \
                   return fence";
-    caller.send_bytes(&bytes(&["EVAL", script, "0"]));
+    caller.send_bytes(&packed(&["EVAL", script, "0"]));
     wait_until_busy(&mut c);
     let killed = c.error("SCRIPT KILL");
     assert!(killed.starts_with("UNKILLABLE"), "{killed}");
@@ -112,7 +104,7 @@ fn a_script_killed_before_it_writes_acquires_nothing(kind: Kind) {
     let mut caller = server.raw();
     let script =
         format!("redis.call('LOCK.INFO', 'k') {ENDLESS} redis.call('LOCK.RELEASE', 'k', 'a')");
-    caller.send_bytes(&bytes(&["EVAL", &script, "0"]));
+    caller.send_bytes(&packed(&["EVAL", &script, "0"]));
     wait_until_busy(&mut c);
     assert_eq!(c.text("SCRIPT KILL"), "OK");
     assert!(caller.line().unwrap().starts_with('-'));
@@ -223,7 +215,7 @@ fn many_clients_on_a_server_with_long_scripts(kind: Kind) {
     let mut c = server.client();
     let kills = clients.run(&server, 15 * scale(), |_| {
         let mut script = server.raw();
-        script.send_bytes(&bytes(&["EVAL", ENDLESS, "0"]));
+        script.send_bytes(&packed(&["EVAL", ENDLESS, "0"]));
         wait_until_busy(&mut c);
         assert_eq!(c.text("SCRIPT KILL"), "OK");
         assert!(script.line().unwrap().starts_with('-'));

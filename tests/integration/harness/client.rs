@@ -105,7 +105,7 @@ impl Client {
     pub fn try_pipeline(&mut self, commands: &[Vec<Vec<u8>>]) -> Result<Vec<Reply>, RedisError> {
         let mut packed = Vec::new();
         for args in commands {
-            packed.extend(command(args).get_packed_command());
+            packed.extend(self::packed(args));
         }
         let replies = self
             .connection
@@ -237,6 +237,11 @@ impl From<Value> for Reply {
             other => Reply::Other(format!("{other:?}")),
         }
     }
+}
+
+/// A command as the bytes that a client sends.
+pub fn packed<A: AsRef<[u8]>>(args: &[A]) -> Vec<u8> {
+    command(args).get_packed_command()
 }
 
 fn command<A: AsRef<[u8]>>(args: &[A]) -> redis::Cmd {

@@ -27,7 +27,7 @@ mod steady;
 mod terminal;
 pub mod workload;
 
-pub use client::{Client, Reply};
+pub use client::{packed, Client, Reply};
 pub use clock::Clock;
 pub use cluster::{cluster_connection, Cluster, SHARDS};
 pub use console::run_examples;

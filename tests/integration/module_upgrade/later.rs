@@ -10,7 +10,7 @@ use std::path::Path;
 use redis_lock::lock::codec::{encode_effect, encode_fence, encode_held, LATEST_VERSION};
 use redis_lock::lock::{Deadline, Effect, Fence, Hold, Mode, Token};
 
-use crate::harness::{aof, module, now_ms, wait_for, Client, Kind, Reply, Server};
+use crate::harness::{aof, module, now_ms, packed, wait_for, Client, Kind, Reply, Server};
 use crate::hostile::payload::{sealed, Payload, FOOTER};
 
 on_every_server![
@@ -223,16 +223,7 @@ fn from_a_later_release() -> Vec<u8> {
         &[b"LOCK._APPLY", b"plain", &given],
         &[b"SET", b"text", b"stays"],
     ];
-    commands.iter().flat_map(|words| resp(words)).collect()
-}
-
-fn resp(words: &[&[u8]]) -> Vec<u8> {
-    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
-    for word in words {
-        bytes.extend(format!("${}\r\n", word.len()).bytes());
-        bytes.extend([word, &b"\r\n"[..]].concat());
-    }
-    bytes
+    commands.iter().flat_map(|words| packed(words)).collect()
 }
 
 /// The server reports each record that it could not carry out, and goes on. It does so with every

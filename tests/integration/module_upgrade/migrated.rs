@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 
 use redis_lock::lock::codec::LATEST_VERSION;
 
-use crate::harness::{aof, Kind, Reply, Server};
+use crate::harness::{aof, packed, Kind, Reply, Server};
 use crate::hostile::payload::Payload;
 
 on_every_server![a_lock_that_the_target_cannot_read_stays_where_it_is];
@@ -70,17 +70,11 @@ fn pass_on(mut source: TcpStream, mut target: TcpStream) -> std::io::Result<()> 
 
 /// The command as a later release would send it.
 fn raised(args: &[&[u8]]) -> Vec<u8> {
-    let mut command = format!("*{}\r\n", args.len()).into_bytes();
-    let is_restore = args[0].eq_ignore_ascii_case(b"RESTORE");
-    for (n, arg) in args.iter().enumerate() {
-        let mut arg = arg.to_vec();
-        if is_restore && n == 3 {
-            let mut payload = Payload::read(&arg);
-            payload.record[0] = LATEST_VERSION + 1;
-            arg = payload.write();
-        }
-        command.extend(format!("${}\r\n", arg.len()).bytes());
-        command.extend([&arg[..], b"\r\n"].concat());
+    let mut args: Vec<_> = args.iter().map(|arg| arg.to_vec()).collect();
+    if args[0].eq_ignore_ascii_case(b"RESTORE") {
+        let mut payload = Payload::read(&args[3]);
+        payload.record[0] = LATEST_VERSION + 1;
+        args[3] = payload.write();
     }
-    command
+    packed(&args)
 }

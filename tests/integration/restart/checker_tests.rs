@@ -7,6 +7,7 @@ use super::checker::{instant_that_came_back, never_two_holders, Fences};
 use super::file::Account;
 use super::journal::{Answer, Held, Holds, Life, Part, Request, Step, What};
 use super::trial::EVERYTHING;
+use crate::harness::packed;
 
 const EXCLUSIVE: What = What::Acquire(Mode::Exclusive, None);
 const SHARED: What = What::Acquire(Mode::Shared, None);
@@ -182,14 +183,14 @@ fn a_grant_of_several_keys_without_its_transaction_is_torn() {
         },
     };
     let [first, second] = ["lock:0", "lock:1"].map(|key| file_of(key, &[effect]));
-    let (begin, end) = (b"*1\r\n$5\r\nMULTI\r\n", b"*1\r\n$4\r\nEXEC\r\n");
+    let [begin, end] = ["MULTI", "EXEC"].map(|name| packed(&[name]));
     let torn = |file: &[&[u8]]| Account::of(&[file.concat()]).torn.len();
-    assert_eq!(torn(&[begin, &first, &second, end]), 0);
-    assert_eq!(torn(&[begin, &first, &second]), 0, "nothing of it counts");
-    assert_eq!(torn(&[begin, &first, end]), 1);
+    assert_eq!(torn(&[&begin, &first, &second, &end]), 0);
+    assert_eq!(torn(&[&begin, &first, &second]), 0, "nothing of it counts");
+    assert_eq!(torn(&[&begin, &first, &end]), 1);
     assert_eq!(torn(&[&first, &second]), 2);
     // What comes later is no grant.
-    assert_eq!(torn(&[begin, &first, &second, end, &second]), 0);
+    assert_eq!(torn(&[&begin, &first, &second, &end, &second]), 0);
 }
 
 #[test]
@@ -265,14 +266,7 @@ fn file_of(key: &str, effects: &[Effect<'_>]) -> Vec<u8> {
     for effect in effects {
         let mut bytes = Vec::new();
         encode_effect(effect, &mut bytes);
-        let head = format!(
-            "*3\r\n$11\r\nLOCK._APPLY\r\n${}\r\n{key}\r\n${}\r\n",
-            key.len(),
-            bytes.len()
-        );
-        file.extend(head.into_bytes());
-        file.extend(bytes);
-        file.extend(b"\r\n");
+        file.extend(packed(&[b"LOCK._APPLY", key.as_bytes(), &bytes]));
     }
     file
 }
@@ -305,8 +299,8 @@ fn an_answer_without_effect_or_effect_without_request_is_refused() {
     assert!(check(file(&[other_fence, release])).is_err());
     assert!(check(file(&[other_ttl, release])).is_err());
     // A transaction without its end does not count.
-    let begin = [&b"*1\r\n$5\r\nMULTI\r\n"[..], &file(&[right, release])].concat();
+    let begin = [packed(&["MULTI"]), file(&[right, release])].concat();
     assert!(check(begin.clone()).is_err());
-    let end = [&begin[..], b"*1\r\n$4\r\nEXEC\r\n"].concat();
+    let end = [begin, packed(&["EXEC"])].concat();
     assert_eq!(check(end), Ok(2));
 }

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use super::{in_scripts, load_function, user};
-use crate::harness::{figure, redis_cli, wait_for, Client, Kind, Reply, Server};
+use crate::harness::{figure, packed, redis_cli, wait_for, Client, Kind, Reply, Server};
 
 on_every_server![
     no_context_lets_a_client_apply_an_effect,
@@ -84,10 +84,7 @@ fn no_context_lets_a_client_apply_an_effect(kind: Kind) {
 fn an_aof_piped_in_by_a_client_is_refused(kind: Kind) {
     let (server, mut c) = fixture(kind);
     let record = effect();
-    let mut file = b"*3\r\n$11\r\nLOCK._APPLY\r\n$1\r\nk\r\n".to_vec();
-    file.extend(format!("${}\r\n", record.len()).as_bytes());
-    file.extend(&record);
-    file.extend(b"\r\n");
+    let file = packed(&[b"LOCK._APPLY", &b"k"[..], &record]);
     let mut cli = Command::new(redis_cli())
         .args(["-p", &server.port.to_string(), "--pipe"])
         .stdin(Stdio::piped())
@@ -111,11 +108,7 @@ fn a_connection_that_sent_psync_cannot_apply_effects(kind: Kind) {
             (c.info("connected_slaves") == "1").then_some(())
         });
         let record = effect();
-        let mut bytes = b"*3\r\n$11\r\nLOCK._APPLY\r\n$1\r\nk\r\n".to_vec();
-        bytes.extend(format!("${}\r\n", record.len()).as_bytes());
-        bytes.extend(&record);
-        bytes.extend(b"\r\n");
-        replica.send_bytes(&bytes);
+        replica.send_bytes(&packed(&[b"LOCK._APPLY", &b"k"[..], &record]));
         let calls = |c: &mut Client| c.text("INFO commandstats");
         wait_for("the command to be refused", || {
             calls(&mut c).contains("cmdstat_lock._apply").then_some(())

@@ -8,6 +8,7 @@
 //!   [`guarded`], [`info_replies`]: the rules, over a [`replay`].
 //!   [`checker_tests`], [`several_tests`], [`kept_tests`], [`guarded_tests`] and [`taken_back`] show
 //!   with [`forged`] histories that each rule refuses what it should.
+//! - [`linearizable`]: a shorter run whose replies a checker from a registry judges.
 //!
 //! `SOAK_SECONDS` makes it longer (`make soak`), `SOAK_SEED` repeats the choices of a run, not its
 //! timing.
@@ -23,6 +24,7 @@ pub mod history;
 mod info_replies;
 mod kept;
 mod kept_tests;
+mod linearizable;
 mod linger;
 mod operator;
 mod replay;

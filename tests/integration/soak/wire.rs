@@ -4,13 +4,15 @@ use std::io::{self, Error, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
-use crate::harness::Reply;
+use redis::Parser;
+
+use crate::harness::{packed, Reply};
 
 pub struct Wire {
     /// The client id, for CLIENT KILL and CLIENT UNBLOCK.
     pub id: i64,
     stream: TcpStream,
-    unread: Vec<u8>,
+    parser: Parser,
 }
 
 /// The longest time that anything may take.
@@ -23,7 +25,7 @@ impl Wire {
         let mut wire = Self {
             id: 0,
             stream,
-            unread: Vec::new(),
+            parser: Parser::new(),
         };
         wire.send(&[&["CLIENT", "ID"]])?;
         wire.id = wire.reply(PATIENCE)?.as_int();
@@ -32,36 +34,24 @@ impl Wire {
 
     /// Sends commands in one write.
     pub fn send(&mut self, commands: &[&[&str]]) -> io::Result<()> {
-        let mut bytes = Vec::new();
-        for command in commands {
-            write!(bytes, "*{}\r\n", command.len())?;
-            for arg in *command {
-                write!(bytes, "${}\r\n{arg}\r\n", arg.len())?;
-            }
-        }
+        let bytes: Vec<_> = commands
+            .iter()
+            .flat_map(|command| packed(command))
+            .collect();
         self.stream.write_all(&bytes)
     }
 
     /// Reads one reply. `TimedOut` if it does not come in time. It can still be read later.
     pub fn reply(&mut self, patience: Duration) -> io::Result<Reply> {
-        let start = Instant::now();
-        loop {
-            if let Some((reply, used)) = parse(&self.unread) {
-                self.unread.drain(..used);
-                return Ok(reply);
-            }
-            let left = patience.saturating_sub(start.elapsed());
-            if left.is_zero() {
-                return Err(ErrorKind::TimedOut.into());
-            }
-            self.stream.set_read_timeout(Some(left))?;
-            let mut bytes = [0; 4096];
-            match self.stream.read(&mut bytes) {
-                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-                Ok(n) => self.unread.extend(&bytes[..n]),
-                Err(error) if is_impatience(&error) => {}
-                Err(error) => return Err(error),
-            }
+        let mut source = Source {
+            stream: &self.stream,
+            until: Instant::now() + patience,
+            failure: None,
+        };
+        // The parser keeps the part of a reply that has come.
+        match self.parser.parse_value(&mut source) {
+            Ok(value) => Ok(Reply::from(value)),
+            Err(error) => Err(source.failure.unwrap_or_else(|| Error::other(error))),
         }
     }
 
@@ -71,43 +61,38 @@ impl Wire {
     }
 }
 
-/// Whether a reply is just not there yet. A read with a timeout returns `Interrupted` after the
-/// process was stopped and resumed.
-pub fn is_impatience(error: &Error) -> bool {
-    use ErrorKind::{Interrupted, TimedOut, WouldBlock};
-    matches!(error.kind(), TimedOut | WouldBlock | Interrupted)
+/// What comes until an instant. A read with a timeout returns `Interrupted` after the process was
+/// stopped and resumed.
+struct Source<'s> {
+    stream: &'s TcpStream,
+    until: Instant,
+    /// The parser keeps the kind of an error to itself.
+    failure: Option<Error>,
 }
 
-/// One RESP2 reply and its length in bytes. `None` while it is incomplete.
-fn parse(bytes: &[u8]) -> Option<(Reply, usize)> {
-    let end = bytes.iter().position(|byte| *byte == b'\r')?;
-    let line = std::str::from_utf8(bytes.get(1..end)?).expect("a line of text");
-    let mut used = end + 2;
-    if bytes.len() < used {
-        return None;
+impl Read for Source<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        use ErrorKind::{Interrupted, TimedOut, WouldBlock};
+        loop {
+            let left = self.until.saturating_duration_since(Instant::now());
+            let kind = if left.is_zero() {
+                TimedOut
+            } else {
+                self.stream.set_read_timeout(Some(left))?;
+                match self.stream.read(buffer) {
+                    Ok(0) => ErrorKind::UnexpectedEof,
+                    Ok(len) => return Ok(len),
+                    Err(error) if matches!(error.kind(), WouldBlock | Interrupted) => continue,
+                    Err(error) => error.kind(),
+                }
+            };
+            self.failure = Some(kind.into());
+            return Err(kind.into());
+        }
     }
-    let number = || line.parse::<i64>().expect("a number");
-    let reply = match bytes[0] {
-        b'+' => Reply::Simple(line.into()),
-        b'-' => Reply::Error(line.into()),
-        b':' => Reply::Int(number()),
-        b'$' | b'*' if number() < 0 => Reply::Nil,
-        b'$' => {
-            let len = usize::try_from(number()).unwrap();
-            let text = bytes.get(used..used + len)?.to_vec();
-            used += len + 2;
-            Reply::Bulk(text)
-        }
-        b'*' => {
-            let mut items = Vec::new();
-            for _ in 0..number() {
-                let (item, more) = parse(bytes.get(used..)?)?;
-                items.push(item);
-                used += more;
-            }
-            Reply::Array(items)
-        }
-        other => panic!("no reply: {other}"),
-    };
-    (used <= bytes.len()).then_some((reply, used))
+}
+
+/// Whether a reply is just not there yet.
+pub fn is_impatience(error: &Error) -> bool {
+    error.kind() == ErrorKind::TimedOut
 }

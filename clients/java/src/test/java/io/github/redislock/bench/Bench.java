@@ -1,13 +1,13 @@
 package io.github.redislock.bench;
 
-import java.time.Duration;
 import java.util.ArrayList;
-import java.util.HashMap;
 import java.util.List;
-import java.util.Map;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Lock;
+import picocli.CommandLine;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.Parameters;
 
 /**
  * N threads take one lock in turns, for so long: {@code bench LIBRARY --url URL --lock KEY
@@ -18,19 +18,40 @@ import java.util.concurrent.locks.Lock;
 public final class Bench {
     private record Turn(int client, long askedUs, long grantedUs, long releasedUs) {}
 
-    private record Settings(String url, String lock, int clients, long holdMs, Duration duration) {}
+    private interface Settings {
+        @Parameters(arity = "0..1", defaultValue = "", description = "see --list")
+        String library();
+
+        @Option(names = "--list", description = "print the libraries, and end")
+        boolean list();
+
+        @Option(names = "--url", defaultValue = "redis://127.0.0.1:6379")
+        String url();
+
+        @Option(names = "--lock", defaultValue = "bench")
+        String lock();
+
+        @Option(names = "--clients", defaultValue = "8")
+        int clients();
+
+        @Option(names = "--hold-ms", defaultValue = "1")
+        long holdMs();
+
+        @Option(names = "--seconds", defaultValue = "5")
+        double seconds();
+    }
 
     private Bench() {}
 
     /** Runs it. */
     public static void main(String[] words) throws Exception {
-        if (words.length == 1 && words[0].equals("--list")) {
+        Settings settings = CommandLine.populateSpec(Settings.class, words);
+        if (settings.list()) {
             Contender.NAMES.forEach(System.out::println);
             return;
         }
-        Settings settings = settings(words);
         List<Turn> turns;
-        try (Contender contender = Contender.named(words[0], settings.url(), settings.lock())) {
+        try (Contender contender = Contender.named(settings.library(), settings.url(), settings.lock())) {
             turns = run(contender, settings);
         }
         StringBuilder lines = new StringBuilder();
@@ -40,26 +61,6 @@ public final class Bench {
         }
         System.out.print(lines);
         System.out.flush();
-    }
-
-    private static Settings settings(String[] words) {
-        if (words.length % 2 == 0) {
-            throw new IllegalArgumentException(
-                    "bench LIBRARY --url URL --lock KEY --clients N --hold-ms H --seconds S");
-        }
-        Map<String, String> options = new HashMap<>();
-        for (int at = 1; at < words.length; at += 2) {
-            options.put(words[at], words[at + 1]);
-        }
-        return new Settings(
-                options.getOrDefault("--url", "redis://127.0.0.1:6379"),
-                options.getOrDefault("--lock", "bench"),
-                Integer.parseInt(options.getOrDefault("--clients", "8")),
-                Long.parseLong(options.getOrDefault("--hold-ms", "1")),
-                Duration.ofMillis(
-                        (long)
-                                (Double.parseDouble(options.getOrDefault("--seconds", "5"))
-                                        * 1000)));
     }
 
     private static List<Turn> run(Contender contender, Settings settings)
@@ -96,13 +97,14 @@ public final class Bench {
 
     private static void takeTurns(
             Lock lock, Settings settings, int client, long startNanos, List<Turn> turns) {
-        long endNanos = startNanos + settings.duration().toNanos();
+        long endNanos = startNanos + (long) (settings.seconds() * 1e9);
+        long holdMs = settings.holdMs();
         while (System.nanoTime() - endNanos < 0) {
             long asked = System.nanoTime();
             lock.lock();
             long granted = System.nanoTime();
             try {
-                Thread.sleep(settings.holdMs());
+                Thread.sleep(holdMs);
             } catch (InterruptedException never) {
                 throw new IllegalStateException(never);
             } finally {

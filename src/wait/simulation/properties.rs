@@ -1,0 +1,74 @@
+//! Random histories of a whole server that shrink to the shortest one that still fails.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::drivers::keep;
+use super::*;
+
+fn place() -> impl Strategy<Value = Place> {
+    (0..DBS, 0..NAMES).prop_map(|(db, name)| at(db, name))
+}
+
+fn mode() -> impl Strategy<Value = Mode> {
+    let limit = (2..5_u32).prop_map(|n| Mode::of_limit(n).unwrap());
+    prop_oneof![1 => Just(Mode::Exclusive), 2 => Just(Mode::Shared), 1 => limit]
+}
+
+fn limits() -> impl Strategy<Value = Limits> {
+    prop_oneof![
+        2 => Just(Limits::Forever),
+        1 => Just(Limits::NoWait),
+        1 => (1..20_u64).prop_map(Limits::Until),
+        1 => Just(Limits::Notify),
+        1 => (1..20_u64).prop_map(Limits::NotifyUntil),
+    ]
+}
+
+fn request() -> impl Strategy<Value = Request> {
+    let (token, ttl) = (0..5_u8, 1..30_u64);
+    let grace = prop_oneof![Just(0), 1..20_u32];
+    let take = (mode(), token.clone(), ttl.clone(), limits(), grace);
+    prop_oneof![
+        6 => take.prop_map(|(mode, token, ttl, limits, grace)| keep(mode, token, ttl, limits, grace)),
+        3 => token.clone().prop_map(Request::Release),
+        1 => (token, ttl).prop_map(|(token, ttl)| Request::Renew(token, ttl)),
+    ]
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        20 => (place(), request()).prop_map(|(place, request)| Op::Ask(place, request)),
+        3 => (0..9_usize).prop_map(Op::KillWaiter),
+        3 => (0..9_usize).prop_map(Op::Lose),
+        6 => (0..9_usize).prop_map(Op::Deliver),
+        8 => (1..9_u64).prop_map(Op::Tick),
+        1 => (-20..20_i64).prop_map(Op::SetClock),
+        6 => Just(Op::Timer),
+        2 => place().prop_map(Op::Delete),
+        1 => place().prop_map(Op::Overwrite),
+        1 => (place(), 0..NAMES).prop_map(|(from, to)| Op::Rename(from, at(from.db, to))),
+        1 => (place(), 0..DBS).prop_map(|(from, to)| Op::Rename(from, at(to, from.name))),
+        1 => Just(Op::SwapDbs(0, 1)),
+        1 => (0..=EVERY_DB).prop_map(Op::Flush),
+        1 => place().prop_map(Op::Persist),
+        1 => (place(), 1..20_u64).prop_map(|(place, ms)| Op::Expire(place, ms)),
+        1 => Just(Op::ExpireCycle),
+        1 => any::<bool>().prop_map(Op::Demote),
+        3 => Just(Op::Promote),
+        1 => (0..NAMES, any::<bool>()).prop_map(|(slot, deletes)| Op::SlotGoes(slot, deletes)),
+        3 => (0..NAMES).prop_map(Op::SlotComes),
+        1 => any::<bool>().prop_map(Op::RefuseWrites),
+        1 => any::<bool>().prop_map(Op::Subscribe),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 5_000, max_shrink_iters: 20_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_history_is_as_the_oracle_says(says_db in any::<bool>(), history in vec(op(), 1..80)) {
+        let mut world = World::new(says_db);
+        history.into_iter().for_each(|op| world.step(op));
+    }
+}
