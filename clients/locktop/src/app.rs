@@ -6,7 +6,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use crate::model::lock::Detail;
 use crate::model::{Model, Order, Snapshot, Target};
-use crate::source::{Databases, Hold, Wishes};
+use crate::source::{Databases, Hold, Past, Wishes};
 
 const SHORTEST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(3_600);
@@ -38,6 +38,10 @@ pub(crate) enum Screen {
     Release(Release),
     Databases(usize),
     Numbers(String),
+    /// The most contended keys since the start or LOCK.RESETSTAT.
+    Contended,
+    /// The held locks that a command or eviction has taken.
+    Log,
     Help,
 }
 
@@ -115,6 +119,7 @@ impl App {
             Screen::List => self.on_list_key(key.code),
             Screen::Filter => self.on_filter_key(key.code),
             Screen::Detail(target) => self.on_detail_key(key.code, target),
+            Screen::Contended | Screen::Log => self.on_past_key(key.code),
             Screen::Release(release) => self.on_release_key(key.code, release),
             Screen::Databases(at) => self.on_databases_key(key.code, at),
             Screen::Numbers(_) | Screen::Help => self.on_reading_key(key.code),
@@ -139,6 +144,8 @@ impl App {
             KeyCode::Char('?' | 'h') => self.open(Screen::Help),
             KeyCode::Char('d') => self.open_databases(),
             KeyCode::Char('i') => self.open_numbers(),
+            KeyCode::Char('c') => self.open_past(Screen::Contended),
+            KeyCode::Char('l') => self.open_past(Screen::Log),
             KeyCode::Enter => {
                 if let Some(target) = self.shown_selection() {
                     self.open(Screen::Detail(target.clone()));
@@ -155,7 +162,7 @@ impl App {
         Effect::None
     }
 
-    /// The keys that mean the same on the list and on one lock.
+    /// The keys that mean the same on the list and on the screens in its place.
     fn on_pace_key(&mut self, key: KeyCode) {
         match key {
             KeyCode::Char('p' | ' ') => self.wishes.paused = !self.wishes.paused,
@@ -192,6 +199,20 @@ impl App {
             KeyCode::Char('q') | KeyCode::Esc | KeyCode::Enter | KeyCode::Left => {
                 self.open(Screen::List);
                 self.wishes.detail = None;
+            }
+            _ if self.scrolls(key) => {}
+            _ => self.on_pace_key(key),
+        }
+        Effect::None
+    }
+
+    fn on_past_key(&mut self, key: KeyCode) -> Effect {
+        self.message.clear();
+        match key {
+            KeyCode::Char('c') => self.open_past(Screen::Contended),
+            KeyCode::Char('l') => self.open_past(Screen::Log),
+            KeyCode::Char('q') | KeyCode::Esc | KeyCode::Enter | KeyCode::Left => {
+                self.open_past(Screen::List);
             }
             _ if self.scrolls(key) => {}
             _ => self.on_pace_key(key),
@@ -296,6 +317,15 @@ impl App {
     fn open(&mut self, screen: Screen) {
         self.screen = screen;
         self.scroll = 0;
+    }
+
+    /// Only what is on the screen is asked for.
+    fn open_past(&mut self, screen: Screen) {
+        self.wishes.past = Past {
+            contended: screen == Screen::Contended,
+            log: screen == Screen::Log,
+        };
+        self.open(screen);
     }
 
     fn open_databases(&mut self) {

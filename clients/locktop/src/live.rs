@@ -3,10 +3,15 @@
 use std::io;
 use std::sync::mpsc::{channel, Sender};
 use std::thread;
+use std::time::Duration;
 
 use ratatui::crossterm::event::{self, Event, KeyEvent, KeyEventKind};
+use ratatui::crossterm::terminal::disable_raw_mode;
 use ratatui::DefaultTerminal;
 use redis::ConnectionInfo;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use signal_hook::low_level::emulate_default_handler;
 
 use crate::app::{App, Effect};
 use crate::args::Args;
@@ -20,6 +25,8 @@ enum Input {
     Report(Report),
     /// The terminal has gone.
     Closed,
+    /// The program is to end.
+    Signal(i32),
 }
 
 pub(crate) fn run(args: &Args, seeds: Vec<ConnectionInfo>, wishes: Wishes) -> io::Result<()> {
@@ -41,11 +48,24 @@ pub(crate) fn run(args: &Args, seeds: Vec<ConnectionInfo>, wishes: Wishes) -> io
             .is_ok_and(|report| forward.send(Input::Report(report)).is_ok())
         {}
     });
+    // Before the terminal is changed, so that no signal finds it changed and kills.
+    let signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
+    let forward = inputs.clone();
+    thread::spawn(move || read_signals(signals, &forward));
     let mut terminal = ratatui::try_init()?;
     thread::spawn(move || read_terminal(&inputs));
-    let result = serve(&mut terminal, &mut app, &mut watch, &inbox, colours);
+    let end = serve(&mut terminal, &mut app, &mut watch, &inbox, colours);
     ratatui::restore();
-    result
+    match end? {
+        End::Quit => Ok(()),
+        // The shell sees that a signal has ended the program, as without a handler.
+        End::Signal(signal) => emulate_default_handler(signal),
+    }
+}
+
+enum End {
+    Quit,
+    Signal(i32),
 }
 
 fn serve(
@@ -54,35 +74,36 @@ fn serve(
     watch: &mut Watch,
     inbox: &std::sync::mpsc::Receiver<Input>,
     colours: Colours,
-) -> io::Result<()> {
+) -> io::Result<End> {
     loop {
         terminal.draw(|frame| view::draw(frame, app, colours))?;
         let Ok(first) = inbox.recv() else {
-            return Ok(());
+            return Ok(End::Quit);
         };
         // What has come meanwhile is one screen and not several.
         for input in std::iter::once(first).chain(inbox.try_iter()) {
-            if handle(input, app, watch) {
-                return Ok(());
+            if let Some(end) = handle(input, app, watch) {
+                return Ok(end);
             }
         }
     }
 }
 
-/// Whether the program ends.
-fn handle(input: Input, app: &mut App, watch: &mut Watch) -> bool {
+/// Whether the program ends, and how.
+fn handle(input: Input, app: &mut App, watch: &mut Watch) -> Option<End> {
     match input {
         Input::Resized => {}
-        Input::Closed => return true,
+        Input::Closed => return Some(End::Quit),
+        Input::Signal(signal) => return Some(End::Signal(signal)),
         Input::Report(report) => on_report(report, app, watch),
         Input::Key(key) => match app.on_key(key) {
             Effect::None => {}
-            Effect::Quit => return true,
+            Effect::Quit => return Some(End::Quit),
             Effect::Release(server, hold) => watch.release(&server, hold),
         },
     }
     watch.set_wishes(&app.wishes);
-    false
+    None
 }
 
 fn on_report(report: Report, app: &mut App, watch: &mut Watch) {
@@ -94,6 +115,18 @@ fn on_report(report: Report, app: &mut App, watch: &mut Watch) {
             app.no_nodes = None;
             app.model.set_servers(&watch.set_servers(&nodes));
         }
+    }
+}
+
+/// A terminal that takes no output, as after Ctrl-S, holds the program up no longer than this.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+fn read_signals(mut signals: Signals, inputs: &Sender<Input>) {
+    for signal in signals.forever() {
+        let _ = inputs.send(Input::Signal(signal));
+        thread::sleep(PATIENCE);
+        let _ = disable_raw_mode();
+        let _ = emulate_default_handler(signal);
     }
 }
 

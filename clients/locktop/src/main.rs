@@ -39,7 +39,7 @@ use clap::Parser;
 
 use args::Args;
 use model::{Model, State};
-use source::{Databases, Report, Watch, Wishes};
+use source::{Databases, Past, Report, Watch, Wishes};
 
 /// A server could not be reached.
 const UNREACHED: u8 = 1;
@@ -62,6 +62,11 @@ fn main() -> ExitCode {
         interval: args.interval(),
         paused: false,
         detail: None,
+        // The table has no place for them.
+        past: Past {
+            contended: args.json,
+            log: args.json,
+        },
     };
     let _ = rustls::crypto::ring::default_provider().install_default();
     if args.once {

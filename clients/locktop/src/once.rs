@@ -3,6 +3,7 @@
 use serde_json::{json, Map, Value};
 
 use crate::model::lock::Lock;
+use crate::model::past::{Asked, Contended, Forced};
 use crate::model::{Model, Order, Row, Server, State};
 use crate::text::escape;
 use crate::view::tables;
@@ -37,6 +38,8 @@ pub(crate) fn json(model: &Model) -> Value {
         "version": SHAPE,
         "servers": model.servers.iter().map(server).collect::<Vec<_>>(),
         "locks": rows.iter().map(lock).collect::<Vec<_>>(),
+        "contended": model.contended().into_iter().map(contended).collect::<Vec<_>>(),
+        "log": model.log().into_iter().map(forced).collect::<Vec<_>>(),
     })
 }
 
@@ -64,6 +67,43 @@ fn server(server: &Server) -> Value {
         "module": info.module,
         "notes": snapshot.notes,
         "info": fields.collect::<Map<_, _>>(),
+        "contended_error": refusal(&snapshot.contended),
+        "log_error": refusal(&snapshot.log),
+    })
+}
+
+fn refusal<T>(asked: &Asked<T>) -> Option<&String> {
+    asked.as_ref().and_then(|answer| answer.as_ref().err())
+}
+
+fn contended((server, key): (&str, &Contended)) -> Value {
+    json!({
+        "server": server,
+        "db": key.place.db,
+        "key": escape(&key.place.key),
+        "waits": key.waits,
+        "waited_ms": key.waited_ms,
+        "longest_ms": key.longest_ms,
+        "error_ms": key.error_ms,
+    })
+}
+
+fn forced((server, entry): (&str, &Forced)) -> Value {
+    let bytes = |bytes: &Option<Vec<u8>>| bytes.as_deref().map(escape);
+    json!({
+        "server": server,
+        "time_ms": entry.time_ms,
+        "age_ms": entry.age_ms,
+        "db": entry.db,
+        "key": bytes(&entry.key),
+        "token": bytes(&entry.token),
+        "fence": entry.fence,
+        "holders": entry.holders,
+        "by": entry.by,
+        "user": entry.user,
+        "address": entry.address,
+        "client": entry.client,
+        "name": entry.name,
     })
 }
 
@@ -139,8 +179,63 @@ mod tests {
             )
         );
         assert_eq!(up["info"]["lock_acquired"], 5);
+        assert_eq!(document["contended"], json!([]));
+        assert_eq!(
+            (&up["contended_error"], &up["log_error"]),
+            (&Value::Null, &Value::Null)
+        );
         let down = json!({ "address": "b:2", "up": false, "error": "refused" });
         assert_eq!(document["servers"][1], down);
+    }
+
+    #[test]
+    fn the_document_has_what_has_happened_or_why_it_is_not_known() {
+        let mut servers = model::model(&["a:1", "b:2"]);
+        let mut look = model::snapshot(0, 5, vec![]);
+        look.contended = Some(Ok(vec![Contended {
+            place: model::lock("x\n", 0, 0, 0).place,
+            waits: 2,
+            waited_ms: 900,
+            longest_ms: 800,
+            error_ms: 7,
+        }]));
+        look.log = Some(Err("the user may not call LOCK.LOG".to_owned()));
+        servers.update("a:1", Ok(look));
+        let mut look = model::snapshot(0, 5, vec![]);
+        look.contended = Some(Err("too old".to_owned()));
+        look.log = Some(Ok(vec![Forced {
+            time_ms: 1_000,
+            age_ms: 50,
+            key: Some(b"y\x1b".into()),
+            by: Some("del".to_owned()),
+            client: Some(17),
+            ..Forced::default()
+        }]));
+        servers.update("b:2", Ok(look));
+        let document = json(&servers);
+        let contended = json!([{
+            "server": "a:1", "db": 0, "key": "x\\x0a", "waits": 2, "waited_ms": 900,
+            "longest_ms": 800, "error_ms": 7,
+        }]);
+        let log = json!([{
+            "server": "b:2", "time_ms": 1_000, "age_ms": 50, "db": null, "key": "y\\x1b",
+            "token": null, "fence": null, "holders": null, "by": "del", "user": null,
+            "address": null, "client": 17, "name": null,
+        }]);
+        assert_eq!(document["contended"], contended);
+        assert_eq!(document["log"], log);
+        let errors = |n: usize| {
+            let server = &document["servers"][n];
+            (
+                server["contended_error"].clone(),
+                server["log_error"].clone(),
+            )
+        };
+        assert_eq!(
+            errors(0),
+            (Value::Null, json!("the user may not call LOCK.LOG"))
+        );
+        assert_eq!(errors(1), (json!("too old"), Value::Null));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Bytes and numbers as text for a terminal.
 
+use chrono::{DateTime, TimeZone, Timelike};
+
 /// Bytes of a key or a token. What is not printable ASCII becomes `\xHH`, so that no byte of a
 /// client can move the cursor or hide itself. A backslash is doubled, so that two names never look
 /// alike.
@@ -47,6 +49,23 @@ pub(crate) fn microseconds(us: u64) -> String {
         1_000..100_000 => format!("{}.{}ms", us / 1_000, us % 1_000 / 100),
         _ => milliseconds(us / 1_000),
     }
+}
+
+/// The time of day of a Unix time in a zone.
+pub(crate) fn clock(unix_ms: u64, zone: &impl TimeZone) -> String {
+    let time = i64::try_from(unix_ms)
+        .ok()
+        .and_then(DateTime::from_timestamp_millis);
+    let Some(time) = time else {
+        return "-".to_owned();
+    };
+    let time = time.with_timezone(zone).time();
+    format!(
+        "{:02}:{:02}:{:02}",
+        time.hour(),
+        time.minute(),
+        time.second()
+    )
 }
 
 pub(crate) fn count(n: u64) -> String {
@@ -112,6 +131,17 @@ mod tests {
         );
         let texts = [7, 1_500, 99_900, 100_000, 2_500_000].map(microseconds);
         assert_eq!(texts, ["7us", "1.5ms", "99.9ms", "100ms", "2.5s"]);
+    }
+
+    #[test]
+    fn a_time_of_day_is_that_of_the_zone() {
+        let zone = |minutes: i32| chrono::FixedOffset::east_opt(minutes * 60).unwrap();
+        // 2026-11-21 05:20:09.9 UTC.
+        let at = 1_795_238_409_900;
+        assert_eq!(clock(at, &zone(0)), "05:20:09");
+        assert_eq!(clock(at, &zone(330)), "10:50:09");
+        assert_eq!(clock(at, &zone(-360)), "23:20:09");
+        assert_eq!(clock(u64::MAX, &zone(0)), "-");
     }
 
     #[test]

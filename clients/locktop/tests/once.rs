@@ -93,6 +93,83 @@ fn one_server_as_json() {
 }
 
 #[test]
+fn what_has_happened_as_json_with_the_rights() {
+    let server = Server::start();
+    let mut admin = server.admin();
+    admin.run(&["LOCK.ACQUIRE", "jobs:\x1b", "owner", "60000"]);
+    admin.run(&["LOCK.ACQUIRE", "jobs:\x1b", "next", "60000", "BLOCK", "30"]);
+    let fence = admin.int(&["LOCK.CHECK", "jobs:\x1b", "owner"]);
+    admin.run(&["DEL", "jobs:\x1b"]);
+    admin.run(&["LOCK.ACQUIRE", "mail", "owner", "60000"]);
+    admin.run(&["UNLINK", "mail"]);
+    let rights = ["+info", "+lock.top", "+lock.log", "+pttl", "+time"];
+    let user = name_of_a_user(&server, "operator", &rights);
+    let both = document(&[&user]);
+    let key = &both["contended"][0];
+    assert_eq!(
+        (&key["server"], &key["db"], &key["key"], &key["waits"]),
+        (
+            &json!(address(&server)),
+            &json!(0),
+            &json!("jobs:\\x1b"),
+            &json!(1)
+        )
+    );
+    assert!(key["waited_ms"].as_u64().unwrap() >= 30, "{key}");
+    assert_eq!(
+        (&key["longest_ms"], &key["error_ms"]),
+        (&key["waited_ms"], &json!(0))
+    );
+    let log = both["log"].as_array().unwrap();
+    assert_eq!(log.len(), 2);
+    assert_eq!(
+        (&log[0]["key"], &log[0]["by"]),
+        (&json!("mail"), &json!("unlink"))
+    );
+    let entry = &log[1];
+    assert_eq!(entry["key"], "jobs:\\x1b");
+    assert_eq!(
+        (
+            &entry["token"],
+            &entry["fence"],
+            &entry["by"],
+            &entry["user"]
+        ),
+        (
+            &json!("owner"),
+            &json!(fence),
+            &json!("del"),
+            &json!("default")
+        )
+    );
+    assert!(entry["address"].as_str().unwrap().starts_with("127.0.0.1:"));
+    assert!(entry["age_ms"].as_u64().unwrap() < 60_000, "{entry}");
+    let up = &both["servers"][0];
+    assert_eq!(
+        (&up["contended_error"], &up["log_error"]),
+        (&Value::Null, &Value::Null)
+    );
+
+    // Without them there is a reason, and all else stays.
+    let user = name_of_a_user(&server, "reader", &["+info"]);
+    let none = document(&[&user]);
+    assert_eq!((&none["contended"], &none["log"]), (&json!([]), &json!([])));
+    let up = &none["servers"][0];
+    assert_eq!(
+        up["contended_error"],
+        "the user may not call LOCK.TOP CONTENDED"
+    );
+    assert_eq!(up["log_error"], "the user may not call LOCK.LOG");
+    assert_eq!(up["up"], true);
+    // The table has no place for them, so they are not asked for.
+    let ran = locktop(&["--once", &address(&server)]);
+    assert!(
+        !ran.out.contains("CONTENDED") && !ran.out.contains("LOCK.LOG"),
+        "{ran:?}"
+    );
+}
+
+#[test]
 fn one_of_two_servers_is_down() {
     let server = Server::start();
     contend(&server, "jobs:42");
@@ -245,6 +322,8 @@ fn a_module_without_top_is_scanned() {
         "{document}"
     );
     assert_eq!(document["locks"].as_array().unwrap().len(), 20);
+    let why = &document["servers"][0]["contended_error"];
+    assert_eq!(why, "the module here is too old for LOCK.TOP CONTENDED");
 }
 
 #[test]

@@ -6,13 +6,16 @@
 mod common;
 mod program;
 
+use std::process::Command;
+
 use common::{eventually, Cluster, Server};
 use program::{address, name_of_a_user, without_top, Terminal};
 
 /// What the README says that an operator needs for everything.
-const ALL_RIGHTS: [&str; 11] = [
+const ALL_RIGHTS: [&str; 12] = [
     "+info",
     "+lock.top",
+    "+lock.log",
     "+lock.info",
     "+pttl",
     "+time",
@@ -85,6 +88,119 @@ fn locks_move_over_the_screen_and_keys_change_it() {
     });
     terminal.press(&["q", "q"]);
     assert_eq!(terminal.status(), "0");
+}
+
+/// How often the server was asked for this.
+fn calls(server: &Server, command: &str) -> u64 {
+    let stats = format!("{:?}", server.admin().run(&["INFO", "commandstats"]));
+    let mark = format!("cmdstat_{command}:calls=");
+    let rest = stats.split(&mark).nth(1).unwrap_or("0");
+    let digits = rest.split(|char: char| !char.is_ascii_digit()).next();
+    digits.unwrap().parse().unwrap()
+}
+
+/// Nobody is on the log's screen, so nobody asks.
+fn asks_no_log(server: &Server) {
+    let (tops, logs) = (calls(server, "lock.top"), calls(server, "lock.log"));
+    eventually("locktop goes on to look", || {
+        calls(server, "lock.top") > tops + 3
+    });
+    assert_eq!(calls(server, "lock.log"), logs);
+}
+
+#[test]
+fn the_log_and_the_contended_keys_with_all_rights() {
+    let (server, other) = (Server::start(), Server::start_without_module());
+    let mut admin = server.admin();
+    hold(&server, "jobs:\x1b[2J", &["owner"]);
+    admin.run(&[
+        "LOCK.ACQUIRE",
+        "jobs:\x1b[2J",
+        "next",
+        "600000",
+        "BLOCK",
+        "30",
+    ]);
+    hold(&server, "mail:1", &["owner"]);
+    admin.run(&["CLIENT", "SETNAME", "cron"]);
+    admin.run(&["DEL", "mail:1"]);
+    let user = name_of_a_user(&server, "operator", &rights(&server));
+    let terminal = Terminal::start_ahead(&[&user, &address(&other), "--interval", "100"]);
+    terminal.shows_text("the module lock is not loaded here");
+    asks_no_log(&server);
+
+    terminal.press(&["c"]);
+    let screen = terminal.shows_text("jobs:\\x1b[2J");
+    let line = screen.lines().find(|line| line.contains("jobs:")).unwrap();
+    let words: Vec<_> = line.split_whitespace().collect();
+    assert_eq!(words[3..6], [&address(&server), "0", "1"], "{screen}");
+    let why = format!("{}: the module lock is not loaded here", address(&other));
+    assert_eq!(screen.matches(&why).count(), 2, "{screen}");
+
+    terminal.press(&["l"]);
+    let screen = terminal.shows_text("mail:1");
+    let line = screen.lines().find(|line| line.contains("mail:1")).unwrap();
+    let words: Vec<_> = line.split_whitespace().skip(1).collect();
+    let db = if admin.has_exec() { "0" } else { "-" };
+    assert_eq!(
+        words[2..7],
+        [&address(&server), db, "mail:1", "del", "default"]
+    );
+    assert_eq!(words[8..10], ["cron", "owner"], "{screen}");
+    let time_ms = time_of_the_newest(&server);
+    let local = time_ms / 1_000 + 330 * 60;
+    let (hour, minute, second) = (local / 3_600 % 24, local / 60 % 60, local % 60);
+    assert_eq!(
+        words[0],
+        format!("{hour:02}:{minute:02}:{second:02}"),
+        "{screen}"
+    );
+
+    terminal.press(&["Escape"]);
+    terminal.shows_text("Enter one lock");
+    // A look that began before may still ask.
+    let tops = calls(&server, "lock.top");
+    eventually("the screen's last look ends", || {
+        calls(&server, "lock.top") > tops + 1
+    });
+    asks_no_log(&server);
+}
+
+fn time_of_the_newest(server: &Server) -> u64 {
+    let log = server.admin().run(&["LOCK.LOG", "1"]);
+    let entry = log.as_sequence().unwrap()[0].as_map_iter().unwrap().next();
+    let (_, time) = entry.unwrap();
+    redis::from_redis_value(time.clone()).unwrap()
+}
+
+#[test]
+fn a_signal_leaves_the_terminal_in_order() {
+    for (signal, status) in [("TERM", "143"), ("HUP", "129"), ("INT", "130")] {
+        let server = Server::start();
+        hold(&server, "jobs:1", &["owner", "next"]);
+        let terminal = Terminal::start_shell();
+        terminal.press(&["echo before", "Enter"]);
+        terminal.shows_text("before\n");
+        let pid = terminal.run(&[&address(&server), "--interval", "100"]);
+        terminal.shows_text("jobs:1");
+        let killed = Command::new("kill").args(["-s", signal, &pid]).status();
+        assert!(killed.unwrap().success());
+        // The first screen is back, and the shell has seen the signal.
+        let screen = terminal.shows_text("before\n");
+        assert!(!screen.contains("jobs:1"), "{signal}\n{screen}");
+        terminal.press(&["echo it was $?.", "Enter"]);
+        let screen = terminal.shows_text(&format!("it was {status}."));
+        // What is typed is shown: the terminal itself echoes it.
+        assert!(screen.contains("echo it was $?."), "{signal}\n{screen}");
+        terminal.press(&["stty -a", "Enter"]);
+        let screen = terminal.shows_text("echoctl");
+        for setting in [" echo ", " icanon ", "isig "] {
+            assert!(
+                screen.replace('\n', " ").contains(setting),
+                "{signal}{setting}\n{screen}"
+            );
+        }
+    }
 }
 
 #[test]

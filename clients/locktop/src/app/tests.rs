@@ -10,6 +10,7 @@ pub(crate) fn wishes() -> Wishes {
         interval: Duration::from_secs(1),
         paused: false,
         detail: None,
+        past: Past::default(),
     }
 }
 
@@ -136,6 +137,43 @@ fn enter_asks_for_the_selected_lock_and_escape_for_none() {
     assert_eq!(
         (app.wishes.detail.clone(), app.screen),
         (None, Screen::List)
+    );
+}
+
+#[test]
+fn what_has_happened_is_asked_for_only_while_it_is_on_the_screen() {
+    let mut app = app();
+    let (contended, log) = (
+        Past {
+            contended: true,
+            log: false,
+        },
+        Past {
+            contended: false,
+            log: true,
+        },
+    );
+    assert_eq!(app.wishes.past, Past::default());
+    for (key, screen, past) in [("c", Screen::Contended, contended), ("l", Screen::Log, log)] {
+        for end in [KeyCode::Esc, KeyCode::Char('q')] {
+            type_in(&mut app, key);
+            assert_eq!((&app.screen, app.wishes.past), (&screen, past));
+            type_in(&mut app, "jp");
+            assert_eq!((&app.screen, app.wishes.past), (&screen, past));
+            assert_eq!(press(&mut app, end), Effect::None);
+            assert_eq!(
+                (&app.screen, app.wishes.past),
+                (&Screen::List, Past::default())
+            );
+        }
+    }
+    // From one to the other.
+    type_in(&mut app, "cl");
+    assert_eq!((&app.screen, app.wishes.past), (&Screen::Log, log));
+    type_in(&mut app, "c");
+    assert_eq!(
+        (&app.screen, app.wishes.past),
+        (&Screen::Contended, contended)
     );
 }
 

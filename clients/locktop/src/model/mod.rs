@@ -3,11 +3,13 @@
 
 pub(crate) mod info;
 pub(crate) mod lock;
+pub(crate) mod past;
 
 use std::time::Duration;
 
 use info::{Info, Rates};
 use lock::{Detail, Lock, Place};
+use past::{Asked, Contended, Forced};
 
 /// One look at one server.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -20,6 +22,8 @@ pub(crate) struct Snapshot {
     pub(crate) notes: Vec<String>,
     /// The lock that was asked for, if one was. None inside if it is free and nobody waits.
     pub(crate) detail: Option<(Place, Result<Option<Detail>, String>)>,
+    pub(crate) contended: Asked<Contended>,
+    pub(crate) log: Asked<Forced>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -169,6 +173,34 @@ impl Model {
     pub(crate) fn detail(&self, target: &Target) -> Option<&Result<Option<Detail>, String>> {
         let (place, detail) = self.server(&target.server)?.snapshot()?.detail.as_ref()?;
         (*place == target.place).then_some(detail)
+    }
+
+    /// The most contended keys of all servers, the largest total first.
+    pub(crate) fn contended(&self) -> Vec<(&str, &Contended)> {
+        let mut keys = self.past(|snapshot| &snapshot.contended);
+        keys.sort_by(|(a_server, a), (b_server, b)| {
+            let by_total = b.waited_ms.cmp(&a.waited_ms);
+            by_total.then_with(|| (&a.place, a_server).cmp(&(&b.place, b_server)))
+        });
+        keys
+    }
+
+    /// The logs of all servers, the newest entry first.
+    pub(crate) fn log(&self) -> Vec<(&str, &Forced)> {
+        let mut entries = self.past(|snapshot| &snapshot.log);
+        // The sort is stable, so each server's own order stays.
+        entries.sort_by_key(|(_, entry)| std::cmp::Reverse(entry.time_ms));
+        entries
+    }
+
+    fn past<'a, T>(&'a self, of: impl Fn(&'a Snapshot) -> &'a Asked<T>) -> Vec<(&'a str, &'a T)> {
+        let answer = |server: &'a Server| {
+            let list = server.snapshot().and_then(|snapshot| of(snapshot).as_ref());
+            let list = list.and_then(|answer| answer.as_ref().ok());
+            let name = server.name.as_str();
+            list.into_iter().flatten().map(move |each| (name, each))
+        };
+        self.servers.iter().flat_map(answer).collect()
     }
 
     /// The databases that have keys on any server.
@@ -376,6 +408,49 @@ pub(crate) mod tests {
             2,
             "a late look at one that has gone is dropped"
         );
+    }
+
+    fn contended(key: &str, waited_ms: u64) -> Contended {
+        Contended {
+            place: Place {
+                db: 0,
+                key: key.into(),
+            },
+            waited_ms,
+            ..Contended::default()
+        }
+    }
+
+    #[test]
+    fn what_has_happened_on_all_servers_is_in_one_order() {
+        let mut model = model(&["a:1", "b:2", "c:3"]);
+        let forced = |time_ms| Forced {
+            time_ms,
+            ..Forced::default()
+        };
+        let look = |keys: &[(&str, u64)], times: &[u64]| Snapshot {
+            contended: Some(Ok(keys
+                .iter()
+                .map(|(key, ms)| contended(key, *ms))
+                .collect())),
+            log: Some(Ok(times.iter().map(|ms| forced(*ms)).collect())),
+            ..snapshot(0, 0, vec![])
+        };
+        model.update("a:1", Ok(look(&[("x", 30), ("y", 10)], &[50, 20])));
+        model.update("b:2", Ok(look(&[("w", 20), ("a", 30)], &[60, 30])));
+        let refused = Snapshot {
+            contended: Some(Err("no".to_owned())),
+            ..snapshot(0, 0, vec![])
+        };
+        model.update("c:3", Ok(refused));
+        let keys = model.contended();
+        let key = |(server, each): &(&str, &Contended)| {
+            format!("{server} {}", String::from_utf8_lossy(&each.place.key))
+        };
+        let keys: Vec<_> = keys.iter().map(key).collect();
+        assert_eq!(keys, ["b:2 a", "a:1 x", "b:2 w", "a:1 y"]);
+        let times: Vec<_> = model.log().iter().map(|(_, each)| each.time_ms).collect();
+        assert_eq!(times, [60, 50, 30, 20]);
     }
 
     #[test]

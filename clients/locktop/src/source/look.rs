@@ -68,10 +68,21 @@ impl Looker {
             notes.push("a replica: only its primary knows the waiters".to_owned());
         }
         if snapshot.info.module.is_none() && !snapshot.info.role.is_empty() {
-            notes.push("the module lock is not loaded here".to_owned());
+            let why = "the module lock is not loaded here".to_owned();
+            let past = wishes.past;
+            snapshot.contended = past.contended.then(|| Err(why.clone()));
+            snapshot.log = past.log.then(|| Err(why.clone()));
+            notes.push(why);
         } else {
             if !is_replica {
                 snapshot.locks = self.locks(wishes, &snapshot.info, &mut notes)?;
+            }
+            if wishes.past.contended {
+                let databases = databases(wishes, &snapshot.info);
+                snapshot.contended = Some(self.contended(wishes, &databases)?);
+            }
+            if wishes.past.log {
+                snapshot.log = Some(self.log()?);
             }
             if let Some(place) = detail {
                 snapshot.detail = Some((place.clone(), self.detail(place)?));
@@ -111,13 +122,8 @@ impl Looker {
         info: &Info,
         notes: &mut Vec<String>,
     ) -> Result<Vec<Lock>, String> {
-        let databases = match wishes.databases {
-            Databases::One(db) => vec![db],
-            Databases::All if info.databases.is_empty() => vec![0],
-            Databases::All => info.databases.clone(),
-        };
         let mut locks = Vec::new();
-        for db in databases {
+        for db in databases(wishes, info) {
             if let Err(refusal) = self.line.select(db)? {
                 notes.push(format!("database {db}: {}", refusal.text));
                 continue;
@@ -217,7 +223,7 @@ impl Looker {
     }
 
     /// The server's clock, by which it says since when a lock is held; else ours.
-    fn now_ms(&mut self) -> Result<u64, String> {
+    pub(super) fn now_ms(&mut self) -> Result<u64, String> {
         let answer = self.line.ask_one(cmd("TIME"))?;
         Ok(time_of(&answer).unwrap_or_else(|| {
             let now = SystemTime::now()
@@ -225,6 +231,14 @@ impl Looker {
                 .unwrap_or_default();
             u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
         }))
+    }
+}
+
+fn databases(wishes: &Wishes, info: &Info) -> Vec<u32> {
+    match wishes.databases {
+        Databases::One(db) => vec![db],
+        Databases::All if info.databases.is_empty() => vec![0],
+        Databases::All => info.databases.clone(),
     }
 }
 

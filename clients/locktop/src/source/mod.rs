@@ -3,6 +3,7 @@
 
 mod connection;
 mod look;
+mod past;
 mod release;
 mod reply;
 mod scan;
@@ -33,6 +34,14 @@ pub(crate) struct Wishes {
     pub(crate) interval: Duration,
     pub(crate) paused: bool,
     pub(crate) detail: Option<Target>,
+    pub(crate) past: Past,
+}
+
+/// Which questions about what has happened are asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Past {
+    pub(crate) contended: bool,
+    pub(crate) log: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

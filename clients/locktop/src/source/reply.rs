@@ -3,6 +3,7 @@
 use redis::Value;
 
 use crate::model::lock::{Detail, Holder, Listener, Lock, Oldest, Place, Waiter};
+use crate::model::past::{Contended, Forced};
 
 /// A map, which RESP2 sends as a flat array.
 struct Fields<'a>(Vec<(&'a Value, &'a Value)>);
@@ -31,6 +32,11 @@ impl<'a> Fields<'a> {
     fn text(&self, name: &str) -> String {
         let bytes = self.get(name).and_then(bytes).unwrap_or_default();
         crate::text::escape(bytes)
+    }
+
+    /// None for null.
+    fn word(&self, name: &str) -> Option<String> {
+        self.get(name).and_then(bytes).map(crate::text::escape)
     }
 
     fn list(&self, name: &str) -> impl Iterator<Item = Fields<'a>> {
@@ -118,6 +124,51 @@ pub(super) fn detail(value: &Value, now_ms: u64) -> Option<Detail> {
         holders: fields.list("holders").map(holder).collect(),
         waiters: fields.list("waiters").map(waiter).collect(),
     })
+}
+
+/// Of LOCK.TOP CONTENDED.
+pub(super) fn contended(value: &Value, db: u32) -> Vec<Contended> {
+    let keys = value.as_sequence().unwrap_or_default();
+    let keys = keys.iter().filter_map(Fields::of);
+    let key = |fields: Fields<'_>| {
+        Some(Contended {
+            place: Place {
+                db,
+                key: fields.bytes("key")?,
+            },
+            waits: fields.number("waits"),
+            waited_ms: fields.number("waited"),
+            longest_ms: fields.number("longest"),
+            error_ms: fields.number("error"),
+        })
+    };
+    keys.filter_map(key).collect()
+}
+
+/// Of LOCK.LOG.
+pub(super) fn log(value: &Value, now_ms: u64) -> Vec<Forced> {
+    let entries = value.as_sequence().unwrap_or_default();
+    let entries = entries.iter().filter_map(Fields::of);
+    let entry = |fields: Fields<'_>| {
+        let number = |name: &str| fields.get(name).and_then(number);
+        let time_ms = number("time")?;
+        Some(Forced {
+            time_ms,
+            age_ms: now_ms.saturating_sub(time_ms),
+            clock: crate::text::clock(time_ms, &chrono::Local),
+            db: number("db"),
+            key: fields.bytes("key"),
+            token: fields.bytes("token"),
+            fence: number("fence"),
+            holders: number("holders"),
+            by: fields.word("by"),
+            user: fields.word("user"),
+            address: fields.word("address"),
+            client: number("client"),
+            name: fields.word("name"),
+        })
+    };
+    entries.filter_map(entry).collect()
 }
 
 /// Of CLUSTER SLOTS: the host and the port of each primary that has slots. A node that does not
@@ -239,6 +290,79 @@ mod tests {
         assert_eq!(detail(&Value::Int(3), 0), None);
         assert_eq!(top(&Value::Okay, 0), vec![]);
         assert_eq!(top(&list([Value::Nil, list([])]), 0), vec![]);
+    }
+
+    #[test]
+    fn reads_the_contended_keys() {
+        let line = [
+            word("key"),
+            Value::BulkString(vec![0, 255]),
+            word("waits"),
+            Value::Int(3),
+            word("waited"),
+            Value::Int(77),
+            word("longest"),
+            Value::Int(50),
+            word("error"),
+            Value::Int(9),
+        ];
+        let expected = Contended {
+            place: Place {
+                db: 3,
+                key: vec![0, 255],
+            },
+            waits: 3,
+            waited_ms: 77,
+            longest_ms: 50,
+            error_ms: 9,
+        };
+        assert_eq!(contended(&list([list(line), Value::Nil]), 3), [expected]);
+    }
+
+    #[test]
+    fn reads_the_log_with_what_the_server_does_not_know() {
+        let pair = |name: &str, value| (word(name), value);
+        let known = Value::Map(vec![
+            pair("time", Value::Int(1_000)),
+            pair("db", Value::Int(2)),
+            pair("key", Value::BulkString(vec![7])),
+            pair("token", word("t")),
+            pair("fence", Value::Int(9)),
+            pair("holders", Value::Int(1)),
+            pair("by", word("del")),
+            pair("user", word("a\x1bb")),
+            pair("address", word("10.0.0.1:5")),
+            pair("client", Value::Int(17)),
+            pair("name", word("")),
+        ]);
+        let unknown = Value::Map(vec![
+            pair("time", Value::Int(900)),
+            pair("key", Value::Nil),
+            pair("user", Value::Nil),
+        ]);
+        let entries = log(&list([known, unknown, list([])]), 3_500);
+        assert_eq!(entries.len(), 2);
+        let first = &entries[0];
+        assert_eq!((first.time_ms, first.age_ms), (1_000, 2_500));
+        assert_eq!(
+            (first.db, first.fence, first.holders),
+            (Some(2), Some(9), Some(1))
+        );
+        assert_eq!(
+            (first.key.as_deref(), first.token.as_deref()),
+            (Some(&[7][..]), Some(&b"t"[..]))
+        );
+        let texts = [&first.by, &first.user, &first.address, &first.name];
+        let texts = texts.map(|text| text.as_deref().unwrap());
+        assert_eq!(texts, ["del", "a\\x1bb", "10.0.0.1:5", ""]);
+        assert_eq!(first.client, Some(17));
+        let expected = Forced {
+            time_ms: 900,
+            age_ms: 2_600,
+            clock: entries[1].clock.clone(),
+            ..Forced::default()
+        };
+        assert_eq!(entries[1], expected);
     }
 
     #[test]

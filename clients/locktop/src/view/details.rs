@@ -15,7 +15,7 @@ fn heading(text: String) -> Line {
     (true, text)
 }
 
-fn plain(text: String) -> Line {
+pub(super) fn plain(text: String) -> Line {
     (false, text)
 }
 
@@ -128,7 +128,7 @@ fn waiters(waiters: &[Waiter], width: usize) -> Vec<Line> {
     )
 }
 
-fn table(columns: Vec<Column>, rows: Vec<Vec<String>>, width: usize) -> Vec<Line> {
+pub(super) fn table(columns: Vec<Column>, rows: Vec<Vec<String>>, width: usize) -> Vec<Line> {
     let grid = Grid { columns, rows };
     let fits = grid.fit(width);
     let titles: Vec<_> = fits.iter().map(|fit| grid.title(1, *fit)).collect();
@@ -225,6 +225,8 @@ pub(crate) fn help(read_only: bool) -> Vec<Line> {
         ("/", "show only keys that contain …; Esc shows all again"),
         ("d", "choose the database"),
         ("i", "all numbers of the server in INFO lock"),
+        ("c", "the keys with the most waiting since the reset"),
+        ("l", "held locks that were ended by force, the newest first"),
         ("x", "release the lock by force, after a question"),
         ("p", "pause, and go on"),
         ("+, -", "look half as often, twice as often"),

@@ -3,6 +3,7 @@
 
 mod details;
 pub(crate) mod grid;
+mod past;
 pub(crate) mod tables;
 
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -91,6 +92,16 @@ pub(crate) fn draw(frame: &mut Frame<'_>, app: &mut App, colours: Colours) {
             let title = escape(&target.place.key);
             draw_lines(frame, bottom, &title, &lines, &mut app.scroll, colours);
         }
+        Screen::Contended => {
+            let lines = past::contended(&app.model, inner_width(bottom));
+            let title = "Most waiting since the start or LOCK.RESETSTAT";
+            draw_lines(frame, bottom, title, &lines, &mut app.scroll, colours);
+        }
+        Screen::Log => {
+            let lines = past::log(&app.model, inner_width(bottom));
+            let title = "Held locks that were ended by force, in all databases";
+            draw_lines(frame, bottom, title, &lines, &mut app.scroll, colours);
+        }
         _ => draw_locks(frame, bottom, app, colours),
     }
     frame.render_widget(Paragraph::new(foot_line(app, colours)), foot);
@@ -176,7 +187,9 @@ fn foot_line(app: &App, colours: Colours) -> Line<'static> {
     }
     let keys = match app.screen {
         Screen::Detail(_) => "Esc back  arrows move  x release  p pause  + - pace",
-        _ => "q quit  Enter one lock  s order  r reverse  / filter  d database  i numbers  x release  p pause  ? help",
+        Screen::Contended => "Esc back  arrows move  l ended by force  p pause  + - pace",
+        Screen::Log => "Esc back  arrows move  c contended  p pause  + - pace",
+        _ => "q quit  Enter one lock  s order  / filter  d database  i numbers  c contended  l log  x release  p pause  ? help",
     };
     Line::raw(keys)
 }
@@ -268,7 +281,9 @@ fn draw_popup(frame: &mut Frame<'_>, app: &mut App, colours: Colours) {
     let area = frame.area();
     let width = inner_width(area).min(66);
     let (title, lines) = match &app.screen {
-        Screen::List | Screen::Filter | Screen::Detail(_) => return,
+        Screen::List | Screen::Filter | Screen::Detail(_) | Screen::Contended | Screen::Log => {
+            return
+        }
         Screen::Release(release) => (
             "Release this lock by force?".to_owned(),
             details::question(release, width),

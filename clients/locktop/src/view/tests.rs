@@ -6,6 +6,7 @@ use ratatui::Terminal;
 use super::*;
 use crate::app::tests::{answer, app, detail, press};
 use crate::model::lock::{Listener, Waiter};
+use crate::model::past::{Contended, Forced};
 use crate::model::tests::{lock, snapshot};
 
 const COLOURS: Colours = Colours { on: true };
@@ -63,7 +64,7 @@ fn the_screen_has_servers_above_and_locks_below() {
             "longest                                               oldest                ends",
             " wait ▼ lock             db mode      holders waiters holder         held     in",
             "  1m05s jobs:1            0 exclusive       1       3 owner          2.5s  30.0s",
-            "q quit  Enter one lock  s order  r reverse  / filter  d database  i numbers  x release  p pause  ? help",
+            "q quit  Enter one lock  s order  / filter  d database  i numbers  c contended  l log  x release  p pause  ? help",
         ]
     );
 }
@@ -224,4 +225,116 @@ fn the_databases_are_a_list() {
     let lines = screen(&mut app, 100, 30);
     assert_shows(&lines, "  all that have keys");
     assert_shows(&lines, "> 0");
+}
+
+#[test]
+fn the_most_contended_keys_of_all_servers() {
+    let mut app = app();
+    app.model.set_servers(&["s:1".to_owned(), "t:2".to_owned()]);
+    press(&mut app, KeyCode::Char('c'));
+    assert_shows(&screen(&mut app, 100, 30), "asking");
+    let mut look = snapshot(1, 0, vec![]);
+    look.contended = Some(Ok(vec![]));
+    app.update("s:1", Ok(look.clone()));
+    assert_shows(&screen(&mut app, 100, 30), "Nobody has waited for a lock.");
+    look.contended = Some(Ok(vec![Contended {
+        place: lock("jobs\x1b[2J", 0, 0, 0).place,
+        waits: 12,
+        waited_ms: 65_000,
+        longest_ms: 8_000,
+        error_ms: 70,
+    }]));
+    app.update("s:1", Ok(look));
+    let mut look = snapshot(1, 0, vec![]);
+    look.contended = Some(Err("the user may not call LOCK.TOP CONTENDED".to_owned()));
+    app.update("t:2", Ok(look));
+    let lines = screen(&mut app, 100, 30);
+    assert_shows(&lines, "Most waiting since the start or LOCK.RESETSTAT");
+    assert_shows(&lines, "t:2: the user may not call LOCK.TOP CONTENDED");
+    assert_shows(
+        &lines,
+        "waited lock             server         db  waits longest  error",
+    );
+    assert_shows(
+        &lines,
+        "  1m05s jobs\\x1b[2J      s:1             0     12    8.0s   70ms",
+    );
+    let narrow = screen(&mut app, 50, 30);
+    assert_shows(&narrow, "jobs\\x1b[2J");
+    assert_lacks(&narrow, "70ms");
+}
+
+#[test]
+fn the_log_of_all_servers_has_the_newest_first() {
+    let mut app = app();
+    app.model.set_servers(&["s:1".to_owned(), "t:2".to_owned()]);
+    press(&mut app, KeyCode::Char('l'));
+    assert_shows(&screen(&mut app, 130, 30), "asking");
+    let mut look = snapshot(1, 0, vec![]);
+    look.log = Some(Ok(vec![]));
+    app.update("s:1", Ok(look.clone()));
+    let lines = screen(&mut app, 130, 30);
+    assert_shows(&lines, "No held lock has been ended by force.");
+    look.log = Some(Ok(vec![Forced {
+        time_ms: 1_000,
+        age_ms: 65_000,
+        clock: "08:14:02".to_owned(),
+        by: Some("flushall".to_owned()),
+        ..Forced::default()
+    }]));
+    app.update("s:1", Ok(look.clone()));
+    look.log = Some(Ok(vec![Forced {
+        time_ms: 2_000,
+        age_ms: 2_500,
+        clock: "08:15:05".to_owned(),
+        db: Some(3),
+        key: Some(b"jobs\x1b[2J".into()),
+        token: Some(b"worker\n".into()),
+        fence: Some(1_795_230_000_000_000),
+        holders: Some(1),
+        by: Some("del".to_owned()),
+        user: Some("operator".to_owned()),
+        address: Some("10.0.0.1:50742".to_owned()),
+        client: Some(7),
+        name: Some("cron".to_owned()),
+    }]));
+    app.update("t:2", Ok(look));
+    let lines = screen(&mut app, 130, 30);
+    let at = lines
+        .iter()
+        .position(|line| line.contains("time "))
+        .unwrap();
+    let words = |line: &str| {
+        let words = line.trim_matches('│').split_whitespace();
+        words.map(str::to_owned).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(
+        lines[at..at + 3].iter().map(|line| words(line)).collect::<Vec<_>>(),
+        [
+            "time age server db lock by user address client token fence",
+            "08:15:05 2.5s t:2 3 jobs\\x1b[2J del operator 10.0.0.1:50742 cron worker\\x0a 1795230000000000",
+            "08:14:02 1m05s s:1 - - flushall - - - - -",
+        ]
+    );
+    let narrow = screen(&mut app, 80, 30);
+    assert_shows(&narrow, "operator 10.0.0.1:50742 cron");
+    assert_lacks(&narrow, "1795230000000000");
+}
+
+#[test]
+fn a_server_that_cannot_tell_says_so_in_one_sentence() {
+    for (key, width) in [('c', 100), ('l', 1)] {
+        let mut app = app();
+        press(&mut app, KeyCode::Char(key));
+        let mut look = snapshot(1, 0, vec![]);
+        look.contended = Some(Err("too old".to_owned()));
+        look.log = Some(Err("too old".to_owned()));
+        app.update("s:1", Ok(look));
+        let lines = screen(&mut app, 100, 30);
+        assert_shows(&lines, "s:1: too old");
+        assert_lacks(&lines, "asking");
+        assert_lacks(&lines, "Nobody has");
+        // No size makes it fail.
+        screen(&mut app, width, 3);
+    }
 }

@@ -114,6 +114,39 @@ static STARTED: AtomicUsize = AtomicUsize::new(0);
 impl Terminal {
     /// Runs locktop in it.
     pub fn start(words: &[&str]) -> Self {
+        Self::start_program(&[&[PROGRAM], words].concat())
+    }
+
+    /// Runs locktop where the clocks are five and a half hours ahead.
+    pub fn start_ahead(words: &[&str]) -> Self {
+        Self::start_program(&[&["env", "TZ=<+0530>-5:30", PROGRAM], words].concat())
+    }
+
+    /// Runs a shell in it that reads a command line. It is no shell that repairs terminals.
+    pub fn start_shell() -> Self {
+        Self::start_program(&["sh"])
+    }
+
+    /// Makes the shell run locktop; the process id.
+    pub fn run(&self, words: &[&str]) -> String {
+        let file = self.folder.join("pid");
+        let line = format!(
+            "sh -c 'echo $$ > {}; exec {PROGRAM} {}'",
+            file.display(),
+            words.join(" ")
+        );
+        self.press(&[&line, "Enter"]);
+        let end = Instant::now() + BOUND;
+        loop {
+            match std::fs::read_to_string(&file) {
+                Ok(pid) if pid.ends_with('\n') => return pid.trim().to_owned(),
+                _ => assert!(Instant::now() < end, "it never started: {}", self.screen()),
+            }
+            sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn start_program(words: &[&str]) -> Self {
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let name = format!("locktop-{}-{number}", std::process::id());
         let folder = std::env::temp_dir().join(name);
@@ -122,7 +155,7 @@ impl Terminal {
         // The pane stays when the program ends, so that its status can be read.
         let settings = "set -g remain-on-exit on\nset -g escape-time 0\n";
         std::fs::write(terminal.folder.join("settings"), settings).unwrap();
-        let size = ["new-session", "-d", "-x", "130", "-y", "30", PROGRAM];
+        let size = ["new-session", "-d", "-x", "130", "-y", "30"];
         terminal.tmux(&[&size[..], words].concat());
         terminal
     }
