@@ -6,8 +6,8 @@
 //! A storm of such ends must neither fill the log nor slow the server down. So only [`MOST_A_SECOND`]
 //! of them in a second get a line, and a last line has the number of the others. Only as many are
 //! looked up in CLIENT LIST, whose time grows with the number of clients: in the long run no more
-//! than one part in [`PARTS`] of the time goes into it, and in a burst some 100 milliseconds. [`MOST_ENTRIES`] entries are kept, with 1,024 bytes of a key
-//! and 256 of each name: at most 350 KB.
+//! than one part in [`PARTS`] of the time goes into it, and in a burst some 100 milliseconds.
+//! [`MOST_ENTRIES`] entries are kept, with 1,024 bytes of a key and 256 of each name: at most 350 KB.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -105,7 +105,7 @@ impl Forced {
 
     fn look(&self, ctx: Context<'_>, key: Option<&[u8]>) -> Option<Client> {
         let began_us = clock::monotonic_us();
-        let mut caller = Caller::new(ctx);
+        let mut caller = Caller::in_deletion(ctx);
         let client = self.knowledge.client_that_removes(&mut caller, key);
         let mut limit = self.limit.get();
         limit.has_looked(began_us, clock::monotonic_us());

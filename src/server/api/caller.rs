@@ -77,12 +77,30 @@ pub(crate) fn calls_check_writes() -> bool {
 
 /// The right to make calls that may come back into this module. There is one for each call from the
 /// server.
-pub(crate) struct Caller<'c>(Context<'c>);
+pub(crate) struct Caller<'c>(Context<'c>, Replication);
+
+/// Whether what the server sends to its replicas during a call may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Replication {
+    /// Nothing may: a call that only asks sends nothing.
+    Held,
+    /// It may: [`Caller::in_deletion`].
+    Allowed,
+}
 
 impl<'c> Caller<'c> {
     /// The right that belongs to a context. The user makes sure that no other one is in use.
     pub(crate) const fn new(ctx: Context<'c>) -> Self {
-        Self(ctx)
+        Self(ctx, Replication::Held)
+    }
+
+    /// The same, in a callback in the middle of a deletion, for calls that only ask.
+    ///
+    /// The server may be about to send deletions of other keys to its replicas and to the
+    /// append-only file. When Redis 7.0 expires keys by itself, it takes the end of any call for the
+    /// moment to do so, and forgets them if the call has held the replication.
+    pub(crate) const fn in_deletion(ctx: Context<'c>) -> Self {
+        Self(ctx, Replication::Allowed)
     }
 
     /// The context, for calls that do not come back.
@@ -100,10 +118,13 @@ impl<'c> Caller<'c> {
         checks: Checks,
         words: &[Arg<'_>],
     ) -> Result<CallReply, CallError> {
-        let format = match (calls_check_writes(), checks) {
-            (true, Checks::OfScripts) => c"SEv",
-            (true, Checks::Few) => c"Ev",
-            (false, _) => c"v",
+        let format = match (calls_check_writes(), checks, self.1) {
+            (true, Checks::OfScripts, Replication::Held) => c"SEv",
+            (true, Checks::OfScripts, Replication::Allowed) => c"!SEv",
+            (true, Checks::Few, Replication::Held) => c"Ev",
+            (true, Checks::Few, Replication::Allowed) => c"!Ev",
+            (false, _, Replication::Held) => c"v",
+            (false, _, Replication::Allowed) => c"!v",
         };
         let reply = self.raw_call(command, format, words);
         // The server sets errno to the reason of a refusal before it makes the text of the error.

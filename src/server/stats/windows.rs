@@ -114,10 +114,10 @@ impl Windows {
         sums
     }
 
-    /// Forgets all. The numbers begin at 0 again.
+    /// Forgets all, and frees its memory. The numbers begin at 0 again.
     pub(in super::super) fn reset(&mut self) {
-        self.closed.clear();
-        self.before.clear();
+        self.closed = VecDeque::new();
+        self.before = Vec::new();
     }
 
     /// By how much each number has grown since the last slice was closed.
