@@ -7,6 +7,7 @@ on_every_server![
     an_expiry_event_follows_the_servers_own,
     a_handed_over_event_follows_the_event_of_its_cause,
     events_name_their_key_and_database,
+    a_flush_has_no_event,
     events_are_off_unless_configured,
     a_replica_notifies_of_replicated_changes,
 ];
@@ -223,6 +224,27 @@ fn events_name_their_key_and_database(kind: Kind) {
     assert_eq!(c.text("GET here"), "x");
     c.call("SELECT 2");
     assert_eq!(c.int("EXISTS here"), 1);
+}
+
+fn a_flush_has_no_event(kind: Kind) {
+    let (server, mut listener) = announcing(kind, "Ed");
+    let mut c = server.client();
+    for flush in ["FLUSHALL", "FLUSHDB", "FLUSHALL ASYNC"] {
+        c.int("LOCK.ACQUIRE k a 600000");
+        c.call(flush);
+        // Events of an end are sent in the order of the ends, a little later.
+        c.int("LOCK.ACQUIRE last a 600000");
+        c.call("DEL last");
+        let mut heard = Vec::new();
+        let (_, key) = wait_for("the event of the last lock", || {
+            heard.extend(listener.messages());
+            let forced = heard
+                .iter()
+                .find(|(event, _)| event.ends_with(":lock.forced"));
+            forced.cloned()
+        });
+        assert_eq!(key, "last", "{flush}: {heard:?}");
+    }
 }
 
 fn events_are_off_unless_configured(kind: Kind) {

@@ -11,10 +11,12 @@ on_all_servers![
     other_busy_clients_are_never_blamed,
     a_command_in_the_middle_of_its_arrival_blames_nobody;
     every:
+    a_client_that_only_reads_is_not_named,
     ends_of_the_module_and_of_time_are_not_told,
     a_flush_is_one_entry,
     an_eviction_names_no_client,
     a_storm_is_told_in_few_lines,
+    long_looks_at_the_clients_end_soon,
     a_replica_tells_nothing,
     a_lock_of_many_holders_is_one_entry,
     the_log_refuses_bad_numbers_and_keeps_its_entries,
@@ -226,6 +228,24 @@ fn a_command_in_the_middle_of_its_arrival_blames_nobody(kind: Kind) {
     );
 }
 
+fn a_client_that_only_reads_is_not_named(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    c.call("DEBUG SET-ACTIVE-EXPIRE 0");
+    acquire(&mut c, "early");
+    c.call("PEXPIRE early 1");
+    // The reader is the only client with a command, and it finds the key at its end.
+    let mut reader = server.client();
+    wait_for("its end", || {
+        (reader.int("EXISTS early") == 0).then_some(())
+    });
+    let entry = newest(&mut c);
+    assert_eq!(entry.field("key"), "early".into());
+    for name in ["by", "client", "user", "address", "name"] {
+        assert_eq!(entry.field(name), Reply::Nil, "{name}");
+    }
+}
+
 fn ends_of_the_module_and_of_time_are_not_told(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
@@ -337,6 +357,25 @@ fn a_storm_is_told_in_few_lines(kind: Kind) {
     let last = format!("k:{}", LOCKS - 1);
     assert_eq!(entries[0].field("key"), last.as_str().into());
     drop(idle);
+}
+
+fn long_looks_at_the_clients_end_soon(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    // The list of the clients is as long as one of 150,000 clients.
+    let name = vec![b'n'; 50_000_000];
+    let mut other = server.client();
+    other.send(&[b"CLIENT".as_slice(), b"SETNAME", &name]);
+    for _ in 0..10 {
+        acquire(&mut c, "k");
+        c.call("DEL k");
+    }
+    let entries = log(&mut c, 10);
+    let id = c.int("CLIENT ID");
+    // The first look is always taken, and all of them may take 100 milliseconds.
+    assert_eq!(entries[9].field("client"), Reply::Int(id));
+    assert_eq!(entries[0].field("client"), Reply::Nil);
+    assert_eq!(entries[0].field("key"), "k".into());
 }
 
 fn a_replica_tells_nothing(kind: Kind) {

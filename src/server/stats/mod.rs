@@ -36,3 +36,30 @@ pub(super) fn not_possible(reply: Reply<'_>) {
         counters::DEADLOCKS.add_one();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::recent::Recent;
+    use super::windows::Window;
+    use super::*;
+
+    #[test]
+    fn a_reset_empties_the_windows() {
+        let recent = Recent::default();
+        let evicted = |now_us| {
+            let growth = recent.of(Window::Minute, now_us).unwrap();
+            let mut counters = growth.counters();
+            counters.find(|(name, _)| *name == "evicted").unwrap().1
+        };
+        // One in a slice that is closed, and one in the running slice.
+        counters::EVICTED.add_one();
+        recent.advance(10_000_000);
+        counters::EVICTED.add_one();
+        assert_eq!(evicted(11_000_000), 2);
+        reset(&recent);
+        assert_eq!(evicted(12_000_000), 0);
+        // What comes next counts again.
+        counters::EVICTED.add_one();
+        assert_eq!(evicted(13_000_000), 1);
+    }
+}

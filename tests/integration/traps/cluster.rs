@@ -14,6 +14,7 @@ on_every_server![
     a_node_of_a_cluster_that_is_down_grants_nobody,
     a_partitioned_primary_that_allows_reads_grants_nobody,
     a_slot_that_leaves_with_its_lock_grants_nobody,
+    a_lock_that_goes_with_its_slot_blames_nobody,
     a_lock_in_an_importing_slot_grants_nobody,
     a_missing_key_of_a_migrating_slot_grants_nobody,
     renamed_commands_unblock_no_waiter,
@@ -408,6 +409,24 @@ fn a_slot_that_leaves_with_its_lock_grants_nobody(kind: Kind) {
 
 /// On the importing node, clients can wait for a lock only after ASKING. At its deadline, the slot
 /// still belongs to the other node.
+fn a_lock_that_goes_with_its_slot_blames_nobody(kind: Kind) {
+    let cluster = Cluster::start(kind, &[]);
+    let (mut c, mut other) = (cluster.one.client(), cluster.two.client());
+    let mut partial = cluster.one.raw();
+    partial.send("DEL a");
+    partial.line();
+    partial.send_bytes(b"*3\r\n$3\r\nDEL\r\n$1\r\na\r\n");
+    wait_for("a part of the command", || {
+        let info = c.text(&format!("CLIENT LIST ID {}", partial.id));
+        (!info.contains(" argv-mem=0 ")).then_some(())
+    });
+    c.int("LOCK.ACQUIRE a a 60000");
+    let (slot, two) = (slot(&cluster.one), id(&cluster.two));
+    other.text(&format!("CLUSTER SETSLOT {slot} NODE {two}"));
+    let log = || c.call("LOCK.LOG").items().first().cloned();
+    assert_eq!(wait_for("the end", log).field("client"), Reply::Nil);
+}
+
 fn a_lock_in_an_importing_slot_grants_nobody(kind: Kind) {
     let cluster = Cluster::start(kind, &[]);
     let (mut c, mut other) = (cluster.one.client(), cluster.two.client());
