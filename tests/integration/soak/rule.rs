@@ -53,6 +53,17 @@ pub enum Rule {
     LeftOver,
 }
 
+impl Rule {
+    /// Whether a server that the system stops for a few milliseconds may seem to break it.
+    pub fn is_about_time(self) -> bool {
+        use Rule::{Idle, KeptTooLong, Lingers, NotTakenBack, ShownQueue, TimeOrder};
+        matches!(
+            self,
+            TimeOrder | Idle | ShownQueue | NotTakenBack | Lingers | KeptTooLong
+        )
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct Breach {
     pub rule: Rule,
