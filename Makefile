@@ -13,7 +13,7 @@ export REDIS_LOCK_SERVERS ?= $(CURDIR)/.servers
 
 comma := ,
 MAKEFLAGS += --no-print-directory
-.PHONY: help setup build locktop run test setup-examples test-examples oversell soak fuzz valgrind bench bench-shard bench-peers bench-check check prose diagrams-check plots dashboard servers install uninstall clean
+.PHONY: help setup build locktop run test setup-examples test-examples oversell soak fuzz valgrind bench bench-shard bench-peers bench-check check oldest-rust prose diagrams-check plots dashboard servers install uninstall clean test-all
 .PHONY: notices dist dist-check prebuilt deb deb-check docker-check docker-build-check monitoring-check dotnet-check release test-matrix
 
 help: ## Show these targets
@@ -36,9 +36,14 @@ run: setup ## Start a private server with the module and run a short demonstrati
 
 # The servers load the module's .so, which `cargo test` does not make from a cdylib: hence the build first.
 # Most tests wait for a server most of the time, so twice as many run at once as there are cores.
-test: setup ## Build, then run all tests against real servers of several versions
+test: setup ## Build, then run the tests against the oldest and the newest server (10 minutes)
+	@scripts/setup/servers.sh redis-6.2.14 valkey-9
+	@$(MAKE) build
+	@scripts/check/test.sh
+
+test-all: setup ## The same with all servers, and with all histories of the simulations (25 minutes)
 	@$(MAKE) servers build
-	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$((2 * $$(nproc)))} cargo test --locked
+	@scripts/check/test.sh all
 
 oversell: setup ## Sell one stock in eight ways and count what is oversold, into docs/benchmarks/oversell.md (PROCESSES=20, STOCK=300)
 	@$(MAKE) build
@@ -103,6 +108,9 @@ check: setup ## Check format, lints and layers
 	cargo fmt --check
 	cargo clippy --all-targets --locked -- -D warnings
 	cargo test --locked --test tidy
+
+oldest-rust: setup ## Build with the oldest Rust that Cargo.toml allows, which is fetched from Debian 12 into .tools (runs no tests)
+	@scripts/check/oldest-rust.sh
 
 prose: ## Check the language of the documents (builds its linter once)
 	@scripts/check/prose.sh

@@ -35,6 +35,18 @@ pub fn take_the_other_core() -> bool {
     moved.is_ok_and(|output| output.status.success())
 }
 
+/// Load arguments under which any number of places may wait.
+pub const WITHOUT_LIMITS: [&str; 8] = [
+    "max-waiters-per-key",
+    "1000000",
+    "max-waiters",
+    "1000000",
+    "max-absent",
+    "1000000",
+    "max-waiting-bytes",
+    "1099511627776",
+];
+
 pub struct Fixture {
     pub server: Server,
     pub control: Client,
@@ -42,8 +54,7 @@ pub struct Fixture {
 
 impl Fixture {
     pub fn start(kind: Kind, options: &[&str]) -> Self {
-        let limits = ["max-waiters-per-key", "1000000", "max-waiters", "1000000"];
-        Self::start_as(kind, Setup::with_module(&limits), options)
+        Self::start_as(kind, Setup::with_module(&WITHOUT_LIMITS), options)
     }
 
     pub fn start_without_module(kind: Kind) -> Self {

@@ -12,6 +12,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use crate::behind;
 use crate::callgrind::Counted;
 use crate::harness::Kind;
 use crate::instruction_steps::{
@@ -32,6 +33,8 @@ const TOLERANCE: f64 = 0.05;
 /// of its loop it takes and releases a lock, and fires an event. The allocator adds up to 50. Each
 /// further listener to keyspace events adds 50 per event, even if it ignores the event.
 const LIMIT_OF_OTHERS: f64 = 1.02;
+/// The highest cost of a command behind many places, beside the same behind ten.
+const GROWTH: f64 = 2.0;
 /// The highest cost of the pair beside SET NX PX + DEL on a server without the module.
 const GOAL_OF_PAIR: f64 = 1.15;
 
@@ -102,6 +105,14 @@ impl Count {
 pub fn check() {
     let mut counts = count();
     counts.extend(pairs(&counts));
+    counts.extend(behind::count(KIND).into_iter().map(|behind| Count {
+        bound: behind.against.is_some().then_some(Bound::Limit(GROWTH)),
+        ..Count::new(
+            &behind.name,
+            behind.against.as_deref(),
+            median(behind.rounds),
+        )
+    }));
     counts.extend(beside(&other_commands::count(KIND, RESIDENT)));
     let environment = environment();
     let write = std::env::var("BASELINE").is_ok_and(|what| what == "write");

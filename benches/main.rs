@@ -12,6 +12,7 @@
 mod harness;
 
 // The parts that measure.
+mod behind;
 mod contention;
 mod deadline;
 mod expiry;

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use crate::callgrind::Counted;
-use crate::fixture::{name, Fixture};
+use crate::fixture::{name, Fixture, WITHOUT_LIMITS};
 use crate::harness::Kind;
 use crate::load::{key, run, token, Connection, Requests, Tally};
 use crate::memory::settled;
@@ -352,8 +352,7 @@ fn instructions(with: &Run, report: &mut Report) {
         for way in [Way::Notify, Way::Absent] {
             let mut smallest = None;
             for &count in &COUNTS[..if with.quick { 1 } else { COUNTS.len() }] {
-                let limits = ["max-waiters-per-key", "1000000", "max-waiters", "1000000"];
-                let mut counted = Counted::start_with(kind, &limits);
+                let mut counted = Counted::start_with(kind, &WITHOUT_LIMITS);
                 counted.pause();
                 let mut meter = Meter::Instructions(Box::new(counted));
                 let (mut places, _) = Places::form(&mut meter, count, keys, way);

@@ -9,10 +9,13 @@
 //! - [`wait`]: many keys. Who waits for which key, in which order, which grants are on their way,
 //!   and what is due when. Std only, for any kind of listener.
 //! - [`command`]: the grammar, description and decision of each command.
+//! - [`engine`]: the machine. What a command, a lost client or a turn of the timer does to locks
+//!   and waiters, for any server: it says by three traits what it needs of one.
 //! - `server`: the shell, which has every call of the module API and every `unsafe` block.
 //!
-//! `lock` imports no other layer. `wait` imports `lock`, `command` imports both, and `server`
-//! imports all. Only this file imports `server`. `tests/tidy.rs` checks that.
+//! `lock` imports no other layer. `wait` imports `lock`, `command` imports both, `engine` imports
+//! these three, and `server` imports all. Only this file imports `server`. `tests/tidy.rs` checks
+//! that.
 //!
 //! # The path of a command
 //!
@@ -21,35 +24,20 @@
 //!
 //! | file | step |
 //! | --- | --- |
-//! | `server/dispatch.rs`, `command_call.rs` | the server calls the handler; a task begins |
-//! | `server/module.rs` | the task drains the notes of callbacks |
+//! | `server/dispatch.rs` | the server calls the handler; a task begins |
+//! | `server/module.rs`, `engine/notes.rs` | the notes of callbacks are carried out |
 //! | `command/*.rs` | the arguments are parsed |
-//! | `server/execute.rs`, `lock_key.rs` | the key is opened; waiters that are due are served |
+//! | `engine/command.rs`, `server/lock_key.rs` | the key is opened; waiters that are due are served |
 //! | `lock/decide.rs` | the request is decided: an effect or a refusal |
-//! | `server/commit.rs`, `propagation.rs` | the effect changes the value and is replicated |
-//! | `server/serve.rs`, `wait/registry.rs` | the next waiters are granted, or this client begins to wait |
+//! | `engine/commit.rs`, `server/propagation.rs` | the effect changes the value and is replicated |
+//! | `engine/serve.rs`, `wait/registry.rs` | the next waiters are granted, or this client begins to wait |
 //! | `server/api/reply.rs` | the reply |
 //!
-//! Without a command, `server/timer.rs` calls `server/tick.rs` when something is due.
+//! Without a command, `server/timer.rs` calls `engine/tick.rs` when something is due.
 //! `server/callbacks.rs` lists what else the server calls. Callbacks only leave notes in
-//! `server/inbox.rs`.
+//! `engine/inbox.rs`.
 //!
-//! # Commands
-//!
-//! | command | file |
-//! | --- | --- |
-//! | `LOCK.ACQUIRE` | [`command::acquire`] |
-//! | `RWLOCK.WLOCK` | [`command::wlock`] |
-//! | `RWLOCK.RLOCK` | [`command::rlock`] |
-//! | `LOCK.MACQUIRE` | [`command::macquire`] |
-//! | `LOCK.RELEASE` | [`command::release`] |
-//! | `LOCK.RENEW` | [`command::renew`] |
-//! | `LOCK.INFO` | [`command::info`] |
-//! | `LOCK.TOP` | [`command::top`] |
-//! | `LOCK.LOG` | [`command::log`] |
-//! | `LOCK.RESETSTAT` | [`command::resetstat`] |
-//! | `LOCK._APPLY`, `LOCK._RELEASE` | [`command::apply`], [`command::apply_release`]: effects, for replicas and files |
-//! | `LOCK._WRITABLE` | [`command::writable`]: the module asks whether the server accepts writes |
+//! [`command::Command`] lists the commands, each with its file.
 
 // A panic aborts the server. Tests may panic.
 #![cfg_attr(
@@ -68,6 +56,7 @@
 )]
 
 pub mod command;
+pub mod engine;
 pub mod lock;
 mod server;
 pub mod wait;

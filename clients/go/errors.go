@@ -18,6 +18,9 @@ var ErrLockAlreadyExpired = errors.New("redislock: failed to unlock, lock was al
 // ErrNotHeld is returned by Exec when the lock is no longer held. The command was not run.
 var ErrNotHeld = errors.New("redislock: failed to run the command, lock is not held")
 
+// ErrCancelled is returned by Lock when somebody has ended its wait by LOCK.CANCEL. What the server said is wrapped beside it.
+var ErrCancelled = errors.New("redislock: the wait was cancelled")
+
 // ErrUnsupported is wrapped where the server's module is too old for what was asked. The text says what it lacks.
 var ErrUnsupported = errors.New("redislock: not known to the server's module")
 

@@ -65,6 +65,9 @@ func (m *Mutex) lock(ctx context.Context, patience time.Duration) error {
 			m.giveBack(ctx, value)
 			again = pause
 			err = &RedisError{Err: err}
+		case says(err, "CANCELLED"):
+			err = fmt.Errorf("%w: %w", ErrCancelled, &RedisError{Err: err})
+			patience = 0
 		case errors.Is(err, errNoServer) || answered(err) && !passes(err):
 			err = m.lacking(ctx, &RedisError{Err: err}, m.request(value).options...)
 			patience = 0

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -143,18 +144,24 @@ func (m *Mutex) ValidContext(ctx context.Context) (bool, error) {
 	// A module of 0.1, or a user who may only look.
 	for _, name := range m.names {
 		reply := m.locks.send(ctx, about("LOCK.INFO", name))
+		holders, all := tokens(reply.Value)
+		if !all {
+			reply = m.locks.send(ctx, about("LOCK.INFO", name, "HOLDERS", math.MaxInt64))
+			holders, _ = tokens(reply.Value)
+		}
 		if reply.Err != nil && !isTaken(reply.Err) {
 			return false, m.lacking(ctx, &RedisError{Err: reply.Err})
 		}
-		if reply.Err != nil || !slices.Contains(tokens(reply.Value), m.Value()) {
+		if reply.Err != nil || !slices.Contains(holders, m.Value()) {
 			return false, nil
 		}
 	}
 	return true, nil
 }
 
-// tokens reads the holders out of LOCK.INFO's reply, which is made of maps in RESP3 and of flat arrays in RESP2.
-func tokens(info any) []string {
+// tokens reads the holders out of LOCK.INFO's reply, which is made of maps in RESP3 and of flat arrays in RESP2. It also tells whether
+// they are all: unless asked for more, the module shows the first 1,000.
+func tokens(info any) ([]string, bool) {
 	field := func(record any, name string) any {
 		switch record := record.(type) {
 		case map[any]any:
@@ -175,7 +182,8 @@ func tokens(info any) []string {
 			tokens = append(tokens, token)
 		}
 	}
-	return tokens
+	count, _ := field(info, "holder-count").(int64)
+	return tokens, int64(len(holders)) >= count
 }
 
 // ownerAsks sends a command that only the holder's token succeeds with, for each name, and tells how often. Without a token nothing

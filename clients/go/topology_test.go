@@ -3,6 +3,7 @@ package redislock
 import (
 	"fmt"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -85,11 +86,36 @@ func TestClusterSlotMovesUnderAWaiterAndAClusterFailover(t *testing.T) {
 	t.Run("locks are spread by key", func(t *testing.T) { clusterSpreads(t, cluster, locks) })
 	t.Run("a slot moves under a waiter", func(t *testing.T) { clusterSlotMoves(t, cluster, locks) })
 	t.Run("a waiter follows ASK and TRYAGAIN", func(t *testing.T) { clusterAsks(t, cluster, locks) })
-	t.Run("a failover in the middle of a hold and a wait", func(t *testing.T) {
-		from, _ := cluster.Owner("f")
-		expect(t, "it is the one that has a replica", from == cluster.Primaries[0], true)
-		survives(t, locks, "f", clientOf(t, from), clientOf(t, cluster.Replica), from.Kill)
-	})
+	from, _ := cluster.Owner("f")
+	expect(t, "it is the one that has a replica", from == cluster.Primaries[0], true)
+	first, second := clientOf(t, from), clientOf(t, cluster.Replica)
+	t.Run("a clean failover between two waits", func(t *testing.T) { clusterHandsOver(t, locks, first, second) })
+	t.Run("a failover in the middle of a hold and a wait", func(t *testing.T) { survives(t, locks, "f", second, first, cluster.Replica.Kill) })
+}
+
+// clusterHandsOver has one slot's waiters return at a primary, and at the replica that takes over from it.
+func clusterHandsOver(t *testing.T, locks *RedisLock, primary, replica *redis.Client) {
+	waitsAt(t, locks, "f", primary)
+	must(t, replica.ClusterFailover(ctx).Err())
+	eventually(t, "a promotion", func() bool { return strings.Contains(replica.Info(ctx, "replication").Val(), "role:master") })
+	waitsAt(t, locks, "f", replica)
+}
+
+// waitsAt has a waiter get the lock. It never listens to a channel, and holds the lock at the primary when it returns.
+func waitsAt(t *testing.T, locks *RedisLock, key string, primary *redis.Client) {
+	t.Helper()
+	holder, waiter := locks.NewMutex(key, WithTries(forever)), locks.NewMutex(key, WithTries(forever))
+	must(t, holder.Lock())
+	done := inBackground(waiter.Lock)
+	eventually(t, "a place in the queue", func() bool { return waitingAt(primary, key) == 1 })
+	expect(t, "it listens to a channel: "+queueOf(primary, key), strings.Contains(queueOf(primary, key), "channel"), false)
+	released(t)(holder.Unlock())
+	must(t, result(t, done))
+	info, err := primary.Do(ctx, "LOCK.INFO", key).Result()
+	must(t, err)
+	holders, _ := tokens(info)
+	expect(t, "the holders", fmt.Sprint(holders), fmt.Sprint([]string{waiter.Value()}))
+	released(t)(waiter.Unlock())
 }
 
 func clusterSpreads(t *testing.T, cluster *testserver.Cluster, locks *RedisLock) {

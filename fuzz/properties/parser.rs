@@ -6,7 +6,10 @@ use redis_lock::command::check::Check;
 use redis_lock::command::macquire::{Has, Macquire, Verdict};
 use redis_lock::command::release::Release;
 use redis_lock::command::renew::Renew;
-use redis_lock::command::{exec, info, log, rlock, top, Args, Decision, Error, Reply};
+use redis_lock::command::spec::{Arg, Keys, Kind};
+use redis_lock::command::{
+    cancel, exec, info, log, rlock, top, wlock, Args, Command, Decision, Error, Reply,
+};
 use redis_lock::lock::codec::{decode, encode_effect, Record};
 use redis_lock::lock::{Effect, Fence, FenceClock, Lock, Mode, Now, Token, Waiting};
 
@@ -15,29 +18,95 @@ const NOW: Now = Now::from_millis(1_000_000);
 /// The longest ttl and timeout.
 const MAX_MS: u128 = 1 << 48;
 
-/// The first byte names the command, the others are its arguments with 0xff between them. Inputs that
-/// were kept before a command was added keep their meaning.
+/// The first byte is the place of the command in [`Command::ALL`]. The others are its arguments, with
+/// 0xff between them.
 pub fn run(data: &[u8]) {
-    let Some((command, rest)) = data.split_first() else {
+    let Some((place, rest)) = data.split_first() else {
         return;
     };
     let args: Vec<&[u8]> = match rest {
         [] => Vec::new(),
         rest => rest.split(|byte| *byte == 0xff).collect(),
     };
-    match (command, command % 5) {
-        (0x80 | 0x84 | 0x88 | 0x8c, _) => take_several(&args),
-        (0x81 | 0x85 | 0x89 | 0x8d, _) => check(&args),
-        (0x82 | 0x86 | 0x8a | 0x8e, _) => guard(&args),
-        (0x83 | 0x87 | 0x8b | 0x8f, _) => count(&args),
-        (0x90 | 0x94 | 0x98 | 0x9c, _) => entries(&args),
-        (_, 0) => take(acquire::WANTED, &args),
-        (_, 1) => take(rlock::WANTED, &args),
-        (_, 2) => renew(&args),
-        (_, 3) => release(&args),
-        _ => {
-            let parsed = info::parse(Args::new(args.iter().copied()));
-            assert_eq!(parsed.is_ok(), args.is_empty());
+    let command = Command::ALL[usize::from(*place) % Command::ALL.len()];
+    if command.parse(&args).is_ok() {
+        assert!(fits(command, &args), "{command:?}");
+    }
+    match command {
+        Command::Acquire => take(acquire::WANTED, &args),
+        Command::Wlock => take(wlock::WANTED, &args),
+        Command::Rlock => take(rlock::WANTED, &args),
+        Command::Macquire => take_several(&args),
+        Command::Release => release(&args),
+        Command::Cancel => cancelled(&args),
+        Command::Renew => renew(&args),
+        Command::Check => check(&args),
+        Command::Exec => guard(&args),
+        Command::Info => show(&args),
+        Command::Top => count(&args),
+        Command::Log => entries(&args),
+        // The grammar is all.
+        _ => {}
+    }
+}
+
+/// Whether the words are those of the command's description. It names no bounds.
+fn fits(command: Command, words: &[&[u8]]) -> bool {
+    let spec = command.spec();
+    // A primary of another version may send empty words at the end.
+    let is_effect = matches!(command, Command::Apply);
+    let end = words
+        .iter()
+        .rposition(|word| !is_effect || !word.is_empty());
+    let args: Vec<_> = match spec.keys {
+        Keys::One(_) | Keys::ByCallback { .. } => spec.args.iter().skip(1).collect(),
+        Keys::None | Keys::Counted { .. } => spec.args.iter().collect(),
+    };
+    fit(&args, &words[..end.map_or(0, |end| end + 1)])
+}
+
+/// Whether the arguments can be read as these. Those that may be left out come in any order.
+fn fit(args: &[&Arg], words: &[&[u8]]) -> bool {
+    if args.iter().all(|arg| arg.is_optional) && words.is_empty() {
+        return true;
+    }
+    let optional = args.iter().take_while(|arg| arg.is_optional).count();
+    (0..args.len().min(optional + 1)).any(|at| {
+        let mut others = args.to_vec();
+        let arg = others.remove(at);
+        // What was left out in front of a required one does not come later.
+        let others = if at == optional {
+            &others[at..]
+        } else {
+            &others
+        };
+        let mut rests = rests(arg, words);
+        rests.any(|rest| fit(others, rest))
+    })
+}
+
+/// What may be left of the words after an argument.
+fn rests<'a>(arg: &Arg, words: &'a [&'a [u8]]) -> Box<dyn Iterator<Item = &'a [&'a [u8]]> + 'a> {
+    let named = match (arg.token, words) {
+        (None, _) => words,
+        (Some(token), [first, rest @ ..]) if first.eq_ignore_ascii_case(token.to_bytes()) => rest,
+        _ => return Box::new(std::iter::empty()),
+    };
+    let (kind, most) = (arg.kind, if arg.is_multiple { named.len() } else { 1 });
+    let once = move |words: &&'a [&'a [u8]]| value(kind, words);
+    Box::new(std::iter::successors(once(&named), once).take(most))
+}
+
+/// What is left of the words after one value.
+fn value<'a>(kind: Kind, words: &'a [&'a [u8]]) -> Option<&'a [&'a [u8]]> {
+    match kind {
+        Kind::PureToken => Some(words),
+        Kind::Key | Kind::Text => words.get(1..),
+        Kind::Integer => number(words.first()?).and(words.get(1..)),
+        Kind::OneOf(args) => args.iter().find_map(|arg| rests(arg, words).next()),
+        Kind::Block(args) => {
+            let mut args = args.iter();
+            args.try_fold(words, |words, arg| rests(arg, words).next())
         }
     }
 }
@@ -77,7 +146,7 @@ fn options<'a>(takes: Takes, words: &[&'a [u8]]) -> Option<Options<'a>> {
         let (used, is_new) = match name.as_slice() {
             b"BLOCK" => (2, wait.replace((timeout(1)?, None)).is_none()),
             b"NOTIFY" => {
-                let channel = *rest.get(2)?;
+                let channel = *rest.get(2).filter(|name| name.len() <= 1_024)?;
                 (3, wait.replace((timeout(1)?, Some(channel))).is_none())
             }
             b"LIMIT" if matches!(takes, Takes::Limit) => {
@@ -264,6 +333,21 @@ fn check(args: &[&[u8]]) {
     }
 }
 
+/// LOCK.CANCEL.
+fn cancelled(args: &[&[u8]]) {
+    let parsed = cancel::parse(Args::new(args.iter().copied()));
+    let expected = match args {
+        [] => Some(None),
+        [option, token] if option.eq_ignore_ascii_case(b"TOKEN") && is_token(token) => {
+            Some(Some(*token))
+        }
+        _ => None,
+    };
+    if let Some(token) = judge(parsed, expected.is_some()) {
+        assert_eq!(Some(token.map(|token| token.as_bytes())), expected);
+    }
+}
+
 /// LOCK.EXEC. What follows the command belongs to that.
 fn guard(args: &[&[u8]]) {
     let parsed = exec::parse(Args::new(args.iter().copied()));
@@ -292,6 +376,21 @@ fn count(args: &[&[u8]]) {
     if let Some(top) = judge(parsed, expected.is_some()) {
         assert_eq!(Some((top.count as u128, top.is_contended)), expected);
     }
+}
+
+/// LOCK.INFO.
+fn show(args: &[&[u8]]) {
+    let parsed = info::parse(Args::new(args.iter().copied()));
+    let is_number = |word| number(word).is_some_and(|n| n <= u128::from(u64::MAX));
+    let names = args.iter().step_by(2).map(|word| word.to_ascii_uppercase());
+    let names: Vec<_> = names.collect();
+    let names: Vec<_> = names.iter().map(Vec::as_slice).collect();
+    let is_known = |name: &&[u8]| [&b"HOLDERS"[..], b"WAITERS"].contains(name);
+    let is_right = args.len() % 2 == 0
+        && names.iter().all(is_known)
+        && (names.len() < 2 || names.len() == 2 && names[0] != names[1])
+        && args.iter().skip(1).step_by(2).all(|word| is_number(word));
+    judge(parsed, is_right);
 }
 
 /// LOCK.LOG.

@@ -4,8 +4,15 @@ use redis_lock::lock::codec::{decode, encode_effect, encode_state, Record};
 use redis_lock::lock::{
     Ask, Deadline, Effect, Fate, FenceClock, Lock, Mode, Now, Refusal, Token, Ttl, Waiting,
 };
-use redis_lock::wait::{KeyRef, Listener, NewRequest, Registry, Removed, Rest, Step};
+use redis_lock::wait::{KeyRef, Leaving, Listener, NewRequest, Registry, Removed, Rest, Step};
 use std::collections::hash_map::RandomState;
+
+const fn leaving(now: Now) -> Leaving {
+    Leaving {
+        now_us: now.us(),
+        absent_per_key: usize::MAX,
+    }
+}
 
 /// Three bytes per step: the kind of step, the token with the flag to wait, and an amount.
 pub fn run(data: &[u8]) {
@@ -73,9 +80,12 @@ impl World {
             7 => {
                 let nth = usize::from(who) % self.waiting.len().max(1);
                 if let Some(client) = self.waiting.get(nth).copied() {
-                    let removed = self.registry.remove_listener(client, now.us());
+                    let removed = self.registry.remove_listener(client, leaving(now));
                     self.gone(&removed.expect("a waiter"));
-                    assert!(self.registry.remove_listener(client, now.us()).is_none());
+                    assert!(self
+                        .registry
+                        .remove_listener(client, leaving(now))
+                        .is_none());
                 }
             }
             8 => self.now_ms += amount,
@@ -116,6 +126,7 @@ impl World {
         let held = self.hold_of(ask.token);
         let refusal = match self.acquire(ask, true) {
             Ok(()) => {
+                self.registry.lock_granted(&self.key);
                 let resumed = self.registry.resume(&self.key, ask.token).is_some();
                 assert!(held || resumed || !waiting, "{ask:?} has passed others");
                 return;
@@ -137,8 +148,8 @@ impl World {
             keep_ms,
             is_server_generated: false,
             linger: None,
+            user: None,
             refusal,
-            now: self.now(),
             now_us: self.now().us(),
         };
         self.registry.enter(&self.key, new);
@@ -166,11 +177,12 @@ impl World {
     fn acquire(&mut self, ask: Ask<'_>, behind_queue: bool) -> Result<(), Refusal> {
         let (last, held) = (self.fences.last(), self.hold_of(ask.token));
         let now = self.now();
-        let ahead =
-            self.registry
-                .ahead_of(&self.key, (ask.token, ask.mode), self.lock.as_ref(), now);
         let waiting = match behind_queue {
-            true => ahead.as_waiting(),
+            true => {
+                let asked = (ask.token, ask.mode);
+                self.registry
+                    .ahead_of(&self.key, asked, self.lock.as_ref(), now)
+            }
             false => Waiting::default(),
         };
         let grant = Lock::acquire(self.lock.as_ref(), ask, now, waiting, &mut self.fences)?;
@@ -186,6 +198,7 @@ impl World {
 
     /// Applies an effect here, and its encoded and decoded form to the replica.
     fn apply(&mut self, effect: &Effect<'_>) {
+        self.registry.lock_changed(0, b"k", effect);
         let mut bytes = Vec::new();
         encode_effect(effect, &mut bytes);
         let Ok(Record::Effect(sent)) = decode(&bytes) else {
@@ -206,7 +219,7 @@ impl World {
     /// Serves the queue as the server does.
     fn serve(&mut self) {
         let now = self.now();
-        for over in self.registry.take_timed_out(now.us()) {
+        while let Some(over) = self.registry.take_timed_out(leaving(now)) {
             assert_eq!((over.listener, over.rest), (None, Rest::Ended));
         }
         loop {

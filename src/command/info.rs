@@ -1,16 +1,17 @@
 //! ```text
-//! LOCK.INFO key
+//! LOCK.INFO key [HOLDERS n] [WAITERS n]
 //! ```
 //! Tells who holds the lock and who waits for it. The reply is null if the lock is free and nobody
-//! waits. Otherwise it is a map of `mode`, `holders` and `waiters`, and of `limit` if a hold has one.
-//! A holder is a map of `token`, `fence`, `ttl` and `since`; holders are in the order of their
-//! grants. A waiter is a map of `token`, `mode`, `limit` if it asks for one, `waited`, and `client`
-//! or `channel`; waiters are in queue order. A place at which nobody listens has neither of the last
-//! two.
-//! The command changes nothing, so a replica answers it too.
+//! waits. Otherwise it is a map of `mode`, `holders`, `waiters`, `holder-count` and `waiter-count`,
+//! and of `limit` if a hold has one. A holder is a map of `token`, `fence`, `ttl` and `since`;
+//! holders are in the order of their grants. A waiter is a map of `token`, `mode`, `limit` if it
+//! asks for one, `waited`, and `client` or `channel`; waiters are in queue order. A place at which
+//! nobody listens has neither of the last two. The first `n` holders and waiters are shown; the two
+//! counts are those of all. The command changes nothing, so a replica answers it too.
 
 use std::rc::Rc;
 
+use super::args::integer;
 use super::spec::{Arg, Change, Flag, KeyUse, Keys, Spec, NONDETERMINISTIC};
 use super::{Args, Error};
 use crate::lock::{Deadline, Fence, Lock, Mode, Now, Occupancy, TokenBuf, TokenText};
@@ -19,37 +20,81 @@ use crate::lock::{Deadline, Fence, Lock, Mode, Now, Occupancy, TokenBuf, TokenTe
 pub const SPEC: Spec = Spec {
     name: c"lock.info",
     summary: c"Returns who holds a lock and who waits for it.",
-    complexity: c"O(N*log(N)+M) for N holds and M waiters.",
+    complexity: c"O(H+N*log(N)+M) for H holds, and N holders and M waiters in the reply.",
     since: c"0.1.0",
     flags: &[Flag::ReadOnly],
     acl_categories: c"read slow",
     keys: Keys::One(KeyUse::Reads),
-    args: &[Arg::KEY],
+    args: &[
+        Arg::KEY,
+        Arg::integer(c"n").after(c"HOLDERS").optional(),
+        Arg::integer(c"n").after(c"WAITERS").optional(),
+    ],
     tips: NONDETERMINISTIC,
-    history: &[Change {
-        since: c"0.2.0",
-        what: c"Waiters have the field client or channel, or neither; the mode may be free or counted; added limit.",
-    }],
+    history: &[
+        Change {
+            since: c"0.2.0",
+            what: c"Waiters have the field client or channel, or neither; the mode may be free or counted; added limit.",
+        },
+        Change {
+            since: c"0.2.0",
+            what: c"Added the options HOLDERS and WAITERS, and the fields holder-count and waiter-count.",
+        },
+    ],
 };
 
-/// Reads the arguments after the key: there are none.
+/// How many holders, and how many waiters, are shown where the request says no number.
+const DEFAULT: usize = 1_000;
+
+/// How many are shown at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// Holders.
+    pub holders: usize,
+    /// Waiters.
+    pub waiters: usize,
+}
+
+/// Reads the arguments after the key.
 ///
 /// # Errors
-/// If there are some.
-pub fn parse<'a>(args: Args<impl Iterator<Item = &'a [u8]>>) -> Result<(), Error> {
-    args.finish()
+/// If they do not fit the grammar.
+pub fn parse<'a>(mut args: Args<impl Iterator<Item = &'a [u8]>>) -> Result<Shown, Error> {
+    let (mut holders, mut waiters) = (None, None);
+    while let Some(option) = args.optional() {
+        let shown = if option.eq_ignore_ascii_case(b"HOLDERS") {
+            &mut holders
+        } else if option.eq_ignore_ascii_case(b"WAITERS") {
+            &mut waiters
+        } else {
+            return Err(Error::UnknownInfoOption);
+        };
+        let n = args.optional().and_then(integer).ok_or(Error::ShownCount)?;
+        if shown.replace(n).is_some() {
+            return Err(Error::RepeatedOption);
+        }
+    }
+    let count = |n: Option<u64>| n.map_or(DEFAULT, |n| usize::try_from(n).unwrap_or(usize::MAX));
+    Ok(Shown {
+        holders: count(holders),
+        waiters: count(waiters),
+    })
 }
 
 /// The reply for a lock.
 #[derive(Debug)]
 pub struct Info<'a> {
-    /// The mode of its holds: counted, with the smallest limit, if one of them has a limit. `None` between the end of the last hold
-    /// and the next grant.
+    /// The mode of its holds: counted, with the smallest limit, if one of them has a limit. `None`
+    /// between the end of the last hold and the next grant.
     pub mode: Option<Mode>,
-    /// The live holds, in the order of their grants.
+    /// The first of the live holds, in the order of their grants.
     pub holders: Vec<Holder<'a>>,
-    /// In the order of the queue.
+    /// The number of all live holds.
+    pub holder_count: usize,
+    /// The first waiters, in the order of the queue.
     pub waiters: Vec<Waiter>,
+    /// The number of all waiters.
+    pub waiter_count: usize,
 }
 
 /// The reply for a request that waits.
@@ -88,40 +133,71 @@ pub struct Holder<'a> {
 }
 
 impl<'a> Info<'a> {
-    /// Looks at a lock whose key ends at `key_deadline`. An `EXPIRE` may have set it before the
-    /// deadlines of the holds. `None` if the lock is free and nobody waits.
+    /// Looks at `shown` holders of a lock whose key ends at `key_deadline`. An `EXPIRE` may have
+    /// set it before the deadlines of the holds. `None` if the lock is free and nobody waits.
     pub fn of(
         lock: Option<&'a Lock>,
         key_deadline: Option<Deadline>,
-        waiters: Vec<Waiter>,
+        shown: usize,
+        (waiters, waiter_count): (Vec<Waiter>, usize),
         now: Now,
     ) -> Option<Self> {
-        let mut occupancy = Occupancy::NONE;
-        let holders: Vec<_> = lock
-            .map_or_else(Vec::new, Lock::holds)
-            .into_iter()
-            .map(|(token, mode, hold)| {
-                let deadline = key_deadline.map_or(hold.deadline, |key| key.min(hold.deadline));
-                (token, mode, hold, deadline)
-            })
-            .filter(|(.., deadline)| !deadline.is_over(now.ms()))
-            .map(|(token, mode, hold, deadline)| {
-                occupancy.add(mode);
-                Holder {
-                    token,
-                    fence: hold.fence,
-                    ttl_ms: deadline.remaining_ms(now.ms()),
-                    since_ms: hold.since_ms,
-                }
-            })
-            .collect();
-        if holders.is_empty() && waiters.is_empty() {
+        let is_over = |deadline: Deadline| deadline.is_over(now.ms());
+        let lock = lock.filter(|_| !key_deadline.is_some_and(is_over));
+        let occupancy = lock.map_or(Occupancy::NONE, |lock| lock.occupancy(now));
+        if occupancy.holders == 0 && waiter_count == 0 {
             return None;
         }
+        let first = lock.into_iter();
+        let first = first.flat_map(|lock| lock.first_live_holds(shown, now));
+        let first = first.map(|(token, _, hold)| {
+            let deadline = key_deadline.map_or(hold.deadline, |key| key.min(hold.deadline));
+            Holder {
+                token,
+                fence: hold.fence,
+                ttl_ms: deadline.remaining_ms(now.ms()),
+                since_ms: hold.since_ms,
+            }
+        });
         Some(Self {
             mode: occupancy.mode(),
-            holders,
+            holders: first.collect(),
+            holder_count: occupancy.holders,
             waiters,
+            waiter_count,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse_of(words: &[&str]) -> Result<Shown, Error> {
+        parse(Args::new(words.iter().map(|word| word.as_bytes())))
+    }
+
+    #[test]
+    fn the_grammar() {
+        for (words, holders, waiters) in [
+            (&[][..], 1_000, 1_000),
+            (&["HOLDERS", "5"], 5, 1_000),
+            (&["waiters", "0"], 1_000, 0),
+            (&["WAITERS", "7", "Holders", "0"], 0, 7),
+            (&["HOLDERS", "18446744073709551615"], usize::MAX, 1_000),
+        ] {
+            assert_eq!(parse_of(words), Ok(Shown { holders, waiters }), "{words:?}");
+        }
+        for (words, error) in [
+            (&["HOLDERS"][..], Error::ShownCount),
+            (&["WAITERS", "HOLDERS", "1"], Error::ShownCount),
+            (&["WAITERS", "-1"], Error::ShownCount),
+            (&["HOLDERS", "01"], Error::ShownCount),
+            (&["HOLDERS", "1", "holders", "1"], Error::RepeatedOption),
+            (&["BLOCK", "1"], Error::UnknownInfoOption),
+            (&["HOLDERS", "1", "2"], Error::UnknownInfoOption),
+        ] {
+            assert_eq!(parse_of(words), Err(error), "{words:?}");
+        }
     }
 }

@@ -1,20 +1,24 @@
 //! ```text
 //! LOCK.MACQUIRE numkeys key [key ...] token|* ttl [MODES EXCLUSIVE|SHARED [EXCLUSIVE|SHARED ...]] [BLOCK timeout|NOTIFY timeout channel] [KEEP grace] [LINGER milliseconds]
 //! ```
-//! Takes all keys in one step, or none. The reply is one fence for all of them, or null. MODES names the mode of each key;
-//! without it all are exclusive. The other options are those of LOCK.ACQUIRE.
+//! Takes all keys in one step, or none. The reply is one fence for all of them, or null. MODES
+//! names the mode of each key; without it all are exclusive. The other options are those of
+//! LOCK.ACQUIRE.
 //!
-//! While the request waits it holds nothing. It has a place in the queue of each key, and is granted when it is the first in all
-//! of them and all locks admit it. So requests for several keys wait for each other in one order only, and none starves.
+//! While the request waits it holds nothing. It has a place in the queue of each key, and is
+//! granted when it is the first in all of them and all locks admit it. So requests for several keys
+//! wait for each other in one order only, and none starves.
 //!
-//! A token that holds all keys in these modes under one fence gets that fence and new deadlines. If it holds some of them, or
-//! holds them otherwise, or waits for some of them by another request, the reply is `-PARTIAL`.
+//! A token that holds all keys in these modes under one fence gets that fence and new deadlines. If
+//! it holds some of them, or holds them otherwise, or waits for some of them by another request,
+//! the reply is `-PARTIAL`.
 
 use super::acquire::{self, Acquire, Wanted};
 use super::args::integer;
 use super::spec::{Arg, Flag, KeyUse, Keys, Spec, NONDETERMINISTIC};
 use super::{Args, Error};
 use crate::lock::{Fence, Hold, Mode};
+use crate::wait::has_twice;
 
 /// The description of LOCK.MACQUIRE for the server.
 pub const SPEC: Spec = Spec {
@@ -118,7 +122,7 @@ impl<'a> Macquire<'a> {
             }
             Ok(())
         })?;
-        if has_twice(&keys) {
+        if has_twice(keys.clone()) {
             return Err(Error::KeyTwice);
         }
         Ok(Self {
@@ -175,13 +179,6 @@ pub fn key_count(word: &[u8]) -> Option<usize> {
 fn mode_of(word: &[u8]) -> Option<Mode> {
     let mut modes = [Mode::Exclusive, Mode::Shared].into_iter();
     modes.find(|mode| word.eq_ignore_ascii_case(mode.name().as_bytes()))
-}
-
-fn has_twice(keys: &[&[u8]]) -> bool {
-    let mut sorted = keys.to_vec();
-    sorted.sort_unstable();
-    let mut pairs = sorted.windows(2);
-    pairs.any(|two| matches!(two, [one, other] if one == other))
 }
 
 #[cfg(test)]

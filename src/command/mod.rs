@@ -3,12 +3,16 @@
 //! looked at, and then decided. The shell carries out the [`Decision`].
 //!
 //! A few commands have less: the shell decides the internal ones and LOCK.RESETSTAT.
+//!
+//! [`Command`] is the table of all. What is done with every command walks [`Command::ALL`].
 
 pub mod acquire;
 pub mod apply;
 pub mod apply_release;
 mod args;
+pub mod cancel;
 pub mod check;
+mod decision;
 mod error;
 pub mod exec;
 pub mod info;
@@ -27,39 +31,74 @@ pub mod writable;
 
 pub(crate) use args::integer;
 pub use args::Args;
+pub use decision::{Decision, Reply};
 pub use error::Error;
 
-use crate::lock::{Effect, Fence, Refusal};
+use spec::Spec;
 
-/// The decision on a command, made on the current state of the lock.
-#[derive(Debug)]
-pub enum Decision<'a> {
-    /// The lock changes, and the client gets a reply.
-    Change {
-        /// The change.
-        effect: Effect<'a>,
-        /// The reply.
-        reply: Reply<'a>,
-        /// Whether the token had a hold before.
-        had_it: bool,
-    },
-    /// Nothing changes.
-    Same(Reply<'a>),
-    /// Nothing changes now. The client waits if it asked to, and gets null otherwise.
-    Wait(Refusal),
+/// Makes [`Command`] from rows of `Variant in file: parser`.
+macro_rules! commands {
+    ($($command:ident in $file:ident: $parse:expr;)*) => {
+        /// Every command. A new one goes to the end, because fuzz/corpus knows them by their place.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Command {
+            $(#[doc = concat!("[`mod@", stringify!($file), "`]")] $command,)*
+        }
+
+        impl Command {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$command),*];
+
+            /// The description for the server.
+            pub const fn spec(self) -> &'static Spec {
+                match self { $(Self::$command => &$file::SPEC),* }
+            }
+
+            /// Only parses: what follows the name and, if word 1 is the only key, the key.
+            ///
+            /// # Errors
+            /// If the words do not fit the grammar.
+            pub fn parse(self, words: &[&[u8]]) -> Result<(), Error> {
+                let args = Args::new(words.iter().copied());
+                match self { $(Self::$command => $parse(args).map(drop)),* }
+            }
+
+            /// The file with the grammar.
+            #[cfg(test)]
+            const fn source(self) -> &'static str {
+                match self { $(Self::$command => include_str!(concat!(stringify!($file), ".rs"))),* }
+            }
+        }
+    };
 }
 
-/// A command's answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reply<'a> {
-    /// The fence of a hold.
-    Fence(Fence),
-    /// The server-generated token, and the fence of its hold.
-    Made(&'a [u8], Fence),
-    /// 1 for yes, 0 for no.
-    Done(bool),
-    /// Not granted.
-    Null,
-    /// The request is malformed, or cannot be carried out.
-    Error(Error),
+commands! {
+    Acquire in acquire: |args| acquire::Acquire::parse(acquire::WANTED, args);
+    Wlock in wlock: |args| acquire::Acquire::parse(wlock::WANTED, args);
+    Rlock in rlock: |args| acquire::Acquire::parse(rlock::WANTED, args);
+    Macquire in macquire: macquire::Macquire::parse;
+    Release in release: release::Release::parse;
+    Cancel in cancel: cancel::parse;
+    Renew in renew: renew::Renew::parse;
+    Check in check: check::Check::parse;
+    Exec in exec: exec::parse;
+    Info in info: info::parse;
+    Top in top: top::parse;
+    Log in log: log::parse;
+    ResetStat in resetstat: Args::finish;
+    Apply in apply: |mut args: Args<_>| apply::parse(std::iter::from_fn(|| args.optional()));
+    ApplyRelease in apply_release: |mut args: Args<_>| args.token().and_then(|_| args.finish());
+    Writable in writable: Args::finish;
+}
+
+impl Command {
+    /// Whether it needs Redis 7.0: before, a call has no rights of its client.
+    pub fn needs_7_0(self) -> bool {
+        self == Self::Exec
+    }
+
+    /// Whether it is for operators, or for the module itself.
+    pub fn is_dangerous(self) -> bool {
+        self.spec().flags.contains(&spec::Flag::Admin)
+    }
 }

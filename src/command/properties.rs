@@ -4,7 +4,6 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::acquire::{Acquire, Timeout, Wait, Wanted};
-use super::macquire::Macquire;
 use super::*;
 use crate::lock::{Mode, Token, Ttl};
 
@@ -119,16 +118,10 @@ proptest! {
 
     #[test]
     fn any_words_are_read_without_a_panic(words in vec(word(), 0..9)) {
-        let _ = Acquire::parse(Wanted::Limited, args(&words));
-        let _ = Acquire::parse(Wanted::Mode(Mode::Shared), args(&words));
-        let _ = Macquire::parse(args(&words));
-        let _ = release::Release::parse(args(&words));
-        let _ = renew::Renew::parse(args(&words));
-        let _ = check::Check::parse(args(&words));
-        let _ = exec::parse(args(&words));
-        let _ = info::parse(args(&words));
-        let _ = top::parse(args(&words));
-        let _ = apply::parse(words.iter().map(Vec::as_slice));
+        let words: Vec<_> = words.iter().map(Vec::as_slice).collect();
+        for command in Command::ALL {
+            let _ = command.parse(&words);
+        }
     }
 
     #[test]

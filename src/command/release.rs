@@ -72,8 +72,8 @@ impl<'a> Release<'a> {
         self.token
     }
 
-    /// Decides the request. `key_deadline` is asked for only where it matters. The second value is the hold that ends, if one
-    /// does.
+    /// Decides the request. `key_deadline` is asked for only where it matters. The second value is
+    /// the hold that ends, if one does.
     pub fn decide(
         &self,
         lock: Option<&Lock>,

@@ -97,16 +97,6 @@ pub enum Keys {
     None,
     /// Word 1 is the only key. It may be missing where its argument is optional.
     One(KeyUse),
-    /// Every word from `first` to `last` is a key.
-    Range {
-        /// The use of each key.
-        key_use: KeyUse,
-        /// The word that is the first key.
-        first: i32,
-        /// The word that is the last key. A negative number counts from the end: -1 is the
-        /// last word.
-        last: i32,
-    },
     /// A word says how many keys come right after it.
     ///
     /// Servers before 7.0 cannot be told this. Later ones use it for ACL and COMMAND GETKEYS, but
@@ -156,7 +146,6 @@ impl Keys {
         let (first, last) = match self {
             Self::None | Self::Counted { .. } => (0, 0),
             Self::One(_) | Self::ByCallback { .. } => (1, 1),
-            Self::Range { first, last, .. } => (first, last),
         };
         let step = if first == 0 { 0 } else { 1 };
         Position { first, last, step }
@@ -165,7 +154,7 @@ impl Keys {
     /// Whether the server must ask the handler for the keys.
     pub const fn need_callback(self) -> bool {
         match self {
-            Self::None | Self::One(_) | Self::Range { .. } => false,
+            Self::None | Self::One(_) => false,
             Self::Counted { .. } | Self::ByCallback { .. } => true,
         }
     }

@@ -371,7 +371,8 @@ impl<'a> Input<'a> {
                 mode = self.mode()?;
             }
             let (token, hold) = self.hold(mode)?;
-            // The encoder writes one order only, so any other order is not its own. No lock has more holds than all of them tolerate.
+            // The encoder writes one order only, so any other order is not its own. No lock has
+            // more holds than all of them tolerate.
             if !occupancy.admits(mode) || (hold.fence, token) <= last {
                 return Err(DecodeError);
             }

@@ -90,7 +90,7 @@ impl CompactToken {
     }
 
     /// The number of bytes that it has on the heap.
-    pub(super) const fn heap_bytes(&self) -> usize {
+    pub const fn heap_bytes(&self) -> usize {
         match self {
             Self::Long(bytes) => bytes.len(),
             Self::Digits { .. } | Self::Short { .. } => 0,

@@ -20,11 +20,11 @@ pub struct Ask<'a> {
 
 /// The facts about the waiters of the same lock that a decision needs.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Waiting<'a> {
+pub struct Waiting {
     /// Whether somebody waits. Then a new request must not pass.
     pub any: bool,
-    /// The token that has a hold beside others and waits to make it exclusive.
-    pub upgrading: Option<Token<'a>>,
+    /// Whether another token has a hold and waits to make it exclusive.
+    pub other_upgrades: bool,
 }
 
 /// A granted request. Its effect is to be applied and replicated.
@@ -68,16 +68,13 @@ impl Lock {
         lock: Option<&Self>,
         ask: Ask<'a>,
         now: Now,
-        waiting: Waiting<'_>,
+        waiting: Waiting,
         fences: &mut FenceClock,
     ) -> Result<Grant<'a>, Refusal> {
         let own = match Self::admits(lock, ask.mode, ask.token, now) {
             Ok(None) if waiting.any => return Err(Refusal::Busy),
             Ok(own) => own,
-            Err(Refusal::BusyUpgrade)
-                if ask.mode == Mode::Exclusive
-                    && waiting.upgrading.is_some_and(|t| t != ask.token) =>
-            {
+            Err(Refusal::BusyUpgrade) if ask.mode == Mode::Exclusive && waiting.other_upgrades => {
                 return Err(Refusal::Deadlock);
             }
             Err(refusal) => return Err(refusal),
@@ -148,8 +145,9 @@ impl Lock {
         Some((effect, hold))
     }
 
-    /// Decides the end of a token's hold, but not before `at_least_ms` after its first grant: until then only its deadline comes
-    /// forward, and never beyond that of the key. `None` if the token holds nothing. The second value is the hold if it ends now.
+    /// Decides the end of a token's hold, but not before `at_least_ms` after its first grant: until
+    /// then only its deadline comes forward, and never beyond that of the key. `None` if the token
+    /// holds nothing. The second value is the hold if it ends now.
     pub fn release_at_least<'a>(
         &self,
         token: Token<'a>,

@@ -5,10 +5,10 @@
 //! # The model
 //!
 //! A lock is free or held. While it is held, it is a non-empty set of **holds**. A [`Hold`] belongs
-//! to a [`Token`] (the owner's name) and has a [`Deadline`] and a [`Fence`]. A token has at most one
-//! hold on a lock. The [`Mode`] of a hold says how many holders it tolerates, itself included: one
-//! (*exclusive*), any number (*shared*), or up to its [`Limit`] (*counted*). There are never more
-//! holders than the smallest of these numbers.
+//! to a [`Token`] (the owner's name) and has a [`Deadline`] and a [`Fence`]. A token has at most
+//! one hold on a lock. The [`Mode`] of a hold says how many holders it tolerates, itself included:
+//! one (*exclusive*), any number (*shared*), or up to its [`Limit`] (*counted*). There are never
+//! more holders than the smallest of these numbers.
 //!
 //! # How it changes
 //!
@@ -51,6 +51,8 @@ pub mod codec;
 mod compact;
 mod decide;
 mod effect;
+#[cfg(test)]
+pub(crate) mod effort;
 mod fence;
 mod hold;
 mod shared;

@@ -1,5 +1,5 @@
-//! The many holds of one lock, indexed by token and by deadline, so that no command iterates over
-//! all of them.
+//! The many holds of one lock, indexed by token and by deadline, so that no command that changes
+//! the lock iterates over all of them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::mem::size_of;
@@ -74,6 +74,7 @@ impl SharedHolds {
         self.by_token.len()
     }
 
+    #[inline]
     pub(super) fn get(&self, token: Token<'_>) -> Option<(Mode, &Hold)> {
         let hold = self.by_token.get(token.as_bytes())?;
         Some((self.mode_of(token), hold))
@@ -91,8 +92,8 @@ impl SharedHolds {
         Some(*limit)
     }
 
-    /// How many holds live at `now_ms`, and how many holders they tolerate. Its cost grows with the number of holds that are over,
-    /// which the next grant drops.
+    /// How many holds live at `now_ms`, and how many holders they tolerate. Its cost grows with the
+    /// number of holds that are over, which the next grant drops.
     pub(super) fn occupancy(&self, now_ms: u64) -> Occupancy {
         let over = || {
             let first = self.by_deadline.iter();
@@ -147,7 +148,7 @@ impl SharedHolds {
 
     pub(super) fn remove(&mut self, token: Token<'_>) -> Option<(Mode, Hold)> {
         let (key, hold) = self.by_token.remove_entry(token.as_bytes())?;
-        self.by_deadline.remove(&(hold.deadline, key));
+        self.by_deadline.remove(&(hold.deadline, key.clone()));
         Some((self.forget(token), hold))
     }
 
@@ -228,6 +229,30 @@ impl SharedHolds {
             let token = token.as_token();
             (token, self.mode_of(token), *hold)
         })
+    }
+
+    /// The first `most` of the holds with a deadline that is wanted, in the order of their fences.
+    /// Only forged holds have equal fences. `O(n + most log most)`.
+    pub(super) fn first(
+        &self,
+        most: usize,
+        is_wanted: impl Fn(Deadline) -> bool,
+    ) -> Vec<(Token<'_>, Mode, Hold)> {
+        let all = self.by_token.iter();
+        let wanted = all.filter(|(_, hold)| is_wanted(hold.deadline));
+        let mut first: Vec<_> = wanted
+            .map(|(token, hold)| (hold.fence, token.as_token()))
+            .collect();
+        if most < first.len() {
+            first.select_nth_unstable(most);
+            first.truncate(most);
+        }
+        first.sort_unstable();
+        let first = first.into_iter().filter_map(|(_, token)| {
+            let (mode, hold) = self.get(token)?;
+            Some((token, mode, *hold))
+        });
+        first.collect()
     }
 
     /// An estimate of the memory on the heap in bytes. It does not iterate over the holds.

@@ -12,6 +12,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::codec::{decode, encode_effect, encode_state, Record};
+use super::effort;
 use super::*;
 
 #[derive(Clone, Copy, Debug)]
@@ -309,6 +310,14 @@ fn apply(slot: &mut Option<Lock>, effect: &Effect<'_>) {
     }
 }
 
+/// Plays all histories of so many of these steps.
+fn enumerate(ops: &[Op], depth: u32) {
+    let depth = effort::depth(depth);
+    let histories = all_histories(&World::new(), ops, depth);
+    assert_eq!(histories, (ops.len() as u64).pow(depth));
+    println!("{histories} histories of {depth} steps");
+}
+
 /// Runs every history of `depth` steps out of `ops` and returns their number. Histories share their
 /// common beginnings.
 fn all_histories(world: &World, ops: &[Op], depth: u32) -> u64 {
@@ -351,9 +360,7 @@ fn cap_naively(holds: &mut [Naive], key_end: Option<u64>) {
 #[test]
 fn all_histories_of_five_steps_by_three_tokens_with_two_ttls() {
     let ops = alphabet(b"abc", &[1, 2]);
-    let histories = all_histories(&World::new(), &ops, 5);
-    assert_eq!(histories, 23u64.pow(5));
-    println!("{histories} histories of 5 steps");
+    enumerate(&ops, 5);
 }
 
 /// Permits of two sizes beside the exclusive and the shared hold.
@@ -366,24 +373,20 @@ fn all_histories_of_five_steps_with_limits() {
             ops.push(Op::Acquire(mode, token, u64::from(limit)));
         }
     }
-    let histories = all_histories(&World::new(), &ops, 5);
-    assert_eq!(histories, 20u64.pow(5));
-    println!("{histories} histories of 5 steps");
+    enumerate(&ops, 5);
 }
 
 #[test]
 fn all_histories_of_seven_steps_by_two_tokens() {
     let ops = alphabet(b"ab", &[1]);
-    let histories = all_histories(&World::new(), &ops, 7);
-    assert_eq!(histories, 10u64.pow(7));
-    println!("{histories} histories of 7 steps");
+    enumerate(&ops, 7);
 }
 
 #[test]
 fn long_random_histories() {
     const RUNS: u64 = 2_000;
     const STEPS: usize = 1_000;
-    for seed in 0..RUNS {
+    for seed in 0..effort::runs(RUNS) {
         let mut rng = StdRng::seed_from_u64(seed);
         // Few tokens conflict all the time. Many tokens give locks with many readers.
         let tokens: u8 = rng.random_range(2..40);
@@ -407,7 +410,7 @@ fn long_random_histories() {
             });
         }
     }
-    println!("{RUNS} histories of {STEPS} steps");
+    println!("{} histories of {STEPS} steps", effort::runs(RUNS));
 }
 
 #[test]
@@ -420,12 +423,12 @@ fn a_second_upgrade_is_a_deadlock_only_for_another_token() {
         token: Token::new(token).unwrap(),
         ttl: Ttl::from_millis(5).unwrap(),
     };
-    let waiting = Waiting {
-        any: true,
-        upgrading: Some(Token::new(b"a").unwrap()),
-    };
-    let decide = |token| {
+    let decide = |token, other_upgrades| {
         let lock = world.lock.as_ref();
+        let waiting = Waiting {
+            any: true,
+            other_upgrades,
+        };
         Lock::acquire(
             lock,
             ask(token),
@@ -435,9 +438,9 @@ fn a_second_upgrade_is_a_deadlock_only_for_another_token() {
         )
         .map(|_| ())
     };
-    assert_eq!(decide(b"a"), Err(Refusal::BusyUpgrade));
-    assert_eq!(decide(b"b"), Err(Refusal::Deadlock));
-    assert_eq!(decide(b"c"), Err(Refusal::Busy));
+    assert_eq!(decide(b"a", false), Err(Refusal::BusyUpgrade));
+    assert_eq!(decide(b"b", true), Err(Refusal::Deadlock));
+    assert_eq!(decide(b"c", true), Err(Refusal::Busy));
 }
 
 #[test]
@@ -446,7 +449,7 @@ fn a_new_request_passes_no_waiter() {
     world.check(Op::Acquire(Mode::Shared, b'a', 9));
     let waiting = Waiting {
         any: true,
-        upgrading: None,
+        other_upgrades: false,
     };
     let decide = |lock: Option<&Lock>, token: &[u8]| {
         let ask = Ask {

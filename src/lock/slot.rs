@@ -3,21 +3,30 @@
 /// The number of slots in a cluster.
 const SLOTS: u16 = 16_384;
 
-/// The slot of a key. Only the hash tag counts: the part in the key's first braces, if it is not
-/// empty. A key without a hash tag counts as a whole.
+/// The slot of a key.
 pub fn slot_of(key: &[u8]) -> u16 {
-    crc16(hash_tag(key).unwrap_or(key)) % SLOTS
+    crc16(hashed_part(key)) % SLOTS
 }
 
-/// A key that begins with `head` and belongs to a slot that `is_wanted` accepts. `None` if it
-/// accepts no slot of a cluster.
-pub fn key_in(head: &str, is_wanted: impl Fn(u16) -> bool) -> Option<String> {
-    // Some number below this limit hashes to each slot, as a test shows.
-    let tags = 0..u32::from(SLOTS).saturating_mul(16);
-    let tag = tags
-        .map(|tag| tag.to_string())
-        .find(|tag| is_wanted(slot_of(tag.as_bytes())))?;
-    Some(format!("{head}{{{tag}}}"))
+/// The part of a key that decides on its slot. It is the hash tag: what is in the key's first
+/// braces, if that is not empty. Without a hash tag it is the whole key.
+pub fn hashed_part(key: &[u8]) -> &[u8] {
+    hash_tag(key).unwrap_or(key)
+}
+
+/// A key that begins with `head`, which has no brace, and belongs to a slot that `is_wanted`
+/// accepts. `None` if it accepts no slot of a cluster.
+pub fn key_in(head: &str, is_wanted: impl Fn(u16) -> bool) -> Option<Vec<u8>> {
+    let slot = (0..SLOTS).find(|slot| is_wanted(*slot))?;
+    Some([head.as_bytes(), b"{", &tag_of(slot), b"}"].concat())
+}
+
+/// A hash tag of two bytes that belongs to a slot. There are four, one for each checksum of the
+/// slot, and one of them has no closing brace, as a test shows.
+fn tag_of(slot: u16) -> [u8; 2] {
+    let tags = (0..4).map(|n| bytes_of(slot | (n << 14)).to_be_bytes());
+    let mut fitting = tags.filter(|tag| !tag.contains(&b'}'));
+    fitting.next().unwrap_or_default()
 }
 
 fn hash_tag(key: &[u8]) -> Option<&[u8]> {
@@ -39,6 +48,14 @@ fn crc16(bytes: &[u8]) -> u16 {
             let carry = crc >> 15;
             (crc << 1) ^ (0x1021 & 0_u16.wrapping_sub(carry))
         })
+    })
+}
+
+/// The two bytes that have this checksum.
+fn bytes_of(crc: u16) -> u16 {
+    (0..16).fold(crc, |crc: u16, _| match crc & 1 {
+        0 => crc >> 1,
+        _ => ((crc ^ 0x1021) >> 1) | 0x8000,
     })
 }
 
@@ -70,7 +87,8 @@ mod tests {
     fn every_slot_has_a_key() {
         for slot in 0..SLOTS {
             let key = key_in("head:", |s| s == slot).unwrap();
-            assert_eq!(slot_of(key.as_bytes()), slot, "{key}");
+            assert_eq!(slot_of(&key), slot, "{key:?}");
+            assert!(key.starts_with(b"head:{") && key.len() == 9);
         }
         assert_eq!(key_in("head:", |_| false), None);
     }

@@ -148,7 +148,8 @@ impl Lock {
             .is_none_or(|deadline| deadline.is_over(now.ms()))
     }
 
-    /// Exclusive or shared; counted, with the smallest limit, where some hold has one. Holds that are over count as well.
+    /// Exclusive or shared; counted, with the smallest limit, where some hold has one. Holds that
+    /// are over count as well.
     pub fn mode(&self) -> Mode {
         match &self.holds {
             Holds::One(one) => one.mode(),
@@ -220,18 +221,30 @@ impl Lock {
 
     /// The same, each with its mode.
     pub fn holds(&self) -> Vec<(TokenText<'_>, Mode, Hold)> {
-        match &self.holds {
-            Holds::One(one) => vec![(one.token.text(), one.mode(), one.hold())],
-            Holds::Counted(one) => vec![(one.token.text(), Mode::Counted(one.limit), one.hold)],
+        self.first_holds(usize::MAX, |_| true)
+    }
+
+    /// The first `most` of the holds that live at `now`, in the same order. `O(n)` for few of them.
+    pub fn first_live_holds(&self, most: usize, now: Now) -> Vec<(TokenText<'_>, Mode, Hold)> {
+        self.first_holds(most, |deadline| !deadline.is_over(now.ms()))
+    }
+
+    fn first_holds(
+        &self,
+        most: usize,
+        is_wanted: impl Fn(Deadline) -> bool,
+    ) -> Vec<(TokenText<'_>, Mode, Hold)> {
+        let one = match &self.holds {
+            Holds::One(one) => (one.token.text(), one.mode(), one.hold()),
+            Holds::Counted(one) => (one.token.text(), Mode::Counted(one.limit), one.hold),
             Holds::Many(many) => {
-                let mut holds: Vec<_> = many.iter().collect();
-                holds.sort_unstable_by_key(|(token, _, hold)| (hold.fence, *token));
-                let holds = holds.into_iter();
-                holds
-                    .map(|(token, mode, hold)| (TokenText::Stored(token), mode, hold))
-                    .collect()
+                let first = many.first(most, is_wanted).into_iter();
+                let first = first.map(|(token, mode, hold)| (TokenText::Stored(token), mode, hold));
+                return first.collect();
             }
-        }
+        };
+        let one = Some(one).filter(|(.., hold)| most > 0 && is_wanted(hold.deadline));
+        one.into_iter().collect()
     }
 
     /// Each hold that lives at `now` with its mode, in no order. A stored token is not copied.
@@ -281,8 +294,8 @@ impl Lock {
         Self { holds }
     }
 
-    /// Gives `token` this hold. It joins the holds of other tokens if all of them tolerate that. In all other
-    /// cases the new hold replaces all holds.
+    /// Gives `token` this hold. It joins the holds of other tokens if all of them tolerate that. In
+    /// all other cases the new hold replaces all holds.
     pub(super) fn put(&mut self, mode: Mode, token: Token<'_>, hold: Hold) {
         let is_own = match &mut self.holds {
             Holds::One(one) if one.token.is(token) && mode.limit().is_none() => {

@@ -7,22 +7,31 @@ use std::ptr;
 use redis_module::raw;
 
 use super::api::{call, Context};
-use crate::command::{Error, Reply};
-use crate::wait::{self, Grant};
+use super::scan::Cursor;
+use crate::engine::{self, Outcome, Types};
 
-/// The registry of everybody who waits on this server.
-pub(super) type Registry = wait::Registry<BlockedClient, foldhash::fast::RandomState>;
+/// What the machine remembers for this server.
+pub(crate) enum Redis {}
 
-/// The keys of this server for which clients have waited the longest.
-pub(super) type Contended = wait::Contended<foldhash::fast::RandomState>;
+impl Types for Redis {
+    type Client = BlockedClient;
+    type Hasher = foldhash::fast::RandomState;
+    type Cursor = Cursor;
+}
 
-/// A waiter of this server that has left its queue.
-pub(super) type Removed = wait::Removed<BlockedClient>;
+/// The machine of this server.
+pub(super) type Machine = engine::Machine<Redis>;
 
-/// A blocked client as the server knows it. The handle stays valid until [`unblock`] or [`release`], also when the client is
-/// gone. The layers above only compare it.
+/// What callbacks and the machine use.
+pub(super) type Shared = engine::Shared<Redis>;
+
+/// What a callback has seen.
+pub(super) type Note = engine::Note<BlockedClient>;
+
+/// A blocked client as the server knows it. The handle stays valid until [`unblock`] or
+/// [`release`], also when the client is gone. The layers above only compare it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct BlockedClient {
+pub(crate) struct BlockedClient {
     handle: *mut raw::RedisModuleBlockedClient,
     /// The client's id, as CLIENT LIST shows it; 0 where it does not matter.
     id: u64,
@@ -63,38 +72,14 @@ impl BlockedClient {
     }
 }
 
-/// How a wait has ended, on its way to the client.
-#[derive(Debug)]
-pub(super) enum Outcome {
-    /// A hold, and whether the reply carries the token that the server has generated for it.
-    Granted(Grant, bool),
-    /// The timeout has passed, or the token has given its place up.
-    Null,
-    /// It can never be granted here.
-    Error(Error),
-}
-
-impl Outcome {
-    /// The reply to the client.
-    pub(super) fn reply(&self) -> Reply<'_> {
-        match self {
-            Self::Granted(granted, true) => {
-                Reply::Made(granted.token.as_token().as_bytes(), granted.fence)
-            }
-            Self::Granted(granted, false) => Reply::Fence(granted.fence),
-            Self::Null => Reply::Null,
-            Self::Error(error) => Reply::Error(*error),
-        }
-    }
-}
-
 /// What the server calls for a blocked client.
 #[derive(Clone, Copy)]
 pub(super) struct Callbacks {
     /// It asks for the reply of a client that was unblocked.
     pub(super) on_reply: raw::RedisModuleCmdFunc,
-    /// CLIENT UNBLOCK TIMEOUT. Before Redis 7.4 and Valkey 8 the server loses the reply, or aborts, when it unblocks a client
-    /// that is being granted. So these have no such callback, and CLIENT UNBLOCK answers 0 there.
+    /// CLIENT UNBLOCK TIMEOUT. Before Redis 7.4 and Valkey 8 the server loses the reply, or aborts,
+    /// when it unblocks a client that is being granted. So these have no such callback, and CLIENT
+    /// UNBLOCK answers 0 there.
     pub(super) on_timeout: raw::RedisModuleCmdFunc,
     /// It has done with an outcome: sent to the client, or never to be sent.
     pub(super) on_free:
@@ -105,7 +90,8 @@ pub(super) struct Callbacks {
 
 /// Blocks the client of the running command. `None` when the server refuses.
 pub(super) fn block(ctx: Context<'_>, callbacks: &Callbacks) -> Option<BlockedClient> {
-    // SAFETY: the context is that of a running command. The server gets no timeout: its own are late, and race with grants.
+    // SAFETY: the context is that of a running command. The server gets no timeout: its own are
+    // late, and race with grants.
     let client = unsafe {
         call!(RedisModule_BlockClient(
             ctx.as_ptr(),
@@ -129,12 +115,14 @@ pub(super) fn block(ctx: Context<'_>, callbacks: &Callbacks) -> Option<BlockedCl
 /// Ends the wait of a client whose request has left the registry, and sends its outcome.
 pub(super) fn unblock(client: BlockedClient, outcome: Outcome) {
     let outcome = Box::into_raw(Box::new(outcome));
-    // SAFETY: the client was blocked by `block` and is unblocked only once, because it left the registry only once. The server
-    // hands the outcome to `on_reply` and then to `on_free`, which frees it.
+    // SAFETY: the client was blocked by `block` and is unblocked only once, because it left the
+    // registry only once. The server hands the outcome to `on_reply` and then to `on_free`, which
+    // frees it.
     unsafe { call!(RedisModule_UnblockClient(client.handle, outcome.cast())) };
 }
 
-/// Gives back the handle of a client that is gone, or was answered by the server. It has left the registry.
+/// Gives back the handle of a client that is gone, or was answered by the server. It has left the
+/// registry.
 pub(super) fn release(client: BlockedClient) {
     // SAFETY: as in `unblock`; without an outcome the server calls nothing back.
     unsafe { call!(RedisModule_UnblockClient(client.handle, ptr::null_mut())) };

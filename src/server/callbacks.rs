@@ -12,11 +12,12 @@
 //! | [`on_reply`], [`on_free`], [`on_gone`], [`on_unblock_timeout`] | the end of a blocked client's wait | reply, note |
 //! | [`on_client`], [`on_loop`], [`on_loop_end`] | a client is freed (LINGER: its connection is lost), a turn of the event loop ends | note |
 //!
-//! A callback runs in the middle of something of the server's. It leaves a note and sets the timer, and never serves a key
-//! itself. Only the timer, which runs alone, does more.
+//! A callback runs in the middle of something of the server's. It leaves a note and sets the timer,
+//! and never serves a key itself. Only the timer, which runs alone, does more.
 //!
-//! None of them runs for a key that is not a lock: the methods of the type are called for its values only, and the server's
-//! events here are of whole databases. Keyspace events would be called for every key.
+//! None of them runs for a key that is not a lock: the methods of the type are called for its
+//! values only, and the server's events here are of whole databases. Keyspace events would be
+//! called for every key.
 
 // Long because: it is the one list of what the server calls.
 
@@ -26,16 +27,16 @@ use std::num::NonZeroU64;
 use redis_module::raw;
 
 use super::api::{Arg, Caller, Context, OwnedString};
-use super::blocked_client::{self, BlockedClient, Callbacks, Outcome};
+use super::blocked_client::{self, BlockedClient, Callbacks, Note};
 use super::clock;
-use super::inbox::Note;
 use super::lock_type;
 use super::module::{Module, Task};
-use super::{ends, eviction, propagation, slot_migration, tick};
+use super::{ends, eviction, propagation, slot_migration};
+use crate::engine::{tick, Outcome};
 use crate::lock::Lock;
 
-/// What the server calls for a blocked client. `on_timeout` says whether this server can unblock a client by CLIENT UNBLOCK
-/// TIMEOUT while it is being granted.
+/// What the server calls for a blocked client. `on_timeout` says whether this server can unblock a
+/// client by CLIENT UNBLOCK TIMEOUT while it is being granted.
 pub(super) fn of_blocked_client(on_timeout: bool) -> Callbacks {
     Callbacks {
         on_reply: Some(on_reply),
@@ -68,7 +69,7 @@ pub(super) fn subscribe(ctx: Context<'_>) -> bool {
 
 /// Names what is to be called when a connection is lost, once somebody says LINGER.
 pub(super) fn prepare_bindings() {
-    Module::get().bindings.set_callback(Some(on_client));
+    Module::get().connections.set_callback(Some(on_client));
 }
 
 /// Subscribes to what tells whether a client has received its grant, on servers from 7.0 on.
@@ -84,8 +85,17 @@ pub(super) unsafe extern "C" fn on_timer(ctx: *mut raw::RedisModuleCtx, _data: *
         return;
     }
     // SAFETY: the server's own context, in its callback.
-    if let Some(mut task) = unsafe { Task::begin(ctx) } {
-        tick::run(&mut task);
+    if let Some(mut task) = unsafe { Task::begin(ctx, None) } {
+        let module = task.module();
+        if module.has_config_changed.take() {
+            module.replies.look_at_config(task.caller());
+        }
+        if let Some(pause_us) = tick::run(&mut task) {
+            task.machine().is_due_changed = false;
+            module.timer.arm_in(pause_us);
+        } else if module.shared.bindings.has_untold() {
+            module.timer.arm_at_once();
+        }
     }
 }
 
@@ -101,14 +111,17 @@ unsafe extern "C" fn on_round(
     if let Some(ctx) = Context::detached() {
         module.forced.tell_rest(ctx);
     }
-    if module.replies.should_end(module.inbox.do_names_matter()) {
+    if module
+        .replies
+        .should_end(module.shared.inbox.do_names_matter())
+    {
         if let Some(ctx) = Context::detached() {
             ctx.create_timer(0, on_loop_end);
         }
     }
     if module.timer.is_armed() {
         module.timer.replace_overdue();
-    } else if module.inbox.has_notes() {
+    } else if module.shared.inbox.has_notes() {
         // No timer can be set while the server loads.
         module.timer.arm_at_once();
     }
@@ -131,8 +144,8 @@ unsafe extern "C" fn on_flush(
     if subevent == raw::REDISMODULE_SUBEVENT_FLUSHDB_START {
         ends::flushed(module, db);
     }
-    module.bindings.empty_db(db);
-    if module.inbox.do_names_matter() {
+    module.shared.bindings.empty_db(db);
+    if module.shared.inbox.do_names_matter() {
         module.leave(Note::Emptied { db });
     }
 }
@@ -149,6 +162,7 @@ unsafe extern "C" fn on_swap(
     if let Some(info) = info {
         let module = Module::get();
         module
+            .shared
             .bindings
             .swap_dbs(info.dbnum_first, info.dbnum_second);
         module.leave(Note::Swapped(info.dbnum_first, info.dbnum_second));
@@ -164,12 +178,13 @@ unsafe extern "C" fn on_role_change(
 ) {
     let module = Module::get();
     if role == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_REPLICA {
-        // The server may be a primary again before the timer runs. The timer is not set: the server tells the blocked clients first.
-        module.inbox.leave(Note::Demoted);
-        module.bindings.clear();
+        // The server may be a primary again before the timer runs. The timer is not set: the server
+        // tells the blocked clients first.
+        module.shared.inbox.leave(Note::Demoted);
+        module.shared.bindings.clear();
     }
     if role == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER {
-        module.fences.begin_ahead();
+        module.shared.fences.begin_ahead(clock::now());
         // A replica repairs nothing, so the new primary does what the old one has not done.
         module.leave(Note::SweepWanted);
     }
@@ -182,7 +197,8 @@ unsafe extern "C" fn on_config(
     _subevent: u64,
     data: *mut c_void,
 ) {
-    // SAFETY: the data of this event is a structure of this kind; the context is the server's own, in its callback.
+    // SAFETY: the data of this event is a structure of this kind; the context is the server's own,
+    // in its callback.
     let (changes, ctx) = unsafe {
         (
             data.cast::<raw::RedisModuleConfigChangeV1>().as_ref(),
@@ -192,7 +208,9 @@ unsafe extern "C" fn on_config(
     let (Some(changes), Some(ctx)) = (changes, ctx) else {
         return;
     };
-    Module::get().leave(Note::ConfigChanged);
+    let module = Module::get();
+    module.has_config_changed.set(true);
+    module.timer.arm_at_once();
     if changes.config_names.is_null() {
         return;
     }
@@ -209,7 +227,8 @@ unsafe extern "C" fn on_config(
     }
 }
 
-/// A lock has left its key: DEL, expiry, eviction, overwriting, RENAME, MOVE, a slot that goes. From 7.0 on.
+/// A lock has left its key: DEL, expiry, eviction, overwriting, RENAME, MOVE, a slot that goes.
+/// From 7.0 on.
 pub(super) unsafe extern "C" fn on_unlink2(
     key: *mut raw::RedisModuleKeyOptCtx,
     value: *const c_void,
@@ -223,7 +242,8 @@ pub(super) unsafe extern "C" fn on_unlink2(
     }) else {
         return;
     };
-    // SAFETY: the server's own structure, in its callback; the name lives as long. The value, one of our type, is alive yet.
+    // SAFETY: the server's own structure, in its callback; the name lives as long. The value, one
+    // of our type, is alive yet.
     let (name, db, lock) = unsafe {
         let name = Arg::new(name_of(key).cast_mut());
         (name, db_of(key), lock_type::lock_at(value))
@@ -240,7 +260,7 @@ pub(super) unsafe extern "C" fn on_unlink(key: *mut raw::RedisModuleString, valu
 
 fn lock_left(db: Option<c_int>, name: Arg<'_>, lock: Option<&Lock>) {
     let module = Module::get();
-    let Some(lock) = lock.filter(|_| !module.inbox.is_own_change()) else {
+    let Some(lock) = lock.filter(|_| !module.shared.inbox.is_own_change()) else {
         return;
     };
     if module.migrations.leaves(name.bytes(), lock) {
@@ -249,13 +269,13 @@ fn lock_left(db: Option<c_int>, name: Arg<'_>, lock: Option<&Lock>) {
     } else if let Some(cause) = module.removals.begin(lock) {
         ends::lock_ended(module, db, name, lock, cause);
     }
-    module.bindings.lock_left(db, name.bytes(), lock);
-    if module.inbox.do_names_matter() {
+    module.shared.bindings.lock_left(db, name.bytes(), lock);
+    if module.shared.inbox.do_names_matter() {
         let name = name.bytes().into();
         module.leave(Note::Left { db, name });
     }
     let is_in_cluster = Context::detached().is_some_and(Context::is_cluster);
-    if is_in_cluster && !module.inbox.lock_left() {
+    if is_in_cluster && !module.shared.inbox.lock_left() {
         module.timer.arm_at_once();
     }
 }
@@ -275,8 +295,8 @@ unsafe extern "C" fn on_migration(
     }
 }
 
-/// A child of the server is born: it may be the one that writes the keys of a migration. From now on the server sends on what
-/// changes in its slots.
+/// A child of the server is born: it may be the one that writes the keys of a migration. From now
+/// on the server sends on what changes in its slots.
 unsafe extern "C" fn on_fork(
     _ctx: *mut raw::RedisModuleCtx,
     _event: raw::RedisModuleEvent,
@@ -287,14 +307,16 @@ unsafe extern "C" fn on_fork(
     if subevent != raw::REDISMODULE_SUBEVENT_FORK_CHILD_BORN || !is_exporting {
         return;
     }
-    // The event comes a moment too early, before the server has noted that the child is there. The source cannot be asked to
-    // pause before this timer: the server reads nothing from the target between the two.
+    // The event comes a moment too early, before the server has noted that the child is there. The
+    // source cannot be asked to pause before this timer: the server reads nothing from the target
+    // between the two.
     if let Some(ctx) = Context::detached() {
         ctx.create_timer(0, send_last_fence);
     }
 }
 
-/// Sends the last fence to the targets. One that is still to come belongs to an effect, which is sent as well.
+/// Sends the last fence to the targets. One that is still to come belongs to an effect, which is
+/// sent as well.
 unsafe extern "C" fn send_last_fence(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) {
     // SAFETY: the server's own context, in its callback.
     let Some(ctx) = (unsafe { Context::new(ctx) }).filter(|ctx| ctx.is_primary()) else {
@@ -302,7 +324,7 @@ unsafe extern "C" fn send_last_fence(ctx: *mut raw::RedisModuleCtx, _data: *mut 
     };
     let module = Module::get();
     let keys = module.migrations.keys_of_exports();
-    let Some(fence) = module.fences.last().filter(|_| !keys.is_empty()) else {
+    let Some(fence) = module.shared.fences.last().filter(|_| !keys.is_empty()) else {
         return;
     };
     if ctx.must_not_write() {
@@ -310,7 +332,7 @@ unsafe extern "C" fn send_last_fence(ctx: *mut raw::RedisModuleCtx, _data: *mut 
         return;
     }
     for key in keys {
-        let key = OwnedString::new(ctx, key.as_bytes());
+        let key = OwnedString::new(ctx, &key);
         propagation::send_fence(ctx, key.arg(), fence);
     }
 }
@@ -355,7 +377,8 @@ unsafe extern "C" fn on_free(ctx: *mut raw::RedisModuleCtx, outcome: *mut c_void
     }
 }
 
-/// A client is gone: it was killed, its connection broke, CLIENT UNBLOCK ERROR has answered it, or the server became a replica.
+/// A client is gone: it was killed, its connection broke, CLIENT UNBLOCK ERROR has answered it, or
+/// the server became a replica.
 unsafe extern "C" fn on_gone(
     _ctx: *mut raw::RedisModuleCtx,
     client: *mut raw::RedisModuleBlockedClient,
@@ -387,11 +410,12 @@ unsafe extern "C" fn on_client(
     data: *mut c_void,
 ) {
     let module = Module::get();
-    let matters = !module.replies.is_empty() || module.bindings.are_used();
+    let matters = !module.replies.is_empty() || module.connections.matter();
     if subevent != raw::REDISMODULE_SUBEVENT_CLIENT_CHANGE_DISCONNECTED || !matters {
         return;
     }
-    // SAFETY: the data of this event is a structure of this kind; the context is the server's own, in its callback.
+    // SAFETY: the data of this event is a structure of this kind; the context is the server's own,
+    // in its callback.
     let (info, ctx) = unsafe {
         let info = data.cast::<raw::RedisModuleClientInfo>().as_ref();
         (info, Context::new(ctx))
@@ -405,7 +429,7 @@ unsafe extern "C" fn on_client(
         module.confirm(granted, may_have_read);
     }
     // The note comes after those about its grants.
-    let client = NonZeroU64::new(info.id).filter(|_| module.bindings.are_used());
+    let client = NonZeroU64::new(info.id).filter(|_| module.connections.matter());
     if let Some(client) = client.filter(|client| module.ends_something(*client)) {
         module.leave(Note::Disconnected(client));
     }
@@ -431,7 +455,9 @@ unsafe extern "C" fn on_loop_end(ctx: *mut raw::RedisModuleCtx, _data: *mut c_vo
     let module = Module::get();
     // SAFETY: the server's own context, in its callback.
     if let Some(ctx) = unsafe { Context::new(ctx) } {
-        module.replies.end(ctx, module.inbox.do_names_matter());
+        module
+            .replies
+            .end(ctx, module.shared.inbox.do_names_matter());
     }
 }
 
@@ -439,7 +465,7 @@ impl Module {
     /// Notes whether a client has heard of its grant.
     fn confirm(&self, granted: crate::wait::Grant, is_delivered: bool) {
         if is_delivered {
-            self.inbox.leave(Note::Delivered(granted));
+            self.shared.inbox.leave(Note::Delivered(granted));
         } else {
             self.leave(Note::Lost(granted));
         }

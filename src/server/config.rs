@@ -1,7 +1,8 @@
 //! Settings: load arguments on every server, and CONFIG GET / SET / REWRITE from 7.0 on.
 //!
 //! ```text
-//! loadmodule libredis_lock.so [max-waiters-per-key N] [max-waiters N] [replicate-in-place yes|no] [deadlock-detection yes|no]
+//! loadmodule libredis_lock.so [max-waiters-per-key N] [max-waiters N] [max-absent N] [max-keep ms] [max-waiters-share percent]
+//!     [max-waiting-bytes bytes] [replicate-in-place yes|no] [deadlock-detection yes|no]
 //! ```
 
 use std::ffi::{c_char, c_int, c_longlong, c_void, CStr};
@@ -10,12 +11,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use redis_module::raw;
 
 use super::api::Context;
-use super::limits::{Limit, ALL, MAX, MIN};
+use super::limits::{Limit, ALL};
 use crate::command::integer;
 
 /// The log line after the one that says which argument is wrong.
 pub(super) const BAD_ARGUMENTS: &CStr =
-    c"bad arguments: expected [max-waiters-per-key N] [max-waiters N] [replicate-in-place yes|no] [deadlock-detection yes|no] with N from 0 to 1000000";
+    c"bad arguments: expected [max-waiters-per-key N] [max-waiters N] [replicate-in-place yes|no] [deadlock-detection yes|no] with N from 0 to 1000000, [max-absent N] [max-keep ms] [max-waiters-share percent] [max-waiting-bytes bytes]";
 
 /// A setting with the value yes or no.
 #[derive(Debug)]
@@ -79,9 +80,7 @@ impl Setting {
             Self::Limit(limit) => {
                 let value = integer(text).and_then(|value| i64::try_from(value).ok());
                 let is_set = value.is_some_and(|value| limit.set(value));
-                is_set
-                    .then_some(())
-                    .ok_or(c"its value is not an integer from 0 to 1000000")
+                is_set.then_some(()).ok_or(limit.range)
             }
             Self::Switch(switch) => {
                 let is = |word: &[u8]| text.eq_ignore_ascii_case(word);
@@ -152,8 +151,8 @@ fn register_limit(ctx: Context<'_>, limit: &'static Limit) -> bool {
             limit.name.as_ptr(),
             limit.get(),
             raw::REDISMODULE_CONFIG_DEFAULT,
-            MIN,
-            MAX,
+            limit.min,
+            limit.max,
             Some(get),
             Some(set),
             None,
@@ -232,6 +231,15 @@ mod tests {
     }
 
     #[test]
+    fn the_text_of_each_limit_names_its_bounds() {
+        for limit in ALL {
+            let bounds = format!("from {} to {}", limit.min, limit.max);
+            assert!(limit.range.to_str().unwrap().ends_with(&bounds), "{bounds}");
+            assert!((limit.min..=limit.max).contains(&limit.get()));
+        }
+    }
+
+    #[test]
     fn arguments_are_pairs_in_bounds() {
         assert_eq!(read(""), Ok(()));
         assert_eq!(read("max-waiters 5 MAX-WAITERS-PER-KEY 1000000"), Ok(()));
@@ -249,6 +257,9 @@ mod tests {
             ("max-waiters -1", c"max-waiters", "not an integer"),
             ("max-waiters 007", c"max-waiters", "not an integer"),
             ("max-waiters 1000001", c"max-waiters", "not an integer"),
+            ("max-keep 3600001", c"max-keep", "3600000"),
+            ("max-waiters-share 0", c"max-waiters-share", "1 to 100"),
+            ("max-waiters-share 101", c"max-waiters-share", "1 to 100"),
             ("max-waiters 1 max-waiters 2", c"max-waiters", "twice"),
             ("waiters 1", c"unknown argument", "no setting"),
             ("5", c"unknown argument", "no setting"),

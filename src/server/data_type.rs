@@ -7,7 +7,7 @@ use std::ptr;
 use redis_module::raw;
 
 use super::api::{call, Arg, Context, Level};
-use super::inbox::Note;
+use super::blocked_client::Note;
 use super::lock_type::{self, lock_at};
 use super::module::Module;
 use super::propagation::APPLY;
@@ -93,7 +93,7 @@ unsafe extern "C" fn rdb_load(io: *mut raw::RedisModuleIO, encoding_version: c_i
     }
     let module = Module::get();
     for (_, hold) in lock.holders() {
-        module.fences.observe(hold.fence);
+        module.shared.fences.observe(hold.fence);
     }
     held::created(&lock);
     let name = key_name(io);
@@ -108,7 +108,7 @@ unsafe extern "C" fn rdb_load(io: *mut raw::RedisModuleIO, encoding_version: c_i
 /// key. After the load of a file or of a primary's data set the sweep checks all keys.
 fn lock_came(io: *mut raw::RedisModuleIO, name: Option<Arg<'_>>, module: &Module) {
     if Context::detached().is_none_or(Context::is_loading) {
-        return module.inbox.leave(Note::SweepWanted);
+        return module.shared.inbox.leave(Note::SweepWanted);
     }
     let Some(name) = name else {
         return;
@@ -142,7 +142,7 @@ unsafe extern "C" fn aof_rewrite(
         return;
     };
     // An append-only file without an RDB preamble has no other place for the last fence.
-    if let Some(fence) = Module::get().fences.last() {
+    if let Some(fence) = Module::get().shared.fences.last() {
         emit(io, key, &encode_fence(fence));
     }
     emit(io, key, &encode_state(lock));
@@ -200,7 +200,9 @@ unsafe extern "C" fn free(value: *mut c_void) {
         let lock = unsafe { Box::from_raw(value.cast::<Lock>()) };
         if main_thread::is_current() {
             let module = Module::get();
-            module.removals.freed(&lock, module.inbox.is_own_change());
+            module
+                .removals
+                .freed(&lock, module.shared.inbox.is_own_change());
             held::freed(&lock);
         } else {
             held::freed_on_another_thread(&lock);
@@ -211,14 +213,14 @@ unsafe extern "C" fn free(value: *mut c_void) {
 /// Saves the last fence, so that fences do not go back after a restart, even if no lock is held at
 /// the time of the save.
 unsafe extern "C" fn aux_save(io: *mut raw::RedisModuleIO, _when: c_int) {
-    match Module::get().fences.last() {
+    match Module::get().shared.fences.last() {
         Some(fence) => save_bytes(io, &encode_fence(fence)),
         None => save_bytes(io, &[]),
     }
 }
 
 unsafe extern "C" fn aux_save2(io: *mut raw::RedisModuleIO, _when: c_int) {
-    if let Some(fence) = Module::get().fences.last() {
+    if let Some(fence) = Module::get().shared.fences.last() {
         save_bytes(io, &encode_fence(fence));
     }
 }
@@ -245,7 +247,7 @@ unsafe extern "C" fn aux_load(
     match fence {
         Some(Ok(fence)) => {
             if let Some(fence) = fence {
-                Module::get().fences.observe(fence);
+                Module::get().shared.fences.observe(fence);
             }
             OK
         }

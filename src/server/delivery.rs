@@ -1,21 +1,27 @@
-//! Clients that were sent their grant in this turn of the server's event loop, and whether the reply has left.
+//! Clients that were sent their grant in this turn of the server's event loop, and whether the
+//! reply has left.
 //!
-//! The server asks for the reply of a client although it knows already that it will close it: its connection broke, its user was
-//! deleted, it does not read. The reply is dropped then. A server frees such a client in the same turn, before it looks for new
-//! events. So a client that is still there when the server looks for events has received its grant ([`Replies::take_all`]), and a
-//! client that is freed before has not ([`Replies::take_of`]). In these exceptions the grant counts as delivered, because it is
-//! worse to revoke a hold that its owner knows of than to let it end by its ttl:
+//! The server asks for the reply of a client although it knows already that it will close it: its
+//! connection broke, its user was deleted, it does not read. The reply is dropped then. A server
+//! frees such a client in the same turn, before it looks for new events. So a client that is still
+//! there when the server looks for events has received its grant ([`Replies::take_all`]), and a
+//! client that is freed before has not ([`Replies::take_of`]). In these exceptions the grant counts
+//! as delivered, because it is worse to revoke a hold that its owner knows of than to let it end by
+//! its ttl:
 //!
-//! - A client that closes by itself after its replies: QUIT behind the request. CLIENT LIST has a flag for it.
-//! - The server looks for events without saying so in the middle of a long script, or of a reload, that was sent behind another
-//!   request. It does so in a turn that lasts, and the cause of that can be seen.
+//! - A client that closes by itself after its replies: QUIT behind the request. CLIENT LIST has a
+//!   flag for it.
+//! - The server looks for events without saying so in the middle of a long script, or of a reload,
+//!   that was sent behind another request. It does so in a turn that lasts, and the cause of that
+//!   can be seen.
 //!
-//! This says nothing where a client is freed later, because threads write to it (`io-threads`), or where it is freed after its
-//! reply was sent, because of the memory of all clients (`maxmemory-clients`). Nor does it before 7.0, which does not say when it
-//! looks for events. There the module asks the server at each grant whether it closes the client, which is slow.
+//! This says nothing where a client is freed later, because threads write to it (`io-threads`), or
+//! where it is freed after its reply was sent, because of the memory of all clients
+//! (`maxmemory-clients`). Nor does it before 7.0, which does not say when it looks for events.
+//! There the module asks the server at each grant whether it closes the client, which is slow.
 //!
-//! The event of the loop costs the server something in each turn. So the module listens to it only while somebody waits, or was
-//! just granted.
+//! The event of the loop costs the server something in each turn. So the module listens to it only
+//! while somebody waits, or was just granted.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -26,8 +32,8 @@ use super::api::{Caller, Context};
 use super::clock;
 use crate::wait::{Delivery, Grant};
 
-/// How long after a grant its client may be freed and count as not reached. A script or a function is long after five seconds,
-/// unless the server is set otherwise.
+/// How long after a grant its client may be freed and count as not reached. A script or a function
+/// is long after five seconds, unless the server is set otherwise.
 const TURN_US: u64 = 1_000_000;
 
 /// The grants that were sent in this turn, and what this server says of its clients.
@@ -76,7 +82,8 @@ impl Replies {
         self.says_later.get() && self.listen(ctx)
     }
 
-    /// Notes that a client is sent its grant. Answers with an earlier grant to the same client, which it has received.
+    /// Notes that a client is sent its grant. Answers with an earlier grant to the same client,
+    /// which it has received.
     pub(super) fn send(&self, client: u64, granted: &Grant) -> Option<Grant> {
         let mut sent = self.sent.borrow_mut();
         if sent.is_empty() {
@@ -104,7 +111,8 @@ impl Replies {
         self.sent.borrow().is_empty()
     }
 
-    /// Whether a client that was sent its grant in this turn, and is freed in it, may have received it, as far as the context says.
+    /// Whether a client that was sent its grant in this turn, and is freed in it, may have received
+    /// it, as far as the context says.
     pub(super) fn may_have_been_read(&self, ctx: Context<'_>) -> bool {
         clock::monotonic_us().saturating_sub(self.since_us.get()) > TURN_US
             || ctx.is_in_script()
@@ -120,8 +128,8 @@ impl Replies {
         self.listens.get()
     }
 
-    /// Whether a timer should be set that ends the subscription: nobody waits. A subscription must not end within an event,
-    /// because the server goes through the subscribers then.
+    /// Whether a timer should be set that ends the subscription: nobody waits. A subscription must
+    /// not end within an event, because the server goes through the subscribers then.
     pub(super) fn should_end(&self, somebody_waits: bool) -> bool {
         let ends = self.listens.get() && !somebody_waits && self.is_empty();
         ends && !self.ends.replace(true)

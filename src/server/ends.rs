@@ -1,17 +1,19 @@
-//! What is told of a lock that the server has removed from its key: an event, and an entry of LOCK.LOG.
+//! What is told of a lock that the server has removed from its key: an event, and an entry of
+//! LOCK.LOG.
 //!
-//! It is called in the middle of a deletion. So it changes no key: an event is noted and sent later, and the calls for LOCK.LOG only
-//! ask.
+//! It is called in the middle of a deletion. So it changes no key: an event is noted and sent
+//! later, and the calls for LOCK.LOG only ask.
 
 use std::ffi::c_int;
 
 use super::api::{Arg, Context};
 use super::forced::End;
 use super::module::Module;
-use super::notify::{self, Event};
+use super::notify;
 use super::stats::held;
 use super::stats::removals::Cause;
 use super::{clock, main_thread};
+use crate::engine::Event;
 use crate::lock::Lock;
 
 /// Tells of the end of a lock, on a primary.
@@ -44,15 +46,13 @@ fn note_forced(module: &Module, db: Option<c_int>, name: Arg<'_>, lock: &Lock, c
         return;
     };
     let now = clock::now();
-    let mut holds = lock.holds();
-    holds.retain(|(_, _, hold)| !hold.deadline.is_over(now.ms()));
-    let oldest = holds.first();
+    let oldest = lock.first_live_holds(1, now).pop();
     let is_evicted = cause == Cause::Evicted;
     let end = End {
         db,
         key: Some(name.bytes()),
         oldest: oldest.map(|(token, _, hold)| (token.as_bytes().into(), hold.fence.get())),
-        holders: Some(holds.len()),
+        holders: Some(lock.occupancy(now).holders),
         by: is_evicted.then_some("eviction"),
         has_client: !is_evicted && may_have_client(module),
     };

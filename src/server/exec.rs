@@ -1,51 +1,46 @@
 //! LOCK.EXEC: a command that runs only if a token holds a lock now.
 //!
-//! The call is made with the rights of the caller (`C`), with the checks of a script (`S`), and refused where memory is short
-//! (`M`). Its keys are those that the caller named, so that routing and ACL see them. No key of ours is open across the call.
+//! The call is made with the rights of the caller (`C`), with the checks of a script (`S`), and
+//! refused where memory is short (`M`). Its keys are those that the caller named, so that routing
+//! and ACL see them. No key of ours is open across the call.
 
 use std::ffi::{c_int, CString};
 
 use redis_module::raw;
 
-use super::api::{call, Arg, Argv, CallError, Context, Purpose};
-use super::clock;
-use super::command_call::CommandCall;
-use super::stats::counters::{EXECUTED, NOT_HELD};
+use super::api::{call, Arg, Argv, CallError, Context};
+use super::module::Task;
+use super::stats::counters;
 use crate::command::exec::{self, COMMAND_AT};
 use crate::command::Error;
-use crate::lock::Token;
+use crate::engine::must_hold;
+use crate::engine::Count;
 
 /// Runs the command if the token holds the lock.
-pub(super) fn run(call: &mut CommandCall<'_>) -> Result<(), Error> {
-    let (token, command) = exec::parse(call.args())?;
+pub(super) fn run(task: &mut Task<'_>) -> Result<(), Error> {
+    let (token, command) = exec::parse(task.args())?;
     let name = CString::new(command).unwrap_or_default();
-    let (ctx, argv) = (call.task.ctx(), call.argv);
-    if let Err(error) = must_hold(call, token) {
-        // Rights and what scripts refuse come first, so that NOTHELD tells nothing to those who may not ask.
+    let (ctx, argv) = (task.ctx(), task.argv());
+    if let Err(error) = must_hold(task, token) {
+        // Rights and what scripts refuse come first, so that NOTHELD tells nothing to those who may
+        // not ask.
         let words = argv.words_from(COMMAND_AT);
-        if let Some(refused) = call.task.caller().refusal_of(&words) {
+        if let Some(refused) = task.caller().refusal_of(&words) {
             return Err(refused);
         }
         if error == Error::NotHeld {
-            NOT_HELD.add_one();
+            counters::add(Count::NotHeld, 1);
         }
         return Err(error);
     }
-    EXECUTED.add_one();
+    counters::add(Count::Executed, 1);
     let words = argv.words_from(COMMAND_AT.saturating_add(1));
-    match call.task.caller().call_for_client(&name, &words) {
+    match task.caller().call_for_client(&name, &words) {
         Ok(reply) => reply.pass_on(ctx),
         Err(CallError::NotAllowed) => return Err(Error::NoPermission),
         Err(_) => return Err(Error::TryAgain),
     }
     Ok(())
-}
-
-fn must_hold(call: &mut CommandCall<'_>, token: Token<'_>) -> Result<(), Error> {
-    let key = call.key(Purpose::Read)?;
-    let now = clock::of_command();
-    let hold = key.lock().and_then(|lock| lock.hold_of(token, now));
-    hold.map(|_| ()).ok_or(Error::NotHeld)
 }
 
 /// Names the keys of the command to the server, when it asks for them. False when it does not ask.
@@ -66,7 +61,8 @@ pub(super) fn name_keys(ctx: Context<'_>, argv: Argv<'_>) -> bool {
     // SAFETY: the server asks for the keys.
     unsafe { key_at(ctx.as_ptr(), 1, reads as c_int) };
     let words = argv.words_from(COMMAND_AT);
-    // The keys of a command within itself are of no use, because it is refused. To ask for them would be endless.
+    // The keys of a command within itself are of no use, because it is refused. To ask for them
+    // would be endless.
     let command = words.first().map(|word| word.bytes());
     if command.is_none_or(exec::is_this) {
         return true;
@@ -74,8 +70,8 @@ pub(super) fn name_keys(ctx: Context<'_>, argv: Argv<'_>) -> bool {
     let mut pointers: Vec<_> = words.iter().map(|word: &Arg<'_>| word.as_ptr()).collect();
     let (mut count, mut flags) = (0, std::ptr::null_mut());
     let argc = c_int::try_from(pointers.len()).unwrap_or(c_int::MAX);
-    // SAFETY: the context and the words are alive. The server answers two arrays of `count` numbers, which are ours until they
-    // are freed, or null.
+    // SAFETY: the context and the words are alive. The server answers two arrays of `count`
+    // numbers, which are ours until they are freed, or null.
     unsafe {
         let keys = keys_of(
             ctx.as_ptr(),

@@ -3,11 +3,12 @@
 //!
 //! # Bounds
 //!
-//! A storm of such ends must neither fill the log nor slow the server down. So only [`MOST_A_SECOND`]
-//! of them in a second get a line, and a last line has the number of the others. Only as many are
-//! looked up in CLIENT LIST, whose time grows with the number of clients: in the long run no more
-//! than one part in [`PARTS`] of the time goes into it, and in a burst some 100 milliseconds.
-//! [`MOST_ENTRIES`] entries are kept, with 1,024 bytes of a key and 256 of each name: at most 350 KB.
+//! A storm of such ends must neither fill the log nor slow the server down. So only
+//! [`MOST_A_SECOND`] of them in a second get a line, and a last line has the number of the others.
+//! Only as many are looked up in CLIENT LIST, whose time grows with the number of clients: in the
+//! long run no more than one part in [`PARTS`] of the time goes into it, and in a burst some 100
+//! milliseconds. [`MOST_ENTRIES`] entries are kept, with 1,024 bytes of a key and 256 of each name:
+//! at most 350 KB.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -15,8 +16,8 @@ use std::fmt::Write;
 
 use super::api::{Caller, Context, Level};
 use super::clock;
-use super::printable::{escaped, line_of};
 use super::running_client::{Client, Knowledge};
+use crate::engine::printable::{escaped, line_of};
 
 /// How many entries are kept.
 const MOST_ENTRIES: usize = 128;

@@ -1,14 +1,14 @@
 //! LOCK.LOG: the last holds that were ended by force.
 
 use super::api::Context;
-use super::command_call::CommandCall;
 use super::forced::Entry;
+use super::module::Task;
 use crate::command::{log, Args, Error};
 
-pub(super) fn run(call: &mut CommandCall<'_>) -> Result<(), Error> {
-    let count = log::parse(Args::new(call.argv.after_name()))?;
-    let ctx = call.task.ctx();
-    let entries = call.task.module().forced.newest(count);
+pub(super) fn run(task: &mut Task<'_>) -> Result<(), Error> {
+    let count = log::parse(Args::new(task.argv().after_name()))?;
+    let ctx = task.ctx();
+    let entries = task.module().forced.newest(count);
     ctx.reply_array(entries.len());
     entries.iter().for_each(|entry| reply(ctx, entry));
     Ok(())

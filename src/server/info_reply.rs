@@ -7,7 +7,7 @@ use crate::lock::{Limit, Mode};
 /// Replies with the state of a lock.
 pub(super) fn send(ctx: Context<'_>, info: &Info<'_>) {
     let limit = info.mode.and_then(Mode::limit);
-    ctx.reply_map(if limit.is_some() { 4 } else { 3 });
+    ctx.reply_map(if limit.is_some() { 6 } else { 5 });
     ctx.reply_bytes(b"mode");
     ctx.reply_bytes(info.mode.map_or("free", Mode::name).as_bytes());
     send_limit(ctx, limit);
@@ -50,6 +50,11 @@ pub(super) fn send(ctx: Context<'_>, info: &Info<'_>) {
             None => {}
         }
     }
+    // Behind the fields that were there before them, for readers that know the positions.
+    ctx.reply_bytes(b"holder-count");
+    ctx.reply_integer(info.holder_count as u64);
+    ctx.reply_bytes(b"waiter-count");
+    ctx.reply_integer(info.waiter_count as u64);
 }
 
 fn send_limit(ctx: Context<'_>, limit: Option<Limit>) {

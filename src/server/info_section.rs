@@ -12,6 +12,7 @@ use super::stats::recent::Recent;
 use super::stats::times::{self, Summary, Times};
 use super::stats::windows::Window;
 use super::stats::{counters, held};
+use crate::engine::Count;
 
 /// Registers the section. False if the server refuses it.
 pub(super) fn register(ctx: Context<'_>) -> bool {
@@ -35,23 +36,25 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_repor
     add(info, c"held_counted", held.counted);
     add(info, c"held_keys", held.keys());
     // A report of a crash may be asked for in the middle of a change.
-    if let Some((places, waited_keys)) = Module::get().place_counts() {
+    if let Some((places, waited_keys, bytes)) = Module::get().place_counts() {
         let gauge = |name, n| add(info, name, u64::try_from(n).unwrap_or_default());
         gauge(c"waiters", places.all());
         gauge(c"waiters_blocked", places.clients);
         gauge(c"waiters_notified", places.channels);
         gauge(c"waiters_absent", places.absent);
         gauge(c"waited_keys", waited_keys);
+        gauge(c"waiting", places.waiting());
+        gauge(c"waiting_bytes", bytes);
     }
-    if let Some(bound) = Module::get().bindings.count() {
+    if let Some(bound) = Module::get().shared.bindings.count() {
         add(
             info,
             c"held_bound",
             u64::try_from(bound).unwrap_or_default(),
         );
     }
-    for (field, counter) in &counters::ALL {
-        add(info, field, counter.get());
+    for (of, field) in Count::ALL {
+        add(info, field, counters::value(of));
     }
     for (of, name) in TIMES {
         add_times(info, name, "", times::summary(times::counts(of)));

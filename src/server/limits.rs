@@ -1,10 +1,13 @@
-//! How many clients may wait. A blocked client costs the server about 18 KB on 6.2 and 36 KB on 7.0
-//! and later.
+//! How much may wait. A blocked client costs the server about 18 KB on 6.2 and 36 KB on 7.0 and
+//! later.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use super::api::Context;
+use crate::command::acquire::{Acquire, LONGEST_GRACE_MS};
 use crate::command::Error;
+use crate::wait::{Leaving, Limits};
 
 /// A limit. It is set at load, and from 7.0 on also by CONFIG SET.
 #[derive(Debug)]
@@ -12,52 +15,122 @@ pub(super) struct Limit {
     /// Its name as a load argument. As a setting of CONFIG it has the module's name as a prefix.
     pub(super) name: &'static CStr,
     value: AtomicI64,
+    pub(super) min: i64,
+    pub(super) max: i64,
+    /// What the log says of a value out of bounds.
+    pub(super) range: &'static CStr,
 }
 
-/// The smallest value of a limit: no client may wait.
-pub(super) const MIN: i64 = 0;
-/// The largest value of a limit.
-pub(super) const MAX: i64 = 1_000_000;
+const PLACES: &CStr = c"its value is not an integer from 0 to 1000000";
 
-pub(super) static PER_KEY: Limit = Limit::new(c"max-waiters-per-key", 10_000);
-pub(super) static PER_SERVER: Limit = Limit::new(c"max-waiters", 10_000);
+static PER_KEY: Limit = Limit {
+    name: c"max-waiters-per-key",
+    value: AtomicI64::new(10_000),
+    min: 0,
+    max: 1_000_000,
+    range: PLACES,
+};
+static PER_SERVER: Limit = Limit {
+    name: c"max-waiters",
+    value: AtomicI64::new(10_000),
+    min: 0,
+    max: 1_000_000,
+    range: PLACES,
+};
+static ABSENT: Limit = Limit {
+    name: c"max-absent",
+    value: AtomicI64::new(1_000),
+    min: 0,
+    max: 1_000_000,
+    range: PLACES,
+};
+/// In milliseconds.
+static KEEP: Limit = Limit {
+    name: c"max-keep",
+    value: AtomicI64::new(3_600_000),
+    min: 0,
+    max: LONGEST_GRACE_MS as i64,
+    range: c"its value is not an integer from 0 to 3600000",
+};
+/// In percent of the server's limit.
+static SHARE: Limit = Limit {
+    name: c"max-waiters-share",
+    value: AtomicI64::new(50),
+    min: 1,
+    max: 100,
+    range: c"its value is not an integer from 1 to 100",
+};
+static BYTES: Limit = Limit {
+    name: c"max-waiting-bytes",
+    value: AtomicI64::new(64 << 20),
+    min: 0,
+    max: 1 << 40,
+    range: c"its value is not an integer from 0 to 1099511627776",
+};
 
 /// All limits.
-pub(super) static ALL: [&Limit; 2] = [&PER_KEY, &PER_SERVER];
+pub(super) static ALL: [&Limit; 6] = [&PER_KEY, &PER_SERVER, &ABSENT, &KEEP, &SHARE, &BYTES];
+
+/// The user against whom no share counts. On a server without other users it is everybody.
+const EXEMPT: &[u8] = b"default";
 
 impl Limit {
-    const fn new(name: &'static CStr, default: i64) -> Self {
-        Self {
-            name,
-            value: AtomicI64::new(default),
-        }
-    }
-
     pub(super) fn get(&self) -> i64 {
         self.value.load(Ordering::Relaxed)
     }
 
     /// Sets it. False if `value` is out of bounds.
     pub(super) fn set(&self, value: i64) -> bool {
-        let fits = (MIN..=MAX).contains(&value);
+        let fits = (self.min..=self.max).contains(&value);
         if fits {
             self.value.store(value, Ordering::Relaxed);
         }
         fits
     }
 
-    fn is_reached(&self, waiters: usize) -> bool {
-        i64::try_from(waiters).is_ok_and(|waiters| waiters >= self.get())
+    fn count(&self) -> usize {
+        usize::try_from(self.get()).unwrap_or(usize::MAX)
     }
 }
 
-/// Checks whether one more client may wait, given how many wait for the key and on the server.
-pub(super) fn admit((on_key, on_server): (usize, usize)) -> Result<(), Error> {
-    if PER_KEY.is_reached(on_key) {
-        return Err(Error::KeyQueueFull);
+/// Checks the grace of a request.
+///
+/// # Errors
+/// If it is longer than it may be.
+pub(super) fn check_grace(acquire: &Acquire<'_>) -> Result<(), Error> {
+    match acquire.keep_ms() {
+        Some(ms) if i64::from(ms) > KEEP.get() => Err(Error::GraceTooLong),
+        _ => Ok(()),
     }
-    if PER_SERVER.is_reached(on_server) {
-        return Err(Error::ServerQueueFull);
+}
+
+/// How requests leave at an instant of the monotonic clock.
+pub(super) fn leaving(now_us: u64) -> Leaving {
+    Leaving {
+        now_us,
+        absent_per_key: ABSENT.count(),
     }
-    Ok(())
+}
+
+/// The limits of what waits, and the user whose share counts. `waiting` is how much waits on the
+/// server.
+///
+/// The server takes a while to name the user. It is not asked while so little waits that it does
+/// not matter: a hundredth of a share, which is left out of the share in return.
+pub(super) fn of_request(ctx: Context<'_>, waiting: usize) -> (Limits, Option<Box<[u8]>>) {
+    let per_server = PER_SERVER.count();
+    let share = per_server.saturating_mul(SHARE.count()).div_ceil(100);
+    let unasked = share / 100;
+    let user = match waiting >= unasked {
+        true => ctx.user_name().filter(|user| **user != *EXEMPT),
+        false => None,
+    };
+    let limits = Limits {
+        per_key: PER_KEY.count(),
+        per_server,
+        absent_per_key: ABSENT.count(),
+        per_user: share.saturating_sub(unasked),
+        bytes: BYTES.count(),
+    };
+    (limits, user)
 }

@@ -5,12 +5,13 @@ use std::ffi::c_int;
 use redis_module::{raw, RedisString, Status};
 
 use super::api::{call, missing_function, Caller, Context, Level};
-use super::inbox::Note;
+use super::blocked_client::Note;
 use super::module::Module;
 use super::{
-    callbacks, config, data_type, dispatch, eviction, info_section, main_thread, propagation,
-    register, slot_migration, writes,
+    callbacks, clock, config, data_type, dispatch, eviction, info_section, main_thread,
+    propagation, register, slot_migration, writes,
 };
+use crate::command::Command;
 
 /// The module's version as MODULE LIST shows it: 10203 is 1.2.3.
 pub(crate) const VERSION: i32 = version_number(env!("CARGO_PKG_VERSION"));
@@ -66,6 +67,9 @@ pub(crate) fn on_load(ctx: &redis_module::Context, args: &[RedisString]) -> Stat
     propagation::prepare(ctx);
     main_thread::mark();
     let module = Module::get();
+    if ctx.is_cluster() {
+        module.prepare_for_cluster();
+    }
     module.timer.set_callback(callbacks::on_timer);
     callbacks::prepare_bindings();
     let may_unblock_by_timeout = server_version() >= SAFE_TO_UNBLOCK;
@@ -75,8 +79,8 @@ pub(crate) fn on_load(ctx: &redis_module::Context, args: &[RedisString]) -> Stat
     if !callbacks::subscribe(ctx) || !info_section::register(ctx) {
         return Status::Err;
     }
-    module.fences.begin_ahead();
-    module.inbox.leave(Note::SweepWanted);
+    module.shared.fences.begin_ahead(clock::now());
+    module.shared.inbox.leave(Note::SweepWanted);
     if server_version() >= SAYS_WHEN_IT_SLEEPS {
         callbacks::subscribe_to_clients(ctx);
     }
@@ -89,8 +93,8 @@ pub(crate) fn on_load(ctx: &redis_module::Context, args: &[RedisString]) -> Stat
 fn register_commands(ctx: Context<'_>) -> bool {
     let is_7_0 = server_version() >= HAS_RIGHTS_IN_CALLS;
     register::category(ctx);
-    register::commands(ctx, &dispatch::COMMANDS)
-        && (!is_7_0 || register::commands(ctx, &dispatch::COMMANDS_FROM_7_0))
+    let mut commands = Command::ALL.iter().filter(|c| is_7_0 || !c.needs_7_0());
+    commands.all(|c| register::command(ctx, c.spec(), dispatch::handler_of(*c)))
 }
 
 fn server_version() -> c_int {

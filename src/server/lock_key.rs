@@ -2,15 +2,18 @@
 
 use std::cell::Cell;
 
-use super::api::{Arg, Argv, Content, Context, OpenKey, Purpose};
+use super::api::{Arg, Argv, Content, Context, OpenKey};
+use super::blocked_client::Shared;
 use super::lock_type;
-use super::module::{Module, State, Task};
-use super::notify::{self, Event};
+use super::module::Task;
 use super::stats::held;
+use super::{channel, notify, propagation};
+use crate::engine::host::{self, End, Key as _, Name, Purpose, WrongType};
+use crate::engine::Event;
 use crate::lock::{Deadline, Effect, Fate, Lock, Now};
 
-/// A key that is absent or holds a lock, open until it is dropped. It keeps its task borrowed, so that no call can come back
-/// into this module while it is open.
+/// A key that is absent or holds a lock, open until it is dropped. It keeps its task borrowed, so
+/// that no call can come back into this module while it is open.
 pub(super) struct Key<'k, 'c> {
     task: &'k mut Task<'c>,
     name: Arg<'k>,
@@ -19,20 +22,14 @@ pub(super) struct Key<'k, 'c> {
     open: OpenKey<'c>,
     /// What the key has now.
     lock: Option<&'k mut Lock>,
-    /// The value of a lock that has ended while the key is open: still there, and deleted with the drop. The next lock takes its place
-    /// in one step, because the server would look the key up again for each step. Never beside `lock`.
+    /// The value of a lock that has ended while the key is open: still there, and deleted with the
+    /// drop. The next lock takes its place in one step, because the server would look the key up
+    /// again for each step. Never beside `lock`.
     vacated: Option<&'k mut Lock>,
-    /// When the key expires by itself, once that was asked for or set: the server looks it up each time.
+    /// When the key expires by itself, once that was asked for or set: the server looks it up each
+    /// time.
     deadline: Cell<Option<Option<Deadline>>>,
     has_changed: bool,
-}
-
-/// What can be used while a key is open.
-pub(super) struct Parts<'p> {
-    pub(super) lock: Option<&'p Lock>,
-    pub(super) state: &'p mut State,
-    pub(super) module: &'static Module,
-    pub(super) key_end: KeyEnd<'p>,
 }
 
 /// When the key expires by itself, once somebody asks: the server looks it up.
@@ -42,8 +39,8 @@ pub(super) struct KeyEnd<'p> {
     known: &'p Cell<Option<Option<Deadline>>>,
 }
 
-impl KeyEnd<'_> {
-    pub(super) fn deadline(self, now: Now) -> Option<Deadline> {
+impl End for KeyEnd<'_> {
+    fn deadline(self, now: Now) -> Option<Deadline> {
         if let Some(known) = self.known.get() {
             return known;
         }
@@ -54,9 +51,11 @@ impl KeyEnd<'_> {
     }
 }
 
-/// The key holds a value of another type.
-#[derive(Debug)]
-pub(super) struct WrongType;
+impl Name for Arg<'_> {
+    fn bytes(&self) -> &[u8] {
+        Arg::bytes(*self)
+    }
+}
 
 impl<'k, 'c> Key<'k, 'c> {
     pub(super) fn open(
@@ -65,13 +64,7 @@ impl<'k, 'c> Key<'k, 'c> {
         purpose: Purpose,
     ) -> Result<Self, WrongType> {
         let open = OpenKey::open(task.caller(), name, purpose);
-        let lock = match open.content(lock_type::handle()) {
-            Content::Absent => None,
-            // SAFETY: a value of our type is a `Lock` that `data_type` boxed. The key owns it, nothing else can reach it while
-            // the key is open, and `self.lock` is given up before it is deleted.
-            Content::Value(value) => Some(unsafe { &mut *value.cast::<Lock>() }),
-            Content::OtherType => return Err(WrongType),
-        };
+        let lock = lock_of(&open)?;
         Ok(Self {
             task,
             name,
@@ -96,77 +89,6 @@ impl<'k, 'c> Key<'k, 'c> {
         Ok(key)
     }
 
-    /// The context, for calls that do not come back.
-    pub(super) const fn ctx(&self) -> Context<'c> {
-        self.task.ctx()
-    }
-
-    /// The parts of the module that callbacks use, too.
-    pub(super) const fn module(&self) -> &'static Module {
-        self.task.module()
-    }
-
-    /// The key's name.
-    pub(super) const fn name(&self) -> Arg<'k> {
-        self.name
-    }
-
-    /// The words of the running command, if one runs.
-    pub(super) const fn argv(&self) -> Option<Argv<'c>> {
-        self.argv
-    }
-
-    /// The lock under the key; `None` when it is absent.
-    pub(super) fn lock(&self) -> Option<&Lock> {
-        self.lock.as_deref()
-    }
-
-    /// The lock and the module's memory.
-    pub(super) fn parts(&mut self) -> Parts<'_> {
-        let module = self.task.module();
-        Parts {
-            lock: self.lock.as_deref(),
-            state: self.task.state(),
-            module,
-            key_end: KeyEnd {
-                open: &self.open,
-                known: &self.deadline,
-            },
-        }
-    }
-
-    /// Whether the lock has changed since the key was opened.
-    pub(super) const fn has_changed(&self) -> bool {
-        self.has_changed
-    }
-
-    /// When the key expires by itself.
-    pub(super) fn deadline(&self, now: Now) -> Option<Deadline> {
-        let (open, known) = (&self.open, &self.deadline);
-        KeyEnd { open, known }.deadline(now)
-    }
-
-    /// Changes the key as `effect` says, without a word to replicas and listeners.
-    pub(super) fn apply(&mut self, effect: &Effect<'_>, now: Now) {
-        self.has_changed = true;
-        let fate = match self.lock.as_deref_mut() {
-            Some(lock) => {
-                let before = (lock.mode(), lock.len());
-                let fate = effect.apply_to(lock);
-                held::changed(before, (lock.mode(), lock.len()));
-                fate
-            }
-            None => match effect.apply_to_absent() {
-                Some(lock) => self.create(lock),
-                None => return,
-            },
-        };
-        match fate {
-            Fate::Free => self.vacate(),
-            Fate::Held => self.follow_deadline(now),
-        }
-    }
-
     /// Puts a whole lock under the key, in place of what it has.
     pub(super) fn replace(&mut self, lock: Lock, now: Now) {
         if self.lock.is_some() {
@@ -176,15 +98,6 @@ impl<'k, 'c> Key<'k, 'c> {
             return;
         };
         self.follow_deadline(now);
-    }
-
-    /// Notes an event of the key, for those who listen to events.
-    #[inline]
-    pub(super) fn note(&self, event: Event) {
-        if notify::is_on() {
-            let db = self.ctx().selected_db();
-            self.task.module().notices.note(db, event, self.name);
-        }
     }
 
     fn create(&mut self, lock: Lock) -> Fate {
@@ -213,6 +126,17 @@ impl<'k, 'c> Key<'k, 'c> {
         self.deadline.set(Some(None));
     }
 
+    fn delete_vacated(&mut self) {
+        if self.vacated.take().is_some() {
+            let inbox = &self.task.module().shared.inbox;
+            inbox.suppress_unlink(|| self.open.delete());
+        }
+    }
+
+    fn ctx(&self) -> Context<'c> {
+        self.task.ctx()
+    }
+
     /// The key ends with its last hold.
     fn follow_deadline(&self, now: Now) {
         if let Some(deadline) = self.lock().and_then(Lock::latest_deadline) {
@@ -222,11 +146,127 @@ impl<'k, 'c> Key<'k, 'c> {
     }
 }
 
+impl<'k, 'c> host::Key for Key<'k, 'c> {
+    type Server = Context<'c>;
+    type Name = Arg<'k>;
+    type End<'p>
+        = KeyEnd<'p>
+    where
+        Self: 'p;
+
+    #[inline]
+    fn server(&self) -> Context<'c> {
+        self.ctx()
+    }
+
+    #[inline]
+    fn name(&self) -> Arg<'k> {
+        self.name
+    }
+
+    #[inline]
+    fn lock(&self) -> Option<&Lock> {
+        self.lock.as_deref()
+    }
+
+    #[inline]
+    fn parts(&mut self) -> host::Parts<'_, Self> {
+        let shared = &self.task.module().shared;
+        host::Parts {
+            lock: self.lock.as_deref(),
+            machine: self.task.machine(),
+            shared,
+            key_end: KeyEnd {
+                open: &self.open,
+                known: &self.deadline,
+            },
+        }
+    }
+
+    #[inline]
+    fn shared(&self) -> &Shared {
+        &self.task.module().shared
+    }
+
+    #[inline]
+    fn deadline(&self, now: Now) -> Option<Deadline> {
+        let (open, known) = (&self.open, &self.deadline);
+        KeyEnd { open, known }.deadline(now)
+    }
+
+    fn has_changed(&self) -> bool {
+        self.has_changed
+    }
+
+    fn apply(&mut self, effect: &Effect<'_>, now: Now) {
+        self.has_changed = true;
+        let fate = match self.lock.as_deref_mut() {
+            Some(lock) => {
+                let before = (lock.mode(), lock.len());
+                let fate = effect.apply_to(lock);
+                held::changed(before, (lock.mode(), lock.len()));
+                fate
+            }
+            None => match effect.apply_to_absent() {
+                Some(lock) => self.create(lock),
+                None => return,
+            },
+        };
+        match fate {
+            Fate::Free => self.vacate(),
+            Fate::Held => self.follow_deadline(now),
+        }
+    }
+
+    #[inline]
+    fn replicate(&mut self, effect: &Effect<'_>, ends_lock: bool) {
+        let (ctx, record) = (self.ctx(), &self.task.module().record);
+        let mut buffer = record.take();
+        propagation::send(ctx, self.argv, self.name, effect, ends_lock, &mut buffer);
+        record.set(buffer);
+        ctx.signal_modified(self.name);
+    }
+
+    #[inline]
+    fn note(&self, event: Event) {
+        if notify::is_on() {
+            let db = self.ctx().selected_db();
+            self.task.module().notices.note(db, event, self.name);
+        }
+    }
+
+    fn may_be_heard(&mut self, name: &[u8]) -> Result<bool, WrongType> {
+        self.delete_vacated();
+        self.lock = None;
+        self.deadline.set(None);
+        self.open.close();
+        let may_be_heard = channel::may_be_heard(self.task.caller(), name);
+        self.open = OpenKey::open(self.task.caller(), self.name, Purpose::Write);
+        match lock_of(&self.open) {
+            Ok(lock) => self.lock = lock,
+            Err(error) => {
+                self.open = OpenKey::open(self.task.caller(), self.name, Purpose::Read);
+                return Err(error);
+            }
+        }
+        Ok(may_be_heard)
+    }
+}
+
+/// The lock under an open key.
+fn lock_of<'k>(open: &OpenKey<'_>) -> Result<Option<&'k mut Lock>, WrongType> {
+    match open.content(lock_type::handle()) {
+        Content::Absent => Ok(None),
+        // SAFETY: a value of our type is a `Lock` that `data_type` boxed. The key owns it, nothing
+        // else can reach it while the key is open, and `Key::lock` is given up before the key is
+        // closed or the value deleted.
+        Content::Value(value) => Ok(Some(unsafe { &mut *value.cast::<Lock>() })),
+        Content::OtherType => Err(WrongType),
+    }
+}
+
 impl Drop for Key<'_, '_> {
     fn drop(&mut self) {
-        if self.vacated.take().is_some() {
-            let inbox = &self.task.module().inbox;
-            inbox.suppress_unlink(|| self.open.delete());
-        }
+        self.delete_vacated();
     }
 }

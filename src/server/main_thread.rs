@@ -1,4 +1,5 @@
-//! The server's main thread: the only one that runs commands, timers and events. Others may free values.
+//! The server's main thread: the only one that runs commands, timers and events. Others may free
+//! values.
 
 use std::cell::Cell;
 

@@ -4,7 +4,8 @@
 //! - `lock.acquire`: an acquire was granted at once: a new hold, a repeated request, or a
 //!   conversion.
 //! - `lock.handover`: an acquire was granted to a client that waited.
-//! - `lock.renew`: LOCK.RENEW has set a new deadline, or the deadline has come forward (ATLEAST, LINGER).
+//! - `lock.renew`: LOCK.RENEW has set a new deadline, or the deadline has come forward (ATLEAST,
+//!   LINGER).
 //! - `lock.release`: a hold was released, or was revoked because its client was gone before it
 //!   heard of the grant, or because its connection was lost (LINGER).
 //! - `lock.expire`: the deadline of one hold or more has passed: sent when the server deletes the
@@ -18,8 +19,8 @@
 //! only as long as all events of the module have been in one database.
 //!
 //! A refusal has no event, because it changes nothing, and clients that retry would flood the
-//! listeners. `lock_refused` counts refusals. FLUSHALL and FLUSHDB send no event, because the server
-//! does not say which keys they delete.
+//! listeners. `lock_refused` counts refusals. FLUSHALL and FLUSHDB send no event, because the
+//! server does not say which keys they delete.
 //!
 //! A replica sends the events when an effect arrives, as the server does for its own types. An
 //! effect does not contain its cause. So on a replica a hand-over is a `lock.acquire`, a repeated
@@ -29,7 +30,8 @@
 //!
 //! An event is noted at once, and sent when the command or the timer has closed its keys
 //! ([`Notices`]). A listener may be another module, and it must not find a key half changed. The
-//! module learns of an expiry or of a forced end within a notification, where it may not send anything.
+//! module learns of an expiry or of a forced end within a notification, where it may not send
+//! anything.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -38,28 +40,17 @@ use std::ffi::{c_int, CStr};
 use redis_module::raw;
 
 use super::api::{call, Arg};
+use crate::engine::Event;
 
-/// An event.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Event {
-    Acquire,
-    Handover,
-    Renew,
-    Release,
-    Expire,
-    Forced,
-}
-
-impl Event {
-    pub(super) const fn name(self) -> &'static CStr {
-        match self {
-            Self::Acquire => c"lock.acquire",
-            Self::Handover => c"lock.handover",
-            Self::Renew => c"lock.renew",
-            Self::Release => c"lock.release",
-            Self::Expire => c"lock.expire",
-            Self::Forced => c"lock.forced",
-        }
+/// The name of an event.
+pub(super) const fn name(event: Event) -> &'static CStr {
+    match event {
+        Event::Acquire => c"lock.acquire",
+        Event::Handover => c"lock.handover",
+        Event::Renew => c"lock.renew",
+        Event::Release => c"lock.release",
+        Event::Expire => c"lock.expire",
+        Event::Forced => c"lock.forced",
     }
 }
 

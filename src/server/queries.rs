@@ -2,72 +2,69 @@
 
 use std::rc::Rc;
 
-use super::api::Purpose;
 use super::clock;
-use super::command_call::CommandCall;
 use super::info_reply;
 use super::lock_key::Key;
+use super::module::Task;
 use super::stats;
 use super::writes;
-use crate::command::check::Check;
 use crate::command::info::{self, Info, Waiter};
 use crate::command::Error;
+use crate::engine::host::{Host, Key as _, Purpose};
 use crate::lock::TokenBuf;
-use crate::wait::Listener;
+use crate::wait::{KeyRef, Listener};
 
-pub(super) fn check(call: &mut CommandCall<'_>) -> Result<(), Error> {
-    let check = Check::parse(call.args())?;
-    let ctx = call.task.ctx();
-    let key = call.key(Purpose::Read)?;
-    ctx.reply(check.reply(key.lock(), clock::of_command()));
-    Ok(())
-}
-
-pub(super) fn info(call: &mut CommandCall<'_>) -> Result<(), Error> {
-    info::parse(call.args())?;
-    let ctx = call.task.ctx();
-    let mut key = call.key(Purpose::Read)?;
+pub(super) fn info(task: &mut Task<'_>) -> Result<(), Error> {
+    let shown = info::parse(task.args())?;
+    let ctx = task.ctx();
+    let mut key = task.open_key(Purpose::Read)?;
     let now = clock::of_command();
-    let waiters = waiters_of(&mut key);
-    match Info::of(key.lock(), key.deadline(now), waiters, now) {
+    let waiters = waiters_of(&mut key, shown.waiters);
+    match Info::of(key.lock(), key.deadline(now), shown.holders, waiters, now) {
         Some(info) => info_reply::send(ctx, &info),
         None => ctx.reply_null(),
     }
     Ok(())
 }
 
-/// The waiters of a key, in the order of its queue.
-fn waiters_of(key: &mut Key<'_, '_>) -> Vec<Waiter> {
+/// The first waiters of a key, in the order of its queue, and the number of all.
+fn waiters_of(key: &mut Key<'_, '_>, shown: usize) -> (Vec<Waiter>, usize) {
     let now_us = clock::monotonic_us();
-    let (db, name) = (key.ctx().selected_db(), key.name());
-    let waiters = key.parts().state.registry.waiters(db, name.bytes());
-    waiters
-        .map(|waiter| Waiter {
-            token: TokenBuf::from(waiter.token.as_token()),
-            mode: waiter.mode,
-            waited_ms: now_us.saturating_sub(waiter.since_us) / 1_000,
-            listener: waiter.listener.map(|listener| match listener {
-                Listener::Client(client) => info::Listener::Client(client.id()),
-                Listener::Channel(name) => info::Listener::Channel(Rc::clone(name)),
-            }),
-        })
-        .collect()
+    let (db, name) = (key.server().selected_db(), key.name());
+    let registry = &mut key.parts().machine.registry;
+    if registry.is_behind() {
+        registry.follow_changes(&KeyRef::new(db, name.bytes()));
+    }
+    let first = registry.waiters(db, name.bytes()).take(shown);
+    let first = first.map(|waiter| Waiter {
+        token: TokenBuf::from(waiter.token.as_token()),
+        mode: waiter.mode,
+        waited_ms: now_us.saturating_sub(waiter.since_us) / 1_000,
+        listener: waiter.listener.map(|listener| match listener {
+            Listener::Client(client) => info::Listener::Client(client.id()),
+            Listener::Channel(name) => info::Listener::Channel(Rc::clone(name)),
+        }),
+    });
+    (
+        first.collect(),
+        registry.counts_of(db, name.bytes()).waiting(),
+    )
 }
 
-pub(super) fn reset_stat(call: &mut CommandCall<'_>) -> Result<(), Error> {
-    if call.argv.len() != 1 {
+pub(super) fn reset_stat(task: &mut Task<'_>) -> Result<(), Error> {
+    if task.argv().len() != 1 {
         return Err(Error::Arity);
     }
-    call.task.state().contended.clear();
-    stats::reset(&call.task.module().recent);
-    call.task.ctx().reply_ok();
+    task.machine().contended.clear();
+    stats::reset(&task.module().recent);
+    task.ctx().reply_ok();
     Ok(())
 }
 
-pub(super) fn writable(call: &mut CommandCall<'_>) -> Result<(), Error> {
+pub(super) fn writable(task: &mut Task<'_>) -> Result<(), Error> {
     if !writes::is_asking() {
         return Err(Error::ModuleOnly);
     }
-    call.task.ctx().reply_ok();
+    task.ctx().reply_ok();
     Ok(())
 }

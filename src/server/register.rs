@@ -34,15 +34,13 @@ pub(super) fn category(ctx: Context<'_>) {
     }
 }
 
-/// Registers commands with their handlers. False if the server refuses one.
-pub(super) fn commands(ctx: Context<'_>, commands: &[(&Spec, Handler)]) -> bool {
-    commands.iter().all(|(spec, handler)| {
-        let registered = create(ctx, spec, *handler) && describe(ctx, spec);
-        if !registered {
-            ctx.log(Level::Warning, c"a command could not be registered");
-        }
-        registered
-    })
+/// Registers a command with its handler. False if the server refuses it.
+pub(super) fn command(ctx: Context<'_>, spec: &Spec, handler: Handler) -> bool {
+    let registered = create(ctx, spec, handler) && describe(ctx, spec);
+    if !registered {
+        ctx.log(Level::Warning, c"a command could not be registered");
+    }
+    registered
 }
 
 fn create(ctx: Context<'_>, spec: &Spec, handler: Handler) -> bool {
@@ -165,7 +163,6 @@ fn key_spec(keys: Keys) -> Option<raw::RedisModuleCommandKeySpec> {
     let (key_use, begin) = match keys {
         Keys::None => return None,
         Keys::One(key_use) | Keys::ByCallback { first: key_use } => (key_use, 1),
-        Keys::Range { key_use, first, .. } => (key_use, first),
         Keys::Counted { key_use, count_at } => (key_use, count_at),
     };
     let mut spec = END_OF_KEY_SPECS;
@@ -173,17 +170,8 @@ fn key_spec(keys: Keys) -> Option<raw::RedisModuleCommandKeySpec> {
     spec.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
     spec.bs.index.pos = begin;
     spec.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
-    // Here the last key is counted from the first one.
-    let mut last = 0;
     match keys {
         Keys::None | Keys::One(_) => {}
-        Keys::Range { last: end, .. } => {
-            last = if end < 0 {
-                end
-            } else {
-                end.saturating_sub(begin)
-            };
-        }
         // With this flag the server asks the handler and does not rely on the spec.
         Keys::ByCallback { .. } => {
             spec.flags |= u64::from(raw::REDISMODULE_CMD_KEY_INCOMPLETE);
@@ -200,7 +188,8 @@ fn key_spec(keys: Keys) -> Option<raw::RedisModuleCommandKeySpec> {
         }
     }
     spec.fk.range = raw::RedisModuleCommandKeySpec__bindgen_ty_2__bindgen_ty_1 {
-        lastkey: last,
+        // Counted from the first key.
+        lastkey: 0,
         keystep: 1,
         limit: 0,
     };
@@ -291,15 +280,8 @@ mod tests {
         let key_use = KeyUse::Reads;
         let reads = u64::from(raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS);
         let incomplete = u64::from(raw::REDISMODULE_CMD_KEY_INCOMPLETE);
-        let from_to = |first, last| Keys::Range {
-            key_use,
-            first,
-            last,
-        };
         assert!(key_spec(Keys::None).is_none());
         assert_eq!(range(Keys::One(key_use)), (1, 0, 1, reads));
-        assert_eq!(range(from_to(2, -1)), (2, -1, 1, reads));
-        assert_eq!(range(from_to(2, 4)), (2, 2, 1, reads));
         let by_callback = Keys::ByCallback { first: key_use };
         assert_eq!(range(by_callback), (1, 0, 1, reads | incomplete));
 

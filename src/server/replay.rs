@@ -1,19 +1,22 @@
-//! The commands that carry effects: what another server, or this one in an earlier life, has decided. Only the replication link,
-//! the link of an atomic slot migration and the append-only file may call them.
+//! The commands that carry effects: what another server, or this one in an earlier life, has
+//! decided. Only the replication link, the link of an atomic slot migration and the append-only
+//! file may call them.
 
-use super::api::Purpose;
 use super::clock;
-use super::command_call::CommandCall;
 use super::lock_key::Key;
-use super::notify::{self, Event};
+use super::module::Task;
+use super::notify;
 use crate::command::{apply, Error, Reply};
+use crate::engine::commit;
+use crate::engine::host::{Host, Key as _, Purpose};
+use crate::engine::Event;
 use crate::lock::codec::Record;
 use crate::lock::{Effect, Now};
 
-impl<'c> CommandCall<'c> {
+impl<'c> Task<'c> {
     /// Refuses everybody but those who may.
     fn must_be_replay(&self) -> Result<(), Error> {
-        match self.task.ctx().is_replay() {
+        match self.ctx().is_replay() {
             true => Ok(()),
             false => Err(Error::Internal),
         }
@@ -22,8 +25,8 @@ impl<'c> CommandCall<'c> {
     /// Opens the key for `change`, and sends the command on.
     fn replay(&mut self, change: impl FnOnce(&mut Key<'_, 'c>, Now)) -> Result<(), Error> {
         let now = clock::of_command();
-        let (ctx, migrations) = (self.task.ctx(), &self.task.module().migrations);
-        let mut key = self.key(Purpose::Write)?;
+        let (ctx, migrations) = (self.ctx(), &self.module().migrations);
+        let mut key = self.open_key(Purpose::Write)?;
         let name = key.name();
         let before = migrations.before(name.bytes(), key.lock());
         change(&mut key, now);
@@ -36,30 +39,31 @@ impl<'c> CommandCall<'c> {
 
     /// Sends the command on, to the append-only file of a replica.
     fn pass_on(&self) {
-        let ctx = self.task.ctx();
+        let ctx = self.ctx();
         ctx.replicate_verbatim();
         ctx.reply(Reply::Done(true));
     }
 }
 
-pub(super) fn apply(call: &mut CommandCall<'_>) -> Result<(), Error> {
-    call.must_be_replay()?;
-    let fences = &call.task.module().fences;
-    match apply::parse(call.argv.after_key())? {
+pub(super) fn apply(task: &mut Task<'_>) -> Result<(), Error> {
+    task.must_be_replay()?;
+    let fences = &task.module().shared.fences;
+    match apply::parse(task.argv().after_key())? {
         Record::Effect(effect) => {
             effect.fence().into_iter().for_each(|f| fences.observe(f));
-            call.replay(|key, now| apply_effect(key, &effect, now))
+            task.replay(|key, now| apply_effect(key, &effect, now))
         }
         Record::State(lock) => {
             for (_, hold) in lock.holders() {
                 fences.observe(hold.fence);
             }
-            call.replay(|key, now| key.replace(lock, now))
+            task.replay(|key, now| key.replace(lock, now))
         }
         Record::Fence(fence) => {
-            // Nothing is known of the key, which only says the slot: it may have a value of any type.
+            // Nothing is known of the key, which only says the slot: it may have a value of any
+            // type.
             fences.observe(fence);
-            call.pass_on();
+            task.pass_on();
             Ok(())
         }
     }
@@ -69,7 +73,7 @@ fn apply_effect(key: &mut Key<'_, '_>, effect: &Effect<'_>, now: Now) {
     if notify::is_on() {
         note_effect(key, effect, now);
     }
-    key.apply(effect, now);
+    commit::apply(key, effect, now);
 }
 
 /// Notes what an effect that another server has decided is about to do.
@@ -85,12 +89,12 @@ fn note_effect(key: &Key<'_, '_>, effect: &Effect<'_>, now: Now) {
     key.note(event);
 }
 
-pub(super) fn apply_release(call: &mut CommandCall<'_>) -> Result<(), Error> {
-    call.must_be_replay()?;
-    let mut args = call.args();
+pub(super) fn apply_release(task: &mut Task<'_>) -> Result<(), Error> {
+    task.must_be_replay()?;
+    let mut args = task.args();
     let token = args.token().map_err(|_| Error::BadEffect)?;
     args.finish()?;
     // There are no others that could be over.
     let effect = Effect::Release { now_ms: 0, token };
-    call.replay(|key, now| apply_effect(key, &effect, now))
+    task.replay(|key, now| apply_effect(key, &effect, now))
 }

@@ -6,8 +6,8 @@
 //! than one, because others have sent a command in part, or the server's threads have read some
 //! ahead, nobody is named.
 //!
-//! Valkey from 8.1 on tells it exactly: `CLIENT LIST SKIPME YES` leaves the running client out, also
-//! when a module calls it. There, a removal that no client has run names nobody.
+//! Valkey from 8.1 on tells it exactly: `CLIENT LIST SKIPME YES` leaves the running client out,
+//! also when a module calls it. There, a removal that no client has run names nobody.
 //!
 //! On the other servers such a removal could be blamed on a client that is sending a command just
 //! then. So the command must be one that writes. In a cluster the slot must be served here:
@@ -19,6 +19,7 @@ use std::cell::Cell;
 use std::ffi::{CStr, CString};
 
 use super::api::{Caller, OwnedString};
+use crate::lock::slot::hashed_part;
 
 /// How many bytes of a name are kept.
 const LONGEST_NAME: usize = 256;
@@ -146,20 +147,11 @@ fn is_served_here(caller: &mut Caller<'_>, key: Option<&[u8]>) -> bool {
 
 /// Another name in the slot of a key; `None` if there is none by way of a hash tag.
 fn neighbour_of(key: &[u8]) -> Option<Vec<u8>> {
-    let tag = tag_of(key);
+    let tag = hashed_part(key);
     if tag.is_empty() || tag.contains(&b'}') {
         return None;
     }
     Some([b"{", tag, b"}:redis-lock:is-this-slot-served"].concat())
-}
-
-/// The part of a key that decides on its slot.
-fn tag_of(key: &[u8]) -> &[u8] {
-    let mut parts = key.splitn(2, |byte| *byte == b'{');
-    let after = (parts.next(), parts.next()).1;
-    let end = |rest: &&[u8]| rest.iter().position(|byte| *byte == b'}');
-    let tag = after.and_then(|rest| rest.get(..end(&rest)?));
-    tag.filter(|tag| !tag.is_empty()).unwrap_or(key)
 }
 
 #[cfg(test)]
@@ -202,9 +194,9 @@ mod tests {
             ("{x", "{x"),
             ("", ""),
         ] {
-            assert_eq!(tag_of(key.as_bytes()), tag.as_bytes(), "{key}");
+            assert_eq!(hashed_part(key.as_bytes()), tag.as_bytes(), "{key}");
             let neighbour = neighbour_of(key.as_bytes());
-            let same_tag = |neighbour: Vec<u8>| tag_of(&neighbour) == tag.as_bytes();
+            let same_tag = |neighbour: Vec<u8>| hashed_part(&neighbour) == tag.as_bytes();
             let has_none = tag.is_empty() || tag.contains('}');
             assert!(neighbour.map_or(has_none, same_tag), "{key}");
         }

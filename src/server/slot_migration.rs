@@ -207,7 +207,7 @@ impl Migrations {
 
     /// A key in a slot of each export. These keys are never created: they only say to which target
     /// a fence goes.
-    pub(super) fn keys_of_exports(&self) -> Vec<String> {
+    pub(super) fn keys_of_exports(&self) -> Vec<Vec<u8>> {
         let parts = self.parts.borrow();
         let exports = parts.exports.iter();
         let keys = exports.filter_map(|export| key_in(FENCE_KEY, |slot| export.has(slot)));

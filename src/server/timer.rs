@@ -1,4 +1,5 @@
-//! The module's one timer: it is set to the earliest thing that is due. What happens then is decided elsewhere (`tick`).
+//! The module's one timer: it is set to the earliest thing that is due. What happens then is
+//! decided elsewhere ([`crate::engine::tick`]).
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -7,20 +8,19 @@ use redis_module::raw;
 
 use super::api::Context;
 use super::clock;
+use crate::engine::tick::LOOK_AGAIN_US;
 use crate::wait::Due;
 
-/// The longest that the timer sleeps while somebody waits. By then it notices a wall clock that was set forward, and a waited
-/// key that PEXPIRE or PERSIST has given another end.
-pub(super) const LONGEST_SLEEP_US: u64 = 100_000;
-
-/// By how much the server's timer must be late to be replaced. One that works is a millisecond or two late.
+/// By how much the server's timer must be late to be replaced. One that works is a millisecond or
+/// two late.
 const OVERDUE_US: u64 = 20_000;
 
-/// How late the timer is when the server must have stood still, because its process or machine was stopped.
+/// How late the timer is when the server must have stood still, because its process or machine was
+/// stopped.
 const STALLED_US: u64 = 100_000;
 
-/// How long the timer then waits, so that the server first hears what happened meanwhile: that its replicas have left, or that
-/// it is a replica.
+/// How long the timer then waits, so that the server first hears what happened meanwhile: that its
+/// replicas have left, or that it is a replica.
 const LISTEN_US: u64 = 20_000;
 
 /// The function that the server calls when the timer fires.
@@ -45,8 +45,8 @@ struct Armed {
     at_once: bool,
     /// The reason for it; empty when it has a reason of its own.
     due: Due,
-    /// Whether the server listens until then. A late timer of this kind says nothing new: on a server whose every turn takes
-    /// long, all of them are late, and would be put off for ever.
+    /// Whether the server listens until then. A late timer of this kind says nothing new: on a
+    /// server whose every turn takes long, all of them are late, and would be put off for ever.
     listens: bool,
 }
 
@@ -77,7 +77,8 @@ impl Timer {
         self.arm_for(Due::default(), idle_us);
     }
 
-    /// Notes that the timer has fired. False while the server is to listen first: the timer is then set again.
+    /// Notes that the timer has fired. False while the server is to listen first: the timer is then
+    /// set again.
     pub(super) fn fires(&self) -> bool {
         // It has fired, and must not be stopped any more.
         let listens = self.listens_for_us(self.armed.take()) > 0;
@@ -92,8 +93,8 @@ impl Timer {
         self.armed.get().is_some()
     }
 
-    /// Replaces a timer that is long overdue. The server measures its timers by the wall clock: when that is set back, they sleep
-    /// for as long as it was set back by.
+    /// Replaces a timer that is long overdue. The server measures its timers by the wall clock:
+    /// when that is set back, they sleep for as long as it was set back by.
     pub(super) fn replace_overdue(&self) {
         let is_overdue =
             |armed: &Armed| clock::monotonic_us() > armed.at_us.saturating_add(OVERDUE_US);
@@ -115,11 +116,12 @@ impl Timer {
         let listens = idle_us < listens_us;
         let idle_us = idle_us.max(listens_us);
         // The server counts in milliseconds.
-        let sleep_ms = idle_us.min(LONGEST_SLEEP_US).div_ceil(1_000);
+        let sleep_ms = idle_us.min(LOOK_AGAIN_US).div_ceil(1_000);
         let at_us = clock::monotonic_us().saturating_add(sleep_ms.saturating_mul(1_000));
         let at_once = sleep_ms == 0;
         if let Some(armed) = self.armed.get() {
-            // The server may be late by a millisecond or two with a timer that has slept, but not with one that need not.
+            // The server may be late by a millisecond or two with a timer that has slept, but not
+            // with one that need not.
             if armed.at_once || (!at_once && armed.at_us <= at_us) {
                 return; // It fires early enough, and is set again then.
             }
@@ -134,8 +136,8 @@ impl Timer {
         }));
     }
 
-    /// For how much longer the server is to listen and do nothing. The timer notices a server that has stood still, because it
-    /// should have fired.
+    /// For how much longer the server is to listen and do nothing. The timer notices a server that
+    /// has stood still, because it should have fired.
     fn listens_for_us(&self, armed: Option<Armed>) -> u64 {
         let now_us = clock::monotonic_us();
         let is_late =

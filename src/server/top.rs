@@ -1,11 +1,12 @@
 //! LOCK.TOP: the locks that others have waited for the longest, now or since the last reset.
 
-use super::api::{Context, OwnedString, Purpose};
+use super::api::{Context, OwnedString};
 use super::clock;
-use super::command_call::CommandCall;
 use super::lock_key::Key;
+use super::module::Task;
 use crate::command::info::Info;
 use crate::command::{top, Args, Error};
+use crate::engine::host::{Key as _, Purpose};
 use crate::lock::{Mode, Now, TokenBuf};
 use crate::wait::{KeyRef, Waits};
 
@@ -20,22 +21,22 @@ struct Line {
     oldest: Option<(TokenBuf, u64)>,
 }
 
-pub(super) fn run(call: &mut CommandCall<'_>) -> Result<(), Error> {
-    let top = top::parse(Args::new(call.argv.after_name()))?;
-    let ctx = call.task.ctx();
+pub(super) fn run(task: &mut Task<'_>) -> Result<(), Error> {
+    let top = top::parse(Args::new(task.argv().after_name()))?;
+    let ctx = task.ctx();
     if top.is_contended {
-        let contended = &call.task.state().contended;
+        let contended = &task.machine().contended;
         let waits = contended.of_db(ctx.selected_db(), top.count);
         ctx.reply_array(waits.len());
         waits.iter().for_each(|waits| reply_contended(ctx, waits));
         return Ok(());
     }
     let (now, now_us) = (clock::of_command(), clock::monotonic_us());
-    let registry = &call.task.state().registry;
+    let registry = &task.machine().registry;
     let waited = registry.longest_waits(ctx.selected_db(), top.count);
     let mut lines = Vec::with_capacity(waited.len());
     for (key_ref, waiters, since_us) in waited {
-        let (mode, holders, oldest) = holders_of(call, &key_ref, now);
+        let (mode, holders, oldest) = holders_of(task, &key_ref, now);
         lines.push(Line {
             key_ref,
             mode,
@@ -52,24 +53,23 @@ pub(super) fn run(call: &mut CommandCall<'_>) -> Result<(), Error> {
 
 /// The mode of a lock, how many hold it, and its oldest holder.
 fn holders_of(
-    call: &mut CommandCall<'_>,
+    task: &mut Task<'_>,
     key_ref: &KeyRef,
     now: Now,
 ) -> (Option<Mode>, usize, Option<(TokenBuf, u64)>) {
-    let name = OwnedString::new(call.task.ctx(), &key_ref.name);
-    let key = Key::open(&mut call.task, name.arg(), Purpose::Read).ok();
+    let name = OwnedString::new(task.ctx(), &key_ref.name);
+    let key = Key::open(task, name.arg(), Purpose::Read).ok();
     let info = key
         .as_ref()
-        .and_then(|key| Info::of(key.lock(), key.deadline(now), Vec::new(), now));
+        .and_then(|key| Info::of(key.lock(), key.deadline(now), 1, (Vec::new(), 0), now));
     let Some(info) = info else {
         return (None, 0, None);
     };
-    let oldest = info.holders.iter().min_by_key(|holder| holder.since_ms);
-    let oldest = oldest.map(|holder| {
+    let oldest = info.holders.first().map(|holder| {
         let held_ms = now.ms().saturating_sub(holder.since_ms);
         (TokenBuf::from(holder.token.as_token()), held_ms)
     });
-    (info.mode, info.holders.len(), oldest)
+    (info.mode, info.holder_count, oldest)
 }
 
 fn reply_contended(ctx: Context<'_>, waits: &Waits) {

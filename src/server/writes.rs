@@ -18,9 +18,13 @@ use super::api::{
     calls_check_writes, Arg, CallError, CallReply, Caller, Checks, Context, Level, OwnedString,
 };
 use crate::command::writable;
+use crate::lock::slot::key_in;
 
 /// The command by which the module asks.
 const WRITABLE: &CStr = writable::SPEC.name;
+
+/// The name of the keys that stand for their slots. They do not exist.
+const ABSENT_KEY: &str = "redis-lock:slot:";
 
 /// The script that asks on 6.2, where calls make no checks. It returns text if the write is
 /// refused.
@@ -72,6 +76,16 @@ pub(super) fn are_refused(caller: &mut Caller<'_>) -> bool {
 /// the key's slot is moving to another node, or while the cluster is down.
 pub(super) fn are_served_here(caller: &mut Caller<'_>, key: Arg<'_>) -> bool {
     !caller.context().is_cluster() || asking(|| caller.call(WRITABLE, Checks::Few, &[key])).is_ok()
+}
+
+/// Whether this node accepts writes of every key of a slot now, also of those that do not exist. So
+/// it does not where the slot is moving to another node and some keys may still be here.
+pub(super) fn is_slot_served_here(caller: &mut Caller<'_>, slot: u16) -> bool {
+    let Some(absent) = key_in(ABSENT_KEY, |other| other == slot) else {
+        return false;
+    };
+    let absent = OwnedString::new(caller.context(), &absent);
+    are_served_here(caller, absent.arg())
 }
 
 fn asking<R>(ask: impl FnOnce() -> R) -> R {

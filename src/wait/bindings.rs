@@ -1,13 +1,17 @@
-//! Holds that are bound to a connection (LINGER): when the connection of their acquire is lost, their deadlines come forward.
+//! Holds that are bound to a connection (LINGER): when the connection of their acquire is lost,
+//! their deadlines come forward.
 //!
 //! # The rules
 //!
-//! 1. **An acquire binds its hold**, also when it is granted later or again. An acquire without LINGER unbinds it.
-//! 2. **A binding belongs to a hold under its key.** It ends with the hold, and when the lock leaves its key: after RENAME and
-//!    MOVE the ttl is all that is left. So there are never more bindings than holds.
+//! 1. **An acquire binds its hold**, also when it is granted later or again. An acquire without
+//!    LINGER unbinds it.
+//! 2. **A binding belongs to a hold under its key.** It ends with the hold, and when the lock
+//!    leaves its key: after RENAME and MOVE the ttl is all that is left. So there are never more
+//!    bindings than holds.
 //! 3. **A renewal keeps the binding**, from whatever connection it comes.
-//! 4. **A lost connection** turns its bindings into losses ([`Bindings::lose`]). The instant of the new deadline is fixed then.
-//!    A callback of the server only notes that. Commands and the timer bring the deadline forward.
+//! 4. **A lost connection** turns its bindings into losses ([`Bindings::lose`]). The instant of the
+//!    new deadline is fixed then. A callback of the server only notes that. Commands and the timer
+//!    bring the deadline forward.
 //! 5. **A deadline never moves back**, and never beyond that of the key ([`Lost::end`]).
 //! 6. **In memory only**, on the primary. A server that becomes a replica forgets all.
 
@@ -30,7 +34,8 @@ pub struct Linger {
 #[derive(Debug, Default)]
 #[cfg_attr(test, derive(Clone))]
 pub struct Bindings {
-    /// By the fence of the hold. A fence is that of several holds where a lock was copied by DUMP and RESTORE.
+    /// By the fence of the hold. A fence is that of several holds where a lock was copied by DUMP
+    /// and RESTORE.
     bound: BTreeMap<(Fence, Number), Bound>,
     /// Exactly one entry for each entry of `bound`.
     by_client: BTreeSet<(NonZeroU64, Fence, Number)>,
@@ -65,8 +70,9 @@ pub struct Lost {
 }
 
 impl Lost {
-    /// Brings the deadline forward of the hold in its lock, under a key that ends at `key_deadline`. The second value is the hold if it
-    /// ends now. `None` if there is nothing to change.
+    /// Brings the deadline forward of the hold in its lock, under a key that ends at
+    /// `key_deadline`. The second value is the hold if it ends now. `None` if there is nothing to
+    /// change.
     pub fn end(
         &self,
         lock: &Lock,
@@ -156,8 +162,8 @@ impl Bindings {
         self.by_client.insert((linger.client, fence, number));
     }
 
-    /// Forgets the binding of a hold, and its loss: it has ended, has left its key, or was acquired anew. `db` is `None` where the
-    /// server does not say which.
+    /// Forgets the binding of a hold, and its loss: it has ended, has left its key, or was acquired
+    /// anew. `db` is `None` where the server does not say which.
     pub fn forget(&mut self, db: Option<i32>, name: &[u8], fence: Fence) {
         while let Some(number) = self.find(db, name, fence) {
             self.remove(fence, number);

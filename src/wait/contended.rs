@@ -1,18 +1,18 @@
 //! The most contended keys: for which requests have waited the longest in total.
 //!
-//! There may be any number of keys, and the table has room for [`ROOM`]. It is that of the algorithm
-//! **Space-Saving** (Metwally, Agrawal and El Abbadi, 2005), by the time waited:
+//! There may be any number of keys, and the table has room for [`ROOM`]. It is that of the
+//! algorithm **Space-Saving** (Metwally, Agrawal and El Abbadi, 2005), by the time waited:
 //!
 //! - A wait for a key of the table adds to its total.
-//! - A wait for another key takes the place of the key with the smallest total, and starts with that
-//!   total: the new key may have been in the table before, with no more than that. The inherited part
-//!   is its error.
+//! - A wait for another key takes the place of the key with the smallest total, and starts with
+//!   that total: the new key may have been in the table before, with no more than that. The
+//!   inherited part is its error.
 //!
-//! So a total is never too small, and too large by its error at most. A key whose real total is more
-//! than one in [`ROOM`] of all the time waited is always in the table.
+//! So a total is never too small, and too large by its error at most. A key whose real total is
+//! more than one in [`ROOM`] of all the time waited is always in the table.
 //!
-//! The table is changed only when a wait ends. It takes [`ROOM`] times the longest name and some 200
-//! bytes more.
+//! The table is changed only when a wait ends. It takes [`ROOM`] times the longest name and some
+//! 200 bytes more.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -42,6 +42,7 @@ pub struct Waits {
 
 /// The table.
 #[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone))]
 pub struct Contended<S> {
     /// Where each key is in the two lists.
     places: HashMap<KeyRef, usize, S>,
@@ -56,6 +57,7 @@ pub struct Contended<S> {
 ///
 /// Totals only grow. So if the total of the last one is still the same, it is the smallest of all.
 #[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone))]
 struct Order(Vec<(u64, usize)>);
 
 impl Order {
@@ -80,6 +82,7 @@ impl Order {
 
 /// What is known of a key beside its total.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 struct Rest {
     key_ref: KeyRef,
     count: u64,

@@ -1,10 +1,11 @@
 //! Grants on their way to clients that waited: delivered, or lost and taken back.
 //!
-//! A grant is **lost** when its client is gone before it has heard of it. Its hold is then revoked, wherever it is by then, unless the
-//! owner has learned of it otherwise: another request of its token was answered for the same key.
+//! A grant is **lost** when its client is gone before it has heard of it. Its hold is then revoked,
+//! wherever it is by then, unless the owner has learned of it otherwise: another request of its
+//! token was answered for the same key.
 //!
-//! A lock may leave its key between the grant and the loss: SWAPDB is followed here; after RENAME and MOVE nobody says where it is, so
-//! the hold is looked for ([`Deliveries::seek`]).
+//! A lock may leave its key between the grant and the loss: SWAPDB is followed here; after RENAME
+//! and MOVE nobody says where it is, so the hold is looked for ([`Deliveries::seek`]).
 
 // Long because: a delivery, its loss and its acknowledgement share their tables.
 
@@ -18,7 +19,8 @@ use super::place::Ticket;
 use super::several::Several;
 use crate::lock::{Deadline, Effect, Fence, Hold, Lock, Mode, Now, Token, TokenBuf};
 
-/// The number of a delivery: one for all the requests of a token that are granted the same hold of a key, or of several keys together.
+/// The number of a delivery: one for all the requests of a token that are granted the same hold of
+/// a key, or of several keys together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Delivery(u64);
 
@@ -45,13 +47,16 @@ pub struct Grant {
 /// What is needed to give a place back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
-    /// The queue, or that of the first of several keys. It stays where it is, whatever becomes of the lock.
+    /// The queue, or that of the first of several keys. It stays where it is, whatever becomes of
+    /// the lock.
     pub(super) key_ref: KeyRef,
     pub(super) several: Option<Rc<Several>>,
     pub(super) ticket: Ticket,
     pub(super) since_us: u64,
     pub(super) mode: Mode,
     pub(super) keep_ms: u32,
+    /// Against whose share it counts; `None` is nobody's.
+    pub(super) user: Option<Rc<[u8]>>,
 }
 
 /// All grants that are on their way, and those that are lost.
@@ -59,8 +64,8 @@ pub struct Kept {
 #[cfg_attr(test, derive(Clone))]
 pub struct Deliveries<S> {
     pending: HashMap<Delivery, Pending, S>,
-    /// The last delivery of each fence, which leads to the others. There are others where a lock was copied
-    /// by DUMP and RESTORE, or has moved from key to key.
+    /// The last delivery of each fence, which leads to the others. There are others where a lock
+    /// was copied by DUMP and RESTORE, or has moved from key to key.
     by_fence: HashMap<Fence, Delivery, S>,
     /// Holds that are to be taken back.
     revoked: Vec<Revoked>,
@@ -134,13 +139,15 @@ pub struct Revoked {
 }
 
 impl Revoked {
-    /// Takes the hold back from a lock that has it, under a key that ends at `key_deadline`. What the owner had before, and knows of, it
-    /// has again, but never alone beside others who have come in since.
+    /// Takes the hold back from a lock that has it, under a key that ends at `key_deadline`. What
+    /// the owner had before, and knows of, it has again, but never alone beside others who have
+    /// come in since.
     pub fn undo(&self, lock: &Lock, key_deadline: Option<Deadline>, now: Now) -> Effect<'_> {
         let (now_ms, token) = (now.ms(), self.token.as_token());
         match self.before {
             Some((mode, mut hold)) if !hold.deadline.is_over(now_ms) => {
-                // The key ends with the hold that is undone, unless it was given an earlier end from outside.
+                // The key ends with the hold that is undone, unless it was given an earlier end
+                // from outside.
                 if let Some(Effect::Cap { deadline }) = key_deadline.and_then(|d| lock.cap(d)) {
                     hold.deadline = hold.deadline.min(deadline);
                 }
@@ -170,7 +177,8 @@ fn beside_others(lock: &Lock, mode: Mode, token: Token<'_>, now: Now) -> Mode {
 }
 
 impl<S: BuildHasher> Deliveries<S> {
-    /// Notes that a waiting client was granted a hold in place of what it had before, and has not been told yet.
+    /// Notes that a waiting client was granted a hold in place of what it had before, and has not
+    /// been told yet.
     pub fn granted(
         &mut self,
         key_ref: &KeyRef,
@@ -183,6 +191,11 @@ impl<S: BuildHasher> Deliveries<S> {
             pending.clients = pending.clients.saturating_add(1);
             return delivery;
         }
+        // An earlier grant of this hold was lost. It is on its way again, so this delivery decides
+        // whether it stays. The owner knows of what it had before the first of them.
+        let is_lost = |revoked: &Revoked| revoked.fence == fence && revoked.key_ref == *key_ref;
+        let lost = self.revoked.iter().position(is_lost);
+        let before = lost.map_or(before, |n| self.revoked.remove(n).before);
         self.begin(Spot::new(key_ref), Box::default(), fence, 1, before)
     }
 
@@ -283,7 +296,7 @@ impl<S: BuildHasher> Deliveries<S> {
 
     /// Whether nothing is left of the deliveries that have ended.
     #[cfg(test)]
-    pub(super) fn is_tight(&self, in_flight: usize) -> bool {
+    pub(crate) fn is_tight(&self, in_flight: usize) -> bool {
         let clients: usize = self.pending.values().map(|pending| pending.clients).sum();
         clients == in_flight && self.by_fence.len() <= self.pending.len()
     }
@@ -342,17 +355,15 @@ impl<S: BuildHasher> Deliveries<S> {
 
     /// Notes where a hold was found that is looked for. It is to be taken back there.
     pub fn found(&mut self, fence: Fence, key_ref: &KeyRef) {
-        let (found, sought) = take(&mut self.sought)
-            .into_iter()
-            .partition(|sought| sought.fence == fence);
+        let all = take(&mut self.sought).into_iter();
+        let (found, sought): (Vec<_>, _) = all.partition(|sought| sought.fence == fence);
         self.sought = sought;
-        let found: Vec<Revoked> = found;
-        self.revoked
-            .extend(found.into_iter().map(|revoked| Revoked {
-                key_ref: key_ref.clone(),
-                has_left: false,
-                ..revoked
-            }));
+        let here = found.into_iter().map(|revoked| Revoked {
+            key_ref: key_ref.clone(),
+            has_left: false,
+            ..revoked
+        });
+        self.revoked.extend(here);
     }
 
     /// Gives up what is looked for and was not found.
@@ -366,9 +377,9 @@ impl<S: BuildHasher> Deliveries<S> {
         self.sought.clear();
     }
 
-    /// The owner of a hold knows of it: no client that missed it matters any more, wherever `is_it` says that it is the same hold. The
-    /// lock may have moved from key to key, and each may have granted it. If one of several holds that were granted together is known, all
-    /// are.
+    /// The owner of a hold knows of it: no client that missed it matters any more, wherever `is_it`
+    /// says that it is the same hold. The lock may have moved from key to key, and each may have
+    /// granted it. If one of several holds that were granted together is known, all are.
     fn know(&mut self, fence: Fence, is_it: impl Fn(&KeyRef, bool) -> bool) {
         let mut at = self.by_fence.get(&fence).copied();
         while let Some(pending) = at.and_then(|delivery| self.pending.get_mut(&delivery)) {

@@ -1,22 +1,25 @@
 //! Cycles of waits: whether a wait would close one, and which.
 //!
-//! The nodes of the graph are tokens. A token that waits for a key has an edge to each token that it waits for there:
+//! The nodes of the graph are tokens. A token that waits for a key has an edge to each token that
+//! it waits for there:
 //!
 //! - to the holders of the key that exclude it, or that exclude a place ahead of it;
-//! - to those ahead of it in the queue, also the absent ones, that exclude it or a place between the two. A place for several keys lets
-//!   nobody pass, so it stands in the way of each behind it.
+//! - to those ahead of it in the queue, also the absent ones, that exclude it or a place between
+//!   the two. A place for several keys lets nobody pass, so it stands in the way of each behind it.
 //!
-//! A hold with a limit above 1 has no edges to it: the end of another one serves as well. Every edge says that the end of one wait is
-//! needed before that of another. So a cycle of waits ends only by a deadline, a timeout, or somebody who gives up.
+//! A hold with a limit above 1 has no edges to it: the end of another one serves as well. Every
+//! edge says that the end of one wait is needed before that of another. So a cycle of waits ends
+//! only by a deadline, a timeout, or somebody who gives up.
 //!
-//! A [`Search`] goes from the token that asks, breadth first, and so finds a shortest cycle. It asks for one lock after another, because
-//! the server opens one key at a time ([`Search::next_key`]). It changes nothing.
+//! A [`Search`] goes from the token that asks, breadth first, and so finds a shortest cycle. It
+//! asks for one lock after another, because the server opens one key at a time
+//! ([`Search::next_key`]). It changes nothing.
 //!
 //! # What keeps it cheap
 //!
 //! - Most waits need no search: those that they wait for do not wait themselves ([`may_close`]).
-//! - Of those ahead in a queue only the places of tokens with several places are looked at. Each of the others waits for nobody but those
-//!   whom the ones behind it wait for, too.
+//! - Of those ahead in a queue only the places of tokens with several places are looked at. Each of
+//!   the others waits for nobody but those whom the ones behind it wait for, too.
 //! - A [budget](BUDGET) bounds it. Beyond it the answer is [`Verdict::OverBudget`].
 
 use std::collections::{HashMap, HashSet};
@@ -49,6 +52,9 @@ pub struct Asked {
     pub mode: Mode,
     /// Whether the token has a share, and its place will be ahead of the line.
     pub upgrades: bool,
+    /// Whether a channel listens for it. It then takes the place of its token's request for which a
+    /// channel listens already.
+    pub by_channel: bool,
 }
 
 /// One wait of a cycle. Its token waits for the token of the next one, the last one for the first.
@@ -89,7 +95,8 @@ struct Node {
 #[derive(Debug)]
 pub struct Search {
     asked: Vec<Asked>,
-    /// The tokens that were found, in the order in which they are looked at. The first one is the token that asks.
+    /// The tokens that were found, in the order in which they are looked at. The first one is the
+    /// token that asks.
     nodes: Vec<Node>,
     seen: HashSet<CompactToken>,
     /// Which node is looked at.
@@ -111,7 +118,8 @@ enum Leg {
     NotBegun,
     /// From the keys asked for.
     FromIt,
-    /// From the keys that the token waits for already, to those behind its new spots: it upgrades, or asks again for more.
+    /// From the keys that the token waits for already, to those behind its new spots: it upgrades,
+    /// or asks again for more.
     ToIt,
     Done,
 }
@@ -187,7 +195,8 @@ impl Search {
         }
     }
 
-    /// Whether anybody may wait for the new spots of the token that asks, which waits for another key, too.
+    /// Whether anybody may wait for the new spots of the token that asks, which waits for another
+    /// key, too.
     fn stands_ahead<L, S: BuildHasher>(&self, registry: &Registry<L, S>) -> bool {
         self.asked.iter().any(|asked| {
             let spot = self.spot_of_asker(registry, &asked.key_ref);
@@ -223,9 +232,12 @@ impl Search {
             return own;
         };
         let place = own.and_then(|spot| registry.place(spot.id?));
-        // An absent place goes on by the words of the request.
-        let before = own.filter(|_| place.is_some_and(|place| !place.is_absent()));
-        let before = before.map_or(asked.mode, |spot| spot.mode);
+        // What waits at its place goes on, but for the request that this one replaces.
+        let place = place.filter(|place| !place.is_for_several_keys());
+        let before = place.and_then(|place| {
+            let replaced = place.channel().filter(|_| asked.by_channel);
+            place.narrowest_mode_but(replaced)
+        });
         Some(Spot {
             id: own.and_then(|spot| spot.id),
             at: match asked.upgrades {
@@ -234,7 +246,7 @@ impl Search {
             },
             mode: match asked.mode == Mode::Exclusive {
                 true => Mode::Exclusive,
-                false => before,
+                false => before.unwrap_or(asked.mode),
             },
             is_for_several_keys: self.asked.len() > 1,
         })
@@ -267,8 +279,9 @@ impl Search {
         let queue = registry.queue(key_ref.db, &key_ref.name);
         let is_asked = self.asked.iter().any(|asked| asked.key_ref == *key_ref);
         let mut spot = *spot;
-        if lock.is_some_and(|lock| self.holds(lock, now)) {
-            // It is granted as soon as it asks, or goes ahead of the line.
+        if !spot.is_for_several_keys && lock.is_some_and(|lock| self.holds(lock, now)) {
+            // It is granted as soon as it asks, or goes ahead of the line. A place for several keys
+            // does neither.
             if spot.mode != Mode::Exclusive {
                 return Some(());
             }
@@ -276,6 +289,7 @@ impl Search {
         }
         let (mut mode, mut ahead) = (spot.mode, Vec::new());
         if let Some(queue) = queue {
+            let queue = (queue, &*key_ref.name);
             let found = registry.in_the_way_of(queue, &spot, asker.as_ref(), &mut self.budget)?;
             (mode, ahead) = (found.mode, found.places);
             if found.asker && (self.leg == Leg::FromIt || is_asked) {
@@ -319,7 +333,8 @@ impl Search {
     ) -> bool {
         let is_asker = self.nodes.first().is_some_and(|node| node.token == *token);
         if is_asker {
-            // Nobody waits for itself. The way to the new spots does not lead over what the token has already.
+            // Nobody waits for itself. The way to the new spots does not lead over what the token
+            // has already.
             let closes = self.at > 0 && self.leg == Leg::FromIt;
             if closes {
                 self.close(key_ref);

@@ -4,7 +4,7 @@ use crate::lock::Mode;
 
 /// The absent places ahead whose turn has come.
 #[derive(Debug, Default)]
-pub(super) struct Reserved {
+pub(crate) struct Reserved {
     /// Each of these counts as a holder.
     holders: Vec<Mode>,
     /// The tokens of these are holders already, and keep out those whom they will not tolerate.
@@ -12,7 +12,7 @@ pub(super) struct Reserved {
 }
 
 impl Reserved {
-    pub(super) fn add(&mut self, mode: Mode, is_upgrade: bool) {
+    pub(crate) fn add(&mut self, mode: Mode, is_upgrade: bool) {
         match is_upgrade {
             true => self.upgrades.push(mode),
             false => self.holders.push(mode),
@@ -21,7 +21,7 @@ impl Reserved {
 }
 
 /// Whether a token with this hold can have one of another mode beside the others.
-pub(super) fn admits(own: Option<Mode>, others: &[Mode], reserved: &Reserved, mode: Mode) -> bool {
+pub(crate) fn admits(own: Option<Mode>, others: &[Mode], reserved: &Reserved, mode: Mode) -> bool {
     let tolerates = |mode: &Mode, n: usize| n <= mode.tolerates() as usize;
     if let Some(own) = own {
         return mode.tolerates() >= own.tolerates() || tolerates(&mode, others.len() + 1);
@@ -33,6 +33,6 @@ pub(super) fn admits(own: Option<Mode>, others: &[Mode], reserved: &Reserved, mo
 }
 
 /// Whether some of the modes tolerate fewer holders than the hold that a token has.
-pub(super) fn any_narrower(own: Mode, mut modes: impl Iterator<Item = Mode>) -> bool {
+pub(crate) fn any_narrower(own: Mode, mut modes: impl Iterator<Item = Mode>) -> bool {
     modes.any(|mode| mode.tolerates() < own.tolerates())
 }

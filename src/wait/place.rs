@@ -3,9 +3,10 @@
 use std::rc::Rc;
 
 use super::key_ref::KeyRef;
-use super::request::{Listener, Request, Requests, Seq, NEVER};
-use super::several::{Several, Wanted};
+use super::request::{Listener, Request, Requests, Seq, Words, NEVER};
+use super::several::{keys_of, Several};
 use super::slab::{Id, Slab};
+use super::users::UserId;
 use crate::lock::{CompactToken, Mode};
 
 /// The position of a place in its queue: smaller is earlier. A server gives each to one place only.
@@ -25,34 +26,11 @@ pub(super) struct Place<L> {
     /// When the place was taken, on the monotonic clock.
     pub(super) since_us: u64,
     requests: Requests<L>,
-    /// How long the place stays once nobody listens, as the last request said that has left with KEEP; 0 is not at all.
+    /// How long the place stays once nobody listens, as the last request said that has left with
+    /// KEEP; 0 is not at all.
     pub(super) keep_ms: u32,
     /// The mode of that request, and whether the token has other places.
     words: Words,
-}
-
-/// A mode and a mark in 32 bits: there may be a million places.
-#[derive(Clone, Copy, Debug)]
-struct Words(u32);
-
-impl Words {
-    const MARK: u32 = 1 << 31;
-
-    const fn new(mode: Mode, is_marked: bool) -> Self {
-        let mode = match mode {
-            Mode::Shared => 0,
-            mode => mode.tolerates(),
-        };
-        Self(if is_marked { mode | Self::MARK } else { mode })
-    }
-
-    fn mode(self) -> Mode {
-        Mode::of_limit(self.0 & !Self::MARK).unwrap_or(Mode::Shared)
-    }
-
-    const fn is_marked(self) -> bool {
-        self.0 & Self::MARK != 0
-    }
 }
 
 /// Who listens at a place.
@@ -63,7 +41,7 @@ pub(super) enum Kind {
     Absent,
 }
 
-/// How many places there are.
+/// How many places there are, and how many requests at them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Places at which at least one blocked client listens.
@@ -72,6 +50,8 @@ pub struct Counts {
     pub channels: usize,
     /// Places at which nobody listens.
     pub absent: usize,
+    /// Requests that wait.
+    pub requests: usize,
 }
 
 impl Counts {
@@ -82,19 +62,31 @@ impl Counts {
             .saturating_add(self.absent)
     }
 
-    pub(super) fn of(kind: Kind) -> Self {
-        let mut counts = Self::default();
-        counts.change(None, Some(kind));
-        counts
+    /// All that waits: each request, and each place at which nobody listens.
+    pub fn waiting(&self) -> usize {
+        self.requests.saturating_add(self.absent)
     }
 
-    pub(super) fn change(&mut self, before: Option<Kind>, after: Option<Kind>) {
-        if let Some(count) = before.map(|kind| self.at(kind)) {
-            *count = count.saturating_sub(1);
-        }
-        if let Some(count) = after.map(|kind| self.at(kind)) {
+    /// Counts a place that has come.
+    pub(super) fn add(&mut self, outline: &Outline) {
+        if let Some(count) = outline.kind.map(|kind| self.at(kind)) {
             *count = count.saturating_add(1);
         }
+        self.requests = self.requests.saturating_add(outline.requests);
+    }
+
+    /// Follows a place that has changed.
+    pub(super) fn change(&mut self, before: &Outline, after: &Outline) {
+        if before.kind != after.kind {
+            if let Some(count) = before.kind.map(|kind| self.at(kind)) {
+                *count = count.saturating_sub(1);
+            }
+            if let Some(count) = after.kind.map(|kind| self.at(kind)) {
+                *count = count.saturating_add(1);
+            }
+        }
+        let requests = self.requests.saturating_add(after.requests);
+        self.requests = requests.saturating_sub(before.requests);
     }
 
     fn at(&mut self, kind: Kind) -> &mut usize {
@@ -106,15 +98,45 @@ impl Counts {
     }
 }
 
+/// What a place is for those behind it in a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Part(u32);
+
+impl Part {
+    /// It stands ahead of the line, because it upgrades.
+    pub(super) const ELSEWHERE: Self = Self(0);
+    /// It lets nobody pass: somebody listens there, or it is absent for the exclusive hold or for
+    /// several keys.
+    pub(super) const STOPS: Self = Self(1);
+
+    /// It is absent for this mode at one key.
+    pub(super) const fn of_absent(mode: Mode) -> Self {
+        Self(mode.tolerates())
+    }
+
+    /// How many holders it tolerates, if it is an absent share or permit: then it counts as a
+    /// holder once its turn has come.
+    pub(super) const fn tolerates(self) -> Option<u32> {
+        match self {
+            Self::ELSEWHERE | Self::STOPS => None,
+            Self(tolerates) => Some(tolerates),
+        }
+    }
+}
+
 /// What tables outside a place depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Outline {
     /// `None` of a place that has ended.
     pub(super) kind: Option<Kind>,
+    /// How many requests wait there.
+    pub(super) requests: usize,
+    /// Against whose share it counts, if it is absent.
+    pub(super) user: Option<UserId>,
     /// When its first request times out, or its grace is over.
     pub(super) due_us: Option<u64>,
-    /// Whether it can keep out those who ask for a share. All can but an absent share of one key.
-    pub(super) stops: bool,
+    /// What it is for those behind it if it does not upgrade.
+    pub(super) part: Part,
 }
 
 pub(super) type Places<L> = Slab<Place<L>>;
@@ -130,7 +152,7 @@ impl<L> Place<L> {
             several: None,
             token,
             since_us: 0,
-            requests: Requests::Nobody { until_us: NEVER },
+            requests: Requests::NOBODY,
             keep_ms: 0,
             words: Words::new(Mode::Exclusive, false),
         }
@@ -138,11 +160,7 @@ impl<L> Place<L> {
 
     /// The keys that it waits for.
     pub(super) fn keys(&self) -> impl Iterator<Item = &KeyRef> {
-        let several = self.several.as_deref();
-        let one = several.is_none().then_some(&self.key_ref);
-        let all = several.into_iter().flat_map(Several::iter);
-        one.into_iter()
-            .chain(all.map(|wanted: &Wanted| &wanted.key_ref))
+        keys_of(&self.key_ref, self.several.as_deref())
     }
 
     /// Whether it is granted several keys at once, or none.
@@ -169,10 +187,15 @@ impl<L> Place<L> {
         matches!(self.requests, Requests::Nobody { .. })
     }
 
+    /// Whether nobody has listened since before the database change of this number.
+    pub(super) const fn is_absent_since_before(&self, change: u32) -> bool {
+        matches!(self.requests, Requests::Nobody { since_change, .. } if since_change < change)
+    }
+
     /// The mode that is decided first, or that an absent place keeps.
     pub(super) fn mode(&self) -> Mode {
         self.first()
-            .map_or_else(|| self.keep_mode(), |(_, request)| request.mode)
+            .map_or_else(|| self.keep_mode(), |(_, request)| request.mode())
     }
 
     /// Whether it waits for the exclusive hold.
@@ -211,7 +234,18 @@ impl<L> Place<L> {
 
     /// The first request for the exclusive hold.
     pub(super) fn first_exclusive(&self) -> Option<Seq> {
-        self.requests.first_of(1)
+        self.requests.of(1).next()
+    }
+
+    /// The mode that stands for its requests where they exclude others, one of them left out: the
+    /// exclusive one, or that of the first. `None` where no other request waits.
+    pub(super) fn narrowest_mode_but(&self, left_out: Option<Seq>) -> Option<Mode> {
+        let is_left_out = |seq: Seq| Some(seq) == left_out;
+        if self.requests.of(1).any(|seq| !is_left_out(seq)) {
+            return Some(Mode::Exclusive);
+        }
+        let mut requests = self.iter().filter(|(seq, _)| !is_left_out(*seq));
+        requests.next().map(|(_, request)| request.mode())
     }
 
     pub(super) fn request(&self, seq: Seq) -> Option<&Request<L>> {
@@ -240,9 +274,15 @@ impl<L> Place<L> {
     }
 
     pub(super) fn outline(&self) -> Outline {
+        let mut user = None;
         let (kind, due_us) = match &self.requests {
             Requests::Nobody { .. } if self.keep_ms == 0 => (None, NEVER),
-            Requests::Nobody { until_us } => (Some(Kind::Absent), *until_us),
+            Requests::Nobody {
+                until_us, user: of, ..
+            } => {
+                user = *of;
+                (Some(Kind::Absent), *until_us)
+            }
             requests => {
                 let kind = match requests.is_channel_only() {
                     true => Kind::Channel,
@@ -254,8 +294,13 @@ impl<L> Place<L> {
         };
         Outline {
             kind,
+            requests: self.requests.len(),
+            user,
             due_us: (due_us < NEVER).then_some(due_us),
-            stops: !self.is_absent() || self.keep_mode() != Mode::Shared || self.several.is_some(),
+            part: match self.is_absent() && self.several.is_none() {
+                true => Part::of_absent(self.keep_mode()),
+                false => Part::STOPS,
+            },
         }
     }
 }
@@ -287,10 +332,23 @@ impl<L> Place<L> {
         is_new
     }
 
-    /// Has an absent place stay until this instant of the monotonic clock.
-    pub(super) fn stay_until(&mut self, at_us: u64) {
-        if let Requests::Nobody { until_us } = &mut self.requests {
-            *until_us = at_us;
+    /// Has an absent place stay until this instant of the monotonic clock. `change` is the number
+    /// of the last database change.
+    pub(super) fn stay_until(&mut self, at_us: u64, change: u32) {
+        if let Requests::Nobody {
+            until_us,
+            since_change,
+            ..
+        } = &mut self.requests
+        {
+            (*until_us, *since_change) = (at_us, change);
+        }
+    }
+
+    /// Has an absent place count against the share of this user.
+    pub(super) fn count_against(&mut self, of: Option<UserId>) {
+        if let Requests::Nobody { user, .. } = &mut self.requests {
+            *user = of;
         }
     }
 

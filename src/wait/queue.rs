@@ -1,37 +1,44 @@
-//! The order of the places of one key. The queue lives beside the lock, on the server that serves the
-//! listeners. It is never persisted or replicated.
+//! The order of the places of one key. The queue lives beside the lock, on the server that serves
+//! the listeners. It is never persisted or replicated.
 //!
 //! # The order
 //!
-//! - Readers and writers share one line, in the order of their tickets. Nobody passes a place whose turn
-//!   has not come. So a reader never passes a writer, and nobody starves. Consecutive readers at the head
-//!   enter one after the other in the same moment.
-//! - The turn of an *absent* place comes as that of any other. It then counts as a holder of its mode. So
-//!   an absent writer stops all behind it, an absent reader stops writers only, and an absent permit takes
-//!   one. `stops` skips the absent readers at the head, so a long run of them costs nothing.
-//! - A token *upgrades* when it has a hold and waits for one that tolerates fewer holders than there are.
-//!   Its place stands ahead of the line, because nobody in the line could enter before others leave. When
-//!   its hold ends first, it is a waiter like any other, and its place keeps its ticket.
-//! - A place becomes an upgrade in the step in which its token gets its hold. Otherwise it would wait
-//!   behind a writer who waits for that hold to end.
-//! - Several tokens may upgrade. Of these, the one that tolerates the most holders is always the first
-//!   that can be granted ([`upgrades`]). But only one token at a time upgrades to the exclusive hold. A
-//!   second one would wait for the first, and the first for it. So the second request is refused:
-//!   [`Refusal::Deadlock`](crate::lock::Refusal) or [`Next::Deadlock`].
-//! - All requests of a place have one owner. When one is granted, the others are granted too, unless
-//!   other holders keep them out.
-//! - A place for several keys stops all behind it, also when it is absent. The queue only says that it
-//!   stands at the head ([`Next::Several`]). It never upgrades, because its token holds none of the keys.
+//! - Readers and writers share one line, in the order of their tickets. Nobody passes a place whose
+//!   turn has not come. So a reader never passes a writer, and nobody starves. Consecutive readers
+//!   at the head enter one after the other in the same moment.
+//! - The turn of an *absent* place comes as that of any other. It then counts as a holder of its
+//!   mode. So an absent writer stops all behind it, an absent reader stops writers only, and an
+//!   absent permit takes one. Of a run of absent permits only the last one has to be looked at: it
+//!   fits beside all ahead of it only if each of those fits beside the ones ahead of that
+//!   ([`order`] has their number and the smallest limit).
+//! - A token *upgrades* when it has a hold and waits for one that tolerates fewer holders than
+//!   there are. Its place stands ahead of the line, because nobody in the line could enter before
+//!   others leave. When its hold ends first, it is a waiter like any other, and its place keeps its
+//!   ticket.
+//! - A place becomes an upgrade in the step in which its token gets its hold. Otherwise it would
+//!   wait behind a writer who waits for that hold to end.
+//! - Several tokens may upgrade. Of these, the one that tolerates the most holders is always the
+//!   first that can be granted ([`upgrades`]). But only one token at a time upgrades to the
+//!   exclusive hold. A second one would wait for the first, and the first for it. So the second
+//!   request is refused: [`Refusal::Deadlock`](crate::lock::Refusal) or [`Next::Deadlock`].
+//! - All requests of a place have one owner. When one is granted, the others are granted too,
+//!   unless other holders keep them out.
+//! - A place for several keys stops all behind it, also when it is absent. The queue only says that
+//!   it stands at the head ([`Next::Several`]). It never upgrades, because its token holds none of
+//!   the keys.
 //! - A lock that is replaced from outside ([`WaitQueue::lock_replaced`]) can give holds to several
-//!   waiting tokens at once. The token that already upgrades to the exclusive hold stays; otherwise the one
-//!   with the earliest place for an exclusive hold upgrades. The exclusive requests of the others are refused.
+//!   waiting tokens at once. The token that already upgrades to the exclusive hold stays; otherwise
+//!   the one with the earliest place for an exclusive hold upgrades. The exclusive requests of the
+//!   others are refused.
 //!
-//! Every operation is `O(log n)`, wherever in the queue it happens, with two exceptions. The first
-//! [`WaitQueue::next`] after [`WaitQueue::lock_replaced`] looks at every place. And a step looks at each
-//! absent permit whose turn has come: there are fewer of them than their limit.
+//! Every operation is `O(log n)`, wherever in the queue it happens, with three exceptions. The
+//! first [`WaitQueue::next`] after [`WaitQueue::lock_replaced`] looks at every place. So does one
+//! after the key has got an earlier end from outside, at every place that upgrades. And absent
+//! permits whose tokens have a hold by a lock from elsewhere are looked at one by one.
 
 pub(super) mod in_the_way;
 mod line;
+mod order;
 mod turn;
 mod upgrades;
 
@@ -48,9 +55,11 @@ use crate::lock::{Deadline, Lock, Mode, Now, Occupancy, Token};
 pub(super) enum Next {
     /// This request is granted.
     Grant(PlaceId, Seq),
-    /// Its token has a hold, and another token already waits to make its own exclusive. `None`: nobody listens.
+    /// Its token has a hold, and another token already waits to make its own exclusive. `None`:
+    /// nobody listens.
     Deadlock(PlaceId, Option<Seq>),
-    /// A place for several keys stands at the head. [`WaitQueue::admits_several`] says whether its turn has come.
+    /// A place for several keys stands at the head. [`WaitQueue::admits_several`] says whether its
+    /// turn has come.
     Several(PlaceId),
 }
 
@@ -68,7 +77,8 @@ impl WaitQueue {
             self.set_owners(places, lock, now);
         }
         let next = self.decide(places, lock, now);
-        // A free lock is kept for an absent place, or one for several keys. A lock that comes to the key by RENAME takes its place, and nobody tells.
+        // A free lock is kept for an absent place, or one for several keys. A lock that comes to
+        // the key by RENAME takes its place, and nobody tells.
         let is_kept = matches!(next, None | Some(Next::Several(_)));
         if is_kept && lock.is_none_or(|lock| lock.is_free(now)) {
             self.set_lock_replaced(true);
@@ -117,28 +127,42 @@ impl WaitQueue {
         None
     }
 
-    /// Makes upgrades whose hold has ended, or tolerates no more than they ask for, waiters like any other.
+    /// Makes upgrades whose hold has ended, or tolerates no more than they ask for, waiters like
+    /// any other.
     fn settle<L>(&mut self, places: &Places<L>, lock: Option<&Lock>, now: Now) {
-        let is_over = |id: &PlaceId| {
-            let place = places.get(*id);
-            let owner = place.and_then(|place| Owner::of(place, lock, now));
+        let is_replaced = self.is_lock_replaced();
+        if let Self::Line(line) = self {
+            if is_replaced || lock.is_none_or(|lock| lock.is_free(now)) {
+                line.upgrades.look_again();
+            }
+        }
+        while let Some(place) = self.upgrade_to_look_at(now).and_then(|id| places.get(id)) {
+            let token = place.token.text();
+            let own = lock.and_then(|lock| lock.hold_of(token.as_token(), now));
             let is_upgrade =
-                |place: &Place<L>, owner: Owner| place.has_below(owner.own) || !place.is_absent();
-            !place
-                .zip(owner)
-                .is_some_and(|(p, owner)| is_upgrade(p, owner))
-        };
-        let mut over = self.upgrading().filter(is_over);
-        let Some(first) = over.next() else {
-            return;
-        };
-        let over: Vec<PlaceId> = std::iter::once(first).chain(over).collect();
-        for place in over.into_iter().filter_map(|id| places.get(id)) {
-            self.end_upgrade(place);
+                |(own, _): &(Mode, _)| place.has_below(own.tolerates()) || !place.is_absent();
+            match (own.filter(is_upgrade), &mut *self) {
+                (None, queue) => queue.end_upgrade(place),
+                (Some((_, hold)), Self::Line(line)) => {
+                    line.upgrades.set_end(place.ticket, hold.deadline);
+                }
+                (Some(_), Self::Sole { .. }) => return,
+            }
         }
     }
 
-    /// Notes all places whose tokens have a hold. The one that is to upgrade comes first. `O(n log n)` where the lock is held.
+    /// A place that upgrades, as far as is known.
+    fn upgrade_to_look_at(&self, now: Now) -> Option<PlaceId> {
+        match self {
+            Self::Sole {
+                id, is_upgrading, ..
+            } => is_upgrading.then_some(*id),
+            Self::Line(line) => line.id_of(line.upgrades.first_to_look_at(now)?),
+        }
+    }
+
+    /// Notes all places whose tokens have a hold. The one that is to upgrade comes first. `O(n log
+    /// n)` where the lock is held.
     fn set_owners<L>(&mut self, places: &Places<L>, lock: Option<&Lock>, now: Now) {
         let Some(lock) = lock.filter(|lock| !lock.is_free(now)) else {
             return; // Nobody is an owner.
@@ -152,7 +176,7 @@ impl WaitQueue {
                 id, is_owner: is, ..
             } => *is = places.get(*id).filter(is_owner).is_some(),
             Self::Line(line) => {
-                let all = line.by_ticket.values().filter_map(|id| places.get(*id));
+                let all = line.order.iter().filter_map(|entry| places.get(entry.id));
                 let mut owners: Vec<&Place<L>> = all.filter(is_owner).collect();
                 owners.sort_unstable_by_key(|place| {
                     Reverse((!place.wants_exclusive(), place.ticket))
@@ -167,8 +191,8 @@ impl WaitQueue {
             Self::Sole { id, is_owner, .. } => std::mem::take(is_owner).then_some(*id),
             Self::Line(line) => {
                 while let Some(ticket) = line.owners.pop() {
-                    if let Some(id) = line.by_ticket.get(&ticket) {
-                        return Some(*id);
+                    if let Some(id) = line.id_of(ticket) {
+                        return Some(id);
                     }
                 }
                 None
@@ -182,7 +206,8 @@ impl WaitQueue {
         was
     }
 
-    /// When the passing of time alone may let a request in. It is never too late, but may be too early.
+    /// When the passing of time alone may let a request in. It is never too late, but may be too
+    /// early.
     pub(super) fn wakes_at<L>(
         &self,
         places: &Places<L>,
@@ -196,6 +221,8 @@ impl WaitQueue {
         }
         let token = place.token.text();
         let others = lock.latest_deadline_of_others(token.as_token());
+        // Holds that are over let in nobody any more: the place is absent, or it would be granted.
+        let others = others.filter(|deadline| !deadline.is_over(now.ms()));
         let own = lock.hold_of(token.as_token(), now);
         match (own.map(|(_, hold)| hold.deadline), others) {
             (Some(own), Some(others)) => Some(own.min(others)),
@@ -203,8 +230,8 @@ impl WaitQueue {
         }
     }
 
-    /// Whether a request must wait behind others. An absent place lets its own token in when its turn has come. The absent places ahead
-    /// whose turn has come count as holders.
+    /// Whether a request must wait behind others. An absent place lets its own token in when its
+    /// turn has come. The absent places ahead whose turn has come count as holders.
     pub(super) fn is_ahead_of<L>(
         &self,
         token: Token<'_>,
@@ -243,7 +270,8 @@ impl WaitQueue {
         let token = place.token.text();
         match Lock::admits(lock, mode, token.as_token(), now) {
             Err(_) => false,
-            // It has a hold by a lock from elsewhere, and is one of those that the others ahead count.
+            // It has a hold by a lock from elsewhere, and is one of those that the others ahead
+            // count.
             Ok(Some(_)) => true,
             Ok(None) => reserved == Occupancy::NONE || turn::with(lock, now, reserved).admits(mode),
         }

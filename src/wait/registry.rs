@@ -1,11 +1,18 @@
-//! Who waits for which key, and what has changed: everything about waiting that the server's memory holds.
+//! Who waits for which key, and what has changed: everything about waiting that the server's memory
+//! holds.
 
+mod changes;
+mod channels;
 mod coming;
 mod granting;
 mod leaving;
 mod marks;
+mod patrol;
 mod questions;
+mod room;
+mod rounds;
 mod several;
+mod slots;
 mod tokens;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -20,10 +27,18 @@ use super::queue::WaitQueue;
 use super::request::{Listener, Seq};
 use super::schedule::Schedule;
 use super::several::Several;
+use super::users::Users;
 use crate::lock::{Effect, Fence, Hold, Mode, Now, Refusal, Token, TokenBuf, Ttl};
 
-pub use questions::{Ahead, Waiter};
+use changes::Changes;
+use channels::Channels;
+use patrol::Patrol;
+use slots::Slots;
+
+pub use questions::Waiter;
+pub use room::{By, Comer, Full, Leaving, Limits};
 pub use several::{Candidate, GrantedSeveral, Turn};
+pub use slots::SlotQuestion;
 
 /// All places, and all that is to be done for them. `S` is how its tables hash.
 #[derive(Debug)]
@@ -38,26 +53,39 @@ pub struct Registry<L, S> {
     by_shared_hash: HashMap<u32, BTreeSet<PlaceId>, S>,
     /// Exactly the blocked clients of `places`.
     by_listener: HashMap<L, (PlaceId, Seq), S>,
-    /// The names of channels, each with the number of its requests, which share it.
-    channels: HashMap<Rc<[u8]>, usize, S>,
+    /// Exactly the channels that listen at `places`.
+    channels: Channels<S>,
     /// The requests that listen by a channel and end with their connections (LINGER).
     lingering: BTreeMap<(NonZeroU64, Seq), PlaceId>,
-    /// What the holds of waiting requests are bound to, if they have said LINGER. Few have, so it is not in the request.
+    /// What the holds of waiting requests are bound to, if they have said LINGER. Few have, so it
+    /// is not in the request.
     lingers: BTreeMap<Seq, Linger>,
     counts: Counts,
+    /// How much of `counts` belongs to each user.
+    users: Users<S>,
+    /// What all of it takes: see [`super::bytes`].
+    bytes: usize,
     /// How many of the places are for several keys.
     places_for_several: usize,
+    /// Whether a place may upgrade. If one has, this stays until no place is left.
+    may_upgrade: bool,
     schedule: Schedule,
     /// Keys that have changed outside a command.
     dirty: BTreeSet<KeyRef>,
+    /// Such keys that the timer looks at first. All have their turn before those of `dirty`.
+    dirty_first: BTreeSet<KeyRef>,
+    /// Whole databases that have changed. Their keys are not in `dirty`.
+    changes: Changes<S>,
+    /// The waited keys by hash slot. `None` outside a cluster.
+    slots: Option<Slots>,
     /// Keys with a lock that must be looked at once this node of a cluster serves them.
     put_off: BTreeSet<KeyRef>,
-    /// Places for several keys whose turn has come at one of them in this step. The caller looks at them before the step ends.
+    /// Places for several keys whose turn has come at one of them in this step. The caller looks at
+    /// them before the step ends.
     candidates: BTreeSet<(Ticket, PlaceId)>,
     /// Keys that are to be served before the step ends.
     unserved: Vec<KeyRef>,
-    /// The waited keys that are still to be looked at in this turn of the patrol.
-    patrol: Vec<KeyRef>,
+    patrol: Patrol,
     /// Grants that their listeners have not heard of yet.
     pub deliveries: Deliveries<S>,
     last_ticket: u64,
@@ -86,16 +114,17 @@ pub struct NewRequest<'a, L> {
     pub listener: Option<Listener<L>>,
     /// On the monotonic clock; `None` is never.
     pub times_out_at_us: Option<u64>,
-    /// For how long the place outlives the request (KEEP), in milliseconds; `None` and 0 are not at all.
+    /// For how long the place outlives the request (KEEP), in milliseconds; `None` and 0 are not at
+    /// all.
     pub keep_ms: Option<u32>,
     /// Whether the server has generated the token, which the reply then carries.
     pub is_server_generated: bool,
     /// What its hold will be bound to.
     pub linger: Option<Linger>,
+    /// The user against whose share it counts; `None` is nobody.
+    pub user: Option<&'a [u8]>,
     /// Why it was not granted.
     pub refusal: Refusal,
-    /// Now.
-    pub now: Now,
     /// Now, on the monotonic clock.
     pub now_us: u64,
 }
@@ -107,7 +136,8 @@ pub enum Entered {
     Waits(At),
     /// It does not wait, and its token has a place without a listener.
     Kept(At),
-    /// It does not wait, and the place without a listener that its token had has ended: the one behind may be next.
+    /// It does not wait, and the place without a listener that its token had has ended: the one
+    /// behind may be next.
     Ended,
     /// It does not wait, and nothing has changed.
     No,
@@ -143,7 +173,8 @@ pub enum At {
 }
 
 impl At {
-    /// Whether the key has to be served. A place that has changed may matter to others, or be next, wherever it stands.
+    /// Whether the key has to be served. A place that has changed may matter to others, or be next,
+    /// wherever it stands.
     const fn must_serve(self) -> bool {
         !matches!(self, Self::New)
     }
@@ -188,7 +219,8 @@ pub struct Removed<L> {
 pub enum Step<L> {
     /// A client has a hold. The caller carries out [`Granted::effect`].
     Granted(Granted<L>),
-    /// A channel is to be told of a hold. The caller publishes it, and then calls [`Registry::heard`] or [`Registry::unheard`].
+    /// A channel is to be told of a hold. The caller publishes it, and then calls
+    /// [`Registry::heard`] or [`Registry::unheard`].
     Offered(Offer),
     /// It can never be granted here.
     Refused(Removed<L>, Refusal),
@@ -247,7 +279,8 @@ impl<L> Granted<L> {
         }
     }
 
-    /// What goes to the client, and comes back to [`Deliveries::delivered`] or [`Deliveries::lost`]. `None` where a channel has heard.
+    /// What goes to the client, and comes back to [`Deliveries::delivered`] or
+    /// [`Deliveries::lost`]. `None` where a channel has heard.
     pub fn grant(&self) -> Option<Grant> {
         Some(Grant {
             token: self.removed.token.clone(),
@@ -266,17 +299,23 @@ impl<L, S: Default> Default for Registry<L, S> {
             by_token: HashMap::default(),
             by_shared_hash: HashMap::default(),
             by_listener: HashMap::default(),
-            channels: HashMap::default(),
+            channels: Channels::default(),
             lingering: BTreeMap::new(),
             lingers: BTreeMap::new(),
             counts: Counts::default(),
+            users: Users::default(),
+            bytes: 0,
             places_for_several: 0,
+            may_upgrade: false,
             schedule: Schedule::default(),
             dirty: BTreeSet::new(),
+            dirty_first: BTreeSet::new(),
+            changes: Changes::default(),
+            slots: None,
             put_off: BTreeSet::new(),
             candidates: BTreeSet::new(),
             unserved: Vec::new(),
-            patrol: Vec::new(),
+            patrol: Patrol::default(),
             deliveries: Deliveries::default(),
             last_ticket: 0,
             last_seq: 0,

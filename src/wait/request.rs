@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use super::users::UserId;
 use crate::lock::{Mode, Ttl};
 
 /// The number of a request. Of two requests at one place the smaller one came first.
@@ -35,20 +36,60 @@ pub(super) struct Request<L> {
     pub(super) times_out_at_us: u64,
     /// For how long the place outlives the request; 0 is not at all.
     pub(super) keep_ms: u32,
-    pub(super) mode: Mode,
-    pub(super) is_server_generated: bool,
+    /// Whose share it counts against; `None` is nobody's.
+    pub(super) user: Option<UserId>,
+    /// The mode, and whether the server has generated the token.
+    pub(super) words: Words,
+}
+
+impl<L> Request<L> {
+    pub(super) fn mode(&self) -> Mode {
+        self.words.mode()
+    }
+
+    pub(super) const fn is_server_generated(&self) -> bool {
+        self.words.is_marked()
+    }
+}
+
+/// A mode and a mark in 32 bits: there may be a million places.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Words(u32);
+
+impl Words {
+    const MARK: u32 = 1 << 31;
+
+    pub(super) const fn new(mode: Mode, is_marked: bool) -> Self {
+        let mode = match mode {
+            Mode::Shared => 0,
+            mode => mode.tolerates(),
+        };
+        Self(if is_marked { mode | Self::MARK } else { mode })
+    }
+
+    pub(super) fn mode(self) -> Mode {
+        Mode::of_limit(self.0 & !Self::MARK).unwrap_or(Mode::Shared)
+    }
+
+    pub(super) const fn is_marked(self) -> bool {
+        self.0 & Self::MARK != 0
+    }
 }
 
 /// An instant that does not come.
 pub(super) const NEVER: u64 = u64::MAX;
 
-/// The requests of a place. Most places have one. It is on the heap, so that an absent place takes less memory.
+/// The requests of a place. Most places have one. It is on the heap, so that an absent place takes
+/// less memory.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
 pub(super) enum Requests<L> {
-    /// Nobody listens. The grace ends at `until_us` of the monotonic clock.
+    /// Nobody listens since the database change of this number. The grace ends at `until_us` of the
+    /// monotonic clock. The place counts against the share of `user`.
     Nobody {
         until_us: u64,
+        since_change: u32,
+        user: Option<UserId>,
     },
     One(Box<(Seq, Request<L>)>),
     Many(Box<Many<L>>),
@@ -86,7 +127,7 @@ impl<L> Many<L> {
         if matches!(request.listener, Listener::Channel(_)) {
             self.channel = Some(seq);
         }
-        let tolerates = request.mode.tolerates();
+        let tolerates = request.mode().tolerates();
         self.by_mode.entry(tolerates).or_default().insert(seq);
         self.requests.insert(seq, request);
     }
@@ -95,7 +136,7 @@ impl<L> Many<L> {
         let request = self.requests.remove(&seq)?;
         self.timeouts.remove(&(request.times_out_at_us, seq));
         self.channel = self.channel.filter(|channel| *channel != seq);
-        let tolerates = request.mode.tolerates();
+        let tolerates = request.mode().tolerates();
         if let Some(same) = self.by_mode.get_mut(&tolerates) {
             same.remove(&seq);
             if same.is_empty() {
@@ -108,11 +149,18 @@ impl<L> Many<L> {
 
 /// Questions.
 impl<L> Requests<L> {
+    /// Nobody has listened yet, or nobody listens any more and the grace is not known yet.
+    pub(super) const NOBODY: Self = Self::Nobody {
+        until_us: NEVER,
+        since_change: 0,
+        user: None,
+    };
+
     /// The most holders that one of them tolerates; `None` where there is none.
     pub(super) fn widest(&self) -> Option<u32> {
         match self {
             Self::Nobody { .. } => None,
-            Self::One(one) => Some(one.1.mode.tolerates()),
+            Self::One(one) => Some(one.1.mode().tolerates()),
             Self::Many(many) => many.by_mode.last_key_value().map(|(n, _)| *n),
         }
     }
@@ -121,7 +169,7 @@ impl<L> Requests<L> {
     pub(super) fn narrowest(&self) -> Option<u32> {
         match self {
             Self::Nobody { .. } => None,
-            Self::One(one) => Some(one.1.mode.tolerates()),
+            Self::One(one) => Some(one.1.mode().tolerates()),
             Self::Many(many) => many.by_mode.first_key_value().map(|(n, _)| *n),
         }
     }
@@ -130,16 +178,17 @@ impl<L> Requests<L> {
     pub(super) fn has_counted(&self) -> bool {
         match self {
             Self::Nobody { .. } => false,
-            Self::One(one) => one.1.mode.limit().is_some(),
+            Self::One(one) => one.1.mode().limit().is_some(),
             Self::Many(many) => many.by_mode.range(2..Mode::ANY).next().is_some(),
         }
     }
 
-    /// The first one that tolerates `n` holders at least. Its cost grows with the number of different modes.
+    /// The first one that tolerates `n` holders at least. Its cost grows with the number of
+    /// different modes.
     pub(super) fn first_tolerating(&self, n: u32) -> Option<Seq> {
         match self {
             Self::Nobody { .. } => None,
-            Self::One(one) => (one.1.mode.tolerates() >= n).then_some(one.0),
+            Self::One(one) => (one.1.mode().tolerates() >= n).then_some(one.0),
             Self::Many(many) => {
                 let modes = many.by_mode.range(n..);
                 modes.filter_map(|(_, same)| same.first()).min().copied()
@@ -147,13 +196,14 @@ impl<L> Requests<L> {
         }
     }
 
-    /// The first one that tolerates exactly `n` holders.
-    pub(super) fn first_of(&self, n: u32) -> Option<Seq> {
-        match self {
-            Self::Nobody { .. } => None,
-            Self::One(one) => (one.1.mode.tolerates() == n).then_some(one.0),
-            Self::Many(many) => many.by_mode.get(&n)?.first().copied(),
-        }
+    /// Those that tolerate exactly `n` holders, in their order.
+    pub(super) fn of(&self, n: u32) -> impl Iterator<Item = Seq> + '_ {
+        let (one, many) = match self {
+            Self::Nobody { .. } => (None, None),
+            Self::One(one) => ((one.1.mode().tolerates() == n).then_some(one.0), None),
+            Self::Many(many) => (None, many.by_mode.get(&n)),
+        };
+        one.into_iter().chain(many.into_iter().flatten().copied())
     }
 
     pub(super) fn get(&self, seq: Seq) -> Option<&Request<L>> {
@@ -161,6 +211,14 @@ impl<L> Requests<L> {
             Self::Nobody { .. } => None,
             Self::One(one) => (one.0 == seq).then_some(&one.1),
             Self::Many(many) => many.requests.get(&seq),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Nobody { .. } => 0,
+            Self::One(_) => 1,
+            Self::Many(many) => many.requests.len(),
         }
     }
 
@@ -185,7 +243,8 @@ impl<L> Requests<L> {
         }
     }
 
-    /// Whether all listeners are channels. A place has one at most, so one of two requests is a client's.
+    /// Whether all listeners are channels. A place has one at most, so one of two requests is a
+    /// client's.
     pub(super) fn is_channel_only(&self) -> bool {
         match self {
             Self::Many(many) => many.requests.len() == 1 && many.channel.is_some(),
@@ -206,7 +265,7 @@ impl<L> Requests<L> {
 /// Changes.
 impl<L> Requests<L> {
     pub(super) fn add(&mut self, seq: Seq, request: Request<L>) {
-        *self = match std::mem::replace(self, Self::Nobody { until_us: NEVER }) {
+        *self = match std::mem::replace(self, Self::NOBODY) {
             Self::Nobody { .. } => Self::One(Box::new((seq, request))),
             Self::One(one) => {
                 let (other_seq, other) = *one;
@@ -233,12 +292,10 @@ impl<L> Requests<L> {
                 }
                 Some(request)
             }
-            Self::One(one) if one.0 == seq => {
-                match std::mem::replace(self, Self::Nobody { until_us: NEVER }) {
-                    Self::One(one) => Some(one.1),
-                    _ => None,
-                }
-            }
+            Self::One(one) if one.0 == seq => match std::mem::replace(self, Self::NOBODY) {
+                Self::One(one) => Some(one.1),
+                _ => None,
+            },
             _ => None,
         }
     }

@@ -1,4 +1,5 @@
-//! What is due when: keys to look at by the wall clock, waiters that time out by the monotonic clock.
+//! What is due when: keys to look at by the wall clock, waiters that time out by the monotonic
+//! clock.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +14,8 @@ pub struct Due {
     pub at_once: bool,
     /// When the first key is to be looked at, in wall-clock milliseconds; `None` is never.
     pub wakes_at_ms: Option<u64>,
-    /// When the first request times out or the first grace is over, in microseconds of the monotonic clock; `None` is never.
+    /// When the first request times out or the first grace is over, in microseconds of the
+    /// monotonic clock; `None` is never.
     pub times_out_at_us: Option<u64>,
 }
 
@@ -48,10 +50,11 @@ impl Due {
 #[derive(Debug, Default)]
 #[cfg_attr(test, derive(Clone))]
 pub(super) struct Schedule {
-    /// When the passing of time alone may make somebody next: at most one entry for a key, in wall-clock milliseconds.
+    /// When the passing of time alone may make somebody next: at most one entry for a key, in
+    /// wall-clock milliseconds.
     wakes: BTreeSet<(u64, KeyRef)>,
-    /// One entry for each place, when its first request times out or its grace is over, unless that is never. In microseconds of the
-    /// monotonic clock.
+    /// One entry for each place, when its first request times out or its grace is over, unless that
+    /// is never. In microseconds of the monotonic clock.
     timeouts: BTreeSet<(u64, PlaceId)>,
 }
 
@@ -82,18 +85,18 @@ impl Schedule {
         }
     }
 
-    /// The places at which a time is over.
-    pub(super) fn timed_out(&self, now_us: u64) -> Vec<PlaceId> {
-        let due = self.timeouts.iter();
-        let due = due.take_while(|(at_us, _)| *at_us <= now_us);
-        due.map(|(_, id)| *id).collect()
+    /// The first place at which a time is over.
+    pub(super) fn timed_out(&self, now_us: u64) -> Option<PlaceId> {
+        let first = self.timeouts.first();
+        let due = first.filter(|(at_us, _)| *at_us <= now_us);
+        due.map(|(_, id)| *id)
     }
 
-    /// The keys that are to be looked at by now.
-    pub(super) fn woken(&self, now: Now) -> Vec<KeyRef> {
-        let due = self.wakes.iter();
-        let due = due.take_while(|(at_ms, _)| *at_ms <= now.ms());
-        due.map(|(_, key)| key.clone()).collect()
+    /// The first key that is to be looked at by now.
+    pub(super) fn woken(&self, now: Now) -> Option<KeyRef> {
+        let first = self.wakes.first();
+        let due = first.filter(|(at_ms, _)| *at_ms <= now.ms());
+        due.map(|(_, key)| key.clone())
     }
 
     #[cfg(test)]

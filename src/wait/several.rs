@@ -12,7 +12,15 @@ pub struct Wanted {
     pub mode: Mode,
 }
 
-/// All of them, in the order in which they were named: one at least, and none twice. They are all in one database.
+/// Whether one of the names is there twice.
+pub fn has_twice(mut names: Vec<&[u8]>) -> bool {
+    names.sort_unstable();
+    let mut pairs = names.windows(2);
+    pairs.any(|two| matches!(two, [one, other] if one == other))
+}
+
+/// All of them, in the order in which they were named: one at least, and none twice. They are all
+/// in one database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Several {
     first: Wanted,
@@ -22,12 +30,7 @@ pub struct Several {
 impl Several {
     /// These keys. `None` if there is none, or one of them is there twice.
     pub fn new(wanted: Vec<Wanted>) -> Option<Self> {
-        let mut names: Vec<&[u8]> = wanted.iter().map(|one| &*one.key_ref.name).collect();
-        names.sort_unstable();
-        if names
-            .windows(2)
-            .any(|two| matches!(two, [one, other] if one == other))
-        {
+        if has_twice(wanted.iter().map(|one| &*one.key_ref.name).collect()) {
             return None;
         }
         let mut wanted = wanted.into_iter();
@@ -89,6 +92,16 @@ impl Several {
             rest: self.rest.iter().map(map).collect(),
         }
     }
+}
+
+/// The keys of a request for `several` keys, or for this one.
+pub(super) fn keys_of<'k>(
+    key: &'k KeyRef,
+    several: Option<&'k Several>,
+) -> impl Iterator<Item = &'k KeyRef> {
+    let one = several.is_none().then_some(key).into_iter();
+    let all = several.into_iter().flat_map(Several::iter);
+    one.chain(all.map(|one| &one.key_ref))
 }
 
 /// What the places of a token say about its request for several keys.

@@ -1,4 +1,5 @@
-//! Values under small numbers that are given again. Growth moves little: a large table is many small ones.
+//! Values under small numbers that are given again. Growth moves little: a large table is many
+//! small ones.
 
 use std::num::NonZeroU32;
 
@@ -96,6 +97,19 @@ impl<T> Slab<T> {
         }
     }
 
+    /// How many values it has room for, as far as it has grown.
+    pub(super) fn slots(&self) -> usize {
+        let full = self.chunks.len().saturating_sub(1).saturating_mul(CHUNK);
+        full.saturating_add(self.chunks.last().map_or(0, Vec::len))
+    }
+
+    /// The value in the `n`th slot, counted from 0.
+    pub(super) fn nth(&self, n: usize) -> Option<(Id, &T)> {
+        let number = u32::try_from(n.saturating_add(1)).ok()?;
+        let id = Id(NonZeroU32::new(number)?);
+        Some((id, self.get(id)?))
+    }
+
     fn slot(&mut self, id: Id) -> Option<&mut Slot<T>> {
         let (chunk, at) = position(id);
         self.chunks.get_mut(chunk)?.get_mut(at)
@@ -117,8 +131,13 @@ mod tests {
         let mut slab = Slab::default();
         let ids: Vec<Id> = (0..2_000).map(|n| slab.insert(n).unwrap()).collect();
         assert_eq!((slab.len(), slab.chunks.len()), (2_000, 4));
+        assert_eq!(
+            (slab.slots(), slab.nth(700)),
+            (2_000, Some((ids[700], &700)))
+        );
         assert_eq!(slab.remove(ids[700]), Some(700));
         assert_eq!(slab.remove(ids[700]), None);
+        assert_eq!((slab.slots(), slab.nth(700)), (2_000, None));
         assert_eq!(slab.remove(ids[3]), Some(3));
         assert_eq!(slab.insert(9_000), Some(ids[3]));
         assert_eq!(slab.insert(9_001), Some(ids[700]));
@@ -129,7 +148,7 @@ mod tests {
         assert_eq!((slab.len(), slab.chunks.len()), (2_000, 4));
         ids.iter()
             .for_each(|id| assert!(slab.remove(*id).is_some()));
-        assert_eq!((slab.len(), slab.chunks.len()), (0, 0));
+        assert_eq!((slab.len(), slab.slots()), (0, 0));
         assert_eq!(slab.get(ids[3]), None);
     }
 }

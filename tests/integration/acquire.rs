@@ -198,13 +198,21 @@ fn tokens_and_keys_are_bytes(kind: Kind) {
     ];
     for key in odd {
         for token in odd {
-            let fence = c.send(&[b"LOCK.ACQUIRE", key, token, b"60000"]).as_int();
+            let fence = c
+                .send(&[b"LOCK.ACQUIRE".as_slice(), key, token, b"60000"])
+                .as_int();
             let info = c.send(&[&b"LOCK.INFO"[..], key]);
             let holders = info.field("holders");
             assert_eq!(holders.items()[0].field("token").as_bytes(), token);
             assert_eq!(holders.items()[0].field("fence").as_int(), fence);
-            assert_eq!(c.send(&[b"LOCK.RELEASE", key, b"other"]), Reply::Int(0));
-            assert_eq!(c.send(&[b"LOCK.RELEASE", key, token]), Reply::Int(1));
+            assert_eq!(
+                c.send(&[b"LOCK.RELEASE".as_slice(), key, b"other"]),
+                Reply::Int(0)
+            );
+            assert_eq!(
+                c.send(&[b"LOCK.RELEASE".as_slice(), key, token]),
+                Reply::Int(1)
+            );
         }
     }
     assert_eq!(c.int("DBSIZE"), 0);

@@ -9,6 +9,7 @@ use std::path::Path;
 use redis_lock::lock::codec::encode_held;
 use redis_lock::lock::{Deadline, Fence, Hold, Mode};
 
+use crate::harness::commands::writes;
 use crate::harness::{record_of, wait_for, Client, Kind, Reply, Server};
 use fixture::{line, words, Fixture};
 
@@ -157,7 +158,8 @@ fn a_malformed_command_changes_nothing(kind: Kind) {
         fixture.refuses_arity(&[b"LOCK.RENEW", k, t]);
         fixture.refuses_arity(&[b"LOCK.RENEW", k, t, b"1000", b"1"]);
         fixture.refuses_arity(&[b"LOCK.INFO"]);
-        fixture.refuses_arity(&[b"LOCK.INFO", k, t]);
+        let info = line(&[b"LOCK.INFO", k, t]);
+        fixture.refuses(&info, "ERR unknown option, expected HOLDERS or WAITERS");
     }
     // An accepted value would have been visible.
     fixture.changed("LOCK.ACQUIRE free me 1000000");
@@ -198,6 +200,7 @@ fn a_key_of_another_type_is_left_alone(kind: Kind) {
             format!("RWLOCK.RLOCK {key} me 1000"),
             format!("LOCK.ACQUIRE {key} * 1000"),
             format!("LOCK.RELEASE {key} me"),
+            format!("LOCK.CANCEL {key}"),
             format!("LOCK.RENEW {key} me 1000"),
             format!("LOCK.INFO {key}"),
         ] {
@@ -251,6 +254,7 @@ fn a_refused_command_changes_nothing_and_is_not_replicated(kind: Kind) {
             format!("LOCK.RELEASE {key} you"),
             format!("LOCK.RENEW {key} you 1000"),
             format!("LOCK.RELEASE {key} *"),
+            format!("LOCK.CANCEL {key} TOKEN me"),
         ] {
             let reply = fixture.unchanged(&line, |c| c.call(&line));
             assert_eq!(reply, Reply::Int(0), "{line}");
@@ -272,14 +276,9 @@ fn a_replica_refuses_writes_and_answers_info(kind: Kind) {
     for key in ["held", "shared", "free", "string"] {
         let dump = format!("DUMP {key}");
         let before = r.call(&dump);
-        for command in [
-            format!("LOCK.ACQUIRE {key} me 1000"),
-            format!("RWLOCK.WLOCK {key} me 1000"),
-            format!("RWLOCK.RLOCK {key} me 1000"),
-            format!("LOCK.ACQUIRE {key} * 1000"),
-            format!("LOCK.RELEASE {key} me"),
-            format!("LOCK.RENEW {key} me 1000"),
-        ] {
+        let made = "LOCK.ACQUIRE {} * 1000".to_string();
+        for command in writes().chain([made]) {
+            let command = command.replace("{}", key);
             let error = fixture.unchanged(&command, |_| r.error(&command));
             assert!(error.starts_with("READONLY "), "{command}: {error}");
         }
@@ -472,6 +471,7 @@ fn only_a_change_fails_a_watch(kind: Kind) {
         ("held", "LOCK.RENEW held you 1000"),
         ("held", "LOCK.RENEW held me 0"),
         ("held", "LOCK.INFO held"),
+        ("held", "LOCK.CANCEL held"),
         ("held", "LOCK._APPLY held x"),
         ("held", "LOCK._RELEASE held me"),
         ("held", "LOCK.ACQUIRE free me 1000000"),

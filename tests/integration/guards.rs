@@ -333,6 +333,22 @@ fn exec_has_the_rights_of_its_caller(kind: Kind) {
         Reply::Simple("OK".into())
     );
     assert_eq!(c.int("LOCK.EXEC lock me PUBLISH mine x"), 0);
+    // A dry run asks for all keys, and neither for the inner command nor for its channels.
+    let mut admin = server.client();
+    for (line, says) in [
+        ("SET own 2", "OK"),
+        ("DEL own", "OK"),
+        ("PUBLISH other x", "OK"),
+        ("SET foreign 2", "no permissions"),
+    ] {
+        match admin.call(&format!("ACL DRYRUN worker LOCK.EXEC lock me {line}")) {
+            Reply::Simple(said) => assert_eq!(said, says, "{line}"),
+            said => {
+                let said = String::from_utf8_lossy(said.as_bytes()).into_owned();
+                assert!(said.contains(says), "{line}: {said}");
+            }
+        }
+    }
     for guard in ["lock me", "lock you"] {
         for command in ["GET foreign", "SET lock x", "DEL own", "PUBLISH other x"] {
             let error = c.error(&format!("LOCK.EXEC {guard} {command}"));

@@ -44,7 +44,12 @@ fn dump(c: &mut Client, key: &str) -> Vec<u8> {
 }
 
 fn restore(c: &mut Client, key: &str, ttl: &str, payload: &[u8]) -> Reply {
-    c.send(&[b"RESTORE", key.as_bytes(), ttl.as_bytes(), payload])
+    c.send(&[
+        b"RESTORE".as_slice(),
+        key.as_bytes(),
+        ttl.as_bytes(),
+        payload,
+    ])
 }
 
 /// The payloads to mutate: one exclusive hold, one reader, several, many, permits, and tokens of all
@@ -145,7 +150,7 @@ fn try_batch(c: &mut Client, batch: &[(Damage, Vec<u8>)]) -> Vec<(Damage, Option
         // In one step, because the module deletes a lock whose holds have all expired.
         commands.extend([
             line(&["MULTI"]),
-            line(&[b"RESTORE", key.as_bytes(), b"0", payload]),
+            line(&[b"RESTORE".as_slice(), key.as_bytes(), b"0", payload]),
             line(&["EXISTS", &key]),
             line(&["TYPE", &key]),
             line(&["DUMP", &key]),
@@ -190,7 +195,13 @@ fn assert_works(
     let k = key.as_bytes();
     let mut commands = vec![
         line(&["MULTI"]),
-        line(&[b"RESTORE", &b"again"[..], b"0", dumped, b"REPLACE"]),
+        line(&[
+            b"RESTORE".as_slice(),
+            &b"again"[..],
+            b"0",
+            dumped,
+            b"REPLACE",
+        ]),
         line(&["DUMP", "again"]),
         line(&["EXEC"]),
         line(&["LOCK.RENEW", key, "nobody at all", "1000"]),
@@ -252,10 +263,16 @@ fn a_restored_fence_far_in_the_future_is_refused(kind: Kind) {
             let forged = payload.write();
             let reply = restore(&mut c, "forged", "0", &forged);
             assert!(matches!(reply, Reply::Error(_)), "{fence}: {reply:?}");
-            let reply = c.send(&[b"RESTORE", key.as_bytes(), b"0", &forged, b"REPLACE"]);
+            let reply = c.send(&[
+                b"RESTORE".as_slice(),
+                key.as_bytes(),
+                b"0",
+                &forged,
+                b"REPLACE",
+            ]);
             assert!(matches!(reply, Reply::Error(_)), "{fence}: {reply:?}");
             let script = b"return redis.call('RESTORE', 'forged', 0, ARGV[1])";
-            let reply = c.send(&[b"EVAL", &script[..], b"0", &forged]);
+            let reply = c.send(&[b"EVAL".as_slice(), &script[..], b"0", &forged]);
             assert!(matches!(reply, Reply::Error(_)), "{fence}: {reply:?}");
         }
         assert_eq!(c.int("EXISTS forged"), 0);
@@ -352,7 +369,13 @@ fn a_restored_hold_ends_at_its_own_deadline(kind: Kind) {
         c.int("DEL k");
         // The key itself is to last a day, and then forever.
         for ttl in ["86400000", "0"] {
-            let reply = c.send(&[b"RESTORE", &b"k"[..], ttl.as_bytes(), &payload, b"REPLACE"]);
+            let reply = c.send(&[
+                b"RESTORE".as_slice(),
+                &b"k"[..],
+                ttl.as_bytes(),
+                &payload,
+                b"REPLACE",
+            ]);
             assert_eq!(reply, Reply::Simple("OK".into()));
             let second = wait_for("the deadline", || {
                 match c.call("LOCK.ACQUIRE k late 60000") {
@@ -378,7 +401,13 @@ fn a_restored_lock_gets_its_ttl_back(kind: Kind) {
         c.int(&format!("{take} k me 1000000"));
         let payload = dump(&mut c, "k");
         for ttl in ["0", "86400000"] {
-            let reply = c.send(&[b"RESTORE", &b"k"[..], ttl.as_bytes(), &payload, b"REPLACE"]);
+            let reply = c.send(&[
+                b"RESTORE".as_slice(),
+                &b"k"[..],
+                ttl.as_bytes(),
+                &payload,
+                b"REPLACE",
+            ]);
             assert_eq!(reply, Reply::Simple("OK".into()));
             let whole = 900_000..=1_000_000;
             wait_for("the ttl", || whole.contains(&c.int("PTTL k")).then_some(()));

@@ -13,15 +13,10 @@ on_every_server![
     the_deadline_comes_forward,
     the_deadline_never_moves_back,
     a_renewal_from_another_connection_keeps_the_binding,
-    an_acquire_without_linger_unbinds,
-    an_acquire_with_linger_binds_to_its_own_connection,
     a_reset_connection_keeps_its_holds,
     all_holds_of_a_connection_end,
     readers_end_one_by_one,
     permits_end_one_by_one,
-    an_upgrade_binds_anew,
-    a_made_token_may_linger,
-    bad_words_are_refused,
     scripts_and_calls_are_refused,
     a_transaction_may_linger,
 ];
@@ -146,43 +141,6 @@ fn a_renewal_from_another_connection_keeps_the_binding(kind: Kind) {
     assert!(c.int("PTTL k") > 60_000);
 }
 
-fn an_acquire_without_linger_unbinds(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let mut held = holder(&server, "LOCK.ACQUIRE k me 600000 LINGER 0");
-    let fence = c.int("LOCK.ACQUIRE k me 600000");
-    assert_eq!(bound(&mut c), 0);
-    // Also by the same connection.
-    held.send("LOCK.ACQUIRE j me 600000 LINGER 0");
-    held.line();
-    held.send("LOCK.ACQUIRE j me 600000");
-    held.line();
-    kill(&mut c, &held);
-    c.int("LOCK.RENEW k other 1");
-    assert_eq!(c.int("LOCK.CHECK k me"), fence);
-    assert!(c.int("LOCK.CHECK j me") > 0);
-}
-
-fn an_acquire_with_linger_binds_to_its_own_connection(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let old = holder(&server, "LOCK.ACQUIRE k me 600000 LINGER 0");
-    let new = holder(&server, "LOCK.ACQUIRE k me 600000 LINGER 0");
-    assert_eq!(bound(&mut c), 1);
-    kill(&mut c, &old);
-    c.int("LOCK.RENEW k other 1");
-    assert_eq!(c.holders("k"), ["me"]);
-    kill(&mut c, &new);
-    until_free(&mut c, "k");
-    // The last word counts.
-    let held = holder(&server, "LOCK.ACQUIRE k me 600000 LINGER 0");
-    let again = holder(&server, "LOCK.ACQUIRE k me 600000 LINGER 400000");
-    kill(&mut c, &held);
-    kill(&mut c, &again);
-    c.int("LOCK.RENEW k other 1");
-    assert!((300_000..=400_000).contains(&c.int("PTTL k")));
-}
-
 fn a_reset_connection_keeps_its_holds(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
@@ -256,57 +214,6 @@ fn permits_end_one_by_one(kind: Kind) {
     kill(&mut c, &one);
     assert!(next.fence() > 0);
     assert_eq!(c.holders("k"), ["two", "next"]);
-}
-
-fn an_upgrade_binds_anew(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let share = holder(&server, "RWLOCK.RLOCK k me 600000 LINGER 0");
-    c.int("RWLOCK.RLOCK k other 600000");
-    let upgrade = server.raw_blocked("RWLOCK.WLOCK k me 600000 BLOCK 0 LINGER 0");
-    c.int("LOCK.RELEASE k other");
-    wait_for("the upgrade", || {
-        (c.text("TYPE k") == "redislock" && is_exclusive(&mut c)).then_some(())
-    });
-    kill(&mut c, &share);
-    c.int("LOCK.RENEW k other 1");
-    assert_eq!(c.holders("k"), ["me"]);
-    kill(&mut c, &upgrade);
-    until_free(&mut c, "k");
-}
-
-fn is_exclusive(c: &mut Client) -> bool {
-    c.call("LOCK.INFO k").field("mode").as_bytes() == b"exclusive"
-}
-
-fn a_made_token_may_linger(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let mut held = server.raw();
-    held.send("LOCK.ACQUIRE k * 600000 LINGER 0");
-    assert_eq!(held.line().as_deref(), Some("*2"));
-    kill(&mut c, &held);
-    until_free(&mut c, "k");
-}
-
-fn bad_words_are_refused(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    for bad in [
-        "LINGER",
-        "LINGER -1",
-        "LINGER x",
-        "LINGER 1.5",
-        "LINGER 281474976710657",
-        "LINGER 1 LINGER 1",
-        "LINGER BLOCK 5",
-    ] {
-        for command in ["LOCK.ACQUIRE", "RWLOCK.WLOCK", "RWLOCK.RLOCK"] {
-            let error = c.error(&format!("{command} k me 1000 {bad}"));
-            assert!(error.starts_with("ERR "), "{bad}: {error}");
-        }
-    }
-    assert_eq!(c.int("EXISTS k"), 0);
 }
 
 fn scripts_and_calls_are_refused(kind: Kind) {

@@ -6,58 +6,11 @@
 use crate::harness::{Client, Kind, Later, Reply, Server};
 
 on_every_server![
-    a_request_becomes_an_upgrade_when_its_token_gets_a_shared_hold,
-    an_upgrade_passes_an_earlier_writer,
     a_renamed_lock_causes_no_deadlock,
     a_restored_lock_causes_no_deadlock,
     a_moved_lock_causes_no_deadlock,
     a_swapped_lock_causes_no_deadlock,
-    a_waiter_that_becomes_an_owner_by_rename_is_granted,
 ];
-
-fn a_request_becomes_an_upgrade_when_its_token_gets_a_shared_hold(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    c.int("RWLOCK.RLOCK k r 60000");
-    let q = server.blocked("RWLOCK.WLOCK k q 60000 BLOCK 1500");
-    let x_share = server.blocked("RWLOCK.RLOCK k x 60000 BLOCK 0");
-    let x = server.blocked("RWLOCK.WLOCK k x 60000 BLOCK 0");
-    assert_eq!(q.reply(), Reply::Nil);
-    let share = x_share.fence();
-    renew(&mut c, &["r", "x"]);
-    // From here on, both used to wait for each other.
-    gets_deadlock(server.later("RWLOCK.WLOCK k r 60000 BLOCK 0"));
-    assert!(c.error("RWLOCK.WLOCK k r 60000").starts_with("DEADLOCK "));
-    assert_eq!(c.waiters("k"), ["x"]);
-    renew(&mut c, &["r", "x"]);
-    assert_eq!(c.int("LOCK.RELEASE k r"), 1);
-    assert_eq!(x.fence(), share);
-    assert_eq!(c.call("LOCK.INFO k").field("mode"), "exclusive".into());
-    assert_eq!(c.holders("k"), ["x"]);
-}
-
-fn an_upgrade_passes_an_earlier_writer(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    c.int("RWLOCK.RLOCK k r 60000");
-    let q = server.blocked("RWLOCK.WLOCK k q 60000 BLOCK 0");
-    let x_share = server.blocked("RWLOCK.RLOCK k x 60000 BLOCK 0");
-    let w = server.blocked("RWLOCK.WLOCK k w 60000 BLOCK 0");
-    let x = server.blocked("RWLOCK.WLOCK k x 60000 BLOCK 0");
-    c.int(&format!("CLIENT KILL ID {}", q.id));
-    let share = x_share.fence();
-    assert_eq!(c.waiters("k"), ["x", "w"]);
-    // Nobody is granted behind it, and nobody else converts.
-    assert_eq!(c.call("RWLOCK.RLOCK k late 60000"), Reply::Nil);
-    gets_deadlock(server.later("RWLOCK.WLOCK k r 60000 BLOCK 0"));
-    renew(&mut c, &["r", "x"]);
-    assert_eq!(c.int("LOCK.RELEASE k r"), 1);
-    // The writer used to wait for this shared hold, and this request for the writer.
-    assert_eq!(x.fence(), share);
-    assert!(w.is_pending());
-    assert_eq!(c.int("LOCK.RELEASE k x"), 1);
-    assert!(w.fence() > share);
-}
 
 fn a_renamed_lock_causes_no_deadlock(kind: Kind) {
     a_replaced_lock_brings_no_deadlock(kind, |c| {
@@ -110,22 +63,6 @@ fn a_replaced_lock_brings_no_deadlock(kind: Kind, replace: fn(&mut Client)) {
     assert_eq!(c.int("LOCK.RELEASE k b"), 1);
     assert!(w.fence() > share);
     assert_eq!(c.info("lock_deadlocks"), "1");
-}
-
-fn a_waiter_that_becomes_an_owner_by_rename_is_granted(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    c.int("LOCK.ACQUIRE k z 60000");
-    let w = server.blocked("RWLOCK.WLOCK k w 60000 BLOCK 0");
-    let b = server.blocked("RWLOCK.RLOCK k b 60000 BLOCK 0");
-    let share = shares_of_a_and_b(&mut c);
-    c.text("RENAME shares k");
-    // It used to wait behind the writer, and the writer for its shared hold.
-    assert_eq!(b.fence(), share);
-    assert_eq!(c.waiters("k"), ["w"]);
-    assert_eq!(c.int("LOCK.RELEASE k a"), 1);
-    assert_eq!(c.int("LOCK.RELEASE k b"), 1);
-    w.fence();
 }
 
 /// Gives two tokens shared holds of a lock under another key. Returns the second one's fence.

@@ -35,6 +35,15 @@ macro_rules! on_all_servers {
     };
 }
 
+/// Makes each named function a test on the oldest and on the newest server: a rule of the engine,
+/// which a simulation has proved.
+macro_rules! on_oldest_and_newest {
+    ($($test:ident),* $(,)?) => {
+        mod redis_6_2 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Redis6_2); })* }
+        mod valkey_9 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Valkey9); })* }
+    };
+}
+
 /// Makes each named function a test on the only server that can move slots atomically.
 macro_rules! on_valkey_9 {
     ($($test:ident),* $(,)?) => {
@@ -43,6 +52,9 @@ macro_rules! on_valkey_9 {
 }
 
 mod harness;
+
+// What tests/scenarios says.
+mod scenarios;
 
 // The commands.
 mod acquire;

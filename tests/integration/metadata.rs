@@ -1,5 +1,4 @@
-//! The server's description of the commands and values: COMMAND, OBJECT, MEMORY, DEBUG, MODULE, and
-//! the form of LOCK.INFO.
+//! The server's description of the commands and values: COMMAND, OBJECT, …, and the form of LOCK.INFO.
 
 mod category;
 mod users;
@@ -7,12 +6,14 @@ mod waiters;
 
 use std::collections::HashSet;
 
+use redis_lock::command::spec::{Arg, Keys, Kind as ArgKind};
+
+use crate::harness::commands::{call_of, commands, shortest, text};
 use crate::harness::{module, wait_for, Client, Kind, Reply, Server};
 
 on_every_server![
-    command_info_has_arity_flags_and_key,
     command_getkeys_returns_the_key,
-    command_docs_describe_every_command,
+    command_docs_describe_every_argument,
     the_module_is_listed_and_cannot_be_unloaded,
     an_unknown_argument_fails_the_load_with_a_reason,
     type_and_scan_return_the_held_locks,
@@ -24,67 +25,6 @@ on_every_server![
     resp3_replies_use_maps_and_null,
 ];
 
-struct Described {
-    name: &'static str,
-    /// As COMMAND INFO counts.
-    arity: i64,
-    flags: &'static [&'static str],
-    /// After the key.
-    args: &'static [&'static str],
-}
-
-const COMMANDS: [Described; 10] = [
-    takes(
-        "lock.acquire",
-        &["token", "ttl", "n", "wait", "grace", "milliseconds"],
-    ),
-    takes(
-        "rwlock.wlock",
-        &["token", "ttl", "wait", "grace", "milliseconds"],
-    ),
-    takes(
-        "rwlock.rlock",
-        &["token", "ttl", "wait", "grace", "milliseconds"],
-    ),
-    described(
-        "lock.release",
-        -3,
-        &["write", "fast"],
-        &["token", "milliseconds"],
-    ),
-    described("lock.check", 3, &["readonly", "fast"], &["token"]),
-    described("lock.renew", 4, &["write", "fast"], &["token", "ttl"]),
-    described("lock.info", 2, &["readonly"], &[]),
-    described("lock._apply", -3, INTERNAL, &["token", "record"]),
-    described("lock._release", 3, INTERNAL, &["token"]),
-    described("lock._writable", -1, &["write", "admin", "fast"], &[]),
-];
-
-const INTERNAL: &[&str] = &["write", "admin", "noscript"];
-
-const fn described(
-    name: &'static str,
-    arity: i64,
-    flags: &'static [&'static str],
-    args: &'static [&'static str],
-) -> Described {
-    Described {
-        name,
-        arity,
-        flags,
-        args,
-    }
-}
-
-const fn takes(name: &'static str, args: &'static [&'static str]) -> Described {
-    Described {
-        name,
-        arity: -4,
-        flags: &["write", "denyoom", "fast"],
-        args,
-    }
-}
-
 fn words(reply: &Reply) -> HashSet<String> {
     let word = |item: &Reply| match item {
         Reply::Simple(text) => text.clone(),
@@ -94,131 +34,70 @@ fn words(reply: &Reply) -> HashSet<String> {
     reply.items().iter().map(word).collect()
 }
 
-fn command_info_has_arity_flags_and_key(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    for command in &COMMANDS {
-        let name = command.name;
-        let reply = c.call(&format!("COMMAND INFO {name}"));
-        let info = reply.items()[0].items();
-        assert_eq!(info[0], Reply::from(name));
-        let flags = words(&info[2]);
-        for flag in command.flags {
-            assert!(flags.contains(*flag), "{name} is not {flag}: {flags:?}");
-        }
-        let denied = flags.contains("denyoom");
-        assert_eq!(denied, command.flags.contains(&"denyoom"), "{name}");
-        // The first key, the last one, and the step.
-        assert_eq!(info[3..6], [1, 1, 1].map(Reply::Int), "{name}");
-        if kind.is_7_0_or_later() {
-            assert_eq!(info[1], Reply::Int(command.arity), "{name}");
-            assert!(flags.contains("module"), "{name}: {flags:?}");
-            let key_spec = &info[8].items()[0];
-            let key_flags = words(&key_spec.field("flags"));
-            let reads_only = ["lock.info", "lock.check"].contains(&name);
-            assert_eq!(key_flags.contains("RO"), reads_only, "{name}");
-            assert_eq!(key_flags.contains("access"), reads_only, "{name}");
-        }
-    }
-}
-
 fn command_getkeys_returns_the_key(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
-    for command in &COMMANDS {
-        // One name per argument. The limit, the wait, the grace and LINGER are options.
-        let is_option = |arg: &str| ["n", "wait", "grace", "milliseconds"].contains(&arg);
-        let args = command.args.iter().filter(|arg| !is_option(arg));
-        let args: Vec<_> = args.copied().collect();
-        let line = format!(
-            "COMMAND GETKEYS {} the-key {}",
-            command.name,
-            args.join(" ")
-        );
-        assert_eq!(
-            c.call(&line),
-            Reply::Array(vec!["the-key".into()]),
-            "{line}"
-        );
-        if command.args.contains(&"wait") {
-            for options in ["BLOCK 5", "NOTIFY 5 channel", "KEEP 5 NOTIFY 5 channel"] {
-                let reply = c.call(&format!("{line} {options}"));
-                assert_eq!(reply, Reply::Array(vec!["the-key".into()]), "{line}");
-            }
-        }
-        if command.args.contains(&"n") {
-            let reply = c.call(&format!("{line} LIMIT 5"));
-            assert_eq!(reply, Reply::Array(vec!["the-key".into()]), "{line}");
+    for spec in commands(kind).filter(|spec| spec.keys != Keys::None) {
+        let options = spec.args.iter().filter(|arg| arg.is_optional);
+        let ways = options.flat_map(|arg| match arg.kind {
+            ArgKind::OneOf(args) if arg.token.is_none() => args.iter(),
+            _ => std::slice::from_ref(arg).iter(),
+        });
+        let of_more = ways
+            .filter(|arg| !matches!(arg.kind, ArgKind::Key))
+            .map(call_of);
+        for more in [String::new()].into_iter().chain(of_more) {
+            let call = [&shortest(spec), &*more].join(" ").replace("{}", "the-key");
+            let line = format!("COMMAND GETKEYS {}", call.trim());
+            assert_eq!(
+                c.call(&line),
+                Reply::Array(vec!["the-key".into()]),
+                "{line}"
+            );
         }
     }
 }
 
-fn command_docs_describe_every_command(kind: Kind) {
+fn command_docs_describe_every_argument(kind: Kind) {
     if !kind.is_7_0_or_later() {
         return;
     }
     let server = Server::start(kind);
     let mut c = server.client();
-    for command in &COMMANDS {
-        let name = command.name;
+    for spec in commands(kind).filter(|spec| !spec.args.is_empty()) {
+        let name = text(spec.name);
         let docs = c.call(&format!("COMMAND DOCS {name}")).field(name);
-        let text = |field: &str| String::from_utf8(docs.field(field).as_bytes().to_vec()).unwrap();
-        assert!(text("summary").ends_with('.'), "{}", text("summary"));
-        assert!(!text("complexity").is_empty() && !text("since").is_empty());
-        assert_eq!(
-            (text("group"), text("module")),
-            ("module".into(), "lock".into())
-        );
-        let arguments = docs.field("arguments");
-        let names = arguments.items().iter().map(|arg| arg.field("name"));
-        let names: Vec<_> = names.collect();
-        let expected = [&["key"], command.args].concat();
-        let expected: Vec<_> = expected.into_iter().map(Reply::from).collect();
-        assert_eq!(names, expected, "{name}");
-        assert_eq!(arguments.items()[0].field("type"), Reply::from("key"));
-        if let [.., limit, _, _, _] = arguments.items() {
-            if limit.field("name") == Reply::from("n") {
-                assert_eq!(limit.field("token"), Reply::from("LIMIT"));
-                assert_eq!(limit.field("type"), Reply::from("integer"));
-                assert!(words(&limit.field("flags")).contains("optional"));
-            }
-        }
-        if let [.., wait, grace, linger] = arguments.items() {
-            if grace.field("name") == Reply::from("grace") {
-                check_options(wait, grace, linger);
-            }
-        }
+        assert_arguments(&docs, spec.args);
     }
 }
 
-/// `[BLOCK timeout|NOTIFY timeout channel] [KEEP grace] [LINGER milliseconds]`
 #[track_caller]
-fn check_options(wait: &Reply, grace: &Reply, linger: &Reply) {
-    #[track_caller]
-    fn check(argument: &Reply, token: Option<&str>, kind: &str) {
-        if let Some(token) = token {
-            assert_eq!(argument.field("token"), Reply::from(token));
-        }
+fn assert_arguments(of: &Reply, args: &[Arg]) {
+    let arguments = of.field("arguments");
+    assert_eq!(arguments.items().len(), args.len(), "{arguments:?}");
+    for (argument, arg) in arguments.items().iter().zip(args) {
+        let kind = match arg.kind {
+            ArgKind::Key => "key",
+            ArgKind::Text => "string",
+            ArgKind::Integer => "integer",
+            ArgKind::PureToken => "pure-token",
+            ArgKind::OneOf(_) => "oneof",
+            ArgKind::Block(_) => "block",
+        };
+        assert_eq!(argument.field("name"), Reply::from(text(arg.name)));
         assert_eq!(argument.field("type"), Reply::from(kind), "{argument:?}");
+        if let Some(token) = arg.token {
+            assert_eq!(argument.field("token"), Reply::from(text(token)));
+        }
+        if arg.is_optional || arg.is_multiple {
+            let flags = words(&argument.field("flags"));
+            assert_eq!(flags.contains("optional"), arg.is_optional, "{argument:?}");
+            assert_eq!(flags.contains("multiple"), arg.is_multiple, "{argument:?}");
+        }
+        if let ArgKind::OneOf(args) | ArgKind::Block(args) = arg.kind {
+            assert_arguments(argument, args);
+        }
     }
-    for option in [wait, grace, linger] {
-        assert!(words(&option.field("flags")).contains("optional"));
-    }
-    check(grace, Some("KEEP"), "integer");
-    check(linger, Some("LINGER"), "integer");
-    check(wait, None, "oneof");
-    let ways = wait.field("arguments");
-    let [block, notify] = ways.items() else {
-        panic!("{ways:?}");
-    };
-    check(block, Some("BLOCK"), "integer");
-    check(notify, Some("NOTIFY"), "block");
-    let parts = notify.field("arguments");
-    let [timeout, channel] = parts.items() else {
-        panic!("{parts:?}");
-    };
-    check(timeout, None, "integer");
-    check(channel, None, "string");
 }
 
 fn listed(c: &mut Client) -> Option<Reply> {
@@ -472,6 +351,8 @@ fn check_info(c: &mut Client, pairs: Form) {
             ("mode", mode.into()),
             ("holders", Reply::Array(holders)),
             ("waiters", Reply::Array(Vec::new())),
+            ("holder-count", Reply::Int(tokens.len() as i64)),
+            ("waiter-count", Reply::Int(0)),
         ]);
         assert_eq!(info, expected);
         c.int("DEL k");
@@ -488,10 +369,7 @@ fn resp3_replies_use_maps_and_null(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client_resp3();
     // Modules of Redis 6.2 have no maps.
-    let pairs = match kind.is_7_0_or_later() {
-        true => map,
-        false => flat,
-    };
+    let pairs = if kind.is_7_0_or_later() { map } else { flat };
     check_info(&mut c, pairs);
     assert!(c.int("LOCK.ACQUIRE k me 1000000") > 0);
     assert_eq!(c.call("LOCK.ACQUIRE k you 1000000"), Reply::Nil);

@@ -1,6 +1,5 @@
 //! LIMIT: counted holds, the permits of a semaphore. One test for each rule of the contract.
 
-mod conversions;
 mod fixture;
 mod kept;
 mod payloads;
@@ -256,7 +255,14 @@ fn info_and_top_show_permits(kind: Kind) {
     };
     assert_eq!(
         names(&info),
-        expected(&["mode", "limit", "holders", "waiters"])
+        expected(&[
+            "mode",
+            "limit",
+            "holders",
+            "waiters",
+            "holder-count",
+            "waiter-count"
+        ])
     );
     assert_eq!(info.field("mode"), "counted".into());
     assert_eq!(info.field("limit"), Reply::Int(2));

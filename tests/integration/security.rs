@@ -25,7 +25,7 @@ fn user(server: &Server, name: &str, rules: &str) -> Client {
 /// rest…`.
 fn load_function(c: &mut Client) {
     let code = b"#!lua name=test\nredis.register_function('call', function(keys, args) return redis.call(args[1], keys[1], unpack(args, 2)) end)";
-    let loaded = c.send(&[b"FUNCTION", &b"LOAD"[..], code]);
+    let loaded = c.send(&[b"FUNCTION".as_slice(), &b"LOAD"[..], code]);
     assert_eq!(loaded, Reply::from("test"));
 }
 

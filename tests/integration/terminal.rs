@@ -52,8 +52,9 @@ fn redis_cli_completes_and_hints_the_commands(kind: Kind) {
             "LOCK.RELEASE",
             "key token [ATLEAST milliseconds]",
         ),
+        ("lock.can", "LOCK.CANCEL", "key [TOKEN token]"),
         ("lock.ren", "LOCK.RENEW", "key token ttl"),
-        ("lock.i", "LOCK.INFO", "key"),
+        ("lock.i", "LOCK.INFO", "key [HOLDERS n] [WAITERS n]"),
         ("lock.res", "LOCK.RESETSTAT", ""),
     ] {
         terminal.shows(CLEAR, "> ");

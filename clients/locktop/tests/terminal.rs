@@ -268,16 +268,22 @@ fn a_release_by_force_asks_first() {
     assert!(next > fence, "{next} is not after {fence}");
 }
 
-#[test]
-fn a_release_of_a_holder_who_has_gone_hits_nobody() {
+/// The question is about the first of the tokens. The second has the lock since.
+fn asked_about_a_holder_who_has_gone(tokens: &[&str]) -> (Server, Terminal) {
     let server = Server::start();
-    hold(&server, "jobs:1", &["owner", "next", "last"]);
+    hold(&server, "jobs:1", tokens);
     let terminal = Terminal::start(&[&address(&server), "--interval", "100"]);
     terminal.shows_text("jobs:1");
     terminal.press(&["x"]);
     terminal.shows_text("holder   owner");
     server.admin().run(&["LOCK.RELEASE", "jobs:1", "owner"]);
     hold(&server, "jobs:1", &["next"]);
+    (server, terminal)
+}
+
+#[test]
+fn a_release_of_a_holder_who_has_gone_hits_nobody() {
+    let (server, terminal) = asked_about_a_holder_who_has_gone(&["owner", "next", "last"]);
     terminal.press(&["y"]);
     terminal.shows_text("jobs:1 was not released: owner with fence");
     assert_eq!(holder(&server, "jobs:1"), "next");
@@ -285,14 +291,7 @@ fn a_release_of_a_holder_who_has_gone_hits_nobody() {
 
 #[test]
 fn a_release_of_a_token_that_holds_the_lock_anew_hits_nobody() {
-    let server = Server::start();
-    hold(&server, "jobs:1", &["owner", "next"]);
-    let terminal = Terminal::start(&[&address(&server), "--interval", "100"]);
-    terminal.shows_text("jobs:1");
-    terminal.press(&["x"]);
-    terminal.shows_text("holder   owner");
-    server.admin().run(&["LOCK.RELEASE", "jobs:1", "owner"]);
-    hold(&server, "jobs:1", &["next"]);
+    let (server, terminal) = asked_about_a_holder_who_has_gone(&["owner", "next"]);
     server.admin().run(&["LOCK.RELEASE", "jobs:1", "next"]);
     hold(&server, "jobs:1", &["owner"]);
     terminal.press(&["y"]);

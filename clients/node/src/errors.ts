@@ -29,6 +29,11 @@ export class StringLockError extends ResourceLockedError {
   }
 }
 
+/** Somebody has ended the wait by LOCK.CANCEL. */
+export class LockCancelledError extends Error {
+  override readonly name = "LockCancelledError";
+}
+
 /** The server's redis-lock module is too old for what was asked, or is not loaded at all. */
 export class UnsupportedError extends Error {
   override readonly name: string = "UnsupportedError";

@@ -1,7 +1,13 @@
 export { Redlock, Redlock as default } from "./redlock.js";
 export { Lock } from "./lock.js";
 export { MultiLock, Semaphore } from "./several.js";
-export { ExecutionError, ModuleMissingError, ResourceLockedError, UnsupportedError } from "./errors.js";
+export {
+  ExecutionError,
+  LockCancelledError,
+  ModuleMissingError,
+  ResourceLockedError,
+  UnsupportedError,
+} from "./errors.js";
 export type { ExecutionResult, ExecutionStats } from "./errors.js";
 export type { Argument, Client } from "./connection.js";
 export type { IoredisClient, IoredisCluster } from "./clients/ioredis.js";

@@ -1,6 +1,6 @@
 /** The end of a wait, as the server publishes it. */
 export interface Message {
-  /** `granted`, `timeout`, `tryagain`, `wrongtype`, `deadlock`; perhaps another one in later versions. */
+  /** `granted`, `timeout`, `tryagain`, `wrongtype`, `deadlock`, `cancelled`; perhaps another one in later versions. */
   readonly event: string;
   /** 0 where there is none. */
   readonly fence: number;

@@ -4,7 +4,13 @@ import { performance } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Argument, Client } from "./connection.js";
 import { ExecutionError, type ExecutionResult, type ExecutionStats } from "./errors.js";
-import { checkNames, ResourceLockedError, StringLockError, UnsupportedError } from "./errors.js";
+import {
+  checkNames,
+  LockCancelledError,
+  ResourceLockedError,
+  StringLockError,
+  UnsupportedError,
+} from "./errors.js";
 import { Lock } from "./lock.js";
 import { type Request, Server, type Target, type Waiting } from "./server.js";
 import { DEFAULT_SETTINGS, Patience, withDefaults } from "./settings.js";
@@ -173,7 +179,7 @@ export class Redlock extends EventEmitter {
         // Votes are split if nobody gives them back.
         if (this.#servers.length > 1) await this.#giveBack(request);
         const isHopeless = this.#hasQuit || this.#servers.every((server) => server.hasEnded);
-        if (patience.isOver || isHopeless || errors.some(isTooOld)) throw this.#failed(attempts, errors);
+        if (patience.isOver || isHopeless || errors.some(isFinal)) throw this.#failed(attempts, errors);
         const wasWaiting = waiting !== undefined;
         waiting = undefined;
         const [error] = errors;
@@ -326,10 +332,7 @@ export class Redlock extends EventEmitter {
     for (;;) {
       const { isPassed, errors } = await this.#round(attempts, effective, ask);
       if (isPassed) return attempts;
-      if (
-        patience.isOver ||
-        errors.some((error) => error instanceof ResourceLockedError || isTooOld(error))
-      ) {
+      if (patience.isOver || errors.some((error) => error instanceof ResourceLockedError || isFinal(error))) {
         throw this.#failed(attempts, errors);
       }
       await patience.pause();
@@ -464,9 +467,13 @@ function isAnswer(error: Error): boolean {
   return error instanceof ResourceLockedError || /^[A-Z]+ /.test(error.message);
 }
 
-/** The server has no such module, or not what was asked of it. */
-function isTooOld(error: Error): boolean {
-  return error instanceof UnsupportedError || /^ERR unknown command/i.test(error.message);
+/** The server has no such module, or not what was asked of it, or the wait was cancelled: no use in asking again. */
+function isFinal(error: Error): boolean {
+  return (
+    error instanceof UnsupportedError ||
+    error instanceof LockCancelledError ||
+    /^ERR unknown command/i.test(error.message)
+  );
 }
 
 function fencesOf(request: Request, answers: ReadonlyArray<number[] | undefined>) {

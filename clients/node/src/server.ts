@@ -1,6 +1,12 @@
 import { performance } from "node:perf_hooks";
 import { type Argument, type Client, type Command, type Connection, connectionOf } from "./connection.js";
-import { ModuleMissingError, ResourceLockedError, StringLockError, UnsupportedError } from "./errors.js";
+import {
+  LockCancelledError,
+  ModuleMissingError,
+  ResourceLockedError,
+  StringLockError,
+  UnsupportedError,
+} from "./errors.js";
 import { Channel } from "./channel.js";
 import { Fallback } from "./fallback.js";
 import { Lingering } from "./lingering.js";
@@ -194,6 +200,10 @@ export class Server {
         // Waited for no time. The next wait is by BLOCK.
         return null;
       }
+      if (error instanceof Error && error.message.startsWith("CANCELLED"))
+        throw new LockCancelledError(`CANCELLED the wait for ${key} was ended by LOCK.CANCEL`, {
+          cause: error,
+        });
       if (linger !== undefined && lacks(error, "LINGER")) throw unsupported("option LINGER (linger)", error);
       if (limit !== undefined && lacks(error, "LIMIT")) throw unsupported("option LIMIT (semaphores)", error);
       if (lacks(error, "LOCK.MACQUIRE")) throw unsupported("command LOCK.MACQUIRE (multi-locks)", error);

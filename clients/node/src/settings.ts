@@ -12,7 +12,7 @@ export interface Settings {
   readonly retryDelay: number;
   /** Of a pause after an error, not of the waiting in the server's queue. 100 */
   readonly retryJitter: number;
-  /** `using` extends the lock this long before its end. 500 */
+  /** `using` extends the lock this long before its end at the latest, and anyway at a third of its duration. 500 */
   readonly automaticExtensionThreshold: number;
   /** Takes a shared hold (a reader's) instead of an exclusive one. */
   readonly shared: boolean;

@@ -12,7 +12,10 @@ export type Routine<T> = (signal: LockSignal, lock: Lock) => Promise<T>;
 /** Between two extensions of which the first could not be sent. */
 const RETRY_MS = 50;
 
-/** Runs the routine, extends the lock `threshold` milliseconds before each end of its lease, and releases it. */
+/**
+ * Runs the routine, extends the lock at a third of its duration, or `threshold` milliseconds before the end of its lease if that is
+ * sooner, and releases it.
+ */
 export async function useLock<T>(
   lock: Lock,
   duration: number,
@@ -45,7 +48,8 @@ export async function useLock<T>(
       lose(new Error("The lock was not extended before its lease was over.", { cause: failure })),
     );
     cancelExtension();
-    cancelExtension = after(lock.remaining - threshold, extend);
+    // Only an extension tells that the lock was taken away. So there are some in each lease.
+    cancelExtension = after(Math.min(lock.remaining - threshold, duration / 3), extend);
   };
   const extend = async () => {
     while (!isOver) {

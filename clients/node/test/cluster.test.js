@@ -5,6 +5,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { Redlock } from "redis-lock-client";
 import { allLibraries, gatherWarnings, hasShardChannels, until } from "./harness.js";
 import { slotOf, tagOfSlot } from "../dist/esm/slot.js";
+import { within } from "../dist/esm/timer.js";
 import { TestCluster } from "./topology.js";
 
 let cluster;
@@ -158,6 +159,54 @@ for (const { title, library, waitBy } of ways) {
         await lock.release();
       },
     );
+
+    it(
+      "cluster_switch_over between two waits: who returns with the lock holds it",
+      { timeout: 30_000 },
+      async () => {
+        const key = await cluster.key(`two waits ${title}`);
+        const holding = new Redlock([await connect(library)], { waitBy });
+        const redlock = new Redlock([await connect(library)], { retryCount: -1, waitBy });
+        const waitBehindAHold = async () => {
+          const holder = await holding.acquire([key], 30_000);
+          const waiting = redlock.acquire([key], 30_000);
+          await isListening(key);
+          await holder.release();
+          return within(10_000, waiting, "it still waits");
+        };
+        await (await waitBehindAHold()).release();
+        await cluster.switchOver();
+        await cluster.isWhole();
+        const lock = await waitBehindAHold();
+        assert.deepEqual(await (await cluster.ownerOf(key)).holders(key), [lock.value]);
+        assert.ok(await lock.check());
+        await lock.release();
+      },
+    );
+
+    it("cluster: the message of a grant is not taken for the grant", async (t) => {
+      if (waitBy !== "notify" || !hasShardChannels || !library.hasShardChannels)
+        return t.skip("it waits on a connection");
+      const key = await cluster.key(`hint ${title}`);
+      const redlock = new Redlock([await connect(library)], { retryCount: -1, waitBy });
+      const holder = await redlock.acquire([key], 30_000);
+      let isGranted = false;
+      const waiting = redlock.acquire([key], 30_000).finally(() => (isGranted = true));
+      await isListening(key);
+      const owner = await cluster.ownerOf(key);
+      const [{ token, channel }] = await owner.places(key);
+      const calls = await owner.calls("lock.acquire");
+      // As a replica's subscribers hear it of a grant that its primary has not made.
+      const message = `granted 7 ${Buffer.byteLength(key)} ${key} ${token}`;
+      assert.equal(await owner.admin.call("SPUBLISH", channel, message), 1);
+      await until(async () => isGranted || (await owner.calls("lock.acquire")) >= calls + 2, "it asks");
+      assert.equal(isGranted, false);
+      await isListening(key);
+      await holder.release();
+      const lock = await within(10_000, waiting, "it still waits");
+      assert.deepEqual(await owner.holders(key), [token]);
+      await lock.release();
+    });
   });
 }
 

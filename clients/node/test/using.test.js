@@ -62,6 +62,19 @@ describe("using", () => {
     assert.match(reason.message, /not held any more: a/);
   });
 
+  it("aborts soon when the lock is taken away, and not only at the end of a long lease", async () => {
+    const own = new Redlock([client]);
+    let took = Infinity;
+    const using = own.using(["a"], 6000, async (signal) => {
+      await server.admin.del("a");
+      const start = performance.now();
+      await aborted(signal);
+      took = performance.now() - start;
+    });
+    await assert.rejects(using, ExecutionError);
+    assert.ok(took < 3500, `${took} ms`);
+  });
+
   it("aborts by the end of the lease when the server does not answer", { timeout: 10_000 }, async () => {
     const errors = [];
     const using = redlock.using(["a"], 600, async (signal, lock) => {

@@ -5,6 +5,7 @@ import contextlib
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ import redis_lock_client
 import redis_lock_client.asyncio as ours
 from redis_lock_client import Lock, MultiLock
 
-from .server import PATIENCE, Server, until, versions
+from .server import PATIENCE, Server, as_map, until, versions
 from .topologies import NAME, Cluster, SentinelSet, cluster_of_four, sentinel_set
 from .worker import KINDS
 
@@ -203,6 +204,87 @@ def test_cluster_failover_in_the_middle_of_a_wait(cluster: Cluster, kind: str) -
     assert held.check() == fence
     held.release()
     assert waiter.result() > fence
+
+
+async def test_cluster_failover_between_two_waits(cluster: Cluster) -> None:
+    key = cluster.replicated_key()
+    async with async_client(cluster) as client, async_client(cluster) as other:
+
+        async def wait_behind_a_hold(owner: Server) -> ours.Lock:
+            held, lock = (ours.Lock(it, key, timeout=30, wait="notify") for it in (other, client))
+            await held.acquire()
+            waiting = asyncio.create_task(lock.acquire())
+            await asyncio.to_thread(owner.wait_for_waiters, key, 1)
+            await held.release()
+            assert await asyncio.wait_for(waiting, 10)
+            return lock
+
+        await (await wait_behind_a_hold(cluster.owner(key))).release()
+        # The client has not heard of it, and its connections stay.
+        new = await asyncio.to_thread(cluster.fail_over)
+        lock = await wait_behind_a_hold(new)
+        assert new.tokens(key) == [str(lock.local.token, "ascii")]
+        assert await lock.check() == lock.fence
+        await lock.release()
+
+
+async def test_cluster_a_message_of_a_grant_is_not_taken_for_the_grant(cluster: Cluster) -> None:
+    key = cluster.replicated_key()
+    async with async_client(cluster) as client:
+        held = ours.Lock(client, key, timeout=30)
+        await held.acquire()
+        lock = ours.Lock(client, key, timeout=30, wait="notify")
+        waiting = asyncio.create_task(lock.acquire())
+        owner = cluster.owner(key)
+        await asyncio.to_thread(owner.wait_for_waiters, key, 1)
+        waiter = as_map(owner.info(key)["waiters"][0])
+        # As a replica's subscribers hear it of a grant that its primary has not made.
+        asked = owner.calls("lock.acquire")
+        owner.admin.execute_command("SPUBLISH", waiter["channel"], f"granted 7 {len(key)} {key} {waiter['token']}")
+        await asyncio.to_thread(until, lambda: owner.calls("lock.acquire") >= asked + 2, "two more requests")
+        assert not waiting.done()
+        await asyncio.to_thread(owner.wait_for_waiters, key, 1)
+        await held.release()
+        assert await asyncio.wait_for(waiting, 10)
+        assert owner.tokens(key) == [waiter["token"]]
+        await lock.release()
+
+
+async def test_cluster_a_primary_that_hangs(cluster: Cluster) -> None:
+    """Nothing is refused, and no connection ends: the silence has to tell."""
+    keys = list(islice(cluster.keys_of(cluster.owner(cluster.replicated_key())), 3))
+    settings = {"socket_timeout": 2}
+    async with contextlib.AsyncExitStack() as stack:
+        client, *others = [await stack.enter_async_context(async_client(cluster, **settings)) for _ in range(4)]
+        holds = [ours.Lock(client, key, timeout=15, wait="notify") for key in keys]
+        for held in holds:
+            await held.acquire()
+            await stack.enter_async_context(held.keep_alive())
+        waiting = [
+            asyncio.create_task(ours.Lock(other, key, timeout=30, wait="notify").acquire())
+            for other in others
+            for key in keys
+        ]
+        for key in keys:
+            await asyncio.to_thread(cluster.owner(key).wait_for_waiters, key, len(others))
+        hanging = cluster.hanging_primary()
+        new = await asyncio.to_thread(hanging.__enter__)
+        try:
+            took_over = time.monotonic()
+            for key in keys:
+                await asyncio.to_thread(new.wait_for_waiters, key, len(others))
+                await asyncio.to_thread(until, renewed_at(new, key), "a renewal at the new primary")
+            assert time.monotonic() - took_over < 20
+            for key, held in zip(keys, holds, strict=True):
+                await held.release()
+                await asyncio.to_thread(until, lambda key=key: new.tokens(key), "a grant")
+            done, _ = await asyncio.wait(waiting, timeout=5, return_when=asyncio.FIRST_COMPLETED)
+            assert done
+        finally:
+            for task in waiting:
+                task.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+            await asyncio.to_thread(hanging.__exit__, None, None, None)
 
 
 def test_cluster_failover_in_the_middle_of_a_hold(cluster: Cluster) -> None:

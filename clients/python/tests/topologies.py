@@ -1,6 +1,7 @@
 """Real servers behind a Sentinel, and in a Cluster."""
 
 import contextlib
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -109,7 +110,11 @@ class Cluster:
 
     def key_of(self, node: Server) -> str:
         """A key whose slot a node has."""
-        return next(key for key in (f"stock{number}" for number in range(1000)) if self.owner(key) is node)
+        return next(self.keys_of(node))
+
+    def keys_of(self, node: Server) -> Iterator[str]:
+        """Keys whose slots a node has."""
+        return (key for key in (f"stock{number}" for number in range(1000)) if self.owner(key) is node)
 
     def replicated_key(self) -> str:
         """A key whose slot has a replica."""
@@ -124,7 +129,21 @@ class Cluster:
         new.admin.execute_command("CLUSTER", "FAILOVER")
         until(lambda: new.admin.info("replication")["role"] == "master", "a new primary")
         until(lambda: before.admin.info("replication")["role"] == "slave", "the old primary's end")
+        until(lambda: before.admin.info("replication")["master_link_status"] == "up", "a replica again")
         return new
+
+    @contextlib.contextmanager
+    def hanging_primary(self) -> Iterator[Server]:
+        """Let the primary that has a replica hang, and yield the one that has taken over."""
+        new = self.replica()
+        before = self._by_port(new.admin.info("replication")["master_port"])
+        before.process.send_signal(signal.SIGSTOP)
+        try:
+            until(lambda: new.admin.info("replication")["role"] == "master", "a new primary")
+            yield new
+        finally:
+            before.process.send_signal(signal.SIGCONT)
+            until(lambda: before.admin.info("replication").get("master_link_status") == "up", "a replica again")
 
     def move_slot(self, key: str, to: Server) -> None:
         """Move the slot of a key, with all that is in it, as `--cluster reshard` does."""

@@ -58,12 +58,6 @@ impl Topology {
         }
     }
 
-    /// How to connect to the nodes that were named first.
-    #[cfg(feature = "cluster-async")]
-    pub(crate) fn seeds(&self) -> Vec<ConnectionInfo> {
-        self.seeds.iter().map(|seed| self.info(seed)).collect()
-    }
-
     /// How to connect to a node.
     pub(crate) fn info(&self, (host, port): &Address) -> ConnectionInfo {
         with_address(&self.like, host, *port)
@@ -118,8 +112,11 @@ impl Topology {
         is_known
     }
 
-    pub(crate) fn has_moved(&self, slot: u16, address: &Address) {
+    /// Remembers where a slot is. True if that is new.
+    pub(crate) fn has_moved(&self, slot: u16, address: &Address) -> bool {
+        let is_new = self.owner(slot).as_ref() != Some(address);
         self.inner().moved.insert(slot, address.clone());
+        is_new
     }
 
     /// Forgets the slots, but not the nodes, which are asked again.
@@ -290,7 +287,8 @@ mod tests {
         assert!(topology.learn(&reply, &asked));
         assert_eq!(topology.owner(99), Some(address("one", 7_001)));
         assert_eq!(topology.owner(100), Some(address("seed", 7_002)));
-        topology.has_moved(99, &address("two", 7_003));
+        assert!(topology.has_moved(99, &address("two", 7_003)));
+        assert!(!topology.has_moved(99, &address("two", 7_003)));
         assert_eq!(topology.owner(99), Some(address("two", 7_003)));
         topology.forget();
         assert_eq!(topology.owner(99), None);

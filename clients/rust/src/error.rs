@@ -13,6 +13,8 @@ pub enum Error {
     NotHeld,
     /// The wait would never end, because the holder waits for this token. The text is the server's.
     Deadlock(String),
+    /// The wait was ended from outside, by LOCK.CANCEL. Nothing is held.
+    Cancelled,
     /// The server does not know the commands: the module is not loaded there. With
     /// [`Options::fallback`](crate::Options::fallback): what was asked for is not in the fallback.
     ModuleMissing(RedisError),
@@ -35,6 +37,7 @@ impl fmt::Display for Error {
         match self {
             Self::NotHeld => f.write_str("the lock is no longer held"),
             Self::Deadlock(text) => write!(f, "deadlock: {text}"),
+            Self::Cancelled => f.write_str("the wait was cancelled by LOCK.CANCEL"),
             Self::ModuleMissing(error) if error.code().is_none() => write!(
                 f,
                 "{} is not available in the fallback, and the server has no redis-lock module",
@@ -94,6 +97,7 @@ impl From<RedisError> for Error {
         match error.code() {
             Some("DEADLOCK") => Self::Deadlock(error.detail().unwrap_or_default().to_owned()),
             Some("NOTHELD") => Self::NotHeld,
+            Some("CANCELLED") => Self::Cancelled,
             Some("CROSSSLOT") => Self::CrossSlot(error),
             _ if is_unknown_command(&error) => match feature_of(&error) {
                 Some(feature) => Self::Unsupported(feature, error),

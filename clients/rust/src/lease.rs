@@ -94,7 +94,7 @@ impl Lease {
         &self,
         answer: OwnerAnswer,
         sent: Instant,
-        ttl: Duration,
+        (ttl, span): (Duration, Duration),
     ) -> Option<Duration> {
         let has_failed = match answer {
             OwnerAnswer::Done => {
@@ -105,7 +105,7 @@ impl Lease {
             OwnerAnswer::MayPass(error) => failed(&error),
             OwnerAnswer::Failed(error) => failed(&error),
         };
-        Some(pause_before_renewal(ttl, has_failed))
+        Some(pause_before_renewal(span, has_failed))
     }
 
     /// Remembers a conversion, which may have another fence.
@@ -196,8 +196,8 @@ fn failed(error: &dyn std::fmt::Display) -> bool {
     true
 }
 
-/// A third of the ttl, after which a watchdog renews; less after a failure.
-pub(crate) fn pause_before_renewal(ttl: Duration, failed: bool) -> Duration {
+/// A third of the time within which a watchdog is to renew; less after a failure.
+pub(crate) fn pause_before_renewal(span: Duration, failed: bool) -> Duration {
     let parts = if failed { 10 } else { 3 };
-    ttl.checked_div(parts).unwrap_or(ttl)
+    span.checked_div(parts).unwrap_or(span)
 }

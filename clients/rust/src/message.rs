@@ -8,6 +8,7 @@ pub(crate) enum Event {
     TryAgain,
     WrongType,
     Deadlock,
+    Cancelled,
     /// A word of a later version. Asking again tells what it means.
     Other,
 }
@@ -39,6 +40,7 @@ impl<'a> Message<'a> {
             b"tryagain" => Event::TryAgain,
             b"wrongtype" => Event::WrongType,
             b"deadlock" => Event::Deadlock,
+            b"cancelled" => Event::Cancelled,
             _ => Event::Other,
         };
         Some(Self { event, key, token })
@@ -71,12 +73,13 @@ mod tests {
 
     #[test]
     fn each_event_is_read() {
-        let cases: [(&[u8], Event); 6] = [
+        let cases: [(&[u8], Event); 7] = [
             (b"granted 17 3 key token", Event::Granted(17)),
             (b"timeout 0 3 key token", Event::Timeout),
             (b"tryagain 0 3 key token", Event::TryAgain),
             (b"wrongtype 0 3 key token", Event::WrongType),
             (b"deadlock 0 3 key token", Event::Deadlock),
+            (b"cancelled 0 3 key token", Event::Cancelled),
             (b"revoked 0 3 key token", Event::Other),
         ];
         for (bytes, event) in cases {

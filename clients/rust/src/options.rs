@@ -7,6 +7,9 @@ const MAX_TTL: Duration = Duration::from_millis(1 << 48);
 /// The longest grace that the module accepts.
 const MAX_GRACE: Duration = Duration::from_secs(3_600);
 
+/// A shorter linger makes no renewals more frequent.
+const SHORTEST_SPAN: Duration = Duration::from_millis(300);
+
 /// The time for which commands are sent again to one server.
 const SHORT: Duration = Duration::from_secs(3);
 /// The same where another server takes the place of one that is gone.
@@ -122,9 +125,11 @@ impl Options {
     /// Binds each hold to the connection of its acquire: when that is lost, the hold ends after
     /// `linger` at the latest. Off by default.
     ///
-    /// A renewal binds the hold to the present connection. So `linger` must be longer than half of
-    /// the ttl, or a live client may lose its lock with a connection: `keep_alive` renews after a
-    /// third, and again a tenth later if that failed. The server's module must be 0.2 or newer.
+    /// `keep_alive` then renews after a third of `linger`, if that is shorter than the ttl. Each
+    /// renewal binds the hold to the present connection, and notices a hold that is lost. So a short
+    /// `linger` tells of losses early and costs more renewals. Below 300 ms there are none more, and a
+    /// live client may lose its lock with a connection. Without `keep_alive`, renew more often than
+    /// that yourself. The server's module must be 0.2 or newer.
     pub fn linger(mut self, linger: Duration) -> Self {
         self.linger = Some(linger.min(MAX_TTL));
         self
@@ -156,6 +161,13 @@ impl Options {
     pub(crate) fn with_failover(mut self) -> Self {
         self.failover = FAILOVER;
         self
+    }
+
+    /// The time within which a hold is to be renewed: its ttl, or what is left of it after the loss of a
+    /// connection.
+    pub(crate) fn renewal_span(&self, ttl: Duration, is_fallback: bool) -> Duration {
+        let linger = self.linger.filter(|_| !is_fallback);
+        linger.map_or(ttl, |linger| ttl.min(linger.max(SHORTEST_SPAN)))
     }
 
     /// How long a command is sent again on behalf of a hold.

@@ -333,3 +333,26 @@ async fn a_renewal_by_keep_alive_binds_a_hold_anew() {
     assert!(cut.elapsed() < ms(4_000), "{:?}", cut.elapsed());
     assert!(!guard.is_lost());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_short_linger_tells_of_losses_early() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port);
+    // A third of the ttl would be 10 s.
+    let options = Options::default().ttl(ms(30_000)).linger(ms(3_000));
+    let locks = LockClient::open(proxy.url(), options).unwrap();
+    let mut admin = server.admin();
+    let guard = locks.lock("k").lock().await.unwrap();
+    let keep_alive = guard.keep_alive();
+    proxy.cut();
+    eventually("its end comes forward", || {
+        admin.int(&["PTTL", "k"]) <= 3_000
+    })
+    .await;
+    eventually("it is renewed", || admin.int(&["PTTL", "k"]) > 20_000).await;
+    assert!(!keep_alive.is_lost());
+    let lost = Instant::now();
+    assert_eq!(admin.int(&["DEL", "k"]), 1);
+    eventually("it is told", || keep_alive.is_lost()).await;
+    assert!(lost.elapsed() < ms(6_000), "{:?}", lost.elapsed());
+}

@@ -409,3 +409,25 @@ fn a_hold_lingers_after_its_connection_only_as_long_as_it_may() {
     assert!(begin.elapsed() < ms(15_000), "{:?}", begin.elapsed());
     std::mem::forget(guards);
 }
+
+#[test]
+fn a_short_linger_tells_of_losses_early() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port);
+    // A third of the ttl would be 10 s.
+    let options = Options::default().ttl(ms(30_000)).linger(ms(3_000));
+    let locks = LockClient::open(proxy.url(), options).unwrap();
+    let mut admin = server.admin();
+    let guard = locks.lock("k").lock().unwrap();
+    let keep_alive = guard.keep_alive();
+    proxy.cut();
+    eventually("its end comes forward", || {
+        admin.int(&["PTTL", "k"]) <= 3_000
+    });
+    eventually("it is renewed", || admin.int(&["PTTL", "k"]) > 20_000);
+    assert!(!keep_alive.is_lost());
+    let lost = Instant::now();
+    assert_eq!(admin.int(&["DEL", "k"]), 1);
+    eventually("it is told", || keep_alive.is_lost());
+    assert!(lost.elapsed() < ms(6_000), "{:?}", lost.elapsed());
+}

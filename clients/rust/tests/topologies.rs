@@ -331,3 +331,73 @@ fn cluster_failover_of_a_silent_node() {
     assert!(new.is_free(&key) && new.is_free(&other));
     cluster.nodes[0].thaw();
 }
+
+/// The grant of a contended lock, over the shard's channel or a connection that blocks: the waiter is
+/// the holder.
+async fn waits_for(
+    (locks, holders): (&aio::LockClient, &aio::LockClient),
+    primary: &mut Admin,
+    key: &str,
+) {
+    let held = holders.lock(key).lock().await.unwrap();
+    let lock = locks.lock(key).with_token("waiter");
+    let waiting = tokio::spawn(async move { lock.lock_timeout(LONG).await });
+    primary.await_waiters(key, 1);
+    let begin = Instant::now();
+    held.unlock().await.unwrap();
+    let guard = waiting.await.unwrap().unwrap().unwrap();
+    let took = begin.elapsed();
+    let fence = primary.int(&["LOCK.CHECK", key, "waiter"]);
+    assert_eq!(fence.cast_unsigned(), guard.fence(), "it holds the lock");
+    // It heard of it. Otherwise its grace of 5 s or its slice of 10 s would have passed.
+    assert!(took < ms(4_000), "{took:?}");
+    guard.unlock().await.unwrap();
+}
+
+#[test]
+fn cluster_failover_between_two_waits() {
+    let cluster = Cluster::start();
+    let runtime = runtime();
+    let (sync, aio) = clients(&cluster, &runtime);
+    let (_, holders) = clients(&cluster, &runtime);
+    let keys = ["first", "second"].map(|name| cluster.key_of(0, name));
+    let mut primaries = [0, 3].map(|node| cluster.nodes[node].admin());
+    // There and back.
+    for turn in 0..3 {
+        let primary = &mut primaries[turn % 2];
+        for key in &keys {
+            runtime.block_on(waits_for((&aio, &holders), primary, key));
+            let held = sync.lock(key).lock().unwrap();
+            let lock = sync.lock(key).with_token("sync waiter");
+            let waiting = thread::spawn(move || lock.lock_timeout(LONG).unwrap().unwrap());
+            primary.await_waiters(key, 1);
+            held.unlock().unwrap();
+            let guard = waiting.join().unwrap();
+            let fence = primary.int(&["LOCK.CHECK", key, "sync waiter"]);
+            assert_eq!(fence.cast_unsigned(), guard.fence());
+            guard.unlock().unwrap();
+        }
+        if turn < 2 {
+            fail_over(&mut primaries, turn % 2);
+        }
+    }
+}
+
+/// Lets the other one of two nodes take over, with no write lost.
+fn fail_over([one, other]: &mut [Admin; 2], from: usize) {
+    let (old, new) = if from == 0 {
+        (one, other)
+    } else {
+        (other, one)
+    };
+    let has_role = |node: &mut Admin, role| format!("{:?}", node.run(&["ROLE"])).contains(role);
+    // The others do not vote twice within two node time-outs. An attempt ends after 5 s.
+    let mut asked: Option<Instant> = None;
+    eventually("a clean failover", || {
+        let may_ask = asked.is_none_or(|at| at.elapsed() > ms(5_500));
+        if may_ask && new.ask(&["CLUSTER", "FAILOVER"]).is_ok() {
+            asked = Some(Instant::now());
+        }
+        has_role(new, "\"master\"") && has_role(old, "\"slave\"")
+    });
+}

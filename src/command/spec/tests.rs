@@ -1,26 +1,5 @@
 use super::*;
-use crate::command::{
-    acquire, apply, apply_release, check, exec, info, macquire, release, renew, resetstat, rlock,
-    top, wlock, writable,
-};
-
-/// Every command with its arity, the number of words as COMMAND INFO counts them, and its file.
-const COMMANDS: [(Spec, i32, &str); 14] = [
-    (acquire::SPEC, -4, include_str!("../acquire.rs")),
-    (wlock::SPEC, -4, include_str!("../wlock.rs")),
-    (rlock::SPEC, -4, include_str!("../rlock.rs")),
-    (macquire::SPEC, -5, include_str!("../macquire.rs")),
-    (release::SPEC, -3, include_str!("../release.rs")),
-    (check::SPEC, 3, include_str!("../check.rs")),
-    (exec::SPEC, -4, include_str!("../exec.rs")),
-    (top::SPEC, -1, include_str!("../top.rs")),
-    (renew::SPEC, 4, include_str!("../renew.rs")),
-    (info::SPEC, 2, include_str!("../info.rs")),
-    (resetstat::SPEC, 1, include_str!("../resetstat.rs")),
-    (apply::SPEC, -3, include_str!("../apply.rs")),
-    (apply_release::SPEC, 3, include_str!("../apply_release.rs")),
-    (writable::SPEC, -1, include_str!("../writable.rs")),
-];
+use crate::command::{acquire, resetstat, Command};
 
 /// As a command for several keys would have it, with most kinds of arguments.
 const SEVERAL: Spec = Spec {
@@ -107,12 +86,23 @@ fn has(spec: &Spec, flag: Flag) -> bool {
     spec.flags.contains(&flag)
 }
 
+/// All commands, each with its description.
+fn specs() -> impl Iterator<Item = &'static Spec> {
+    Command::ALL.iter().map(|command| command.spec())
+}
+
+/// Counts the words outside of brackets.
 #[test]
 fn the_arity_follows_from_the_arguments() {
-    for (spec, arity, _) in COMMANDS {
-        assert_eq!(spec.arity(), arity, "{:?}", spec.name);
+    for spec in specs().chain([&SEVERAL, &RUNS]) {
+        let (mut depth, mut words) = (0, 0);
+        for word in syntax(spec).split(' ') {
+            words += i32::from(depth == 0 && !word.starts_with('['));
+            depth = depth + word.matches('[').count() - word.matches(']').count();
+        }
+        let sign = if syntax(spec).contains('[') { -1 } else { 1 };
+        assert_eq!(spec.arity(), sign * words, "{:?}", spec.name);
     }
-    assert_eq!((SEVERAL.arity(), RUNS.arity()), (-4, -4));
 }
 
 #[test]
@@ -136,10 +126,10 @@ fn the_arity_counts_the_fewest_words_of_each_kind() {
 /// So a reader of the file and a reader of COMMAND DOCS see the same.
 #[test]
 fn the_grammar_in_a_file_is_that_of_its_spec() {
-    for (spec, _, file) in COMMANDS {
-        let head = format!("//! ```text\n//! {}\n//! ```\n", syntax(&spec));
+    for command in Command::ALL {
+        let head = format!("//! ```text\n//! {}\n//! ```\n", syntax(command.spec()));
         // A long line goes on in the next one.
-        let file = file.replace("\n//!     ", " ");
+        let file = command.source().replace("\n//!     ", " ");
         assert!(file.starts_with(&head), "not at the head of a file: {head}");
     }
 }
@@ -156,11 +146,7 @@ fn several_keys_and_nested_options_can_be_said() {
 
 #[test]
 fn keys_are_where_the_arguments_have_them() {
-    for spec in COMMANDS
-        .map(|(spec, ..)| spec)
-        .iter()
-        .chain([&SEVERAL, &RUNS])
-    {
+    for spec in specs().chain([&SEVERAL, &RUNS]) {
         let first = spec.args.first().map(|arg| arg.kind);
         let keys = spec.args.iter().filter(|arg| matches!(arg.kind, Kind::Key));
         match spec.keys {
@@ -175,7 +161,6 @@ fn keys_are_where_the_arguments_have_them() {
                 assert!(matches!(kinds[count_at - 1], Kind::Integer));
                 assert!(matches!(kinds[count_at], Kind::Key));
             }
-            Keys::Range { .. } => panic!("no command has a range yet: {:?}", spec.name),
         }
     }
 }
@@ -187,15 +172,8 @@ fn the_position_says_what_numbers_can_say() {
         let Position { first, last, step } = keys.position();
         (first, last, step)
     };
-    let range = |first, last| Keys::Range {
-        key_use,
-        first,
-        last,
-    };
     assert_eq!(position(Keys::None), (0, 0, 0));
     assert_eq!(position(Keys::One(key_use)), (1, 1, 1));
-    assert_eq!(position(range(1, -1)), (1, -1, 1));
-    assert_eq!(position(range(2, 3)), (2, 3, 1));
     assert_eq!(position(SEVERAL.keys), (0, 0, 0));
     assert_eq!(position(RUNS.keys), (1, 1, 1));
 }
@@ -209,25 +187,11 @@ fn the_flags_are_words_that_each_server_knows() {
             "write deny-oom fast",
             "write deny-oom fast blocking",
         ),
-        (release::SPEC, "write fast", "write fast"),
-        (renew::SPEC, "write fast", "write fast"),
-        (info::SPEC, "readonly", "readonly"),
         (
             resetstat::SPEC,
             "admin deny-script allow-loading allow-stale",
             "admin deny-script allow-loading allow-stale",
         ),
-        (
-            apply::SPEC,
-            "write deny-script admin",
-            "write deny-script admin",
-        ),
-        (
-            apply_release::SPEC,
-            "write deny-script admin",
-            "write deny-script admin",
-        ),
-        (writable::SPEC, "write admin fast", "write admin fast"),
         (
             SEVERAL,
             "write deny-oom fast getkeys-api",
@@ -241,26 +205,24 @@ fn the_flags_are_words_that_each_server_knows() {
     ] {
         assert_eq!(flags(spec), [old, new], "{:?}", spec.name);
     }
-    assert_eq!(flags(wlock::SPEC), flags(acquire::SPEC));
-    assert_eq!(flags(rlock::SPEC), flags(acquire::SPEC));
 }
 
 /// The server gives native commands their categories by these rules.
 #[test]
 fn the_categories_agree_with_the_flags() {
-    for (spec, ..) in COMMANDS {
+    for spec in specs() {
         let is_in = |category| {
             let mut all = text(spec.acl_categories).split(' ');
             all.any(|one| one == category)
         };
         for (category, expected) in [
-            ("write", has(&spec, Flag::Write)),
-            ("read", has(&spec, Flag::ReadOnly)),
-            ("admin", has(&spec, Flag::Admin)),
-            ("dangerous", has(&spec, Flag::Admin)),
-            ("blocking", has(&spec, Flag::Blocking)),
-            ("fast", has(&spec, Flag::Fast)),
-            ("slow", !has(&spec, Flag::Fast)),
+            ("write", has(spec, Flag::Write)),
+            ("read", has(spec, Flag::ReadOnly)),
+            ("admin", has(spec, Flag::Admin)),
+            ("dangerous", has(spec, Flag::Admin)),
+            ("blocking", has(spec, Flag::Blocking)),
+            ("fast", has(spec, Flag::Fast)),
+            ("slow", !has(spec, Flag::Fast)),
         ] {
             assert_eq!(is_in(category), expected, "{:?}: {category}", spec.name);
         }
@@ -269,13 +231,13 @@ fn the_categories_agree_with_the_flags() {
 
 #[test]
 fn a_command_that_writes_says_so_of_its_keys() {
-    for (spec, ..) in COMMANDS {
+    for spec in specs() {
         let writes = match spec.keys {
             Keys::One(key_use) | Keys::Counted { key_use, .. } => key_use != KeyUse::Reads,
             // Its command may write to keys of its own.
             Keys::ByCallback { .. } => true,
             _ => false,
         };
-        assert_eq!(writes, has(&spec, Flag::Write), "{:?}", spec.name);
+        assert_eq!(writes, has(spec, Flag::Write), "{:?}", spec.name);
     }
 }

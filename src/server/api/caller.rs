@@ -28,7 +28,8 @@ const KNOWS_CHECKS: c_int = 0x0007_0000;
 /// EPERM: this node does not own the key's slot. The number is the same on every system.
 const NOT_HERE: c_int = 1;
 
-/// EACCES: the client has no right to the call. It is the same number on every system that the servers run on.
+/// EACCES: the client has no right to the call. It is the same number on every system that the
+/// servers run on.
 const NOT_ALLOWED: c_int = 13;
 
 /// What Redis 7.0 says then.
@@ -97,8 +98,8 @@ impl<'c> Caller<'c> {
     /// The same, in a callback in the middle of a deletion, for calls that only ask.
     ///
     /// The server may be about to send deletions of other keys to its replicas and to the
-    /// append-only file. When Redis 7.0 expires keys by itself, it takes the end of any call for the
-    /// moment to do so, and forgets them if the call has held the replication.
+    /// append-only file. When Redis 7.0 expires keys by itself, it takes the end of any call for
+    /// the moment to do so, and forgets them if the call has held the replication.
     pub(crate) const fn in_deletion(ctx: Context<'c>) -> Self {
         Self(ctx, Replication::Allowed)
     }
@@ -163,8 +164,9 @@ impl<'c> Caller<'c> {
         NonNull::new(reply)
     }
 
-    /// Runs a command on behalf of the client, with its rights and the checks of a script, and sends the command to replicas and the
-    /// append-only file. From 7.0 on. An error of the command is a reply.
+    /// Runs a command on behalf of the client, with its rights and the checks of a script, and
+    /// sends the command to replicas and the append-only file. From 7.0 on. An error of the command
+    /// is a reply.
     ///
     /// # Errors
     /// When the client has no right to it, or the server gives no reply.
@@ -188,10 +190,12 @@ impl<'c> Caller<'c> {
         Ok(reply)
     }
 
-    /// Why the server would refuse such a call by the rights of the client or because scripts may not call it. The command does not
-    /// run. `None` where nothing is wrong, and where there is no such command.
+    /// Why the server would refuse such a call by the rights of the client or because scripts may
+    /// not call it. The command does not run. `None` where nothing is wrong, and where there is no
+    /// such command.
     ///
-    /// Servers from 7.2 on know a dry run. It is not used: on Valkey 9.1 a call in script mode that fails without a text crashes.
+    /// Servers from 7.2 on know a dry run. It is not used: on Valkey 9.1 a call in script mode that
+    /// fails without a text crashes.
     pub(crate) fn refusal_of(&mut self, words: &[Arg<'_>]) -> Option<Error> {
         let (name, next) = (words.first()?.bytes(), words.get(1));
         // A command may have subcommands with flags of their own.
@@ -259,6 +263,17 @@ impl<'c> Caller<'c> {
     /// Whether the server lets a key be read now: in a cluster, whether this node serves its slot.
     pub(crate) fn may_read(&mut self, key: Arg<'_>) -> bool {
         self.call(c"EXISTS", Checks::Few, &[key]).is_ok()
+    }
+
+    /// How many clients of this node have subscribed to a shard channel. `None` if the server does
+    /// not say.
+    pub(crate) fn shard_subscribers(&mut self, channel: &[u8]) -> Option<i64> {
+        let (verb, channel) = (
+            OwnedString::new(self.0, b"SHARDNUMSUB"),
+            OwnedString::new(self.0, channel),
+        );
+        let reply = self.call(c"PUBSUB", Checks::Few, &[verb.arg(), channel.arg()]);
+        reply.ok()?.part().element(1)?.number()
     }
 
     /// The value of a setting of the server. `None` if the server does not have it or does not show
@@ -330,6 +345,15 @@ impl<'r> ReplyPart<'r> {
             let text = call!(RedisModule_CallReplyStringPtr(self.raw.as_ptr(), &mut len));
             (!text.is_null()).then(|| std::slice::from_raw_parts(text.cast::<u8>(), len))
         }
+    }
+
+    /// The value of an integer.
+    fn number(self) -> Option<i64> {
+        // SAFETY: the reply is alive as long as the whole of it.
+        let kind = unsafe { call!(RedisModule_CallReplyType(self.raw.as_ptr())) };
+        // SAFETY: the same.
+        let number = unsafe { call!(RedisModule_CallReplyInteger(self.raw.as_ptr())) };
+        (kind == raw::REDISMODULE_REPLY_INTEGER as c_int).then_some(number)
     }
 
     /// An element of an array.

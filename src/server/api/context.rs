@@ -123,12 +123,13 @@ impl<'c> Context<'c> {
         unsafe { call!(RedisModule_GetClientId(self.as_ptr())) }
     }
 
-    /// The number of the context's client if it has a connection. Those of scripts and of calls have none.
+    /// The number of the context's client if it has a connection. Those of scripts and of calls
+    /// have none.
     pub(crate) fn connection(self) -> Option<NonZeroU64> {
         let client = NonZeroU64::new(self.client_id())?;
-        // The server looks only clients with a connection up by their number. Valkey 9 makes an exception for the client of a
-        // call, but not where the user is asked for. Servers before 6.2.1 cannot be asked for it.
-        // SAFETY: the static is not written after the load.
+        // The server looks only clients with a connection up by their number. Valkey 9 makes an
+        // exception for the client of a call, but not where the user is asked for. Servers before
+        // 6.2.1 cannot be asked for it. SAFETY: the static is not written after the load.
         let is_connected = match unsafe { raw::RedisModule_GetClientUserNameById } {
             // SAFETY: the context is alive, and the name is freed once.
             Some(user_of) => unsafe {

@@ -7,6 +7,7 @@ use std::ptr;
 use redis_module::raw;
 
 use super::{call, Arg, Caller};
+use crate::engine::host::Purpose;
 
 /// A key, open until it is dropped.
 pub(crate) struct OpenKey<'c> {
@@ -20,13 +21,6 @@ pub(crate) enum Content {
     /// A value of the type that was asked for.
     Value(*mut c_void),
     OtherType,
-}
-
-/// The purpose for which a key is opened.
-#[derive(Clone, Copy)]
-pub(crate) enum Purpose {
-    Read,
-    Write,
 }
 
 impl<'c> OpenKey<'c> {
@@ -52,6 +46,15 @@ impl<'c> OpenKey<'c> {
         Self {
             raw: key.cast(),
             call: PhantomData,
+        }
+    }
+
+    /// Closes the key. It is absent for this value then.
+    pub(crate) fn close(&mut self) {
+        let raw = std::mem::replace(&mut self.raw, ptr::null_mut());
+        if !raw.is_null() {
+            // SAFETY: the key is open, and closed only here.
+            unsafe { call!(RedisModule_CloseKey(raw)) };
         }
     }
 
@@ -137,9 +140,6 @@ impl<'c> OpenKey<'c> {
 
 impl Drop for OpenKey<'_> {
     fn drop(&mut self) {
-        if !self.raw.is_null() {
-            // SAFETY: the key is open, and closed only here.
-            unsafe { call!(RedisModule_CloseKey(self.raw)) };
-        }
+        self.close();
     }
 }

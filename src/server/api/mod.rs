@@ -14,7 +14,7 @@ mod user;
 pub(crate) use allocator::ServerMemory;
 pub(crate) use caller::{calls_check_writes, CallError, CallReply, Caller, Checks};
 pub(crate) use context::{Context, Level};
-pub(crate) use key::{Content, OpenKey, Purpose};
+pub(crate) use key::{Content, OpenKey};
 pub(crate) use owned_string::OwnedString;
 pub(crate) use string::{Arg, Argv};
 

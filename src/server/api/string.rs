@@ -56,6 +56,13 @@ impl<'c> Argv<'c> {
     /// How many words [`Argv::with_words`] can exchange: more than any command of ours takes.
     pub(crate) const MAX_LEN: usize = 14;
 
+    /// No words.
+    pub(crate) const NONE: Self = Self {
+        start: ptr::null_mut(),
+        len: 0,
+        call: PhantomData,
+    };
+
     /// # Safety
     /// `argv` and `argc` are what the server passed to a command's handler, and `'c` does not
     /// outlive that handler.
@@ -98,7 +105,8 @@ impl<'c> Argv<'c> {
         (2..self.len).filter_map(move |at| self.word(at).map(Arg::bytes))
     }
 
-    fn word(self, at: usize) -> Option<Arg<'c>> {
+    /// One of the words.
+    pub(crate) fn word(self, at: usize) -> Option<Arg<'c>> {
         // SAFETY: there are `len` strings, and they live as long as the call.
         (at < self.len).then(|| unsafe { Arg::new(*self.start.add(at)) })
     }

@@ -7,6 +7,35 @@ use redis_module::raw;
 use super::{call, Arg, Context, OwnedString};
 
 impl Context<'_> {
+    /// The name of the context's user. It is empty where the server does not say it: in scripts
+    /// before 7.0, and in calls that modules make. `None` on a server that never says it, 6.2.0.
+    pub(crate) fn user_name(self) -> Option<Box<[u8]>> {
+        // SAFETY: the statics are not written after the load.
+        let (by_client, current) = unsafe {
+            (
+                raw::RedisModule_GetClientUserNameById,
+                raw::RedisModule_GetCurrentUserName,
+            )
+        };
+        // The client of a script has no connection, by which the server looks it up. The client of
+        // a module's call may have no user, which the second function does not survive. SAFETY: the
+        // context is alive. The name is ours, and is freed once.
+        unsafe {
+            let of_client = by_client?(self.as_ptr(), self.client_id());
+            let of_client = Some(of_client).filter(|name| !name.is_null());
+            let current = current.filter(|_| of_client.is_none() && self.is_in_script());
+            let name = of_client.or_else(|| Some(current?(self.as_ptr())));
+            let Some(name) = name.filter(|name| !name.is_null()) else {
+                return Some(Box::default());
+            };
+            let mut len = 0;
+            let bytes = call!(RedisModule_StringPtrLen(name, &raw mut len));
+            let text = std::slice::from_raw_parts(bytes.cast::<u8>(), len).into();
+            call!(RedisModule_FreeString(self.as_ptr(), name));
+            Some(text)
+        }
+    }
+
     /// Whether the context's user may publish to a channel. Yes before 7.0.
     pub(crate) fn may_publish(self, channel: &[u8]) -> bool {
         let channel = OwnedString::new(self, channel);
@@ -20,7 +49,24 @@ impl Context<'_> {
         })
     }
 
-    /// Whether the context's user may run a command with these words. Yes before 7.0, and if there is no such command.
+    /// Whether the context's user may read a key. No before 7.0, and where no client with a
+    /// connection asks: the server aborts if a context has a client without a user.
+    pub(crate) fn may_read(self, key: &[u8]) -> bool {
+        let (key, access) = (
+            OwnedString::new(self, key),
+            raw::REDISMODULE_CMD_KEY_ACCESS as c_int,
+        );
+        // SAFETY: the static is not written after the load.
+        let check = unsafe { raw::RedisModule_ACLCheckKeyPermissions };
+        let check = check.filter(|_| self.connection().is_some());
+        check.is_some_and(|check| {
+            // SAFETY: the user and the string are alive.
+            self.is_allowed(|user| unsafe { Some(check(user, key.arg().as_ptr(), access)) })
+        })
+    }
+
+    /// Whether the context's user may run a command with these words. Yes before 7.0, and if there
+    /// is no such command.
     pub(crate) fn may_run(self, words: &[Arg<'_>]) -> bool {
         let mut words: Vec<_> = words.iter().map(|word| word.as_ptr()).collect();
         let count = c_int::try_from(words.len()).unwrap_or(c_int::MAX);

@@ -8,9 +8,9 @@
 //! - The main thread counts by a plain load and a plain store. An atomic read-modify-write would
 //!   show in a benchmark, and no other thread counts. Other threads only free values; [`held`]
 //!   handles that.
-//! - LOCK.RESETSTAT resets counters, times and windows ([`reset`]). The module does not notice CONFIG
-//!   RESETSTAT. The module API has no event for it, and a command filter would make every command
-//!   of the server slower.
+//! - LOCK.RESETSTAT resets counters, times and windows ([`reset`]). The module does not notice
+//!   CONFIG RESETSTAT. The module API has no event for it, and a command filter would make every
+//!   command of the server slower.
 
 pub(super) mod counters;
 pub(super) mod held;
@@ -19,22 +19,11 @@ pub(super) mod removals;
 pub(super) mod times;
 pub(super) mod windows;
 
-use crate::command::{Error, Reply};
-
 /// Resets counters, times and windows. The gauges stay as they are.
 pub(super) fn reset(recent: &recent::Recent) {
-    counters::ALL
-        .iter()
-        .for_each(|(_, counter)| counter.reset());
+    counters::reset();
     times::reset();
     recent.reset();
-}
-
-/// Counts an acquire that could never be granted.
-pub(super) fn not_possible(reply: Reply<'_>) {
-    if reply == Reply::Error(Error::Deadlock) {
-        counters::DEADLOCKS.add_one();
-    }
 }
 
 #[cfg(test)]
@@ -42,6 +31,7 @@ mod tests {
     use super::recent::Recent;
     use super::windows::Window;
     use super::*;
+    use crate::engine::Count;
 
     #[test]
     fn a_reset_empties_the_windows() {
@@ -52,14 +42,14 @@ mod tests {
             counters.find(|(name, _)| *name == "evicted").unwrap().1
         };
         // One in a slice that is closed, and one in the running slice.
-        counters::EVICTED.add_one();
+        counters::add(Count::Evicted, 1);
         recent.advance(10_000_000);
-        counters::EVICTED.add_one();
+        counters::add(Count::Evicted, 1);
         assert_eq!(evicted(11_000_000), 2);
         reset(&recent);
         assert_eq!(evicted(12_000_000), 0);
         // What comes next counts again.
-        counters::EVICTED.add_one();
+        counters::add(Count::Evicted, 1);
         assert_eq!(evicted(13_000_000), 1);
     }
 }

@@ -10,23 +10,22 @@
 
 use std::cell::RefCell;
 
-use super::counters::{
-    Counter, ACQUIRED, EVICTED, EXPIRED, FORCED, HANDED_OVER, REFUSED, RELEASED, TIMED_OUT, WAITED,
-};
+use super::counters;
 use super::times::{self, Summary, Times, BUCKETS};
 use super::windows::{Window, Windows};
+use crate::engine::Count;
 
 /// The counters that have windows, with the beginning of their names in INFO.
-const COUNTERS: [(&str, &Counter); 9] = [
-    ("acquired", &ACQUIRED),
-    ("refused", &REFUSED),
-    ("waited", &WAITED),
-    ("handed_over", &HANDED_OVER),
-    ("timed_out", &TIMED_OUT),
-    ("released", &RELEASED),
-    ("expired", &EXPIRED),
-    ("forced", &FORCED),
-    ("evicted", &EVICTED),
+const COUNTERS: [(&str, Count); 9] = [
+    ("acquired", Count::Acquired),
+    ("refused", Count::Refused),
+    ("waited", Count::Waited),
+    ("handed_over", Count::HandedOver),
+    ("timed_out", Count::TimedOut),
+    ("released", Count::Released),
+    ("expired", Count::Expired),
+    ("forced", Count::Forced),
+    ("evicted", Count::Evicted),
 ];
 
 /// What has happened lately.
@@ -89,7 +88,7 @@ impl Growth {
 
 /// All numbers that have windows.
 fn values() -> Vec<u64> {
-    let counters = COUNTERS.iter().map(|(_, counter)| counter.get());
+    let counters = COUNTERS.iter().map(|(_, of)| counters::value(*of));
     counters
         .chain(times::counts(Times::Waits))
         .chain(times::counts(Times::Holds))

@@ -16,7 +16,8 @@ use std::cell::Cell;
 
 use super::super::api::Context;
 use super::super::{clock, eviction};
-use super::counters::{EVICTED, EXPIRED, FORCED};
+use super::counters;
+use crate::engine::Count;
 use crate::lock::{Lock, Now};
 
 /// The server always frees a lock with at most so many holds at once: `LAZYFREE_THRESHOLD` in its
@@ -98,9 +99,9 @@ impl Removals {
 impl Removal {
     fn count(self) {
         match self.cause {
-            Cause::Expired => EXPIRED.add(self.holds),
-            Cause::Evicted => EVICTED.add_one(),
-            Cause::Forced => FORCED.add(self.holds),
+            Cause::Expired => counters::add(Count::Expired, self.holds),
+            Cause::Evicted => counters::add(Count::Evicted, 1),
+            Cause::Forced => counters::add(Count::Forced, self.holds),
         }
     }
 }

@@ -96,7 +96,8 @@ impl Windows {
         }
     }
 
-    /// By how much each number has grown in a window. `values` are the numbers now, as many as ever.
+    /// By how much each number has grown in a window. `values` are the numbers now, as many as
+    /// ever.
     pub(in super::super) fn of(&self, window: Window, now_us: u64, values: &[u64]) -> Vec<u64> {
         let first = first_of(window, slice_at(now_us));
         // The running slice may be old, if nothing has called for long.

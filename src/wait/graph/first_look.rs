@@ -10,7 +10,8 @@ use crate::wait::registry::Registry;
 /// How many holders, or how many places, are looked at to see whether a search is needed.
 const FIRST_LOOK: usize = 1_000;
 
-/// Whether a wait for a key with this lock may close a cycle, so that a search is needed. `None`: there is too much to look at.
+/// Whether a wait for a key with this lock may close a cycle, so that a search is needed. `None`:
+/// there is too much to look at.
 pub fn may_close<L, S: BuildHasher>(
     registry: &Registry<L, S>,
     (db, name): (i32, &[u8]),

@@ -1,12 +1,14 @@
 //! The search against two oracles: all short histories, and long random ones.
 //!
-//! One oracle is a naive graph: all edges of all waits, made from flat lists, and a walk from the token that asks. It says whether the
-//! wait would close a cycle, and how long a shortest one is.
+//! One oracle is a naive graph: all edges of all waits, made from flat lists, and a walk from the
+//! token that asks. It says whether the wait would close a cycle, and how long a shortest one is.
 //!
-//! The other one knows no edges. It lets the wait happen and plays on: each token that waits for nothing ends its holds, each absent one
-//! asks again, until nothing changes. Those who wait then wait for ever. So a wait may be let in only if nobody does, and may be refused
-//! only if somebody does.
+//! The other one knows no edges. It lets the wait happen and plays on: each token that waits for
+//! nothing ends its holds, each absent one asks again, until nothing changes. Those who wait then
+//! wait for ever. So a wait may be let in only if nobody does, and may be refused only if somebody
+//! does.
 
+mod both;
 mod histories;
 mod oracles;
 
@@ -14,13 +16,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasherDefault, DefaultHasher};
 
 use super::*;
-use crate::lock::{Ask, Effect, Fate, Fence, FenceClock, Refusal, Ttl, Waiting};
-use crate::wait::{Listener, NewRequest, Step};
+use crate::lock::{Ask, Effect, Fate, Fence, FenceClock, Refusal, Ttl};
+use crate::wait::{Granted, Leaving, Listener, NewRequest, Step};
+use both::Both;
 
 #[derive(Clone, Copy, Debug)]
 enum Op {
     /// A token asks for a key.
     Ask(u8, u8, Mode, How),
+    /// A token asks for two keys at once.
+    AskBoth(u8, Both, How),
     Release(u8, u8),
     /// The listeners of a token at a key go away.
     Leave(u8, u8),
@@ -38,6 +43,18 @@ enum How {
     /// With KEEP, without BLOCK.
     Keep,
     BlockKeep,
+    /// By the token's channel, which always hears.
+    Notify,
+}
+
+impl How {
+    /// The same, but it waits.
+    fn waiting(self) -> Self {
+        match self {
+            Self::Notify => Self::Notify,
+            _ => Self::Block,
+        }
+    }
 }
 
 #[derive(Clone)]
@@ -63,6 +80,15 @@ fn number(token: TokenText<'_>) -> u8 {
     token.as_bytes()[0]
 }
 
+fn asked(key: u8, mode: Mode, upgrades: bool, how: How) -> Asked {
+    Asked {
+        key_ref: key_ref(key),
+        mode,
+        upgrades,
+        by_channel: how == How::Notify,
+    }
+}
+
 const NOW: Now = Now::from_millis(1_000);
 
 impl World {
@@ -86,6 +112,7 @@ impl World {
     fn step(&mut self, op: Op) {
         match op {
             Op::Ask(token, key, mode, how) => self.ask(token, key, mode, how),
+            Op::AskBoth(token, both, how) => self.ask_both(token, both, how),
             Op::Release(token, key) => self.release(token, key),
             Op::Leave(token, key) => self.leave(token, key),
             Op::Delete(key) => {
@@ -101,7 +128,11 @@ impl World {
             }
             Op::EndGraces => {
                 self.now_us += 10_000_000;
-                self.registry.take_timed_out(self.now_us);
+                while self
+                    .registry
+                    .take_timed_out(Leaving::at(self.now_us))
+                    .is_some()
+                {}
             }
         }
         self.serve();
@@ -109,6 +140,7 @@ impl World {
     }
 
     fn apply(&mut self, key: u8, effect: &Effect<'_>) {
+        self.registry.lock_changed(0, &[key], effect);
         match self.locks.get_mut(&key) {
             None => drop(self.locks.insert(key, effect.apply_to_absent().unwrap())),
             Some(lock) => {
@@ -126,26 +158,41 @@ impl World {
     }
 
     fn serve(&mut self) {
-        for key in self.keys() {
-            let at = key_ref(key);
-            loop {
-                let mut fences = self.fences();
-                let lock = self.locks.get(&key);
-                let step = self
-                    .registry
-                    .grant_next(&at, lock, NOW, |now| now, &mut fences);
-                match step {
-                    None => break,
-                    Some(Step::Granted(granted)) => {
-                        self.last_fence = self.last_fence.max(granted.hold.fence.get());
-                        self.apply(key, &granted.effect());
-                        let grant = granted.grant().unwrap();
-                        self.registry.deliveries.delivered(&grant);
-                    }
-                    Some(Step::Refused(..)) => {}
-                    Some(Step::Offered(offer)) => panic!("{offer:?}"),
+        loop {
+            for key in self.keys() {
+                self.serve_key(key);
+            }
+            if !self.grant_both() {
+                return;
+            }
+        }
+    }
+
+    fn serve_key(&mut self, key: u8) {
+        let at = key_ref(key);
+        loop {
+            let mut fences = self.fences();
+            let lock = self.locks.get(&key);
+            let step = self
+                .registry
+                .grant_next(&at, lock, NOW, |now| now, &mut fences);
+            match step {
+                None => return,
+                Some(Step::Granted(granted)) => self.hand_over(key, &granted),
+                Some(Step::Refused(..)) => {}
+                Some(Step::Offered(offer)) => {
+                    let granted = self.registry.heard(offer).unwrap();
+                    self.hand_over(key, &granted);
                 }
             }
+        }
+    }
+
+    fn hand_over(&mut self, key: u8, granted: &Granted<u64>) {
+        self.last_fence = self.last_fence.max(granted.hold.fence.get());
+        self.apply(key, &granted.effect());
+        if let Some(grant) = granted.grant() {
+            self.registry.deliveries.delivered(&grant);
         }
     }
 
@@ -160,38 +207,54 @@ impl World {
         let mut fences = self.fences();
         let lock = self.locks.get(&key);
         let asked = (ask.token, mode);
-        let ahead = self.registry.ahead_of(&at, asked, lock, NOW);
-        let waiting: Waiting<'_> = ahead.as_waiting();
+        let waiting = self.registry.ahead_of(&at, asked, lock, NOW);
         let grant = Lock::acquire(self.locks.get(&key), ask, NOW, waiting, &mut fences)?;
         self.last_fence = self.last_fence.max(grant.fence.get());
         self.apply(key, &grant.effect);
+        self.registry.lock_granted(&at);
         self.registry.resume(&at, ask.token);
         Ok(())
     }
 
     fn enter(&mut self, token: u8, key: u8, mode: Mode, how: How, refusal: Refusal) {
         let name = bytes(token);
+        let new = self.new_request(Token::new(&name).unwrap(), mode, how, refusal);
+        self.registry.enter(&key_ref(key), new);
+    }
+
+    fn new_request<'a>(
+        &mut self,
+        token: Token<'a>,
+        mode: Mode,
+        how: How,
+        refusal: Refusal,
+    ) -> NewRequest<'a, u64> {
         self.last_client += 1;
-        let new = NewRequest {
-            token: Token::new(&name).unwrap(),
+        NewRequest {
+            token,
             mode,
             ttl: Ttl::from_millis(1 << 40).unwrap(),
-            listener: matches!(how, How::Block | How::BlockKeep)
-                .then_some(Listener::Client(self.last_client)),
+            listener: match how {
+                How::Block | How::BlockKeep => Some(Listener::Client(self.last_client)),
+                How::Notify => Some(Listener::channel(token.as_bytes())),
+                How::NoWait | How::Keep => None,
+            },
             times_out_at_us: None,
             keep_ms: matches!(how, How::Keep | How::BlockKeep).then_some(5_000),
             is_server_generated: false,
             linger: None,
+            user: None,
             refusal,
-            now: NOW,
             now_us: self.now_us,
-        };
-        self.registry.enter(&key_ref(key), new);
+        }
     }
 
     fn ask(&mut self, token: u8, key: u8, mode: Mode, how: How) {
         let (at, name) = (key_ref(key), bytes(token));
         let name = Token::new(&name).unwrap();
+        if self.registry.waits_for_several(&at, name) {
+            return; // The reply is PARTIAL.
+        }
         let refusal = match self.decide(token, key, mode) {
             Ok(()) => return,
             Err(Refusal::Deadlock) => {
@@ -201,9 +264,17 @@ impl World {
             Err(refusal) => refusal,
         };
         if how != How::NoWait {
-            let cycle = self.search(token, key, mode, refusal);
-            self.compare(token, key, mode, how, refusal, cycle.as_deref());
+            let upgrades = refusal == Refusal::BusyUpgrade;
+            let asked = asked(key, mode, upgrades, how);
+            let cycle = self.search(name, vec![asked]);
+            let mut waited = self.clone();
+            waited.enter(token, key, mode, how.waiting(), refusal);
+            let say = format!("{token} asks {key} {mode:?} {how:?} {refusal:?}");
+            self.compare(waited, (token, &[key]), cycle.as_deref(), &say);
             if let Some(cycle) = cycle {
+                let lock = self.locks.get(&key);
+                let is_needed = may_close(&self.registry, (0, &at.name), name, upgrades, lock, NOW);
+                assert_eq!(is_needed, Some(true));
                 *self.refused.entry(cycle.len()).or_default() += 1;
                 self.registry.resume(&at, name);
                 return;
@@ -213,28 +284,15 @@ impl World {
     }
 
     /// As the shell searches.
-    fn search(&self, token: u8, key: u8, mode: Mode, refusal: Refusal) -> Option<Vec<CycleWait>> {
-        let (at, name) = (key_ref(key), bytes(token));
-        let name = Token::new(&name).unwrap();
-        let upgrades = refusal == Refusal::BusyUpgrade;
-        let lock = self.locks.get(&key);
-        let is_needed = may_close(&self.registry, (0, &at.name), name, upgrades, lock, NOW);
-        let asked = Asked {
-            key_ref: at,
-            mode,
-            upgrades,
-        };
-        let mut search = Search::new(name, vec![asked]);
+    fn search(&self, token: Token<'_>, asked: Vec<Asked>) -> Option<Vec<CycleWait>> {
+        let mut search = Search::new(token, asked);
         while let Some(key_ref) = search.next_key(&self.registry) {
             let lock = self.locks.get(&key_ref.name[0]);
             search.look_at(&self.registry, lock, NOW);
         }
         match search.verdict() {
             Verdict::NoCycle => None,
-            Verdict::Cycle(cycle) => {
-                assert_eq!(is_needed, Some(true));
-                Some(cycle)
-            }
+            Verdict::Cycle(cycle) => Some(cycle),
             Verdict::OverBudget => panic!("the budget is used up"),
         }
     }
@@ -261,7 +319,8 @@ impl World {
         });
         let clients: Vec<u64> = clients.collect();
         for client in clients {
-            self.registry.remove_listener(client, self.now_us);
+            self.registry
+                .remove_listener(client, Leaving::at(self.now_us));
         }
     }
 }

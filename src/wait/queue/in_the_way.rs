@@ -1,7 +1,8 @@
 //! What stands in the way of a place: the queue's part in the search for cycles of waits (`graph`).
 //!
-//! A place waits for those ahead of it that exclude it, or that exclude another one between the two. So a reader behind readers waits for
-//! none of them. Behind a writer it waits for the writer, and for all that the writer waits for.
+//! A place waits for those ahead of it that exclude it, or that exclude another one between the
+//! two. So a reader behind readers waits for none of them. Behind a writer it waits for the writer,
+//! and for all that the writer waits for.
 
 use std::ops::Range;
 
@@ -49,7 +50,8 @@ impl Spot {
 /// What stands in the way of a spot.
 #[derive(Debug)]
 pub(in crate::wait) struct InTheWay {
-    /// The mode of the spot, or a narrower one of those ahead: holders that exclude it stand in the way.
+    /// The mode of the spot, or a narrower one of those ahead: holders that exclude it stand in the
+    /// way.
     pub(in crate::wait) mode: Mode,
     /// The places of tokens that have other places, too. The other ones lead nowhere else.
     pub(in crate::wait) places: Vec<PlaceId>,
@@ -57,7 +59,8 @@ pub(in crate::wait) struct InTheWay {
     pub(in crate::wait) asker: bool,
 }
 
-/// Whether a hold, or a place whose turn comes before, must end before a request of the other mode is granted.
+/// Whether a hold, or a place whose turn comes before, must end before a request of the other mode
+/// is granted.
 pub(in crate::wait) fn stands_in_the_way(mode: Mode, asked: Mode) -> bool {
     mode == Mode::Exclusive || mode == Mode::Shared && asked == Mode::Exclusive
 }
@@ -71,9 +74,7 @@ impl WaitQueue {
                 true => Spot::HEAD,
                 false => place.ticket,
             },
-            mode: place
-                .mode_among(name)
-                .unwrap_or_else(|| narrowest_mode(place)),
+            mode: narrowest_mode(place, name),
             is_for_several_keys: place.is_for_several_keys(),
         }
     }
@@ -103,12 +104,14 @@ impl WaitQueue {
         }
     }
 
-    /// What stands in the way of a spot. `asker` is the spot of the token that asks, whose place, if it has one, counts as it will be. `None`
-    /// when the budget is used up.
+    /// What stands in the way of a spot in this queue, that of the key of this name. `asker` is the
+    /// spot of the token that asks, whose place, if it has one, counts as it will be. `None` when
+    /// the budget is used up.
     pub(in crate::wait) fn in_the_way_of<L>(
         &self,
         spot: &Spot,
         asker: Option<&Spot>,
+        name: &[u8],
         places: &Places<L>,
         budget: &mut Budget,
     ) -> Option<InTheWay> {
@@ -123,7 +126,7 @@ impl WaitQueue {
                 let own = asker.filter(|asker| asker.is_exclusive_ahead_of(spot));
                 let own = own.map(|own| own.at);
                 let between = own.unwrap_or(Spot::HEAD)..spot.at;
-                let last = self.last_exclusive(between, is_in_line, places, budget)?;
+                let last = self.last_exclusive(between, is_in_line, name, places, budget)?;
                 last.or(own).or(upgrade.map(|_| Spot::HEAD))
             }
         };
@@ -137,8 +140,8 @@ impl WaitQueue {
             let Some(place) = places.get(id).filter(|_| is_in_line(id)) else {
                 continue;
             };
-            let (mode, several) = (narrowest_mode(place), place.is_for_several_keys());
-            if blocks(place.ticket, mode, several) {
+            let mode = narrowest_mode(place, name);
+            if blocks(place.ticket, mode, place.is_for_several_keys()) {
                 found.push(id);
             }
         }
@@ -153,29 +156,28 @@ impl WaitQueue {
         })
     }
 
-    /// The ticket of the last one of some places in the line that waits for the exclusive hold. `None` when the budget is used up.
+    /// The ticket of the last one of some places in the line that waits for the exclusive hold.
+    /// `None` when the budget is used up.
     fn last_exclusive<L>(
         &self,
         between: Range<Ticket>,
         is_in_line: impl Fn(PlaceId) -> bool,
+        name: &[u8],
         places: &Places<L>,
         budget: &mut Budget,
     ) -> Option<Option<Ticket>> {
         let (sole, line) = match self {
             Self::Sole { id, .. } => (places.get(*id).map(|place| (place.ticket, *id)), None),
-            Self::Line(line) => (None, Some(line.by_ticket.range(between.clone()).rev())),
+            Self::Line(line) => (None, Some(line.order.ahead_of_in_turn(between.end))),
         };
-        let sole = sole.filter(|(ticket, _)| between.contains(ticket));
         let line = line.into_iter().flatten();
-        let line = line.map(|(ticket, id)| (*ticket, *id));
-        for (ticket, id) in sole.into_iter().chain(line) {
+        let line = line.map(|entry| (entry.ticket, entry.id));
+        let all = sole.into_iter().chain(line);
+        let all = all.skip_while(|(ticket, _)| between.end <= *ticket);
+        for (ticket, id) in all.take_while(|(ticket, _)| between.start <= *ticket) {
             budget.spend(1)?;
-            // A place for several keys stands in the way by itself, whatever it asks for here.
-            let place = places.get(id).filter(|place| {
-                let is_for_one = !place.is_for_several_keys();
-                is_for_one && is_in_line(id)
-            });
-            if place.map(narrowest_mode) == Some(Mode::Exclusive) {
+            let place = places.get(id).filter(|_| is_in_line(id));
+            if place.map(|place| narrowest_mode(place, name)) == Some(Mode::Exclusive) {
                 return Some(Some(ticket));
             }
         }
@@ -194,16 +196,15 @@ impl WaitQueue {
         let sole = sole.filter(|(place, _)| place.has_others() && place.ticket < at);
         let line = line.into_iter().flat_map(move |line| {
             let tickets = line.with_others.range(..at);
-            tickets.filter_map(|ticket| line.by_ticket.get(ticket).copied())
+            tickets.filter_map(|ticket| line.id_of(*ticket))
         });
         sole.map(|(_, id)| id).into_iter().chain(line)
     }
 }
 
-/// The mode of a place that excludes the most.
-pub(in crate::wait) fn narrowest_mode<L>(place: &Place<L>) -> Mode {
-    match place.wants_exclusive() {
-        true => Mode::Exclusive,
-        false => place.mode(),
-    }
+/// The mode of a place in the queue of this key that excludes the most.
+fn narrowest_mode<L>(place: &Place<L>, name: &[u8]) -> Mode {
+    let among = place.mode_among(name);
+    let mode = among.or_else(|| place.narrowest_mode_but(None));
+    mode.unwrap_or_else(|| place.keep_mode())
 }

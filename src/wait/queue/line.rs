@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::order::{Entry, Order};
 use super::upgrades::Upgrades;
-use crate::lock::{CompactToken, Token};
-use crate::wait::place::{Counts, Outline, Place, PlaceId, Places, Ticket};
+use crate::lock::{CompactToken, Effect, Mode, Token};
+use crate::wait::place::{Counts, Outline, Part, Place, PlaceId, Places, Ticket};
 
 /// The places of one key. There is no queue without a place.
 #[derive(Debug)]
@@ -16,6 +17,8 @@ pub(in crate::wait) enum WaitQueue {
         is_upgrading: bool,
         is_owner: bool,
         is_lock_replaced: bool,
+        /// The last database change that the queue has followed.
+        seen_change: u32,
     },
     /// Two places or more.
     Line(Box<Line>),
@@ -24,27 +27,30 @@ pub(in crate::wait) enum WaitQueue {
 #[derive(Debug, Default)]
 #[cfg_attr(test, derive(Clone))]
 pub(in crate::wait) struct Line {
-    pub(super) by_ticket: BTreeMap<Ticket, PlaceId>,
-    /// The tickets of those that are not absent shares.
-    pub(super) stops: BTreeSet<Ticket>,
+    /// All places. Those of `upgrades`, and no others, are elsewhere.
+    pub(super) order: Order,
     pub(super) by_token: BTreeMap<CompactToken, PlaceId>,
     /// The tickets of those whose tokens have other places, too.
     pub(super) with_others: BTreeSet<Ticket>,
     pub(super) upgrades: Upgrades,
-    /// Places whose tokens have got a hold since the last look. They may have ended. The last one comes first.
+    /// Places whose tokens have got a hold since the last look. They may have ended. The last one
+    /// comes first.
     pub(super) owners: Vec<Ticket>,
     is_lock_replaced: bool,
-    pub(super) counts: Counts,
+    seen_change: u32,
+    /// The sum of what the places have.
+    counts: Counts,
 }
 
 /// Places come and go.
 impl WaitQueue {
-    pub(in crate::wait) fn of(id: PlaceId) -> Self {
+    pub(in crate::wait) fn of(id: PlaceId, seen_change: u32) -> Self {
         Self::Sole {
             id,
             is_upgrading: false,
             is_owner: false,
             is_lock_replaced: false,
+            seen_change,
         }
     }
 
@@ -54,6 +60,7 @@ impl WaitQueue {
             is_upgrading,
             is_owner,
             is_lock_replaced,
+            seen_change,
         } = *self
         {
             let mut line = Box::<Line>::default();
@@ -61,10 +68,11 @@ impl WaitQueue {
                 line.insert(first, place);
                 line.owners.extend(is_owner.then_some(place.ticket));
                 if is_upgrading {
-                    line.upgrades.set(place);
+                    line.upgrade(place);
                 }
             }
             line.is_lock_replaced = is_lock_replaced;
+            line.seen_change = seen_change;
             *self = Self::Line(line);
         }
         if let (Self::Line(line), Some(place)) = (self, places.get(id)) {
@@ -77,34 +85,33 @@ impl WaitQueue {
         let Self::Line(line) = self else {
             return true;
         };
-        line.by_ticket.remove(&place.ticket);
-        line.stops.remove(&place.ticket);
+        line.order.remove(place.ticket);
         line.by_token.remove(&place.token);
         if place.has_others() {
             line.with_others.remove(&place.ticket);
         }
         line.upgrades.remove(place.ticket);
-        let (true, Some((ticket, last))) =
-            (line.by_ticket.len() == 1, line.by_ticket.first_key_value())
-        else {
+        if line.order.len() > 1 {
             return false;
+        }
+        let Some(Entry { ticket, id, .. }) = line.order.iter().next().copied() else {
+            return true;
         };
         *self = Self::Sole {
-            id: *last,
-            is_upgrading: line.upgrades.contains(*ticket),
-            is_owner: line.owners.contains(ticket),
+            id,
+            is_upgrading: line.upgrades.contains(ticket),
+            is_owner: line.owners.contains(&ticket),
             is_lock_replaced: line.is_lock_replaced,
+            seen_change: line.seen_change,
         };
         false
     }
 
     /// Gives a place an earlier ticket. The caller changes the place itself.
-    pub(in crate::wait) fn move_to<L>(&mut self, id: PlaceId, place: &Place<L>, ticket: Ticket) {
+    pub(in crate::wait) fn move_to<L>(&mut self, place: &Place<L>, ticket: Ticket) {
         if let Self::Line(line) = self {
-            line.by_ticket.remove(&place.ticket);
-            line.by_ticket.insert(ticket, id);
-            if line.stops.remove(&place.ticket) {
-                line.stops.insert(ticket);
+            if let Some(entry) = line.order.remove(place.ticket) {
+                line.order.insert(Entry { ticket, ..entry });
             }
             if line.with_others.remove(&place.ticket) {
                 line.with_others.insert(ticket);
@@ -123,12 +130,10 @@ impl WaitQueue {
         if let Self::Line(line) = self {
             if line.upgrades.contains(place.ticket) {
                 line.upgrades.set(place);
+            } else if before.part != after.part {
+                line.order.set(place.ticket, after.part);
             }
-            line.counts.change(before.kind, after.kind);
-            match after.stops {
-                true => line.stops.insert(place.ticket),
-                false => line.stops.remove(&place.ticket),
-            };
+            line.counts.change(&before, &after);
         }
     }
 
@@ -168,7 +173,25 @@ impl WaitQueue {
         }
     }
 
-    /// Notes that the token of a place has a hold, and waits for one that tolerates fewer holders than there are.
+    /// Notes that the queue follows all database changes up to this one. Returns the one before.
+    pub(in crate::wait) fn follow(&mut self, change: u32) -> u32 {
+        let seen_change = match self {
+            Self::Sole { seen_change, .. } => seen_change,
+            Self::Line(line) => &mut line.seen_change,
+        };
+        std::mem::replace(seen_change, change)
+    }
+
+    #[cfg(test)]
+    pub(in crate::wait) fn seen_change(&self) -> u32 {
+        match self {
+            Self::Sole { seen_change, .. } => *seen_change,
+            Self::Line(line) => line.seen_change,
+        }
+    }
+
+    /// Notes that the token of a place has a hold, and waits for one that tolerates fewer holders
+    /// than there are.
     pub(in crate::wait) fn upgrade<L>(&mut self, id: PlaceId, place: &Place<L>) {
         match self {
             Self::Sole {
@@ -176,14 +199,36 @@ impl WaitQueue {
                 is_upgrading,
                 ..
             } => *is_upgrading = *sole == id,
-            Self::Line(line) => line.upgrades.set(place),
+            Self::Line(line) => line.upgrade(place),
         }
     }
 
     pub(in crate::wait) fn end_upgrade<L>(&mut self, place: &Place<L>) {
         match self {
             Self::Sole { is_upgrading, .. } => *is_upgrading = false,
-            Self::Line(line) => line.upgrades.remove(place.ticket),
+            Self::Line(line) => {
+                line.upgrades.remove(place.ticket);
+                line.order.set(place.ticket, place.outline().part);
+            }
+        }
+    }
+
+    /// Follows a change of the lock: the hold of a token that upgrades may be another one now, or
+    /// end earlier.
+    pub(in crate::wait) fn lock_changed<L>(&mut self, effect: &Effect<'_>, places: &Places<L>) {
+        let own = match effect {
+            Effect::Hold { token, .. } | Effect::Release { token, .. } => {
+                self.of_token(*token, places)
+            }
+            Effect::Cap { .. } => None,
+        };
+        let Self::Line(line) = self else {
+            return; // One place alone is looked at each time.
+        };
+        match (effect, own.and_then(|id| places.get(id))) {
+            (Effect::Cap { .. }, _) => line.upgrades.look_again(),
+            (_, Some(place)) => line.upgrades.look_again_at(place.ticket),
+            (_, None) => {}
         }
     }
 }
@@ -192,20 +237,30 @@ impl Line {
     /// The places that upgrade, in the order in which they are decided.
     pub(in crate::wait) fn upgrading(&self) -> impl Iterator<Item = PlaceId> + '_ {
         let tickets = self.upgrades.iter();
-        tickets.filter_map(|ticket| self.by_ticket.get(&ticket).copied())
+        tickets.filter_map(|ticket| self.id_of(ticket))
+    }
+
+    pub(super) fn id_of(&self, ticket: Ticket) -> Option<PlaceId> {
+        self.order.get(ticket).map(|entry| entry.id)
+    }
+
+    fn upgrade<L>(&mut self, place: &Place<L>) {
+        self.upgrades.set(place);
+        self.order.set(place.ticket, Part::ELSEWHERE);
     }
 
     fn insert<L>(&mut self, id: PlaceId, place: &Place<L>) {
         let outline = place.outline();
-        self.by_ticket.insert(place.ticket, id);
+        self.order.insert(Entry {
+            ticket: place.ticket,
+            id,
+            part: outline.part,
+        });
         self.by_token.insert(place.token.clone(), id);
-        if outline.stops {
-            self.stops.insert(place.ticket);
-        }
         if place.has_others() {
             self.with_others.insert(place.ticket);
         }
-        self.counts.change(None, outline.kind);
+        self.counts.add(&outline);
     }
 }
 
@@ -214,17 +269,27 @@ impl WaitQueue {
     pub(in crate::wait) fn len(&self) -> usize {
         match self {
             Self::Sole { .. } => 1,
-            Self::Line(line) => line.by_ticket.len(),
+            Self::Line(line) => line.order.len(),
         }
     }
 
     pub(in crate::wait) fn counts<L>(&self, places: &Places<L>) -> Counts {
         match self {
             Self::Sole { id, .. } => {
-                let kind = places.get(*id).and_then(|place| place.outline().kind);
-                kind.map_or_else(Counts::default, Counts::of)
+                let mut counts = Counts::default();
+                if let Some(place) = places.get(*id) {
+                    counts.add(&place.outline());
+                }
+                counts
             }
             Self::Line(line) => line.counts,
+        }
+    }
+
+    pub(in crate::wait) fn has_upgrades(&self) -> bool {
+        match self {
+            Self::Sole { is_upgrading, .. } => *is_upgrading,
+            Self::Line(line) => !line.upgrades.is_empty(),
         }
     }
 
@@ -237,7 +302,7 @@ impl WaitQueue {
                 let place = places.get(*id).filter(|_| *is_upgrading)?;
                 place.wants_exclusive().then_some(*id)
             }
-            Self::Line(line) => line.by_ticket.get(&line.upgrades.exclusive()?).copied(),
+            Self::Line(line) => line.id_of(line.upgrades.exclusive()?),
         }
     }
 
@@ -255,6 +320,17 @@ impl WaitQueue {
         }
     }
 
+    /// Whether no other place has an earlier ticket.
+    pub(in crate::wait) fn is_first(&self, place: PlaceId) -> bool {
+        match self {
+            Self::Sole { id, .. } => *id == place,
+            Self::Line(line) => {
+                let first = line.order.iter().next();
+                first.is_some_and(|entry| entry.id == place)
+            }
+        }
+    }
+
     /// All places in the order in which they stand.
     pub(in crate::wait) fn iter(&self) -> impl Iterator<Item = PlaceId> + '_ {
         let (sole, line) = match self {
@@ -263,10 +339,10 @@ impl WaitQueue {
         };
         let upgrades = line.into_iter().flat_map(|line| line.upgrading());
         let rest = line.into_iter().flat_map(|line| {
-            let all = line.by_ticket.iter();
-            all.filter(|(ticket, _)| !line.upgrades.contains(**ticket))
+            let all = line.order.iter();
+            all.filter(|entry| entry.part != Part::ELSEWHERE)
         });
-        let rest = rest.map(|(_, id)| *id);
+        let rest = rest.map(|entry| entry.id);
         sole.into_iter().chain(upgrades).chain(rest)
     }
 
@@ -274,13 +350,13 @@ impl WaitQueue {
     pub(in crate::wait) fn candidate<L>(&self, places: &Places<L>) -> Option<PlaceId> {
         match self {
             Self::Sole { id, .. } => {
-                let stops = places.get(*id)?.outline().stops;
-                stops.then_some(*id)
+                let part = places.get(*id)?.outline().part;
+                (part.tolerates() != Some(Mode::ANY)).then_some(*id)
             }
-            Self::Line(line) => line.upgrading().next().or_else(|| {
-                let ticket = line.stops.first()?;
-                line.by_ticket.get(ticket).copied()
-            }),
+            Self::Line(line) => {
+                let mut upgrading = line.upgrading();
+                upgrading.next().or_else(|| line.order.first_but_shares())
+            }
         }
     }
 
@@ -291,18 +367,28 @@ impl WaitQueue {
             return true;
         };
         let mut counts = Counts::default();
-        for (ticket, id) in &line.by_ticket {
-            let place = places.get(*id).unwrap();
+        line.order.assert_tight();
+        for Entry { ticket, id, part } in line.order.iter().copied() {
+            let place = places.get(id).unwrap();
             let outline = place.outline();
-            counts.change(None, outline.kind);
-            assert_eq!(place.ticket, *ticket);
-            assert_eq!(line.stops.contains(ticket), outline.stops);
-            assert_eq!(line.with_others.contains(ticket), place.has_others());
-            assert_eq!(line.by_token.get(&place.token), Some(id));
+            counts.add(&outline);
+            assert_eq!(place.ticket, ticket);
+            let upgrades = line.upgrades.contains(ticket);
+            assert_eq!(
+                part,
+                if upgrades {
+                    Part::ELSEWHERE
+                } else {
+                    outline.part
+                }
+            );
+            assert_eq!(line.with_others.contains(&ticket), place.has_others());
+            assert_eq!(line.by_token.get(&place.token), Some(&id));
         }
-        let len = line.by_ticket.len();
-        let mut upgrades = line.upgrades.iter();
-        assert!(upgrades.all(|ticket| line.by_ticket.contains_key(&ticket)));
-        len > 1 && line.by_token.len() == len && line.counts == counts
+        let len = line.order.len();
+        line.upgrades
+            .assert_tight(|ticket| places.get(line.id_of(ticket).unwrap()).unwrap());
+        assert_eq!(line.counts, counts);
+        len > 1 && line.by_token.len() == len
     }
 }

@@ -1,10 +1,12 @@
-//! Whose turn it is: one walk from the head of the queue.
+//! Whose turn it is, seen from the head of the queue.
 
-use std::ops::Bound::{Excluded, Unbounded};
+use std::ops::ControlFlow;
 
-use super::line::{Line, WaitQueue};
+use super::in_the_way::Spot;
+use super::line::WaitQueue;
+use super::order::Sum;
 use crate::lock::{Lock, Mode, Now, Occupancy};
-use crate::wait::place::{Place, PlaceId, Places, Ticket};
+use crate::wait::place::{Part, Place, PlaceId, Places, Ticket};
 use crate::wait::request::Seq;
 
 /// Whose turn it is.
@@ -16,7 +18,8 @@ pub(super) enum Turn {
     OfSeveral(PlaceId),
     /// Somebody has to wait, and so have all behind.
     Nobody,
-    /// All ahead of the place that was asked about are absent, and their turn has come: they count as these holders.
+    /// All ahead of the place that was asked about are absent, and their turn has come: they count
+    /// as these holders.
     Come(Occupancy),
 }
 
@@ -58,7 +61,7 @@ impl Owner {
 }
 
 impl WaitQueue {
-    /// Walks along the queue until somebody is to be granted or has to wait. With `until`, only to that place, or to the end, for a
+    /// Finds whose turn it is. With `until`, only ahead of that place, or of the end, and for a
     /// request of that mode.
     pub(super) fn turn<L>(
         &self,
@@ -67,139 +70,162 @@ impl WaitQueue {
         now: Now,
         until: Option<(Option<PlaceId>, Mode)>,
     ) -> Turn {
-        let own = until.and_then(|(own, _)| own);
-        let mut reserved = Occupancy::NONE;
-        for id in self.upgrading() {
-            if own == Some(id) {
-                return Turn::Come(reserved);
-            }
-            let Some(place) = places.get(id) else {
-                continue;
-            };
-            let least = Owner::of(place, lock, now).map(|owner| owner.least);
-            let Some(least) = least.filter(|least| *least <= place.widest()) else {
-                return Turn::Nobody;
-            };
-            match place.first_tolerating(least) {
-                Some(seq) => return Turn::Of(id, seq),
-                None => reserved.tolerated = reserved.tolerated.min(place.widest()),
-            }
-        }
-        let own_ticket = own.and_then(|id| places.get(id)).map(|place| place.ticket);
-        let mut passed = None;
-        for (ticket, id) in self.stops(places) {
-            if own_ticket.is_some_and(|own| own <= ticket) {
-                break;
-            }
-            let Some(place) = places.get(id) else {
-                continue;
-            };
-            if place.several.is_some() {
-                return match place.is_absent() {
-                    true => Turn::Nobody,
-                    false => Turn::OfSeveral(id),
-                };
-            }
-            let mode = place.mode();
-            self.reserve_shares(&mut reserved, (passed, Some(ticket)), mode, places, lock);
-            passed = Some(ticket);
-            if !admits(lock, now, reserved, place, mode) {
-                return Turn::Nobody;
-            }
-            match place.first() {
-                Some((seq, _)) => return Turn::Of(id, seq),
-                None => reserved.add(mode),
-            }
-        }
-        let Some((_, mode)) = until else {
+        let own = until.and_then(|(own, _)| places.get(own?));
+        let tolerated = match self.turn_of_upgrades(places, lock, now, own) {
+            ControlFlow::Break(turn) => return turn,
+            ControlFlow::Continue(tolerated) => tolerated,
+        };
+        let end = own.map_or(Spot::END, |place| place.ticket);
+        let (ahead, stop) = self.line_ahead_of(end, places);
+        if !self.have_come(end, ahead, tolerated, places, lock, now) {
             return Turn::Nobody;
+        }
+        let tolerated = tolerated.min(ahead.limit);
+        let stop = stop.and_then(|id| Some((id, places.get(id)?)));
+        let mode = match (stop, until) {
+            (Some((_, place)), _) => place.mode(),
+            (None, Some((_, mode))) => mode,
+            (None, None) => return Turn::Nobody,
         };
-        self.reserve_shares(&mut reserved, (passed, own_ticket), mode, places, lock);
-        Turn::Come(reserved)
+        // Without limits the number of those ahead does not matter. They may be many, and to count
+        // holders is slow.
+        let by_lock = lock.map_or(Mode::ANY, |lock| lock.mode().tolerates());
+        let matters = tolerated.min(mode.tolerates()).min(by_lock) < Mode::ANY;
+        let reserved = Occupancy {
+            holders: if matters { ahead.absent() } else { 0 },
+            tolerated,
+        };
+        let Some((id, place)) = stop else {
+            return Turn::Come(reserved);
+        };
+        match place.first() {
+            // Nobody passes an absent writer.
+            None => Turn::Nobody,
+            Some(_) if place.several.is_some() => Turn::OfSeveral(id),
+            Some((seq, _)) if admits(lock, now, reserved, place, mode) => Turn::Of(id, seq),
+            Some(_) => Turn::Nobody,
+        }
     }
 
-    /// Whether it may be the turn of a place, as far as can be told without the lock. An upgrade ahead of it may be over.
-    pub(in crate::wait) fn may_be_turn_of<L>(&self, id: PlaceId, places: &Places<L>) -> bool {
-        let is_passed = |other: PlaceId| {
-            let place = places.get(other);
-            place.is_none_or(|place| place.is_absent() && place.several.is_none())
-        };
-        let mut ahead = self.stops(places).take_while(|(_, other)| *other != id);
-        self.upgrading().next().is_some() || ahead.all(|(_, other)| is_passed(other))
-    }
-
-    /// The places that upgrade, in the order in which they are decided.
-    pub(super) fn upgrading(&self) -> impl Iterator<Item = PlaceId> + '_ {
-        let (sole, line) = match self {
-            Self::Sole {
-                id, is_upgrading, ..
-            } => (is_upgrading.then_some(*id), None),
-            Self::Line(line) => (None, Some(line)),
-        };
-        sole.into_iter()
-            .chain(line.into_iter().flat_map(|line| line.upgrading()))
-    }
-
-    /// The places in the line that are not absent shares.
-    fn stops<L>(&self, places: &Places<L>) -> impl Iterator<Item = (Ticket, PlaceId)> + '_ {
-        let (sole, line) = match self {
+    /// Whose turn it is among those that upgrade, ahead of one of them if it is given. If it is
+    /// nobody's there, because all of them are absent, and their turn has come: how many holders
+    /// they tolerate.
+    fn turn_of_upgrades<L>(
+        &self,
+        places: &Places<L>,
+        lock: Option<&Lock>,
+        now: Now,
+        own: Option<&Place<L>>,
+    ) -> ControlFlow<Turn, u32> {
+        let (listening, absent, is_own) = match self {
             Self::Sole {
                 id, is_upgrading, ..
             } => {
-                let place = places.get(*id).filter(|_| !is_upgrading);
-                let place = place.filter(|place| place.outline().stops);
-                (place.map(|place| (place.ticket, *id)), None)
+                let place = places.get(*id).filter(|_| *is_upgrading);
+                let is_own = place.is_some() && own.is_some();
+                let ahead = place.map(|place| (*id, place)).filter(|_| !is_own);
+                let (absent, listening) = match ahead {
+                    Some((_, place)) if place.is_absent() => (ahead, None),
+                    ahead => (None, ahead),
+                };
+                (listening, absent, is_own)
             }
-            Self::Line(line) => (None, Some(line)),
+            Self::Line(line) if line.upgrades.is_empty() => {
+                return ControlFlow::Continue(Mode::ANY)
+            }
+            Self::Line(line) => {
+                let own = own.map(|place| place.ticket);
+                let own = own.filter(|own| line.upgrades.contains(*own));
+                let (listening, absent) = line.upgrades.ahead_of(own);
+                let place = |ticket: Option<Ticket>| {
+                    let id = line.id_of(ticket?)?;
+                    Some((id, places.get(id)?))
+                };
+                (place(listening), place(absent), own.is_some())
+            }
         };
-        let stops = line.into_iter().flat_map(|line| {
-            let stops = line.stops.iter();
-            let stops = stops.filter(|ticket| !line.upgrades.contains(**ticket));
-            stops.filter_map(|ticket| Some((*ticket, *line.by_ticket.get(ticket)?)))
-        });
-        sole.into_iter().chain(stops)
+        // How many holders it has to tolerate at least, if it tolerates as many.
+        let least_of = |place: &Place<L>| {
+            let owner = Owner::of(place, lock, now)?;
+            (owner.least <= place.widest()).then_some(owner.least)
+        };
+        let mut reserved = Occupancy::NONE;
+        // It tolerates the fewest of the absent ones, so the turn of the others has come, too.
+        if let Some((_, place)) = absent {
+            if least_of(place).is_none() {
+                return ControlFlow::Break(Turn::Nobody);
+            }
+            reserved.tolerated = place.widest();
+        }
+        if let Some((id, place)) = listening {
+            let seq = least_of(place).and_then(|least| place.first_tolerating(least));
+            return ControlFlow::Break(seq.map_or(Turn::Nobody, |seq| Turn::Of(id, seq)));
+        }
+        match is_own {
+            true => ControlFlow::Break(Turn::Come(reserved)),
+            false => ControlFlow::Continue(reserved.tolerated),
+        }
     }
 
-    /// Counts the absent shares between two places as holders: as many as matter to one who asks for this mode.
-    fn reserve_shares<L>(
+    /// Whether the turn of the absent permits ahead of a ticket has come, where the upgrades
+    /// tolerate so many holders.
+    fn have_come<L>(
         &self,
-        reserved: &mut Occupancy,
-        (after, before): (Option<Ticket>, Option<Ticket>),
-        mode: Mode,
+        mut end: Ticket,
+        mut ahead: Sum,
+        tolerated: u32,
         places: &Places<L>,
         lock: Option<&Lock>,
-    ) {
-        let by_lock = lock.map_or(Mode::ANY, |lock| lock.mode().tolerates());
-        let tolerated = reserved.tolerated.min(mode.tolerates()).min(by_lock);
-        if tolerated == Mode::ANY {
-            return;
-        }
-        let most = usize::try_from(tolerated).unwrap_or(usize::MAX);
-        let shares = match self {
-            Self::Line(line) => line.shares_between(after, before).take(most).count(),
-            Self::Sole { id, .. } => {
-                let place = places.get(*id).filter(|_| before.is_none());
-                place.is_some_and(|place| !place.outline().stops).into()
+        now: Now,
+    ) -> bool {
+        while ahead.has_permit() {
+            let of_last = Occupancy {
+                holders: ahead.ahead_of_last(),
+                tolerated: tolerated.min(ahead.limit),
+            };
+            let all = with(lock, now, of_last);
+            if all.admits(Mode::Shared) {
+                return true; // As do those ahead of it: there are fewer ahead of each, and they tolerate no fewer.
             }
-        };
-        reserved.add_many(Mode::Shared, shares);
+            let last = match self {
+                Self::Sole { id, .. } => Some(*id),
+                Self::Line(line) => line.order.last_permit_ahead_of(end).map(|last| last.id),
+            };
+            let Some(last) = last.and_then(|id| places.get(id)) else {
+                return true;
+            };
+            // It passes all the same if its token has a hold, by a lock from elsewhere.
+            if !admits(lock, now, of_last, last, last.mode()) {
+                return false;
+            }
+            end = last.ticket;
+            (ahead, _) = self.line_ahead_of(end, places);
+        }
+        true
     }
-}
 
-impl Line {
-    /// The absent shares in the line between two places.
-    fn shares_between(
-        &self,
-        after: Option<Ticket>,
-        before: Option<Ticket>,
-    ) -> impl Iterator<Item = Ticket> + '_ {
-        let after = after.map_or(Unbounded, Excluded);
-        let between = self
-            .by_ticket
-            .range((after, before.map_or(Unbounded, Excluded)));
-        between
-            .map(|(ticket, _)| *ticket)
-            .filter(|ticket| !self.upgrades.contains(*ticket))
+    /// The places in the line ahead of a ticket, but only to the first one that lets nobody pass,
+    /// and that one.
+    fn line_ahead_of<L>(&self, end: Ticket, places: &Places<L>) -> (Sum, Option<PlaceId>) {
+        match self {
+            Self::Line(line) => line.order.ahead_of(end),
+            Self::Sole {
+                id, is_upgrading, ..
+            } => {
+                let place = places.get(*id).filter(|place| place.ticket < end);
+                let part = place
+                    .filter(|_| !is_upgrading)
+                    .map(|place| place.outline().part);
+                let part = part.unwrap_or(Part::ELSEWHERE);
+                (Sum::of(part), (part == Part::STOPS).then_some(*id))
+            }
+        }
+    }
+
+    /// Whether it may be the turn of a place, as far as can be told without the lock. An upgrade
+    /// ahead of it may be over.
+    pub(in crate::wait) fn may_be_turn_of<L>(&self, place: &Place<L>, places: &Places<L>) -> bool {
+        self.has_upgrades() || self.line_ahead_of(place.ticket, places).1.is_none()
     }
 }
 
@@ -211,7 +237,8 @@ fn admits<L>(
     place: &Place<L>,
     mode: Mode,
 ) -> bool {
-    // After a release the key is absent most of the time. Then the token's text is not needed, which takes a while to build.
+    // After a release the key is absent most of the time. Then the token's text is not needed,
+    // which takes a while to build.
     let Some(held) = lock else {
         return reserved.admits(mode);
     };

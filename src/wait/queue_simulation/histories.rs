@@ -4,6 +4,15 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::*;
+use crate::lock::effort;
+
+/// Plays all histories of so many of these steps.
+fn enumerate(ops: &[Op], depth: u32) {
+    let depth = effort::depth(depth);
+    let histories = all_histories(&World::new(), ops, depth);
+    assert_eq!(histories, (ops.len() as u64).pow(depth));
+    println!("{histories} histories of {depth} steps");
+}
 
 fn all_histories(world: &World, ops: &[Op], depth: u32) -> u64 {
     if depth == 0 {
@@ -60,16 +69,12 @@ fn kept_upgrades() -> Vec<Op> {
 
 #[test]
 fn all_histories_of_six_steps_with_kept_places() {
-    let histories = all_histories(&World::new(), &kept_places(), 6);
-    assert_eq!(histories, 13u64.pow(6));
-    println!("{histories} histories of 6 steps");
+    enumerate(&kept_places(), 6);
 }
 
 #[test]
 fn all_histories_of_six_steps_with_kept_upgrades() {
-    let histories = all_histories(&World::new(), &kept_upgrades(), 6);
-    assert_eq!(histories, 13u64.pow(6));
-    println!("{histories} histories of 6 steps");
+    enumerate(&kept_upgrades(), 6);
 }
 
 fn counted(n: u32) -> Mode {
@@ -107,19 +112,16 @@ fn narrower() -> Vec<Op> {
 
 #[test]
 fn all_histories_of_six_steps_with_permits() {
-    let histories = all_histories(&World::new(), &permits(), 6);
-    assert_eq!(histories, 13u64.pow(6));
-    println!("{histories} histories of 6 steps");
+    enumerate(&permits(), 6);
 }
 
 #[test]
 fn all_histories_of_six_steps_with_smaller_limits() {
-    let histories = all_histories(&World::new(), &narrower(), 6);
-    assert_eq!(histories, 13u64.pow(6));
-    println!("{histories} histories of 6 steps");
+    enumerate(&narrower(), 6);
 }
 
-/// Requests of one token in both modes, waiters that give up in the middle, and locks that are replaced.
+/// Requests of one token in both modes, waiters that give up in the middle, and locks that are
+/// replaced.
 fn upgrades() -> Vec<Op> {
     let mut ops = vec![
         Op::Cancel(Seat::First),
@@ -139,32 +141,26 @@ fn upgrades() -> Vec<Op> {
 
 #[test]
 fn all_histories_of_six_steps_with_upgrades_and_replacements() {
-    let histories = all_histories(&World::new(), &upgrades(), 6);
-    assert_eq!(histories, 13u64.pow(6));
-    println!("{histories} histories of 6 steps");
+    enumerate(&upgrades(), 6);
 }
 
 #[test]
 fn all_histories_of_six_steps_by_three_tokens() {
-    let histories = all_histories(&World::new(), &alphabet(b"abc"), 6);
-    assert_eq!(histories, 13u64.pow(6));
-    println!("{histories} histories of 6 steps");
+    enumerate(&alphabet(b"abc"), 6);
 }
 
 #[test]
 fn all_histories_of_seven_steps_by_two_tokens() {
-    let histories = all_histories(&World::new(), &alphabet(b"ab"), 7);
-    assert_eq!(histories, 10u64.pow(7));
-    println!("{histories} histories of 7 steps");
+    enumerate(&alphabet(b"ab"), 7);
 }
 
 #[test]
 fn long_random_histories() {
     const RUNS: u64 = 500;
     const STEPS: usize = 1_000;
-    for seed in 0..RUNS {
+    for seed in 0..effort::runs(RUNS) {
         let mut rng = StdRng::seed_from_u64(seed);
-        let tokens: u8 = rng.random_range(2..20);
+        let tokens: u8 = rng.random_range(2..if seed % 20 == 0 { 60 } else { 20 });
         let longest = rng.random_range(1..60);
         let mut world = World::new();
         for _ in 0..STEPS {
@@ -193,7 +189,7 @@ fn long_random_histories() {
             });
         }
     }
-    println!("{RUNS} histories of {STEPS} steps");
+    println!("{} histories of {STEPS} steps", effort::runs(RUNS));
 }
 
 #[test]
@@ -215,16 +211,16 @@ fn many_requests_of_one_token_in_both_modes_are_no_scan() {
             real.ask(ask(mode, b"x"), Block::Yes, now, &mut events);
         }
     }
-    assert!(real.registry.remove_listener(1, 0).is_some());
+    assert!(real.registry.remove_listener(1, Leaving::at(0)).is_some());
     events.clear();
     real.serve(now, &mut events);
     assert_eq!(events.len() as u64, 1 + EACH);
     assert_eq!(real.registry.waiters(0, b"k").count() as u64, EACH);
     let other = Token::new(b"y").unwrap();
-    let ahead = real
+    let waiting = real
         .registry
         .ahead_of(&real.key, (other, Mode::Shared), real.lock.as_ref(), now);
-    assert!(ahead.as_waiting().upgrading.is_some());
+    assert!(waiting.other_upgrades);
 }
 
 #[test]
@@ -242,7 +238,8 @@ fn to_give_up_in_the_middle_of_a_long_queue_is_no_scan() {
     }
     for n in 0..WAITERS {
         let from_the_middle = (WAITERS / 2 + n) % WAITERS;
-        let removed = real.registry.remove_listener(1 + from_the_middle, 0);
+        let client = 1 + from_the_middle;
+        let removed = real.registry.remove_listener(client, Leaving::at(0));
         assert!(removed.is_some());
     }
     assert!(real.registry.is_empty());
@@ -313,4 +310,87 @@ fn an_absent_writer_that_polls_ahead_of_many_is_no_scan() {
     assert!(matches!(events.pop(), Some(Event::Answered(Some(_)))));
     real.serve(now, &mut events);
     assert_eq!(real.registry.len() as u64, EACH);
+}
+
+fn permit(name: &[u8], limit: u32) -> Ask<'_> {
+    Ask {
+        mode: counted(limit),
+        token: Token::new(name).unwrap(),
+        ttl: Ttl::from_millis(1_000).unwrap(),
+    }
+}
+
+#[test]
+fn many_absent_permits_are_no_scan() {
+    // A scan of the absent ones at each of these steps would be 10^10 steps.
+    const EACH: u64 = 100_000;
+    let World { mut real, .. } = World::new();
+    let (now, mut events) = (Now::from_millis(1), Vec::new());
+    let names = |from: u64| (from..from + EACH).map(|n| n.to_le_bytes());
+    let writer = Ask {
+        mode: Mode::Exclusive,
+        ..permit(b"w", Limit::MAX)
+    };
+    real.ask(writer, Block::Yes, now, &mut events);
+    for name in names(0) {
+        real.ask(permit(&name, Limit::MAX), Block::NoKeep, now, &mut events);
+    }
+    real.lock = None;
+    for name in names(EACH) {
+        real.serve(now, &mut events);
+        real.ask(permit(&name, Limit::MAX), Block::No, now, &mut events);
+        real.serve(now, &mut events);
+        assert!(matches!(events.pop(), Some(Event::Answered(Some(_)))));
+    }
+    // Each of the absent ones asks again, the last one first.
+    for name in names(0).rev() {
+        real.ask(permit(&name, Limit::MAX), Block::No, now, &mut events);
+        real.serve(now, &mut events);
+        assert!(matches!(events.pop(), Some(Event::Answered(Some(_)))));
+    }
+    assert!(real.registry.is_empty());
+}
+
+#[test]
+fn many_conversions_are_no_scan() {
+    // A scan of the conversions at each of these steps would be 10^10 steps.
+    const EACH: u32 = 100_000;
+    let World { mut real, .. } = World::new();
+    let (now, mut events) = (Now::from_millis(1), Vec::new());
+    let ttl = Ttl::from_millis(1_000).unwrap();
+    let names = || (0..EACH).map(u32::to_le_bytes);
+    for block in [Block::Keep, Block::NoKeep] {
+        real.ask(permit(b"last", Limit::MAX), Block::No, now, &mut events);
+        for name in names() {
+            real.ask(permit(&name, Limit::MAX), Block::No, now, &mut events);
+            real.serve(now, &mut events);
+        }
+        for name in names() {
+            real.ask(permit(&name, EACH), block, now, &mut events);
+            real.serve(now, &mut events);
+        }
+        for name in names() {
+            let token = Token::new(&name).unwrap();
+            let renewed = real.lock.as_ref().unwrap().renew(token, ttl, now);
+            real.apply(&renewed.unwrap());
+            real.serve(now, &mut events);
+        }
+        assert_eq!(real.registry.len(), EACH as usize);
+        events.clear();
+        // One holder fewer: now they are granted, or may ask again.
+        let last = Token::new(b"last").unwrap();
+        let released = real.lock.as_ref().unwrap().release(last, now);
+        real.apply(&released.unwrap().0);
+        real.serve(now, &mut events);
+        let granted = if block == Block::Keep { EACH } else { 0 };
+        assert_eq!(events.len(), granted as usize);
+        for name in names() {
+            let token = Token::new(&name).unwrap();
+            let released = real.lock.as_ref().unwrap().release(token, now);
+            real.apply(&released.unwrap().0);
+            real.serve(now, &mut events);
+            real.registry.give_up(&real.key, token);
+        }
+        assert!(real.registry.is_empty() && real.lock.is_none());
+    }
 }

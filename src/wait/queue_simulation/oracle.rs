@@ -49,7 +49,8 @@ impl NaivePlace {
         self.modes().contains(&Mode::Exclusive)
     }
 
-    /// Where it stands: upgrades ahead of the line, and of these the one that tolerates the most holders first.
+    /// Where it stands: upgrades ahead of the line, and of these the one that tolerates the most
+    /// holders first.
     fn standing(&self) -> (bool, Reverse<u32>, u64) {
         let widest = self.modes().into_iter().map(Mode::tolerates).max();
         let width = widest.filter(|_| self.upgrade).unwrap_or(0);
@@ -139,8 +140,8 @@ impl Oracle {
         let owns = self.owns(token);
         let own = self.places.iter().position(|place| place.token == token);
         let is_absent = own.is_none_or(|at| self.places[at].requests.is_empty());
-        // An absent place lets its token in when its turn has come: none ahead of it keeps it out. A token without a place stands
-        // behind all.
+        // An absent place lets its token in when its turn has come: none ahead of it keeps it out.
+        // A token without a place stands behind all.
         let ahead = &self.places[..own.unwrap_or(self.places.len())];
         let reserved = self.reserve(ahead).filter(|_| is_absent);
         let is_turn = reserved.is_some_and(|reserved| self.admits(token, mode, &reserved));

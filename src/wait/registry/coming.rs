@@ -4,18 +4,20 @@ use std::hash::{BuildHasher, Hash};
 use std::rc::Rc;
 
 use super::leaving::grace_end;
-use super::{At, Entered, KeyQueue, NewRequest, Registry};
+use super::{At, Entered, KeyQueue, Leaving, NewRequest, Registry};
 use crate::lock::{Refusal, Token};
 use crate::wait::bindings::Linger;
+use crate::wait::bytes;
 use crate::wait::delivery::{Kept, Revoked};
 use crate::wait::key_ref::KeyRef;
 use crate::wait::place::{Place, PlaceId, Ticket};
 use crate::wait::queue::WaitQueue;
-use crate::wait::request::{Listener, Request, Seq, NEVER};
-use crate::wait::several::Several;
+use crate::wait::request::{Listener, Request, Seq, Words, NEVER};
+use crate::wait::several::{keys_of, Several};
 
 impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
-    /// Takes a request that was refused with [`Refusal::Busy`] or [`Refusal::BusyUpgrade`]: it waits, or leaves a place, or does neither.
+    /// Takes a request that was refused with [`Refusal::Busy`] or [`Refusal::BusyUpgrade`]: it
+    /// waits, or leaves a place, or does neither.
     pub fn enter(&mut self, key_ref: &KeyRef, new: NewRequest<'_, L>) -> Entered {
         let own = self.place_of_token(key_ref, new.token);
         let refusal = new.refusal;
@@ -24,6 +26,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
             Err(entered) => return entered,
         };
         if refusal == Refusal::BusyUpgrade {
+            self.may_upgrade = true;
             let queues = self.queues.get_mut(&key_ref.db);
             let key = queues.and_then(|queues| queues.get_mut(&key_ref.name));
             if let (Some(key), Some(place)) = (key, self.places.get(id)) {
@@ -39,8 +42,9 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         }
     }
 
-    /// Takes a request for a key, or for `several` keys with this one as the first, to the place that its token has already or to a new
-    /// one, which counts as the head of its queue here. Answers the place, and what has become of the request.
+    /// Takes a request for a key, or for `several` keys with this one as the first, to the place
+    /// that its token has already or to a new one, which counts as the head of its queue here.
+    /// Answers the place, and what has become of the request.
     ///
     /// # Errors
     /// What has become of it where it takes no place.
@@ -71,23 +75,28 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         }
         let own = own.or_else(|| self.new_place(key_ref, several, &new));
         let id = own.ok_or(Entered::No)?;
-        let mode = new.mode;
+        let (mode, change) = (new.mode, self.changes.last);
+        let user = new.user.and_then(|name| self.users.number(name));
         let entered = match new.listener {
             None => {
                 self.change(id, |place| {
                     place.keep(mode, keep_ms);
-                    place.stay_until(grace_end(new.now_us, keep_ms));
+                    place.count_against(user);
+                    place.stay_until(grace_end(new.now_us, keep_ms), change);
                 });
                 Entered::Kept(at)
             }
             Some(listener) => {
                 let request = Request {
-                    listener: self.intern(listener),
+                    listener: match listener {
+                        Listener::Channel(name) => Listener::Channel(self.channels.shared(name)),
+                        client => client,
+                    },
                     ttl: new.ttl,
                     times_out_at_us: new.times_out_at_us.unwrap_or(NEVER),
                     keep_ms,
-                    mode,
-                    is_server_generated: new.is_server_generated,
+                    user,
+                    words: Words::new(mode, new.is_server_generated),
                 };
                 self.add(id, request, new.linger);
                 Entered::Waits(at)
@@ -99,34 +108,32 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     fn add(&mut self, id: PlaceId, request: Request<L>, linger: Option<Linger>) {
         self.last_seq = self.last_seq.saturating_add(1);
         let seq = Seq(self.last_seq);
+        self.bytes = self.bytes.saturating_add(bytes::REQUEST);
+        if let Some(user) = request.user {
+            self.users.add(user);
+        }
+        let listener = request.listener.clone();
+        let channel = self.places.get(id).and_then(Place::channel);
+        let replaced = self.change(id, |place| place.add(seq, request)).flatten();
+        // The channel that was named last is the one that hears.
+        if let (Some(seq), Some(before)) = (channel, replaced) {
+            self.forget(id, seq, &before);
+        }
         if let Some(linger) = linger {
             self.lingers.insert(seq, linger);
+            self.bytes = self.bytes.saturating_add(bytes::LINGER);
         }
-        match &request.listener {
-            Listener::Client(client) => drop(self.by_listener.insert(*client, (id, seq))),
-            Listener::Channel(_) => {
+        match listener {
+            Listener::Client(client) => drop(self.by_listener.insert(client, (id, seq))),
+            Listener::Channel(name) => {
+                if self.channels.insert(&name, id) {
+                    self.bytes = self.bytes.saturating_add(bytes::of_channel(&name));
+                }
                 if let Some(linger) = linger {
                     self.lingering.insert((linger.client, seq), id);
                 }
             }
         }
-        let channel = self.places.get(id).and_then(Place::channel);
-        let replaced = self.change(id, |place| place.add(seq, request)).flatten();
-        // The channel that was named last is the one that hears.
-        if let (Some(seq), Some(before)) = (channel, replaced) {
-            self.forget(seq, &before);
-        }
-    }
-
-    fn intern(&mut self, listener: Listener<L>) -> Listener<L> {
-        let Listener::Channel(name) = listener else {
-            return listener;
-        };
-        let known = self.channels.get_key_value(&name);
-        let name = known.map_or(name, |(known, _)| Rc::clone(known));
-        let count = self.channels.entry(Rc::clone(&name)).or_default();
-        *count = count.saturating_add(1);
-        Listener::Channel(name)
     }
 
     fn new_place(
@@ -143,6 +150,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
             since_us: new.now_us,
             mode: new.mode,
             keep_ms: 0,
+            user: None,
         };
         self.put(kept, new.token)
     }
@@ -164,9 +172,16 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         place.several.clone_from(&several);
         place.since_us = kept.since_us;
         place.keep(kept.mode, kept.keep_ms);
+        let user = kept.user.and_then(|name| self.users.number(&name));
+        place.count_against(user);
         let outline = place.outline();
+        let of_place = bytes::of_place(&place.token, several.as_deref());
         let id = self.places.insert(place)?;
-        self.counts.change(None, outline.kind);
+        self.counts.add(&outline);
+        self.bytes = self.bytes.saturating_add(of_place);
+        if let Some(user) = outline.user {
+            self.users.add(user);
+        }
         match several {
             None => self.stand(id, key_ref),
             Some(all) => {
@@ -185,10 +200,15 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         match queues.get_mut(&key_ref.name) {
             Some(key) => key.queue.insert(id, &self.places),
             None => {
+                let of_key = bytes::of_key(&key_ref.name);
+                self.bytes = self.bytes.saturating_add(of_key);
                 let key = KeyQueue {
                     wakes_at_ms: NEVER,
-                    queue: WaitQueue::of(id),
+                    queue: WaitQueue::of(id, self.changes.last),
                 };
+                if let Some(slots) = &mut self.slots {
+                    slots.add(&key_ref);
+                }
                 queues.insert(key_ref.name, key);
             }
         }
@@ -197,23 +217,36 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
 
 /// Holds that nobody has heard of.
 impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
-    /// Takes the holds that are to be taken back, at `now_us` of the monotonic clock. Their owners have their places again, absent, if they
-    /// asked with KEEP; the keys of those are marked. The caller takes the holds back before it serves any key.
-    pub fn take_revoked(&mut self, now_us: u64) -> Vec<Revoked> {
+    /// Takes the holds that are to be taken back. Their owners have their places again, absent, if
+    /// they asked with KEEP; the keys of those are marked. The caller takes the holds back before
+    /// it serves any key.
+    pub fn take_revoked(&mut self, leaving: Leaving) -> Vec<Revoked> {
         let mut all = self.deliveries.take_revoked();
         for revoked in &mut all {
             match revoked.kept.take() {
                 Some(kept) if kept.several.is_some() => {
-                    self.restore_several(*kept, revoked.token.as_token(), now_us);
+                    self.restore_several(*kept, revoked.token.as_token(), leaving);
                 }
-                Some(kept) => self.restore(*kept, revoked.token.as_token(), now_us),
+                Some(kept) => self.restore(*kept, revoked.token.as_token(), leaving),
                 None => {}
             }
         }
         all
     }
 
-    fn restore(&mut self, kept: Kept, token: Token<'_>, now_us: u64) {
+    /// Gives a place back, unless too many of the key are absent.
+    pub(super) fn put_back(
+        &mut self,
+        kept: Kept,
+        token: Token<'_>,
+        leaving: Leaving,
+    ) -> Option<PlaceId> {
+        let has_room = |key: &KeyRef| self.may_be_absent(key, leaving);
+        let has_room = keys_of(&kept.key_ref, kept.several.as_deref()).all(has_room);
+        has_room.then(|| self.put(kept, token)).flatten()
+    }
+
+    fn restore(&mut self, kept: Kept, token: Token<'_>, leaving: Leaving) {
         let Kept {
             ticket,
             since_us,
@@ -222,13 +255,14 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
             ..
         } = kept;
         let key_ref = kept.key_ref.clone();
+        self.follow_changes(&key_ref);
         let queue = self.queue(key_ref.db, &key_ref.name);
         let own = queue.and_then(|queue| queue.of_token(token, &self.places));
         let place = own.and_then(|id| self.places.get(id));
         if place.is_some_and(|place| place.several.is_some()) {
             return; // It waits for this key among others now.
         }
-        let Some(id) = own.or_else(|| self.put(kept, token)) else {
+        let Some(id) = own.or_else(|| self.put_back(kept, token, leaving)) else {
             return;
         };
         let place = self.places.get(id);
@@ -236,14 +270,15 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         if let Some(place) = place.filter(|place| place.ticket > ticket) {
             let queues = self.queues.get_mut(&key_ref.db);
             if let Some(key) = queues.and_then(|queues| queues.get_mut(&key_ref.name)) {
-                key.queue.move_to(id, place, ticket);
+                key.queue.move_to(place, ticket);
             }
         }
+        let change = self.changes.last;
         self.change(id, |place| {
             place.ticket = place.ticket.min(ticket);
             place.since_us = place.since_us.min(since_us);
             if own.is_none() {
-                place.stay_until(grace_end(now_us, keep_ms));
+                place.stay_until(grace_end(leaving.now_us, keep_ms), change);
             } else if place.keep_ms == 0 {
                 place.keep(mode, keep_ms);
             }

@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, Hash};
 use std::rc::Rc;
 
 use super::leaving::Why;
-use super::{Granted, Offer, Registry, Removed, Step};
+use super::{Granted, Offer, Registry, Step};
 use crate::lock::{Ask, FenceClock, Hold, Lock, Mode, Now, Refusal, TokenBuf, Waiting};
 use crate::wait::delivery::Kept;
 use crate::wait::key_ref::KeyRef;
@@ -13,9 +13,10 @@ use crate::wait::queue::Next;
 use crate::wait::request::{Listener, Request, Seq};
 
 impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
-    /// Decides who is next on a key with this lock. A client is taken out, granted or refused; a channel is to be told first. `None` when
-    /// nobody is next. A place without a listener that can never be granted ends without a word. A place for several keys is not granted
-    /// here, but noted: see [`Registry::take_candidate`].
+    /// Decides who is next on a key with this lock. A client is taken out, granted or refused; a
+    /// channel is to be told first. `None` when nobody is next. A place without a listener that can
+    /// never be granted ends without a word. A place for several keys is not granted here, but
+    /// noted: see [`Registry::take_candidate`].
     ///
     /// A lease counts from its grant, which `granted_at` makes of `now`.
     pub fn grant_next(
@@ -26,10 +27,13 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         granted_at: impl FnOnce(Now) -> Now,
         fences: &mut FenceClock,
     ) -> Option<Step<L>> {
+        self.follow_changes(key);
         let (id, seq) = loop {
             let queues = self.queues.get_mut(&key.db);
             let here = queues.and_then(|queues| queues.get_mut(&key.name))?;
-            match here.queue.next(&self.places, lock, now)? {
+            let next = here.queue.next(&self.places, lock, now);
+            self.may_upgrade |= here.queue.has_upgrades();
+            match next? {
                 Next::Grant(id, seq) => break (id, seq),
                 Next::Several(id) => {
                     if self.is_admitted(id, key, lock, now) {
@@ -49,7 +53,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         let request = place.request(seq)?;
         let token = place.token.text();
         let ask = Ask {
-            mode: request.mode,
+            mode: request.mode(),
             token: token.as_token(),
             ttl: request.ttl,
         };
@@ -76,7 +80,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
             }));
         }
         let before = lock.and_then(|lock| lock.hold_of(token.as_token(), at));
-        let kept = kept(place, request);
+        let kept = self.kept(place, request);
         self.deliver(id, seq, hold, had_it, before, kept, at)
     }
 
@@ -105,11 +109,13 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         }))
     }
 
-    /// Somebody has received what was published: the grant is made. The caller carries out [`Granted::effect`]. `None` when the request has
-    /// left meanwhile.
+    /// Somebody has received what was published: the grant is made. The caller carries out
+    /// [`Granted::effect`]. `None` when the request has left meanwhile.
     pub fn heard(&mut self, offer: Offer) -> Option<Granted<L>> {
         let (hold, had_it, at) = (offer.hold, offer.had_it, offer.at);
-        let removed = self.end_offer(offer, Why::Decided)?;
+        let place = self.places.get(offer.place);
+        place.filter(|place| place.ticket == offer.ticket)?;
+        let removed = self.leave(offer.place, offer.seq, Why::Decided)?;
         let (db, fence) = (removed.key_ref.db, hold.fence);
         // The owner knows of the hold, whatever becomes of another client that waited for it.
         self.deliveries
@@ -124,35 +130,18 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         })
     }
 
-    /// Nobody has received it: the grant is not made, and the request leaves. With KEEP its place stays from `now_us` of the monotonic
-    /// clock on. Nobody is to be told.
-    pub fn unheard(&mut self, offer: Offer, now_us: u64) -> Option<Removed<L>> {
-        self.end_offer(offer, Why::Ungranted { now_us })
-    }
-
-    fn end_offer(&mut self, offer: Offer, why: Why) -> Option<Removed<L>> {
-        let Offer {
-            channel,
-            place: id,
-            ticket,
-            seq,
-            ..
-        } = offer;
-        drop(channel);
-        self.places.get(id).filter(|place| place.ticket == ticket)?;
-        self.leave(id, seq, why)
-    }
-}
-
-pub(super) fn kept<L>(place: &Place<L>, request: &Request<L>) -> Option<Box<Kept>> {
-    (request.keep_ms > 0).then(|| {
-        Box::new(Kept {
-            key_ref: place.key_ref.clone(),
-            several: place.several.clone(),
-            ticket: place.ticket,
-            since_us: place.since_us,
-            mode: request.mode,
-            keep_ms: request.keep_ms,
+    /// What gives the place back where nobody hears of the grant.
+    pub(super) fn kept(&self, place: &Place<L>, request: &Request<L>) -> Option<Box<Kept>> {
+        (request.keep_ms > 0).then(|| {
+            Box::new(Kept {
+                key_ref: place.key_ref.clone(),
+                several: place.several.clone(),
+                ticket: place.ticket,
+                since_us: place.since_us,
+                mode: request.mode(),
+                keep_ms: request.keep_ms,
+                user: request.user.and_then(|user| self.users.name(user)),
+            })
         })
-    })
+    }
 }

@@ -3,9 +3,11 @@
 use std::hash::{BuildHasher, Hash};
 use std::num::NonZeroU64;
 
-use super::{Registry, Removed, Rest};
+use super::patrol::Patrol;
+use super::{Leaving, Registry, Removed, Rest};
 use crate::lock::{Token, TokenBuf};
 use crate::wait::bindings::Linger;
+use crate::wait::bytes;
 use crate::wait::key_ref::KeyRef;
 use crate::wait::place::{Place, PlaceId};
 use crate::wait::request::{Listener, Request, Seq};
@@ -13,70 +15,82 @@ use crate::wait::request::{Listener, Request, Seq};
 /// Why a request leaves its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Why {
-    /// It has ended without a grant at this instant of the monotonic clock: with KEEP the place stays.
-    Ungranted { now_us: u64 },
+    /// It has ended without a grant: with KEEP the place stays.
+    Ungranted(Leaving),
     /// It was granted or refused: the place ends with the last request.
     Decided,
 }
 
 impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
-    /// Takes out the request of a client that is gone, at `now_us` of the monotonic clock; `None` when it does not wait any more. With
+    /// Takes out the request of a client that is gone; `None` when it does not wait any more. With
     /// KEEP its place stays. The caller marks the key.
-    pub fn remove_listener(&mut self, listener: L, now_us: u64) -> Option<Removed<L>> {
+    pub fn remove_listener(&mut self, listener: L, leaving: Leaving) -> Option<Removed<L>> {
         let (id, seq) = self.by_listener.get(&listener).copied()?;
-        self.leave(id, seq, Why::Ungranted { now_us })
+        self.leave(id, seq, Why::Ungranted(leaving))
     }
 
-    /// Takes out the requests of a lost connection that listen by a channel and end with it (LINGER), at `now_us` of the monotonic clock.
-    /// With KEEP their places stay. Nobody is to be told. The caller marks the keys.
-    pub fn remove_lingering(&mut self, client: NonZeroU64, now_us: u64) -> Vec<Removed<L>> {
+    /// Takes out the requests of a lost connection that listen by a channel and end with it
+    /// (LINGER). With KEEP their places stay. Nobody is to be told. The caller marks the keys.
+    pub fn remove_lingering(&mut self, client: NonZeroU64, leaving: Leaving) -> Vec<Removed<L>> {
         let of_client = (client, Seq(0))..=(client, Seq(u64::MAX));
         let here = self.lingering.range(of_client);
         let requests: Vec<_> = here.map(|((_, seq), id)| (*id, *seq)).collect();
         let removed = requests
             .into_iter()
-            .filter_map(|(id, seq)| self.leave(id, seq, Why::Ungranted { now_us }));
+            .filter_map(|(id, seq)| self.leave(id, seq, Why::Ungranted(leaving)));
         removed.collect()
     }
 
-    /// Takes out what is over at `now_us` of the monotonic clock: requests that time out, and places whose grace has ended, which have no
-    /// listener. The caller marks the keys.
-    pub fn take_timed_out(&mut self, now_us: u64) -> Vec<Removed<L>> {
-        let mut all = Vec::new();
-        for id in self.schedule.timed_out(now_us) {
-            let Some(place) = self.places.get(id) else {
-                continue;
-            };
-            if place.is_absent() {
-                all.extend(self.end(id));
-                continue;
-            }
-            while let Some(seq) = self
-                .places
-                .get(id)
-                .and_then(|place| place.timed_out(now_us))
-            {
-                all.extend(self.leave(id, seq, Why::Ungranted { now_us }));
-            }
-        }
-        all
+    /// Takes out all requests that listen by a channel, because nobody has received its message.
+    /// With KEEP their places stay. Nobody is to be told. The waiters behind them may be next, so
+    /// their keys are to be served before the step ends: see [`Registry::take_unserved`].
+    pub fn unheard(&mut self, channel: &[u8], leaving: Leaving) -> Vec<Removed<L>> {
+        let ids: Vec<PlaceId> = self.channels.places(channel).collect();
+        let removed = ids.into_iter().filter_map(|id| {
+            let place = self.places.get(id)?;
+            let seq = place.channel()?;
+            self.unserved.extend(place.keys().cloned());
+            self.leave(id, seq, Why::Ungranted(leaving))
+        });
+        removed.collect()
     }
 
-    /// Has a token that holds nothing give up its place for a key. The caller answers those who listened, and serves the key.
+    /// Takes out what is over first: the next request that times out, or place whose grace has
+    /// ended, which has no listener. The caller marks the key.
+    pub fn take_timed_out(&mut self, leaving: Leaving) -> Option<Removed<L>> {
+        let id = self.schedule.timed_out(leaving.now_us)?;
+        match self.places.get(id)?.timed_out(leaving.now_us) {
+            Some(seq) => self.leave(id, seq, Why::Ungranted(leaving)),
+            None => self.end(id).pop(),
+        }
+    }
+
+    /// Has a token that holds nothing give up its place for a key. The caller answers those who
+    /// listened, and serves the key.
     pub fn give_up(&mut self, key: &KeyRef, token: Token<'_>) -> Vec<Removed<L>> {
         let id = self.place_of_token(key, token);
         id.map_or_else(Vec::new, |id| self.end(id))
     }
 
-    /// Ends all places for a key.
-    pub fn dismiss_all(&mut self, key: &KeyRef) -> Vec<Removed<L>> {
+    /// Ends places for a key, `most` at most. If any are left, the key is marked.
+    pub fn dismiss(&mut self, key: &KeyRef, most: usize) -> Vec<Removed<L>> {
         let queue = self.queue(key.db, &key.name);
-        let ids: Vec<PlaceId> = queue.into_iter().flat_map(|queue| queue.iter()).collect();
-        ids.into_iter().flat_map(|id| self.end(id)).collect()
+        let ids = queue.into_iter().flat_map(|queue| queue.iter());
+        let ids: Vec<PlaceId> = ids.take(most).collect();
+        let removed = ids.into_iter().flat_map(|id| self.end(id)).collect();
+        self.mark(key.db, &key.name);
+        removed
     }
 
-    /// Ends the place at which nobody listens that a token has for a key, as it was just granted the key, or asked again without KEEP.
-    /// Whether there was one, and since when on the monotonic clock. The caller serves the key.
+    /// Ends any place. `None` if there is none.
+    pub fn dismiss_any(&mut self) -> Option<Vec<Removed<L>>> {
+        let id = self.any_place()?;
+        Some(self.end(id))
+    }
+
+    /// Ends the place at which nobody listens that a token has for a key, as it was just granted
+    /// the key, or asked again without KEEP. Whether there was one, and since when on the monotonic
+    /// clock. The caller serves the key.
     pub fn resume(&mut self, key: &KeyRef, token: Token<'_>) -> Option<u64> {
         let id = self.place_of_token(key, token)?;
         let place = self.places.get(id).filter(|place| place.is_absent())?;
@@ -85,28 +99,37 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         }
         let since_us = place.since_us;
         self.end(id);
-        if let Some(queue) = self.queue_mut(key) {
-            queue.lock_granted();
-        }
         Some(since_us)
     }
 
     pub(super) fn leave(&mut self, id: PlaceId, seq: Seq, why: Why) -> Option<Removed<L>> {
+        let change = self.changes.last;
+        let may_stay = match why {
+            Why::Ungranted(leaving) => {
+                let place = self.places.get(id)?;
+                place.keys().all(|key| self.may_be_absent(key, leaving))
+            }
+            Why::Decided => false,
+        };
         let request = self.change(id, |place| {
             let request = place.take(seq)?;
             match why {
-                Why::Ungranted { now_us } => {
+                Why::Ungranted(leaving) => {
                     if request.keep_ms > 0 {
-                        place.keep(request.mode, request.keep_ms);
+                        place.keep(request.mode(), request.keep_ms);
                     }
-                    place.stay_until(grace_end(now_us, place.keep_ms));
+                    place.count_against(request.user);
+                    place.stay_until(grace_end(leaving.now_us, place.keep_ms), change);
+                    if place.is_absent() && !may_stay {
+                        place.keep_ms = 0;
+                    }
                 }
                 Why::Decided if place.is_absent() => place.keep_ms = 0,
                 Why::Decided => {}
             }
             Some(request)
         })??;
-        let linger = self.forget(seq, &request);
+        let linger = self.forget(id, seq, &request);
         let place = self.places.get(id)?;
         let rest = match (place.is_over(), place.is_absent()) {
             (true, _) => Rest::Ended,
@@ -145,7 +168,15 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         let result = act(place);
         let after = place.outline();
         self.schedule.set_timeout(id, before.due_us, after.due_us);
-        self.counts.change(before.kind, after.kind);
+        self.counts.change(&before, &after);
+        if before.user != after.user {
+            // The new one first: it may be the same request that leaves.
+            after.user.into_iter().for_each(|user| self.users.add(user));
+            before
+                .user
+                .into_iter()
+                .for_each(|user| self.users.remove(user));
+        }
         for key_ref in place.keys() {
             let queues = self.queues.get_mut(&key_ref.db);
             if let Some(key) = queues.and_then(|queues| queues.get_mut(&key_ref.name)) {
@@ -160,6 +191,8 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
             return;
         };
         let (key_ref, ticket) = (place.key_ref.clone(), place.ticket);
+        let of_place = bytes::of_place(&place.token, place.several.as_deref());
+        self.bytes = self.bytes.saturating_sub(of_place);
         match place.several.clone() {
             None => self.leave_queue(id, &key_ref),
             Some(all) => {
@@ -174,6 +207,11 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         }
         self.unlink(id);
         self.places.remove(id);
+        if self.is_empty() {
+            self.may_upgrade = false;
+            // One that goes on would pass those who come next.
+            self.patrol = Patrol::default();
+        }
     }
 
     fn leave_queue(&mut self, id: PlaceId, key_ref: &KeyRef) {
@@ -183,7 +221,11 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         let queues = self.queues.get_mut(&key_ref.db);
         let key = queues.and_then(|queues| queues.get_mut(&key_ref.name));
         if key.is_some_and(|key| key.queue.remove(place)) {
+            self.bytes = self.bytes.saturating_sub(bytes::of_key(&key_ref.name));
             self.set_wake(key_ref, None);
+            if let Some(slots) = &mut self.slots {
+                slots.remove(key_ref);
+            }
             if let Some(queues) = self.queues.get_mut(&key_ref.db) {
                 queues.remove(&key_ref.name);
                 if queues.is_empty() {
@@ -193,21 +235,28 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         }
     }
 
-    /// Forgets the listener of a request that has left. Returns what its hold is bound to.
-    pub(super) fn forget(&mut self, seq: Seq, request: &Request<L>) -> Option<Linger> {
+    /// Forgets the listener of a request that has left its place. Returns what its hold is bound
+    /// to.
+    pub(super) fn forget(&mut self, id: PlaceId, seq: Seq, request: &Request<L>) -> Option<Linger> {
         let linger = match self.lingers.is_empty() {
             true => None,
             false => self.lingers.remove(&seq),
         };
+        if linger.is_some() {
+            self.bytes = self.bytes.saturating_sub(bytes::LINGER);
+        }
+        self.bytes = self.bytes.saturating_sub(bytes::REQUEST);
+        if let Some(user) = request.user {
+            self.users.remove(user);
+        }
         match &request.listener {
             Listener::Client(listener) => drop(self.by_listener.remove(listener)),
             Listener::Channel(name) => {
                 if let Some(linger) = linger {
                     self.lingering.remove(&(linger.client, seq));
                 }
-                match self.channels.get_mut(name) {
-                    Some(count) if *count > 1 => *count = count.saturating_sub(1),
-                    _ => drop(self.channels.remove(name)),
+                if self.channels.remove(name, id) {
+                    self.bytes = self.bytes.saturating_sub(bytes::of_channel(name));
                 }
             }
         }
@@ -230,14 +279,14 @@ fn removed<L>(
 ) -> Removed<L> {
     let mode = request
         .as_ref()
-        .map_or_else(|| place.keep_mode(), |request| request.mode);
+        .map_or_else(|| place.keep_mode(), Request::mode);
     Removed {
         key_ref: place.key_ref.clone(),
         several: place.several.clone(),
         token: TokenBuf::from(place.token.text().as_token()),
         mode,
         since_us: place.since_us,
-        is_server_generated: request.as_ref().is_some_and(|r| r.is_server_generated),
+        is_server_generated: request.as_ref().is_some_and(Request::is_server_generated),
         linger,
         listener: request.map(|request| request.listener),
         rest,

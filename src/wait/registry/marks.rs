@@ -1,13 +1,10 @@
 //! Keys that have changed outside a command, and those that are to be looked at.
 
-use std::collections::BTreeSet;
-use std::hash::BuildHasher;
-use std::rc::Rc;
+use std::hash::{BuildHasher, Hash};
 
 use super::{KeyQueue, Registry};
-use crate::lock::Now;
+use crate::lock::{Effect, Now};
 use crate::wait::key_ref::{KeyRef, ANY_DB};
-use crate::wait::queue::WaitQueue;
 use crate::wait::request::NEVER;
 
 /// Marks and wakes.
@@ -36,6 +33,28 @@ impl<L, S: BuildHasher> Registry<L, S> {
         self.mark(db, name)
     }
 
+    /// Notes that the lock of a key that was just served has changed by a grant only, to a token
+    /// that does not wait for it.
+    pub fn lock_granted(&mut self, key: &KeyRef) {
+        if let Some(queue) = self.queue_mut(key) {
+            queue.lock_granted();
+        }
+    }
+
+    /// Whether [`Registry::lock_changed`] has to be told of changes.
+    pub const fn may_upgrade(&self) -> bool {
+        self.may_upgrade
+    }
+
+    /// Follows an effect that is carried out on a lock: a token that waits to convert its hold may
+    /// have lost it, or have it for less long.
+    pub fn lock_changed(&mut self, db: i32, name: &[u8], effect: &Effect<'_>) {
+        let queues = self.queues.get_mut(&db);
+        if let Some(key) = queues.and_then(|queues| queues.get_mut(name)) {
+            key.queue.lock_changed(effect, &self.places);
+        }
+    }
+
     /// Marks a key as changed, whether anybody waits for it or not. `None` is any database.
     pub fn mark_anyway(&mut self, db: Option<i32>, name: &[u8]) {
         self.dirty.insert(KeyRef::new(db.unwrap_or(ANY_DB), name));
@@ -51,86 +70,60 @@ impl<L, S: BuildHasher> Registry<L, S> {
         any
     }
 
-    /// Marks all keys of a database, or of all, that anybody waits for, as replaced.
-    pub fn mark_db(&mut self, db: Option<i32>) -> bool {
-        for (number, queues) in &mut self.queues {
-            if db.is_none_or(|db| db == *number) {
-                let here = queues.values_mut();
-                here.for_each(|key| key.queue.lock_replaced());
-                self.dirty.extend(queues.keys().map(|name| KeyRef {
-                    db: *number,
-                    name: Rc::clone(name),
-                }));
-            }
-        }
-        !self.dirty.is_empty()
-    }
-
-    /// Has two databases change places. Waiters stay with the number of theirs. A marked key counts as marked in both, and
-    /// all keys of both that are waited for as replaced. Answers whether there is something to do.
-    pub fn swap_dbs(&mut self, one: i32, other: i32) -> bool {
-        let marks: Vec<KeyRef> = self.dirty.iter().cloned().collect();
-        for mut key in marks {
-            if key.swap_db(one, other) {
-                self.dirty.insert(key);
-            }
-        }
-        self.deliveries.swap_dbs(one, other);
-        let first = self.mark_db(Some(one));
-        self.mark_db(Some(other)) || first
-    }
-
     /// Takes the mark of a key that is served. Whether it had one.
     pub fn unmark(&mut self, key: &KeyRef) -> bool {
-        self.dirty.remove(key)
+        let was_first = self.dirty_first.remove(key);
+        self.dirty.remove(key) || was_first
     }
 
-    /// Takes the marks.
-    pub fn take_dirty(&mut self) -> BTreeSet<KeyRef> {
-        std::mem::take(&mut self.dirty)
-    }
-
-    /// Has a key looked at again once this node may serve it.
-    pub fn put_off(&mut self, key: KeyRef) {
-        self.put_off.insert(key);
-    }
-
-    /// Whether any key was put off.
-    pub fn has_put_off(&self) -> bool {
-        !self.put_off.is_empty()
-    }
-
-    /// Marks the keys that were put off.
-    pub fn mark_put_off(&mut self) {
-        self.dirty.append(&mut self.put_off);
-    }
-
-    /// Some of the keys that are waited for, others each time until all have come. Those that were free when they were looked at last are
-    /// marked: nobody tells of a lock that has come to them since, by RENAME or MOVE.
-    pub fn next_of_patrol(&mut self, most: usize) -> Vec<KeyRef> {
-        if self.patrol.is_empty() {
-            self.patrol = self.waited_keys();
+    /// Begins a turn of the timer. Keys that are marked from now on come in a later turn.
+    pub fn begin_turn(&mut self) {
+        if self.dirty_first.is_empty() {
+            std::mem::swap(&mut self.dirty, &mut self.dirty_first);
         }
-        let rest = self.patrol.len().saturating_sub(most);
-        let keys = self.patrol.split_off(rest);
-        for key in &keys {
-            let queue = self.queue(key.db, &key.name);
-            if queue.is_some_and(WaitQueue::is_lock_replaced) {
-                self.dirty.insert(key.clone());
-            }
-        }
-        keys
     }
 
-    /// Marks the keys that are to be looked at by now.
-    pub fn mark_woken(&mut self, now: Now) {
-        for key in self.schedule.woken(now) {
-            self.set_wake(&key, None);
-            self.dirty.insert(key);
-        }
+    /// Takes the mark of the next key that the timer is to look at in this turn.
+    pub fn next_marked(&mut self) -> Option<KeyRef> {
+        let key = self.dirty_first.pop_first()?;
+        self.dirty.remove(&key);
+        Some(key)
+    }
+
+    /// Takes all marks.
+    pub fn clear_marks(&mut self) {
+        self.dirty.clear();
+        self.dirty_first.clear();
+    }
+
+    /// Marks the next key that is to be looked at by now. False if there is none.
+    pub fn mark_woken(&mut self, now: Now) -> bool {
+        let Some(key) = self.schedule.woken(now) else {
+            return false;
+        };
+        self.set_wake(&key, None);
+        self.dirty.insert(key);
+        true
     }
 
     pub(super) fn key_queue(&mut self, key: &KeyRef) -> Option<&mut KeyQueue> {
         self.queues.get_mut(&key.db)?.get_mut(&key.name)
+    }
+}
+
+impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
+    /// Has two databases change places. Waiters stay with the number of theirs. A marked key counts
+    /// as marked in both, and all keys of both that are waited for as replaced.
+    pub fn swap_dbs(&mut self, one: i32, other: i32) {
+        let marks = self.dirty.iter().chain(&self.dirty_first);
+        let swapped = marks.filter_map(|key| {
+            let mut key = key.clone();
+            key.swap_db(one, other).then_some(key)
+        });
+        let swapped: Vec<KeyRef> = swapped.collect();
+        self.dirty.extend(swapped);
+        self.deliveries.swap_dbs(one, other);
+        self.db_replaced(Some(one));
+        self.db_replaced(Some(other));
     }
 }

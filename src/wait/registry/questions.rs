@@ -13,23 +13,6 @@ use crate::wait::queue::WaitQueue;
 use crate::wait::request::{Listener, Seq};
 use crate::wait::schedule::Due;
 
-/// What a decision about a request must know of those who wait.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Ahead<'a> {
-    any: bool,
-    upgrading: Option<TokenText<'a>>,
-}
-
-impl Ahead<'_> {
-    /// The same, as the core wants it.
-    pub fn as_waiting(&self) -> Waiting<'_> {
-        Waiting {
-            any: self.any,
-            upgrading: self.upgrading.as_ref().map(TokenText::as_token),
-        }
-    }
-}
-
 /// One request that waits, or a place without a listener, for those who ask.
 #[derive(Clone, Copy, Debug)]
 pub struct Waiter<'a, L> {
@@ -64,7 +47,12 @@ impl<L, S: BuildHasher> Registry<L, S> {
         self.queue(db, name).map_or(0, WaitQueue::len)
     }
 
-    /// How many there are of each kind, for one key.
+    /// How many bytes all of it takes, nearly.
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// How many there are of each kind, for one key. It looks at none of them.
     pub fn counts_of(&self, db: i32, name: &[u8]) -> Counts {
         let queue = self.queue(db, name);
         queue.map_or_else(Counts::default, |queue| queue.counts(&self.places))
@@ -96,22 +84,23 @@ impl<L, S: BuildHasher> Registry<L, S> {
         self.queues.get(&db)?.get(name).map(|key| &key.queue)
     }
 
-    /// What the decision about a request of this token and mode must know of those who wait for the key, which has this lock.
+    /// What the decision about a request of this token and mode must know of those who wait for the
+    /// key, which has this lock.
     pub fn ahead_of(
         &self,
         key: &KeyRef,
         (token, mode): (Token<'_>, Mode),
         lock: Option<&Lock>,
         now: Now,
-    ) -> Ahead<'_> {
+    ) -> Waiting {
         let Some(queue) = self.queue(key.db, &key.name) else {
-            return Ahead::default();
+            return Waiting::default();
         };
         let upgrading = queue.exclusive_upgrade(&self.places);
         let upgrading = upgrading.and_then(|id| self.places.get(id));
-        Ahead {
+        Waiting {
             any: queue.is_ahead_of(token, mode, &self.places, lock, now),
-            upgrading: upgrading.map(|place| place.token.text()),
+            other_upgrades: upgrading.is_some_and(|place| !place.token.is(token)),
         }
     }
 
@@ -130,6 +119,7 @@ impl<L, S: BuildHasher> Registry<L, S> {
             ids.map(move |id| (name, id))
         });
         let places = ids.filter_map(|(name, id)| Some((name, self.places.get(id)?)));
+        let places = places.filter(|(_, place)| !self.changes.end(place));
         places.flat_map(|(name, place)| {
             let among = place.mode_among(name);
             let waiter = move |mode, listener| Waiter {
@@ -141,13 +131,13 @@ impl<L, S: BuildHasher> Registry<L, S> {
             let absent = place.is_absent().then(|| waiter(place.mode(), None));
             let requests = place.iter();
             let requests =
-                requests.map(move |(_, request)| waiter(request.mode, Some(&request.listener)));
+                requests.map(move |(_, request)| waiter(request.mode(), Some(&request.listener)));
             absent.into_iter().chain(requests)
         })
     }
 
-    /// The keys of a database with the longest waits, the longest first, `most` at most: each with the number of its places, and
-    /// since when the first one is there, on the monotonic clock.
+    /// The keys of a database with the longest waits, the longest first, `most` at most: each with
+    /// the number of its places, and since when the first one is there, on the monotonic clock.
     pub fn longest_waits(&self, db: i32, most: usize) -> Vec<(KeyRef, usize, u64)> {
         let queues = self.queues.get(&db).into_iter().flatten();
         let waits = queues.filter_map(|(name, key)| {
@@ -173,7 +163,8 @@ impl<L, S: BuildHasher> Registry<L, S> {
     }
 
     /// All keys that are waited for.
-    pub fn waited_keys(&self) -> Vec<KeyRef> {
+    #[cfg(test)]
+    pub(in crate::wait) fn waited_keys(&self) -> Vec<KeyRef> {
         let keys = self.queues.iter().flat_map(|(db, queues)| {
             let names = queues.keys().map(Rc::clone);
             names.map(|name| KeyRef { db: *db, name })
@@ -181,12 +172,19 @@ impl<L, S: BuildHasher> Registry<L, S> {
         keys.collect()
     }
 
-    /// Whether there is something to do now: marked keys, or holds to take back.
+    /// Whether there is something to do now: marked keys, databases that have changed, or holds to
+    /// take back.
     pub fn has_work(&self) -> bool {
-        !self.dirty.is_empty() || self.deliveries.has_revoked()
+        self.has_marks() || self.is_behind() || self.deliveries.has_revoked()
     }
 
-    /// Whether the step must not end yet: see [`Registry::take_candidate`] and [`Registry::take_unserved`].
+    /// Whether any keys are marked.
+    pub fn has_marks(&self) -> bool {
+        !self.dirty.is_empty() || !self.dirty_first.is_empty()
+    }
+
+    /// Whether the step must not end yet: see [`Registry::take_candidate`] and
+    /// [`Registry::take_unserved`].
     pub fn is_unfinished(&self) -> bool {
         !self.candidates.is_empty() || !self.unserved.is_empty()
     }
@@ -201,12 +199,18 @@ impl<L, S: BuildHasher> Registry<L, S> {
         Some(&mut key.queue)
     }
 
-    /// Whether every table has as many entries as there are places, and none is left of those before.
+    /// Whether every table has as many entries as there are places, and none is left of those
+    /// before.
     #[cfg(test)]
-    pub(in crate::wait) fn is_tight(&self) -> bool {
+    pub(crate) fn is_tight(&self) -> bool {
         use crate::wait::request::NEVER;
         assert!(!self.is_unfinished());
         self.assert_tokens_tight();
+        for (db, queues) in &self.queues {
+            let mut seen = queues.values().map(|key| key.queue.seen_change());
+            let is_behind = seen.any(|seen| self.changes.is_behind(*db, seen));
+            assert!(!is_behind || self.is_behind(), "a queue that never follows");
+        }
         let queues = self.queues.values().flat_map(HashMap::values);
         let mut ids: Vec<_> = queues.clone().flat_map(|key| key.queue.iter()).collect();
         ids.sort_unstable();
@@ -220,21 +224,23 @@ impl<L, S: BuildHasher> Registry<L, S> {
             assert_eq!(place.keys().count(), same.len());
         }
         ids.dedup();
-        let places = ids.into_iter().map(|id| self.places.get(id).unwrap());
+        self.assert_sums_tight(&ids);
+        let places = ids.iter().map(|id| self.places.get(*id).unwrap());
         let (mut counts, mut queued, mut clients, mut due) = (Counts::default(), 0, 0, 0);
         let mut for_several = 0;
-        let (mut channels, mut lingering) = (std::collections::BTreeMap::new(), 0);
+        let (mut channels, mut lingering) = (std::collections::BTreeSet::new(), 0);
         for place in places {
             queued += 1;
             for_several += usize::from(place.several.is_some());
             assert!(!place.is_over());
-            counts.change(None, place.outline().kind);
+            counts.add(&place.outline());
             due += usize::from(place.outline().due_us.is_some());
             for (seq, request) in place.iter() {
                 match &request.listener {
                     Listener::Client(_) => clients += 1,
                     Listener::Channel(name) => {
-                        *channels.entry(name).or_insert(0_usize) += 1;
+                        let id = self.place_of_token(&place.key_ref, place.token.text().as_token());
+                        channels.insert((Rc::clone(name), id.unwrap()));
                         lingering += usize::from(self.lingers.contains_key(&seq));
                     }
                 }
@@ -245,16 +251,13 @@ impl<L, S: BuildHasher> Registry<L, S> {
             && for_several == self.places_for_several
             && self.by_listener.len() == clients
             && self.lingering.len() == lingering
-            && self
-                .channels
-                .iter()
-                .collect::<std::collections::BTreeMap<_, _>>()
-                == channels
-                    .iter()
-                    .map(|(name, count)| (*name, count))
-                    .collect()
+            && self.channels.pairs() == channels
             && self.counts == counts
             && self.schedule.counts() == (wakes.count(), due)
+            && self
+                .slots
+                .iter()
+                .all(|slots| slots.len() == queues.clone().count())
             && queues.clone().all(|key| key.queue.is_tight(&self.places))
     }
 }

@@ -1,22 +1,23 @@
 //! Requests for several keys: all of them in one step, or none.
 //!
-//! A place for several keys stands in the queue of each, with one ticket. When its turn comes at one of them, serving that key notes it
-//! as a *candidate*. Before the step ends, the caller takes the candidates ([`Registry::take_candidate`]) and opens the keys of each, one
-//! after the other. If it is the candidate's turn at all of them ([`Registry::is_turn_of`]), the caller has it granted
-//! ([`Registry::grant_several`]). If not, nothing changes: the key that stops it will be served when that ends, and notes it again.
+//! A place for several keys stands in the queue of each, with one ticket. When its turn comes at
+//! one of them, serving that key notes it as a *candidate*. Before the step ends, the caller takes
+//! the candidates ([`Registry::take_candidate`]) and opens the keys of each, one after the other.
+//! If it is the candidate's turn at all of them ([`Registry::is_turn_of`]), the caller has it
+//! granted ([`Registry::grant_several`]). If not, nothing changes: the key that stops it will be
+//! served when that ends, and notes it again.
 
 use std::hash::{BuildHasher, Hash};
 use std::rc::Rc;
 
-use super::granting::kept;
 use super::leaving::{grace_end, Why};
-use super::{Entered, NewRequest, Offer, Registry, Removed};
+use super::{Entered, Leaving, NewRequest, Offer, Registry, Removed};
 use crate::lock::{Deadline, Effect, Fence, Hold, Lock, Mode, Now, Token, TokenBuf};
 use crate::wait::bindings::Linger;
 use crate::wait::delivery::{Grant, Kept};
 use crate::wait::key_ref::KeyRef;
 use crate::wait::place::{Place, PlaceId, Ticket};
-use crate::wait::queue::{Next, WaitQueue};
+use crate::wait::queue::Next;
 use crate::wait::request::Listener;
 use crate::wait::several::{Several, Standing, Wanted};
 
@@ -59,7 +60,8 @@ pub struct GrantedSeveral<L> {
     pub hold: Hold,
     /// When it was granted.
     pub at: Now,
-    /// The requests. Each listener is told of the grant that stands beside it; there is none where a channel has heard.
+    /// The requests. Each listener is told of the grant that stands beside it; there is none where
+    /// a channel has heard.
     pub requests: Vec<(Removed<L>, Option<Grant>)>,
 }
 
@@ -106,13 +108,15 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         self.keys_of_place(key, token).is_some()
     }
 
-    /// Takes a request for several keys that cannot be granted at once, and whose [`Standing`] is not [`Standing::Other`]. Its mode is
-    /// that of the first key. The caller serves all keys, unless nothing has changed.
+    /// Takes a request for several keys that cannot be granted at once, and whose [`Standing`] is
+    /// not [`Standing::Other`]. Its mode is that of the first key. The caller serves all keys,
+    /// unless nothing has changed.
     pub fn enter_several(&mut self, several: &Rc<Several>, new: NewRequest<'_, L>) -> Entered {
         let own = self.first_place_of(several, new.token);
         let place = own.and_then(|id| self.places.get(id));
         let is_channel = matches!(new.listener, Some(Listener::Channel(_)));
-        // An absent place goes on by the words of this request. A message names the first key of the last request for one.
+        // An absent place goes on by the words of this request. A message names the first key of
+        // the last request for one.
         let takes_words = place.is_some_and(|place| place.is_absent() || is_channel);
         let first = several.first().key_ref.clone();
         let (id, entered) = match self.take_place(own, &first, Some(several), new) {
@@ -129,8 +133,9 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         entered
     }
 
-    /// Ends the place at which nobody listens that a token has for these keys, as it was just granted them, or asked again without KEEP.
-    /// Whether there was one, and since when on the monotonic clock. The caller serves the keys.
+    /// Ends the place at which nobody listens that a token has for these keys, as it was just
+    /// granted them, or asked again without KEEP. Whether there was one, and since when on the
+    /// monotonic clock. The caller serves the keys.
     pub fn resume_several(&mut self, several: &Several, token: Token<'_>) -> Option<u64> {
         let id = self.first_place_of(several, token)?;
         let place = self.places.get(id).filter(|place| place.is_absent())?;
@@ -138,7 +143,6 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         place.several.as_ref().filter(|own| is_it(own))?;
         let since_us = place.since_us;
         self.end(id);
-        self.locks_granted(several);
         Some(since_us)
     }
 
@@ -148,17 +152,23 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         self.places.get(id)?.several.clone()
     }
 
-    /// A lost grant gives its place back as a whole, unless the token has another place at one of the keys by now.
-    pub(super) fn restore_several(&mut self, kept: Kept, token: Token<'_>, now_us: u64) {
+    /// A lost grant gives its place back as a whole, unless the token has another place at one of
+    /// the keys by now.
+    pub(super) fn restore_several(&mut self, kept: Kept, token: Token<'_>, leaving: Leaving) {
         let Some(several) = kept.several.clone() else {
             return;
         };
+        for one in several.iter() {
+            self.follow_changes(&one.key_ref);
+        }
         if self.first_place_of(&several, token).is_some() {
             return;
         }
-        let keep_ms = kept.keep_ms;
-        if let Some(id) = self.put(kept, token) {
-            self.change(id, |place| place.stay_until(grace_end(now_us, keep_ms)));
+        let (keep_ms, change) = (kept.keep_ms, self.changes.last);
+        if let Some(id) = self.put_back(kept, token, leaving) {
+            self.change(id, |place| {
+                place.stay_until(grace_end(leaving.now_us, keep_ms), change);
+            });
         }
         for one in several.iter() {
             self.mark(one.key_ref.db, &one.key_ref.name);
@@ -200,16 +210,22 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         self.mark(first.db, &first.name);
     }
 
-    /// The next place for several keys that may be granted: as far as the queues say, it is the first one in all. The oldest comes first.
+    /// The next place for several keys that may be granted: as far as the queues say, it is the
+    /// first one in all. The oldest comes first.
     pub fn take_candidate(&mut self) -> Option<Candidate> {
         while let Some((ticket, id)) = self.candidates.pop_first() {
+            if self.is_behind() {
+                let place = self.places.get(id);
+                let keys: Vec<_> = place.into_iter().flat_map(Place::keys).cloned().collect();
+                keys.iter().for_each(|key| self.follow_changes(key));
+            }
             let place = self.places.get(id).filter(|place| place.ticket == ticket);
             let Some((place, several)) = place.and_then(|p| Some((p, p.several.as_ref()?))) else {
                 continue;
             };
             let may_be_turn_at = |one: &Wanted| {
                 let queue = self.queue(one.key_ref.db, &one.key_ref.name);
-                queue.is_some_and(|queue| queue.may_be_turn_of(id, &self.places))
+                queue.is_some_and(|queue| queue.may_be_turn_of(place, &self.places))
             };
             if several.iter().all(may_be_turn_at) {
                 return Some(Candidate {
@@ -231,9 +247,15 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         lock: Option<&Lock>,
         now: Now,
     ) -> Turn {
+        self.follow_changes(key);
         let queues = self.queues.get_mut(&key.db);
         let here = queues.and_then(|queues| queues.get_mut(&key.name));
-        match here.and_then(|here| here.queue.next(&self.places, lock, now)) {
+        let next = here.and_then(|here| {
+            let next = here.queue.next(&self.places, lock, now);
+            self.may_upgrade |= here.queue.has_upgrades();
+            next
+        });
+        match next {
             Some(Next::Several(id))
                 if self.is_there(candidate, id) && self.is_admitted(id, key, lock, now) =>
             {
@@ -244,8 +266,9 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         }
     }
 
-    /// The hold that the channel at the place of a candidate is to be told of. The caller publishes it first. If somebody has received it,
-    /// the candidate is granted. If not, the caller calls [`Registry::unheard`], and grants it to the clients that are left.
+    /// The hold that the channel at the place of a candidate is to be told of. The caller publishes
+    /// it first. If somebody has received it, the candidate is granted. If not, the caller calls
+    /// [`Registry::unheard`], and grants it to the clients that are left.
     pub fn offer_several(&self, candidate: &Candidate, fence: Fence, at: Now) -> Option<Offer> {
         let place = self.place_of(candidate)?;
         let seq = place.channel()?;
@@ -270,8 +293,8 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         })
     }
 
-    /// Grants all requests at the place of a candidate. The last one says for how long. The caller carries out the effect at each key, and
-    /// serves it. `None` where nobody listens any more.
+    /// Grants all requests at the place of a candidate. The last one says for how long. The caller
+    /// carries out the effect at each key, and serves it. `None` where nobody listens any more.
     pub fn grant_several(
         &mut self,
         candidate: &Candidate,
@@ -289,7 +312,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         let is_client = |listener: &Listener<L>| matches!(listener, Listener::Client(_));
         let requests: Vec<_> = place
             .iter()
-            .map(|(seq, request)| (seq, kept(place, request), is_client(&request.listener)))
+            .map(|(seq, request)| (seq, self.kept(place, request), is_client(&request.listener)))
             .collect();
         let several = Rc::clone(place.several.as_ref()?);
         let clients = requests.iter().filter(|(.., is_client)| *is_client).count();
@@ -310,7 +333,9 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
             Some((removed, grant))
         };
         let requests = requests.into_iter().filter_map(leave).collect();
-        self.locks_granted(&several);
+        for one in several.iter() {
+            self.lock_granted(&one.key_ref);
+        }
         Some(GrantedSeveral {
             several,
             token: candidate.token.clone(),
@@ -334,7 +359,8 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         }
     }
 
-    /// Whether the turn of a place for several keys that stands at the head of the queue of one of them has come there.
+    /// Whether the turn of a place for several keys that stands at the head of the queue of one of
+    /// them has come there.
     pub(super) fn is_admitted(
         &self,
         id: PlaceId,
@@ -356,14 +382,5 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     fn place_of(&self, candidate: &Candidate) -> Option<&Place<L>> {
         let place = self.places.get(candidate.place);
         place.filter(|place| place.ticket == candidate.ticket)
-    }
-
-    /// Notes that the locks were just looked at, and have changed by a grant only.
-    fn locks_granted(&mut self, several: &Several) {
-        for one in several.iter() {
-            if let Some(queue) = self.queue_mut(&one.key_ref) {
-                WaitQueue::lock_granted(queue);
-            }
-        }
     }
 }

@@ -1,7 +1,8 @@
 //! The places of a token, in all queues.
 //!
-//! A token rarely has more than one, and there may be a million places. So a table has one small entry for each hash of a token. Tokens
-//! with several places, and tokens with the same hash, are in a table of their own.
+//! A token rarely has more than one, and there may be a million places. So a table has one small
+//! entry for each hash of a token. Tokens with several places, and tokens with the same hash, are
+//! in a table of their own.
 
 use std::collections::BTreeSet;
 use std::hash::BuildHasher;
@@ -51,15 +52,15 @@ impl<L, S: BuildHasher> Registry<L, S> {
         queue.has_tokens_with_others(&self.places)
     }
 
-    /// What stands in the way of a spot in a queue: see [`WaitQueue::in_the_way_of`].
+    /// What stands in the way of a spot in the queue of a key: see [`WaitQueue::in_the_way_of`].
     pub(in crate::wait) fn in_the_way_of(
         &self,
-        queue: &WaitQueue,
+        (queue, name): (&WaitQueue, &[u8]),
         spot: &Spot,
         asker: Option<&Spot>,
         budget: &mut Budget,
     ) -> Option<InTheWay> {
-        queue.in_the_way_of(spot, asker, &self.places, budget)
+        queue.in_the_way_of(spot, asker, name, &self.places, budget)
     }
 
     /// Adds a new place to those of its token.

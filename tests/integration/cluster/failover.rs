@@ -151,7 +151,7 @@ fn by_takeover(cluster: &mut Cluster, shard: usize) -> Checked {
             _ => vec![b'x'; 500_000],
         };
         let same_slot = format!("{{{key}}}");
-        c.send(&[b"SET", same_slot.as_bytes(), &much]);
+        c.send(&[b"SET".as_slice(), same_slot.as_bytes(), &much]);
         let a = take(&mut c, key, "a");
         let mut offset = || c.info("master_repl_offset").parse::<u64>().unwrap();
         let before = offset();

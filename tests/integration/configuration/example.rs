@@ -47,12 +47,10 @@ fn the_example_shows_the_defaults_of_the_module(kind: Kind) {
         assert_eq!(setting(&mut with_example.client(), name), value);
         let values = match value {
             "yes" => [("no", true), ("maybe", false), ("yes", true), ("1", false)],
-            _ => [
-                ("0", true),
-                ("-1", false),
-                ("1000000", true),
-                ("1000001", false),
-            ],
+            _ => {
+                let [least, below, most, above] = bounds(name);
+                [(least, true), (below, false), (most, true), (above, false)]
+            }
         };
         for (value, fits) in values {
             let reply = c.call(&format!("CONFIG SET {name} {value}"));
@@ -60,6 +58,16 @@ fn the_example_shows_the_defaults_of_the_module(kind: Kind) {
         }
         let last = values.iter().rfind(|(_, fits)| *fits);
         assert_eq!(Some(&*setting(&mut c, name)), last.map(|(value, _)| *value));
+    }
+}
+
+/// The least value of a limit and the one below it, the largest one and the one above it.
+fn bounds(name: &str) -> [&'static str; 4] {
+    match name {
+        "lock.max-waiters-share" => ["1", "0", "100", "101"],
+        "lock.max-keep" => ["0", "-1", "3600000", "3600001"],
+        "lock.max-waiting-bytes" => ["0", "-1", "1099511627776", "1099511627777"],
+        _ => ["0", "-1", "1000000", "1000001"],
     }
 }
 

@@ -51,7 +51,7 @@ fn clear(server: &Server, examples: &[Example<'_>]) {
         if let Reply::Array(_) = info {
             for waiter in info.field("waiters").items() {
                 let token = waiter.field("token");
-                c.send(&[b"LOCK.RELEASE", key.as_bytes(), token.as_bytes()]);
+                c.send(&[b"LOCK.RELEASE".as_slice(), key.as_bytes(), token.as_bytes()]);
             }
         }
     }

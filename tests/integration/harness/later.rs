@@ -24,7 +24,7 @@ type Answer = (Result<Reply, RedisError>, Instant, Client);
 impl Server {
     /// Sends a command whose reply may come later.
     pub fn later(&self, line: &str) -> Later {
-        later(self.client(), line)
+        Later::send(self.client(), line)
     }
 
     /// Sends a command that must block, and returns when it does, or has done so: a slow machine can
@@ -43,7 +43,7 @@ impl Server {
 
     /// The number of blocked clients, and of the requests for locks that have waited so far. That is 0
     /// without the module.
-    fn waits(&self) -> (i64, i64) {
+    pub fn waits(&self) -> (i64, i64) {
         let info = self.client().text("INFO everything");
         let field = |name| info.lines().find_map(|line| line.strip_prefix(name));
         let number = |text: &str| text.parse().expect("a number");
@@ -57,33 +57,38 @@ impl Server {
     }
 }
 
-/// Sends a command on a connection of its own. The reply may come later.
-fn later(mut client: Client, line: &str) -> Later {
-    let id = match client.call("CLIENT ID") {
-        // Where CLIENT is renamed, nobody can use the id.
-        Reply::Error(error) if error.starts_with("ERR unknown command") => 0,
-        id => id.as_int(),
-    };
-    let (sender, answer) = channel();
-    let line = line.to_string();
-    let sent = line.clone();
-    let is_answered = Arc::new(AtomicBool::new(false));
-    let answered = is_answered.clone();
-    thread::spawn(move || {
-        let reply = client.try_call(&sent);
-        // The test may have ended.
-        sender.send((reply, Instant::now(), client)).ok();
-        answered.store(true, Ordering::Release);
-    });
-    Later {
-        id,
-        line,
-        answer,
-        is_answered,
-    }
-}
-
 impl Later {
+    /// Sends a command on a connection. The reply may come later.
+    pub fn send(mut client: Client, line: &str) -> Self {
+        let id = match client.call("CLIENT ID") {
+            // Where CLIENT is renamed, nobody can use the id.
+            Reply::Error(error) if error.starts_with("ERR unknown command") => 0,
+            id => id.as_int(),
+        };
+        let (sender, answer) = channel();
+        let line = line.to_string();
+        let sent = line.clone();
+        let is_answered = Arc::new(AtomicBool::new(false));
+        let answered = is_answered.clone();
+        thread::spawn(move || {
+            let reply = client.try_call(&sent);
+            // The test may have ended.
+            sender.send((reply, Instant::now(), client)).ok();
+            answered.store(true, Ordering::Release);
+        });
+        Later {
+            id,
+            line,
+            answer,
+            is_answered,
+        }
+    }
+
+    /// Whether a reply has come, or the connection is lost.
+    pub fn is_answered(&self) -> bool {
+        self.is_answered.load(Ordering::Acquire)
+    }
+
     /// The reply, which must come.
     #[track_caller]
     pub fn reply(self) -> Reply {
@@ -104,6 +109,13 @@ impl Later {
         let (reply, _, client) = self.receive();
         let reply = reply.unwrap_or_else(|error| panic!("{}: {error}", self.line));
         (reply, client)
+    }
+
+    /// The reply and the connection for further commands; `None` if the connection broke.
+    #[track_caller]
+    pub fn end(self) -> Option<(Reply, Client)> {
+        let (reply, _, client) = self.receive();
+        reply.ok().map(|reply| (reply, client))
     }
 
     /// The fence, which must come.

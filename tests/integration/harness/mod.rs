@@ -5,6 +5,7 @@ pub mod aof;
 mod client;
 mod clock;
 mod cluster;
+pub mod commands;
 mod console;
 mod cut_link;
 pub mod dump;

@@ -230,6 +230,13 @@ impl Server {
             status.is_ok_and(|status| status.success()),
             "kill -s {name}"
         );
+        // A process that is at work stops a moment later.
+        if name == "STOP" {
+            wait_for("the server to stop", || {
+                let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+                stat.contains(") T ").then_some(())
+            });
+        }
     }
 
     /// Whether it is running, and was not ended by `kill` or `shut_down`.

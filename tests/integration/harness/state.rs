@@ -36,7 +36,7 @@ impl State {
             c.call(&format!("SELECT {db}"));
             for name in c.call("KEYS *").items() {
                 let name = name.as_bytes();
-                let dump = c.send(&[b"DUMP", name]);
+                let dump = c.send(&[b"DUMP".as_slice(), name]);
                 let expires = expires(c, name, has_pexpiretime);
                 keys.insert((db, name.to_vec()), KeyState { dump, expires });
             }
@@ -82,7 +82,7 @@ impl State {
 #[track_caller]
 fn expires(c: &mut Client, name: &[u8], has_pexpiretime: bool) -> Option<RangeInclusive<i64>> {
     if has_pexpiretime {
-        let at = c.send(&[b"PEXPIRETIME", name]).as_int();
+        let at = c.send(&[b"PEXPIRETIME".as_slice(), name]).as_int();
         return (at >= 0).then_some(at..=at);
     }
     let before = now_ms();

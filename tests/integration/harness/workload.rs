@@ -98,10 +98,15 @@ pub fn settle(c: &mut Client) {
     wait_for("the short ttls to end", || {
         let keys = c.call("KEYS *");
         let all_long = keys.items().iter().all(|name| {
-            let ttl = c.send(&[b"PTTL", name.as_bytes()]).as_int();
-            let is_lock = c.send(&[b"TYPE", name.as_bytes()]) == Reply::Simple("redislock".into());
+            let ttl = c.send(&[b"PTTL".as_slice(), name.as_bytes()]).as_int();
+            let is_lock =
+                c.send(&[b"TYPE".as_slice(), name.as_bytes()]) == Reply::Simple("redislock".into());
             if ttl == -1 && is_lock {
-                c.send(&[b"LOCK.RELEASE", name.as_bytes(), b"nobody of the workload"]);
+                c.send(&[
+                    b"LOCK.RELEASE".as_slice(),
+                    name.as_bytes(),
+                    b"nobody of the workload",
+                ]);
             }
             ttl > LONG_MS / 2 || (ttl == -1 && !is_lock)
         });

@@ -1,31 +1,17 @@
 //! Commands that are almost, or not at all, valid.
 
-use rand::rngs::StdRng;
-use rand::RngExt;
+use std::ffi::CStr;
 
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+use rand::RngExt;
+use redis_lock::command::spec::{Arg, Kind as ArgKind};
+use redis_lock::command::Command;
+
+use crate::harness::commands::text;
 use crate::harness::Reply;
 
 type Line = Vec<Vec<u8>>;
-
-const COMMANDS: [&str; 17] = [
-    "LOCK.ACQUIRE",
-    "LOCK.ACQUIRE",
-    "RWLOCK.WLOCK",
-    "RWLOCK.RLOCK",
-    "LOCK.RELEASE",
-    "LOCK.RELEASE",
-    "LOCK.RENEW",
-    "LOCK.INFO",
-    "LOCK.CHECK",
-    "LOCK.TOP",
-    "LOCK.LOG",
-    "LOCK.MACQUIRE",
-    "LOCK.MACQUIRE",
-    "LOCK.EXEC",
-    "LOCK.EXEC",
-    "lock._apply",
-    "lock._release",
-];
 
 // The first ones are usual, the last ones are no text.
 const KEYS: [&[u8]; 6] = [b"a", b"b", b"", b"\0\r\n", b"string", b"\xff"];
@@ -45,81 +31,34 @@ const NUMBERS: [&[u8]; 10] = [
     b"",
 ];
 
-// No wait here is longer than this client's own limit, and no absent place lasts much longer.
-const OPTIONS: [&[&str]; 30] = [
-    &[],
-    &[],
-    &["BLOCK", "1"],
-    &["block"],
-    &["BLOCK", "-1"],
-    &["BLOCK", "1", "BLOCK", "1"],
-    &["NX"],
-    &["LIMIT", "2"],
-    &["LIMIT", "3", "BLOCK", "1"],
-    &["LIMIT", "4294967297"],
-    &["limit"],
-    &["BLOCK", "1", "\0"],
-    &["KEEP", "1"],
-    &["KEEP", "40", "BLOCK", "1"],
-    &["keep", "40", "LINGER", "0"],
-    &["KEEP", "0"],
-    &["KEEP", "3600001"],
-    &["KEEP"],
-    &["KEEP", "1", "KEEP", "1"],
-    &["NOTIFY", "0", "heard"],
-    &["NOTIFY", "5", "heard", "KEEP", "5"],
-    &["NOTIFY", "0", "unheard"],
-    &["NOTIFY", "5", "\0\r\n\u{1}"],
-    &["NOTIFY", "5"],
-    &["NOTIFY", "1e9", "heard"],
-    &["NOTIFY", "5", "heard", "BLOCK", "1"],
-    &["LINGER", "0"],
-    &["LINGER", "9", "NOTIFY", "5", "heard"],
-    &["LINGER", "-1"],
-    &["LINGER"],
-];
+/// No wait of a client is longer than its own limit. The first ones are usual.
+const BLOCKS: [&[u8]; 6] = [b"1", b"1", b"-1", b"1e9", b"", b"\0"];
 
-const AT_LEAST: [&[&str]; 8] = [
-    &[],
-    &[],
-    &["ATLEAST", "0"],
-    &["atleast", "20"],
-    &["ATLEAST", "281474976710656"],
-    &["ATLEAST", "281474976710657"],
-    &["ATLEAST"],
-    &["ATLEAST", "1", "ATLEAST", "1"],
-];
+const TIMEOUTS: [&[u8]; 5] = [b"0", b"5", b"1e9", b"-1", b""];
 
-/// The numbers of keys that are wrong. `None` is the right one.
-const COUNTS: [Option<&str>; 10] = [
-    None,
-    None,
-    None,
-    None,
-    Some("0"),
-    Some("2"),
-    Some("-1"),
-    Some("129"),
-    Some("9223372036854775807"),
-    Some("many"),
-];
+const CHANNELS: [&[u8]; 4] = [b"heard", b"heard", b"unheard", b"\0\r\n\x01"];
 
-const MODES: [&[&str]; 8] = [
-    &[],
-    &[],
-    &["MODES", "SHARED", "EXCLUSIVE"],
-    &["modes", "exclusive", "shared"],
-    &["MODES", "SHARED"],
-    &["MODES"],
-    &["MODES", "SHARED", "READ"],
-    &["MODES", "SHARED", "SHARED", "MODES", "SHARED", "SHARED"],
+/// No absent place lasts much longer.
+const GRACES: [&[u8]; 5] = [b"1", b"40", b"0", b"3600001", b""];
+
+const SHORT_TIMES: [&[u8]; 6] = [b"0", b"9", b"20", b"-1", b"281474976710657", b"nan"];
+
+const COUNTS: [&[u8]; 6] = [b"2", b"0", b"-1", b"129", b"9223372036854775807", b"many"];
+
+const LIMITS: [&[u8]; 6] = [
+    b"2",
+    b"3",
+    b"1",
+    b"0",
+    b"4294967297",
+    b"18446744073709551616",
 ];
 
 /// The command by which the writes of LOCK.EXEC are counted.
 const COUNTED: [&str; 2] = ["INCR", "counted"];
 
 /// The commands within LOCK.EXEC. KEY is the key of the lock, TOKEN its token.
-const GUARDED: [&[&str]; 30] = [
+const GUARDED: [&[&str]; 31] = [
     &COUNTED,
     &COUNTED,
     &COUNTED,
@@ -139,6 +78,7 @@ const GUARDED: [&[&str]; 30] = [
     &["LOCK.ACQUIRE", "b", "TOKEN", "50", "NOTIFY", "0", "heard"],
     &["LOCK.MACQUIRE", "2", "a", "b", "TOKEN", "50", "KEEP", "1"],
     &["LOCK.RELEASE", "KEY", "TOKEN"],
+    &["LOCK.CANCEL", "KEY"],
     &["LOCK.EXEC", "KEY", "TOKEN", "INCR", "counted"],
     &["lock.exec"],
     &["MULTI"],
@@ -163,12 +103,13 @@ pub fn is_counted(line: &[Vec<u8>]) -> bool {
 /// The kind of a reply. Fails if it is not one that a line can have.
 #[track_caller]
 pub fn kind_of(line: &[Vec<u8>], reply: &Reply) -> &'static str {
-    const CODES: [&str; 7] = [
+    const CODES: [&str; 8] = [
         "ERR",
         "WRONGTYPE",
         "DEADLOCK",
         "PARTIAL",
         "NOTHELD",
+        "CANCELLED",
         // The own errors of commands within LOCK.EXEC.
         "EXECABORT",
         "NOSCRIPT",
@@ -190,96 +131,118 @@ pub fn kind_of(line: &[Vec<u8>], reply: &Reply) -> &'static str {
         Reply::Nil => "null",
         Reply::Array(_) | Reply::Map(_) => "array",
         Reply::Simple(word) if word == "QUEUED" => "place",
+        // Of LOCK.RESETSTAT.
+        Reply::Simple(word) if word == "OK" => "done",
         Reply::Simple(_) | Reply::Bulk(_) if is_guarded => "guarded",
         other => panic!("{:?}: {other:?}", line[0].escape_ascii()),
     }
 }
 
+/// Any command, by its description. Now and then the end of a lock.
 pub fn random_line(rng: &mut StdRng, megabyte: &[u8]) -> Line {
-    let command = any(rng, &COMMANDS);
-    let mut args = vec![command.as_bytes().to_vec()];
+    // Else an odd token would soon hold each key, to the end.
+    if rng.random_bool(0.02) {
+        return vec![b"DEL".to_vec(), any(rng, &KEYS[..2]).to_vec()];
+    }
+    let mut command = any(rng, Command::ALL);
+    // Clients are refused most of these.
+    while command.is_dangerous() && rng.random_bool(0.7) {
+        command = any(rng, Command::ALL);
+    }
+    let spec = command.spec();
+    let mut args = vec![text(spec.name).to_uppercase().into_bytes()];
+    let (needed, mut optional): (Vec<_>, Vec<_>) =
+        spec.args.iter().partition(|arg| !arg.is_optional);
+    optional.retain(|_| rng.random_bool(0.5));
+    optional.shuffle(rng);
     // The server quotes unknown commands in its errors, and this client reads only errors of text.
-    let is_quoted = command == "LOCK.EXEC";
-    match command {
-        "LOCK.MACQUIRE" => several(rng, &mut args),
-        "LOCK.EXEC" => guarded(rng, &mut args),
-        "LOCK.TOP" => {
-            args.push(mostly(rng, &NUMBERS, 3).to_vec());
-            if rng.random_bool(0.3) {
-                args.push(b"contended".to_vec());
+    let is_quoted = command == Command::Exec;
+    for arg in needed.into_iter().chain(optional) {
+        add(rng, arg, is_quoted, &mut args);
+    }
+    match rng.random_range(0..20) {
+        0 => args.truncate(rng.random_range(1..=args.len())),
+        1 => args.extend_from_within(rng.random_range(1..=args.len())..),
+        2..4 => {
+            let most = if is_quoted { 0x7f } else { 0xff };
+            let at = rng.random_range(1..=args.len());
+            let odd = match rng.random_range(0..20) {
+                0 => megabyte.to_vec(),
+                _ => (0..rng.random_range(0..600))
+                    .map(|_| rng.random::<u8>() & most)
+                    .collect(),
+            };
+            match rng.random_bool(0.5) && at < args.len() {
+                true => args[at] = odd,
+                false => args.insert(at, odd),
             }
         }
-        "LOCK.LOG" => args.push(mostly(rng, &NUMBERS, 3).to_vec()),
-        _ => one_key(rng, command, &mut args),
-    }
-    if rng.random_bool(0.2) {
-        let most = if is_quoted { 0x7f } else { 0xff };
-        let at = rng.random_range(1..=args.len());
-        let odd = match rng.random_range(0..20) {
-            0 => megabyte.to_vec(),
-            _ => (0..rng.random_range(0..600))
-                .map(|_| rng.random::<u8>() & most)
-                .collect(),
-        };
-        match rng.random_bool(0.5) && at < args.len() {
-            true => args[at] = odd,
-            false => args.insert(at, odd),
-        }
+        _ => {}
     }
     args
 }
 
-fn one_key(rng: &mut StdRng, command: &str, args: &mut Line) {
-    args.push(mostly(rng, &KEYS, 2).to_vec());
-    args.push(mostly(rng, &TOKENS, 2).to_vec());
-    args.push(mostly(rng, &NUMBERS, 3).to_vec());
-    // As many arguments as the command takes, or a few more or less.
-    let fitting = match command {
-        "LOCK.INFO" => 2,
-        "LOCK.RELEASE" | "LOCK.CHECK" | "lock._apply" | "lock._release" => 3,
-        _ => 4,
-    };
-    if rng.random_bool(0.8) {
-        args.truncate(fitting);
-    } else {
-        args.truncate(rng.random_range(1..=4));
-    }
-    if command == "LOCK.RELEASE" {
-        push(args, any(rng, &AT_LEAST));
-    } else if fitting == 4 || rng.random_bool(0.05) {
-        push(args, any(rng, &OPTIONS));
-    }
-}
-
-/// Two keys mostly, sometimes the same one, and sometimes another number of them than is said.
-fn several(rng: &mut StdRng, args: &mut Line) {
-    let keys = match rng.random_range(0..8) {
+/// Mostly twice, if it may be repeated.
+fn add(rng: &mut StdRng, arg: &Arg, is_text: bool, args: &mut Line) {
+    let lower = |word: &[u8]| word.to_ascii_lowercase();
+    let token = arg.token.map(CStr::to_bytes);
+    args.extend(token.map(|word| {
+        if rng.random() {
+            lower(word)
+        } else {
+            word.to_vec()
+        }
+    }));
+    let times = match rng.random_range(0..8) {
+        _ if !arg.is_multiple => 1,
         0 => 1,
         1 => 3,
         2 => 129,
         _ => 2,
     };
-    let right = keys.to_string();
-    args.push(any(rng, &COUNTS).unwrap_or(&right).into());
-    args.extend((0..keys).map(|_| mostly(rng, &KEYS, 2).to_vec()));
-    args.push(mostly(rng, &TOKENS, 2).to_vec());
-    args.push(mostly(rng, &NUMBERS, 3).to_vec());
-    let (modes, options) = (any(rng, &MODES), any(rng, &OPTIONS));
-    let (first, second) = match rng.random_bool(0.5) {
-        true => (modes, options),
-        false => (options, modes),
+    let (keys, tokens) = if is_text {
+        (5, 7)
+    } else {
+        (KEYS.len(), TOKENS.len())
     };
-    push(args, first);
-    push(args, second);
+    for _ in 0..times {
+        let word = match (text(arg.name), arg.kind) {
+            ("token", _) => mostly(rng, &TOKENS[..tokens], 2),
+            (_, ArgKind::OneOf(of)) => {
+                let one = any(rng, of);
+                add(rng, &one, is_text, args);
+                continue;
+            }
+            (_, ArgKind::Block(of)) => {
+                of.iter().for_each(|arg| add(rng, arg, is_text, args));
+                continue;
+            }
+            (_, ArgKind::PureToken) => return,
+            ("command", _) => return guarded(rng, args),
+            // They come with the command.
+            ("arg", _) => return,
+            ("timeout", _) if token.is_some() => mostly(rng, &BLOCKS, 2),
+            ("timeout", _) => mostly(rng, &TIMEOUTS, 2),
+            ("channel", _) => mostly(rng, &CHANNELS, 2),
+            ("grace", _) => mostly(rng, &GRACES, 2),
+            ("milliseconds", _) => mostly(rng, &SHORT_TIMES, 3),
+            ("numkeys", _) => mostly(rng, &COUNTS, 1),
+            ("n", _) => mostly(rng, &LIMITS, 2),
+            (_, ArgKind::Key) => mostly(rng, &KEYS[..keys], 2),
+            (_, ArgKind::Integer) => mostly(rng, &NUMBERS, 3),
+            (_, ArgKind::Text) => mostly(rng, &TOKENS[..tokens], 2),
+        };
+        args.push(word.to_vec());
+    }
 }
 
+/// The command within LOCK.EXEC, behind its key and token.
 fn guarded(rng: &mut StdRng, args: &mut Line) {
-    let (key, token) = (mostly(rng, &KEYS[..5], 2), mostly(rng, &TOKENS[..7], 2));
-    args.extend([key.to_vec(), token.to_vec()]);
+    let (key, token) = (args[1].clone(), args[2].clone());
     let inner = any(rng, &GUARDED).iter();
     args.extend(inner.map(|word| match *word {
-        "KEY" => key.to_vec(),
-        "TOKEN" => token.to_vec(),
+        "KEY" => key.clone(),
+        "TOKEN" => token.clone(),
         word => word.into(),
     }));
 }
@@ -294,8 +257,4 @@ fn mostly<T: Copy>(rng: &mut StdRng, of: &[T], usual: usize) -> T {
 
 fn any<T: Copy>(rng: &mut StdRng, of: &[T]) -> T {
     of[rng.random_range(0..of.len())]
-}
-
-fn push(args: &mut Line, words: &[&str]) {
-    args.extend(words.iter().map(|word| word.as_bytes().to_vec()));
 }

@@ -115,7 +115,7 @@ fn wait_and_pass_on(server: &Server, end: &str) {
     // meantime.
     let upgrade = server.blocked("RWLOCK.WLOCK k reader 100000 BLOCK 0");
     assert_eq!(
-        c.send(&[b"LOCK.RELEASE", &b"k"[..], token.as_bytes()]),
+        c.send(&[b"LOCK.RELEASE".as_slice(), &b"k"[..], token.as_bytes()]),
         Reply::Int(1)
     );
     upgrade.fence();
@@ -166,7 +166,13 @@ fn throw_payloads(c: &mut Client, payloads: usize) -> usize {
     let mut restored = 0;
     for _ in 0..payloads {
         let (_, payload) = damaged(&mut rng, &seeds);
-        let reply = c.send(&[b"RESTORE", &b"mutant"[..], b"0", &payload, b"REPLACE"]);
+        let reply = c.send(&[
+            b"RESTORE".as_slice(),
+            &b"mutant"[..],
+            b"0",
+            &payload,
+            b"REPLACE",
+        ]);
         restored += usize::from(reply == Reply::Simple("OK".into()));
     }
     assert!(restored > payloads / 20 && restored < payloads * 3 / 4);

@@ -4,8 +4,9 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::users::{assert_may, assert_may_not, user, WRITES};
+use super::users::{assert_may, assert_may_not, user};
 use super::words;
+use crate::harness::commands::{commands, dangerous, of_one_key, shortest, text, writes};
 use crate::harness::{module, Client, Kind, Server};
 
 on_every_server![
@@ -15,28 +16,11 @@ on_every_server![
     the_module_loads_where_no_category_is_left,
 ];
 
-/// The commands for operators and those of the server itself.
-const DANGEROUS: [&str; 6] = [
-    "LOCK.TOP",
-    "LOCK.LOG",
-    "LOCK.RESETSTAT",
-    "LOCK._APPLY k x",
-    "LOCK._RELEASE k me",
-    "LOCK._WRITABLE",
-];
-
-fn of_the_module(c: &mut Client) -> HashSet<String> {
-    let mut names = words(&c.call("COMMAND LIST"));
-    names.retain(|name| name.contains("lock."));
-    names
-}
-
 /// The commands that the server says are in `@lock`.
 ///
 /// Valkey 8.0 knows the categories of a module's command and lists the command in none of them.
 fn assert_all_are_in_the_category(c: &mut Client, kind: Kind) {
-    let all = of_the_module(c);
-    assert!(all.len() >= 15, "{all:?}");
+    let all: HashSet<String> = commands(kind).map(|spec| text(spec.name).into()).collect();
     for name in &all {
         let info = c.call(&format!("COMMAND INFO {name}"));
         let categories = words(&info.items()[0].items()[6]);
@@ -66,23 +50,20 @@ fn a_user_of_the_category_may_lock_and_no_more(kind: Kind) {
     }
     let server = Server::start(kind);
     let mut worker = user(&server, "worker", "~jobs:* -@all +@lock -@dangerous");
-    let asks = ["LOCK.INFO {}", "LOCK.CHECK {} me"];
-    for line in WRITES.into_iter().chain(asks) {
+    for line in of_one_key().map(shortest) {
         assert_may(&mut worker, &line.replace("{}", "jobs:1"));
         assert_may_not(&mut worker, &line.replace("{}", "other"));
     }
     assert_may(&mut worker, "LOCK.MACQUIRE 2 jobs:1 jobs:2 me 1000000");
-    for line in DANGEROUS
-        .into_iter()
-        .chain(["DEL jobs:1", "PING", "ACL CAT"])
-    {
-        assert_may_not(&mut worker, &line.replace(" k ", " jobs:1 "));
+    let others = ["DEL jobs:1", "PING", "ACL CAT"].map(String::from);
+    for line in dangerous().chain(others) {
+        assert_may_not(&mut worker, &line.replace("{}", "jobs:1"));
     }
     // The command inside needs its own right.
     assert_may_not(&mut worker, "LOCK.EXEC jobs:1 me GET jobs:1");
     let mut all_but_locks = user(&server, "other", "~* +@all -@lock");
     assert_may(&mut all_but_locks, "PING");
-    for line in WRITES.into_iter().chain(DANGEROUS) {
+    for line in writes().chain(dangerous()) {
         assert_may_not(&mut all_but_locks, &line.replace("{}", "jobs:1"));
     }
 }

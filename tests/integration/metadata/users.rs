@@ -1,21 +1,15 @@
 //! ACL rules: what they allow and refuse.
 
-use super::{words, COMMANDS};
+use redis_lock::command::spec::Flag;
+
+use super::words;
+use crate::harness::commands::{commands, of_one_key, reads, shortest, text, writes};
 use crate::harness::{Client, Kind, Reply, Server};
 
 on_every_server![
     key_permissions_separate_read_from_write,
     a_user_limited_to_some_keys_cannot_use_others,
     categories_contain_the_commands,
-];
-
-/// The commands that a user may call.
-pub(super) const WRITES: [&str; 5] = [
-    "LOCK.ACQUIRE {} me 1000000",
-    "RWLOCK.RLOCK {} me 1000000",
-    "RWLOCK.WLOCK {} me 1000000",
-    "LOCK.RENEW {} me 1000000",
-    "LOCK.RELEASE {} me",
 ];
 
 /// A connection of a new user without a password.
@@ -47,17 +41,16 @@ fn key_permissions_separate_read_from_write(kind: Kind) {
     let server = Server::start(kind);
     let mut reader = user(&server, "reader", "%R~app:* +@all");
     let mut writer = user(&server, "writer", "%W~app:* +@all");
-    for line in WRITES {
-        let line = line.replace("{}", "app:k");
-        assert_may_not(&mut reader, &line);
-        assert_may(&mut writer, &line);
-    }
-    assert_may(&mut reader, "LOCK.INFO app:k");
-    assert_may_not(&mut writer, "LOCK.INFO app:k");
-    for line in WRITES {
+    for line in writes() {
+        assert_may_not(&mut reader, &line.replace("{}", "app:k"));
+        assert_may(&mut writer, &line.replace("{}", "app:k"));
         assert_may_not(&mut writer, &line.replace("{}", "other:k"));
     }
-    assert_may_not(&mut reader, "LOCK.INFO other:k");
+    for line in reads() {
+        assert_may(&mut reader, &line.replace("{}", "app:k"));
+        assert_may_not(&mut writer, &line.replace("{}", "app:k"));
+        assert_may_not(&mut reader, &line.replace("{}", "other:k"));
+    }
 }
 
 fn a_user_limited_to_some_keys_cannot_use_others(kind: Kind) {
@@ -68,17 +61,13 @@ fn a_user_limited_to_some_keys_cannot_use_others(kind: Kind) {
     for key in others {
         c.int(&format!("LOCK.ACQUIRE {key} me 1000000"));
     }
-    let lines = || {
-        WRITES
-            .into_iter()
-            .chain(["LOCK.INFO {}", "LOCK.CHECK {} me"])
-    };
-    for line in lines().chain(["LOCK._APPLY {} x", "LOCK._RELEASE {} me"]) {
+    let effects = ["LOCK._APPLY {} x", "LOCK._RELEASE {} me"].map(String::from);
+    for line in of_one_key().map(shortest).chain(effects) {
         for key in others {
             assert_may_not(&mut some, &line.replace("{}", key));
         }
     }
-    for line in lines() {
+    for line in of_one_key().map(shortest) {
         assert_may(&mut some, &line.replace("{}", "app:k"));
     }
     for key in others {
@@ -96,44 +85,41 @@ fn categories_contain_the_commands(kind: Kind) {
         return;
     }
     let mut c = server.client();
-    for command in &COMMANDS {
-        let name = command.name;
+    for spec in commands(kind) {
+        let name = text(spec.name);
         let info = c.call(&format!("COMMAND INFO {name}"));
         let categories = words(&info.items()[0].items()[6]);
-        let writes = !["lock.info", "lock.check"].contains(&name);
-        assert_eq!(categories.contains("@write"), writes, "{name}");
-        assert_eq!(categories.contains("@read"), !writes, "{name}");
-        // Valkey 8.0 knows the category and does not list the command in it.
-        if kind.is_redis_8() {
-            let category = if writes { "write" } else { "read" };
-            let listed = words(&c.call(&format!("ACL CAT {category}")));
-            assert!(listed.contains(name), "{name}");
+        for category in text(spec.acl_categories).split(' ') {
+            assert!(
+                categories.contains(&format!("@{category}")),
+                "{name}: {categories:?}"
+            );
+            // Valkey 8.0 knows the category and does not list the command in it.
+            if kind.is_redis_8() {
+                let listed = words(&c.call(&format!("ACL CAT {category}")));
+                assert!(listed.contains(name), "{name}");
+            }
         }
     }
-    let mut writer = user(&server, "writer", "~* -@all +@write");
-    let mut reader = user(&server, "reader", "~* -@all +@read");
-    let mut no_writer = user(&server, "no-writer", "~* +@all -@write");
-    for line in WRITES {
-        let line = line.replace("{}", "k");
-        assert_may(&mut writer, &line);
-        assert_may_not(&mut reader, &line);
-        assert_may_not(&mut no_writer, &line);
-    }
-    assert_may_not(&mut writer, "LOCK.INFO k");
-    assert_may(&mut reader, "LOCK.INFO k");
-    assert_may(&mut no_writer, "LOCK.INFO k");
-    let mut fast = user(&server, "fast", "~* -@all +@fast");
-    let mut no_wait = user(&server, "no-wait", "~* +@all -@blocking");
-    for line in WRITES {
-        let line = line.replace("{}", "k");
-        assert_may(&mut fast, &line);
-        match line.contains("LOCK.RE") {
-            true => assert_may(&mut no_wait, &line),
-            false => assert_may_not(&mut no_wait, &line),
+    for (n, (rules, flag, is_flag_s)) in [
+        ("-@all +@write", Flag::Write, true),
+        ("-@all +@read", Flag::ReadOnly, true),
+        ("+@all -@write", Flag::Write, false),
+        ("-@all +@fast", Flag::Fast, true),
+        ("+@all -@blocking", Flag::Blocking, false),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut limited = user(&server, &format!("limited-{n}"), &format!("~* {rules}"));
+        for spec in of_one_key() {
+            let line = shortest(spec).replace("{}", "k");
+            match spec.flags.contains(&flag) == is_flag_s {
+                true => assert_may(&mut limited, &line),
+                false => assert_may_not(&mut limited, &line),
+            }
         }
     }
-    assert_may_not(&mut fast, "LOCK.INFO k");
-    assert_may(&mut no_wait, "LOCK.INFO k");
     for category in ["admin", "dangerous"] {
         let mut plain = user(&server, "plain", &format!("~* +@all -@{category}"));
         assert_may_not(&mut plain, "LOCK._APPLY k x");

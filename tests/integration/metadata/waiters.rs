@@ -70,6 +70,8 @@ fn info_lists_the_waiters_in_resp2_and_resp3(kind: Kind) {
             ("mode", "exclusive".into()),
             ("holders", info.field("holders")),
             ("waiters", shown),
+            ("holder-count", Reply::Int(1)),
+            ("waiter-count", Reply::Int(4)),
         ]);
         assert_eq!(info, all);
     }

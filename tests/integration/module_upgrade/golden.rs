@@ -142,7 +142,12 @@ fn payloads_of_every_version_are_restored(kind: Kind) {
             };
             c.call(&format!("SELECT {db}"));
             // The ttl comes from the payload: it is the holds' own.
-            let restored = c.send(&[b"RESTORE", key.as_bytes(), b"0", &from_hex(payload)]);
+            let restored = c.send(&[
+                b"RESTORE".as_slice(),
+                key.as_bytes(),
+                b"0",
+                &from_hex(payload),
+            ]);
             assert_eq!(restored, Reply::Simple("OK".into()), "{line}");
         }
         c.call("SELECT 0");

@@ -137,7 +137,7 @@ fn the_module_can_be_removed_as_documented(kind: Kind) {
         for db in [0, 2] {
             c.call(&format!("SELECT {db}"));
             for key in c.call("SCAN 0 COUNT 1000 TYPE redislock").items()[1].items() {
-                c.send(&[b"DEL", key.as_bytes()]);
+                c.send(&[b"DEL".as_slice(), key.as_bytes()]);
             }
         }
         c.call("CONFIG SET aof-use-rdb-preamble no");

@@ -170,15 +170,20 @@ fn a_dumped_permit_is_restored_unchanged(kind: Kind) {
     let mut o = other.client();
     for key in c.call("KEYS *").items() {
         let key = key.as_bytes();
-        let dump = c.send(&[b"DUMP", key]);
-        let restored = o.send(&[b"RESTORE", key, b"0", dump.as_bytes()]);
+        let dump = c.send(&[b"DUMP".as_slice(), key]);
+        let restored = o.send(&[b"RESTORE".as_slice(), key, b"0", dump.as_bytes()]);
         assert_eq!(
             restored,
             Reply::Simple("OK".into()),
             "{}",
             key.escape_ascii()
         );
-        assert_eq!(o.send(&[b"DUMP", key]), dump, "{}", key.escape_ascii());
+        assert_eq!(
+            o.send(&[b"DUMP".as_slice(), key]),
+            dump,
+            "{}",
+            key.escape_ascii()
+        );
     }
     assert_kept(&mut o, "after RESTORE");
     assert_count(&mut o, "after RESTORE");

@@ -77,13 +77,15 @@ fn a_message_is_binary_safe(kind: Kind) {
         (b" 7 granted ", b"granted 1 1 k b"),
     ];
     for (key, token) in names {
-        c.send(&[b"LOCK.ACQUIRE", key, b"a", b"60000"]);
+        c.send(&[b"LOCK.ACQUIRE".as_slice(), key, b"a", b"60000"]);
         let ask = [b"LOCK.ACQUIRE", key, token, b"60000", b"NOTIFY", b"0", b"c"];
         assert_eq!(c.send(&ask), Reply::Simple("QUEUED".into()));
-        c.send(&[b"LOCK.RELEASE", key, b"a"]);
+        c.send(&[b"LOCK.RELEASE".as_slice(), key, b"a"]);
         let (channel, message) = sub.message();
         assert_eq!(channel, b"c");
-        let fence = c.send(&[b"LOCK.ACQUIRE", key, token, b"60000"]).as_int();
+        let fence = c
+            .send(&[b"LOCK.ACQUIRE".as_slice(), key, token, b"60000"])
+            .as_int();
         let head = format!("granted {fence} {} ", key.len());
         assert_eq!(message, [head.as_bytes(), key, b" ", token].concat());
     }

@@ -5,9 +5,12 @@ use std::time::{Duration, Instant};
 use super::fixture::{
     figure, leaves_place, mode, place, places, queued, until_gone, Listener, Subscriber,
 };
-use crate::harness::{wait_for, Client, Cluster, Kind, Reply};
+use crate::harness::{wait_for, Client, Cluster, Kind, Reply, Server, SHARDS};
 
-on_every_server![places_in_a_cluster];
+on_every_server![
+    places_in_a_cluster,
+    a_node_without_pubsub_counts_the_receivers,
+];
 
 const FROM: usize = 0;
 const TO: usize = 1;
@@ -24,10 +27,14 @@ fn places_in_a_cluster(kind: Kind) {
         a_channel_must_be_in_the_slot(&cluster, &mut c, key);
         a_shard_channel_hears(&cluster, &mut c, key);
         other_subscribers_do_not_count(&cluster, &mut c, key);
+        a_subscriber_at_a_replica_hears_no_grant(&cluster, &mut c, key);
     } else {
         notify_is_refused(&mut c, key);
     }
     places_end_with_their_slot(kind, &cluster, key);
+    if kind.is_7_0_or_later() {
+        a_failover_between_two_waits(&cluster);
+    }
     if kind == Kind::Valkey9 {
         places_end_with_a_slot_that_moves_as_a_whole(&cluster, key);
     }
@@ -108,6 +115,104 @@ fn other_subscribers_do_not_count(cluster: &Cluster, c: &mut Client, key: &str) 
     assert_eq!(c.call(&format!("LOCK.INFO {key}")), Reply::Nil);
     assert_eq!(figure(c, "unheard"), unheard + 1);
     assert_eq!(sub.so_far(), [""; 0]);
+}
+
+/// Publishes a mark until the subscriber hears it: nodes send each other messages only while they are
+/// connected. Answers what else it has heard by then. No two marks of a channel may be the same.
+#[track_caller]
+fn heard_by(c: &mut Client, sub: &mut Subscriber, channel: &str, mark: &str) -> Vec<String> {
+    let mut heard = Vec::new();
+    wait_for(&format!("{mark} to arrive"), || {
+        c.int(&format!("SPUBLISH {channel} mark:{mark}"));
+        heard.extend(sub.so_far());
+        heard.contains(&format!("mark:{mark}")).then_some(())
+    });
+    heard.retain(|text| !text.starts_with("mark:"));
+    heard
+}
+
+/// A replica takes SSUBSCRIBE, and gets all messages of the shard.
+fn a_subscriber_at_a_replica_hears_no_grant(cluster: &Cluster, c: &mut Client, key: &str) {
+    // On a channel of its own: other messages may still be on their way to the replica.
+    let channel = format!("{{{key}}}:replica");
+    let line = format!("SSUBSCRIBE {channel}");
+    let mut sub = Subscriber::new(&cluster.nodes[FROM + SHARDS], &line);
+    assert_eq!(heard_by(c, &mut sub, &channel, "begin"), [""; 0]);
+    let unheard = figure(c, "unheard");
+    let all = [
+        format!("LOCK.ACQUIRE {key} b 60000 NOTIFY 0 {channel} KEEP 60000"),
+        format!("LOCK.MACQUIRE 2 {key} {{{key}}}2 b 60000 NOTIFY 0 {channel} KEEP 60000"),
+    ];
+    for (n, ask) in all.iter().enumerate() {
+        c.int(&format!("LOCK.ACQUIRE {key} a 60000"));
+        queued(c, ask);
+        c.int(&format!("LOCK.RELEASE {key} a"));
+        assert_eq!(mode(c, key), "free");
+        assert!(place(c, key, "b").is_absent());
+        assert_eq!(
+            heard_by(c, &mut sub, &channel, &format!("absent-{n}")),
+            [""; 0]
+        );
+        // Its token gives the place up.
+        c.int(&format!("LOCK.RELEASE {key} b"));
+    }
+    assert_eq!(figure(c, "unheard"), unheard + 2);
+    // It hears what others hear.
+    let mut local = Subscriber::new(&cluster.nodes[FROM], &line);
+    for (n, ask) in all.iter().enumerate() {
+        c.int(&format!("LOCK.ACQUIRE {key} a 60000"));
+        queued(c, ask);
+        c.int(&format!("LOCK.RELEASE {key} a"));
+        let fence = local.fence(key, "b");
+        assert_eq!(c.int(&format!("LOCK.CHECK {key} b")), fence);
+        let text = format!("granted {fence} {} {key} b", key.len());
+        assert_eq!(
+            heard_by(c, &mut sub, &channel, &format!("granted-{n}")),
+            [text]
+        );
+        local.so_far();
+        c.int(&format!("LOCK.RELEASE {key} b"));
+        c.call(&format!("LOCK.RELEASE {{{key}}}2 b"));
+    }
+}
+
+/// The server ends the subscription with the failover. One that does not know the new primary subscribes
+/// at the old one again.
+fn a_failover_between_two_waits(cluster: &Cluster) {
+    const SHARD: usize = 2;
+    let key = cluster.keys_of(SHARD, 1).remove(0);
+    let channel = format!("{{{key}}}:c");
+    let line = format!("SSUBSCRIBE {channel}");
+    let ask = format!("LOCK.ACQUIRE {key} b 60000 NOTIFY 0 {channel} KEEP 60000");
+    let wait = |node: usize| {
+        let mut c = cluster.client(node);
+        c.int(&format!("LOCK.ACQUIRE {key} a 60000"));
+        queued(&mut c, &ask);
+        c.int(&format!("LOCK.RELEASE {key} a"));
+        c
+    };
+    let mut sub = Subscriber::new(&cluster.nodes[SHARD], &line);
+    let mut c = wait(SHARD);
+    sub.fence(&key, "b");
+    c.int(&format!("LOCK.RELEASE {key} b"));
+    cluster.client(SHARD + SHARDS).text("CLUSTER FAILOVER");
+    wait_for("the failover", || {
+        (cluster.is_primary(SHARD + SHARDS) && !cluster.is_primary(SHARD)).then_some(())
+    });
+    cluster.wait_until_all_agree();
+    let mut sub = Subscriber::new(&cluster.nodes[SHARD], &line);
+    let mut c = cluster.client(SHARD + SHARDS);
+    assert_eq!(heard_by(&mut c, &mut sub, &channel, "begin"), [""; 0]);
+    let mut c = wait(SHARD + SHARDS);
+    assert_eq!(mode(&mut c, &key), "free");
+    assert_eq!(heard_by(&mut c, &mut sub, &channel, "end"), [""; 0]);
+    // Now it listens at the primary, and asks again.
+    let mut sub = Subscriber::new(&cluster.nodes[SHARD + SHARDS], &line);
+    let fence = c.int(&ask);
+    c.int(&format!("LOCK.RELEASE {key} b"));
+    let mut c = wait(SHARD + SHARDS);
+    assert!(sub.fence(&key, "b") > fence);
+    assert_eq!(c.holders(&key), ["b"]);
 }
 
 /// Takes one place of each kind. Answers with the client that blocks, and the subscriber.
@@ -222,4 +327,33 @@ fn places_end_with_a_slot_that_moves_as_a_whole(cluster: &Cluster, key: &str) {
     let mut to = cluster.client(TO);
     assert_eq!(to.holders(key), ["a"]);
     assert_eq!(places(&mut to, key), []);
+}
+
+/// It cannot tell a subscriber of its own from one at a replica, and grants as outside of a cluster.
+fn a_node_without_pubsub_counts_the_receivers(kind: Kind) {
+    if !kind.is_7_0_or_later() {
+        return;
+    }
+    let options = ["--cluster-enabled", "yes", "--rename-command", "PUBSUB", ""];
+    let server = Server::start_with(kind, &options);
+    let mut c = server.client();
+    c.text("CLUSTER ADDSLOTSRANGE 0 16383");
+    wait_for("the cluster to be up", || {
+        let info = c.text("CLUSTER INFO");
+        info.contains("cluster_state:ok").then_some(())
+    });
+    let error = c.error("PUBSUB SHARDNUMSUB");
+    assert!(error.starts_with("ERR unknown command"), "{error}");
+    let mut sub = Subscriber::new(&server, "SSUBSCRIBE {k}c");
+    c.int("LOCK.ACQUIRE k a 60000");
+    queued(
+        &mut c,
+        "LOCK.ACQUIRE k b 60000 NOTIFY 0 {k}nobody KEEP 60000",
+    );
+    queued(&mut c, "LOCK.ACQUIRE k d 60000 NOTIFY 0 {k}c");
+    c.int("LOCK.RELEASE k a");
+    assert!(place(&mut c, "k", "b").is_absent());
+    c.int("LOCK.RELEASE k b");
+    sub.fence("k", "d");
+    assert_eq!(c.holders("k"), ["d"]);
 }

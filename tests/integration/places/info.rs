@@ -1,14 +1,38 @@
 //! LOCK.INFO shows who listens at each place.
 
+use std::time::{Duration, Instant};
+
 use super::fixture::{leaves_place, mode, places, queued, Listener, Place};
-use crate::harness::{Client, Kind, Reply, Server};
+use crate::harness::{figure, wait_for, workload, Client, Kind, Reply, Server};
 
 on_every_server![
     info_shows_who_listens,
     info_shows_binary_channels_and_tokens,
     info_shows_each_request_of_a_place,
     the_mode_is_free_where_nobody_holds,
+    info_shows_so_many_and_counts_all,
+    info_is_bounded_by_what_it_shows,
 ];
+
+/// The holders and the waiters that are shown, and their counts.
+fn shown(c: &mut Client, line: &str) -> (Vec<String>, Vec<String>, i64, i64) {
+    let info = c.call(line);
+    let tokens = |field| {
+        let all = info.field(field);
+        let tokens = all.items().iter().map(|one| one.field("token"));
+        tokens
+            .map(|token| String::from_utf8(token.as_bytes().to_vec()).unwrap())
+            .collect()
+    };
+    let count = |field| info.field(field).as_int();
+    let (holders, waiters) = (tokens("holders"), tokens("waiters"));
+    (
+        holders,
+        waiters,
+        count("holder-count"),
+        count("waiter-count"),
+    )
+}
 
 fn info_shows_who_listens(kind: Kind) {
     let server = Server::start(kind);
@@ -66,7 +90,7 @@ fn info_shows_binary_channels_and_tokens(kind: Kind) {
         &b"my \xff token\n"[..],
         &b"\x00 c\r\n"[..],
     );
-    c.send(&[b"LOCK.ACQUIRE", key, b"a", b"60000"]);
+    c.send(&[b"LOCK.ACQUIRE".as_slice(), key, b"a", b"60000"]);
     let words = [
         b"LOCK.ACQUIRE",
         key,
@@ -77,7 +101,7 @@ fn info_shows_binary_channels_and_tokens(kind: Kind) {
         channel,
     ];
     assert_eq!(c.send(&words), Reply::Simple("QUEUED".into()));
-    let info = c.send(&[b"LOCK.INFO", key]);
+    let info = c.send(&[b"LOCK.INFO".as_slice(), key]);
     let waiter = info.field("waiters").items()[0].clone();
     assert_eq!(waiter.field("token").as_bytes(), token);
     assert_eq!(waiter.field("channel").as_bytes(), channel);
@@ -125,4 +149,113 @@ fn the_mode_is_free_where_nobody_holds(kind: Kind) {
     assert_eq!(c.int("PTTL k"), -2);
     c.int("LOCK.RELEASE k b");
     assert_eq!(c.call("LOCK.INFO k"), Reply::Nil);
+}
+
+fn info_shows_so_many_and_counts_all(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    // Neither the order of the tokens nor that of the deadlines is that of the grants.
+    for (token, ttl) in [("d", 80_000), ("b", 90_000), ("a", 60_000), ("c", 70_000)] {
+        c.int(&format!("RWLOCK.RLOCK k {token} {ttl}"));
+    }
+    leaves_place(&mut c, "LOCK.ACQUIRE k x 60000 KEEP 60000");
+    let one = server.blocked("RWLOCK.RLOCK k y 60000 BLOCK 0");
+    queued(&mut c, "RWLOCK.RLOCK k y 60000 NOTIFY 0 c");
+    leaves_place(&mut c, "RWLOCK.RLOCK k z 60000 KEEP 60000");
+    let (holders, waiters) = (["d", "b", "a", "c"], ["x", "y", "y", "z"]);
+    for (options, held, waited) in [
+        ("", 4, 4),
+        ("HOLDERS 3", 3, 4),
+        ("waiters 2", 4, 2),
+        ("WAITERS 0 holders 1", 1, 0),
+        ("HOLDERS 0 WAITERS 3", 0, 3),
+        ("HOLDERS 18446744073709551615 WAITERS 9", 4, 4),
+    ] {
+        let line = format!("LOCK.INFO k {options}");
+        let (h, w, holder_count, waiter_count) = shown(&mut c, line.trim());
+        assert_eq!(h, holders[..held], "{options}");
+        assert_eq!(w, waiters[..waited], "{options}");
+        assert_eq!((holder_count, waiter_count), (4, 4), "{options}");
+    }
+    // The other fields are as without options, and where they were.
+    let Reply::Array(flat) = c.call("LOCK.INFO k HOLDERS 0 WAITERS 0") else {
+        panic!("no flat array");
+    };
+    let names = ["mode", "holders", "waiters", "holder-count", "waiter-count"];
+    let is = flat.iter().step_by(2).cloned();
+    assert_eq!(is.collect::<Vec<_>>(), names.map(Reply::from));
+    assert_eq!(flat[1], "shared".into());
+    // Who has gone is not counted.
+    c.int("LOCK.RELEASE k b");
+    c.int("LOCK.RELEASE k x");
+    one.fence();
+    let (holders, waiters, ..) = shown(&mut c, "LOCK.INFO k");
+    assert_eq!((holders, waiters), (words("d a c y"), words("z")));
+    c.int("LOCK.RENEW k d 1");
+    let left = wait_for("a deadline", || {
+        let left = shown(&mut c, "LOCK.INFO k HOLDERS 1");
+        (left.2 == 3).then_some(left)
+    });
+    assert_eq!(left, (words("a"), words("z"), 3, 1));
+    c.call("DEL k");
+    c.int("LOCK.RELEASE k z");
+    assert_eq!(c.call("LOCK.INFO k HOLDERS 0"), Reply::Nil);
+    for wrong in [
+        "HOLDERS",
+        "WAITERS x",
+        "HOLDERS -1",
+        "HOLDERS 1 HOLDERS 1",
+        "ALL",
+    ] {
+        let error = c.error(&format!("LOCK.INFO k {wrong}"));
+        assert!(error.starts_with("ERR "), "{wrong}: {error}");
+    }
+}
+
+fn words(text: &str) -> Vec<String> {
+    text.split(' ').map(String::from).collect()
+}
+
+/// Neither many holders, nor many waiters with long channels, make the reply long or slow.
+fn info_is_bounded_by_what_it_shows(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    let (readers, places) = (100_000, 1_500);
+    let mut pipeline = |count: usize, line: &dyn Fn(usize) -> String| {
+        for first in (0..count).step_by(10_000) {
+            let lines = (first..count.min(first + 10_000)).map(|n| workload::words(&line(n)));
+            for reply in c.pipeline(&lines.collect::<Vec<_>>()) {
+                assert!(!matches!(reply, Reply::Error(_)), "{reply:?}");
+            }
+        }
+    };
+    let channel = "c".repeat(1_024);
+    pipeline(readers, &|n| format!("RWLOCK.RLOCK k reader-{n} 6000000"));
+    pipeline(places, &|n| {
+        format!("LOCK.ACQUIRE k w{n} 6000000 NOTIFY 0 {channel}")
+    });
+    let too_long = format!("LOCK.ACQUIRE k w 60000 NOTIFY 0 {channel}c");
+    for line in [&too_long, &format!("{too_long} KEEP 5")] {
+        assert_eq!(c.error(line), "ERR the channel is longer than 1024 bytes");
+    }
+    let (holders, waiters, holder_count, waiter_count) = shown(&mut c, "LOCK.INFO k");
+    let first = |name: &str| (0..1_000).map(|n| format!("{name}{n}")).collect::<Vec<_>>();
+    assert_eq!((holders, waiters), (first("reader-"), first("w")));
+    assert_eq!(
+        (holder_count, waiter_count),
+        (readers as i64, places as i64)
+    );
+    // The machine may be busy with something else, but not each time.
+    let times = (0..20).map(|_| {
+        let start = Instant::now();
+        let info = c.call("LOCK.INFO k HOLDERS 5 WAITERS 5");
+        assert_eq!(info.field("holder-count").as_int(), readers as i64);
+        start.elapsed()
+    });
+    let time = times.min().unwrap_or_default();
+    assert!(time < Duration::from_millis(2), "{time:?}");
+    figure(
+        kind,
+        &format!("LOCK.INFO HOLDERS 5 WAITERS 5 beside {readers} readers: {time:?}"),
+    );
 }

@@ -2,9 +2,10 @@
 //! listens for it. One test for each rule of the contract.
 
 mod absent;
+mod cancel;
 mod channels;
 mod cluster;
-mod conversions;
+mod crowd;
 mod endings;
 mod figures;
 pub mod fixture;
@@ -15,6 +16,7 @@ mod limits;
 mod release;
 mod resume;
 mod rights;
+mod shares;
 mod storm;
 mod transactions;
 mod unheard;

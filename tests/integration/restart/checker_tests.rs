@@ -266,7 +266,7 @@ fn file_of(key: &str, effects: &[Effect<'_>]) -> Vec<u8> {
     for effect in effects {
         let mut bytes = Vec::new();
         encode_effect(effect, &mut bytes);
-        file.extend(packed(&[b"LOCK._APPLY", key.as_bytes(), &bytes]));
+        file.extend(packed(&[b"LOCK._APPLY".as_slice(), key.as_bytes(), &bytes]));
     }
     file
 }

@@ -122,12 +122,12 @@ impl Observed {
                 assert_eq!(expires_ms, latest, "{when}: the end of {key}");
             }
             for holder in &shown.holders {
-                let holders = lock.holds();
-                let hold = holders
-                    .iter()
+                let hold = lock
+                    .holds()
+                    .into_iter()
                     .find(|(token, ..)| token.as_bytes() == holder.token.as_bytes());
                 let same = hold.is_some_and(|(_, mode, hold)| {
-                    *mode == holder.mode
+                    mode == holder.mode
                         && hold.fence.get() == holder.fence
                         && hold.since_ms == holder.since_ms
                         && holder.ends_ms.contains(&hold.deadline.ms())
@@ -158,14 +158,13 @@ impl Holder {
         let number = |name: &str| u64::try_from(info.field(name).as_int()).unwrap();
         let ttl_ms = number("ttl");
         let token = info.field("token");
-        let holds = lock.holds();
-        let mut own = holds
-            .iter()
-            .filter(|(owner, ..)| owner.as_bytes() == token.as_bytes());
-        let (_, mode, _) = own.next()?;
+        let (_, mode, _) = lock
+            .holds()
+            .into_iter()
+            .find(|(owner, ..)| owner.as_bytes() == token.as_bytes())?;
         Some(Self {
             token: String::from_utf8_lossy(token.as_bytes()).into_owned(),
-            mode: *mode,
+            mode,
             fence: number("fence"),
             since_ms: number("since"),
             ends_ms: now_ms.start() + ttl_ms..=now_ms.end() + ttl_ms,

@@ -84,7 +84,7 @@ fn no_context_lets_a_client_apply_an_effect(kind: Kind) {
 fn an_aof_piped_in_by_a_client_is_refused(kind: Kind) {
     let (server, mut c) = fixture(kind);
     let record = effect();
-    let file = packed(&[b"LOCK._APPLY", &b"k"[..], &record]);
+    let file = packed(&[b"LOCK._APPLY".as_slice(), &b"k"[..], &record]);
     let mut cli = Command::new(redis_cli())
         .args(["-p", &server.port.to_string(), "--pipe"])
         .stdin(Stdio::piped())
@@ -108,7 +108,7 @@ fn a_connection_that_sent_psync_cannot_apply_effects(kind: Kind) {
             (c.info("connected_slaves") == "1").then_some(())
         });
         let record = effect();
-        replica.send_bytes(&packed(&[b"LOCK._APPLY", &b"k"[..], &record]));
+        replica.send_bytes(&packed(&[b"LOCK._APPLY".as_slice(), &b"k"[..], &record]));
         let calls = |c: &mut Client| c.text("INFO commandstats");
         wait_for("the command to be refused", || {
             calls(&mut c).contains("cmdstat_lock._apply").then_some(())

@@ -1,6 +1,7 @@
 //! A user limited to some keys, and all the ways to the others.
 
 use super::{in_scripts, load_function, user};
+use crate::harness::commands::{reads, writes};
 use crate::harness::{figure, wait_for, Client, Kind, Reply, Server};
 
 on_every_server![
@@ -10,17 +11,21 @@ on_every_server![
     a_waiter_of_a_deleted_user_is_ended,
 ];
 
-const LINES: [&str; 9] = [
-    "LOCK.ACQUIRE {} me 1000000",
-    "LOCK.ACQUIRE {} * 1000000",
-    "LOCK.ACQUIRE {} me 1000000 BLOCK 0",
-    "RWLOCK.RLOCK {} me 1000000",
-    "RWLOCK.WLOCK {} me 1000000 BLOCK 0",
-    "LOCK.RENEW {} me 1000000",
-    "LOCK.RELEASE {} me",
-    "LOCK.RELEASE {} holder",
-    "LOCK.INFO {}",
-];
+/// The writes among the lines of [`lines`], which are all of one key.
+fn write_lines() -> impl Iterator<Item = String> {
+    let more = [
+        "LOCK.ACQUIRE {} * 1000000",
+        "LOCK.ACQUIRE {} me 1000000 BLOCK 0",
+        "RWLOCK.WLOCK {} me 1000000 BLOCK 0",
+        "LOCK.RELEASE {} holder",
+        "LOCK.CANCEL {} TOKEN waiter",
+    ];
+    writes().chain(more.map(String::from))
+}
+
+fn lines() -> impl Iterator<Item = String> {
+    write_lines().chain(reads())
+}
 
 /// A server with a lock that is held and waited for, and users of other keys.
 fn fixture(kind: Kind) -> (Server, Client) {
@@ -59,7 +64,7 @@ fn a_user_limited_to_some_keys_reaches_no_others_in_any_context(kind: Kind) {
     for (n, rules) in rules.iter().enumerate() {
         let mut some = user(&server, &format!("some-{n}"), rules);
         for key in ["other:held", "other:free", "other:text", "app", "APP:k"] {
-            for line in LINES.map(|line| line.replace("{}", key)) {
+            for line in lines().map(|line| line.replace("{}", key)) {
                 assert_no_permission(&some.call(&line), &line);
                 // A refused command fails the whole transaction.
                 some.call("MULTI");
@@ -99,7 +104,7 @@ fn a_permission_error_reveals_nothing_about_the_key(kind: Kind) {
     let mut some = user(&server, "some", "~app:* +@all");
     let keyspace = |c: &mut Client| (c.info("keyspace_hits"), c.info("keyspace_misses"));
     let before = keyspace(&mut c);
-    for line in LINES {
+    for line in lines() {
         let mut tell = |key: &str| some.error(&line.replace("{}", key)).replace(key, "KEY");
         let free = tell("other:free");
         assert_eq!(tell("other:held"), free, "{line}");
@@ -120,15 +125,13 @@ fn read_only_and_write_only_users_stay_so_in_scripts(kind: Kind) {
     let mut reader = user(&server, "reader", "%R~other:* +@all");
     let mut writer = user(&server, "writer", "%W~other:* +@all");
     let before = c.call("DUMP other:held");
-    for line in LINES.map(|line| line.replace("{}", "other:held")) {
-        let refused = match line.starts_with("LOCK.INFO") {
-            true => &mut writer,
-            false => &mut reader,
-        };
-        for script in in_scripts(&line, true) {
-            assert_no_permission(&refused.send(&script), &line);
+    let check = |refused: &mut Client, line: &str| {
+        for script in in_scripts(&line.replace("{}", "other:held"), true) {
+            assert_no_permission(&refused.send(&script), line);
         }
-    }
+    };
+    write_lines().for_each(|line| check(&mut reader, &line));
+    reads().for_each(|line| check(&mut writer, &line));
     assert_eq!(c.call("DUMP other:held"), before);
     // A script that declares its keys needs both permissions itself.
     let script = &in_scripts("LOCK.INFO other:held", true)[1];

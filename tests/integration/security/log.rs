@@ -33,7 +33,12 @@ fn client_input_is_never_logged(kind: Kind) {
         // A client waits for such a key, under such a name, and is killed.
         let mut waiter = server.client();
         let id = waiter.int("CLIENT ID");
-        c.send(&[b"LOCK.ACQUIRE", &bytes[..], b"holder", b"1000000"]);
+        c.send(&[
+            b"LOCK.ACQUIRE".as_slice(),
+            &bytes[..],
+            b"holder",
+            b"1000000",
+        ]);
         let wait: Vec<Vec<u8>> = [b"LOCK.ACQUIRE", &bytes[..], &bytes, b"1000", b"BLOCK", b"0"]
             .map(<[u8]>::to_vec)
             .to_vec();

@@ -156,7 +156,7 @@ fn a_kept_place_resumes(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let line = "LOCK.MACQUIRE 3 a b c me 60000";
-    let waits = contended(&server, &mut c, "BLOCK 20 KEEP 60000");
+    let waits = contended(&server, &mut c, "BLOCK 500 KEEP 60000");
     let behind = server.blocked("LOCK.ACQUIRE c behind 60000 BLOCK 0");
     assert_eq!(waits.reply(), Reply::Nil);
     for key in ["a", "b", "c"] {

@@ -270,6 +270,7 @@ impl<'h> Checker<'h> {
             return self.refuse(Rule::Ghost, at, what);
         };
         let (parts, first_number) = (first.request.parts, first.number);
+        let by_channel = first.request.by_channel;
         let is_another_part = parts.are_several() && self.is_granted_on(at, key, token, hold.fence);
         let is_torn = parts.are_several() && !self.is_whole(at, parts, token, hold.fence);
         let heard = self.delivered.contains_key(&hold.fence.get());
@@ -281,8 +282,9 @@ impl<'h> Checker<'h> {
             )
         });
         let waited = self.current != Some(parts.first);
-        let connections = takers
-            .iter()
+        // A grant that a channel has received stays, even if its client is killed before it reads.
+        let blocked = takers.iter().filter(|taker| !taker.request.by_channel);
+        let connections = blocked
             .map(|timeline| timeline.request.connection)
             .collect();
         let passed = self.queue(key).find(|other| {
@@ -307,6 +309,10 @@ impl<'h> Checker<'h> {
         }
         self.findings.several += usize::from(parts.are_several() && !is_another_part);
         self.findings.hand_offs += usize::from(waited);
+        if waited && by_channel && !is_another_part {
+            self.findings.notified += 1;
+            self.findings.notified_several += usize::from(parts.are_several());
+        }
         if !heard && !excused {
             self.refuse(Rule::Unheard, at, what);
         }
@@ -401,7 +407,10 @@ impl<'h> Checker<'h> {
             let token = &timeline.request.token;
             let others = self.queue(key).filter(|c| c.may_have_place(at, now_ms));
             let mut others = others.filter(|other| other.request.token != *token);
-            others.all(|other| timeline.place.1 < other.place.0)
+            others.all(|other| {
+                let is_ahead = self.is_ahead(key, other, now_ms);
+                timeline.place.1 < other.place.0 && !is_ahead
+            })
         };
         // Of several upgrades the one that tolerates the most holders comes first.
         let head = waiting()
@@ -450,6 +459,9 @@ impl<'h> Checker<'h> {
             timeline.block.is_some() && timeline.request.outcome == Outcome::Null
         });
         self.findings.timeouts = timeouts.count();
+        let deaf = self.timelines.values().filter(|t| t.deaf.is_some());
+        let (kept, others): (Vec<_>, Vec<_>) = deaf.partition(|t| t.kept.is_some());
+        (self.findings.deaf_kept, self.findings.deaf) = (kept.len(), others.len());
         if self.history.blocked_at_end != 0 {
             let text = format!("{} clients are blocked", self.history.blocked_at_end);
             self.refuse(Rule::LeftOver, end, text);

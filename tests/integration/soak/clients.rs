@@ -11,7 +11,7 @@ use rand::{RngExt, SeedableRng};
 use redis_lock::lock::Mode;
 
 use super::history::{Outcome, Request, What};
-use super::sending::Patience;
+use super::sending::{Patience, Stay};
 use super::wire::Wire;
 
 /// The state that all threads of a run share.
@@ -44,6 +44,8 @@ pub struct Client<'s> {
     pub(super) number: usize,
     pub(super) rng: StdRng,
     pub(super) wire: Option<Wire>,
+    /// Where it hears of grants.
+    pub(super) ear: Option<Wire>,
     tokens: u64,
     /// The ttl of its holds, if it is not random.
     pub(super) ttl_ms: Option<u64>,
@@ -61,6 +63,7 @@ impl<'s> Client<'s> {
             number,
             rng: StdRng::seed_from_u64(fixture.seed ^ ((number as u64 + 1) << 32)),
             wire: None,
+            ear: None,
             tokens: 0,
             ttl_ms: None,
             requests: Vec::new(),
@@ -177,8 +180,8 @@ impl<'s> Client<'s> {
             .map(|key| (key, self.reader_or_writer()))
             .collect();
         let keep_ms = self.any_grace();
-        let block = self.any_slice(keep_ms);
-        if !self.insist(token, &asked, block, keep_ms) {
+        let stay = self.any_stay(keep_ms);
+        if !self.insist(token, &asked, stay) {
             // On one of the keys, for the whole place.
             if keep_ms.is_some() && self.rng.random_bool(0.3) {
                 self.ask(What::Release, key, token);
@@ -210,15 +213,22 @@ impl<'s> Client<'s> {
     /// Tries to get a hold. A client whose connection broke may repeat the request with the same
     /// token.
     fn take(&mut self, key: &str, token: &str, mode: Mode, keep_ms: Option<u64>) -> bool {
-        let block = self.any_slice(keep_ms);
-        self.insist(token, &[(key.to_string(), mode)], block, keep_ms)
+        let stay = self.any_stay(keep_ms);
+        self.insist(token, &[(key.to_string(), mode)], stay)
     }
 
-    /// With KEEP it waits in slices.
-    fn any_slice(&mut self, keep_ms: Option<u64>) -> Option<u64> {
-        match keep_ms {
+    /// With KEEP it waits in slices. Nobody waits for ever by a channel: the server does not notice
+    /// that the client has gone before its turn comes.
+    fn any_stay(&mut self, keep_ms: Option<u64>) -> Stay {
+        let wait_ms = match keep_ms {
             Some(_) => Some(self.rng.random_range(0..30)).filter(|ms| *ms > 0),
             None => self.any_block(),
+        };
+        let may_notify = wait_ms.is_some_and(|ms| ms > 0);
+        Stay {
+            wait_ms,
+            keep_ms,
+            by_channel: may_notify && self.rng.random_bool(0.35),
         }
     }
 
@@ -239,34 +249,32 @@ impl<'s> Client<'s> {
         }
     }
 
-    fn insist(
-        &mut self,
-        token: &str,
-        asked: &[(String, Mode)],
-        block: Option<u64>,
-        mut keep_ms: Option<u64>,
-    ) -> bool {
-        let gives_up = if keep_ms.is_some() { 0.15 } else { 0.4 };
-        let attempts = if keep_ms.is_some() { 6 } else { 3 };
+    fn insist(&mut self, token: &str, asked: &[(String, Mode)], mut stay: Stay) -> bool {
+        let gives_up = if stay.keep_ms.is_some() { 0.15 } else { 0.4 };
+        let attempts = if stay.keep_ms.is_some() { 6 } else { 3 };
         for _ in 0..attempts {
+            let vanishes = if stay.by_channel { 20 } else { 10 };
             let patience = match self.rng.random_range(0..100) {
-                0..=9 => Patience::Only(Duration::from_micros(self.rng.random_range(0..30_000))),
+                n if n < vanishes => {
+                    Patience::Only(Duration::from_micros(self.rng.random_range(0..30_000)))
+                }
                 _ => Patience::Endless,
             };
-            let outcome = if self.rng.random_range(0..100) < 3 {
-                self.ask_twice(token, asked, (block, keep_ms), patience)
+            // A second request by a channel takes the place of the first one, which hears nothing.
+            let outcome = if !stay.by_channel && self.rng.random_range(0..100) < 3 {
+                self.ask_twice(token, asked, stay, patience)
             } else {
-                let pending = self.start_acquire(token, asked, (block, keep_ms));
+                let pending = self.start_acquire(token, asked, stay);
                 pending.map(|pending| self.finish(pending, patience))
             };
             match outcome {
                 Some(Outcome::Fence(_)) => return true,
                 Some(Outcome::Cut { .. } | Outcome::Closed) | None => {}
                 // It has a place, and asks again.
-                Some(Outcome::Null) if keep_ms.is_some() => {
+                Some(Outcome::Null) if stay.keep_ms.is_some() => {
                     self.think();
                     if self.rng.random_bool(0.2) {
-                        keep_ms = None;
+                        stay.keep_ms = None;
                     }
                 }
                 Some(_) => return false,

@@ -12,6 +12,13 @@ pub struct Findings {
     pub permits: usize,
     /// Grants to requests that had waited.
     pub hand_offs: usize,
+    /// Those of them that came by a channel.
+    pub notified: usize,
+    /// Those of these that are of several keys.
+    pub notified_several: usize,
+    /// Requests by a channel whose client has vanished, with KEEP and without.
+    pub deaf_kept: usize,
+    pub deaf: usize,
     /// Grants that were never delivered, because the client was gone.
     pub unheard: usize,
     /// Those of them that the server took back.
@@ -45,6 +52,10 @@ impl fmt::Display for Findings {
             grants,
             permits,
             hand_offs,
+            notified,
+            notified_several,
+            deaf_kept,
+            deaf,
             unheard,
             taken_back,
             several,
@@ -61,8 +72,8 @@ impl fmt::Display for Findings {
         } = self;
         write!(
             f,
-            "{requests} requests, {timeouts} of them timed out; {effects} effects; {grants} grants, {permits} of permits, {hand_offs} to waiters, \
-             {unheard} unheard, {taken_back} taken back, {several} of several keys, {lingered} over with their connection, {later} kept by ATLEAST; {resumed} places resumed; {guarded} guarded writes, {not_held} refused; \
+            "{requests} requests, {timeouts} of them timed out; {effects} effects; {grants} grants, {permits} of permits, {hand_offs} to waiters, {notified} by a channel, {notified_several} of these of several keys, \
+             {deaf} and with KEEP {deaf_kept} requests by a channel whose client vanished; {unheard} unheard, {taken_back} taken back, {several} of several keys, {lingered} over with their connection, {later} kept by ATLEAST; {resumed} places resumed; {guarded} guarded writes, {not_held} refused; \
              {cycles} cycles refused; {samples} looks at {waiters_seen} waiters, {absent} of them absent"
         )
     }

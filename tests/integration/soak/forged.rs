@@ -59,6 +59,7 @@ impl Forged {
         let number = self.history.requests.len() as u64 + 1;
         let request = Request {
             connection: number as i64,
+            by_channel: false,
             what,
             parts: Parts::one(number),
             key: KEY.into(),
@@ -208,6 +209,20 @@ impl Forged {
         let number = self.asks(token, What::Acquire(mode, None));
         self.keeps(number, grace_ms);
         self.ends(number, Outcome::Null);
+    }
+
+    /// A request waits by a channel, for so long.
+    pub fn is_to_be_told(&mut self, token: &str, mode: Mode, timeout_ms: u64) -> u64 {
+        let number = self.asks(token, What::Acquire(mode, Some(timeout_ms)));
+        let request = self.history.requests.get_mut(&number).unwrap();
+        request.by_channel = true;
+        number
+    }
+
+    /// Its client vanishes now, and the server has noticed it.
+    pub fn vanishes(&mut self, number: u64) {
+        let since_us = self.now_us();
+        self.ends(number, Outcome::Cut { since_us });
     }
 
     /// The place of a request outlives it by so long.

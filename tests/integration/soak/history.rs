@@ -68,7 +68,10 @@ pub enum Mark {
 
 #[derive(Clone, Debug)]
 pub struct Request {
+    /// The connection at which the client listens.
     pub connection: i64,
+    /// With NOTIFY. The connection is then that of the subscription.
+    pub by_channel: bool,
     pub what: What,
     /// The numbers under which it is recorded: one for each of its keys.
     pub parts: Parts,
@@ -113,7 +116,7 @@ impl Parts {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
-    /// With the timeout of BLOCK. 0 means forever.
+    /// With the timeout of BLOCK or NOTIFY. 0 means forever.
     Acquire(Mode, Option<u64>),
     Release,
     Renew,

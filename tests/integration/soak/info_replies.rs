@@ -110,7 +110,7 @@ impl<'h> Checker<'h> {
             if same.count() > timelines.len() {
                 wrong.push(format!("does not wait: {waiter:?}"));
             }
-            let may_listen = timelines.iter().any(|t| t.may_wait(at, from_ms));
+            let may_listen = timelines.iter().any(|t| t.may_stand(at, from_ms));
             if !may_listen && !shown.absent.contains(&waiter.0) {
                 wrong.push(format!("does not listen: {waiter:?}"));
             }
@@ -200,7 +200,7 @@ impl<'h> Checker<'h> {
             let token = timeline.request.token.as_bytes();
             state.narrows(token, timeline.mode, self.now_ms)
                 && !timeline.request.parts.are_several()
-                && timeline.may_wait(at, self.now_ms)
+                && timeline.may_stand(at, self.now_ms)
         });
         let owned = waiting.filter_map(|timeline| {
             let own = state.own(timeline.request.token.as_bytes(), self.now_ms)?;

@@ -32,12 +32,13 @@ const LATE_US: u64 = 100_000;
 
 impl Kept {
     /// The request came before `arrived_us`. `gone_us` is when the server has surely noticed that a
-    /// client has gone, and `over_at` the position from which on a timer of an instant has surely
-    /// fired.
+    /// client has gone, `put_off` until when a pause has a timer wait, and `over_at` the position from
+    /// which on a timer of an instant has surely fired.
     pub fn of(
         request: &Request,
         block: Option<u64>,
         (arrived_us, gone_us): (u64, u64),
+        put_off: impl FnOnce(u64) -> u64,
         over_at: impl FnOnce(u64) -> usize,
     ) -> Option<Self> {
         let grace_us = request.keep_ms? * 1_000;
@@ -47,6 +48,12 @@ impl Kept {
             Some(ms) => ms * 1_000,
         };
         let times_out_us = request.asked_us.saturating_add(timeout_us);
+        // The place of a client that listened by a channel becomes absent when its turn comes, or the
+        // timer tells of its timeout. A pause puts the timer off, and the grace begins after it.
+        let gone_us = match request.by_channel {
+            true => gone_us.max(put_off(request.ended_us.saturating_add(timeout_us))),
+            false => gone_us,
+        };
         let (earliest_us, latest_us) = match &request.outcome {
             // One that waits for ever was told null because its place was given up.
             Outcome::Null if timeout_us == u64::MAX => (0, request.ended_us),
@@ -59,6 +66,7 @@ impl Kept {
                 times_out_us.min(*since_us),
                 gone_us.saturating_add(NOTICED_US),
             ),
+            Outcome::Closed if request.by_channel => (0, gone_us.saturating_add(NOTICED_US)),
             Outcome::Closed => (0, request.ended_us + NOTICED_US),
             Outcome::Error(error) if error.starts_with("UNBLOCKED ") => (0, request.ended_us),
             // A grant, or a refusal for good.
@@ -73,17 +81,42 @@ impl Kept {
             over_at: over_at(latest_us.saturating_add(grace_us)),
         })
     }
+
+    /// How long a request by a channel stands whose client has gone: until its timeout at most.
+    pub fn of_deaf(
+        request: &Request,
+        block: Option<u64>,
+        over_at: impl FnOnce(u64) -> usize,
+    ) -> Option<Self> {
+        let has_gone = matches!(request.outcome, Outcome::Cut { .. } | Outcome::Closed);
+        let timeout_ms = block.filter(|_| request.by_channel && has_gone)?;
+        // It came before the client had gone.
+        let latest_us = request.ended_us + timeout_ms * 1_000;
+        Some(Self {
+            surely_until_us: 0,
+            perhaps_until_us: latest_us,
+            over_at: over_at(latest_us),
+        })
+    }
 }
 
 impl Timeline<'_> {
     /// Whether its place may be there at this position of the log, at or after this instant.
     pub fn may_have_place(&self, at: usize, not_before_ms: u64) -> bool {
-        let may_be_kept = self.kept.is_some_and(|kept| {
+        self.may_last(self.kept, at, not_before_ms) || self.may_stand(at, not_before_ms)
+    }
+
+    /// Whether it may wait, as the server sees it: by a channel that nobody hears, too.
+    pub fn may_stand(&self, at: usize, not_before_ms: u64) -> bool {
+        self.may_last(self.deaf, at, not_before_ms) || self.may_wait(at, not_before_ms)
+    }
+
+    fn may_last(&self, kept: Option<Kept>, at: usize, not_before_ms: u64) -> bool {
+        kept.is_some_and(|kept| {
             let over_us = kept.perhaps_until_us.saturating_add(LATE_US);
             let may_be_late = not_before_ms * 1_000 <= over_us || at <= kept.over_at;
             self.arrived < at && at <= self.ended && may_be_late
-        });
-        may_be_kept || self.may_wait(at, not_before_ms)
+        })
     }
 
     /// Whether its place was there at this position of the log, at or before this instant, even if

@@ -6,8 +6,8 @@
 //! - [`history`]: the record of the clients, and the server's append-only file.
 //! - [`rule`], [`timeline`], [`checker`], [`requests`], [`several`], [`linger`], [`kept`],
 //!   [`guarded`], [`info_replies`]: the rules, over a [`replay`].
-//!   [`checker_tests`], [`several_tests`], [`kept_tests`], [`guarded_tests`] and [`taken_back`] show
-//!   with [`forged`] histories that each rule refuses what it should.
+//!   [`checker_tests`], [`several_tests`], [`kept_tests`], [`notified_tests`], [`guarded_tests`] and
+//!   [`taken_back`] show with [`forged`] histories that each rule refuses what it should.
 //! - [`linearizable`]: a shorter run whose replies a checker from a registry judges.
 //!
 //! `SOAK_SECONDS` makes it longer (`make soak`), `SOAK_SEED` repeats the choices of a run, not its
@@ -26,6 +26,7 @@ mod kept;
 mod kept_tests;
 mod linearizable;
 mod linger;
+mod notified_tests;
 mod operator;
 mod replay;
 mod requests;
@@ -122,6 +123,9 @@ fn are_of_every_kind(kind: Kind, seconds: u64, seed: u64, findings: &Findings, s
     assert!(findings.grants > 0 && findings.hand_offs > 0);
     assert!(findings.permits > 0, "{findings}");
     assert!(findings.resumed > 0 && findings.absent > 0, "{findings}");
+    assert!(findings.notified > findings.notified_several, "{findings}");
+    assert!(findings.notified_several > 0, "{findings}");
+    assert!(findings.deaf > 0 && findings.deaf_kept > 0, "{findings}");
     let is_guarded = findings.guarded > 0 && findings.not_held > 0;
     assert_eq!(is_guarded, kind.is_7_0_or_later(), "{findings}");
     let stalls = match stalls {
@@ -134,12 +138,17 @@ fn are_of_every_kind(kind: Kind, seconds: u64, seed: u64, findings: &Findings, s
     );
 }
 
-/// Prints the first breaches, with the steps around each.
+/// Prints the first breaches, with the steps around each, and all requests of the token that it names.
 fn show(history: &History, breaches: &[Breach]) {
     for breach in breaches.iter().take(5) {
         let around = breach.at.saturating_sub(40)..history.log.len().min(breach.at + 4);
         for at in around {
             eprintln!("  {at}: {}", history.log[at]);
+        }
+        let token = breach.text.split('"').nth(1);
+        let requests = history.requests.iter();
+        for (number, request) in requests.filter(|(_, r)| Some(&r.token[..]) == token) {
+            eprintln!("  {number}: {request:?}");
         }
         eprintln!("{:?} at {}: {}", breach.rule, breach.at, breach.text);
     }

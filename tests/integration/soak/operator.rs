@@ -91,6 +91,7 @@ impl<'s> Operator<'s> {
         let number = first_request_of(self.fixture.connections.len()) + self.requests.len() as u64;
         let mut request = Request {
             connection: self.wire.id,
+            by_channel: false,
             what: What::Release,
             parts: Parts::one(number),
             key,

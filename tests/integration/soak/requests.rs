@@ -92,7 +92,7 @@ impl<'h> Checker<'h> {
             self.upgrades.contains_key(&timeline.number)
                 && timeline.mode == Mode::Exclusive
                 && timeline.request.token != request.token
-                && timeline.may_wait(at, self.now_ms)
+                && timeline.may_stand(at, self.now_ms)
         });
         let asked_ms = request.asked_us / 1_000;
         let state = self.replayed(&request.key);

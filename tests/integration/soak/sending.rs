@@ -1,7 +1,7 @@
 //! The requests of the clients of a soak, as they are sent and recorded.
 
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rand::RngExt;
 use redis_lock::lock::Mode;
@@ -18,8 +18,13 @@ pub(super) enum Patience {
     Only(Duration),
 }
 
-/// How long a request waits, and how long its place outlives it.
-type Stay = (Option<u64>, Option<u64>);
+/// How long a request waits and where, and how long its place outlives it.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Stay {
+    pub(super) wait_ms: Option<u64>,
+    pub(super) keep_ms: Option<u64>,
+    pub(super) by_channel: bool,
+}
 
 /// The options that the judge has to know.
 #[derive(Clone, Copy, Default)]
@@ -32,6 +37,9 @@ struct Extras {
 /// A request without a reply yet.
 pub(super) struct Pending {
     wire: Wire,
+    /// Where the end of its wait comes, and until when at the latest.
+    ear: Option<(Wire, Duration)>,
+    token: String,
     what: What,
     parts: Parts,
 }
@@ -55,6 +63,7 @@ impl Client<'_> {
         wire.cut();
         let request = Request {
             connection,
+            by_channel: false,
             what: What::Leave,
             parts: Parts::one(number),
             key: String::new(),
@@ -73,7 +82,11 @@ impl Client<'_> {
     pub(super) fn ask(&mut self, what: What, key: &str, token: &str) -> Option<Outcome> {
         let pending = match what {
             What::Acquire(mode, block) => {
-                self.start_acquire(token, &[(key.to_string(), mode)], (block, None))
+                let stay = Stay {
+                    wait_ms: block,
+                    ..Stay::default()
+                };
+                self.start_acquire(token, &[(key.to_string(), mode)], stay)
             }
             _ => self.start_change(what, key, token),
         }?;
@@ -101,8 +114,12 @@ impl Client<'_> {
         &mut self,
         token: &str,
         asked: &[(String, Mode)],
-        (block, keep_ms): Stay,
+        stay: Stay,
     ) -> Option<Pending> {
+        let ear = match stay.by_channel {
+            true => Some(self.open_ear()?),
+            false => None,
+        };
         let ttl_ms = self.ttl_ms.unwrap_or_else(|| self.any_ttl_ms());
         let ttl = ttl_ms.to_string();
         let mut words = Vec::new();
@@ -125,16 +142,22 @@ impl Client<'_> {
                 words.extend(several.iter().map(|(_, mode)| mode.name().to_uppercase()));
             }
         }
-        if let Some(timeout_ms) = block {
-            words.extend(["BLOCK".into(), timeout_ms.to_string()]);
+        match (stay.wait_ms, &ear) {
+            (Some(ms), None) => words.extend(["BLOCK".into(), ms.to_string()]),
+            (Some(ms), Some(ear)) => {
+                words.extend(["NOTIFY".into(), ms.to_string(), channel_of(ear)]);
+            }
+            (None, _) => {}
         }
-        if let Some(keep_ms) = keep_ms {
+        if let Some(keep_ms) = stay.keep_ms {
             words.extend(["KEEP".into(), keep_ms.to_string()]);
         }
-        // The locks that are left held at the end are bound to nothing.
+        // The locks that are left held at the end are bound to nothing. And it is the connection that
+        // asked which LINGER binds, not the one that listens.
+        let may_linger = self.ttl_ms.is_none() && ear.is_none();
         let linger_ms = match self.rng.random_range(0..100) {
-            0..=19 if self.ttl_ms.is_none() => Some(0),
-            20..=29 if self.ttl_ms.is_none() => Some(self.rng.random_range(1..40)),
+            0..=19 if may_linger => Some(0),
+            20..=29 if may_linger => Some(self.rng.random_range(1..40)),
             _ => None,
         };
         if let Some(linger_ms) = linger_ms {
@@ -142,14 +165,29 @@ impl Client<'_> {
         }
         let asked = asked.iter();
         let asked: Vec<_> = asked
-            .map(|(key, mode)| (key.clone(), What::Acquire(*mode, block)))
+            .map(|(key, mode)| (key.clone(), What::Acquire(*mode, stay.wait_ms)))
             .collect();
         let extras = Extras {
             linger_ms,
-            keep_ms,
+            keep_ms: stay.keep_ms,
             at_least_ms: None,
         };
-        self.start(&words, token, &asked, extras)
+        let ear = ear.map(|ear| {
+            let ms = stay.wait_ms.unwrap_or_default();
+            (ear, Duration::from_millis(ms) + MESSAGE_LATE)
+        });
+        self.start(&words, token, &asked, extras, ear)
+    }
+
+    /// The connection that listens, subscribed to its channel.
+    fn open_ear(&mut self) -> Option<Wire> {
+        if let Some(ear) = self.ear.take() {
+            return Some(ear);
+        }
+        let mut ear = Wire::open(self.fixture.port).ok()?;
+        ear.send(&[&["SUBSCRIBE", &channel_of(&ear)]]).ok()?;
+        ear.reply(PATIENCE).ok()?;
+        Some(ear)
     }
 
     fn start_change(&mut self, what: What, key: &str, token: &str) -> Option<Pending> {
@@ -173,7 +211,7 @@ impl Client<'_> {
             words.extend(["ATLEAST".into(), at_least_ms.to_string()]);
             extras.at_least_ms = Some(at_least_ms);
         }
-        self.start(&words, token, &[(key.into(), what)], extras)
+        self.start(&words, token, &[(key.into(), what)], extras, None)
     }
 
     fn start(
@@ -182,12 +220,14 @@ impl Client<'_> {
         token: &str,
         asked: &[(String, What)],
         extras: Extras,
+        ear: Option<(Wire, Duration)>,
     ) -> Option<Pending> {
         let mut wire = match self.wire.take() {
             Some(wire) => wire,
             None => Wire::open(self.fixture.port).ok()?,
         };
-        self.fixture.connections[self.number].store(wire.id, Ordering::Relaxed);
+        let connection = ear.as_ref().map_or(wire.id, |(ear, _)| ear.id);
+        self.fixture.connections[self.number].store(connection, Ordering::Relaxed);
         let first = first_request_of(self.number) + self.requests.len() as u64;
         let parts = Parts {
             first,
@@ -202,7 +242,8 @@ impl Client<'_> {
         // The numbers are reserved, even if another request is recorded in the meantime.
         for (number, (key, what)) in parts.numbers().zip(asked) {
             let request = Request {
-                connection: wire.id,
+                connection,
+                by_channel: ear.is_some(),
                 what: *what,
                 parts,
                 key: key.clone(),
@@ -218,6 +259,8 @@ impl Client<'_> {
         }
         Some(Pending {
             wire,
+            ear,
+            token: token.into(),
             what: asked[0].1,
             parts,
         })
@@ -226,6 +269,8 @@ impl Client<'_> {
     pub(super) fn finish(&mut self, pending: Pending, patience: Patience) -> Outcome {
         let Pending {
             mut wire,
+            ear,
+            token,
             what,
             parts,
         } = pending;
@@ -233,24 +278,33 @@ impl Client<'_> {
             Patience::Endless => PATIENCE,
             Patience::Only(wait) => wait,
         };
-        // The mark's own reply comes first.
-        let reply = wire.reply(wait).and_then(|_| wire.reply(wait));
+        // The mark's own reply comes first. That to NOTIFY comes at once.
+        let own_wait = if ear.is_some() { PATIENCE } else { wait };
+        let reply = wire.reply(own_wait).and_then(|_| wire.reply(own_wait));
         let mut ended_us = now_us();
-        let outcome = match (reply, patience) {
-            (Ok(reply), _) => {
+        let outcome = match (reply, patience, ear) {
+            (Ok(Reply::Simple(_)), _, Some((ear, longest))) => {
                 self.leave();
                 self.wire = Some(wire);
+                let outcome = self.listen(ear, &token, (wait, longest));
+                ended_us = now_us();
+                outcome
+            }
+            (Ok(reply), _, ear) => {
+                self.leave();
+                self.wire = Some(wire);
+                self.ear = ear.map(|(ear, _)| ear);
                 outcome(what, reply)
             }
-            (Err(error), Patience::Only(_)) if is_impatience(&error) => {
-                let since_us = ended_us;
-                wire.cut();
-                ended_us = now_us();
-                Outcome::Cut { since_us }
-            }
-            (Err(error), _) if is_impatience(&error) => Outcome::Silence,
-            (Err(_), _) => Outcome::Closed,
+            // The operator has struck at the connection before it was known where the client listens.
+            (Err(_), _, Some((ear, _))) => cut(ear),
+            (Err(error), Patience::Only(_), None) if is_impatience(&error) => cut(wire),
+            (Err(error), _, None) if is_impatience(&error) => Outcome::Silence,
+            (Err(_), _, None) => Outcome::Closed,
         };
+        if let Outcome::Cut { .. } = outcome {
+            ended_us = now_us();
+        }
         for number in parts.numbers() {
             let own = usize::try_from(number % REQUESTS_PER_CLIENT).unwrap();
             let request = &mut self.requests[own].1;
@@ -259,6 +313,61 @@ impl Client<'_> {
         }
         outcome
     }
+
+    /// The end of a wait by a channel: a message, or the client vanishes first.
+    fn listen(
+        &mut self,
+        mut ear: Wire,
+        token: &str,
+        (patience, longest): (Duration, Duration),
+    ) -> Outcome {
+        let until = Instant::now() + patience.min(longest);
+        loop {
+            match ear.reply(until.saturating_duration_since(Instant::now())) {
+                Ok(message) => {
+                    if let Some(outcome) = told(&message, token) {
+                        self.ear = Some(ear);
+                        return outcome;
+                    }
+                }
+                Err(error) if !is_impatience(&error) => return Outcome::Closed,
+                Err(_) if patience < longest => return cut(ear),
+                Err(_) => {
+                    ear.cut();
+                    return Outcome::Silence;
+                }
+            }
+        }
+    }
+}
+
+/// How late a message may be after the timeout of its request.
+const MESSAGE_LATE: Duration = Duration::from_secs(5);
+
+fn channel_of(ear: &Wire) -> String {
+    format!("ear:{}", ear.id)
+}
+
+/// The client vanishes.
+fn cut(wire: Wire) -> Outcome {
+    let since_us = now_us();
+    wire.cut();
+    Outcome::Cut { since_us }
+}
+
+/// What a message says to a token; `None` if it is for an earlier one.
+fn told(message: &Reply, token: &str) -> Option<Outcome> {
+    let text = std::str::from_utf8(message.items()[2].as_bytes()).unwrap();
+    let words: Vec<_> = text.split(' ').collect();
+    let [event, fence, _, _, to] = words[..] else {
+        panic!("{text}");
+    };
+    let outcome = match event {
+        "granted" => Outcome::Fence(fence.parse().unwrap()),
+        "timeout" => Outcome::Null,
+        event => Outcome::Error(format!("{} by a message", event.to_uppercase())),
+    };
+    (to == token).then_some(outcome)
 }
 
 pub fn outcome(what: What, reply: Reply) -> Outcome {

@@ -34,6 +34,9 @@ pub struct Timeline<'h> {
     gone: usize,
     /// With KEEP, how long its place outlives it.
     pub kept: Option<Kept>,
+    /// With NOTIFY, how long it stands in the queue although its client has gone: the server notices
+    /// that when its turn comes.
+    pub(super) deaf: Option<Kept>,
     /// The position of the next request of its token for the key, which takes the place over.
     pub(super) resumed: usize,
     /// The position of the next grant to its token that was delivered, which ends the place.
@@ -191,12 +194,17 @@ impl<'h> Index<'h> {
         all.find(|at| **at > arrived).copied().unwrap_or(usize::MAX)
     }
 
-    /// The position of the next grant to a token that it was told.
-    fn ended(&self, request: &Request, arrived: usize) -> usize {
+    /// The position of the next grant to a token that it was told. A hold that it has already may
+    /// change meanwhile, by a renewal for example. That grants nothing but in the mode it waits for.
+    fn ended(&self, request: &Request, mode: Mode, arrived: usize) -> usize {
         let whose = (&request.key[..], request.token.clone().into_bytes());
-        let mut holds = self.holds.get(&whose).into_iter().flatten();
-        let told = holds.find(|hold| hold.at > arrived && self.delivered.contains(&hold.fence));
-        told.map_or(usize::MAX, |hold| hold.at)
+        let holds = self.holds.get(&whose).into_iter().flatten();
+        let before = holds.clone().take_while(|hold| hold.at <= arrived).last();
+        let had = before.map(|hold| hold.fence);
+        let mut told =
+            holds.filter(|hold| hold.at > arrived && self.delivered.contains(&hold.fence));
+        let granted = told.find(|hold| hold.mode == mode || Some(hold.fence) != had);
+        granted.map_or(usize::MAX, |hold| hold.at)
     }
 
     /// The position from which a kill after a given position works: behind its mark.
@@ -231,13 +239,7 @@ impl<'h> Index<'h> {
 
     /// The position from which a timer that was due at this instant has fired.
     fn timer_has_fired(&self, due_us: u64, pauses: &[Pause]) -> usize {
-        let mut due_us = due_us.saturating_add(ALARM_US);
-        for pause in pauses {
-            let acts_again_us = pause.until_us + AFTER_A_PAUSE_US;
-            if pause.from_us <= due_us && due_us < acts_again_us {
-                due_us = acts_again_us;
-            }
-        }
+        let due_us = put_off(due_us, pauses);
         let first = self
             .looks
             .partition_point(|(_, asked_us, _)| *asked_us <= due_us);
@@ -255,6 +257,18 @@ impl<'h> Index<'h> {
     }
 }
 
+/// When a timer that is due at this instant fires at the latest, if nothing stalls the server.
+fn put_off(due_us: u64, pauses: &[Pause]) -> u64 {
+    let mut due_us = due_us.saturating_add(ALARM_US);
+    for pause in pauses {
+        let acts_again_us = pause.until_us + AFTER_A_PAUSE_US;
+        if pause.from_us <= due_us && due_us < acts_again_us {
+            due_us = acts_again_us;
+        }
+    }
+    due_us
+}
+
 /// Follows every request, and refuses one whose reply alone, or the position of its grant, is
 /// wrong.
 pub fn follow<'h>(history: &'h History, breaches: &mut Vec<Breach>) -> BTreeMap<u64, Timeline<'h>> {
@@ -264,12 +278,20 @@ pub fn follow<'h>(history: &'h History, breaches: &mut Vec<Breach>) -> BTreeMap<
     pauses.sort_by_key(|pause| pause.from_us);
     for (&number, request) in &history.requests {
         let arrival = index.arrivals.get(&number).copied();
-        let killed = Index::after(&index.kills, request.connection, arrival.map_or(0, |a| a.0));
+        // A connection that listens may have been killed before the request came over another one.
+        let since = arrival.filter(|_| !request.by_channel);
+        let killed = Index::after(&index.kills, request.connection, since.map_or(0, |a| a.0));
         let mut refuse = |rule, at: usize, why: &str| {
             let text = format!("{why}: {number} {request:?}");
             breaches.push(Breach { rule, at, text });
         };
         match &request.outcome {
+            // Nothing is published where the token gives its place up.
+            Outcome::Silence
+                if request.by_channel
+                    && arrival.is_some_and(|(arrived, _)| {
+                        index.given_up(history, request, arrived) < usize::MAX
+                    }) => {}
             Outcome::Silence => refuse(Rule::Unanswered, 0, "no answer came"),
             Outcome::Closed if arrival.is_some() && killed == usize::MAX => {
                 refuse(Rule::Unanswered, 0, "closed by the server without a kill");
@@ -305,10 +327,12 @@ pub fn follow<'h>(history: &'h History, breaches: &mut Vec<Breach>) -> BTreeMap<
                     index.known_after(arrived),
                     noticed.map_or(u64::MAX, |(_, us)| us),
                 ),
+                |us| put_off(us, &pauses),
                 |us| index.timer_has_fired(us, &pauses),
             ),
+            deaf: Kept::of_deaf(request, block, |us| index.timer_has_fired(us, &pauses)),
             resumed: index.resumed(request, arrived),
-            ended: index.ended(request, arrived),
+            ended: index.ended(request, mode, arrived),
         };
         let whose = (&request.key[..], request.token.clone().into_bytes());
         let holds = index.holds.get(&whose).into_iter().flatten();

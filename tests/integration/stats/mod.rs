@@ -15,7 +15,7 @@ on_every_server![
     resetstat_is_for_operators,
 ];
 
-const GAUGES: [&str; 10] = [
+const GAUGES: [&str; 12] = [
     "held_exclusive",
     "held_shared",
     "held_counted",
@@ -26,6 +26,8 @@ const GAUGES: [&str; 10] = [
     "waiters_notified",
     "waiters_absent",
     "waited_keys",
+    "waiting",
+    "waiting_bytes",
 ];
 
 const COUNTERS: [&str; 28] = [

@@ -54,7 +54,9 @@ pub(crate) fn detail(fence: u64) -> Detail {
         mode: "exclusive".to_owned(),
         limit: None,
         holders: vec![holder],
+        holder_count: 1,
         waiters: vec![waiter],
+        waiter_count: 1,
     }
 }
 

@@ -34,8 +34,12 @@ pub(crate) struct Oldest {
 pub(crate) struct Detail {
     pub(crate) mode: String,
     pub(crate) limit: Option<u64>,
+    /// The first ones; the module says how many there are.
     pub(crate) holders: Vec<Holder>,
+    pub(crate) holder_count: u64,
+    /// The same.
     pub(crate) waiters: Vec<Waiter>,
+    pub(crate) waiter_count: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -93,8 +97,8 @@ impl Detail {
         Lock {
             place,
             mode: self.mode,
-            holders: self.holders.len() as u64,
-            waiters: self.waiters.len() as u64,
+            holders: self.holder_count,
+            waiters: self.waiter_count,
             waited_ms: self
                 .waiters
                 .iter()

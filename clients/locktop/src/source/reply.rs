@@ -118,11 +118,17 @@ pub(super) fn detail(value: &Value, now_ms: u64) -> Option<Detail> {
             (None, None) => Listener::None,
         },
     };
+    let holders: Vec<_> = fields.list("holders").map(holder).collect();
+    let waiters: Vec<_> = fields.list("waiters").map(waiter).collect();
+    // An older module shows all of them and says no numbers.
+    let count = |name, shown| fields.get(name).and_then(number).unwrap_or(shown);
     Some(Detail {
         mode: fields.text("mode"),
         limit: fields.get("limit").and_then(number),
-        holders: fields.list("holders").map(holder).collect(),
-        waiters: fields.list("waiters").map(waiter).collect(),
+        holder_count: count("holder-count", holders.len() as u64),
+        waiter_count: count("waiter-count", waiters.len() as u64),
+        holders,
+        waiters,
     })
 }
 
@@ -257,13 +263,18 @@ mod tests {
         let notified = [pair("token", word("c")), pair("channel", word("ch"))];
         let absent = [pair("token", word("d"))];
         let waiters = [Vec::from(blocked), Vec::from(notified), Vec::from(absent)];
-        let info = Value::Map(vec![
+        let mut fields = vec![
             pair("mode", word("counted")),
             pair("limit", Value::Int(2)),
             pair("holders", list([holder])),
             pair("waiters", Value::Array(waiters.map(Value::Map).into())),
-        ]);
-        let detail = detail(&info, 3_500).unwrap();
+        ];
+        let all_shown = detail(&Value::Map(fields.clone()), 3_500).unwrap();
+        assert_eq!((all_shown.holder_count, all_shown.waiter_count), (1, 3));
+        fields.push(pair("holder-count", Value::Int(1_500)));
+        fields.push(pair("waiter-count", Value::Int(9)));
+        let detail = detail(&Value::Map(fields), 3_500).unwrap();
+        assert_eq!((detail.holder_count, detail.waiter_count), (1_500, 9));
         assert_eq!((detail.mode.as_str(), detail.limit), ("counted", Some(2)));
         assert_eq!(
             (detail.holders[0].fence, detail.holders[0].held_ms),

@@ -46,22 +46,30 @@ pub(crate) fn lock(
         plain(String::new()),
         heading(format!(
             "{} holder{}",
-            detail.holders.len(),
-            s(detail.holders.len())
+            detail.holder_count,
+            s(detail.holder_count)
         )),
     ];
     lines.extend(holders(&detail.holders, width));
+    lines.extend(more(detail.holder_count, detail.holders.len()));
     lines.push(plain(String::new()));
-    let waiters = detail.waiters.len();
+    let waiters = detail.waiter_count;
     lines.push(heading(format!(
         "{waiters} waiter{}, the next one first",
         s(waiters)
     )));
     lines.extend(self::waiters(&detail.waiters, width));
+    lines.extend(more(waiters, detail.waiters.len()));
     lines
 }
 
-fn s(n: usize) -> &'static str {
+/// What the server has not shown.
+fn more(count: u64, shown: usize) -> Option<Line> {
+    let more = count.saturating_sub(shown as u64);
+    (more > 0).then(|| plain(format!("and {more} more")))
+}
+
+fn s(n: u64) -> &'static str {
     if n == 1 {
         ""
     } else {

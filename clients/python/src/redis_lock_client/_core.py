@@ -170,6 +170,8 @@ class Core:
             try:
                 fence = await self._resending(patience, lambda: ask_once(request, patience))
             except self._library.response_error as error:
+                if protocol.is_cancelled(error):
+                    raise self._library.cancelled(self.name) from error
                 await self._refuse_what_is_missing(error, self.ACQUIRE, self._terms)
                 if protocol.LACKS.learn(self.redis, error, patience.options):
                     continue
@@ -281,7 +283,7 @@ class Core:
 
     async def _abandon_after(self, error: Exception, token: bytes) -> None:
         """Give up after an error. Without a connection one attempt is enough: the grace limits what is left behind."""
-        if isinstance(error, self._library.response_error) or self._library.is_exhausted(error):
+        if isinstance(error, (self._library.response_error, LockError)) or self._library.is_exhausted(error):
             await self._is_owner("LOCK.RELEASE", token)
         elif pool := getattr(self.redis, "connection_pool", None):
             kwargs = protocol.impatient(pool.connection_kwargs) | {"retry": self._library.no_retry(self._IS_ASYNC)}
@@ -397,7 +399,10 @@ class Core:
 
     async def _info(self, name: Any) -> Any:
         try:
-            return await self._execute("LOCK.INFO", name, **{NEVER_DECODE: True})
+            info = await self._execute("LOCK.INFO", name, **{NEVER_DECODE: True})
+            if protocol.is_cut(info):
+                info = await self._execute("LOCK.INFO", name, "HOLDERS", 2**53, **{NEVER_DECODE: True})
+            return info
         except self._library.response_error as error:
             await self._refuse_what_is_missing(error, "LOCK.INFO")
             raise

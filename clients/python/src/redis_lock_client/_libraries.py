@@ -36,6 +36,10 @@ class LockNotOwnedError(LockError):
     """The hold is lost. What is raised is also the `LockNotOwnedError` of the client's library."""
 
 
+class LockCancelledError(LockError):
+    """An operator has ended the wait by LOCK.CANCEL. What is raised is also the `LockError` of the client's library."""
+
+
 class NotSupportedError(Exception):
     """The server does not know what was asked of it. What is raised is also the library's `ResponseError`."""
 
@@ -60,8 +64,8 @@ class Library:
         errors = import_module(f"{name}.exceptions")
         self.error: type[Exception] = getattr(errors, f"{name.capitalize()}Error")
         self.connection_error: type[Exception] = errors.ConnectionError
+        self.timeout_error: type[Exception] = errors.TimeoutError
         self.response_error: type[Exception] = errors.ResponseError
-        self.moved_error: type[Exception] = errors.MovedError
         self.no_permission_error: type[Exception] = errors.NoPermissionError
         self.try_again_error: type[Exception] = errors.TryAgainError
         # It is no RedisError: what a cluster's client says when it finds no node.
@@ -110,6 +114,11 @@ class Library:
         text = f"Cannot {doing} a lock that's no longer owned"
         return cast(LockNotOwnedError, self._mixed(LockNotOwnedError)(text, lock_name=name))
 
+    def cancelled(self, name: Any) -> LockCancelledError:
+        """Return the error of a wait that somebody else has ended."""
+        text = "Unable to acquire lock: the wait was ended by LOCK.CANCEL"
+        return cast(LockCancelledError, self._mixed(LockCancelledError)(text, lock_name=name))
+
     def not_supported(self, message: str) -> NotSupportedError:
         """Return the error of a server that is too old."""
         return cast(NotSupportedError, self._mixed(NotSupportedError)(message))
@@ -119,8 +128,10 @@ class Library:
         return cast(ModuleMissingError, self._mixed(ModuleMissingError)(message))
 
     def _mixed(self, ours: Any) -> Any:
-        theirs: Any = self.response_error
-        return _mixed_error(ours, getattr(self._errors, ours.__name__, theirs))
+        # Of the nearest name that the library has, too.
+        names = (cls.__name__ for cls in ours.__mro__ if hasattr(self._errors, cls.__name__))
+        theirs: Any = getattr(self._errors, next(names, "ResponseError"))
+        return _mixed_error(ours, theirs)
 
 
 @functools.cache

@@ -53,6 +53,7 @@ class Line:
                 for args, options, _ in batch:
                     pipeline.execute_command(*args, **options)
                 replies = await pipeline.execute(raise_on_error=False)
+                await self._follow(batch, replies)
             except Exception as error:
                 replies = [error] * len(batch)
             except BaseException:
@@ -62,6 +63,22 @@ class Line:
                 self._queue.clear()
                 raise
             self._answer(batch, replies)
+
+    async def _follow(self, batch: list[Any], replies: list[Any]) -> None:
+        """Send the first command again that a node of a cluster has not answered.
+
+        Only then does the client look for the node that has taken over: for a pipeline it does not.
+        """
+        if not protocol.is_cluster(self._client):
+            return
+        for at, reply in enumerate(replies):
+            if isinstance(reply, (self._library.connection_error, self._library.timeout_error)):
+                args, options, _ = batch[at]
+                try:
+                    replies[at] = await self._client.execute_command(*args, **options)
+                except Exception as error:
+                    replies[at] = error
+                return
 
     @staticmethod
     def _answer(batch: list[Any], replies: list[Any]) -> None:
@@ -191,28 +208,28 @@ class Subscriber:
 class Listener:
     """A task that waits for its grant."""
 
-    def __init__(self, listeners: "Listeners", key: bytes, token: bytes, is_own: bool) -> None:
+    def __init__(self, listeners: "Listeners", key: bytes, trusts_messages: bool) -> None:
         """Use `Listeners.listen`."""
         self.line = listeners.line
         self.subscriber: Subscriber | None = None
+        # If not, a fence that it hears of may be that of a grant which was not made, or of another hold.
+        self.trusts_messages = trusts_messages
+        self.is_granted = False
         self._listeners = listeners
         self._key = key
-        self._token = token
-        self._is_own = is_own
-        self.is_granted = False
         self._heard: asyncio.Future[int | None] | None = None
 
     async def subscribed(self) -> bytes:
         """Return the channel that hears of the key's grants from now on: subscribe first, then ask."""
         channel, self.subscriber = await self._listeners.subscribed(self._key)
-        self._heard = asyncio.get_running_loop().create_future()
+        self._heard = _future()
         if self.subscriber.is_lost:
             self.tell(None)
         return channel
 
     def is_at_the_primary(self) -> bool:
-        """Return whether the subscription is where the pool's commands go. If not, it ends: Sentinel named another."""
-        address = self._listeners.primary_address()
+        """Return whether the subscription is where the client's commands go. If not, it ends."""
+        address = self._listeners.primary_address(self._key)
         if self.subscriber is None or address is None or self.subscriber.address == address:
             return True
         self.subscriber.close()
@@ -223,13 +240,17 @@ class Listener:
         assert self._heard is not None
         # Unlike wait_for, this swallows no cancellation.
         await asyncio.wait([self._heard], timeout=min(left_ms / 1000, ASK_AGAIN))
-        # A token that was passed may have been granted before, or waits in several tasks: the server knows.
-        return self._heard.result() if self._heard.done() and self._is_own else None
+        return self._heard.result() if self._heard.done() else None
 
     def tell(self, fence: int | None) -> None:
         """Wake the task: it has this fence, or has to ask what has become of its request."""
         if self._heard and not self._heard.done():
             self._heard.set_result(fence)
+
+    def fail(self, error: Exception) -> None:
+        """Wake the task by an error: its wait is over, and it must not ask again."""
+        if self._heard and not self._heard.done():
+            self._heard.set_exception(error)
 
 
 class Listeners:
@@ -259,6 +280,7 @@ class Listeners:
         self._given_up: dict[tuple[bytes, bytes], tuple[float, Sequence[bytes]]] = {}
         # By the name of the node, "" outside clusters.
         self._subscribers: dict[str, Subscriber] = {}
+        self._finding: asyncio.Future[Any] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._idle: asyncio.TimerHandle | None = None
 
@@ -267,7 +289,9 @@ class Listeners:
         """Pass on to the listener what is heard of its keys and token, until the context ends."""
         # The messages name the first key.
         key = keys[0]
-        listener = Listener(self, key, token, is_own)
+        # A token that was passed may have been granted before, or waits in several tasks. In a cluster a replica, too,
+        # passes on the messages of its primary, which makes no grant that nobody hears of at the primary itself.
+        listener = Listener(self, key, is_own and not protocol.is_cluster(self._client))
         self._given_up.pop((key, token), None)
         self._waiting.setdefault((key, token), set()).add(listener)
         if self._idle:
@@ -284,9 +308,12 @@ class Listeners:
             if not self._waiting:
                 self._idle = self._loop.call_later(IDLE, self._close)
 
-    def primary_address(self) -> tuple[str, int] | None:
-        """Return where a Sentinel's pool has found the primary last, None for other clients."""
-        return getattr(getattr(self._client, "connection_pool", None), "master_address", None)
+    def primary_address(self, key: bytes) -> tuple[str, int] | None:
+        """Return where the client has found the primary of a key last, None when it has one server only."""
+        if protocol.is_cluster(self._client):
+            node = self._node(key)
+            return node.host, node.port
+        return getattr(self._client.connection_pool, "master_address", None)
 
     async def subscribed(self, key: bytes) -> tuple[bytes, Subscriber]:
         """Subscribe to the channel for a key, if need be, at the server that has the key."""
@@ -297,19 +324,35 @@ class Listeners:
             await subscriber.subscribe(channel)
             return channel, subscriber
         library = self._library
+        channel = f"redis-lock:{{{tag_of(protocol.slot_of(key))}}}:{self._name}".encode()
         try:
             await self._client.initialize()
-            slot = self._client.keyslot(key)
-            node = self._client.nodes_manager.get_node_from_slot(slot)
-            subscriber = self._subscriber(node.name, node.connection_class, node.connection_kwargs, "SSUBSCRIBE")
-            channel = f"redis-lock:{{{tag_of(slot)}}}:{self._name}".encode()
+            node = self._node(key)
+            if (known := self._subscribers.get(node.name)) and known.is_lost:
+                await self._find(key)
+                node = self._node(key)
+            # The client does not let a connection to a node try again either: the slot may be elsewhere by then.
+            kwargs = {**node.connection_kwargs, "retry": library.no_retry(True)}
+            subscriber = self._subscriber(node.name, node.connection_class, kwargs, "SSUBSCRIBE")
             await subscriber.subscribe(channel)
-        except (library.connection_error, library.moved_error, library.cluster_exception) as error:
-            # The client's own commands find out where the slot is now.
-            with contextlib.suppress(library.error):
-                await self._client.execute_command("LOCK.RELEASE", key, uuid4().hex)
+        except (library.error, library.cluster_exception) as error:
+            if not protocol.may_ask_again(library, error, is_roaming=True):
+                raise
+            await self._find(key)
             raise library.connection_error(f"no subscription: {error}") from error
         return channel, subscriber
+
+    def _node(self, key: bytes) -> Any:
+        return self._client.nodes_manager.get_node_from_slot(protocol.slot_of(key))
+
+    async def _find(self, key: bytes) -> None:
+        """Let the client find out where the slot of a key is now. One command is enough for all that wait."""
+        if self._finding is None or self._finding.done():
+            # It changes nothing. Behind the line it would wait for a node that does not answer.
+            asking = self._client.execute_command("LOCK.RELEASE", key, uuid4().hex)
+            self._finding = asyncio.ensure_future(asking)
+            self._finding.add_done_callback(_take_error)
+        await asyncio.wait([self._finding])
 
     def _subscriber(self, name: str, connection_class: Any, kwargs: dict[str, Any], subscribe: str) -> Subscriber:
         found = self._subscribers.get(name)
@@ -339,7 +382,11 @@ class Listeners:
             return
         waiting = self._waiting.get((key, token), ())
         for listener in waiting:
-            listener.tell(fence if event == b"granted" else None)
+            if event == b"cancelled":
+                # As the reply to a request that blocks.
+                listener.fail(self._library.response_error("CANCELLED the wait was ended by LOCK.CANCEL"))
+            else:
+                listener.tell(fence if event == b"granted" else None)
         if event == b"granted" and not waiting and (key, token) in self._given_up:
             _, keys = self._given_up[key, token]
             task = self._loop.create_task(self._give_back(keys, token))
@@ -377,11 +424,16 @@ class Listeners:
         self._subscribers.clear()
 
 
-def _future() -> "asyncio.Future[None]":
+def _future() -> "asyncio.Future[Any]":
     """Return a future whose error nobody has to look at."""
-    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    future.add_done_callback(lambda done: done.cancelled() or done.exception())
+    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    future.add_done_callback(_take_error)
     return future
+
+
+def _take_error(done: "asyncio.Future[Any]") -> None:
+    if not done.cancelled():
+        done.exception()
 
 
 _tags: dict[int, str] = {}

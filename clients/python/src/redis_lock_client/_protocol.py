@@ -335,6 +335,11 @@ def is_not_held(error: Exception) -> bool:
     return str(error).startswith("NOTHELD")
 
 
+def is_cancelled(error: Exception) -> bool:
+    """Return whether the wait was ended by LOCK.CANCEL."""
+    return str(error).startswith("CANCELLED")
+
+
 def unknown_command(error: Exception) -> str | None:
     """Return the name of the module's command that the server does not know, or None."""
     found = re.match(r"unknown command ['`]((?:RW)?LOCK\.[A-Z]+)", str(error), re.IGNORECASE)
@@ -375,6 +380,12 @@ def held(info: Any, token: bytes) -> Held | None:
         if holder[b"token"] == token:
             return Held(holder[b"fence"], lock[b"mode"].decode(), lock.get(b"limit", 1), holder[b"ttl"])
     return None
+
+
+def is_cut(info: Any) -> bool:
+    """Return whether the reply to LOCK.INFO lacks some holders: unless asked for more, it has the first 1,000."""
+    lock = _as_map(info or ())
+    return bool(len(lock.get(b"holders", ())) < lock.get(b"holder-count", 0))
 
 
 def is_held(info: Any) -> bool:

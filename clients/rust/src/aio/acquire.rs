@@ -214,7 +214,7 @@ impl Inner {
         let time = self.options.short_reach().max(PACE).min(slice(attempt));
         let key = &attempt.place.key;
         let subscribed = self.ear.ready(&self.hub, &self.runtime, key, time).await;
-        let (number, channel) = match subscribed {
+        let subscribed = match subscribed {
             Ok(subscribed) => subscribed,
             Err(error) if is_refused(&error) || is_unknown_command(&error) => {
                 return self.without_notify(&error);
@@ -223,21 +223,29 @@ impl Inner {
         };
         // It listens before it asks.
         let mut listener = self.hub.listen(attempt.place);
-        let question = attempt.question(Wait::Notify(&channel));
+        let question = attempt.question(Wait::Notify(&subscribed.channel));
         let answer_time = self.options.answer_time(attempt.ttl);
-        let answer = self.ask(&question.command, answer_time).await;
+        let (command, transport) = (&question.command, &*self.transport);
+        let asking = self.ear.ask(transport, &subscribed, command, answer_time);
+        let (answer, is_heard) = asking.await;
+        let answer = answer.and_then(Value::extract_error);
         if let Err(error) = &answer
             && is_notify_refused(error)
         {
             return self.without_notify(error);
         }
         match attempt.verdict(question.sent, answer) {
-            Verdict::Queued => {}
+            Verdict::Queued if is_heard => {}
+            // Another node has the slot by now, or another one answers while the slot moves.
+            Verdict::Queued => return Verdict::AskAgain(PACE),
             verdict => return verdict,
         }
         tokio::select! {
-            event = listener.event() => heard(event, question.sent),
-            () = self.hub.ended(number) => Verdict::AskAgain(Duration::ZERO),
+            event = listener.event() => match event {
+                Event::Granted(_) if self.ear.hears_hints() => Verdict::AskAgain(Duration::ZERO),
+                event => heard(event, question.sent),
+            },
+            () = self.hub.ended(subscribed.number) => Verdict::AskAgain(Duration::ZERO),
             // The answer to the next request tells what was missed.
             () = sleep(slice(attempt)) => Verdict::AskAgain(Duration::ZERO),
         }
@@ -466,6 +474,7 @@ fn heard(event: Event, sent: Instant) -> Verdict {
         // The client's own clock decides whether its time is over.
         Event::Timeout => Verdict::AskAgain(Duration::ZERO),
         Event::TryAgain | Event::WrongType | Event::Other => Verdict::AskAgain(PACE),
+        Event::Cancelled => Verdict::Failed(Error::Cancelled),
         Event::Deadlock => Verdict::Failed(Error::Deadlock(
             "the server refused the wait while it was going on".to_owned(),
         )),

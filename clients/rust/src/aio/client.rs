@@ -26,7 +26,7 @@ pub struct LockClient {
 }
 
 pub(super) struct Inner {
-    transport: Box<dyn Transport>,
+    pub(super) transport: Box<dyn Transport>,
     /// Makes the connections that block. Without it a waiter asks again and again.
     pub(super) source: Option<Source>,
     pub(super) ear: Ear,
@@ -130,16 +130,16 @@ impl LockClient {
         nodes: impl IntoIterator<Item = A>,
         options: Options,
     ) -> Result<Self> {
-        use super::{cluster::Nodes, ear::shards::Shards};
+        use super::cluster::Nodes;
 
         Handle::try_current().map_err(|_| Error::NoRuntime)?;
         let topology = crate::cluster::Topology::new(nodes)?;
         let hub = Hub::new();
-        let shards = Arc::new(Shards::new(topology.seeds(), &hub)?);
-        let transport = Box::new(Nodes::new(topology, shards.clone()));
+        let nodes = Arc::new(Nodes::new(topology, &hub));
+        let transport = Box::new(nodes.clone());
         let mut locks = Self::build(transport, None, options.with_failover(), hub)?;
         if let Some(inner) = Arc::get_mut(&mut locks.inner) {
-            inner.ear = Ear::Shards(shards);
+            inner.ear = Ear::Shards(nodes);
         }
         Ok(locks)
     }

@@ -5,10 +5,12 @@ use std::time::Duration;
 use redis::{Client, Cmd, RedisError, RedisResult, Value};
 use tokio::sync::Mutex as AsyncMutex;
 
+use super::ear::Subscribed;
 use super::ear::shards::Shards;
+use super::hub::Hub;
 use super::transport::{Answer, Own, Transport};
 use crate::address::Address;
-use crate::cluster::{REDIRECTIONS, Redirection, Topology, is_stale, slot_of_command};
+use crate::cluster::{REDIRECTIONS, Redirection, Topology, is_stale, slot_of, slot_of_command};
 
 /// The time for the slots of a cluster. The next node is asked after it.
 const SLOTS_TIME: Duration = Duration::from_secs(1);
@@ -19,20 +21,46 @@ pub(super) struct Nodes {
     by_address: Mutex<HashMap<Address, Arc<Own>>>,
     /// One task asks for the slots, and the others wait for it.
     asking: AsyncMutex<()>,
-    shards: Arc<Shards>,
+    shards: Shards,
 }
 
 impl Nodes {
-    pub(super) fn new(topology: Topology, shards: Arc<Shards>) -> Self {
+    pub(super) fn new(topology: Topology, hub: &Arc<Hub>) -> Self {
         Self {
             topology,
             by_address: Mutex::default(),
             asking: AsyncMutex::default(),
-            shards,
+            shards: Shards::new(hub),
         }
     }
 
-    async fn send(&self, command: &Cmd, time: Duration) -> RedisResult<Value> {
+    /// Listens for a key at the node that has its slot, as far as is known.
+    pub(super) async fn ready(&self, key: &[u8], time: Duration) -> RedisResult<Subscribed> {
+        let slot = slot_of(key);
+        let mut redirections = 0..REDIRECTIONS;
+        loop {
+            let node = self.owner(slot, time).await?;
+            let info = self.topology.info(&node);
+            let error = match self.shards.ready(slot, node.clone(), info, time).await {
+                Ok(subscribed) => return Ok(subscribed),
+                Err(error) => error,
+            };
+            self.note(&error, &node);
+            match Redirection::of(&error, &node) {
+                Some(Redirection::Moved(next)) if redirections.next().is_some() => {
+                    self.has_moved(slot, &next);
+                }
+                _ => return Err(error),
+            }
+        }
+    }
+
+    /// Sends a command to the node of its slot. Returns the node that has answered, too.
+    pub(super) async fn send(
+        &self,
+        command: &Cmd,
+        time: Duration,
+    ) -> RedisResult<(Value, Address)> {
         let slot = slot_of_command(command);
         let mut address = self.owner(slot, time).await?;
         let mut is_asking = false;
@@ -43,35 +71,40 @@ impl Nodes {
                 true => node.ask_asking(command, time).await,
                 false => node.ask(command, time).await,
             };
-            let answer = answer.and_then(Value::extract_error);
-            let Err(error) = &answer else {
-                return answer;
+            let error = match answer.and_then(Value::extract_error) {
+                Ok(answer) => return Ok((answer, address)),
+                Err(error) => error,
             };
-            self.note(error).await;
-            match Redirection::of(error, &address) {
+            self.note(&error, &address);
+            match Redirection::of(&error, &address) {
                 Some(redirection) if redirections.next().is_some() => {
                     is_asking = matches!(redirection, Redirection::Ask(_));
                     address = match redirection {
                         Redirection::Ask(address) => address,
                         Redirection::Moved(address) => {
-                            self.topology.has_moved(slot, &address);
-                            self.shards.has_moved();
+                            self.has_moved(slot, &address);
                             address
                         }
                     };
                 }
-                _ => return answer,
+                _ => return Err(error),
             }
         }
     }
 
-    async fn note(&self, error: &RedisError) {
+    fn has_moved(&self, slot: u16, node: &Address) {
+        if self.topology.has_moved(slot, node) {
+            self.shards.has_moved();
+        }
+    }
+
+    fn note(&self, error: &RedisError, node: &Address) {
         if is_stale(error) {
             self.topology.forget();
         }
-        // A node that is silent may still seem to be subscribed.
+        // A node that is silent may still seem to be listened to.
         if error.is_timeout() {
-            self.shards.connect_anew().await;
+            self.shards.connect_anew(node);
         }
     }
 
@@ -113,8 +146,11 @@ impl Nodes {
     }
 }
 
-impl Transport for Nodes {
+impl Transport for Arc<Nodes> {
     fn ask<'a>(&'a self, command: &'a Cmd, time: Duration) -> Answer<'a> {
-        Box::pin(self.send(command, time))
+        Box::pin(async move {
+            let (answer, _) = self.send(command, time).await?;
+            Ok(answer)
+        })
     }
 }

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::RedisResult;
+use redis::{Cmd, RedisResult, Value};
 use tokio::runtime::Handle;
 
 use super::hub::Hub;
-use super::transport::Source;
+use super::transport::{Source, Transport};
+#[cfg(feature = "cluster-async")]
+use crate::address::Address;
 
 /// Where a client listens for its grants.
 pub(super) enum Ear {
@@ -15,109 +17,201 @@ pub(super) enum Ear {
     Deaf,
     /// On a connection of the hub's, which this makes.
     Channel(Source),
-    /// On a cluster's connections, by one channel for each slot.
+    /// On connections to the nodes of a cluster, by one channel for each slot.
     #[cfg(feature = "cluster-async")]
-    Shards(Arc<shards::Shards>),
+    Shards(Arc<super::cluster::Nodes>),
+}
+
+/// A channel that is listened to.
+pub(super) struct Subscribed {
+    /// The number of the hub's subscription.
+    pub(super) number: u64,
+    pub(super) channel: String,
+    /// The node of a cluster. At any other one this subscription is of no use.
+    #[cfg(feature = "cluster-async")]
+    pub(super) node: Option<Address>,
 }
 
 impl Ear {
-    /// Subscribes, unless it is subscribed. Returns the subscription's number and the channel for a key.
+    /// Subscribes to the channel for a key, unless it is subscribed.
     pub(super) async fn ready(
         &self,
         hub: &Arc<Hub>,
         runtime: &Handle,
         #[cfg_attr(not(feature = "cluster-async"), allow(unused_variables))] key: &[u8],
         time: Duration,
-    ) -> RedisResult<(u64, String)> {
+    ) -> RedisResult<Subscribed> {
         match self {
             Self::Deaf => Err((redis::ErrorKind::Client, "nothing listens").into()),
-            Self::Channel(source) => {
-                let number = hub.ready(source, runtime, time).await?;
-                Ok((number, hub.channel().to_owned()))
-            }
+            Self::Channel(source) => Ok(Subscribed {
+                number: hub.ready(source, runtime, time).await?,
+                channel: hub.channel().to_owned(),
+                #[cfg(feature = "cluster-async")]
+                node: None,
+            }),
             #[cfg(feature = "cluster-async")]
-            Self::Shards(shards) => shards.ready(key, time).await,
+            Self::Shards(nodes) => nodes.ready(key, time).await,
+        }
+    }
+
+    /// Sends a request whose end the channel hears. Whether the server that answers is the one that is
+    /// listened to.
+    pub(super) async fn ask(
+        &self,
+        transport: &dyn Transport,
+        #[cfg_attr(not(feature = "cluster-async"), allow(unused_variables))]
+        subscribed: &Subscribed,
+        command: &Cmd,
+        time: Duration,
+    ) -> (RedisResult<Value>, bool) {
+        match self {
+            #[cfg(feature = "cluster-async")]
+            Self::Shards(nodes) => match nodes.send(command, time).await {
+                Ok((answer, node)) => (Ok(answer), subscribed.node == Some(node)),
+                Err(error) => (Err(error), false),
+            },
+            _ => (transport.ask(command, time).await, true),
+        }
+    }
+
+    /// Whether a grant that was heard is only a hint, which the next request confirms.
+    ///
+    /// A subscription at a node of a cluster that was the primary hears what the primary publishes.
+    pub(super) const fn hears_hints(&self) -> bool {
+        match self {
+            #[cfg(feature = "cluster-async")]
+            Self::Shards(_) => true,
+            _ => false,
         }
     }
 }
 
 #[cfg(feature = "cluster-async")]
 pub(super) mod shards {
-    use std::collections::HashMap;
-    use std::sync::{Arc, Weak};
+    use std::collections::{HashMap, HashSet};
+    use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
     use std::time::Duration;
 
-    use redis::cluster::{ClusterClient, ClusterClientBuilder};
-    use redis::cluster_async::ClusterConnection;
-    use redis::{ConnectionInfo, ProtocolVersion, PushInfo, PushKind, RedisResult, Value};
-    use tokio::runtime::Handle;
-    use tokio::sync::{Mutex, mpsc};
+    use redis::aio::MultiplexedConnection;
+    use redis::{
+        AsyncConnectionConfig, Client, ConnectionInfo, ProtocolVersion, PushInfo, PushKind,
+        RedisError, RedisResult, Value,
+    };
+    use tokio::sync::{Mutex as AsyncMutex, mpsc};
 
     use super::super::hub::Hub;
     use super::super::transport::{CONNECT_TIME, within};
-    use crate::cluster::{slot_of, tag_of};
+    use super::Subscribed;
+    use crate::address::Address;
+    use crate::cluster::tag_of;
 
-    /// The channels of a cluster, one for each slot that is waited for. They stay subscribed.
+    /// The channels of a cluster, one for each slot that is waited for, at the node of the slot. They
+    /// stay subscribed.
     pub(in crate::aio) struct Shards {
         hub: Arc<Hub>,
-        client: ClusterClient,
-        current: Mutex<Current>,
+        lines: Mutex<HashMap<Address, Arc<AsyncMutex<Option<Line>>>>>,
     }
 
-    #[derive(Default)]
-    struct Current {
-        connection: Option<ClusterConnection>,
-        /// The number of the hub's subscription when each was made.
-        by_slot: HashMap<u16, u64>,
+    /// A connection that listens to a node.
+    #[derive(Clone)]
+    struct Line {
+        connection: MultiplexedConnection,
+        slots: Arc<Slots>,
+    }
+
+    /// The slots whose channels are subscribed. `None` if the connection is over.
+    struct Slots(Mutex<Option<HashSet<u16>>>);
+
+    impl Slots {
+        fn get(&self) -> MutexGuard<'_, Option<HashSet<u16>>> {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        }
+
+        /// The connection is over. Those that wait by it ask again.
+        fn end(&self, hub: &Hub) {
+            let mut slots = self.get();
+            if slots.take().is_some() {
+                hub.subscribed_anew();
+            }
+        }
+
+        /// A slot leaves the node, which ends the subscriptions to its channels there.
+        fn clear(&self, hub: &Hub) {
+            let mut slots = self.get();
+            slots.iter_mut().for_each(HashSet::clear);
+            hub.subscribed_anew();
+        }
     }
 
     impl Shards {
-        pub(in crate::aio) fn new(nodes: Vec<ConnectionInfo>, hub: &Arc<Hub>) -> RedisResult<Self> {
-            let (sender, pushes) = mpsc::unbounded_channel();
-            let client = ClusterClientBuilder::new(nodes)
-                .use_protocol(ProtocolVersion::RESP3)
-                .connection_timeout(CONNECT_TIME)
-                .response_timeout(CONNECT_TIME)
-                .push_sender(sender)
-                .build()?;
+        pub(in crate::aio) fn new(hub: &Arc<Hub>) -> Self {
             hub.subscribed_anew();
-            Handle::current().spawn(hear(Arc::downgrade(hub), pushes));
-            Ok(Self {
+            Self {
                 hub: hub.clone(),
-                client,
-                current: Mutex::default(),
-            })
+                lines: Mutex::default(),
+            }
         }
 
-        pub(super) async fn ready(&self, key: &[u8], time: Duration) -> RedisResult<(u64, String)> {
-            let slot = slot_of(key);
-            let channel = format!("{}:{{{}}}", self.hub.channel(), tag_of(slot));
-            let mut current = self.current.lock().await;
-            let number = self.hub.number();
-            if current.by_slot.get(&slot) == Some(&number) {
-                return Ok((number, channel));
-            }
-            let subscribing = async {
-                let mut connection = match &current.connection {
-                    Some(connection) => connection.clone(),
-                    None => self.client.get_async_connection().await?,
-                };
-                connection.ssubscribe(channel.as_str()).await?;
-                Ok(connection)
+        pub(in crate::aio) async fn ready(
+            &self,
+            slot: u16,
+            node: Address,
+            info: ConnectionInfo,
+            time: Duration,
+        ) -> RedisResult<Subscribed> {
+            let subscribed = Subscribed {
+                // What ends from now on ends this one.
+                number: self.hub.number(),
+                channel: format!("{}:{{{}}}", self.hub.channel(), tag_of(slot)),
+                node: Some(node.clone()),
             };
-            let subscribed = within(time, subscribing).await;
-            // What the connection knows of the nodes may be what keeps it from an answer.
-            match subscribed {
-                Ok(connection) => current.connection = Some(connection),
-                Err(error) => {
-                    if error.is_io_error() {
-                        current.connection = None;
-                    }
-                    return Err(error);
+            let line = self.line(&node);
+            let subscribing = async {
+                // One task subscribes, and the others wait for it.
+                let mut current = line.lock().await;
+                let known = current.clone().filter(|line| line.slots.get().is_some());
+                let mut line = match known {
+                    Some(line) => line,
+                    None => current.insert(self.connect(info).await?).clone(),
+                };
+                let has = |slots: &HashSet<u16>| slots.contains(&slot);
+                if line.slots.get().as_ref().is_some_and(has) {
+                    return Ok(());
                 }
-            }
-            current.by_slot.insert(slot, number);
-            Ok((number, channel))
+                let mut subscribe = redis::cmd("SSUBSCRIBE");
+                subscribe.arg(&subscribed.channel);
+                let answer = subscribe.exec_async(&mut line.connection).await;
+                if answer.as_ref().is_err_and(RedisError::is_io_error) {
+                    line.slots.end(&self.hub);
+                }
+                answer?;
+                let mut slots = line.slots.get();
+                // Otherwise it may be over already.
+                if self.hub.number() == subscribed.number
+                    && let Some(slots) = slots.as_mut()
+                {
+                    slots.insert(slot);
+                }
+                Ok(())
+            };
+            within(time, subscribing).await?;
+            Ok(subscribed)
+        }
+
+        async fn connect(&self, info: ConnectionInfo) -> RedisResult<Line> {
+            let settings = info.redis_settings().clone();
+            let info = info.set_redis_settings(settings.set_protocol(ProtocolVersion::RESP3));
+            let (sender, pushes) = mpsc::unbounded_channel();
+            let config = AsyncConnectionConfig::new()
+                .set_connection_timeout(Some(CONNECT_TIME))
+                .set_response_timeout(Some(CONNECT_TIME))
+                .set_push_sender(sender);
+            let client = Client::open(info)?;
+            let connecting = client.get_multiplexed_async_connection_with_config(&config);
+            let connection = within(CONNECT_TIME, connecting).await?;
+            let slots = Arc::new(Slots(Mutex::new(Some(HashSet::new()))));
+            tokio::spawn(hear(Arc::downgrade(&self.hub), slots.clone(), pushes));
+            Ok(Line { connection, slots })
         }
 
         /// A slot has another node: its waiters subscribe there, and ask again.
@@ -125,17 +219,28 @@ pub(super) mod shards {
             self.hub.subscribed_anew();
         }
 
-        /// Gives up connections that may be dead.
-        pub(in crate::aio) async fn connect_anew(&self) {
-            let was_connected = self.current.lock().await.connection.take().is_some();
-            if was_connected {
-                self.hub.subscribed_anew();
+        /// Gives up a connection that may be dead.
+        pub(in crate::aio) fn connect_anew(&self, node: &Address) {
+            // One that is being made is new.
+            if let Ok(mut line) = self.line(node).try_lock()
+                && let Some(line) = line.take()
+            {
+                line.slots.end(&self.hub);
             }
+        }
+
+        fn line(&self, node: &Address) -> Arc<AsyncMutex<Option<Line>>> {
+            let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+            lines.entry(node.clone()).or_default().clone()
         }
     }
 
-    /// Dispatches what the cluster's nodes push, until the hub is gone.
-    async fn hear(hub: Weak<Hub>, mut pushes: mpsc::UnboundedReceiver<PushInfo>) {
+    /// Dispatches what a node pushes, until its connection or the hub is gone.
+    async fn hear(
+        hub: Weak<Hub>,
+        slots: Arc<Slots>,
+        mut pushes: mpsc::UnboundedReceiver<PushInfo>,
+    ) {
         while let Some(push) = pushes.recv().await {
             let Some(hub) = hub.upgrade() else {
                 return;
@@ -146,8 +251,8 @@ pub(super) mod shards {
                         hub.dispatch(payload);
                     }
                 }
-                // A slot that leaves its node ends the subscription to its channels there.
-                PushKind::Disconnection | PushKind::SUnsubscribe => hub.subscribed_anew(),
+                PushKind::SUnsubscribe => slots.clear(&hub),
+                PushKind::Disconnection => slots.end(&hub),
                 _ => {}
             }
         }

@@ -61,7 +61,10 @@ struct Watch {
 impl Watch {
     async fn run(self) {
         let inner = &self.client.inner;
-        let mut pause = pause_before_renewal(self.ttl, false);
+        let span = inner
+            .options
+            .renewal_span(self.ttl, inner.support.is_fallback());
+        let mut pause = pause_before_renewal(span, false);
         while !self.lease.is_ended() {
             let left = self.lease.until().saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -74,7 +77,7 @@ impl Watch {
             let Ok(answer) = tokio::time::timeout_at(end.into(), self.renew()).await else {
                 continue;
             };
-            match self.lease.after_renewal(answer, sent, self.ttl) {
+            match self.lease.after_renewal(answer, sent, (self.ttl, span)) {
                 Some(next) => pause = next,
                 None => {
                     let was_held = !self.lease.is_ended();

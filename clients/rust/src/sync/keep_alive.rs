@@ -78,7 +78,10 @@ struct Watch {
 impl Watch {
     fn run(&self, stop: &Stop) {
         let inner = &self.client.inner;
-        let mut pause = pause_before_renewal(self.ttl, false);
+        let span = inner
+            .options
+            .renewal_span(self.ttl, inner.support.is_fallback());
+        let mut pause = pause_before_renewal(span, false);
         loop {
             let left = self.lease.until().saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -95,7 +98,7 @@ impl Watch {
             }
             let sent = Instant::now();
             let answer = self.renew(timeout);
-            match self.lease.after_renewal(answer, sent, self.ttl) {
+            match self.lease.after_renewal(answer, sent, (self.ttl, span)) {
                 Some(next) => pause = next,
                 None => {
                     let was_held = !self.lease.is_ended();

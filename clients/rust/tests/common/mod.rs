@@ -199,11 +199,21 @@ impl Admin {
     pub fn waiters(&mut self, key: &str) -> usize {
         let info = self.run(&["LOCK.INFO", key]);
         let fields = info.as_sequence().unwrap_or_default();
-        let waiters = fields.chunks(2).find(|pair| {
-            pair[0] == Value::BulkString(b"waiters".into())
-                || pair[0] == Value::SimpleString("waiters".into())
-        });
-        waiters.map_or(0, |pair| pair[1].as_sequence().unwrap().len())
+        let field = |name: &str| {
+            let is_it = |field: &Value| match field {
+                Value::BulkString(text) => text == name.as_bytes(),
+                Value::SimpleString(text) => text == name,
+                _ => false,
+            };
+            let pair = fields.chunks(2).find(|pair| is_it(&pair[0]));
+            pair.map(|pair| &pair[1])
+        };
+        // The list is cut where it is long. Version 0.1 has only the list, and all of it.
+        match (field("waiter-count"), field("waiters")) {
+            (Some(Value::Int(count)), _) => usize::try_from(*count).unwrap(),
+            (_, Some(list)) => list.as_sequence().unwrap().len(),
+            _ => 0,
+        }
     }
 
     /// Closes the connection of the first waiter that blocks.

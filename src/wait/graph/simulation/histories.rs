@@ -4,6 +4,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::*;
+use crate::lock::effort;
 
 const KEYS: u8 = 3;
 
@@ -47,6 +48,7 @@ fn all_hold(modes: [Mode; 3]) -> World {
 }
 
 fn play(name: &str, world: &World, ops: &[Op], depth: u32) {
+    let depth = effort::depth(depth);
     let mut refused = BTreeMap::new();
     let histories = all_histories(world, ops, depth, &mut refused);
     assert_eq!(histories, (ops.len() as u64).pow(depth));
@@ -116,6 +118,61 @@ fn all_histories_of_five_steps_of_two_keys_that_are_shared() {
     play("shared", &world, &ops, 5);
 }
 
+/// Places for two keys, also absent ones, with readers, writers and permits around them.
+#[test]
+fn all_histories_of_four_steps_with_places_for_two_keys() {
+    let mut world = World::new();
+    world.step(Op::Ask(0, 0, Mode::Shared, How::NoWait));
+    world.step(Op::Ask(1, 2, Mode::Exclusive, How::NoWait));
+    let mut ops = vec![
+        Op::Release(0, 0),
+        Op::Leave(2, 0),
+        Op::Rename(0, 1),
+        Op::EndGraces,
+    ];
+    for first in BOTH {
+        ops.push(Op::AskBoth(
+            2,
+            [(0, first), (1, Mode::Exclusive)],
+            How::Block,
+        ));
+        ops.push(Op::AskBoth(2, [(0, first), (1, Mode::Shared)], How::Keep));
+        ops.push(Op::Ask(1, 0, first, How::Block));
+    }
+    ops.push(Op::AskBoth(
+        0,
+        [(1, Mode::Exclusive), (2, Mode::Shared)],
+        How::BlockKeep,
+    ));
+    ops.push(Op::AskBoth(
+        1,
+        [(1, Mode::Shared), (0, Mode::Exclusive)],
+        How::Notify,
+    ));
+    ops.push(Op::Ask(1, 0, Mode::of_limit(3).unwrap(), How::Block));
+    ops.push(Op::Ask(0, 2, Mode::Exclusive, How::Block));
+    ops.push(Op::Ask(0, 1, Mode::Shared, How::Block));
+    ops.push(Op::Ask(2, 2, Mode::Shared, How::NoWait));
+    play("two keys", &world, &ops, 4);
+}
+
+/// Requests by channels, which take the place of the one before, in another mode.
+#[test]
+fn all_histories_of_four_steps_with_channels() {
+    let mut world = World::new();
+    world.step(Op::Ask(0, 0, Mode::Exclusive, How::NoWait));
+    world.step(Op::Ask(1, 1, Mode::Exclusive, How::NoWait));
+    let modes = [Mode::Exclusive, Mode::Shared, Mode::of_limit(3).unwrap()];
+    let mut ops = vec![Op::Release(0, 0), Op::Ask(1, 0, Mode::Shared, How::Keep)];
+    for mode in modes {
+        ops.push(Op::Ask(2, 0, mode, How::Notify));
+        ops.push(Op::Ask(2, 0, mode, How::Block));
+        ops.push(Op::Ask(1, 0, mode, How::Notify));
+        ops.push(Op::Ask(2, 1, mode, How::Block));
+    }
+    play("channels", &world, &ops, 4);
+}
+
 #[test]
 fn long_random_histories() {
     const RUNS: u64 = 300;
@@ -145,9 +202,16 @@ fn long_random_histories() {
                 0 => How::NoWait,
                 1..3 => How::Keep,
                 3..5 => How::BlockKeep,
+                5..7 => How::Notify,
                 _ => How::Block,
             };
+            let second = (key + rng.random_range(1..keys.max(2))) % keys;
+            let both = [(key, mode), (second, Mode::Exclusive)].map(|(key, mode)| match mode {
+                Mode::Counted(_) => (key, Mode::Shared),
+                mode => (key, mode),
+            });
             world.step(match rng.random_range(0..40) {
+                0..5 if second != key && seed % 2 == 0 => Op::AskBoth(token, both, how),
                 0..27 => Op::Ask(token, key, mode, how),
                 27..34 => Op::Release(token, key),
                 34..37 => Op::Leave(token, key),

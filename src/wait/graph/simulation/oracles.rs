@@ -1,7 +1,9 @@
 //! The two oracles.
 
+use std::rc::Rc;
+
 use super::*;
-use crate::wait::Waiter;
+use crate::wait::{Several, Waiter};
 
 /// A wait of the naive graph.
 #[derive(Clone, Copy, Debug)]
@@ -9,35 +11,32 @@ struct NaiveWait {
     token: u8,
     key: u8,
     mode: Mode,
+    /// Whether its place is for another key, too.
+    is_for_both: bool,
 }
 
 type Edge = (u8, u8, u8);
 
 impl World {
-    /// Whether the answer is right.
+    /// Whether the answer is right. `waited` is the world in which the wait has begun.
     pub(super) fn compare(
         &self,
-        token: u8,
-        key: u8,
-        mode: Mode,
-        how: How,
-        refusal: Refusal,
+        waited: Self,
+        (token, keys): (u8, &[u8]),
         cycle: Option<&[CycleWait]>,
+        asked: &str,
     ) {
         let say = || {
             let cycle = cycle.map(|cycle| {
                 let wait = |wait: &CycleWait| (number(wait.token()), wait.key_ref.name[0]);
                 cycle.iter().map(wait).collect::<Vec<_>>()
             });
-            let asked = format!("{token} asks {key} {mode:?} {how:?} {refusal:?}: {cycle:?}");
-            let keys = self.keys().into_iter();
-            let keys = keys.map(|key| (key, self.holders(key), self.line(key)));
-            format!("{asked}\n{:?}", keys.collect::<Vec<_>>())
+            let all = self.keys().into_iter();
+            let all = all.map(|key| (key, self.holders(key), self.line(key)));
+            format!("{asked}: {cycle:?}\n{:?}", all.collect::<Vec<_>>())
         };
-        let mut waited = self.clone();
-        waited.enter(token, key, mode, How::Block, refusal);
         let (edges, by_places) = (waited.edges(true), waited.edges(false));
-        let shortest = shortest(&edges, &by_places, token, key);
+        let shortest = shortest(&edges, &by_places, token, keys);
         match cycle {
             None => assert_eq!(shortest, None, "{}", say()),
             Some(cycle) => {
@@ -54,14 +53,17 @@ impl World {
             }
         }
         let is_mixed = waited.keys().into_iter().any(|key| waited.is_mixed(key));
+        let waits_for_more = waited.waits_for_both_and_more();
         let has_permits = waited.has_permits();
         let was_stuck = self.clone().gets_stuck();
         let is_stuck = waited.gets_stuck();
         if is_stuck && !was_stuck && !has_permits {
             assert!(cycle.is_some(), "{}", say());
         }
-        // A token that asks for a key in both modes has the second one in the end, and counts here by the narrower one.
-        if cycle.is_some() && !is_mixed {
+        // A token that asks for a key in both modes has the second one in the end, and counts here
+        // by the narrower one. One that waits for two keys and also elsewhere may be granted the
+        // two first, and so let in those behind its place.
+        if cycle.is_some() && !is_mixed && !waits_for_more {
             assert!(is_stuck, "{}", say());
         }
     }
@@ -73,14 +75,19 @@ impl World {
             let line = self.line(key);
             for (n, wait) in line.iter().enumerate() {
                 let holders = self.holders(key);
-                if holders.iter().any(|(holder, _)| *holder == wait.token) {
-                    // It has its share already. To become exclusive it waits for the other holders only.
+                let is_holder = holders.iter().any(|(holder, _)| *holder == wait.token);
+                if is_holder && !wait.is_for_both {
+                    // It has its share already. To become exclusive it waits for the other holders
+                    // only.
                     let others = holders.iter().filter(|(holder, _)| *holder != wait.token);
                     let others = others.filter(|_| wait.mode == Mode::Exclusive && with_holders);
                     let others = others.filter(|(_, held)| excludes(*held, wait.mode));
                     edges.extend(others.map(|(holder, _)| (wait.token, key, *holder)));
                     continue;
                 }
+                // Nobody passes a place for two keys.
+                let both = line[..n].iter().filter(|ahead| ahead.is_for_both);
+                edges.extend(both.map(|ahead| (wait.token, key, ahead.token)));
                 // Each of those whose turn comes before, and the wait itself, has to be granted.
                 for (m, other) in line[..=n].iter().enumerate() {
                     let excluding = line[..m].iter().map(|ahead| (ahead.token, ahead.mode));
@@ -113,7 +120,12 @@ impl World {
             match line.iter_mut().find(|wait| wait.token == token) {
                 Some(wait) if mode == Mode::Exclusive => wait.mode = mode,
                 Some(_) => {}
-                None => line.push(NaiveWait { token, key, mode }),
+                None => line.push(NaiveWait {
+                    token,
+                    key,
+                    mode,
+                    is_for_both: self.several_of(token, key).is_some(),
+                }),
             }
         }
         line
@@ -135,10 +147,13 @@ impl World {
                 }
             }
             for wait in lines {
-                if self.is_absent(wait) {
-                    if let Err(refusal) = self.decide(wait.token, wait.key, wait.mode) {
-                        self.enter(wait.token, wait.key, wait.mode, How::Block, refusal);
-                    }
+                if !self.is_absent(wait) {
+                    continue;
+                }
+                if let Some(several) = self.several_of(wait.token, wait.key) {
+                    self.ask_again_for(wait.token, &several);
+                } else if let Err(refusal) = self.decide(wait.token, wait.key, wait.mode) {
+                    self.enter(wait.token, wait.key, wait.mode, How::Block, refusal);
                 }
             }
             self.serve();
@@ -159,6 +174,18 @@ impl World {
         one.any(|one| waiters.iter().any(|other| differ(one, other)))
     }
 
+    fn waits_for_both_and_more(&self) -> bool {
+        let lines = self.keys().into_iter().flat_map(|key| self.line(key));
+        let waits: Vec<_> = lines.collect();
+        waits.iter().any(|both| {
+            let several = self.several_of(both.token, both.key);
+            let is_another = |wait: &NaiveWait| {
+                wait.token == both.token && self.several_of(wait.token, wait.key) != several
+            };
+            several.is_some() && waits.iter().any(is_another)
+        })
+    }
+
     fn has_permits(&self) -> bool {
         let is_permit = |mode: Mode| mode.limit().is_some();
         self.keys().into_iter().any(|key| {
@@ -166,6 +193,13 @@ impl World {
             let waiters = self.registry.waiters(0, &[key]);
             held.chain(waiters.map(|waiter| waiter.mode)).any(is_permit)
         })
+    }
+
+    /// The keys of a token's place for two keys that stands in the queue of this one.
+    fn several_of(&self, token: u8, key: u8) -> Option<Rc<Several>> {
+        let name = bytes(token);
+        let token = Token::new(&name).unwrap();
+        self.registry.keys_of_place(&key_ref(key), token)
     }
 
     fn is_absent(&self, wait: NaiveWait) -> bool {
@@ -183,12 +217,13 @@ fn excludes(held: Mode, asked: Mode) -> bool {
     }
 }
 
-/// The length of a shortest cycle that is closed by the waits of a token for a key, or by those for its place there.
+/// The length of a shortest cycle that is closed by the waits of a token for some keys, or by those
+/// for its place there.
 fn shortest(
     edges: &BTreeSet<Edge>,
     by_places: &BTreeSet<Edge>,
     token: u8,
-    key: u8,
+    keys: &[u8],
 ) -> Option<usize> {
     let from = |start: &[Edge]| {
         let mut distances: BTreeMap<u8, usize> = start.iter().map(|edge| (edge.2, 1)).collect();
@@ -206,12 +241,13 @@ fn shortest(
     };
     let of_token = |edge: &&Edge| edge.0 == token;
     let own: Vec<Edge> = edges.iter().filter(of_token).copied().collect();
-    let (here, others): (Vec<Edge>, Vec<Edge>) = own.into_iter().partition(|edge| edge.1 == key);
+    let (here, others): (Vec<Edge>, Vec<Edge>) =
+        own.into_iter().partition(|edge| keys.contains(&edge.1));
     from(&here).get(&token).copied().or_else(|| {
         let distances = from(&others);
         let last = by_places
             .iter()
-            .filter(|edge| edge.1 == key && edge.2 == token);
+            .filter(|edge| keys.contains(&edge.1) && edge.2 == token);
         let lengths = last.filter_map(|edge| Some(distances.get(&edge.0)? + 1));
         lengths.min()
     })

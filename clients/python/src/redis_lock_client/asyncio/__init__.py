@@ -1,6 +1,6 @@
 """The locks of `redis_lock_client` for asyncio."""
 
-from .._libraries import LockError, LockNotOwnedError, ModuleMissingError, NotSupportedError
+from .._libraries import LockCancelledError, LockError, LockNotOwnedError, ModuleMissingError, NotSupportedError
 from .keep_alive import KeepAlive
 from .lock import Lock, ReadLock, RWLock, WriteLock
 from .multi_lock import MultiLock
@@ -10,6 +10,7 @@ from .semaphore import Semaphore
 __all__ = [
     "KeepAlive",
     "Lock",
+    "LockCancelledError",
     "LockError",
     "LockNotOwnedError",
     "ModuleMissingError",

@@ -122,9 +122,12 @@ final class AsyncRequest<T> {
             deadlock(failed.getMessage());
             return;
         }
+        if (LettuceLockClient.isError(failed, "CANCELLED")) {
+            fail(new LockCancelledException(claim.title()));
+            return;
+        }
         if (LettuceLockClient.isMissing(failed)) {
-            RuntimeException why = missing(failed);
-            giveUp(() -> result.completeExceptionally(why));
+            fail(missing(failed));
             return;
         }
         if (claim.several() && LettuceLockClient.isError(failed, "PARTIAL")) {
@@ -142,7 +145,7 @@ final class AsyncRequest<T> {
                 return;
             }
         }
-        giveUp(() -> result.completeExceptionally(failed));
+        fail(failed);
     }
 
     private RuntimeException missing(Throwable failed) {
@@ -155,10 +158,11 @@ final class AsyncRequest<T> {
     }
 
     private void deadlock(String text) {
-        giveUp(
-                () ->
-                        result.completeExceptionally(
-                                new LockDeadlockException(claim.title(), text)));
+        fail(new LockDeadlockException(claim.title(), text));
+    }
+
+    private CompletableFuture<Boolean> fail(Throwable why) {
+        return giveUp(() -> result.completeExceptionally(why));
     }
 
     private synchronized void again() {
@@ -170,6 +174,7 @@ final class AsyncRequest<T> {
         switch (event) {
             case "granted" -> granted(fence, sent());
             case "deadlock" -> deadlock("DEADLOCK found while it waited");
+            case "cancelled" -> fail(new LockCancelledException(claim.title()));
             default -> again(); // It has no place any more, so it asks for a new one.
         }
     }
@@ -233,8 +238,7 @@ final class AsyncRequest<T> {
     }
 
     CompletableFuture<Boolean> close() {
-        IllegalStateException closed = new IllegalStateException("the client was closed");
-        return giveUp(() -> result.completeExceptionally(closed));
+        return fail(new IllegalStateException("the client was closed"));
     }
 
     /** Ends the place in the queue, or a hold that was granted unseen, and then says so. */

@@ -258,7 +258,23 @@ record Commands(Wire wire, LockOptions options, AtomicBoolean placeless, AtomicB
     }
 
     private Map<String, Object> info(String name) {
-        Object reply = wire.send(new Request("LOCK.INFO").key(name));
+        Map<String, Object> info = fields(wire.send(new Request("LOCK.INFO").key(name)));
+        if (isCut(info, "holder") || isCut(info, "waiter")) {
+            Request all = new Request("LOCK.INFO").key(name);
+            all.add("HOLDERS").add(Long.MAX_VALUE).add("WAITERS").add(Long.MAX_VALUE);
+            return fields(wire.send(all));
+        }
+        return info;
+    }
+
+    /** Unless asked for more, the module shows the first 1,000. */
+    private static boolean isCut(Map<String, Object> info, String party) {
+        return info.get(party + "-count") instanceof Long count
+                && info.get(party + "s") instanceof List<?> shown
+                && shown.size() < count;
+    }
+
+    private static Map<String, Object> fields(Object reply) {
         Map<String, Object> info = new HashMap<>();
         if (reply instanceof Map<?, ?> map) {
             map.forEach((key, value) -> info.put(key.toString(), value));
@@ -323,6 +339,10 @@ record Commands(Wire wire, LockOptions options, AtomicBoolean placeless, AtomicB
 
     boolean isDeadlock(RuntimeException failed) {
         return isError(failed, "DEADLOCK");
+    }
+
+    boolean isCancelled(RuntimeException failed) {
+        return isError(failed, "CANCELLED");
     }
 
     boolean isError(RuntimeException failed, String code) {

@@ -126,6 +126,9 @@ final class Holds implements AutoCloseable {
                             commands, options, this, claim, token, ttlMs, reader, interruptible)
                     .await(waitNanos);
         } catch (RuntimeException failed) {
+            if (commands.isCancelled(failed)) {
+                throw new LockCancelledException(claim.title());
+            }
             if (!commands.isDeadlock(failed)) {
                 throw failed;
             }

@@ -55,11 +55,18 @@ public final class RedisLockClient implements AutoCloseable {
      *     which a waiting thread notices an interrupt only at the end of a slice
      * @param options what may be chosen
      * @return a client, to be closed
+     * @throws IllegalStateException when neither driver is on the class path
      */
     public static RedisLockClient connect(String url, LockOptions options) {
-        return has("redis.clients.jedis.Connection")
-                ? JedisLocks.connect(url, options)
-                : LettuceLocks.connect(url, options);
+        if (has("redis.clients.jedis.Connection")) {
+            return JedisLocks.connect(url, options);
+        }
+        if (has("io.lettuce.core.RedisClient")) {
+            return LettuceLocks.connect(url, options);
+        }
+        throw new IllegalStateException(
+                "there is no driver on the class path: add redis.clients:jedis (5 to 8) or"
+                        + " io.lettuce:lettuce-core (6.3 to 7) to the dependencies");
     }
 
     private static boolean has(String driver) {

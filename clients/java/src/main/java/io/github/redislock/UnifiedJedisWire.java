@@ -63,6 +63,12 @@ final class UnifiedJedisWire extends JedisWire {
         return true;
     }
 
+    /**
+     * Its pool closes a connection that is idle for a minute, and with it would end what is bound
+     * to it. Only a pipeline keeps a connection. The method that makes one has another result type
+     * from Jedis 7 on, and a pipeline of 5.0 that loses its connection never frees its place in the
+     * pool.
+     */
     @Override
     public String whyNoLinger() {
         return "linger binds a hold to a connection, and those of a UnifiedJedis come and go: use"

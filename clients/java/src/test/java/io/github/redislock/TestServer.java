@@ -200,14 +200,28 @@ final class TestServer implements AutoCloseable {
 
     /** The tokens of those who hold a lock. */
     List<String> holders(String name) {
+        return ofHolders(name, "token");
+    }
+
+    /** The fences of those who hold a lock. */
+    List<Long> fences(String name) {
+        return ofHolders(name, "fence").stream().map(Long::valueOf).toList();
+    }
+
+    private List<String> ofHolders(String name, String field) {
         Object info = redis.executeCommand(command("LOCK.INFO").key(name));
         String holders = ENCODED_OBJECT_MAP.build(info).get("holders").toString();
         // Flat lists or maps, by the protocol.
-        return Pattern.compile("token(?:=|, )([^,]+)")
+        return Pattern.compile(field + "(?:=|, )([^,}\\]]+)")
                 .matcher(holders)
                 .results()
                 .map(found -> found.group(1))
                 .toList();
+    }
+
+    /** Whether somebody waits for a lock by a message. */
+    boolean tells(String name) {
+        return waiters(name).toString().contains("channel");
     }
 
     /** How many stand in line for a lock. */

@@ -149,8 +149,8 @@ class TopologyTest {
 
         long waiters();
 
-        /** Is still held, and goes from hand to hand. */
-        void end() throws Exception;
+        /** Is still held, and goes from hand to hand at the primary. */
+        void end(TestServer primary) throws Exception;
 
         @Override
         void close();
@@ -192,7 +192,7 @@ class TopologyTest {
         }
 
         @Override
-        public void end() throws Exception {
+        public void end(TestServer primary) throws Exception {
             assertTrue(owner.does(() -> lock.check()));
             assertEquals(fence, owner.does(() -> lock.fence()));
             owner.does(() -> lock.unlock());
@@ -200,7 +200,9 @@ class TopologyTest {
             Eventually.isTrue("one has it", () -> first.isDone() || second.isDone());
             boolean boundedFirst = first.isDone();
             Other next = boundedFirst ? bounded : endless;
-            assertTrue(next.does(() -> lock.fence()) > fence);
+            long later = next.does(() -> lock.fence());
+            assertTrue(later > fence);
+            assertEquals(List.of(later), primary.fences(name));
             assertFalse(boundedFirst && second.isDone());
             next.does(() -> lock.unlock());
             assertTrue(Other.result(first));
@@ -248,11 +250,12 @@ class TopologyTest {
         }
 
         @Override
-        public void end() {
+        public void end(TestServer primary) {
             assertTrue(Other.result(hold.check()));
             assertTrue(Other.result(hold.unlock()));
             AsyncHold next = Other.result(waiting);
             assertTrue(next.fence() > hold.fence());
+            assertEquals(List.of(next.fence()), primary.fences(name));
             assertTrue(Other.result(next.unlock()));
         }
 
@@ -269,9 +272,9 @@ class TopologyTest {
 
     @Test
     void sentinel_failover_inTheMiddleOfAWaitAndOfAHold() throws Exception {
+        List<Scene> scenes = new ArrayList<>();
         try (SentinelGroup group = new SentinelGroup()) {
             int port = group.sentinel.port();
-            List<Scene> scenes = new ArrayList<>();
             for (SentinelDriver driver : SentinelDriver.values()) {
                 scenes.add(new ThreadScene(driver.open(port, options), driver.name()));
             }
@@ -282,15 +285,17 @@ class TopologyTest {
                             "LETTUCE_ASYNC",
                             () -> client.shutdown(Duration.ZERO, Duration.ofSeconds(2))));
             assertFollowFailover(scenes, group.primary, group.replica);
+        } finally {
+            scenes.forEach(Scene::close);
         }
         assertNull(lost.poll());
     }
 
     @Test
-    void cluster_failover_inTheMiddleOfAWaitAndOfAHold() throws Exception {
+    void cluster_failover_betweenTwoWaits_andInTheMiddleOfAWaitAndOfAHold() throws Exception {
+        List<Scene> scenes = new ArrayList<>();
         try (TestCluster cluster = new TestCluster()) {
             int port = cluster.nodes.get(1).port();
-            List<Scene> scenes = new ArrayList<>();
             for (ClusterDriver driver : ClusterDriver.values()) {
                 String name = cluster.key(driver.name(), 0);
                 scenes.add(new ThreadScene(driver.open(port, options), name));
@@ -301,37 +306,61 @@ class TopologyTest {
                             LettuceLockClient.connect(client, slow()),
                             cluster.key("LETTUCE_ASYNC", 0),
                             () -> client.shutdown(Duration.ZERO, Duration.ofSeconds(2))));
-            assertFollowFailover(scenes, cluster.first(), cluster.replica());
+            assertWaitWithoutMessages(scenes, cluster.first());
+            cluster.replica().ask("CLUSTER", "FAILOVER");
+            awaitPromotion(cluster.replica());
+            assertWaitWithoutMessages(scenes, cluster.replica());
+            assertFollowFailover(scenes, cluster.replica(), cluster.first());
+        } finally {
+            scenes.forEach(Scene::close);
         }
         assertNull(lost.poll());
     }
 
     private static void assertFollowFailover(
             List<Scene> scenes, TestServer primary, TestServer replica) throws Exception {
-        try {
-            for (Scene scene : scenes) {
-                scene.begin(primary);
-            }
-            awaitWaiters(scenes, primary);
-            // The replica has the holds, or a failover may lose them.
-            Eventually.isTrue("it is replicated", () -> caughtUp(primary));
-            long start = System.nanoTime();
-            primary.kill();
-            Eventually.isTrue(
-                    "the replica took over",
-                    PATIENCE,
-                    () -> replica.info("replication").contains("role:master"));
-            long tookOverMs = (System.nanoTime() - start) / 1_000_000;
-            awaitWaiters(scenes, replica);
-            System.out.printf(
-                    "taken over after %d ms, all wait there after %d ms%n",
-                    tookOverMs, (System.nanoTime() - start) / 1_000_000);
-            for (Scene scene : scenes) {
-                scene.end();
-            }
-        } finally {
-            scenes.forEach(Scene::close);
+        begin(scenes, primary);
+        // The replica has the holds, or a failover may lose them.
+        Eventually.isTrue("it is replicated", () -> caughtUp(primary));
+        long start = System.nanoTime();
+        primary.kill();
+        awaitPromotion(replica);
+        long tookOverMs = (System.nanoTime() - start) / 1_000_000;
+        awaitWaiters(scenes, replica);
+        System.out.printf(
+                "taken over after %d ms, all wait there after %d ms%n",
+                tookOverMs, (System.nanoTime() - start) / 1_000_000);
+        end(scenes, replica);
+    }
+
+    /** Nobody there waits for a message, which a node that was demoted might send on. */
+    private static void assertWaitWithoutMessages(List<Scene> scenes, TestServer primary)
+            throws Exception {
+        begin(scenes, primary);
+        for (Scene scene : scenes) {
+            assertFalse(primary.tells(scene.name()), scene.name());
         }
+        end(scenes, primary);
+    }
+
+    private static void begin(List<Scene> scenes, TestServer primary) throws Exception {
+        for (Scene scene : scenes) {
+            scene.begin(primary);
+        }
+        awaitWaiters(scenes, primary);
+    }
+
+    private static void end(List<Scene> scenes, TestServer primary) throws Exception {
+        for (Scene scene : scenes) {
+            scene.end(primary);
+        }
+    }
+
+    private static void awaitPromotion(TestServer replica) {
+        Eventually.isTrue(
+                "the replica took over",
+                PATIENCE,
+                () -> replica.info("replication").contains("role:master"));
     }
 
     private static void awaitWaiters(List<Scene> scenes, TestServer server) {
@@ -378,7 +407,7 @@ class TopologyTest {
             awaitWaiters(List.of(scene), cluster.first());
             cluster.moveSlot(scene.name());
             awaitWaiters(List.of(scene), cluster.nodes.get(1));
-            scene.end();
+            scene.end(cluster.nodes.get(1));
         }
     }
 

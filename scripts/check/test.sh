@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Runs the tests: on the oldest and the newest server, with the simulations in their short form; or with
+# `all` everything, on all servers.
+#
+# Many tests run at once, and a machine may stand still for a moment. So up to five tests that fail are run
+# once more, one after the other. A test that fails again has failed. The others are named at the end.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+targets=() filters=(--test-threads "${RUST_TEST_THREADS:-$((2 * $(nproc)))}")
+if [[ ${1:-} != all ]]; then
+    export TEST_SHORT=1
+    targets=(--lib --test integration --test tidy)
+    for server in redis_7_0 redis_8_0 redis_8_2 valkey_8_0 valkey_8_1; do
+        filters+=(--skip "::$server::")
+    done
+fi
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+cargo test --locked --no-fail-fast "${targets[@]}" -- "${filters[@]}" 2>&1 | tee "$log"
+status=${PIPESTATUS[0]}
+((status == 0)) && exit
+
+mapfile -t failed < <(sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p' "$log" | sort -u)
+((${#failed[@]} >= 1 && ${#failed[@]} <= 5)) || exit "$status"
+echo "== once more, one after the other: ${failed[*]}"
+cargo test --locked --no-fail-fast "${targets[@]}" -- --exact --test-threads 1 "${failed[@]}" || exit
+echo "== failed once and passed alone: ${failed[*]}"

@@ -1,0 +1,34 @@
+//! LOCK.CANCEL: the waits and the places of a lock end. Nothing is replicated, because waits are
+//! not.
+
+use super::command::{end_waits, key_to_change, serve_waiters};
+use super::commit::Commit;
+use super::ending;
+use super::host::{Host, Key, Server};
+use crate::command::Error;
+use crate::lock::Token;
+
+/// Ends those of one token, or all, and replies how many there were.
+///
+/// # Errors
+/// If the key has a value of another type, or has moved.
+pub fn run<H: Host>(host: &mut H, token: Option<Token<'_>>) -> Result<(), Error> {
+    let server = host.server();
+    let mut key = key_to_change(host)?;
+    let (key_ref, now) = serve_waiters(&mut key);
+    key.repair_ttl(now);
+    let mut count = 0;
+    if let Some(key_ref) = key_ref {
+        let registry = &mut key.parts().machine.registry;
+        let removed = match token {
+            Some(token) => registry.give_up(&key_ref, token),
+            None => registry.dismiss(&key_ref, usize::MAX),
+        };
+        count = removed.len();
+        end_waits(&mut key, &key_ref, removed, now, |machine, removed| {
+            ending::dismiss(server, machine, removed, Error::Cancelled);
+        });
+    }
+    server.reply_count(count);
+    Ok(())
+}

@@ -1,0 +1,28 @@
+//! What a token holds now: LOCK.CHECK, and LOCK.EXEC before its command runs.
+
+use super::host::{Host, Key, Purpose, Server};
+use crate::command::check::Check;
+use crate::command::Error;
+use crate::lock::Token;
+
+/// LOCK.CHECK.
+///
+/// # Errors
+/// If the key has a value of another type.
+pub fn check<H: Host>(host: &mut H, check: &Check<'_>) -> Result<(), Error> {
+    let key = host.open_key(Purpose::Read)?;
+    let server = key.server();
+    server.reply(check.reply(key.lock(), server.command_time()));
+    Ok(())
+}
+
+/// Whether a token may run a command by LOCK.EXEC.
+///
+/// # Errors
+/// If it does not hold the lock.
+pub fn must_hold<H: Host>(host: &mut H, token: Token<'_>) -> Result<(), Error> {
+    let key = host.open_key(Purpose::Read)?;
+    let now = key.server().command_time();
+    let hold = key.lock().and_then(|lock| lock.hold_of(token, now));
+    hold.map(|_| ()).ok_or(Error::NotHeld)
+}

@@ -1,0 +1,399 @@
+//! Commands at work: the key is opened and served, the request decided, the decision carried out,
+//! the key served again, the reply sent. All of it is one step of the server.
+
+use std::collections::BTreeSet;
+
+use super::commit::{Cause, Commit};
+use super::count::Count;
+use super::host::{End, Host, Key, Name, Parts, Purpose, Server, TypesOfKey};
+use super::machine::{Machine, Registry, Removed};
+use super::serve::{self, Entered};
+use super::{deadlock, ending, linger, several};
+use crate::command::acquire::Acquire;
+use crate::command::release::Release;
+use crate::command::renew::Renew;
+use crate::command::{Decision, Error, Reply};
+use crate::lock::{Effect, Fence, FenceClock, Lock, Now, Refusal, Token, Waiting};
+use crate::wait::{KeyRef, Linger, Several};
+
+/// The word that is the key of a command with one key.
+const KEY_AT: usize = 1;
+
+/// What a decision is made on.
+struct Scene<'s, 'f, K: Key + 's> {
+    lock: Option<&'s Lock>,
+    now: Now,
+    /// Who waits for the key, if anybody does.
+    queue: Option<(&'s KeyRef, &'s RegistryOf<K>)>,
+    fences: &'f mut FenceClock,
+    key_end: K::End<'s>,
+}
+
+type RegistryOf<K> = Registry<<<K as Key>::Server as Server>::Types>;
+
+impl<K: Key> Scene<'_, '_, K> {
+    /// Whether a token has a place for this key together with others.
+    fn waits_for_others_too(&self, token: Token<'_>) -> bool {
+        self.queue.is_some_and(|(key_ref, registry)| {
+            registry.has_several() && registry.waits_for_several(key_ref, token)
+        })
+    }
+}
+
+/// Whoever takes a hold.
+#[derive(Clone, Copy)]
+struct Taker<'t> {
+    token: Token<'t>,
+    /// What its hold is bound to.
+    linger: Option<Linger>,
+}
+
+/// What a command comes to on the lock as it stands.
+enum Decided<'r> {
+    /// The lock changes.
+    Change(Effect<'r>, Cause, Reply<'r>),
+    /// Nothing changes.
+    Same(Reply<'r>),
+    /// The lock does not change. This token holds nothing and gives up its place.
+    GiveUp(Token<'r>, Reply<'r>),
+    /// Nothing changes now: the client may wait, if it said so.
+    Wait(Refusal),
+}
+
+/// What is left to do after a decision.
+enum Outcome<'r, K> {
+    /// The reply is to be sent.
+    Reply(Reply<'r>),
+    /// The request was refused. `KeyRef` is there when others wait for the key.
+    Refused(K, Option<KeyRef>, Refusal, Now),
+}
+
+impl<'r> Decided<'r> {
+    fn new(decision: Decision<'r>, cause: impl FnOnce(bool) -> Cause) -> Self {
+        match decision {
+            Decision::Change {
+                effect,
+                reply,
+                had_it,
+            } => Self::Change(effect, cause(had_it), reply),
+            Decision::Same(reply) => Self::Same(reply),
+            Decision::Wait(refusal) => Self::Wait(refusal),
+        }
+    }
+}
+
+/// Opens the key, serves its waiters, decides, does what was decided, and serves again. `taker`
+/// takes a hold with it, and then needs no place any more.
+#[inline(always)] // Each command knows what it may decide.
+fn change<'k, 'r, H: Host>(
+    host: &'k mut H,
+    taker: Option<Taker<'_>>,
+    decide: impl FnOnce(Scene<'_, '_, H::Key<'k>>) -> Decided<'r>,
+) -> Result<Outcome<'r, H::Key<'k>>, Error> {
+    let mut key = key_to_change(host)?;
+    let (key_ref, now) = serve_waiters(&mut key);
+    match decide_on(&mut key, key_ref.as_ref(), now, decide) {
+        Decided::Change(effect, cause, reply) => {
+            // Also the owner that ends its hold knows of it.
+            let fence = effect.fence().or(match &cause {
+                Cause::Released(hold) => Some(hold.fence),
+                _ => None,
+            });
+            key.commit(&effect, cause, now);
+            if let (Some(taker), Some(fence)) = (&taker, fence) {
+                let linger = taker.linger.into_iter();
+                linger.for_each(|linger| linger::bind(&key, taker.token, fence, linger));
+            }
+            if let Some(key_ref) = &key_ref {
+                if let Some(taker) = taker {
+                    key.parts().machine.registry.lock_granted(key_ref);
+                    resume(&mut key, key_ref, taker.token);
+                }
+                serve::serve_changed(&mut key, key_ref, now);
+            }
+            acknowledge(&mut key, fence);
+            Ok(Outcome::Reply(reply))
+        }
+        Decided::Same(reply) => {
+            key.repair_ttl(now);
+            // A request that can never be granted takes its token's place along.
+            if let (Some(key_ref), Some(taker)) = (&key_ref, taker) {
+                resume(&mut key, key_ref, taker.token);
+                serve::serve_changed(&mut key, key_ref, now);
+            }
+            Ok(Outcome::Reply(reply))
+        }
+        Decided::GiveUp(token, reply) => {
+            key.repair_ttl(now);
+            if let Some(key_ref) = &key_ref {
+                give_up_place(&mut key, key_ref, token, now);
+            }
+            Ok(Outcome::Reply(reply))
+        }
+        Decided::Wait(refusal) => Ok(Outcome::Refused(key, key_ref, refusal, now)),
+    }
+}
+
+/// Opens the key for a command that may change it. [`serve_waiters`] comes next.
+#[inline]
+pub(super) fn key_to_change<H: Host>(host: &mut H) -> Result<H::Key<'_>, Error> {
+    if host.shared().inbox.has_lock_left() {
+        check_that_it_is_here(host, KEY_AT)?;
+    }
+    if host.machine().registry.has_several() {
+        serve_first(host)?;
+    }
+    host.open_key(Purpose::Write)
+}
+
+/// Serves the key, and then grants the places for this key and others whose turn has come.
+#[cold]
+fn serve_first<H: Host>(host: &mut H) -> Result<(), Error> {
+    let mut key = host.open_key(Purpose::Write)?;
+    if let Some(key_ref) = waited_key_ref(&mut key) {
+        let now = key.server().command_time();
+        serve::serve(&mut key, &key_ref, now);
+    }
+    drop(key);
+    several::finish(host);
+    Ok(())
+}
+
+/// Refuses a key that is absent because it has just gone to another node of the cluster, in the
+/// running transaction: it may be held there. `at` is its word.
+pub(super) fn check_that_it_is_here<H: Host>(host: &mut H, at: usize) -> Result<(), Error> {
+    let key = host.open_word(at, Purpose::Write)?;
+    let is_absent = key.lock().is_none();
+    drop(key);
+    if is_absent && !host.serves_word(at) {
+        return Err(Error::TryAgain);
+    }
+    Ok(())
+}
+
+/// The reference to a key that is waited for; `None`, fast, when nobody waits for it.
+#[inline]
+pub(super) fn waited_key_ref<K: Key>(key: &mut K) -> Option<KeyRef> {
+    let (server, name) = (key.server(), key.name());
+    let registry = &key.parts().machine.registry;
+    if registry.is_empty() {
+        return None;
+    }
+    registry.key_ref(server.selected_db(), name.bytes())
+}
+
+/// Serves those who wait for a key. Returns the key if somebody waits for it, and the time of the
+/// last grant.
+#[inline(always)] // Nobody waits for most keys.
+pub(super) fn serve_waiters<K: Key>(key: &mut K) -> (Option<KeyRef>, Now) {
+    let mut now = key.server().command_time();
+    let key_ref = waited_key_ref(key);
+    let is_lost = key.shared().bindings.has_lost();
+    let has_changed = is_lost && linger::bring_forward(key, now);
+    if let Some(key_ref) = &key_ref {
+        now = match has_changed {
+            true => serve::serve_changed(key, key_ref, now),
+            false => serve::serve(key, key_ref, now),
+        };
+    }
+    (key_ref, now)
+}
+
+#[inline(always)]
+fn decide_on<'r, K: Key>(
+    key: &mut K,
+    key_ref: Option<&KeyRef>,
+    now: Now,
+    decide: impl FnOnce(Scene<'_, '_, K>) -> Decided<'r>,
+) -> Decided<'r> {
+    let Parts {
+        lock,
+        machine,
+        shared,
+        key_end,
+    } = key.parts();
+    let queue = key_ref.map(|key_ref| (key_ref, &machine.registry));
+    shared.fences.with(|fences| {
+        decide(Scene {
+            lock,
+            now,
+            queue,
+            fences,
+            key_end,
+        })
+    })
+}
+
+/// Ends the place without a listener of a token that has just been granted its hold, or never can
+/// be.
+fn resume<K: Key>(key: &mut K, key_ref: &KeyRef, token: Token<'_>) {
+    if let Some(since_us) = key.parts().machine.registry.resume(key_ref, token) {
+        note_resumed(key.server(), since_us);
+    }
+}
+
+/// Counts a place that its token has taken up again with a grant, and how long it has waited.
+pub(super) fn note_resumed<S: Server>(server: S, since_us: u64) {
+    server.count(Count::Resumed);
+    server.waited(server.monotonic_us().saturating_sub(since_us));
+}
+
+/// Notes that the owner of a hold knows of it.
+#[inline]
+pub(super) fn acknowledge<K: Key>(key: &mut K, fence: Option<Fence>) {
+    let (server, name) = (key.server(), key.name());
+    let deliveries = &mut key.parts().machine.registry.deliveries;
+    if let (Some(fence), true) = (fence, deliveries.is_waiting()) {
+        deliveries.acknowledge(server.selected_db(), name.bytes(), fence);
+    }
+}
+
+/// LOCK.ACQUIRE, RWLOCK.WLOCK and RWLOCK.RLOCK.
+///
+/// # Errors
+/// What the client gets in place of a hold.
+pub fn take_hold<H: Host>(host: &mut H, acquire: &Acquire<'_>) -> Result<(), Error> {
+    let server = host.server();
+    let linger = linger::of_request(server, acquire)?;
+    let ask = acquire.ask();
+    let taker = Taker {
+        token: ask.token,
+        linger,
+    };
+    let mut outcome = change(host, Some(taker), |scene| decide_acquire(acquire, scene))?;
+    if let Outcome::Refused(key, _, refusal, now) = &mut outcome {
+        if let Some(suspect) = deadlock::suspect(key, acquire, *refusal, *now) {
+            // The search opens other keys, so this one is closed before.
+            drop(outcome);
+            if let Some(cycle) = deadlock::search(host, ask.token, vec![suspect]) {
+                deadlock::refuse(&mut host.open_key(Purpose::Write)?, ask.token, &cycle);
+                return Ok(());
+            }
+            outcome = change(host, Some(taker), |scene| decide_acquire(acquire, scene))?;
+        }
+    }
+    match outcome {
+        Outcome::Reply(reply) => {
+            if let Reply::Error(Error::Deadlock) = reply {
+                server.count(Count::Deadlocks);
+            }
+            server.reply(reply);
+        }
+        Outcome::Refused(mut key, key_ref, refusal, now) => {
+            let entered = serve::enter(&mut key, key_ref, acquire, refusal, linger, now);
+            answer_not_granted(server, entered)?;
+        }
+    }
+    Ok(())
+}
+
+fn decide_acquire<'r, K: Key>(acquire: &'r Acquire<'r>, scene: Scene<'_, '_, K>) -> Decided<'r> {
+    let ask = acquire.ask();
+    if scene.waits_for_others_too(ask.token) {
+        return Decided::Same(Reply::Error(Error::Partial));
+    }
+    let waiting = scene
+        .queue
+        .map_or_else(Waiting::default, |(key_ref, registry)| {
+            registry.ahead_of(key_ref, (ask.token, ask.mode), scene.lock, scene.now)
+        });
+    let decision = acquire.decide(scene.lock, scene.now, waiting, scene.fences);
+    Decided::new(decision, |had_it| Cause::Acquired { had_it })
+}
+
+/// Answers an acquire that was not granted at once, and counts it: its client waits, or gets null
+/// or an error.
+pub(super) fn answer_not_granted<S: Server>(
+    server: S,
+    entered: Result<Entered, Error>,
+) -> Result<(), Error> {
+    match &entered {
+        Ok(Entered::Blocked | Entered::Queued) => server.count(Count::Waited),
+        Ok(Entered::No) => server.count(Count::Refused),
+        Err(Error::QueueFull(_)) => server.count(Count::QueueFull),
+        Err(_) => {}
+    }
+    match entered? {
+        Entered::Blocked => {} // The reply comes when the wait ends.
+        Entered::Queued => server.reply_queued(),
+        Entered::No => server.reply(Reply::Null),
+    }
+    Ok(())
+}
+
+/// LOCK.RELEASE.
+///
+/// # Errors
+/// If the key has a value of another type, or has moved.
+pub fn release<H: Host>(host: &mut H, release: &Release<'_>) -> Result<(), Error> {
+    let server = host.server();
+    let outcome = change(host, None, |scene| {
+        let key_deadline = || scene.key_end.deadline(scene.now);
+        match release.decide(scene.lock, key_deadline, scene.now) {
+            (Decision::Same(reply), _) => Decided::GiveUp(release.token(), reply),
+            (decision, Some(hold)) => Decided::new(decision, |_| Cause::Released(hold)),
+            (decision, None) => Decided::new(decision, |_| Cause::ReleasedLater),
+        }
+    })?;
+    if let Outcome::Reply(reply) = outcome {
+        if reply == Reply::Done(false) {
+            server.count(Count::NotOwner);
+        }
+        server.reply(reply);
+    }
+    Ok(())
+}
+
+/// Ends the place of a token that holds nothing, if it has one.
+fn give_up_place<K: Key>(key: &mut K, key_ref: &KeyRef, token: Token<'_>, now: Now) {
+    let server = key.server();
+    let removed = key.parts().machine.registry.give_up(key_ref, token);
+    end_waits(key, key_ref, removed, now, |_, removed| {
+        ending::give_up(server, removed);
+    });
+}
+
+/// Tells those whose places have ended, and serves the keys that they waited for.
+pub(super) fn end_waits<K: Key>(
+    key: &mut K,
+    key_ref: &KeyRef,
+    removed: Vec<Removed<TypesOfKey<K>>>,
+    now: Now,
+    tell: impl Fn(&mut Machine<TypesOfKey<K>>, Removed<TypesOfKey<K>>),
+) {
+    if removed.is_empty() {
+        return;
+    }
+    // A place for several keys has ended as a whole.
+    let several = removed.iter().filter_map(|one| one.several.as_deref());
+    let keys: BTreeSet<_> = several
+        .flat_map(Several::iter)
+        .map(|one| one.key_ref.clone())
+        .collect();
+    let machine = key.parts().machine;
+    for key in keys {
+        machine.registry.serve_later(key);
+    }
+    for removed in removed {
+        tell(machine, removed);
+    }
+    serve::serve_changed(key, key_ref, now);
+}
+
+/// LOCK.RENEW.
+///
+/// # Errors
+/// If the key has a value of another type, or has moved.
+pub fn renew<H: Host>(host: &mut H, renew: &Renew<'_>) -> Result<(), Error> {
+    let server = host.server();
+    let outcome = change(host, None, |scene| {
+        Decided::new(renew.decide(scene.lock, scene.now), |_| Cause::Renewed)
+    })?;
+    if let Outcome::Reply(reply) = outcome {
+        if reply == Reply::Done(false) {
+            server.count(Count::LostRenewals);
+        }
+        server.reply(reply);
+    }
+    Ok(())
+}

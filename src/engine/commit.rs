@@ -1,0 +1,225 @@
+//! The one place where a lock changes: the value, the replicas, the events, the counters and the
+//! histograms all follow from the effect and its cause.
+
+use super::count::Count;
+use super::event::Event;
+use super::host::{Key, Name, Server};
+use crate::lock::{Effect, Hold, Lock, Now, TokenBuf};
+
+/// Why a lock changes.
+#[derive(Clone, Copy, Debug)]
+pub enum Cause {
+    /// An acquire is granted at once.
+    Acquired {
+        /// Whether its token held the lock before.
+        had_it: bool,
+    },
+    /// An acquire is granted after it has waited.
+    HandedOver {
+        /// As above.
+        had_it: bool,
+        /// For how long, on the monotonic clock.
+        waited_us: u64,
+    },
+    /// The same for one of several keys that are granted together. Their request is counted once,
+    /// elsewhere.
+    HandedOverWithOthers {
+        /// As above.
+        had_it: bool,
+    },
+    /// The owner releases this hold.
+    Released(Hold),
+    /// The owner releases its hold with ATLEAST: its deadline comes forward.
+    ReleasedLater,
+    /// The owner renews its hold.
+    Renewed,
+    /// A hold ends because its connection is lost (LINGER).
+    Disconnected,
+    /// For the same reason its deadline comes forward.
+    DisconnectedLater,
+    /// A hold is revoked, because its owner was gone before it heard of the grant.
+    Revoked,
+    /// A conversion is undone for the same reason: the owner has the hold that it had before.
+    ConversionUndone,
+    /// The last hold has reached its deadline, and the key lacked a ttl.
+    Expired,
+    /// The key gets the ttl of its last hold again.
+    TtlRepaired,
+}
+
+impl Cause {
+    /// Whether the effect's token has a hold before, which lives.
+    const fn had_it(self) -> bool {
+        match self {
+            Self::Acquired { had_it }
+            | Self::HandedOver { had_it, .. }
+            | Self::HandedOverWithOthers { had_it } => had_it,
+            _ => true,
+        }
+    }
+
+    /// The event that listeners get.
+    const fn event(self) -> Option<Event> {
+        match self {
+            Self::Acquired { .. } => Some(Event::Acquire),
+            Self::HandedOver { .. } | Self::HandedOverWithOthers { .. } => Some(Event::Handover),
+            Self::Released(_) | Self::Revoked | Self::Disconnected => Some(Event::Release),
+            Self::Renewed | Self::ReleasedLater | Self::DisconnectedLater => Some(Event::Renew),
+            Self::ConversionUndone | Self::Expired | Self::TtlRepaired => None,
+        }
+    }
+
+    /// Whether the effect's hold is not bound to a connection any more.
+    const fn unbinds(self) -> bool {
+        !matches!(self, Self::Renewed | Self::TtlRepaired)
+    }
+
+    /// Adds it to the counters and the histograms.
+    #[inline(always)]
+    fn count<S: Server>(self, server: S, now: Now) {
+        match self {
+            Self::Acquired { had_it } | Self::HandedOverWithOthers { had_it } => {
+                count_acquired(server, had_it);
+            }
+            Self::HandedOver { had_it, waited_us } => {
+                count_acquired(server, had_it);
+                server.count(Count::HandedOver);
+                server.waited(waited_us);
+            }
+            Self::Released(hold) => {
+                server.count(Count::Released);
+                server.held(&hold, now);
+            }
+            Self::ReleasedLater => server.count(Count::ReleasedLater),
+            Self::Renewed => server.count(Count::Renewed),
+            Self::Disconnected => server.count(Count::Disconnected),
+            Self::DisconnectedLater => server.count(Count::DisconnectedLater),
+            Self::Revoked => server.count(Count::TakenBack),
+            Self::ConversionUndone | Self::Expired | Self::TtlRepaired => {}
+        }
+    }
+}
+
+#[inline]
+fn count_acquired<S: Server>(server: S, had_it: bool) {
+    server.count(Count::Acquired);
+    if had_it {
+        server.count(Count::Reacquired);
+    }
+}
+
+impl<K: Key> Commit for K {}
+
+/// How an open key changes.
+pub trait Commit: Key + Sized {
+    /// Carries an effect out: the value, the key's ttl, the replicas and the append-only file,
+    /// WATCH and CLIENT TRACKING, events and counters.
+    #[inline(always)] // Each caller knows the cause, so most of this is decided when it is compiled.
+    fn commit(&mut self, effect: &Effect<'_>, cause: Cause, now: Now) {
+        if self.shared().bindings.are_any() {
+            unbind(self, effect, cause, now);
+        }
+        let (server, before) = (self.server(), hold_count(self));
+        change(self, effect, now);
+        let dropped = dropped(effect, cause.had_it(), before, hold_count(self));
+        let expired = dropped.saturating_add(matches!(cause, Cause::Expired).into());
+        if expired > 0 {
+            server.count_many(Count::Expired, expired);
+            self.note(Event::Expire);
+        }
+        cause.count(server, now);
+        if let Some(event) = cause.event() {
+            self.note(event);
+        }
+    }
+
+    /// Lets the key end with its last hold again, after a command that took its ttl away or brought
+    /// in a lock without one.
+    fn repair_ttl(&mut self, now: Now) {
+        let Some(lock) = self.lock() else {
+            return;
+        };
+        let Some(latest) = lock.latest_deadline() else {
+            return;
+        };
+        if lock.is_free(now) {
+            let last = lock.holders().pop();
+            let last = last.map(|(token, _)| TokenBuf::from(token.as_token()));
+            if let Some(token) = last {
+                let (now_ms, token) = (now.ms(), token.as_token());
+                self.commit(&Effect::Release { now_ms, token }, Cause::Expired, now);
+            }
+        } else if self.deadline(now).is_none_or(|deadline| deadline > latest) {
+            self.commit(&Effect::Cap { deadline: latest }, Cause::TtlRepaired, now);
+        }
+    }
+}
+
+/// Forgets what the holds are bound to that this change ends, or gives anew.
+#[cold]
+fn unbind<K: Key>(key: &K, effect: &Effect<'_>, cause: Cause, now: Now) {
+    let Some(lock) = key.lock() else {
+        return;
+    };
+    let own = match effect {
+        Effect::Hold { token, .. } | Effect::Release { token, .. } => lock.fence_of(*token),
+        Effect::Cap { .. } => None,
+    };
+    let own = own.filter(|_| cause.unbinds());
+    let (db, name) = (key.server().selected_db(), key.name());
+    for fence in lock.ended(now).chain(own) {
+        key.shared().bindings.forget(db, name.bytes(), fence);
+    }
+}
+
+#[inline(always)]
+fn change<K: Key>(key: &mut K, effect: &Effect<'_>, now: Now) {
+    let ends_lock =
+        matches!(effect, Effect::Release { .. }) && key.lock().is_some_and(|lock| lock.len() == 1);
+    // A key that goes takes its ttl along.
+    if !ends_lock {
+        if let Some(cap) = cap_from_outside(key, now) {
+            apply(key, &cap, now);
+            key.replicate(&cap, false);
+        }
+    }
+    apply(key, effect, now);
+    key.replicate(effect, ends_lock);
+}
+
+/// Changes the lock without a word to replicas and listeners. Those who upgrade are waited for by
+/// other holds then.
+#[inline(always)]
+pub fn apply<K: Key>(key: &mut K, effect: &Effect<'_>, now: Now) {
+    let (server, name) = (key.server(), key.name());
+    let registry = &mut key.parts().machine.registry;
+    if registry.may_upgrade() {
+        registry.lock_changed(server.selected_db(), name.bytes(), effect);
+    }
+    key.apply(effect, now);
+}
+
+/// How many holds the lock has, including those that are over.
+#[inline]
+fn hold_count<K: Key>(key: &K) -> usize {
+    key.lock().map_or(0, Lock::len)
+}
+
+/// The effect that must come first because an EXPIRE has brought the key's end before that of its
+/// holds.
+#[inline]
+fn cap_from_outside<K: Key>(key: &K, now: Now) -> Option<Effect<'static>> {
+    key.lock()?.cap(key.deadline(now)?)
+}
+
+/// How many holds a change has dropped beside its own, because they were over, when there were
+/// `before` and are `after` it. `had_it` says whether the effect's token had a hold that lived: an
+/// end is decided only for such a hold.
+fn dropped(effect: &Effect<'_>, had_it: bool, before: usize, after: usize) -> usize {
+    let expected = match effect {
+        Effect::Hold { .. } if !had_it => before.saturating_add(1),
+        Effect::Release { .. } => before.saturating_sub(1),
+        Effect::Hold { .. } | Effect::Cap { .. } => before,
+    };
+    expected.saturating_sub(after)
+}

@@ -1,0 +1,81 @@
+//! Waits end without a grant, and whatever has listened is told.
+
+use super::count::Count;
+use super::host::Server;
+use super::machine::{Machine, Removed};
+use super::message::{Message, Outcome};
+use crate::command::Error;
+use crate::wait::{KeyRef, Listener, Rest};
+
+/// Ends all requests of a channel that nobody listens to.
+pub(super) fn unheard<S: Server>(server: S, machine: &mut Machine<S::Types>, channel: &[u8]) {
+    for removed in machine.registry.unheard(channel, server.leaving()) {
+        server.count(Count::Unheard);
+        if removed.rest == Rest::Ended {
+            server.count(Count::PassedOver);
+        }
+    }
+    machine.is_due_changed = true;
+}
+
+/// How many places of a key are dismissed in one go.
+const MOST_DISMISSED: usize = 100;
+
+/// Answers those who wait for a key with an error, and ends its places. If there are too many, the
+/// key is marked, so that the others follow.
+pub(super) fn dismiss_all<S: Server>(
+    server: S,
+    machine: &mut Machine<S::Types>,
+    key_ref: &KeyRef,
+    error: Error,
+) {
+    for removed in machine.registry.dismiss(key_ref, MOST_DISMISSED) {
+        dismiss(server, machine, removed, error);
+    }
+}
+
+pub(super) fn dismiss<S: Server>(
+    server: S,
+    machine: &mut Machine<S::Types>,
+    removed: Removed<S::Types>,
+    error: Error,
+) {
+    let (outcome, message) = (Outcome::Error(error), Message::Error(error));
+    tell(server, machine, removed, outcome, message);
+}
+
+/// Answers a request whose timeout has passed. A place at which nobody listens ends without a word.
+pub(super) fn end_wait<S: Server>(
+    server: S,
+    machine: &mut Machine<S::Types>,
+    removed: Removed<S::Types>,
+) {
+    tell(server, machine, removed, Outcome::Null, Message::TimedOut);
+}
+
+/// Answers the client that waits at a place which its token has given up. Nothing is published.
+pub(super) fn give_up<S: Server>(server: S, removed: Removed<S::Types>) {
+    if let Some(Listener::Client(client)) = removed.listener {
+        server.unblock(client, Outcome::Null);
+    }
+}
+
+/// Tells whatever has listened for a request how its wait has ended.
+fn tell<S: Server>(
+    server: S,
+    machine: &mut Machine<S::Types>,
+    removed: Removed<S::Types>,
+    outcome: Outcome,
+    message: Message,
+) {
+    match removed.listener {
+        Some(Listener::Client(client)) => server.unblock(client, outcome),
+        Some(Listener::Channel(name)) => {
+            let token = removed.token.as_token();
+            if !server.publish(&name, message, &removed.key_ref.name, token) {
+                unheard(server, machine, &name);
+            }
+        }
+        None => {}
+    }
+}

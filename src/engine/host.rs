@@ -1,0 +1,275 @@
+//! What the machine needs of a server. The shell implements these traits by the module API, and
+//! the simulation in memory.
+//!
+//! They are three, so that re-entrancy is a compile error. Some calls of a server may run another
+//! command of this module before they return, and that command needs the machine. These calls are
+//! methods of [`Host`], which takes `&mut self`: nothing of the machine is borrowed then, and no
+//! key is open. The calls that do not come back are methods of [`Server`], which may be copied.
+
+use std::ffi::CStr;
+use std::num::NonZeroU64;
+
+use super::count::Count;
+use super::event::Event;
+use super::machine::{Machine, Shared};
+use super::message::{Message, Outcome};
+use super::sweep::Findings;
+use super::types::Types;
+use crate::command::{Error, Reply};
+use crate::lock::{Deadline, Effect, Hold, Lock, Now, Token};
+use crate::wait::{KeyRef, Leaving, Limits};
+
+/// Calls that do not come back into the machine, and the clocks.
+pub trait Server: Copy {
+    /// What the machine remembers for it.
+    type Types: Types;
+
+    /// The wall-clock time at which the running command began, as the server's own ttls count it.
+    fn command_time(self) -> Now;
+    /// The wall-clock time now.
+    fn now(self) -> Now;
+    /// The time later in a step that began at `now`. It `has_gone_on` if keys changed in it.
+    fn meanwhile(self, now: Now, has_gone_on: bool) -> Now;
+    /// Microseconds on a clock that nobody can set.
+    fn monotonic_us(self) -> u64;
+    /// Whether a part of a turn of the timer may go on, after some steps, until an instant of that
+    /// clock.
+    fn has_time(self, part: Part, until_us: u64) -> bool;
+
+    /// Whether it is no replica.
+    fn is_primary(self) -> bool;
+    /// Whether it is a node of a cluster.
+    fn is_cluster(self) -> bool;
+    /// Whether it loads a data set.
+    fn is_loading(self) -> bool;
+    /// Whether a write outside a command would abort it, because it is paused.
+    fn must_not_write(self) -> bool;
+    /// The database of the running command or step.
+    fn selected_db(self) -> i32;
+    /// Goes to another database. False if there is none.
+    fn select_db(self, db: i32) -> bool;
+    /// Whether any key has a lock.
+    fn has_locks(self) -> bool;
+    /// Begins to scan the selected database. `None` if the server refuses.
+    fn begin_scan(self) -> Option<<Self::Types as Types>::Cursor>;
+    /// Looks at some keys, and adds to what was found. False after the last one.
+    fn scan(self, cursor: &mut <Self::Types as Types>::Cursor, findings: &mut Findings) -> bool;
+
+    /// Whether the client of the running command may be blocked. It may not in MULTI and scripts.
+    fn may_block(self) -> bool;
+    /// Whether the user of the running command may read a key.
+    fn may_read(self, key: &[u8]) -> bool;
+    /// The connection of the running command. From the first call on, the server leaves a note
+    /// when one is lost. `None` in a script.
+    fn connection(self) -> Option<NonZeroU64>;
+    /// Blocks the client of the running command. `None` if the server refuses.
+    fn block(self) -> Option<<Self::Types as Types>::Client>;
+    /// Ends the wait of a client that has left the registry.
+    fn unblock(self, client: <Self::Types as Types>::Client, outcome: Outcome);
+    /// Gives up a client that is gone, or was answered by the server.
+    fn release(self, client: <Self::Types as Types>::Client);
+    /// Replies to the running command.
+    fn reply(self, reply: Reply<'_>);
+    /// Replies a number to the running command.
+    fn reply_count(self, n: usize);
+    /// Replies `QUEUED` to the running command.
+    fn reply_queued(self);
+    /// Replies to the running command with an error that has a text of its own.
+    fn reply_error(self, text: &CStr);
+    /// Publishes a message. Whether somebody on this server has received it.
+    fn publish(self, channel: &[u8], message: Message, key: &[u8], token: Token<'_>) -> bool;
+
+    /// Whether a wait that would close a cycle is refused.
+    fn detects_deadlocks(self) -> bool;
+    /// How requests leave now.
+    fn leaving(self) -> Leaving;
+    /// How much may wait, and the user whose share counts, when so many wait already.
+    fn limits(self, waiting: usize) -> (Limits, Option<Box<[u8]>>);
+
+    /// Adds to a counter.
+    fn count_many(self, of: Count, n: usize);
+    /// Notes how long a request has waited for its grant.
+    fn waited(self, us: u64);
+    /// Notes that a hold ends by its owner.
+    fn held(self, hold: &Hold, now: Now);
+    /// Writes a line to the log. What clients have sent is escaped in it.
+    fn log(self, line: &CStr);
+
+    /// Adds one to a counter.
+    #[inline]
+    fn count(self, of: Count) {
+        self.count_many(of, 1);
+    }
+}
+
+/// A command or a timer at work: the right to make calls that may come back, and the machine.
+pub trait Host {
+    /// The calls that do not come back.
+    type Server: Server;
+    /// A name of the server's own, made for one key.
+    type Name;
+    /// An open key. It borrows the host.
+    type Key<'k>: Key<Server = Self::Server>
+    where
+        Self: 'k;
+
+    /// The calls that do not come back.
+    fn server(&self) -> Self::Server;
+    /// What callbacks use, too.
+    fn shared(&self) -> &Shared<TypesOf<Self>>;
+    /// What only commands and the timer use.
+    fn machine(&mut self) -> &mut Machine<TypesOf<Self>>;
+
+    /// Carries out what callbacks have noted.
+    fn drain(&mut self);
+
+    /// The name of a key, for the selected database.
+    fn name(&self, name: &[u8]) -> Self::Name;
+    /// Opens a key of the selected database.
+    ///
+    /// # Errors
+    /// If it has a value of another type.
+    fn open<'k>(
+        &'k mut self,
+        name: &'k Self::Name,
+        purpose: Purpose,
+    ) -> Result<Self::Key<'k>, WrongType>;
+    /// Opens the key of the running command.
+    ///
+    /// # Errors
+    /// If it has a value of another type, or the command has no key.
+    fn open_key(&mut self, purpose: Purpose) -> Result<Self::Key<'_>, Error>;
+    /// Opens a word of the running command as a key.
+    ///
+    /// # Errors
+    /// If it has a value of another type, or there is no such word.
+    fn open_word(&mut self, at: usize, purpose: Purpose) -> Result<Self::Key<'_>, Error>;
+
+    /// Whether this server accepts writes of a key now, from every client.
+    fn serves(&mut self, name: &Self::Name) -> bool;
+    /// The same for a word of the running command.
+    fn serves_word(&mut self, at: usize) -> bool;
+    /// The same for each key of a hash slot.
+    fn serves_slot(&mut self, slot: u16) -> bool;
+    /// Whether this server refuses all writes of clients now.
+    fn refuses_writes(&mut self) -> bool;
+    /// Whether somebody may receive what is published to a channel. False is certain.
+    fn may_be_heard(&mut self, channel: &[u8]) -> bool;
+}
+
+/// A key that is absent or has a lock, open until it is dropped.
+pub trait Key {
+    /// The calls that do not come back.
+    type Server: Server;
+    /// Its name.
+    type Name: Name;
+    /// When it expires by itself, once somebody asks.
+    type End<'p>: End
+    where
+        Self: 'p;
+
+    /// The calls that do not come back.
+    fn server(&self) -> Self::Server;
+    /// Its name.
+    fn name(&self) -> Self::Name;
+    /// Its lock; `None` when it is absent.
+    fn lock(&self) -> Option<&Lock>;
+    /// The lock and the machine.
+    fn parts(&mut self) -> Parts<'_, Self>
+    where
+        Self: Sized;
+    /// What callbacks use, too.
+    fn shared(&self) -> &Shared<<Self::Server as Server>::Types>;
+    /// When the key expires by itself.
+    fn deadline(&self, now: Now) -> Option<Deadline>;
+    /// Whether the lock has changed since the key was opened.
+    fn has_changed(&self) -> bool;
+
+    /// Changes the lock, and the ttl of the key with it. [`super::commit`] alone calls it.
+    fn apply(&mut self, effect: &Effect<'_>, now: Now);
+    /// Sends an effect to the replicas and into the append-only file. `ends_lock` says that it
+    /// releases the only hold.
+    fn replicate(&mut self, effect: &Effect<'_>, ends_lock: bool);
+    /// Notes an event for those who listen to events.
+    fn note(&self, event: Event);
+
+    /// [`Host::may_be_heard`], with the key closed for that call. What was decided on the key
+    /// before must be decided anew.
+    ///
+    /// # Errors
+    /// If the key has a value of another type by then. It takes no change any more.
+    fn may_be_heard(&mut self, channel: &[u8]) -> Result<bool, WrongType>;
+}
+
+/// The name of an open key.
+pub trait Name: Copy {
+    /// Its bytes.
+    fn bytes(&self) -> &[u8];
+}
+
+/// When an open key expires by itself.
+pub trait End: Copy {
+    /// The deadline, looked up when it is asked for.
+    fn deadline(self, now: Now) -> Option<Deadline>;
+}
+
+/// What can be used while a key is open.
+pub struct Parts<'p, K: Key + 'p> {
+    /// The lock; `None` when the key is absent.
+    pub lock: Option<&'p Lock>,
+    /// What only commands and the timer use.
+    pub machine: &'p mut Machine<<K::Server as Server>::Types>,
+    /// What callbacks use, too.
+    pub shared: &'p Shared<<K::Server as Server>::Types>,
+    /// When the key expires by itself.
+    pub key_end: K::End<'p>,
+}
+
+/// The types of a host.
+pub type TypesOf<H> = <<H as Host>::Server as Server>::Types;
+
+/// The types of the host of a key.
+pub type TypesOfKey<K> = <<K as Key>::Server as Server>::Types;
+
+/// The blocked clients of a server.
+pub type ClientOfServer<S> = <<S as Server>::Types as Types>::Client;
+
+/// The blocked clients of a key's server.
+pub type ClientOf<K> = ClientOfServer<<K as Key>::Server>;
+
+/// A part of a turn of the timer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Requests and graces whose time is over.
+    Timeouts,
+    /// Keys at which time has made somebody next.
+    Wakes,
+    /// Slots that may have gone.
+    Slots,
+    /// Places of a server that is a replica.
+    Dismissals,
+    /// Keys of which nobody tells.
+    Patrol,
+    /// Keys of databases that have changed as a whole.
+    Changes,
+    /// Keys that are marked.
+    Marks,
+}
+
+/// The purpose for which a key is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Nothing is changed.
+    Read,
+    /// The lock may be changed.
+    Write,
+}
+
+/// The key has a value of another type.
+#[derive(Clone, Copy, Debug)]
+pub struct WrongType;
+
+/// The reference to an open key.
+pub(super) fn key_ref_of<K: Key>(key: &K) -> KeyRef {
+    KeyRef::new(key.server().selected_db(), key.name().bytes())
+}

@@ -1,0 +1,66 @@
+//! LINGER at work: holds are bound to connections, and end soon after these are lost.
+//!
+//! A callback only notes that a connection is lost ([`super::inbox`]). The next command on the key
+//! brings the deadline forward before it does its own work, or the timer does, whichever is first.
+
+use super::commit::{Cause, Commit};
+use super::host::{key_ref_of, Key, Server};
+use crate::command::acquire::Acquire;
+use crate::command::Error;
+use crate::lock::{Fence, Now, Token};
+use crate::wait::Linger;
+
+/// What the hold of a request is bound to.
+///
+/// # Errors
+/// Where the request has come by no connection: in a script, or in a call that a module makes.
+pub(super) fn of_request<S: Server>(
+    server: S,
+    acquire: &Acquire<'_>,
+) -> Result<Option<Linger>, Error> {
+    let Some(ms) = acquire.linger_ms() else {
+        return Ok(None);
+    };
+    let client = server.connection().ok_or(Error::LingerWithoutConnection)?;
+    Ok(Some(Linger { client, ms }))
+}
+
+/// Binds a hold that was just granted. A grant without LINGER has unbound it before.
+#[cold]
+pub(super) fn bind<K: Key>(key: &K, token: Token<'_>, fence: Fence, linger: Linger) {
+    let bindings = &key.shared().bindings;
+    bindings.bind(key_ref_of(key), token, fence, linger);
+}
+
+/// Carries out what lost connections mean for the holds of a key. Whether the key has changed.
+///
+/// A hold whose grant is still on its way to a client waits: either the owner hears of it, or it is
+/// revoked.
+#[cold]
+pub(super) fn bring_forward<K: Key>(key: &mut K, now: Now) -> bool {
+    let key_ref = key_ref_of(key);
+    // A replica that takes writes of its own may have bound some.
+    if !key.server().is_primary() {
+        key.shared().bindings.clear();
+        return false;
+    }
+    let mut has_changed = false;
+    for lost in key.shared().bindings.take_lost(&key_ref) {
+        let registry = &key.parts().machine.registry;
+        if registry.deliveries.is_under_way(lost.fence) {
+            key.shared().bindings.put_back(&key_ref, lost);
+            continue;
+        }
+        let end = key.lock().map(|lock| (lock, key.deadline(now)));
+        let end = end.and_then(|(lock, key_deadline)| lost.end(lock, key_deadline, now));
+        if let Some((effect, ended)) = end {
+            let cause = match ended {
+                Some(_) => Cause::Disconnected,
+                None => Cause::DisconnectedLater,
+            };
+            key.commit(&effect, cause, now);
+            has_changed = true;
+        }
+    }
+    has_changed
+}

@@ -1,0 +1,282 @@
+//! LOCK.MACQUIRE: all keys are looked at, one after the other, and then all are taken, or none.
+
+use std::rc::Rc;
+
+use super::command::{
+    acknowledge, answer_not_granted, check_that_it_is_here, note_resumed, waited_key_ref,
+};
+use super::commit::{Cause, Commit};
+use super::count::Count;
+use super::deadlock;
+use super::host::{ClientOfServer, Host, Key, Parts, Purpose, Server};
+use super::linger;
+use super::serve::{self, Entered};
+use super::several::{self, serve_all_later};
+use crate::command::acquire::Wait;
+use crate::command::macquire::{Has, Macquire, Verdict, COUNT_AT};
+use crate::command::Error;
+use crate::lock::{Deadline, Effect, Hold, Lock, Mode, Now, Refusal};
+use crate::wait::graph::{Asked, CycleWait};
+use crate::wait::{KeyRef, Linger, NewRequest, Several, Standing, Wanted};
+
+/// The word that is the first key.
+pub const FIRST_KEY: usize = COUNT_AT as usize + 1;
+
+/// A request at its time.
+struct Call<'m, 'c> {
+    request: &'m Macquire<'c>,
+    /// What its holds are bound to.
+    linger: Option<Linger>,
+    now: Now,
+}
+
+/// Takes all keys of the running command, or none.
+///
+/// # Errors
+/// What the client gets in place of a fence.
+pub fn run<H: Host>(host: &mut H, request: &Macquire<'_>) -> Result<(), Error> {
+    let server = host.server();
+    let this = Call {
+        request,
+        linger: linger::of_request(server, request.acquire())?,
+        now: server.command_time(),
+    };
+    this.check_that_they_are_here(host)?;
+    this.serve_first(host);
+    let has = this.look(host)?;
+    let several = this.several_if_waited_for(host);
+    let token = request.acquire().ask().token;
+    let verdict = request.decide(has.iter().copied());
+    if matches!(verdict, Verdict::Grant | Verdict::Wait) {
+        let registry = &host.machine().registry;
+        let standing = |several: &Rc<Several>| registry.standing(several, token);
+        if several.as_ref().map(standing) == Some(Standing::Other) {
+            return Err(Error::Partial);
+        }
+    }
+    let fence = match verdict {
+        Verdict::Partial => return Err(Error::Partial),
+        Verdict::Again(fence) => fence,
+        Verdict::Grant => {
+            let fences = &host.shared().fences;
+            let fence = fences.with(|fences| fences.next(this.now));
+            fence.map_err(|_| Error::FencesExhausted)?
+        }
+        Verdict::Wait => {
+            if let Some(cycle) = this.cycle(host, several.as_deref()) {
+                return this.refuse_cycle(host, several.as_deref(), &cycle);
+            }
+            let entered = this.enter(host, several);
+            return answer_not_granted(server, entered);
+        }
+    };
+    let new = Hold {
+        fence,
+        deadline: Deadline::after(this.now, request.acquire().ask().ttl),
+        since_ms: this.now.ms(),
+    };
+    this.take(host, &has, new, several.as_deref())?;
+    server.reply(request.acquire().reply(fence));
+    Ok(())
+}
+
+impl Call<'_, '_> {
+    /// The words that are its keys, with their modes.
+    fn keys(&self) -> impl Iterator<Item = (usize, Mode)> + '_ {
+        let modes = self.request.keys().map(|(_, mode)| mode);
+        (FIRST_KEY..).zip(modes)
+    }
+
+    /// Refuses keys that are absent because they have just gone to another node of the cluster, in
+    /// the running transaction.
+    fn check_that_they_are_here<H: Host>(&self, host: &mut H) -> Result<(), Error> {
+        let has_lock_left = host.shared().inbox.has_lock_left();
+        let mut words = self.keys().filter(|_| has_lock_left);
+        words.try_for_each(|(at, _)| check_that_it_is_here(host, at))
+    }
+
+    /// Serves the keys that are waited for.
+    fn serve_first<H: Host>(&self, host: &mut H) {
+        let is_lost = host.shared().bindings.has_lost();
+        if host.machine().registry.is_empty() && !is_lost {
+            return; // The usual case.
+        }
+        for (at, _) in self.keys() {
+            if let Ok(mut key) = host.open_word(at, Purpose::Write) {
+                if is_lost {
+                    linger::bring_forward(&mut key, self.now);
+                }
+                if let Some(key_ref) = waited_key_ref(&mut key) {
+                    serve::serve_changed(&mut key, &key_ref, self.now);
+                }
+            }
+        }
+        several::finish(host);
+    }
+
+    /// What the token has of each key.
+    fn look<H: Host>(&self, host: &mut H) -> Result<Vec<Has>, Error> {
+        let (token, now) = (self.request.acquire().ask().token, self.now);
+        let look = |(at, mode)| {
+            let mut key = host.open_word(at, Purpose::Write)?;
+            let own = key.lock().and_then(|lock| lock.hold_of(token, now));
+            if let Some((mode, hold)) = own {
+                return Ok(Has::Hold(mode, hold));
+            }
+            let key_ref = waited_key_ref(&mut key);
+            let Parts { lock, machine, .. } = key.parts();
+            let is_ahead = |key_ref: &KeyRef| {
+                let asked = (token, mode);
+                machine.registry.ahead_of(key_ref, asked, lock, now).any
+            };
+            let must_wait = key_ref.as_ref().is_some_and(is_ahead);
+            Ok(match Lock::admits(lock, mode, token, now) {
+                Ok(_) if !must_wait => Has::NothingFree,
+                _ => Has::NothingBusy,
+            })
+        };
+        self.keys().map(look).collect()
+    }
+
+    /// The keys as the registry knows them, if anybody waits for anything.
+    fn several_if_waited_for<H: Host>(&self, host: &mut H) -> Option<Rc<Several>> {
+        let is_empty = host.machine().registry.is_empty();
+        (!is_empty).then(|| self.several(host)).flatten()
+    }
+
+    fn several<H: Host>(&self, host: &H) -> Option<Rc<Several>> {
+        let db = host.server().selected_db();
+        let wanted = self.request.keys().map(|(name, mode)| Wanted {
+            key_ref: KeyRef::new(db, name),
+            mode,
+        });
+        Several::new(wanted.collect()).map(Rc::new)
+    }
+
+    /// Takes all keys, or sets their deadlines anew.
+    fn take<H: Host>(
+        &self,
+        host: &mut H,
+        has: &[Has],
+        new: Hold,
+        several: Option<&Several>,
+    ) -> Result<(), Error> {
+        let server = host.server();
+        let (token, now) = (self.request.acquire().ask().token, self.now);
+        let resume = |several| host.machine().registry.resume_several(several, token);
+        if let Some(since_us) = several.and_then(resume) {
+            note_resumed(server, since_us);
+        }
+        server.count(Count::Macquired);
+        for ((at, mode), has) in self.keys().zip(has) {
+            let (hold, had_it) = match has {
+                Has::Hold(_, own) => (
+                    Hold {
+                        deadline: new.deadline,
+                        ..*own
+                    },
+                    true,
+                ),
+                Has::NothingFree | Has::NothingBusy => (new, false),
+            };
+            let effect = Effect::Hold {
+                now_ms: now.ms(),
+                mode,
+                token,
+                hold,
+            };
+            let mut key = host.open_word(at, Purpose::Write)?;
+            key.commit(&effect, Cause::Acquired { had_it }, now);
+            if let Some(linger) = self.linger {
+                linger::bind(&key, token, hold.fence, linger);
+            }
+            if let Some(key_ref) = waited_key_ref(&mut key) {
+                key.parts().machine.registry.lock_granted(&key_ref);
+                serve::serve_changed(&mut key, &key_ref, now);
+            }
+            acknowledge(&mut key, Some(hold.fence));
+        }
+        Ok(())
+    }
+
+    /// The cycle that its wait would close, if it will wait.
+    fn cycle<H: Host>(&self, host: &mut H, several: Option<&Several>) -> Option<Vec<CycleWait>> {
+        let acquire = self.request.acquire();
+        let may_wait = acquire.wait().is_some() || acquire.keep_ms().is_some();
+        // Where nobody waits for anything, there is no cycle.
+        let several = several.filter(|_| may_wait && host.server().detects_deadlocks())?;
+        if !deadlock::will_wait(host.server(), acquire) {
+            return None;
+        }
+        let asked = several.iter().map(|one| Asked {
+            key_ref: one.key_ref.clone(),
+            mode: one.mode,
+            upgrades: false,
+            by_channel: matches!(acquire.wait(), Some(Wait::Notify(..))),
+        });
+        deadlock::search(host, acquire.ask().token, asked.collect())
+    }
+
+    /// Tells of a cycle. A place without a listener that the token has ends, as with every refusal
+    /// for good.
+    fn refuse_cycle<H: Host>(
+        &self,
+        host: &mut H,
+        several: Option<&Several>,
+        cycle: &[CycleWait],
+    ) -> Result<(), Error> {
+        let token = self.request.acquire().ask().token;
+        if let Some(several) = several {
+            let registry = &mut host.machine().registry;
+            if registry.resume_several(several, token).is_some() {
+                serve_all_later(host, several);
+            }
+        }
+        let server = host.server();
+        deadlock::tell(server, host.machine(), cycle);
+        Ok(())
+    }
+
+    /// Lets the request wait, or lets its token keep a place.
+    fn enter<H: Host>(&self, host: &mut H, several: Option<Rc<Several>>) -> Result<Entered, Error> {
+        let acquire = self.request.acquire();
+        if acquire.wait().is_none() && acquire.keep_ms().is_none() && several.is_none() {
+            return Ok(Entered::No); // The usual case of a request that does not wait.
+        }
+        let server = host.server();
+        let several = several.or_else(|| self.several(host));
+        let Some(several) = several.filter(|_| server.is_primary()) else {
+            return Ok(Entered::No);
+        };
+        let wait = serve::wait_of(server, acquire);
+        let registry = &host.machine().registry;
+        let first = &several.first().key_ref;
+        let user = serve::admit(server, registry, first, Some(&several), acquire, wait)?;
+        let (listener, entered) = serve::listen(server, wait);
+        let request = NewRequest {
+            mode: several.first().mode,
+            user: user.as_deref(),
+            ..serve::request_of(server, acquire, listener, Refusal::Busy, self.linger)
+        };
+        self.take_place(host, &several, request);
+        Ok(entered)
+    }
+
+    fn take_place<H: Host>(
+        &self,
+        host: &mut H,
+        several: &Rc<Several>,
+        request: NewRequest<'_, ClientOfServer<H::Server>>,
+    ) {
+        let server = host.server();
+        let machine = host.machine();
+        let entered = machine.registry.enter_several(several, request);
+        machine.is_due_changed = true;
+        if entered.is_resumed() {
+            server.count(Count::Resumed);
+        }
+        if entered.must_serve() {
+            serve_all_later(host, several);
+        }
+    }
+}

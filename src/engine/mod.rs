@@ -1,0 +1,52 @@
+//! The machine: what a command, a lost client, a turn of the timer or a change from outside does
+//! to locks and waiters.
+//!
+//! It knows no server, no clock and no `unsafe`. What it needs of a server are the traits of
+//! [`host`]. The shell implements them by the module API. The simulation implements them in
+//! memory, so it runs the same code as a server.
+//!
+//! # Parts
+//!
+//! - [`command`], [`macquire`], [`cancel`]: a command decides on its keys and carries that out.
+//! - `serve`, [`several`]: waiters enter, are granted and dismissed.
+//! - [`tick`]: what happens without a command.
+//! - `linger`, `deadlock`: holds that end with connections; waits that would close a cycle.
+//! - [`commit`]: the one place where a lock changes.
+//! - `inbox`, `notes`: what callbacks have seen, and what is done about it.
+//! - `machine`: what the machine remembers.
+
+mod bindings;
+pub mod cancel;
+mod check;
+pub mod command;
+pub mod commit;
+mod count;
+mod deadlock;
+mod ending;
+mod event;
+mod fences;
+pub mod host;
+mod inbox;
+mod linger;
+mod machine;
+pub mod macquire;
+mod message;
+mod notes;
+pub mod printable;
+mod scan;
+mod serve;
+pub mod several;
+mod share;
+#[cfg(test)]
+mod simulation;
+pub mod sweep;
+pub mod tick;
+mod types;
+
+pub use check::{check, must_hold};
+pub use count::Count;
+pub use event::Event;
+pub use inbox::Note;
+pub use machine::{Machine, Shared};
+pub use message::{Message, Outcome};
+pub use types::Types;

@@ -1,0 +1,83 @@
+//! What is done about the notes of callbacks ([`super::inbox`]).
+
+use super::host::Server;
+use super::inbox::Note;
+use super::machine::{Machine, Removed, Shared};
+use super::types::Types;
+
+impl<T: Types> Shared<T> {
+    /// Carries out what callbacks have noted. Every command and the timer does so first, and
+    /// before each grant.
+    #[inline]
+    pub fn drain<S: Server<Types = T>>(&self, server: S, machine: &mut Machine<T>) {
+        if self.inbox.has_notes() {
+            self.drain_notes(server, machine);
+        }
+    }
+
+    #[cold]
+    fn drain_notes<S: Server<Types = T>>(&self, server: S, machine: &mut Machine<T>) {
+        machine.is_due_changed = true;
+        for note in self.inbox.take() {
+            self.carry_out(server, note, machine);
+        }
+    }
+
+    fn carry_out<S: Server<Types = T>>(
+        &self,
+        server: S,
+        note: Note<T::Client>,
+        machine: &mut Machine<T>,
+    ) {
+        let registry = &mut machine.registry;
+        match note {
+            Note::Left { db, name } => {
+                registry.deliveries.left(db, &name);
+                match db {
+                    Some(db) => registry.mark_replaced(db, &name),
+                    None => registry.mark_in_all_dbs(&name),
+                };
+            }
+            Note::ManyLeft => {
+                registry.deliveries.all_left();
+                registry.db_replaced(None);
+            }
+            Note::Restored { db, name } => registry.mark_anyway(db, &name),
+            Note::Emptied { db } => registry.db_emptied(db),
+            Note::Swapped(one, other) => {
+                registry.swap_dbs(one, other);
+                machine.contended.swap_dbs(one, other);
+                machine.sweep.start_over();
+            }
+            // A client that is not in the registry was granted. Its outcome comes to the callback
+            // that frees it.
+            Note::Gone(client) => {
+                if let Some(removed) = registry.remove_listener(client, server.leaving()) {
+                    server.release(client);
+                    machine.left(&removed, server.monotonic_us());
+                }
+            }
+            Note::Disconnected(client) => {
+                self.bindings.lose(client, server.now());
+                let now_us = server.monotonic_us();
+                for removed in registry.remove_lingering(client, server.leaving()) {
+                    machine.left(&removed, now_us);
+                }
+            }
+            Note::Delivered(grant) => registry.deliveries.delivered(&grant),
+            Note::Lost(grant) => registry.deliveries.lost(grant),
+            Note::SweepWanted => machine.sweep.request(server.monotonic_us()),
+            Note::SlotsChanged => machine.slots_checked_us = None,
+            Note::Demoted => machine.was_demoted = true,
+        }
+    }
+}
+
+impl<T: Types> Machine<T> {
+    /// Notes that a request has left without a word: the waiter behind it may be next.
+    fn left(&mut self, removed: &Removed<T>, now_us: u64) {
+        self.wait_ended(removed, now_us);
+        let key_ref = &removed.key_ref;
+        self.registry.mark(key_ref.db, &key_ref.name);
+    }
+}

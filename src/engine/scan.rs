@@ -1,0 +1,96 @@
+//! The steps of the sweep ([`super::sweep`]).
+
+use super::host::Server;
+use super::machine::Registry;
+use super::sweep::{Findings, Run, Sweep};
+use super::types::Types;
+use crate::wait::KeyRef;
+
+/// How long a step may take, and the pause after it.
+const STEP_US: u64 = 500;
+const REST_US: u64 = 5_000;
+/// The number of buckets between two looks at the clock.
+const BUCKETS: usize = 64;
+/// The pause before the next try while the server loads.
+const LATER_US: u64 = 100_000;
+
+impl<T: Types> Sweep<T> {
+    /// Does the next step if it is due, and marks the keys that it finds. Only on a primary.
+    pub fn step<S: Server<Types = T>>(&mut self, server: S, registry: &mut Registry<T>) {
+        let now_us = server.monotonic_us();
+        if self.due_us.is_none_or(|due_us| due_us > now_us) {
+            return;
+        }
+        if server.is_loading() {
+            self.due_us = Some(now_us.saturating_add(LATER_US));
+            return;
+        }
+        if !server.has_locks() {
+            return self.end(registry);
+        }
+        let run = match self.run.take() {
+            Some(run) => Some(run),
+            None => {
+                self.is_requested = false;
+                server.begin_scan().map(|cursor| Run { db: 0, cursor })
+            }
+        };
+        let Some(mut run) = run else {
+            return self.cancel();
+        };
+        let is_over = run.go_on(server, registry, now_us.saturating_add(STEP_US));
+        if !is_over {
+            self.run = Some(run);
+        } else if !self.is_requested {
+            return self.end(registry);
+        }
+        self.due_us = Some(server.monotonic_us().saturating_add(REST_US));
+    }
+
+    fn end(&mut self, registry: &mut Registry<T>) {
+        registry.deliveries.give_up();
+        self.cancel();
+    }
+}
+
+impl<T: Types> Run<T> {
+    /// Continues until a time. True if all databases have been swept.
+    fn go_on<S: Server<Types = T>>(
+        &mut self,
+        server: S,
+        registry: &mut Registry<T>,
+        until_us: u64,
+    ) -> bool {
+        while server.select_db(self.db) {
+            let mut findings = Findings {
+                sought: registry.deliveries.sought(),
+                without_ttl: Vec::new(),
+                found: Vec::new(),
+            };
+            let has_more = (0..BUCKETS).all(|_| server.scan(&mut self.cursor, &mut findings));
+            self.take(findings, registry);
+            if !has_more {
+                self.db = self.db.saturating_add(1);
+                match server.begin_scan() {
+                    Some(cursor) => self.cursor = cursor,
+                    None => return true,
+                }
+            }
+            if server.monotonic_us() > until_us {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Marks the keys that were found in a database.
+    fn take(&self, findings: Findings, registry: &mut Registry<T>) {
+        let db = self.db;
+        for key in findings.without_ttl {
+            registry.mark_anyway(Some(db), &key);
+        }
+        for (fence, name) in findings.found {
+            registry.deliveries.found(fence, &KeyRef { db, name });
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! The end of a step, where places for several keys are granted. The rules are those of
+//! [`crate::wait`].
+//!
+//! Serving a key does not grant a place for several keys: it only notes that its turn may have
+//! come. When the command or the timer has closed its key, it finishes the step ([`finish`],
+//! [`finish_in_timer`]). Each place that was noted is then looked at, one key after the other, so
+//! that no two keys are open at once. If it is its turn at all of them, all are taken under one
+//! fence, and its clients are unblocked. All effects of a step reach replicas and the append-only
+//! file as one transaction.
+//!
+//! In a cluster the keys are in one slot, but some of them may have moved to another node already.
+//! So each key is asked about ([`Host::serves`]).
+
+use std::collections::BTreeSet;
+
+use super::commit::{Cause, Commit};
+use super::count::Count;
+use super::ending;
+use super::host::{ClientOfServer, Host, Key, Parts, Purpose, Server};
+use super::linger;
+use super::machine::Machine;
+use super::message::Outcome;
+use super::serve::{self, serve_changed};
+use crate::command::Error;
+use crate::lock::{Now, Refusal};
+use crate::wait::{Candidate, GrantedSeveral, KeyRef, Listener, Several, Turn};
+
+/// Does what is left to do in a command before it ends, at its time.
+#[inline]
+pub fn finish<H: Host>(host: &mut H) {
+    if host.machine().registry.is_unfinished() {
+        let now = host.server().command_time();
+        finish_all(host, now, &mut None);
+    }
+}
+
+/// The same in the timer. `touched` are the keys that it has changed. On 6.2 the deletion of a key
+/// that has expired overtakes what the same timer has replicated, so these are not opened again:
+/// their places wait until the timer fires again, which is at once.
+pub(super) fn finish_in_timer<H: Host>(host: &mut H, touched: &mut BTreeSet<KeyRef>) {
+    if host.machine().registry.is_unfinished() {
+        let now = host.server().now();
+        finish_all(host, now, &mut Some(touched));
+    }
+}
+
+/// Has all keys of a place served before the step ends.
+pub(super) fn serve_all_later<H: Host>(host: &mut H, several: &Several) {
+    let registry = &mut host.machine().registry;
+    for one in several.iter() {
+        registry.serve_later(one.key_ref.clone());
+    }
+}
+
+#[cold]
+fn finish_all<H: Host>(host: &mut H, now: Now, touched: &mut Option<&mut BTreeSet<KeyRef>>) {
+    let server = host.server();
+    let db = server.selected_db();
+    loop {
+        if touched.is_some() {
+            host.machine().registry.mark_unserved();
+        }
+        while let Some(key_ref) = host.machine().registry.take_unserved() {
+            serve_again(host, &key_ref, now);
+        }
+        let Some(candidate) = host.machine().registry.take_candidate() else {
+            break;
+        };
+        let has = |touched: &&mut BTreeSet<KeyRef>| {
+            let mut all = candidate.several.iter();
+            all.any(|one| touched.contains(&one.key_ref))
+        };
+        if touched.as_ref().is_some_and(has) {
+            host.machine().registry.put_off_candidate(&candidate);
+        } else if is_its_turn(host, &candidate, now) {
+            grant(host, &candidate, now, touched);
+        }
+    }
+    host.machine().is_due_changed = true;
+    server.select_db(db);
+}
+
+fn serve_again<H: Host>(host: &mut H, key_ref: &KeyRef, now: Now) {
+    let served = with_key(host, key_ref, |key| serve_if_waited_for(key, key_ref, now));
+    if served.is_none() {
+        mark(host, key_ref);
+    }
+}
+
+/// Opens a key for a moment. `None` where it is not served here any more, or has a value of another
+/// type.
+fn with_key<H: Host, R>(
+    host: &mut H,
+    key_ref: &KeyRef,
+    act: impl FnOnce(&mut H::Key<'_>) -> R,
+) -> Option<R> {
+    let server = host.server();
+    server.select_db(key_ref.db);
+    let name = host.name(&key_ref.name);
+    if !host.serves(&name) {
+        return None;
+    }
+    let mut key = host.open(&name, Purpose::Write).ok()?;
+    Some(act(&mut key))
+}
+
+/// Has the timer look at a key, which tells its waiters what is wrong with it.
+fn mark<H: Host>(host: &mut H, key_ref: &KeyRef) {
+    host.machine().registry.mark(key_ref.db, &key_ref.name);
+}
+
+fn is_its_turn<H: Host>(host: &mut H, candidate: &Candidate, now: Now) -> bool {
+    candidate.several.iter().all(|one| {
+        let key_ref = &one.key_ref;
+        let turn = with_key(host, key_ref, |key| {
+            let Parts { lock, machine, .. } = key.parts();
+            let turn = machine.registry.is_turn_of(candidate, key_ref, lock, now);
+            if turn == Turn::Nobody {
+                // Nobody may have told of the lock that is there.
+                serve::watch(key, key_ref, now);
+            }
+            turn
+        });
+        match turn {
+            None => mark(host, key_ref),
+            Some(Turn::Other) => host.machine().registry.serve_later(key_ref.clone()),
+            Some(Turn::Its | Turn::Nobody) => {}
+        }
+        turn == Some(Turn::Its)
+    })
+}
+
+/// Grants all requests of a place whose turn has come.
+fn grant<H: Host>(
+    host: &mut H,
+    candidate: &Candidate,
+    now: Now,
+    touched: &mut Option<&mut BTreeSet<KeyRef>>,
+) {
+    let server = host.server();
+    let at = server.meanwhile(now, true);
+    let Ok(fence) = host.shared().fences.with(|fences| fences.next(at)) else {
+        return refuse(host, candidate);
+    };
+    let offer = host.machine().registry.offer_several(candidate, fence, at);
+    let is_heard = match &offer {
+        Some(offer) if host.may_be_heard(&offer.channel) => {
+            serve::publish_offer(server, host.machine(), offer)
+        }
+        Some(offer) => {
+            ending::unheard(server, host.machine(), &offer.channel);
+            false
+        }
+        None => false,
+    };
+    // A client may have gone since.
+    host.drain();
+    let registry = &mut host.machine().registry;
+    let granted = registry.grant_several(candidate, fence, at, is_heard);
+    let Some(granted) = granted else {
+        return serve_all_later(host, &candidate.several);
+    };
+    for one in granted.several.iter() {
+        with_key(host, &one.key_ref, |key| {
+            let own = key
+                .lock()
+                .and_then(|lock| lock.hold_of(candidate.token(), at));
+            let had_it = own.is_some();
+            let effect = granted.effect(one.mode);
+            key.commit(&effect, Cause::HandedOverWithOthers { had_it }, at);
+            if let Some(linger) = granted.linger() {
+                linger::bind(key, candidate.token(), fence, linger);
+            }
+            serve_if_waited_for(key, &one.key_ref, at);
+        });
+        if let Some(touched) = touched {
+            touched.insert(one.key_ref.clone());
+        }
+    }
+    tell(server, host.machine(), granted);
+}
+
+fn serve_if_waited_for<K: Key>(key: &mut K, key_ref: &KeyRef, now: Now) {
+    let registry = &key.parts().machine.registry;
+    if registry.len_of(key_ref.db, &key_ref.name) > 0 {
+        serve_changed(key, key_ref, now);
+    }
+}
+
+/// Tells the clients of their grant. A channel has heard of it before.
+fn tell<S: Server>(
+    server: S,
+    machine: &mut Machine<S::Types>,
+    granted: GrantedSeveral<ClientOfServer<S>>,
+) {
+    let now_us = server.monotonic_us();
+    for (removed, grant) in granted.requests {
+        server.count(Count::HandedOver);
+        server.count(Count::Macquired);
+        machine.wait_ended(&removed, now_us);
+        server.waited(now_us.saturating_sub(removed.since_us));
+        if let (Some(Listener::Client(client)), Some(grant)) = (removed.listener, grant) {
+            let outcome = Outcome::Granted(grant, removed.is_server_generated);
+            server.unblock(client, outcome);
+        }
+    }
+}
+
+/// Ends a place that can never be granted.
+fn refuse<H: Host>(host: &mut H, candidate: &Candidate) {
+    let server = host.server();
+    let removed = host.machine().registry.end_candidate(candidate);
+    for removed in removed {
+        let error = Error::of_refusal(Refusal::FencesExhausted);
+        ending::dismiss(server, host.machine(), removed, error);
+    }
+}

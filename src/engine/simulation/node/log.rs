@@ -1,0 +1,68 @@
+//! What the clients of a server in memory see, word by word. Only scenarios read it.
+
+use std::collections::BTreeSet;
+
+use super::super::Client;
+use crate::command::{Error, Reply};
+use crate::engine::Message;
+use crate::lock::Token;
+
+/// What clients were told since somebody has looked.
+#[derive(Clone, Default)]
+pub(in super::super) struct Log {
+    pub(in super::super) replies: Vec<(Client, Said)>,
+    /// What was heard, each with its channel: `event fence key-length key token`.
+    pub(in super::super) messages: Vec<(Vec<u8>, String)>,
+    /// The channels to which somebody listens.
+    pub(in super::super) heard_channels: BTreeSet<Vec<u8>>,
+    pub(in super::super) is_in_transaction: bool,
+}
+
+/// A reply.
+#[derive(Clone, Debug)]
+pub(in super::super) enum Said {
+    Null,
+    Number(u64),
+    /// The fence that came with a new token.
+    Made(u64),
+    /// OK or QUEUED.
+    Status(&'static str),
+    /// With its code.
+    Error(String),
+}
+
+impl From<Reply<'_>> for Said {
+    fn from(reply: Reply<'_>) -> Self {
+        match reply {
+            Reply::Fence(fence) => Self::Number(fence.get()),
+            Reply::Made(_, fence) => Self::Made(fence.get()),
+            Reply::Done(done) => Self::Number(done.into()),
+            Reply::Null => Self::Null,
+            Reply::Error(error) => Self::Error(error.message().to_str().unwrap().into()),
+        }
+    }
+}
+
+impl From<Error> for Said {
+    fn from(error: Error) -> Self {
+        Self::from(Reply::Error(error))
+    }
+}
+
+impl Log {
+    /// Publishes a message. Whether somebody listens.
+    pub(super) fn publish(
+        &mut self,
+        channel: &[u8],
+        message: Message,
+        key: &[u8],
+        token: Token<'_>,
+    ) -> bool {
+        let is_heard = self.heard_channels.contains(channel);
+        if is_heard {
+            let text = String::from_utf8(message.bytes(key, token)).unwrap();
+            self.messages.push((channel.to_vec(), text));
+        }
+        is_heard
+    }
+}

@@ -1,0 +1,360 @@
+//! The server in memory: values, clients, channels and clocks.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::ffi::CStr;
+use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::num::NonZeroU64;
+use std::rc::Rc;
+
+use super::super::{at, heard_by, Client, Event, Place, Scene, DBS};
+use super::log::{Log, Said};
+use super::replica::{Change, Record};
+use crate::command::{Error, Reply};
+use crate::engine::host::{Part, Server};
+use crate::engine::sweep::Findings;
+use crate::engine::{Count, Message, Note, Outcome, Shared, Types};
+use crate::lock::{Deadline, Hold, Lock, Now, Token};
+use crate::wait::{Grant, Leaving, Limits};
+
+/// The types of the server in memory.
+#[derive(Clone, Copy)]
+pub(in super::super) enum Toy {}
+
+impl Types for Toy {
+    type Client = Client;
+    /// A seed plays the same history each time.
+    type Hasher = BuildHasherDefault<DefaultHasher>;
+    /// The last key that was seen.
+    type Cursor = Option<Place>;
+}
+
+/// What is under a key.
+#[derive(Clone, Debug)]
+pub(in super::super) enum Value {
+    /// A lock, and when its key ends by itself.
+    Lock(Lock, Option<Deadline>),
+    Other,
+}
+
+/// Everything of a server but the machine.
+#[derive(Clone)]
+pub(in super::super) struct Memory {
+    pub(in super::super) values: RefCell<BTreeMap<Place, Value>>,
+    pub(in super::super) scene: Cell<Scene>,
+    /// Whether the server says which database a lock has left, or has come to.
+    pub(super) says_db: bool,
+    /// The database that is selected.
+    pub(super) db: Cell<i32>,
+    /// The client of the running command; 0 is none.
+    pub(super) client: Cell<Client>,
+    /// Whether a callback has set the timer to go off at once.
+    pub(super) is_armed: Cell<bool>,
+    /// Grants whose replies are on their way.
+    pub(in super::super) in_flight: RefCell<Vec<(Client, Grant)>>,
+    /// What clients got in this step.
+    pub(in super::super) events: RefCell<Vec<(Client, Event)>>,
+    /// The counters.
+    pub(in super::super) counts: RefCell<[u64; Count::ALL.len()]>,
+    /// What is to be sent to replicas. `None` where nobody asks for it.
+    pub(super) sent: RefCell<Option<Vec<Record>>>,
+    /// Whether requests end, and their holds with them, when their connections do.
+    pub(super) lingers: bool,
+    /// What clients see, if somebody reads it.
+    pub(in super::super) log: RefCell<Option<Log>>,
+}
+
+/// The server, for calls that do not come back.
+#[derive(Clone, Copy)]
+pub(in super::super) struct Ctx<'m>(&'m Memory);
+
+/// A connection for each request.
+pub(super) fn connection_of(client: Client) -> NonZeroU64 {
+    NonZeroU64::new(u64::from(client) + 1).unwrap()
+}
+
+impl Memory {
+    pub(super) fn new(says_db: bool) -> Self {
+        Self {
+            values: RefCell::default(),
+            scene: Cell::new(Scene::new()),
+            says_db,
+            db: Cell::new(0),
+            client: Cell::new(0),
+            is_armed: Cell::new(false),
+            in_flight: RefCell::default(),
+            events: RefCell::default(),
+            counts: RefCell::new([0; Count::ALL.len()]),
+            sent: RefCell::new(None),
+            lingers: true,
+            log: RefCell::default(),
+        }
+    }
+
+    /// Notes a change for the replicas.
+    pub(super) fn send(&self, at: Place, change: impl FnOnce() -> Change) {
+        if let Some(sent) = self.sent.borrow_mut().as_mut() {
+            let change = change();
+            sent.push(Record { at, change });
+        }
+    }
+
+    pub(super) fn ctx(&self) -> Ctx<'_> {
+        Ctx(self)
+    }
+
+    fn event(&self, client: Client, event: Event) {
+        self.events.borrow_mut().push((client, event));
+    }
+
+    /// Notes a reply for whoever reads it.
+    pub(super) fn say(&self, client: Client, said: impl Into<Said>) {
+        if let Some(log) = &mut *self.log.borrow_mut() {
+            log.replies.push((client, said.into()));
+        }
+    }
+
+    /// An old server does not say who listens: the count of a message's receivers decides.
+    pub(super) fn may_be_heard(&self, channel: &[u8]) -> bool {
+        match &*self.log.borrow() {
+            Some(log) => log.heard_channels.contains(channel),
+            None => !self.says_db || self.scene.get().has_subscribers,
+        }
+    }
+
+    pub(super) fn look_up(&self, shared: &Shared<Toy>, at: Place) -> bool {
+        let scene = self.scene.get();
+        let is_over = match self.values.borrow().get(&at) {
+            Some(Value::Lock(_, end)) => end.is_some_and(|end| end.is_over(scene.now_ms)),
+            Some(Value::Other) => false,
+            None => return false,
+        };
+        if is_over && scene.is_primary {
+            self.delete(shared, at);
+        }
+        self.values.borrow().contains_key(&at)
+    }
+
+    pub(super) fn delete(&self, shared: &Shared<Toy>, at: Place) {
+        let value = self.values.borrow_mut().remove(&at);
+        if value.is_some() {
+            self.send(at, || Change::Deleted);
+        }
+        if let Some(Value::Lock(lock, _)) = value {
+            self.lock_left(shared, at, &lock);
+        }
+    }
+
+    /// A lock has left its key, as `unlink` says.
+    pub(super) fn lock_left(&self, shared: &Shared<Toy>, at: Place, lock: &Lock) {
+        let db = self.says_db.then_some(at.db.into());
+        let name = [at.name];
+        shared.bindings.lock_left(db, &name, lock);
+        if shared.inbox.do_names_matter() {
+            let name = name.into();
+            shared.inbox.leave(Note::Left { db, name });
+            self.is_armed.set(true);
+        }
+        if !shared.inbox.lock_left() {
+            self.is_armed.set(true);
+        }
+    }
+}
+
+impl Server for Ctx<'_> {
+    type Types = Toy;
+
+    fn command_time(self) -> Now {
+        self.now()
+    }
+
+    fn now(self) -> Now {
+        self.0.scene.get().now()
+    }
+
+    fn meanwhile(self, now: Now, _has_gone_on: bool) -> Now {
+        now
+    }
+
+    fn monotonic_us(self) -> u64 {
+        self.0.scene.get().mono_us
+    }
+
+    /// Some parts of a turn stop after two steps. The order of the others is the oracle's. Where
+    /// nobody hears of grants, the order of keys decides which places of a channel are left.
+    fn has_time(self, part: Part, _until_us: u64) -> bool {
+        let has_subscribers = self.0.scene.get().has_subscribers;
+        match part {
+            Part::Marks | Part::Patrol => false,
+            Part::Changes => !has_subscribers,
+            Part::Timeouts | Part::Wakes | Part::Slots | Part::Dismissals => true,
+        }
+    }
+
+    fn is_primary(self) -> bool {
+        self.0.scene.get().is_primary
+    }
+
+    fn is_cluster(self) -> bool {
+        true
+    }
+
+    fn is_loading(self) -> bool {
+        false
+    }
+
+    fn must_not_write(self) -> bool {
+        false
+    }
+
+    fn selected_db(self) -> i32 {
+        self.0.db.get()
+    }
+
+    fn select_db(self, db: i32) -> bool {
+        let is_there = db < i32::from(DBS);
+        if is_there {
+            self.0.db.set(db);
+        }
+        is_there
+    }
+
+    fn has_locks(self) -> bool {
+        let values = self.0.values.borrow();
+        values
+            .values()
+            .any(|value| matches!(value, Value::Lock(..)))
+    }
+
+    fn begin_scan(self) -> Option<Option<Place>> {
+        Some(None)
+    }
+
+    fn scan(self, cursor: &mut Option<Place>, findings: &mut Findings) -> bool {
+        let (db, values) = (self.0.db.get() as u8, self.0.values.borrow());
+        let first = cursor.unwrap_or(at(db, 0));
+        let is_next = |place: &Place| place.db == db && (cursor.is_none() || *place > first);
+        let Some((place, value)) = values.iter().find(|(place, _)| is_next(place)) else {
+            return false;
+        };
+        if let Value::Lock(lock, end) = value {
+            findings.look_at(lock, end.is_some(), || Rc::from([place.name]));
+        }
+        *cursor = Some(*place);
+        true
+    }
+
+    fn may_block(self) -> bool {
+        let log = self.0.log.borrow();
+        log.as_ref().is_none_or(|log| !log.is_in_transaction)
+    }
+
+    fn may_read(self, _key: &[u8]) -> bool {
+        true
+    }
+
+    fn connection(self) -> Option<NonZeroU64> {
+        Some(connection_of(self.0.client.get()))
+    }
+
+    fn block(self) -> Option<Client> {
+        let client = self.0.client.get();
+        self.0.event(client, Event::Waits);
+        Some(client)
+    }
+
+    fn unblock(self, client: Client, outcome: Outcome) {
+        self.0.event(client, event_of(outcome.reply()));
+        self.0.say(client, outcome.reply());
+        if let Outcome::Granted(grant, _) = outcome {
+            self.0.in_flight.borrow_mut().push((client, grant));
+        }
+    }
+
+    fn release(self, _client: Client) {}
+
+    fn reply(self, reply: Reply<'_>) {
+        self.0.event(self.0.client.get(), event_of(reply));
+        self.0.say(self.0.client.get(), reply);
+    }
+
+    fn reply_count(self, n: usize) {
+        let n = u64::try_from(n).unwrap();
+        self.0.event(self.0.client.get(), Event::Count(n));
+        self.0.say(self.0.client.get(), Said::Number(n));
+    }
+
+    fn reply_queued(self) {
+        self.0.event(self.0.client.get(), Event::Waits);
+        self.0.say(self.0.client.get(), Said::Status("QUEUED"));
+    }
+
+    fn reply_error(self, text: &CStr) {
+        self.0.event(self.0.client.get(), Event::Deadlock);
+        let text = text.to_str().unwrap().to_string();
+        self.0.say(self.0.client.get(), Said::Error(text));
+    }
+
+    fn publish(self, channel: &[u8], message: Message, key: &[u8], token: Token<'_>) -> bool {
+        if let Some(log) = &mut *self.0.log.borrow_mut() {
+            return log.publish(channel, message, key, token);
+        }
+        let is_heard = self.0.scene.get().has_subscribers;
+        if is_heard {
+            let event = match message {
+                Message::Granted(fence) => Event::Granted(fence.get()),
+                Message::TimedOut => Event::Null,
+                Message::Error(error) => event_of(Reply::Error(error)),
+            };
+            let place = at(self.0.db.get() as u8, key[0]);
+            let token = token.as_bytes()[0];
+            self.0.event(heard_by(place, token, event), event);
+        }
+        is_heard
+    }
+
+    fn detects_deadlocks(self) -> bool {
+        self.0.scene.get().detects_deadlocks
+    }
+
+    fn leaving(self) -> Leaving {
+        Leaving::at(self.monotonic_us())
+    }
+
+    fn limits(self, _waiting: usize) -> (Limits, Option<Box<[u8]>>) {
+        let most = usize::MAX;
+        let limits = Limits {
+            per_key: most,
+            per_server: most,
+            absent_per_key: most,
+            per_user: most,
+            bytes: most,
+        };
+        (limits, None)
+    }
+
+    fn count_many(self, of: Count, n: usize) {
+        self.0.counts.borrow_mut()[of as usize] += n as u64;
+    }
+
+    fn waited(self, _us: u64) {}
+
+    fn held(self, _hold: &Hold, _now: Now) {}
+
+    fn log(self, _line: &CStr) {}
+}
+
+fn event_of(reply: Reply<'_>) -> Event {
+    match reply {
+        Reply::Fence(fence) | Reply::Made(_, fence) => Event::Granted(fence.get()),
+        Reply::Null => Event::Null,
+        Reply::Done(done) => Event::Done(done),
+        Reply::Error(Error::Deadlock) => Event::Deadlock,
+        Reply::Error(Error::Partial) => Event::Partial,
+        Reply::Error(Error::TryAgain) => Event::TryAgain,
+        Reply::Error(Error::WrongType) => Event::WrongType,
+        Reply::Error(Error::Cancelled) => Event::Cancelled,
+        // The oracle has none of these: it refuses nothing for its words.
+        Reply::Error(_) => Event::Refused,
+    }
+}

@@ -1,0 +1,225 @@
+//! What clients do.
+
+use std::mem::take;
+
+use super::*;
+
+/// Clients.
+impl Oracle {
+    pub(in super::super) fn command(
+        &mut self,
+        client: Client,
+        at: Place,
+        what: Request,
+        scene: &Scene,
+    ) {
+        if self.others.contains(&at) {
+            self.events.push((client, Event::WrongType));
+            return;
+        }
+        let now = scene.now_ms;
+        self.serve_first(at, scene);
+        let token = what.token();
+        let own = self.own(at, token, now);
+        let place = self.place(at, token);
+        let is_partial = place.is_some_and(|place| !place.several.is_empty());
+        if is_partial && matches!(what, Request::Take { .. }) {
+            self.events.push((client, Event::Partial));
+            return;
+        }
+        let event = match what {
+            Request::Take { mode, .. } => {
+                let nobody = Reserved::default();
+                let can_have = match own {
+                    Some(_) => self.admits(at, token, mode, now, &nobody),
+                    None => self.is_turn_of(at, token, mode, now),
+                };
+                let upgrades = |place: &&NaivePlace| place.at == at && place.upgrade;
+                let upgrades = self.places.iter().filter(upgrades);
+                let mut upgrades = upgrades.filter(|place| place.wants_exclusive());
+                let is_last = mode == Mode::Exclusive && own.is_some();
+                if can_have {
+                    self.end_absent(at, token);
+                    Event::Granted(self.take(at, token, mode, now + what.ttl().ms(), now))
+                } else if is_last && upgrades.any(|place| place.token != token) {
+                    self.end_absent(at, token);
+                    Event::Deadlock
+                } else {
+                    self.join(client, at, what, own.is_some(), scene)
+                }
+            }
+            Request::Release(_) => {
+                match own.is_some() {
+                    true => self.release(at, token),
+                    false => self.give_up(at, token, scene),
+                }
+                Event::Done(own.is_some())
+            }
+            Request::Renew(_, ttl) => {
+                if let Some(own) = own {
+                    self.take(at, token, own.mode, now + ttl, now);
+                }
+                Event::Done(own.is_some())
+            }
+        };
+        self.events.push((client, event));
+        self.serve(at, scene);
+        // The owner is answered, and knows of its hold.
+        match (what, event, own) {
+            (_, Event::Granted(id), _) => self.learn(id, at, false),
+            (Request::Renew(..) | Request::Release(_), _, Some(own)) => {
+                self.learn(own.id, at, false);
+            }
+            _ => {}
+        }
+    }
+
+    fn serve_first(&mut self, at: Place, scene: &Scene) {
+        let has_several = self.places.iter().any(|place| !place.several.is_empty());
+        self.serve(at, scene);
+        if has_several {
+            // The turn of such a place may have come, and it holds the key then.
+            self.finish(scene);
+        }
+    }
+
+    /// Whether a token that is not here may come in: all ahead of it are absent and leave room.
+    /// Without a place it stands behind all.
+    pub(super) fn is_turn_of(&self, at: Place, token: u8, mode: Mode, now: u64) -> bool {
+        let queue = self.queue(at);
+        let own = queue.iter().position(|place| place.token == token);
+        if own.is_some_and(|n| !queue[n].is_absent()) {
+            return false;
+        }
+        let reserved = self.reserve(&queue[..own.unwrap_or(queue.len())], at, now, false);
+        reserved.is_some_and(|reserved| self.admits(at, token, mode, now, &reserved))
+    }
+
+    pub(super) fn end_absent(&mut self, at: Place, token: u8) {
+        let is_it = |p: &NaivePlace| p.is_at(at) && p.token == token && p.is_absent();
+        self.places.retain(|place| !is_it(place));
+    }
+
+    /// A request waits at its token's place, or leaves one, or neither.
+    fn join(
+        &mut self,
+        client: Client,
+        at: Place,
+        what: Request,
+        owns: bool,
+        scene: &Scene,
+    ) -> Event {
+        let Request::Take {
+            token,
+            limits,
+            keep,
+            ..
+        } = what
+        else {
+            unreachable!()
+        };
+        if limits == Limits::NoWait && keep == 0 {
+            self.end_absent(at, token);
+            return Event::Null;
+        }
+        if self.place(at, token).is_none() {
+            self.come(at, Vec::new(), token, scene);
+        }
+        let place = self.place(at, token).unwrap();
+        place.upgrade |= owns;
+        place.ask(client, what, scene)
+    }
+}
+
+impl NaivePlace {
+    /// A request comes to a place.
+    pub(super) fn ask(&mut self, client: Client, what: Request, scene: &Scene) -> Event {
+        let Request::Take {
+            mode,
+            ttl,
+            limits,
+            keep,
+            ..
+        } = what
+        else {
+            unreachable!()
+        };
+        let place = self;
+        if limits == Limits::NoWait {
+            if place.is_absent() {
+                place.kept = Some((mode, keep));
+                place.until_us = scene.mono_us + u64::from(keep) * 1_000;
+            }
+            return Event::Null;
+        }
+        if place.is_absent() {
+            place.kept = None;
+        }
+        let is_channel = limits.is_channel();
+        // The channel that was named last is the one that hears.
+        place
+            .requests
+            .retain(|other| !(is_channel && other.is_channel));
+        place.requests.push(NaiveRequest {
+            client,
+            is_channel,
+            mode,
+            ttl,
+            times_out_at_us: limits.times_out_at_us(scene),
+            keep,
+        });
+        Event::Waits
+    }
+}
+
+impl Oracle {
+    /// Those who block at the place of a token that gives it up get null.
+    fn give_up(&mut self, at: Place, token: u8, scene: &Scene) {
+        let Some(place) = self.place(at, token).cloned() else {
+            return;
+        };
+        let blocked = place.requests.iter().filter(|r| !r.is_channel);
+        let blocked = blocked.map(|request| (request.client, Event::Null));
+        self.events.extend(blocked);
+        self.places.retain(|p| !p.is_at(at) || p.token != token);
+        for (at, _) in place.several {
+            if scene.serves(at) && !self.others.contains(&at) {
+                self.serve(at, scene);
+            }
+        }
+    }
+
+    pub(in super::super) fn kill_waiter(&mut self, client: Client, scene: &Scene) {
+        let has = |place: &&mut NaivePlace| place.requests.iter().any(|r| r.client == client);
+        let place = self.places.iter_mut().find(has);
+        place.unwrap().leave(client, scene);
+        self.drop_unkept();
+    }
+
+    pub(in super::super) fn end_delivery(&mut self, client: Client, delivered: bool) {
+        let pending = take(&mut self.pending).into_iter();
+        let (its, pending): (Vec<_>, _) = pending.partition(|grant| grant.client == client);
+        self.pending = pending;
+        for grant in its {
+            if delivered {
+                self.learn(grant.id, grant.at, grant.has_left);
+            } else if !grant.is_known {
+                self.lost.push(grant);
+            }
+        }
+    }
+
+    /// The owner of a hold has learned of it: it matters no more that another client of it has not.
+    /// A copy is another hold, unless one of the two may have taken the other's place.
+    pub(super) fn learn(&mut self, id: u64, at: Place, has_left: bool) {
+        let is_it =
+            |grant: &NaiveGrant| grant.id == id && (grant.at == at || grant.has_left || has_left);
+        let all = self.pending.iter().chain(&self.lost);
+        let groups: Vec<u64> = all.filter(|g| is_it(g)).map(|g| g.group).collect();
+        let pending = self.pending.iter_mut();
+        for grant in pending.filter(|grant| groups.contains(&grant.group)) {
+            grant.is_known = true;
+        }
+        self.lost.retain(|grant| !groups.contains(&grant.group));
+    }
+}

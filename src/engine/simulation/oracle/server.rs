@@ -1,0 +1,212 @@
+//! What the server does, and its timer.
+
+use std::mem::take;
+
+use super::*;
+
+/// The server's part.
+impl Oracle {
+    pub(in super::super) fn clear(&mut self, at: Place) {
+        if self.holds.iter().any(|hold| hold.at == at) {
+            let grants = self.pending.iter_mut().chain(&mut self.lost);
+            grants
+                .filter(|g| g.at == at)
+                .for_each(|g| g.has_left = true);
+        }
+        self.holds.retain(|hold| hold.at != at);
+        self.ends.retain(|(place, _)| *place != at);
+        self.others.retain(|place| *place != at);
+    }
+
+    pub(in super::super) fn rename(&mut self, from: Place, to: Place) {
+        self.copy(from, to, true);
+        self.clear(from);
+    }
+
+    pub(in super::super) fn copy(&mut self, from: Place, to: Place, with_ttl: bool) {
+        self.clear(to);
+        for n in 0..self.holds.len() {
+            if self.holds[n].at == from {
+                self.holds.push(NaiveHold {
+                    at: to,
+                    ..self.holds[n]
+                });
+            }
+        }
+        if self.others.contains(&from) {
+            self.others.push(to);
+        }
+        if with_ttl && self.end(from) < u64::MAX {
+            self.ends.push((to, self.end(from)));
+        }
+    }
+
+    pub(in super::super) fn set_end(&mut self, at: Place, end: Option<u64>) {
+        self.ends.retain(|(place, _)| *place != at);
+        self.ends.extend(end.map(|end| (at, end)));
+    }
+
+    pub(in super::super) fn swap_dbs(&mut self, one: u8, other: u8) {
+        let swap = |at: &mut Place| match at.db {
+            db if db == one => at.db = other,
+            db if db == other => at.db = one,
+            _ => {}
+        };
+        self.holds.iter_mut().for_each(|hold| swap(&mut hold.at));
+        self.ends.iter_mut().for_each(|(at, _)| swap(at));
+        self.others.iter_mut().for_each(swap);
+        let grants = self.pending.iter_mut().chain(&mut self.lost);
+        grants.for_each(|grant| swap(&mut grant.at));
+    }
+
+    pub(in super::super) fn flush(&mut self, db: u8) {
+        let stays = |at: Place| db != EVERY_DB && at.db != db;
+        self.holds.retain(|hold| stays(hold.at));
+        self.ends.retain(|(at, _)| stays(*at));
+        self.others.retain(|at| stays(*at));
+        // Places stand in one database, also those for several keys.
+        self.places
+            .retain(|place| !place.is_absent() || stays(place.at));
+    }
+}
+
+/// The timer.
+impl Oracle {
+    /// Does all that is due, for all that there is.
+    pub(in super::super) fn timer(&mut self, scene: &Scene) {
+        self.time_out(scene);
+        if !scene.is_primary {
+            self.dismiss(|_| true, Event::TryAgain, scene);
+            self.lost.clear();
+            self.was_demoted = false;
+            return;
+        }
+        self.dismiss(|at| !scene.serves(at), Event::TryAgain, scene);
+        if take(&mut self.was_demoted) {
+            self.dismiss(|_| true, Event::TryAgain, scene);
+        }
+        if scene.refuses_writes {
+            return;
+        }
+        let lost = std::mem::take(&mut self.lost);
+        lost.iter().for_each(|grant| self.give_back(grant, scene));
+        self.dismiss(|at| !scene.serves(at), Event::TryAgain, scene);
+        for grant in lost {
+            if !scene.serves(grant.at) {
+                continue;
+            }
+            if !self.revoke(&grant, grant.at, scene) && grant.has_left {
+                self.lost.push(grant);
+            }
+        }
+        // An owner may hear of its hold now.
+        self.serve_all(scene);
+        let sought = std::mem::take(&mut self.lost);
+        for at in scene.places() {
+            for grant in sought.iter().filter(|_| scene.serves(at)) {
+                self.revoke(grant, at, scene);
+            }
+        }
+        self.serve_all(scene);
+    }
+
+    fn time_out(&mut self, scene: &Scene) {
+        let is_over = |r: &&NaiveRequest| r.times_out_at_us.is_some_and(|at| at <= scene.mono_us);
+        // One after the other: a message that nobody receives ends other requests, too.
+        while let Some(client) = {
+            let requests = self.places.iter().flat_map(|place| &place.requests);
+            let first = requests.filter(is_over);
+            let first = first.min_by_key(|request| (request.times_out_at_us, request.client));
+            first.map(|request| request.client)
+        } {
+            let has = |place: &&mut NaivePlace| place.requests.iter().any(|r| r.client == client);
+            let place = self.places.iter_mut().find(has).unwrap();
+            let mut requests = place.requests.iter();
+            let request = *requests.find(|r| r.client == client).unwrap();
+            let before = place.clone();
+            place.leave(client, scene);
+            self.drop_unkept();
+            self.tell(&before, request, Event::Null, scene);
+        }
+        let stays = |place: &NaivePlace| !place.is_absent() || place.until_us > scene.mono_us;
+        self.places.retain(stays);
+    }
+
+    /// The token of a grant that was lost has its place again, if it said KEEP.
+    fn give_back(&mut self, grant: &NaiveGrant, scene: &Scene) {
+        let Some(kept) = grant.kept.clone() else {
+            return;
+        };
+        if !kept.several.is_empty() {
+            return self.give_back_several(kept, scene);
+        }
+        if let Some(place) = self.place(kept.at, grant.token) {
+            if place.several.is_empty() {
+                place.position = place.position.min(kept.position);
+                place.since_us = place.since_us.min(kept.since_us);
+                place.kept = place.kept.or(kept.kept);
+            }
+            return;
+        }
+        self.put_back(kept, scene);
+    }
+
+    pub(super) fn put_back(&mut self, kept: NaivePlace, scene: &Scene) {
+        let (_, keep) = kept.kept.unwrap();
+        let until_us = scene.mono_us + u64::from(keep) * 1_000;
+        self.places.push(NaivePlace { until_us, ..kept });
+    }
+
+    fn serve_all(&mut self, scene: &Scene) {
+        let others = self.others.clone();
+        self.dismiss(|at| others.contains(&at), Event::WrongType, scene);
+        for at in scene.places() {
+            self.serve(at, scene);
+        }
+    }
+
+    /// All places of these keys end; nobody hears of those at which nobody listens.
+    fn dismiss(&mut self, is_it: impl Fn(Place) -> bool, event: Event, scene: &Scene) {
+        let is_it = |place: &NaivePlace| match place.several.is_empty() {
+            true => is_it(place.at),
+            false => place.several.iter().any(|(at, _)| is_it(*at)),
+        };
+        let (gone, places): (Vec<_>, _) = take(&mut self.places).into_iter().partition(is_it);
+        self.places = places;
+        for place in gone {
+            for request in &place.requests {
+                self.tell(&place, *request, event, scene);
+            }
+        }
+    }
+
+    /// Ends a hold that nobody has heard of, if it is here.
+    fn revoke(&mut self, grant: &NaiveGrant, at: Place, scene: &Scene) -> bool {
+        let now = scene.now_ms;
+        let own = self.own(at, grant.token, now);
+        if own.is_none_or(|own| own.id != grant.id) {
+            return false;
+        }
+        match grant.before.filter(|(_, deadline)| *deadline >= now) {
+            Some((mode, before)) => {
+                // The other holders stay.
+                let others = self.standing(at, now).filter(|h| h.token != grant.token);
+                let holders = others.count() as u32 + 1;
+                let mode = match mode {
+                    mode if holders == 1 => mode,
+                    Mode::Counted(limit) => Mode::of_limit(limit.get().max(holders)).unwrap(),
+                    _ => Mode::Shared,
+                };
+                // An end from outside counts where it is before that of the holds.
+                let last = self.standing(at, now).map(|hold| hold.deadline).max();
+                let deadline = match self.end(at) {
+                    end if Some(end) < last => before.min(end),
+                    _ => before,
+                };
+                self.take(at, grant.token, mode, deadline, now);
+            }
+            None => self.release(at, grant.token),
+        }
+        true
+    }
+}

@@ -1,0 +1,256 @@
+//! Clients: what they ask, and what they believe.
+
+use std::collections::BTreeMap;
+
+use super::{at, Arrival, Asker, Cluster, Event, Mode, RequestId, State, What};
+
+/// A client, with one token.
+#[derive(Clone, Debug)]
+pub(super) struct Client {
+    pub(super) token: u8,
+    pub(super) pending: Option<Pending>,
+    /// What it believes to hold.
+    pub(super) beliefs: BTreeMap<u8, Belief>,
+    /// Grants that came late: it renews them before it begins to work.
+    pub(super) unconfirmed: BTreeMap<u8, Mode>,
+    /// The server that it believes to be the primary.
+    pub(super) server: usize,
+}
+
+/// A request without a reply.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pending {
+    pub(super) id: RequestId,
+    server: usize,
+    what: What,
+    sent_us: u64,
+    pub(super) reply: Option<Event>,
+}
+
+/// A hold as its client sees it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Belief {
+    pub(super) mode: Mode,
+    /// The end of its lease.
+    until_us: u64,
+}
+
+/// How long a client counts on a lease: 1 % and 2 ms less, because clocks differ in speed.
+const fn lease_us(ttl_ms: u64) -> u64 {
+    (ttl_ms * 990).saturating_sub(2_000)
+}
+
+impl Client {
+    pub(super) fn new(n: usize) -> Self {
+        Self {
+            token: b'a' + n as u8,
+            pending: None,
+            beliefs: BTreeMap::new(),
+            unconfirmed: BTreeMap::new(),
+            server: 0,
+        }
+    }
+
+    /// What the sending alone changes: whether or not the reply comes, the server may do it.
+    fn send(&mut self, what: What, now_us: u64) {
+        let name = what.name();
+        let Some(belief) = self.beliefs.get_mut(&name) else {
+            return;
+        };
+        match what {
+            What::Release(_) => drop(self.beliefs.remove(&name)),
+            What::Renew(_, ttl) => belief.until_us = belief.until_us.min(now_us + lease_us(ttl)),
+            What::Take { mode, ttl, .. } => {
+                belief.until_us = belief.until_us.min(now_us + lease_us(ttl));
+                if mode.tolerates() > belief.mode.tolerates() {
+                    belief.mode = mode;
+                }
+            }
+        }
+    }
+
+    /// Hears a reply. Answers whether it begins to believe.
+    fn hear(&mut self, pending: &Pending, event: Event, now_us: u64) -> bool {
+        let name = pending.what.name();
+        match (pending.what, event) {
+            (What::Take { mode, ttl, .. }, Event::Granted(_)) => {
+                let until_us = pending.sent_us + lease_us(ttl);
+                self.beliefs.remove(&name);
+                self.unconfirmed.remove(&name);
+                if now_us < until_us {
+                    self.beliefs.insert(name, Belief { mode, until_us });
+                    return true;
+                }
+                self.unconfirmed.insert(name, mode);
+            }
+            (What::Renew(_, ttl), Event::Done(true)) => {
+                let until_us = pending.sent_us + lease_us(ttl);
+                if let Some(belief) = self.beliefs.get_mut(&name) {
+                    belief.until_us = until_us;
+                } else if let Some(mode) = self.unconfirmed.remove(&name) {
+                    if now_us < until_us {
+                        self.beliefs.insert(name, Belief { mode, until_us });
+                        return true;
+                    }
+                }
+            }
+            (What::Renew(..), Event::Done(false)) => {
+                self.beliefs.remove(&name);
+                self.unconfirmed.remove(&name);
+            }
+            (What::Release(_), _) => drop(self.unconfirmed.remove(&name)),
+            _ => {}
+        }
+        false
+    }
+}
+
+impl Cluster {
+    pub(super) fn ask(&mut self, c: usize, s: usize, what: What) {
+        let client = &mut self.clients[c];
+        if client.pending.is_some() {
+            return;
+        }
+        client.server = s;
+        client.beliefs.retain(|_, b| self.true_us < b.until_us);
+        client.send(what, self.true_us);
+        if let What::Release(name) = what {
+            client.unconfirmed.remove(&name);
+        }
+        let token = client.token;
+        self.last_request += 1;
+        let id = self.last_request;
+        client.pending = Some(Pending {
+            id,
+            server: s,
+            what,
+            sent_us: self.true_us,
+            reply: None,
+        });
+        if self.servers[s].state == State::Down {
+            client.pending = None; // Nobody listens there.
+            client.server = (s + 1) % self.servers.len();
+            return;
+        }
+        let request = what.request(token);
+        self.arrive(s, Arrival::Request(id, at(0, what.name()), request));
+    }
+
+    pub(super) fn hear(&mut self, c: usize) {
+        let Some(pending) = self.clients[c].pending else {
+            return;
+        };
+        let Some(event) = pending.reply else {
+            return;
+        };
+        self.clients[c].pending = None;
+        if event == Event::TryAgain {
+            self.clients[c].server = (pending.server + 1) % self.servers.len();
+        }
+        let begins = self.clients[c].hear(&pending, event, self.true_us);
+        self.tally.believed += u64::from(begins);
+        self.arrive(pending.server, Arrival::Heard(pending.id));
+    }
+
+    pub(super) fn lose(&mut self, c: usize, server_knows: bool) {
+        let Some(pending) = self.clients[c].pending.take() else {
+            return;
+        };
+        let arrival = match server_knows || pending.reply.is_none() {
+            true => Arrival::Gone(pending.id),
+            false => Arrival::Heard(pending.id),
+        };
+        self.arrive(pending.server, arrival);
+    }
+
+    pub(super) fn pending(&mut self, id: RequestId) -> Option<&mut Pending> {
+        let pending = self.clients.iter_mut().flat_map(|c| &mut c.pending);
+        pending.into_iter().find(|pending| pending.id == id)
+    }
+
+    /// A server deals with what has come from a client.
+    pub(super) fn serve(&mut self, s: usize, arrival: Arrival) {
+        let server = &mut self.servers[s];
+        server.set_clocks(self.true_us);
+        match arrival {
+            Arrival::Request(id, place, request) => {
+                let token = request.token();
+                let takes = matches!(request, super::Request::Take { .. });
+                if !server.is_primary {
+                    self.answer(s, vec![(id, Event::TryAgain)]);
+                } else if takes && !(self.settings.may_grant)(self, s) {
+                    self.answer(s, vec![(id, Event::Null)]);
+                } else {
+                    let asker = Asker { id, token };
+                    self.turn(s, Some(asker), |node| node.command(id, place, request));
+                }
+            }
+            Arrival::Gone(id) => {
+                if server.blocked.remove(&id) {
+                    self.turn(s, None, |node| node.kill_waiter(id, true));
+                } else if let Some(fence) = server.in_flight(id) {
+                    server.ledger.may_revoke(fence);
+                    self.turn(s, None, |node| node.end_delivery(id, false));
+                }
+            }
+            Arrival::Heard(id) if server.in_flight(id).is_some() => {
+                self.turn(s, None, |node| node.end_delivery(id, true));
+            }
+            Arrival::Heard(_) => {}
+        }
+        if self.settings.timer_is_prompt && self.servers[s].node.is_timer_set() {
+            self.run_timer(s);
+        }
+    }
+
+    /// Replies go to the clients that still wait for them.
+    pub(super) fn answer(&mut self, s: usize, events: Vec<(RequestId, Event)>) {
+        for (id, event) in events {
+            let server = &mut self.servers[s];
+            if event == Event::Waits {
+                server.blocked.insert(id);
+                continue;
+            }
+            server.blocked.remove(&id);
+            let ledger = server.ledger.clone();
+            let Some(pending) = self.pending(id) else {
+                continue;
+            };
+            let name = pending.what.name();
+            pending.reply = Some(event);
+            let token = self
+                .clients
+                .iter()
+                .find(|c| c.pending.is_some_and(|p| p.id == id));
+            let token = token.unwrap().token;
+            if let Event::Granted(fence) = event {
+                self.tally.grants += 1;
+                ledger.check_told(at(0, name), token, fence);
+            }
+        }
+    }
+
+    /// Whether two clients believe in holds that do not tolerate each other. Each time that it
+    /// begins counts once.
+    pub(super) fn look_for_breaches(&mut self) {
+        let mut believers: BTreeMap<u8, (usize, u32)> = BTreeMap::new();
+        for client in &mut self.clients {
+            client.beliefs.retain(|_, b| self.true_us < b.until_us);
+            for (name, belief) in &client.beliefs {
+                let (n, tolerated) = believers.entry(*name).or_insert((0, u32::MAX));
+                *n += 1;
+                *tolerated = (*tolerated).min(belief.mode.tolerates());
+            }
+        }
+        let is_breach = |(n, tolerated): &(usize, u32)| *n > *tolerated as usize;
+        believers.retain(|_, both| is_breach(both));
+        for name in believers.keys() {
+            if self.breached.insert(*name) {
+                self.tally.breaches += 1;
+                let both = &self.clients;
+                assert!(!self.settings.must_be_safe, "two clients believe: {both:?}");
+            }
+        }
+        self.breached.retain(|name| believers.contains_key(name));
+    }
+}

@@ -1,0 +1,165 @@
+//! Random worlds and random steps.
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use super::{Clocks, Cluster, Disk, Limits, Mode, Server, Settings, State, Step, What};
+
+/// The longest ttl of all.
+pub(super) const LONGEST_MS: u64 = 1_000;
+
+pub(super) struct Dice {
+    rng: StdRng,
+    names: u8,
+    /// The longest ttl.
+    longest: u64,
+}
+
+/// What kind of world it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kind {
+    pub(super) servers: usize,
+    pub(super) loses_nothing: bool,
+    pub(super) must_be_safe: bool,
+    /// By how much wall clocks differ at most, at the beginning.
+    pub(super) walls_apart_us: i64,
+    /// By how many of a thousand wall clocks are fast or slow at most.
+    pub(super) walls_drift: i64,
+}
+
+impl Dice {
+    pub(super) fn new(seed: u64) -> Self {
+        let mut rng = StdRng::seed_from_u64(seed);
+        Self {
+            names: rng.random_range(1..=2),
+            longest: [40, 200, LONGEST_MS, LONGEST_MS][rng.random_range(0..4)],
+            rng,
+        }
+    }
+
+    pub(super) fn settings(&mut self, kind: Kind) -> Settings {
+        let (apart, drift) = (kind.walls_apart_us, kind.walls_drift);
+        let clocks = (0..kind.servers).map(|_| Clocks {
+            wall_ahead_us: self.rng.random_range(-apart..=apart),
+            wall_fast: self.rng.random_range(-drift..=drift),
+            mono_fast: self.rng.random_range(-10..=10),
+            mono_begins_us: self.rng.random_range(100_000..100_000_000),
+        });
+        Settings {
+            clocks: clocks.collect(),
+            clients: self.rng.random_range(2..=4),
+            hears_at_once: false,
+            loses_nothing: kind.loses_nothing,
+            must_be_safe: kind.must_be_safe,
+            timer_is_prompt: false,
+            tells_blocked: self.below(3) > 0,
+            may_grant: |_, _| true,
+        }
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        self.rng.random_range(0..n)
+    }
+
+    fn ms(&mut self, most: u64) -> u64 {
+        self.rng.random_range(1..=most)
+    }
+
+    pub(super) fn step(&mut self, cluster: &Cluster) -> Step {
+        let c = self.below(cluster.clients.len());
+        // Some come back within few steps, so that leases outlive a crash.
+        let mut servers = cluster.servers.iter();
+        let down = servers.position(|server| server.state == State::Down);
+        if let Some(s) = down.filter(|_| self.below(4) == 0) {
+            return self.restart(s, cluster);
+        }
+        match self.below(100) {
+            0..=34 => self.ask(c, cluster),
+            35..=59 => Step::Hear(c),
+            60..=62 => Step::Lose(c, self.below(2) == 0),
+            63..=71 => {
+                let most = self.longest / [8, 40][self.below(2)] + 1;
+                Step::Tick(self.rng.random_range(0..=most))
+            }
+            72 => Step::Tick(self.longest / 2),
+            73..=74 => Step::Pass(self.longest / 8 + 1),
+            75..=86 => Step::Receive(self.below(cluster.servers.len()), self.below(4) + 1),
+            _ => self.fault(cluster),
+        }
+    }
+
+    fn ask(&mut self, c: usize, cluster: &Cluster) -> Step {
+        let client = &cluster.clients[c];
+        match (&client.pending, self.below(8)) {
+            (Some(pending), 1..) if pending.reply.is_some() => return Step::Hear(c),
+            (Some(_), 0) => return Step::Lose(c, true),
+            (Some(_), _) => return Step::Tick(self.longest / 20 + 1),
+            (None, _) => {}
+        }
+        let s = match self.below(12) {
+            0 => self.below(cluster.servers.len()),
+            _ => client.server,
+        };
+        let name = self.below(self.names.into()) as u8;
+        let ttl = match self.below(3) {
+            0 => self.longest,
+            _ => self.ms(self.longest),
+        };
+        if let Some(name) = client.unconfirmed.keys().next() {
+            return Step::Ask(c, s, What::Renew(*name, ttl));
+        }
+        let what = match (client.beliefs.contains_key(&name), self.below(10)) {
+            (true, 0..=3) => What::Release(name),
+            (true, 4..=6) => What::Renew(name, ttl),
+            (false, 0) => What::Release(name),
+            _ => What::Take {
+                name,
+                mode: match self.below(8) {
+                    0..=3 => Mode::Exclusive,
+                    4..=5 => Mode::Shared,
+                    n => Mode::of_limit(n as u32 - 4).unwrap(),
+                },
+                ttl,
+                limits: match self.below(4) {
+                    0 => Limits::NoWait,
+                    1 => Limits::Until(self.ms(self.longest)),
+                    _ => Limits::Forever,
+                },
+                keep: match self.below(3) {
+                    0 => self.ms(self.longest) as u32,
+                    _ => 0,
+                },
+            },
+        };
+        Step::Ask(c, s, what)
+    }
+
+    /// Faults, which end sooner than they begin.
+    fn fault(&mut self, cluster: &Cluster) -> Step {
+        let n = cluster.servers.len();
+        let (s, to) = (self.below(n), self.below(n));
+        let server = &cluster.servers[s];
+        match (server.state, self.below(12)) {
+            (State::Paused, 0..=7) => Step::Resume(s),
+            (State::Down, 0..=7) => self.restart(s, cluster),
+            (_, 0) => Step::Pause(s),
+            (_, 1) => Step::Crash(s),
+            (_, 2) => Step::Cut(s),
+            (_, 3) => Step::HandOver(to),
+            (_, 4) => Step::FailOver(to),
+            (_, 5) if !server.is_primary => Step::Promote(s),
+            (_, 6..=7) if server.is_primary => Step::Demote(s, to),
+            _ => Step::Follow(s, to),
+        }
+    }
+
+    fn restart(&mut self, s: usize, cluster: &Cluster) -> Step {
+        let disk = match self.below(4) {
+            0 => Disk::Empty,
+            n => Disk::Lacks(n - 1),
+        };
+        let lives = |server: &Server| server.is_primary && server.state != State::Down;
+        let is_another = cluster.servers.iter().any(lives);
+        Step::Restart(s, disk, !is_another || self.below(8) == 0)
+    }
+}

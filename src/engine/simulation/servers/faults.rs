@@ -1,0 +1,169 @@
+//! Servers that crash, start, pause and change their roles.
+
+use super::{Arrival, Cluster, Disk, Event, Server, Snapshot, State};
+use crate::engine::simulation::node::Node;
+
+/// Clocks that differ by less are within the second that the documents ask for.
+const WITHIN_A_SECOND_US: u64 = 950_000;
+
+impl Cluster {
+    /// A server starts, and has loaded its file.
+    pub(super) fn begin(&mut self, s: usize, file: &Snapshot) {
+        self.last_history += 1;
+        let server = &mut self.servers[s];
+        let fresh = Server::new(server.clocks, server.is_primary);
+        let before = std::mem::replace(server, fresh);
+        server.set_clocks(self.true_us);
+        server.began_us = server.mono_us();
+        server.history.id = self.last_history;
+        // As the module does when it is loaded, before the file is.
+        server.node.promoted();
+        server.node.load(file);
+        server.ledger.load(file);
+        server.files = before.files;
+        server.save();
+        self.raise_floor(s);
+    }
+
+    /// What a server gives from now on must be above what was given before.
+    fn raise_floor(&mut self, s: usize) {
+        let walls = || {
+            let walls = self.servers.iter();
+            walls.map(|server| server.clocks.wall_us(self.true_us))
+        };
+        let (least, most) = (walls().min().unwrap(), walls().max().unwrap());
+        let (given_by_clock, given) = (self.given_by_clock, self.given);
+        let ledger = &mut self.servers[s].ledger;
+        ledger.given_before = given;
+        ledger.floor = match most - least < WITHIN_A_SECOND_US {
+            true => given_by_clock,
+            false => 0,
+        };
+    }
+
+    pub(super) fn crash(&mut self, s: usize) {
+        if self.servers[s].state == State::Down {
+            return;
+        }
+        self.tally.crashes += 1;
+        self.cut(s);
+        self.cut_all_to(s);
+        let server = &mut self.servers[s];
+        server.state = State::Down;
+        server.arrivals.clear();
+    }
+
+    pub(super) fn restart(&mut self, s: usize, disk: Disk, is_primary: bool) {
+        let server = &mut self.servers[s];
+        if server.state != State::Down {
+            return;
+        }
+        let lacks = match disk {
+            _ if self.settings.loses_nothing && server.is_primary => Some(0),
+            Disk::Lacks(n) => Some(n),
+            Disk::Empty => None,
+        };
+        server.is_primary = match self.settings.loses_nothing {
+            true => server.is_primary,
+            false => is_primary,
+        };
+        // What is newer than the file is not written any more.
+        let keep = lacks.map_or(0, |n| server.files.len().saturating_sub(n));
+        server.files.truncate(keep);
+        let file = server.files.back().cloned().unwrap_or_default();
+        self.begin(s, &file);
+    }
+
+    pub(super) fn pause(&mut self, s: usize) {
+        let server = &mut self.servers[s];
+        if server.is_up() {
+            server.state = State::Paused;
+        }
+    }
+
+    pub(super) fn resume(&mut self, s: usize) {
+        if self.servers[s].state != State::Paused {
+            return;
+        }
+        self.servers[s].state = State::Up;
+        while let Some(arrival) = self.servers[s].arrivals.pop_front() {
+            self.serve(s, arrival);
+        }
+    }
+
+    pub(super) fn promote(&mut self, s: usize) {
+        if !self.servers[s].is_up() || self.servers[s].is_primary {
+            return;
+        }
+        self.tally.promotions += 1;
+        self.last_history += 1;
+        self.cut(s);
+        let server = &mut self.servers[s];
+        server.is_primary = true;
+        server.set_clocks(self.true_us);
+        server.began_us = server.mono_us();
+        server.history.branch(self.last_history);
+        server.node.promoted();
+        self.raise_floor(s);
+    }
+
+    /// A server becomes a replica. Redis answers the blocked clients.
+    pub(super) fn demote(&mut self, s: usize, to: usize) {
+        if s == to || !self.servers[s].is_up() || !self.servers[s].is_primary {
+            return;
+        }
+        let other = &self.servers[to];
+        if !(other.is_up() && other.is_primary) {
+            return;
+        }
+        self.cut_all_to(s);
+        let server = &mut self.servers[s];
+        server.is_primary = false;
+        let blocked: Vec<_> = match self.settings.tells_blocked {
+            true => std::mem::take(&mut server.blocked).into_iter().collect(),
+            false => Vec::new(),
+        };
+        self.turn(s, None, |node: &mut Node| node.demoted(&blocked));
+        for id in blocked {
+            if let Some(pending) = self.pending(id) {
+                pending.reply = Some(Event::TryAgain);
+            }
+        }
+        self.follow(s, to);
+    }
+
+    /// Another server becomes the primary, with all that the old one has decided. `dies` says that
+    /// the old one crashes then.
+    pub(super) fn change_primary(&mut self, to: usize, dies: bool) {
+        let is_it = |server: &Server| server.is_up() && server.is_primary;
+        let Some(from) = self.servers.iter().position(is_it) else {
+            return;
+        };
+        if from == to || !self.servers[to].is_up() || self.servers[to].is_primary {
+            return;
+        }
+        self.follow(to, from);
+        self.receive(to, usize::MAX);
+        self.promote(to);
+        if dies {
+            self.crash(from);
+            self.servers[from].is_primary = false;
+        } else {
+            self.demote(from, to);
+        }
+        for other in 0..self.servers.len() {
+            if other != to {
+                self.follow(other, to);
+            }
+        }
+    }
+
+    /// What a client sends reaches a server.
+    pub(super) fn arrive(&mut self, s: usize, arrival: Arrival) {
+        match self.servers[s].state {
+            State::Up => self.serve(s, arrival),
+            State::Paused => self.servers[s].arrivals.push_back(arrival),
+            State::Down => {}
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! One server: a node with clocks, a role, a file and a link to its primary.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use super::clock::Clocks;
+use super::rules::Ledger;
+use super::{Node, Place, Request, RequestId, Snapshot};
+use crate::engine::simulation::node::Record;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Up,
+    /// Stopped by a signal.
+    Paused,
+    Down,
+}
+
+/// What comes from a client.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Arrival {
+    Request(RequestId, Place, Request),
+    /// Its connection is closed before it has heard the reply.
+    Gone(RequestId),
+    /// It has received the reply.
+    Heard(RequestId),
+}
+
+/// What is sent to a replica.
+#[derive(Clone, Debug)]
+pub(super) enum Item {
+    /// A full copy, and where it is in which history.
+    Whole(Snapshot, u64, u64),
+    /// The stream goes on where the replica was.
+    Continue(u64),
+    Record(Record),
+}
+
+/// A replica's link to its primary.
+#[derive(Clone, Debug)]
+pub(super) struct Link {
+    pub(super) to: usize,
+    /// What is sent and not yet received.
+    pub(super) queue: VecDeque<Item>,
+}
+
+/// How many records a server keeps for replicas that come back.
+const BACKLOG: usize = 24;
+
+/// How many old states of the file there may be.
+const FILES: usize = 6;
+
+/// Where a server is in the stream of its primary, or in its own.
+#[derive(Clone, Debug, Default)]
+pub(super) struct History {
+    pub(super) id: u64,
+    pub(super) offset: u64,
+    /// The history that it was in before its promotion, and up to where.
+    before: Option<(u64, u64)>,
+    /// The newest records.
+    backlog: VecDeque<Record>,
+}
+
+impl History {
+    pub(super) fn begin(id: u64, offset: u64) -> Self {
+        Self {
+            id,
+            offset,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn push(&mut self, record: Record) {
+        self.offset += 1;
+        self.backlog.push_back(record);
+        if self.backlog.len() > BACKLOG {
+            self.backlog.pop_front();
+        }
+    }
+
+    /// A promotion: what comes from here on is its own.
+    pub(super) fn branch(&mut self, id: u64) {
+        self.before = Some((self.id, self.offset));
+        self.id = id;
+    }
+
+    /// The records that a replica lacks which is there in that history. `None` if it needs a full
+    /// copy.
+    pub(super) fn from(&self, id: u64, offset: u64) -> Option<Vec<Record>> {
+        let is_known = id == self.id
+            || self
+                .before
+                .is_some_and(|(before, up_to)| id == before && offset <= up_to);
+        let lacks = self.offset.checked_sub(offset)?;
+        let skipped = self.backlog.len().checked_sub(lacks as usize)?;
+        is_known.then(|| self.backlog.iter().skip(skipped).cloned().collect())
+    }
+}
+
+/// A server.
+#[derive(Clone)]
+pub(super) struct Server {
+    pub(super) node: Node,
+    pub(super) clocks: Clocks,
+    pub(super) state: State,
+    /// Whether it is a primary. It is in the server's own settings, and outlives a crash.
+    pub(super) is_primary: bool,
+    pub(super) history: History,
+    pub(super) link: Option<Link>,
+    /// States of the file, the newest last.
+    pub(super) files: VecDeque<Snapshot>,
+    /// What has come while it was paused.
+    pub(super) arrivals: VecDeque<Arrival>,
+    /// The requests whose clients are blocked.
+    pub(super) blocked: BTreeSet<RequestId>,
+    /// The monotonic clock when it started, or was promoted last.
+    pub(super) began_us: u64,
+    pub(super) ledger: Ledger,
+}
+
+impl Server {
+    pub(super) fn new(clocks: Clocks, is_primary: bool) -> Self {
+        Self {
+            node: Node::of_several(),
+            clocks,
+            state: State::Up,
+            is_primary,
+            history: History::default(),
+            link: None,
+            files: VecDeque::new(),
+            arrivals: VecDeque::new(),
+            blocked: BTreeSet::new(),
+            began_us: 0,
+            ledger: Ledger::default(),
+        }
+    }
+
+    pub(super) fn set_clocks(&self, true_us: u64) {
+        let mut scene = self.node.memory.scene.get();
+        scene.now_ms = self.clocks.wall_us(true_us) / 1_000;
+        scene.mono_us = self.clocks.mono_us(true_us);
+        scene.is_primary = self.is_primary;
+        self.node.memory.scene.set(scene);
+    }
+
+    /// Its monotonic clock.
+    pub(super) fn mono_us(&self) -> u64 {
+        self.node.memory.scene.get().mono_us
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        self.state == State::Up
+    }
+
+    /// Writes the file.
+    pub(super) fn save(&mut self) {
+        self.files.push_back(self.node.snapshot());
+        if self.files.len() > FILES {
+            self.files.pop_front();
+        }
+    }
+
+    /// The fence of a grant whose reply is on its way.
+    pub(super) fn in_flight(&self, id: RequestId) -> Option<u64> {
+        let in_flight = self.node.memory.in_flight.borrow();
+        let grant = in_flight.iter().find(|(client, _)| *client == id);
+        grant.map(|(_, grant)| grant.fence.get())
+    }
+}

@@ -1,0 +1,334 @@
+//! What happens without a command: deadlines, timeouts, and keys that others have changed. The
+//! timer calls it when something is due.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use super::commit::{Cause, Commit};
+use super::count::Count;
+use super::ending::{dismiss, dismiss_all, end_wait};
+use super::host::{Host, Key, Part, Purpose, Server};
+use super::linger;
+use super::machine::Machine;
+use super::serve::{serve_changed, watch};
+use super::several;
+use super::share::Share;
+use crate::command::Error;
+use crate::lock::{Effect, Lock, Now};
+use crate::wait::{KeyRef, Revoked, SlotQuestion, ANY_DB};
+
+/// How often somebody looks at the keys that are waited for. The timer of a server sleeps no longer
+/// while somebody waits. By then it notices a wall clock that was set forward, and a waited key
+/// that PEXPIRE or PERSIST has given another end.
+pub const LOOK_AGAIN_US: u64 = 100_000;
+
+/// How many keys of lost connections are marked in one go.
+const MOST_LOST: usize = 250;
+
+/// How soon the timer looks again while the server is paused.
+const PAUSED_US: u64 = 10_000;
+
+/// How soon the timer looks again while the server refuses writes, which may last for hours.
+const REFUSED_US: u64 = 50_000;
+
+/// Does all that is due. What is due after it is known to [`Machine::due`], unless this answers how
+/// long the server must be left alone: what is due stays due, and without a rest the timer would
+/// fire in every turn of the server's event loop.
+pub fn run<H: Host>(host: &mut H) -> Option<u64> {
+    let pause_us = do_due(host);
+    let machine = host.machine();
+    let is_due = machine.registry.has_work()
+        || machine.registry.is_on_patrol()
+        || machine.sweep.due_at_us().is_some();
+    machine.is_due_changed = true;
+    pause_us.filter(|_| is_due)
+}
+
+/// Does what can be done now. Answers for how long the server must be left alone, if it takes no
+/// writes.
+fn do_due<H: Host>(host: &mut H) -> Option<u64> {
+    host.shared().inbox.forget_left_locks();
+    end_timed_out(host);
+    let server = host.server();
+    let (mut share, now) = (Share::begin(server, Part::Wakes), server.now());
+    while host.machine().registry.mark_woken(now) && !share.is_over(server) {}
+    for key_ref in host.shared().bindings.next_untold(MOST_LOST) {
+        let registry = &mut host.machine().registry;
+        registry.mark_anyway(Some(key_ref.db), &key_ref.name);
+    }
+    check_slots(host);
+    if !server.is_primary() {
+        stand_down(host);
+        return None;
+    }
+    if std::mem::take(&mut host.machine().was_demoted) {
+        // A primary grants those who are left, so all go at once.
+        while dismiss_somebody(host) {}
+    }
+    // These are looked at with the others.
+    host.machine().registry.mark_unserved();
+    if server.must_not_write() {
+        return Some(PAUSED_US);
+    }
+    patrol(host);
+    let (mut share, registry) = (
+        Share::begin(server, Part::Changes),
+        &mut host.machine().registry,
+    );
+    while registry.is_behind() && !share.is_over(server) {
+        registry.follow_next();
+    }
+    let Machine {
+        sweep, registry, ..
+    } = host.machine();
+    sweep.step(server, registry);
+    if !host.machine().registry.has_work() {
+        return None;
+    }
+    if host.refuses_writes() {
+        return Some(REFUSED_US);
+    }
+    work(host);
+    None
+}
+
+/// Looks at the keys that are marked, and those with holds to revoke, which come first.
+///
+/// Each key comes once. On 6.2 the deletion of a key that has expired overtakes what the same timer
+/// has replicated, so a key must not be opened again after a change.
+fn work<H: Host>(host: &mut H) {
+    let server = host.server();
+    let mut revoked: BTreeMap<KeyRef, Vec<Revoked>> = BTreeMap::new();
+    let registry = &mut host.machine().registry;
+    // Places that come back mark their keys.
+    for one in registry.take_revoked(server.leaving()) {
+        let here = revoked.entry(one.key_ref.clone()).or_default();
+        here.push(one);
+    }
+    registry.begin_turn();
+    let mut touched = BTreeSet::new();
+    for (key_ref, revoked) in revoked {
+        host.machine().registry.unmark(&key_ref);
+        if look_at(host, &key_ref, revoked) {
+            touched.insert(key_ref);
+        }
+    }
+    let mut share = Share::begin(server, Part::Marks);
+    while let Some(key_ref) = host.machine().registry.next_marked() {
+        if key_ref.db == ANY_DB {
+            let dbs = key_refs_of(host, &key_ref.name);
+            let registry = &mut host.machine().registry;
+            dbs.iter()
+                .for_each(|key| registry.mark_anyway(Some(key.db), &key.name));
+        } else if touched.contains(&key_ref) {
+            host.machine()
+                .registry
+                .mark_anyway(Some(key_ref.db), &key_ref.name);
+        } else if look_at(host, &key_ref, Vec::new()) {
+            touched.insert(key_ref);
+        }
+        several::finish_in_timer(host, &mut touched);
+        if share.is_over(server) {
+            break;
+        }
+    }
+    several::finish_in_timer(host, &mut touched);
+}
+
+/// Answers the requests whose time is over, and ends the places whose grace is.
+fn end_timed_out<H: Host>(host: &mut H) {
+    let server = host.server();
+    let (mut share, now_us) = (Share::begin(server, Part::Timeouts), server.monotonic_us());
+    let leaving = server.leaving();
+    let machine = host.machine();
+    while let Some(removed) = machine.registry.take_timed_out(leaving) {
+        machine.wait_ended(&removed, now_us);
+        // The waiter behind it may be next.
+        machine
+            .registry
+            .mark(removed.key_ref.db, &removed.key_ref.name);
+        match removed.listener {
+            Some(_) => server.count(Count::TimedOut),
+            None => server.count(Count::PassedOver),
+        }
+        end_wait(server, machine, removed);
+        if share.is_over(server) {
+            break;
+        }
+    }
+}
+
+/// Ends a place of a server that is a replica, or was one: another primary decides, or may have
+/// decided. Most servers have told the blocked clients. Valkey 9.1 has not: it leaves clients
+/// blocked that can be redirected. False if there is none.
+fn dismiss_somebody<H: Host>(host: &mut H) -> bool {
+    let server = host.server();
+    let machine = host.machine();
+    let dismissed = machine.registry.dismiss_any();
+    let is_any = dismissed.is_some();
+    for removed in dismissed.into_iter().flatten() {
+        dismiss(server, machine, removed, Error::TryAgain);
+    }
+    is_any
+}
+
+/// Leaves all to the new primary.
+fn stand_down<H: Host>(host: &mut H) {
+    let server = host.server();
+    let mut share = Share::begin(server, Part::Dismissals);
+    while dismiss_somebody(host) && !share.is_over(server) {}
+    let machine = host.machine();
+    // Those who are left go in the next turn, and also if the server is a primary again by then.
+    machine.was_demoted = !machine.registry.is_empty();
+    machine.registry.mark_unserved();
+    machine.registry.clear_marks();
+    machine.registry.deliveries.clear_revoked();
+    machine.sweep.cancel();
+    host.shared().bindings.clear();
+}
+
+/// Looks at some of the keys that are waited for: nothing tells of PEXPIRE and PERSIST.
+fn patrol<H: Host>(host: &mut H) {
+    let server = host.server();
+    let machine = host.machine();
+    let now_us = server.monotonic_us();
+    if now_us.saturating_sub(machine.patrolled_us) >= LOOK_AGAIN_US {
+        machine.patrolled_us = now_us;
+        machine.registry.begin_patrol();
+    }
+    let mut share = Share::begin(server, Part::Patrol);
+    while host.machine().registry.is_on_patrol() && !share.is_over(server) {
+        for key_ref in host.machine().registry.next_of_patrol() {
+            look_on_patrol(host, &key_ref);
+        }
+    }
+}
+
+fn look_on_patrol<H: Host>(host: &mut H, key_ref: &KeyRef) {
+    let server = host.server();
+    server.select_db(key_ref.db);
+    let name = host.name(&key_ref.name);
+    let now = server.now();
+    let is_watched = match host.open(&name, Purpose::Write) {
+        Ok(mut key) if key.lock().is_some() && key.deadline(now).is_some() => {
+            watch(&mut key, key_ref, now);
+            true
+        }
+        _ => false,
+    };
+    if !is_watched {
+        host.machine().registry.mark(key_ref.db, &key_ref.name);
+    }
+}
+
+/// Sends away the waiters of keys that this node does not serve any more, though it may have them
+/// still.
+fn check_slots<H: Host>(host: &mut H) {
+    let server = host.server();
+    if !server.is_cluster() {
+        return;
+    }
+    let machine = host.machine();
+    if machine.must_check_slots(server.monotonic_us()) {
+        machine.registry.begin_slots();
+    }
+    let mut share = Share::begin(server, Part::Slots);
+    while host.machine().registry.is_asking_for_slots() && !share.is_over(server) {
+        match host.machine().registry.next_slot_question() {
+            Some(SlotQuestion::Slot(slot)) if !host.serves_slot(slot) => {
+                host.machine().registry.slot_is_refused(slot);
+            }
+            Some(SlotQuestion::Key(key_ref)) => {
+                let name = host.name(&key_ref.name);
+                if !host.serves(&name) {
+                    dismiss_all(server, host.machine(), &key_ref, Error::TryAgain);
+                }
+            }
+            Some(SlotQuestion::Slot(_)) | None => {}
+        }
+    }
+}
+
+/// The databases that have a lock under a key: 6.2 does not say into which one a lock has come.
+fn key_refs_of<H: Host>(host: &mut H, key: &Rc<[u8]>) -> Vec<KeyRef> {
+    let server = host.server();
+    let name = host.name(key);
+    let has_lock = |_: &i32| {
+        let opened = host.open(&name, Purpose::Write);
+        opened.is_ok_and(|opened| opened.lock().is_some())
+    };
+    let dbs = (0..)
+        .take_while(|db| server.select_db(*db))
+        .filter(has_lock);
+    dbs.map(|db| KeyRef {
+        db,
+        name: Rc::clone(key),
+    })
+    .collect()
+}
+
+/// Revokes holds of a key, serves it outside a command, and sets its ttl again if it has lost it.
+/// Whether the lock has changed.
+fn look_at<H: Host>(host: &mut H, key_ref: &KeyRef, revoked: Vec<Revoked>) -> bool {
+    let server = host.server();
+    server.select_db(key_ref.db);
+    let name = host.name(&key_ref.name);
+    if !host.serves(&name) {
+        dismiss_all(server, host.machine(), key_ref, Error::TryAgain);
+        // A lock that has come before its slot may have no ttl.
+        let key = host.open(&name, Purpose::Read);
+        if key.is_ok_and(|key| key.lock().is_some()) {
+            host.machine().registry.put_off(key_ref.clone());
+        } else {
+            host.shared().bindings.take_lost(key_ref);
+        }
+        return false;
+    }
+    if let Ok(mut key) = host.open(&name, Purpose::Write) {
+        // The clock is read after the server has looked at it, so that no grant is dated before the
+        // expiry that made room for it.
+        let now = server.now();
+        for revoked in revoked {
+            revoke(&mut key, revoked, now);
+        }
+        if key.shared().bindings.has_lost() {
+            linger::bring_forward(&mut key, now);
+        }
+        let now = serve_changed(&mut key, key_ref, now);
+        key.repair_ttl(now);
+        return key.has_changed();
+    }
+    let machine = host.machine();
+    for revoked in revoked {
+        seek(server, machine, revoked);
+    }
+    dismiss_all(server, machine, key_ref, Error::WrongType);
+    false
+}
+
+/// Ends a hold whose owner was gone before it heard of it. The owner has again what it had before
+/// and knows of.
+fn revoke<K: Key>(key: &mut K, revoked: Revoked, now: Now) {
+    let token = revoked.token.as_token();
+    let stands = |lock: &&Lock| {
+        let hold = lock.hold_of(token, now);
+        hold.is_some_and(|(_, hold)| hold.fence == revoked.fence)
+    };
+    let undo = |lock| revoked.undo(lock, key.deadline(now), now);
+    let Some(effect) = key.lock().filter(stands).map(undo) else {
+        return seek(key.server(), key.parts().machine, revoked);
+    };
+    let cause = match effect {
+        Effect::Release { .. } => Cause::Revoked,
+        _ => Cause::ConversionUndone,
+    };
+    key.commit(&effect, cause, now);
+}
+
+/// Has a hold looked for that is not where it was granted, if its lock has left since.
+fn seek<S: Server>(server: S, machine: &mut Machine<S::Types>, revoked: Revoked) {
+    if revoked.has_left {
+        machine.registry.deliveries.seek(revoked);
+        machine.sweep.request(server.monotonic_us());
+    }
+}

@@ -1,0 +1,95 @@
+//! The places at which channels listen.
+
+use std::collections::{BTreeSet, HashMap};
+use std::hash::BuildHasher;
+use std::rc::Rc;
+
+use crate::wait::place::PlaceId;
+
+/// Channels by their names, which their requests share.
+#[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
+pub(super) struct Channels<S> {
+    by_name: HashMap<Rc<[u8]>, Listening, S>,
+}
+
+/// The places of a channel: most have one.
+#[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
+struct Listening {
+    first: PlaceId,
+    rest: BTreeSet<PlaceId>,
+}
+
+impl<S: Default> Default for Channels<S> {
+    fn default() -> Self {
+        Self {
+            by_name: HashMap::default(),
+        }
+    }
+}
+
+impl<S: BuildHasher> Channels<S> {
+    /// The name as the other requests of the channel have it.
+    pub(super) fn shared(&self, name: Rc<[u8]>) -> Rc<[u8]> {
+        let known = self.by_name.get_key_value(&name);
+        known.map_or(name, |(known, _)| Rc::clone(known))
+    }
+
+    /// Notes that a channel listens at a place, which no channel does yet. Answers whether it is
+    /// the channel's first.
+    pub(super) fn insert(&mut self, name: &Rc<[u8]>, id: PlaceId) -> bool {
+        if let Some(listening) = self.by_name.get_mut(name) {
+            listening.rest.insert(id);
+            return false;
+        }
+        let listening = Listening {
+            first: id,
+            rest: BTreeSet::new(),
+        };
+        self.by_name.insert(Rc::clone(name), listening);
+        true
+    }
+
+    /// Whether a channel listens at any place.
+    pub(super) fn contains(&self, name: &[u8]) -> bool {
+        self.by_name.contains_key(name)
+    }
+
+    /// Notes that a channel does not listen at a place any more. Answers whether it was the
+    /// channel's last.
+    pub(super) fn remove(&mut self, name: &[u8], id: PlaceId) -> bool {
+        let Some(listening) = self.by_name.get_mut(name) else {
+            return false;
+        };
+        if listening.first != id {
+            listening.rest.remove(&id);
+        } else if let Some(next) = listening.rest.pop_first() {
+            listening.first = next;
+        } else {
+            self.by_name.remove(name);
+            return true;
+        }
+        false
+    }
+
+    /// The places at which a channel listens.
+    pub(super) fn places(&self, name: &[u8]) -> impl Iterator<Item = PlaceId> + '_ {
+        let listening = self.by_name.get(name).into_iter();
+        listening.flat_map(|all| std::iter::once(all.first).chain(all.rest.iter().copied()))
+    }
+
+    /// The names.
+    #[cfg(test)]
+    pub(super) fn names(&self) -> impl Iterator<Item = &Rc<[u8]>> {
+        self.by_name.keys()
+    }
+
+    /// All pairs of a channel and a place.
+    #[cfg(test)]
+    pub(super) fn pairs(&self) -> BTreeSet<(Rc<[u8]>, PlaceId)> {
+        let names = self.names();
+        let pairs = names.flat_map(|name| self.places(name).map(|id| (Rc::clone(name), id)));
+        pairs.collect()
+    }
+}

@@ -1,0 +1,380 @@
+//! Is there room for one more request?
+
+use std::hash::BuildHasher;
+
+use super::Registry;
+use crate::lock::{CompactToken, Token};
+use crate::wait::bytes;
+use crate::wait::key_ref::KeyRef;
+use crate::wait::several::{keys_of, Several};
+
+/// How much may wait. Each request counts, and each place at which nobody listens.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// For one key.
+    pub per_key: usize,
+    /// For all keys.
+    pub per_server: usize,
+    /// Places of one key at which nobody listens.
+    pub absent_per_key: usize,
+    /// For all keys, of one user whose name is known.
+    pub per_user: usize,
+    /// Bytes, for all keys.
+    pub bytes: usize,
+}
+
+/// Which limit is met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Full {
+    /// [`Limits::per_key`].
+    Key,
+    /// [`Limits::per_server`].
+    Server,
+    /// [`Limits::absent_per_key`].
+    Absent,
+    /// [`Limits::per_user`].
+    User,
+    /// [`Limits::bytes`].
+    Bytes,
+}
+
+/// A request that is about to wait, or to leave a place.
+#[derive(Clone, Copy, Debug)]
+pub struct Comer<'a> {
+    /// For whom.
+    pub token: Token<'a>,
+    /// The keys, if there are several.
+    pub several: Option<&'a Several>,
+    /// How it comes.
+    pub by: By<'a>,
+    /// The user that asks; `None` if no share of it is bounded.
+    pub user: Option<&'a [u8]>,
+}
+
+/// How a request comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By<'a> {
+    /// A blocked client listens for it.
+    Client,
+    /// A channel of this name does.
+    Channel(&'a [u8]),
+    /// Nobody does: it leaves a place.
+    Nobody,
+}
+
+/// How requests leave without a grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leaving {
+    /// When, on the monotonic clock.
+    pub now_us: u64,
+    /// [`Limits::absent_per_key`]. Where a key has as many, a place ends in spite of KEEP.
+    pub absent_per_key: usize,
+}
+
+#[cfg(test)]
+impl Leaving {
+    /// At this instant, with room for any number of absent places.
+    pub(crate) const fn at(now_us: u64) -> Self {
+        Self {
+            now_us,
+            absent_per_key: usize::MAX,
+        }
+    }
+}
+
+impl<L, S: BuildHasher> Registry<L, S> {
+    /// Checks whether there is room for a request, whose first key or only one is given.
+    ///
+    /// # Errors
+    /// The limit that is met.
+    pub fn admit(&self, key: &KeyRef, comer: &Comer<'_>, limits: &Limits) -> Result<(), Full> {
+        let Comer { several, by, .. } = *comer;
+        let keys = || keys_of(key, several);
+        let own = keys().find_map(|key| self.place_of_token(key, comer.token));
+        let own = own.and_then(|id| self.places.get(id));
+        // Its token's place goes on, or a request of it is replaced.
+        let is_more = own.is_none_or(|own| match by {
+            By::Client => !own.is_absent(),
+            By::Channel(_) => !own.is_absent() && own.channel().is_none(),
+            By::Nobody => false,
+        });
+        if is_more {
+            keys().try_for_each(|key| self.admit_to_queue(key, by, limits))?;
+            if self.counts.waiting() >= limits.per_server {
+                return Err(Full::Server);
+            }
+            let is_over = |name: &[u8]| self.users.waiting(name) >= limits.per_user;
+            if comer.user.is_some_and(is_over) {
+                return Err(Full::User);
+            }
+        }
+        let bytes = match own {
+            // A blocked client costs the server far more than its request does here.
+            Some(_) if !is_more => 0,
+            Some(_) => bytes::REQUEST,
+            None => self.bytes_of_place(keys(), comer),
+        };
+        let is_known = |name| self.channels.contains(name);
+        let bytes = match by {
+            By::Channel(name) if !is_known(name) => bytes.saturating_add(bytes::of_channel(name)),
+            _ => bytes,
+        };
+        if bytes > 0 && self.bytes.saturating_add(bytes) > limits.bytes {
+            return Err(Full::Bytes);
+        }
+        Ok(())
+    }
+
+    fn admit_to_queue(&self, key: &KeyRef, by: By<'_>, limits: &Limits) -> Result<(), Full> {
+        let here = self.counts_of(key.db, &key.name);
+        if here.waiting() >= limits.per_key {
+            return Err(Full::Key);
+        }
+        if by == By::Nobody && here.absent >= limits.absent_per_key {
+            return Err(Full::Absent);
+        }
+        Ok(())
+    }
+
+    /// What a new place takes, with its first request.
+    fn bytes_of_place<'k>(
+        &self,
+        keys: impl Iterator<Item = &'k KeyRef>,
+        comer: &Comer<'_>,
+    ) -> usize {
+        let token = CompactToken::from(comer.token);
+        let place = bytes::of_place(&token, comer.several);
+        let new = keys.filter(|key| self.queue(key.db, &key.name).is_none());
+        let all = new.fold(place, |sum, key| {
+            sum.saturating_add(bytes::of_key(&key.name))
+        });
+        match comer.by {
+            By::Nobody => all,
+            By::Client | By::Channel(_) => all.saturating_add(bytes::REQUEST),
+        }
+    }
+
+    /// Counts bytes and users anew, and compares the running sums with that.
+    #[cfg(test)]
+    pub(super) fn assert_sums_tight(&self, ids: &[crate::wait::place::PlaceId]) {
+        let keys = self
+            .queues
+            .values()
+            .flat_map(std::collections::HashMap::keys);
+        let channels = self.channels.names();
+        let mut sum = keys.map(|name| bytes::of_key(name)).sum::<usize>()
+            + channels.map(|name| bytes::of_channel(name)).sum::<usize>()
+            + self.lingers.len() * bytes::LINGER;
+        let mut users = std::collections::BTreeMap::new();
+        for place in ids.iter().filter_map(|id| self.places.get(*id)) {
+            sum += bytes::of_place(&place.token, place.several.as_deref());
+            sum += place.iter().count() * bytes::REQUEST;
+            let of_requests = place.iter().filter_map(|(_, request)| request.user);
+            for user in of_requests.chain(place.outline().user) {
+                *users.entry(user).or_insert(0) += 1;
+            }
+        }
+        assert_eq!((self.bytes, self.users.all()), (sum, users));
+    }
+
+    /// Whether one more place of a key may be absent.
+    pub(super) fn may_be_absent(&self, key: &KeyRef, leaving: Leaving) -> bool {
+        self.counts_of(key.db, &key.name).absent < leaving.absent_per_key
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::hash::{BuildHasherDefault, DefaultHasher};
+    use std::rc::Rc;
+
+    use super::*;
+    use crate::lock::{Mode, Refusal, Ttl};
+    use crate::wait::{At, Entered, Listener, NewRequest, Rest, Wanted};
+
+    type World = Registry<u64, BuildHasherDefault<DefaultHasher>>;
+
+    const LIMITS: Limits = Limits {
+        per_key: 4,
+        per_server: 6,
+        absent_per_key: 2,
+        per_user: 3,
+        bytes: 1 << 20,
+    };
+
+    const USER: &[u8] = b"user";
+
+    fn several(names: &[&str]) -> Option<Rc<Several>> {
+        let wanted = names.iter().map(|name| Wanted {
+            key_ref: KeyRef::new(0, name.as_bytes()),
+            mode: Mode::Exclusive,
+        });
+        let wanted: Vec<_> = wanted.collect();
+        (wanted.len() > 1).then(|| Rc::new(Several::new(wanted).unwrap()))
+    }
+
+    fn listener(by: By<'_>, client: u64) -> Option<Listener<u64>> {
+        match by {
+            By::Client => Some(Listener::Client(client)),
+            By::Channel(name) => Some(Listener::channel(name)),
+            By::Nobody => None,
+        }
+    }
+
+    /// Has a request of a user come, which says KEEP, if there is room for it.
+    fn come(
+        world: &mut World,
+        keys: &[&str],
+        token: &str,
+        by: By<'_>,
+        user: Option<&[u8]>,
+        limits: &Limits,
+    ) -> Result<Entered, Full> {
+        let (key, several) = (KeyRef::new(0, keys[0].as_bytes()), several(keys));
+        let token = Token::new(token.as_bytes()).unwrap();
+        let comer = Comer {
+            token,
+            several: several.as_deref(),
+            by,
+            user,
+        };
+        let bytes = world.bytes();
+        world.admit(&key, &comer, limits)?;
+        let new = NewRequest {
+            token,
+            mode: Mode::Exclusive,
+            ttl: Ttl::from_millis(1_000).unwrap(),
+            listener: listener(by, world.last_seq + 1),
+            times_out_at_us: None,
+            keep_ms: Some(1_000),
+            is_server_generated: false,
+            linger: None,
+            user,
+            refusal: Refusal::Busy,
+            now_us: 0,
+        };
+        let entered = match &several {
+            Some(several) => world.enter_several(several, new),
+            None => world.enter(&key, new),
+        };
+        assert!(world.is_tight());
+        assert!(world.bytes() <= bytes.max(limits.bytes));
+        Ok(entered)
+    }
+
+    #[test]
+    fn every_request_counts_and_so_does_every_absent_place() {
+        let mut world = World::default();
+        let mut come = |key, token, by| come(&mut world, &[key], token, by, None, &LIMITS);
+        assert!(come("k", "a", By::Client).is_ok());
+        assert!(come("k", "a", By::Client).is_ok());
+        assert!(come("k", "a", By::Channel(b"c")).is_ok());
+        assert!(come("k", "b", By::Nobody).is_ok());
+        for (token, by) in [("a", By::Client), ("d", By::Client), ("d", By::Nobody)] {
+            assert_eq!(come("k", token, by), Err(Full::Key));
+        }
+        // One that replaces another, and one that goes on.
+        assert_eq!(
+            come("k", "a", By::Channel(b"d")),
+            Ok(Entered::Waits(At::Joined))
+        );
+        assert_eq!(come("k", "a", By::Nobody), Ok(Entered::No));
+        assert_eq!(come("k", "b", By::Nobody), Ok(Entered::Kept(At::Absent)));
+        assert_eq!(come("k", "b", By::Client), Ok(Entered::Waits(At::Absent)));
+        assert_eq!(come("k", "b", By::Client), Err(Full::Key));
+        assert!(come("l", "a", By::Client).is_ok());
+        assert!(come("l", "b", By::Client).is_ok());
+        assert_eq!(come("m", "a", By::Client), Err(Full::Server));
+    }
+
+    #[test]
+    fn a_place_for_several_keys_counts_in_each_queue_and_once_in_all() {
+        let mut world = World::default();
+        let mut come = |keys: &[&str], token, by| come(&mut world, keys, token, by, None, &LIMITS);
+        assert!(come(&["k", "l"], "a", By::Client).is_ok());
+        assert!(come(&["k", "l"], "a", By::Client).is_ok());
+        assert!(come(&["k", "m"], "b", By::Nobody).is_ok());
+        assert!(come(&["k", "n"], "d", By::Nobody).is_ok());
+        assert_eq!(come(&["m", "k"], "e", By::Client), Err(Full::Key));
+        assert_eq!(come(&["l", "k"], "a", By::Client), Err(Full::Key));
+        assert!(come(&["l", "m"], "e", By::Client).is_ok());
+        assert!(come(&["o"], "f", By::Client).is_ok());
+        assert_eq!(come(&["o"], "g", By::Client), Err(Full::Server));
+    }
+
+    #[test]
+    fn places_beyond_the_bound_of_absent_ones_end() {
+        let mut world = World::default();
+        for token in ["a", "b"] {
+            assert!(come(&mut world, &["k"], token, By::Client, None, &LIMITS).is_ok());
+            assert!(come(&mut world, &["k", "l"], "m", By::Nobody, None, &LIMITS).is_ok());
+        }
+        let leaving = Leaving {
+            now_us: 5,
+            absent_per_key: 2,
+        };
+        // The second absent place stays, the third ends.
+        let rests = [1, 2].map(|client| {
+            let removed = world.remove_listener(client, leaving).unwrap();
+            assert!(world.is_tight());
+            removed.rest
+        });
+        assert_eq!(rests, [Rest::Absent, Rest::Ended]);
+        let absent = come(&mut world, &["k"], "d", By::Nobody, None, &LIMITS);
+        assert_eq!(absent, Err(Full::Absent));
+        let absent = come(&mut world, &["l", "k"], "d", By::Nobody, None, &LIMITS);
+        assert_eq!(absent, Err(Full::Absent));
+        // A client has room there, and elsewhere is room for a place.
+        assert!(come(&mut world, &["k"], "d", By::Client, None, &LIMITS).is_ok());
+        assert!(come(&mut world, &["l"], "d", By::Nobody, None, &LIMITS).is_ok());
+    }
+
+    #[test]
+    fn a_user_has_its_share_and_no_more() {
+        let mut world = World::default();
+        let leaving = Leaving::at(5);
+        let user = Some(USER);
+        assert!(come(&mut world, &["k"], "a", By::Client, user, &LIMITS).is_ok());
+        assert!(come(&mut world, &["l"], "a", By::Nobody, user, &LIMITS).is_ok());
+        assert!(come(&mut world, &["m"], "a", By::Channel(b"c"), user, &LIMITS).is_ok());
+        let more = |world: &mut World, user| come(world, &["n"], "a", By::Client, user, &LIMITS);
+        assert_eq!(more(&mut world, user), Err(Full::User));
+        // Its absent place counts as before.
+        assert!(world.remove_listener(1, leaving).is_some());
+        assert_eq!(more(&mut world, user), Err(Full::User));
+        // Another user takes that place over.
+        let other = come(&mut world, &["k"], "a", By::Client, Some(b"other"), &LIMITS);
+        assert_eq!(other, Ok(Entered::Waits(At::Absent)));
+        assert!(more(&mut world, user).is_ok());
+        assert_eq!(world.users.waiting(USER), 3);
+        assert!(come(&mut world, &["o"], "a", By::Client, None, &LIMITS).is_ok());
+        for key in ["k", "l", "m", "n", "o"] {
+            world.dismiss(&KeyRef::new(0, key.as_bytes()), 9);
+            assert!(world.is_tight());
+        }
+        assert!(world.users.all().is_empty());
+        assert_eq!(world.bytes(), 0);
+    }
+
+    #[test]
+    fn bytes_are_bounded_whatever_is_long() {
+        let long = "x".repeat(2_000);
+        let keys = ["a", "b"].map(|key| key.to_string() + &long);
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        let limits = Limits {
+            bytes: 3_000,
+            ..LIMITS
+        };
+        let mut world = World::default();
+        let mut come = |keys: &[&str], by| come(&mut world, keys, "t", by, None, &limits);
+        assert_eq!(come(&keys, By::Nobody), Err(Full::Bytes));
+        assert!(come(&keys[..1], By::Nobody).is_ok());
+        // The place goes on, but not with a long name.
+        assert_eq!(
+            come(&keys[..1], By::Channel(long.as_bytes())),
+            Err(Full::Bytes)
+        );
+        assert!(come(&keys[..1], By::Channel(b"short")).is_ok());
+        assert_eq!(come(&keys[1..], By::Client), Err(Full::Bytes));
+    }
+}

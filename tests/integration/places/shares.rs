@@ -1,0 +1,143 @@
+//! One user of the server cannot take all room for those who wait.
+
+use super::fixture::{figure, leaves_place, queued, Subscriber};
+use crate::harness::workload::words;
+use crate::harness::{Client, Kind, Reply, Server};
+
+on_every_server![
+    a_user_that_pipelines_places_leaves_room_for_others,
+    a_user_may_have_its_share_and_no_more,
+    scripts_and_transactions_count_against_a_share,
+];
+
+const RULES: &str = "+lock.acquire +lock.release +auth +multi +exec +eval";
+
+/// A connection of a new user.
+fn user(server: &Server, name: &str) -> Client {
+    let rules = format!("ACL SETUSER {name} on nopass ~* &* -@all {RULES}");
+    assert_eq!(server.client().text(&rules), "OK");
+    let mut c = server.client();
+    assert_eq!(c.text(&format!("AUTH {name} any")), "OK");
+    c
+}
+
+#[track_caller]
+fn is_over_its_share(c: &mut Client, line: &str) {
+    let error = c.error(line);
+    assert!(
+        error.starts_with("QUEUEFULL ") && error.contains("(max-waiters-share)"),
+        "{line}: {error}"
+    );
+}
+
+/// Sends many requests that keep places, and leaves.
+fn floods(mut c: Client, keys: usize) {
+    let lines = (0..10_000).map(|n| {
+        let key = n % keys;
+        words(&format!("LOCK.ACQUIRE app:{key} t{n} 60000 KEEP 3600000"))
+    });
+    c.pipeline(&lines.collect::<Vec<_>>());
+}
+
+fn a_user_that_pipelines_places_leaves_room_for_others(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    let mut other = user(&server, "other");
+    for key in 0..20 {
+        c.int(&format!("LOCK.ACQUIRE app:{key} a 3600000"));
+    }
+    floods(user(&server, "flood"), 1);
+    // On one key `max-absent` stops it.
+    assert_eq!(figure(&mut c, "waiters_absent"), 1_000);
+    floods(user(&server, "flood"), 20);
+    // Half of `max-waiters`, but for the hundredth that is not attributed.
+    let absent = figure(&mut c, "waiters_absent");
+    assert!((4_950..=5_000).contains(&absent), "{absent}");
+    for key in ["app:0", "app:1"] {
+        for (token, c) in [("mine", &mut other), ("yours", &mut c)] {
+            queued(c, &format!("LOCK.ACQUIRE {key} {token} 60000 NOTIFY 0 c"));
+        }
+    }
+    let waits = server.blocked("LOCK.ACQUIRE app:0 d 60000 BLOCK 0");
+    let ended = c.int("LOCK.CANCEL app:0");
+    assert!(matches!(waits.reply(), Reply::Error(error) if error.starts_with("CANCELLED ")));
+    assert_eq!(ended, 1_003);
+    queued(&mut other, "LOCK.ACQUIRE app:0 mine 60000 NOTIFY 0 c");
+}
+
+fn a_user_may_have_its_share_and_no_more(kind: Kind) {
+    let server = Server::start_with(kind, &["max-waiters", "10", "max-waiters-share", "30"]);
+    let mut c = server.client();
+    // Heard, because a message that nobody hears ends all requests of its channel.
+    let _sub = Subscriber::new(&server, "SUBSCRIBE c");
+    let (mut one, mut two) = (user(&server, "one"), user(&server, "two"));
+    for key in ["k", "l", "m"] {
+        c.int(&format!("LOCK.ACQUIRE {key} a 60000"));
+    }
+    assert_eq!(one.call("LOCK.ACQUIRE k b 60000 KEEP 60000"), Reply::Nil);
+    queued(&mut one, "LOCK.ACQUIRE k d 60000 NOTIFY 0 c");
+    queued(&mut one, "LOCK.ACQUIRE l lb 60000 NOTIFY 0 c");
+    for how in ["KEEP 60000", "NOTIFY 0 c", "BLOCK 0"] {
+        is_over_its_share(&mut one, &format!("LOCK.ACQUIRE m mb 60000 {how}"));
+    }
+    // What it has goes on.
+    assert_eq!(one.call("LOCK.ACQUIRE k b 60000 KEEP 60000"), Reply::Nil);
+    queued(&mut one, "LOCK.ACQUIRE k b 60000 NOTIFY 0 c KEEP 60000");
+    queued(&mut two, "LOCK.ACQUIRE m md 60000 NOTIFY 0 c");
+    // The user `default` has the rest.
+    for token in ["e", "f", "g", "h", "i", "j"] {
+        leaves_place(&mut c, &format!("LOCK.ACQUIRE k {token} 60000 KEEP 60000"));
+    }
+    let error = c.error("LOCK.ACQUIRE k z 60000 KEEP 60000");
+    assert!(error.contains("(max-waiters)"), "{error}");
+    // What ends makes room.
+    assert_eq!(c.int("LOCK.CANCEL l"), 1);
+    queued(&mut one, "LOCK.ACQUIRE m mb 60000 NOTIFY 0 c");
+    assert_eq!(c.int("LOCK.CANCEL k TOKEN j"), 1);
+    is_over_its_share(&mut one, "LOCK.ACQUIRE l lb 60000 NOTIFY 0 c");
+    // The user of a place is that of its last request.
+    queued(&mut two, "LOCK.ACQUIRE k d 60000 NOTIFY 0 c");
+    queued(&mut one, "LOCK.ACQUIRE l lb 60000 NOTIFY 0 c");
+    if kind.is_7_0_or_later() {
+        assert_eq!(c.text("CONFIG SET lock.max-waiters-share 100"), "OK");
+        assert_eq!(c.int("LOCK.CANCEL k"), 7);
+        for token in ["n", "o"] {
+            queued(
+                &mut one,
+                &format!("LOCK.ACQUIRE m {token} 60000 NOTIFY 0 c"),
+            );
+        }
+    }
+    for key in ["k", "l", "m"] {
+        c.int(&format!("LOCK.CANCEL {key}"));
+    }
+    assert_eq!(
+        (figure(&mut c, "waiting"), figure(&mut c, "waiting_bytes")),
+        (0, 0)
+    );
+}
+
+fn scripts_and_transactions_count_against_a_share(kind: Kind) {
+    let server = Server::start_with(kind, &["max-waiters", "10", "max-waiters-share", "20"]);
+    let mut c = server.client();
+    let mut one = user(&server, "one");
+    c.int("LOCK.ACQUIRE k a 60000");
+    let script = "EVAL return(redis.call('LOCK.ACQUIRE',KEYS[1],ARGV[1],60000,'KEEP',60000)) 1 k";
+    assert_eq!(one.call(&format!("{script} b")), Reply::Nil);
+    assert_eq!(one.call(&format!("{script} d")), Reply::Nil);
+    let error = one.error(&format!("{script} e"));
+    assert!(error.contains("(max-waiters-share)"), "{error}");
+    if !kind.is_7_0_or_later() {
+        // There all scripts together count as one user.
+        let error = c.error(&format!("{script} e"));
+        assert!(error.contains("(max-waiters-share)"), "{error}");
+        assert_eq!(c.int("LOCK.CANCEL k"), 2);
+    } else {
+        assert_eq!(c.call(&format!("{script} e")), Reply::Nil);
+        assert_eq!(c.int("LOCK.CANCEL k"), 3);
+    }
+    let lines = ["b", "d"].map(|token| format!("LOCK.ACQUIRE k {token} 60000 KEEP 60000"));
+    let replies = one.multi(&lines.each_ref().map(String::as_str));
+    assert_eq!(replies, [Reply::Nil, Reply::Nil]);
+    is_over_its_share(&mut one, "LOCK.ACQUIRE k e 60000 KEEP 60000");
+}

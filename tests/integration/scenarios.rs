@@ -1,0 +1,111 @@
+//! The files of tests/scenarios, on real servers. The engine plays each of them in memory, too
+//! (`cargo test --lib scenes`).
+
+#[path = "../scenarios/format.rs"]
+mod format;
+mod stage;
+
+use crate::harness::Kind;
+use format::{files, folder, Scenario, Servers};
+use stage::RealServer;
+
+/// Makes a test of each file for each of these servers.
+macro_rules! scenarios {
+    ($($group:ident, $servers:ident, $on:ident: [$($name:ident),* $(,)?];)*) => {
+        $(mod $group {
+            use crate::harness::Kind;
+            $(fn $name(kind: Kind) { super::play(stringify!($name), kind); })*
+            $on![$($name),*];
+        })*
+        const LISTED: &[(Servers, &[&str])] = &[
+            $((Servers::$servers, &[$(stringify!($name)),*])),*
+        ];
+    };
+}
+
+macro_rules! on_7_0_and_later {
+    ($($test:ident),* $(,)?) => {
+        mod redis_7_0 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Redis7_0); })* }
+        mod redis_8_2 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Redis8_2); })* }
+        mod valkey_8_0 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Valkey8_0); })* }
+        mod valkey_9 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Valkey9); })* }
+    };
+}
+
+scenarios! {
+    everywhere, All, on_every_server: [
+        cycle_by_another_mode_of_a_channel,
+        cycle_over_a_place_for_several_keys,
+        demotion_sends_waiters_away,
+        grant_lost_while_the_lock_moves,
+        kept_place_for_several_keys_that_expire,
+        lost_conversion_gives_the_share_back,
+        patrol_sees_new_keys,
+        persist_repairs_the_ttl,
+        renamed_lock_causes_no_deadlock,
+        request_that_becomes_an_upgrade,
+        timer_rests_at_an_absent_upgrade,
+        unheard_message_ends_the_places_of_its_channel,
+        upgrade_passes_an_earlier_writer,
+    ];
+    oldest_and_newest, Ends, on_oldest_and_newest: [
+        absent_permits,
+        cancel,
+        cancel_of_several_keys,
+        conversions_at_places,
+        cycle_of_requests_for_several_keys,
+        cycles,
+        ends_of_a_lock,
+        ends_of_one_of_several_keys,
+        hand_over,
+        holds_of_lost_connections_end_one_by_one,
+        kept_places,
+        linger_words,
+        lost_connection_ends_its_hold,
+        permits_in_the_queue,
+        permits_with_other_limits,
+        poller_waits_as_fairly,
+        queue_order,
+        release_gives_up_a_place,
+        resumed_places,
+        several_keys_in_a_chain,
+        several_keys_wait,
+        upgrades_and_downgrades,
+    ];
+    later, From7_0, on_7_0_and_later: [
+        exec_only_while_held,
+    ];
+}
+
+fn play(name: &str, kind: Kind) {
+    let path = folder().join(format!("{name}.txt"));
+    let played = Scenario::read(&path).and_then(|scenario| {
+        let mut stage = RealServer::start(kind, &scenario.settings);
+        scenario.play(&mut stage)
+    });
+    if let Err(why) = played {
+        panic!("{why}");
+    }
+}
+
+/// A file says where it is played, and the lists above play it there.
+#[test]
+fn each_file_is_played_where_it_says() {
+    let mut seen = 0;
+    for path in files() {
+        let servers = Scenario::read(&path)
+            .unwrap_or_else(|why| panic!("{why}"))
+            .servers;
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        let lists = LISTED.iter().filter(|(_, names)| names.contains(&name));
+        let lists: Vec<_> = lists.map(|(servers, _)| *servers).collect();
+        let expected = match servers {
+            Servers::None => vec![],
+            servers => vec![servers],
+        };
+        assert_eq!(lists, expected, "{name}");
+        seen += lists.len();
+    }
+    let listed: usize = LISTED.iter().map(|(_, names)| names.len()).sum();
+    assert_eq!(listed, seen, "a file is listed that is not there");
+}
