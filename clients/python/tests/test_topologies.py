@@ -254,12 +254,12 @@ async def test_cluster_a_primary_that_hangs(cluster: Cluster) -> None:
     """Nothing is refused, and no connection ends: the silence has to tell."""
     keys = list(islice(cluster.keys_of(cluster.owner(cluster.replicated_key())), 3))
     settings = {"socket_timeout": 2}
-    async with contextlib.AsyncExitStack() as stack:
+    async with contextlib.AsyncExitStack() as stack, contextlib.AsyncExitStack() as working:
         client, *others = [await stack.enter_async_context(async_client(cluster, **settings)) for _ in range(4)]
         holds = [ours.Lock(client, key, timeout=15, wait="notify") for key in keys]
         for held in holds:
             await held.acquire()
-            await stack.enter_async_context(held.keep_alive())
+            await working.enter_async_context(held.keep_alive())
         waiting = [
             asyncio.create_task(ours.Lock(other, key, timeout=30, wait="notify").acquire())
             for other in others
@@ -275,6 +275,8 @@ async def test_cluster_a_primary_that_hangs(cluster: Cluster) -> None:
                 await asyncio.to_thread(new.wait_for_waiters, key, len(others))
                 await asyncio.to_thread(until, renewed_at(new, key), "a renewal at the new primary")
             assert time.monotonic() - took_over < 20
+            # A renewal after the release would find nothing, and cancel this task.
+            await working.aclose()
             for key, held in zip(keys, holds, strict=True):
                 await held.release()
                 await asyncio.to_thread(until, lambda key=key: new.tokens(key), "a grant")
