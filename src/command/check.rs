@@ -39,6 +39,11 @@ impl<'a> Check<'a> {
         Ok(Self { token })
     }
 
+    /// Who asks.
+    pub const fn token(&self) -> Token<'a> {
+        self.token
+    }
+
     /// The reply at `now`.
     pub fn reply(&self, lock: Option<&Lock>, now: Now) -> Reply<'static> {
         let hold = lock.and_then(|lock| lock.hold_of(self.token, now));

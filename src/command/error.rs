@@ -12,6 +12,8 @@ pub enum Error {
     Arity,
     /// The ttl is not an integer from 1 to 2^48.
     Ttl,
+    /// The ttl is longer than the setting `max-ttl`.
+    TtlTooLong,
     /// The timeout is not an integer from 0 to 2^48.
     Timeout,
     /// An option that the command does not know.
@@ -153,6 +155,7 @@ impl Error {
         match self {
             Self::Arity => c"ERR wrong number of arguments",
             Self::Ttl => c"ERR ttl must be an integer from 1 to 281474976710656, in milliseconds",
+            Self::TtlTooLong => c"ERR ttl must not be above lock.max-ttl",
             Self::Timeout => {
                 c"ERR timeout must be an integer from 0 to 281474976710656, in milliseconds"
             }

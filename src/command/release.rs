@@ -72,6 +72,11 @@ impl<'a> Release<'a> {
         self.token
     }
 
+    /// How long the hold is to last at least, from its beginning, in milliseconds.
+    pub const fn at_least_ms(&self) -> u64 {
+        self.at_least_ms
+    }
+
     /// Decides the request. `key_deadline` is asked for only where it matters. The second value is
     /// the hold that ends, if one does.
     pub fn decide(

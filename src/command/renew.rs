@@ -42,6 +42,16 @@ impl<'a> Renew<'a> {
         Ok(Self { token, ttl })
     }
 
+    /// Who asks.
+    pub const fn token(&self) -> Token<'a> {
+        self.token
+    }
+
+    /// The length of the lease that begins.
+    pub const fn ttl(&self) -> Ttl {
+        self.ttl
+    }
+
     /// Decides the request.
     pub fn decide(&self, lock: Option<&Lock>, now: Now) -> Decision<'a> {
         match lock.and_then(|lock| lock.renew(self.token, self.ttl, now)) {

@@ -1,5 +1,6 @@
 //! What a token holds now: LOCK.CHECK, and LOCK.EXEC before its command runs.
 
+use super::guarding;
 use super::host::{Host, Key, Purpose, Server};
 use crate::command::check::Check;
 use crate::command::Error;
@@ -10,9 +11,12 @@ use crate::lock::Token;
 /// # Errors
 /// If the key has a value of another type.
 pub fn check<H: Host>(host: &mut H, check: &Check<'_>) -> Result<(), Error> {
+    let usable = guarding::usable(host);
     let key = host.open_key(Purpose::Read)?;
     let server = key.server();
-    server.reply(check.reply(key.lock(), server.command_time()));
+    let now = server.command_time();
+    let lock = usable.of(key.lock(), check.token(), now);
+    server.reply(check.reply(lock, now));
     Ok(())
 }
 
@@ -21,8 +25,10 @@ pub fn check<H: Host>(host: &mut H, check: &Check<'_>) -> Result<(), Error> {
 /// # Errors
 /// If it does not hold the lock.
 pub fn must_hold<H: Host>(host: &mut H, token: Token<'_>) -> Result<(), Error> {
+    let usable = guarding::usable(host);
     let key = host.open_key(Purpose::Read)?;
     let now = key.server().command_time();
-    let hold = key.lock().and_then(|lock| lock.hold_of(token, now));
+    let lock = usable.of(key.lock(), token, now);
+    let hold = lock.and_then(|lock| lock.hold_of(token, now));
     hold.map(|_| ()).ok_or(Error::NotHeld)
 }

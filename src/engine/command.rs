@@ -1,14 +1,17 @@
 //! Commands at work: the key is opened and served, the request decided, the decision carried out,
 //! the key served again, the reply sent. All of it is one step of the server.
 
+// Long because: the flow of a command is read in one piece.
+
 use std::collections::BTreeSet;
 
 use super::commit::{Cause, Commit};
 use super::count::Count;
+use super::guard::Guard;
 use super::host::{End, Host, Key, Name, Parts, Purpose, Server, TypesOfKey};
 use super::machine::{Machine, Registry, Removed};
 use super::serve::{self, Entered};
-use super::{deadlock, ending, linger, several};
+use super::{deadlock, ending, guarding, linger, several};
 use crate::command::acquire::Acquire;
 use crate::command::release::Release;
 use crate::command::renew::Renew;
@@ -26,6 +29,7 @@ struct Scene<'s, 'f, K: Key + 's> {
     /// Who waits for the key, if anybody does.
     queue: Option<(&'s KeyRef, &'s RegistryOf<K>)>,
     fences: &'f mut FenceClock,
+    guard: &'s Guard,
     key_end: K::End<'s>,
 }
 
@@ -137,6 +141,7 @@ fn change<'k, 'r, H: Host>(
 /// Opens the key for a command that may change it. [`serve_waiters`] comes next.
 #[inline]
 pub(super) fn key_to_change<H: Host>(host: &mut H) -> Result<H::Key<'_>, Error> {
+    guarding::look_if_on(host);
     if host.shared().inbox.has_lock_left() {
         check_that_it_is_here(host, KEY_AT)?;
     }
@@ -219,6 +224,7 @@ fn decide_on<'r, K: Key>(
             now,
             queue,
             fences,
+            guard: &machine.guard,
             key_end,
         })
     })
@@ -280,6 +286,9 @@ pub fn take_hold<H: Host>(host: &mut H, acquire: &Acquire<'_>) -> Result<(), Err
             server.reply(reply);
         }
         Outcome::Refused(mut key, key_ref, refusal, now) => {
+            if key.parts().machine.guard.is_closed() {
+                server.count(Count::Guarded);
+            }
             let entered = serve::enter(&mut key, key_ref, acquire, refusal, linger, now);
             answer_not_granted(server, entered)?;
         }
@@ -291,6 +300,12 @@ fn decide_acquire<'r, K: Key>(acquire: &'r Acquire<'r>, scene: Scene<'_, '_, K>)
     let ask = acquire.ask();
     if scene.waits_for_others_too(ask.token) {
         return Decided::Same(Reply::Error(Error::Partial));
+    }
+    if !scene
+        .guard
+        .may_take(scene.lock, (ask.token, ask.mode), scene.now)
+    {
+        return Decided::Wait(Refusal::Busy);
     }
     let waiting = scene
         .queue
@@ -386,8 +401,10 @@ pub(super) fn end_waits<K: Key>(
 /// If the key has a value of another type, or has moved.
 pub fn renew<H: Host>(host: &mut H, renew: &Renew<'_>) -> Result<(), Error> {
     let server = host.server();
+    let usable = guarding::usable(host);
     let outcome = change(host, None, |scene| {
-        Decided::new(renew.decide(scene.lock, scene.now), |_| Cause::Renewed)
+        let lock = usable.of(scene.lock, renew.token(), scene.now);
+        Decided::new(renew.decide(lock, scene.now), |_| Cause::Renewed)
     })?;
     if let Outcome::Reply(reply) = outcome {
         if reply == Reply::Done(false) {

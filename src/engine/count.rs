@@ -65,6 +65,10 @@ counts! {
     DeadlockCycles = c"deadlock_cycles";
     /// Acquires that wait although the search for a cycle had more to look at than it may.
     DeadlockOverBudget = c"deadlock_over_budget";
+    /// Guards that have begun: after a start, a promotion, or a step of the wall clock.
+    Guards = c"guards";
+    /// Acquires that a guard has refused, or has made wait.
+    Guarded = c"guarded";
     /// Acquires that got -QUEUEFULL.
     QueueFull = c"queue_full";
     /// Holds that their owners released.

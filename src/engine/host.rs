@@ -11,6 +11,7 @@ use std::num::NonZeroU64;
 
 use super::count::Count;
 use super::event::Event;
+use super::guard;
 use super::machine::{Machine, Shared};
 use super::message::{Message, Outcome};
 use super::sweep::Findings;
@@ -32,6 +33,9 @@ pub trait Server: Copy {
     fn meanwhile(self, now: Now, has_gone_on: bool) -> Now;
     /// Microseconds on a clock that nobody can set.
     fn monotonic_us(self) -> u64;
+    /// Microseconds on a clock that nobody can set, and that goes on while the machine is
+    /// suspended.
+    fn boot_us(self) -> u64;
     /// Whether a part of a turn of the timer may go on, after some steps, until an instant of that
     /// clock.
     fn has_time(self, part: Part, until_us: u64) -> bool;
@@ -85,6 +89,9 @@ pub trait Server: Copy {
     fn leaving(self) -> Leaving;
     /// How much may wait, and the user whose share counts, when so many wait already.
     fn limits(self, waiting: usize) -> (Limits, Option<Box<[u8]>>);
+
+    /// After what the server waits with new grants.
+    fn guard(self) -> guard::Settings;
 
     /// Adds to a counter.
     fn count_many(self, of: Count, n: usize);

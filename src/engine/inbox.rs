@@ -9,6 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::cmp::Ordering;
 use std::num::NonZeroU64;
 
+use super::guard::GuardEvent;
 use crate::wait::Grant;
 
 /// The most notes about keys. Beyond them, the inbox only remembers that many locks have left: a
@@ -55,6 +56,8 @@ pub enum Note<C> {
     SweepWanted,
     /// The server may not serve all its slots any more, or may serve more.
     SlotsChanged,
+    /// What matters to the guard.
+    Guard(GuardEvent),
     /// The server has become a replica. It may be a primary again by the time that the note is
     /// read.
     Demoted,

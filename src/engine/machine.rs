@@ -6,6 +6,7 @@
 
 use super::bindings::Bindings;
 use super::fences::Fences;
+use super::guard::Guard;
 use super::inbox::Inbox;
 use super::sweep::Sweep;
 use super::types::Types;
@@ -38,6 +39,8 @@ pub struct Machine<T: Types> {
     pub was_demoted: bool,
     /// When a cycle of waits was logged last, on the monotonic clock; `None` is never.
     pub cycle_logged_us: Option<u64>,
+    /// Whether new grants may be made.
+    pub guard: Guard,
     /// Whether something may be due earlier than before.
     pub is_due_changed: bool,
 }
@@ -59,6 +62,7 @@ impl<T: Types<Hasher: Clone, Cursor: Copy>> Clone for Machine<T> {
             registry: self.registry.clone(),
             contended: self.contended.clone(),
             sweep: self.sweep.clone(),
+            guard: self.guard.clone(),
             ..*self
         }
     }
@@ -95,6 +99,7 @@ impl<T: Types> Default for Machine<T> {
             patrolled_us: 0,
             was_demoted: false,
             cycle_logged_us: None,
+            guard: Guard::default(),
             is_due_changed: false,
         }
     }
@@ -141,7 +146,12 @@ impl<T: Types> Machine<T> {
             self.was_demoted || self.registry.is_on_patrol() || self.registry.is_asking_for_slots();
         let rest_at_us = has_rest.then_some(0);
         let at_us = self.sweep.due_at_us().into_iter();
-        for at_us in at_us.chain(slots_at_us).chain(rest_at_us) {
+        let guard_ends_us = self.guard.due_us();
+        for at_us in at_us
+            .chain(slots_at_us)
+            .chain(rest_at_us)
+            .chain(guard_ends_us)
+        {
             due.times_out_at_us = Some(due.times_out_at_us.map_or(at_us, |other| other.min(at_us)));
         }
         due

@@ -8,6 +8,7 @@ use super::command::{
 use super::commit::{Cause, Commit};
 use super::count::Count;
 use super::deadlock;
+use super::guarding;
 use super::host::{ClientOfServer, Host, Key, Parts, Purpose, Server};
 use super::linger;
 use super::serve::{self, Entered};
@@ -36,6 +37,7 @@ struct Call<'m, 'c> {
 /// What the client gets in place of a fence.
 pub fn run<H: Host>(host: &mut H, request: &Macquire<'_>) -> Result<(), Error> {
     let server = host.server();
+    guarding::look_if_on(host);
     let this = Call {
         request,
         linger: linger::of_request(server, request.acquire())?,
@@ -46,7 +48,13 @@ pub fn run<H: Host>(host: &mut H, request: &Macquire<'_>) -> Result<(), Error> {
     let has = this.look(host)?;
     let several = this.several_if_waited_for(host);
     let token = request.acquire().ask().token;
-    let verdict = request.decide(has.iter().copied());
+    let verdict = match request.decide(has.iter().copied()) {
+        Verdict::Grant | Verdict::Again(_) if host.machine().guard.is_closed() => {
+            server.count(Count::Guarded);
+            Verdict::Wait
+        }
+        verdict => verdict,
+    };
     if matches!(verdict, Verdict::Grant | Verdict::Wait) {
         let registry = &host.machine().registry;
         let standing = |several: &Rc<Several>| registry.standing(several, token);

@@ -10,6 +10,7 @@
 //! - [`command`], [`macquire`], [`cancel`]: a command decides on its keys and carries that out.
 //! - `serve`, [`several`]: waiters enter, are granted and dismissed.
 //! - [`tick`]: what happens without a command.
+//! - [`guard`], `guarding`: a server that may lack leases grants nothing new for a while.
 //! - `linger`, `deadlock`: holds that end with connections; waits that would close a cycle.
 //! - [`commit`]: the one place where a lock changes.
 //! - `inbox`, `notes`: what callbacks have seen, and what is done about it.
@@ -25,6 +26,8 @@ mod deadlock;
 mod ending;
 mod event;
 mod fences;
+pub mod guard;
+mod guarding;
 pub mod host;
 mod inbox;
 mod linger;

@@ -1,5 +1,6 @@
 //! What is done about the notes of callbacks ([`super::inbox`]).
 
+use super::guarding;
 use super::host::Server;
 use super::inbox::Note;
 use super::machine::{Machine, Removed, Shared};
@@ -68,6 +69,7 @@ impl<T: Types> Shared<T> {
             Note::Lost(grant) => registry.deliveries.lost(grant),
             Note::SweepWanted => machine.sweep.request(server.monotonic_us()),
             Note::SlotsChanged => machine.slots_checked_us = None,
+            Note::Guard(event) => guarding::note(server, machine, event),
             Note::Demoted => machine.was_demoted = true,
         }
     }

@@ -274,6 +274,9 @@ fn next_step<K: Key>(
     } = key.parts();
     // A client may have gone since.
     shared.drain(server, machine);
+    if machine.guard.holds_back() {
+        return None;
+    }
     let registry = &mut machine.registry;
     let step = shared
         .fences

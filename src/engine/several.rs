@@ -70,6 +70,10 @@ fn finish_all<H: Host>(host: &mut H, now: Now, touched: &mut Option<&mut BTreeSe
             let mut all = candidate.several.iter();
             all.any(|one| touched.contains(&one.key_ref))
         };
+        // The end of the guard has the keys looked at again.
+        if host.machine().guard.holds_back() {
+            continue;
+        }
         if touched.as_ref().is_some_and(has) {
             host.machine().registry.put_off_candidate(&candidate);
         } else if is_its_turn(host, &candidate, now) {

@@ -109,6 +109,8 @@ enum Request {
     },
     Release(u8),
     Renew(u8, u64),
+    /// It changes nothing, so the oracle is not asked.
+    Check(u8),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,14 +139,17 @@ impl Limits {
 impl Request {
     fn token(self) -> u8 {
         match self {
-            Self::Take { token, .. } | Self::Release(token) | Self::Renew(token, _) => token,
+            Self::Take { token, .. }
+            | Self::Release(token)
+            | Self::Renew(token, _)
+            | Self::Check(token) => token,
         }
     }
 
     fn ttl(self) -> Ttl {
         match self {
             Self::Take { ttl, .. } | Self::Renew(_, ttl) => Ttl::from_millis(ttl).unwrap(),
-            Self::Release(_) => Ttl::from_millis(1).unwrap(),
+            Self::Release(_) | Self::Check(_) => Ttl::from_millis(1).unwrap(),
         }
     }
 }

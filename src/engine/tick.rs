@@ -7,6 +7,7 @@ use std::rc::Rc;
 use super::commit::{Cause, Commit};
 use super::count::Count;
 use super::ending::{dismiss, dismiss_all, end_wait};
+use super::guarding;
 use super::host::{Host, Key, Part, Purpose, Server};
 use super::linger;
 use super::machine::Machine;
@@ -48,6 +49,7 @@ pub fn run<H: Host>(host: &mut H) -> Option<u64> {
 /// writes.
 fn do_due<H: Host>(host: &mut H) -> Option<u64> {
     host.shared().inbox.forget_left_locks();
+    guarding::look_if_on(host);
     end_timed_out(host);
     let server = host.server();
     let (mut share, now) = (Share::begin(server, Part::Wakes), server.now());

@@ -32,6 +32,7 @@ use super::clock;
 use super::lock_type;
 use super::module::{Module, Task};
 use super::{ends, eviction, propagation, slot_migration};
+use crate::engine::guard::{GuardEvent, Reason};
 use crate::engine::{tick, Outcome};
 use crate::lock::Lock;
 
@@ -185,6 +186,8 @@ unsafe extern "C" fn on_role_change(
     }
     if role == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER {
         module.shared.fences.begin_ahead(clock::now());
+        let begins = GuardEvent::Began(Reason::Promotion, clock::boot_us());
+        module.shared.inbox.leave(Note::Guard(begins));
         // A replica repairs nothing, so the new primary does what the old one has not done.
         module.leave(Note::SweepWanted);
     }
@@ -210,7 +213,7 @@ unsafe extern "C" fn on_config(
     };
     let module = Module::get();
     module.has_config_changed.set(true);
-    module.timer.arm_at_once();
+    module.leave(Note::Guard(GuardEvent::SettingsChanged));
     if changes.config_names.is_null() {
         return;
     }

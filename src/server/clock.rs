@@ -8,6 +8,12 @@ use redis_module::raw;
 
 use crate::lock::Now;
 
+/// Elsewhere the monotonic clock goes on, too.
+#[cfg(target_os = "linux")]
+const BOOT_CLOCK: libc::clockid_t = libc::CLOCK_BOOTTIME;
+#[cfg(not(target_os = "linux"))]
+const BOOT_CLOCK: libc::clockid_t = libc::CLOCK_MONOTONIC;
+
 /// The time of the running command. From 7.2 on it is the instant at which the server began the
 /// command, as for its own ttls. That saves a system call. All commands of a transaction or a
 /// script then have the same time, as SET PX has there.
@@ -43,6 +49,22 @@ pub(super) fn now() -> Now {
         .unwrap_or_default();
     let micros = since_epoch.as_secs().saturating_mul(1_000_000);
     Now::from_micros(micros.saturating_add(since_epoch.subsec_micros().into()))
+}
+
+/// Microseconds on a clock that goes on while the machine is suspended.
+pub(super) fn boot_us() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the structure is written to, which is alive.
+    if unsafe { libc::clock_gettime(BOOT_CLOCK, &mut time) } != 0 {
+        return monotonic_us(); // No system is known that refuses.
+    }
+    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+    let nanos = u64::try_from(time.tv_nsec).unwrap_or_default();
+    let micros = nanos.div_euclid(1_000);
+    seconds.saturating_mul(1_000_000).saturating_add(micros)
 }
 
 /// Microseconds since the first call, on the monotonic clock.

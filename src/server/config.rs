@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis_module::raw;
 
-use super::api::Context;
-use super::limits::{Limit, ALL};
+use super::api::{call, Context};
+use super::limits::{self, Choice, Limit, ALL, GUARD};
 use crate::command::integer;
 
 /// The log line after the one that says which argument is wrong.
@@ -56,18 +56,21 @@ impl Switch {
 enum Setting {
     Limit(&'static Limit),
     Switch(&'static Switch),
+    Choice(&'static Choice),
 }
 
 impl Setting {
     fn all() -> impl Iterator<Item = Self> {
         let limits = ALL.iter().map(|limit| Self::Limit(limit));
-        limits.chain(SWITCHES.iter().map(|switch| Self::Switch(switch)))
+        let switches = SWITCHES.iter().map(|switch| Self::Switch(switch));
+        limits.chain(switches).chain([Self::Choice(&GUARD)])
     }
 
     const fn name(self) -> &'static CStr {
         match self {
             Self::Limit(limit) => limit.name,
             Self::Switch(switch) => switch.name,
+            Self::Choice(choice) => choice.name,
         }
     }
 
@@ -88,6 +91,13 @@ impl Setting {
                     return Err(c"its value is neither yes nor no");
                 }
                 switch.set(is(b"yes"));
+                Ok(())
+            }
+            Self::Choice(choice) => {
+                let is = |word: &&CStr| text.eq_ignore_ascii_case(word.to_bytes());
+                let number = choice.words.iter().position(is);
+                let number = number.and_then(|number| i64::try_from(number).ok());
+                choice.set(number.ok_or(choice.why)?);
                 Ok(())
             }
         }
@@ -123,7 +133,13 @@ pub(super) fn read_arguments<'a>(
         setting.read(text).map_err(|why| BadArgument { of, why })?;
         seen.push(of);
     }
-    Ok(())
+    match limits::contradiction() {
+        Some(why) => Err(BadArgument {
+            of: c"bad settings",
+            why,
+        }),
+        None => Ok(()),
+    }
 }
 
 /// Registers the settings for CONFIG, on servers that support it for modules. The load arguments
@@ -135,8 +151,9 @@ pub(super) fn register(ctx: Context<'_>) -> bool {
     };
     let limits = ALL.iter().all(|limit| register_limit(ctx, limit));
     let switches = SWITCHES.iter().all(|switch| register_switch(ctx, switch));
+    let all = limits && switches && register_choice(ctx, &GUARD);
     // SAFETY: the context is alive.
-    limits && switches && unsafe { load(ctx.as_ptr()) } == raw::REDISMODULE_OK as c_int
+    all && unsafe { load(ctx.as_ptr()) } == raw::REDISMODULE_OK as c_int
 }
 
 fn register_limit(ctx: Context<'_>, limit: &'static Limit) -> bool {
@@ -155,7 +172,7 @@ fn register_limit(ctx: Context<'_>, limit: &'static Limit) -> bool {
             limit.max,
             Some(get),
             Some(set),
-            None,
+            Some(apply),
             std::ptr::from_ref(limit).cast_mut().cast(),
         )
     };
@@ -181,6 +198,76 @@ fn register_switch(ctx: Context<'_>, switch: &'static Switch) -> bool {
         )
     };
     status == raw::REDISMODULE_OK as c_int
+}
+
+fn register_choice(ctx: Context<'_>, choice: &'static Choice) -> bool {
+    // SAFETY: the static is not written after the load.
+    let Some(register) = (unsafe { raw::RedisModule_RegisterEnumConfig }) else {
+        return true;
+    };
+    let mut words = choice.words.map(CStr::as_ptr);
+    let numbers = [0, 1, 2];
+    // SAFETY: the context is alive, the server copies the name, the words and the numbers, of which
+    // there are as many as it is told, and the choice is a static.
+    let status = unsafe {
+        register(
+            ctx.as_ptr(),
+            choice.name.as_ptr(),
+            c_int::try_from(choice.get()).unwrap_or_default(),
+            raw::REDISMODULE_CONFIG_DEFAULT,
+            words.as_mut_ptr(),
+            numbers.as_ptr(),
+            c_int::try_from(words.len()).unwrap_or_default(),
+            Some(get_choice),
+            Some(set_choice),
+            Some(apply),
+            std::ptr::from_ref(choice).cast_mut().cast(),
+        )
+    };
+    status == raw::REDISMODULE_OK as c_int
+}
+
+unsafe extern "C" fn get_choice(_name: *const c_char, choice: *mut c_void) -> c_int {
+    // SAFETY: what `register_choice` passed: a static.
+    let choice = unsafe { choice.cast::<Choice>().as_ref() };
+    choice.map_or(0, |choice| {
+        c_int::try_from(choice.get()).unwrap_or_default()
+    })
+}
+
+unsafe extern "C" fn set_choice(
+    _name: *const c_char,
+    value: c_int,
+    choice: *mut c_void,
+    _error: *mut *mut raw::RedisModuleString,
+) -> c_int {
+    // SAFETY: what `register_choice` passed: a static.
+    if let Some(choice) = unsafe { choice.cast::<Choice>().as_ref() } {
+        choice.set(value.into());
+    }
+    raw::REDISMODULE_OK as c_int
+}
+
+/// All settings of one CONFIG SET have their new values, which may contradict each other. The event
+/// that follows tells the machine of them.
+unsafe extern "C" fn apply(
+    _ctx: *mut raw::RedisModuleCtx,
+    _setting: *mut c_void,
+    error: *mut *mut raw::RedisModuleString,
+) -> c_int {
+    if let Some(why) = limits::contradiction() {
+        let text = why.to_bytes();
+        // SAFETY: the server passed where the text is to be, and frees it. It copies the bytes.
+        unsafe {
+            *error = call!(RedisModule_CreateString(
+                std::ptr::null_mut(),
+                text.as_ptr().cast(),
+                text.len()
+            ));
+        }
+        return raw::REDISMODULE_ERR as c_int;
+    }
+    raw::REDISMODULE_OK as c_int
 }
 
 unsafe extern "C" fn get_switch(_name: *const c_char, switch: *mut c_void) -> c_int {

@@ -31,6 +31,7 @@ pub(super) fn take_all(task: &mut Task<'_>) -> Result<(), Error> {
 
 pub(super) fn release(task: &mut Task<'_>) -> Result<(), Error> {
     let release = Release::parse(task.args())?;
+    limits::check_ttl(release.at_least_ms())?;
     command::release(task, &release)
 }
 
@@ -41,6 +42,7 @@ pub(super) fn cancel(task: &mut Task<'_>) -> Result<(), Error> {
 
 pub(super) fn renew(task: &mut Task<'_>) -> Result<(), Error> {
     let renew = Renew::parse(task.args())?;
+    limits::check_ttl(renew.ttl().ms())?;
     command::renew(task, &renew)
 }
 
@@ -56,6 +58,7 @@ fn check_request(
     key: Option<Arg<'_>>,
 ) -> Result<(), Error> {
     limits::check_grace(acquire)?;
+    limits::check_ttl(acquire.ask().ttl.ms())?;
     match (acquire.wait(), key) {
         (Some(Wait::Notify(_, name)), Some(key)) => channel::check(task.ctx(), key, name),
         _ => Ok(()),

@@ -12,6 +12,7 @@ use super::scan::Cursor;
 use super::stats::{counters, held, times};
 use super::{channel, clock, limits, writes};
 use crate::command::{Error, Reply};
+use crate::engine::guard;
 use crate::engine::host::{Host, Part, Purpose, Server, WrongType};
 use crate::engine::sweep::Findings;
 use crate::engine::{Count, Message, Outcome};
@@ -39,6 +40,10 @@ impl Server for Context<'_> {
     #[inline]
     fn monotonic_us(self) -> u64 {
         clock::monotonic_us()
+    }
+
+    fn boot_us(self) -> u64 {
+        clock::boot_us()
     }
 
     fn has_time(self, _part: Part, until_us: u64) -> bool {
@@ -147,6 +152,10 @@ impl Server for Context<'_> {
     #[inline]
     fn limits(self, waiting: usize) -> (Limits, Option<Box<[u8]>>) {
         limits::of_request(self, waiting)
+    }
+
+    fn guard(self) -> guard::Settings {
+        limits::guard()
     }
 
     #[inline(always)] // The counter is known when it is compiled.

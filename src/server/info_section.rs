@@ -7,11 +7,13 @@ use redis_module::raw;
 
 use super::api::{call, Context};
 use super::clock;
+use super::limits;
 use super::module::Module;
 use super::stats::recent::Recent;
 use super::stats::times::{self, Summary, Times};
 use super::stats::windows::Window;
 use super::stats::{counters, held};
+use crate::engine::guard;
 use crate::engine::Count;
 
 /// Registers the section. False if the server refuses it.
@@ -53,6 +55,21 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_repor
             u64::try_from(bound).unwrap_or_default(),
         );
     }
+    let closed_for = Module::get().guard_closed_for();
+    let state = match (limits::guard().scope, closed_for) {
+        (guard::Scope::Off, _) => c"off",
+        (_, None) => c"open",
+        (_, Some((_, reason))) => reason.name(),
+    };
+    // SAFETY: the structure is alive during the callback; the server copies the words.
+    unsafe {
+        call!(RedisModule_InfoAddFieldCString(
+            info,
+            c"guard".as_ptr(),
+            state.as_ptr()
+        ))
+    };
+    add(info, c"guard_left_ms", closed_for.map_or(0, |(ms, _)| ms));
     for (of, field) in Count::ALL {
         add(info, field, counters::value(of));
     }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use super::api::Context;
 use crate::command::acquire::{Acquire, LONGEST_GRACE_MS};
 use crate::command::Error;
+use crate::engine::guard;
 use crate::wait::{Leaving, Limits};
 
 /// A limit. It is set at load, and from 7.0 on also by CONFIG SET.
@@ -68,8 +69,108 @@ static BYTES: Limit = Limit {
     range: c"its value is not an integer from 0 to 1099511627776",
 };
 
+/// In milliseconds; 0 is no limit but the grammar's.
+static TTL: Limit = Limit {
+    name: c"max-ttl",
+    value: AtomicI64::new(0),
+    min: 0,
+    max: 3_600_000,
+    range: c"its value is not an integer from 0 to 3600000",
+};
+/// In milliseconds.
+static GUARD_SLACK: Limit = Limit {
+    name: c"guard-slack",
+    value: AtomicI64::new(5_000),
+    min: 0,
+    max: 3_600_000,
+    range: c"its value is not an integer from 0 to 3600000",
+};
+
 /// All limits.
-pub(super) static ALL: [&Limit; 6] = [&PER_KEY, &PER_SERVER, &ABSENT, &KEEP, &SHARE, &BYTES];
+pub(super) static ALL: [&Limit; 8] = [
+    &PER_KEY,
+    &PER_SERVER,
+    &ABSENT,
+    &KEEP,
+    &SHARE,
+    &BYTES,
+    &TTL,
+    &GUARD_SLACK,
+];
+
+/// The least value of `max-ttl` that is one. A guard of less would end within the second by which
+/// the clocks of two servers may differ.
+const LEAST_TTL_MS: i64 = 1_000;
+
+/// After what the server waits with new grants.
+pub(super) static GUARD: Choice = Choice {
+    name: c"guard",
+    value: AtomicI64::new(0),
+    words: [c"off", c"restart", c"failover"],
+    why: c"its value is not off, restart or failover",
+};
+
+/// A setting whose value is one of some words.
+#[derive(Debug)]
+pub(super) struct Choice {
+    /// Its name as a load argument.
+    pub(super) name: &'static CStr,
+    value: AtomicI64,
+    pub(super) words: [&'static CStr; 3],
+    /// What the log says of another word.
+    pub(super) why: &'static CStr,
+}
+
+impl Choice {
+    /// The number of its word.
+    pub(super) fn get(&self) -> i64 {
+        self.value.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set(&self, value: i64) {
+        self.value.store(value, Ordering::Relaxed);
+    }
+}
+
+/// The settings of the guard.
+pub(super) fn guard() -> guard::Settings {
+    let number = |limit: &Limit| u64::try_from(limit.get()).unwrap_or_default();
+    guard::Settings {
+        scope: match GUARD.get() {
+            0 => guard::Scope::Off,
+            1 => guard::Scope::Restart,
+            _ => guard::Scope::Failover,
+        },
+        max_ttl_ms: number(&TTL),
+        slack_ms: number(&GUARD_SLACK),
+        #[cfg(test)]
+        without: None,
+    }
+}
+
+/// Whether the settings contradict each other. The text says why.
+pub(super) fn contradiction() -> Option<&'static CStr> {
+    match (TTL.get(), GUARD.get()) {
+        (0, 1..) => Some(c"lock.guard needs lock.max-ttl, the longest ttl of all locks"),
+        (ttl, _) if (1..LEAST_TTL_MS).contains(&ttl) => {
+            Some(c"lock.max-ttl must be 0 or at least 1000 milliseconds")
+        }
+        _ => None,
+    }
+}
+
+/// Checks the length of a lease.
+///
+/// # Errors
+/// If it is longer than it may be.
+#[inline]
+pub(super) fn check_ttl(ms: u64) -> Result<(), Error> {
+    let most = TTL.get();
+    match u64::try_from(most) {
+        Ok(most) if most > 0 && ms > most => Err(Error::TtlTooLong),
+        _ => Ok(()),
+    }
+}
 
 /// The user against whom no share counts. On a server without other users it is everybody.
 const EXEMPT: &[u8] = b"default";

@@ -8,10 +8,11 @@ use super::api::{call, missing_function, Caller, Context, Level};
 use super::blocked_client::Note;
 use super::module::Module;
 use super::{
-    callbacks, clock, config, data_type, dispatch, eviction, info_section, main_thread,
+    callbacks, clock, config, data_type, dispatch, eviction, info_section, limits, main_thread,
     propagation, register, slot_migration, writes,
 };
 use crate::command::Command;
+use crate::engine::guard::{GuardEvent, Reason};
 
 /// The module's version as MODULE LIST shows it: 10203 is 1.2.3.
 pub(crate) const VERSION: i32 = version_number(env!("CARGO_PKG_VERSION"));
@@ -63,6 +64,10 @@ pub(crate) fn on_load(ctx: &redis_module::Context, args: &[RedisString]) -> Stat
     if !data_type::register(ctx) || !register_commands(ctx) || !config::register(ctx) {
         return Status::Err;
     }
+    if let Some(why) = limits::contradiction() {
+        ctx.log_of(Level::Warning, c"bad settings", why);
+        return Status::Err;
+    }
     ctx.detach();
     propagation::prepare(ctx);
     main_thread::mark();
@@ -81,6 +86,8 @@ pub(crate) fn on_load(ctx: &redis_module::Context, args: &[RedisString]) -> Stat
     }
     module.shared.fences.begin_ahead(clock::now());
     module.shared.inbox.leave(Note::SweepWanted);
+    let begins = GuardEvent::Began(Reason::Restart, clock::boot_us());
+    module.shared.inbox.leave(Note::Guard(begins));
     if server_version() >= SAYS_WHEN_IT_SLEEPS {
         callbacks::subscribe_to_clients(ctx);
     }

@@ -12,6 +12,7 @@ use redis_module::raw;
 
 use super::api::{Argv, Caller, Context};
 use super::blocked_client::{Callbacks, Machine, Note, Shared};
+use super::clock;
 use super::connections::Connections;
 use super::delivery::Replies;
 use super::forced::Forced;
@@ -21,6 +22,7 @@ use super::stats::recent::Recent;
 use super::stats::removals::Removals;
 use super::timer::Timer;
 use crate::command::{Args, Error, Reply};
+use crate::engine::guard::Reason;
 use crate::engine::several;
 use crate::wait::Counts;
 
@@ -77,6 +79,13 @@ impl Module {
         let machine = self.machine.try_borrow();
         self.shared.bindings.has_client(client)
             || machine.map_or(true, |machine| is_awaited(&machine))
+    }
+
+    /// For how many milliseconds no new grant is made yet, and why; `None` where grants are made,
+    /// or in the middle of a change.
+    pub(super) fn guard_closed_for(&self) -> Option<(u64, Reason)> {
+        let machine = self.machine.try_borrow().ok()?;
+        machine.guard.closed_for(clock::boot_us())
     }
 
     /// How many places there are, for how many keys, and how many bytes they take; `None` in the

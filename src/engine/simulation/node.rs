@@ -10,13 +10,15 @@ use std::collections::BTreeMap;
 
 use super::{at, channel_of, Client, Keys, Limits, Place, Request, EVERY_DB};
 use crate::command::acquire::{self, Acquire};
+use crate::command::check::Check;
 use crate::command::macquire::Macquire;
 use crate::command::release::Release;
 use crate::command::renew::Renew;
 use crate::command::{rlock, Args};
+use crate::engine::guard::{GuardEvent, Reason};
 use crate::engine::host::Server;
 use crate::engine::tick::{self, LOOK_AGAIN_US};
-use crate::engine::{command, macquire, Machine, Note, Shared};
+use crate::engine::{check, command, macquire, Machine, Note, Shared};
 use crate::lock::{Deadline, Mode};
 use crate::wait::Grant;
 
@@ -197,7 +199,18 @@ impl Node {
     }
 
     pub(super) fn promoted(&self) {
+        self.begins(Reason::Promotion);
+    }
+
+    pub(super) fn started(&self) {
+        self.begins(Reason::Restart);
+    }
+
+    fn begins(&self, reason: Reason) {
         self.shared.fences.begin_ahead(self.memory.ctx().now());
+        let at_us = self.memory.ctx().boot_us();
+        let note = Note::Guard(GuardEvent::Began(reason, at_us));
+        self.shared.inbox.leave(note);
         self.leave(Note::SweepWanted);
     }
 
@@ -248,6 +261,10 @@ impl Node {
             Request::Release(_) => {
                 let release = Release::parse(Args::new([&token[..]].into_iter()));
                 command::release(&mut task, &release.unwrap())
+            }
+            Request::Check(_) => {
+                let question = Check::parse(Args::new([&token[..]].into_iter()));
+                check(&mut task, &question.unwrap())
             }
             Request::Renew(..) => {
                 let renew = Renew::parse(Args::new([&token[..], ttl.as_bytes()].into_iter()));

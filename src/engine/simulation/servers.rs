@@ -12,13 +12,13 @@
 //!   one time are a *breach*.
 //!
 //! A single server, and a failover that loses no record, must have no breach. A failover that
-//! loses records must have one: nothing prevents it yet. [`Settings::may_grant`] is the place where
-//! a guard can.
+//! loses records must have one where there is no guard ([`guarded`]).
 
 mod clients;
 mod clock;
 mod dice;
 mod faults;
+mod guarded;
 mod histories;
 mod replication;
 mod rules;
@@ -28,6 +28,7 @@ use std::collections::BTreeSet;
 
 use super::node::{Node, Snapshot};
 use super::{at, Client as RequestId, Event, Limits, Place, Request};
+use crate::engine::guard;
 use crate::lock::Mode;
 use clients::Client;
 use clock::Clocks;
@@ -62,6 +63,8 @@ enum Step {
     Promote(usize),
     /// A primary becomes a replica of another one.
     Demote(usize, usize),
+    /// The wall clock of a server is set, by so many milliseconds.
+    SetClock(usize, i64),
     /// A planned failover that loses nothing.
     HandOver(usize),
     /// The primary dies when this replica has received everything, which is promoted then.
@@ -88,12 +91,16 @@ enum What {
     },
     Release(u8),
     Renew(u8, u64),
+    Check(u8),
 }
 
 impl What {
     fn name(self) -> u8 {
         match self {
-            Self::Take { name, .. } | Self::Release(name) | Self::Renew(name, _) => name,
+            Self::Take { name, .. }
+            | Self::Release(name)
+            | Self::Renew(name, _)
+            | Self::Check(name) => name,
         }
     }
 
@@ -114,6 +121,7 @@ impl What {
             },
             Self::Release(_) => Request::Release(token),
             Self::Renew(_, ttl) => Request::Renew(token, ttl),
+            Self::Check(_) => Request::Check(token),
         }
     }
 }
@@ -143,10 +151,11 @@ struct Settings {
     timer_is_prompt: bool,
     /// Whether a breach is a failure.
     must_be_safe: bool,
-    /// Whether this server may make new grants now. It is asked before each acquire, which gets
-    /// null where it may not. Nobody can then enter a queue, and a queue is empty after a start or
-    /// a promotion, so no grant passes this question.
-    may_grant: fn(&Cluster, usize) -> bool,
+    /// The guard of each server.
+    guard: guard::Settings,
+    /// Whether old primaries stop within the slack of the guard after a promotion, as the mode
+    /// `failover` demands.
+    old_primaries_stop: bool,
 }
 
 /// What was played, for the report of a test.
@@ -189,12 +198,15 @@ struct Cluster {
     servers: Vec<Server>,
     clients: Vec<Client>,
     last_request: RequestId,
+    last_token: u8,
     last_history: u64,
     /// The largest fence that any server gave while it followed its clock, and the largest of all.
     given_by_clock: u64,
     given: u64,
     /// The keys that two clients believe they hold.
     breached: BTreeSet<u8>,
+    /// The server that was promoted last.
+    newest: usize,
     tally: Tally,
 }
 
@@ -208,10 +220,12 @@ impl Cluster {
             settings,
             true_us: 0,
             last_request: 0,
+            last_token: 0,
             last_history: 0,
             given_by_clock: 0,
             given: 0,
             breached: BTreeSet::new(),
+            newest: 0,
             tally: Tally::default(),
         };
         for s in 0..n {
@@ -232,10 +246,10 @@ impl Cluster {
             Step::Hear(c) => self.hear(c),
             Step::Lose(c, server_knows) => self.lose(c, server_knows),
             Step::Tick(ms) => {
-                self.true_us += ms * 1_000;
+                self.pass(ms);
                 (0..self.servers.len()).for_each(|s| self.run_timer(s));
             }
-            Step::Pass(ms) => self.true_us += ms * 1_000,
+            Step::Pass(ms) => self.pass(ms),
             Step::Receive(s, n) => self.receive(s, n),
             Step::Cut(s) => self.cut(s),
             Step::Follow(s, to) => self.follow(s, to),
@@ -246,6 +260,7 @@ impl Cluster {
             Step::Promote(s) if !self.settings.loses_nothing => self.promote(s),
             Step::Demote(s, to) if !self.settings.loses_nothing => self.demote(s, to),
             Step::Promote(_) | Step::Demote(..) => {}
+            Step::SetClock(s, ms) => self.servers[s].clocks.wall_ahead_us += ms * 1_000,
             Step::HandOver(to) => self.change_primary(to, false),
             Step::FailOver(to) => self.change_primary(to, true),
         }

@@ -11,6 +11,7 @@ use super::super::{at, heard_by, Client, Event, Place, Scene, DBS};
 use super::log::{Log, Said};
 use super::replica::{Change, Record};
 use crate::command::{Error, Reply};
+use crate::engine::guard;
 use crate::engine::host::{Part, Server};
 use crate::engine::sweep::Findings;
 use crate::engine::{Count, Message, Note, Outcome, Shared, Types};
@@ -60,6 +61,8 @@ pub(in super::super) struct Memory {
     pub(super) sent: RefCell<Option<Vec<Record>>>,
     /// Whether requests end, and their holds with them, when their connections do.
     pub(super) lingers: bool,
+    /// The settings of the guard.
+    pub(in super::super) guard: Cell<guard::Settings>,
     /// What clients see, if somebody reads it.
     pub(in super::super) log: RefCell<Option<Log>>,
 }
@@ -87,6 +90,7 @@ impl Memory {
             counts: RefCell::new([0; Count::ALL.len()]),
             sent: RefCell::new(None),
             lingers: true,
+            guard: Cell::default(),
             log: RefCell::default(),
         }
     }
@@ -177,6 +181,10 @@ impl Server for Ctx<'_> {
     }
 
     fn monotonic_us(self) -> u64 {
+        self.0.scene.get().mono_us
+    }
+
+    fn boot_us(self) -> u64 {
         self.0.scene.get().mono_us
     }
 
@@ -331,6 +339,10 @@ impl Server for Ctx<'_> {
             bytes: most,
         };
         (limits, None)
+    }
+
+    fn guard(self) -> guard::Settings {
+        self.0.guard.get()
     }
 
     fn count_many(self, of: Count, n: usize) {

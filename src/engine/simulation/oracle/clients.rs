@@ -55,6 +55,7 @@ impl Oracle {
                 }
                 Event::Done(own.is_some())
             }
+            Request::Check(_) => unreachable!(),
             Request::Renew(_, ttl) => {
                 if let Some(own) = own {
                     self.take(at, token, own.mode, now + ttl, now);

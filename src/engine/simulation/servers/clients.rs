@@ -1,13 +1,18 @@
 //! Clients: what they ask, and what they believe.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::{at, Arrival, Asker, Cluster, Event, Mode, RequestId, State, What};
+use super::{at, guard, Arrival, Asker, Cluster, Event, Mode, RequestId, State, What};
 
-/// A client, with one token.
+/// A client.
 #[derive(Clone, Debug)]
 pub(super) struct Client {
-    pub(super) token: u8,
+    /// Its token, where it has one for everything.
+    token: u8,
+    /// What it has asked for by which token, where it has one for each piece of work.
+    works: BTreeMap<u8, (u8, Mode)>,
+    /// The keys that it has held in the present work.
+    held: BTreeSet<u8>,
     pub(super) pending: Option<Pending>,
     /// What it believes to hold.
     pub(super) beliefs: BTreeMap<u8, Belief>,
@@ -22,6 +27,9 @@ pub(super) struct Client {
 pub(super) struct Pending {
     pub(super) id: RequestId,
     server: usize,
+    token: u8,
+    /// Whether it held the lock when it asked.
+    had_it: bool,
     what: What,
     sent_us: u64,
     pub(super) reply: Option<Event>,
@@ -44,11 +52,48 @@ impl Client {
     pub(super) fn new(n: usize) -> Self {
         Self {
             token: b'a' + n as u8,
+            works: BTreeMap::new(),
+            held: BTreeSet::new(),
             pending: None,
             beliefs: BTreeMap::new(),
             unconfirmed: BTreeMap::new(),
             server: 0,
         }
+    }
+
+    /// Whether it has held a lock in the present work. It may hold nothing any more.
+    pub(super) fn may_check(&self, name: u8) -> bool {
+        self.held.contains(&name)
+    }
+
+    /// The token of a piece of work: a new one for each. Whoever asks again for what it has asked
+    /// for, or for more or less than it has, goes on with it.
+    fn token_of(&mut self, what: What, last: &mut u8) -> u8 {
+        let name = what.name();
+        let goes_on = |mode: Mode, is_held: bool| match what {
+            What::Take { mode: asked, .. } => is_held || asked == mode,
+            _ => true,
+        };
+        let is_held = self.beliefs.contains_key(&name);
+        let work = self.works.get(&name).copied();
+        let token = match work.filter(|(_, mode)| goes_on(*mode, is_held)) {
+            Some((token, _)) => token,
+            None => {
+                // Above `*`, by which the server makes one.
+                self.held.remove(&name);
+                *last = last.wrapping_add(1).max(b'a');
+                *last
+            }
+        };
+        match what {
+            What::Take { mode, .. } => drop(self.works.insert(name, (token, mode))),
+            What::Release(_) => {
+                self.works.remove(&name);
+                self.held.remove(&name);
+            }
+            What::Renew(..) | What::Check(_) => {}
+        }
+        token
     }
 
     /// What the sending alone changes: whether or not the reply comes, the server may do it.
@@ -58,6 +103,7 @@ impl Client {
             return;
         };
         match what {
+            What::Check(_) => {}
             What::Release(_) => drop(self.beliefs.remove(&name)),
             What::Renew(_, ttl) => belief.until_us = belief.until_us.min(now_us + lease_us(ttl)),
             What::Take { mode, ttl, .. } => {
@@ -79,9 +125,13 @@ impl Client {
                 self.unconfirmed.remove(&name);
                 if now_us < until_us {
                     self.beliefs.insert(name, Belief { mode, until_us });
+                    self.held.insert(name);
                     return true;
                 }
-                self.unconfirmed.insert(name, mode);
+                // A hold that it had has ended with this lease. Another one may be there yet.
+                if !pending.had_it {
+                    self.unconfirmed.insert(name, mode);
+                }
             }
             (What::Renew(_, ttl), Event::Done(true)) => {
                 let until_us = pending.sent_us + lease_us(ttl);
@@ -113,16 +163,21 @@ impl Cluster {
         }
         client.server = s;
         client.beliefs.retain(|_, b| self.true_us < b.until_us);
+        let token = match self.settings.guard.scope {
+            guard::Scope::Off => client.token,
+            _ => client.token_of(what, &mut self.last_token),
+        };
         client.send(what, self.true_us);
         if let What::Release(name) = what {
             client.unconfirmed.remove(&name);
         }
-        let token = client.token;
         self.last_request += 1;
         let id = self.last_request;
         client.pending = Some(Pending {
             id,
             server: s,
+            token,
+            had_it: client.beliefs.contains_key(&what.name()),
             what,
             sent_us: self.true_us,
             reply: None,
@@ -175,11 +230,8 @@ impl Cluster {
         match arrival {
             Arrival::Request(id, place, request) => {
                 let token = request.token();
-                let takes = matches!(request, super::Request::Take { .. });
                 if !server.is_primary {
                     self.answer(s, vec![(id, Event::TryAgain)]);
-                } else if takes && !(self.settings.may_grant)(self, s) {
-                    self.answer(s, vec![(id, Event::Null)]);
                 } else {
                     let asker = Asker { id, token };
                     self.turn(s, Some(asker), |node| node.command(id, place, request));
@@ -213,20 +265,40 @@ impl Cluster {
             }
             server.blocked.remove(&id);
             let ledger = server.ledger.clone();
-            let Some(pending) = self.pending(id) else {
+            let asks = |client: &Client| client.pending.is_some_and(|p| p.id == id);
+            let Some(c) = self.clients.iter().position(asks) else {
                 continue;
             };
-            let name = pending.what.name();
+            let Some(pending) = &mut self.clients[c].pending else {
+                continue;
+            };
+            let (what, token) = (pending.what, pending.token);
+            let name = what.name();
             pending.reply = Some(event);
-            let token = self
-                .clients
-                .iter()
-                .find(|c| c.pending.is_some_and(|p| p.id == id));
-            let token = token.unwrap().token;
-            if let Event::Granted(fence) = event {
+            if let (What::Check(_), Event::Granted(_)) = (what, event) {
+                self.check_is_true(c, name, ledger.mode_of(at(0, name), token));
+            } else if let Event::Granted(fence) = event {
                 self.tally.grants += 1;
                 ledger.check_told(at(0, name), token, fence);
             }
+        }
+    }
+
+    /// A server says that a client holds a lock. Nobody else may believe that then.
+    fn check_is_true(&mut self, c: usize, name: u8, own: Option<Mode>) {
+        let others = self.clients.iter().enumerate().filter(|(n, _)| *n != c);
+        let theirs = others.filter_map(|(_, client)| client.beliefs.get(&name));
+        let theirs = theirs.filter(|belief| self.true_us < belief.until_us);
+        let theirs: Vec<Mode> = theirs.map(|belief| belief.mode).collect();
+        let modes = theirs.iter().copied().chain(own);
+        let tolerated = modes.map(Mode::tolerates).min().unwrap_or(u32::MAX);
+        if theirs.len() as u32 >= tolerated {
+            self.tally.breaches += 1;
+            assert!(
+                !self.settings.must_be_safe,
+                "a check is wrong: {:?}",
+                self.clients
+            );
         }
     }
 

@@ -3,7 +3,7 @@
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::{Clocks, Cluster, Disk, Limits, Mode, Server, Settings, State, Step, What};
+use super::{guard, Clocks, Cluster, Disk, Limits, Mode, Server, Settings, State, Step, What};
 
 /// The longest ttl of all.
 pub(super) const LONGEST_MS: u64 = 1_000;
@@ -25,6 +25,8 @@ pub(super) struct Kind {
     pub(super) walls_apart_us: i64,
     /// By how many of a thousand wall clocks are fast or slow at most.
     pub(super) walls_drift: i64,
+    /// The guard of each server.
+    pub(super) guard: guard::Settings,
 }
 
 impl Dice {
@@ -39,10 +41,16 @@ impl Dice {
 
     pub(super) fn settings(&mut self, kind: Kind) -> Settings {
         let (apart, drift) = (kind.walls_apart_us, kind.walls_drift);
+        let is_guarded = kind.guard.scope != guard::Scope::Off;
+        if is_guarded {
+            self.longest = kind.guard.max_ttl_ms;
+        }
+        // The speeds of two clocks differ by less than 1 %.
+        let mono = if is_guarded { 4 } else { 10 };
         let clocks = (0..kind.servers).map(|_| Clocks {
             wall_ahead_us: self.rng.random_range(-apart..=apart),
             wall_fast: self.rng.random_range(-drift..=drift),
-            mono_fast: self.rng.random_range(-10..=10),
+            mono_fast: self.rng.random_range(-mono..=mono),
             mono_begins_us: self.rng.random_range(100_000..100_000_000),
         });
         Settings {
@@ -53,7 +61,8 @@ impl Dice {
             must_be_safe: kind.must_be_safe,
             timer_is_prompt: false,
             tells_blocked: self.below(3) > 0,
-            may_grant: |_, _| true,
+            guard: kind.guard,
+            old_primaries_stop: kind.guard.scope == guard::Scope::Failover,
         }
     }
 
@@ -112,6 +121,8 @@ impl Dice {
             (true, 0..=3) => What::Release(name),
             (true, 4..=6) => What::Renew(name, ttl),
             (false, 0) => What::Release(name),
+            // Careless: it may hold nothing any more.
+            (_, 1..=2) if client.may_check(name) => What::Check(name),
             _ => What::Take {
                 name,
                 mode: match self.below(8) {
@@ -148,6 +159,13 @@ impl Dice {
             (_, 3) => Step::HandOver(to),
             (_, 4) => Step::FailOver(to),
             (_, 5) if !server.is_primary => Step::Promote(s),
+            (_, 6)
+                if n == 1
+                    && cluster.settings.guard.scope != guard::Scope::Off
+                    && self.below(4) == 0 =>
+            {
+                Step::SetClock(s, self.ms(self.longest) as i64)
+            }
             (_, 6..=7) if server.is_primary => Step::Demote(s, to),
             _ => Step::Follow(s, to),
         }

@@ -1,5 +1,7 @@
 //! Servers that crash, start, pause and change their roles.
 
+use std::collections::BTreeSet;
+
 use super::{Arrival, Cluster, Disk, Event, Server, Snapshot, State};
 use crate::engine::simulation::node::Node;
 
@@ -14,10 +16,10 @@ impl Cluster {
         let fresh = Server::new(server.clocks, server.is_primary);
         let before = std::mem::replace(server, fresh);
         server.set_clocks(self.true_us);
-        server.began_us = server.mono_us();
         server.history.id = self.last_history;
         // As the module does when it is loaded, before the file is.
-        server.node.promoted();
+        server.node.memory.guard.set(self.settings.guard);
+        server.node.started();
         server.node.load(file);
         server.ledger.load(file);
         server.files = before.files;
@@ -65,7 +67,7 @@ impl Cluster {
         };
         server.is_primary = match self.settings.loses_nothing {
             true => server.is_primary,
-            false => is_primary,
+            false => is_primary && (s == self.newest || !self.settings.old_primaries_stop),
         };
         // What is newer than the file is not written any more.
         let keep = lacks.map_or(0, |n| server.files.len().saturating_sub(n));
@@ -101,10 +103,35 @@ impl Cluster {
         let server = &mut self.servers[s];
         server.is_primary = true;
         server.set_clocks(self.true_us);
-        server.began_us = server.mono_us();
         server.history.branch(self.last_history);
         server.node.promoted();
         self.raise_floor(s);
+        self.newest = s;
+        // The clock by which the new primary waits may be fast.
+        let stops_us = self.true_us + self.settings.guard.slack_ms * 980;
+        for (other, server) in self.servers.iter_mut().enumerate() {
+            server.stops_us = match server.stops_us {
+                _ if other == s || !server.is_primary => None,
+                stops_us @ Some(_) => stops_us,
+                None => Some(stops_us),
+            };
+        }
+    }
+
+    /// Time goes on, and the servers stop that have to.
+    pub(super) fn pass(&mut self, ms: u64) {
+        let until_us = self.true_us + ms * 1_000;
+        let stop = |(s, server): (usize, &Server)| Some((server.stops_us?, s));
+        let stops = self.servers.iter().enumerate().filter_map(stop);
+        let stops: BTreeSet<_> = stops.filter(|(us, _)| *us <= until_us).collect();
+        let must_stop = self.settings.old_primaries_stop;
+        for (us, s) in stops.into_iter().filter(|_| must_stop) {
+            self.true_us = us.max(self.true_us);
+            self.crash(s);
+            self.servers[s].is_primary = false;
+            self.servers[s].stops_us = None;
+        }
+        self.true_us = until_us;
     }
 
     /// A server becomes a replica. Redis answers the blocked clients.
@@ -119,6 +146,7 @@ impl Cluster {
         self.cut_all_to(s);
         let server = &mut self.servers[s];
         server.is_primary = false;
+        server.stops_us = None;
         let blocked: Vec<_> = match self.settings.tells_blocked {
             true => std::mem::take(&mut server.blocked).into_iter().collect(),
             false => Vec::new(),

@@ -141,6 +141,11 @@ impl Ledger {
         }
     }
 
+    /// The mode of a hold.
+    pub(super) fn mode_of(&self, place: Place, token: u8) -> Option<Mode> {
+        self.holds.get(&(place, token)).map(|held| held.mode)
+    }
+
     /// A client is told only of a hold that is there.
     pub(super) fn check_told(&self, place: Place, token: u8, fence: u64) {
         let own = self.holds.get(&(place, token));

@@ -112,9 +112,9 @@ pub(super) struct Server {
     pub(super) arrivals: VecDeque<Arrival>,
     /// The requests whose clients are blocked.
     pub(super) blocked: BTreeSet<RequestId>,
-    /// The monotonic clock when it started, or was promoted last.
-    pub(super) began_us: u64,
     pub(super) ledger: Ledger,
+    /// When it has to stop, because another server was promoted.
+    pub(super) stops_us: Option<u64>,
 }
 
 impl Server {
@@ -129,8 +129,8 @@ impl Server {
             files: VecDeque::new(),
             arrivals: VecDeque::new(),
             blocked: BTreeSet::new(),
-            began_us: 0,
             ledger: Ledger::default(),
+            stops_us: None,
         }
     }
 
@@ -140,11 +140,6 @@ impl Server {
         scene.mono_us = self.clocks.mono_us(true_us);
         scene.is_primary = self.is_primary;
         self.node.memory.scene.set(scene);
-    }
-
-    /// Its monotonic clock.
-    pub(super) fn mono_us(&self) -> u64 {
-        self.node.memory.scene.get().mono_us
     }
 
     pub(super) fn is_up(&self) -> bool {
