@@ -95,6 +95,8 @@ pub struct Info<'a> {
     pub waiters: Vec<Waiter>,
     /// The number of all waiters.
     pub waiter_count: usize,
+    /// For how many milliseconds no new grant is made, where nobody holds the lock.
+    pub guard_ms: Option<u64>,
 }
 
 /// The reply for a request that waits.
@@ -140,6 +142,7 @@ impl<'a> Info<'a> {
         key_deadline: Option<Deadline>,
         shown: usize,
         (waiters, waiter_count): (Vec<Waiter>, usize),
+        guard_ms: Option<u64>,
         now: Now,
     ) -> Option<Self> {
         let is_over = |deadline: Deadline| deadline.is_over(now.ms());
@@ -165,6 +168,7 @@ impl<'a> Info<'a> {
             holder_count: occupancy.holders,
             waiters,
             waiter_count,
+            guard_ms: guard_ms.filter(|_| occupancy.holders == 0),
         })
     }
 }

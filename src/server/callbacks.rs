@@ -8,6 +8,7 @@
 //! | [`on_flush`], [`on_swap`] | FLUSHDB, FLUSHALL, SWAPDB | note, entry of LOCK.LOG |
 //! | [`on_role_change`] | promotion, demotion | fences begin ahead, note |
 //! | [`on_config`] | CONFIG SET | note, warning about eviction |
+//! | [`on_load`] | a load begins or ends | note that nothing is missing |
 //! | [`on_migration`], [`on_fork`], [`send_last_fence`] | atomic slot migration | note, last fence |
 //! | [`on_reply`], [`on_free`], [`on_gone`], [`on_unblock_timeout`] | the end of a blocked client's wait | reply, note |
 //! | [`on_client`], [`on_loop`], [`on_loop_end`] | a client is freed (LINGER: its connection is lost), a turn of the event loop ends | note |
@@ -54,6 +55,8 @@ pub(super) fn of_blocked_client(on_timeout: bool) -> Callbacks {
 /// Subscribes to the server's events. False when it refuses one that the module needs.
 pub(super) fn subscribe(ctx: Context<'_>) -> bool {
     let hears = ctx.on_server_event(raw::REDISMODULE_EVENT_CONFIG, Some(on_config));
+    // Without it the server waits after each start.
+    ctx.on_server_event(raw::REDISMODULE_EVENT_LOADING, Some(on_load));
     eviction::set_notified(hears);
     let heard = [
         ctx.on_server_event(raw::REDISMODULE_EVENT_FLUSHDB, Some(on_flush)),
@@ -108,6 +111,7 @@ unsafe extern "C" fn on_round(
     _data: *mut c_void,
 ) {
     let module = Module::get();
+    module.start.is_over();
     module.recent.advance(clock::monotonic_us());
     if let Some(ctx) = Context::detached() {
         module.forced.tell_rest(ctx);
@@ -190,6 +194,28 @@ unsafe extern "C" fn on_role_change(
         module.shared.inbox.leave(Note::Guard(begins));
         // A replica repairs nothing, so the new primary does what the old one has not done.
         module.leave(Note::SweepWanted);
+    }
+}
+
+/// A load begins or ends.
+unsafe extern "C" fn on_load(
+    ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    subevent: u64,
+    _data: *mut c_void,
+) {
+    // SAFETY: the server's own context, in its callback.
+    let Some(ctx) = (unsafe { Context::new(ctx) }) else {
+        return;
+    };
+    let (module, mut caller) = (Module::get(), Caller::new(ctx));
+    match subevent {
+        raw::REDISMODULE_SUBEVENT_LOADING_AOF_START => module.start.aof_begins(&mut caller),
+        raw::REDISMODULE_SUBEVENT_LOADING_ENDED if module.start.ended(&mut caller) => {
+            let note = Note::Guard(GuardEvent::LacksNothing);
+            module.shared.inbox.leave(note);
+        }
+        _ => {}
     }
 }
 

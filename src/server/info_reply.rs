@@ -7,7 +7,9 @@ use crate::lock::{Limit, Mode};
 /// Replies with the state of a lock.
 pub(super) fn send(ctx: Context<'_>, info: &Info<'_>) {
     let limit = info.mode.and_then(Mode::limit);
-    ctx.reply_map(if limit.is_some() { 6 } else { 5 });
+    let optional = [limit.is_some(), info.guard_ms.is_some()];
+    let fields = optional.into_iter().filter(|is_there| *is_there).count();
+    ctx.reply_map(fields.saturating_add(5));
     ctx.reply_bytes(b"mode");
     ctx.reply_bytes(info.mode.map_or("free", Mode::name).as_bytes());
     send_limit(ctx, limit);
@@ -55,6 +57,10 @@ pub(super) fn send(ctx: Context<'_>, info: &Info<'_>) {
     ctx.reply_integer(info.holder_count as u64);
     ctx.reply_bytes(b"waiter-count");
     ctx.reply_integer(info.waiter_count as u64);
+    if let Some(ms) = info.guard_ms {
+        ctx.reply_bytes(b"guard");
+        ctx.reply_integer(ms);
+    }
 }
 
 fn send_limit(ctx: Context<'_>, limit: Option<Limit>) {

@@ -57,6 +57,7 @@ mod running_client;
 mod scan;
 mod server_line;
 mod slot_migration;
+mod start;
 mod stats;
 mod timer;
 mod top;

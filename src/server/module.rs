@@ -18,6 +18,7 @@ use super::delivery::Replies;
 use super::forced::Forced;
 use super::notify::{self, Notices};
 use super::slot_migration::Migrations;
+use super::start::Start;
 use super::stats::recent::Recent;
 use super::stats::removals::Removals;
 use super::timer::Timer;
@@ -39,6 +40,7 @@ pub(super) struct Module {
     pub(super) recent: Recent,
     pub(super) forced: Forced,
     pub(super) connections: Connections,
+    pub(super) start: Start,
     /// What the server calls for blocked clients, from the load on.
     pub(super) blocked: Cell<Option<Callbacks>>,
     /// Whether the settings of the server are to be looked at.

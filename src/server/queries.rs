@@ -17,10 +17,13 @@ use crate::wait::{KeyRef, Listener};
 pub(super) fn info(task: &mut Task<'_>) -> Result<(), Error> {
     let shown = info::parse(task.args())?;
     let ctx = task.ctx();
+    let closed_for = task.machine().guard.closed_for(clock::boot_us());
+    let guard_ms = closed_for.map(|(ms, _)| ms);
     let mut key = task.open_key(Purpose::Read)?;
     let now = clock::of_command();
     let waiters = waiters_of(&mut key, shown.waiters);
-    match Info::of(key.lock(), key.deadline(now), shown.holders, waiters, now) {
+    let (lock, deadline) = (key.lock(), key.deadline(now));
+    match Info::of(lock, deadline, shown.holders, waiters, guard_ms, now) {
         Some(info) => info_reply::send(ctx, &info),
         None => ctx.reply_null(),
     }

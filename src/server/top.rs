@@ -61,7 +61,7 @@ fn holders_of(
     let key = Key::open(task, name.arg(), Purpose::Read).ok();
     let info = key
         .as_ref()
-        .and_then(|key| Info::of(key.lock(), key.deadline(now), 1, (Vec::new(), 0), now));
+        .and_then(|key| Info::of(key.lock(), key.deadline(now), 1, (Vec::new(), 0), None, now));
     let Some(info) = info else {
         return (None, 0, None);
     };

@@ -59,6 +59,7 @@ mod scenarios;
 // The commands.
 mod acquire;
 mod deadlock;
+mod guard;
 mod guards;
 mod linger;
 mod lock_upgrades;

@@ -1,0 +1,232 @@
+//! The guard: after a start or a promotion a server makes no new grant until every lease is over
+//! that it may lack.
+//!
+//! The world of servers in `src/engine/simulation` proves the rules. Here real servers lose real
+//! records, and each loss has a control without the guard, where two tokens hold the lock.
+
+use std::fs::OpenOptions;
+use std::time::{Duration, Instant};
+
+use crate::harness::{aof, module, wait_for, Client, Clock, Kind, Reply, Server, Setup};
+
+on_every_server![
+    a_server_that_starts_waits_out_what_it_lacks,
+    a_promoted_replica_waits_out_what_it_lacks,
+    a_synced_file_that_was_loaded_whole_needs_no_guard,
+    a_wall_clock_set_forward_begins_it_anew,
+    transactions_and_scripts_get_null,
+    no_lease_is_longer_than_the_setting,
+    settings_that_contradict_each_other_are_refused,
+];
+
+const TTL_MS: u64 = 3_000;
+
+/// The guard, with the longest lease of these tests.
+const RESTART: [&str; 4] = ["guard", "restart", "max-ttl", "3000"];
+const FAILOVER: [&str; 6] = ["guard", "failover", "max-ttl", "3000", "guard-slack", "300"];
+
+#[track_caller]
+fn wait_until_open(c: &mut Client) {
+    wait_for("the end of the guard", || {
+        (c.info("lock_guard") == "open").then_some(())
+    });
+}
+
+fn guarded_ms(c: &mut Client) -> u64 {
+    c.info("lock_guard_left_ms").parse().unwrap()
+}
+
+/// Takes the lock, loses that by `lose`, and takes it again from what is left. Answers how long
+/// after the sending of the first request the second token has the lock.
+fn second_grant_after(server: &Server, lose: impl FnOnce() -> Client) -> Duration {
+    let sent = Instant::now();
+    let first = server.client().int("LOCK.ACQUIRE k first 3000");
+    let mut c = lose();
+    let second = c.int("LOCK.ACQUIRE k second 3000 BLOCK 20000");
+    assert!(second > first);
+    sent.elapsed()
+}
+
+fn a_server_that_starts_waits_out_what_it_lacks(kind: Kind) {
+    for is_guarded in [true, false] {
+        let options: &[&str] = if is_guarded { &RESTART } else { &[] };
+        let mut server = Server::start_with(kind, options);
+        let mut c = server.client();
+        if is_guarded {
+            assert_eq!(c.info("lock_guard"), "restart");
+            assert!((3_000..=4_000).contains(&guarded_ms(&mut c)));
+            assert_eq!(c.call("LOCK.ACQUIRE k early 3000"), Reply::Nil);
+            wait_until_open(&mut c);
+        }
+        let sent = Instant::now();
+        c.int("LOCK.ACQUIRE k first 3000");
+        server.kill();
+        server.start_again();
+        let waits = server.later("LOCK.ACQUIRE k second 3000 BLOCK 20000");
+        if is_guarded {
+            let mut c = server.client();
+            wait_for("the waiter", || (server.waits().0 == 1).then_some(()));
+            let info = c.call("LOCK.INFO k");
+            assert!(info.field("guard").as_int() > 1_000, "{info:?}");
+            assert_eq!(info.field("mode").as_bytes(), b"free");
+        }
+        waits.reply().as_int();
+        let is_over = sent.elapsed() > Duration::from_millis(TTL_MS);
+        assert_eq!(is_over, is_guarded, "{:?}", sent.elapsed());
+        assert!(server.log().contains("guard: no new lock") == is_guarded);
+    }
+}
+
+fn a_promoted_replica_waits_out_what_it_lacks(kind: Kind) {
+    for is_guarded in [true, false] {
+        let options: &[&str] = if is_guarded { &FAILOVER } else { &[] };
+        let primary = Server::start_with(kind, options);
+        let replica = Server::start_with(kind, options);
+        let (mut old, mut c) = (primary.client(), replica.client());
+        c.text(&format!("REPLICAOF 127.0.0.1 {}", primary.port));
+        replica.wait_until_it_follows(&primary);
+        if is_guarded {
+            wait_until_open(&mut old);
+        }
+        let known = old.int("LOCK.ACQUIRE known owner 3000");
+        replica.wait_until_it_follows(&primary);
+        // What comes now never arrives.
+        c.text("REPLICAOF 127.0.0.1 1");
+        let elapsed = second_grant_after(&primary, || {
+            c.text("REPLICAOF NO ONE");
+            // A hold that has arrived goes on, and one that is released is handed on only later.
+            assert_eq!(c.int("LOCK.CHECK known owner"), known);
+            assert_eq!(c.int("LOCK.RENEW known owner 3000"), 1);
+            if is_guarded {
+                assert_eq!(c.info("lock_guard"), "promotion");
+                assert_eq!(c.call("LOCK.ACQUIRE known owner 3000"), Reply::Nil);
+                assert_eq!(c.call("LOCK.ACQUIRE other new 3000"), Reply::Nil);
+                assert_eq!(c.call("LOCK.MACQUIRE 2 {k}1 {k}2 new 3000"), Reply::Nil);
+                let waits = replica.blocked("LOCK.ACQUIRE known next 3000 BLOCK 20000");
+                assert_eq!(c.int("LOCK.RELEASE known owner"), 1);
+                assert!(guarded_ms(&mut c) > 0 && !waits.is_answered());
+                drop(waits);
+            }
+            replica.client()
+        });
+        let is_over = elapsed > Duration::from_millis(TTL_MS);
+        assert_eq!(is_over, is_guarded, "{elapsed:?}");
+    }
+}
+
+fn a_synced_file_that_was_loaded_whole_needs_no_guard(kind: Kind) {
+    let options = [
+        &RESTART[..],
+        &["--appendonly", "yes", "--appendfsync", "always"],
+    ];
+    let mut server = Server::start_with(kind, &options.concat());
+    let mut c = server.client();
+    wait_until_open(&mut c);
+    let fence = c.int("LOCK.ACQUIRE k me 3000");
+    server.kill();
+    server.start_again();
+    let mut c = server.client();
+    assert_eq!(c.info("lock_guard"), "open");
+    assert_eq!(c.int("LOCK.CHECK k me"), fence);
+    c.int("LOCK.ACQUIRE other me 3000");
+    server.kill();
+    let parts = aof::parts(server.dir());
+    let last = parts.last().expect("a file");
+    let file = OpenOptions::new().write(true).open(last).unwrap();
+    let len = file.metadata().unwrap().len();
+    file.set_len(len - 3).unwrap();
+    server.start_again();
+    assert_eq!(server.client().info("lock_guard"), "restart");
+    server.kill();
+    server.start_again_with(&["--appendfsync", "everysec"]);
+    assert_eq!(server.client().info("lock_guard"), "restart");
+}
+
+fn a_wall_clock_set_forward_begins_it_anew(kind: Kind) {
+    let clock = Clock::ahead_by_us(0);
+    let setup = Setup::with_module(&RESTART).with_clock(&clock);
+    let server = Server::start_as(kind, setup);
+    let mut c = server.client();
+    wait_until_open(&mut c);
+    c.int("LOCK.ACQUIRE k me 3000");
+    let waits = server.blocked("LOCK.ACQUIRE k next 3000 BLOCK 20000");
+    // By this clock the hold is over.
+    clock.set_ahead_by_us(60_000_000);
+    wait_for("the guard", || {
+        (c.info("lock_guard") == "clock").then_some(())
+    });
+    assert!(!waits.is_answered());
+    assert_eq!(c.call("LOCK.ACQUIRE free me 3000"), Reply::Nil);
+    drop(waits);
+}
+
+fn transactions_and_scripts_get_null(kind: Kind) {
+    let server = Server::start_with(kind, &RESTART);
+    let mut c = server.client();
+    c.text("MULTI");
+    c.text("LOCK.ACQUIRE k me 3000 BLOCK 1000");
+    assert_eq!(c.call("EXEC").items(), [Reply::Nil]);
+    let script = [
+        "EVAL",
+        "return redis.call('LOCK.ACQUIRE', KEYS[1], 'me', 3000)",
+        "1",
+        "k",
+    ];
+    assert_eq!(c.send(&script), Reply::Nil);
+    assert_eq!(c.info("lock_guards"), "1");
+    assert_eq!(c.info("lock_guarded"), "2");
+}
+
+fn no_lease_is_longer_than_the_setting(kind: Kind) {
+    let server = Server::start_with(kind, &["max-ttl", "2000"]);
+    let mut c = server.client();
+    assert_eq!(c.info("lock_guard"), "off");
+    c.int("LOCK.ACQUIRE k me 2000");
+    for line in [
+        "LOCK.ACQUIRE k me 2001",
+        "RWLOCK.RLOCK k me 2001",
+        "RWLOCK.WLOCK k me 2001",
+        "LOCK.MACQUIRE 1 k me 2001",
+        "LOCK.RENEW k me 2001",
+        "LOCK.RELEASE k me ATLEAST 2001",
+    ] {
+        assert!(c.error(line).contains("lock.max-ttl"), "{line}");
+    }
+    assert_eq!(c.int("LOCK.RENEW k me 2000"), 1);
+}
+
+fn settings_that_contradict_each_other_are_refused(kind: Kind) {
+    let module = module().display().to_string();
+    for (arguments, why) in [
+        (["guard", "restart"], "lock.guard needs lock.max-ttl"),
+        (["max-ttl", "999"], "at least 1000 milliseconds"),
+    ] {
+        let options = [&["--loadmodule", &module[..]], &arguments[..]].concat();
+        let log = Server::log_of_failed_start(kind, &options);
+        assert!(log.contains(why), "{log}");
+    }
+    if !kind.is_7_0_or_later() {
+        return; // There are no settings of modules.
+    }
+    let server = Server::start(kind);
+    let mut c = server.client();
+    for line in [
+        "CONFIG SET lock.guard failover",
+        "CONFIG SET lock.max-ttl 999",
+        "CONFIG SET lock.guard restart lock.max-ttl 0",
+    ] {
+        assert!(c.error(line).contains("lock.max-ttl"), "{line}");
+    }
+    // In any order.
+    c.text("CONFIG SET lock.guard failover lock.max-ttl 3000");
+    assert!(c
+        .error("CONFIG SET lock.max-ttl 0")
+        .contains("lock.guard needs"));
+    wait_for("the guard", || {
+        (c.info("lock_guard") == "restart").then_some(())
+    });
+    let waits = server.blocked("LOCK.ACQUIRE k me 3000 BLOCK 20000");
+    c.text("CONFIG SET lock.max-ttl 0 lock.guard off");
+    waits.reply().as_int();
+    assert_eq!(c.info("lock_guard"), "off");
+}
