@@ -38,7 +38,7 @@ pub const SPEC: Spec = Spec {
         },
         Change {
             since: c"0.2.0",
-            what: c"Added the options HOLDERS and WAITERS, and the fields holder-count and waiter-count.",
+            what: c"Added the options HOLDERS and WAITERS, and the fields holder-count, waiter-count and guard.",
         },
     ],
 };

@@ -8,7 +8,7 @@
 //! | [`on_flush`], [`on_swap`] | FLUSHDB, FLUSHALL, SWAPDB | note, entry of LOCK.LOG |
 //! | [`on_role_change`] | promotion, demotion | fences begin ahead, note |
 //! | [`on_config`] | CONFIG SET | note, warning about eviction |
-//! | [`on_load`] | a load begins or ends | note that nothing is missing |
+//! | [`on_load`] | a load begins or ends | note: nothing is missing |
 //! | [`on_migration`], [`on_fork`], [`send_last_fence`] | atomic slot migration | note, last fence |
 //! | [`on_reply`], [`on_free`], [`on_gone`], [`on_unblock_timeout`] | the end of a blocked client's wait | reply, note |
 //! | [`on_client`], [`on_loop`], [`on_loop_end`] | a client is freed (LINGER: its connection is lost), a turn of the event loop ends | note |
@@ -55,7 +55,6 @@ pub(super) fn of_blocked_client(on_timeout: bool) -> Callbacks {
 /// Subscribes to the server's events. False when it refuses one that the module needs.
 pub(super) fn subscribe(ctx: Context<'_>) -> bool {
     let hears = ctx.on_server_event(raw::REDISMODULE_EVENT_CONFIG, Some(on_config));
-    // Without it the server waits after each start.
     ctx.on_server_event(raw::REDISMODULE_EVENT_LOADING, Some(on_load));
     eviction::set_notified(hears);
     let heard = [
@@ -191,7 +190,7 @@ unsafe extern "C" fn on_role_change(
     if role == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER {
         module.shared.fences.begin_ahead(clock::now());
         let begins = GuardEvent::Began(Reason::Promotion, clock::boot_us());
-        module.shared.inbox.leave(Note::Guard(begins));
+        module.leave(Note::Guard(begins));
         // A replica repairs nothing, so the new primary does what the old one has not done.
         module.leave(Note::SweepWanted);
     }
@@ -212,8 +211,7 @@ unsafe extern "C" fn on_load(
     match subevent {
         raw::REDISMODULE_SUBEVENT_LOADING_AOF_START => module.start.aof_begins(&mut caller),
         raw::REDISMODULE_SUBEVENT_LOADING_ENDED if module.start.ended(&mut caller) => {
-            let note = Note::Guard(GuardEvent::LacksNothing);
-            module.shared.inbox.leave(note);
+            module.leave(Note::Guard(GuardEvent::LacksNothing));
         }
         _ => {}
     }

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! loadmodule libredis_lock.so [max-waiters-per-key N] [max-waiters N] [max-absent N] [max-keep ms] [max-waiters-share percent]
-//!     [max-waiting-bytes bytes] [replicate-in-place yes|no] [deadlock-detection yes|no]
+//!     [max-waiting-bytes bytes] [max-ttl ms] [guard off|restart|failover] [guard-slack ms]
+//!     [replicate-in-place yes|no] [deadlock-detection yes|no]
 //! ```
 
 use std::ffi::{c_char, c_int, c_longlong, c_void, CStr};
@@ -16,7 +17,7 @@ use crate::command::integer;
 
 /// The log line after the one that says which argument is wrong.
 pub(super) const BAD_ARGUMENTS: &CStr =
-    c"bad arguments: expected [max-waiters-per-key N] [max-waiters N] [replicate-in-place yes|no] [deadlock-detection yes|no] with N from 0 to 1000000, [max-absent N] [max-keep ms] [max-waiters-share percent] [max-waiting-bytes bytes]";
+    c"bad arguments: expected [max-waiters-per-key N] [max-waiters N] [replicate-in-place yes|no] [deadlock-detection yes|no] with N from 0 to 1000000, [max-absent N] [max-keep ms] [max-waiters-share percent] [max-waiting-bytes bytes] [max-ttl ms] [guard off|restart|failover] [guard-slack ms]";
 
 /// A setting with the value yes or no.
 #[derive(Debug)]

@@ -47,6 +47,12 @@ fn the_example_shows_the_defaults_of_the_module(kind: Kind) {
         assert_eq!(setting(&mut with_example.client(), name), value);
         let values = match value {
             "yes" => [("no", true), ("maybe", false), ("yes", true), ("1", false)],
+            "off" => [
+                ("restart", true),
+                ("maybe", false),
+                ("off", true),
+                ("0", false),
+            ],
             _ => {
                 let [least, below, most, above] = bounds(name);
                 [(least, true), (below, false), (most, true), (above, false)]
@@ -65,7 +71,7 @@ fn the_example_shows_the_defaults_of_the_module(kind: Kind) {
 fn bounds(name: &str) -> [&'static str; 4] {
     match name {
         "lock.max-waiters-share" => ["1", "0", "100", "101"],
-        "lock.max-keep" => ["0", "-1", "3600000", "3600001"],
+        "lock.max-keep" | "lock.max-ttl" | "lock.guard-slack" => ["0", "-1", "3600000", "3600001"],
         "lock.max-waiting-bytes" => ["0", "-1", "1099511627776", "1099511627777"],
         _ => ["0", "-1", "1000000", "1000001"],
     }

@@ -95,7 +95,8 @@ fn bad_load_arguments_are_named_in_the_log(kind: Kind) {
         let log = Server::log_of_failed_start(kind, &options);
         let expected = "bad arguments: expected [max-waiters-per-key N] [max-waiters N] [replicate-in-place yes|no] \
              [deadlock-detection yes|no] with N from 0 to 1000000, [max-absent N] [max-keep ms] \
-             [max-waiters-share percent] [max-waiting-bytes bytes]";
+             [max-waiters-share percent] [max-waiting-bytes bytes] [max-ttl ms] \
+             [guard off|restart|failover] [guard-slack ms]";
         assert!(log.contains(expected), "{bad}: {log}");
     }
 }

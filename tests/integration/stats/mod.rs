@@ -15,7 +15,7 @@ on_every_server![
     resetstat_is_for_operators,
 ];
 
-const GAUGES: [&str; 12] = [
+const GAUGES: [&str; 13] = [
     "held_exclusive",
     "held_shared",
     "held_counted",
@@ -28,9 +28,10 @@ const GAUGES: [&str; 12] = [
     "waited_keys",
     "waiting",
     "waiting_bytes",
+    "guard_left_ms",
 ];
 
-const COUNTERS: [&str; 28] = [
+const COUNTERS: [&str; 30] = [
     "macquired",
     "acquired",
     "reacquired",
@@ -48,6 +49,8 @@ const COUNTERS: [&str; 28] = [
     "deadlocks",
     "deadlock_cycles",
     "deadlock_over_budget",
+    "guards",
+    "guarded",
     "queue_full",
     "released",
     "released_later",
@@ -111,6 +114,8 @@ fn stats(c: &mut Client) -> Stats {
 #[track_caller]
 fn fields(info: &str) -> Stats {
     let fields = info.lines().filter_map(|line| line.strip_prefix("lock_"));
+    // A word, which the tests of the guard read.
+    let fields = fields.filter(|line| !line.starts_with("guard:"));
     let field = |line: &str| {
         let (name, value) = line.split_once(':').expect("a field");
         (name.to_string(), value.parse().expect("a number"))
