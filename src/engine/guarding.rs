@@ -101,5 +101,7 @@ pub(super) fn note<S: Server>(server: S, machine: &mut Machine<S::Types>, event:
             }
         }
     }
-    look(server, machine);
+    if machine.guard.is_on() || machine.guard.is_closed() {
+        look(server, machine);
+    }
 }

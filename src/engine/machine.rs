@@ -145,13 +145,13 @@ impl<T: Types> Machine<T> {
         let has_rest =
             self.was_demoted || self.registry.is_on_patrol() || self.registry.is_asking_for_slots();
         let rest_at_us = has_rest.then_some(0);
-        let at_us = self.sweep.due_at_us().into_iter();
-        let guard_ends_us = self.guard.due_us();
-        for at_us in at_us
-            .chain(slots_at_us)
-            .chain(rest_at_us)
-            .chain(guard_ends_us)
-        {
+        let more = [
+            self.sweep.due_at_us(),
+            slots_at_us,
+            rest_at_us,
+            self.guard.due_us(),
+        ];
+        for at_us in more.into_iter().flatten() {
             due.times_out_at_us = Some(due.times_out_at_us.map_or(at_us, |other| other.min(at_us)));
         }
         due
