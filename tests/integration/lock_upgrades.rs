@@ -6,17 +6,9 @@
 use crate::harness::{Client, Kind, Later, Reply, Server};
 
 on_every_server![
-    a_renamed_lock_causes_no_deadlock,
     a_restored_lock_causes_no_deadlock,
     a_moved_lock_causes_no_deadlock,
-    a_swapped_lock_causes_no_deadlock,
 ];
-
-fn a_renamed_lock_causes_no_deadlock(kind: Kind) {
-    a_replaced_lock_brings_no_deadlock(kind, |c| {
-        c.text("RENAME shares k");
-    });
-}
 
 fn a_restored_lock_causes_no_deadlock(kind: Kind) {
     a_replaced_lock_brings_no_deadlock(kind, |c| {
@@ -32,16 +24,6 @@ fn a_moved_lock_causes_no_deadlock(kind: Kind) {
         let away = ["SELECT 1", "RENAME shares k", "SELECT 0", "DEL k"];
         let replies = c.multi(&[&away[..], &["SELECT 1", "MOVE k 0", "SELECT 0"]].concat());
         assert_eq!(replies[5], Reply::Int(1));
-    });
-}
-
-fn a_swapped_lock_causes_no_deadlock(kind: Kind) {
-    a_replaced_lock_brings_no_deadlock(kind, |c| {
-        c.int("MOVE shares 1");
-        c.text("SELECT 1");
-        c.text("RENAME shares k");
-        c.text("SELECT 0");
-        c.text("SWAPDB 0 1");
     });
 }
 
