@@ -9,18 +9,14 @@ use std::path::Path;
 use redis_lock::lock::codec::encode_held;
 use redis_lock::lock::{Deadline, Fence, Hold, Mode};
 
-use crate::harness::commands::writes;
-use crate::harness::{record_of, wait_for, Client, Kind, Reply, Server};
+use crate::harness::{record_of, wait_for, Kind, Reply, Server};
 use fixture::{line, words, Fixture};
 
 on_every_server![
     a_malformed_command_changes_nothing,
-    the_bounds_themselves_are_accepted,
     a_key_of_another_type_is_left_alone,
     legacy_locks_and_native_locks_exclude_each_other,
     a_refused_command_changes_nothing_and_is_not_replicated,
-    a_replica_refuses_writes_and_answers_info,
-    under_maxmemory_locks_can_be_released_but_not_acquired,
     no_client_can_apply_a_record,
     only_a_change_fails_a_watch,
 ];
@@ -168,29 +164,6 @@ fn a_malformed_command_changes_nothing(kind: Kind) {
     fixture.changed("LOCK.RELEASE capped me");
 }
 
-fn the_bounds_themselves_are_accepted(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let max = 1i64 << 48;
-    for command in TAKES {
-        for rest in [
-            "1".to_string(),
-            max.to_string(),
-            format!("{max} BLOCK {max}"),
-            "5000 BLOCK 0".to_string(),
-            "5000 block 1".to_string(),
-        ] {
-            assert!(c.int(&format!("{command} k t {rest}")) > 0);
-            c.int("DEL k");
-        }
-    }
-    c.int("LOCK.ACQUIRE k t 5000");
-    for ttl in [1, max] {
-        assert_eq!(c.int(&format!("LOCK.RENEW k t {ttl}")), 1);
-        c.int("LOCK.ACQUIRE k t 5000");
-    }
-}
-
 fn a_key_of_another_type_is_left_alone(kind: Kind) {
     let mut fixture = Fixture::set_up(kind);
     for key in ["string", "list", "hash", "stream", "set", "zset", "legacy"] {
@@ -268,69 +241,6 @@ fn a_refused_command_changes_nothing_and_is_not_replicated(kind: Kind) {
     fixture.changed("RWLOCK.RLOCK shared you 1000000");
     assert_eq!(fixture.changed("LOCK.RENEW capped me 1000000"), 1);
     assert_eq!(fixture.changed("LOCK.RELEASE persisted me"), 1);
-}
-
-fn a_replica_refuses_writes_and_answers_info(kind: Kind) {
-    let mut fixture = Fixture::set_up(kind);
-    let mut r = fixture.replica.client();
-    for key in ["held", "shared", "free", "string"] {
-        let dump = format!("DUMP {key}");
-        let before = r.call(&dump);
-        let made = "LOCK.ACQUIRE {} * 1000".to_string();
-        for command in writes().chain([made]) {
-            let command = command.replace("{}", key);
-            let error = fixture.unchanged(&command, |_| r.error(&command));
-            assert!(error.starts_with("READONLY "), "{command}: {error}");
-        }
-        assert_eq!(r.call(&dump), before);
-    }
-    for key in ["held", "shared"] {
-        // Everything but the ttls, which count down.
-        let known = |c: &mut Client| {
-            let info = c.call(&format!("LOCK.INFO {key}"));
-            let holders = info.field("holders");
-            let fields = ["token", "fence", "since"];
-            let of = |holder: &Reply| fields.map(|name| holder.field(name));
-            (
-                info.field("mode"),
-                holders.items().iter().map(of).collect::<Vec<_>>(),
-            )
-        };
-        assert_eq!(known(&mut r), known(&mut fixture.c));
-    }
-    assert_eq!(r.call("LOCK.INFO free"), Reply::Nil);
-    let error = r.error("LOCK.INFO string");
-    assert_eq!(error, WRONG_TYPE);
-}
-
-fn under_maxmemory_locks_can_be_released_but_not_acquired(kind: Kind) {
-    let mut fixture = Fixture::set_up(kind);
-    fixture.c.call("CONFIG SET maxmemory-policy noeviction");
-    fixture.c.call("CONFIG SET maxmemory 1");
-    for key in ["free", "held", "shared"] {
-        for command in TAKES {
-            for token in ["me", "a", "*"] {
-                let line = format!("{command} {key} {token} 1000");
-                let error = fixture.unchanged(&line, |c| c.error(&line));
-                assert!(error.starts_with("OOM "), "{line}: {error}");
-            }
-        }
-    }
-    let info = fixture.c.call("LOCK.INFO held");
-    assert_eq!(info.field("mode"), Reply::from("exclusive"));
-    assert_eq!(fixture.changed("LOCK.RENEW held me 1000000"), 1);
-    assert_eq!(fixture.changed("LOCK.RELEASE held me"), 1);
-    assert_eq!(fixture.changed("LOCK.RELEASE shared a"), 1);
-    let lua = "EVAL return(redis.call('LOCK.RELEASE',KEYS[1],'b')) 1 shared";
-    assert_eq!(fixture.changed(lua), 1);
-    if kind.is_7_2_or_later() {
-        // Older servers queue no command at all when memory is short.
-        let lines = ["MULTI", "LOCK.RELEASE capped me", "EXEC"].map(words);
-        let replies = fixture.c.pipeline(&lines);
-        assert_eq!(replies[2], Reply::Array(vec![Reply::Int(1)]));
-    }
-    fixture.c.call("CONFIG SET maxmemory 0");
-    assert!(fixture.c.int("LOCK.ACQUIRE held you 1000000") > 0);
 }
 
 /// Records that would change the keys of a [`Fixture`], each with its key: those that a server

@@ -14,7 +14,6 @@ on_every_server![
     an_overwritten_lock_is_gone,
     locks_and_other_types_refuse_each_others_commands,
     an_expired_lock_counts_as_one_expired_key,
-    a_change_fails_a_watch_and_a_refusal_does_not,
     a_change_invalidates_client_side_caches,
     operations_on_a_key_with_many_readers_stay_cheap,
 ];
@@ -284,39 +283,6 @@ fn an_expired_lock_counts_as_one_expired_key(kind: Kind) {
         (c.int("DBSIZE") == 0).then_some(())
     });
     assert_eq!(c.info("expired_keys"), "2");
-}
-
-fn a_change_fails_a_watch_and_a_refusal_does_not(kind: Kind) {
-    let server = Server::start(kind);
-    let (mut watcher, mut c) = (server.client(), server.client());
-    let mut is_broken_by = |line: &str| {
-        watcher.call("WATCH k");
-        assert!(!matches!(c.call(line), Reply::Error(_)), "{line}");
-        watcher.call("MULTI");
-        watcher.call("PING");
-        watcher.call("EXEC") == Reply::Nil
-    };
-    for (line, changes) in [
-        ("LOCK.RENEW k me 60000", false),
-        ("LOCK.RELEASE k me", false),
-        ("LOCK.ACQUIRE k me 60000", true),
-        ("LOCK.ACQUIRE k you 60000", false),
-        ("RWLOCK.RLOCK k you 60000", false),
-        ("LOCK.RENEW k you 60000", false),
-        ("LOCK.RELEASE k you", false),
-        ("LOCK.INFO k", false),
-        ("LOCK.RENEW k me 90000", true),
-        ("RWLOCK.RLOCK k me 60000", true),
-        ("RWLOCK.RLOCK k you 60000", true),
-        ("RWLOCK.WLOCK k you 60000", false),
-        ("LOCK.RELEASE k me", true),
-        ("RWLOCK.WLOCK k you 60000", true),
-        ("LOCK.ACQUIRE k you 60000", true),
-        ("PEXPIRE k 50000", true),
-        ("LOCK.RELEASE k you", true),
-    ] {
-        assert_eq!(is_broken_by(line), changes, "{line}");
-    }
 }
 
 fn a_change_invalidates_client_side_caches(kind: Kind) {

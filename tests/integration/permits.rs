@@ -1,7 +1,6 @@
 //! LIMIT: counted holds, the permits of a semaphore. One test for each rule of the contract.
 
 mod fixture;
-mod kept;
 mod payloads;
 mod rate;
 

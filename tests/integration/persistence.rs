@@ -62,6 +62,17 @@ fn take_many(c: &mut Client) {
         c.int("RWLOCK.RLOCK persisted me 600000");
         c.int("PERSIST persisted");
         c.int("LOCK.RELEASE persisted nobody"); // which restores its ttl
+        for line in [
+            "LOCK.ACQUIRE permits a 600000 LIMIT 9",
+            "LOCK.ACQUIRE permits b 700000 LIMIT 4",
+            "RWLOCK.RLOCK permits r 600000",
+            "LOCK.ACQUIRE full a 600000 LIMIT 2",
+            "LOCK.ACQUIRE full b 600000 LIMIT 2",
+            "LOCK.ACQUIRE was-counted a 600000 LIMIT 7",
+            "RWLOCK.RLOCK was-counted a 600000",
+        ] {
+            c.int(line);
+        }
         c.call("SET text text");
     }
     c.call("SELECT 0");
@@ -72,7 +83,7 @@ fn with_many(c: &mut Client) -> State {
     take_many(c);
     workload::settle(c);
     let state = State::of(c);
-    assert_eq!(state.len(), 3 * 11);
+    assert_eq!(state.len(), 3 * 14);
     state
 }
 
@@ -85,6 +96,11 @@ fn assert_back(server: &Server, state: &State, when: &str) {
     assert_eq!(c.int("LOCK.RENEW exclusive me 600000"), 1);
     assert_eq!(c.int("LOCK.RELEASE converted you"), 1);
     assert_eq!(c.int("LOCK.RELEASE alone me"), 1);
+    // The limits count.
+    assert_eq!(c.call("LOCK.ACQUIRE full you 60000 LIMIT 9"), Reply::Nil);
+    assert!(c.int("LOCK.ACQUIRE permits you 60000 LIMIT 9") > 0);
+    assert_eq!(c.call("LOCK.ACQUIRE permits me 60000 LIMIT 9"), Reply::Nil);
+    assert!(c.int("RWLOCK.RLOCK was-counted you 60000") > 0);
 }
 
 #[track_caller]

@@ -4,7 +4,6 @@ use crate::harness::{Client, Kind, Reply, Server};
 
 mod copies;
 mod cut;
-mod endings;
 
 on_every_server![
     what_is_malformed_changes_nothing,

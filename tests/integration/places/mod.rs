@@ -8,7 +8,6 @@ mod crowd;
 mod endings;
 mod figures;
 pub mod fixture;
-mod grammar;
 mod info;
 mod keep;
 mod limits;
