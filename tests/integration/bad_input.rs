@@ -9,7 +9,7 @@ use std::path::Path;
 use redis_lock::lock::codec::encode_held;
 use redis_lock::lock::{Deadline, Fence, Hold, Mode};
 
-use crate::harness::{record_of, wait_for, Kind, Reply, Server};
+use crate::harness::{aof, record_of, Kind, Reply, Server};
 use fixture::{line, words, Fixture};
 
 on_every_server![
@@ -261,12 +261,7 @@ fn records(kind: Kind) -> Vec<(String, Vec<u8>)> {
         assert!(c.int(command) > 0);
     }
     let mut records = applied_in(server.dir());
-    c.call("BGREWRITEAOF");
-    wait_for("the rewrite", || {
-        let is_over =
-            c.info("aof_rewrite_in_progress") == "0" && c.info("aof_rewrite_scheduled") == "0";
-        is_over.then_some(())
-    });
+    aof::rewrite(&mut c);
     records.extend(applied_in(server.dir()));
     // Five effects, a cap, and the states of two keys.
     assert!(records.len() >= 8, "{records:?}");
@@ -276,37 +271,15 @@ fn records(kind: Kind) -> Vec<(String, Vec<u8>)> {
     records
 }
 
-/// The keys and records of all effects in the append-only files under a directory.
+/// The keys and records of all effects in the append-only file of a directory.
 fn applied_in(dir: &Path) -> Vec<(String, Vec<u8>)> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            found.extend(applied_in(&path));
-        } else if path.extension().is_some_and(|ext| ext == "aof") {
-            for command in commands(&fs::read(path).unwrap()) {
-                if let Some(record) = record_of(&command) {
-                    found.push((String::from_utf8(command[1].clone()).unwrap(), record));
-                }
+    for part in aof::parts(dir) {
+        for command in aof::commands(&fs::read(part).unwrap()) {
+            let args = line(&command.args);
+            if let Some(record) = record_of(&args) {
+                found.push((String::from_utf8(args[1].clone()).unwrap(), record));
             }
-        }
-    }
-    found
-}
-
-/// All the commands in a piece of RESP.
-fn commands(mut rest: &[u8]) -> Vec<Vec<Vec<u8>>> {
-    let mut found: Vec<Vec<Vec<u8>>> = Vec::new();
-    while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
-        let head = &rest[..end - 1];
-        rest = &rest[end + 1..];
-        if head.starts_with(b"*") {
-            found.push(Vec::new());
-        }
-        if let Some(len) = head.strip_prefix(b"$") {
-            let len: usize = std::str::from_utf8(len).unwrap().parse().unwrap();
-            found.last_mut().unwrap().push(rest[..len].to_vec());
-            rest = &rest[len + 2..];
         }
     }
     found

@@ -346,11 +346,7 @@ fn a_replica_restarts_from_its_own_aof(kind: Kind) {
         let mut c = primary.client();
         // It rewrites its file after the first synchronization. The effects of this test must come
         // after that.
-        wait_for("the file to be open", || {
-            let mut r = replica.client();
-            let idle = r.info("aof_rewrite_in_progress") == "0";
-            (idle && r.info("aof_rewrite_scheduled") == "0").then_some(())
-        });
+        aof::until_rewritten(&mut replica.client());
         workload::run(&mut c, 80, 2000);
         c.int("LOCK.ACQUIRE k me 600000");
         c.int("RWLOCK.RLOCK shared a 600000");

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{follow, is_unblocked, pair};
+use super::{follow, pair};
 use crate::harness::{figure, scale, wait_for, Kind, Later, Reply, Server};
 
 on_every_server![
@@ -129,7 +129,7 @@ fn a_primary_resumed_after_its_replica_left_grants_nobody(kind: Kind) {
         assert!(b.is_pending());
         assert!(old.client().holders("k").is_empty());
         follow(&old, &new);
-        is_unblocked(b);
+        b.error("UNBLOCKED ");
         old.wait_until_it_follows(&new);
         assert_eq!(old.client().holders("k"), ["d"]);
     }

@@ -1,19 +1,12 @@
 //! LOCK.CANCEL ends waits and places, and leaves holds.
 
 use super::fixture::{leaves_place, queued, Subscriber};
-use crate::harness::{Client, Kind, Later, Reply, Server};
+use crate::harness::{Client, Kind, Reply, Server};
 
 on_every_server![
     cancel_works_in_transactions_and_scripts,
     cancel_is_a_write_on_its_key,
 ];
-
-const CANCELLED: &str = "CANCELLED the wait was ended by LOCK.CANCEL";
-
-#[track_caller]
-fn is_cancelled(waits: Later) {
-    assert_eq!(waits.reply(), Reply::Error(CANCELLED.into()));
-}
 
 fn nobody_waits(c: &mut Client) {
     assert_eq!(c.info("lock_waiters"), "0");
@@ -33,13 +26,13 @@ fn cancel_works_in_transactions_and_scripts(kind: Kind) {
         "LOCK.CANCEL k",
     ]);
     assert_eq!(replies, [Reply::Int(2), Reply::Nil, Reply::Int(1)]);
-    is_cancelled(waits);
+    waits.error("CANCELLED the wait was ended by LOCK.CANCEL");
     assert_eq!(sub.text(), "cancelled 0 1 k d");
     let waits = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
     queued(&mut c, "LOCK.ACQUIRE k d 60000 NOTIFY 0 c");
     let script = "EVAL return(redis.call('LOCK.CANCEL',KEYS[1],'TOKEN',ARGV[1])) 1 k";
     assert_eq!(c.int(&format!("{script} b")), 1);
-    is_cancelled(waits);
+    waits.error("CANCELLED the wait was ended by LOCK.CANCEL");
     assert_eq!(c.int(&format!("{script} d")), 1);
     assert_eq!(sub.text(), "cancelled 0 1 k d");
     nobody_waits(&mut c);
