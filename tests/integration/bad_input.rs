@@ -37,125 +37,92 @@ const TOKEN_LONG: &str = "ERR the token is longer than 512 bytes";
 const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 const NOT_FOR_CLIENTS: &str = "ERR this command is for replication and the append-only file only";
 
-/// Invalid values of a ttl or a timeout. The second to last would be 100 if it were truncated to 64
-/// bits.
-const NO_NUMBERS: [&[u8]; 24] = [
+/// Invalid values of a ttl. The last would be 100 if it were truncated to 64 bits.
+const NO_NUMBERS: [&[u8]; 8] = [
     b"",
+    b"0",
     b"-1",
-    b"-0",
-    b"+5",
     b"007",
-    b"00",
-    b" 100",
-    b"100 ",
-    b"\n100",
-    b"1e3",
-    b"1.5",
-    b"0x10",
-    b"abc",
-    b"*",
-    b"\0",
     b"100\0",
-    b"1\x0000",
     b"\xff\xfe",
-    b"\xd9\xa1",
     b"281474976710657",
-    b"9223372036854775808",
-    b"18446744073709551616",
     b"18446744073709551716",
-    b"-9223372036854775809",
 ];
 
+/// One line for each error. The parsers' own tests have every way to be wrong.
 fn a_malformed_command_changes_nothing(kind: Kind) {
     let mut fixture = Fixture::set_up(kind);
-    let long_token = [b'x'; 513];
+    let long_token = "x".repeat(513);
     for key in ["free", "held", "shared", "capped"] {
-        let k = key.as_bytes();
         // The token is the holder's own, so an accepted command would change the lock.
-        let t: &[u8] = if key == "shared" { b"a" } else { b"me" };
+        let token = if key == "shared" { "a" } else { "me" };
         for command in TAKES {
-            let c = command.as_bytes();
-            for wrong in [&[c][..], &[c, k], &[c, k, t]] {
-                fixture.refuses_arity(wrong);
+            for wrong in ["", " {k}", " {k} {t}"] {
+                let wrong = wrong.replace("{k}", key).replace("{t}", token);
+                let wrong = format!("{command}{wrong}");
+                let wrong: Vec<&[u8]> = wrong.split(' ').map(str::as_bytes).collect();
+                fixture.refuses_arity(&wrong);
             }
-            let is_plain = command == "LOCK.ACQUIRE";
-            let unknown = if is_plain {
-                UNKNOWN_OPTION
-            } else {
-                UNKNOWN_RW_OPTION
+            let (unknown, limit) = match command {
+                "LOCK.ACQUIRE" => (UNKNOWN_OPTION, LIMIT),
+                _ => (UNKNOWN_RW_OPTION, UNKNOWN_RW_OPTION),
             };
             for (options, error) in [
-                (&["NX"][..], unknown),
-                (&[""], unknown),
-                (&["BLOCKS", "5"], unknown),
-                (&["BLOC", "5"], unknown),
-                (&["BLOCK\0", "5"], unknown),
-                (&["5", "BLOCK"], unknown),
-                (&["LIMITS", "5"], unknown),
-                (&["LIMIT\0", "5"], unknown),
-                (&["BLOCK"], NO_TIMEOUT),
-                (&["block"], NO_TIMEOUT),
-                (&["BLOCK", "BLOCK", "5"], TIMEOUT),
-                (&["BLOCK", "5", "5"], unknown),
-                (&["BLOCK", "5", "NX"], unknown),
-                (&["BLOCK", "5", "BLOCK"], TWICE),
-                (&["BLOCK", "5", "block", "5"], TWICE),
+                ("NX", unknown),
+                ("BLOCK\0 5", unknown),
+                ("BLOCK 5 5", unknown),
+                ("block", NO_TIMEOUT),
+                ("BLOCK BLOCK 5", TIMEOUT),
+                ("BLOCK 18446744073709551716", TIMEOUT),
+                ("BLOCK 5 block 5", TWICE),
+                ("LIMIT 0", limit),
+                ("LIMIT 4294967297", limit),
             ] {
-                let options: Vec<_> = options.iter().map(|option| option.as_bytes()).collect();
-                let all = [&[c, k, t, b"1000"], &options[..]].concat();
-                fixture.refuses(&line(&all), error);
-            }
-            for timeout in NO_NUMBERS {
-                let blocking = line(&[c, k, t, b"1000", b"BLOCK", timeout]);
-                fixture.refuses(&blocking, TIMEOUT);
-            }
-            if !is_plain {
-                let limited = line(&[c, k, t, b"1000", b"LIMIT", b"5"]);
-                fixture.refuses(&limited, unknown);
+                fixture.refuses(
+                    &words(&format!("{command} {key} {token} 1000 {options}")),
+                    error,
+                );
             }
         }
-        let acquire = |options: &[&[u8]]| {
-            let words = [&[b"LOCK.ACQUIRE", k, t, b"1000", b"LIMIT"], options];
-            line(&words.concat())
-        };
-        let beyond = [&b"0"[..], b"2147483648", b"4294967297"];
-        for limit in NO_NUMBERS.into_iter().chain(beyond) {
-            fixture.refuses(&acquire(&[limit]), LIMIT);
-        }
-        fixture.refuses(&acquire(&[]), NO_TIMEOUT);
-        fixture.refuses(&acquire(&[b"5", b"5"]), UNKNOWN_OPTION);
-        fixture.refuses(&acquire(&[b"5", b"limit", b"5"]), TWICE);
-        fixture.refuses(&acquire(&[b"5", b"BLOCK", b"5", b"LIMIT"]), TWICE);
         for command in [&TAKES[..], &["LOCK.RENEW"]].concat() {
-            let c = command.as_bytes();
-            for ttl in NO_NUMBERS.into_iter().chain([&b"0"[..]]) {
+            for ttl in NO_NUMBERS {
+                let [c, k, t] = [command, key, token].map(str::as_bytes);
                 fixture.refuses(&line(&[c, k, t, ttl]), TTL);
             }
-            fixture.refuses(&line(&[c, k, b"", b"1000"]), TOKEN_EMPTY);
-            let long = line(&[c, k, &long_token, b"1000"]);
-            fixture.refuses(&long, TOKEN_LONG);
+            fixture.refuses(&words(&format!("{command} {key}  1000")), TOKEN_EMPTY);
+            fixture.refuses(
+                &words(&format!("{command} {key} {long_token} 1000")),
+                TOKEN_LONG,
+            );
         }
-        let release = b"LOCK.RELEASE";
-        fixture.refuses(&line(&[release, k, b""]), TOKEN_EMPTY);
-        let long = line(&[release, k, &long_token]);
-        fixture.refuses(&long, TOKEN_LONG);
-        fixture.refuses_arity(&[release]);
-        fixture.refuses_arity(&[release, k]);
-        for options in [&["1"][..], &["ATLEAST 1", "1"], &["NOW"]] {
-            let words = [
-                &[&release[..], k, t][..],
-                &options.iter().map(|o| o.as_bytes()).collect::<Vec<_>>(),
-            ]
-            .concat();
-            fixture.refuses(&line(&words), "ERR unknown option, expected ATLEAST");
+        fixture.refuses(&words(&format!("LOCK.RELEASE {key} ")), TOKEN_EMPTY);
+        fixture.refuses(
+            &words(&format!("LOCK.RELEASE {key} {long_token}")),
+            TOKEN_LONG,
+        );
+        for (line, error) in [
+            (
+                "LOCK.RELEASE {k} {t} NOW",
+                "ERR unknown option, expected ATLEAST",
+            ),
+            (
+                "LOCK.INFO {k} {t}",
+                "ERR unknown option, expected HOLDERS or WAITERS",
+            ),
+        ] {
+            fixture.refuses(
+                &words(&line.replace("{k}", key).replace("{t}", token)),
+                error,
+            );
         }
-        fixture.refuses_arity(&[b"LOCK.RENEW"]);
-        fixture.refuses_arity(&[b"LOCK.RENEW", k]);
-        fixture.refuses_arity(&[b"LOCK.RENEW", k, t]);
-        fixture.refuses_arity(&[b"LOCK.RENEW", k, t, b"1000", b"1"]);
-        fixture.refuses_arity(&[b"LOCK.INFO"]);
-        let info = line(&[b"LOCK.INFO", k, t]);
-        fixture.refuses(&info, "ERR unknown option, expected HOLDERS or WAITERS");
+        for wrong in [
+            &["LOCK.RELEASE", key][..],
+            &["LOCK.RENEW", key, token],
+            &["LOCK.INFO"],
+        ] {
+            let wrong: Vec<&[u8]> = wrong.iter().map(|word| word.as_bytes()).collect();
+            fixture.refuses_arity(&wrong);
+        }
     }
     // An accepted value would have been visible.
     fixture.changed("LOCK.ACQUIRE free me 1000000");
