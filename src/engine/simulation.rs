@@ -25,6 +25,7 @@ use std::fmt;
 
 use super::tick::LOOK_AGAIN_US;
 use crate::lock::{Mode, Now, Token, Ttl};
+use crate::wait::Limits as Room;
 use node::{Node, Value};
 use oracle::Oracle;
 
@@ -182,6 +183,8 @@ struct Scene {
     refuses_writes: bool,
     has_subscribers: bool,
     detects_deadlocks: bool,
+    /// How many may wait.
+    room: Room,
 }
 
 impl Scene {
@@ -195,6 +198,13 @@ impl Scene {
             refuses_writes: false,
             has_subscribers: true,
             detects_deadlocks: false,
+            room: Room {
+                per_key: usize::MAX,
+                per_server: usize::MAX,
+                absent_per_key: usize::MAX,
+                per_user: usize::MAX,
+                bytes: usize::MAX,
+            },
         }
     }
 

@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::harness::{figure, scale, wait_for, Client, Kind, Later, Reply, Server, State, AT_ONCE};
+use crate::harness::{figure, scale, wait_for, Client, Kind, Server, State, AT_ONCE};
 
 mod clients;
 mod fences;
@@ -45,13 +45,6 @@ fn is_primary(c: &mut Client) -> bool {
 fn follow(replica: &Server, primary: &Server) {
     let line = format!("REPLICAOF 127.0.0.1 {}", primary.port);
     replica.client().text(&line);
-}
-
-fn is_unblocked(waiter: Later) {
-    match waiter.reply() {
-        Reply::Error(error) => assert!(error.starts_with("UNBLOCKED "), "{error}"),
-        other => panic!("{other:?}"),
-    }
 }
 
 #[track_caller]

@@ -5,9 +5,7 @@ use crate::harness::{wait_for, Client, Kind, Reply, Server};
 on_every_server![
     check_answers_the_fence_of_a_holder_and_null_to_others,
     a_script_that_begins_with_check_is_guarded,
-    release_atleast_keeps_the_hold_until_its_time,
     release_atleast_never_lengthens_a_hold,
-    release_atleast_refuses_bad_times,
     top_lists_the_longest_waits_first,
     top_is_for_operators_and_refuses_bad_numbers,
     exec_runs_for_a_holder_and_for_nobody_else,
@@ -63,36 +61,6 @@ fn a_script_that_begins_with_check_is_guarded(kind: Kind) {
     assert_eq!(run("me"), Reply::Int(2));
 }
 
-fn release_atleast_keeps_the_hold_until_its_time(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let fence = acquire(&mut c, "k", "me");
-    assert_eq!(c.int("LOCK.RELEASE k me ATLEAST 30000"), 1);
-    assert!((20_000..=30_000).contains(&c.int("PTTL k")));
-    assert_eq!(c.int("LOCK.CHECK k me"), fence);
-    // It is an ordinary hold: it can be renewed, and released.
-    assert_eq!(c.int("LOCK.RENEW k me 50000"), 1);
-    assert!(c.int("PTTL k") > 30_000);
-    assert_eq!(c.int("LOCK.RELEASE k me atleast 0"), 1);
-    assert_eq!(c.int("EXISTS k"), 0);
-    // The time counts from the first grant, which nothing changes.
-    acquire(&mut c, "k", "me");
-    let since = c.now_us();
-    wait_for("some time", || (c.now_us() > since + 50_000).then_some(()));
-    acquire(&mut c, "k", "me");
-    c.int("RWLOCK.RLOCK k me 60000");
-    assert_eq!(c.int("LOCK.RELEASE k me ATLEAST 50"), 1);
-    assert_eq!(c.int("EXISTS k"), 0);
-    // The next waiter gets it then, and not before.
-    acquire(&mut c, "k", "me");
-    let begun_us = c.now_us();
-    assert_eq!(c.int("LOCK.RELEASE k me ATLEAST 200"), 1);
-    assert!(server.client().int("LOCK.ACQUIRE k you 60000 BLOCK 0") > 0);
-    let waited_us = c.now_us() - begun_us;
-    assert!((150_000..5_000_000).contains(&waited_us), "{waited_us}");
-    assert_eq!(c.int("LOCK.RELEASE nothing me ATLEAST 5"), 0);
-}
-
 fn release_atleast_never_lengthens_a_hold(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
@@ -111,26 +79,6 @@ fn release_atleast_never_lengthens_a_hold(kind: Kind) {
     replica.wait_until_it_follows(&server);
     let ttl = replica.client().int("PTTL other");
     assert!((1..=7_000).contains(&ttl), "{ttl}");
-}
-
-fn release_atleast_refuses_bad_times(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    acquire(&mut c, "k", "me");
-    for bad in [
-        "ATLEAST",
-        "ATLEAST -1",
-        "ATLEAST x",
-        "ATLEAST 281474976710657",
-        "ATLEAST 1 ATLEAST 1",
-        "AFTER 1",
-    ] {
-        let error = c.error(&format!("LOCK.RELEASE k me {bad}"));
-        assert!(error.starts_with("ERR "), "{bad}: {error}");
-    }
-    assert_eq!(c.holders("k"), ["me"]);
-    assert_eq!(c.int("LOCK.RELEASE k me ATLEAST 281474976710656"), 1);
-    assert_eq!(c.holders("k"), ["me"]);
 }
 
 fn top_lists_the_longest_waits_first(kind: Kind) {

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crate::harness::{wait_for, Client, Kind, Reply, Server, AT_ONCE};
+use crate::harness::{aof, wait_for, Client, Kind, Reply, Server, AT_ONCE};
 
 on_every_server![
     every_kind_of_hand_off_reaches_the_replica,
@@ -303,12 +303,7 @@ fn waiters_are_not_persisted(kind: Kind) {
         let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
         let d = server.blocked("RWLOCK.RLOCK k d 60000 BLOCK 60000");
         if options[1] == "yes" {
-            c.text("BGREWRITEAOF");
-            wait_for("the rewrite", || {
-                let busy = ["aof_rewrite_in_progress", "aof_rewrite_scheduled"];
-                let idle = busy.map(|field| c.info(field) == "0");
-                (idle == [true; 2]).then_some(())
-            });
+            aof::rewrite(&mut c);
         } else {
             c.text("SAVE");
         }

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::harness::{wait_for, Client, Kind, Raw, Reply, Server};
+use crate::harness::{wait_for, Kind, Reply, Server};
 
 mod delivered;
 mod frozen;
@@ -14,15 +14,10 @@ mod undelivered;
 
 on_every_server![
     a_client_that_closes_its_connection_is_not_granted,
-    a_killed_waiter_leaves_the_queue_at_once,
     client_unblock_ends_the_wait_where_that_is_safe,
-    readers_are_granted_when_the_writer_before_them_leaves,
-    readers_behind_a_second_writer_stay_when_the_first_leaves,
-    a_waiting_upgrade_that_disconnects_keeps_its_shared_hold,
     a_client_that_is_evicted_is_not_granted,
     shutdown_does_not_wait_for_waiters,
     a_pipelined_quit_is_served_after_the_grant,
-    a_hundred_timeouts_none_of_them_early,
 ];
 
 /// Redis 7.4 and Valkey 8, where a timeout callback may coincide with a grant.
@@ -45,22 +40,6 @@ fn a_client_that_closes_its_connection_is_not_granted(kind: Kind) {
     assert!(d.fence() > held);
     assert_eq!(c.holders("k"), ["d"]);
     assert_eq!(server.blocked_clients(), 0);
-}
-
-fn a_killed_waiter_leaves_the_queue_at_once(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    c.int("LOCK.ACQUIRE k a 60000");
-    let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
-    let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
-    assert_eq!(c.int(&format!("CLIENT KILL ID {}", b.id)), 1);
-    assert_eq!(c.waiters("k"), ["d"], "in the very next command");
-    b.broken();
-    assert_eq!(c.int(&format!("CLIENT KILL ID {}", d.id)), 1);
-    d.broken();
-    c.int("LOCK.RELEASE k a");
-    assert_eq!(c.call("LOCK.INFO k"), Reply::Nil);
-    assert_eq!(c.int("EXISTS k"), 0);
 }
 
 fn client_unblock_ends_the_wait_where_that_is_safe(kind: Kind) {
@@ -97,78 +76,6 @@ fn client_unblock_ends_the_wait_where_that_is_safe(kind: Kind) {
         c.int("LOCK.RELEASE k d");
     }
     e.fence();
-}
-
-fn readers_are_granted_when_the_writer_before_them_leaves(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let kill: fn(&mut Client, &mut Raw) = |c, w| {
-        assert_eq!(c.int(&format!("CLIENT KILL ID {}", w.id)), 1);
-    };
-    let close: fn(&mut Client, &mut Raw) = |_, w| w.leave();
-    let time_out: fn(&mut Client, &mut Raw) = |_, w| assert_eq!(w.line().unwrap(), "$-1");
-    let unblock_error: fn(&mut Client, &mut Raw) = |c, w| {
-        assert_eq!(c.int(&format!("CLIENT UNBLOCK {} ERROR", w.id)), 1);
-        assert!(w.line().unwrap().starts_with("-UNBLOCKED "));
-    };
-    let unblock_timeout: fn(&mut Client, &mut Raw) = |c, w| {
-        assert_eq!(c.int(&format!("CLIENT UNBLOCK {} TIMEOUT", w.id)), 1);
-        assert_eq!(w.line().unwrap(), "$-1");
-    };
-    let mut exits = vec![(kill, 0), (close, 0), (time_out, 700)];
-    if may_be_unblocked(kind) {
-        exits.extend([(unblock_error, 0), (unblock_timeout, 0)]);
-    }
-    for (exit, timeout) in exits {
-        c.int("RWLOCK.RLOCK k r0 60000");
-        let mut w = server.raw_blocked(&format!("RWLOCK.WLOCK k w 60000 BLOCK {timeout}"));
-        let r1 = server.blocked("RWLOCK.RLOCK k r1 60000 BLOCK 0");
-        let r2 = server.blocked("RWLOCK.RLOCK k r2 60000 BLOCK 0");
-        exit(&mut c, &mut w);
-        let (r1, r2) = (r1.fence(), r2.fence());
-        assert!(r1 < r2);
-        assert_eq!(c.holders("k"), ["r0", "r1", "r2"]);
-        c.int("DEL k");
-    }
-}
-
-fn readers_behind_a_second_writer_stay_when_the_first_leaves(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    c.int("RWLOCK.RLOCK k r0 60000");
-    let w1 = server.blocked("RWLOCK.WLOCK k w1 60000 BLOCK 0");
-    let w2 = server.blocked("RWLOCK.WLOCK k w2 60000 BLOCK 0");
-    let r1 = server.blocked("RWLOCK.RLOCK k r1 60000 BLOCK 0");
-    c.int(&format!("CLIENT KILL ID {}", w1.id));
-    w1.broken();
-    // When this one has timed out, the server's timer has run since the kill.
-    let mut w3 = server.raw_blocked("RWLOCK.WLOCK k w3 60000 BLOCK 50");
-    assert_eq!(w3.line().unwrap(), "$-1");
-    assert!(w2.is_pending() && r1.is_pending());
-    c.int("LOCK.RELEASE k r0");
-    w2.fence();
-    assert!(r1.is_pending());
-    c.int("LOCK.RELEASE k w2");
-    r1.fence();
-}
-
-fn a_waiting_upgrade_that_disconnects_keeps_its_shared_hold(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let share = c.int("RWLOCK.RLOCK k up 60000");
-    c.int("RWLOCK.RLOCK k other 60000");
-    let up = server.blocked("RWLOCK.WLOCK k up 60000 BLOCK 0");
-    assert!(c
-        .error("RWLOCK.WLOCK k other 60000 BLOCK 0")
-        .starts_with("DEADLOCK "));
-    c.int(&format!("CLIENT KILL ID {}", up.id));
-    up.broken();
-    assert_eq!(c.holders("k"), ["up", "other"]);
-    assert_eq!(c.int("RWLOCK.RLOCK k up 60000"), share);
-    // Nothing prevents the other's upgrade any more.
-    let other = server.blocked("RWLOCK.WLOCK k other 60000 BLOCK 0");
-    c.int("LOCK.RELEASE k up");
-    other.fence();
 }
 
 fn a_client_that_is_evicted_is_not_granted(kind: Kind) {
@@ -235,31 +142,4 @@ fn a_pipelined_quit_is_served_after_the_grant(kind: Kind) {
     assert!(d.is_pending());
     c.int("LOCK.RELEASE k b");
     d.fence();
-}
-
-fn a_hundred_timeouts_none_of_them_early(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let fence = c.int("LOCK.ACQUIRE k a 60000");
-    // Their ends are in another order than their starts.
-    let waiters: Vec<_> = (0..100)
-        .map(|n: u64| {
-            let timeout = 40 + (n * 37) % 400;
-            let start = Instant::now();
-            let line = format!("LOCK.ACQUIRE k w{n} 60000 BLOCK {timeout}");
-            (timeout, start, server.later(&line))
-        })
-        .collect();
-    for (timeout, start, waiter) in waiters {
-        let (reply, at) = waiter.reply_and_instant();
-        assert_eq!(reply, Reply::Nil);
-        let waited = at - start;
-        assert!(
-            waited >= Duration::from_millis(timeout),
-            "{timeout} {waited:?}"
-        );
-    }
-    assert_eq!(c.waiters("k"), [""; 0]);
-    assert_eq!(c.int("LOCK.ACQUIRE k a 60000"), fence);
-    assert_eq!(server.blocked_clients(), 0);
 }

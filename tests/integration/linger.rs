@@ -3,22 +3,14 @@
 use crate::harness::{wait_for, Client, Kind, Raw, Reply, Server};
 
 mod endings;
-mod places;
 mod servers;
-mod storm;
 
 on_every_server![
     every_way_to_lose_a_connection_ends_the_hold,
-    the_next_command_sees_it_already,
-    the_deadline_comes_forward,
     the_deadline_never_moves_back,
-    a_renewal_from_another_connection_keeps_the_binding,
     a_reset_connection_keeps_its_holds,
     all_holds_of_a_connection_end,
-    readers_end_one_by_one,
-    permits_end_one_by_one,
     scripts_and_calls_are_refused,
-    a_transaction_may_linger,
 ];
 
 /// A connection that acquires a lock, as `line` says.
@@ -74,38 +66,6 @@ fn every_way_to_lose_a_connection_ends_the_hold(kind: Kind) {
     assert_eq!(c.info("lock_disconnected_later"), "0");
 }
 
-fn the_next_command_sees_it_already(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    for linger in [0, 600_000] {
-        let line = format!("LOCK.ACQUIRE k me 900000 LINGER {linger}");
-        let held = holder(&server, &line);
-        let kill = format!("CLIENT KILL ID {}", held.id);
-        let replies = c.in_one_go(&[&kill, "LOCK.ACQUIRE k you 900000", "PTTL k"]);
-        let ttl = replies[2].as_int();
-        match linger {
-            0 => assert!(replies[1].as_int() > 0, "{replies:?}"),
-            _ => assert!(replies[1] == Reply::Nil && ttl <= 600_000, "{replies:?}"),
-        }
-        c.int("DEL k");
-    }
-}
-
-fn the_deadline_comes_forward(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let held = holder(&server, "LOCK.ACQUIRE k me 600000 LINGER 300");
-    let next = server.blocked("LOCK.ACQUIRE k next 600000 BLOCK 0");
-    let begun_us = c.now_us();
-    kill(&mut c, &held);
-    assert!(next.fence() > 0);
-    let waited_us = c.now_us() - begun_us;
-    assert!((250_000..10_000_000).contains(&waited_us), "{waited_us}");
-    assert_eq!(c.info("lock_disconnected_later"), "1");
-    assert_eq!(c.info("lock_expired"), "1");
-    assert_eq!(c.info("lock_disconnected"), "0");
-}
-
 fn the_deadline_never_moves_back(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
@@ -122,23 +82,6 @@ fn the_deadline_never_moves_back(kind: Kind) {
     assert!((1..=20_000).contains(&c.int("PTTL short")));
     let holders = c.call("LOCK.INFO short").field("holders").items()[0].clone();
     assert!(holders.field("ttl").as_int() <= 20_000);
-}
-
-fn a_renewal_from_another_connection_keeps_the_binding(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let held = holder(&server, "LOCK.ACQUIRE k me 60000 LINGER 0");
-    for _ in 0..3 {
-        assert_eq!(c.int("LOCK.RENEW k me 600000"), 1);
-    }
-    assert_eq!(bound(&mut c), 1);
-    kill(&mut c, &held);
-    until_free(&mut c, "k");
-    // A renewal after the loss is one of an ordinary hold.
-    let held = holder(&server, "LOCK.ACQUIRE k me 600000 LINGER 60000");
-    kill(&mut c, &held);
-    assert_eq!(c.int("LOCK.RENEW k me 500000"), 1);
-    assert!(c.int("PTTL k") > 60_000);
 }
 
 fn a_reset_connection_keeps_its_holds(kind: Kind) {
@@ -174,48 +117,6 @@ fn all_holds_of_a_connection_end(kind: Kind) {
     assert_eq!(c.info("lock_disconnected"), (count + 1).to_string());
 }
 
-fn readers_end_one_by_one(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let one = holder(&server, "RWLOCK.RLOCK k one 600000 LINGER 0");
-    let two = holder(&server, "RWLOCK.RLOCK k two 600000 LINGER 0");
-    c.int("RWLOCK.RLOCK k three 600000");
-    let writer = server.blocked("RWLOCK.WLOCK k writer 600000 BLOCK 0");
-    kill(&mut c, &one);
-    kill(&mut c, &two);
-    wait_for("the readers to end", || {
-        (c.holders("k") == ["three"]).then_some(())
-    });
-    assert!(writer.is_pending());
-    c.int("LOCK.RELEASE k three");
-    assert!(writer.fence() > 0);
-    // A reader that is over is forgotten when the others change the lock.
-    let _late = holder(&server, "RWLOCK.RLOCK r late 1 LINGER 0");
-    c.int("RWLOCK.RLOCK r stays 600000");
-    wait_for("the deadline", || {
-        (c.call("LOCK.CHECK r late") == Reply::Nil).then_some(())
-    });
-    c.int("LOCK.RENEW r stays 600000");
-    assert_eq!(bound(&mut c), 0);
-}
-
-fn permits_end_one_by_one(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let one = holder(&server, "LOCK.ACQUIRE k one 600000 LIMIT 2 LINGER 0");
-    let two = holder(&server, "LOCK.ACQUIRE k two 600000 LIMIT 2 LINGER 300000");
-    let next = server.blocked("LOCK.ACQUIRE k next 600000 LIMIT 2 BLOCK 0");
-    kill(&mut c, &two);
-    c.int("LOCK.RENEW k other 1");
-    assert!(next.is_pending());
-    let permits = c.call("LOCK.INFO k").field("holders");
-    let ttls = permits.items().iter().map(|p| p.field("ttl").as_int());
-    assert_eq!(ttls.filter(|ttl| *ttl <= 300_000).count(), 1);
-    kill(&mut c, &one);
-    assert!(next.fence() > 0);
-    assert_eq!(c.holders("k"), ["two", "next"]);
-}
-
 fn scripts_and_calls_are_refused(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
@@ -242,24 +143,4 @@ fn scripts_and_calls_are_refused(kind: Kind) {
     }
     assert_eq!(c.int("EXISTS k"), 0);
     assert_eq!(bound(&mut c), 0);
-}
-
-fn a_transaction_may_linger(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let mut held = server.raw();
-    for line in [
-        "MULTI",
-        "LOCK.ACQUIRE k me 600000 LINGER 0",
-        "LOCK.ACQUIRE j me 600000 LINGER 0 BLOCK 0",
-    ] {
-        held.send(line);
-        held.line();
-    }
-    held.send("EXEC");
-    assert_eq!(held.line().as_deref(), Some("*2"));
-    assert_eq!(bound(&mut c), 2);
-    kill(&mut c, &held);
-    until_free(&mut c, "k");
-    until_free(&mut c, "j");
 }

@@ -9,13 +9,12 @@ use std::collections::HashSet;
 use redis_lock::command::spec::{Arg, Keys, Kind as ArgKind};
 
 use crate::harness::commands::{call_of, commands, shortest, text};
-use crate::harness::{module, wait_for, Client, Kind, Reply, Server};
+use crate::harness::{wait_for, Client, Kind, Reply, Server};
 
 on_every_server![
     command_getkeys_returns_the_key,
     command_docs_describe_every_argument,
     the_module_is_listed_and_cannot_be_unloaded,
-    an_unknown_argument_fails_the_load_with_a_reason,
     type_and_scan_return_the_held_locks,
     object_and_debug_commands_reply_for_locks,
     memory_usage_follows_the_holders,
@@ -132,18 +131,6 @@ fn the_module_is_listed_and_cannot_be_unloaded(kind: Kind) {
         assert_eq!(c.int("LOCK.ACQUIRE k me 1000000") == fence, key == "k");
         c.call("FLUSHALL");
     }
-}
-
-fn an_unknown_argument_fails_the_load_with_a_reason(kind: Kind) {
-    let module = module().to_str().unwrap().to_string();
-    let load = ["--loadmodule", &module, "surely-no-such-argument", "1"];
-    let log = Server::log_of_failed_start(kind, &load);
-    let said = |word: &str| {
-        let mut ours = log.lines().filter(|line| line.contains("<lock>"));
-        ours.any(|line| line.contains(word))
-    };
-    assert!(said("argument"), "{log}");
-    assert!(!said("locks are ready"), "{log}");
 }
 
 fn type_and_scan_return_the_held_locks(kind: Kind) {

@@ -4,21 +4,16 @@ use crate::harness::workload::{words, Command};
 use crate::harness::{now_ms, wait_for, Client, Kind, Reply, Server};
 
 on_every_server![
-    pttl_follows_the_longest_hold_up_and_down,
     a_key_expires_exactly_with_its_hold,
     pexpire_ends_a_hold_early,
     pexpire_caps_all_holds_and_no_other_holder_lifts_the_cap,
     a_longer_pexpire_lengthens_no_hold,
     persist_lengthens_no_hold,
     a_lock_stripped_of_its_ttl_gets_it_back,
-    every_way_to_delete_the_key_frees_the_lock,
     the_memory_of_thousands_of_readers_is_freed,
-    rename_takes_the_hold_along,
-    move_and_swapdb_take_the_hold_along,
     an_overwritten_lock_is_gone,
     locks_and_other_types_refuse_each_others_commands,
     an_expired_lock_counts_as_one_expired_key,
-    a_change_fails_a_watch_and_a_refusal_does_not,
     a_change_invalidates_client_side_caches,
     operations_on_a_key_with_many_readers_stay_cheap,
 ];
@@ -54,35 +49,6 @@ fn wait_until_free(c: &mut Client) {
 fn assert_lost(c: &mut Client, token: &str) {
     assert_eq!(c.int(&format!("LOCK.RENEW k {token} 60000")), 0);
     assert_eq!(c.int(&format!("LOCK.RELEASE k {token}")), 0);
-}
-
-fn pttl_follows_the_longest_hold_up_and_down(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    c.int("RWLOCK.WLOCK k a 40000");
-    assert_pttl(&mut c, 40_000);
-    c.int("LOCK.RENEW k a 90000");
-    assert_pttl(&mut c, 90_000);
-    c.int("LOCK.RENEW k a 60000");
-    assert_pttl(&mut c, 60_000);
-    c.int("RWLOCK.RLOCK k a 20000"); // converted, and shorter
-    assert_pttl(&mut c, 20_000);
-    c.int("RWLOCK.RLOCK k b 80000");
-    assert_pttl(&mut c, 80_000);
-    c.int("RWLOCK.RLOCK k d 50000");
-    assert_pttl(&mut c, 80_000);
-    c.int("LOCK.RENEW k a 70000");
-    assert_pttl(&mut c, 80_000);
-    c.int("LOCK.RENEW k b 30000");
-    assert_pttl(&mut c, 70_000);
-    c.int("LOCK.RELEASE k a");
-    assert_pttl(&mut c, 50_000);
-    c.int("LOCK.RELEASE k d");
-    assert_pttl(&mut c, 30_000);
-    c.int("RWLOCK.WLOCK k b 100000");
-    assert_pttl(&mut c, 100_000);
-    c.int("LOCK.RELEASE k b");
-    assert_eq!(c.int("PTTL k"), -2);
 }
 
 fn a_key_expires_exactly_with_its_hold(kind: Kind) {
@@ -227,29 +193,6 @@ fn a_lock_stripped_of_its_ttl_gets_it_back(kind: Kind) {
     }
 }
 
-fn every_way_to_delete_the_key_frees_the_lock(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    for command in ["LOCK.ACQUIRE", "RWLOCK.RLOCK"] {
-        for delete in [
-            "DEL k",
-            "UNLINK k",
-            "FLUSHDB",
-            "FLUSHDB ASYNC",
-            "FLUSHALL",
-            "FLUSHALL ASYNC",
-            "RENAME k away",
-        ] {
-            let fence = c.int(&format!("{command} k me 60000"));
-            c.call(delete);
-            assert_eq!(c.call("LOCK.INFO k"), Reply::Nil, "{delete}");
-            assert_lost(&mut c, "me");
-            assert!(c.int("LOCK.ACQUIRE k you 60000") > fence);
-            c.int("DEL k");
-        }
-    }
-}
-
 fn the_memory_of_thousands_of_readers_is_freed(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
@@ -283,48 +226,6 @@ fn the_memory_of_thousands_of_readers_is_freed(kind: Kind) {
 fn readers(named: &str, count: usize) -> Vec<Command> {
     let lines = (0..count).map(|n| format!("RWLOCK.RLOCK k {named}{n} 600000"));
     lines.map(|line| words(&line)).collect()
-}
-
-fn rename_takes_the_hold_along(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    for command in ["LOCK.ACQUIRE", "RWLOCK.RLOCK"] {
-        let fence = c.int(&format!("{command} from me 60000"));
-        let since = c.call("LOCK.INFO from").field("holders").items()[0].field("since");
-        c.int("LOCK.ACQUIRE k other 90000");
-        assert_eq!(c.int("RENAMENX from k"), 0);
-        assert_eq!(c.call("RENAME from k"), Reply::Simple("OK".into()));
-        assert_eq!(c.call("LOCK.INFO from"), Reply::Nil);
-        assert_eq!(of_hold(&mut c, "me", "fence"), fence);
-        assert_eq!(Reply::Int(of_hold(&mut c, "me", "since")), since);
-        assert_pttl(&mut c, 60_000);
-        assert_lost(&mut c, "other");
-        assert_eq!(c.int("LOCK.RENEW from me 60000"), 0);
-        assert_eq!(c.int(&format!("{command} k me 80000")), fence);
-        assert_pttl(&mut c, 80_000);
-        assert!(c.int("LOCK.ACQUIRE from me 60000") > fence);
-        assert_eq!(c.int("LOCK.RELEASE k me"), 1);
-        assert_eq!(c.int("LOCK.RELEASE from me"), 1);
-    }
-}
-
-fn move_and_swapdb_take_the_hold_along(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let fence = c.int("LOCK.ACQUIRE k me 60000");
-    for (away, to) in [("MOVE k 1", "SELECT 1"), ("SWAPDB 1 2", "SELECT 2")] {
-        c.call(away);
-        assert_eq!(c.call("LOCK.INFO k"), Reply::Nil);
-        assert_lost(&mut c, "me");
-        c.call(to);
-        assert_eq!(of_hold(&mut c, "me", "fence"), fence);
-        assert_pttl(&mut c, 60_000);
-        assert_eq!(c.call("LOCK.ACQUIRE k you 60000"), Reply::Nil);
-    }
-    c.call("SELECT 0");
-    assert!(c.int("LOCK.ACQUIRE k you 60000") > fence);
-    assert_eq!(c.int("MOVE k 2"), 0, "there is one already");
-    assert_eq!(c.int("LOCK.RELEASE k you"), 1);
 }
 
 fn an_overwritten_lock_is_gone(kind: Kind) {
@@ -382,39 +283,6 @@ fn an_expired_lock_counts_as_one_expired_key(kind: Kind) {
         (c.int("DBSIZE") == 0).then_some(())
     });
     assert_eq!(c.info("expired_keys"), "2");
-}
-
-fn a_change_fails_a_watch_and_a_refusal_does_not(kind: Kind) {
-    let server = Server::start(kind);
-    let (mut watcher, mut c) = (server.client(), server.client());
-    let mut is_broken_by = |line: &str| {
-        watcher.call("WATCH k");
-        assert!(!matches!(c.call(line), Reply::Error(_)), "{line}");
-        watcher.call("MULTI");
-        watcher.call("PING");
-        watcher.call("EXEC") == Reply::Nil
-    };
-    for (line, changes) in [
-        ("LOCK.RENEW k me 60000", false),
-        ("LOCK.RELEASE k me", false),
-        ("LOCK.ACQUIRE k me 60000", true),
-        ("LOCK.ACQUIRE k you 60000", false),
-        ("RWLOCK.RLOCK k you 60000", false),
-        ("LOCK.RENEW k you 60000", false),
-        ("LOCK.RELEASE k you", false),
-        ("LOCK.INFO k", false),
-        ("LOCK.RENEW k me 90000", true),
-        ("RWLOCK.RLOCK k me 60000", true),
-        ("RWLOCK.RLOCK k you 60000", true),
-        ("RWLOCK.WLOCK k you 60000", false),
-        ("LOCK.RELEASE k me", true),
-        ("RWLOCK.WLOCK k you 60000", true),
-        ("LOCK.ACQUIRE k you 60000", true),
-        ("PEXPIRE k 50000", true),
-        ("LOCK.RELEASE k you", true),
-    ] {
-        assert_eq!(is_broken_by(line), changes, "{line}");
-    }
 }
 
 fn a_change_invalidates_client_side_caches(kind: Kind) {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::harness::dump::raise_fences_by_an_hour;
-use crate::harness::{now_ms, wait_for, workload, Client, Kind, Reply, Server, State};
+use crate::harness::{aof, now_ms, wait_for, workload, Client, Kind, Reply, Server, State};
 
 on_all_servers![
     an_rdb_restores_everything,
@@ -62,6 +62,17 @@ fn take_many(c: &mut Client) {
         c.int("RWLOCK.RLOCK persisted me 600000");
         c.int("PERSIST persisted");
         c.int("LOCK.RELEASE persisted nobody"); // which restores its ttl
+        for line in [
+            "LOCK.ACQUIRE permits a 600000 LIMIT 9",
+            "LOCK.ACQUIRE permits b 700000 LIMIT 4",
+            "RWLOCK.RLOCK permits r 600000",
+            "LOCK.ACQUIRE full a 600000 LIMIT 2",
+            "LOCK.ACQUIRE full b 600000 LIMIT 2",
+            "LOCK.ACQUIRE was-counted a 600000 LIMIT 7",
+            "RWLOCK.RLOCK was-counted a 600000",
+        ] {
+            c.int(line);
+        }
         c.call("SET text text");
     }
     c.call("SELECT 0");
@@ -72,7 +83,7 @@ fn with_many(c: &mut Client) -> State {
     take_many(c);
     workload::settle(c);
     let state = State::of(c);
-    assert_eq!(state.len(), 3 * 11);
+    assert_eq!(state.len(), 3 * 14);
     state
 }
 
@@ -85,20 +96,11 @@ fn assert_back(server: &Server, state: &State, when: &str) {
     assert_eq!(c.int("LOCK.RENEW exclusive me 600000"), 1);
     assert_eq!(c.int("LOCK.RELEASE converted you"), 1);
     assert_eq!(c.int("LOCK.RELEASE alone me"), 1);
-}
-
-#[track_caller]
-fn rewrite_aof(c: &mut Client) {
-    // A save that the server started itself may be in progress.
-    wait_for("the rewrite to begin", || {
-        (!matches!(c.call("BGREWRITEAOF"), Reply::Error(_))).then_some(())
-    });
-    wait_for("the rewrite to end", || {
-        let idle = |field: &str| field == "0";
-        let ended = idle(&c.info("aof_rewrite_in_progress"));
-        (ended && idle(&c.info("aof_rewrite_scheduled"))).then_some(())
-    });
-    assert_eq!(c.info("aof_last_bgrewrite_status"), "ok");
+    // The limits count.
+    assert_eq!(c.call("LOCK.ACQUIRE full you 60000 LIMIT 9"), Reply::Nil);
+    assert!(c.int("LOCK.ACQUIRE permits you 60000 LIMIT 9") > 0);
+    assert_eq!(c.call("LOCK.ACQUIRE permits me 60000 LIMIT 9"), Reply::Nil);
+    assert!(c.int("RWLOCK.RLOCK was-counted you 60000") > 0);
 }
 
 fn an_rdb_restores_everything(kind: Kind) {
@@ -152,7 +154,7 @@ fn a_reload_changes_nothing(kind: Kind) {
             assert_eq!(c.call(reload), Reply::Simple("OK".into()));
             State::of(&mut c).assert_same(&state, reload);
         }
-        rewrite_aof(&mut c);
+        aof::rewrite(&mut c);
         assert_eq!(c.call("DEBUG LOADAOF"), Reply::Simple("OK".into()));
         assert_back(&server, &state, "after a rewrite and DEBUG LOADAOF");
     }
@@ -173,7 +175,7 @@ fn a_rewritten_aof_restores_everything(kind: Kind) {
         let mut server = aof_server(kind, preamble);
         let mut c = server.client();
         take_many(&mut c);
-        rewrite_aof(&mut c);
+        aof::rewrite(&mut c);
         // Effects after the rewrite.
         c.int("LOCK.RENEW long me 600000");
         c.int("RWLOCK.RLOCK shortened d 800000");
@@ -226,14 +228,14 @@ fn a_random_history_survives_an_aof_rewrite_in_its_middle(kind: Kind) {
         let mut server = aof_server(kind, preamble);
         let mut c = server.client();
         workload::run(&mut c, seed, 2000);
-        rewrite_aof(&mut c);
+        aof::rewrite(&mut c);
         let tally = workload::run(&mut c, seed + 100, 1000);
         let state = State::of(&mut c);
         server.kill();
         server.start_again();
         let mut c = server.client();
         State::of(&mut c).assert_same(&state, &format!("seed {seed}, preamble {preamble}"));
-        rewrite_aof(&mut c);
+        aof::rewrite(&mut c);
         server.kill();
         server.start_again();
         let mut c = server.client();
@@ -265,7 +267,7 @@ fn a_server_without_any_fence_saves_and_loads(kind: Kind) {
         for line in ["SAVE", "DEBUG RELOAD", "DEBUG LOADAOF"] {
             assert_eq!(c.call(line), Reply::Simple("OK".into()), "{line}");
         }
-        rewrite_aof(&mut c);
+        aof::rewrite(&mut c);
         server.shut_down_saving();
         server.start_again();
         assert!(server.client().int("LOCK.ACQUIRE k me 60000") > 0);
@@ -334,7 +336,7 @@ fn fences_keep_rising_over_a_rewritten_aof(kind: Kind) {
         let ahead = raise_fences_by_an_hour(&mut c);
         assert_eq!(c.int("DBSIZE"), held.into());
         for _ in 0..2 {
-            rewrite_aof(&mut server.client());
+            aof::rewrite(&mut server.client());
             server.kill();
             server.start_again();
         }
@@ -359,7 +361,7 @@ fn the_servers_own_tools_accept_the_files(kind: Kind) {
         let mut server = aof_server(kind, preamble);
         let mut c = server.client();
         take_many(&mut c);
-        rewrite_aof(&mut c);
+        aof::rewrite(&mut c);
         workload::run(&mut c, 40, 500);
         c.call("SAVE");
         server.kill();

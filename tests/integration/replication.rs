@@ -8,12 +8,8 @@ use crate::harness::{now_ms, packed, wait_for, Client, Kind, Reply, Server, Stat
 on_all_servers![
     every_operation_is_replicated,
     commands_that_change_nothing_replicate_nothing,
-    a_random_history_is_replicated,
-    a_random_history_is_replicated_over_broken_links,
     a_replica_attached_later_receives_everything,
     a_replica_follows_a_primary_without_any_fence,
-    a_replica_of_a_replica_receives_everything,
-    a_replica_answers_reads_and_refuses_writes,
     a_replica_hides_expired_holds_before_its_primary_deletes_them,
     a_promoted_replica_has_the_holders_and_gives_larger_fences,
     a_replica_attached_later_gives_larger_fences,
@@ -82,6 +78,15 @@ fn every_operation_is_replicated(kind: Kind) {
         "UNLINK gone",
         "LOCK.RELEASE k w",
         "LOCK.ACQUIRE k me 600000",
+        "LOCK.ACQUIRE p a 600000 LIMIT 9",
+        "LOCK.ACQUIRE p b 700000 LIMIT 3",
+        "RWLOCK.RLOCK p r 600000",
+        "LOCK.ACQUIRE p b 600000 LIMIT 5",
+        "LOCK.RELEASE p a",
+        "LOCK.RELEASE p b ATLEAST 50000",
+        "LOCK.ACQUIRE p r 600000 LIMIT 4",
+        "PEXPIRE p 400000",
+        "RWLOCK.RLOCK p r 600000",
         "FLUSHDB",
         "LOCK.ACQUIRE k me 600000",
     ] {
@@ -158,33 +163,6 @@ fn commands_that_change_nothing_replicate_nothing(kind: Kind) {
     assert_same(&primary, &replica, "after all");
 }
 
-fn a_random_history_is_replicated(kind: Kind) {
-    let primary = primary(kind);
-    let replica = Server::start_replica_of(&primary, &[]);
-    let mut c = primary.client();
-    let mut seen = 0;
-    for seed in 0..25 {
-        let tally = workload::run(&mut c, seed, 1000);
-        tally.assert_rich(1000);
-        assert_same(&primary, &replica, &format!("seed {seed}"));
-        seen += State::of(&mut c).len();
-    }
-    assert!(seen > 50, "only {seen} keys were compared");
-}
-
-fn a_random_history_is_replicated_over_broken_links(kind: Kind) {
-    let primary = primary(kind);
-    let replica = Server::start_replica_of(&primary, &[]);
-    let mut c = primary.client();
-    for seed in 50..54 {
-        assert_eq!(c.int("CLIENT KILL TYPE replica"), 1);
-        workload::run(&mut c, seed, 1000);
-        assert_same(&primary, &replica, &format!("seed {seed}"));
-    }
-    assert_eq!(c.info("sync_full"), "1");
-    assert_eq!(c.info("sync_partial_ok"), "4");
-}
-
 /// As on a server for which replication in place is not proved.
 fn a_random_history_is_replicated_without_replicating_in_place(kind: Kind) {
     for (setting, words) in [("yes", 4), ("no", 3)] {
@@ -252,44 +230,6 @@ fn a_replica_follows_a_primary_without_any_fence(kind: Kind) {
     assert_eq!(replica.client().int("DBSIZE"), 1);
 }
 
-fn a_replica_of_a_replica_receives_everything(kind: Kind) {
-    let primary = primary(kind);
-    let middle = Server::start_replica_of(&primary, &["--repl-diskless-sync-delay", "0"]);
-    let last = Server::start_replica_of(&middle, &[]);
-    let mut c = primary.client();
-    for seed in 70..73 {
-        let tally = workload::run(&mut c, seed, 2000);
-        tally.assert_rich(2000);
-        assert_same(&primary, &middle, &format!("seed {seed}, in the middle"));
-        assert_same(&primary, &last, &format!("seed {seed}, at the end"));
-    }
-}
-
-fn a_replica_answers_reads_and_refuses_writes(kind: Kind) {
-    let primary = primary(kind);
-    let replica = Server::start_replica_of(&primary, &[]);
-    let (mut c, mut r) = (primary.client(), replica.client());
-    c.int("RWLOCK.RLOCK k a 600000");
-    c.int("RWLOCK.RLOCK k b 300000");
-    c.call("PEXPIRE k 200000");
-    replica.wait_until_it_follows(&primary);
-    assert_eq!(info(&mut c, "k"), info(&mut r, "k"));
-    for holder in r.call("LOCK.INFO k").field("holders").items() {
-        let ttl = holder.field("ttl").as_int();
-        assert!((190_001..=200_000).contains(&ttl), "{ttl}");
-    }
-    for line in [
-        "LOCK.ACQUIRE k2 me 60000",
-        "RWLOCK.WLOCK k2 me 60000",
-        "RWLOCK.RLOCK k you 60000",
-        "LOCK.RENEW k a 60000",
-        "LOCK.RELEASE k a",
-    ] {
-        assert!(r.error(line).starts_with("READONLY"), "{line}");
-    }
-    assert_same(&primary, &replica, "after the refusals");
-}
-
 fn a_replica_hides_expired_holds_before_its_primary_deletes_them(kind: Kind) {
     let primary = primary(kind);
     let replica = Server::start_replica_of(&primary, &[]);
@@ -333,6 +273,7 @@ fn a_promoted_replica_has_the_holders_and_gives_larger_fences(kind: Kind) {
         let held = c.int("LOCK.ACQUIRE held me 600000");
         c.int("RWLOCK.RLOCK shared a 600000");
         c.int("RWLOCK.RLOCK shared b 600000");
+        c.int("LOCK.ACQUIRE permits a 600000 LIMIT 2");
         let raised = ahead.then(|| raise_fences_by_an_hour(&mut c));
         let last = raised.unwrap_or_else(|| c.int("LOCK.ACQUIRE last me 600000"));
         c.call("DEL last");
@@ -348,6 +289,8 @@ fn a_promoted_replica_has_the_holders_and_gives_larger_fences(kind: Kind) {
         assert_eq!(r.call("RWLOCK.WLOCK shared you 600000"), Reply::Nil);
         assert_eq!(r.int("LOCK.RELEASE shared b"), 1);
         assert!(r.int("RWLOCK.WLOCK shared you 600000") > last);
+        assert!(r.int("LOCK.ACQUIRE permits b 600000 LIMIT 9") > last);
+        assert_eq!(r.call("LOCK.ACQUIRE permits c 600000 LIMIT 9"), Reply::Nil);
     }
 }
 
@@ -403,11 +346,7 @@ fn a_replica_restarts_from_its_own_aof(kind: Kind) {
         let mut c = primary.client();
         // It rewrites its file after the first synchronization. The effects of this test must come
         // after that.
-        wait_for("the file to be open", || {
-            let mut r = replica.client();
-            let idle = r.info("aof_rewrite_in_progress") == "0";
-            (idle && r.info("aof_rewrite_scheduled") == "0").then_some(())
-        });
+        aof::until_rewritten(&mut replica.client());
         workload::run(&mut c, 80, 2000);
         c.int("LOCK.ACQUIRE k me 600000");
         c.int("RWLOCK.RLOCK shared a 600000");

@@ -143,10 +143,7 @@ fn locks_without_a_ttl_in_an_aof_are_repaired(kind: Kind) {
             let mut server = Server::start_with(kind, &[&options[..], &[preamble]].concat());
             let mut c = server.client();
             let over_ms = take_without_ttl(&mut c, then);
-            wait_for("the rewrite", || {
-                let idle = ["aof_rewrite_in_progress", "aof_rewrite_scheduled"];
-                idle.iter().all(|field| c.info(field) == "0").then_some(())
-            });
+            crate::harness::aof::until_rewritten(&mut c);
             server.kill();
             wait_until(over_ms, true);
             server.start_again();

@@ -6,7 +6,6 @@ use crate::harness::{Client, Kind, Reply, Server};
 on_every_server![
     transactions_and_scripts_get_the_same_replies,
     functions_get_the_same_replies,
-    one_transaction_acquires_renews_and_releases,
     a_discarded_transaction_leaves_no_hold,
     a_refusal_inside_a_transaction_undoes_nothing,
 ];
@@ -149,30 +148,6 @@ fn functions_get_the_same_replies(kind: Kind) {
         c.send(&args)
     });
     assert_eq!(Replies::of(replies), alone);
-}
-
-fn one_transaction_acquires_renews_and_releases(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    c.call("MULTI");
-    for line in [
-        "LOCK.ACQUIRE k me 60000",
-        "LOCK.RENEW k me 90000",
-        "PTTL k",
-        "LOCK.RELEASE k me",
-        "EXISTS k",
-        "LOCK.ACQUIRE k me 60000",
-    ] {
-        c.call(line);
-    }
-    let replies = c.call("EXEC");
-    let replies: Vec<_> = replies.items().iter().map(Reply::as_int).collect();
-    let [first, renewed, pttl, released, exists, second] = replies[..] else {
-        panic!("{replies:?}");
-    };
-    assert_eq!((renewed, released, exists), (1, 1, 0));
-    assert!((80_001..=90_000).contains(&pttl));
-    assert!(second > first);
 }
 
 fn a_discarded_transaction_leaves_no_hold(kind: Kind) {

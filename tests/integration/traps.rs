@@ -11,12 +11,10 @@ mod pause;
 
 on_every_server![
     timeouts_and_a_deadline_in_one_millisecond_are_all_served,
-    eviction_of_a_lock_grants_the_next_waiter,
     a_busy_script_delays_a_hand_off_but_loses_none,
     a_waiter_that_leaves_during_a_busy_script_is_not_granted,
     saving_with_waiters_changes_nothing,
     debug_reload_with_waiters_changes_nothing,
-    flushall_async_grants_the_next_waiter,
     a_waiter_is_granted_while_the_server_forks,
 ];
 
@@ -56,27 +54,6 @@ fn timeouts_and_a_deadline_in_one_millisecond_are_all_served(kind: Kind) {
         assert_eq!(c.call("LOCK.INFO k"), Reply::Nil, "{granted} granted");
     }
     assert_eq!(server.blocked_clients(), 0);
-}
-
-fn eviction_of_a_lock_grants_the_next_waiter(kind: Kind) {
-    let server = Server::start_with(kind, &["--maxmemory-policy", "allkeys-lru"]);
-    let mut c = server.client();
-    let first = c.int("LOCK.ACQUIRE k a 60000");
-    let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
-    let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
-    c.call("CONFIG SET maxmemory 1");
-    // A command that may use memory makes the server evict keys.
-    let mut evicted = 0;
-    wait_for("two evictions", || {
-        c.call("SET x y");
-        evicted = c.info("evicted_keys").parse().unwrap();
-        (evicted >= 2).then_some(())
-    });
-    c.call("CONFIG SET maxmemory 0");
-    let second = b.fence();
-    assert!(first < second);
-    assert!(second < d.fence(), "by the eviction of b's hold");
-    assert!(c.waiters("k").is_empty());
 }
 
 /// A script that runs until SCRIPT KILL, on its own connection. Returns when the server reports
@@ -192,28 +169,6 @@ fn debug_reload_with_waiters_changes_nothing(kind: Kind) {
     assert!(b.fence() > fence);
     c.int("DEL k");
     d.fence();
-}
-
-fn flushall_async_grants_the_next_waiter(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    for line in ["FLUSHALL ASYNC", "FLUSHDB ASYNC", "FLUSHALL SYNC"] {
-        let mut waiters = Vec::new();
-        for n in 0..20 {
-            c.int(&format!("RWLOCK.RLOCK k{n} a 60000"));
-            c.int(&format!("RWLOCK.RLOCK k{n} b 60000"));
-            waiters.push(server.blocked(&format!("RWLOCK.WLOCK k{n} w 60000 BLOCK 0")));
-        }
-        // The values are freed on another thread in the meantime.
-        c.call(line);
-        for waiter in waiters {
-            waiter.fence();
-        }
-        for n in 0..20 {
-            assert_eq!(c.holders(&format!("k{n}")), ["w"], "{line}");
-            c.int(&format!("DEL k{n}"));
-        }
-    }
 }
 
 fn a_waiter_is_granted_while_the_server_forks(kind: Kind) {

@@ -6,10 +6,8 @@ use crate::harness::{wait_for, Kind, Reply, Server};
 
 on_all_servers![
     a_timeout_gives_null_on_time_and_unblocks_the_next_waiter,
-    a_server_generated_token_comes_with_the_grant,
     a_deadline_grants_the_next_waiter_soon_but_not_early,
     every_end_of_a_lock_grants_the_next_waiter,
-    a_release_in_a_transaction_or_script_grants_the_next_waiter,
     where_blocking_is_forbidden_block_is_ignored;
     every: ttls_of_grants_in_one_long_step_count_from_each_grant
 ];
@@ -79,18 +77,6 @@ fn ttls_of_grants_in_one_long_step_count_from_each_grant(kind: Kind) {
     assert!(leases.into_iter().all(|other| other == lease));
 }
 
-fn a_server_generated_token_comes_with_the_grant(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    c.int("LOCK.ACQUIRE k a 60000");
-    let b = server.blocked("LOCK.ACQUIRE k * 60000 BLOCK 0");
-    c.int("LOCK.RELEASE k a");
-    let reply = b.reply();
-    let token = String::from_utf8(reply.items()[0].as_bytes().to_vec()).unwrap();
-    assert_eq!(token.len(), 36);
-    assert_eq!(c.int(&format!("LOCK.RELEASE k {token}")), 1);
-}
-
 fn a_deadline_grants_the_next_waiter_soon_but_not_early(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
@@ -143,34 +129,6 @@ fn every_end_of_a_lock_grants_the_next_waiter(kind: Kind) {
         assert_eq!(holders.items()[0].field("token"), "b".into(), "{end}");
         c.call("FLUSHALL");
     }
-}
-
-fn a_release_in_a_transaction_or_script_grants_the_next_waiter(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    c.int("LOCK.ACQUIRE k a 60000");
-    let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
-    let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
-    c.call("MULTI");
-    c.call("LOCK.RELEASE k a");
-    c.call("LOCK.ACQUIRE k a 60000");
-    let replies = c.call("EXEC");
-    assert_eq!(
-        replies.items(),
-        [Reply::Int(1), Reply::Nil],
-        "it was handed on at once"
-    );
-    b.fence();
-    let script = "return redis.call('LOCK.RELEASE',KEYS[1],ARGV[1])";
-    assert_eq!(c.send(&["EVAL", script, "1", "k", "b"]), Reply::Int(1));
-    d.fence();
-    c.call("MULTI");
-    c.call("DEL k");
-    c.call("LOCK.ACQUIRE k a 60000");
-    assert!(matches!(
-        c.call("EXEC").items(),
-        [Reply::Int(1), Reply::Int(_)]
-    ));
 }
 
 fn where_blocking_is_forbidden_block_is_ignored(kind: Kind) {

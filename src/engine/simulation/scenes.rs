@@ -56,9 +56,13 @@ impl InMemory {
         let mut scene = Scene::new();
         // As on a server.
         scene.detects_deadlocks = true;
+        let number = |value: &str| value.parse().map_err(|_| format!("{value} is no number"));
         for (name, value) in settings {
             match name.as_str() {
                 "deadlock-detection" => scene.detects_deadlocks = value == "yes",
+                "max-waiters" => scene.room.per_server = number(value)?,
+                "max-waiters-per-key" => scene.room.per_key = number(value)?,
+                "max-absent" => scene.room.absent_per_key = number(value)?,
                 _ => return Err(format!("the server in memory has no setting {name}")),
             }
         }

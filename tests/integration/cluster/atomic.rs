@@ -7,7 +7,7 @@ mod load;
 use std::collections::BTreeMap;
 
 use crate::harness::dump::raise_fences_by_an_hour;
-use crate::harness::{wait_for, Client, Cluster, Kind, Later, Reply, State, SHARDS};
+use crate::harness::{wait_for, Client, Cluster, Kind, Reply, State, SHARDS};
 
 on_valkey_9![
     locks_move_with_their_slots,
@@ -129,14 +129,6 @@ fn gauges(c: &mut Client) -> [u64; 3] {
     ["held_exclusive", "held_shared", "held_keys"].map(|name| stats[name])
 }
 
-#[track_caller]
-fn gets_tryagain(waiter: Later) {
-    match waiter.reply() {
-        Reply::Error(error) => assert!(error.starts_with("TRYAGAIN "), "{error}"),
-        other => panic!("{other:?}"),
-    }
-}
-
 /// The value and the expiry of a key.
 fn value(c: &mut Client, key: &str) -> (Reply, i64) {
     (
@@ -167,7 +159,9 @@ fn locks_move_with_their_slots(kind: Kind) {
     let keys = [exclusive, shared, short, capped];
     let before = keys.map(|key| value(&mut source, key));
     fixture.migrate();
-    waiters.into_iter().for_each(gets_tryagain);
+    waiters
+        .into_iter()
+        .for_each(|waiter| waiter.error("TRYAGAIN "));
     assert_eq!(keys.map(|key| value(&mut target, key)), before);
     assert_eq!(stats(&mut source)["waiters"], 0);
     assert_eq!(gauges(&mut source), [0, 0, 0]);

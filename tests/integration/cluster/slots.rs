@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::checker::{check, halves, Checked};
 use super::journal::Account;
 use super::load_clients::{with_load_clients, Journal};
-use crate::harness::{figure, now_us, scale, wait_for, Cluster, Kind, Later, Reply, SHARDS};
+use crate::harness::{figure, now_us, scale, wait_for, Cluster, Kind, Reply, SHARDS};
 
 on_every_server![a_slot_that_moves_or_is_deleted_loses_nothing];
 
@@ -37,13 +37,6 @@ fn check_all(journal: &Journal) -> Checked {
         let (count, errors) = (breaches.len(), &journal.errors);
         panic!("{count} breaches, {errors:?}; the first:\n{}", breaches[0])
     })
-}
-
-fn gets_tryagain(waiter: Later) {
-    match waiter.reply() {
-        Reply::Error(error) => assert!(error.starts_with("TRYAGAIN "), "{error}"),
-        other => panic!("{other:?}"),
-    }
 }
 
 fn slots_move_under_load(kind: Kind, cluster: &mut Cluster, first: usize) {
@@ -186,8 +179,8 @@ fn a_hold_moves_with_its_fence(cluster: &Cluster) {
     cluster.begin_to_move(slot, from, to);
     assert!(b.is_pending() && c.is_pending());
     assert_eq!(cluster.move_keys(slot, from, to), 1);
-    gets_tryagain(b);
-    gets_tryagain(c);
+    b.error("TRYAGAIN ");
+    c.error("TRYAGAIN ");
     // The new node grants requests there, both before and after the end of the move.
     new.text("ASKING");
     assert_eq!(new.int("LOCK.ACQUIRE ahead a 60000"), fence);
@@ -226,7 +219,9 @@ fn a_deleted_slot_keeps_its_locks(kind: Kind, cluster: &mut Cluster, owner: usiz
             thread::sleep(Duration::from_millis(200));
             assert_eq!(c.text(&format!("CLUSTER DELSLOTS {slots}")), "OK");
             // Long before the hold ends.
-            waiters.into_iter().for_each(gets_tryagain);
+            waiters
+                .into_iter()
+                .for_each(|waiter| waiter.error("TRYAGAIN "));
             let error = c.error(&format!("LOCK.ACQUIRE {held} b 60000 BLOCK 0"));
             assert!(error.starts_with("CLUSTERDOWN "), "{error}");
             thread::sleep(Duration::from_millis(200));

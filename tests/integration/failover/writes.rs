@@ -2,12 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use super::{follow, is_unblocked, pair};
+use super::{follow, pair};
 use crate::harness::{figure, scale, wait_for, Kind, Later, Reply, Server};
 
 on_every_server![
     a_hold_confirmed_by_wait_is_on_the_promoted_replica,
-    a_primary_without_enough_replicas_refuses_acquire_and_release,
     a_primary_without_enough_replicas_grants_no_waiter,
     a_primary_resumed_after_its_replica_left_grants_nobody,
 ];
@@ -64,34 +63,6 @@ fn lacks_replicas(server: &Server) {
     let mut c = server.client();
     wait_for("the replicas to be missed", || {
         (c.info("min_slaves_good_slaves") == "0").then_some(())
-    });
-}
-
-fn a_primary_without_enough_replicas_refuses_acquire_and_release(kind: Kind) {
-    let (primary, mut replica) = careful(kind);
-    let mut c = primary.client();
-    c.int("LOCK.ACQUIRE k a 600000");
-    replica.kill();
-    lacks_replicas(&primary);
-    for line in [
-        "LOCK.ACQUIRE free b 600000",
-        "LOCK.ACQUIRE k b 600000 BLOCK 0",
-        "RWLOCK.RLOCK free b 600000",
-        "LOCK.ACQUIRE k a 600000",
-        // This is refused like every write. The hold then ends at its deadline.
-        "LOCK.RENEW k a 600000",
-        "LOCK.RELEASE k a",
-        "DEL k",
-    ] {
-        let error = c.error(line);
-        assert!(error.starts_with("NOREPLICAS "), "{line}: {error}");
-    }
-    assert_eq!(c.holders("k"), ["a"]);
-    assert_eq!(primary.blocked_clients(), 0);
-    replica.start_again();
-    follow(&replica, &primary);
-    wait_for("the replica", || {
-        (c.call("LOCK.RELEASE k a") == Reply::Int(1)).then_some(())
     });
 }
 
@@ -158,7 +129,7 @@ fn a_primary_resumed_after_its_replica_left_grants_nobody(kind: Kind) {
         assert!(b.is_pending());
         assert!(old.client().holders("k").is_empty());
         follow(&old, &new);
-        is_unblocked(b);
+        b.error("UNBLOCKED ");
         old.wait_until_it_follows(&new);
         assert_eq!(old.client().holders("k"), ["d"]);
     }

@@ -5,7 +5,6 @@ use super::super::harness::{wait_for, Client, Kind, Reply, Server};
 
 on_every_server![
     every_end_of_a_hold_in_a_transaction_or_script_grants_the_next_waiter,
-    a_grant_in_a_transaction_is_visible_to_its_later_commands,
     every_change_of_a_lock_fails_a_watch,
     waiters_fail_no_watch,
     a_watched_lock_decides_whether_a_transaction_runs,
@@ -116,34 +115,6 @@ fn every_end_of_a_hold_in_a_transaction_or_script_grants_the_next_waiter(kind: K
         assert!(b.line().unwrap().starts_with("-WRONGTYPE "), "{name}");
         c.call("FLUSHALL");
     }
-}
-
-fn a_grant_in_a_transaction_is_visible_to_its_later_commands(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    c.int("LOCK.ACQUIRE k a 60000");
-    let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
-    let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
-    let replies = c.multi(&[
-        "LOCK.RELEASE k a",
-        "LOCK.ACQUIRE k a 60000", // b was first
-        "LOCK.RENEW k a 60000",
-        "LOCK.RELEASE k b", // any client that knows a token may
-        "LOCK.RELEASE k b",
-        "DEL k",
-        "LOCK.ACQUIRE k a 60000", // nobody stays: the hold of d is gone since DEL
-    ]);
-    let (first, last) = replies.split_at(6);
-    let ints = [1, 0, 1, 0, 1].map(Reply::Int);
-    assert_eq!(first[0], ints[0]);
-    assert_eq!(first[1], Reply::Nil);
-    assert_eq!(first[2..], ints[1..]);
-    assert!(d.fence() > b.fence());
-    let Reply::Int(fence) = last[0] else {
-        panic!("{last:?}");
-    };
-    assert!(fence > 0);
-    assert_eq!(c.holders("k"), ["a"]);
 }
 
 fn every_change_of_a_lock_fails_a_watch(kind: Kind) {

@@ -4,6 +4,29 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::client::{Client, Reply};
+use super::server::wait_for;
+
+/// Has the server rewrite its file, and waits for the end.
+#[track_caller]
+pub fn rewrite(c: &mut Client) {
+    // A save that the server started itself may be in progress.
+    wait_for("the rewrite to begin", || {
+        (!matches!(c.call("BGREWRITEAOF"), Reply::Error(_))).then_some(())
+    });
+    until_rewritten(c);
+    assert_eq!(c.info("aof_last_bgrewrite_status"), "ok");
+}
+
+/// Waits until no rewrite is going on or about to begin.
+#[track_caller]
+pub fn until_rewritten(c: &mut Client) {
+    wait_for("the rewrite to end", || {
+        let is_idle = c.info("aof_rewrite_in_progress") == "0";
+        (is_idle && c.info("aof_rewrite_scheduled") == "0").then_some(())
+    });
+}
+
 /// A command of the file, and where it ends.
 pub struct Command<'b> {
     pub args: Vec<&'b [u8]>,

@@ -114,11 +114,7 @@ impl Cluster {
             c.text("CONFIG SET appendonly yes");
         }
         for node in &self.nodes {
-            let mut c = node.client();
-            wait_for("the append-only file to begin", || {
-                let idle = ["aof_rewrite_in_progress", "aof_rewrite_scheduled"];
-                idle.iter().all(|field| c.info(field) == "0").then_some(())
-            });
+            super::aof::until_rewritten(&mut node.client());
         }
     }
 

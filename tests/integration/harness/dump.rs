@@ -51,12 +51,24 @@ fn sign(payload: &mut [u8]) {
     payload[end..].copy_from_slice(&checksum.to_le_bytes());
 }
 
-/// The servers' CRC: Jones' polynomial, bit-reversed.
-fn crc64(bytes: &[u8]) -> u64 {
+/// CRC-64 as the servers have it: Jones' polynomial, reflected, from 0, nothing at the end.
+pub fn crc64(bytes: &[u8]) -> u64 {
+    const TABLE: [u64; 256] = {
+        let mut table = [0; 256];
+        let mut n = 0;
+        while n < 256 {
+            let (mut crc, mut bit) = (n as u64, 0);
+            while bit < 8 {
+                crc = (crc >> 1) ^ (0x95ac_9329_ac4b_c9b5 * (crc & 1));
+                bit += 1;
+            }
+            table[n] = crc;
+            n += 1;
+        }
+        table
+    };
     bytes.iter().fold(0, |crc, byte| {
-        (0..8).fold(crc ^ u64::from(*byte), |crc, _| {
-            (crc >> 1) ^ (0x95ac_9329_ac4b_c9b5 * (crc & 1))
-        })
+        (crc >> 8) ^ TABLE[usize::from(*byte ^ crc as u8)]
     })
 }
 

@@ -118,6 +118,15 @@ impl Later {
         reply.ok().map(|reply| (reply, client))
     }
 
+    /// Waits for the reply, which must be an error that begins with this word.
+    #[track_caller]
+    pub fn error(self, word: &str) {
+        match self.reply() {
+            Reply::Error(error) => assert!(error.starts_with(word), "{error}"),
+            other => panic!("{other:?}"),
+        }
+    }
+
     /// The fence, which must come.
     #[track_caller]
     pub fn fence(self) -> i64 {

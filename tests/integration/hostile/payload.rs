@@ -5,6 +5,8 @@
 //! version:2 bytes | CRC64:u64
 //! ```
 
+use crate::harness::dump::crc64;
+
 /// The length of the version and the CRC64.
 pub const FOOTER: usize = 2 + 8;
 
@@ -83,27 +85,6 @@ pub fn sealed(mut body: Vec<u8>, version: [u8; 2]) -> Vec<u8> {
     let crc = crc64(&body);
     body.extend(crc.to_le_bytes());
     body
-}
-
-/// CRC-64 as the servers have it: Jones' polynomial, reflected, from 0, nothing at the end.
-fn crc64(bytes: &[u8]) -> u64 {
-    const TABLE: [u64; 256] = {
-        let mut table = [0; 256];
-        let mut n = 0;
-        while n < 256 {
-            let (mut crc, mut bit) = (n as u64, 0);
-            while bit < 8 {
-                crc = (crc >> 1) ^ (0x95ac_9329_ac4b_c9b5 * (crc & 1));
-                bit += 1;
-            }
-            table[n] = crc;
-            n += 1;
-        }
-        table
-    };
-    bytes.iter().fold(0, |crc, byte| {
-        (crc >> 8) ^ TABLE[usize::from(*byte ^ crc as u8)]
-    })
 }
 
 #[test]

@@ -4,6 +4,7 @@
 use std::thread::sleep;
 use std::time::Duration;
 
+use super::undelivered::let_the_timer_run;
 use crate::harness::{wait_for, Client, Kind, Raw, Reply, Server};
 
 on_every_server![
@@ -162,13 +163,4 @@ fn a_grant_to_a_closed_client_is_taken_back_with_client_eviction(kind: Kind) {
     assert_eq!(b.line(), None);
     d.fence();
     assert_eq!(c.holders("k"), ["d"]);
-}
-
-/// Returns after the server's timer has run following all earlier commands.
-fn let_the_timer_run(server: &Server) {
-    let mut c = server.client();
-    c.int("LOCK.ACQUIRE turn one 60000");
-    let mut two = server.raw_blocked("LOCK.ACQUIRE turn two 60000 BLOCK 5");
-    assert_eq!(two.line().unwrap(), "$-1");
-    c.int("DEL turn");
 }

@@ -3,8 +3,6 @@
 use crate::harness::{module, wait_for, Client, Kind, Reply, Server};
 
 on_every_server![
-    waiters_beyond_max_waiters_get_queuefull,
-    max_waiters_of_zero_refuses_every_wait,
     bad_load_arguments_are_named_in_the_log,
     config_reads_and_sets_the_limits,
     a_set_limit_outlives_a_restart_by_config_rewrite,
@@ -12,71 +10,6 @@ on_every_server![
 ];
 
 const LIMITS: [&str; 2] = ["max-waiters-per-key", "max-waiters"];
-
-fn waiters_beyond_max_waiters_get_queuefull(kind: Kind) {
-    let server = Server::start_with(kind, &["max-waiters-per-key", "2", "MAX-WAITERS", "3"]);
-    let mut c = server.client();
-    let fence = c.int("LOCK.ACQUIRE k a 60000");
-    c.int("LOCK.ACQUIRE other a 60000");
-    let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
-    let d = server.blocked("RWLOCK.RLOCK k d 60000 BLOCK 0");
-    for line in [
-        "LOCK.ACQUIRE k e 60000 BLOCK 0",
-        "RWLOCK.WLOCK k e 60000 BLOCK 10",
-        "RWLOCK.RLOCK k e 60000 BLOCK 0",
-    ] {
-        let error = c.error(line);
-        assert!(
-            error.starts_with("QUEUEFULL ") && error.contains("(max-waiters-per-key)"),
-            "{error}"
-        );
-    }
-    assert_eq!(c.call("LOCK.ACQUIRE k e 60000"), Reply::Nil);
-    assert_eq!(
-        c.int("LOCK.ACQUIRE k a 60000 BLOCK 0"),
-        fence,
-        "who need not wait"
-    );
-    assert_eq!(
-        c.multi(&["LOCK.ACQUIRE k e 60000 BLOCK 0"]),
-        [Reply::Nil],
-        "where nobody may block"
-    );
-
-    let f = server.blocked("LOCK.ACQUIRE other f 60000 BLOCK 0");
-    let error = c.error("LOCK.ACQUIRE other g 60000 BLOCK 0");
-    assert!(
-        error.starts_with("QUEUEFULL ") && error.contains("(max-waiters)"),
-        "{error}"
-    );
-    assert_eq!(
-        (c.waiters("k"), c.waiters("other")),
-        (words("b d"), words("f"))
-    );
-    assert_eq!(
-        (c.holders("k"), c.holders("other")),
-        (words("a"), words("a"))
-    );
-
-    // A client that leaves frees its entry.
-    c.int(&format!("CLIENT KILL ID {}", f.id));
-    f.broken();
-    let g = server.blocked("LOCK.ACQUIRE other g 60000 BLOCK 0");
-    c.int("LOCK.RELEASE k a");
-    b.fence();
-    let e = server.blocked("LOCK.ACQUIRE k e 60000 BLOCK 0");
-    assert!(d.is_pending() && e.is_pending() && g.is_pending());
-}
-
-fn max_waiters_of_zero_refuses_every_wait(kind: Kind) {
-    let server = Server::start_with(kind, &["max-waiters", "0"]);
-    let mut c = server.client();
-    c.int("LOCK.ACQUIRE k a 60000 BLOCK 0");
-    let error = c.error("LOCK.ACQUIRE k b 60000 BLOCK 0");
-    assert!(error.starts_with("QUEUEFULL "), "{error}");
-    assert_eq!(c.call("LOCK.ACQUIRE k b 60000"), Reply::Nil);
-    assert_eq!(c.int("LOCK.RELEASE k a"), 1);
-}
 
 fn bad_load_arguments_are_named_in_the_log(kind: Kind) {
     let module = module();
@@ -203,8 +136,4 @@ fn limits(c: &mut Client) -> [Option<i64>; 2] {
         }
         other => panic!("{other:?}"),
     })
-}
-
-fn words(line: &str) -> Vec<String> {
-    line.split(' ').map(str::to_string).collect()
 }

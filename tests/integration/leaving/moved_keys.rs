@@ -7,8 +7,6 @@ use crate::harness::{wait_for, Client, Kind, Reply, Server};
 
 on_every_server![
     an_undelivered_hold_is_taken_back_wherever_its_key_moved,
-    an_undelivered_hold_taken_back_elsewhere_grants_the_waiters_there,
-    a_hold_renewed_after_a_move_is_not_taken_back,
     an_undelivered_conversion_is_undone_at_a_copy_with_the_same_fence,
 ];
 
@@ -65,62 +63,6 @@ fn an_undelivered_hold_is_taken_back_wherever_its_key_moved(kind: Kind) {
     b.broken();
     c.call("SELECT 3");
     wait_for("it to go", || (c.int("EXISTS there") == 0).then_some(()));
-}
-
-/// One client waits at the new place of the lock, and one at the old.
-fn an_undelivered_hold_taken_back_elsewhere_grants_the_waiters_there(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    for moves in [
-        &["RENAME k there"][..],
-        &[
-            "MOVE k 1",
-            "SELECT 1",
-            "RENAME k there",
-            "MOVE there 0",
-            "SELECT 0",
-        ],
-    ] {
-        c.int("LOCK.ACQUIRE k a 600000");
-        c.int("LOCK.ACQUIRE there z 600000");
-        let b = server.blocked("LOCK.ACQUIRE k b 600000 BLOCK 0");
-        let d = server.blocked("LOCK.ACQUIRE k d 600000 BLOCK 0");
-        let e = server.blocked("LOCK.ACQUIRE there e 600000 BLOCK 0");
-        let kill = kill(&b);
-        // MOVE only moves to an absent key.
-        let lines = [&["LOCK.RELEASE k a", &kill, "DEL there"], moves].concat();
-        c.multi(&lines);
-        b.broken();
-        d.fence();
-        e.fence();
-        assert_eq!(c.holders("k"), ["d"], "{moves:?}");
-        assert_eq!(c.holders("there"), ["e"], "{moves:?}");
-        c.call("FLUSHALL");
-    }
-    // A reader goes, and the lock stays with another one.
-    c.int("RWLOCK.WLOCK k a 600000");
-    let dead = server.blocked("RWLOCK.RLOCK k dead 600000 BLOCK 0");
-    let alive = server.blocked("RWLOCK.RLOCK k alive 600000 BLOCK 0");
-    c.multi(&["LOCK.RELEASE k a", &kill(&dead), "RENAME k there"]);
-    dead.broken();
-    alive.fence();
-    wait_for("one reader", || {
-        (c.holders("there") == ["alive"]).then_some(())
-    });
-}
-
-fn a_hold_renewed_after_a_move_is_not_taken_back(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    c.int("LOCK.ACQUIRE k a 600000");
-    let b = server.blocked("LOCK.ACQUIRE k b 600000 BLOCK 0");
-    let renew = "LOCK.RENEW there b 600000";
-    let replies = c.multi(&["LOCK.RELEASE k a", &kill(&b), "RENAME k there", renew]);
-    assert_eq!(replies[3], Reply::Int(1));
-    b.broken();
-    let_the_timer_run(&server);
-    let_the_timer_run(&server);
-    assert_eq!(c.holders("there"), ["b"]);
 }
 
 /// A copy by DUMP and RESTORE has the fences of its original, and a conversion keeps them.

@@ -1,35 +1,12 @@
 //! Bindings end with their holds, or when these leave their keys, and take no memory then.
 
-use super::{bound, holder, kill, until_free};
+use super::{bound, holder, until_free};
 use crate::harness::{wait_for, Kind, Reply, Server};
 
 on_every_server![
-    a_release_forgets_the_binding,
     a_hold_that_ends_otherwise_is_forgotten,
-    swapdb_is_followed,
-    a_lock_that_is_moved_keeps_its_ttl,
     acquires_take_no_memory,
 ];
-
-fn a_release_forgets_the_binding(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let mut held = holder(&server, "LOCK.ACQUIRE k me 600000 LINGER 0");
-    held.send("LOCK.RELEASE k me");
-    assert_eq!(held.line().as_deref(), Some(":1"));
-    assert_eq!(bound(&mut c), 0);
-    let fence = c.int("LOCK.ACQUIRE k me 600000");
-    // A release that takes effect later is the owner's last word, too.
-    held.send("LOCK.ACQUIRE job me 600000 LINGER 0");
-    held.line();
-    c.int("LOCK.RELEASE job me ATLEAST 300000");
-    assert_eq!(bound(&mut c), 0);
-    kill(&mut c, &held);
-    c.int("LOCK.RENEW k other 1");
-    c.int("LOCK.RENEW job other 1");
-    assert_eq!(c.int("LOCK.CHECK k me"), fence);
-    assert!((200_000..=300_000).contains(&c.int("PTTL job")));
-}
 
 fn a_hold_that_ends_otherwise_is_forgotten(kind: Kind) {
     let server = Server::start(kind);
@@ -73,39 +50,6 @@ fn a_hold_that_ends_otherwise_is_forgotten(kind: Kind) {
     drop(held);
     assert_eq!(bound(&mut c), 1);
     assert_eq!(c.holders("k"), ["you"]);
-}
-
-fn swapdb_is_followed(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let mut other = server.client();
-    other.call("SELECT 1");
-    let held = holder(&server, "LOCK.ACQUIRE k me 600000 LINGER 0");
-    other.int("LOCK.ACQUIRE k me 600000");
-    c.call("SWAPDB 0 1");
-    assert_eq!(bound(&mut c), 1);
-    let replies = c.in_one_go(&[
-        &format!("CLIENT KILL ID {}", held.id),
-        "SWAPDB 0 1",
-        "SWAPDB 0 1",
-    ]);
-    assert_eq!(replies[0], Reply::Int(1));
-    until_free(&mut other, "k");
-    assert_eq!(c.holders("k"), ["me"]);
-}
-
-fn a_lock_that_is_moved_keeps_its_ttl(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let held = holder(&server, "LOCK.ACQUIRE k me 600000 LINGER 0");
-    c.call("RENAME k j");
-    kill(&mut c, &held);
-    c.int("LOCK.RENEW j other 1");
-    assert_eq!(c.holders("j"), ["me"]);
-    // A new acquire binds it where it is.
-    let held = holder(&server, "LOCK.ACQUIRE j me 600000 LINGER 0");
-    kill(&mut c, &held);
-    until_free(&mut c, "j");
 }
 
 fn acquires_take_no_memory(kind: Kind) {

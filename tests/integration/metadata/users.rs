@@ -8,7 +8,6 @@ use crate::harness::{Client, Kind, Reply, Server};
 
 on_every_server![
     key_permissions_separate_read_from_write,
-    a_user_limited_to_some_keys_cannot_use_others,
     categories_contain_the_commands,
 ];
 
@@ -50,28 +49,6 @@ fn key_permissions_separate_read_from_write(kind: Kind) {
         assert_may(&mut reader, &line.replace("{}", "app:k"));
         assert_may_not(&mut writer, &line.replace("{}", "app:k"));
         assert_may_not(&mut reader, &line.replace("{}", "other:k"));
-    }
-}
-
-fn a_user_limited_to_some_keys_cannot_use_others(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let mut some = user(&server, "some", "~app:* +@all");
-    let others = ["other:k", "app", "app;k", "APP:k"];
-    for key in others {
-        c.int(&format!("LOCK.ACQUIRE {key} me 1000000"));
-    }
-    let effects = ["LOCK._APPLY {} x", "LOCK._RELEASE {} me"].map(String::from);
-    for line in of_one_key().map(shortest).chain(effects) {
-        for key in others {
-            assert_may_not(&mut some, &line.replace("{}", key));
-        }
-    }
-    for line in of_one_key().map(shortest) {
-        assert_may(&mut some, &line.replace("{}", "app:k"));
-    }
-    for key in others {
-        assert_eq!(c.int(&format!("LOCK.RELEASE {key} me")), 1);
     }
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::holds::{self, Hold};
-use crate::harness::{copy_files, now_ms, wait_for, Client, FakeClock, Kind, Reply, Server, Setup};
+use crate::harness::{copy_files, now_ms, Client, FakeClock, Kind, Reply, Server, Setup};
 
 on_every_server![
     files_of_every_version_load,
@@ -226,13 +226,7 @@ fn write_files(kind: Kind, into: &Path, options: &[&str]) {
     live(&mut c);
     let has_aof = !options.is_empty();
     if has_aof {
-        wait_for("the rewrite to begin", || {
-            (!matches!(c.call("BGREWRITEAOF"), Reply::Error(_))).then_some(())
-        });
-        wait_for("the rewrite to end", || {
-            let is_idle = c.info("aof_rewrite_in_progress") == "0";
-            (is_idle && c.info("aof_rewrite_scheduled") == "0").then_some(())
-        });
+        crate::harness::aof::rewrite(&mut c);
     }
     live_on(&server, &mut c);
     let holds = holds::of(&mut c);

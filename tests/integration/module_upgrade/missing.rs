@@ -18,18 +18,6 @@ const NO_MODULE: &str = "no matching module";
 
 const AOF: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 
-#[track_caller]
-fn rewrite_aof(c: &mut crate::harness::Client) {
-    wait_for("the rewrite to begin", || {
-        (!matches!(c.call("BGREWRITEAOF"), Reply::Error(_))).then_some(())
-    });
-    wait_for("the rewrite to end", || {
-        let is_idle = c.info("aof_rewrite_in_progress") == "0";
-        (is_idle && c.info("aof_rewrite_scheduled") == "0").then_some(())
-    });
-    assert_eq!(c.info("aof_last_bgrewrite_status"), "ok");
-}
-
 fn an_aof_with_locks_is_refused(kind: Kind) {
     for preamble in ["yes", "no"] {
         for rewritten in [false, true] {
@@ -38,7 +26,7 @@ fn an_aof_with_locks_is_refused(kind: Kind) {
             let mut c = server.client();
             c.int("LOCK.ACQUIRE k me 100000000");
             if rewritten {
-                rewrite_aof(&mut c);
+                aof::rewrite(&mut c);
             }
             server.kill();
             let dir = server.dir().to_str().unwrap();
@@ -142,11 +130,8 @@ fn the_module_can_be_removed_as_documented(kind: Kind) {
         }
         c.call("CONFIG SET aof-use-rdb-preamble no");
         c.call("CONFIG SET appendonly yes");
-        wait_for("the append-only file to be there", || {
-            let is_idle = c.info("aof_rewrite_in_progress") == "0";
-            (is_idle && c.info("aof_rewrite_scheduled") == "0").then_some(())
-        });
-        rewrite_aof(&mut c);
+        aof::until_rewritten(&mut c);
+        aof::rewrite(&mut c);
         server.shut_down_by("SHUTDOWN NOSAVE");
         for part in aof::parts(server.dir()) {
             let bytes = fs::read(&part).unwrap().to_ascii_lowercase();

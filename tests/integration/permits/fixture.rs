@@ -30,20 +30,3 @@ pub fn mode(c: &mut Client, key: &str) -> String {
     let mode = c.call(&format!("LOCK.INFO {key}")).field("mode");
     String::from_utf8_lossy(mode.as_bytes()).into_owned()
 }
-
-/// The limit of a lock as LOCK.INFO shows it, if it does.
-#[track_caller]
-pub fn limit(c: &mut Client, key: &str) -> Option<i64> {
-    match c.call(&format!("LOCK.INFO {key}")) {
-        Reply::Map(pairs) => {
-            let mut pairs = pairs.iter();
-            let found = pairs.find(|(name, _)| *name == "limit".into());
-            found.map(|(_, limit)| limit.as_int())
-        }
-        flat => {
-            let mut pairs = flat.items().chunks(2);
-            let found = pairs.find(|pair| pair[0] == "limit".into());
-            found.map(|pair| pair[1].as_int())
-        }
-    }
-}

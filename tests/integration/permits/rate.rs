@@ -1,15 +1,11 @@
 //! The recipes: an exact sliding-window rate limiter, and a pool.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use super::fixture::until_fences_follow_the_clock;
 use crate::harness::{Client, Kind, Reply, Server};
 
-on_every_server![
-    never_more_grants_in_a_window_than_the_limit,
-    a_pool_never_has_more_workers_than_the_limit,
-];
+on_every_server![never_more_grants_in_a_window_than_the_limit,];
 
 const CLIENTS: usize = 4;
 
@@ -51,31 +47,4 @@ fn never_more_grants_in_a_window_than_the_limit(kind: Kind) {
     }
     // It is used, too: the first ten came at once.
     assert!(fences[LIMIT - 1] - fences[0] < WINDOW_US, "{fences:?}");
-}
-
-fn a_pool_never_has_more_workers_than_the_limit(kind: Kind) {
-    const LIMIT: usize = 3;
-    const ROUNDS: usize = 60;
-    let server = Server::start(kind);
-    let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    thread::scope(|scope| {
-        for worker in 0..2 * LIMIT {
-            let (mut c, now, most) = (server.client(), &now, &most);
-            scope.spawn(move || {
-                for _ in 0..ROUNDS {
-                    c.int(&format!(
-                        "LOCK.ACQUIRE pool w{worker} 60000 LIMIT {LIMIT} BLOCK 0"
-                    ));
-                    let workers = now.fetch_add(1, Ordering::SeqCst) + 1;
-                    most.fetch_max(workers, Ordering::SeqCst);
-                    thread::yield_now();
-                    now.fetch_sub(1, Ordering::SeqCst);
-                    assert_eq!(c.int(&format!("LOCK.RELEASE pool w{worker}")), 1);
-                }
-            });
-        }
-    });
-    assert_eq!(server.client().int("EXISTS pool"), 0);
-    let most = most.into_inner();
-    assert!((2..=LIMIT).contains(&most), "{most} workers at once");
 }

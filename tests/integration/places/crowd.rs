@@ -5,14 +5,10 @@ use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-use super::fixture::{figure, find_place, leaves_place, places, queued, until_absent, Subscriber};
+use super::fixture::{figure, Subscriber};
 use crate::harness::{figure as report, wait_for, Client, Kind, Reply, Server};
 
 on_every_server![
-    a_flush_ends_the_places_at_which_nobody_listens,
-    a_swap_of_databases_ends_no_place,
-    a_place_that_is_absent_after_a_flush_stays,
-    a_command_on_a_flushed_key_finds_no_absent_place,
     a_flush_of_many_waited_keys_lets_others_in,
     a_swap_of_many_waited_keys_lets_others_in,
     a_node_asks_for_many_waited_keys_of_a_slot_once,
@@ -29,100 +25,6 @@ fn until_waiters(c: &mut Client, count: i64) {
     wait_for(&format!("{count} places"), || {
         (figure(c, "waiters") == count).then_some(())
     });
-}
-
-fn a_flush_ends_the_places_at_which_nobody_listens(kind: Kind) {
-    let server = Server::start(kind);
-    let (mut c, mut one) = (server.client(), server.client());
-    one.text("SELECT 1");
-    let mut sub = Subscriber::new(&server, "SUBSCRIBE c");
-    for flush in ["FLUSHDB", "FLUSHALL", "FLUSHALL ASYNC", "FLUSHDB ASYNC"] {
-        let has_all = flush.starts_with("FLUSHALL");
-        for c in [&mut c, &mut one] {
-            c.int("LOCK.ACQUIRE k a 60000");
-            c.int("LOCK.ACQUIRE l a 60000");
-            leaves_place(c, "LOCK.ACQUIRE k absent 60000 KEEP 60000");
-            assert_eq!(
-                c.call("LOCK.MACQUIRE 2 k l both 60000 KEEP 60000"),
-                Reply::Nil
-            );
-        }
-        queued(&mut c, "LOCK.ACQUIRE k notified 60000 NOTIFY 0 c");
-        let blocked = server.blocked("LOCK.ACQUIRE l blocked 60000 BLOCK 0");
-        assert_eq!(c.text(flush), "OK");
-        sub.fence("k", "notified");
-        blocked.fence();
-        until_waiters(&mut c, if has_all { 0 } else { 2 });
-        assert_eq!(places(&mut c, "k"), []);
-        if !has_all {
-            assert!(find_place(&mut one, "k", "absent").unwrap().is_absent());
-            assert!(find_place(&mut one, "l", "both").unwrap().is_absent());
-        }
-        assert_eq!(figure(&mut c, "passed_over"), 0);
-        assert_eq!(c.text("FLUSHALL"), "OK");
-        until_waiters(&mut c, 0);
-    }
-}
-
-fn a_swap_of_databases_ends_no_place(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    c.int("LOCK.ACQUIRE k a 60000");
-    leaves_place(&mut c, "LOCK.ACQUIRE k absent 60000 KEEP 60000");
-    let blocked = server.blocked("LOCK.ACQUIRE k blocked 60000 BLOCK 0");
-    assert_eq!(c.text("SWAPDB 0 1"), "OK");
-    // The lock is free here now, and kept for the absent place.
-    wait_for("the timer", || {
-        (c.call("LOCK.INFO k").field("mode") == "free".into()).then_some(())
-    });
-    assert!(find_place(&mut c, "k", "absent").unwrap().is_absent());
-    assert!(blocked.is_pending());
-    c.int("LOCK.ACQUIRE k absent 60000");
-    assert_eq!(c.int("LOCK.RELEASE k absent"), 1);
-    blocked.fence();
-}
-
-fn a_place_that_is_absent_after_a_flush_stays(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    c.int("LOCK.ACQUIRE k a 60000");
-    leaves_place(&mut c, "LOCK.ACQUIRE k before 60000 KEEP 60000");
-    let blocked = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0 KEEP 60000");
-    // All in one step, so that the timer finds it done.
-    let replies = c.multi(&[
-        "FLUSHALL",
-        "LOCK.ACQUIRE k a 60000",
-        "LOCK.ACQUIRE k after 60000 KEEP 60000",
-    ]);
-    // The client that waits is first.
-    assert_eq!(replies[1..], [Reply::Nil, Reply::Nil]);
-    blocked.fence();
-    let info = places(&mut c, "k");
-    assert_eq!(info.len(), 1);
-    assert_eq!(info[0].token, "after");
-    // A client that leaves after the flush.
-    let waiting = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0 KEEP 60000");
-    leaves_place(&mut c, "LOCK.ACQUIRE k e 60000 KEEP 60000");
-    c.multi(&["FLUSHALL", &format!("CLIENT KILL ID {}", waiting.id)]);
-    until_absent(&mut c, "k", "d");
-    until_waiters(&mut c, 1);
-}
-
-fn a_command_on_a_flushed_key_finds_no_absent_place(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    for then in ["LOCK.ACQUIRE k new 60000", "LOCK.MACQUIRE 2 l k new 60000"] {
-        c.int("LOCK.ACQUIRE k a 60000");
-        leaves_place(&mut c, "LOCK.ACQUIRE k b 60000 KEEP 60000");
-        assert_eq!(c.call("LOCK.MACQUIRE 2 k l d 60000 KEEP 60000"), Reply::Nil);
-        let replies = c.multi(&["FLUSHALL", "LOCK.INFO k", then, "LOCK.INFO l"]);
-        assert_eq!(replies[1], Reply::Nil, "{then}");
-        assert!(replies[2].as_int() > 0, "{then}");
-        let is_taken = then.contains('l');
-        assert_eq!(replies[3] == Reply::Nil, !is_taken, "{then}");
-        until_waiters(&mut c, 0);
-        c.text("FLUSHALL");
-    }
 }
 
 /// Sends many lines.

@@ -6,10 +6,6 @@ use super::fixture::{
 use crate::harness::{wait_for, Client, Kind, Reply, Server};
 
 on_every_server![
-    places_stay_when_the_lock_is_deleted,
-    places_stay_with_their_database_and_name,
-    another_type_over_the_key_ends_all_places,
-    another_type_over_a_kept_lock_ends_all_places,
     a_restart_ends_all_places,
     a_demotion_ends_all_places,
     a_demotion_for_a_moment_ends_all_places,
@@ -39,103 +35,6 @@ fn the_turns_come(c: &mut Client, sub: &mut Subscriber, what: &str) {
     sub.fence("k", "notified");
     c.int("LOCK.RELEASE k notified");
     assert_eq!(c.call("LOCK.INFO k"), Reply::Nil, "{what}");
-}
-
-fn places_stay_when_the_lock_is_deleted(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let mut sub = Subscriber::new(&server, "SUBSCRIBE c");
-    for end in [
-        "DEL k",
-        "UNLINK k",
-        "PEXPIRE k 1",
-        "PEXPIREAT k 1",
-        "EVAL redis.call('del',KEYS[1]) 1 k",
-    ] {
-        take_places(&mut c);
-        c.call(end);
-        the_turns_come(&mut c, &mut sub, end);
-    }
-    // The same while the lock is kept for the absent one.
-    take_places(&mut c);
-    c.int("LOCK.RELEASE k a");
-    c.call("DEL k");
-    the_turns_come(&mut c, &mut sub, "DEL k, kept for the absent one");
-}
-
-fn places_stay_with_their_database_and_name(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let mut sub = Subscriber::new(&server, "SUBSCRIBE c");
-    for away in ["RENAME k elsewhere", "MOVE k 1", "SWAPDB 0 1"] {
-        take_places(&mut c);
-        c.call(away);
-        the_turns_come(&mut c, &mut sub, away);
-        // The lock itself lives on, and nobody waits for it there.
-        let (db, key) = match away.starts_with("RENAME") {
-            true => (0, "elsewhere"),
-            false => (1, "k"),
-        };
-        c.call(&format!("SELECT {db}"));
-        assert_eq!(c.holders(key), ["a"], "{away}");
-        assert_eq!(c.waiters(key), [""; 0], "{away}");
-        c.int(&format!("DEL {key}"));
-        c.call("SELECT 0");
-    }
-    // A lock that comes to the key is waited for.
-    take_places(&mut c);
-    c.int("LOCK.RELEASE k a");
-    c.call("SELECT 1");
-    c.int("LOCK.ACQUIRE k b 60000");
-    c.call("SWAPDB 0 1");
-    c.call("SELECT 0");
-    assert_eq!(c.holders("k"), ["b"]);
-    assert_eq!(c.waiters("k"), ["absent", "notified"]);
-    assert_eq!(c.call("LOCK.ACQUIRE k absent 60000 KEEP 60000"), Reply::Nil);
-    c.int("LOCK.RELEASE k b");
-    the_turns_come(&mut c, &mut sub, "SWAPDB to the key");
-}
-
-fn another_type_over_the_key_ends_all_places(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let mut sub = Subscriber::new(&server, "SUBSCRIBE c");
-    for over in ["SET k x", "RENAME text k"] {
-        take_places(&mut c);
-        c.call("SET text x");
-        let blocked = server.blocked("LOCK.ACQUIRE k blocked 60000 BLOCK 0 KEEP 60000");
-        c.call(over);
-        assert_eq!(sub.text(), "wrongtype 0 1 k notified");
-        match blocked.reply() {
-            Reply::Error(error) => assert!(error.starts_with("WRONGTYPE "), "{error}"),
-            other => panic!("{other:?}"),
-        }
-        wait_for("all places to end", || {
-            (figure(&mut c, "waiters") == 0).then_some(())
-        });
-        c.int("DEL k");
-        assert_eq!(c.call("LOCK.INFO k"), Reply::Nil);
-        assert_eq!(sub.so_far(), [""; 0]);
-    }
-}
-
-fn another_type_over_a_kept_lock_ends_all_places(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let mut sub = Subscriber::new(&server, "SUBSCRIBE c");
-    take_places(&mut c);
-    // There is no key now, only the places.
-    c.int("LOCK.RELEASE k a");
-    c.call("SET k x");
-    assert_eq!(sub.text(), "wrongtype 0 1 k notified");
-    wait_for("all places to end", || {
-        (figure(&mut c, "waiters") == 0).then_some(())
-    });
-    assert!(c
-        .error("LOCK.ACQUIRE k absent 60000 KEEP 60000")
-        .starts_with("WRONGTYPE "));
-    c.int("DEL k");
-    assert_eq!(c.call("LOCK.INFO k"), Reply::Nil);
 }
 
 fn a_restart_ends_all_places(kind: Kind) {

@@ -1,13 +1,12 @@
 //! The figures of places in INFO lock.
 
 use super::fixture::{figure, leaves_place, queued, until_absent, until_gone, Subscriber};
-use crate::harness::{wait_for, Client, Kind, Reply, Server};
+use crate::harness::{wait_for, Client, Kind, Server};
 
 on_every_server![
     gauges_tell_who_listens,
     counters_tell_how_places_end,
     waits_of_resumed_places_are_measured,
-    the_kinds_add_up,
 ];
 
 /// All places, and those where a client, a channel and nobody listens.
@@ -133,35 +132,10 @@ fn waits_of_resumed_places_are_measured(kind: Kind) {
         (super::fixture::place(&mut c, "k", "d").waited_ms > 80).then_some(())
     });
     let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
+    assert!(super::fixture::place(&mut c, "k", "d").waited_ms > 80);
     c.int("LOCK.RELEASE k b");
     d.fence();
     assert_eq!(c.info("lock_wait_count"), "2");
     let longest_us = figure(&mut c, "wait_usec_max");
     assert!(longest_us >= 80_000, "{longest_us}");
-}
-
-fn the_kinds_add_up(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let mut sub = Subscriber::new(&server, "SUBSCRIBE c");
-    c.int("LOCK.ACQUIRE k a 60000");
-    for n in 0..20 {
-        let how = ["KEEP 60000", "NOTIFY 0 c", "NOTIFY 0 nobody", "KEEP 5"][n % 4];
-        c.call(&format!("LOCK.ACQUIRE k t{n} 60000 {how}"));
-        let [all, blocked, notified, absent] = gauges(&mut c);
-        assert_eq!(all, blocked + notified + absent);
-    }
-    for n in 0..20 {
-        c.int("DEL k");
-        c.call(&format!("LOCK.ACQUIRE k t{n} 60000"));
-        c.call(&format!("LOCK.RELEASE k t{n}"));
-        c.call(&format!("LOCK.RELEASE k t{n}"));
-        let [all, blocked, notified, absent] = gauges(&mut c);
-        assert_eq!(all, blocked + notified + absent);
-    }
-    assert_eq!(gauges(&mut c), [0, 0, 0, 0]);
-    assert_eq!(figure(&mut c, "waited_keys"), 0);
-    assert_eq!(figure(&mut c, "held_keys"), 0);
-    assert_eq!(c.call("LOCK.INFO k"), Reply::Nil);
-    sub.so_far();
 }

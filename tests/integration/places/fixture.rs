@@ -141,25 +141,6 @@ pub fn figure(c: &mut Client, field: &str) -> i64 {
     c.info(&format!("lock_{field}")).parse().unwrap()
 }
 
-/// Runs a test that measures time until it passes, a few times at most: other processes may delay
-/// a server or a test.
-#[track_caller]
-pub fn within(what: &str, [from_ms, to_ms]: [u64; 2], mut measure: impl FnMut() -> Duration) {
-    let mut late = Vec::new();
-    for _ in 0..4 {
-        let took = measure();
-        assert!(
-            took >= Duration::from_millis(from_ms),
-            "{what}: too early, {took:?}"
-        );
-        if took <= Duration::from_millis(to_ms) {
-            return;
-        }
-        late.push(took);
-    }
-    panic!("{what}: too late, {late:?}");
-}
-
 /// A connection that has subscribed to channels.
 pub struct Subscriber {
     /// The connection's number, for CLIENT KILL.

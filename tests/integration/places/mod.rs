@@ -1,7 +1,6 @@
 //! KEEP and NOTIFY: a request that waits is a place of its token, and the place may outlive whatever
 //! listens for it. One test for each rule of the contract.
 
-mod absent;
 mod cancel;
 mod channels;
 mod cluster;
@@ -9,14 +8,10 @@ mod crowd;
 mod endings;
 mod figures;
 pub mod fixture;
-mod grammar;
 mod info;
 mod keep;
 mod limits;
-mod release;
-mod resume;
 mod rights;
 mod shares;
-mod storm;
 mod transactions;
 mod unheard;

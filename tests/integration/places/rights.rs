@@ -3,10 +3,7 @@
 use super::fixture::{queued, Subscriber};
 use crate::harness::{Client, Kind, Reply, Server};
 
-on_every_server![
-    a_user_needs_the_right_to_the_channel,
-    a_user_needs_the_right_to_the_key,
-];
+on_every_server![a_user_needs_the_right_to_the_channel,];
 
 fn login(server: &Server, rules: &str) -> Client {
     let mut c = server.client();
@@ -61,17 +58,4 @@ fn a_user_needs_the_right_to_the_channel(kind: Kind) {
     c.int("LOCK.RELEASE k b");
     sub.fence("k", "d");
     c.int("ACL DELUSER worker");
-}
-
-fn a_user_needs_the_right_to_the_key(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    c.int("LOCK.ACQUIRE k a 60000");
-    let mut worker = login(&server, "~jobs:* +@all allchannels");
-    for how in ["KEEP 1000", "NOTIFY 0 c"] {
-        let error = worker.error(&format!("LOCK.ACQUIRE k b 60000 {how}"));
-        assert!(error.starts_with("NOPERM "), "{error}");
-    }
-    assert!(worker.error("LOCK.RELEASE k a").starts_with("NOPERM "));
-    assert_eq!(c.waiters("k"), [""; 0]);
 }

@@ -1,41 +1,13 @@
 //! KEEP and NOTIFY inside MULTI, scripts and functions.
 
-use super::fixture::{leaves_place, place, queued, Listener, Subscriber};
+use super::fixture::place;
 use crate::harness::{Client, Kind, Reply, Server};
 
 on_every_server![
-    keep_in_a_transaction_leaves_a_place_at_once,
     keep_in_a_script_leaves_a_place_at_once,
     keep_in_a_function_leaves_a_place_at_once,
-    notify_in_a_transaction_is_queued,
     notify_in_a_script_or_a_function_is_an_error,
-    a_release_and_a_request_in_one_transaction,
 ];
-
-fn keep_in_a_transaction_leaves_a_place_at_once(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    c.int("LOCK.ACQUIRE k a 60000");
-    let replies = c.multi(&[
-        "LOCK.ACQUIRE k b 60000 KEEP 60000",
-        "LOCK.ACQUIRE k d 60000 BLOCK 0 KEEP 60000",
-        "LOCK.ACQUIRE k e 60000 BLOCK 0",
-    ]);
-    assert_eq!(replies, [Reply::Nil, Reply::Nil, Reply::Nil]);
-    assert_eq!(c.waiters("k"), ["b", "d"]);
-    assert!(place(&mut c, "k", "d").is_absent());
-    // A request without KEEP ends the place there, too.
-    assert_eq!(c.multi(&["LOCK.ACQUIRE k b 60000 BLOCK 0"]), [Reply::Nil]);
-    assert_eq!(c.waiters("k"), ["d"]);
-    // The turn of a place is passed on within a transaction as elsewhere.
-    let replies = c.multi(&[
-        "LOCK.RELEASE k a",
-        "LOCK.ACQUIRE k e 60000",
-        "LOCK.ACQUIRE k d 60000",
-    ]);
-    assert_eq!(replies[..2], [Reply::Int(1), Reply::Nil]);
-    assert!(replies[2].as_int() > 0);
-}
 
 const ASK: &str = "return(redis.call('LOCK.ACQUIRE',KEYS[1],unpack(ARGV)))";
 
@@ -83,24 +55,6 @@ fn leaves_place_as(c: &mut Client, line: &str, token: &str) {
     assert!(place(c, "k", token).is_absent(), "{line}");
 }
 
-fn notify_in_a_transaction_is_queued(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let mut sub = Subscriber::new(&server, "SUBSCRIBE c");
-    c.int("LOCK.ACQUIRE k a 60000");
-    let replies = c.multi(&[
-        "LOCK.ACQUIRE k b 60000 NOTIFY 0 c",
-        "LOCK.ACQUIRE other b 60000 NOTIFY 0 c",
-    ]);
-    assert_eq!(replies[0], Reply::Simple("QUEUED".into()));
-    assert!(replies[1].as_int() > 0, "a lock that is free");
-    let channel = Listener::Channel("c".into());
-    assert_eq!(place(&mut c, "k", "b").listener, channel);
-    c.multi(&["LOCK.RELEASE k a"]);
-    sub.fence("k", "b");
-    assert_eq!(sub.so_far(), [""; 0]);
-}
-
 fn notify_in_a_script_or_a_function_is_an_error(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
@@ -122,21 +76,4 @@ fn notify_in_a_script_or_a_function_is_an_error(kind: Kind) {
     }
     assert_eq!(c.waiters("k"), [""; 0]);
     assert_eq!(c.int("EXISTS free"), 0);
-}
-
-fn a_release_and_a_request_in_one_transaction(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let mut sub = Subscriber::new(&server, "SUBSCRIBE c");
-    // The holder gives the lock on and queues again behind the others.
-    c.int("LOCK.ACQUIRE k a 60000");
-    leaves_place(&mut c, "LOCK.ACQUIRE k b 60000 KEEP 60000");
-    queued(&mut c, "LOCK.ACQUIRE k d 60000 NOTIFY 0 c");
-    let replies = c.multi(&["LOCK.RELEASE k a", "LOCK.ACQUIRE k a 60000 KEEP 60000"]);
-    assert_eq!(replies, [Reply::Int(1), Reply::Nil]);
-    assert_eq!(c.waiters("k"), ["b", "d", "a"]);
-    assert_eq!(c.int("LOCK.RELEASE k b"), 0);
-    sub.fence("k", "d");
-    c.int("LOCK.RELEASE k d");
-    c.int("LOCK.ACQUIRE k a 60000");
 }

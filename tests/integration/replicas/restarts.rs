@@ -4,7 +4,7 @@ use std::fs;
 
 use super::{assert_same, primary, syncs};
 use crate::harness::mixed_load::{self, wait_for_link};
-use crate::harness::{figure, scale, wait_for, Kind, Server};
+use crate::harness::{aof, figure, scale, Kind, Server};
 
 on_every_server![
     a_replica_killed_under_load_catches_up,
@@ -77,11 +77,7 @@ fn a_replica_with_an_aof_killed_under_load_catches_up(kind: Kind) {
     });
     assert_same(&primary, &replica, "after the kill");
     // Only its own file, rewritten after the synchronization.
-    wait_for("the file to be open", || {
-        let mut r = replica.client();
-        let idle = r.info("aof_rewrite_in_progress") == "0";
-        (idle && r.info("aof_rewrite_scheduled") == "0").then_some(())
-    });
+    aof::until_rewritten(&mut replica.client());
     replica.kill();
     replica.start_again_with(&["--replicaof", "no", "one"]);
     let next = replica.client().int("LOCK.ACQUIRE new me 600000");

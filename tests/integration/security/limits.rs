@@ -7,7 +7,6 @@ use crate::harness::{figure, scale, wait_for, Client, Kind, Reply, Server};
 
 on_every_server![
     tokens_and_readers_are_bounded_by_maxmemory,
-    without_memory_nobody_may_wait,
     no_command_is_slow_beside_many_readers,
 ];
 
@@ -45,19 +44,6 @@ fn tokens_and_readers_are_bounded_by_maxmemory(kind: Kind) {
         kind,
         &format!("{taken} readers of 500 bytes in 12 MiB, {refused} refused, then released"),
     );
-}
-
-fn without_memory_nobody_may_wait(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    c.int("LOCK.ACQUIRE k me 1000000");
-    c.call("CONFIG SET maxmemory-policy noeviction");
-    c.call("CONFIG SET maxmemory 1");
-    for command in ["LOCK.ACQUIRE", "RWLOCK.WLOCK", "RWLOCK.RLOCK"] {
-        let error = c.error(&format!("{command} k you 1000000 BLOCK 0"));
-        assert!(error.starts_with("OOM "), "{error}");
-    }
-    assert_eq!(server.blocked_clients(), 0);
 }
 
 fn limit_memory(c: &mut Client, more: i64) -> i64 {

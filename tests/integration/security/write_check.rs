@@ -182,11 +182,7 @@ fn the_write_check_is_not_replicated_or_persisted(kind: Kind) {
     let primary = Server::start_with(kind, &at_once);
     primary.client().int("LOCK.ACQUIRE first me 600000");
     let replica = Server::start_replica_of(&primary, &FILE);
-    wait_for("the replica's file to begin", || {
-        let mut r = replica.client();
-        let idle = ["aof_rewrite_in_progress", "aof_rewrite_scheduled"];
-        idle.iter().all(|field| r.info(field) == "0").then_some(())
-    });
+    crate::harness::aof::until_rewritten(&mut replica.client());
     let mut c = primary.client();
     for _ in 0..5 {
         hand_on_by_timer(&primary);

@@ -10,7 +10,6 @@ on_every_server![
     gauges_follow_eviction,
     gauges_follow_a_restart,
     gauges_follow_a_full_synchronization,
-    gauges_count_the_waiters,
 ];
 
 /// Enough readers for the server to free their lock on another thread.
@@ -262,27 +261,4 @@ fn gauges_follow_a_full_synchronization(kind: Kind) {
         replica.wait_until_it_follows(&primary);
         assert_eq!(assert_held(&mut r, load), held);
     }
-}
-
-fn gauges_count_the_waiters(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let waiting = |c: &mut Client| {
-        let stats = stats(c);
-        (stats["waiters"], stats["waited_keys"])
-    };
-    c.int("LOCK.ACQUIRE one me 600000");
-    c.int("LOCK.ACQUIRE other me 600000");
-    let first = server.blocked("LOCK.ACQUIRE one a 600000 BLOCK 0");
-    let second = server.blocked("LOCK.ACQUIRE one b 600000 BLOCK 0");
-    let third = server.blocked("LOCK.ACQUIRE other a 600000 BLOCK 0");
-    assert_eq!(waiting(&mut c), (3, 2));
-    c.int("LOCK.RELEASE one me");
-    first.fence();
-    assert_eq!(waiting(&mut c), (2, 2));
-    c.call(&format!("CLIENT KILL ID {}", third.id));
-    wait_for("it to leave", || (waiting(&mut c) == (1, 1)).then_some(()));
-    c.call("DEL one");
-    second.fence();
-    assert_eq!(waiting(&mut c), (0, 0));
 }

@@ -92,13 +92,6 @@ fn slot(node: &Server) -> i64 {
     node.client().int(&format!("CLUSTER KEYSLOT {KEY}"))
 }
 
-fn gets_tryagain(waiter: Later) {
-    match waiter.reply() {
-        Reply::Error(error) => assert!(error.starts_with("TRYAGAIN "), "{error}"),
-        other => panic!("{other:?}"),
-    }
-}
-
 /// Nothing is left of the key on a node that has given it away.
 fn assert_nothing_left(c: &mut Client) {
     // An expired key is dropped when the server's cycle reaches it.
@@ -150,8 +143,8 @@ fn a_migrated_key_keeps_its_hold_and_its_waiters_get_tryagain(kind: Kind) {
     assert!(d.is_pending() && e.is_pending());
     let migrated = c.text(&format!("MIGRATE 127.0.0.1 {} a 0 5000", cluster.two.port));
     assert_eq!(migrated, "OK");
-    gets_tryagain(d);
-    gets_tryagain(e);
+    d.error("TRYAGAIN ");
+    e.error("TRYAGAIN ");
     assert_nothing_left(&mut c);
     assert!(c.error("LOCK.INFO a").starts_with("ASK "));
     assert_eq!(other.text("ASKING"), "OK");
@@ -186,7 +179,7 @@ fn a_key_migrated_in_a_transaction_grants_nobody(kind: Kind) {
             Reply::Error(error) => assert!(error.starts_with("TRYAGAIN "), "{then}: {error}"),
             reply => panic!("{then}: {reply:?}"),
         }
-        gets_tryagain(b);
+        b.error("TRYAGAIN ");
         assert_nothing_left(&mut c);
         cluster.end_migration();
         assert_eq!(other.holders("a"), ["a"]);
@@ -214,8 +207,8 @@ fn waiters_of_a_lock_that_ends_in_a_migrating_slot_get_tryagain(kind: Kind) {
     let b = cluster.one.blocked("LOCK.ACQUIRE a b 60000 BLOCK 0");
     let d = cluster.one.blocked("LOCK.ACQUIRE a d 60000 BLOCK 0");
     cluster.begin_to_migrate();
-    gets_tryagain(b);
-    gets_tryagain(d);
+    b.error("TRYAGAIN ");
+    d.error("TRYAGAIN ");
     assert!(c.error("LOCK.ACQUIRE a b 60000").starts_with("ASK "));
     assert_nothing_left(&mut c);
     other.text("ASKING");
@@ -232,8 +225,8 @@ fn waiters_get_tryagain_when_another_node_claims_the_slot(kind: Kind) {
     let (slot, one, two) = (slot(&cluster.one), id(&cluster.one), id(&cluster.two));
     other.text(&format!("CLUSTER SETSLOT {slot} IMPORTING {one}"));
     other.text(&format!("CLUSTER SETSLOT {slot} NODE {two}"));
-    gets_tryagain(b);
-    gets_tryagain(d);
+    b.error("TRYAGAIN ");
+    d.error("TRYAGAIN ");
     assert_nothing_left(&mut c);
     other.int("LOCK.ACQUIRE a b 60000");
 }
@@ -245,7 +238,7 @@ fn waiters_of_an_unserved_slot_get_tryagain(kind: Kind) {
     let b = cluster.one.blocked("LOCK.ACQUIRE a b 60000 BLOCK 0");
     c.text(&format!("CLUSTER DELSLOTS {}", slot(&cluster.one)));
     assert!(c.error("LOCK.RELEASE a a").starts_with("CLUSTERDOWN "));
-    gets_tryagain(b);
+    b.error("TRYAGAIN ");
     c.text(&format!("CLUSTER ADDSLOTS {}", slot(&cluster.one)));
     wait_for("the lock to be free", || {
         (c.call("LOCK.INFO a") == Reply::Nil).then_some(())
@@ -268,8 +261,8 @@ fn waiters_of_a_key_left_behind_by_its_slot_get_tryagain(kind: Kind) {
         node.client().call(&format!("CLUSTER DELSLOTS {slot}"));
     }
     other.text(&format!("CLUSTER ADDSLOTS {slot}"));
-    gets_tryagain(b);
-    gets_tryagain(d);
+    b.error("TRYAGAIN ");
+    d.error("TRYAGAIN ");
     assert_eq!(c.info("blocked_clients"), "0");
     let e = cluster.two.later("LOCK.ACQUIRE a e 60000 BLOCK 0");
     e.fence();
@@ -401,8 +394,8 @@ fn a_slot_that_leaves_with_its_lock_grants_nobody(kind: Kind) {
         "{replies:?}"
     );
     other.text(&leave);
-    gets_tryagain(b);
-    gets_tryagain(d);
+    b.error("TRYAGAIN ");
+    d.error("TRYAGAIN ");
     assert_nothing_left(&mut c);
     assert!(other.int("LOCK.ACQUIRE a b 60000") > fence);
 }
@@ -472,7 +465,7 @@ fn a_missing_key_of_a_migrating_slot_grants_nobody(kind: Kind) {
     let code = ["ASK ", "TRYAGAIN "][usize::from(kind.is_7_0_or_later())];
     let is_refused = matches!(&replies[1], Reply::Error(e) if e.starts_with(code));
     assert!(is_refused, "{replies:?}");
-    gets_tryagain(b);
+    b.error("TRYAGAIN ");
     assert_eq!(c.int("LOCK.RELEASE {a}here a"), 1);
     here.fence();
     other.text("ASKING");

@@ -4,18 +4,10 @@
 use crate::harness::{wait_for, Client, Kind, Later, Reply, Server};
 
 on_every_server![
-    waiters_follow_a_holder_changed_by_swapdb,
-    waiters_follow_a_holder_swapped_away_and_back,
     waiters_follow_a_holder_changed_by_move,
-    waiters_follow_a_holder_changed_by_rename,
-    rename_of_a_contended_lock_grants_the_waiters_of_the_old_name,
     waiters_follow_a_holder_changed_by_restore,
-    a_restore_makes_a_waiter_the_holder,
-    waiters_of_several_databases_are_independent,
     a_lock_moved_without_its_ttl_gets_it_back,
     a_lock_restored_without_its_ttl_gets_it_back_in_its_database,
-    persist_on_a_waited_lock_is_repaired,
-    a_command_that_changes_nothing_does_not_cancel_a_ttl_repair,
     a_grant_leaves_the_client_in_its_database,
 ];
 
@@ -38,42 +30,6 @@ fn two_locks(server: &Server, c: &mut Client, z: &str) -> Later {
     server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0")
 }
 
-fn waiters_follow_a_holder_changed_by_swapdb(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let mut one = server.client();
-    one.text("SELECT 1");
-    one.int("LOCK.ACQUIRE k z 60000");
-    c.int("LOCK.ACQUIRE k a 60000");
-    let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
-    c.text("SWAPDB 0 1");
-    assert_eq!(one.holders("k"), ["a"]);
-    b_waits_for_z(&mut c, b);
-    // The deadline of the new lock grants the next waiter.
-    one.text("FLUSHALL");
-    one.int("LOCK.ACQUIRE k z 60000");
-    c.int("LOCK.ACQUIRE k a 60000");
-    let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
-    one.int("LOCK.RENEW k z 500");
-    c.text("SWAPDB 1 0");
-    b.fence();
-}
-
-fn waiters_follow_a_holder_swapped_away_and_back(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    c.int("LOCK.ACQUIRE k a 60000");
-    let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
-    c.multi(&["SWAPDB 0 1", "SWAPDB 0 1"]);
-    assert_eq!(c.holders("k"), ["a"]);
-    assert_eq!(c.waiters("k"), ["b"]);
-    c.text("SWAPDB 0 1");
-    b.fence();
-    assert_eq!(c.holders("k"), ["b"]);
-    c.text("SELECT 1");
-    assert_eq!(c.holders("k"), ["a"]);
-}
-
 fn waiters_follow_a_holder_changed_by_move(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
@@ -87,31 +43,6 @@ fn waiters_follow_a_holder_changed_by_move(kind: Kind) {
     b_waits_for_z(&mut c, b);
 }
 
-fn waiters_follow_a_holder_changed_by_rename(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let b = two_locks(&server, &mut c, "LOCK.ACQUIRE other z 60000");
-    c.text("RENAME other k");
-    b_waits_for_z(&mut c, b);
-    c.text("FLUSHALL");
-    // The deadline of the new lock grants the next waiter.
-    let b = two_locks(&server, &mut c, "LOCK.ACQUIRE other z 60000");
-    c.in_one_go(&["LOCK.RENEW other z 200", "RENAME other k"]);
-    b.fence();
-    assert_eq!(c.holders("k"), ["b"]);
-}
-
-fn rename_of_a_contended_lock_grants_the_waiters_of_the_old_name(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let b = two_locks(&server, &mut c, "LOCK.ACQUIRE other z 60000");
-    let y = server.blocked("LOCK.ACQUIRE other y 60000 BLOCK 0");
-    c.text("RENAME other k");
-    y.fence();
-    assert_eq!(c.holders("other"), ["y"]);
-    b_waits_for_z(&mut c, b);
-}
-
 fn waiters_follow_a_holder_changed_by_restore(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
@@ -120,43 +51,6 @@ fn waiters_follow_a_holder_changed_by_restore(kind: Kind) {
     let restored = c.send::<&[u8]>(&[b"RESTORE", b"k", b"0", dump.as_bytes(), b"REPLACE"]);
     assert_eq!(restored, Reply::Simple("OK".into()));
     b_waits_for_z(&mut c, b);
-}
-
-fn a_restore_makes_a_waiter_the_holder(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let fence = c.int("LOCK.ACQUIRE other b 60000");
-    c.int("LOCK.ACQUIRE k a 60000");
-    let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
-    let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
-    c.text("RENAME other k");
-    assert_eq!(b.fence(), fence, "it holds what it waits for");
-    assert!(d.is_pending());
-    assert_eq!(c.int("LOCK.RELEASE k b"), 1);
-    d.fence();
-}
-
-fn waiters_of_several_databases_are_independent(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let mut waiters = Vec::new();
-    for db in 0..3 {
-        c.text(&format!("SELECT {db}"));
-        c.int("LOCK.ACQUIRE k a 60000");
-        let mut raw = server.raw();
-        raw.send(&format!("SELECT {db}"));
-        assert_eq!(raw.line().unwrap(), "+OK");
-        raw.send(&format!("LOCK.ACQUIRE k w{db} 60000 BLOCK 0"));
-        wait_for("it to wait", || (c.waiters("k").len() == 1).then_some(()));
-        waiters.push(raw);
-    }
-    for db in [1, 2, 0] {
-        c.text(&format!("SELECT {db}"));
-        assert_eq!(c.waiters("k"), [format!("w{db}")]);
-        c.int("DEL k");
-        assert!(waiters[db].line().unwrap().starts_with(':'));
-        assert_eq!(c.holders("k"), [format!("w{db}")]);
-    }
 }
 
 fn a_lock_moved_without_its_ttl_gets_it_back(kind: Kind) {
@@ -211,22 +105,6 @@ fn a_lock_restored_without_its_ttl_gets_it_back_in_its_database(kind: Kind) {
     b.fence();
 }
 
-/// No LOCK command comes, and the module is not notified of PERSIST. It checks waited keys
-/// periodically.
-fn persist_on_a_waited_lock_is_repaired(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    c.int("LOCK.ACQUIRE k a 60000");
-    let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
-    assert_eq!(c.int("PERSIST k"), 1);
-    wait_for("the ttl", || (c.int("PTTL k") > 0).then_some(()));
-    // It is not notified of an earlier expiry either. The server's own expiry cycle is off.
-    c.call("DEBUG SET-ACTIVE-EXPIRE 0");
-    c.multi(&["LOCK.RELEASE k nobody", "PEXPIRE k 30"]);
-    b.fence();
-    assert_eq!(c.holders("k"), ["b"]);
-}
-
 /// If a module listens to keyspace events, Valkey 8.1 leaves the client of MOVE and of COPY in the
 /// other database. This module does not listen.
 fn a_grant_leaves_the_client_in_its_database(kind: Kind) {
@@ -246,17 +124,4 @@ fn a_grant_leaves_the_client_in_its_database(kind: Kind) {
         assert_eq!(other.int("EXISTS here"), 1, "{go}");
         c.call("FLUSHALL");
     }
-}
-
-/// A LOCK command serves a marked key before the timer does. The reason of the mark must not be
-/// lost with it.
-fn a_command_that_changes_nothing_does_not_cancel_a_ttl_repair(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    c.int("LOCK.ACQUIRE k a 60000");
-    let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 100");
-    let replies = c.multi(&["PERSIST k", "LOCK.RELEASE k nobody"]);
-    assert_eq!(replies, [Reply::Int(1), Reply::Int(0)]);
-    assert_eq!(b.reply(), Reply::Nil);
-    wait_for("the ttl", || (c.int("PTTL k") > 0).then_some(()));
 }

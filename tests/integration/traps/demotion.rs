@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::harness::{wait_for, Client, Kind, Later, Reply, Server};
+use crate::harness::{wait_for, Client, Kind, Reply, Server};
 
 on_every_server![
     waiters_are_unblocked_with_an_error_at_demotion,
@@ -17,13 +17,6 @@ on_every_server![
 
 /// A primary sends its data set to a replica without waiting for others.
 const AT_ONCE: [&str; 2] = ["--repl-diskless-sync-delay", "0"];
-
-fn is_unblocked(waiter: Later) {
-    match waiter.reply() {
-        Reply::Error(error) => assert!(error.starts_with("UNBLOCKED "), "{error}"),
-        other => panic!("{other:?}"),
-    }
-}
 
 fn is_replica(c: &mut Client) -> bool {
     c.info("role") == "slave"
@@ -39,7 +32,9 @@ fn waiters_are_unblocked_with_an_error_at_demotion(kind: Kind) {
         .map(|key| server.blocked(&format!("LOCK.ACQUIRE {key} * 60000 BLOCK 0")));
     let follow = format!("REPLICAOF 127.0.0.1 {}", other.port);
     c.in_one_go(&["LOCK.RENEW short a 400", &follow]);
-    waiters.into_iter().for_each(is_unblocked);
+    waiters
+        .into_iter()
+        .for_each(|waiter| waiter.error("UNBLOCKED "));
     assert_eq!(server.blocked_clients(), 0);
     // The data set of the other server replaces this one's, which empties the waited keys.
     server.wait_until_it_follows(&other);
@@ -60,7 +55,7 @@ fn a_demotion_in_a_transaction_with_a_release_grants_nobody(kind: Kind) {
         let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
         // A replica of no server: the data set stays as it is.
         c.multi(&[end, "REPLICAOF 127.0.0.1 1"]);
-        is_unblocked(b);
+        b.error("UNBLOCKED ");
         assert!(is_replica(&mut c));
         wait_for("the lock to be free", || {
             (c.call("LOCK.INFO k") == Reply::Nil).then_some(())
@@ -79,7 +74,7 @@ fn a_replica_takes_nothing_back(kind: Kind) {
     // Granted but not delivered. The new primary decides about this hold, because it may have it
     // already.
     c.multi(&["LOCK.RELEASE k a", "REPLICAOF 127.0.0.1 1"]);
-    is_unblocked(b);
+    b.error("UNBLOCKED ");
     let start = Instant::now();
     wait_for("some turns of the server's loop", || {
         assert_eq!(c.holders("k"), ["b"]);
@@ -93,7 +88,7 @@ fn a_repromoted_primary_has_its_locks_and_takes_waiters(kind: Kind) {
     let fence = c.int("LOCK.ACQUIRE k a 60000");
     let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
     c.multi(&["REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"]);
-    is_unblocked(b);
+    b.error("UNBLOCKED ");
     assert_eq!(c.int("LOCK.ACQUIRE k a 60000"), fence);
     assert!(c.waiters("k").is_empty());
     let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
@@ -118,7 +113,7 @@ fn a_failover_unblocks_the_waiters(kind: Kind) {
     wait_for("the replica to lead", || {
         (r.info("role") == "master").then_some(())
     });
-    is_unblocked(b);
+    b.error("UNBLOCKED ");
     assert_eq!(r.int("LOCK.RENEW k a 60000"), 1);
     assert_eq!(r.int("LOCK.ACQUIRE k a 60000"), fence);
     let b = replica.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");

@@ -12,6 +12,7 @@ on_every_server![
     a_waiter_that_leaves_during_a_pause_is_not_granted,
     an_undelivered_grant_at_a_pause_is_taken_back_after_it,
     commands_sent_during_a_pause_run_after_it,
+    graces_end_during_a_pause_and_nothing_is_granted,
 ];
 
 fn start(kind: Kind) -> Server {
@@ -136,4 +137,24 @@ fn commands_sent_during_a_pause_run_after_it(kind: Kind) {
     assert_eq!(release.reply(), Reply::Int(1));
     acquire.fence();
     b.fence();
+}
+
+fn graces_end_during_a_pause_and_nothing_is_granted(kind: Kind) {
+    let server = start(kind);
+    let mut c = server.client();
+    c.int("LOCK.ACQUIRE k a 60000");
+    assert_eq!(c.call("LOCK.ACQUIRE k b 60000 KEEP 40"), Reply::Nil);
+    let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
+    c.int("LOCK.RELEASE k a");
+    c.text("CLIENT PAUSE 60000 WRITE");
+    wait_for("the grace to end", || {
+        (c.waiters("k") == ["d"]).then_some(())
+    });
+    let start = Instant::now();
+    wait_for("some turns of the timer", || {
+        assert!(d.is_pending());
+        (start.elapsed() > Duration::from_millis(40)).then_some(())
+    });
+    c.text("CLIENT UNPAUSE");
+    d.fence();
 }

@@ -326,19 +326,14 @@ impl Server for Ctx<'_> {
     }
 
     fn leaving(self) -> Leaving {
-        Leaving::at(self.monotonic_us())
+        Leaving {
+            now_us: self.monotonic_us(),
+            absent_per_key: self.0.scene.get().room.absent_per_key,
+        }
     }
 
     fn limits(self, _waiting: usize) -> (Limits, Option<Box<[u8]>>) {
-        let most = usize::MAX;
-        let limits = Limits {
-            per_key: most,
-            per_server: most,
-            absent_per_key: most,
-            per_user: most,
-            bytes: most,
-        };
-        (limits, None)
+        (self.0.scene.get().room, None)
     }
 
     fn guard(self) -> guard::Settings {

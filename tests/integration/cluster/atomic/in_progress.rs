@@ -1,6 +1,6 @@
 //! During the migration of a slot, and after one that fails.
 
-use super::{gauges, gets_tryagain, stats, value, Fixture, FROM, TO};
+use super::{gauges, stats, value, Fixture, FROM, TO};
 use crate::harness::{wait_for, Client, Kind, Reply, SHARDS};
 
 on_valkey_9![
@@ -172,7 +172,7 @@ fn never_arrives(kind: Kind, act: impl Fn(&Fixture)) {
     // The next attempt succeeds.
     fixture.cluster.prevent(FROM, "prevent-pause", false);
     fixture.migrate();
-    gets_tryagain(c);
+    c.error("TRYAGAIN ");
     assert_eq!(target.int(&format!("LOCK.ACQUIRE {k} b 60000")), fence_of_b);
     assert_eq!(gauges(&mut target), [1, 100, 2]);
     fixture.replicas_agree();
@@ -200,7 +200,7 @@ fn a_deadline_during_migration_grants_one_waiter_once(kind: Kind) {
     nothing_is_held_at_the_target(&fixture, "a deadline");
     assert!(c.is_pending());
     fixture.arrive();
-    gets_tryagain(c);
+    c.error("TRYAGAIN ");
     assert_eq!(target.holders(k), ["b"]);
     assert_eq!(target.int(&format!("LOCK.ACQUIRE {k} b 60000")), fence);
     assert_eq!(gauges(&mut target), [1, 0, 1]);
@@ -235,7 +235,9 @@ fn nobody_is_granted_in_the_pause_before_takeover(kind: Kind) {
     nothing_is_held_at_the_target(&fixture, "the pause");
     fixture.cluster.prevent(TO, "prevent-failover", false);
     fixture.cluster.end_of_migration(FROM, TO);
-    waiters.into_iter().for_each(gets_tryagain);
+    waiters
+        .into_iter()
+        .for_each(|waiter| waiter.error("TRYAGAIN "));
     // Nobody holds it, and the next client may acquire it.
     assert_eq!(target.call(&format!("LOCK.INFO {k}")), Reply::Nil);
     assert!(target.int(&format!("LOCK.ACQUIRE {k} d 60000")) > fence);
@@ -293,7 +295,9 @@ fn waiters_of_an_absent_key_get_tryagain_when_its_slot_leaves(kind: Kind) {
     });
     assert!(waiters.iter().all(|waiter| waiter.is_pending()));
     fixture.migrate();
-    waiters.into_iter().for_each(gets_tryagain);
+    waiters
+        .into_iter()
+        .for_each(|waiter| waiter.error("TRYAGAIN "));
     assert!(target.int(&format!("LOCK.ACQUIRE {k} b 60000")) > fence);
 }
 
@@ -323,7 +327,7 @@ fn a_target_that_restarts_during_migration_drops_the_import(kind: Kind) {
     assert!(b.is_pending());
     fixture.cluster.prevent(FROM, "prevent-pause", false);
     fixture.migrate();
-    gets_tryagain(b);
+    b.error("TRYAGAIN ");
     assert_eq!(target.int(&format!("LOCK.ACQUIRE {k} a 60000")), fence);
     assert_eq!(gauges(&mut target), [2, 0, 2]);
     fixture.cluster.nodes[TO + SHARDS].wait_until_link_is_up();
