@@ -112,15 +112,15 @@ fn replicas_agree(cluster: &Cluster) {
     }
 }
 
-/// The fields of INFO lock.
+/// The numbers of INFO lock.
 fn stats(c: &mut Client) -> BTreeMap<String, u64> {
     let info = c.text("INFO lock");
     let fields = info.lines().filter_map(|line| line.strip_prefix("lock_"));
     let field = |line: &str| {
         let (name, value) = line.split_once(':').expect("a field");
-        (name.to_string(), value.parse().expect("a number"))
+        Some((name.to_string(), value.parse().ok()?))
     };
-    fields.map(field).collect()
+    fields.filter_map(field).collect()
 }
 
 /// Exclusive holds, shared holds and locks.
