@@ -15,6 +15,7 @@ pub mod check;
 mod decision;
 mod error;
 pub mod exec;
+pub mod guard;
 pub mod info;
 pub mod log;
 pub mod macquire;
@@ -89,6 +90,7 @@ commands! {
     Apply in apply: |mut args: Args<_>| apply::parse(std::iter::from_fn(|| args.optional()));
     ApplyRelease in apply_release: |mut args: Args<_>| args.token().and_then(|_| args.finish());
     Writable in writable: Args::finish;
+    Guard in guard: guard::parse;
 }
 
 impl Command {

@@ -404,6 +404,10 @@ pub fn renew<H: Host>(host: &mut H, renew: &Renew<'_>) -> Result<(), Error> {
     let usable = guarding::usable(host);
     let outcome = change(host, None, |scene| {
         let lock = usable.of(scene.lock, renew.token(), scene.now);
+        let holds = |lock: &Lock| lock.hold_of(renew.token(), scene.now).is_some();
+        if scene.guard.puts_off_renewals() && lock.is_some_and(holds) {
+            return Decided::Same(Reply::Error(Error::NotYet));
+        }
         Decided::new(renew.decide(lock, scene.now), |_| Cause::Renewed)
     })?;
     if let Outcome::Reply(reply) = outcome {

@@ -18,9 +18,15 @@
 //!    renewals, checks and commands: the clocks of two servers differ by less than that.
 //! 4. **A wall clock that is stepped forward** ends leases that clients still count on, so the
 //!    guard begins anew. The steps are measured against a clock that nobody can set, at each grant.
+//! 5. **In the mode `quorum`** a majority decides ([`quorum`]), also about renewals.
+//! 6. **A planned hand-over** ends the guard early. The old primary has come back and had decided
+//!    nothing that this server lacks. Only the rest of its own guard remains, which it has told.
+//!    The clocks of the two must agree, because holds end by the clock of this server now.
 
 use std::ffi::CStr;
 
+use super::quorum::{Quorum, Replicas};
+use crate::command::guard::Beat;
 use crate::lock::{Lock, Mode, Now, Token};
 
 /// After what the server waits. Each includes the one before it.
@@ -33,6 +39,8 @@ pub enum Scope {
     Restart,
     /// Also after a promotion.
     Failover,
+    /// Also while no majority of the servers follows this one.
+    Quorum,
 }
 
 /// What the settings of the server say.
@@ -44,6 +52,12 @@ pub struct Settings {
     pub max_ttl_ms: u64,
     /// How late an old primary may still grant, in milliseconds.
     pub slack_ms: u64,
+    /// How many servers a group has, the primary included.
+    pub members: usize,
+    /// How old what a member has acknowledged may be, in milliseconds.
+    pub fresh_ms: u64,
+    /// By how many of a thousand the speeds of clocks may differ.
+    pub drift: u64,
     /// The rule that is left out, to see that it matters.
     #[cfg(test)]
     pub without: Option<Rule>,
@@ -66,18 +80,44 @@ pub enum Rule {
     LastSecond,
     /// Steps of the wall clock.
     Clock,
+    /// A majority, and not one server alone.
+    Majority,
+    /// What a member has acknowledged is fresh, for grants.
+    Fresh,
+    /// The same for renewals.
+    FreshRenewals,
+    /// The wait for new grants, once a majority follows.
+    Wait,
+    /// All of it: a part of it is not enough.
+    WholeWait,
+    /// The wait for renewals.
+    RenewalWait,
+    /// A link that breaks begins the wait of its member anew.
+    Attachment,
+    /// The rest of the old primary's guard, after a planned hand-over.
+    Rest,
+    /// The clock of the old primary agrees, after a planned hand-over.
+    Clocks,
+    /// The old primary has come back soon, and has lost nothing meanwhile.
+    CameBack,
 }
 
 impl Settings {
     #[cfg(test)]
-    fn has(&self, rule: Rule) -> bool {
+    pub(super) fn has(&self, rule: Rule) -> bool {
         self.without != Some(rule)
     }
 
     #[cfg(not(test))]
     #[inline]
-    const fn has(&self, _rule: Rule) -> bool {
+    pub(super) const fn has(&self, _rule: Rule) -> bool {
         true
+    }
+
+    /// A time of another server's clock that is certainly over here, in microseconds.
+    pub(super) const fn with_drift_us(&self, ms: u64) -> u64 {
+        let thousandths = self.drift.saturating_mul(4).saturating_add(1_000);
+        ms.saturating_mul(thousandths)
     }
 }
 
@@ -90,10 +130,13 @@ pub enum Reason {
     Promotion,
     /// The wall clock was stepped forward.
     Clock,
+    /// No majority of the servers follows this one.
+    Alone,
 }
 
 impl Reason {
-    const ALL: [Self; 3] = [Self::Restart, Self::Promotion, Self::Clock];
+    /// Those that end by themselves.
+    const TIMED: [Self; 3] = [Self::Restart, Self::Promotion, Self::Clock];
 
     /// Its name in INFO and in the log.
     pub const fn name(self) -> &'static CStr {
@@ -101,6 +144,7 @@ impl Reason {
             Self::Restart => c"restart",
             Self::Promotion => c"promotion",
             Self::Clock => c"clock",
+            Self::Alone => c"alone",
         }
     }
 }
@@ -108,25 +152,50 @@ impl Reason {
 /// How much longer than a lease a server waits after its start, in milliseconds.
 const AFTER_START_MS: u64 = 1_000;
 
-/// By how many of a thousand the speeds of clocks may differ.
-const DRIFT: i64 = 10;
-
 /// The steps of the wall clock that are passed over, in microseconds.
 const SMALL_STEPS_US: i64 = 2_000;
 
+/// How soon after a promotion the old primary must have come back, in microseconds. Its process
+/// must not be able to crash and to start again in that time.
+const SOON_US: u64 = 5_000_000;
+
+/// How far the clock of this server may be ahead of the old primary's after a hand-over, in
+/// microseconds. Clients count leases less by that, and holds end here by this clock.
+const MOST_AHEAD_US: u64 = 2_000;
+
+/// How many beats say how far the clocks differ. Each says too much, by the time it was under way.
+const BEATS: usize = 4;
+const UNKNOWN: [u64; BEATS] = [u64::MAX; BEATS];
+
 /// The guard of a server. Its instants are on a clock that goes on while the machine is suspended.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Guard {
     settings: Settings,
-    /// Whether no new grant may be made. It is set when the guard is looked at.
-    is_closed: bool,
+    /// Why no new grant may be made. It is set when the guard is looked at.
+    closed_by: Option<Reason>,
+    /// Whether holds are not renewed.
+    puts_off_renewals: bool,
     /// When each reason for it ends.
-    ends_us: [u64; Reason::ALL.len()],
+    ends_us: [u64; Reason::TIMED.len()],
+    /// Until when there may be holds that another server has decided about.
+    others_until_us: u64,
     /// When it is to be looked at by the timer, on the monotonic clock.
     due_us: Option<u64>,
     /// A longest lease from before, and until when there may be such leases.
     longer_ms: Option<(u64, u64)>,
     looked: Option<Looked>,
+    /// Who follows this server.
+    quorum: Quorum,
+    /// What the primary has said last, and when.
+    theirs: Option<(Beat, u64)>,
+    /// How far this clock was ahead of the primary's, at most, when the last beats came.
+    ahead_us: [u64; BEATS],
+    /// When the guard of the primary before ends, if it has said so.
+    rest_until_us: Option<u64>,
+    /// When this server was promoted, if it was.
+    promoted_us: Option<u64>,
+    /// When the next beat is due, on the monotonic clock.
+    pub(super) beat_due_us: Option<u64>,
 }
 
 /// The clocks when they were looked at last.
@@ -143,7 +212,30 @@ struct Looked {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     Began(Reason),
+    /// It goes on for another reason.
+    GoesOn(Reason),
     Ended,
+}
+
+impl Default for Guard {
+    fn default() -> Self {
+        Self {
+            settings: Settings::default(),
+            closed_by: None,
+            puts_off_renewals: false,
+            ends_us: [0; Reason::TIMED.len()],
+            others_until_us: 0,
+            due_us: None,
+            longer_ms: None,
+            looked: None,
+            quorum: Quorum::default(),
+            theirs: None,
+            ahead_us: UNKNOWN,
+            rest_until_us: None,
+            promoted_us: None,
+            beat_due_us: None,
+        }
+    }
 }
 
 impl Guard {
@@ -156,25 +248,166 @@ impl Guard {
     /// Whether no new grant may be made.
     #[inline]
     pub fn is_closed(&self) -> bool {
-        self.is_closed
+        self.closed_by.is_some()
     }
 
     /// Whether waiters are not granted.
     #[inline]
     pub(super) fn holds_back(&self) -> bool {
-        self.is_closed && self.settings.has(Rule::Serving)
+        self.is_closed() && self.settings.has(Rule::Serving)
     }
 
-    /// For how many milliseconds it is closed yet, and why. `None` when it is open.
+    /// Whether a hold is not renewed now. It may be soon.
+    #[inline]
+    pub(super) fn puts_off_renewals(&self) -> bool {
+        self.puts_off_renewals
+    }
+
+    /// Whether replicas are told of the guard.
+    pub(super) fn has_beats(&self) -> bool {
+        self.settings.scope >= Scope::Failover
+    }
+
+    /// Whether replicas are asked what they have received.
+    pub(super) fn asks_replicas(&self) -> bool {
+        self.settings.scope == Scope::Quorum
+    }
+
+    /// For how many milliseconds it is closed yet, and why: 0 where nobody knows. `None` when it is
+    /// open.
     pub fn closed_for(&self, boot_us: u64) -> Option<(u64, Reason)> {
-        let ends = Reason::ALL.into_iter().zip(self.ends_us);
-        let (reason, end_us) = ends.max_by_key(|(_, end_us)| *end_us)?;
+        if !self.is_on() {
+            return None;
+        }
+        let timed = Reason::TIMED.into_iter().zip(self.ends_us);
+        let mut last = timed.max_by_key(|(_, end_us)| *end_us)?;
+        if self.asks_replicas() && self.quorum.has_begun() {
+            let Some(since_us) = self.quorum.followed_since_us(boot_us, &self.settings) else {
+                return Some((0, Reason::Alone));
+            };
+            let opens_us = since_us.saturating_add(self.quorum_wait_us(boot_us));
+            if since_us > 0 && opens_us > last.1 {
+                last = (self.quorum.began_by(), opens_us);
+            }
+        }
+        let (reason, end_us) = last;
         let left_us = end_us.checked_sub(boot_us).filter(|us| *us > 0);
-        Some((left_us.filter(|_| self.is_on())?.div_ceil(1_000), reason))
+        Some((left_us?.div_ceil(1_000), reason))
+    }
+
+    /// Whether renewals wait, too.
+    fn must_put_off_renewals(&self, boot_us: u64) -> bool {
+        let settings = &self.settings;
+        if !self.asks_replicas() || !self.quorum.has_begun() {
+            return false;
+        }
+        let Some(since_us) = self.quorum.renewed_since_us(boot_us, settings) else {
+            return true;
+        };
+        let wait_us = settings.with_drift_us(settings.fresh_ms);
+        let is_early = since_us > 0 && boot_us < since_us.saturating_add(wait_us);
+        is_early && settings.has(Rule::RenewalWait)
+    }
+
+    /// How long a majority must have followed, in microseconds.
+    fn quorum_wait_us(&self, boot_us: u64) -> u64 {
+        let settings = &self.settings;
+        let lease_ms = match settings.has(Rule::WholeWait) {
+            true => self.longest_ms(boot_us),
+            false => self.longest_ms(boot_us) / 2,
+        };
+        match settings.has(Rule::Wait) {
+            true => settings.with_drift_us(lease_ms.saturating_add(settings.fresh_ms)),
+            false => 0,
+        }
+    }
+
+    /// How many members are fresh, this one included. 0 where no majority decides.
+    pub fn members_fresh(&self, boot_us: u64) -> usize {
+        match self.asks_replicas() && self.quorum.has_begun() {
+            true => self.quorum.fresh(boot_us, &self.settings),
+            false => 0,
+        }
     }
 
     pub(super) fn due_us(&self) -> Option<u64> {
-        self.due_us
+        match (self.due_us, self.beat_due_us) {
+            (Some(end), Some(beat)) => Some(end.min(beat)),
+            (end, beat) => end.or(beat),
+        }
+    }
+
+    /// What this primary tells its replicas.
+    pub(super) fn beat(&self, boot_us: u64, now: Now) -> Beat {
+        let longest_ms = self.longest_ms(boot_us);
+        Beat {
+            left_ms: match self.closed_for(boot_us) {
+                None => Some(0),
+                Some((_, Reason::Alone)) => None,
+                Some((ms, _)) => Some(ms),
+            },
+            longest_ms,
+            wait_ms: longest_ms.saturating_add(self.settings.slack_ms),
+            clock_us: now.us(),
+        }
+    }
+
+    /// The primary of this server tells it of its guard. True where its leases are longer than what
+    /// this server knew of.
+    pub(super) fn hear(&mut self, beat: Beat, at_us: u64, now: Now) -> bool {
+        let ahead_us = now.us().saturating_sub(beat.clock_us);
+        self.ahead_us.rotate_left(1);
+        if let Some(last) = self.ahead_us.last_mut() {
+            *last = ahead_us;
+        }
+        let is_news = beat.longest_ms > self.longest_ms(at_us);
+        if beat.longest_ms > self.settings.max_ttl_ms {
+            self.leases_may_be(beat.longest_ms, at_us);
+        }
+        self.theirs = Some((beat, at_us));
+        is_news
+    }
+
+    /// The next beat is due now, if there are any.
+    pub(super) fn beat_now(&mut self) {
+        self.beat_due_us = self.has_beats().then_some(0);
+    }
+
+    /// This server is a replica: nobody follows it, and it tells nobody anything.
+    pub(super) fn stand_down(&mut self) {
+        self.quorum = Quorum::default();
+        self.beat_due_us = None;
+    }
+
+    /// This server follows a primary from now on, which has said nothing yet.
+    pub(super) fn linked(&mut self) {
+        self.theirs = None;
+        self.ahead_us = UNKNOWN;
+    }
+
+    /// The replicas have changed, or were asked.
+    pub(super) fn replicas_are(&mut self, replicas: &Replicas, boot_us: u64) {
+        self.quorum.hear(replicas, boot_us, &self.settings);
+    }
+
+    /// Notes that what is sent from now on, after so much, is younger than now.
+    pub(super) fn note_sent(&mut self, offset: u64, boot_us: u64) {
+        self.quorum.note_sent(offset, boot_us, &self.settings);
+    }
+
+    /// The primary before has come back, and follows this server without a copy: it had decided
+    /// nothing that is not known here. `name` is that of the replica.
+    pub(super) fn old_primary_is_back(&mut self, name: &[u8], at_us: u64) {
+        let since_us = |from_us: u64| at_us.saturating_sub(from_us);
+        let is_soon = self.promoted_us.is_some_and(|us| since_us(us) <= SOON_US);
+        let has_rule = self.settings.has(Rule::Rest);
+        let rest_us = self.rest_until_us.or((!has_rule).then_some(0));
+        if let (true, Some(rest_us)) = (is_soon, rest_us) {
+            if let Some(end_us) = self.ends_us.get_mut(Reason::Promotion as usize) {
+                *end_us = if has_rule { rest_us } else { 0 };
+            }
+            self.quorum.goes_on_with(name);
+        }
     }
 
     /// The longest lease that there may be, in milliseconds.
@@ -184,39 +417,74 @@ impl Guard {
         self.settings.max_ttl_ms.max(longer_ms)
     }
 
+    /// There may be leases of that length, until one that begins now is over.
+    fn leases_may_be(&mut self, ms: u64, boot_us: u64) {
+        let until_us = boot_us.saturating_add(ms.saturating_mul(1_000));
+        let before = self.longer_ms.filter(|(_, until_us)| *until_us > boot_us);
+        let (ms_before, until_us_before) = before.unwrap_or_default();
+        self.longer_ms = Some((ms.max(ms_before), until_us.max(until_us_before)));
+    }
+
     /// Takes new settings. Leases under the old ones are over only later.
     pub(super) fn set(&mut self, settings: Settings, boot_us: u64) {
         let longest_ms = self.longest_ms(boot_us);
         if settings.max_ttl_ms < longest_ms {
-            let until_us = boot_us.saturating_add(longest_ms.saturating_mul(1_000));
-            self.longer_ms = Some((longest_ms, until_us));
+            self.leases_may_be(longest_ms, boot_us);
         }
+        let (before, was_on) = (self.settings.scope, self.is_on());
         self.settings = settings;
         if !self.is_on() {
-            self.ends_us = [0; Reason::ALL.len()];
+            self.ends_us = [0; Reason::TIMED.len()];
             self.looked = None;
+        } else if !was_on || (self.asks_replicas() && before != Scope::Quorum) {
+            self.begin(Reason::Restart, boot_us);
         }
     }
 
-    /// Begins for a reason. False if the mode does not say so.
-    pub(super) fn begin(&mut self, reason: Reason, boot_us: u64) -> bool {
+    /// Begins for a reason, as far as the mode says so.
+    pub(super) fn begin(&mut self, reason: Reason, boot_us: u64) {
         let (settings, longest_ms) = (self.settings, self.longest_ms(boot_us));
+        let theirs = self.theirs.filter(|_| reason == Reason::Promotion);
+        let their_wait_ms = theirs.map_or(0, |(beat, _)| beat.wait_ms);
         let (least, rule, more_ms) = match reason {
-            Reason::Restart => (Scope::Restart, Rule::Restart, AFTER_START_MS),
             Reason::Promotion if settings.has(Rule::Slack) => {
                 (Scope::Failover, Rule::Promotion, settings.slack_ms)
             }
             Reason::Promotion => (Scope::Failover, Rule::Promotion, 0),
-            Reason::Clock => (Scope::Restart, Rule::Clock, AFTER_START_MS),
+            Reason::Restart => (Scope::Restart, Rule::Restart, AFTER_START_MS),
+            Reason::Clock | Reason::Alone => (Scope::Restart, Rule::Clock, AFTER_START_MS),
         };
-        let begins = settings.scope >= least && settings.has(rule);
-        if begins {
-            let us = longest_ms.saturating_add(more_ms).saturating_mul(1_000);
-            if let Some(end_us) = self.ends_us.get_mut(reason as usize) {
-                *end_us = boot_us.saturating_add(us).max(*end_us);
+        if settings.scope < least || !settings.has(rule) {
+            return;
+        }
+        let wait_ms = match settings.has(Rule::Slack) {
+            true => longest_ms.saturating_add(more_ms).max(their_wait_ms),
+            false => longest_ms.saturating_add(more_ms),
+        };
+        let mut us = wait_ms.saturating_mul(1_000);
+        if reason != Reason::Clock && self.asks_replicas() {
+            self.quorum.begin(reason, boot_us);
+        }
+        if reason == Reason::Promotion {
+            self.promoted_us = Some(boot_us);
+            let ahead_us = self.ahead_us.into_iter().min().unwrap_or(u64::MAX);
+            let is_ahead = ahead_us > MOST_AHEAD_US && settings.has(Rule::Clocks);
+            let theirs = self.theirs.take().filter(|_| !is_ahead);
+            self.rest_until_us = theirs.and_then(|(beat, at_us)| {
+                let left_us = beat.left_ms?.saturating_mul(1_000);
+                Some(at_us.saturating_add(left_us))
+            });
+            if self.asks_replicas() {
+                us = 0;
+                let wait_us = self.quorum_wait_us(boot_us);
+                self.others_until_us = boot_us.saturating_add(wait_us);
+            } else {
+                self.others_until_us = boot_us.saturating_add(us);
             }
         }
-        begins
+        if let Some(end_us) = self.ends_us.get_mut(reason as usize) {
+            *end_us = boot_us.saturating_add(us).max(*end_us);
+        }
     }
 
     /// Ends the guard of a start, because nothing can be missing.
@@ -236,7 +504,9 @@ impl Guard {
             stepped_us: 0,
         });
         let passed_us = i64::try_from(boot_us.saturating_sub(before.at_us)).unwrap_or(i64::MAX);
-        let drift_us = passed_us.saturating_mul(DRIFT).div_euclid(1_000);
+        let drift_us = passed_us
+            .saturating_mul(i64::try_from(self.settings.drift).unwrap_or(10))
+            .div_euclid(1_000);
         let grown_us = ahead_us.saturating_sub(before.ahead_us);
         let step_us = grown_us.saturating_sub(drift_us).max(0);
         let stepped_us = before.stepped_us.saturating_add(step_us);
@@ -251,17 +521,20 @@ impl Guard {
 
     /// Looks at the clocks. Answers what has become of it.
     pub(super) fn look(&mut self, now: Now, boot_us: u64, monotonic_us: u64) -> Option<Change> {
-        let before = self.is_closed;
         if self.was_stepped(now.us(), boot_us) {
             self.begin(Reason::Clock, boot_us);
         }
         let closed_for = self.closed_for(boot_us);
-        self.is_closed = closed_for.is_some();
+        self.puts_off_renewals = self.must_put_off_renewals(boot_us);
         let due_us = |ms: u64| monotonic_us.saturating_add(ms.saturating_mul(1_000));
-        self.due_us = closed_for.map(|(ms, _)| due_us(ms));
-        match (before, closed_for) {
-            (false, Some((_, reason))) => Some(Change::Began(reason)),
-            (true, None) => Some(Change::Ended),
+        let timed = closed_for.filter(|(_, reason)| *reason != Reason::Alone);
+        self.due_us = timed.map(|(ms, _)| due_us(ms));
+        let closed_by = closed_for.map(|(_, reason)| reason);
+        let before = std::mem::replace(&mut self.closed_by, closed_by);
+        match (before, closed_by) {
+            (None, Some(reason)) => Some(Change::Began(reason)),
+            (Some(_), None) => Some(Change::Ended),
+            (Some(before), Some(reason)) if before != reason => Some(Change::GoesOn(reason)),
             _ => None,
         }
     }
@@ -269,14 +542,13 @@ impl Guard {
     /// Whether holds count only up to a second before their deadlines.
     #[inline]
     pub(super) fn leaves_out_last_second(&self, boot_us: impl FnOnce() -> u64) -> bool {
-        let [_, promotion_ends_us, _] = self.ends_us;
-        self.is_on() && promotion_ends_us > boot_us() && self.settings.has(Rule::LastSecond)
+        self.is_on() && self.others_until_us > boot_us() && self.settings.has(Rule::LastSecond)
     }
 
     /// Whether a request may be granted at once.
     #[inline(always)] // It is open nearly always.
     pub(super) fn may_take(&self, lock: Option<&Lock>, of: (Token<'_>, Mode), now: Now) -> bool {
-        !self.is_closed || self.asks_for_less(lock, of, now)
+        !self.is_closed() || (!self.puts_off_renewals && self.asks_for_less(lock, of, now))
     }
 
     #[cold]
@@ -289,7 +561,7 @@ impl Guard {
 }
 
 /// What callbacks note of the guard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GuardEvent {
     /// Something after which leases may be missing, and when, on the clock that goes on while the
     /// machine is suspended.
@@ -298,100 +570,15 @@ pub enum GuardEvent {
     LacksNothing,
     /// The settings have changed.
     SettingsChanged,
+    /// This server follows a primary anew.
+    Linked,
+    /// The primary of this server has told of its guard, and when, by both clocks.
+    Heard(Beat, u64, Now),
+    /// A replica has come or gone.
+    Replicas(Replicas, u64),
+    /// The primary before has come back as this replica, by a partial resynchronization.
+    OldPrimaryIsBack(Box<[u8]>, u64),
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SECOND_US: u64 = 1_000_000;
-
-    fn settings(max_ttl_ms: u64) -> Settings {
-        Settings {
-            scope: Scope::Restart,
-            max_ttl_ms,
-            ..Settings::default()
-        }
-    }
-
-    fn guard() -> Guard {
-        let mut guard = Guard::default();
-        guard.set(settings(10_000), 0);
-        guard
-    }
-
-    /// How the guard changes where the wall clock is so far ahead of the other one.
-    fn look(guard: &mut Guard, boot_us: u64, ahead_us: u64) -> Option<Change> {
-        guard.look(Now::from_micros(boot_us + ahead_us), boot_us, boot_us)
-    }
-
-    #[test]
-    fn small_steps_of_the_wall_clock_add_up() {
-        let mut guard = guard();
-        let mut ahead_us = 5_000;
-        assert_eq!(look(&mut guard, 0, ahead_us), None);
-        for boot_us in 1..=3 {
-            ahead_us += 600;
-            assert_eq!(look(&mut guard, boot_us, ahead_us), None, "{boot_us}");
-        }
-        let began = Some(Change::Began(Reason::Clock));
-        assert_eq!(look(&mut guard, 4, ahead_us + 600), began);
-        assert_eq!(guard.closed_for(4), Some((11_000, Reason::Clock)));
-    }
-
-    #[test]
-    fn clocks_of_other_speed_and_steps_back_are_passed_over() {
-        let mut guard = guard();
-        for second in 0..1_000 {
-            let boot_us = second * SECOND_US;
-            // 1 % fast, and then an hour back.
-            let ahead_us = if second < 900 { boot_us / 100 } else { 0 };
-            assert_eq!(look(&mut guard, boot_us, ahead_us), None, "{second}");
-        }
-    }
-
-    #[test]
-    fn leases_under_a_larger_setting_count_until_they_are_over() {
-        let mut guard = guard();
-        guard.set(settings(1_000), SECOND_US);
-        guard.begin(Reason::Restart, 2 * SECOND_US);
-        assert_eq!(
-            guard.closed_for(2 * SECOND_US),
-            Some((11_000, Reason::Restart))
-        );
-        guard.begin(Reason::Restart, 12 * SECOND_US);
-        assert_eq!(
-            guard.closed_for(12 * SECOND_US),
-            Some((2_000, Reason::Restart))
-        );
-    }
-
-    #[test]
-    fn the_reason_that_ends_last_is_named() {
-        let mut guard = guard();
-        assert!(
-            !guard.begin(Reason::Promotion, 0),
-            "the scope does not say so"
-        );
-        assert!(guard.begin(Reason::Restart, 0));
-        guard.set(
-            Settings {
-                scope: Scope::Failover,
-                slack_ms: 5_000,
-                ..settings(10_000)
-            },
-            0,
-        );
-        assert!(guard.begin(Reason::Promotion, 0));
-        assert_eq!(guard.closed_for(0), Some((15_000, Reason::Promotion)));
-        guard.lacks_nothing();
-        assert_eq!(
-            look(&mut guard, 0, 0),
-            Some(Change::Began(Reason::Promotion))
-        );
-        assert_eq!(look(&mut guard, 15 * SECOND_US, 0), Some(Change::Ended));
-        guard.begin(Reason::Promotion, 15 * SECOND_US);
-        guard.set(Settings::default(), 15 * SECOND_US);
-        assert_eq!(guard.closed_for(15 * SECOND_US), None);
-    }
-}
+mod tests;

@@ -1,7 +1,7 @@
 //! The guard at work: it is looked at before anything is decided.
 
 use super::count::Count;
-use super::guard::{Change, GuardEvent, Reason};
+use super::guard::{Change, GuardEvent};
 use super::host::{Host, Server};
 use super::machine::Machine;
 use super::printable::line_of;
@@ -69,11 +69,15 @@ fn look<S: Server>(server: S, machine: &mut Machine<S::Types>) {
     };
     machine.is_due_changed = true;
     let line = match change {
-        Change::Began(reason) => {
-            server.count(Count::Guards);
-            let left_ms = machine.guard.closed_for(boot_us).map_or(0, |(ms, _)| ms);
+        Change::Began(reason) | Change::GoesOn(reason) => {
+            if let Change::Began(_) = change {
+                server.count(Count::Guards);
+            }
             let why = reason.name().to_string_lossy();
-            format!("guard: no new lock is granted for {left_ms} ms ({why})")
+            match machine.guard.closed_for(boot_us).map_or(0, |(ms, _)| ms) {
+                0 => format!("guard: no new lock is granted ({why})"),
+                ms => format!("guard: no new lock is granted for {ms} ms ({why})"),
+            }
         }
         Change::Ended => {
             // Every key that is waited for is looked at.
@@ -82,25 +86,66 @@ fn look<S: Server>(server: S, machine: &mut Machine<S::Types>) {
         }
     };
     server.log(&line_of(line));
+    machine.guard.beat_now();
+}
+
+/// How often a primary tells its replicas of the guard, and asks what they have received.
+const BEAT_US: u64 = 250_000;
+
+/// Tells the replicas of the guard and asks what they have received, if that is due. For the timer.
+pub(super) fn beat_if_due<H: Host>(host: &mut H) {
+    let server = host.server();
+    let is_due = |due_us: u64| due_us <= server.monotonic_us();
+    if host.machine().guard.beat_due_us.is_some_and(is_due) {
+        beat(server, host.machine());
+    }
+}
+
+fn beat<S: Server>(server: S, machine: &mut Machine<S::Types>) {
+    let guard = &mut machine.guard;
+    if !server.is_primary() || !guard.has_beats() {
+        return guard.stand_down();
+    }
+    let (boot_us, replicas) = (server.boot_us(), server.replicas());
+    guard.beat_due_us = Some(server.monotonic_us().saturating_add(BEAT_US));
+    guard.replicas_are(&replicas, boot_us);
+    if !replicas.all.is_empty() && !server.must_not_write() {
+        guard.note_sent(replicas.offset, boot_us);
+        server.beat(guard.beat(boot_us, server.now()), guard.asks_replicas());
+    }
 }
 
 /// Carries out what a callback has noted.
 pub(super) fn note<S: Server>(server: S, machine: &mut Machine<S::Types>, event: GuardEvent) {
     let boot_us = server.boot_us();
+    let guard = &mut machine.guard;
     match event {
         GuardEvent::Began(reason, at_us) => {
-            machine.guard.set(server.guard(), boot_us);
-            machine.guard.begin(reason, at_us);
+            guard.set(server.guard(), boot_us);
+            guard.begin(reason, at_us);
+            guard.beat_now();
         }
-        GuardEvent::LacksNothing => machine.guard.lacks_nothing(),
+        GuardEvent::LacksNothing => guard.lacks_nothing(),
         GuardEvent::SettingsChanged => {
-            let was_on = machine.guard.is_on();
-            machine.guard.set(server.guard(), boot_us);
-            if machine.guard.is_on() && !was_on {
-                machine.guard.begin(Reason::Restart, boot_us);
+            guard.set(server.guard(), boot_us);
+            guard.beat_now();
+        }
+        GuardEvent::Linked => guard.linked(),
+        GuardEvent::Heard(beat, at_us, now) => {
+            if guard.hear(beat, at_us, now) {
+                let ms = beat.longest_ms;
+                let line =
+                    format!("guard: the primary has leases of {ms} ms, lock.max-ttl is less");
+                server.log(&line_of(line));
             }
         }
+        GuardEvent::Replicas(replicas, at_us) => {
+            guard.replicas_are(&replicas, at_us);
+            guard.beat_now();
+        }
+        GuardEvent::OldPrimaryIsBack(name, at_us) => guard.old_primary_is_back(&name, at_us),
     }
+    machine.is_due_changed = true;
     if machine.guard.is_on() || machine.guard.is_closed() {
         look(server, machine);
     }

@@ -14,8 +14,10 @@ use super::event::Event;
 use super::guard;
 use super::machine::{Machine, Shared};
 use super::message::{Message, Outcome};
+use super::quorum::Replicas;
 use super::sweep::Findings;
 use super::types::Types;
+use crate::command::guard::Beat;
 use crate::command::{Error, Reply};
 use crate::lock::{Deadline, Effect, Hold, Lock, Now, Token};
 use crate::wait::{KeyRef, Leaving, Limits};
@@ -92,6 +94,11 @@ pub trait Server: Copy {
 
     /// After what the server waits with new grants.
     fn guard(self) -> guard::Settings;
+    /// Its replicas, and how much was sent to them.
+    fn replicas(self) -> Replicas;
+    /// Tells the replicas of the guard. `asks` says that they are asked at once how much they have
+    /// received.
+    fn beat(self, beat: Beat, asks: bool);
 
     /// Adds to a counter.
     fn count_many(self, of: Count, n: usize);

@@ -10,7 +10,8 @@
 //! - [`command`], [`macquire`], [`cancel`]: a command decides on its keys and carries that out.
 //! - `serve`, [`several`]: waiters enter, are granted and dismissed.
 //! - [`tick`]: what happens without a command.
-//! - [`guard`], `guarding`: a server that may lack leases grants nothing new for a while.
+//! - [`guard`], [`quorum`], `guarding`: a server that may lack leases grants nothing new for a
+//!   while.
 //! - `linger`, `deadlock`: holds that end with connections; waits that would close a cycle.
 //! - [`commit`]: the one place where a lock changes.
 //! - `inbox`, `notes`: what callbacks have seen, and what is done about it.
@@ -36,6 +37,7 @@ pub mod macquire;
 mod message;
 mod notes;
 pub mod printable;
+pub mod quorum;
 mod scan;
 mod serve;
 pub mod several;

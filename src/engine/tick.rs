@@ -49,6 +49,7 @@ pub fn run<H: Host>(host: &mut H) -> Option<u64> {
 /// writes.
 fn do_due<H: Host>(host: &mut H) -> Option<u64> {
     host.shared().inbox.forget_left_locks();
+    guarding::beat_if_due(host);
     guarding::look_if_on(host);
     end_timed_out(host);
     let server = host.server();

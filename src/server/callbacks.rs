@@ -6,9 +6,10 @@
 //! | [`on_round`] | ten times a second | replaces an overdue timer, closes a slice of the windows |
 //! | [`on_unlink`], [`on_unlink2`] | a lock leaves its key | note, counters, entry of LOCK.LOG |
 //! | [`on_flush`], [`on_swap`] | FLUSHDB, FLUSHALL, SWAPDB | note, entry of LOCK.LOG |
-//! | [`on_role_change`] | promotion, demotion | fences begin ahead, note |
+//! | [`replication`] | promotion, demotion | fences begin ahead, note |
 //! | [`on_config`] | CONFIG SET | note, warning about eviction |
 //! | [`on_load`] | a load begins or ends | note: nothing is missing |
+//! | [`replication`] | links begin and end | note |
 //! | [`on_migration`], [`on_fork`], [`send_last_fence`] | atomic slot migration | note, last fence |
 //! | [`on_reply`], [`on_free`], [`on_gone`], [`on_unblock_timeout`] | the end of a blocked client's wait | reply, note |
 //! | [`on_client`], [`on_loop`], [`on_loop_end`] | a client is freed (LINGER: its connection is lost), a turn of the event loop ends | note |
@@ -22,6 +23,8 @@
 
 // Long because: it is the one list of what the server calls.
 
+mod replication;
+
 use std::ffi::{c_int, c_void, CStr};
 use std::num::NonZeroU64;
 
@@ -33,7 +36,7 @@ use super::clock;
 use super::lock_type;
 use super::module::{Module, Task};
 use super::{ends, eviction, propagation, slot_migration};
-use crate::engine::guard::{GuardEvent, Reason};
+use crate::engine::guard::GuardEvent;
 use crate::engine::{tick, Outcome};
 use crate::lock::Lock;
 
@@ -61,10 +64,7 @@ pub(super) fn subscribe(ctx: Context<'_>) -> bool {
         ctx.on_server_event(raw::REDISMODULE_EVENT_FLUSHDB, Some(on_flush)),
         ctx.on_server_event(raw::REDISMODULE_EVENT_SWAPDB, Some(on_swap)),
         ctx.on_server_event(raw::REDISMODULE_EVENT_CRON_LOOP, Some(on_round)),
-        ctx.on_server_event(
-            raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED,
-            Some(on_role_change),
-        ),
+        replication::subscribe(ctx),
         slot_migration::subscribe(ctx, Some(on_migration), Some(on_fork)),
     ];
     heard.iter().all(|heard| *heard)
@@ -170,29 +170,6 @@ unsafe extern "C" fn on_swap(
             .bindings
             .swap_dbs(info.dbnum_first, info.dbnum_second);
         module.leave(Note::Swapped(info.dbnum_first, info.dbnum_second));
-    }
-}
-
-/// A promotion, or a demotion.
-unsafe extern "C" fn on_role_change(
-    _ctx: *mut raw::RedisModuleCtx,
-    _event: raw::RedisModuleEvent,
-    role: u64,
-    _data: *mut c_void,
-) {
-    let module = Module::get();
-    if role == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_REPLICA {
-        // The server may be a primary again before the timer runs. The timer is not set: the server
-        // tells the blocked clients first.
-        module.shared.inbox.leave(Note::Demoted);
-        module.shared.bindings.clear();
-    }
-    if role == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER {
-        module.shared.fences.begin_ahead(clock::now());
-        let begins = GuardEvent::Began(Reason::Promotion, clock::boot_us());
-        module.leave(Note::Guard(begins));
-        // A replica repairs nothing, so the new primary does what the old one has not done.
-        module.leave(Note::SweepWanted);
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! loadmodule libredis_lock.so [max-waiters-per-key N] [max-waiters N] [max-absent N] [max-keep ms] [max-waiters-share percent]
-//!     [max-waiting-bytes bytes] [max-ttl ms] [guard off|restart|failover] [guard-slack ms]
+//!     [max-waiting-bytes bytes] [max-ttl ms] [guard off|restart|failover|quorum] [guard-slack ms]
+//!     [guard-members N] [guard-fresh ms] [guard-drift N]
 //!     [replicate-in-place yes|no] [deadlock-detection yes|no]
 //! ```
 
@@ -17,7 +18,7 @@ use crate::command::integer;
 
 /// The log line after the one that says which argument is wrong.
 pub(super) const BAD_ARGUMENTS: &CStr =
-    c"bad arguments: expected [max-waiters-per-key N] [max-waiters N] [replicate-in-place yes|no] [deadlock-detection yes|no] with N from 0 to 1000000, [max-absent N] [max-keep ms] [max-waiters-share percent] [max-waiting-bytes bytes] [max-ttl ms] [guard off|restart|failover] [guard-slack ms]";
+    c"bad arguments: expected [max-waiters-per-key N] [max-waiters N] [replicate-in-place yes|no] [deadlock-detection yes|no] with N from 0 to 1000000, [max-absent N] [max-keep ms] [max-waiters-share percent] [max-waiting-bytes bytes] [max-ttl ms] [guard off|restart|failover|quorum] [guard-slack ms] [guard-members N] [guard-fresh ms] [guard-drift N]";
 
 /// A setting with the value yes or no.
 #[derive(Debug)]
@@ -207,7 +208,7 @@ fn register_choice(ctx: Context<'_>, choice: &'static Choice) -> bool {
         return true;
     };
     let mut words = choice.words.map(CStr::as_ptr);
-    let numbers = [0, 1, 2];
+    let numbers = [0, 1, 2, 3];
     // SAFETY: the context is alive, the server copies the name, the words and the numbers, of which
     // there are as many as it is told, and the choice is a static.
     let status = unsafe {

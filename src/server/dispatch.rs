@@ -29,6 +29,7 @@ pub(super) fn handler_of(command: Command) -> Handler {
         Command::Apply => handler!(replay::apply),
         Command::ApplyRelease => handler!(replay::apply_release),
         Command::Writable => handler!(queries::writable),
+        Command::Guard => handler!(replay::guard),
     }
 }
 

@@ -10,10 +10,12 @@ use super::lock_key::Key;
 use super::module::{Module, Task};
 use super::scan::Cursor;
 use super::stats::{counters, held, times};
-use super::{channel, clock, limits, writes};
+use super::{channel, clock, limits, replicas, writes};
+use crate::command::guard::Beat;
 use crate::command::{Error, Reply};
 use crate::engine::guard;
 use crate::engine::host::{Host, Part, Purpose, Server, WrongType};
+use crate::engine::quorum::Replicas;
 use crate::engine::sweep::Findings;
 use crate::engine::{Count, Message, Outcome};
 use crate::lock::{Hold, Now, Token};
@@ -156,6 +158,14 @@ impl Server for Context<'_> {
 
     fn guard(self) -> guard::Settings {
         limits::guard()
+    }
+
+    fn replicas(self) -> Replicas {
+        replicas::listed(self)
+    }
+
+    fn beat(self, beat: Beat, asks: bool) {
+        replicas::beat(self, beat, asks);
     }
 
     #[inline(always)] // The counter is known when it is compiled.

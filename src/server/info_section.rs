@@ -70,6 +70,12 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_repor
         ))
     };
     add(info, c"guard_left_ms", closed_for.map_or(0, |(ms, _)| ms));
+    let fresh = Module::get().guard_members_fresh();
+    add(
+        info,
+        c"guard_members_fresh",
+        u64::try_from(fresh).unwrap_or_default(),
+    );
     for (of, field) in Count::ALL {
         add(info, field, counters::value(of));
     }

@@ -86,8 +86,33 @@ static GUARD_SLACK: Limit = Limit {
     range: c"its value is not an integer from 0 to 3600000",
 };
 
+/// Servers of a group.
+static GUARD_MEMBERS: Limit = Limit {
+    name: c"guard-members",
+    value: AtomicI64::new(3),
+    min: 1,
+    max: 99,
+    range: c"its value is not an integer from 1 to 99",
+};
+/// In milliseconds.
+static GUARD_FRESH: Limit = Limit {
+    name: c"guard-fresh",
+    value: AtomicI64::new(3_000),
+    min: 500,
+    max: 60_000,
+    range: c"its value is not an integer from 500 to 60000",
+};
+/// Of a thousand.
+static GUARD_DRIFT: Limit = Limit {
+    name: c"guard-drift",
+    value: AtomicI64::new(10),
+    min: 0,
+    max: 100,
+    range: c"its value is not an integer from 0 to 100",
+};
+
 /// All limits.
-pub(super) static ALL: [&Limit; 8] = [
+pub(super) static ALL: [&Limit; 11] = [
     &PER_KEY,
     &PER_SERVER,
     &ABSENT,
@@ -96,6 +121,9 @@ pub(super) static ALL: [&Limit; 8] = [
     &BYTES,
     &TTL,
     &GUARD_SLACK,
+    &GUARD_MEMBERS,
+    &GUARD_FRESH,
+    &GUARD_DRIFT,
 ];
 
 /// The least value of `max-ttl` that is one. A guard of less would end within the second by which
@@ -106,8 +134,8 @@ const LEAST_TTL_MS: i64 = 1_000;
 pub(super) static GUARD: Choice = Choice {
     name: c"guard",
     value: AtomicI64::new(0),
-    words: [c"off", c"restart", c"failover"],
-    why: c"its value is not off, restart or failover",
+    words: [c"off", c"restart", c"failover", c"quorum"],
+    why: c"its value is not off, restart, failover or quorum",
 };
 
 /// A setting whose value is one of some words.
@@ -116,7 +144,7 @@ pub(super) struct Choice {
     /// Its name as a load argument.
     pub(super) name: &'static CStr,
     value: AtomicI64,
-    pub(super) words: [&'static CStr; 3],
+    pub(super) words: [&'static CStr; 4],
     /// What the log says of another word.
     pub(super) why: &'static CStr,
 }
@@ -139,10 +167,14 @@ pub(super) fn guard() -> guard::Settings {
         scope: match GUARD.get() {
             0 => guard::Scope::Off,
             1 => guard::Scope::Restart,
-            _ => guard::Scope::Failover,
+            2 => guard::Scope::Failover,
+            _ => guard::Scope::Quorum,
         },
         max_ttl_ms: number(&TTL),
         slack_ms: number(&GUARD_SLACK),
+        members: GUARD_MEMBERS.count(),
+        fresh_ms: number(&GUARD_FRESH),
+        drift: number(&GUARD_DRIFT),
         #[cfg(test)]
         without: None,
     }

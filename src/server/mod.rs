@@ -53,6 +53,7 @@ mod propagation;
 mod queries;
 mod register;
 mod replay;
+mod replicas;
 mod running_client;
 mod scan;
 mod server_line;

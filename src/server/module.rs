@@ -17,6 +17,7 @@ use super::connections::Connections;
 use super::delivery::Replies;
 use super::forced::Forced;
 use super::notify::{self, Notices};
+use super::replicas::Links;
 use super::slot_migration::Migrations;
 use super::start::Start;
 use super::stats::recent::Recent;
@@ -41,6 +42,7 @@ pub(super) struct Module {
     pub(super) forced: Forced,
     pub(super) connections: Connections,
     pub(super) start: Start,
+    pub(super) links: Links,
     /// What the server calls for blocked clients, from the load on.
     pub(super) blocked: Cell<Option<Callbacks>>,
     /// Whether the settings of the server are to be looked at.
@@ -88,6 +90,13 @@ impl Module {
     pub(super) fn guard_closed_for(&self) -> Option<(u64, Reason)> {
         let machine = self.machine.try_borrow().ok()?;
         machine.guard.closed_for(clock::boot_us())
+    }
+
+    /// How many servers of the group are known to follow this one now, it included; 0 where no
+    /// majority decides.
+    pub(super) fn guard_members_fresh(&self) -> usize {
+        let machine = self.machine.try_borrow();
+        machine.map_or(0, |machine| machine.guard.members_fresh(clock::boot_us()))
     }
 
     /// How many places there are, for how many keys, and how many bytes they take; `None` in the

@@ -2,12 +2,14 @@
 //! decided. Only the replication link, the link of an atomic slot migration and the append-only
 //! file may call them.
 
+use super::blocked_client::Note;
 use super::clock;
 use super::lock_key::Key;
 use super::module::Task;
 use super::notify;
-use crate::command::{apply, Error, Reply};
+use crate::command::{apply, guard, Args, Error, Reply};
 use crate::engine::commit;
+use crate::engine::guard::GuardEvent;
 use crate::engine::host::{Host, Key as _, Purpose};
 use crate::engine::Event;
 use crate::lock::codec::Record;
@@ -67,6 +69,16 @@ pub(super) fn apply(task: &mut Task<'_>) -> Result<(), Error> {
             Ok(())
         }
     }
+}
+
+/// What the primary tells of its guard. It goes to no file.
+pub(super) fn guard(task: &mut Task<'_>) -> Result<(), Error> {
+    task.must_be_replay()?;
+    let beat = guard::parse(Args::new(task.argv().after_name()))?;
+    let heard = GuardEvent::Heard(beat, clock::boot_us(), clock::now());
+    task.module().leave(Note::Guard(heard));
+    task.ctx().reply(Reply::Done(true));
+    Ok(())
 }
 
 fn apply_effect(key: &mut Key<'_, '_>, effect: &Effect<'_>, now: Now) {

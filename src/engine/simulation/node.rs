@@ -214,6 +214,11 @@ impl Node {
         self.leave(Note::SweepWanted);
     }
 
+    /// What happens to its links matters to the guard.
+    pub(super) fn note_link(&self, event: GuardEvent) {
+        self.leave(Note::Guard(event));
+    }
+
     pub(super) fn slots_changed(&self) {
         self.leave(Note::SlotsChanged);
     }

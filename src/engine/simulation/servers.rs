@@ -50,8 +50,16 @@ enum Step {
     Pass(u64),
     /// A replica receives so many of the records that were sent to it.
     Receive(usize, usize),
+    /// A primary reads what its replicas have acknowledged.
+    HearAcks(usize),
+    /// All links deliver what was sent, and all primaries read what was acknowledged.
+    Flow,
     /// The link of a replica breaks, and what is on its way is lost.
     Cut(usize),
+    /// The same, and the primary does not notice.
+    CutUnseen(usize),
+    /// A primary notices which links are broken.
+    Notice(usize),
     /// A replica follows a primary: from where it was, or by a full copy.
     Follow(usize, usize),
     Crash(usize),
@@ -200,6 +208,7 @@ struct Cluster {
     last_request: RequestId,
     last_token: u8,
     last_history: u64,
+    last_connection: u64,
     /// The largest fence that any server gave while it followed its clock, and the largest of all.
     given_by_clock: u64,
     given: u64,
@@ -222,6 +231,7 @@ impl Cluster {
             last_request: 0,
             last_token: 0,
             last_history: 0,
+            last_connection: 0,
             given_by_clock: 0,
             given: 0,
             breached: BTreeSet::new(),
@@ -251,7 +261,11 @@ impl Cluster {
             }
             Step::Pass(ms) => self.pass(ms),
             Step::Receive(s, n) => self.receive(s, n),
-            Step::Cut(s) => self.cut(s),
+            Step::Flow => self.flow(),
+            Step::HearAcks(s) => self.servers[s].hear_acks(),
+            Step::Cut(s) => self.cut(s, true),
+            Step::CutUnseen(s) => self.cut(s, false),
+            Step::Notice(s) => self.notice(s),
             Step::Follow(s, to) => self.follow(s, to),
             Step::Crash(s) => self.crash(s),
             Step::Restart(s, disk, is_primary) => self.restart(s, disk, is_primary),
@@ -286,7 +300,9 @@ impl Cluster {
         if sent.is_empty() {
             return;
         }
-        self.servers[s].save();
+        if sent.iter().any(|record| record.change.is_of_key()) {
+            self.servers[s].save();
+        }
         for record in sent {
             self.servers[s].history.push(record.clone());
             for other in &mut self.servers {

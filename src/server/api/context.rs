@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use redis_module::raw;
 
-use super::{call, Arg};
+use super::{call, Arg, ServerInfo};
 
 static IS_CLUSTER: AtomicBool = AtomicBool::new(false);
 static DETACHED: AtomicPtr<raw::RedisModuleCtx> = AtomicPtr::new(ptr::null_mut());
@@ -150,19 +150,8 @@ impl<'c> Context<'c> {
 
     /// A field of a section of INFO.
     pub(crate) fn server_info(self, section: &CStr, field: &CStr) -> Option<CString> {
-        // SAFETY: the context is alive; the server copies the name of the section.
-        let info = unsafe { call!(RedisModule_GetServerInfo(self.as_ptr(), section.as_ptr())) };
-        if info.is_null() {
-            return None;
-        }
-        // SAFETY: this function owns the data until it frees them. The value of the field is a part
-        // of them: a string that ends with NUL.
-        unsafe {
-            let value = call!(RedisModule_ServerInfoGetFieldC(info, field.as_ptr()));
-            let value = (!value.is_null()).then(|| CStr::from_ptr(value).to_owned());
-            call!(RedisModule_FreeServerInfo(self.as_ptr(), info));
-            value
-        }
+        let info = ServerInfo::of(self, section)?;
+        CString::new(info.field(field)?).ok()
     }
 
     /// The database that is selected in the context.

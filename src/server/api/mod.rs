@@ -7,6 +7,7 @@ mod context;
 mod key;
 mod owned_string;
 mod reply;
+mod server_info;
 mod string;
 mod subscribe;
 mod user;
@@ -16,6 +17,7 @@ pub(crate) use caller::{calls_check_writes, CallError, CallReply, Caller, Checks
 pub(crate) use context::{Context, Level};
 pub(crate) use key::{Content, OpenKey};
 pub(crate) use owned_string::OwnedString;
+pub(crate) use server_info::ServerInfo;
 pub(crate) use string::{Arg, Argv};
 
 use redis_module::raw;

@@ -10,9 +10,11 @@ use std::rc::Rc;
 use super::super::{at, heard_by, Client, Event, Place, Scene, DBS};
 use super::log::{Log, Said};
 use super::replica::{Change, Record};
+use crate::command::guard::Beat;
 use crate::command::{Error, Reply};
 use crate::engine::guard;
 use crate::engine::host::{Part, Server};
+use crate::engine::quorum::Replicas;
 use crate::engine::sweep::Findings;
 use crate::engine::{Count, Message, Note, Outcome, Shared, Types};
 use crate::lock::{Deadline, Hold, Lock, Now, Token};
@@ -63,6 +65,8 @@ pub(in super::super) struct Memory {
     pub(super) lingers: bool,
     /// The settings of the guard.
     pub(in super::super) guard: Cell<guard::Settings>,
+    /// Those that follow this server.
+    pub(in super::super) replicas: RefCell<Replicas>,
     /// What clients see, if somebody reads it.
     pub(in super::super) log: RefCell<Option<Log>>,
 }
@@ -91,6 +95,7 @@ impl Memory {
             sent: RefCell::new(None),
             lingers: true,
             guard: Cell::default(),
+            replicas: RefCell::default(),
             log: RefCell::default(),
         }
     }
@@ -340,6 +345,14 @@ impl Server for Ctx<'_> {
         self.0.guard.get()
     }
 
+    fn replicas(self) -> Replicas {
+        self.0.replicas.borrow().clone()
+    }
+
+    fn beat(self, beat: Beat, _asks: bool) {
+        self.0.send(at(0, 0), || Change::Beat(beat));
+    }
+
     fn count_many(self, of: Count, n: usize) {
         self.0.counts.borrow_mut()[of as usize] += n as u64;
     }
@@ -358,7 +371,7 @@ fn event_of(reply: Reply<'_>) -> Event {
         Reply::Done(done) => Event::Done(done),
         Reply::Error(Error::Deadlock) => Event::Deadlock,
         Reply::Error(Error::Partial) => Event::Partial,
-        Reply::Error(Error::TryAgain) => Event::TryAgain,
+        Reply::Error(Error::TryAgain | Error::NotYet) => Event::TryAgain,
         Reply::Error(Error::WrongType) => Event::WrongType,
         Reply::Error(Error::Cancelled) => Event::Cancelled,
         // The oracle has none of these: it refuses nothing for its words.

@@ -4,8 +4,11 @@ use std::rc::Rc;
 
 use super::super::{Place, EVERY_DB};
 use super::{Node, Value};
+use crate::command::guard::Beat;
 use crate::engine::commit;
+use crate::engine::guard::GuardEvent;
 use crate::engine::host::{Host, Purpose, Server};
+use crate::engine::Note;
 use crate::lock::codec::{self, decode, encode_effect, encode_fence, encode_state};
 use crate::lock::{Deadline, Effect, Token};
 
@@ -24,6 +27,8 @@ pub(in super::super) enum Change {
     Released(Rc<[u8]>),
     /// DEL, of the server itself.
     Deleted,
+    /// What the primary tells of its guard.
+    Beat(Beat),
 }
 
 impl Change {
@@ -34,6 +39,11 @@ impl Change {
         let mut bytes = Vec::new();
         encode_effect(effect, &mut bytes);
         Self::Apply(bytes.into())
+    }
+
+    /// Whether it changes a key.
+    pub(in super::super) fn is_of_key(&self) -> bool {
+        !matches!(self, Self::Beat(_))
     }
 
     /// The effect, as the server that gets it reads it. `None` for a deletion.
@@ -47,7 +57,7 @@ impl Change {
                 now_ms: 0,
                 token: Token::new(token).unwrap(),
             }),
-            Self::Deleted => None,
+            Self::Deleted | Self::Beat(_) => None,
         }
     }
 }
@@ -123,6 +133,11 @@ impl Node {
 
     /// Carries out what a primary has sent, as `server/replay.rs` does.
     pub(in super::super) fn replay(&mut self, record: &Record) {
+        if let Change::Beat(beat) = record.change {
+            let ctx = self.memory.ctx();
+            let heard = GuardEvent::Heard(beat, ctx.boot_us(), ctx.now());
+            return self.leave(Note::Guard(heard));
+        }
         let Some(effect) = record.change.effect() else {
             self.delete(record.at);
             self.take_sent();

@@ -93,6 +93,7 @@ impl Dice {
             72 => Step::Tick(self.longest / 2),
             73..=74 => Step::Pass(self.longest / 8 + 1),
             75..=86 => Step::Receive(self.below(cluster.servers.len()), self.below(4) + 1),
+            _ if cluster.settings.guard.scope == guard::Scope::Quorum => self.link(cluster),
             _ => self.fault(cluster),
         }
     }
@@ -143,6 +144,22 @@ impl Dice {
             },
         };
         Step::Ask(c, s, what)
+    }
+
+    /// What happens to links. A majority follows a primary only if most of it is no fault.
+    fn link(&mut self, cluster: &Cluster) -> Step {
+        let s = self.below(cluster.servers.len());
+        if cluster.servers[s].state == State::Paused && self.below(3) == 0 {
+            return Step::Resume(s);
+        }
+        match self.below(16) {
+            0..=7 => Step::Flow,
+            8..=9 => Step::HearAcks(s),
+            10 => Step::Notice(s),
+            11 if self.below(6) == 0 => Step::CutUnseen(s),
+            11..=14 => Step::Follow(s, self.below(cluster.servers.len())),
+            _ => self.fault(cluster),
+        }
     }
 
     /// Faults, which end sooner than they begin.

@@ -48,7 +48,7 @@ impl Cluster {
             return;
         }
         self.tally.crashes += 1;
-        self.cut(s);
+        self.cut(s, true);
         self.cut_all_to(s);
         let server = &mut self.servers[s];
         server.state = State::Down;
@@ -88,6 +88,7 @@ impl Cluster {
             return;
         }
         self.servers[s].state = State::Up;
+        self.servers[s].hear_acks();
         while let Some(arrival) = self.servers[s].arrivals.pop_front() {
             self.serve(s, arrival);
         }
@@ -99,8 +100,10 @@ impl Cluster {
         }
         self.tally.promotions += 1;
         self.last_history += 1;
-        self.cut(s);
+        let came_after = self.servers[s].link.as_ref().map(|link| link.to);
+        self.cut(s, true);
         let server = &mut self.servers[s];
+        server.came_after = came_after;
         server.is_primary = true;
         server.set_clocks(self.true_us);
         server.history.branch(self.last_history);
@@ -147,6 +150,7 @@ impl Cluster {
         let server = &mut self.servers[s];
         server.is_primary = false;
         server.stops_us = None;
+        server.came_after = None;
         let blocked: Vec<_> = match self.settings.tells_blocked {
             true => std::mem::take(&mut server.blocked).into_iter().collect(),
             false => Vec::new(),

@@ -2,7 +2,7 @@
 
 use super::dice::Kind;
 use super::guard::{Rule, Scope, Settings as Guard};
-use super::histories::{play, play_seeds, print_breach, small, ONE, TAKE, THREE};
+use super::histories::{play, play_seeds, print_breach, small, NONE, ONE, TAKE, THREE};
 use super::*;
 
 /// Leases are longer than the second by which clocks may differ.
@@ -11,8 +11,7 @@ const LONGEST_MS: u64 = 4_000;
 const RESTART: Guard = Guard {
     scope: Scope::Restart,
     max_ttl_ms: LONGEST_MS,
-    slack_ms: 0,
-    without: None,
+    ..NONE
 };
 
 const FAILOVER: Guard = Guard {
@@ -39,6 +38,57 @@ const FAILOVERS: Kind = Kind {
     guard: FAILOVER,
     ..THREE
 };
+
+/// Nothing is assumed of old primaries.
+const QUORUM: Guard = Guard {
+    scope: Scope::Quorum,
+    max_ttl_ms: 2_000,
+    fresh_ms: 1_000,
+    ..RESTART
+};
+
+const QUORUMS: Kind = Kind {
+    guard: QUORUM,
+    ..FAILOVERS
+};
+
+#[test]
+fn guarded_by_a_quorum_there_is_no_breach() {
+    let (tally, _) = play_seeds(0..1_000, 2_000, QUORUMS);
+    println!("three servers with a quorum: {tally:?}");
+    assert!(tally.believed > 10_000 && tally.promotions > 1_000);
+}
+
+/// Each rule matters.
+#[test]
+fn a_quorum_without_one_of_its_rules_has_a_breach() {
+    let rules = [
+        Rule::Majority,
+        Rule::Fresh,
+        Rule::FreshRenewals,
+        Rule::Wait,
+        Rule::WholeWait,
+        Rule::RenewalWait,
+        Rule::Attachment,
+        Rule::Rest,
+        Rule::CameBack,
+        Rule::Clocks,
+    ];
+    for rule in rules {
+        let guard = Guard {
+            without: Some(rule),
+            ..QUORUM
+        };
+        let kind = Kind {
+            must_be_safe: false,
+            guard,
+            ..QUORUMS
+        };
+        let mut seeds = (0..100).map(|n| n * 20..(n + 1) * 20);
+        let found = seeds.find_map(|seeds| play_seeds(seeds, 2_000, kind).1);
+        println!("without {rule:?}: {:?}", found.map(|(seed, ..)| seed));
+    }
+}
 
 #[test]
 fn guarded_restarts_have_no_breach() {
@@ -97,7 +147,7 @@ fn a_hold_of_another_server_ends_a_second_early() {
     let steps = [
         Step::Tick(LONGEST_MS + 1_000),
         Step::Ask(0, 0, take),
-        Step::Receive(1, 1),
+        Step::Receive(1, usize::MAX),
         Step::Tick(1_500),
         Step::Ask(1, 0, take),
         Step::Tick(501),

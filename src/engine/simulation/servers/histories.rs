@@ -50,7 +50,8 @@ pub(super) fn play_seeds(
             if !is_fine(|| cluster.step(step)) {
                 println!("seed {seed}, {settings:?}");
                 let history = shortest(&history, |one| !is_fine(|| _ = play(&settings, one)));
-                println!("{} steps: {history:#?}", history.len());
+                println!("{} steps:", history.len());
+                history.iter().for_each(|step| println!("  {step:?}"));
                 play(&settings, &history);
                 panic!("it fails with another history before it");
             }
@@ -63,10 +64,13 @@ pub(super) fn play_seeds(
     (tally, first)
 }
 
-const NONE: guard::Settings = guard::Settings {
+pub(super) const NONE: guard::Settings = guard::Settings {
     scope: guard::Scope::Off,
     max_ttl_ms: 0,
     slack_ms: 0,
+    members: 3,
+    fresh_ms: 1_500,
+    drift: 10,
     without: None,
 };
 

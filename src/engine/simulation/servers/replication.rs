@@ -1,7 +1,10 @@
 //! Links: what is sent, received and lost.
 
-use super::server::{History, Item};
-use super::{Cluster, Link};
+use std::collections::VecDeque;
+
+use super::server::{self, Attached, History, Item};
+use super::{guard, Cluster, Link};
+use crate::engine::guard::GuardEvent;
 
 impl Cluster {
     /// A replica begins to follow a primary.
@@ -13,6 +16,7 @@ impl Cluster {
         }
         let History { id, offset, .. } = replica.history;
         let theirs = &primary.history;
+        let is_copy = theirs.from(id, offset).is_none();
         let queue = match theirs.from(id, offset) {
             Some(records) => {
                 self.tally.continued += 1;
@@ -28,15 +32,77 @@ impl Cluster {
                 [whole].into()
             }
         };
-        self.cut(s);
-        self.servers[s].link = Some(Link { to, queue });
+        self.cut(s, true);
+        self.last_connection += 1;
+        let connection = self.last_connection;
+        self.servers[s].link = Some(Link {
+            to,
+            connection,
+            queue,
+        });
+        self.servers[s].node.note_link(GuardEvent::Linked);
+        let primary = &mut self.servers[to];
+        primary.attached.push(Attached {
+            connection,
+            replica: s,
+            inbox: VecDeque::new(),
+            acked: 0,
+        });
+        primary.replicas_changed(self.true_us);
+        if primary.came_after == Some(s) {
+            primary.came_after = None;
+            let has_rule = self.settings.guard.without != Some(guard::Rule::CameBack);
+            if !(is_copy && has_rule) {
+                let at_us = primary.node.memory.scene.get().mono_us;
+                let event = GuardEvent::OldPrimaryIsBack(server::name_of(s), at_us);
+                primary.node.note_link(event);
+            }
+        }
     }
 
-    /// The link of a replica breaks.
-    pub(super) fn cut(&mut self, s: usize) {
+    /// A replica acknowledges what it has received.
+    fn acknowledge(&mut self, s: usize) {
+        let server = &self.servers[s];
+        let (Some(link), offset) = (&server.link, server.history.offset) else {
+            return;
+        };
+        let (to, connection) = (link.to, link.connection);
+        let mut attached = self.servers[to].attached.iter_mut();
+        if let Some(one) = attached.find(|one| one.connection == connection) {
+            one.inbox.push_back(offset);
+        }
+    }
+
+    /// Links deliver everything in both directions.
+    pub(super) fn flow(&mut self) {
+        (0..self.servers.len()).for_each(|s| self.receive(s, usize::MAX));
+        let up = self.servers.iter_mut().filter(|server| server.is_up());
+        up.for_each(server::Server::hear_acks);
+    }
+
+    /// A primary learns which links are broken.
+    pub(super) fn notice(&mut self, s: usize) {
+        let lives = |one: &Attached| {
+            let link = self.servers[one.replica].link.as_ref();
+            link.is_some_and(|link| link.connection == one.connection)
+        };
+        let attached = &self.servers[s].attached;
+        let alive: Vec<_> = attached.iter().filter(|one| lives(one)).cloned().collect();
+        if self.servers[s].is_up() && alive.len() < attached.len() {
+            self.servers[s].attached = alive;
+            self.servers[s].replicas_changed(self.true_us);
+        }
+    }
+
+    /// The link of a replica breaks. The primary learns of it at once if `is_seen`.
+    pub(super) fn cut(&mut self, s: usize, is_seen: bool) {
         if let Some(link) = self.servers[s].link.take() {
-            let is_record = |item: &&Item| matches!(item, Item::Record(_));
+            let is_record =
+                |item: &&Item| matches!(item, Item::Record(record) if record.change.is_of_key());
             self.tally.records_lost += link.queue.iter().filter(is_record).count() as u64;
+            if is_seen {
+                self.notice(link.to);
+            }
         }
     }
 
@@ -44,9 +110,10 @@ impl Cluster {
     pub(super) fn cut_all_to(&mut self, s: usize) {
         for other in 0..self.servers.len() {
             if self.servers[other].link.as_ref().is_some_and(|l| l.to == s) {
-                self.cut(other);
+                self.cut(other, false);
             }
         }
+        self.servers[s].attached.clear();
     }
 
     /// A replica receives so much.
@@ -65,9 +132,11 @@ impl Cluster {
                 Item::Continue(id) => server.history.id = id,
                 Item::Record(record) => {
                     server.node.replay(&record);
-                    server.ledger.receive(&record);
+                    if record.change.is_of_key() {
+                        server.ledger.receive(&record);
+                        server.save();
+                    }
                     server.history.push(record);
-                    server.save();
                 }
                 Item::Whole(snapshot, id, offset) => {
                     server.node.load(&snapshot);
@@ -78,6 +147,7 @@ impl Cluster {
             }
             assert!(server.node.memory.events.take().is_empty(), "it answered");
             server.check_ledger();
+            self.acknowledge(s);
         }
     }
 }

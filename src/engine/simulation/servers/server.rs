@@ -5,6 +5,8 @@ use std::collections::{BTreeSet, VecDeque};
 use super::clock::Clocks;
 use super::rules::Ledger;
 use super::{Node, Place, Request, RequestId, Snapshot};
+use crate::engine::guard::GuardEvent;
+use crate::engine::quorum::{Replica, Replicas};
 use crate::engine::simulation::node::Record;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,15 +41,33 @@ pub(super) enum Item {
 #[derive(Clone, Debug)]
 pub(super) struct Link {
     pub(super) to: usize,
+    /// The number of the connection.
+    pub(super) connection: u64,
     /// What is sent and not yet received.
     pub(super) queue: VecDeque<Item>,
 }
 
+/// A replica, as its primary sees it.
+#[derive(Clone, Debug)]
+pub(super) struct Attached {
+    /// The number of the connection.
+    pub(super) connection: u64,
+    pub(super) replica: usize,
+    /// What it has acknowledged, and the primary has not read.
+    pub(super) inbox: VecDeque<u64>,
+    pub(super) acked: u64,
+}
+
 /// How many records a server keeps for replicas that come back.
-const BACKLOG: usize = 24;
+const BACKLOG: usize = 40;
 
 /// How many old states of the file there may be.
 const FILES: usize = 6;
+
+/// The address of a server.
+pub(super) fn name_of(s: usize) -> Box<[u8]> {
+    [s as u8].into()
+}
 
 /// Where a server is in the stream of its primary, or in its own.
 #[derive(Clone, Debug, Default)]
@@ -106,6 +126,10 @@ pub(super) struct Server {
     pub(super) is_primary: bool,
     pub(super) history: History,
     pub(super) link: Option<Link>,
+    /// Those that follow it, as far as it knows.
+    pub(super) attached: Vec<Attached>,
+    /// The primary that it followed up to its promotion, until that has come back.
+    pub(super) came_after: Option<usize>,
     /// States of the file, the newest last.
     pub(super) files: VecDeque<Snapshot>,
     /// What has come while it was paused.
@@ -126,6 +150,8 @@ impl Server {
             is_primary,
             history: History::default(),
             link: None,
+            attached: Vec::new(),
+            came_after: None,
             files: VecDeque::new(),
             arrivals: VecDeque::new(),
             blocked: BTreeSet::new(),
@@ -140,6 +166,34 @@ impl Server {
         scene.mono_us = self.clocks.mono_us(true_us);
         scene.is_primary = self.is_primary;
         self.node.memory.scene.set(scene);
+        self.node.memory.replicas.replace(self.replicas());
+    }
+
+    /// Its replicas, as the server lists them.
+    pub(super) fn replicas(&self) -> Replicas {
+        let all = self.attached.iter().map(|one| Replica {
+            name: name_of(one.replica),
+            acked: one.acked,
+        });
+        Replicas {
+            offset: self.history.offset,
+            all: all.collect(),
+        }
+    }
+
+    /// Reads what its replicas have acknowledged.
+    pub(super) fn hear_acks(&mut self) {
+        for one in &mut self.attached {
+            one.acked = one.inbox.drain(..).last().unwrap_or(one.acked);
+        }
+    }
+
+    /// A replica has come or gone.
+    pub(super) fn replicas_changed(&mut self, true_us: u64) {
+        self.set_clocks(true_us);
+        let at_us = self.node.memory.scene.get().mono_us;
+        let event = GuardEvent::Replicas(self.replicas(), at_us);
+        self.node.note_link(event);
     }
 
     pub(super) fn is_up(&self) -> bool {

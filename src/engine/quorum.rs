@@ -1,0 +1,159 @@
+//! A majority: which members of a group follow this primary, and since when.
+//!
+//! Replicas acknowledge how much of what was sent they have received. What is sent after an instant
+//! is younger than that. So a replica that has acknowledged some of it has followed this server at
+//! that instant or later: no other server can count on it then. The rules need of each member
+//! - **s**: the newest such instant that it has acknowledged, and
+//! - **a**: when the first one was heard in its present, unbroken attachment.
+//!
+//! This server counts as a member, with `s` now and `a` since its start or promotion.
+//!
+//! # Rules
+//! - **A new grant** needs a majority with fresh `s`, and `a` at least C ago. C is the longest
+//!   lease, and the time for which a server counts on a member that has left it.
+//! - **A renewal** needs a majority with fresh `s`, and `a` at least as long ago as `s` is fresh.
+//!   Another server has then stopped to renew.
+
+use std::collections::VecDeque;
+
+use super::guard::{Reason, Rule, Settings};
+
+/// A replica, as the server lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replica {
+    /// Its address.
+    pub name: Box<[u8]>,
+    /// How much it has acknowledged. 0 if nothing yet.
+    pub acked: u64,
+}
+
+/// The replicas of a server, and how much it has sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Replicas {
+    /// How much was sent.
+    pub offset: u64,
+    /// Those that receive what is sent.
+    pub all: Vec<Replica>,
+}
+
+/// A member, but this one.
+#[derive(Clone, Debug)]
+struct Member {
+    name: Box<[u8]>,
+    /// `s`, once it has acknowledged something.
+    fresh_us: Option<u64>,
+    /// `a`, once it has acknowledged something. 0 is for ever.
+    since_us: Option<u64>,
+}
+
+/// Who follows this server. Instants are on a clock that goes on while the machine is suspended.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Quorum {
+    began: Option<Reason>,
+    began_us: u64,
+    /// What is sent after so much is younger than that instant, the newest last.
+    sent: VecDeque<(u64, u64)>,
+    members: Vec<Member>,
+}
+
+impl Quorum {
+    /// Nobody follows this server yet.
+    pub(super) fn begin(&mut self, by: Reason, boot_us: u64) {
+        *self = Self {
+            began: Some(by),
+            began_us: boot_us,
+            ..Self::default()
+        };
+    }
+
+    /// Whether this server is a primary.
+    pub(super) fn has_begun(&self) -> bool {
+        self.began.is_some()
+    }
+
+    /// Why it began.
+    pub(super) fn began_by(&self) -> Reason {
+        self.began.unwrap_or(Reason::Restart)
+    }
+
+    /// Notes that what is sent from now on, after so much, is younger than now.
+    pub(super) fn note_sent(&mut self, offset: u64, boot_us: u64, settings: &Settings) {
+        let is_old = |at_us: u64| !is_fresh(at_us, boot_us, settings);
+        while self.sent.front().is_some_and(|(_, at_us)| is_old(*at_us)) {
+            self.sent.pop_front();
+        }
+        self.sent.push_back((offset, boot_us));
+    }
+
+    /// Hears of all replicas. One that is new, was away, or is there twice begins anew.
+    pub(super) fn hear(&mut self, replicas: &Replicas, boot_us: u64, settings: &Settings) {
+        let all = &replicas.all;
+        let is_once = |name: &[u8]| all.iter().filter(|one| *one.name == *name).count() == 1;
+        if settings.has(Rule::Attachment) {
+            self.members.retain(|member| is_once(&member.name));
+        }
+        for one in all.iter().filter(|one| is_once(&one.name)) {
+            let at = self.members.iter().position(|m| m.name == one.name);
+            let at = at.unwrap_or_else(|| {
+                self.members.push(Member {
+                    name: one.name.clone(),
+                    fresh_us: None,
+                    since_us: None,
+                });
+                self.members.len().saturating_sub(1)
+            });
+            let mut sent = self.sent.iter().rev();
+            let newest = sent.find(|(offset, _)| one.acked > *offset);
+            if let (Some(member), Some((_, at_us))) = (self.members.get_mut(at), newest) {
+                member.fresh_us = member.fresh_us.max(Some(*at_us));
+                member.since_us.get_or_insert(boot_us);
+            }
+        }
+    }
+
+    /// This server goes on with what the server before it had, which is a member now.
+    pub(super) fn goes_on_with(&mut self, name: &[u8]) {
+        self.began_us = 0;
+        if let Some(member) = self.members.iter_mut().find(|m| *m.name == *name) {
+            member.since_us = Some(0);
+        }
+    }
+
+    /// How many members are fresh, this one included.
+    pub(super) fn fresh(&self, boot_us: u64, settings: &Settings) -> usize {
+        let fresh_us = self.members.iter().filter_map(|member| member.fresh_us);
+        let others = fresh_us.filter(|us| is_fresh(*us, boot_us, settings));
+        others.count().saturating_add(1)
+    }
+
+    /// Since when a majority follows this server that is fresh. `None` if none does.
+    pub(super) fn followed_since_us(&self, boot_us: u64, settings: &Settings) -> Option<u64> {
+        self.since_us(boot_us, settings, Rule::Fresh)
+    }
+
+    /// The same for renewals.
+    pub(super) fn renewed_since_us(&self, boot_us: u64, settings: &Settings) -> Option<u64> {
+        self.since_us(boot_us, settings, Rule::FreshRenewals)
+    }
+
+    fn since_us(&self, boot_us: u64, settings: &Settings, rule: Rule) -> Option<u64> {
+        let must_be_fresh = settings.has(rule);
+        let counts = |member: &&Member| {
+            let is_fresh = |us| is_fresh(us, boot_us, settings);
+            !must_be_fresh || member.fresh_us.is_some_and(is_fresh)
+        };
+        let members = self.members.iter().filter(counts);
+        let others = members.filter_map(|member| member.since_us);
+        let mut since_us: Vec<u64> = others.chain([self.began_us]).collect();
+        since_us.sort_unstable();
+        let majority = match settings.has(Rule::Majority) {
+            true => (settings.members / 2).saturating_add(1),
+            false => 1,
+        };
+        since_us.get(majority.saturating_sub(1)).copied()
+    }
+}
+
+fn is_fresh(at_us: u64, boot_us: u64, settings: &Settings) -> bool {
+    boot_us.saturating_sub(at_us) <= settings.fresh_ms.saturating_mul(1_000)
+}
