@@ -400,11 +400,13 @@ impl Guard {
     pub(super) fn old_primary_is_back(&mut self, name: &[u8], at_us: u64) {
         let since_us = |from_us: u64| at_us.saturating_sub(from_us);
         let is_soon = self.promoted_us.is_some_and(|us| since_us(us) <= SOON_US);
-        let has_rule = self.settings.has(Rule::Rest);
-        let rest_us = self.rest_until_us.or((!has_rule).then_some(0));
-        if let (true, Some(rest_us)) = (is_soon, rest_us) {
+        if let (true, Some(rest_us)) = (is_soon, self.rest_until_us) {
             if let Some(end_us) = self.ends_us.get_mut(Reason::Promotion as usize) {
-                *end_us = if has_rule { rest_us } else { 0 };
+                *end_us = if self.settings.has(Rule::Rest) {
+                    rest_us
+                } else {
+                    0
+                };
             }
             self.quorum.goes_on_with(name);
         }
@@ -431,12 +433,18 @@ impl Guard {
         if settings.max_ttl_ms < longest_ms {
             self.leases_may_be(longest_ms, boot_us);
         }
-        let (before, was_on) = (self.settings.scope, self.is_on());
         self.settings = settings;
         if !self.is_on() {
             self.ends_us = [0; Reason::TIMED.len()];
             self.looked = None;
-        } else if !was_on || (self.asks_replicas() && before != Scope::Quorum) {
+        }
+    }
+
+    /// Takes new settings while the server runs. What is turned on begins now.
+    pub(super) fn change(&mut self, settings: Settings, boot_us: u64) {
+        let (was_on, did_ask) = (self.is_on(), self.asks_replicas());
+        self.set(settings, boot_us);
+        if (self.is_on() && !was_on) || (self.asks_replicas() && !did_ask) {
             self.begin(Reason::Restart, boot_us);
         }
     }

@@ -127,7 +127,7 @@ pub(super) fn note<S: Server>(server: S, machine: &mut Machine<S::Types>, event:
         }
         GuardEvent::LacksNothing => guard.lacks_nothing(),
         GuardEvent::SettingsChanged => {
-            guard.set(server.guard(), boot_us);
+            guard.change(server.guard(), boot_us);
             guard.beat_now();
         }
         GuardEvent::Linked => guard.linked(),

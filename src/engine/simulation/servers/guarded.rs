@@ -62,32 +62,145 @@ fn guarded_by_a_quorum_there_is_no_breach() {
 /// Each rule matters.
 #[test]
 fn a_quorum_without_one_of_its_rules_has_a_breach() {
-    let rules = [
-        Rule::Majority,
-        Rule::Fresh,
-        Rule::FreshRenewals,
-        Rule::Wait,
-        Rule::WholeWait,
-        Rule::RenewalWait,
-        Rule::Attachment,
-        Rule::Rest,
-        Rule::CameBack,
-        Rule::Clocks,
-    ];
+    let rules = [Rule::Majority, Rule::Fresh, Rule::Wait, Rule::Attachment];
     for rule in rules {
-        let guard = Guard {
-            without: Some(rule),
-            ..QUORUM
-        };
-        let kind = Kind {
-            must_be_safe: false,
-            guard,
-            ..QUORUMS
-        };
         let mut seeds = (0..100).map(|n| n * 20..(n + 1) * 20);
+        let kind = without(rule, QUORUMS);
         let found = seeds.find_map(|seeds| play_seeds(seeds, 2_000, kind).1);
-        println!("without {rule:?}: {:?}", found.map(|(seed, ..)| seed));
+        println!("without {rule:?}:");
+        print_breach(found);
     }
+}
+
+fn without(rule: Rule, kind: Kind) -> Kind {
+    let guard = Guard {
+        without: Some(rule),
+        ..kind.guard
+    };
+    Kind {
+        must_be_safe: false,
+        guard,
+        ..kind
+    }
+}
+
+fn take(ttl: u64) -> What {
+    What::Take {
+        name: 0,
+        mode: Mode::Exclusive,
+        ttl,
+        limits: Limits::Forever,
+        keep: 0,
+    }
+}
+
+/// A primary whom both replicas have left, without its knowing, and the one of them that the other
+/// follows. Each `at` of the steps is a time in milliseconds after that.
+fn cut_off(before: &[Step], steps: &[(u64, Step)], without: Option<Rule>) -> u64 {
+    let settings = Settings {
+        clocks: vec![Clocks::default(); 3],
+        guard: Guard { without, ..QUORUM },
+        ..small(false)
+    };
+    let flow = |ms: u64| [Step::Tick(ms), Step::Flow];
+    let mut history: Vec<Step> = (0..20).flat_map(|_| flow(250)).collect();
+    history.extend(before);
+    history.extend([Step::CutUnseen(1), Step::CutUnseen(2)]);
+    history.extend([Step::Promote(1), Step::Follow(2, 1)]);
+    let mut now = 0;
+    for (at, step) in steps {
+        while now + 50 <= *at {
+            history.extend(flow(50));
+            now += 50;
+        }
+        history.push(*step);
+    }
+    play(&settings, &history).breaches
+}
+
+#[test]
+fn each_rule_of_a_quorum_matters_where_the_old_primary_lives_on() {
+    let at_old = |c, what| Step::Ask(c, 0, what);
+    let at_new = |c, what| Step::Ask(c, 1, what);
+    let breach = |before: &[Step], steps: &[(u64, Step)], rule| {
+        assert_eq!(cut_off(before, steps, None), 0, "{rule:?}");
+        assert_eq!(cut_off(before, steps, Some(rule)), 1, "{rule:?}");
+    };
+    // The old primary grants while what it has heard is fresh.
+    let late = [
+        (750, at_old(0, take(2_000))),
+        (2_500, at_new(1, take(500))),
+        (2_700, Step::Flow),
+    ];
+    breach(&[], &late, Rule::WholeWait);
+    breach(&[], &late, Rule::Wait);
+    // Its client renews there for ever.
+    let holds = [at_old(0, take(2_000)), Step::Flow];
+    let mut renewals: Vec<_> = (0..8)
+        .map(|n| (n * 500 + 400, at_old(0, What::Renew(0, 2_000))))
+        .collect();
+    renewals.insert(7, (3_440, at_new(1, take(500))));
+    breach(&holds, &renewals, Rule::FreshRenewals);
+    // It shortens its lease there, and renews it here. The other one gets the lock there.
+    let both = [
+        (0, at_old(0, What::Renew(0, 500))),
+        (10, at_old(1, take(2_000))),
+        (450, at_new(0, What::Renew(0, 2_000))),
+        (700, Step::Flow),
+    ];
+    breach(&holds, &both, Rule::RenewalWait);
+}
+
+#[test]
+fn each_rule_of_a_hand_over_matters() {
+    let begin = [Step::Tick(LONGEST_MS + 1_000), Step::Flow];
+    let breach = |wall_ahead_us: i64, steps: &[Step], rule| {
+        let breaches = |without| {
+            let ahead = Clocks {
+                wall_ahead_us,
+                ..Clocks::default()
+            };
+            let settings = Settings {
+                clocks: vec![Clocks::default(), ahead, Clocks::default()],
+                guard: Guard {
+                    without,
+                    ..FAILOVER
+                },
+                ..small(false)
+            };
+            play(&settings, &[&begin, steps].concat()).breaches
+        };
+        assert_eq!(breaches(None), 0, "{rule:?}");
+        assert_eq!(breaches(Some(rule)), 1, "{rule:?}");
+    };
+    // The old primary comes back by a copy, and what it had granted is lost.
+    let copied = [
+        Step::Ask(0, 0, take(2_000)),
+        Step::Promote(1),
+        Step::Demote(0, 1),
+        Step::Ask(1, 1, take(2_000)),
+    ];
+    breach(0, &copied, Rule::CameBack);
+    // It was guarded itself.
+    let chained = [
+        Step::Ask(0, 0, take(2_000)),
+        Step::Promote(1),
+        Step::Crash(0),
+        Step::Follow(2, 1),
+        Step::Tick(250),
+        Step::Flow,
+        Step::HandOver(2),
+        Step::Ask(1, 2, take(2_000)),
+    ];
+    breach(0, &chained, Rule::Rest);
+    // Its clock is behind, so what it has granted ends early here.
+    let early = [
+        Step::Ask(0, 0, take(2_000)),
+        Step::HandOver(1),
+        Step::Tick(1_600),
+        Step::Ask(1, 1, take(2_000)),
+    ];
+    breach(450_000, &early, Rule::Clocks);
 }
 
 #[test]
@@ -107,26 +220,18 @@ fn guarded_failovers_have_no_breach() {
 /// Each rule matters.
 #[test]
 fn a_guard_without_one_of_its_rules_has_a_breach() {
-    let without = |kind: Kind, rule| {
-        let guard = Guard {
-            without: Some(rule),
-            ..kind.guard
-        };
-        let kind = Kind {
-            must_be_safe: false,
-            guard,
-            ..kind
-        };
+    let find = |kind: Kind, rule| {
+        let kind = without(rule, kind);
         let mut seeds = (0..200).map(|n| n * 100..(n + 1) * 100);
         let found = seeds.find_map(|seeds| play_seeds(seeds, 500, kind).1);
         println!("without {rule:?}:");
         print_breach(found);
     };
     for rule in [Rule::Restart, Rule::Clock] {
-        without(RESTARTS, rule);
+        find(RESTARTS, rule);
     }
     for rule in [Rule::Promotion, Rule::Slack, Rule::Serving, Rule::Holders] {
-        without(FAILOVERS, rule);
+        find(FAILOVERS, rule);
     }
 }
 
@@ -137,13 +242,7 @@ fn a_hold_of_another_server_ends_a_second_early() {
         wall_ahead_us: ms * 1_000,
         ..Clocks::default()
     };
-    let take = What::Take {
-        name: 0,
-        mode: Mode::Exclusive,
-        ttl: 2_000,
-        limits: Limits::Forever,
-        keep: 0,
-    };
+    let take = take(2_000);
     let steps = [
         Step::Tick(LONGEST_MS + 1_000),
         Step::Ask(0, 0, take),
