@@ -13,8 +13,8 @@ use super::journal::Journal;
 use super::plan::{Fault, Plan};
 use crate::harness::{Client, Reply};
 
-pub const CLIENTS: u64 = 8;
-const KEYS: u64 = 4;
+pub const CLIENTS: u64 = 12;
+const KEYS: u64 = 5;
 
 /// What the clients of a round share.
 pub struct Scene<'p> {
@@ -162,7 +162,7 @@ impl<'s, 'p> Worker<'s, 'p> {
     fn work(&mut self, token: &str) {
         let longest_ms = self.scene.plan.max_ttl_ms;
         let is_losing = self.scene.is_losing.load(Ordering::Relaxed);
-        let lock = if is_losing && self.random.random() {
+        let lock = if is_losing && self.random.random_range(0..4) > 0 {
             "late"
         } else {
             "k"
@@ -178,7 +178,7 @@ impl<'s, 'p> Worker<'s, 'p> {
             0..=3 => longest_ms,
             _ => self.random.random_range(longest_ms / 2..=longest_ms),
         };
-        let block_ms = self.random.random_range(50..longest_ms);
+        let block_ms = self.random.random_range(50..longest_ms / 2);
         let sent = Instant::now();
         let line = format!("{command} {key} {token} {ttl_ms} BLOCK {block_ms}");
         if !matches!(self.ask(&line), Some(Reply::Int(_))) {

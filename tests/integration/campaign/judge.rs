@@ -66,7 +66,8 @@ struct Judge<'l> {
     sent: BTreeMap<&'l str, Sent<'l>>,
     grants: Vec<Grant<'l>>,
     promoting_us: u64,
-    promoted: Option<(u16, u64)>,
+    /// The ports, and when. The last one is the primary.
+    promoted: Vec<(u16, u64)>,
     holders: BTreeMap<&'l str, Holder>,
     verdict: Verdict,
 }
@@ -154,7 +155,10 @@ impl<'l> Judge<'l> {
                     _ if piece.from_us.is_none() => piece.begin(line.at_us, end_us(sent.words[3])),
                     _ => piece.extend(line.at_us, end_us(sent.words[3])),
                 }
-                let is_new = self.promoted.is_some_and(|(port, _)| port == line.to);
+                let is_new = self
+                    .promoted
+                    .last()
+                    .is_some_and(|(port, _)| *port == line.to);
                 if let Some(holder) = self.holders.get_mut(token).filter(|_| is_new) {
                     holder.was_renewed.get_or_insert(renewed > 0);
                 }
@@ -165,7 +169,7 @@ impl<'l> Judge<'l> {
     }
 
     fn promoted(&mut self, line: &Line) {
-        self.promoted = Some((line.to, line.at_us));
+        self.promoted.push((line.to, line.at_us));
         let holders = self
             .pieces
             .iter()
@@ -180,9 +184,9 @@ impl<'l> Judge<'l> {
         self.find_fences();
         let mut verdict = self.verdict;
         verdict.grants = self.grants.len();
-        if let Some((port, at_us)) = self.promoted {
-            let after = self.grants.iter().filter(|grant| grant.to == port);
-            let after = after.filter_map(|grant| grant.told_us.checked_sub(at_us));
+        if let Some((port, at_us)) = self.promoted.last() {
+            let after = self.grants.iter().filter(|grant| grant.to == *port);
+            let after = after.filter_map(|grant| grant.told_us.checked_sub(*at_us));
             verdict.pause_us = after.min();
         }
         let known = self.holders.values().filter(|holder| holder.is_known);
@@ -217,21 +221,18 @@ impl<'l> Judge<'l> {
         }
     }
 
-    /// Fences rise at one server. They follow the clock, which all servers of a round share.
+    /// Fences rise at one server, and those of a new primary are larger than all before. An old one
+    /// that lives on may still give smaller ones.
     fn find_fences(&mut self) {
-        const CLOCK_LEAD_US: u64 = 2_000;
+        let rank = |port| self.promoted.iter().position(|(to, _)| *to == port);
         for later in &self.grants {
-            let earlier = self
-                .grants
-                .iter()
-                .filter(|grant| grant.told_us < later.sent_us);
-            let falls = |grant: &&Grant<'_>| match grant.to == later.to {
-                true => grant.fence >= later.fence,
-                false => grant.fence >= later.fence + CLOCK_LEAD_US,
+            let falls = |grant: &&Grant<'_>| {
+                grant.told_us < later.sent_us
+                    && grant.fence >= later.fence
+                    && rank(grant.to) <= rank(later.to)
             };
-            let pairs = earlier
-                .filter(falls)
-                .map(|grant| format!("{grant:?}, then {later:?}"));
+            let earlier = self.grants.iter().filter(falls);
+            let pairs = earlier.map(|grant| format!("{grant:?}, then {later:?}"));
             self.verdict.fences.extend(pairs);
         }
     }

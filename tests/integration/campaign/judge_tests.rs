@@ -128,13 +128,24 @@ fn readers_exclude_writers_only() {
 
 #[test]
 fn fences_rise_in_the_order_of_grants() {
-    let next = |reply| {
-        let release = "30 c1 7001 send LOCK.RELEASE k a";
-        let send = "40 c2 7001 send LOCK.ACQUIRE other b 1000";
-        verdict(&[&FIRST[..], &[release, "31 c1 7001 reply 1", send, reply]].concat())
+    let falls = |to: u16, fence: u64| {
+        let promoted = "30 driver 7002 promoted ";
+        let send = format!("40 c2 {to} send LOCK.ACQUIRE other b 1000");
+        let reply = format!("50 c2 {to} reply {fence}");
+        let lines = [&FIRST[..], &[promoted, &send, &reply]].concat();
+        verdict(&lines).fences.len()
     };
-    assert_eq!(next("50 c2 7001 reply 101").fences.len(), 0);
-    assert_eq!(next("50 c2 7001 reply 100").fences.len(), 1);
+    assert_eq!([falls(7001, 101), falls(7001, 100)], [0, 1]);
+    assert_eq!([falls(7002, 101), falls(7002, 100)], [0, 1]);
+    // An old primary gives a smaller one than the new one has.
+    let old_after_new = [
+        "10 driver 7002 promoted ",
+        "40 c1 7002 send LOCK.ACQUIRE k a 1000",
+        "50 c1 7002 reply 100",
+        "60 c2 7001 send LOCK.ACQUIRE other b 1000",
+        "70 c2 7001 reply 99",
+    ];
+    assert_eq!(verdict(&old_after_new).fences.len(), 0);
 }
 
 #[test]
