@@ -179,9 +179,15 @@ impl<'s, 'p> Worker<'s, 'p> {
             _ => self.random.random_range(longest_ms / 2..=longest_ms),
         };
         let block_ms = self.random.random_range(50..longest_ms / 2);
-        let sent = Instant::now();
         let line = format!("{command} {key} {token} {ttl_ms} BLOCK {block_ms}");
-        if !matches!(self.ask(&line), Some(Reply::Int(_))) {
+        let mut sent = Instant::now();
+        let mut reply = self.ask(&line);
+        if reply.is_none() && self.random.random() {
+            // It may have been granted, and then it is the same grant.
+            sent = Instant::now();
+            reply = self.ask(&line);
+        }
+        if !matches!(reply, Some(Reply::Int(_))) {
             return;
         }
         let has_waited = sent.elapsed() > Duration::from_millis(ttl_ms / 10);
@@ -203,6 +209,11 @@ impl<'s, 'p> Worker<'s, 'p> {
                 self.pause(5..50);
                 self.ask(&format!("RWLOCK.RLOCK {key} {token} {ttl_ms}"));
                 self.pause(5..100);
+                // Others may be reading by now.
+                if self.random.random() {
+                    self.ask(&format!("LOCK.ACQUIRE {key} {token} {ttl_ms} BLOCK 100"));
+                    self.pause(5..200);
+                }
             }
             _ => self.pause(1..60),
         }

@@ -29,13 +29,14 @@ pub struct Verdict {
 #[derive(Debug)]
 struct Piece {
     key: String,
-    is_shared: bool,
+    /// When it was asked for first.
+    asked_us: u64,
     is_granted: bool,
-    /// When the belief begins.
-    from_us: Option<u64>,
+    /// As it was granted.
+    is_shared: bool,
+    /// Whether it is shared, and from when on. Empty before the belief begins.
+    modes: Vec<(u64, bool)>,
     until_us: u64,
-    /// From when on it is shared only.
-    downgraded_us: Option<u64>,
 }
 
 struct Sent<'l> {
@@ -109,19 +110,19 @@ impl<'l> Judge<'l> {
         let is_shared = command == "RWLOCK.RLOCK";
         let piece = self.pieces.entry(token).or_insert_with(|| Piece {
             key: key.into(),
-            is_shared,
+            asked_us: line.at_us,
             is_granted: false,
-            from_us: None,
+            is_shared,
+            modes: Vec::new(),
             until_us: 0,
-            downgraded_us: None,
         });
         if command == "LOCK.RELEASE" {
             piece.end(line.at_us);
         } else if let Some(ttl_ms) = words.get(3) {
             piece.end(line.at_us + lease_us(ttl_ms));
         }
-        if piece.is_granted && is_shared && !piece.is_shared {
-            piece.downgraded_us = Some(line.at_us);
+        if piece.is_granted && is_shared {
+            piece.change(line.at_us, true);
         }
         let sent = Sent {
             at_us: line.at_us,
@@ -135,24 +136,29 @@ impl<'l> Judge<'l> {
         let number: Option<u64> = line.text.parse().ok();
         let token = sent.words[2];
         let piece = self.pieces.get_mut(token).expect("a piece of work");
+        let is_shared = sent.words[0] == "RWLOCK.RLOCK";
         let end_us = |ttl_ms| sent.at_us + lease_us(ttl_ms);
         match (sent.words[0], number) {
             ("LOCK.ACQUIRE" | "RWLOCK.RLOCK", Some(fence)) if !piece.is_granted => {
                 piece.is_granted = true;
+                piece.is_shared = is_shared;
                 piece.begin(line.at_us, end_us(sent.words[3]));
                 self.grants.push(Grant {
                     to: line.to,
                     token,
-                    sent_us: sent.at_us,
+                    sent_us: piece.asked_us,
                     told_us: line.at_us,
                     fence,
                 });
             }
-            ("RWLOCK.RLOCK", Some(_)) => piece.extend(line.at_us, end_us(sent.words[3])),
+            ("LOCK.ACQUIRE" | "RWLOCK.RLOCK", Some(_)) => {
+                piece.change(line.at_us, is_shared);
+                piece.extend(line.at_us, end_us(sent.words[3]));
+            }
             ("LOCK.RENEW", Some(renewed)) => {
                 match renewed {
                     0 => piece.end(line.at_us),
-                    _ if piece.from_us.is_none() => piece.begin(line.at_us, end_us(sent.words[3])),
+                    _ if piece.modes.is_empty() => piece.begin(line.at_us, end_us(sent.words[3])),
                     _ => piece.extend(line.at_us, end_us(sent.words[3])),
                 }
                 let is_new = self
@@ -173,7 +179,7 @@ impl<'l> Judge<'l> {
         let holders = self
             .pieces
             .iter()
-            .filter(|(_, piece)| piece.from_us.is_some() && piece.until_us > line.at_us);
+            .filter(|(_, piece)| !piece.modes.is_empty() && piece.until_us > line.at_us);
         self.holders = holders
             .map(|(token, _)| (*token, Holder::default()))
             .collect();
@@ -241,7 +247,7 @@ impl<'l> Judge<'l> {
 impl Piece {
     fn begin(&mut self, at_us: u64, end_us: u64) {
         if end_us > at_us {
-            self.from_us = Some(at_us);
+            self.modes.push((at_us, self.is_shared));
             self.until_us = end_us;
         }
     }
@@ -253,19 +259,27 @@ impl Piece {
         }
     }
 
+    fn change(&mut self, at_us: u64, is_shared: bool) {
+        if self
+            .modes
+            .last()
+            .is_some_and(|(_, last)| *last != is_shared)
+        {
+            self.modes.push((at_us, is_shared));
+        }
+    }
+
     fn end(&mut self, at_us: u64) {
         self.until_us = self.until_us.min(at_us);
     }
 
     /// From, until, whether it is shared.
-    fn beliefs(&self) -> impl Iterator<Item = (u64, u64, bool)> {
-        let from_us = self.from_us.unwrap_or(self.until_us);
-        let middle_us = self.downgraded_us.unwrap_or(self.until_us);
-        let middle_us = middle_us.clamp(from_us, self.until_us.max(from_us));
-        let whole = (from_us, middle_us, self.is_shared);
-        let rest = (middle_us, self.until_us, true);
-        [whole, rest]
-            .into_iter()
-            .filter(|(from, until, _)| from < until)
+    fn beliefs(&self) -> impl Iterator<Item = (u64, u64, bool)> + '_ {
+        let nexts = self.modes.iter().skip(1).map(|(at_us, _)| *at_us);
+        let ends = nexts.chain([self.until_us]);
+        let beliefs = self.modes.iter().zip(ends);
+        beliefs
+            .map(|((from_us, is_shared), end_us)| (*from_us, end_us.min(self.until_us), *is_shared))
+            .filter(|(from_us, until_us, _)| from_us < until_us)
     }
 }

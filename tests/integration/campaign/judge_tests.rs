@@ -124,6 +124,11 @@ fn readers_exclude_writers_only() {
         "105 c2 7001 reply 200",
     ];
     overlaps(1, &[downgrade, writer].concat());
+    let upgrade = [
+        "120 c1 7001 send LOCK.ACQUIRE k a 1000",
+        "130 c1 7001 reply 100",
+    ];
+    overlaps(1, &[downgrade, reader, upgrade].concat());
 }
 
 #[test]

@@ -172,8 +172,12 @@ impl Driver<'_, '_> {
         self.pause(50..400);
         self.kill(0);
         if aof_len > 0 {
+            // It may end within a command.
+            let len = aof_len + self.random.random_range(0..60);
             let file = OpenOptions::new().write(true).open(last_part(&dir));
-            file.unwrap().set_len(aof_len).unwrap();
+            let file = file.unwrap();
+            let whole = file.metadata().unwrap().len();
+            file.set_len(len.min(whole)).unwrap();
         }
         self.pause(0..50);
         self.servers[0].start_again();
@@ -268,7 +272,10 @@ impl Driver<'_, '_> {
 
     /// An old primary may go on for so long.
     fn pause_within_slack(&mut self, promoting: Instant) {
-        let until = Duration::from_millis(self.random.random_range(0..350));
+        let plan = self.scene.plan;
+        let latest_ms = plan.mode.slack_ms().map(|ms| ms - 150);
+        let latest_ms = latest_ms.unwrap_or(2 * plan.max_ttl_ms);
+        let until = Duration::from_millis(self.random.random_range(0..latest_ms));
         sleep(until.saturating_sub(promoting.elapsed()));
     }
 
