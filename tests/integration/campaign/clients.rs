@@ -168,7 +168,7 @@ impl<'s, 'p> Worker<'s, 'p> {
             "k"
         };
         let key = format!("{lock}{}", self.random.random_range(0..KEYS));
-        let is_shared = self.random.random_range(0..4) == 0;
+        let is_shared = self.random.random_range(0..3) == 0;
         let command = match is_shared {
             true => "RWLOCK.RLOCK",
             false => "LOCK.ACQUIRE",
@@ -205,19 +205,25 @@ impl<'s, 'p> Worker<'s, 'p> {
                     return;
                 }
             }
-            5 if !is_shared => {
-                self.pause(5..50);
-                self.ask(&format!("RWLOCK.RLOCK {key} {token} {ttl_ms}"));
-                self.pause(5..100);
-                // Others may be reading by now.
-                if self.random.random() {
-                    self.ask(&format!("LOCK.ACQUIRE {key} {token} {ttl_ms} BLOCK 100"));
-                    self.pause(5..200);
-                }
-            }
+            5 | 6 if !is_shared => self.read_and_write_again(&key, token, ttl_ms),
             _ => self.pause(1..60),
         }
         self.ask(&format!("LOCK.RELEASE {key} {token}"));
+    }
+
+    /// Becomes a reader, preferably when that may be lost, and then a writer again: only if nobody
+    /// reads meanwhile.
+    fn read_and_write_again(&mut self, key: &str, token: &str, ttl_ms: u64) {
+        let start = Instant::now();
+        let patience = Duration::from_millis(self.random.random_range(10..ttl_ms / 2));
+        while !self.scene.is_losing.load(Ordering::Relaxed) && start.elapsed() < patience {
+            self.pause(5..10);
+        }
+        self.pause(1..100);
+        self.ask(&format!("RWLOCK.RLOCK {key} {token} {ttl_ms}"));
+        self.pause(5..500);
+        self.ask(&format!("LOCK.ACQUIRE {key} {token} {ttl_ms} BLOCK 100"));
+        self.pause(5..200);
     }
 
     /// Renews the lock for a while.
