@@ -26,7 +26,6 @@ pub struct Verdict {
 }
 
 /// A piece of work: its token is its name.
-#[derive(Debug)]
 struct Piece {
     key: String,
     /// When it was asked for first.
@@ -44,7 +43,6 @@ struct Sent<'l> {
     words: Vec<&'l str>,
 }
 
-#[derive(Debug)]
 struct Grant<'l> {
     to: u16,
     token: &'l str,
@@ -238,7 +236,11 @@ impl<'l> Judge<'l> {
                     && rank(grant.to) <= rank(later.to)
             };
             let earlier = self.grants.iter().filter(falls);
-            let pairs = earlier.map(|grant| format!("{grant:?}, then {later:?}"));
+            let pairs = earlier.map(|grant| {
+                let tell =
+                    |grant: &Grant<'_>| format!("{} at {}: {}", grant.token, grant.to, grant.fence);
+                format!("{}, then {}", tell(grant), tell(later))
+            });
             self.verdict.fences.extend(pairs);
         }
     }
