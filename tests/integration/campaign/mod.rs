@@ -18,6 +18,7 @@
 //! | `CAMPAIGN_MODES` | `restart,failover` | and `quorum`, where the module has it |
 //! | `CAMPAIGN_FAULTS` | all | `behind,twice` |
 //! | `CAMPAIGN_GROUPS` | 16 | groups of servers at one time |
+//! | `CAMPAIGN_KEEP` | 0 | 1: the journals of all rounds stay |
 //! | `CAMPAIGN_INTO` | a temporary folder | where the results and the suspicious journals go |
 
 mod clients;
@@ -92,7 +93,7 @@ fn run(plan: Plan, into: &Path) -> Row {
         judge(&read(&text), plan.mode.slack_ms())
     });
     let row = Row { plan, verdict };
-    if !row.is_suspicious() {
+    if !row.is_suspicious() && setting("CAMPAIGN_KEEP").unwrap_or(0) == 0 {
         fs::remove_file(&path).unwrap();
     }
     row
