@@ -97,6 +97,16 @@ fn a_renewal_counts_from_its_sending() {
 }
 
 #[test]
+fn a_check_without_a_fence_ends_a_belief() {
+    let check = ["500 c1 7001 send LOCK.CHECK k a", "600 c1 7001 reply nil"];
+    let take = [
+        "610 c2 7002 send LOCK.ACQUIRE k b 900",
+        "620 c2 7002 reply 200",
+    ];
+    overlaps(0, &[check, take].concat());
+}
+
+#[test]
 fn a_late_grant_counts_from_its_renewal() {
     let late = [
         "30 c2 7001 send RWLOCK.RLOCK k b 100 BLOCK 900",
@@ -142,6 +152,14 @@ fn fences_rise_in_the_order_of_grants() {
     };
     assert_eq!([falls(7001, 101), falls(7001, 100)], [0, 1]);
     assert_eq!([falls(7002, 101), falls(7002, 100)], [0, 1]);
+    // Granted before it was asked for again.
+    let again = [
+        "11 c2 7001 send LOCK.ACQUIRE other b 1000",
+        "20 c2 7001 reply lost",
+        "40 c2 7001 send LOCK.ACQUIRE other b 1000",
+        "50 c2 7001 reply 99",
+    ];
+    assert_eq!(verdict(&[&FIRST[..], &again].concat()).fences.len(), 0);
     // An old primary gives a smaller one than the new one has.
     let old_after_new = [
         "10 driver 7002 promoted ",
