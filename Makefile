@@ -13,7 +13,7 @@ export REDIS_LOCK_SERVERS ?= $(CURDIR)/.servers
 
 comma := ,
 MAKEFLAGS += --no-print-directory
-.PHONY: help setup build locktop run test setup-examples test-examples oversell soak fuzz valgrind bench bench-shard bench-peers bench-check check oldest-rust prose diagrams-check plots dashboard servers install uninstall clean test-all
+.PHONY: help setup build locktop run test setup-examples test-examples oversell soak campaign fuzz valgrind bench bench-shard bench-peers bench-check check oldest-rust prose diagrams-check plots dashboard servers install uninstall clean test-all
 .PHONY: notices dist dist-check prebuilt deb deb-check docker-check docker-build-check monitoring-check dotnet-check release test-matrix
 
 help: ## Show these targets
@@ -68,6 +68,12 @@ soak: setup ## Run the long versions of the fault tests (TEST_SCALE=4, SOAK_SECO
 	TEST_FIGURES=$(FIGURES) TEST_SCALE=$(or $(TEST_SCALE),4) SOAK_SECONDS=$(or $(SOAK_SECONDS),45) \
 	    cargo test --locked --test integration -- $(FAULTS) --test-threads 2
 	TEST_FIGURES=$(FIGURES) TEST_SCALE=$(or $(TEST_SCALE),50) cargo test --locked --test integration -- memory::growth security::limits --test-threads 2
+
+# A line per round is in rounds.tsv, the sums in failovers.tsv. tests/integration/campaign/mod.rs has all settings.
+CAMPAIGN_INTO ?= $(abspath $(or $(CARGO_TARGET_DIR),target))/campaign
+campaign: setup ## Play failovers of real servers with the guard and without, and count overlaps (CAMPAIGN_ROUNDS=2000, CAMPAIGN_SEED=, CAMPAIGN_SERVERS=, CAMPAIGN_MODES=)
+	@$(MAKE) servers build
+	CAMPAIGN_INTO=$(CAMPAIGN_INTO) cargo test --locked --test integration -- --ignored --nocapture campaign::
 
 # The short versions of these two are tests, too.
 fuzz: setup ## Fuzz the codec, the parser, the queue and RESTORE, guided by coverage (FUZZ_SECONDS=60 for each)

@@ -90,6 +90,7 @@ mod cluster;
 mod quorum;
 
 // Failover.
+mod campaign;
 mod failover;
 
 // Refused input, and the server's description of the module.

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use redis::{ConnectionLike, RedisError, Value};
 
 use super::steady::Steady;
@@ -38,6 +40,11 @@ impl Client {
     /// Connects. `None` if nobody listens.
     pub fn try_connect(port: u16) -> Option<Self> {
         Steady::to(port).ok().map(Self::over)
+    }
+
+    /// The same, with a limit of time for each reply.
+    pub fn try_connect_within(port: u16, patience: Duration) -> Option<Self> {
+        Steady::to_within(port, patience).ok().map(Self::over)
     }
 
     /// Wraps a connection with settings of its own.

@@ -22,9 +22,14 @@ impl Steady {
     /// Connects to a running server. A server that is exiting may accept a connection and send
     /// nothing.
     pub fn to(port: u16) -> RedisResult<Self> {
+        Self::to_within(port, patience(Duration::from_secs(30)))
+    }
+
+    /// The same, and each reply comes within this time, or the connection is lost.
+    pub fn to_within(port: u16, patience: Duration) -> RedisResult<Self> {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(patience(Duration::from_secs(30))))?;
+        stream.set_read_timeout(Some(patience))?;
         let mut steady = Self {
             stream: Patient(stream),
             parser: Parser::new(),

@@ -1,0 +1,252 @@
+//! The clients of a round. Each takes locks at the server which it believes is the primary, with one
+//! token for each piece of work.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Mutex;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rand::rngs::StdRng;
+use rand::RngExt;
+
+use super::journal::Journal;
+use super::plan::{Fault, Plan};
+use crate::harness::{Client, Reply};
+
+pub const CLIENTS: u64 = 12;
+const KEYS: u64 = 5;
+
+/// What the clients of a round share.
+pub struct Scene<'p> {
+    pub plan: &'p Plan,
+    pub journal: &'p Journal,
+    pub is_over: AtomicBool,
+    /// Grants from now on are lost. Clients turn to locks that nobody has held.
+    pub is_losing: AtomicBool,
+    view: Mutex<View>,
+}
+
+/// Which servers are the primary, as clients hear of it.
+#[derive(Clone, Copy)]
+struct View {
+    old: u16,
+    new: u16,
+    since: Instant,
+}
+
+/// A connection whose requests and replies are recorded.
+pub struct Caller<'p> {
+    who: String,
+    journal: &'p Journal,
+    /// Without a reply for so long, it gives up the connection.
+    patience: Duration,
+    connection: Option<(u16, Client)>,
+}
+
+pub struct Worker<'s, 'p> {
+    scene: &'s Scene<'p>,
+    number: u64,
+    random: StdRng,
+    /// How long after the others it hears of a new primary.
+    late: Duration,
+    caller: Caller<'p>,
+}
+
+impl<'p> Scene<'p> {
+    pub fn new(plan: &'p Plan, journal: &'p Journal, primary: u16) -> Self {
+        Self {
+            plan,
+            journal,
+            is_over: AtomicBool::new(false),
+            is_losing: AtomicBool::new(false),
+            view: Mutex::new(View {
+                old: primary,
+                new: primary,
+                since: Instant::now(),
+            }),
+        }
+    }
+
+    pub fn move_to(&self, port: u16) {
+        let mut view = self.view.lock().unwrap();
+        *view = View {
+            old: view.new,
+            new: port,
+            since: Instant::now(),
+        };
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
+    }
+}
+
+impl<'p> Caller<'p> {
+    pub fn new(who: String, journal: &'p Journal, patience: Duration) -> Self {
+        Self {
+            who,
+            journal,
+            patience,
+            connection: None,
+        }
+    }
+
+    /// The reply. `None` if there is no connection, or no reply in time.
+    pub fn ask(&mut self, port: u16, line: &str) -> Option<Reply> {
+        self.connection.take_if(|(to, _)| *to != port);
+        if self.connection.is_none() {
+            self.connection = Some((port, Client::try_connect_within(port, self.patience)?));
+        }
+        let (_, client) = self.connection.as_mut()?;
+        self.journal.note(&self.who, port, "send", line);
+        let reply = client.try_call(line);
+        let at_us = self.journal.now_us();
+        let text = match &reply {
+            Ok(Reply::Int(n)) => n.to_string(),
+            Ok(Reply::Nil) => "nil".into(),
+            Ok(Reply::Error(error)) => error.clone(),
+            Ok(other) => format!("{other:?}"),
+            Err(_) => "lost".into(),
+        };
+        self.journal.note_at(at_us, &self.who, port, "reply", &text);
+        if reply.is_err() {
+            self.connection = None;
+        }
+        reply.ok()
+    }
+}
+
+impl<'s, 'p> Worker<'s, 'p> {
+    pub fn new(scene: &'s Scene<'p>, number: u64) -> Self {
+        let mut random = scene.plan.random(1 + number);
+        let late_ms = match number % 4 {
+            0 | 1 => 0,
+            // They stay at an old primary that is cut off.
+            _ if scene.plan.fault == Fault::CutOff => u64::MAX,
+            _ => random.random_range(0..700),
+        };
+        let patience = Duration::from_millis(random.random_range(300..1_500));
+        Self {
+            scene,
+            number,
+            random,
+            late: Duration::from_millis(late_ms),
+            caller: Caller::new(format!("c{number}"), scene.journal, patience),
+        }
+    }
+
+    pub fn live(mut self) {
+        for work in 0.. {
+            if self.scene.is_over() {
+                return;
+            }
+            self.work(&format!("c{}-{work}", self.number));
+        }
+    }
+
+    fn ask(&mut self, line: &str) -> Option<Reply> {
+        let view = *self.scene.view.lock().unwrap();
+        let has_heard = view.since.elapsed() >= self.late;
+        let port = if has_heard { view.new } else { view.old };
+        let reply = self.caller.ask(port, line);
+        if !matches!(reply, Some(Reply::Int(_) | Reply::Nil)) {
+            self.pause(5..20);
+        }
+        reply
+    }
+
+    fn pause(&mut self, ms: std::ops::Range<u64>) {
+        sleep(Duration::from_millis(self.random.random_range(ms)));
+    }
+
+    fn work(&mut self, token: &str) {
+        let longest_ms = self.scene.plan.max_ttl_ms;
+        let is_losing = self.scene.is_losing.load(Ordering::Relaxed);
+        let lock = if is_losing && self.random.random_range(0..4) > 0 {
+            "late"
+        } else {
+            "k"
+        };
+        let key = format!("{lock}{}", self.random.random_range(0..KEYS));
+        let is_shared = self.random.random_range(0..3) == 0;
+        let command = match is_shared {
+            true => "RWLOCK.RLOCK",
+            false => "LOCK.ACQUIRE",
+        };
+        let way = self.random.random_range(0..8);
+        let ttl_ms = match way {
+            0..=3 => longest_ms,
+            _ => self.random.random_range(longest_ms / 2..=longest_ms),
+        };
+        let block_ms = self.random.random_range(50..longest_ms / 2);
+        let line = format!("{command} {key} {token} {ttl_ms} BLOCK {block_ms}");
+        let mut sent = Instant::now();
+        let mut reply = self.ask(&line);
+        if reply.is_none() && self.random.random() {
+            // It may have been granted, and then it is the same grant.
+            sent = Instant::now();
+            reply = self.ask(&line);
+        }
+        if !matches!(reply, Some(Reply::Int(_))) {
+            return;
+        }
+        let has_waited = sent.elapsed() > Duration::from_millis(ttl_ms / 10);
+        let renew = format!("LOCK.RENEW {key} {token} {ttl_ms}");
+        if has_waited && self.ask(&renew) != Some(Reply::Int(1)) {
+            return;
+        }
+        match way {
+            0 | 1 => self.keep(&key, token, longest_ms),
+            // It is gone, or stands still.
+            2 | 3 => return self.pause(20..200),
+            4 => {
+                self.pause(5..100);
+                if self.ask(&format!("LOCK.CHECK {key} {token}")) == Some(Reply::Nil) {
+                    return;
+                }
+            }
+            5 | 6 if !is_shared => self.read_and_write_again(&key, token, ttl_ms),
+            _ => self.pause(1..60),
+        }
+        self.ask(&format!("LOCK.RELEASE {key} {token}"));
+    }
+
+    /// Becomes a reader, preferably when that may be lost, and then a writer again: only if nobody
+    /// reads meanwhile.
+    fn read_and_write_again(&mut self, key: &str, token: &str, ttl_ms: u64) {
+        let start = Instant::now();
+        let patience = Duration::from_millis(self.random.random_range(10..ttl_ms / 2));
+        while !self.scene.is_losing.load(Ordering::Relaxed) && start.elapsed() < patience {
+            self.pause(5..10);
+        }
+        self.pause(1..100);
+        self.ask(&format!("RWLOCK.RLOCK {key} {token} {ttl_ms}"));
+        self.pause(5..500);
+        self.ask(&format!("LOCK.ACQUIRE {key} {token} {ttl_ms} BLOCK 100"));
+        self.pause(5..200);
+    }
+
+    /// Renews the lock for a while.
+    fn keep(&mut self, key: &str, token: &str, longest_ms: u64) {
+        let start = Instant::now();
+        let goal = Duration::from_millis(self.random.random_range(200..2 * longest_ms));
+        let mut renewed = Instant::now();
+        while start.elapsed() < goal && !self.scene.is_over() {
+            self.pause(longest_ms / 6..longest_ms / 4);
+            while !self.scene.is_over() {
+                let sent = Instant::now();
+                let ttl_ms = self.random.random_range(longest_ms * 3 / 4..=longest_ms);
+                match self.ask(&format!("LOCK.RENEW {key} {token} {ttl_ms}")) {
+                    Some(Reply::Int(1)) => {
+                        renewed = sent;
+                        break;
+                    }
+                    Some(Reply::Int(_)) => return,
+                    // Elsewhere, or later.
+                    _ if renewed.elapsed() < Duration::from_millis(longest_ms) => {}
+                    _ => return,
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! What the record of a round tells.
+//!
+//! A client believes it holds a lock from the reply until its lease ends by its own clock. It counts
+//! the lease from the sending of the request, less 1 % of it and 2 ms. A grant that came later than
+//! that counts from the first renewal. A release, a downgrade and a shorter lease count from their
+//! sending. A lease that has ended by the client's clock is lost, whatever a renewal says.
+
+use std::collections::BTreeMap;
+
+use super::journal::Line;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    pub grants: usize,
+    /// Pairs of clients that believed at one instant, of which one must not.
+    pub overlaps: Vec<String>,
+    /// Pairs of grants whose fences are not in their order.
+    pub fences: Vec<String>,
+    /// From the last promotion, or the last start, to the first new grant.
+    pub pause_us: Option<u64>,
+    /// The holders at that time that the new primary knew and that renewed, and how many could.
+    pub renewing: usize,
+    pub kept: usize,
+    /// An old primary was demoted too late. So the round was not within the conditions.
+    pub is_void: bool,
+}
+
+/// A piece of work: its token is its name.
+struct Piece {
+    key: String,
+    /// When it was asked for first.
+    asked_us: u64,
+    is_granted: bool,
+    /// As it was granted.
+    is_shared: bool,
+    /// Whether it is shared, and from when on. Empty before the belief begins.
+    modes: Vec<(u64, bool)>,
+    until_us: u64,
+}
+
+struct Sent<'l> {
+    at_us: u64,
+    words: Vec<&'l str>,
+}
+
+struct Grant<'l> {
+    to: u16,
+    token: &'l str,
+    sent_us: u64,
+    told_us: u64,
+    fence: u64,
+}
+
+/// A holder at the time of the promotion.
+#[derive(Default)]
+struct Holder {
+    is_known: bool,
+    was_renewed: Option<bool>,
+}
+
+#[derive(Default)]
+struct Judge<'l> {
+    pieces: BTreeMap<&'l str, Piece>,
+    /// By client.
+    sent: BTreeMap<&'l str, Sent<'l>>,
+    grants: Vec<Grant<'l>>,
+    promoting_us: u64,
+    /// The ports, and when. The last one is the primary.
+    promoted: Vec<(u16, u64)>,
+    holders: BTreeMap<&'l str, Holder>,
+    verdict: Verdict,
+}
+
+fn lease_us(ttl_ms: &str) -> u64 {
+    let ttl_ms: u64 = ttl_ms.parse().expect("a ttl");
+    ttl_ms * 990 - 2_000
+}
+
+pub fn judge(lines: &[Line], slack_ms: Option<u64>) -> Verdict {
+    let mut judge = Judge::default();
+    for line in lines {
+        match &line.what[..] {
+            "send" => judge.send(line),
+            "reply" => judge.reply(line),
+            "promoting" => judge.promoting_us = line.at_us,
+            "promoted" => judge.promoted(line),
+            "knows" => {
+                if let Some(holder) = judge.holders.get_mut(&line.text[..]) {
+                    holder.is_known = true;
+                }
+            }
+            "demoted" => {
+                let latest_us = slack_ms.map(|ms| judge.promoting_us + ms * 1_000);
+                judge.verdict.is_void |= latest_us.is_some_and(|latest| line.at_us > latest);
+            }
+            _ => {}
+        }
+    }
+    judge.conclude()
+}
+
+impl<'l> Judge<'l> {
+    fn send(&mut self, line: &'l Line) {
+        let words: Vec<_> = line.text.split(' ').collect();
+        let [command, key, token, ..] = words[..] else {
+            panic!("{line:?}");
+        };
+        let is_shared = command == "RWLOCK.RLOCK";
+        let piece = self.pieces.entry(token).or_insert_with(|| Piece {
+            key: key.into(),
+            asked_us: line.at_us,
+            is_granted: false,
+            is_shared,
+            modes: Vec::new(),
+            until_us: 0,
+        });
+        if command == "LOCK.RELEASE" {
+            piece.end(line.at_us);
+        } else if let Some(ttl_ms) = words.get(3) {
+            piece.end(line.at_us + lease_us(ttl_ms));
+        }
+        if piece.is_granted && is_shared {
+            piece.change(line.at_us, true);
+        }
+        let sent = Sent {
+            at_us: line.at_us,
+            words,
+        };
+        self.sent.insert(&line.who, sent);
+    }
+
+    fn reply(&mut self, line: &'l Line) {
+        let sent = self.sent.remove(&line.who[..]).expect("a request");
+        let number: Option<u64> = line.text.parse().ok();
+        let token = sent.words[2];
+        let piece = self.pieces.get_mut(token).expect("a piece of work");
+        let is_shared = sent.words[0] == "RWLOCK.RLOCK";
+        let end_us = |ttl_ms| sent.at_us + lease_us(ttl_ms);
+        match (sent.words[0], number) {
+            ("LOCK.ACQUIRE" | "RWLOCK.RLOCK", Some(fence)) if !piece.is_granted => {
+                piece.is_granted = true;
+                piece.is_shared = is_shared;
+                piece.begin(line.at_us, end_us(sent.words[3]));
+                self.grants.push(Grant {
+                    to: line.to,
+                    token,
+                    sent_us: piece.asked_us,
+                    told_us: line.at_us,
+                    fence,
+                });
+            }
+            ("LOCK.ACQUIRE" | "RWLOCK.RLOCK", Some(_)) => {
+                piece.change(line.at_us, is_shared);
+                piece.extend(line.at_us, end_us(sent.words[3]));
+            }
+            ("LOCK.RENEW", Some(renewed)) => {
+                match renewed {
+                    0 => piece.end(line.at_us),
+                    _ if piece.modes.is_empty() => piece.begin(line.at_us, end_us(sent.words[3])),
+                    _ => piece.extend(line.at_us, end_us(sent.words[3])),
+                }
+                let is_new = self
+                    .promoted
+                    .last()
+                    .is_some_and(|(port, _)| *port == line.to);
+                if let Some(holder) = self.holders.get_mut(token).filter(|_| is_new) {
+                    holder.was_renewed.get_or_insert(renewed > 0);
+                }
+            }
+            ("LOCK.CHECK", None) if line.text == "nil" => piece.end(line.at_us),
+            _ => {}
+        }
+    }
+
+    fn promoted(&mut self, line: &Line) {
+        self.promoted.push((line.to, line.at_us));
+        let holders = self
+            .pieces
+            .iter()
+            .filter(|(_, piece)| !piece.modes.is_empty() && piece.until_us > line.at_us);
+        self.holders = holders
+            .map(|(token, _)| (*token, Holder::default()))
+            .collect();
+    }
+
+    fn conclude(mut self) -> Verdict {
+        self.find_overlaps();
+        self.find_fences();
+        let mut verdict = self.verdict;
+        verdict.grants = self.grants.len();
+        if let Some((port, at_us)) = self.promoted.last() {
+            let after = self.grants.iter().filter(|grant| grant.to == *port);
+            let after = after.filter_map(|grant| grant.told_us.checked_sub(*at_us));
+            verdict.pause_us = after.min();
+        }
+        let known = self.holders.values().filter(|holder| holder.is_known);
+        let renewing: Vec<_> = known.filter_map(|holder| holder.was_renewed).collect();
+        verdict.renewing = renewing.len();
+        verdict.kept = renewing.iter().filter(|kept| **kept).count();
+        verdict
+    }
+
+    fn find_overlaps(&mut self) {
+        let mut beliefs: Vec<_> = self
+            .pieces
+            .iter()
+            .flat_map(|(token, piece)| {
+                piece
+                    .beliefs()
+                    .map(move |belief| (&piece.key, belief, *token))
+            })
+            .collect();
+        beliefs.sort();
+        for (n, (key, (from_us, until_us, is_shared), token)) in beliefs.iter().enumerate() {
+            let later = beliefs[n + 1..].iter();
+            let at_once =
+                later.take_while(|(other, (from, ..), _)| other == key && from < until_us);
+            for (_, (other_from_us, other_until_us, other_is_shared), other) in at_once {
+                if !(*is_shared && *other_is_shared) && token != other {
+                    self.verdict.overlaps.push(format!(
+                        "{key}: {token} from {from_us} to {until_us}, {other} from {other_from_us} to {other_until_us}"
+                    ));
+                }
+            }
+        }
+    }
+
+    /// Fences rise at one server, and those of a new primary are larger than all before. An old one
+    /// that lives on may still give smaller ones.
+    fn find_fences(&mut self) {
+        let rank = |port| self.promoted.iter().position(|(to, _)| *to == port);
+        for later in &self.grants {
+            let falls = |grant: &&Grant<'_>| {
+                grant.told_us < later.sent_us
+                    && grant.fence >= later.fence
+                    && rank(grant.to) <= rank(later.to)
+            };
+            let earlier = self.grants.iter().filter(falls);
+            let pairs = earlier.map(|grant| {
+                let tell =
+                    |grant: &Grant<'_>| format!("{} at {}: {}", grant.token, grant.to, grant.fence);
+                format!("{}, then {}", tell(grant), tell(later))
+            });
+            self.verdict.fences.extend(pairs);
+        }
+    }
+}
+
+impl Piece {
+    fn begin(&mut self, at_us: u64, end_us: u64) {
+        if end_us > at_us {
+            self.modes.push((at_us, self.is_shared));
+            self.until_us = end_us;
+        }
+    }
+
+    /// A lease that has ended is lost.
+    fn extend(&mut self, at_us: u64, end_us: u64) {
+        if self.until_us > at_us {
+            self.until_us = end_us;
+        }
+    }
+
+    fn change(&mut self, at_us: u64, is_shared: bool) {
+        if self
+            .modes
+            .last()
+            .is_some_and(|(_, last)| *last != is_shared)
+        {
+            self.modes.push((at_us, is_shared));
+        }
+    }
+
+    fn end(&mut self, at_us: u64) {
+        self.until_us = self.until_us.min(at_us);
+    }
+
+    /// From, until, whether it is shared.
+    fn beliefs(&self) -> impl Iterator<Item = (u64, u64, bool)> + '_ {
+        let nexts = self.modes.iter().skip(1).map(|(at_us, _)| *at_us);
+        let ends = nexts.chain([self.until_us]);
+        let beliefs = self.modes.iter().zip(ends);
+        beliefs
+            .map(|((from_us, is_shared), end_us)| (*from_us, end_us.min(self.until_us), *is_shared))
+            .filter(|(from_us, until_us, _)| from_us < until_us)
+    }
+}

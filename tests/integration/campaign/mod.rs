@@ -1,0 +1,100 @@
+//! The campaign: many failovers of real servers with the guard, and a count of the instants at which
+//! two clients believed they held one lock. A control without the guard must show some.
+//!
+//! - [`plan`]: the modes, the faults, and what a seed makes of them. [`round`]: a group of servers
+//!   and its failover. [`clients`]: what goes on meanwhile.
+//! - [`journal`]: the record, written while it happens. [`judge`] reads only that, and
+//!   [`judge_tests`] shows with forged records that it refuses what it should.
+//! - [`report`]: a line per round, and the sums.
+//!
+//! `make campaign` runs it. These settings choose its size:
+//!
+//! | setting | default | meaning |
+//! | --- | --- | --- |
+//! | `CAMPAIGN_ROUNDS` | 2000 | failovers with the guard |
+//! | `CAMPAIGN_CONTROL` | 300 | failovers without it |
+//! | `CAMPAIGN_SEED` | the time | the seed of the first round; each next one has the next seed |
+//! | `CAMPAIGN_SERVERS` | all | `redis-6.2,valkey-9` |
+//! | `CAMPAIGN_MODES` | `restart,failover` | and `quorum`, where the module has it |
+//! | `CAMPAIGN_FAULTS` | all | `behind,twice` |
+//! | `CAMPAIGN_GROUPS` | 16 | groups of servers at one time |
+//! | `CAMPAIGN_KEEP` | 0 | 1: the journals of all rounds stay |
+//! | `CAMPAIGN_INTO` | a temporary folder | where the results and the suspicious journals go |
+
+mod clients;
+mod journal;
+mod judge;
+mod judge_tests;
+mod plan;
+mod report;
+mod round;
+
+use std::fs;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use crate::harness::now_us;
+use journal::{read, Journal};
+use judge::judge;
+use plan::{Choice, Plan};
+use report::{Report, Row};
+
+fn setting<T: FromStr>(name: &str) -> Option<T> {
+    let text = std::env::var(name).ok().filter(|text| !text.is_empty())?;
+    let value = text.parse().ok();
+    Some(value.unwrap_or_else(|| panic!("{name} is {text}")))
+}
+
+#[test]
+#[ignore = "make campaign"]
+fn failovers_of_real_servers_show_no_overlap() {
+    let rounds = setting("CAMPAIGN_ROUNDS").unwrap_or(2_000);
+    let control = setting("CAMPAIGN_CONTROL").unwrap_or(300);
+    let seed: u64 = setting("CAMPAIGN_SEED").unwrap_or_else(now_us);
+    let into: PathBuf =
+        setting("CAMPAIGN_INTO").unwrap_or(Path::new(env!("CARGO_TARGET_TMPDIR")).join("campaign"));
+    fs::create_dir_all(&into).unwrap();
+    eprintln!(
+        "campaign: CAMPAIGN_SEED={seed}, {}",
+        into.join("rounds.tsv").display()
+    );
+    let choice = Choice::from_settings();
+    let report = Report::into(&into);
+    let next = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for _ in 0..setting("CAMPAIGN_GROUPS").unwrap_or(16) {
+            scope.spawn(|| loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                if number >= rounds + control {
+                    return;
+                }
+                // The control is spread over the campaign.
+                let before = number * control / (rounds + control);
+                let is_control = (number + 1) * control / (rounds + control) > before;
+                let of_its_kind = if is_control { before } else { number - before };
+                let plan = choice.plan(of_its_kind, seed + number, !is_control);
+                report.add(run(plan, &into));
+            });
+        }
+    });
+    report.finish();
+}
+
+/// Plays a round and judges it. The journal of a suspicious one stays.
+fn run(plan: Plan, into: &Path) -> Row {
+    let path = into.join(format!("round-{}.jsonl", plan.seed));
+    let journal = Journal::create(&path);
+    let played = catch_unwind(AssertUnwindSafe(|| round::play(&plan, &journal)));
+    let verdict = played.is_ok().then(|| {
+        let text = fs::read_to_string(&path).unwrap();
+        judge(&read(&text), plan.mode.slack_ms())
+    });
+    let row = Row { plan, verdict };
+    if !row.is_suspicious() && setting("CAMPAIGN_KEEP").unwrap_or(0) == 0 {
+        fs::remove_file(&path).unwrap();
+    }
+    row
+}
