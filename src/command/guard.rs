@@ -2,8 +2,8 @@
 //! LOCK._GUARD left longest wait clock
 //! ```
 //! A primary tells its replicas of its guard: how long it lasts yet (`-1` where nobody knows), the
-//! longest lease, and how long a guard lasts after a promotion, all in milliseconds; and what its
-//! wall clock says, in microseconds. It is not written to the append-only file. Clients cannot call it.
+//! longest lease, and how long a guard lasts after a promotion, all in milliseconds. `clock` is its
+//! wall clock, in microseconds. It is not written to the append-only file. Clients cannot call it.
 
 use super::args::integer;
 use super::spec::{Arg, Flag, Keys, Spec};

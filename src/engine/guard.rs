@@ -23,152 +23,23 @@
 //!    nothing that this server lacks. Only the rest of its own guard remains, which it has told.
 //!    The clocks of the two must agree, because holds end by the clock of this server now.
 
-use std::ffi::CStr;
+mod hand_over;
+pub mod quorum;
+mod settings;
+mod wall_clock;
 
-use super::quorum::{Quorum, Replicas};
 use crate::command::guard::Beat;
 use crate::lock::{Lock, Mode, Now, Token};
-
-/// After what the server waits. Each includes the one before it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Scope {
-    /// After nothing.
-    #[default]
-    Off,
-    /// After a start, and a step of the wall clock.
-    Restart,
-    /// Also after a promotion.
-    Failover,
-    /// Also while no majority of the servers follows this one.
-    Quorum,
-}
-
-/// What the settings of the server say.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Settings {
-    /// After what it waits.
-    pub scope: Scope,
-    /// The longest lease, in milliseconds.
-    pub max_ttl_ms: u64,
-    /// How late an old primary may still grant, in milliseconds.
-    pub slack_ms: u64,
-    /// How many servers a group has, the primary included.
-    pub members: usize,
-    /// How old what a member has acknowledged may be, in milliseconds.
-    pub fresh_ms: u64,
-    /// By how many of a thousand the speeds of clocks may differ.
-    pub drift: u64,
-    /// The rule that is left out, to see that it matters.
-    #[cfg(test)]
-    pub without: Option<Rule>,
-}
-
-/// The rules, by the numbers above.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rule {
-    /// The wait after a start.
-    Restart,
-    /// The wait after a promotion.
-    Promotion,
-    /// The slack after a promotion.
-    Slack,
-    /// Waiters are not granted.
-    Serving,
-    /// Holders wait, too.
-    Holders,
-    /// The last second of a hold.
-    LastSecond,
-    /// Steps of the wall clock.
-    Clock,
-    /// A majority, and not one server alone.
-    Majority,
-    /// What a member has acknowledged is fresh, for grants.
-    Fresh,
-    /// The same for renewals.
-    FreshRenewals,
-    /// The wait for new grants, once a majority follows.
-    Wait,
-    /// All of it: a part of it is not enough.
-    WholeWait,
-    /// The wait for renewals.
-    RenewalWait,
-    /// A link that breaks begins the wait of its member anew.
-    Attachment,
-    /// The rest of the old primary's guard, after a planned hand-over.
-    Rest,
-    /// The clock of the old primary agrees, after a planned hand-over.
-    Clocks,
-    /// The old primary has come back soon, and has lost nothing meanwhile.
-    CameBack,
-}
-
-impl Settings {
-    #[cfg(test)]
-    pub(super) fn has(&self, rule: Rule) -> bool {
-        self.without != Some(rule)
-    }
-
-    #[cfg(not(test))]
-    #[inline]
-    pub(super) const fn has(&self, _rule: Rule) -> bool {
-        true
-    }
-
-    /// A time of another server's clock that is certainly over here, in microseconds.
-    pub(super) const fn with_drift_us(&self, ms: u64) -> u64 {
-        let thousandths = self.drift.saturating_mul(4).saturating_add(1_000);
-        ms.saturating_mul(thousandths)
-    }
-}
-
-/// Why a guard is closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
-    /// The server has started, or the guard was turned on.
-    Restart,
-    /// The server was promoted.
-    Promotion,
-    /// The wall clock was stepped forward.
-    Clock,
-    /// No majority of the servers follows this one.
-    Alone,
-}
-
-impl Reason {
-    /// Those that end by themselves.
-    const TIMED: [Self; 3] = [Self::Restart, Self::Promotion, Self::Clock];
-
-    /// Its name in INFO and in the log.
-    pub const fn name(self) -> &'static CStr {
-        match self {
-            Self::Restart => c"restart",
-            Self::Promotion => c"promotion",
-            Self::Clock => c"clock",
-            Self::Alone => c"alone",
-        }
-    }
-}
+use hand_over::HandOver;
+use quorum::{Quorum, Replicas};
+pub use settings::{Reason, Rule, Scope, Settings};
+use wall_clock::WallClock;
 
 /// How much longer than a lease a server waits after its start, in milliseconds.
 const AFTER_START_MS: u64 = 1_000;
 
-/// The steps of the wall clock that are passed over, in microseconds.
-const SMALL_STEPS_US: i64 = 2_000;
-
-/// How soon after a promotion the old primary must have come back, in microseconds. Its process
-/// must not be able to crash and to start again in that time.
-const SOON_US: u64 = 5_000_000;
-
-/// How far the clock of this server may be ahead of the old primary's after a hand-over, in
-/// microseconds. Clients count leases less by that, and holds end here by this clock.
-const MOST_AHEAD_US: u64 = 2_000;
-
-/// How many beats say how far the clocks differ. Each says too much, by the time it was under way.
-const BEATS: usize = 4;
-const UNKNOWN: [u64; BEATS] = [u64::MAX; BEATS];
-
 /// The guard of a server. Its instants are on a clock that goes on while the machine is suspended.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Guard {
     settings: Settings,
     /// Why no new grant may be made. It is set when the guard is looked at.
@@ -183,29 +54,12 @@ pub struct Guard {
     due_us: Option<u64>,
     /// A longest lease from before, and until when there may be such leases.
     longer_ms: Option<(u64, u64)>,
-    looked: Option<Looked>,
+    wall_clock: WallClock,
     /// Who follows this server.
     quorum: Quorum,
-    /// What the primary has said last, and when.
-    theirs: Option<(Beat, u64)>,
-    /// How far this clock was ahead of the primary's, at most, when the last beats came.
-    ahead_us: [u64; BEATS],
-    /// When the guard of the primary before ends, if it has said so.
-    rest_until_us: Option<u64>,
-    /// When this server was promoted, if it was.
-    promoted_us: Option<u64>,
+    hand_over: HandOver,
     /// When the next beat is due, on the monotonic clock.
     pub(super) beat_due_us: Option<u64>,
-}
-
-/// The clocks when they were looked at last.
-#[derive(Clone, Copy, Debug)]
-struct Looked {
-    /// How far the wall clock is ahead of the other one.
-    ahead_us: i64,
-    at_us: u64,
-    /// How far it was stepped forward since the guard began last for it.
-    stepped_us: i64,
 }
 
 /// What has become of the guard.
@@ -215,27 +69,6 @@ pub(super) enum Change {
     /// It goes on for another reason.
     GoesOn(Reason),
     Ended,
-}
-
-impl Default for Guard {
-    fn default() -> Self {
-        Self {
-            settings: Settings::default(),
-            closed_by: None,
-            puts_off_renewals: false,
-            ends_us: [0; Reason::TIMED.len()],
-            others_until_us: 0,
-            due_us: None,
-            longer_ms: None,
-            looked: None,
-            quorum: Quorum::default(),
-            theirs: None,
-            ahead_us: UNKNOWN,
-            rest_until_us: None,
-            promoted_us: None,
-            beat_due_us: None,
-        }
-    }
 }
 
 impl Guard {
@@ -355,16 +188,11 @@ impl Guard {
     /// The primary of this server tells it of its guard. True where its leases are longer than what
     /// this server knew of.
     pub(super) fn hear(&mut self, beat: Beat, at_us: u64, now: Now) -> bool {
-        let ahead_us = now.us().saturating_sub(beat.clock_us);
-        self.ahead_us.rotate_left(1);
-        if let Some(last) = self.ahead_us.last_mut() {
-            *last = ahead_us;
-        }
         let is_news = beat.longest_ms > self.longest_ms(at_us);
         if beat.longest_ms > self.settings.max_ttl_ms {
             self.leases_may_be(beat.longest_ms, at_us);
         }
-        self.theirs = Some((beat, at_us));
+        self.hand_over.hear(beat, at_us, now);
         is_news
     }
 
@@ -381,8 +209,7 @@ impl Guard {
 
     /// This server follows a primary from now on, which has said nothing yet.
     pub(super) fn linked(&mut self) {
-        self.theirs = None;
-        self.ahead_us = UNKNOWN;
+        self.hand_over = HandOver::default();
     }
 
     /// The replicas have changed, or were asked.
@@ -398,15 +225,9 @@ impl Guard {
     /// The primary before has come back, and follows this server without a copy: it had decided
     /// nothing that is not known here. `name` is that of the replica.
     pub(super) fn old_primary_is_back(&mut self, name: &[u8], at_us: u64) {
-        let since_us = |from_us: u64| at_us.saturating_sub(from_us);
-        let is_soon = self.promoted_us.is_some_and(|us| since_us(us) <= SOON_US);
-        if let (true, Some(rest_us)) = (is_soon, self.rest_until_us) {
+        if let Some(rest_us) = self.hand_over.rest_us(at_us, &self.settings) {
             if let Some(end_us) = self.ends_us.get_mut(Reason::Promotion as usize) {
-                *end_us = if self.settings.has(Rule::Rest) {
-                    rest_us
-                } else {
-                    0
-                };
+                *end_us = rest_us;
             }
             self.quorum.goes_on_with(name);
         }
@@ -436,7 +257,7 @@ impl Guard {
         self.settings = settings;
         if !self.is_on() {
             self.ends_us = [0; Reason::TIMED.len()];
-            self.looked = None;
+            self.wall_clock = WallClock::default();
         }
     }
 
@@ -452,8 +273,10 @@ impl Guard {
     /// Begins for a reason, as far as the mode says so.
     pub(super) fn begin(&mut self, reason: Reason, boot_us: u64) {
         let (settings, longest_ms) = (self.settings, self.longest_ms(boot_us));
-        let theirs = self.theirs.filter(|_| reason == Reason::Promotion);
-        let their_wait_ms = theirs.map_or(0, |(beat, _)| beat.wait_ms);
+        let their_wait_ms = match reason {
+            Reason::Promotion => self.hand_over.wait_ms(),
+            _ => 0,
+        };
         let (least, rule, more_ms) = match reason {
             Reason::Promotion if settings.has(Rule::Slack) => {
                 (Scope::Failover, Rule::Promotion, settings.slack_ms)
@@ -474,14 +297,7 @@ impl Guard {
             self.quorum.begin(reason, boot_us);
         }
         if reason == Reason::Promotion {
-            self.promoted_us = Some(boot_us);
-            let ahead_us = self.ahead_us.into_iter().min().unwrap_or(u64::MAX);
-            let is_ahead = ahead_us > MOST_AHEAD_US && settings.has(Rule::Clocks);
-            let theirs = self.theirs.take().filter(|_| !is_ahead);
-            self.rest_until_us = theirs.and_then(|(beat, at_us)| {
-                let left_us = beat.left_ms?.saturating_mul(1_000);
-                Some(at_us.saturating_add(left_us))
-            });
+            self.hand_over.is_promoted(boot_us, &settings);
             if self.asks_replicas() {
                 us = 0;
                 let wait_us = self.quorum_wait_us(boot_us);
@@ -502,34 +318,10 @@ impl Guard {
         }
     }
 
-    /// Whether the wall clock was stepped forward since it was looked at last.
-    fn was_stepped(&mut self, wall_us: u64, boot_us: u64) -> bool {
-        let difference = i128::from(wall_us).saturating_sub(i128::from(boot_us));
-        let ahead_us = i64::try_from(difference).unwrap_or_default();
-        let before = self.looked.unwrap_or(Looked {
-            ahead_us,
-            at_us: boot_us,
-            stepped_us: 0,
-        });
-        let passed_us = i64::try_from(boot_us.saturating_sub(before.at_us)).unwrap_or(i64::MAX);
-        let drift_us = passed_us
-            .saturating_mul(i64::try_from(self.settings.drift).unwrap_or(10))
-            .div_euclid(1_000);
-        let grown_us = ahead_us.saturating_sub(before.ahead_us);
-        let step_us = grown_us.saturating_sub(drift_us).max(0);
-        let stepped_us = before.stepped_us.saturating_add(step_us);
-        let was_stepped = stepped_us > SMALL_STEPS_US;
-        self.looked = Some(Looked {
-            ahead_us,
-            at_us: boot_us,
-            stepped_us: if was_stepped { 0 } else { stepped_us },
-        });
-        was_stepped
-    }
-
     /// Looks at the clocks. Answers what has become of it.
     pub(super) fn look(&mut self, now: Now, boot_us: u64, monotonic_us: u64) -> Option<Change> {
-        if self.was_stepped(now.us(), boot_us) {
+        let drift = self.settings.drift;
+        if self.wall_clock.was_stepped(now.us(), boot_us, drift) {
             self.begin(Reason::Clock, boot_us);
         }
         let closed_for = self.closed_for(boot_us);
@@ -587,6 +379,3 @@ pub enum GuardEvent {
     /// The primary before has come back as this replica, by a partial resynchronization.
     OldPrimaryIsBack(Box<[u8]>, u64),
 }
-
-#[cfg(test)]
-mod tests;

@@ -98,6 +98,7 @@ pub(super) fn beat_if_due<H: Host>(host: &mut H) {
     let is_due = |due_us: u64| due_us <= server.monotonic_us();
     if host.machine().guard.beat_due_us.is_some_and(is_due) {
         beat(server, host.machine());
+        look_if_on(host);
     }
 }
 

@@ -10,7 +10,7 @@
 //! - [`command`], [`macquire`], [`cancel`]: a command decides on its keys and carries that out.
 //! - `serve`, [`several`]: waiters enter, are granted and dismissed.
 //! - [`tick`]: what happens without a command.
-//! - [`guard`], [`quorum`], `guarding`: a server that may lack leases grants nothing new for a
+//! - [`guard`], `guarding`: a server that may lack leases grants nothing new for a
 //!   while.
 //! - `linger`, `deadlock`: holds that end with connections; waits that would close a cycle.
 //! - [`commit`]: the one place where a lock changes.
@@ -37,7 +37,6 @@ pub mod macquire;
 mod message;
 mod notes;
 pub mod printable;
-pub mod quorum;
 mod scan;
 mod serve;
 pub mod several;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis_module::raw;
 
-use super::api::{call, Context, Level};
+use super::api::{call, Context, Level, ServerInfo};
 
 /// The only policy that never deletes locks.
 const KEEPS_LOCKS: &CStr = c"noeviction";
@@ -52,6 +52,6 @@ pub(super) fn is_under_way(ctx: Context<'_>) -> bool {
 }
 
 fn may_evict_locks(ctx: Context<'_>) -> bool {
-    let policy = ctx.server_info(c"memory", c"maxmemory_policy");
+    let policy = ServerInfo::field_of(ctx, c"memory", c"maxmemory_policy");
     policy.is_some_and(|policy| policy.as_c_str() != KEEPS_LOCKS)
 }

@@ -1,4 +1,5 @@
-//! Links of replication, as the guard needs them: who follows this server, and whom it has followed.
+//! Links of replication, as the guard needs them: who follows this server, and whom it has
+//! followed.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{c_longlong, CStr, CString};
@@ -8,8 +9,8 @@ use redis_module::raw;
 use super::api::{call, Context, ServerInfo};
 use super::clock;
 use crate::command::guard::{self, Beat};
+use crate::engine::guard::quorum::{Replica, Replicas};
 use crate::engine::guard::GuardEvent;
-use crate::engine::quorum::{Replica, Replicas};
 
 /// How long before a promotion the link to the primary may have ended because of it, in
 /// microseconds. Both happen in one turn of the event loop.

@@ -1,6 +1,6 @@
 //! The brand of the server and its release line, which is the first two numbers of its version.
 
-use super::api::Context;
+use super::api::{Context, ServerInfo};
 
 /// The brand of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ impl Line {
     ///
     /// `RM_GetServerVersion` does not distinguish Redis 8.0 from Valkey 8.0.
     pub(super) fn of(ctx: Context<'_>) -> Option<Self> {
-        let version = |field| ctx.server_info(c"server", field);
+        let version = |field| ServerInfo::field_of(ctx, c"server", field);
         // Valkey shows its own version and the version of Redis that it is compatible with.
         let (brand, version) = match version(c"valkey_version") {
             Some(version) => (Brand::Valkey, version),

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::api::{
     calls_check_writes, Arg, CallError, CallReply, Caller, Checks, Context, Level, OwnedString,
+    ServerInfo,
 };
 use crate::command::writable;
 use crate::lock::slot::key_in;
@@ -105,7 +106,7 @@ fn eval(caller: &mut Caller<'_>, script: &[u8]) -> Result<CallReply, CallError> 
 fn are_refused_by_info(caller: &mut Caller<'_>) -> bool {
     let ctx: Context<'_> = caller.context();
     let says = |section, field, value: &CStr| {
-        let is = ctx.server_info(section, field);
+        let is = ServerInfo::field_of(ctx, section, field);
         is.is_some_and(|is| is.as_c_str() == value)
     };
     let mut is_set = |name, value: &[u8]| caller.config_value(name).is_some_and(|is| is == value);
@@ -118,7 +119,7 @@ fn are_refused_by_info(caller: &mut Caller<'_>) -> bool {
         return true;
     }
     // The field exists only if the setting does.
-    let Some(good) = ctx.server_info(c"replication", c"min_slaves_good_slaves") else {
+    let Some(good) = ServerInfo::field_of(ctx, c"replication", c"min_slaves_good_slaves") else {
         return false;
     };
     let number = |bytes: &[u8]| std::str::from_utf8(bytes).ok()?.parse::<u64>().ok();

@@ -3,7 +3,7 @@
 //! Every call here is a **leaf**: the server does not call this module back while it runs. The
 //! calls that may come back are methods of [`Caller`](super::Caller).
 
-use std::ffi::{c_int, c_longlong, c_void, CStr, CString};
+use std::ffi::{c_int, c_longlong, c_void, CStr};
 use std::marker::PhantomData;
 use std::num::NonZeroU64;
 use std::ptr::{self, NonNull};
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use redis_module::raw;
 
-use super::{call, Arg, ServerInfo};
+use super::{call, Arg};
 
 static IS_CLUSTER: AtomicBool = AtomicBool::new(false);
 static DETACHED: AtomicPtr<raw::RedisModuleCtx> = AtomicPtr::new(ptr::null_mut());
@@ -146,12 +146,6 @@ impl<'c> Context<'c> {
             },
         };
         is_connected.then_some(client)
-    }
-
-    /// A field of a section of INFO.
-    pub(crate) fn server_info(self, section: &CStr, field: &CStr) -> Option<CString> {
-        let info = ServerInfo::of(self, section)?;
-        CString::new(info.field(field)?).ok()
     }
 
     /// The database that is selected in the context.

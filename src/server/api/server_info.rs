@@ -1,6 +1,6 @@
 //! Sections of the server's INFO.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::ptr::NonNull;
 
 use redis_module::raw;
@@ -19,6 +19,11 @@ impl<'c> ServerInfo<'c> {
         // SAFETY: the context is alive; the server copies the name of the section.
         let data = unsafe { call!(RedisModule_GetServerInfo(ctx.as_ptr(), section.as_ptr())) };
         NonNull::new(data).map(|data| Self { ctx, data })
+    }
+
+    /// A field of a section as it is now.
+    pub(crate) fn field_of(ctx: Context<'c>, section: &CStr, name: &CStr) -> Option<CString> {
+        CString::new(Self::of(ctx, section)?.field(name)?).ok()
     }
 
     /// The value of a field.

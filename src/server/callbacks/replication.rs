@@ -4,11 +4,11 @@ use std::ffi::c_void;
 
 use redis_module::raw;
 
+use super::super::api::Context;
+use super::super::blocked_client::Note;
+use super::super::module::Module;
+use super::super::{clock, limits};
 use crate::engine::guard::{GuardEvent, Reason, Scope};
-use crate::server::api::Context;
-use crate::server::blocked_client::Note;
-use crate::server::module::Module;
-use crate::server::{clock, limits};
 
 /// Subscribes to these events. False when the server refuses one that the module needs.
 pub(super) fn subscribe(ctx: Context<'_>) -> bool {

@@ -1,10 +1,11 @@
-//! A connection to a server that breaks off after a number of bytes.
+//! A connection to a server that breaks off after a number of bytes, or that stands still.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 /// Passes on what clients and a server send one another. Used by one client at a time.
 pub struct CutLink {
@@ -20,6 +21,8 @@ struct State {
     /// The value of `passed` at which the link breaks.
     end: Mutex<u64>,
     is_over: AtomicBool,
+    /// Whether nothing passes, and nobody learns of that.
+    is_stalled: AtomicBool,
 }
 
 impl CutLink {
@@ -31,6 +34,7 @@ impl CutLink {
             passed: AtomicU64::new(0),
             end: Mutex::new(u64::MAX),
             is_over: AtomicBool::new(false),
+            is_stalled: AtomicBool::new(false),
         });
         let accepts = {
             let state = state.clone();
@@ -51,6 +55,11 @@ impl CutLink {
     /// sends nothing.
     pub fn break_after(&self, bytes: u64) {
         *self.state.end.lock().unwrap() = self.passed() + bytes;
+    }
+
+    /// From now on nothing passes in either direction. Connections stay.
+    pub fn stall(&self) {
+        self.state.is_stalled.store(true, Ordering::SeqCst);
     }
 
     /// Later connections do not break.
@@ -79,32 +88,41 @@ fn accept(listener: &TcpListener, state: &Arc<State>) {
         let (Ok(client), Ok(server)) = (client, server) else {
             continue;
         };
-        let (mut from, mut to) = (
+        let (from, to) = (
             client.try_clone().expect("a copy"),
             server.try_clone().expect("a copy"),
         );
-        thread::spawn(move || {
-            std::io::copy(&mut from, &mut to).ok();
-            to.shutdown(Shutdown::Both).ok();
-        });
-        let state = state.clone();
-        thread::spawn(move || pass_on(server, client, &state));
+        let (requests, replies) = (state.clone(), state.clone());
+        thread::spawn(move || pass_on(from, to, &requests, false));
+        thread::spawn(move || pass_on(server, client, &replies, true));
     }
 }
 
-/// From the server to the client, until the end.
-fn pass_on(mut server: TcpStream, mut client: TcpStream, state: &State) {
+/// From one to the other, until the end, which only replies may reach.
+fn pass_on(mut from: TcpStream, mut to: TcpStream, state: &State, are_replies: bool) {
     let mut bytes = [0; 1 << 14];
-    while let Ok(len @ 1..) = server.read(&mut bytes) {
+    while let Ok(len @ 1..) = from.read(&mut bytes) {
+        while state.is_stalled.load(Ordering::SeqCst) {
+            if state.is_over.load(Ordering::SeqCst) {
+                return;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        if !are_replies {
+            if to.write_all(&bytes[..len]).is_err() {
+                break;
+            }
+            continue;
+        }
         let end = *state.end.lock().unwrap();
         let passed = state.passed.load(Ordering::SeqCst);
         let len = end.saturating_sub(passed).min(len as u64);
-        let is_sent = client.write_all(&bytes[..len as usize]).is_ok();
+        let is_sent = to.write_all(&bytes[..len as usize]).is_ok();
         state.passed.store(passed + len, Ordering::SeqCst);
         if !is_sent || passed + len == end {
             break;
         }
     }
-    client.shutdown(Shutdown::Both).ok();
-    server.shutdown(Shutdown::Both).ok();
+    from.shutdown(Shutdown::Both).ok();
+    to.shutdown(Shutdown::Both).ok();
 }

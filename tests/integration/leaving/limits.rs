@@ -29,7 +29,8 @@ fn bad_load_arguments_are_named_in_the_log(kind: Kind) {
         let expected = "bad arguments: expected [max-waiters-per-key N] [max-waiters N] [replicate-in-place yes|no] \
              [deadlock-detection yes|no] with N from 0 to 1000000, [max-absent N] [max-keep ms] \
              [max-waiters-share percent] [max-waiting-bytes bytes] [max-ttl ms] \
-             [guard off|restart|failover] [guard-slack ms]";
+             [guard off|restart|failover|quorum] [guard-slack ms] \
+             [guard-members N] [guard-fresh ms] [guard-drift N]";
         assert!(log.contains(expected), "{bad}: {log}");
     }
 }

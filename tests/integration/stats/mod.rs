@@ -15,7 +15,7 @@ on_every_server![
     resetstat_is_for_operators,
 ];
 
-const GAUGES: [&str; 13] = [
+const GAUGES: [&str; 14] = [
     "held_exclusive",
     "held_shared",
     "held_counted",
@@ -29,6 +29,7 @@ const GAUGES: [&str; 13] = [
     "waiting",
     "waiting_bytes",
     "guard_left_ms",
+    "guard_members_fresh",
 ];
 
 const COUNTERS: [&str; 30] = [

@@ -5,8 +5,8 @@ use std::collections::{BTreeSet, VecDeque};
 use super::clock::Clocks;
 use super::rules::Ledger;
 use super::{Node, Place, Request, RequestId, Snapshot};
+use crate::engine::guard::quorum::{Replica, Replicas};
 use crate::engine::guard::GuardEvent;
-use crate::engine::quorum::{Replica, Replicas};
 use crate::engine::simulation::node::Record;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,7 +184,7 @@ impl Server {
     /// Reads what its replicas have acknowledged.
     pub(super) fn hear_acks(&mut self) {
         for one in &mut self.attached {
-            one.acked = one.inbox.drain(..).last().unwrap_or(one.acked);
+            one.acked = one.inbox.drain(..).next_back().unwrap_or(one.acked);
         }
     }
 

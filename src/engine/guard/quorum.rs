@@ -16,7 +16,7 @@
 
 use std::collections::VecDeque;
 
-use super::guard::{Reason, Rule, Settings};
+use super::settings::{Reason, Rule, Settings};
 
 /// A replica, as the server lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]

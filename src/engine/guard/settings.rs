@@ -1,0 +1,123 @@
+//! What the settings say, and why a guard is closed.
+
+use std::ffi::CStr;
+
+/// After what the server waits. Each includes the one before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scope {
+    /// After nothing.
+    #[default]
+    Off,
+    /// After a start, and a step of the wall clock.
+    Restart,
+    /// Also after a promotion.
+    Failover,
+    /// Also while no majority of the servers follows this one.
+    Quorum,
+}
+
+/// What the settings of the server say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// After what it waits.
+    pub scope: Scope,
+    /// The longest lease, in milliseconds.
+    pub max_ttl_ms: u64,
+    /// How late an old primary may still grant, in milliseconds.
+    pub slack_ms: u64,
+    /// How many servers a group has, the primary included.
+    pub members: usize,
+    /// How old what a member has acknowledged may be, in milliseconds.
+    pub fresh_ms: u64,
+    /// By how many of a thousand the speeds of clocks may differ.
+    pub drift: u64,
+    /// The rule that is left out, to see that it matters.
+    #[cfg(test)]
+    pub without: Option<Rule>,
+}
+
+/// The rules, by the numbers above.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// The wait after a start.
+    Restart,
+    /// The wait after a promotion.
+    Promotion,
+    /// The slack after a promotion.
+    Slack,
+    /// Waiters are not granted.
+    Serving,
+    /// Holders wait, too.
+    Holders,
+    /// The last second of a hold.
+    LastSecond,
+    /// Steps of the wall clock.
+    Clock,
+    /// A majority, and not one server alone.
+    Majority,
+    /// What a member has acknowledged is fresh, for grants.
+    Fresh,
+    /// The same for renewals.
+    FreshRenewals,
+    /// The wait for new grants, once a majority follows.
+    Wait,
+    /// All of it: a part of it is not enough.
+    WholeWait,
+    /// The wait for renewals.
+    RenewalWait,
+    /// A link that breaks begins the wait of its member anew.
+    Attachment,
+    /// The rest of the old primary's guard, after a planned hand-over.
+    Rest,
+    /// The clock of the old primary agrees, after a planned hand-over.
+    Clocks,
+    /// The old primary has come back soon, and has lost nothing meanwhile.
+    CameBack,
+}
+
+impl Settings {
+    #[cfg(test)]
+    pub(in crate::engine) fn has(&self, rule: Rule) -> bool {
+        self.without != Some(rule)
+    }
+
+    #[cfg(not(test))]
+    #[inline]
+    pub(in crate::engine) const fn has(&self, _rule: Rule) -> bool {
+        true
+    }
+
+    /// A time of another server's clock that is certainly over here, in microseconds.
+    pub(super) const fn with_drift_us(&self, ms: u64) -> u64 {
+        let thousandths = self.drift.saturating_mul(4).saturating_add(1_000);
+        ms.saturating_mul(thousandths)
+    }
+}
+
+/// Why a guard is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The server has started, or the guard was turned on.
+    Restart,
+    /// The server was promoted.
+    Promotion,
+    /// The wall clock was stepped forward.
+    Clock,
+    /// No majority of the servers follows this one.
+    Alone,
+}
+
+impl Reason {
+    /// Those that end by themselves.
+    pub(super) const TIMED: [Self; 3] = [Self::Restart, Self::Promotion, Self::Clock];
+
+    /// Its name in INFO and in the log.
+    pub const fn name(self) -> &'static CStr {
+        match self {
+            Self::Restart => c"restart",
+            Self::Promotion => c"promotion",
+            Self::Clock => c"clock",
+            Self::Alone => c"alone",
+        }
+    }
+}

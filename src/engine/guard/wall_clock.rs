@@ -1,0 +1,46 @@
+//! Steps of the wall clock, against a clock that nobody can set.
+
+/// The steps that are passed over, in microseconds.
+const SMALL_STEPS_US: i64 = 2_000;
+
+/// The wall clock, as it was looked at last.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct WallClock(Option<Looked>);
+
+/// The clocks when they were looked at last.
+#[derive(Clone, Copy, Debug)]
+struct Looked {
+    /// How far the wall clock is ahead of the other one.
+    ahead_us: i64,
+    at_us: u64,
+    /// How far it was stepped forward since the guard began last for it.
+    stepped_us: i64,
+}
+
+impl WallClock {
+    /// Whether it was stepped forward since it was looked at last. `drift` says by how many of a
+    /// thousand the speeds of clocks may differ.
+    pub(super) fn was_stepped(&mut self, wall_us: u64, boot_us: u64, drift: u64) -> bool {
+        let difference = i128::from(wall_us).saturating_sub(i128::from(boot_us));
+        let ahead_us = i64::try_from(difference).unwrap_or_default();
+        let before = self.0.unwrap_or(Looked {
+            ahead_us,
+            at_us: boot_us,
+            stepped_us: 0,
+        });
+        let passed_us = i64::try_from(boot_us.saturating_sub(before.at_us)).unwrap_or(i64::MAX);
+        let drift_us = passed_us
+            .saturating_mul(i64::try_from(drift).unwrap_or(10))
+            .div_euclid(1_000);
+        let grown_us = ahead_us.saturating_sub(before.ahead_us);
+        let step_us = grown_us.saturating_sub(drift_us).max(0);
+        let stepped_us = before.stepped_us.saturating_add(step_us);
+        let was_stepped = stepped_us > SMALL_STEPS_US;
+        self.0 = Some(Looked {
+            ahead_us,
+            at_us: boot_us,
+            stepped_us: if was_stepped { 0 } else { stepped_us },
+        });
+        was_stepped
+    }
+}

@@ -1,0 +1,162 @@
+//! The guard of a primary with two replicas: a majority, and a planned hand-over.
+
+use std::time::{Duration, Instant};
+
+use super::wait_until_open;
+use crate::harness::{wait_for, Client, CutLink, Kind, Reply, Server};
+
+on_every_server![
+    the_old_primary_lives_on_and_nobody_else_gets_its_locks,
+    a_primary_without_a_majority_grants_nothing,
+    a_planned_hand_over_ends_the_guard_early,
+    a_hand_over_that_loses_a_grant_does_not,
+];
+
+const TTL_MS: u64 = 3_000;
+const QUORUM: [&str; 6] = ["guard", "quorum", "max-ttl", "3000", "guard-fresh", "1000"];
+/// The modes that a hand-over concerns.
+const MODES: [[&str; 4]; 2] = [
+    ["guard", "failover", "max-ttl", "4000"],
+    ["guard", "quorum", "max-ttl", "4000"],
+];
+const LEASE: Duration = Duration::from_secs(4);
+
+/// A primary and two replicas, which follow it by a port.
+struct Group {
+    primary: Server,
+    replicas: [Server; 2],
+}
+
+impl Group {
+    fn start(kind: Kind, options: &[&str]) -> Self {
+        let start = || Server::start_with(kind, options);
+        Self {
+            primary: start(),
+            replicas: [start(), start()],
+        }
+    }
+
+    fn follow(&self, port: u16) {
+        for replica in &self.replicas {
+            follow(&mut replica.client(), port);
+            replica.wait_until_it_follows(&self.primary);
+        }
+    }
+}
+
+fn follow(c: &mut Client, port: u16) {
+    c.text(&format!("REPLICAOF 127.0.0.1 {port}"));
+}
+
+/// With the guard, and without it.
+fn the_old_primary_lives_on_and_nobody_else_gets_its_locks(kind: Kind) {
+    for is_guarded in [true, false] {
+        let options: &[&str] = if is_guarded { &QUORUM } else { &[] };
+        let group = Group::start(kind, options);
+        let link = CutLink::to(group.primary.port);
+        group.follow(link.port);
+        let [new, other] = &group.replicas;
+        let (mut old, mut c) = (group.primary.client(), new.client());
+        if is_guarded {
+            wait_until_open(&mut old);
+        }
+        old.int("LOCK.ACQUIRE known owner 3000");
+        new.wait_until_it_follows(&group.primary);
+        link.stall();
+        let sent = Instant::now();
+        // What the replicas have acknowledged is fresh yet.
+        old.int("LOCK.ACQUIRE k first 3000");
+        c.text("REPLICAOF NO ONE");
+        follow(&mut other.client(), new.port);
+        if is_guarded {
+            assert!(c
+                .error("LOCK.RENEW known owner 3000")
+                .starts_with("TRYAGAIN"));
+            assert_eq!(c.call("LOCK.ACQUIRE k early 3000"), Reply::Nil);
+            wait_for("the old primary to be alone", || {
+                (old.info("lock_guard") == "alone").then_some(())
+            });
+            assert_eq!(old.info("lock_guard_left_ms"), "0");
+            assert_eq!(old.info("lock_guard_members_fresh"), "1");
+            assert_eq!(old.call("LOCK.ACQUIRE free me 3000"), Reply::Nil);
+            assert!(old.error("LOCK.RENEW k first 3000").starts_with("TRYAGAIN"));
+            assert!(old.int("LOCK.CHECK k first") > 0);
+        }
+        c.int("LOCK.ACQUIRE k second 3000 BLOCK 20000");
+        let is_over = sent.elapsed() > Duration::from_millis(TTL_MS);
+        assert_eq!(is_over, is_guarded, "{:?}", sent.elapsed());
+    }
+}
+
+fn a_primary_without_a_majority_grants_nothing(kind: Kind) {
+    let group = Group::start(kind, &QUORUM);
+    let mut c = group.primary.client();
+    wait_for("the guard", || {
+        (c.info("lock_guard") == "alone").then_some(())
+    });
+    let waits = group.primary.blocked("LOCK.ACQUIRE k me 3000 BLOCK 0");
+    group.follow(group.primary.port);
+    wait_until_open(&mut c);
+    waits.reply().as_int();
+    wait_for("all members", || {
+        (c.info("lock_guard_members_fresh") == "3").then_some(())
+    });
+    // One replica is enough, once it has followed for long.
+    group.replicas[0].client().text("REPLICAOF NO ONE");
+    wait_for("the replica to leave", || {
+        (c.info("lock_guard_members_fresh") == "2").then_some(())
+    });
+    wait_until_open(&mut c);
+    c.int("LOCK.ACQUIRE k me 3000 BLOCK 0");
+    assert_eq!(c.int("LOCK.RENEW k me 3000"), 1);
+    c.int("LOCK.ACQUIRE other me 3000");
+    group.replicas[1].client().text("REPLICAOF NO ONE");
+    wait_for("the majority to leave", || {
+        (c.info("lock_guard") == "alone").then_some(())
+    });
+    assert!(c.error("LOCK.RENEW k me 3000").starts_with("TRYAGAIN"));
+    assert_eq!(c.int("LOCK.RELEASE k me"), 1);
+    assert_eq!(c.call("LOCK.ACQUIRE k me 3000"), Reply::Nil);
+    assert_eq!(c.int("LOCK.RENEW k me 3000"), 0);
+}
+
+fn a_planned_hand_over_ends_the_guard_early(kind: Kind) {
+    for options in MODES {
+        let group = Group::start(kind, &options);
+        group.follow(group.primary.port);
+        let new = &group.replicas[0];
+        let (mut old, mut c) = (group.primary.client(), new.client());
+        wait_until_open(&mut old);
+        let fence = old.int("LOCK.ACQUIRE k me 4000");
+        new.wait_until_it_follows(&group.primary);
+        let begun = Instant::now();
+        old.text(&format!("FAILOVER TO 127.0.0.1 {} TIMEOUT 15000", new.port));
+        wait_for("the promotion", || {
+            (c.info("role") == "master").then_some(())
+        });
+        assert!(c.int("LOCK.ACQUIRE other me 4000 BLOCK 20000") > fence);
+        assert!(begun.elapsed() < LEASE, "{:?}", begun.elapsed());
+        assert_eq!(c.int("LOCK.RENEW k me 4000"), 1);
+    }
+}
+
+fn a_hand_over_that_loses_a_grant_does_not(kind: Kind) {
+    for options in MODES {
+        let group = Group::start(kind, &options);
+        let link = CutLink::to(group.primary.port);
+        group.follow(link.port);
+        let [new, other] = &group.replicas;
+        let (mut old, mut c) = (group.primary.client(), new.client());
+        wait_until_open(&mut old);
+        link.stall();
+        let sent = Instant::now();
+        old.int("LOCK.ACQUIRE k first 4000");
+        c.text("REPLICAOF NO ONE");
+        for c in [&mut old, &mut other.client()] {
+            follow(c, new.port);
+        }
+        group.primary.wait_until_it_follows(new);
+        c.int("LOCK.ACQUIRE k second 4000 BLOCK 30000");
+        assert!(sent.elapsed() > LEASE, "{:?}", sent.elapsed());
+    }
+}
