@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -95,4 +96,18 @@ func (l *lateReply) Do(ctx context.Context, commands ...driver.Command) []driver
 		<-l.goOn
 	}
 	return replies
+}
+
+// A fakeReply is a driver that answers the next renewals itself.
+type fakeReply struct {
+	driver.Driver
+	reply driver.Reply
+	left  atomic.Int32
+}
+
+func (f *fakeReply) Do(ctx context.Context, commands ...driver.Command) []driver.Reply {
+	if commands[0].Args[0] == "LOCK.RENEW" && f.left.Add(-1) >= 0 {
+		return slices.Repeat([]driver.Reply{f.reply}, len(commands))
+	}
+	return f.Driver.Do(ctx, commands...)
 }

@@ -21,6 +21,9 @@ var ErrNotHeld = errors.New("redislock: failed to run the command, lock is not h
 // ErrCancelled is returned by Lock when somebody has ended its wait by LOCK.CANCEL. What the server said is wrapped beside it.
 var ErrCancelled = errors.New("redislock: the wait was cancelled")
 
+// ErrExpiry is wrapped where the server's setting lock.max-ttl is shorter than the expiry. What the server said is wrapped beside it.
+var ErrExpiry = errors.New("redislock: the expiry (WithExpiry, or atMost of RunOnce) is too long")
+
 // ErrUnsupported is wrapped where the server's module is too old for what was asked. The text says what it lacks.
 var ErrUnsupported = errors.New("redislock: not known to the server's module")
 

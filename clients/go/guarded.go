@@ -141,8 +141,11 @@ func missing(err error, options []string) string {
 	return ""
 }
 
-// lacking says in the error what the server's module does not know, if that is the error.
+// lacking says in the error what the server's module does not know, or that it grants no lease so long, if that is the error.
 func lacking(err error, options ...string) error {
+	if says(err, "ttl must not be above lock.max-ttl") {
+		return fmt.Errorf("%w: %w", ErrExpiry, err)
+	}
 	word := missing(err, options)
 	if word == "" {
 		return err

@@ -15,6 +15,9 @@ import (
 // after a lost connection.
 const pause = 50 * time.Millisecond
 
+// tryAgain is the time after which a renewal is sent again that the server could not answer yet.
+const tryAgain = 200 * time.Millisecond
+
 // A hold is what the server granted.
 type hold struct {
 	value string
@@ -88,8 +91,8 @@ func (m *Mutex) lock(ctx context.Context, patience time.Duration) error {
 // ask sends the acquire once, waiting in the server for at most wait. If it waits in vain, the
 // server keeps its place for grace.
 //
-// The lease begins at the grant, of which we know only that it was not before the command was sent. For a wait of up to half
-// of the expiry we count from there: safe, and still a useful lease. After a longer one a renewal begins a lease whose age is known.
+// The lease begins at the grant, of which we know only that it was not before the command was sent. For a wait of up to a tenth
+// of the expiry we count from there. After a longer one a renewal begins a lease whose age is known.
 func (m *Mutex) ask(ctx context.Context, value string, wait, grace time.Duration) (hold, error) {
 	held := hold{value: value, sent: time.Now()}
 	request := m.request(value)
@@ -103,7 +106,7 @@ func (m *Mutex) ask(ctx context.Context, value string, wait, grace time.Duration
 			m.bind(bound)
 		}
 	}
-	if err != nil || time.Since(held.sent) <= m.expiry/2 {
+	if err != nil || time.Since(held.sent) <= m.expiry/10 {
 		return held, err
 	}
 	held.sent = time.Now()

@@ -48,7 +48,8 @@ func (m *Mutex) Value() string {
 	return m.value
 }
 
-// Until returns until when the lock is surely held if it is not extended, by this machine's clock. It is zero until a lock is had.
+// Until returns until when the lock is surely held if it is not extended, by this machine's clock. The expiry counts from the sending of
+// the request, less the drift and 2ms. It is zero until a lock is had.
 func (m *Mutex) Until() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -102,10 +103,23 @@ func (m *Mutex) unlock(ctx context.Context, options ...any) (bool, error) {
 // Lock meanwhile are not disturbed: the hold that it began with is the one that it extends.
 func (m *Mutex) Extend() (bool, error) { return m.ExtendContext(context.Background()) }
 
-// ExtendContext sets the expiry anew. It returns false and ErrExtendFailed when the lock was no longer held.
+// ExtendContext sets the expiry anew. It returns false and ErrExtendFailed when the lock was no longer held, or when Until has passed.
+// While the server says TRYAGAIN, it asks again until then.
 func (m *Mutex) ExtendContext(ctx context.Context) (bool, error) {
 	held := m.held()
-	renewed, _, err := m.ownerAsks(ctx, "LOCK.RENEW", held.value, m.expiry.Milliseconds())
+	began := held.sent
+	var renewed bool
+	var err error
+	for again := true; again && !m.isOver(began); {
+		held.sent = time.Now()
+		renewed, _, err = m.ownerAsks(ctx, "LOCK.RENEW", held.value, m.expiry.Milliseconds())
+		if again = says(err, "TRYAGAIN"); again {
+			sleep(ctx, tryAgain)
+		}
+	}
+	if m.isOver(began) {
+		renewed, err = false, nil
+	}
 	if err != nil && !errors.Is(err, &ErrTaken{}) {
 		return false, m.lacking(ctx, err)
 	}
@@ -259,7 +273,16 @@ func (m *Mutex) rememberExtended(held hold) bool {
 	return true
 }
 
+// isOver tells whether the lease is, by this machine's clock. A mutex that was given its value has none, and counts from its own request.
+func (m *Mutex) isOver(began time.Time) bool {
+	until := m.Until()
+	if until.IsZero() {
+		until = m.untilFrom(began)
+	}
+	return !time.Now().Before(until)
+}
+
 // untilFrom is the end of a lease that began, on the server, no earlier than sent.
 func (m *Mutex) untilFrom(sent time.Time) time.Time {
-	return sent.Add(m.expiry - time.Duration(float64(m.expiry)*m.driftFactor))
+	return sent.Add(m.expiry - time.Duration(float64(m.expiry)*m.driftFactor) - 2*time.Millisecond)
 }

@@ -72,7 +72,8 @@ func WithLinger(linger time.Duration) Option {
 	return OptionFunc(func(m *Mutex) { m.linger = &linger })
 }
 
-// WithDriftFactor sets by which part of the expiry Until is early, for clocks that run at different speeds. The default is 0.01.
+// WithDriftFactor sets by which part of the expiry Until is early, for clocks that run at different speeds. The default is 0.01,
+// and the guard of a server counts on no less.
 func WithDriftFactor(factor float64) Option {
 	return OptionFunc(func(m *Mutex) { m.driftFactor = factor })
 }

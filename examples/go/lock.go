@@ -147,8 +147,8 @@ func underLease(ctx context.Context, client *redis.Client, s *settings, work fun
 	lease := &lease{client: client, settings: s, cancel: cancel}
 	// How long the grant had been on its way we do not know: the process may have been stopped before it read it. Of a renewal
 	// we do, so the work begins after the first.
-	lease.until = time.Now().Add(s.ttl)
-	lease.end = time.AfterFunc(s.ttl, func() { cancel(fmt.Errorf("%w no renewal succeeded in time", errLost)) })
+	lease.until = time.Now().Add(surely(s.ttl))
+	lease.end = time.AfterFunc(surely(s.ttl), func() { cancel(fmt.Errorf("%w no renewal succeeded in time", errLost)) })
 	defer lease.end.Stop()
 	if err := lease.renew(ctx); err != nil {
 		return err
@@ -211,7 +211,7 @@ func (l *lease) renew(ctx context.Context) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	until := sent.Add(l.settings.ttl)
+	until := sent.Add(surely(l.settings.ttl))
 	if !l.end.Stop() || time.Now().After(until) {
 		err := fmt.Errorf("%w the renewal came too late", errLost)
 		l.cancel(err)
@@ -221,6 +221,11 @@ func (l *lease) renew(ctx context.Context) error {
 	l.end.Reset(time.Until(until))
 	event("renewed")
 	return nil
+}
+
+// surely is the part of a ttl that has not ended on the server either, whose clock may be faster by 1 %.
+func surely(ttl time.Duration) time.Duration {
+	return ttl - ttl/100 - 2*time.Millisecond
 }
 
 // check is to be asked before every try of a write: after a stop of the process the timer that ends the lease may not have run yet.

@@ -6,6 +6,7 @@ import sys
 import redis.asyncio as redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from redis.exceptions import TryAgainError
 
 from common import (
     DONE,
@@ -22,11 +23,12 @@ from common import (
     event,
     in_ms,
     options,
+    surely,
 )
 
 # This program resends by itself, for it knows how much time is left. The client would send the old time again.
 NO_RETRY = Retry(NoBackoff(), 0)
-BROKEN = (redis.ConnectionError, redis.TimeoutError)
+BROKEN = (redis.ConnectionError, redis.TimeoutError, TryAgainError)
 
 
 async def main() -> int:
@@ -93,7 +95,7 @@ async def hold(client: redis.Redis, opt, fence: int) -> int:
     """Work, cancelled as soon as the lease ends, by the clock or by the watchdog's word; then release."""
     # Until the first renewal this is only a limit for it: the acquire may have waited, so it does not tell when the
     # lease began.
-    async with asyncio.timeout(opt.ttl) as lease:
+    async with asyncio.timeout(surely(opt.ttl)) as lease:
         await renew(client, opt, lease)
         done = asyncio.Event()
         async with asyncio.TaskGroup() as group:
@@ -130,8 +132,8 @@ async def renew(client: redis.Redis, opt, lease: asyncio.Timeout) -> None:
         if not renewed:
             raise Lost("the server says that it is not held any more")
         # Woken from a long stop, the lease may have ended: then it stays so.
-        if not lease.expired():
-            lease.reschedule(sent + opt.ttl)
+        if clock() < lease.when():
+            lease.reschedule(sent + surely(opt.ttl))
         return event("renewed")
     raise Lost("no renewal succeeded before the end of the lease")
 

@@ -52,6 +52,11 @@ def milliseconds(text: str) -> float:
     return int(text) / 1000
 
 
+def surely(ttl: float) -> float:
+    """Return the part of a ttl that has not ended on the server either, whose clock may be faster by 1 %."""
+    return ttl * 0.99 - 0.002
+
+
 def in_ms(seconds: float) -> int:
     """Return seconds in the module's unit."""
     return int(seconds * 1000)

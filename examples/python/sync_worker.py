@@ -6,6 +6,7 @@ import time
 
 import redis
 from redis.backoff import NoBackoff
+from redis.exceptions import TryAgainError
 from redis.retry import Retry
 
 from common import (
@@ -23,11 +24,12 @@ from common import (
     event,
     in_ms,
     options,
+    surely,
 )
 
 # This program resends by itself, for it knows how much time is left. The client would send the old time again.
 NO_RETRY = Retry(NoBackoff(), 0)
-BROKEN = (redis.ConnectionError, redis.TimeoutError)
+BROKEN = (redis.ConnectionError, redis.TimeoutError, TryAgainError)
 
 
 class Lease:
@@ -38,7 +40,7 @@ class Lease:
         self._stop = threading.Event()
         self._watchdog = threading.Thread(target=self._keep_renewing, daemon=True)
         self._lost: Lost | None = None
-        self._end = time.monotonic() + ttl
+        self._end = time.monotonic() + surely(ttl)
 
     def start(self) -> None:
         """Renew once: the acquire may have waited, so only a renewal tells from when the lease counts."""
@@ -80,8 +82,10 @@ class Lease:
                 complain("renew", error)
                 time.sleep(PAUSE)
             else:
-                self._end = sent + self._ttl
-                return event("renewed")
+                # After a long stop the lease may have ended: then it stays so.
+                if time.monotonic() < self._end:
+                    self._end = sent + surely(self._ttl)
+                    return event("renewed")
         raise Lost("no renewal succeeded before the end of the lease")
 
 

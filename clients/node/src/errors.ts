@@ -34,6 +34,11 @@ export class LockCancelledError extends Error {
   override readonly name = "LockCancelledError";
 }
 
+/** The duration is longer than the server's setting `lock.max-ttl`. */
+export class DurationError extends Error {
+  override readonly name = "DurationError";
+}
+
 /** The server's redis-lock module is too old for what was asked, or is not loaded at all. */
 export class UnsupportedError extends Error {
   override readonly name: string = "UnsupportedError";

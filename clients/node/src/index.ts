@@ -2,6 +2,7 @@ export { Redlock, Redlock as default } from "./redlock.js";
 export { Lock } from "./lock.js";
 export { MultiLock, Semaphore } from "./several.js";
 export {
+  DurationError,
   ExecutionError,
   LockCancelledError,
   ModuleMissingError,

@@ -88,6 +88,11 @@ export class Lock implements ExecutionResult {
     this.expiration = Math.floor(Date.now() + until - performance.now());
   }
 
+  /** Only for `Redlock`: a request was sent that may end it sooner. */
+  atMostUntil(until: number): void {
+    if (until < this.#until) this.leaseUntil(until);
+  }
+
   /** Only for `Redlock`: the server will end it sooner. */
   shortenTo(ms: number): void {
     const until = performance.now() + ms;

@@ -6,6 +6,7 @@ import type { Argument, Client } from "./connection.js";
 import { ExecutionError, type ExecutionResult, type ExecutionStats } from "./errors.js";
 import {
   checkNames,
+  DurationError,
   LockCancelledError,
   ResourceLockedError,
   StringLockError,
@@ -32,6 +33,8 @@ const RELEASES = 10;
 const ANSWER_MS = 2500;
 
 const LATE = "no answer within the time to wait";
+
+const LEASE_OVER = "the lease was over before it was extended";
 
 /** How long an acquire waits for what it gives up. */
 const GIVE_UP_MS = 1000;
@@ -291,12 +294,20 @@ export class Redlock extends EventEmitter {
     checkDuration(duration);
     if (!lock.isValid) throw new ExecutionError("Cannot extend an already-expired lock.", []);
     const request = { resources: lock.resources, token: lock.value, duration, shared: false };
+    const lease = duration - drift(duration, withDefaults(settings, this.settings));
+    const end = performance.now() + lock.remaining;
+    // A lease that is over stays lost, whatever the server says. Another extension may have moved its end.
+    const isOver = () => performance.now() >= end && !lock.isValid;
     let start = 0;
-    await this.#insist(settings, (server) => {
-      start = performance.now();
-      return server.renew(request);
+    const attempts = await this.#insist(settings, async (server) => {
+      if (isOver()) throw new ResourceLockedError(LEASE_OVER);
+      if (server === this.#servers[0]) start = performance.now();
+      // If it is shortened, then also by a request whose answer does not come.
+      lock.atMostUntil(start + lease);
+      await server.renew(request);
     });
-    lock.leaseUntil(start + duration - drift(duration, withDefaults(settings, this.settings)));
+    if (isOver()) throw this.#failed(attempts, [new ResourceLockedError(LEASE_OVER)]);
+    lock.leaseUntil(start + lease);
     return lock;
   }
 
@@ -467,11 +478,12 @@ function isAnswer(error: Error): boolean {
   return error instanceof ResourceLockedError || /^[A-Z]+ /.test(error.message);
 }
 
-/** The server has no such module, or not what was asked of it, or the wait was cancelled: no use in asking again. */
+/** The server has no such module, or not what was asked of it, no leases so long, or the wait was cancelled: no use in asking again. */
 function isFinal(error: Error): boolean {
   return (
     error instanceof UnsupportedError ||
     error instanceof LockCancelledError ||
+    error instanceof DurationError ||
     /^ERR unknown command/i.test(error.message)
   );
 }

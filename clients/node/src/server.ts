@@ -1,6 +1,7 @@
 import { performance } from "node:perf_hooks";
 import { type Argument, type Client, type Command, type Connection, connectionOf } from "./connection.js";
 import {
+  DurationError,
   LockCancelledError,
   ModuleMissingError,
   ResourceLockedError,
@@ -200,6 +201,7 @@ export class Server {
         // Waited for no time. The next wait is by BLOCK.
         return null;
       }
+      if (isTooLong(error)) throw tooLong(error);
       if (error instanceof Error && error.message.startsWith("CANCELLED"))
         throw new LockCancelledError(`CANCELLED the wait for ${key} was ended by LOCK.CANCEL`, {
           cause: error,
@@ -278,7 +280,7 @@ export class Server {
     const keys = resources.map((resource) => this.#connection.key(resource));
     const sent = Promise.all(keys.map((key) => this.#connection.send(command(key), key)));
     const replies = await sent.catch((error) => {
-      throw isModuleMissing(error) ? missing(error) : error;
+      throw isModuleMissing(error) ? missing(error) : isTooLong(error) ? tooLong(error) : error;
     });
     const lost = resources.filter((_, i) => Number(replies[i]) === 0);
     if (lost.length > 0) throw new ResourceLockedError(`not held any more: ${lost.join(", ")}`);
@@ -298,6 +300,14 @@ function missing(cause: unknown): ModuleMissingError {
       `there is ${LOST}`,
     { cause },
   );
+}
+
+function isTooLong(error: unknown): error is Error {
+  return error instanceof Error && error.message.startsWith("ERR ttl must not be above lock.max-ttl");
+}
+
+function tooLong(cause: Error): DurationError {
+  return new DurationError(`the duration (of runOnce: atMost) is too long: ${cause.message}`, { cause });
 }
 
 function unsupported(what: string, cause: unknown): UnsupportedError {

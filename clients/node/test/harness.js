@@ -28,14 +28,14 @@ export const hasShardChannels = !version.startsWith("redis-6");
 
 /** A server with the module (or without), on a free port, and an ioredis client to look at it. */
 export class Server {
-  static async start({ withModule = true, settings = [] } = {}) {
+  static async start({ withModule = true, settings = [], moduleSettings = [] } = {}) {
     for (const file of [binary, module])
       if (!existsSync(file)) throw new Error(`${file} is missing: see README.md`);
     const server = new Server();
     server.port = await freePort();
     server.dir = mkdtempSync(join(tmpdir(), "redis-lock-client-"));
     const own = ["--port", server.port, "--bind", "127.0.0.1", "--save", "", "--dir", server.dir];
-    const load = withModule ? ["--loadmodule", module] : [];
+    const load = withModule ? ["--loadmodule", module, ...moduleSettings] : [];
     server.arguments = [...own, ...settings, ...load].map(String);
     return server.#begin();
   }

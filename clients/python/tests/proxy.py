@@ -1,6 +1,7 @@
 """A proxy before a server that can lose a reply, cut connections, go silent, delay, and play an old module."""
 
 import contextlib
+import math
 import re
 import socket
 import threading
@@ -28,6 +29,7 @@ class Proxy:
         self._refusal = b""
         self._silent: set[socket.socket] = set()
         self.refusals = 0
+        self.refusals_left = 0.0
         self.delay = 0.0
 
     def lose_reply_to(self, command: bytes) -> None:
@@ -55,7 +57,11 @@ class Proxy:
 
     def refuse_options(self, options: bytes, refusal: bytes = b"unknown option, the only one is BLOCK") -> None:
         """Answer commands with one of these words, `KEEP|NOTIFY`, as a module that does not know it."""
-        self._refused, self._refusal = re.compile(rb"\r\n(%s)\r\n" % options), refusal
+        self.answer(options, b"-ERR %s" % refusal)
+
+    def answer(self, words: bytes, reply: bytes, times: float = math.inf) -> None:
+        """Answer the next commands with one of these words by this reply. The server does not get them."""
+        self._refused, self._refusal, self.refusals_left = re.compile(rb"\r\n(%s)\r\n" % words), reply, times
 
     def refuse_command(self, command: bytes) -> None:
         """Answer a command as a server that does not know it."""
@@ -99,9 +105,10 @@ class Proxy:
                         time.sleep(self.delay)
                         if server in self._silent:
                             continue
-                        if self._refused and self._refused.search(data):
+                        if self.refusals_left and self._refused and self._refused.search(data):
+                            self.refusals_left -= 1
                             self.refusals += 1
-                            client.sendall(b"-ERR %s\r\n" % self._refusal)
+                            client.sendall(b"%s\r\n" % self._refusal)
                             continue
                         server.sendall(data)
 

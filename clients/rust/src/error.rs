@@ -24,6 +24,9 @@ pub enum Error {
     /// The keys of several locks, or of a lock and of a command under it, have more than one slot of
     /// the cluster.
     CrossSlot(RedisError),
+    /// The ttl ([`Options::ttl`](crate::Options::ttl), `with_ttl`, `extend`, `at_most` of `run_once`) is
+    /// longer than the server's setting `lock.max-ttl`.
+    TtlTooLong(RedisError),
     /// A permit, or a hold on several locks, cannot be turned from exclusive to shared or back.
     NoConversion,
     /// The server answered with an error, or could not be reached.
@@ -59,6 +62,10 @@ impl fmt::Display for Error {
                 "in a cluster all the keys of one lock or command must have one slot: give them the same \
                  {{tag}}: {error}"
             ),
+            Self::TtlTooLong(error) => write!(
+                f,
+                "the ttl (of `Options`, `with_ttl`, `extend` or `at_most`) is too long: {error}"
+            ),
             Self::NoConversion => f.write_str("only a hold on one lock can be converted"),
             Self::Redis(error) => error.fmt(f),
             Self::NoRuntime => f.write_str("there is no tokio runtime here"),
@@ -72,7 +79,8 @@ impl std::error::Error for Error {
             Self::ModuleMissing(error)
             | Self::Redis(error)
             | Self::Unsupported(_, error)
-            | Self::CrossSlot(error) => Some(error),
+            | Self::CrossSlot(error)
+            | Self::TtlTooLong(error) => Some(error),
             _ => None,
         }
     }
@@ -99,6 +107,9 @@ impl From<RedisError> for Error {
             Some("NOTHELD") => Self::NotHeld,
             Some("CANCELLED") => Self::Cancelled,
             Some("CROSSSLOT") => Self::CrossSlot(error),
+            _ if error.detail() == Some("ttl must not be above lock.max-ttl") => {
+                Self::TtlTooLong(error)
+            }
             _ if is_unknown_command(&error) => match feature_of(&error) {
                 Some(feature) => Self::Unsupported(feature, error),
                 None => Self::ModuleMissing(error),

@@ -15,6 +15,15 @@ pub(crate) struct Grant {
     pub(crate) sent: Instant,
 }
 
+/// A request under way that sets the ttl.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sent {
+    at: Instant,
+    ttl: Duration,
+    /// The end of the lease before it.
+    before: Instant,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Held,
@@ -26,6 +35,7 @@ enum State {
 struct Inner {
     fence: u64,
     until: Instant,
+    last: Instant,
     state: State,
 }
 
@@ -44,6 +54,7 @@ impl Lease {
             inner: Mutex::new(Inner {
                 fence: grant.fence,
                 until: until(grant.sent, ttl),
+                last: grant.sent,
                 state: State::Held,
             }),
             changed: Condvar::new(),
@@ -78,30 +89,47 @@ impl Lease {
         self.inner().state != State::Held
     }
 
-    /// Remembers a renewal that was sent at `sent`, unless the hold is over.
-    pub(crate) fn renewed(&self, sent: Instant, ttl: Duration) {
+    /// Remembers that a renewal is sent now. One that shortens the lease counts, whatever becomes of
+    /// its answer.
+    pub(crate) fn sends(&self, ttl: Duration) -> Sent {
         let mut inner = self.inner();
-        if inner.state == State::Held {
-            inner.until = until(sent, ttl);
+        let sent = Sent {
+            at: Instant::now(),
+            ttl,
+            before: inner.until,
+        };
+        inner.until = inner.until.min(until(sent.at, ttl));
+        inner.last = sent.at;
+        drop(inner);
+        self.wake();
+        sent
+    }
+
+    /// Remembers that a renewal was answered. False if the lease was over by then: it stays so.
+    pub(crate) fn renewed(&self, sent: Sent) -> bool {
+        if Instant::now() >= sent.before {
+            return false;
+        }
+        let mut inner = self.inner();
+        // Another one may have overtaken it.
+        if inner.state == State::Held && inner.last == sent.at {
+            inner.until = until(sent.at, sent.ttl);
         }
         drop(inner);
         self.wake();
+        true
     }
 
-    /// Reads the answer to a renewal that was sent at `sent`. The time until the next one, or `None` if
-    /// nothing is held.
+    /// Reads the answer to a renewal. The time until the next one, or `None` if nothing is held.
     pub(crate) fn after_renewal(
         &self,
         answer: OwnerAnswer,
-        sent: Instant,
-        (ttl, span): (Duration, Duration),
+        sent: Sent,
+        span: Duration,
     ) -> Option<Duration> {
         let has_failed = match answer {
-            OwnerAnswer::Done => {
-                self.renewed(sent, ttl);
-                false
-            }
-            OwnerAnswer::NotHeld => return None,
+            OwnerAnswer::Done if self.renewed(sent) => false,
+            OwnerAnswer::Done | OwnerAnswer::NotHeld => return None,
             OwnerAnswer::MayPass(error) => failed(&error),
             OwnerAnswer::Failed(error) => failed(&error),
         };
@@ -110,8 +138,20 @@ impl Lease {
 
     /// Remembers a conversion, which may have another fence.
     pub(crate) fn converted(&self, grant: Grant, ttl: Duration) {
-        self.inner().fence = grant.fence;
-        self.renewed(grant.sent, ttl);
+        let mut inner = self.inner();
+        inner.fence = grant.fence;
+        if inner.state == State::Held {
+            inner.until = until(grant.sent, ttl);
+        }
+        drop(inner);
+        self.wake();
+    }
+
+    /// The ttl of a conversion, which shortens no lease.
+    pub(crate) fn ttl_to_keep(&self, ttl: Duration) -> Duration {
+        let left = self.until().saturating_duration_since(Instant::now());
+        let asked = left.saturating_add(DRIFT).mul_f64(100.0 / 99.0);
+        ttl.max(asked)
     }
 
     /// Ends it by the will of its owner. False if it was over before.
@@ -185,10 +225,18 @@ impl Lease {
     }
 }
 
-/// A far end for a ttl that the clock cannot count.
+/// What is taken off a lease, besides 1 % of it: clocks differ in speed.
+const DRIFT: Duration = Duration::from_millis(2);
+
+/// The longest pause after a renewal that failed, with TRYAGAIN for instance.
+const SOON: Duration = Duration::from_millis(200);
+
+/// The end of a lease whose request was sent then. A far one for a ttl that the clock cannot count.
 fn until(sent: Instant, ttl: Duration) -> Instant {
     const FAR: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
-    sent.checked_add(ttl.min(FAR)).unwrap_or(sent)
+    let ttl = ttl.min(FAR);
+    let sure = ttl.saturating_sub(ttl.checked_div(100).unwrap_or(ttl));
+    sent.checked_add(sure.saturating_sub(DRIFT)).unwrap_or(sent)
 }
 
 fn failed(error: &dyn std::fmt::Display) -> bool {
@@ -198,6 +246,8 @@ fn failed(error: &dyn std::fmt::Display) -> bool {
 
 /// A third of the time within which a watchdog is to renew; less after a failure.
 pub(crate) fn pause_before_renewal(span: Duration, failed: bool) -> Duration {
-    let parts = if failed { 10 } else { 3 };
-    span.checked_div(parts).unwrap_or(span)
+    match failed {
+        true => SOON.min(span.checked_div(10).unwrap_or(span)),
+        false => span.checked_div(3).unwrap_or(span),
+    }
 }

@@ -2,12 +2,12 @@ import { setTimeout as sleep } from "node:timers/promises";
 
 /**
  * How long this process may believe to hold the lock, by its own monotonic clock. It counts from before the command that
- * set the deadline was sent: the server's ttl begins after that, so this ends before the server's.
+ * set the deadline was sent, less 1 % and 2 ms, because clocks differ in speed: so this ends before the server's.
  */
 export class Lease {
   #lost = new AbortController();
   #renewals = new AbortController();
-  #until = 0;
+  #until = Infinity;
   #renewAt = 0;
   /** @type {NodeJS.Timeout | undefined} */
   #timer;
@@ -33,7 +33,9 @@ export class Lease {
 
   /** @param {number} sentAt when the renewal was sent */
   renewed(sentAt) {
-    this.#until = sentAt + this.ttl;
+    // After a stop of the process the lease may have ended: then it stays so.
+    if (performance.now() >= this.#until) return this.lose("the lease is over");
+    this.#until = sentAt + this.ttl * 0.99 - 2;
     this.#renewAt = sentAt + this.ttl / 3;
     clearTimeout(this.#timer);
     const left = Math.max(0, this.#until - performance.now());

@@ -87,7 +87,7 @@ export class Worker {
         const fence = await waiting.send(command, lock, token, ttl, ...patience);
         // A grant that was waited for has eaten of the lease that counts from the sending. Asked again, with the same
         // token, the server gives the same fence at once and sets the deadline anew.
-        const isLate = performance.now() - sentAt > ttl / 3;
+        const isLate = performance.now() - sentAt > ttl / 10;
         if (fence !== null && !isLate) return { fence: Number(fence), sentAt };
         if (fence !== null) continue;
       } catch (error) {

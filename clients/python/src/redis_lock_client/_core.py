@@ -72,7 +72,7 @@ class Core:
         self._terms = protocol.linger(linger)
         # The keys that are held: one, but for a MultiLock.
         self._names: tuple[str | bytes, ...] = (name,)
-        self.local: Any = protocol.Hold() if self.thread_local else SimpleNamespace(token=None, fence=None)
+        self.local: Any = protocol.Hold() if self.thread_local else SimpleNamespace(token=None, fence=None, lease=None)
 
     @property
     def fence(self) -> int | None:
@@ -165,13 +165,17 @@ class Core:
     ) -> bool:
         if await self._falls_back():
             return await self._ask_by_set(token, patience)
-        request = self._request(token, protocol.lock_ttl_ms(self.timeout))
+        ttl_ms = protocol.lock_ttl_ms(self.timeout)
+        request = self._request(token, ttl_ms)
         while True:
             try:
-                fence = await self._resending(patience, lambda: ask_once(request, patience))
+                fence, lease = await self._resending(
+                    patience, lambda: self._granted(token, ttl_ms, lambda: ask_once(request, patience))
+                )
             except self._library.response_error as error:
                 if protocol.is_cancelled(error):
                     raise self._library.cancelled(self.name) from error
+                self._refuse_the_ttl(error)
                 await self._refuse_what_is_missing(error, self.ACQUIRE, self._terms)
                 if protocol.LACKS.learn(self.redis, error, patience.options):
                     continue
@@ -182,10 +186,22 @@ class Core:
                 await self._pause(patience.pace(await self._old_client_pttl()))
                 continue
             if fence is not None:
-                self.local.token, self.local.fence = token, fence
+                self.local.token, self.local.fence, self.local.lease = token, fence, lease
                 return True
             if patience.left_ms() == 0:
                 return False
+
+    async def _granted(
+        self, token: bytes, ttl_ms: int, ask: Callable[[], Awaitable[Any]]
+    ) -> tuple[Any, protocol.Lease]:
+        """Return what was granted, and its lease. A grant that came late is renewed, or it is none."""
+        lease = protocol.Lease(ttl_ms)
+        granted = await ask()
+        if granted and not lease.is_fresh():
+            lease = protocol.Lease(ttl_ms)
+            if not await self._renew(token, ttl_ms, lease):
+                granted = None
+        return granted, lease
 
     async def _ask_by_set(self, token: bytes, patience: protocol.Patience) -> bool:
         ttl_ms = protocol.lock_ttl_ms(self.timeout)
@@ -201,13 +217,15 @@ class Core:
             may_be_ours = False
             return bool(granted)
 
-        while not await self._resending(patience, ask):
+        while True:
+            granted, lease = await self._resending(patience, lambda: self._granted(token, ttl_ms, ask))
+            if granted:
+                self.local.token, self.local.fence, self.local.lease = token, None, lease
+                return True
             left_ms = patience.left_ms()
             if left_ms == 0:
                 return False
             await self._pause(min(_fallback.pause(self.sleep), left_ms / 1000))
-        self.local.token, self.local.fence = token, None
-        return True
 
     async def _falls_back(self) -> bool:
         """Return whether the lock has to do without the module. Raise ModuleMissingError when this one cannot."""
@@ -311,17 +329,17 @@ class Core:
             return await self._check() is not None
 
     async def _release(self) -> None:
-        token = self.local.token
+        token, lease = self.local.token, self.local.lease
         if token is None:
             raise self._library.lock_error("Cannot release a lock that's not owned or is already unlocked.", self.name)
-        self.local.token = None
+        self.local.token = self.local.lease = None
         try:
             await self._do_release(token)
         except LockNotOwnedError:
             raise
         except BaseException:
             # The server has not answered: it can be called again.
-            self.local.token = token
+            self.local.token, self.local.lease = token, lease
             raise
 
     async def _do_release(self, token: str | bytes) -> None:
@@ -339,13 +357,13 @@ class Core:
         # them, and in the owner's favour. If the hold ends in between, the second says so.
         held = None if replace_ttl else await self._held(token)
         left_ms = held.ttl_ms if held else 0
-        if not await self._renew(token, protocol.ttl_ms(additional_time + left_ms / 1000)):
+        if not await self._renew(token, protocol.ttl_ms(additional_time + left_ms / 1000), self.local.lease):
             raise self._library.not_owned("extend", self.name)
         return True
 
     async def _reacquire(self) -> Literal[True]:
         token = self._held_token("reacquire")
-        if not await self._renew(token, protocol.lock_ttl_ms(self.timeout)):
+        if not await self._renew(token, protocol.lock_ttl_ms(self.timeout), self.local.lease):
             raise self._library.not_owned("reacquire", self.name)
         return True
 
@@ -379,8 +397,11 @@ class Core:
         token: bytes = self.local.token
         return token
 
-    async def _renew(self, token: bytes, ttl_ms: int) -> bool:
-        return await self._is_owner("LOCK.RENEW", token, ttl_ms)
+    async def _renew(self, token: bytes, ttl_ms: int, lease: protocol.Lease | None) -> bool:
+        # A token that the caller has set has no lease.
+        lease = lease or protocol.Lease(ttl_ms)
+        ends = lease.sends(ttl_ms)
+        return lease.answers(ends, await self._is_owner("LOCK.RENEW", token, ttl_ms))
 
     async def _held(self, token: bytes) -> protocol.Held | None:
         if await self._falls_back():
@@ -416,6 +437,7 @@ class Core:
         replies = await self._insisting(self._for_all(command, token, *args))
         for at, reply in enumerate(replies):
             if isinstance(reply, self._library.response_error):
+                self._refuse_the_ttl(reply)
                 await self._refuse_what_is_missing(reply, command, args)
                 # A string that was written over the key has ended the hold.
                 if not protocol.is_wrong_type(reply):
@@ -436,6 +458,11 @@ class Core:
             raise self._library.not_supported(protocol.is_too_old_for([command])) from error
         if missing := protocol.missing_options(error, options):
             raise self._library.not_supported(protocol.is_too_old_for(missing)) from error
+
+    def _refuse_the_ttl(self, error: Exception) -> None:
+        if protocol.is_ttl_too_long(error):
+            text = f"timeout (of run_once at_most, of extend the time with what is left) is too long: {error}"
+            raise self._library.lock_error(text, self.name) from error
 
     async def _has_no_module(self) -> bool:
         try:

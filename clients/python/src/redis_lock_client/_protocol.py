@@ -63,6 +63,42 @@ class Hold(local):
 
     token: bytes | None = None
     fence: int | None = None
+    lease: "Lease | None" = None
+
+
+class Lease:
+    """Until when a hold lasts by this process's clock.
+
+    Each ttl counts from the sending of its request, less 1 % and 2 ms: clocks differ in speed.
+    """
+
+    def __init__(self, ttl_ms: int) -> None:
+        """Begin with a request that is sent now."""
+        self._late = time.monotonic() + ttl_ms / 10_000
+        self.end = math.inf
+        self.sends(ttl_ms)
+
+    def is_fresh(self) -> bool:
+        """Return whether no more than a tenth of the first ttl has passed."""
+        return time.monotonic() <= self._late
+
+    def sends(self, ttl_ms: int) -> tuple[float, float]:
+        """Return the end and the one that a request sets. One that shortens the lease counts, reply or not."""
+        before = self.end
+        self._last = time.monotonic() + ttl_ms * 0.99 / 1000 - 0.002
+        self.end = min(before, self._last)
+        return before, self._last
+
+    def answers(self, ends: tuple[float, float], is_held: bool) -> bool:
+        """Return whether the request has set the lease. A lease that was over by then stays lost."""
+        before, end = ends
+        if not is_held or time.monotonic() >= before:
+            self.end = -math.inf
+            return False
+        # Another request may have overtaken this one.
+        if end == self._last:
+            self.end = end
+        return True
 
 
 class LockOptions(TypedDict, total=False):
@@ -338,6 +374,11 @@ def is_not_held(error: Exception) -> bool:
 def is_cancelled(error: Exception) -> bool:
     """Return whether the wait was ended by LOCK.CANCEL."""
     return str(error).startswith("CANCELLED")
+
+
+def is_ttl_too_long(error: Exception) -> bool:
+    """Return whether the server bounds its leases, and this one was to be longer."""
+    return "lock.max-ttl" in str(error)
 
 
 def unknown_command(error: Exception) -> str | None:

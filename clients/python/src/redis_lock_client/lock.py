@@ -123,7 +123,11 @@ class Lock(Core, Theirs):
         token = self._held_token("keep alive")
         ttl_ms = protocol.lock_ttl_ms(self.timeout)
         not_owned = self._library.not_owned("keep alive", self.name)
-        return KeepAlive(lambda: run(self._renew(token, ttl_ms)), ttl_ms, self.name, on_lost, not_owned)
+
+        def renew() -> bool:
+            return run(self._is_owner("LOCK.RENEW", token, ttl_ms))
+
+        return KeepAlive(renew, ttl_ms, self.name, on_lost, not_owned, self.local.lease)
 
 
 class ReadLock(Lock):

@@ -414,7 +414,7 @@ impl Inner {
         self.give_up(place, ttl).await;
     }
 
-    async fn give_up(&self, place: &Place, ttl: Duration) {
+    pub(super) async fn give_up(&self, place: &Place, ttl: Duration) {
         if let Err(error) = self.release(place, ttl, self.options.short_reach()).await {
             log::warn!("what was asked for could not be given up: {error}");
         }

@@ -63,9 +63,12 @@ impl Guard {
     /// hold is over.
     pub async fn extend(&self, ttl: Duration) -> Result<()> {
         let ttl = bounded_ttl(ttl);
-        let sent = Instant::now();
         let inner = &self.client.inner;
-        if self.lease.is_ended() || !inner.renew(&self.place, ttl).await? {
+        if !self.lease.is_held() {
+            return Err(self.not_held().await);
+        }
+        let sent = self.lease.sends(ttl);
+        if !inner.renew(&self.place, ttl).await? {
             return Err(self.not_held().await);
         }
         if inner.lingers() {
@@ -74,7 +77,11 @@ impl Guard {
                 return Err(self.not_held().await);
             }
         }
-        self.lease.renewed(sent, ttl);
+        if !self.lease.renewed(sent) {
+            // Nobody else would release it.
+            inner.give_up(&self.place, ttl).await;
+            return Err(self.not_held().await);
+        }
         Ok(())
     }
 
@@ -198,14 +205,15 @@ impl Guard {
         }
         self.still_held()?;
         let inner = self.client.inner.clone();
+        let ttl = self.lease.ttl_to_keep(self.ttl);
         let leftover = Leftover::Reader(self.fence(), self.converting.clone().lock_owned().await);
-        let mut settle = Settle::new(&inner, &self.place, self.ttl, leftover);
+        let mut settle = Settle::new(&inner, &self.place, ttl, leftover);
         let (granted, leaves_something) = inner
-            .convert(&self.place, Mode::Exclusive, self.ttl, patience)
+            .convert(&self.place, Mode::Exclusive, ttl, patience)
             .await;
         let upgraded = match granted {
             Ok(Some(grant)) if grant.fence == self.fence() => {
-                self.lease.converted(grant, self.ttl);
+                self.lease.converted(grant, ttl);
                 self.claim = Claim::RwLock(Mode::Exclusive);
                 Ok(true)
             }
@@ -232,13 +240,11 @@ impl Guard {
 
     async fn become_reader(&mut self) -> Result<()> {
         self.still_held()?;
+        let ttl = self.lease.ttl_to_keep(self.ttl);
         let inner = &self.client.inner;
-        match inner
-            .restore_reader(&self.place, self.fence(), self.ttl)
-            .await
-        {
+        match inner.restore_reader(&self.place, self.fence(), ttl).await {
             Ok(grant) => {
-                self.lease.converted(grant, self.ttl);
+                self.lease.converted(grant, ttl);
                 self.claim = Claim::RwLock(Mode::Shared);
                 Ok(())
             }

@@ -71,19 +71,19 @@ impl Watch {
                 return self.lease.lose_and_tell(&self.place, &inner.options);
             }
             sleep(pause.min(left)).await;
-            let sent = Instant::now();
+            let sent = self.lease.sends(self.ttl);
             // Of no use after the end of the lease, however long a connection takes.
             let end = self.lease.until();
             let Ok(answer) = tokio::time::timeout_at(end.into(), self.renew()).await else {
                 continue;
             };
-            match self.lease.after_renewal(answer, sent, (self.ttl, span)) {
+            match self.lease.after_renewal(answer, sent, span) {
                 Some(next) => pause = next,
                 None => {
                     let was_held = !self.lease.is_ended();
                     self.lease.lose_and_tell(&self.place, &inner.options);
                     if was_held {
-                        inner.release_rest(&self.place, self.ttl).await;
+                        inner.give_up(&self.place, self.ttl).await;
                     }
                     return;
                 }

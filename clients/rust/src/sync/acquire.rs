@@ -187,7 +187,7 @@ impl Inner {
         self.give_up(attempt.place, attempt.ttl);
     }
 
-    fn give_up(&self, place: &Place, ttl: Duration) {
+    pub(super) fn give_up(&self, place: &Place, ttl: Duration) {
         if let Err(error) = self.release(place, ttl, self.options.short_reach()) {
             log::warn!("what was asked for could not be given up: {error}");
         }

@@ -53,16 +53,23 @@ impl Guard {
     /// hold is over.
     pub fn extend(&self, ttl: Duration) -> Result<()> {
         let ttl = bounded_ttl(ttl);
-        let sent = Instant::now();
         let inner = &self.client.inner;
-        if self.lease.is_ended() || !inner.renew(&self.place, ttl)? {
+        if !self.lease.is_held() {
+            return Err(self.not_held());
+        }
+        let sent = self.lease.sends(ttl);
+        if !inner.renew(&self.place, ttl)? {
             return Err(self.not_held());
         }
         let lingers = inner.lingers();
         if lingers && !inner.rebind(&self.place, &self.claim, self.fence(), ttl) {
             return Err(self.not_held());
         }
-        self.lease.renewed(sent, ttl);
+        if !self.lease.renewed(sent) {
+            // Nobody else would release it.
+            inner.give_up(&self.place, ttl);
+            return Err(self.not_held());
+        }
         Ok(())
     }
 
@@ -164,11 +171,12 @@ impl Guard {
         }
         self.still_held()?;
         let inner = self.client.inner.clone();
+        let ttl = self.lease.ttl_to_keep(self.ttl);
         let (granted, leaves_something) =
-            inner.convert(&self.place, Mode::Exclusive, self.ttl, patience);
+            inner.convert(&self.place, Mode::Exclusive, ttl, patience);
         match granted {
             Ok(Some(grant)) if grant.fence == self.fence() => {
-                self.lease.converted(grant, self.ttl);
+                self.lease.converted(grant, ttl);
                 self.claim = Claim::RwLock(Mode::Exclusive);
                 Ok(true)
             }
@@ -195,13 +203,14 @@ impl Guard {
 
     fn become_reader(&mut self) -> Result<()> {
         self.still_held()?;
+        let ttl = self.lease.ttl_to_keep(self.ttl);
         let restored = self
             .client
             .inner
-            .restore_reader(&self.place, self.fence(), self.ttl);
+            .restore_reader(&self.place, self.fence(), ttl);
         match restored {
             Ok(Some(grant)) => {
-                self.lease.converted(grant, self.ttl);
+                self.lease.converted(grant, ttl);
                 self.claim = Claim::RwLock(Mode::Shared);
                 Ok(())
             }

@@ -96,15 +96,15 @@ impl Watch {
             if timeout.is_zero() {
                 continue;
             }
-            let sent = Instant::now();
+            let sent = self.lease.sends(self.ttl);
             let answer = self.renew(timeout);
-            match self.lease.after_renewal(answer, sent, (self.ttl, span)) {
+            match self.lease.after_renewal(answer, sent, span) {
                 Some(next) => pause = next,
                 None => {
                     let was_held = !self.lease.is_ended();
                     self.lease.lose_and_tell(&self.place, &inner.options);
                     if was_held {
-                        inner.release_rest(&self.place, self.ttl);
+                        inner.give_up(&self.place, self.ttl);
                     }
                     return;
                 }

@@ -23,6 +23,11 @@ struct State {
     linger: AtomicU64,
     /// Only a reply to a request that contains this is lost.
     of: Mutex<Vec<u8>>,
+    /// How late replies are, in ms.
+    delay: AtomicU64,
+    /// How many renewals are answered here, and how.
+    fakes: AtomicUsize,
+    fake: Mutex<&'static str>,
     streams: Mutex<Vec<TcpStream>>,
     clients: Mutex<Vec<TcpStream>>,
 }
@@ -54,6 +59,20 @@ impl Proxy {
     pub fn lose_replies(&self, count: usize, of: &str) {
         *self.state.of.lock().unwrap() = of.into();
         self.state.losses.store(count, SeqCst);
+    }
+
+    pub fn delay_replies(&self, ms: u64) {
+        self.state.delay.store(ms, SeqCst);
+    }
+
+    /// Answers the next renewals. They do not get to the server.
+    pub fn answer_renewals(&self, count: usize, answer: &'static str) {
+        *self.state.fake.lock().unwrap() = answer;
+        self.state.fakes.store(count, SeqCst);
+    }
+
+    pub fn fakes_left(&self) -> usize {
+        self.state.fakes.load(SeqCst)
     }
 
     pub fn losses_left(&self) -> usize {
@@ -142,6 +161,24 @@ fn pass(
                 .is_ok()
         {
             break;
+        }
+        if is_request
+            && bytes[..count]
+                .windows(10)
+                .any(|window| window == b"LOCK.RENEW")
+            && state
+                .fakes
+                .fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1))
+                .is_ok()
+        {
+            let fake = *state.fake.lock().unwrap();
+            if from.write_all(fake.as_bytes()).is_err() {
+                break;
+            }
+            continue;
+        }
+        if !is_request {
+            thread::sleep(Duration::from_millis(state.delay.load(SeqCst)));
         }
         if to.write_all(&bytes[..count]).is_err() {
             break;

@@ -2,11 +2,14 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Self
 
+from .. import _protocol as protocol
 from .._libraries import LockNotOwnedError
+from ..keep_alive import SOON
 
 
 class KeepAlive:
@@ -14,15 +17,23 @@ class KeepAlive:
 
     When a renewal answers that nothing is held, or none has succeeded by the end of the lease, the body is cancelled at
     its next await, and the context raises LockNotOwnedError. The lease is counted by this process's clock from before a
-    renewal was sent, so it ends here before it ends in the server.
+    renewal was sent, less 1 % and 2 ms, so it ends here before it ends in the server.
     """
 
-    def __init__(self, renew: Callable[[], Awaitable[bool]], ttl_ms: int, not_owned: LockNotOwnedError) -> None:
+    def __init__(
+        self,
+        renew: Callable[[], Awaitable[bool]],
+        ttl_ms: int,
+        not_owned: LockNotOwnedError,
+        lease: protocol.Lease | None = None,
+    ) -> None:
         """Renew by `renew`, which returns whether anything was held. Use `Lock.keep_alive`."""
         self.lost = False
         self._over = False
         self._renew = renew
+        self._ttl_ms = ttl_ms
         self._ttl = ttl_ms / 1000
+        self._lease = lease or protocol.Lease(ttl_ms)
         self._not_owned = not_owned
         self._clock: asyncio.TimerHandle | None = None
 
@@ -53,15 +64,15 @@ class KeepAlive:
             raise self._not_owned from error
 
     async def _renewed(self) -> bool:
-        loop = asyncio.get_running_loop()
-        sent = loop.time()
-        if not await self._renew():
+        ends = self._lease.sends(self._ttl_ms)
+        if not self._lease.answers(ends, await self._renew()):
             return False
         if not self._over:
             if self._clock:
                 self._clock.cancel()
             # Not the renewing task's to keep: a renewal may hang for longer than the lease lasts.
-            self._clock = loop.call_at(sent + self._ttl, self._lose)
+            left = self._lease.end - time.monotonic()
+            self._clock = asyncio.get_running_loop().call_later(left, self._lose)
         return True
 
     async def _keep_renewing(self) -> None:
@@ -73,8 +84,8 @@ class KeepAlive:
                     return self._lose()
                 pause = self._ttl / 3
             except Exception:
-                # Whatever it was, the clock goes on. Sooner than usual, for the rest of the lease is short.
-                pause = self._ttl / 10
+                # Whatever it was, the clock goes on. Sooner than usual, because the rest of the lease is short.
+                pause = min(self._ttl / 10, SOON)
 
     def _lose(self) -> None:
         if not self._over:

@@ -182,7 +182,8 @@ class Lock(Core, Theirs):
         """Return a context that renews the hold at a third of its timeout, and cancels its body when it is lost."""
         token = self._held_token("keep alive")
         ttl_ms = protocol.lock_ttl_ms(self.timeout)
-        return KeepAlive(lambda: self._renew(token, ttl_ms), ttl_ms, self._library.not_owned("keep alive", self.name))
+        not_owned = self._library.not_owned("keep alive", self.name)
+        return KeepAlive(lambda: self._is_owner("LOCK.RENEW", token, ttl_ms), ttl_ms, not_owned, self.local.lease)
 
     async def _execute(self, *args: Any, **options: Any) -> Any:
         if self.wait == "notify":

@@ -22,9 +22,7 @@ public final class AsyncHold {
 
     private boolean renewed;
 
-    /** By {@link System#nanoTime()}, counted from before the sending. */
-    private long endNanos;
-
+    private final Lease lease = new Lease();
     private boolean over;
     private Future<?> renewal;
     private Future<?> ending;
@@ -42,7 +40,8 @@ public final class AsyncHold {
         this.fence = fence;
         this.renewed = leaseMs == ThreadLock.RENEWED;
         this.ttlMs = renewed ? client.ttlMs() : leaseMs;
-        lease(sentNanos);
+        lease.begin(sentNanos, ttlMs);
+        plan();
         client.holds(this);
     }
 
@@ -72,7 +71,7 @@ public final class AsyncHold {
      * @return whether it is
      */
     public synchronized boolean isHeld() {
-        return !over && endNanos - System.nanoTime() > 0;
+        return !over && lease.leftNanos() > 0;
     }
 
     /**
@@ -131,15 +130,15 @@ public final class AsyncHold {
      * answers with the same fence, unless the hold is gone.
      */
     void rebind() {
-        long sentNanos = System.nanoTime();
         long leaseMs = leftMs();
+        Lease.Sent sent = lease.sends(leaseMs);
         client.acquire(claim, token, leaseMs, false)
                 .whenComplete(
                         (reply, failed) -> {
                             if (failed != null) {
                                 retryRebind();
                             } else if (reply instanceof Long granted && granted == fence) {
-                                lease(sentNanos, leaseMs);
+                                prolonged(sent);
                             } else {
                                 lose(Holds.GONE);
                             }
@@ -148,14 +147,13 @@ public final class AsyncHold {
 
     /** What a resend asks for: the ttl where it is renewed, otherwise what is left. */
     private synchronized long leftMs() {
-        long leftNanos = Math.max(0, endNanos - System.nanoTime());
-        return renewed ? ttlMs : TimeUnit.NANOSECONDS.toMillis(leftNanos) + 1;
+        return renewed ? ttlMs : lease.leftMs();
     }
 
     private synchronized void retryRebind() {
         if (!over) {
             cancel(renewal);
-            renewal = client.later(TimeUnit.MILLISECONDS.toNanos(ttlMs) / 20, this::rebind);
+            renewal = client.later(Holds.soonNanos(ttlMs), this::rebind);
         }
     }
 
@@ -175,15 +173,14 @@ public final class AsyncHold {
             renewed = false;
             cancel(renewal);
         }
-        long sentNanos = System.nanoTime();
+        Lease.Sent sent = lease.sends(leaseMs);
         return client.renew(claim, token, leaseMs)
-                .whenComplete(
-                        (held, failed) -> {
-                            if (failed == null && held) {
-                                lease(sentNanos, leaseMs);
-                            } else if (failed == null) {
+                .thenApply(
+                        held -> {
+                            if (!held) {
                                 lose(Holds.GONE);
                             }
+                            return held && prolonged(sent);
                         });
     }
 
@@ -220,17 +217,22 @@ public final class AsyncHold {
         return client.release(claim, token, leastMs);
     }
 
-    private void lease(long sentNanos) {
-        lease(sentNanos, ttlMs);
+    /** The server has prolonged it; false when that came too late. */
+    private boolean prolonged(Lease.Sent sent) {
+        if (!lease.answered(sent)) {
+            lose(Holds.ENDED);
+            return false;
+        }
+        plan();
+        return true;
     }
 
-    private synchronized void lease(long sentNanos, long leaseMs) {
+    private synchronized void plan() {
         if (over) {
             return;
         }
-        endNanos = sentNanos + TimeUnit.MILLISECONDS.toNanos(leaseMs);
         cancelPlans();
-        ending = client.later(endNanos - System.nanoTime() + 1, this::seeEnd);
+        ending = client.later(lease.leftNanos() + 1, this::seeEnd);
         if (renewed) {
             renewal = client.later(TimeUnit.MILLISECONDS.toNanos(ttlMs) / 3, this::renew);
         }
@@ -238,7 +240,7 @@ public final class AsyncHold {
 
     private void seeEnd() {
         if (!isHeld()) {
-            lose(wasRenewed() ? "no renewal came through before its lease ended" : "its lease ended");
+            lose(wasRenewed() ? "no renewal came through before its lease ended" : Holds.ENDED);
         }
     }
 
@@ -250,14 +252,14 @@ public final class AsyncHold {
         if (!wasRenewed()) {
             return;
         }
-        long sentNanos = System.nanoTime();
+        Lease.Sent sent = lease.sends(ttlMs);
         client.renew(claim, token, ttlMs)
                 .whenComplete(
                         (held, failed) -> {
                             if (failed != null) {
                                 retry();
                             } else if (held && wasRenewed()) {
-                                lease(sentNanos);
+                                prolonged(sent);
                             } else if (!held) {
                                 lose(Holds.GONE);
                             }
@@ -266,8 +268,7 @@ public final class AsyncHold {
 
     private synchronized void retry() {
         if (!over && renewed) {
-            long pauseNanos = TimeUnit.MILLISECONDS.toNanos(ttlMs) / 20;
-            renewal = client.later(pauseNanos, this::renew);
+            renewal = client.later(Holds.soonNanos(ttlMs), this::renew);
         }
     }
 

@@ -26,6 +26,8 @@ final class AsyncRequest<T> {
 
     private boolean over;
     private boolean held;
+
+    /** The sending of what the server may have granted by: a later one may not have reached it. */
     private long sentNanos;
 
     /** Counts what was sent, so that only the answer to the last one plans what is next. */
@@ -80,7 +82,7 @@ final class AsyncRequest<T> {
         cancel(next);
         int number = ++asked;
         long now = System.nanoTime();
-        sentNanos = now;
+        sentNanos = number == 1 ? now : sentNanos;
         client.acquire(claim, token, ttlMs(), waits)
                 .whenComplete((reply, failed) -> answered(number, now, reply, failed));
     }
@@ -96,6 +98,7 @@ final class AsyncRequest<T> {
             }
             if (failed == null && waits) { // QUEUED, or the end of a slice
                 outOfReachSince = 0;
+                sentNanos = askedNanos;
                 // One that blocked has waited already; one without an answer is told of nothing.
                 plan(
                         reply == null

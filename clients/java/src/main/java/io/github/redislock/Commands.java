@@ -17,6 +17,8 @@ import java.util.function.Supplier;
 record Commands(Wire wire, LockOptions options, AtomicBoolean placeless, AtomicBoolean atLeast) {
     static final String EXEC_NEEDS = "LOCK.EXEC (for Redis 7.0 and later, and Valkey)";
 
+    static final String TTL_TOO_LONG = "ERR ttl must not be above lock.max-ttl";
+
     private static final System.Logger LOG = System.getLogger("io.github.redislock");
     private static final long RESEND_PAUSE_MS = 50;
 
@@ -96,6 +98,9 @@ record Commands(Wire wire, LockOptions options, AtomicBoolean placeless, AtomicB
         } catch (RuntimeException failed) {
             if (claim.needs() != null && isMissing(refusal(failed))) {
                 throw missing(claim.needs(), failed);
+            }
+            if (isError(failed, TTL_TOO_LONG)) {
+                throw tooLong(failed);
             }
             throw isError(failed, "CROSSSLOT") ? crossSlot(claim, failed) : failed;
         }
@@ -225,7 +230,7 @@ record Commands(Wire wire, LockOptions options, AtomicBoolean placeless, AtomicB
             if (isUnknown(refusal(failed), "LOCK\\.CHECK")) {
                 throw missing("LOCK.CHECK", failed);
             }
-            throw failed;
+            throw isError(failed, TTL_TOO_LONG) ? tooLong(failed) : failed;
         }
     }
 
@@ -348,6 +353,15 @@ record Commands(Wire wire, LockOptions options, AtomicBoolean placeless, AtomicB
     boolean isError(RuntimeException failed, String code) {
         String error = refusal(failed);
         return error != null && error.startsWith(code);
+    }
+
+    /** The server bounds its leases. */
+    static IllegalArgumentException tooLong(Throwable failed) {
+        return new IllegalArgumentException(
+                "the lease (LockOptions.ttl where none is given, lockAtMostFor of a job) is too"
+                        + " long: "
+                        + failed.getMessage(),
+                failed);
     }
 
     static IllegalArgumentException crossSlot(Claim claim, Throwable failed) {

@@ -1,7 +1,6 @@
 package io.github.redislock;
 
 import java.util.concurrent.Future;
-import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
 
 /**
@@ -35,11 +34,7 @@ final class Hold {
 
     private volatile Future<?> ending;
 
-    /**
-     * By {@link System#nanoTime()}; counted from before the sending, so the server's deadline is
-     * not earlier.
-     */
-    private volatile long endNanos;
+    final Lease lease = new Lease();
 
     private enum State {
         HELD,
@@ -76,17 +71,12 @@ final class Hold {
         }
     }
 
-    void lease(long sentNanos, long ttlMs) {
-        endNanos = sentNanos + TimeUnit.MILLISECONDS.toNanos(ttlMs);
-    }
-
     long leftNanos() {
-        return endNanos - System.nanoTime();
+        return lease.leftNanos();
     }
 
-    /** Rounded up, so that a lease that is begun anew with it does not get shorter. */
     long leftMs() {
-        return Math.max(0, TimeUnit.NANOSECONDS.toMillis(leftNanos())) + 1;
+        return lease.leftMs();
     }
 
     /** In place of the last plan. */

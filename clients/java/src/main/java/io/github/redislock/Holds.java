@@ -15,6 +15,7 @@ import java.util.function.Consumer;
  */
 final class Holds implements AutoCloseable {
     static final String GONE = "the server says that it is over";
+    static final String ENDED = "its lease ended";
 
     private record Key(String name, Thread owner) {}
 
@@ -58,7 +59,7 @@ final class Holds implements AutoCloseable {
     /** False when the server says that it is over. */
     private boolean rebindNow(Hold hold) {
         long leaseMs = hold.renewed ? ttlMs : hold.leftMs();
-        long sentNanos = System.nanoTime();
+        Lease.Sent sent = hold.lease.sends(leaseMs);
         try {
             Long fence = commands.tryAcquire(hold.claimNow(), hold.token, leaseMs);
             if (fence == null) {
@@ -68,13 +69,13 @@ final class Holds implements AutoCloseable {
                 commands.release(hold.claim, hold.token); // A new one, which nobody asked for.
                 return false;
             }
-            hold.lease(sentNanos, leaseMs);
+            boolean late = !hold.lease.answered(sent);
             watch(hold);
-            if (hold.isOver()) {
-                commands.release(hold.claim, hold.token); // Given back meanwhile.
+            if (late || hold.isOver()) {
+                commands.release(hold.claim, hold.token); // Lost, or given back meanwhile.
             }
         } catch (RuntimeException failed) {
-            planRenewal(hold, TimeUnit.MILLISECONDS.toNanos(ttlMs) / 20, () -> rebind(hold));
+            planRenewal(hold, soonNanos(ttlMs), () -> rebind(hold));
         }
         return true;
     }
@@ -100,7 +101,7 @@ final class Holds implements AutoCloseable {
         }
         Hold hold = holds.get(new Key(name, Thread.currentThread()));
         if (hold != null && hold.leftNanos() <= 0) {
-            lose(hold, "its lease ended");
+            lose(hold, ENDED);
             return null;
         }
         return hold;
@@ -150,7 +151,7 @@ final class Holds implements AutoCloseable {
             return null;
         }
         Hold hold = new Hold(claim, Thread.currentThread(), token, grant.fence());
-        hold.lease(grant.sentNanos(), ttlMs);
+        hold.lease.begin(grant.sentNanos(), ttlMs);
         return hold;
     }
 
@@ -161,16 +162,12 @@ final class Holds implements AutoCloseable {
     boolean renew(Hold hold, long leaseMs) {
         hold.renewed = false;
         if (hold.isOver() || hold.leftNanos() <= 0) {
-            lose(hold, "its lease ended"); // Unless the clock was quicker.
+            lose(hold, ENDED); // Unless the clock was quicker.
             return false;
         }
         boolean held;
         synchronized (hold) { // A renewal by the watchdog that is under way comes first.
-            long sentNanos = System.nanoTime();
-            held = commands.resend(() -> commands.renew(hold.claim, hold.token, leaseMs));
-            if (held) {
-                hold.lease(sentNanos, leaseMs);
-            }
+            held = renewed(hold, leaseMs);
         }
         if (held) {
             watch(hold);
@@ -178,6 +175,20 @@ final class Holds implements AutoCloseable {
             lose(hold, GONE);
         }
         return held && !hold.isOver();
+    }
+
+    /** False when it is over, by the server's word or by the client's clock. */
+    boolean renewed(Hold hold, long leaseMs) {
+        Lease.Sent sent = hold.lease.sends(leaseMs);
+        if (!commands.resend(() -> commands.renew(hold.claim, hold.token, leaseMs))) {
+            return false;
+        }
+        if (hold.lease.answered(sent)) {
+            return true;
+        }
+        // Nobody would ever unlock it.
+        commands.resend(() -> commands.release(hold.claim, hold.token));
+        return false;
     }
 
     /** Gives a hold back; an error when it was lost. */
@@ -341,7 +352,7 @@ final class Holds implements AutoCloseable {
                 hold,
                 hold.renewed
                         ? "no renewal came through before its lease ended"
-                        : "its lease ended");
+                        : ENDED);
     }
 
     private void renew(Hold hold) {
@@ -362,20 +373,25 @@ final class Holds implements AutoCloseable {
             return true;
         }
         try {
-            long sentNanos = System.nanoTime();
+            Lease.Sent sent = hold.lease.sends(ttlMs);
             if (!commands.renew(hold.claim, hold.token, ttlMs)) {
                 return false;
             }
-            hold.lease(sentNanos, ttlMs);
+            boolean late = !hold.lease.answered(sent);
             watch(hold);
-            if (hold.isLost()) {
+            if (late || hold.isLost()) {
                 // It came through too late: the loss is told, so nobody would ever unlock it.
                 commands.release(hold.claim, hold.token);
             }
         } catch (RuntimeException failed) {
-            planRenewal(hold, TimeUnit.MILLISECONDS.toNanos(ttlMs) / 20);
+            planRenewal(hold, soonNanos(ttlMs));
         }
         return true;
+    }
+
+    /** The pause after a renewal that failed, with TRYAGAIN for instance. */
+    static long soonNanos(long ttlMs) {
+        return TimeUnit.MILLISECONDS.toNanos(Math.min(ttlMs, 4_000)) / 20;
     }
 
     /**

@@ -276,11 +276,22 @@ public final class LettuceLockClient implements AutoCloseable {
         if (waits) {
             request.keepMs = options.grace().toMillis();
             if (!isTold()) {
-                return block(request);
+                return explained(block(request));
             }
             request.add("NOTIFY").add(0).add(channel);
         }
-        return send(request);
+        return explained(send(request));
+    }
+
+    private static <T> CompletableFuture<T> explained(CompletableFuture<T> reply) {
+        return reply.exceptionallyCompose(
+                failed -> {
+                    Throwable cause = cause(failed);
+                    return CompletableFuture.failedFuture(
+                            isError(cause, Commands.TTL_TOO_LONG)
+                                    ? Commands.tooLong(cause)
+                                    : cause);
+                });
     }
 
     private CompletableFuture<Object> block(Request request) {
@@ -308,7 +319,7 @@ public final class LettuceLockClient implements AutoCloseable {
 
     /** Whether all of it was held. */
     CompletableFuture<Boolean> renew(Claim claim, String token, long ttlMs) {
-        return ofAll(claim, name -> Commands.renewing(name, token, ttlMs));
+        return explained(ofAll(claim, name -> Commands.renewing(name, token, ttlMs)));
     }
 
     /** Whether all of it was held. */

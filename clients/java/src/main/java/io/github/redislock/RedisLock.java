@@ -170,7 +170,7 @@ public final class RedisLock extends ThreadLock {
                 converted ? reader : new Hold(claim, Thread.currentThread(), token, grant.fence());
         hold.add(mode, 1);
         hold.renewed |= leaseMs == RENEWED;
-        hold.lease(grant.sentNanos(), ttlMs);
+        hold.lease.begin(grant.sentNanos(), ttlMs);
         if (converted) {
             holds.watch(hold);
         } else {
@@ -195,7 +195,7 @@ public final class RedisLock extends ThreadLock {
             throw Holds.notHeld(claim);
         }
         hold.exclusive = 0;
-        hold.lease(sentNanos, ttlMs);
+        hold.lease.begin(sentNanos, ttlMs);
         holds.watch(hold);
     }
 }

@@ -300,12 +300,10 @@ public abstract sealed class ThreadLock implements Lock permits RedisLock, Redis
     final boolean prolong(Hold hold, long leaseMs) {
         hold.renewed |= leaseMs == RENEWED;
         long ttlMs = ttlMs(hold, leaseMs);
-        long sentNanos = System.nanoTime();
-        if (!commands.resend(() -> commands.renew(hold.claim, hold.token, ttlMs))) {
+        if (!holds.renewed(hold, ttlMs)) {
             holds.lose(hold, Holds.GONE);
             return false;
         }
-        hold.lease(sentNanos, ttlMs);
         holds.watch(hold);
         return true;
     }

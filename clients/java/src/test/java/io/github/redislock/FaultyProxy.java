@@ -23,6 +23,13 @@ final class FaultyProxy extends TestProxy {
     /** Whether messages go nowhere, on a connection that stays open. */
     volatile boolean deaf;
 
+    /** How late replies are. */
+    volatile long replyDelayMs;
+
+    /** How many renewals are answered here, and do not get to the server. */
+    final AtomicInteger renewalsToAnswer = new AtomicInteger();
+
+    private volatile String renewalAnswer;
     private volatile boolean shut;
     private volatile long delayMs;
 
@@ -41,6 +48,12 @@ final class FaultyProxy extends TestProxy {
     void shut() throws IOException {
         shut = true;
         cut(0);
+    }
+
+    /** Answers the next renewals, each of which comes alone. */
+    void answerRenewals(String answer, int count) {
+        renewalAnswer = answer;
+        renewalsToAnswer.set(count);
     }
 
     private void serve(Socket client) throws Exception {
@@ -68,6 +81,10 @@ final class FaultyProxy extends TestProxy {
                 keeps.incrementAndGet();
             }
             String refusal = old ? refusal(text) : null;
+            if (text.contains("\r\nLOCK.RENEW\r\n")
+                    && renewalsToAnswer.getAndUpdate(left -> Math.max(0, left - 1)) > 0) {
+                refusal = renewalAnswer;
+            }
             if (refusal != null) {
                 client.getOutputStream().write(refusal.getBytes(StandardCharsets.US_ASCII));
                 continue;
@@ -89,10 +106,11 @@ final class FaultyProxy extends TestProxy {
     }
 
     private void carryReplies(Socket server, Socket client, AtomicBoolean subscribed)
-            throws IOException {
+            throws IOException, InterruptedException {
         byte[] bytes = new byte[16_384];
         try (client) {
             for (int count; (count = server.getInputStream().read(bytes)) > 0; ) {
+                Thread.sleep(replyDelayMs);
                 if (!silent && !(deaf && subscribed.get())) {
                     client.getOutputStream().write(bytes, 0, count);
                 }

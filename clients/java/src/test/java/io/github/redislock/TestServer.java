@@ -61,6 +61,12 @@ final class TestServer implements AutoCloseable {
         return start(VERSION, all.toArray(new String[0]));
     }
 
+    /** The default version with the module, which grants no longer lease. */
+    static TestServer startBounded(long maxTtlMs) {
+        String module = setting("REDIS_LOCK_MODULE");
+        return start(VERSION, "--loadmodule", module, "max-ttl", Long.toString(maxTtlMs));
+    }
+
     /** One that has no module, unless the settings name it. */
     static TestServer start(String version, String... settings) {
         try {

@@ -1,0 +1,129 @@
+package redislock
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis-lock/redis-lock/clients/go/driver"
+	"github.com/redis-lock/redis-lock/clients/go/internal/testserver"
+)
+
+func tryAgainReply() driver.Reply {
+	return driver.Reply{Err: driver.Error("TRYAGAIN not enough servers have confirmed it"), Sent: 1}
+}
+
+func TestALeaseCountsFromTheSendingLessTheDrift(t *testing.T) {
+	locks := newLocks(t)
+	mutex := locks.NewMutex("a", WithExpiry(100*time.Second))
+	must(t, mutex.Lock())
+	sent := time.Now()
+	expect(t, "the lease", mutex.untilFrom(sent).Sub(sent), 98_998*time.Millisecond)
+	finish := extendLate(t, mutex)
+	time.Sleep(100 * time.Millisecond) // the reply is on its way
+	_, err := finish()
+	must(t, err)
+	if early := mutex.Until().Sub(sent.Add(98_998 * time.Millisecond)); early < 0 || early > 90*time.Millisecond {
+		t.Fatalf("it counts from %v after the sending", early)
+	}
+}
+
+func TestALeaseThatIsOverStaysLost(t *testing.T) {
+	mutex := newLocks(t).NewMutex("a", WithExpiry(200*time.Millisecond))
+	must(t, mutex.Lock())
+	must(t, admin.Do(ctx, "LOCK.RENEW", "a", mutex.Value(), 60_000).Err())
+	eventually(t, "the end of the lease", func() bool { return time.Now().After(mutex.Until()) })
+	ok, err := mutex.Extend()
+	expect(t, "extended", ok, false)
+	expect(t, "ErrExtendFailed", errors.Is(err, ErrExtendFailed), true)
+}
+
+func TestAGrantThatCameLateIsExtended(t *testing.T) {
+	locks := newLocks(t)
+	expiry, patience := WithExpiry(2*time.Second), WithTries(forever)
+	rw := locks.NewRWMutex("a", expiry, patience)
+	permit := locks.NewSemaphore("a", 2, expiry, patience).newPermit()
+	several := locks.NewMultiMutex([]string{"a"}, []string{"b"}, expiry, patience)
+	for _, mutex := range []*Mutex{locks.NewMutex("a", expiry, patience), rw.Mutex, rw.Reader(), permit, several.Mutex} {
+		must(t, admin.ConfigResetStat(ctx).Err())
+		must(t, mutex.Lock())
+		expect(t, "renewals of a grant that came at once", calls(t, "lock.renew"), 0)
+		released(t)(mutex.Unlock())
+		holder := locks.NewMutex("a", WithExpiry(time.Minute))
+		must(t, holder.Lock())
+		done := inBackground(mutex.Lock)
+		eventually(t, "a place in the queue", func() bool { return waiting("a") == 1 })
+		time.Sleep(300 * time.Millisecond)
+		released(t)(holder.Unlock())
+		must(t, result(t, done))
+		expect(t, "renewals", calls(t, "lock.renew"), len(mutex.names))
+		released(t)(mutex.Unlock())
+	}
+}
+
+func TestALateGrantThatIsLostIsAskedForAgain(t *testing.T) {
+	for _, reply := range []driver.Reply{{Value: int64(0), Sent: 1}, tryAgainReply()} {
+		locks := newLocks(t)
+		fake := &fakeReply{Driver: locks.driver, reply: reply}
+		fake.left.Store(1)
+		locks.driver = fake
+		holder := locks.NewMutex("a", WithExpiry(time.Minute))
+		must(t, holder.Lock())
+		mutex := locks.NewMutex("a", WithExpiry(2*time.Second), WithTries(forever))
+		done := inBackground(mutex.Lock)
+		eventually(t, "a place in the queue", func() bool { return waiting("a") == 1 })
+		must(t, admin.ConfigResetStat(ctx).Err())
+		time.Sleep(300 * time.Millisecond)
+		released(t)(holder.Unlock())
+		must(t, result(t, done))
+		expect(t, "further acquires", calls(t, "lock.acquire") >= 1, true)
+		released(t)(mutex.Unlock())
+	}
+}
+
+func TestTryAgainLosesNothing(t *testing.T) {
+	locks := newLocks(t)
+	fake := &fakeReply{Driver: locks.driver, reply: tryAgainReply()}
+	locks.driver = fake
+	mutex := locks.NewMutex("a", WithExpiry(2*time.Second))
+	must(t, mutex.Lock())
+	fake.left.Store(2)
+	sent := time.Now()
+	ok, err := mutex.Extend()
+	must(t, err)
+	expect(t, "extended", ok, true)
+	expect(t, "Until counts from the last sending", mutex.Until().Sub(sent) > 2*time.Second, true)
+
+	fake.left.Store(1_000_000)
+	ok, err = mutex.Extend()
+	expect(t, "extended", ok, false)
+	expect(t, "ErrExtendFailed", errors.Is(err, ErrExtendFailed), true)
+	expect(t, "until the lease was over", time.Now().After(mutex.Until()), true)
+}
+
+func TestAnExpiryAboveMaxTTLSaysSo(t *testing.T) {
+	bounded, err := testserver.Start("max-ttl", "1000")
+	must(t, err)
+	defer bounded.Stop()
+	client := bounded.Client()
+	defer client.Close()
+	locks := locksTo(t, bounded.Addr)
+	tooLong := func(err error) {
+		t.Helper()
+		if !errors.Is(err, ErrExpiry) || !strings.Contains(err.Error(), "WithExpiry") || !strings.Contains(err.Error(), "lock.max-ttl") {
+			t.Fatal(err)
+		}
+	}
+	for _, mutex := range []*Mutex{
+		locks.NewMutex("a"), locks.NewRWMutex("a").Reader(), locks.NewSemaphore("a", 2).newPermit(), locks.NewMultiMutex([]string{"a"}, nil).Mutex,
+	} {
+		must(t, client.ConfigResetStat(ctx).Err())
+		tooLong(mutex.Lock())
+		expect(t, "requests", callsAt(t, client, strings.ToLower(mutex.acquire)), 1)
+	}
+	mutex := locks.NewMutex("a", WithExpiry(time.Second))
+	must(t, mutex.Lock())
+	_, err = locks.NewMutex("a", WithValue(mutex.Value())).Extend()
+	tooLong(err)
+}

@@ -1,0 +1,55 @@
+package io.github.redislock;
+
+import java.util.concurrent.TimeUnit;
+
+/**
+ * Until when a hold lasts, by {@link System#nanoTime()}. Each ttl counts from the sending of its
+ * request, less 1 % and 2 ms, because clocks differ in speed.
+ */
+final class Lease {
+    /** A request under way: the end of the lease before it, and the one that it sets. */
+    record Sent(long beforeNanos, long endNanos) {}
+
+    private static final long MARGIN_NANOS = TimeUnit.MILLISECONDS.toNanos(2);
+
+    private long endNanos;
+    private Sent last;
+
+    private static long endNanos(long sentNanos, long ttlMs) {
+        return sentNanos + TimeUnit.MILLISECONDS.toNanos(ttlMs) / 100 * 99 - MARGIN_NANOS;
+    }
+
+    synchronized void begin(long sentNanos, long ttlMs) {
+        endNanos = endNanos(sentNanos, ttlMs);
+    }
+
+    /** A request is sent now. One that shortens the lease counts, whatever becomes of its reply. */
+    synchronized Sent sends(long ttlMs) {
+        last = new Sent(endNanos, endNanos(System.nanoTime(), ttlMs));
+        if (last.endNanos - endNanos < 0) {
+            endNanos = last.endNanos;
+        }
+        return last;
+    }
+
+    /** The server has done it; false if the lease was over by then, which then stays so. */
+    synchronized boolean answered(Sent sent) {
+        if (System.nanoTime() - sent.beforeNanos >= 0) {
+            return false;
+        }
+        if (sent == last) { // Another one may have overtaken it.
+            endNanos = sent.endNanos;
+        }
+        return true;
+    }
+
+    synchronized long leftNanos() {
+        return endNanos - System.nanoTime();
+    }
+
+    /** What to ask for, so that a lease that is begun anew does not get shorter. */
+    long leftMs() {
+        double leftMs = (double) (Math.max(0, leftNanos()) + MARGIN_NANOS) / 1_000_000;
+        return (long) Math.ceil(leftMs / 0.99);
+    }
+}

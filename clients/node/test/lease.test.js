@@ -1,0 +1,122 @@
+// How long this process believes that it holds a lock, and what the server says to that.
+import assert from "node:assert/strict";
+import { after, afterEach, before, beforeEach, describe, it } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { DurationError, ExecutionError, Redlock, ResourceLockedError } from "redis-lock-client";
+import { Clients, library, Server, until, ways } from "./harness.js";
+
+let server;
+before(async () => (server = await Server.start()));
+after(() => server?.stop());
+beforeEach(async () => {
+  await server.admin.flushall();
+  await server.admin.config("RESETSTAT");
+});
+
+const isLost = (error) => error instanceof ExecutionError && error.cause instanceof ResourceLockedError;
+const TRY_AGAIN = "TRYAGAIN not enough servers have confirmed it";
+
+/** Has the client treat its next renewals so, instead of sending them or after their answer. Returns how many are left. */
+function fake(client, times, answer) {
+  const name = "call" in client ? "call" : "sendCommand";
+  const send = client[name];
+  client[name] = async (...args) => {
+    if (args.flat()[0] !== "LOCK.RENEW" || times <= 0) return send.apply(client, args);
+    times--;
+    return answer(() => send.apply(client, args));
+  };
+  return () => times;
+}
+
+const tryAgain = () => Promise.reject(new Error(TRY_AGAIN));
+
+for (const { title, library, waitBy } of ways) {
+  describe(title, () => {
+    let client, redlock;
+    const clients = new Clients(library);
+    beforeEach(async () => {
+      client = await clients.connect(server.port);
+      redlock = new Redlock([client], { retryCount: -1, waitBy });
+    });
+    afterEach(() => clients.end());
+
+    it("counts a lease from the sending, less the drift", async () => {
+      const lock = await redlock.acquire(["a"], 60_000);
+      fake(client, 1, (send) => send().finally(() => sleep(100)));
+      const sent = performance.now();
+      await lock.extend(100_000);
+      const early = performance.now() + lock.remaining - sent - 98_998;
+      assert.ok(early >= 0 && early < 90, `${early} ms after the sending`);
+
+      fake(client, 1, tryAgain);
+      await assert.rejects(lock.extend(10_000, { retryCount: 0 }), ExecutionError);
+      assert.ok(lock.remaining < 9_898, "a request that shortens it counts without an answer, too");
+    });
+
+    it("takes a lease that is over for lost", async () => {
+      const lock = await redlock.acquire(["a"], 300);
+      await server.admin.call("LOCK.RENEW", "a", lock.value, 60_000);
+      fake(client, 1, (send) => send().finally(() => sleep(400)));
+      await assert.rejects(lock.extend(30_000), isLost);
+      assert.ok(!lock.isValid);
+    });
+
+    const kinds = {
+      "a lock": () => redlock.acquire(["a"], 2_000),
+      "a share": () => redlock.acquireRead(["a"], 2_000),
+      "a permit": () => redlock.semaphore("a", 2).acquire(2_000),
+      "several locks": () => redlock.multiLock(["a"], ["b"]).acquire(2_000),
+    };
+    for (const [kind, acquire] of Object.entries(kinds)) {
+      it(`asks once more for ${kind} that was granted late`, async () => {
+        const holder = await server.admin.call("LOCK.ACQUIRE", "a", "holder", 60_000);
+        assert.ok(holder > 0);
+        const acquiring = acquire();
+        await until(async () => (await server.waiters("a")).length === 1);
+        await sleep(300);
+        await server.admin.call("LOCK.RELEASE", "a", "holder");
+        const lock = await acquiring;
+        assert.ok(lock.remaining > 1_750, `${lock.remaining} ms`);
+        assert.ok(lock.remaining < (await server.admin.pttl("a")));
+      });
+    }
+
+    it("loses nothing by TRYAGAIN before the lease is over", async () => {
+      const left = fake(client, 3, tryAgain);
+      await redlock
+        .using(["a"], 1_500, async (signal) => {
+          await until(async () => (await server.calls("lock.renew")) > 0);
+          assert.ok(left() <= 0 && !signal.aborted);
+          fake(client, Infinity, tryAgain);
+          await until(() => signal.aborted);
+        })
+        .then(assert.fail, (error) => assert.match(error.cause.message, /TRYAGAIN/));
+      const lock = await redlock.acquire(["b"], 300);
+      await assert.rejects(lock.extend(300), isLost);
+    });
+  });
+}
+
+it("says of a duration above max-ttl that it is too long", async () => {
+  const bounded = await Server.start({ moduleSettings: ["max-ttl", 1_000] });
+  const client = await library.connect(bounded.port);
+  const isTooLong = (error) =>
+    error.cause instanceof DurationError && /duration .*atMost.*: ERR .*lock\.max-ttl/.test(error.message);
+  try {
+    for (const waitBy of ["block", "notify"]) {
+      const redlock = new Redlock([client], { waitBy });
+      await bounded.admin.config("RESETSTAT");
+      await assert.rejects(redlock.acquire(["a"], 1_001), isTooLong);
+      assert.equal(await bounded.calls("lock.acquire"), 1);
+      await assert.rejects(redlock.acquireRead(["a"], 1_001), isTooLong);
+      await assert.rejects(redlock.semaphore("a", 2).acquire(1_001), isTooLong);
+      await assert.rejects(redlock.multiLock(["a"]).acquire(1_001), isTooLong);
+      const lock = await redlock.acquire(["a"], 1_000);
+      await assert.rejects(lock.extend(1_001), isTooLong);
+      await lock.release();
+    }
+  } finally {
+    library.end(client);
+    await bounded.stop();
+  }
+});

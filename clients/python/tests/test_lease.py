@@ -1,0 +1,159 @@
+"""A lease counts from the sending of its request, and a grant that came late is renewed before the work begins."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Literal
+
+import pytest
+import redis
+import redis.asyncio
+
+from redis_lock_client import Lock, LockError, LockNotOwnedError, MultiLock, ReadLock, Semaphore, run_once
+from redis_lock_client import asyncio as ours
+
+from .proxy import Proxy
+from .server import Server, running, until
+
+TRY_AGAIN = b"-TRYAGAIN not enough servers have confirmed it"
+KINDS: list[Callable[[Any], Lock]] = [
+    lambda client: Lock(client, "stock", timeout=2),
+    lambda client: ReadLock(client, "stock", timeout=2),
+    lambda client: Semaphore(client, "stock", 2, timeout=2),
+    lambda client: MultiLock(client, ["stock", "other"], timeout=2),
+]
+
+
+@pytest.fixture
+def proxy(server: Server) -> Iterator[Proxy]:
+    with Proxy(server.port) as proxy:
+        yield proxy
+
+
+def lease_end(lock: Lock) -> float:
+    end: float = lock.local.lease.end
+    return end
+
+
+def test_a_lease_counts_from_the_sending_less_the_drift(proxy: Proxy) -> None:
+    with redis.Redis(port=proxy.port) as client:
+        lock = Lock(client, "stock", timeout=100)
+        lock.acquire()
+        proxy.delay = 0.1
+        sent = time.monotonic()
+        lock.reacquire()
+        assert sent <= lease_end(lock) - 98.998 < sent + 0.1
+        # A request that shortens it counts, whatever becomes of its reply.
+        proxy.answer(b"LOCK.RENEW", TRY_AGAIN)
+        sent = time.monotonic()
+        with pytest.raises(redis.ResponseError):
+            lock.extend(50, replace_ttl=True)
+        assert sent <= lease_end(lock) - 49.498 < sent + 0.1
+
+
+def test_a_lease_that_is_over_stays_lost(server: Server, client: redis.Redis) -> None:
+    lock = Lock(client, "stock", timeout=0.3)
+    lock.acquire()
+    server.admin.execute_command("LOCK.RENEW", "stock", lock.local.token, 60_000)
+    until(lambda: lease_end(lock) < time.monotonic(), "the end of the lease")
+    with pytest.raises(LockNotOwnedError):
+        lock.reacquire()
+    with pytest.raises(LockNotOwnedError), lock.keep_alive():
+        pass
+
+
+@pytest.mark.parametrize("make", KINDS)
+def test_a_grant_that_came_late_is_renewed(server: Server, client: redis.Redis, make: Callable[[Any], Lock]) -> None:
+    def work() -> int:
+        with make(client):
+            return server.calls("lock.renew")
+
+    assert work() == 0
+    before = Lock(client, "stock", timeout=60)
+    before.acquire()
+    with ThreadPoolExecutor() as pool:
+        working = pool.submit(work)
+        server.wait_for_waiters("stock", 1)
+        time.sleep(0.3)
+        before.release()
+        assert working.result() == (2 if make is KINDS[-1] else 1)
+
+
+@pytest.mark.parametrize("wait", ["block", "notify"])
+async def test_asyncio_a_grant_that_came_late_is_renewed(
+    server: Server, async_client: "redis.asyncio.Redis", wait: Literal["block", "notify"]
+) -> None:
+    before = ours.Lock(async_client, "stock", timeout=60)
+    await before.acquire()
+    lock = ours.Lock(async_client, "stock", timeout=2, wait=wait)
+    waiting = asyncio.create_task(lock.acquire())
+    await asyncio.to_thread(server.wait_for_waiters, "stock", 1)
+    await asyncio.sleep(0.3)
+    await before.release()
+    assert await waiting
+    assert server.calls("lock.renew") == 1
+
+
+def test_a_late_grant_that_is_lost_is_asked_for_again(server: Server, proxy: Proxy) -> None:
+    with redis.Redis(port=proxy.port) as client, Lock(client, "stock", timeout=60) as before:
+        lock = Lock(client, "stock", timeout=2, thread_local=False)
+        with ThreadPoolExecutor() as pool:
+            waiting = pool.submit(lock.acquire)
+            server.wait_for_waiters("stock", 1)
+            time.sleep(0.3)
+            proxy.answer(b"LOCK.RENEW", b":0", times=1)
+            before.release()
+            assert waiting.result()
+        assert (proxy.refusals, server.calls("lock.acquire")) == (1, 3)
+        lock.release()
+        before.acquire()
+
+
+def test_try_again_loses_nothing(server: Server, proxy: Proxy) -> None:
+    with redis.Redis(port=proxy.port) as client, Lock(client, "stock", timeout=2) as lock, lock.keep_alive() as lease:
+        server.admin.config_resetstat()
+        proxy.answer(b"LOCK.RENEW", TRY_AGAIN, times=2)
+        until(lambda: server.calls("lock.renew"), "a renewal that is answered")
+        assert proxy.refusals == 2
+        assert not lease.lost.is_set()
+        proxy.answer(b"LOCK.RENEW", TRY_AGAIN)
+        end = lease_end(lock)
+        assert lease.lost.wait(20)
+        assert time.monotonic() >= end
+        lock.raise_on_release_error = False
+
+
+async def test_asyncio_try_again_loses_nothing(server: Server, proxy: Proxy) -> None:
+    async with (
+        redis.asyncio.Redis(port=proxy.port) as client,
+        ours.Lock(client, "stock", timeout=2) as lock,
+        lock.keep_alive() as lease,
+    ):
+        server.admin.config_resetstat()
+        proxy.answer(b"LOCK.RENEW", TRY_AGAIN, times=2)
+        await asyncio.to_thread(until, lambda: server.calls("lock.renew"), "a renewal that is answered")
+        assert proxy.refusals == 2
+        assert not lease.lost
+
+
+async def test_a_timeout_above_max_ttl_says_so(shared_server: Server) -> None:
+    told = "^timeout .*at_most.* is too long: ttl must not be above lock.max-ttl$"
+    with running(shared_server.version, "max-ttl", "2000") as server, redis.Redis(port=server.port) as client:
+        for lock in (make(client) for make in KINDS):
+            with lock:
+                lock.timeout = 3
+                with pytest.raises(LockError, match=told):
+                    lock.reacquire()
+                with pytest.raises(LockError, match=told):
+                    lock.extend(3)
+            server.admin.config_resetstat()
+            with pytest.raises(LockError, match=told):
+                lock.acquire()
+            assert server.calls(lock.ACQUIRE.lower()) == 1
+        with pytest.raises(LockError, match=told):
+            run_once(client, "stock", lambda: None, at_most=3)
+        async with redis.asyncio.Redis(port=server.port) as async_client:
+            for wait in ("block", "notify"):
+                with pytest.raises(LockError, match=told):
+                    await ours.Lock(async_client, "stock", wait=wait).acquire()
