@@ -211,7 +211,9 @@ impl Error {
             Self::Cancelled => c"CANCELLED the wait was ended by LOCK.CANCEL",
             Self::QueueFull(full) => queue_full(full),
             Self::TryAgain => c"TRYAGAIN the key has moved or is moving to another node",
-            Self::NotYet => c"TRYAGAIN too few replicas follow this server, the hold is unchanged",
+            Self::NotYet => {
+                c"TRYAGAIN too few replicas follow this server, the hold stays as it was"
+            }
             Self::FencesExhausted => c"ERR no fence is left below 2^53",
             Self::Internal => c"ERR this command is for replication and the append-only file only",
             Self::ModuleOnly => c"ERR this command is for the module itself only",

@@ -23,6 +23,7 @@
 //!    nothing that this server lacks. Only the rest of its own guard remains, which it has told.
 //!    The clocks of the two must agree, because holds end by the clock of this server now.
 
+mod event;
 mod hand_over;
 pub mod quorum;
 mod settings;
@@ -30,13 +31,23 @@ mod wall_clock;
 
 use crate::command::guard::Beat;
 use crate::lock::{Lock, Mode, Now, Token};
+pub use event::GuardEvent;
 use hand_over::HandOver;
 use quorum::{Quorum, Replicas};
 pub use settings::{Reason, Rule, Scope, Settings};
 use wall_clock::WallClock;
 
+/// By how much the clocks of two servers may differ, in milliseconds.
+pub const CLOCKS_APART_MS: u64 = 1_000;
+
 /// How much longer than a lease a server waits after its start, in milliseconds.
 const AFTER_START_MS: u64 = 1_000;
+
+/// How often a primary tells its replicas of the guard, and asks what they have received.
+const BEAT_US: u64 = 250_000;
+
+/// The same while the first answer of a replica may come at any moment.
+const SOON_BEAT_US: u64 = 20_000;
 
 /// The guard of a server. Its instants are on a clock that goes on while the machine is suspended.
 #[derive(Clone, Debug, Default)]
@@ -201,6 +212,13 @@ impl Guard {
         self.beat_due_us = self.has_beats().then_some(0);
     }
 
+    /// The next beat is due after a while, or soon where a replica has just come.
+    pub(super) fn beat_later(&mut self, boot_us: u64, monotonic_us: u64) {
+        let is_soon = self.asks_replicas() && self.quorum.expects_somebody(boot_us);
+        let pause_us = if is_soon { SOON_BEAT_US } else { BEAT_US };
+        self.beat_due_us = Some(monotonic_us.saturating_add(pause_us));
+    }
+
     /// This server is a replica: nobody follows it, and it tells nobody anything.
     pub(super) fn stand_down(&mut self) {
         self.quorum = Quorum::default();
@@ -238,6 +256,15 @@ impl Guard {
         let longer = self.longer_ms.filter(|(_, until_us)| *until_us > boot_us);
         let longer_ms = longer.map_or(0, |(ms, _)| ms);
         self.settings.max_ttl_ms.max(longer_ms)
+    }
+
+    /// A lease has come from elsewhere. A guard that has begun waits for its end.
+    pub(super) fn long_lease_came(&mut self, left_ms: u64, at_us: u64) {
+        self.leases_may_be(left_ms, at_us);
+        let over_us = at_us.saturating_add(left_ms.saturating_mul(1_000));
+        for end_us in self.ends_us.iter_mut().filter(|end_us| **end_us > at_us) {
+            *end_us = over_us.max(*end_us);
+        }
     }
 
     /// There may be leases of that length, until one that begins now is over.
@@ -358,24 +385,4 @@ impl Guard {
         let has_rule = self.settings.has(Rule::Holders);
         own.is_some_and(|(own, _)| !has_rule || mode.tolerates() > own.tolerates())
     }
-}
-
-/// What callbacks note of the guard.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum GuardEvent {
-    /// Something after which leases may be missing, and when, on the clock that goes on while the
-    /// machine is suspended.
-    Began(Reason, u64),
-    /// The server has loaded everything that it had.
-    LacksNothing,
-    /// The settings have changed.
-    SettingsChanged,
-    /// This server follows a primary anew.
-    Linked,
-    /// The primary of this server has told of its guard, and when, by both clocks.
-    Heard(Beat, u64, Now),
-    /// A replica has come or gone.
-    Replicas(Replicas, u64),
-    /// The primary before has come back as this replica, by a partial resynchronization.
-    OldPrimaryIsBack(Box<[u8]>, u64),
 }

@@ -1,14 +1,11 @@
 //! The guard at work: it is looked at before anything is decided.
 
 use super::count::Count;
-use super::guard::{Change, GuardEvent};
+use super::guard::{Change, GuardEvent, CLOCKS_APART_MS};
 use super::host::{Host, Server};
 use super::machine::Machine;
 use super::printable::line_of;
 use crate::lock::{Lock, Now, Token};
-
-/// By how much the clocks of two servers may differ, in milliseconds.
-const CLOCKS_APART_MS: u64 = 1_000;
 
 /// Which holds may be used: renewed, checked, or the condition of a command.
 #[derive(Clone, Copy)]
@@ -89,9 +86,6 @@ fn look<S: Server>(server: S, machine: &mut Machine<S::Types>) {
     machine.guard.beat_now();
 }
 
-/// How often a primary tells its replicas of the guard, and asks what they have received.
-const BEAT_US: u64 = 250_000;
-
 /// Tells the replicas of the guard and asks what they have received, if that is due. For the timer.
 pub(super) fn beat_if_due<H: Host>(host: &mut H) {
     let server = host.server();
@@ -108,8 +102,8 @@ fn beat<S: Server>(server: S, machine: &mut Machine<S::Types>) {
         return guard.stand_down();
     }
     let (boot_us, replicas) = (server.boot_us(), server.replicas());
-    guard.beat_due_us = Some(server.monotonic_us().saturating_add(BEAT_US));
     guard.replicas_are(&replicas, boot_us);
+    guard.beat_later(boot_us, server.monotonic_us());
     if !replicas.all.is_empty() && !server.must_not_write() {
         guard.note_sent(replicas.offset, boot_us);
         server.beat(guard.beat(boot_us, server.now()), guard.asks_replicas());
@@ -140,6 +134,7 @@ pub(super) fn note<S: Server>(server: S, machine: &mut Machine<S::Types>, event:
                 server.log(&line_of(line));
             }
         }
+        GuardEvent::LongLease(left_ms, at_us) => guard.long_lease_came(left_ms, at_us),
         GuardEvent::Replicas(replicas, at_us) => {
             guard.replicas_are(&replicas, at_us);
             guard.beat_now();

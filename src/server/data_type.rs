@@ -94,6 +94,7 @@ unsafe extern "C" fn rdb_load(io: *mut raw::RedisModuleIO, encoding_version: c_i
     let module = Module::get();
     for (_, hold) in lock.holders() {
         module.shared.fences.observe(hold.fence);
+        module.lease_came(hold.deadline);
     }
     held::created(&lock);
     let name = key_name(io);

@@ -12,7 +12,6 @@ use redis_module::raw;
 
 use super::api::{Argv, Caller, Context};
 use super::blocked_client::{Callbacks, Machine, Note, Shared};
-use super::clock;
 use super::connections::Connections;
 use super::delivery::Replies;
 use super::forced::Forced;
@@ -23,9 +22,11 @@ use super::start::Start;
 use super::stats::recent::Recent;
 use super::stats::removals::Removals;
 use super::timer::Timer;
+use super::{clock, limits};
 use crate::command::{Args, Error, Reply};
-use crate::engine::guard::Reason;
+use crate::engine::guard::{GuardEvent, Reason, Scope, CLOCKS_APART_MS};
 use crate::engine::several;
+use crate::lock::Deadline;
 use crate::wait::Counts;
 
 /// Everything that the module remembers.
@@ -83,6 +84,20 @@ impl Module {
         let machine = self.machine.try_borrow();
         self.shared.bindings.has_client(client)
             || machine.map_or(true, |machine| is_awaited(&machine))
+    }
+
+    /// A lease has come from elsewhere. It may be longer than those of the guard, by more than the
+    /// clocks of two servers differ.
+    pub(super) fn lease_came(&self, deadline: Deadline) {
+        let settings = limits::guard();
+        if settings.scope == Scope::Off {
+            return;
+        }
+        let left_ms = deadline.ms().saturating_sub(clock::now().ms());
+        if left_ms > settings.max_ttl_ms.saturating_add(CLOCKS_APART_MS) {
+            let came = GuardEvent::LongLease(left_ms, clock::boot_us());
+            self.shared.inbox.leave(Note::Guard(came));
+        }
     }
 
     /// For how many milliseconds no new grant is made yet, and why; `None` where grants are made,

@@ -53,6 +53,9 @@ pub(super) fn apply(task: &mut Task<'_>) -> Result<(), Error> {
     match apply::parse(task.argv().after_key())? {
         Record::Effect(effect) => {
             effect.fence().into_iter().for_each(|f| fences.observe(f));
+            if let Effect::Hold { hold, .. } = &effect {
+                task.module().lease_came(hold.deadline);
+            }
             task.replay(|key, now| apply_effect(key, &effect, now))
         }
         Record::State(lock) => {

@@ -18,6 +18,9 @@ use std::collections::VecDeque;
 
 use super::settings::{Reason, Rule, Settings};
 
+/// For how long the first acknowledgement of a member is expected at any moment, in microseconds.
+const EXPECTED_US: u64 = 2_000_000;
+
 /// A replica, as the server lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replica {
@@ -40,6 +43,8 @@ pub struct Replicas {
 #[derive(Clone, Debug)]
 struct Member {
     name: Box<[u8]>,
+    /// When it came.
+    came_us: u64,
     /// `s`, once it has acknowledged something.
     fresh_us: Option<u64>,
     /// `a`, once it has acknowledged something. 0 is for ever.
@@ -97,6 +102,7 @@ impl Quorum {
             let at = at.unwrap_or_else(|| {
                 self.members.push(Member {
                     name: one.name.clone(),
+                    came_us: boot_us,
                     fresh_us: None,
                     since_us: None,
                 });
@@ -117,6 +123,13 @@ impl Quorum {
         if let Some(member) = self.members.iter_mut().find(|m| *m.name == *name) {
             member.since_us = Some(0);
         }
+    }
+
+    /// Whether a member has come lately, and has acknowledged nothing yet.
+    pub(super) fn expects_somebody(&self, boot_us: u64) -> bool {
+        let is_new = |member: &Member| boot_us.saturating_sub(member.came_us) < EXPECTED_US;
+        let mut silent = self.members.iter().filter(|m| m.since_us.is_none());
+        silent.any(is_new)
     }
 
     /// How many members are fresh, this one included.
