@@ -15,7 +15,7 @@
 //! | `CAMPAIGN_CONTROL` | 300 | failovers without it |
 //! | `CAMPAIGN_SEED` | the time | the seed of the first round; each next one has the next seed |
 //! | `CAMPAIGN_SERVERS` | all | `redis-6.2,valkey-9` |
-//! | `CAMPAIGN_MODES` | `restart,failover` | and `quorum`, where the module has it |
+//! | `CAMPAIGN_MODES` | all | `restart,failover,quorum` |
 //! | `CAMPAIGN_FAULTS` | all | `behind,twice` |
 //! | `CAMPAIGN_GROUPS` | 16 | groups of servers at one time |
 //! | `CAMPAIGN_KEEP` | 0 | 1: the journals of all rounds stay |

@@ -190,7 +190,7 @@ impl Choice {
             Kind::Valkey9,
         ];
         let servers = words("CAMPAIGN_SERVERS", "redis,valkey");
-        let modes = words("CAMPAIGN_MODES", "restart,failover");
+        let modes = words("CAMPAIGN_MODES", "restart,failover,quorum");
         let faults = words("CAMPAIGN_FAULTS", "");
         let is_server = |kind: &Kind| servers.iter().any(|name| kind.name().starts_with(name));
         let pairs = MODES

@@ -12,6 +12,8 @@ use super::plan::{Fault, Mode, Plan};
 
 /// How much later than promised the first new grant may come.
 const LATE_MS: u64 = 500;
+/// C counts from the first acknowledgement of the replicas, which have to come to the new primary.
+const LATE_OF_QUORUM_MS: u64 = 1_500;
 
 pub struct Row {
     pub plan: Plan,
@@ -39,8 +41,12 @@ impl Row {
     }
 
     fn is_late(&self) -> bool {
+        let late_ms = match self.plan.mode {
+            Mode::Quorum => LATE_OF_QUORUM_MS,
+            _ => LATE_MS,
+        };
         self.pause_ms()
-            .is_none_or(|ms| ms > self.plan.wait_ms() + LATE_MS)
+            .is_none_or(|ms| ms > self.plan.wait_ms() + late_ms)
     }
 
     /// Whether it was played, within the conditions.
