@@ -4,6 +4,7 @@
 //! The world of servers in `src/engine/simulation` proves the rules. Here real servers lose real
 //! records, and each loss has a control without the guard, where two tokens hold the lock.
 
+mod cluster;
 mod group;
 
 use std::fs::OpenOptions;
