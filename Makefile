@@ -105,7 +105,7 @@ bench-peers: setup ## Measure lock libraries beside the adapters in clients/, in
 	@scripts/plots.sh $(MEASURED) || true
 
 # Run as a test, which needs no build of its own: the server is what is counted.
-bench-check: setup ## Count the instructions of each command, compare them with benches/instructions.tsv (BASELINE=write sets them)
+bench-check: setup ## Count the instructions of each command, compare them with benches/instructions.tsv (BASELINE=write sets them, GUARD=restart counts with a guard)
 	@$(MAKE) build
 	@scripts/setup/servers.sh redis-7.0.15
 	cargo test --locked --bench bench -- instructions

@@ -57,6 +57,8 @@ pub struct Guard {
     closed_by: Option<Reason>,
     /// Whether holds are not renewed.
     puts_off_renewals: bool,
+    /// Until when it stays open, if no clock is stepped.
+    quiet_until_us: u64,
     /// When each reason for it ends.
     ends_us: [u64; Reason::TIMED.len()],
     /// Until when there may be holds that another server has decided about.
@@ -230,9 +232,10 @@ impl Guard {
         self.hand_over = HandOver::default();
     }
 
-    /// The replicas have changed, or were asked.
+    /// The replicas have changed, or have answered.
     pub(super) fn replicas_are(&mut self, replicas: &Replicas, boot_us: u64) {
         self.quorum.hear(replicas, boot_us, &self.settings);
+        self.quiet_until_us = 0;
     }
 
     /// Notes that what is sent from now on, after so much, is younger than now.
@@ -345,6 +348,12 @@ impl Guard {
         }
     }
 
+    /// Whether a look would change nothing: it is open, and no clock says otherwise.
+    #[inline]
+    pub(super) fn is_quiet(&self, now: Now, boot_us: u64) -> bool {
+        boot_us < self.quiet_until_us && !self.wall_clock.may_be_stepped(now.us(), boot_us)
+    }
+
     /// Looks at the clocks. Answers what has become of it.
     pub(super) fn look(&mut self, now: Now, boot_us: u64, monotonic_us: u64) -> Option<Change> {
         let drift = self.settings.drift;
@@ -353,6 +362,10 @@ impl Guard {
         }
         let closed_for = self.closed_for(boot_us);
         self.puts_off_renewals = self.must_put_off_renewals(boot_us);
+        self.quiet_until_us = match (closed_for, self.puts_off_renewals) {
+            (None, false) => self.quorum.fresh_until_us(boot_us, &self.settings),
+            _ => 0,
+        };
         let due_us = |ms: u64| monotonic_us.saturating_add(ms.saturating_mul(1_000));
         let timed = closed_for.filter(|(_, reason)| *reason != Reason::Alone);
         self.due_us = timed.map(|(ms, _)| due_us(ms));

@@ -53,7 +53,14 @@ impl Usable {
 #[inline]
 pub(super) fn look_if_on<H: Host>(host: &mut H) {
     if host.machine().guard.is_on() {
-        look(host.server(), host.machine());
+        look_if_needed(host.server(), host.machine());
+    }
+}
+
+#[inline(never)] // Most servers have no guard.
+fn look_if_needed<S: Server>(server: S, machine: &mut Machine<S::Types>) {
+    if !machine.guard.is_quiet(server.now(), server.boot_us()) {
+        look(server, machine);
     }
 }
 

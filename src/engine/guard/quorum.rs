@@ -125,6 +125,14 @@ impl Quorum {
         }
     }
 
+    /// Until when all members are fresh that are. It changes when something is heard.
+    pub(super) fn fresh_until_us(&self, boot_us: u64, settings: &Settings) -> u64 {
+        let fresh_us = self.members.iter().filter_map(|member| member.fresh_us);
+        let fresh_us = fresh_us.filter(|us| is_fresh(*us, boot_us, settings));
+        let first_us = fresh_us.min().unwrap_or(u64::MAX);
+        first_us.saturating_add(settings.fresh_ms.saturating_mul(1_000))
+    }
+
     /// Whether a member has come lately, and has acknowledged nothing yet.
     pub(super) fn expects_somebody(&self, boot_us: u64) -> bool {
         let is_new = |member: &Member| boot_us.saturating_sub(member.came_us) < EXPECTED_US;

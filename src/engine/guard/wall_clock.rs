@@ -18,11 +18,20 @@ struct Looked {
 }
 
 impl WallClock {
+    /// Whether it may have been stepped forward since it was looked at last.
+    #[inline]
+    pub(super) fn may_be_stepped(&self, wall_us: u64, boot_us: u64) -> bool {
+        self.0.is_none_or(|looked| {
+            let ahead_us = ahead_us(wall_us, boot_us);
+            let grown_us = ahead_us.saturating_sub(looked.ahead_us);
+            grown_us.saturating_add(looked.stepped_us) > SMALL_STEPS_US
+        })
+    }
+
     /// Whether it was stepped forward since it was looked at last. `drift` says by how many of a
     /// thousand the speeds of clocks may differ.
     pub(super) fn was_stepped(&mut self, wall_us: u64, boot_us: u64, drift: u64) -> bool {
-        let difference = i128::from(wall_us).saturating_sub(i128::from(boot_us));
-        let ahead_us = i64::try_from(difference).unwrap_or_default();
+        let ahead_us = ahead_us(wall_us, boot_us);
         let before = self.0.unwrap_or(Looked {
             ahead_us,
             at_us: boot_us,
@@ -43,4 +52,11 @@ impl WallClock {
         });
         was_stepped
     }
+}
+
+/// How far the wall clock is ahead of the other one. Neither reaches 2^63 microseconds.
+#[inline]
+fn ahead_us(wall_us: u64, boot_us: u64) -> i64 {
+    let signed = |us: u64| i64::try_from(us).unwrap_or(i64::MAX);
+    signed(wall_us).saturating_sub(signed(boot_us))
 }
