@@ -13,8 +13,8 @@ use crate::engine::guard::quorum::{Replica, Replicas};
 use crate::engine::guard::GuardEvent;
 
 /// How long before a promotion the link to the primary may have ended because of it, in
-/// microseconds. Both happen in one turn of the event loop.
-const SAME_TURN_US: u64 = 5_000;
+/// microseconds. On 6.2 FAILOVER ends it a few turns of the event loop before.
+const JUST_BEFORE_US: u64 = 200_000;
 
 /// Those that follow this server, by INFO.
 ///
@@ -114,8 +114,8 @@ impl Links {
     /// This server is promoted.
     pub(super) fn is_promoted(&self, ctx: Context<'_>) {
         let now_us = clock::boot_us();
-        let is_just_now = |us: u64| now_us.saturating_sub(us) <= SAME_TURN_US;
-        let was_up = self.ended_us.take().is_none_or(is_just_now);
+        let is_just_before = |us: u64| now_us.saturating_sub(us) <= JUST_BEFORE_US;
+        let was_up = self.ended_us.take().is_none_or(is_just_before);
         let primary = self.primary.take().filter(|_| was_up);
         let came_after = primary.map(|primary| (primary, copies(ctx)));
         self.came_after.replace(came_after);
