@@ -158,10 +158,8 @@ impl Guard {
     /// How long a majority must have followed, in microseconds.
     fn quorum_wait_us(&self, boot_us: u64) -> u64 {
         let settings = &self.settings;
-        let lease_ms = match settings.has(Rule::WholeWait) {
-            true => self.longest_ms(boot_us),
-            false => self.longest_ms(boot_us) / 2,
-        };
+        let parts = if settings.has(Rule::WholeWait) { 1 } else { 2 };
+        let lease_ms = self.longest_ms(boot_us) / parts;
         match settings.has(Rule::Wait) {
             true => settings.with_drift_us(lease_ms.saturating_add(settings.fresh_ms)),
             false => 0,
@@ -261,7 +259,7 @@ impl Guard {
         self.settings.max_ttl_ms.max(longer_ms)
     }
 
-    /// A lease has come from elsewhere. A guard that has begun waits for its end.
+    /// A lease has come from elsewhere. A guard waits for its end.
     pub(super) fn long_lease_came(&mut self, left_ms: u64, at_us: u64) {
         self.leases_may_be(left_ms, at_us);
         let over_us = at_us.saturating_add(left_ms.saturating_mul(1_000));
