@@ -159,7 +159,7 @@ impl Guard {
     fn quorum_wait_us(&self, boot_us: u64) -> u64 {
         let settings = &self.settings;
         let parts = if settings.has(Rule::WholeWait) { 1 } else { 2 };
-        let lease_ms = self.longest_ms(boot_us) / parts;
+        let lease_ms = self.longest_ms(boot_us).div_euclid(parts);
         match settings.has(Rule::Wait) {
             true => settings.with_drift_us(lease_ms.saturating_add(settings.fresh_ms)),
             false => 0,
