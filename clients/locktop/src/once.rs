@@ -65,6 +65,7 @@ fn server(server: &Server) -> Value {
         "role": text(&info.role),
         "server": text(&info.server),
         "module": info.module,
+        "guard": text(&info.guard),
         "notes": snapshot.notes,
         "info": fields.collect::<Map<_, _>>(),
         "contended_error": refusal(&snapshot.contended),

@@ -170,6 +170,23 @@ fn what_has_happened_as_json_with_the_rights() {
 }
 
 #[test]
+fn a_guard_is_shown_until_it_ends() {
+    let server = Server::start_with(&["guard", "restart", "max-ttl", "60000"]);
+    let address = address(&server);
+    let table = locktop(&["--once", &address]);
+    assert_eq!((table.status, table.err.as_str()), (0, ""));
+    let line = table.line("guard");
+    let left = line.strip_prefix(&format!("{address}: guard: restart, "));
+    assert!(left.is_some_and(|left| left.ends_with(" left")), "{line}");
+    assert_eq!(document(&[&address])["servers"][0]["guard"], "restart");
+
+    server.admin().run(&["CONFIG", "SET", "lock.guard", "off"]);
+    let table = locktop(&["--once", &address]);
+    assert!(!table.out.contains("guard"), "{table:?}");
+    assert_eq!(document(&[&address])["servers"][0]["guard"], "off");
+}
+
+#[test]
 fn one_of_two_servers_is_down() {
     let server = Server::start();
     contend(&server, "jobs:42");

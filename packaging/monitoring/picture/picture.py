@@ -123,8 +123,11 @@ def panels(prometheus: int, begin: float, end: float):
 def draw(found, seconds: float, out: Path) -> None:
     for look in theme.themes():
         colours = cycler(color=[look.colour(name) for name in COLOURS])
-        figure, axes = plt.subplots(len(found) // 2, 2, figsize=(12, 2.7 * (len(found) // 2)), layout="constrained")
-        for (title, unit, drawn), axis in zip(found, axes.flat, strict=True):
+        rows = (len(found) + 1) // 2
+        figure, axes = plt.subplots(rows, 2, figsize=(12, 2.7 * rows), layout="constrained")
+        for axis in axes.flat[len(found) :]:
+            axis.remove()
+        for (title, unit, drawn), axis in zip(found, axes.flat, strict=False):
             axis.set_prop_cycle(colours)
             for name, points in drawn:
                 axis.plot(*zip(*points, strict=True), label=name, linewidth=1.4)

@@ -10,6 +10,8 @@ pub(crate) struct Info {
     pub(crate) role: String,
     /// Of the module: `0.2.0`; none if it is not loaded.
     pub(crate) module: Option<String>,
+    /// `off`, `open`, or why the server grants no new lock; empty if the module did not say.
+    pub(crate) guard: String,
     /// Those that have keys.
     pub(crate) databases: Vec<u32>,
     /// The numbers of the section `lock`, in the server's order, under the server's names. Nothing
@@ -33,6 +35,7 @@ impl Info {
                 "module" if value.starts_with("name=lock,") => {
                     info.module = Some(module_version(value));
                 }
+                "lock_guard" => info.guard = value.to_owned(),
                 _ if name.starts_with("lock_") => {
                     if let Ok(number) = value.trim().parse() {
                         info.fields.push((name.to_owned(), number));
@@ -170,8 +173,10 @@ impl Rates {
 pub(crate) fn is_counter(name: &str) -> bool {
     let mut words: Vec<_> = name.split('_').collect();
     let is_of_window = window_of(&mut words).is_some();
-    let is_gauge =
-        matches!(words.get(1), Some(&("held" | "waiters"))) || name == "lock_waited_keys";
+    let is_gauge = matches!(
+        words.get(1),
+        Some(&("held" | "waiters" | "waiting" | "guard"))
+    ) || name == "lock_waited_keys";
     let is_time = words.contains(&"usec") || words.contains(&"us");
     !is_of_window && !is_gauge && !is_time
 }
@@ -278,6 +283,7 @@ mod tests {
             "lock_waited",
             "lock_wait_count",
             "lock_brand_new",
+            "lock_guards",
         ] {
             assert!(is_counter(name), "{name}");
         }
@@ -285,6 +291,8 @@ mod tests {
             "lock_held_keys",
             "lock_waiters_absent",
             "lock_waited_keys",
+            "lock_waiting_bytes",
+            "lock_guard_left_ms",
             "lock_wait_usec_max",
             "lock_acquired_1m",
             "lock_wait_count_10m",

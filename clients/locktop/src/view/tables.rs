@@ -1,6 +1,7 @@
 //! The two tables: the servers, and the locks of all of them.
 
 use super::grid::{Column, Grid};
+use crate::model::info::Info;
 use crate::model::{Model, Order, Row, Server, Snapshot, Sort, State};
 use crate::text::{count, escape, microseconds, milliseconds, per_second};
 
@@ -85,12 +86,25 @@ pub(crate) fn notes(model: &Model) -> Vec<(bool, String)> {
             State::Connecting => {}
             State::Down(error) => notes.push((true, format!("{} is down: {error}", server.name))),
             State::Up(snapshot) => {
-                let of = |note: &String| (false, format!("{}: {note}", server.name));
-                notes.extend(snapshot.notes.iter().map(of));
+                let of = |is_bad, note: &str| (is_bad, format!("{}: {note}", server.name));
+                notes.extend(guard(&snapshot.info).map(|guard| of(true, &guard)));
+                notes.extend(snapshot.notes.iter().map(|note| of(false, note)));
             }
         }
     }
     notes
+}
+
+/// Why the server grants no new lock, and for how long yet.
+fn guard(info: &Info) -> Option<String> {
+    let reason = match info.guard.as_str() {
+        "" | "off" | "open" => return None,
+        reason => escape(reason.as_bytes()),
+    };
+    Some(match info.field("lock_guard_left_ms") {
+        None | Some(0) => format!("guard: {reason}"),
+        Some(ms) => format!("guard: {reason}, {} left", milliseconds(ms)),
+    })
 }
 
 pub(crate) fn locks(rows: &[Row<'_>], order: &Order, has_several_servers: bool) -> Grid {

@@ -99,6 +99,29 @@ fn what_a_server_cannot_be_asked_is_said() {
 }
 
 #[test]
+fn a_guard_that_keeps_requests_waiting_is_red() {
+    let mut app = app();
+    let mut reds = |guard: &str, left_ms| {
+        let mut look = snapshot(0, 0, vec![]);
+        look.info.guard = guard.to_owned();
+        let left = ("lock_guard_left_ms".to_owned(), left_ms);
+        look.info.fields.push(left);
+        app.update("s:1", Ok(look));
+        let terminal = drawn(&mut app, 110, 24, COLOURS);
+        let cells = &terminal.backend().buffer().content;
+        let red = cells.iter().filter(|cell| cell.fg == Color::Red);
+        red.map(|cell| cell.symbol()).collect::<String>()
+    };
+    let promotion = reds("promotion", 12_345);
+    assert_eq!(promotion, "s:1: guard: promotion, 12.3s left");
+    assert_eq!(reds("alone", 0), "s:1: guard: alone");
+    assert_eq!(reds("a\x1b", 0), "s:1: guard: a\\x1b");
+    for none in ["open", "off", ""] {
+        assert_eq!(reds(none, 0), "", "{none}");
+    }
+}
+
+#[test]
 fn a_narrow_terminal_keeps_the_wait_the_key_and_the_waiters() {
     let mut app = app();
     app.update(
