@@ -73,6 +73,8 @@ pub struct Guard {
     hand_over: HandOver,
     /// When the next beat is due, on the monotonic clock.
     pub(super) beat_due_us: Option<u64>,
+    /// Whether the replicas are to be asked in the next turn of the timer.
+    pub(super) is_asking: bool,
 }
 
 /// What has become of the guard.
@@ -119,8 +121,7 @@ impl Guard {
         self.settings.scope == Scope::Quorum
     }
 
-    /// For how many milliseconds it is closed yet, and why: 0 where nobody knows. `None` when it is
-    /// open.
+    /// For how many milliseconds it is closed yet (0: nobody knows), and why. `None` when open.
     pub fn closed_for(&self, boot_us: u64) -> Option<(u64, Reason)> {
         if !self.is_on() {
             return None;

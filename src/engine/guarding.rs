@@ -97,7 +97,12 @@ fn look<S: Server>(server: S, machine: &mut Machine<S::Types>) {
 pub(super) fn beat_if_due<H: Host>(host: &mut H) {
     let server = host.server();
     let is_due = |due_us: u64| due_us <= server.monotonic_us();
-    if host.machine().guard.beat_due_us.is_some_and(is_due) {
+    if !host.machine().guard.beat_due_us.is_some_and(is_due) {
+        return;
+    }
+    if host.machine().guard.is_asking {
+        ask(server, host.machine());
+    } else {
         beat(server, host.machine());
         look_if_on(host);
     }
@@ -113,7 +118,23 @@ fn beat<S: Server>(server: S, machine: &mut Machine<S::Types>) {
     guard.beat_later(boot_us, server.monotonic_us());
     if !replicas.all.is_empty() && !server.must_not_write() {
         guard.note_sent(replicas.offset, boot_us);
-        server.beat(guard.beat(boot_us, server.now()), guard.asks_replicas());
+        server.beat(guard.beat(boot_us, server.now()));
+        guard.is_asking = guard.asks_replicas();
+        if guard.is_asking {
+            guard.beat_now();
+        }
+    }
+}
+
+/// Asks the replicas what they have received, in the turn after a beat. Two commands of one turn
+/// would be a transaction, whose frame goes into the append-only file.
+fn ask<S: Server>(server: S, machine: &mut Machine<S::Types>) {
+    machine.guard.is_asking = false;
+    machine
+        .guard
+        .beat_later(server.boot_us(), server.monotonic_us());
+    if server.is_primary() && !server.must_not_write() {
+        server.ask_replicas();
     }
 }
 

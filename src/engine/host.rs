@@ -96,9 +96,10 @@ pub trait Server: Copy {
     fn guard(self) -> guard::Settings;
     /// Its replicas, and how much was sent to them.
     fn replicas(self) -> Replicas;
-    /// Tells the replicas of the guard. `asks` says that they are asked at once how much they have
-    /// received.
-    fn beat(self, beat: Beat, asks: bool);
+    /// Tells the replicas of the guard.
+    fn beat(self, beat: Beat);
+    /// Asks the replicas how much they have received. They answer at once.
+    fn ask_replicas(self);
 
     /// Adds to a counter.
     fn count_many(self, of: Count, n: usize);

@@ -164,8 +164,12 @@ impl Server for Context<'_> {
         replicas::listed(self)
     }
 
-    fn beat(self, beat: Beat, asks: bool) {
-        replicas::beat(self, beat, asks);
+    fn beat(self, beat: Beat) {
+        replicas::beat(beat);
+    }
+
+    fn ask_replicas(self) {
+        replicas::ask();
     }
 
     #[inline(always)] // The counter is known when it is compiled.

@@ -53,11 +53,16 @@ fn address(host: &[u8], port: &[u8]) -> Box<[u8]> {
     [host, b":", port].concat().into()
 }
 
-/// Tells the replicas of the guard. `asks` says that they are asked what they have received, as
-/// WAIT does. Nothing of it goes to the append-only file.
-pub(super) fn beat(ctx: Context<'_>, beat: Beat, asks: bool) {
+/// Tells the replicas of the guard. Nothing of it goes to the append-only file (`A`).
+///
+/// What a timer replicates by its own context is a transaction on 6.2, and its frame would go
+/// there. By the detached context it is not.
+pub(super) fn beat(beat: Beat) {
     let number = |ms: u64| c_longlong::try_from(ms).unwrap_or(c_longlong::MAX);
-    // SAFETY: the context is alive. `Allll` takes four numbers, `Acc` two strings.
+    let Some(ctx) = Context::detached() else {
+        return;
+    };
+    // SAFETY: the context is alive. `Allll` takes four numbers.
     unsafe {
         call!(RedisModule_Replicate(
             ctx.as_ptr(),
@@ -67,17 +72,25 @@ pub(super) fn beat(ctx: Context<'_>, beat: Beat, asks: bool) {
             number(beat.longest_ms),
             number(beat.wait_ms),
             number(beat.clock_us),
-        ));
-        if asks {
-            call!(RedisModule_Replicate(
-                ctx.as_ptr(),
-                c"REPLCONF".as_ptr(),
-                c"Acc".as_ptr(),
-                c"GETACK".as_ptr(),
-                c"*".as_ptr(),
-            ));
-        }
-    }
+        ))
+    };
+}
+
+/// Asks the replicas what they have received, as WAIT does.
+pub(super) fn ask() {
+    let Some(ctx) = Context::detached() else {
+        return;
+    };
+    // SAFETY: the context is alive. `Acc` takes two strings.
+    unsafe {
+        call!(RedisModule_Replicate(
+            ctx.as_ptr(),
+            c"REPLCONF".as_ptr(),
+            c"Acc".as_ptr(),
+            c"GETACK".as_ptr(),
+            c"*".as_ptr(),
+        ))
+    };
 }
 
 /// The primary that this server has followed.

@@ -8,6 +8,7 @@ use crate::harness::{wait_for, Client, CutLink, Kind, Reply, Server};
 on_every_server![
     the_old_primary_lives_on_and_nobody_else_gets_its_locks,
     a_primary_without_a_majority_grants_nothing,
+    beats_go_to_no_file,
     a_planned_hand_over_ends_the_guard_early,
     a_hand_over_that_loses_a_grant_does_not,
 ];
@@ -34,6 +35,12 @@ impl Group {
             primary: start(),
             replicas: [start(), start()],
         }
+    }
+
+    /// How many bytes the primary has sent.
+    fn sent(&self) -> u64 {
+        let offset = self.primary.client().info("master_repl_offset");
+        offset.parse().unwrap()
     }
 
     fn follow(&self, port: u16) {
@@ -118,6 +125,22 @@ fn a_primary_without_a_majority_grants_nothing(kind: Kind) {
     assert_eq!(c.int("LOCK.RELEASE k me"), 1);
     assert_eq!(c.call("LOCK.ACQUIRE k me 3000"), Reply::Nil);
     assert_eq!(c.int("LOCK.RENEW k me 3000"), 0);
+}
+
+fn beats_go_to_no_file(kind: Kind) {
+    let options = [&QUORUM[..], &["--appendonly", "yes"]].concat();
+    let group = Group::start(kind, &options);
+    group.follow(group.primary.port);
+    let mut c = group.primary.client();
+    wait_until_open(&mut c);
+    for server in [&group.primary, &group.replicas[0]] {
+        let mut c = server.client();
+        let mut bytes = || c.info("aof_current_size").parse::<u64>().unwrap();
+        let before = bytes();
+        let sent = group.sent();
+        wait_for("some beats", || (group.sent() > sent + 1_000).then_some(()));
+        assert_eq!(bytes(), before);
+    }
 }
 
 fn a_planned_hand_over_ends_the_guard_early(kind: Kind) {
