@@ -15,8 +15,8 @@ pub const SPEC: Spec = Spec {
     summary: c"Tells replicas of the guard of their primary. Refused to clients.",
     complexity: c"O(1)",
     since: c"0.3.0",
-    flags: &[Flag::Write, Flag::DenyScript, Flag::Admin, Flag::Fast],
-    acl_categories: c"write admin dangerous fast",
+    flags: &[Flag::DenyScript, Flag::Admin, Flag::Fast],
+    acl_categories: c"admin dangerous fast",
     keys: Keys::None,
     args: &[
         Arg::text(c"left"),
