@@ -14,7 +14,7 @@ use std::process::Command;
 
 use crate::behind;
 use crate::callgrind::Counted;
-use crate::harness::{Client, Kind};
+use crate::harness::{wait_for, Client, Kind};
 use crate::instruction_steps::{
     hand_offs, steps, Said, AT_ONCE, EXEC, GOAL_OF_EXEC, GOAL_OF_SEVERAL, GUARDED, HAND_OFFS, KEYS,
     PERMITS, READERS, SCRIPT, SEVERAL, SINGLY,
@@ -366,14 +366,11 @@ fn start() -> Counted {
     };
     let counted = Counted::start_with(KIND, &["guard", &mode, "max-ttl", "1000"]);
     let mut c = Client::connect(counted.port());
-    for _ in 0..1_000 {
-        if c.info("lock_guard") == "open" {
-            c.text("CONFIG SET lock.max-ttl 3600000");
-            return counted;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(100));
-    }
-    panic!("the guard does not end");
+    wait_for("the end of the guard", || {
+        (c.info("lock_guard") == "open").then_some(())
+    });
+    c.text("CONFIG SET lock.max-ttl 3600000");
+    counted
 }
 
 fn count() -> Vec<Count> {

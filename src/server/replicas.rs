@@ -9,6 +9,7 @@ use redis_module::raw;
 use super::api::{call, Context, ServerInfo};
 use super::clock;
 use crate::command::guard::{self, Beat};
+use crate::command::integer;
 use crate::engine::guard::quorum::{Replica, Replicas};
 use crate::engine::guard::GuardEvent;
 
@@ -24,17 +25,13 @@ pub(super) fn listed(ctx: Context<'_>) -> Replicas {
     let Some(info) = ServerInfo::of(ctx, c"replication") else {
         return replicas;
     };
-    let number = |name: &CStr| info.field(name).and_then(number);
+    let number = |name: &CStr| info.field(name).and_then(integer);
     replicas.offset = number(c"master_repl_offset").unwrap_or_default();
     for n in 0..number(c"connected_slaves").unwrap_or_default() {
         let name = CString::new(format!("slave{n}")).unwrap_or_default();
         replicas.all.extend(info.field(&name).and_then(replica_of));
     }
     replicas
-}
-
-fn number(text: &[u8]) -> Option<u64> {
-    std::str::from_utf8(text).ok()?.trim().parse().ok()
 }
 
 /// Reads `ip=127.0.0.1,port=6380,state=online,offset=14,lag=0`.
@@ -45,7 +42,7 @@ fn replica_of(line: &[u8]) -> Option<Replica> {
     };
     (value(b"state=")? == b"online").then_some(Replica {
         name: address(value(b"ip=")?, value(b"port=")?),
-        acked: number(value(b"offset=")?)?,
+        acked: integer(value(b"offset=")?)?,
     })
 }
 
@@ -149,7 +146,7 @@ impl Links {
 
 fn copies(ctx: Context<'_>) -> Copies {
     let info = ServerInfo::of(ctx, c"stats");
-    [c"sync_full", c"sync_partial_err"].map(|name| number(info.as_ref()?.field(name)?))
+    [c"sync_full", c"sync_partial_err"].map(|name| integer(info.as_ref()?.field(name)?))
 }
 
 #[cfg(test)]

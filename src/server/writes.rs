@@ -18,7 +18,7 @@ use super::api::{
     calls_check_writes, Arg, CallError, CallReply, Caller, Checks, Context, Level, OwnedString,
     ServerInfo,
 };
-use crate::command::writable;
+use crate::command::{integer, writable};
 use crate::lock::slot::key_in;
 
 /// The command by which the module asks.
@@ -122,9 +122,11 @@ fn are_refused_by_info(caller: &mut Caller<'_>) -> bool {
     let Some(good) = ServerInfo::field_of(ctx, c"replication", c"min_slaves_good_slaves") else {
         return false;
     };
-    let number = |bytes: &[u8]| std::str::from_utf8(bytes).ok()?.parse::<u64>().ok();
     let needed = caller.config_value(c"min-replicas-to-write");
-    match (number(good.to_bytes()), needed.as_deref().and_then(number)) {
+    match (
+        integer(good.to_bytes()),
+        needed.as_deref().and_then(integer),
+    ) {
         (Some(good), Some(needed)) => good < needed,
         _ => true,
     }

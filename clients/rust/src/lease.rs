@@ -225,7 +225,7 @@ impl Lease {
     }
 }
 
-/// What is taken off a lease, besides 1 % of it: clocks differ in speed.
+/// Each lease counts less by this and by 1 %, because clocks differ in speed.
 const DRIFT: Duration = Duration::from_millis(2);
 
 /// The longest pause after a renewal that failed, with TRYAGAIN for instance.

@@ -127,9 +127,8 @@ impl Quorum {
 
     /// Until when all members are fresh that are. It changes when something is heard.
     pub(super) fn fresh_until_us(&self, boot_us: u64, settings: &Settings) -> u64 {
-        let fresh_us = self.members.iter().filter_map(|member| member.fresh_us);
-        let fresh_us = fresh_us.filter(|us| is_fresh(*us, boot_us, settings));
-        let first_us = fresh_us.min().unwrap_or(u64::MAX);
+        let first_us = self.all_fresh_us(boot_us, settings).min();
+        let first_us = first_us.unwrap_or(u64::MAX);
         first_us.saturating_add(settings.fresh_ms.saturating_mul(1_000))
     }
 
@@ -142,9 +141,18 @@ impl Quorum {
 
     /// How many members are fresh, this one included.
     pub(super) fn fresh(&self, boot_us: u64, settings: &Settings) -> usize {
-        let fresh_us = self.members.iter().filter_map(|member| member.fresh_us);
-        let others = fresh_us.filter(|us| is_fresh(*us, boot_us, settings));
-        others.count().saturating_add(1)
+        let others = self.all_fresh_us(boot_us, settings).count();
+        others.saturating_add(1)
+    }
+
+    /// `s` of each member that is fresh.
+    fn all_fresh_us<'q>(
+        &'q self,
+        boot_us: u64,
+        settings: &'q Settings,
+    ) -> impl Iterator<Item = u64> + 'q {
+        let all = self.members.iter().filter_map(|member| member.fresh_us);
+        all.filter(move |us| is_fresh(*us, boot_us, settings))
     }
 
     /// Since when a majority follows this server that is fresh. `None` if none does.

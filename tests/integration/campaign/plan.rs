@@ -40,38 +40,19 @@ use Fault::{
     Behind, CutOff, Empty, LivesOn, Planned, RestartAof, RestartEmpty, RestartRdb, Stopped, Twice,
 };
 
-/// Each mode with the faults that are within its conditions.
-const MODES: [(Mode, &[Fault]); 3] = [
-    (Mode::Restart, &[RestartEmpty, RestartRdb, RestartAof]),
-    (
-        Mode::Failover,
-        &[
-            RestartEmpty,
-            RestartRdb,
-            RestartAof,
-            Behind,
-            Twice,
-            Planned,
-            Stopped,
-            LivesOn,
-            Empty,
-        ],
-    ),
-    (
-        Mode::Quorum,
-        &[
-            RestartEmpty,
-            RestartRdb,
-            RestartAof,
-            Behind,
-            Twice,
-            Planned,
-            Stopped,
-            LivesOn,
-            Empty,
-            CutOff,
-        ],
-    ),
+const MODES: [Mode; 3] = [Mode::Restart, Mode::Failover, Mode::Quorum];
+
+const FAULTS: [Fault; 10] = [
+    RestartEmpty,
+    RestartRdb,
+    RestartAof,
+    Behind,
+    Twice,
+    Planned,
+    Stopped,
+    LivesOn,
+    Empty,
+    CutOff,
 ];
 
 const SLACK_MS: u64 = 500;
@@ -99,6 +80,15 @@ impl Fault {
 
     pub fn is_restart(self) -> bool {
         matches!(self, RestartEmpty | RestartRdb | RestartAof)
+    }
+
+    /// The first mode within whose conditions it is. Each mode includes the one before it.
+    fn least_mode(self) -> Mode {
+        match self {
+            _ if self.is_restart() => Mode::Restart,
+            CutOff => Mode::Quorum,
+            _ => Mode::Failover,
+        }
     }
 
     /// Whether the next primary lacks grants.
@@ -195,8 +185,9 @@ impl Choice {
         let is_server = |kind: &Kind| servers.iter().any(|name| kind.name().starts_with(name));
         let pairs = MODES
             .iter()
-            .filter(|(mode, _)| modes.iter().any(|name| name == mode.name()))
-            .flat_map(|(mode, of)| of.iter().map(|fault| (*mode, *fault)));
+            .filter(|mode| modes.iter().any(|name| name == mode.name()))
+            .flat_map(|mode| FAULTS.map(|fault| (*mode, fault)))
+            .filter(|(mode, fault)| *mode >= fault.least_mode());
         let choice = Self {
             kinds: kinds.into_iter().filter(is_server).collect(),
             pairs: pairs

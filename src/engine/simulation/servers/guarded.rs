@@ -2,7 +2,7 @@
 
 use super::dice::Kind;
 use super::guard::{Rule, Scope, Settings as Guard};
-use super::histories::{play, play_seeds, print_breach, small, NONE, ONE, TAKE, THREE};
+use super::histories::{play, play_seeds, print_breach, small, take, NONE, ONE, TAKE, THREE};
 use super::*;
 
 /// Leases are longer than the second by which clocks may differ.
@@ -64,34 +64,24 @@ fn guarded_by_a_quorum_there_is_no_breach() {
 fn a_quorum_without_one_of_its_rules_has_a_breach() {
     let rules = [Rule::Majority, Rule::Fresh, Rule::Wait, Rule::Attachment];
     for rule in rules {
-        let mut seeds = (0..100).map(|n| n * 20..(n + 1) * 20);
-        let kind = without(rule, QUORUMS);
-        let found = seeds.find_map(|seeds| play_seeds(seeds, 2_000, kind).1);
-        println!("without {rule:?}:");
-        print_breach(found);
+        find_breach_without(rule, QUORUMS, 2_000, 2_000);
     }
 }
 
-fn without(rule: Rule, kind: Kind) -> Kind {
+/// Plays as many seeds as it takes.
+fn find_breach_without(rule: Rule, kind: Kind, seeds: u64, steps: usize) {
     let guard = Guard {
         without: Some(rule),
         ..kind.guard
     };
-    Kind {
+    let kind = Kind {
         must_be_safe: false,
         guard,
         ..kind
-    }
-}
-
-fn take(ttl: u64) -> What {
-    What::Take {
-        name: 0,
-        mode: Mode::Exclusive,
-        ttl,
-        limits: Limits::Forever,
-        keep: 0,
-    }
+    };
+    let found = (0..seeds).find_map(|seed| play_seeds(seed..seed + 1, steps, kind).1);
+    println!("without {rule:?}:");
+    print_breach(found);
 }
 
 /// A primary whom both replicas have left, without its knowing, and the one of them that the other
@@ -220,18 +210,11 @@ fn guarded_failovers_have_no_breach() {
 /// Each rule matters.
 #[test]
 fn a_guard_without_one_of_its_rules_has_a_breach() {
-    let find = |kind: Kind, rule| {
-        let kind = without(rule, kind);
-        let mut seeds = (0..200).map(|n| n * 100..(n + 1) * 100);
-        let found = seeds.find_map(|seeds| play_seeds(seeds, 500, kind).1);
-        println!("without {rule:?}:");
-        print_breach(found);
-    };
     for rule in [Rule::Restart, Rule::Clock] {
-        find(RESTARTS, rule);
+        find_breach_without(rule, RESTARTS, 20_000, 500);
     }
     for rule in [Rule::Promotion, Rule::Slack, Rule::Serving, Rule::Holders] {
-        find(FAILOVERS, rule);
+        find_breach_without(rule, FAILOVERS, 20_000, 500);
     }
 }
 

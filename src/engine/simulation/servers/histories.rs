@@ -200,13 +200,17 @@ pub(super) fn small(loses_nothing: bool) -> Settings {
     }
 }
 
-pub(super) const TAKE: What = What::Take {
-    name: 0,
-    mode: Mode::Exclusive,
-    ttl: 10,
-    limits: Limits::Forever,
-    keep: 0,
-};
+pub(super) const TAKE: What = take(10);
+
+pub(super) const fn take(ttl: u64) -> What {
+    What::Take {
+        name: 0,
+        mode: Mode::Exclusive,
+        ttl,
+        limits: Limits::Forever,
+        keep: 0,
+    }
+}
 
 /// The owner of a lost grant asks for more on another connection, and is granted that under the
 /// same fence, before the timer comes. The timer must not revoke the hold then.
