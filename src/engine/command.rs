@@ -24,6 +24,7 @@ const KEY_AT: usize = 1;
 
 /// What a decision is made on.
 struct Scene<'s, 'f, K: Key + 's> {
+    name: K::Name,
     lock: Option<&'s Lock>,
     now: Now,
     /// Who waits for the key, if anybody does.
@@ -211,6 +212,7 @@ fn decide_on<'r, K: Key>(
     now: Now,
     decide: impl FnOnce(Scene<'_, '_, K>) -> Decided<'r>,
 ) -> Decided<'r> {
+    let name = key.name();
     let Parts {
         lock,
         machine,
@@ -220,6 +222,7 @@ fn decide_on<'r, K: Key>(
     let queue = key_ref.map(|key_ref| (key_ref, &machine.registry));
     shared.fences.with(|fences| {
         decide(Scene {
+            name,
             lock,
             now,
             queue,
@@ -286,9 +289,8 @@ pub fn take_hold<H: Host>(host: &mut H, acquire: &Acquire<'_>) -> Result<(), Err
             server.reply(reply);
         }
         Outcome::Refused(mut key, key_ref, refusal, now) => {
-            if key.parts().machine.guard.is_closed() {
-                server.count(Count::Guarded);
-            }
+            let name = key.name();
+            guarding::note_refused(server, key.parts().machine, name);
             let entered = serve::enter(&mut key, key_ref, acquire, refusal, linger, now);
             answer_not_granted(server, entered)?;
         }
@@ -301,10 +303,8 @@ fn decide_acquire<'r, K: Key>(acquire: &'r Acquire<'r>, scene: Scene<'_, '_, K>)
     if scene.waits_for_others_too(ask.token) {
         return Decided::Same(Reply::Error(Error::Partial));
     }
-    if !scene
-        .guard
-        .may_take(scene.lock, (ask.token, ask.mode), scene.now)
-    {
+    let of = (ask.token, ask.mode);
+    if !scene.guard.may_take(scene.name, scene.lock, of, scene.now) {
         return Decided::Wait(Refusal::Busy);
     }
     let waiting = scene

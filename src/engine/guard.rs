@@ -23,18 +23,23 @@
 //!    nothing that this server lacks. Only the rest of its own guard remains, which it has told.
 //!    The clocks of the two must agree, because holds end by the clock of this server now.
 
+mod by_slot;
 mod event;
 mod hand_over;
+mod leases;
 pub mod quorum;
 mod settings;
+pub mod slots;
 mod wall_clock;
 
+use super::host::Name;
 use crate::command::guard::Beat;
 use crate::lock::{Lock, Mode, Now, Token};
 pub use event::GuardEvent;
 use hand_over::HandOver;
 use quorum::{Quorum, Replicas};
 pub use settings::{Reason, Rule, Scope, Settings};
+use slots::Slots;
 use wall_clock::WallClock;
 
 /// By how much the clocks of two servers may differ, in milliseconds.
@@ -72,6 +77,7 @@ pub struct Guard {
     /// Who follows this server.
     quorum: Quorum,
     hand_over: HandOver,
+    slots: Slots,
     /// When the next beat is due, on the monotonic clock.
     pub(super) beat_due_us: Option<u64>,
     /// Whether the replicas are to be asked in the next turn of the timer.
@@ -212,7 +218,8 @@ impl Guard {
 
     /// The next beat is due after a while, or soon where a replica has just come.
     pub(super) fn beat_later(&mut self, boot_us: u64, monotonic_us: u64) {
-        let is_soon = self.asks_replicas() && self.quorum.expects_somebody(boot_us);
+        let is_soon = (self.asks_replicas() && self.quorum.expects_somebody(boot_us))
+            || self.slots.expects_answer(boot_us);
         let pause_us = if is_soon { SOON_BEAT_US } else { BEAT_US };
         self.beat_due_us = Some(monotonic_us.saturating_add(pause_us));
     }
@@ -220,6 +227,7 @@ impl Guard {
     /// This server is a replica: nobody follows it, and it tells nobody anything.
     pub(super) fn stand_down(&mut self) {
         self.quorum = Quorum::default();
+        self.slots = Slots::default();
         self.beat_due_us = None;
     }
 
@@ -250,37 +258,13 @@ impl Guard {
         }
     }
 
-    /// How long the longest lease may last that there is or that is granted now, in milliseconds.
-    pub fn longest_ms(&self, boot_us: u64) -> u64 {
-        let left_us = self.longer_until_us.saturating_sub(boot_us);
-        self.settings.max_ttl_ms.max(left_us.div_ceil(1_000))
-    }
-
-    /// A lease has come from elsewhere, or there may be one. A guard waits for its end. True where
-    /// leases are longer than what this server knew of.
-    pub(super) fn long_lease_came(&mut self, left_ms: u64, at_us: u64) -> bool {
-        let is_news = self.leases_may_be(left_ms, at_us);
-        let end_us = self.longer_until_us.saturating_add(AFTER_START_MS * 1_000);
-        for open_us in self.ends_us.iter_mut().filter(|open_us| **open_us > at_us) {
-            *open_us = end_us.max(*open_us);
-        }
-        is_news
-    }
-
-    fn leases_may_be(&mut self, ms: u64, boot_us: u64) -> bool {
-        let max_ttl_ms = self.settings.max_ttl_ms;
-        let is_news = ms > max_ttl_ms && self.longest_ms(boot_us) <= max_ttl_ms;
-        let over_us = boot_us.saturating_add(ms.saturating_mul(1_000));
-        self.longer_until_us = over_us.max(self.longer_until_us);
-        is_news
-    }
-
     /// Takes new settings. Leases under the old ones are over only later.
     pub(super) fn set(&mut self, settings: Settings, boot_us: u64) {
         self.leases_may_be(self.settings.max_ttl_ms, boot_us);
         self.settings = settings;
         if !self.is_on() {
             self.ends_us = [0; Reason::TIMED.len()];
+            self.slots = Slots::default();
             self.wall_clock = WallClock::default();
         }
     }
@@ -307,7 +291,9 @@ impl Guard {
             }
             Reason::Promotion => (Scope::Failover, Rule::Promotion, 0),
             Reason::Restart => (Scope::Restart, Rule::Restart, AFTER_START_MS),
-            Reason::Clock | Reason::Alone => (Scope::Restart, Rule::Clock, AFTER_START_MS),
+            Reason::Clock | Reason::Alone | Reason::Slot => {
+                (Scope::Restart, Rule::Clock, AFTER_START_MS)
+            }
         };
         if settings.scope < least || !settings.has(rule) {
             return;
@@ -317,8 +303,11 @@ impl Guard {
             false => longest_ms.saturating_add(more_ms),
         };
         let mut us = wait_ms.saturating_mul(1_000);
-        if reason != Reason::Clock && self.asks_replicas() {
-            self.quorum.begin(reason, boot_us);
+        if reason != Reason::Clock {
+            self.slots = Slots::default();
+            if self.asks_replicas() {
+                self.quorum.begin(reason, boot_us);
+            }
         }
         if reason == Reason::Promotion {
             self.hand_over.is_promoted(boot_us, &settings);
@@ -357,12 +346,16 @@ impl Guard {
         let closed_for = self.closed_for(boot_us);
         self.puts_off_renewals = self.must_put_off_renewals(boot_us);
         self.quiet_until_us = match (closed_for, self.puts_off_renewals) {
-            (None, false) => self.quorum.fresh_until_us(boot_us, &self.settings),
+            (None, false) => {
+                let fresh_until_us = self.quorum.fresh_until_us(boot_us, &self.settings);
+                fresh_until_us.min(self.slots.next_end_us())
+            }
             _ => 0,
         };
         let due_us = |ms: u64| monotonic_us.saturating_add(ms.saturating_mul(1_000));
         let timed = closed_for.filter(|(_, reason)| *reason != Reason::Alone);
         self.due_us = timed.map(|(ms, _)| due_us(ms));
+        self.slots_due(boot_us, monotonic_us);
         let closed_by = closed_for.map(|(_, reason)| reason);
         let before = std::mem::replace(&mut self.closed_by, closed_by);
         match (before, closed_by) {
@@ -381,8 +374,14 @@ impl Guard {
 
     /// Whether a request may be granted at once.
     #[inline(always)] // It is open nearly always.
-    pub(super) fn may_take(&self, lock: Option<&Lock>, of: (Token<'_>, Mode), now: Now) -> bool {
-        !self.is_closed() || (!self.puts_off_renewals && self.asks_for_less(lock, of, now))
+    pub(super) fn may_take(
+        &self,
+        name: impl Name,
+        lock: Option<&Lock>,
+        of: (Token<'_>, Mode),
+        now: Now,
+    ) -> bool {
+        !self.is_closed_for(name) || (!self.puts_off_renewals && self.asks_for_less(lock, of, now))
     }
 
     #[cold]

@@ -2,9 +2,10 @@
 
 use super::count::Count;
 use super::guard::{Change, GuardEvent, CLOCKS_APART_MS};
-use super::host::{Host, Server};
+use super::host::{Host, Name, Server};
 use super::machine::Machine;
 use super::printable::line_of;
+use super::slots;
 use crate::lock::{Lock, Now, Token};
 
 /// Which holds may be used: renewed, checked, or the condition of a command.
@@ -67,6 +68,9 @@ fn look_if_needed<S: Server>(server: S, machine: &mut Machine<S::Types>) {
 #[cold]
 fn look<S: Server>(server: S, machine: &mut Machine<S::Types>) {
     let (now, boot_us) = (server.now(), server.boot_us());
+    if machine.guard.open_slots(boot_us) {
+        slots::opened(server, machine);
+    }
     let change = machine.guard.look(now, boot_us, server.monotonic_us());
     let Some(change) = change else {
         return;
@@ -103,6 +107,7 @@ pub(super) fn beat_if_due<H: Host>(host: &mut H) {
     if host.machine().guard.is_asking {
         ask(server, host.machine());
     } else {
+        slots::look(host);
         beat(server, host.machine());
         look_if_on(host);
     }
@@ -138,6 +143,22 @@ fn ask<S: Server>(server: S, machine: &mut Machine<S::Types>) {
     }
 }
 
+/// Counts a request that is not granted because of the guard, if it is.
+#[inline]
+pub(super) fn note_refused<S: Server>(
+    server: S,
+    machine: &mut Machine<S::Types>,
+    name: impl Name,
+) -> bool {
+    let is_closed = machine.guard.is_closed_for(name);
+    if is_closed {
+        server.count(Count::Guarded);
+        machine.guard.refused(name.bytes());
+        machine.is_due_changed = true;
+    }
+    is_closed
+}
+
 /// Carries out what a callback has noted.
 pub(super) fn note<S: Server>(server: S, machine: &mut Machine<S::Types>, event: GuardEvent) {
     let boot_us = server.boot_us();
@@ -168,6 +189,8 @@ pub(super) fn note<S: Server>(server: S, machine: &mut Machine<S::Types>, event:
             guard.replicas_are(&replicas, at_us);
             guard.beat_now();
         }
+        GuardEvent::Asked(question) => guard.is_asked(question),
+        GuardEvent::Answered(answer) => guard.is_answered(&answer, boot_us),
         GuardEvent::OldPrimaryIsBack(name, at_us) => guard.old_primary_is_back(&name, at_us),
     }
     machine.is_due_changed = true;

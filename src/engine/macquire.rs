@@ -49,10 +49,7 @@ pub fn run<H: Host>(host: &mut H, request: &Macquire<'_>) -> Result<(), Error> {
     let several = this.several_if_waited_for(host);
     let token = request.acquire().ask().token;
     let verdict = match request.decide(has.iter().copied()) {
-        Verdict::Grant | Verdict::Again(_) if host.machine().guard.is_closed() => {
-            server.count(Count::Guarded);
-            Verdict::Wait
-        }
+        Verdict::Grant | Verdict::Again(_) if is_guarded(host) => Verdict::Wait,
         verdict => verdict,
     };
     if matches!(verdict, Verdict::Grant | Verdict::Wait) {
@@ -86,6 +83,18 @@ pub fn run<H: Host>(host: &mut H, request: &Macquire<'_>) -> Result<(), Error> {
     this.take(host, &has, new, several.as_deref())?;
     server.reply(request.acquire().reply(fence));
     Ok(())
+}
+
+/// Whether no new grant may be made. All keys are in one slot.
+fn is_guarded<H: Host>(host: &mut H) -> bool {
+    if !host.machine().guard.is_on() {
+        return false;
+    }
+    let key = host.open_word(FIRST_KEY, Purpose::Write);
+    key.is_ok_and(|mut key| {
+        let (server, name) = (key.server(), key.name());
+        guarding::note_refused(server, key.parts().machine, name)
+    })
 }
 
 impl Call<'_, '_> {

@@ -10,7 +10,7 @@
 //! - [`command`], [`macquire`], [`cancel`]: a command decides on its keys and carries that out.
 //! - `serve`, [`several`]: waiters enter, are granted and dismissed.
 //! - [`tick`]: what happens without a command.
-//! - [`guard`], `guarding`: a server that may lack leases grants nothing new for a
+//! - [`guard`], `guarding`, `slots`: a server that may lack leases grants nothing new for a
 //!   while.
 //! - `linger`, `deadlock`: holds that end with connections; waits that would close a cycle.
 //! - [`commit`]: the one place where a lock changes.
@@ -43,6 +43,7 @@ pub mod several;
 mod share;
 #[cfg(test)]
 mod simulation;
+mod slots;
 pub mod sweep;
 pub mod tick;
 mod types;

@@ -274,7 +274,8 @@ fn next_step<K: Key>(
     } = key.parts();
     // A client may have gone since.
     shared.drain(server, machine);
-    if machine.guard.holds_back() {
+    if machine.guard.holds_back_for(&key_ref.name) {
+        machine.guard.refused(&key_ref.name);
         return None;
     }
     let registry = &mut machine.registry;

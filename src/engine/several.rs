@@ -71,7 +71,9 @@ fn finish_all<H: Host>(host: &mut H, now: Now, touched: &mut Option<&mut BTreeSe
             all.any(|one| touched.contains(&one.key_ref))
         };
         // The end of the guard has the keys looked at again.
-        if host.machine().guard.holds_back() {
+        let mut all = candidate.several.iter();
+        let guard = &host.machine().guard;
+        if all.any(|one| guard.holds_back_for(&one.key_ref.name)) {
             continue;
         }
         if touched.as_ref().is_some_and(has) {

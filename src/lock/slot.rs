@@ -1,7 +1,7 @@
 //! The hash slots of a cluster: to which slot a key belongs.
 
 /// The number of slots in a cluster.
-const SLOTS: u16 = 16_384;
+pub const SLOTS: u16 = 16_384;
 
 /// The slot of a key.
 pub fn slot_of(key: &[u8]) -> u16 {

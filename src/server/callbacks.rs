@@ -10,6 +10,7 @@
 //! | [`on_config`] | CONFIG SET | note, warning about eviction |
 //! | [`on_load`] | a load begins or ends | note: nothing is missing |
 //! | [`replication`] | links begin and end | note |
+//! | [`cluster`] | another node asks or answers about slots | note |
 //! | [`on_migration`], [`on_fork`], [`send_last_fence`] | atomic slot migration | note, last fence |
 //! | [`on_reply`], [`on_free`], [`on_gone`], [`on_unblock_timeout`] | the end of a blocked client's wait | reply, note |
 //! | [`on_client`], [`on_loop`], [`on_loop_end`] | a client is freed (LINGER: its connection is lost), a turn of the event loop ends | note |
@@ -23,6 +24,7 @@
 
 // Long because: it is the one list of what the server calls.
 
+pub(super) mod cluster;
 mod replication;
 
 use std::ffi::{c_int, c_void, CStr};
@@ -35,6 +37,7 @@ use super::blocked_client::{self, BlockedClient, Callbacks, Note};
 use super::clock;
 use super::lock_type;
 use super::module::{Module, Task};
+use super::stats::removals::Cause;
 use super::{ends, eviction, propagation, slot_migration};
 use crate::engine::guard::GuardEvent;
 use crate::engine::{tick, Outcome};
@@ -90,6 +93,7 @@ pub(super) unsafe extern "C" fn on_timer(ctx: *mut raw::RedisModuleCtx, _data: *
     // SAFETY: the server's own context, in its callback.
     if let Some(mut task) = unsafe { Task::begin(ctx, None) } {
         let module = task.module();
+        module.departures.turn_begins();
         if module.has_config_changed.take() {
             module.replies.look_at_config(task.caller());
         }
@@ -271,6 +275,9 @@ fn lock_left(db: Option<c_int>, name: Arg<'_>, lock: Option<&Lock>) {
         // Its end is counted where it is held.
         module.removals.forget();
     } else if let Some(cause) = module.removals.begin(lock) {
+        if cause == Cause::Forced && !module.migrations.has_exported(name.bytes()) {
+            module.departures.is_removed(name.bytes(), lock);
+        }
         ends::lock_ended(module, db, name, lock, cause);
     }
     module.shared.bindings.lock_left(db, name.bytes(), lock);

@@ -10,11 +10,12 @@ use super::lock_key::Key;
 use super::module::{Module, Task};
 use super::scan::Cursor;
 use super::stats::{counters, held, times};
-use super::{channel, clock, limits, replicas, writes};
+use super::{channel, clock, cluster_slots, limits, replicas, writes};
 use crate::command::guard::Beat;
 use crate::command::{Error, Reply};
 use crate::engine::guard;
 use crate::engine::guard::quorum::Replicas;
+use crate::engine::guard::slots::{Cluster, NodeId};
 use crate::engine::host::{Host, Part, Purpose, Server, WrongType};
 use crate::engine::sweep::Findings;
 use crate::engine::{Count, Message, Outcome};
@@ -172,6 +173,14 @@ impl Server for Context<'_> {
         replicas::ask();
     }
 
+    fn ask(self, node: &NodeId, at_us: u64, slots: &[u16]) {
+        cluster_slots::ask(self, node, at_us, slots);
+    }
+
+    fn answer(self, node: &NodeId, asked_us: u64, left_ms: u64, slots: &[u16]) {
+        cluster_slots::answer(self, node, [asked_us, left_ms], slots);
+    }
+
     #[inline(always)] // The counter is known when it is compiled.
     fn count_many(self, of: Count, n: usize) {
         counters::add(of, n);
@@ -259,6 +268,18 @@ impl<'c> Host for Task<'c> {
 
     fn serves_slot(&mut self, slot: u16) -> bool {
         writes::is_slot_served_here(self.caller(), slot)
+    }
+
+    fn cluster(&mut self) -> Option<Cluster> {
+        match self.ctx().is_cluster() {
+            true => cluster_slots::cluster(self.caller()),
+            false => None,
+        }
+    }
+
+    fn has_left(&mut self, slot: u16, in_ms: u64) -> bool {
+        self.module().departures.lost_nothing(slot, in_ms)
+            && cluster_slots::is_empty(self.caller(), slot)
     }
 
     fn refuses_writes(&mut self) -> bool {

@@ -74,6 +74,7 @@ pub(crate) fn on_load(ctx: &redis_module::Context, args: &[RedisString]) -> Stat
     let module = Module::get();
     if ctx.is_cluster() {
         module.prepare_for_cluster();
+        callbacks::cluster::subscribe(ctx);
     }
     module.timer.set_callback(callbacks::on_timer);
     callbacks::prepare_bindings();

@@ -28,6 +28,7 @@ mod blocked_client;
 mod callbacks;
 mod channel;
 mod clock;
+mod cluster_slots;
 mod config;
 mod connections;
 mod data_type;

@@ -12,6 +12,7 @@ use redis_module::raw;
 
 use super::api::{Argv, Caller, Context};
 use super::blocked_client::{Callbacks, Machine, Note, Shared};
+use super::cluster_slots::Departures;
 use super::connections::Connections;
 use super::delivery::Replies;
 use super::forced::Forced;
@@ -40,6 +41,7 @@ pub(super) struct Module {
     pub(super) notices: Notices,
     pub(super) migrations: Migrations,
     pub(super) removals: Removals,
+    pub(super) departures: Departures,
     pub(super) recent: Recent,
     pub(super) forced: Forced,
     pub(super) connections: Connections,
@@ -134,7 +136,7 @@ impl Module {
     /// or in the middle of a change.
     pub(super) fn guard_closed_for(&self) -> Option<(u64, Reason)> {
         let machine = self.machine.try_borrow().ok()?;
-        machine.guard.closed_for(clock::boot_us())
+        machine.guard.all_closed_for(None, clock::boot_us())
     }
 
     /// How many servers of the group are known to follow this one now, it included; 0 where no

@@ -17,9 +17,11 @@ use crate::wait::{KeyRef, Listener};
 pub(super) fn info(task: &mut Task<'_>) -> Result<(), Error> {
     let shown = info::parse(task.args())?;
     let ctx = task.ctx();
-    let closed_for = task.machine().guard.closed_for(clock::boot_us());
-    let guard_ms = closed_for.map(|(ms, _)| ms);
     let mut key = task.open_key(Purpose::Read)?;
+    let (name, boot_us) = (key.name(), clock::boot_us());
+    let guard = &key.parts().machine.guard;
+    let closed_for = guard.all_closed_for(Some(name.bytes()), boot_us);
+    let guard_ms = closed_for.map(|(ms, _)| ms);
     let now = clock::of_command();
     let waiters = waiters_of(&mut key, shown.waiters);
     let (lock, deadline) = (key.lock(), key.deadline(now));

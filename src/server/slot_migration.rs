@@ -39,6 +39,7 @@ use std::ops::RangeInclusive;
 use redis_module::raw;
 
 use super::api::Context;
+use super::clock;
 use super::server_line::{Brand, Line};
 use super::stats::held::Held;
 use crate::lock::slot::{key_in, slot_of};
@@ -79,6 +80,9 @@ struct SlotRange {
     end: c_int,
 }
 
+/// How long the deletion of keys that have left may take, in microseconds.
+const DELETION_US: u64 = 10_000_000;
+
 const JOB_LEN: usize = 40;
 
 /// The name of a migration.
@@ -109,6 +113,8 @@ pub(super) struct Migrations {
 struct Parts {
     imports: Vec<Migration>,
     exports: Vec<Migration>,
+    /// Those that have ended well a moment ago, and when. The keys are deleted after that.
+    exported: Vec<(Migration, u64)>,
 }
 
 /// The module options for atomic slot migration, on servers that know it.
@@ -194,10 +200,31 @@ impl Migrations {
             EXPORT_STARTED => parts.exports.push(info.migration()),
             // By now the locks that have arrived are deleted, or belong to this node.
             IMPORT_ABORTED | IMPORT_COMPLETED => drop(take(&mut parts.imports, &info.job_name)),
-            EXPORT_ABORTED | EXPORT_COMPLETED => drop(take(&mut parts.exports, &info.job_name)),
+            EXPORT_COMPLETED => {
+                let (now_us, export) = (
+                    clock::monotonic_us(),
+                    take(&mut parts.exports, &info.job_name),
+                );
+                parts.exported.retain(|(_, us)| is_just_now(*us, now_us));
+                parts.exported.extend(export.map(|export| (export, now_us)));
+            }
+            EXPORT_ABORTED => drop(take(&mut parts.exports, &info.job_name)),
             _ => {}
         }
         matches!(subevent, IMPORT_COMPLETED | EXPORT_COMPLETED)
+    }
+
+    /// Whether the slot of a key has just been exported, or is being.
+    pub(super) fn has_exported(&self, name: &[u8]) -> bool {
+        let parts = self.parts.borrow();
+        if parts.exports.is_empty() && parts.exported.is_empty() {
+            return false; // The usual case. It saves computing the slot.
+        }
+        let (slot, now_us) = (slot_of(name), clock::monotonic_us());
+        let ended = parts.exported.iter();
+        let ended = ended.filter(|(_, us)| is_just_now(*us, now_us));
+        let mut all = ended.map(|(one, _)| one).chain(&parts.exports);
+        all.any(|one| one.has(slot))
     }
 
     /// Whether slots are being exported to other nodes.
@@ -224,6 +251,10 @@ impl Migrations {
         let mut imports = parts.imports.iter_mut();
         imports.find(|import| import.has(slot)).map(act)
     }
+}
+
+fn is_just_now(us: u64, now_us: u64) -> bool {
+    now_us.saturating_sub(us) < DELETION_US
 }
 
 fn take(migrations: &mut Vec<Migration>, job: &Job) -> Option<Migration> {

@@ -154,8 +154,7 @@ fn a_longer_lease_that_came_in_is_waited_out(kind: Kind) {
     let mut server = Server::start_with(kind, &RESTART);
     let mut c = server.client();
     wait_until_open(&mut c);
-    c.send::<&[u8]>(&[b"RESTORE", b"k", b"60000", payload.as_bytes()])
-        .ok();
+    c.send::<&[u8]>(&[b"RESTORE", b"k", b"60000", payload.as_bytes()]);
     // Its loss is one of those that the next guard is for, so only the file tells of it.
     assert_eq!(c.int("DEL k"), 1);
     c.text("SAVE");

@@ -2,6 +2,7 @@
 
 use super::quorum::Replicas;
 use super::settings::Reason;
+use super::slots::{Answer, Question};
 use crate::command::guard::Beat;
 use crate::lock::Now;
 
@@ -23,6 +24,10 @@ pub enum GuardEvent {
     LongLease(u64, u64),
     /// A replica has come or gone.
     Replicas(Replicas, u64),
+    /// Another node of the cluster asks what it has got from this one.
+    Asked(Question),
+    /// Another node has answered.
+    Answered(Answer),
     /// The primary before has come back as this replica, by a partial resynchronization.
     OldPrimaryIsBack(Box<[u8]>, u64),
 }

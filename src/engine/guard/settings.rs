@@ -73,6 +73,14 @@ pub enum Rule {
     Clocks,
     /// The old primary has come back soon, and has lost nothing meanwhile.
     CameBack,
+    /// Slots that come are closed.
+    Slots,
+    /// The node before says that it has a slot no more.
+    SlotIsGone,
+    /// The node before says that all leases of a slot have come along.
+    SlotIsWhole,
+    /// The rest of the guard of the node before.
+    SlotRest,
 }
 
 impl Settings {
@@ -105,6 +113,8 @@ pub enum Reason {
     Clock,
     /// No majority of the servers follows this one.
     Alone,
+    /// A slot has come without a promotion.
+    Slot,
 }
 
 impl Reason {
@@ -118,6 +128,7 @@ impl Reason {
             Self::Promotion => c"promotion",
             Self::Clock => c"clock",
             Self::Alone => c"alone",
+            Self::Slot => c"slot",
         }
     }
 }

@@ -348,7 +348,7 @@ impl<'r> ReplyPart<'r> {
     }
 
     /// The value of an integer.
-    fn number(self) -> Option<i64> {
+    pub(crate) fn number(self) -> Option<i64> {
         // SAFETY: the reply is alive as long as the whole of it.
         let kind = unsafe { call!(RedisModule_CallReplyType(self.raw.as_ptr())) };
         // SAFETY: the same.

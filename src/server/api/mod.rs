@@ -3,6 +3,7 @@
 
 mod allocator;
 mod caller;
+mod cluster_bus;
 mod context;
 mod key;
 mod owned_string;

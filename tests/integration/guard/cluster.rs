@@ -1,11 +1,11 @@
-//! The guard in a cluster: a planned failover ends it early, and a takeover does not.
+//! The guard in a cluster: failovers of a shard, and slots that come to a node.
 
 use std::time::{Duration, Instant};
 
 use super::wait_until_open;
-use crate::harness::{wait_for, Cluster, Kind, SHARDS};
+use crate::harness::{wait_for, Cluster, Kind, Reply, SHARDS};
 
-on_every_server![failovers_of_a_shard];
+on_every_server![failovers_of_a_shard, slots_that_come];
 
 const LEASE: Duration = Duration::from_secs(4);
 
@@ -42,4 +42,79 @@ fn failovers_of_a_shard(kind: Kind) {
     let mut c = cluster.client(old);
     c.int(&take("second"));
     assert!(sent.elapsed() > LEASE, "{:?}", sent.elapsed());
+}
+
+/// Gives a slot to a node, and leaves its keys where they are.
+fn seize(cluster: &Cluster, slot: i64, to: usize) {
+    let mut c = cluster.client(to);
+    c.text(&format!("CLUSTER SETSLOT {slot} NODE {}", cluster.id(to)));
+    c.text("CLUSTER BUMPEPOCH");
+    cluster.wait_until_all_agree();
+}
+
+fn slots_that_come(kind: Kind) {
+    if !kind.is_7_0_or_later() {
+        return; // There are no settings of modules while a server runs.
+    }
+    let cluster = Cluster::start(kind);
+    let (mut from, mut to) = (cluster.client(0), cluster.client(1));
+    let keys = cluster.keys_of(0, 6);
+    let slot = |n: usize| cluster.slot(&keys[n]);
+    let take = |n: usize, token: &str| format!("LOCK.ACQUIRE {} {token} 4000 BLOCK 0", keys[n]);
+    let set = |line: &str| {
+        for node in &cluster.nodes {
+            node.client().text(line);
+        }
+    };
+    // The control.
+    let sent = Instant::now();
+    from.int(&take(0, "first"));
+    seize(&cluster, slot(0), 1);
+    to.int(&take(0, "second"));
+    assert!(sent.elapsed() < LEASE);
+
+    set("CONFIG SET lock.guard failover lock.max-ttl 4000 lock.guard-slack 1000");
+    wait_until_open(&mut from);
+    wait_until_open(&mut to);
+    // With its keys, and so fast that nobody sees it.
+    from.int(&take(1, "owner"));
+    cluster.begin_to_move(slot(1), 0, 1);
+    assert_eq!(cluster.move_keys(slot(1), 0, 1), 1);
+    cluster.end_of_move(slot(1), 0, 1);
+    let begun = Instant::now();
+    assert_eq!(to.int(&format!("LOCK.RENEW {} owner 4000", keys[1])), 1);
+    to.int(&format!("LOCK.ACQUIRE {{{}}}2 other 4000 BLOCK 0", keys[1]));
+    cluster.begin_to_move(slot(2), 0, 1);
+    cluster.end_of_move(slot(2), 0, 1);
+    to.int(&take(2, "owner"));
+    if kind == Kind::Valkey9 {
+        from.int(&take(5, "owner"));
+        cluster.begin_to_migrate([slot(5), slot(5)], 0, 1);
+        cluster.end_of_migration(0, 1);
+        assert_eq!(to.int(&format!("LOCK.RELEASE {} owner", keys[5])), 1);
+        to.int(&take(5, "next"));
+    }
+    assert!(begun.elapsed() < LEASE, "{:?}", begun.elapsed());
+    // Without them.
+    let sent = Instant::now();
+    from.int(&take(3, "first"));
+    seize(&cluster, slot(3), 1);
+    assert_eq!(
+        to.call(&format!("LOCK.ACQUIRE {} early 4000", keys[3])),
+        Reply::Nil
+    );
+    assert_eq!(to.info("lock_guard"), "slot");
+    let seized = cluster.blocked(1, &take(3, "second"));
+    // From a node that is guarded itself.
+    from.text("CONFIG SET lock.guard off");
+    from.text("CONFIG SET lock.guard failover");
+    let guarded = Instant::now();
+    cluster.begin_to_move(slot(4), 0, 1);
+    cluster.end_of_move(slot(4), 0, 1);
+    to.int(&take(4, "second"));
+    assert!(guarded.elapsed() > LEASE, "{:?}", guarded.elapsed());
+    seized.reply().as_int();
+    assert!(sent.elapsed() > LEASE, "{:?}", sent.elapsed());
+    wait_until_open(&mut to);
+    assert!(cluster.nodes[1].log().contains("(slot)"));
 }

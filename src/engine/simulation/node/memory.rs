@@ -14,6 +14,7 @@ use crate::command::guard::Beat;
 use crate::command::{Error, Reply};
 use crate::engine::guard;
 use crate::engine::guard::quorum::Replicas;
+use crate::engine::guard::slots::NodeId;
 use crate::engine::host::{Part, Server};
 use crate::engine::sweep::Findings;
 use crate::engine::{Count, Message, Note, Outcome, Shared, Types};
@@ -355,6 +356,10 @@ impl Server for Ctx<'_> {
 
     /// They acknowledge everything anyway.
     fn ask_replicas(self) {}
+
+    fn ask(self, _node: &NodeId, _at_us: u64, _slots: &[u16]) {}
+
+    fn answer(self, _node: &NodeId, _asked_us: u64, _left_ms: u64, _slots: &[u16]) {}
 
     fn count_many(self, of: Count, n: usize) {
         self.0.counts.borrow_mut()[of as usize] += n as u64;

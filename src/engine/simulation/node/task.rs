@@ -6,6 +6,7 @@ use super::super::{at, Place};
 use super::memory::{Ctx, Memory, Toy, Value};
 use super::replica::Change;
 use crate::command::{Error, Reply};
+use crate::engine::guard::slots::Cluster;
 use crate::engine::host::{End, Host, Key, Name, Parts, Purpose, Server, WrongType};
 use crate::engine::{several, Event as KeyEvent, Machine, Shared};
 use crate::lock::slot::slot_of;
@@ -142,6 +143,14 @@ impl<'n> Host for Task<'n> {
             .places()
             .filter(|place| slot_of(&[place.name]) == slot);
         places.all(|place| scene.serves(place))
+    }
+
+    fn cluster(&mut self) -> Option<Cluster> {
+        None
+    }
+
+    fn has_left(&mut self, _slot: u16, _in_ms: u64) -> bool {
+        false
     }
 
     fn refuses_writes(&mut self) -> bool {

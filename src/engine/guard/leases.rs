@@ -1,0 +1,30 @@
+//! How long the longest lease may last, by the settings and by what has come from elsewhere.
+
+use super::{Guard, AFTER_START_MS};
+
+impl Guard {
+    /// How long the longest lease may last that there is or that is granted now, in milliseconds.
+    pub fn longest_ms(&self, boot_us: u64) -> u64 {
+        let left_us = self.longer_until_us.saturating_sub(boot_us);
+        self.settings.max_ttl_ms.max(left_us.div_ceil(1_000))
+    }
+
+    /// A lease has come from elsewhere, or there may be one. A guard waits for its end. True where
+    /// leases are longer than what this server knew of.
+    pub(in crate::engine) fn long_lease_came(&mut self, left_ms: u64, at_us: u64) -> bool {
+        let is_news = self.leases_may_be(left_ms, at_us);
+        let end_us = self.longer_until_us.saturating_add(AFTER_START_MS * 1_000);
+        for open_us in self.ends_us.iter_mut().filter(|open_us| **open_us > at_us) {
+            *open_us = end_us.max(*open_us);
+        }
+        is_news
+    }
+
+    pub(super) fn leases_may_be(&mut self, ms: u64, boot_us: u64) -> bool {
+        let max_ttl_ms = self.settings.max_ttl_ms;
+        let is_news = ms > max_ttl_ms && self.longest_ms(boot_us) <= max_ttl_ms;
+        let over_us = boot_us.saturating_add(ms.saturating_mul(1_000));
+        self.longer_until_us = over_us.max(self.longer_until_us);
+        is_news
+    }
+}

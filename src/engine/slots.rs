@@ -1,0 +1,60 @@
+//! The guard of slots at work: this node looks at them, asks others and answers them.
+
+use super::count::Count;
+use super::guard::slots::Cluster;
+use super::host::{Host, Server};
+use super::machine::Machine;
+use super::printable::line_of;
+
+/// Looks at the slots of this node, if the guard is for them. For the timer.
+pub(super) fn look<H: Host>(host: &mut H) {
+    let server = host.server();
+    if !server.is_primary() || !host.machine().guard.has_beats() {
+        return;
+    }
+    let Some(cluster) = host.cluster() else {
+        return; // There are no slots.
+    };
+    answer(host, &cluster);
+    let (boot_us, guard) = (server.boot_us(), &mut host.machine().guard);
+    let before = guard.slots_closed();
+    guard.look_at_slots(cluster, boot_us);
+    for (node, slots) in guard.asks() {
+        server.ask(&node, boot_us, &slots);
+    }
+    let after = guard.slots_closed();
+    if after > before {
+        let ms = guard.all_closed_for(None, boot_us).map_or(0, |(ms, _)| ms);
+        if before == 0 {
+            server.count(Count::Guards);
+            let line = format!("guard: no new lock is granted in some slots for {ms} ms (slot)");
+            server.log(&line_of(line));
+        }
+    }
+}
+
+/// Answers those who have got slots of this node.
+fn answer<H: Host>(host: &mut H, cluster: &Cluster) {
+    let (server, machine) = (host.server(), host.machine());
+    let (boot_us, questions) = (server.boot_us(), machine.guard.take_questions());
+    let longest_ms = machine.guard.longest_ms(boot_us);
+    for question in questions {
+        let mut slots = question.slots.clone();
+        slots.retain(|slot| host.has_left(*slot, longest_ms));
+        let (by, at_us) = (question.by, question.at_us);
+        let is_whole = |slot| slots.contains(&slot);
+        let guard = &host.machine().guard;
+        if let Some((left_ms, slots)) = guard.answer(question, cluster, is_whole, boot_us) {
+            server.answer(&by, at_us, left_ms, &slots);
+        }
+    }
+}
+
+/// Some slots have opened: every key that is waited for is looked at.
+pub(super) fn opened<S: Server>(server: S, machine: &mut Machine<S::Types>) {
+    machine.registry.db_replaced(None);
+    machine.is_due_changed = true;
+    if machine.guard.slots_closed() == 0 {
+        server.log(c"guard: it has ended in all slots, locks are granted");
+    }
+}
