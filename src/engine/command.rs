@@ -304,7 +304,10 @@ fn decide_acquire<'r, K: Key>(acquire: &'r Acquire<'r>, scene: Scene<'_, '_, K>)
         return Decided::Same(Reply::Error(Error::Partial));
     }
     let of = (ask.token, ask.mode);
-    if !scene.guard.may_take(scene.name, scene.lock, of, scene.now) {
+    if !scene
+        .guard
+        .may_take(|| scene.name.bytes(), scene.lock, of, scene.now)
+    {
         return Decided::Wait(Refusal::Busy);
     }
     let waiting = scene

@@ -32,7 +32,6 @@ mod settings;
 pub mod slots;
 mod wall_clock;
 
-use super::host::Name;
 use crate::command::guard::Beat;
 use crate::lock::{Lock, Mode, Now, Token};
 pub use event::GuardEvent;
@@ -374,9 +373,9 @@ impl Guard {
 
     /// Whether a request may be granted at once.
     #[inline(always)] // It is open nearly always.
-    pub(super) fn may_take(
+    pub(super) fn may_take<'n>(
         &self,
-        name: impl Name,
+        name: impl FnOnce() -> &'n [u8],
         lock: Option<&Lock>,
         of: (Token<'_>, Mode),
         now: Now,

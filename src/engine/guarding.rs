@@ -150,7 +150,7 @@ pub(super) fn note_refused<S: Server>(
     machine: &mut Machine<S::Types>,
     name: impl Name,
 ) -> bool {
-    let is_closed = machine.guard.is_closed_for(name);
+    let is_closed = machine.guard.is_closed_for(|| name.bytes());
     if is_closed {
         server.count(Count::Guarded);
         machine.guard.refused(name.bytes());

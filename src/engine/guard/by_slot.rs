@@ -5,14 +5,13 @@ use std::collections::BTreeMap;
 use super::settings::{Reason, Rule};
 use super::slots::{Answer, Cluster, NodeId, Question};
 use super::Guard;
-use crate::engine::host::Name;
 use crate::lock::slot::slot_of;
 
 impl Guard {
     /// Whether no new grant of a key may be made.
     #[inline]
-    pub(in crate::engine) fn is_closed_for(&self, name: impl Name) -> bool {
-        self.is_closed() || (self.has_slots() && self.is_slot_closed(name.bytes()))
+    pub(in crate::engine) fn is_closed_for<'n>(&self, name: impl FnOnce() -> &'n [u8]) -> bool {
+        self.is_closed() || (self.has_slots() && self.is_slot_closed(name()))
     }
 
     /// The same of the hand-off to waiters.

@@ -12,7 +12,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::lock::slot::{slot_of, SLOTS};
+use crate::lock::slot::SLOTS;
 
 /// The name of a node of a cluster.
 pub type NodeId = [u8; 40];

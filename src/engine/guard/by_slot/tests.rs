@@ -12,12 +12,6 @@ const KEY: &[u8] = b"k";
 const LEASE_MS: u64 = 1_000;
 const SLACK_MS: u64 = 200;
 
-impl Name for &[u8] {
-    fn bytes(&self) -> &[u8] {
-        self
-    }
-}
-
 /// A node with at most one lock, in the one slot that moves.
 struct Node {
     id: NodeId,
@@ -139,7 +133,7 @@ impl World {
         let is_sent = self.nodes[1 - n].held_until_us == 0;
         let node = &mut self.nodes[n];
         let may = (node.owner == n && !node.migrates) || (node.imports && is_sent);
-        if !may || node.held_until_us > 0 || node.guard.is_closed_for(KEY) {
+        if !may || node.held_until_us > 0 || node.guard.is_closed_for(|| KEY) {
             return false;
         }
         let is_breach = self.believed_until_us > us;
@@ -253,10 +247,10 @@ fn a_slot_that_was_moved_is_open_soon() {
     world.nodes[1].owner = 1;
     world.gossip(1);
     world.look(1);
-    assert!(world.nodes[1].guard.is_closed_for(KEY));
+    assert!(world.nodes[1].guard.is_closed_for(|| KEY));
     world.look(1);
     world.pass(0);
-    assert!(!world.nodes[1].guard.is_closed_for(KEY));
+    assert!(!world.nodes[1].guard.is_closed_for(|| KEY));
     let shown = world.nodes[1].guard.all_closed_for(None, world.us);
     assert_eq!(shown, None);
     // Nobody answers for one that nobody had.
