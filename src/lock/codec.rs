@@ -6,6 +6,7 @@
 //!
 //! state   (kind 1)  mode | hold*               one if exclusive; by rising (fence, token) if shared
 //!      version 2:   (mode | hold)*             by rising (fence, token), one of them counted
+//!      version 3:   the same, one of them lingers
 //! hold    (kind 2)  now_ms:u64 | mode | hold
 //! release (kind 3)  now_ms:u64 | token
 //! cap     (kind 4)  deadline_ms:u64
@@ -14,7 +15,8 @@
 //!
 //! hold    = numbers | token
 //! numbers = fence:u64 | deadline_ms:u64 | since_ms:u64
-//! mode    = 1 exclusive | 2 shared | 3 limit:u32 counted, from 2 to 2^31 - 1, in version 2 only
+//! mode    = 1 exclusive | 2 shared | 3 limit:u32 counted, from 2 to 2^31 - 1, since version 2
+//!           + 128 where the hold lingers, in version 3 only
 //! token   = length:u16 | bytes                 1 to 512 bytes
 //! ```
 //! Integers are little-endian. `codec/version.rs` has the rule by which versions are added.
@@ -28,7 +30,7 @@ mod version;
 use self::version::Version;
 use super::effect::Effect;
 use super::fence::Fence;
-use super::hold::{Hold, Limit, Mode, Occupancy};
+use super::hold::{Hold, Limit, Mode, Occupancy, Since};
 use super::state::Lock;
 use super::time::Deadline;
 use super::token::Token;
@@ -57,6 +59,9 @@ const EXCLUSIVE: u8 = 1;
 const SHARED: u8 = 2;
 const COUNTED: u8 = 3;
 
+/// Beside the mode of a hold: it ends with a connection.
+const LINGERS: u8 = 128;
+
 /// The bytes are not a record that this release knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecodeError;
@@ -83,8 +88,9 @@ pub fn decode(bytes: &[u8]) -> Result<Record<'_>, DecodeError> {
         STATE => Record::State(input.state()?),
         HOLD => {
             let now_ms = input.time_ms()?;
-            let mode = input.mode()?;
-            let (token, hold) = input.hold(mode)?;
+            let manner = input.manner()?;
+            let (token, hold) = input.hold(manner)?;
+            let mode = manner.mode;
             Record::Effect(Effect::Hold {
                 now_ms,
                 mode,
@@ -123,12 +129,12 @@ pub fn decode_held<'a>(token: &'a [u8], record: &[u8]) -> Result<Effect<'a>, Dec
         return Err(DecodeError);
     }
     let now_ms = input.time_ms()?;
-    let mode = input.mode()?;
+    let manner = input.manner()?;
     let effect = Effect::Hold {
         now_ms,
-        mode,
+        mode: manner.mode,
         token: Token::new(token).map_err(|_| DecodeError)?,
-        hold: input.hold_without_token(mode)?,
+        hold: input.hold_without_token(manner)?,
     };
     input.finish()?;
     Ok(effect)
@@ -150,11 +156,11 @@ pub fn encode_state(lock: &Lock) -> Vec<u8> {
     out.extend_from_slice(&[version.byte(), STATE]);
     let has_one_mode = version == Version::V1;
     if has_one_mode {
-        put_mode(&mut out, lock.mode());
+        put_mode(&mut out, lock.mode(), false);
     }
     for (token, mode, hold) in holds {
         if !has_one_mode {
-            put_mode(&mut out, mode);
+            put_mode(&mut out, mode, hold.since.lingers());
         }
         put_hold(&mut out, token.as_token(), &hold);
     }
@@ -173,7 +179,7 @@ pub fn encode_effect(effect: &Effect<'_>, out: &mut Vec<u8>) {
             let version = Version::needed_by_hold(*mode, hold);
             out.extend_from_slice(&[version.byte(), HOLD]);
             out.extend_from_slice(&now_ms.to_le_bytes());
-            put_mode(out, *mode);
+            put_mode(out, *mode, hold.since.lingers());
             put_hold(out, *token, hold);
         }
         Effect::Release { now_ms, token } => {
@@ -210,7 +216,19 @@ pub fn encode_held(now_ms: u64, mode: Mode, hold: &Hold) -> HeldRecord {
     let (head, rest) = bytes.split_at_mut(2 + 8 + 1);
     head.copy_from_slice(&{
         let [a, b, c, d, e, f, g, h] = now_ms.to_le_bytes();
-        [version, HELD, a, b, c, d, e, f, g, h, mode_byte(mode)]
+        [
+            version,
+            HELD,
+            a,
+            b,
+            c,
+            d,
+            e,
+            f,
+            g,
+            h,
+            mode_byte(mode, hold.since.lingers()),
+        ]
     });
     let (rest, unused) = match mode.limit() {
         Some(limit) => {
@@ -220,7 +238,7 @@ pub fn encode_held(now_ms: u64, mode: Mode, hold: &Hold) -> HeldRecord {
         }
         None => (rest, 4),
     };
-    let values = [hold.fence.get(), hold.deadline.ms(), hold.since_ms];
+    let values = [hold.fence.get(), hold.deadline.ms(), hold.since.ms()];
     for (field, value) in rest.chunks_exact_mut(8).zip(values) {
         field.copy_from_slice(&u64::to_le_bytes(value));
     }
@@ -234,16 +252,21 @@ pub fn encode_fence(fence: Fence) -> [u8; 10] {
     [Version::V1.byte(), FENCE, a, b, c, d, e, f, g, h]
 }
 
-const fn mode_byte(mode: Mode) -> u8 {
-    match mode {
+const fn mode_byte(mode: Mode, lingers: bool) -> u8 {
+    let byte = match mode {
         Mode::Exclusive => EXCLUSIVE,
         Mode::Shared => SHARED,
         Mode::Counted(_) => COUNTED,
+    };
+    if lingers {
+        byte | LINGERS
+    } else {
+        byte
     }
 }
 
-fn put_mode(out: &mut Vec<u8>, mode: Mode) {
-    out.push(mode_byte(mode));
+fn put_mode(out: &mut Vec<u8>, mode: Mode, lingers: bool) {
+    out.push(mode_byte(mode, lingers));
     if let Some(limit) = mode.limit() {
         out.extend_from_slice(&limit.get().to_le_bytes());
     }
@@ -252,7 +275,7 @@ fn put_mode(out: &mut Vec<u8>, mode: Mode) {
 fn put_hold(out: &mut Vec<u8>, token: Token<'_>, hold: &Hold) {
     out.extend_from_slice(&hold.fence.get().to_le_bytes());
     out.extend_from_slice(&hold.deadline.ms().to_le_bytes());
-    out.extend_from_slice(&hold.since_ms.to_le_bytes());
+    out.extend_from_slice(&hold.since.ms().to_le_bytes());
     put_token(out, token);
 }
 
@@ -262,6 +285,13 @@ fn put_token(out: &mut Vec<u8>, token: Token<'_>) {
     let len = u16::try_from(bytes.len()).unwrap_or(u16::MAX);
     out.extend_from_slice(&len.to_le_bytes());
     out.extend_from_slice(bytes);
+}
+
+/// What is said of a hold before its numbers.
+#[derive(Clone, Copy)]
+struct Manner {
+    mode: Mode,
+    lingers: bool,
 }
 
 /// A record that is being read.
@@ -326,17 +356,19 @@ impl<'a> Input<'a> {
         Fence::new(self.u64()?).ok_or(DecodeError)
     }
 
-    fn mode(&mut self) -> Result<Mode, DecodeError> {
-        match self.u8()? {
-            EXCLUSIVE => Ok(Mode::Exclusive),
-            SHARED => Ok(Mode::Shared),
+    fn manner(&mut self) -> Result<Manner, DecodeError> {
+        let byte = self.u8()?;
+        let mode = match byte & !LINGERS {
+            EXCLUSIVE => Mode::Exclusive,
+            SHARED => Mode::Shared,
             COUNTED => {
                 let limit = self.array().map(u32::from_le_bytes)?;
-                let limit = Limit::new(limit).ok_or(DecodeError)?;
-                Ok(Mode::Counted(limit))
+                Mode::Counted(Limit::new(limit).ok_or(DecodeError)?)
             }
-            _ => Err(DecodeError),
-        }
+            _ => return Err(DecodeError),
+        };
+        let lingers = byte & LINGERS != 0;
+        Ok(Manner { mode, lingers })
     }
 
     fn token(&mut self) -> Result<Token<'a>, DecodeError> {
@@ -344,33 +376,35 @@ impl<'a> Input<'a> {
         Token::new(self.take(len.into())?).map_err(|_| DecodeError)
     }
 
-    fn hold(&mut self, mode: Mode) -> Result<(Token<'a>, Hold), DecodeError> {
-        let hold = self.hold_without_token(mode)?;
+    fn hold(&mut self, manner: Manner) -> Result<(Token<'a>, Hold), DecodeError> {
+        let hold = self.hold_without_token(manner)?;
         Ok((self.token()?, hold))
     }
 
-    fn hold_without_token(&mut self, mode: Mode) -> Result<Hold, DecodeError> {
+    fn hold_without_token(&mut self, manner: Manner) -> Result<Hold, DecodeError> {
         let hold = Hold {
             fence: self.fence()?,
             deadline: self.deadline()?,
-            since_ms: self.time_ms()?,
+            since: Since::at(self.time_ms()?).marked(manner.lingers),
         };
-        self.needed = self.needed.max(Version::needed_by_hold(mode, &hold));
+        let needed = Version::needed_by_hold(manner.mode, &hold);
+        self.needed = self.needed.max(needed);
         Ok(hold)
     }
 
     fn state(&mut self) -> Result<Lock, DecodeError> {
-        let mut mode = self.mode()?;
-        let (token, hold) = self.hold(mode)?;
-        let mut lock = Lock::new(mode, token, hold);
+        let mut manner = self.manner()?;
+        let (token, hold) = self.hold(manner)?;
+        let mut lock = Lock::new(manner.mode, token, hold);
         let mut occupancy = Occupancy::NONE;
-        occupancy.add(mode);
+        occupancy.add(manner.mode);
         let mut last = (hold.fence, token);
         while !self.rest.is_empty() {
             if self.version > Version::V1 {
-                mode = self.mode()?;
+                manner = self.manner()?;
             }
-            let (token, hold) = self.hold(mode)?;
+            let (token, hold) = self.hold(manner)?;
+            let mode = manner.mode;
             // The encoder writes one order only, so any other order is not its own. No lock has
             // more holds than all of them tolerate.
             if !occupancy.admits(mode) || (hold.fence, token) <= last {

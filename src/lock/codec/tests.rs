@@ -15,7 +15,7 @@ fn hold(fence: u64) -> Hold {
     Hold {
         fence: Fence::new(fence).unwrap(),
         deadline: Deadline::from_millis(1_000 + fence % 10).unwrap(),
-        since_ms: 1_000,
+        since: Since::at(1_000),
     }
 }
 
@@ -210,7 +210,7 @@ fn values_of_version_1() -> Vec<(&'static str, Value)> {
     let hold = |fence, deadline_ms, since_ms| Hold {
         fence: Fence::new(fence).unwrap(),
         deadline: Deadline::from_millis(deadline_ms).unwrap(),
-        since_ms,
+        since: Since::at(since_ms),
     };
     let usual = hold(1_700_000_000_000_001, 1_700_000_030_000, 1_700_000_000_000);
     let largest = hold(Fence::MAX, Deadline::MAX_MS, Deadline::MAX_MS);
@@ -280,7 +280,7 @@ fn values_of_version_2() -> Vec<(&'static str, Value)> {
     let hold = |fence, deadline_ms, since_ms| Hold {
         fence: Fence::new(fence).unwrap(),
         deadline: Deadline::from_millis(deadline_ms).unwrap(),
-        since_ms,
+        since: Since::at(since_ms),
     };
     let usual = hold(1_700_000_000_000_001, 1_700_000_030_000, 1_700_000_000_000);
     let largest = hold(Fence::MAX, Deadline::MAX_MS, Deadline::MAX_MS);

@@ -16,6 +16,7 @@
 //! | --- | --- | --- |
 //! | 1 | every record that needs no later version | 0.1 |
 //! | 2 | a record with a counted hold, which has a limit | 0.2 |
+//! | 3 | a record with a hold that lingers, on a server with a guard | 0.3 |
 //!
 //! Only the kinds `state`, `hold` and `held` carry a hold. The kinds `release`, `cap` and `fence`
 //! carry none and stay in version 1.
@@ -38,9 +39,10 @@ pub(super) struct Version(u8);
 impl Version {
     pub(super) const V1: Self = Self(1);
     pub(super) const V2: Self = Self(2);
+    pub(super) const V3: Self = Self(3);
 
     /// The newest version that this release reads and writes.
-    pub(super) const LATEST: Self = Self::V2;
+    pub(super) const LATEST: Self = Self::V3;
 
     /// The version of a record that begins with `byte`; `None` where this release does not know it.
     pub(super) const fn known(byte: u8) -> Option<Self> {
@@ -62,9 +64,10 @@ impl Version {
         let Hold {
             fence: _,
             deadline: _,
-            since_ms: _,
+            since,
         } = hold;
         match mode {
+            _ if since.lingers() => Self::V3,
             Mode::Exclusive | Mode::Shared => Self::V1,
             Mode::Counted(_) => Self::V2,
         }
