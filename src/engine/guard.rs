@@ -231,6 +231,7 @@ impl Guard {
     pub(super) fn stand_down(&mut self) {
         self.quorum = Quorum::default();
         self.beat_due_us = None;
+        self.started_until_us = 0;
     }
 
     /// This server follows a primary from now on, which has said nothing yet.

@@ -25,12 +25,14 @@
 //! [`DecodeError`]. The decoder allocates nothing for a length that the input itself does not fill.
 //! One value has one encoding, so that equal locks have equal bytes on every server.
 
+mod manner;
 mod version;
 
+use self::manner::{mode_byte, Manner};
 use self::version::Version;
 use super::effect::Effect;
 use super::fence::Fence;
-use super::hold::{Hold, Limit, Mode, Occupancy, Since};
+use super::hold::{Hold, Mode, Occupancy, Since};
 use super::state::Lock;
 use super::time::Deadline;
 use super::token::Token;
@@ -54,13 +56,6 @@ const MAX_MODE_LEN: usize = 1 + 4;
 
 /// The length of the longest `held` record, in bytes.
 const MAX_HELD_LEN: usize = 2 + 8 + MAX_MODE_LEN + 3 * 8;
-
-const EXCLUSIVE: u8 = 1;
-const SHARED: u8 = 2;
-const COUNTED: u8 = 3;
-
-/// Beside the mode of a hold: it ends with a connection.
-const LINGERS: u8 = 128;
 
 /// The bytes are not a record that this release knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,11 +151,11 @@ pub fn encode_state(lock: &Lock) -> Vec<u8> {
     out.extend_from_slice(&[version.byte(), STATE]);
     let has_one_mode = version == Version::V1;
     if has_one_mode {
-        put_mode(&mut out, lock.mode(), false);
+        out.push(mode_byte(lock.mode(), false));
     }
     for (token, mode, hold) in holds {
         if !has_one_mode {
-            put_mode(&mut out, mode, hold.since.lingers());
+            put_manner(&mut out, mode, &hold);
         }
         put_hold(&mut out, token.as_token(), &hold);
     }
@@ -179,7 +174,7 @@ pub fn encode_effect(effect: &Effect<'_>, out: &mut Vec<u8>) {
             let version = Version::needed_by_hold(*mode, hold);
             out.extend_from_slice(&[version.byte(), HOLD]);
             out.extend_from_slice(&now_ms.to_le_bytes());
-            put_mode(out, *mode, hold.since.lingers());
+            put_manner(out, *mode, hold);
             put_hold(out, *token, hold);
         }
         Effect::Release { now_ms, token } => {
@@ -252,21 +247,8 @@ pub fn encode_fence(fence: Fence) -> [u8; 10] {
     [Version::V1.byte(), FENCE, a, b, c, d, e, f, g, h]
 }
 
-const fn mode_byte(mode: Mode, lingers: bool) -> u8 {
-    let byte = match mode {
-        Mode::Exclusive => EXCLUSIVE,
-        Mode::Shared => SHARED,
-        Mode::Counted(_) => COUNTED,
-    };
-    if lingers {
-        byte | LINGERS
-    } else {
-        byte
-    }
-}
-
-fn put_mode(out: &mut Vec<u8>, mode: Mode, lingers: bool) {
-    out.push(mode_byte(mode, lingers));
+fn put_manner(out: &mut Vec<u8>, mode: Mode, hold: &Hold) {
+    out.push(mode_byte(mode, hold.since.lingers()));
     if let Some(limit) = mode.limit() {
         out.extend_from_slice(&limit.get().to_le_bytes());
     }
@@ -285,13 +267,6 @@ fn put_token(out: &mut Vec<u8>, token: Token<'_>) {
     let len = u16::try_from(bytes.len()).unwrap_or(u16::MAX);
     out.extend_from_slice(&len.to_le_bytes());
     out.extend_from_slice(bytes);
-}
-
-/// What is said of a hold before its numbers.
-#[derive(Clone, Copy)]
-struct Manner {
-    mode: Mode,
-    lingers: bool,
 }
 
 /// A record that is being read.
@@ -358,17 +333,7 @@ impl<'a> Input<'a> {
 
     fn manner(&mut self) -> Result<Manner, DecodeError> {
         let byte = self.u8()?;
-        let mode = match byte & !LINGERS {
-            EXCLUSIVE => Mode::Exclusive,
-            SHARED => Mode::Shared,
-            COUNTED => {
-                let limit = self.array().map(u32::from_le_bytes)?;
-                Mode::Counted(Limit::new(limit).ok_or(DecodeError)?)
-            }
-            _ => return Err(DecodeError),
-        };
-        let lingers = byte & LINGERS != 0;
-        Ok(Manner { mode, lingers })
+        Manner::of(byte, || self.array().map(u32::from_le_bytes))
     }
 
     fn token(&mut self) -> Result<Token<'a>, DecodeError> {
@@ -422,6 +387,8 @@ impl<'a> Input<'a> {
     }
 }
 
+#[cfg(test)]
+mod lingering;
 #[cfg(test)]
 mod properties;
 #[cfg(test)]

@@ -6,6 +6,7 @@
 
 mod cluster;
 mod group;
+mod lingering;
 
 use std::fs::OpenOptions;
 use std::time::{Duration, Instant};

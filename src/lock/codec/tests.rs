@@ -7,7 +7,9 @@ use std::str;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
+use super::manner::{EXCLUSIVE, SHARED};
 use super::*;
+use crate::lock::Limit;
 
 const V1: u8 = Version::V1.byte();
 
@@ -154,6 +156,7 @@ fn any_bytes_are_refused_or_written_back_unchanged() {
         encode_fence(Fence::new(12).unwrap()).to_vec(),
         golden_rows_of(2)[0].1.clone(),
         golden_rows_of(2)[1].1.clone(),
+        golden_rows_of(3)[1].1.clone(),
     ];
     let mut accepted = 0;
     for _ in 0..RUNS {
@@ -184,7 +187,7 @@ fn any_bytes_are_refused_or_written_back_unchanged() {
 }
 
 /// A value that can be written as a record.
-enum Value {
+pub(super) enum Value {
     State(Lock),
     Effect(Effect<'static>),
     Fence(Fence),
@@ -308,7 +311,7 @@ fn values_of_version_2() -> Vec<(&'static str, Value)> {
 }
 
 /// The rows of `tests/golden/records/version-N.tsv`: kind and bytes.
-fn golden_rows_of(version: u8) -> Vec<(String, Vec<u8>)> {
+pub(super) fn golden_rows_of(version: u8) -> Vec<(String, Vec<u8>)> {
     let name = format!("tests/golden/records/version-{version}.tsv");
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
     let text = fs::read_to_string(path).unwrap();
@@ -345,7 +348,7 @@ fn the_bytes_of_version_2_never_change() {
     compare_with_golden(2, values_of_version_2());
 }
 
-fn compare_with_golden(version: u8, values: Vec<(&str, Value)>) {
+pub(super) fn compare_with_golden(version: u8, values: Vec<(&str, Value)>) {
     let rows = golden_rows_of(version);
     assert_eq!(rows.len(), values.len());
     for ((kind, bytes), (expected_kind, value)) in rows.iter().zip(values) {
@@ -372,7 +375,7 @@ fn compare_with_golden(version: u8, values: Vec<(&str, Value)>) {
 
 #[test]
 fn a_record_is_accepted_in_no_other_version_than_it_needs() {
-    for needed in [V1, LATEST_VERSION] {
+    for needed in V1..=LATEST_VERSION {
         for (kind, golden) in golden_rows_of(needed) {
             for version in (0..=u8::MAX).filter(|version| *version != needed) {
                 let mut bytes = golden.clone();
