@@ -2,8 +2,8 @@
 //! records gives the same lock on every server.
 
 use redis_lock::lock::codec::{
-    decode, decode_held, encode_effect, encode_fence, encode_held, encode_state, Record,
-    MAX_EFFECT_LEN,
+    decode, decode_held, encode_effect, encode_fence, encode_held, encode_leases, encode_state,
+    Record, MAX_EFFECT_LEN,
 };
 use redis_lock::lock::{Effect, Fate, Lock, Mode, Now};
 
@@ -24,7 +24,7 @@ pub fn run(data: &[u8]) {
                 apply(&effect, &mut primary);
                 apply(&effect, &mut replica);
             }
-            Some(Record::Fence(_)) | None => {}
+            Some(Record::Fence(_) | Record::Leases(_)) | None => {}
         }
         assert_eq!(primary, replica);
         if let Some(lock) = &primary {
@@ -57,6 +57,7 @@ fn read(bytes: &[u8]) -> Option<Record<'_>> {
             out
         }
         Record::Fence(fence) => encode_fence(*fence).to_vec(),
+        Record::Leases(leases) => encode_leases(leases),
     };
     assert_eq!(again, bytes);
     Some(record)

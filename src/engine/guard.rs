@@ -72,8 +72,9 @@ pub struct Guard {
     leaves_out_lingering: bool,
     /// When it is to be looked at by the timer, on the monotonic clock.
     due_us: Option<u64>,
-    /// A longest lease from before, and until when there may be such leases.
-    longer_ms: Option<(u64, u64)>,
+    /// When the leases are over that are longer than the settings say: those of older settings, of
+    /// another server's, and those that came in.
+    longer_until_us: u64,
     wall_clock: WallClock,
     /// Who follows this server.
     quorum: Quorum,
@@ -207,12 +208,8 @@ impl Guard {
     /// The primary of this server tells it of its guard. True where its leases are longer than what
     /// this server knew of.
     pub(super) fn hear(&mut self, beat: Beat, at_us: u64, now: Now) -> bool {
-        let is_news = beat.longest_ms > self.longest_ms(at_us);
-        if beat.longest_ms > self.settings.max_ttl_ms {
-            self.leases_may_be(beat.longest_ms, at_us);
-        }
         self.hand_over.hear(beat, at_us, now);
-        is_news
+        self.leases_may_be(beat.longest_ms, at_us)
     }
 
     /// The next beat is due now, if there are any.
@@ -262,36 +259,34 @@ impl Guard {
         }
     }
 
-    /// The longest lease that there may be, in milliseconds.
-    fn longest_ms(&self, boot_us: u64) -> u64 {
-        let longer = self.longer_ms.filter(|(_, until_us)| *until_us > boot_us);
-        let longer_ms = longer.map_or(0, |(ms, _)| ms);
-        self.settings.max_ttl_ms.max(longer_ms)
+    /// How long the longest lease may last that there is or that is granted now, in milliseconds.
+    pub fn longest_ms(&self, boot_us: u64) -> u64 {
+        let left_us = self.longer_until_us.saturating_sub(boot_us);
+        self.settings.max_ttl_ms.max(left_us.div_ceil(1_000))
     }
 
-    /// A lease has come from elsewhere. A guard waits for its end.
-    pub(super) fn long_lease_came(&mut self, left_ms: u64, at_us: u64) {
-        self.leases_may_be(left_ms, at_us);
-        let over_us = at_us.saturating_add(left_ms.saturating_mul(1_000));
-        for end_us in self.ends_us.iter_mut().filter(|end_us| **end_us > at_us) {
-            *end_us = over_us.max(*end_us);
+    /// A lease has come from elsewhere, or there may be one. A guard waits for its end. True where
+    /// leases are longer than what this server knew of.
+    pub(super) fn long_lease_came(&mut self, left_ms: u64, at_us: u64) -> bool {
+        let is_news = self.leases_may_be(left_ms, at_us);
+        let end_us = self.longer_until_us.saturating_add(AFTER_START_MS * 1_000);
+        for open_us in self.ends_us.iter_mut().filter(|open_us| **open_us > at_us) {
+            *open_us = end_us.max(*open_us);
         }
+        is_news
     }
 
-    /// There may be leases of that length, until one that begins now is over.
-    fn leases_may_be(&mut self, ms: u64, boot_us: u64) {
-        let until_us = boot_us.saturating_add(ms.saturating_mul(1_000));
-        let before = self.longer_ms.filter(|(_, until_us)| *until_us > boot_us);
-        let (ms_before, until_us_before) = before.unwrap_or_default();
-        self.longer_ms = Some((ms.max(ms_before), until_us.max(until_us_before)));
+    fn leases_may_be(&mut self, ms: u64, boot_us: u64) -> bool {
+        let max_ttl_ms = self.settings.max_ttl_ms;
+        let is_news = ms > max_ttl_ms && self.longest_ms(boot_us) <= max_ttl_ms;
+        let over_us = boot_us.saturating_add(ms.saturating_mul(1_000));
+        self.longer_until_us = over_us.max(self.longer_until_us);
+        is_news
     }
 
     /// Takes new settings. Leases under the old ones are over only later.
     pub(super) fn set(&mut self, settings: Settings, boot_us: u64) {
-        let longest_ms = self.longest_ms(boot_us);
-        if settings.max_ttl_ms < longest_ms {
-            self.leases_may_be(longest_ms, boot_us);
-        }
+        self.leases_may_be(self.settings.max_ttl_ms, boot_us);
         self.settings = settings;
         if !self.is_on() {
             self.ends_us = [0; Reason::TIMED.len()];

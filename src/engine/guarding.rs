@@ -121,13 +121,14 @@ pub(super) fn note<S: Server>(server: S, machine: &mut Machine<S::Types>, event:
         GuardEvent::Linked => guard.linked(),
         GuardEvent::Heard(beat, at_us, now) => {
             if guard.hear(beat, at_us, now) {
-                let ms = beat.longest_ms;
-                let line =
-                    format!("guard: the primary has leases of {ms} ms, lock.max-ttl is less");
-                server.log(&line_of(line));
+                say_longer(server, beat.longest_ms);
             }
         }
-        GuardEvent::LongLease(left_ms, at_us) => guard.long_lease_came(left_ms, at_us),
+        GuardEvent::LongLease(left_ms, at_us) => {
+            if guard.long_lease_came(left_ms, at_us) {
+                say_longer(server, left_ms);
+            }
+        }
         GuardEvent::Replicas(replicas, at_us) => {
             guard.replicas_are(&replicas, at_us);
             guard.beat_now();
@@ -138,4 +139,9 @@ pub(super) fn note<S: Server>(server: S, machine: &mut Machine<S::Types>, event:
     if machine.guard.is_on() || machine.guard.is_closed() {
         look(server, machine);
     }
+}
+
+fn say_longer<S: Server>(server: S, ms: u64) {
+    let line = format!("guard: a lease may last {ms} ms yet, lock.max-ttl is less");
+    server.log(&line_of(line));
 }

@@ -12,6 +12,7 @@
 //! cap     (kind 4)  deadline_ms:u64
 //! fence   (kind 5)  fence:u64                  the largest fence that a server has given
 //! held    (kind 6)  now_ms:u64 | mode | numbers         the token is sent beside the record
+//! leases  (kind 7)  fence:u64 | longest_ms:u64 | wait_ms:u64      version 3; no fence is 0
 //!
 //! hold    = numbers | token
 //! numbers = fence:u64 | deadline_ms:u64 | since_ms:u64
@@ -25,16 +26,17 @@
 //! [`DecodeError`]. The decoder allocates nothing for a length that the input itself does not fill.
 //! One value has one encoding, so that equal locks have equal bytes on every server.
 
+mod input;
 mod manner;
 mod version;
 
-use self::manner::{mode_byte, Manner};
+use self::input::Input;
+use self::manner::mode_byte;
 use self::version::Version;
 use super::effect::Effect;
 use super::fence::Fence;
-use super::hold::{Hold, Mode, Occupancy, Since};
+use super::hold::{Hold, Mode};
 use super::state::Lock;
-use super::time::Deadline;
 use super::token::Token;
 
 /// The newest version of the format that this release knows. A record may be in an older one: each
@@ -50,6 +52,7 @@ const RELEASE: u8 = 3;
 const CAP: u8 = 4;
 const FENCE: u8 = 5;
 const HELD: u8 = 6;
+const LEASES: u8 = 7;
 
 /// The length of the longest mode, in bytes: a limit after its own byte.
 const MAX_MODE_LEN: usize = 1 + 4;
@@ -70,6 +73,19 @@ pub enum Record<'a> {
     Effect(Effect<'a>),
     /// The largest fence that a server has given.
     Fence(Fence),
+    /// The same of a server with a guard, and what it knows of leases.
+    Leases(Leases),
+}
+
+/// What a server with a guard saves beside its locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leases {
+    /// The largest fence that it has given, if any.
+    pub fence: Option<Fence>,
+    /// How long the longest lease may last from now on, in milliseconds.
+    pub longest_ms: u64,
+    /// How long its guard lasts after a promotion, in milliseconds.
+    pub wait_ms: u64,
 }
 
 /// Reads one record.
@@ -101,6 +117,7 @@ pub fn decode(bytes: &[u8]) -> Result<Record<'_>, DecodeError> {
             deadline: input.deadline()?,
         }),
         FENCE => Record::Fence(input.fence()?),
+        LEASES => Record::Leases(input.leases()?),
         _ => return Err(DecodeError),
     };
     input.finish()?;
@@ -247,6 +264,13 @@ pub fn encode_fence(fence: Fence) -> [u8; 10] {
     [Version::V1.byte(), FENCE, a, b, c, d, e, f, g, h]
 }
 
+/// Writes what a server with a guard saves beside its locks.
+pub fn encode_leases(leases: &Leases) -> Vec<u8> {
+    let fence = leases.fence.map_or(0, Fence::get);
+    let numbers = [fence, leases.longest_ms, leases.wait_ms].map(u64::to_le_bytes);
+    [&[Version::V3.byte(), LEASES], numbers.as_flattened()].concat()
+}
+
 fn put_manner(out: &mut Vec<u8>, mode: Mode, hold: &Hold) {
     out.push(mode_byte(mode, hold.since.lingers()));
     if let Some(limit) = mode.limit() {
@@ -267,124 +291,6 @@ fn put_token(out: &mut Vec<u8>, token: Token<'_>) {
     let len = u16::try_from(bytes.len()).unwrap_or(u16::MAX);
     out.extend_from_slice(&len.to_le_bytes());
     out.extend_from_slice(bytes);
-}
-
-/// A record that is being read.
-struct Input<'a> {
-    rest: &'a [u8],
-    /// The version that the record says it is in.
-    version: Version,
-    /// The lowest version that can say what has been read so far.
-    needed: Version,
-}
-
-impl<'a> Input<'a> {
-    /// Begins to read a record. Refuses versions that this release does not know.
-    fn new(bytes: &'a [u8]) -> Result<Self, DecodeError> {
-        let (version, rest) = bytes.split_first().ok_or(DecodeError)?;
-        Ok(Self {
-            rest,
-            version: Version::known(*version).ok_or(DecodeError)?,
-            needed: Version::V1,
-        })
-    }
-
-    /// Ends the reading. Refuses bytes that are left over, and a version that is not the one
-    /// needed.
-    fn finish(self) -> Result<(), DecodeError> {
-        if !self.rest.is_empty() || self.version != self.needed {
-            return Err(DecodeError);
-        }
-        Ok(())
-    }
-
-    fn take(&mut self, n: usize) -> Result<&'a [u8], DecodeError> {
-        let (head, rest) = self.rest.split_at_checked(n).ok_or(DecodeError)?;
-        self.rest = rest;
-        Ok(head)
-    }
-
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
-        let (head, rest) = self.rest.split_first_chunk().ok_or(DecodeError)?;
-        self.rest = rest;
-        Ok(*head)
-    }
-
-    fn u8(&mut self) -> Result<u8, DecodeError> {
-        self.array::<1>().map(|[byte]| byte)
-    }
-
-    fn u64(&mut self) -> Result<u64, DecodeError> {
-        self.array().map(u64::from_le_bytes)
-    }
-
-    fn deadline(&mut self) -> Result<Deadline, DecodeError> {
-        Deadline::from_millis(self.u64()?).ok_or(DecodeError)
-    }
-
-    /// An instant, with the same bound as a deadline.
-    fn time_ms(&mut self) -> Result<u64, DecodeError> {
-        self.deadline().map(Deadline::ms)
-    }
-
-    fn fence(&mut self) -> Result<Fence, DecodeError> {
-        Fence::new(self.u64()?).ok_or(DecodeError)
-    }
-
-    fn manner(&mut self) -> Result<Manner, DecodeError> {
-        let byte = self.u8()?;
-        Manner::of(byte, || self.array().map(u32::from_le_bytes))
-    }
-
-    fn token(&mut self) -> Result<Token<'a>, DecodeError> {
-        let len = self.array().map(u16::from_le_bytes)?;
-        Token::new(self.take(len.into())?).map_err(|_| DecodeError)
-    }
-
-    fn hold(&mut self, manner: Manner) -> Result<(Token<'a>, Hold), DecodeError> {
-        let hold = self.hold_without_token(manner)?;
-        Ok((self.token()?, hold))
-    }
-
-    fn hold_without_token(&mut self, manner: Manner) -> Result<Hold, DecodeError> {
-        let hold = Hold {
-            fence: self.fence()?,
-            deadline: self.deadline()?,
-            since: Since::at(self.time_ms()?).marked(manner.lingers),
-        };
-        let needed = Version::needed_by_hold(manner.mode, &hold);
-        self.needed = self.needed.max(needed);
-        Ok(hold)
-    }
-
-    fn state(&mut self) -> Result<Lock, DecodeError> {
-        let mut manner = self.manner()?;
-        let (token, hold) = self.hold(manner)?;
-        let mut lock = Lock::new(manner.mode, token, hold);
-        let mut occupancy = Occupancy::NONE;
-        occupancy.add(manner.mode);
-        let mut last = (hold.fence, token);
-        while !self.rest.is_empty() {
-            if self.version > Version::V1 {
-                manner = self.manner()?;
-            }
-            let (token, hold) = self.hold(manner)?;
-            let mode = manner.mode;
-            // The encoder writes one order only, so any other order is not its own. No lock has
-            // more holds than all of them tolerate.
-            if !occupancy.admits(mode) || (hold.fence, token) <= last {
-                return Err(DecodeError);
-            }
-            occupancy.add(mode);
-            last = (hold.fence, token);
-            lock.put(mode, token, hold);
-        }
-        // A token that came twice has replaced its own hold.
-        if lock.len() != occupancy.holders {
-            return Err(DecodeError);
-        }
-        Ok(lock)
-    }
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use super::module::Module;
 use super::propagation::APPLY;
 use super::stats::held;
 use super::{callbacks, clock, main_thread};
-use crate::lock::codec::{self, decode, encode_fence, encode_state, Record};
+use crate::lock::codec::{self, decode, encode_fence, encode_leases, encode_state, Leases, Record};
 use crate::lock::{Fence, Lock};
 
 /// The type's name, as in the replies of TYPE and the arguments of SCAN.
@@ -212,17 +212,29 @@ unsafe extern "C" fn free(value: *mut c_void) {
 }
 
 /// Saves the last fence, so that fences do not go back after a restart, even if no lock is held at
-/// the time of the save.
+/// the time of the save. A server with a guard also saves how long leases may last.
 unsafe extern "C" fn aux_save(io: *mut raw::RedisModuleIO, _when: c_int) {
-    match Module::get().shared.fences.last() {
-        Some(fence) => save_bytes(io, &encode_fence(fence)),
-        None => save_bytes(io, &[]),
-    }
+    save_bytes(io, &aux_bytes());
 }
 
 unsafe extern "C" fn aux_save2(io: *mut raw::RedisModuleIO, _when: c_int) {
-    if let Some(fence) = Module::get().shared.fences.last() {
-        save_bytes(io, &encode_fence(fence));
+    let bytes = aux_bytes();
+    if !bytes.is_empty() {
+        save_bytes(io, &bytes);
+    }
+}
+
+fn aux_bytes() -> Vec<u8> {
+    let module = Module::get();
+    let fence = module.shared.fences.last();
+    match (module.longest_lease(), fence) {
+        (Some((longest_ms, wait_ms)), fence) => encode_leases(&Leases {
+            fence,
+            longest_ms,
+            wait_ms,
+        }),
+        (None, Some(fence)) => encode_fence(fence).to_vec(),
+        (None, None) => Vec::new(),
     }
 }
 
@@ -237,22 +249,28 @@ unsafe extern "C" fn aux_load(
         say_unknown(io);
         return ERR;
     }
-    let fence = load_bytes(io, |bytes| match decode(bytes) {
-        _ if bytes.is_empty() => Ok(None),
-        Ok(Record::Fence(fence)) => Ok(Some(fence)),
-        _ => {
-            say_if_later(io, bytes);
-            Err(())
-        }
-    });
-    match fence {
-        Some(Ok(fence)) => {
-            if let Some(fence) = fence {
-                Module::get().shared.fences.observe(fence);
+    let module = Module::get();
+    let is_read = load_bytes(io, |bytes| {
+        match decode(bytes) {
+            _ if bytes.is_empty() => {}
+            Ok(Record::Fence(fence)) => module.shared.fences.observe(fence),
+            Ok(Record::Leases(leases)) => {
+                leases
+                    .fence
+                    .into_iter()
+                    .for_each(|fence| module.shared.fences.observe(fence));
+                module.leases_were(leases.longest_ms, leases.wait_ms);
             }
-            OK
+            _ => {
+                say_if_later(io, bytes);
+                return false;
+            }
         }
-        Some(Err(())) | None => ERR,
+        true
+    });
+    match is_read {
+        Some(true) => OK,
+        _ => ERR,
     }
 }
 

@@ -23,6 +23,7 @@ use super::stats::recent::Recent;
 use super::stats::removals::Removals;
 use super::timer::Timer;
 use super::{clock, limits};
+use crate::command::guard::Beat;
 use crate::command::{Args, Error, Reply};
 use crate::engine::guard::{GuardEvent, Reason, Scope, CLOCKS_APART_MS};
 use crate::engine::several;
@@ -98,6 +99,35 @@ impl Module {
             let came = GuardEvent::LongLease(left_ms, clock::boot_us());
             self.shared.inbox.leave(Note::Guard(came));
         }
+    }
+
+    /// How long the longest lease may last that there is, and a guard after a promotion, in
+    /// milliseconds; `None` where there is no guard.
+    pub(super) fn longest_lease(&self) -> Option<(u64, u64)> {
+        let settings = limits::guard();
+        let machine = self.machine.try_borrow().ok();
+        let longest_ms = match machine {
+            Some(machine) => machine.guard.longest_ms(clock::boot_us()),
+            None => settings.max_ttl_ms,
+        };
+        let wait_ms = longest_ms.saturating_add(settings.slack_ms);
+        (settings.scope != Scope::Off).then_some((longest_ms, wait_ms))
+    }
+
+    /// The server has loaded what another one, or this one in an earlier life, knew of leases.
+    pub(super) fn leases_were(&self, longest_ms: u64, wait_ms: u64) {
+        if limits::guard().scope == Scope::Off {
+            return;
+        }
+        let (boot_us, inbox) = (clock::boot_us(), &self.shared.inbox);
+        let beat = Beat {
+            left_ms: None,
+            longest_ms,
+            wait_ms,
+            clock_us: 0,
+        };
+        inbox.leave(Note::Guard(GuardEvent::Heard(beat, boot_us, clock::now())));
+        inbox.leave(Note::Guard(GuardEvent::LongLease(longest_ms, boot_us)));
     }
 
     /// For how many milliseconds no new grant is made yet, and why; `None` where grants are made,

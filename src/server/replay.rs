@@ -61,6 +61,7 @@ pub(super) fn apply(task: &mut Task<'_>) -> Result<(), Error> {
         Record::State(lock) => {
             for (_, hold) in lock.holders() {
                 fences.observe(hold.fence);
+                task.module().lease_came(hold.deadline);
             }
             task.replay(|key, now| key.replace(lock, now))
         }
@@ -71,6 +72,7 @@ pub(super) fn apply(task: &mut Task<'_>) -> Result<(), Error> {
             task.pass_on();
             Ok(())
         }
+        Record::Leases(_) => Err(Error::BadEffect),
     }
 }
 

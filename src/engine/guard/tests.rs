@@ -56,7 +56,7 @@ fn leases_under_a_larger_setting_count_until_they_are_over() {
     guard.begin(Reason::Restart, 2 * SECOND_US);
     assert_eq!(
         guard.closed_for(2 * SECOND_US),
-        Some((11_000, Reason::Restart))
+        Some((10_000, Reason::Restart))
     );
     guard.begin(Reason::Restart, 12 * SECOND_US);
     assert_eq!(

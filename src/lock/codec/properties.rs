@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 
 use super::*;
-use crate::lock::Limit;
+use crate::lock::{Deadline, Limit, Since};
 
 fn token() -> impl Strategy<Value = Vec<u8>> {
     vec(any::<u8>(), 1..=Token::MAX_LEN)

@@ -9,7 +9,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::manner::{EXCLUSIVE, SHARED};
 use super::*;
-use crate::lock::Limit;
+use crate::lock::{Deadline, Limit, Since};
 
 const V1: u8 = Version::V1.byte();
 
@@ -176,6 +176,7 @@ fn any_bytes_are_refused_or_written_back_unchanged() {
             Ok(Record::State(lock)) => encode_state(&lock),
             Ok(Record::Effect(effect)) => effect_bytes(&effect),
             Ok(Record::Fence(fence)) => encode_fence(fence).to_vec(),
+            Ok(Record::Leases(leases)) => encode_leases(&leases),
         };
         assert_eq!(again, bytes);
         accepted += 1;
@@ -191,6 +192,7 @@ pub(super) enum Value {
     State(Lock),
     Effect(Effect<'static>),
     Fence(Fence),
+    Leases(Leases),
     /// A hold whose token is sent beside the record.
     Held(u64, Mode, Hold),
 }
@@ -201,6 +203,7 @@ impl Value {
             Self::State(lock) => encode_state(lock),
             Self::Effect(effect) => effect_bytes(effect),
             Self::Fence(fence) => encode_fence(*fence).to_vec(),
+            Self::Leases(leases) => encode_leases(leases),
             Self::Held(now_ms, mode, hold) => encode_held(*now_ms, *mode, hold).as_bytes().to_vec(),
         }
     }
@@ -348,7 +351,36 @@ fn the_bytes_of_version_2_never_change() {
     compare_with_golden(2, values_of_version_2());
 }
 
-pub(super) fn compare_with_golden(version: u8, values: Vec<(&str, Value)>) {
+#[test]
+fn the_bytes_of_version_3_never_change() {
+    let fence = Fence::new(1_700_000_000_000_001);
+    let leases = |fence, longest_ms, wait_ms| {
+        let leases = Leases {
+            fence,
+            longest_ms,
+            wait_ms,
+        };
+        ("leases", Value::Leases(leases))
+    };
+    let most = Deadline::MAX_MS;
+    let values = [
+        leases(fence, 30_000, 35_000),
+        leases(None, 1_000, 1_000),
+        leases(Fence::new(Fence::MAX), most, most),
+    ];
+    compare_with_golden(3, values.into_iter().chain(lingering::values()).collect());
+    let (_, longest) = golden_rows_of(3).remove(2);
+    for end in 0..longest.len() {
+        assert_eq!(decode(&longest[..end]), Err(DecodeError));
+    }
+    for number in [2, 10, 18] {
+        let mut beyond = longest.clone();
+        beyond[number] ^= 1;
+        assert_eq!(decode(&beyond).is_ok(), number == 2, "{number}");
+    }
+}
+
+fn compare_with_golden(version: u8, values: Vec<(&str, Value)>) {
     let rows = golden_rows_of(version);
     assert_eq!(rows.len(), values.len());
     for ((kind, bytes), (expected_kind, value)) in rows.iter().zip(values) {
@@ -359,6 +391,7 @@ pub(super) fn compare_with_golden(version: u8, values: Vec<(&str, Value)>) {
             Value::State(lock) => assert_eq!(decoded, Ok(Record::State(lock))),
             Value::Effect(effect) => assert_eq!(decoded, Ok(Record::Effect(effect))),
             Value::Fence(fence) => assert_eq!(decoded, Ok(Record::Fence(fence))),
+            Value::Leases(leases) => assert_eq!(decoded, Ok(Record::Leases(leases))),
             Value::Held(now_ms, mode, hold) => {
                 let token = token(b"me");
                 let effect = Effect::Hold {

@@ -149,7 +149,7 @@ impl Account {
             Record::State(lock) => {
                 self.locks.insert(key, lock);
             }
-            Record::Fence(_) => {}
+            Record::Fence(_) | Record::Leases(_) => {}
             Record::Effect(effect) => {
                 let fate = match self.locks.get_mut(&key) {
                     Some(lock) => effect.apply_to(lock),

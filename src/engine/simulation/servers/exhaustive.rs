@@ -84,7 +84,7 @@ fn all_short_histories_of_a_guarded_restart_have_no_breach() {
 fn all_short_histories_of_a_guarded_failover_have_no_breach() {
     let begin = [
         Step::Tick(LONGEST_MS + 1_000),
-        Step::Ask(0, 0, bound(LONGEST_MS, 600)),
+        Step::Ask(0, 0, bound(LONGEST_MS, 0)),
         Step::Flow,
     ];
     let steps = [
@@ -116,6 +116,7 @@ fn all_short_histories_of_a_quorum_have_no_breach() {
         Step::Ask(1, 0, take(2_000)),
         Step::Ask(0, 1, What::Renew(0, 2_000)),
         Step::Ask(0, 1, What::Check(0)),
+        Step::Ask(0, 1, take(2_000)),
         Step::Ask(1, 1, take(2_000)),
         Step::Disconnect(0),
         Step::Tick(50),
@@ -126,12 +127,16 @@ fn all_short_histories_of_a_quorum_have_no_breach() {
         Step::HandOver(2),
     ];
     let flow = |ms: u64, n: u64| (0..n).flat_map(move |_| [Step::Tick(ms), Step::Flow]);
-    for after_ms in [0, 900, 1_000, 1_050, 2_050, 3_050, 3_100] {
+    for after_ms in [0, 100, 900, 1_000, 1_050, 2_050, 3_050, 3_100] {
         let mut begin: Vec<Step> = flow(250, 20).collect();
-        begin.extend([Step::Ask(0, 0, bound(2_000, 600)), Step::Flow]);
+        begin.extend([Step::Ask(0, 0, bound(2_000, 0)), Step::Flow]);
         begin.extend([Step::CutUnseen(1), Step::CutUnseen(2)]);
         begin.extend([Step::Promote(1), Step::Follow(2, 1)]);
         begin.extend(flow(50, after_ms / 50));
-        none_has_a_breach(3, QUORUM, &begin, &steps, &[]);
+        let rules = match after_ms {
+            100 => &[Rule::Linger, Rule::Wait][..],
+            _ => &[],
+        };
+        none_has_a_breach(3, QUORUM, &begin, &steps, rules);
     }
 }

@@ -266,7 +266,7 @@ fn an_old_primary_with_a_long_slack_hands_on_what_was_renewed_elsewhere() {
     let steps = [
         Step::Tick(LONGEST_MS + 1_000),
         Step::Ask(0, 0, take(2_000)),
-        Step::Ask(1, 0, take(2_000)),
+        Step::Ask(1, 0, take(4_000)),
         Step::Receive(1, usize::MAX),
         Step::Tick(100),
         Step::Promote(1),
