@@ -156,7 +156,7 @@ fn a_longer_lease_that_came_in_is_waited_out(kind: Kind) {
     let mut c = server.client();
     wait_until_open(&mut c);
     let restore: [&[u8]; 4] = [b"RESTORE", b"k", b"60000", payload.as_bytes()];
-    assert_eq!(c.send(&restore).as_bytes(), b"OK");
+    assert_eq!(c.send(&restore), Reply::Simple("OK".into()));
     // Its loss is one of those that the next guard is for, so only the file tells of it.
     assert_eq!(c.int("DEL k"), 1);
     c.text("SAVE");

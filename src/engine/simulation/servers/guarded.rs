@@ -258,37 +258,6 @@ fn a_hold_of_another_server_ends_a_second_early() {
     assert_eq!(breaches(Some(Rule::LastSecond)), 1);
 }
 
-/// A limit of the mode `failover`: an old primary that lives on sees a hold end by its deadline,
-/// and hands it on, though the new primary has renewed it. A slack of no more than the last second
-/// of a hold leaves no time for that.
-#[test]
-fn an_old_primary_with_a_long_slack_hands_on_what_was_renewed_elsewhere() {
-    let steps = [
-        Step::Tick(LONGEST_MS + 1_000),
-        Step::Ask(0, 0, take(2_000)),
-        Step::Ask(1, 0, take(4_000)),
-        Step::Receive(1, usize::MAX),
-        Step::Tick(100),
-        Step::Promote(1),
-        Step::Tick(100),
-        Step::Ask(0, 1, What::Renew(0, 4_000)),
-        Step::Tick(1_900),
-    ];
-    let breaches = |slack_ms| {
-        let settings = Settings {
-            guard: Guard {
-                slack_ms,
-                ..FAILOVER
-            },
-            old_primaries_stop: true,
-            ..small(false)
-        };
-        play(&settings, &steps).breaches
-    };
-    assert_eq!(breaches(1_000), 0);
-    assert_eq!(breaches(2_500), 1);
-}
-
 /// Whoever waits is granted when the guard ends.
 #[test]
 fn the_end_of_the_guard_grants_those_who_wait() {
