@@ -1,5 +1,7 @@
 //! Clients: what they ask, and what they believe.
 
+// Long because: what a client asks decides what it believes.
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use std::num::NonZeroU64;
