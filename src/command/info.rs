@@ -159,7 +159,7 @@ impl<'a> Info<'a> {
                 token,
                 fence: hold.fence,
                 ttl_ms: deadline.remaining_ms(now.ms()),
-                since_ms: hold.since_ms,
+                since_ms: hold.since.ms(),
             }
         });
         Some(Self {

@@ -184,7 +184,7 @@ fn mode_of(word: &[u8]) -> Option<Mode> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lock::Deadline;
+    use crate::lock::{Deadline, Since};
     use Mode::{Exclusive, Shared};
 
     fn parse<'a>(line: &'a str) -> Result<Macquire<'a>, Error> {
@@ -253,7 +253,7 @@ mod tests {
             let hold = Hold {
                 fence: Fence::new(fence).unwrap(),
                 deadline: Deadline::from_millis(5).unwrap(),
-                since_ms: 1,
+                since: Since::at(1),
             };
             Has::Hold(mode, hold)
         };

@@ -98,7 +98,10 @@ fn change<'k, 'r, H: Host>(
     let mut key = key_to_change(host)?;
     let (key_ref, now) = serve_waiters(&mut key);
     match decide_on(&mut key, key_ref.as_ref(), now, decide) {
-        Decided::Change(effect, cause, reply) => {
+        Decided::Change(mut effect, cause, reply) => {
+            if let Some(linger) = taker.and_then(|taker| taker.linger) {
+                linger::mark_in(&mut effect, linger, &key.parts().machine.guard);
+            }
             // Also the owner that ends its hold knows of it.
             let fence = effect.fence().or(match &cause {
                 Cause::Released(hold) => Some(hold.fence),

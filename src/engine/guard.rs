@@ -15,7 +15,8 @@
 //! 2. **A token that holds** waits as well, because this server may lack the record of its
 //!    downgrade. Only what asks for less than the hold has is granted at once.
 //! 3. **A hold of another server's decision** counts only up to one second before its deadline, for
-//!    renewals, checks and commands: the clocks of two servers differ by less than that.
+//!    renewals, checks and commands: the clocks of two servers differ by less than that. One that
+//!    ends with a connection (LINGER) does not count ([`Usable`]).
 //! 4. **A wall clock that is stepped forward** ends leases that clients still count on, so the
 //!    guard begins anew. The steps are measured against a clock that nobody can set, at each grant.
 //! 5. **In the mode `quorum`** a majority decides ([`quorum`]), also about renewals.
@@ -30,6 +31,7 @@ mod leases;
 pub mod quorum;
 mod settings;
 pub mod slots;
+mod usable;
 mod wall_clock;
 
 use crate::command::guard::Beat;
@@ -39,6 +41,7 @@ use hand_over::HandOver;
 use quorum::{Quorum, Replicas};
 pub use settings::{Reason, Rule, Scope, Settings};
 use slots::Slots;
+pub use usable::Usable;
 use wall_clock::WallClock;
 
 /// By how much the clocks of two servers may differ, in milliseconds.
@@ -67,6 +70,10 @@ pub struct Guard {
     ends_us: [u64; Reason::TIMED.len()],
     /// Until when there may be holds that another server has decided about.
     others_until_us: u64,
+    /// When the guard of the start ends, if nothing else has begun it anew.
+    started_until_us: u64,
+    /// Whether holds that linger are not used. It is set when the guard is looked at.
+    leaves_out_lingering: bool,
     /// When it is to be looked at by the timer, on the monotonic clock.
     due_us: Option<u64>,
     /// When the leases are over that are longer than the settings say: those of older settings, of
@@ -228,6 +235,7 @@ impl Guard {
         self.quorum = Quorum::default();
         self.slots = Slots::default();
         self.beat_due_us = None;
+        self.started_until_us = 0;
     }
 
     /// This server follows a primary from now on, which has said nothing yet.
@@ -253,6 +261,7 @@ impl Guard {
             if let Some(end_us) = self.ends_us.get_mut(Reason::Promotion as usize) {
                 *end_us = rest_us;
             }
+            self.others_until_us = self.others_until_us.min(rest_us);
             self.quorum.goes_on_with(name);
         }
     }
@@ -343,6 +352,7 @@ impl Guard {
             self.begin(Reason::Clock, boot_us);
         }
         let closed_for = self.closed_for(boot_us);
+        self.look_at_lingering(boot_us);
         self.puts_off_renewals = self.must_put_off_renewals(boot_us);
         self.quiet_until_us = match (closed_for, self.puts_off_renewals) {
             (None, false) => {
@@ -365,12 +375,6 @@ impl Guard {
         }
     }
 
-    /// Whether holds count only up to a second before their deadlines.
-    #[inline]
-    pub(super) fn leaves_out_last_second(&self, boot_us: impl FnOnce() -> u64) -> bool {
-        self.is_on() && self.others_until_us > boot_us() && self.settings.has(Rule::LastSecond)
-    }
-
     /// Whether a request may be granted at once.
     #[inline(always)] // It is open nearly always.
     pub(super) fn may_take<'n>(
@@ -381,13 +385,5 @@ impl Guard {
         now: Now,
     ) -> bool {
         !self.is_closed_for(name) || (!self.puts_off_renewals && self.asks_for_less(lock, of, now))
-    }
-
-    #[cold]
-    fn asks_for_less(&self, lock: Option<&Lock>, of: (Token<'_>, Mode), now: Now) -> bool {
-        let (token, mode) = of;
-        let own = lock.and_then(|lock| lock.hold_of(token, now));
-        let has_rule = self.settings.has(Rule::Holders);
-        own.is_some_and(|(own, _)| !has_rule || mode.tolerates() > own.tolerates())
     }
 }

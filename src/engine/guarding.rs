@@ -1,53 +1,17 @@
 //! The guard at work: it is looked at before anything is decided.
 
 use super::count::Count;
-use super::guard::{Change, GuardEvent, CLOCKS_APART_MS};
+use super::guard::{Change, GuardEvent, Usable};
 use super::host::{Host, Name, Server};
 use super::machine::Machine;
 use super::printable::line_of;
 use super::slots;
-use crate::lock::{Lock, Now, Token};
-
-/// Which holds may be used: renewed, checked, or the condition of a command.
-#[derive(Clone, Copy)]
-pub(super) enum Usable {
-    All,
-    /// Those that have more than a second left.
-    ButTheLastSecond,
-}
 
 /// Which holds may be used now.
 #[inline]
 pub(super) fn usable<H: Host>(host: &mut H) -> Usable {
     let server = host.server();
-    match host
-        .machine()
-        .guard
-        .leaves_out_last_second(|| server.boot_us())
-    {
-        true => Usable::ButTheLastSecond,
-        false => Usable::All,
-    }
-}
-
-impl Usable {
-    /// A lock whose hold of a token may be used.
-    #[inline]
-    pub(super) fn of<'l>(
-        self,
-        lock: Option<&'l Lock>,
-        token: Token<'_>,
-        now: Now,
-    ) -> Option<&'l Lock> {
-        match self {
-            Self::All => lock,
-            Self::ButTheLastSecond => lock.filter(|lock| {
-                let soon_ms = now.ms().saturating_add(CLOCKS_APART_MS);
-                let own = lock.hold_of(token, now);
-                own.is_some_and(|(_, hold)| !hold.deadline.is_over(soon_ms))
-            }),
-        }
-    }
+    host.machine().guard.usable(|| server.boot_us())
 }
 
 /// Looks at the guard, if there is one, before anything is decided.
@@ -167,6 +131,7 @@ pub(super) fn note<S: Server>(server: S, machine: &mut Machine<S::Types>, event:
         GuardEvent::Began(reason, at_us) => {
             guard.set(server.guard(), boot_us);
             guard.begin(reason, at_us);
+            guard.forgets_connections();
             guard.beat_now();
         }
         GuardEvent::LacksNothing => guard.lacks_nothing(),

@@ -4,10 +4,11 @@
 //! brings the deadline forward before it does its own work, or the timer does, whichever is first.
 
 use super::commit::{Cause, Commit};
+use super::guard::Guard;
 use super::host::{key_ref_of, Key, Server};
 use crate::command::acquire::Acquire;
 use crate::command::Error;
-use crate::lock::{Fence, Now, Token};
+use crate::lock::{Effect, Fence, Hold, Now, Token};
 use crate::wait::Linger;
 
 /// What the hold of a request is bound to.
@@ -23,6 +24,22 @@ pub(super) fn of_request<S: Server>(
     };
     let client = server.connection().ok_or(Error::LingerWithoutConnection)?;
     Ok(Some(Linger { client, ms }))
+}
+
+/// Marks a hold that is granted, or removes the mark: after a promotion the next server must know
+/// which holds end with connections. Without such a guard the bytes of a lock say nothing of it.
+#[inline]
+pub(super) fn mark(hold: &mut Hold, linger: Option<Linger>, guard: &Guard) {
+    let lingers = linger.is_some() && guard.marks_lingering();
+    hold.since = hold.since.marked(lingers);
+}
+
+/// The same in an effect.
+#[cold]
+pub(super) fn mark_in(effect: &mut Effect<'_>, linger: Linger, guard: &Guard) {
+    if let Effect::Hold { hold, .. } = effect {
+        mark(hold, Some(linger), guard);
+    }
 }
 
 /// Binds a hold that was just granted. A grant without LINGER has unbound it before.

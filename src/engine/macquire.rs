@@ -16,7 +16,7 @@ use super::several::{self, serve_all_later};
 use crate::command::acquire::Wait;
 use crate::command::macquire::{Has, Macquire, Verdict, COUNT_AT};
 use crate::command::Error;
-use crate::lock::{Deadline, Effect, Hold, Lock, Mode, Now, Refusal};
+use crate::lock::{Deadline, Effect, Hold, Lock, Mode, Now, Refusal, Since};
 use crate::wait::graph::{Asked, CycleWait};
 use crate::wait::{KeyRef, Linger, NewRequest, Several, Standing, Wanted};
 
@@ -78,7 +78,7 @@ pub fn run<H: Host>(host: &mut H, request: &Macquire<'_>) -> Result<(), Error> {
     let new = Hold {
         fence,
         deadline: Deadline::after(this.now, request.acquire().ask().ttl),
-        since_ms: this.now.ms(),
+        since: Since::at(this.now.ms()),
     };
     this.take(host, &has, new, several.as_deref())?;
     server.reply(request.acquire().reply(fence));
@@ -186,7 +186,7 @@ impl Call<'_, '_> {
         }
         server.count(Count::Macquired);
         for ((at, mode), has) in self.keys().zip(has) {
-            let (hold, had_it) = match has {
+            let (mut hold, had_it) = match has {
                 Has::Hold(_, own) => (
                     Hold {
                         deadline: new.deadline,
@@ -196,6 +196,7 @@ impl Call<'_, '_> {
                 ),
                 Has::NothingFree | Has::NothingBusy => (new, false),
             };
+            linger::mark(&mut hold, self.linger, &host.machine().guard);
             let effect = Effect::Hold {
                 now_ms: now.ms(),
                 mode,

@@ -289,8 +289,10 @@ fn next_step<K: Key>(
 }
 
 /// Carries out a grant, and tells the client that waits for it. A channel has heard of it before.
-fn hand_over<K: Key>(key: &mut K, granted: Granted<ClientOf<K>>) {
+fn hand_over<K: Key>(key: &mut K, mut granted: Granted<ClientOf<K>>) {
     let server = key.server();
+    let linger = granted.removed.linger;
+    linger::mark(&mut granted.hold, linger, &key.parts().machine.guard);
     let now_us = server.monotonic_us();
     let waited_us = now_us.saturating_sub(granted.removed.since_us);
     key.parts().machine.wait_ended(&granted.removed, now_us);
@@ -299,7 +301,7 @@ fn hand_over<K: Key>(key: &mut K, granted: Granted<ClientOf<K>>) {
         waited_us,
     };
     key.commit(&granted.effect(), cause, granted.at);
-    if let Some(linger) = granted.removed.linger {
+    if let Some(linger) = linger {
         let token = granted.removed.token.as_token();
         linger::bind(key, token, granted.hold.fence, linger);
     }

@@ -172,7 +172,10 @@ fn grant<H: Host>(
                 .lock()
                 .and_then(|lock| lock.hold_of(candidate.token(), at));
             let had_it = own.is_some();
-            let effect = granted.effect(one.mode);
+            let mut effect = granted.effect(one.mode);
+            if let Some(linger) = granted.linger() {
+                linger::mark_in(&mut effect, linger, &key.parts().machine.guard);
+            }
             key.commit(&effect, Cause::HandedOverWithOthers { had_it }, at);
             if let Some(linger) = granted.linger() {
                 linger::bind(key, candidate.token(), fence, linger);

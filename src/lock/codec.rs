@@ -6,6 +6,7 @@
 //!
 //! state   (kind 1)  mode | hold*               one if exclusive; by rising (fence, token) if shared
 //!      version 2:   (mode | hold)*             by rising (fence, token), one of them counted
+//!      version 3:   the same, one of them lingers
 //! hold    (kind 2)  now_ms:u64 | mode | hold
 //! release (kind 3)  now_ms:u64 | token
 //! cap     (kind 4)  deadline_ms:u64
@@ -15,7 +16,8 @@
 //!
 //! hold    = numbers | token
 //! numbers = fence:u64 | deadline_ms:u64 | since_ms:u64
-//! mode    = 1 exclusive | 2 shared | 3 limit:u32 counted, from 2 to 2^31 - 1, in version 2 only
+//! mode    = 1 exclusive | 2 shared | 3 limit:u32 counted, from 2 to 2^31 - 1, since version 2
+//!           + 128 where the hold lingers, in version 3 only
 //! token   = length:u16 | bytes                 1 to 512 bytes
 //! ```
 //! Integers are little-endian. `codec/version.rs` has the rule by which versions are added.
@@ -25,9 +27,11 @@
 //! One value has one encoding, so that equal locks have equal bytes on every server.
 
 mod input;
+mod manner;
 mod version;
 
 use self::input::Input;
+use self::manner::mode_byte;
 use self::version::Version;
 use super::effect::Effect;
 use super::fence::Fence;
@@ -55,10 +59,6 @@ const MAX_MODE_LEN: usize = 1 + 4;
 
 /// The length of the longest `held` record, in bytes.
 const MAX_HELD_LEN: usize = 2 + 8 + MAX_MODE_LEN + 3 * 8;
-
-const EXCLUSIVE: u8 = 1;
-const SHARED: u8 = 2;
-const COUNTED: u8 = 3;
 
 /// The bytes are not a record that this release knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,8 +99,9 @@ pub fn decode(bytes: &[u8]) -> Result<Record<'_>, DecodeError> {
         STATE => Record::State(input.state()?),
         HOLD => {
             let now_ms = input.time_ms()?;
-            let mode = input.mode()?;
-            let (token, hold) = input.hold(mode)?;
+            let manner = input.manner()?;
+            let (token, hold) = input.hold(manner)?;
+            let mode = manner.mode;
             Record::Effect(Effect::Hold {
                 now_ms,
                 mode,
@@ -140,12 +141,12 @@ pub fn decode_held<'a>(token: &'a [u8], record: &[u8]) -> Result<Effect<'a>, Dec
         return Err(DecodeError);
     }
     let now_ms = input.time_ms()?;
-    let mode = input.mode()?;
+    let manner = input.manner()?;
     let effect = Effect::Hold {
         now_ms,
-        mode,
+        mode: manner.mode,
         token: Token::new(token).map_err(|_| DecodeError)?,
-        hold: input.hold_without_token(mode)?,
+        hold: input.hold_without_token(manner)?,
     };
     input.finish()?;
     Ok(effect)
@@ -167,11 +168,11 @@ pub fn encode_state(lock: &Lock) -> Vec<u8> {
     out.extend_from_slice(&[version.byte(), STATE]);
     let has_one_mode = version == Version::V1;
     if has_one_mode {
-        put_mode(&mut out, lock.mode());
+        out.push(mode_byte(lock.mode(), false));
     }
     for (token, mode, hold) in holds {
         if !has_one_mode {
-            put_mode(&mut out, mode);
+            put_manner(&mut out, mode, &hold);
         }
         put_hold(&mut out, token.as_token(), &hold);
     }
@@ -190,7 +191,7 @@ pub fn encode_effect(effect: &Effect<'_>, out: &mut Vec<u8>) {
             let version = Version::needed_by_hold(*mode, hold);
             out.extend_from_slice(&[version.byte(), HOLD]);
             out.extend_from_slice(&now_ms.to_le_bytes());
-            put_mode(out, *mode);
+            put_manner(out, *mode, hold);
             put_hold(out, *token, hold);
         }
         Effect::Release { now_ms, token } => {
@@ -227,7 +228,19 @@ pub fn encode_held(now_ms: u64, mode: Mode, hold: &Hold) -> HeldRecord {
     let (head, rest) = bytes.split_at_mut(2 + 8 + 1);
     head.copy_from_slice(&{
         let [a, b, c, d, e, f, g, h] = now_ms.to_le_bytes();
-        [version, HELD, a, b, c, d, e, f, g, h, mode_byte(mode)]
+        [
+            version,
+            HELD,
+            a,
+            b,
+            c,
+            d,
+            e,
+            f,
+            g,
+            h,
+            mode_byte(mode, hold.since.lingers()),
+        ]
     });
     let (rest, unused) = match mode.limit() {
         Some(limit) => {
@@ -237,7 +250,7 @@ pub fn encode_held(now_ms: u64, mode: Mode, hold: &Hold) -> HeldRecord {
         }
         None => (rest, 4),
     };
-    let values = [hold.fence.get(), hold.deadline.ms(), hold.since_ms];
+    let values = [hold.fence.get(), hold.deadline.ms(), hold.since.ms()];
     for (field, value) in rest.chunks_exact_mut(8).zip(values) {
         field.copy_from_slice(&u64::to_le_bytes(value));
     }
@@ -258,16 +271,8 @@ pub fn encode_leases(leases: &Leases) -> Vec<u8> {
     [&[Version::V3.byte(), LEASES], numbers.as_flattened()].concat()
 }
 
-const fn mode_byte(mode: Mode) -> u8 {
-    match mode {
-        Mode::Exclusive => EXCLUSIVE,
-        Mode::Shared => SHARED,
-        Mode::Counted(_) => COUNTED,
-    }
-}
-
-fn put_mode(out: &mut Vec<u8>, mode: Mode) {
-    out.push(mode_byte(mode));
+fn put_manner(out: &mut Vec<u8>, mode: Mode, hold: &Hold) {
+    out.push(mode_byte(mode, hold.since.lingers()));
     if let Some(limit) = mode.limit() {
         out.extend_from_slice(&limit.get().to_le_bytes());
     }
@@ -276,7 +281,7 @@ fn put_mode(out: &mut Vec<u8>, mode: Mode) {
 fn put_hold(out: &mut Vec<u8>, token: Token<'_>, hold: &Hold) {
     out.extend_from_slice(&hold.fence.get().to_le_bytes());
     out.extend_from_slice(&hold.deadline.ms().to_le_bytes());
-    out.extend_from_slice(&hold.since_ms.to_le_bytes());
+    out.extend_from_slice(&hold.since.ms().to_le_bytes());
     put_token(out, token);
 }
 
@@ -288,6 +293,8 @@ fn put_token(out: &mut Vec<u8>, token: Token<'_>) {
     out.extend_from_slice(bytes);
 }
 
+#[cfg(test)]
+mod lingering;
 #[cfg(test)]
 mod properties;
 #[cfg(test)]

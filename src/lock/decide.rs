@@ -2,7 +2,7 @@
 
 use super::effect::Effect;
 use super::fence::{Fence, FenceClock};
-use super::hold::{Hold, Mode};
+use super::hold::{Hold, Mode, Since};
 use super::state::Lock;
 use super::time::{Deadline, Now, Ttl};
 use super::token::Token;
@@ -60,7 +60,7 @@ impl Lock {
     ///
     /// The request is idempotent by token. A holder that asks again keeps its fence and gets a new
     /// deadline. If it asks for another mode, its hold is converted. A new hold gets the next
-    /// fence.
+    /// fence. No hold is marked: that it lingers is for the caller to say.
     ///
     /// # Errors
     /// A [`Refusal`]. Then nothing is to be changed.
@@ -81,13 +81,14 @@ impl Lock {
         };
         let hold = match own {
             Some(hold) => Hold {
+                fence: hold.fence,
                 deadline: Deadline::after(now, ask.ttl),
-                ..hold
+                since: hold.since.marked(false),
             },
             None => Hold {
                 fence: fences.next(now).map_err(|_| Refusal::FencesExhausted)?,
                 deadline: Deadline::after(now, ask.ttl),
-                since_ms: now.ms(),
+                since: Since::at(now.ms()),
             },
         };
         let effect = Effect::Hold {
@@ -156,7 +157,7 @@ impl Lock {
         now: Now,
     ) -> Option<(Effect<'a>, Option<Hold>)> {
         let (mode, hold) = self.hold_of(token, now)?;
-        let until_ms = hold.since_ms.saturating_add(at_least_ms);
+        let until_ms = hold.since.ms().saturating_add(at_least_ms);
         let until = Deadline::from_millis(until_ms.min(Deadline::MAX_MS));
         let Some(until) = until.filter(|_| now.ms() < until_ms) else {
             let (effect, hold) = self.release(token, now)?;

@@ -84,8 +84,52 @@ pub struct Hold {
     pub fence: Fence,
     /// When the hold ends by itself.
     pub deadline: Deadline,
-    /// When the hold was first granted, in milliseconds since the Unix epoch.
-    pub since_ms: u64,
+    /// When the hold was first granted.
+    pub since: Since,
+}
+
+/// When a hold was first granted, and a mark: the hold ends with a connection (LINGER). An instant
+/// needs few of the 64 bits, so the mark takes no memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Since(u64);
+
+impl Since {
+    const LINGERS: u64 = 1 << 63;
+
+    /// At `ms` milliseconds since the Unix epoch, without the mark.
+    #[inline]
+    pub const fn at(ms: u64) -> Self {
+        Self(ms & !Self::LINGERS)
+    }
+
+    /// The same instant, with the mark or without it.
+    #[inline]
+    #[must_use]
+    pub const fn marked(self, lingers: bool) -> Self {
+        match lingers {
+            true => Self(self.0 | Self::LINGERS),
+            false => Self::at(self.0),
+        }
+    }
+
+    /// Milliseconds since the Unix epoch.
+    #[inline]
+    pub const fn ms(self) -> u64 {
+        self.0 & !Self::LINGERS
+    }
+
+    /// Whether the mark is there. Only a server whose holds must survive a promotion sets it.
+    #[inline]
+    pub const fn lingers(self) -> bool {
+        self.0 & Self::LINGERS != 0
+    }
+}
+
+impl std::fmt::Debug for Since {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mark = if self.lingers() { " lingers" } else { "" };
+        write!(f, "{}{mark}", self.ms())
+    }
 }
 
 /// How many hold a lock, and how many all of them tolerate.

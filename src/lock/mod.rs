@@ -67,7 +67,7 @@ pub use compact::{CompactToken, TokenText};
 pub use decide::{Ask, Grant, Refusal, Waiting};
 pub use effect::Effect;
 pub use fence::{Fence, FenceClock, FenceExhausted};
-pub use hold::{Hold, Limit, Mode, Occupancy};
+pub use hold::{Hold, Limit, Mode, Occupancy, Since};
 pub use state::{Fate, Lock};
 pub use time::{Deadline, Now, Ttl};
 pub use token::{Token, TokenBuf, TokenError};

@@ -259,7 +259,7 @@ impl World {
                 if !hold.deadline.is_over(self.now_ms) {
                     let deadline = end(hold.deadline.ms());
                     let token = token.as_token().as_bytes()[0];
-                    found.push((hold.fence.get(), token, mode, deadline, hold.since_ms));
+                    found.push((hold.fence.get(), token, mode, deadline, hold.since.ms()));
                 }
             }
             assert_eq!(lock.is_free(now), found.is_empty());

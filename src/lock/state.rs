@@ -5,7 +5,7 @@ use std::mem::size_of;
 
 use super::compact::{CompactToken, TokenText};
 use super::fence::{Fence, MarkedFence};
-use super::hold::{Hold, Limit, Mode, Occupancy};
+use super::hold::{Hold, Limit, Mode, Occupancy, Since};
 use super::shared::SharedHolds;
 use super::time::{Deadline, Now};
 use super::token::Token;
@@ -41,7 +41,7 @@ struct OneHold {
     /// Marked if the hold is shared.
     fence: MarkedFence,
     deadline: Deadline,
-    since_ms: u64,
+    since: Since,
     token: CompactToken,
 }
 
@@ -52,7 +52,7 @@ impl OneHold {
         Self {
             fence: MarkedFence::new(hold.fence, mode == Mode::Shared),
             deadline: hold.deadline,
-            since_ms: hold.since_ms,
+            since: hold.since,
             token,
         }
     }
@@ -69,14 +69,14 @@ impl OneHold {
         Hold {
             fence: self.fence.fence(),
             deadline: self.deadline,
-            since_ms: self.since_ms,
+            since: self.since,
         }
     }
 
     fn set(&mut self, mode: Mode, hold: Hold) {
         self.fence = MarkedFence::new(hold.fence, mode == Mode::Shared);
         self.deadline = hold.deadline;
-        self.since_ms = hold.since_ms;
+        self.since = hold.since;
     }
 }
 

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use redis_lock::lock::codec::encode_held;
-use redis_lock::lock::{Deadline, Fence, Hold, Mode};
+use redis_lock::lock::{Deadline, Fence, Hold, Mode, Since};
 
 use crate::harness::{aof, record_of, Kind, Reply, Server};
 use fixture::{line, words, Fixture};
@@ -263,7 +263,7 @@ fn no_client_can_apply_a_record(kind: Kind) {
     let hold = Hold {
         fence: Fence::new(Fence::MAX).unwrap(),
         deadline: Deadline::from_millis(Deadline::MAX_MS).unwrap(),
-        since_ms: 1,
+        since: Since::at(1),
     };
     let held = encode_held(1, Mode::Exclusive, &hold);
     let held = held.as_bytes();

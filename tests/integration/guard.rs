@@ -6,6 +6,7 @@
 
 mod cluster;
 mod group;
+mod lingering;
 
 use std::fs::OpenOptions;
 use std::time::{Duration, Instant};
@@ -154,7 +155,8 @@ fn a_longer_lease_that_came_in_is_waited_out(kind: Kind) {
     let mut server = Server::start_with(kind, &RESTART);
     let mut c = server.client();
     wait_until_open(&mut c);
-    c.send::<&[u8]>(&[b"RESTORE", b"k", b"60000", payload.as_bytes()]);
+    let restore: [&[u8]; 4] = [b"RESTORE", b"k", b"60000", payload.as_bytes()];
+    assert_eq!(c.send(&restore), Reply::Simple("OK".into()));
     // Its loss is one of those that the next guard is for, so only the file tells of it.
     assert_eq!(c.int("DEL k"), 1);
     c.text("SAVE");

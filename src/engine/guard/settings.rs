@@ -51,6 +51,8 @@ pub enum Rule {
     Holders,
     /// The last second of a hold.
     LastSecond,
+    /// Holds that linger are not used after a promotion.
+    Linger,
     /// Steps of the wall clock.
     Clock,
     /// A majority, and not one server alone.

@@ -7,6 +7,7 @@ mod task;
 mod words;
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 
 use super::{at, channel_of, Client, Keys, Limits, Place, Request, EVERY_DB};
 use crate::command::acquire::{self, Acquire};
@@ -183,6 +184,11 @@ impl Node {
         self.leave(Note::Disconnected(memory::connection_of(client)));
     }
 
+    /// A connection is lost.
+    pub(super) fn disconnected(&self, connection: NonZeroU64) {
+        self.leave(Note::Disconnected(connection));
+    }
+
     /// CLIENT UNBLOCK with an error.
     pub(super) fn unblock(&self, client: Client) {
         self.leave(Note::Gone(client));
@@ -242,7 +248,7 @@ impl Node {
         let token = [what.token()];
         let ttl = what.ttl().ms().to_string();
         self.memory.db.set(at.db.into());
-        let lingers = self.memory.lingers;
+        let linger_ms = self.memory.linger_ms.get();
         let mut task = self.task(client, vec![at]);
         let result = match what {
             Request::Take {
@@ -258,7 +264,7 @@ impl Node {
                         acquire::WANTED
                     }
                 };
-                let words = Waits::new(what.token(), limits, keep, lingers);
+                let words = Waits::new(what.token(), limits, keep, linger_ms);
                 options.extend(words.words());
                 let acquire = Acquire::parse(wanted, Args::new(options.into_iter()));
                 command::take_hold(&mut task, &acquire.unwrap())
@@ -293,7 +299,8 @@ impl Node {
             Mode::Shared => &b"SHARED"[..],
             _ => b"EXCLUSIVE",
         }));
-        let waits = Waits::new(what.token(), limits, keep, self.memory.lingers);
+        let linger_ms = self.memory.linger_ms.get();
+        let waits = Waits::new(what.token(), limits, keep, linger_ms);
         words.extend(waits.words());
         let request = Macquire::parse(Args::new(words.into_iter())).unwrap();
         self.memory.db.set(keys.iter().next().unwrap().0.db.into());
@@ -308,7 +315,7 @@ impl Node {
 struct Waits(Vec<Vec<u8>>);
 
 impl Waits {
-    fn new(token: u8, limits: Limits, keep: u32, lingers: bool) -> Self {
+    fn new(token: u8, limits: Limits, keep: u32, linger_ms: Option<u64>) -> Self {
         let mut words: Vec<Vec<u8>> = Vec::new();
         let mut push = |word: &[u8]| words.push(word.to_vec());
         match limits {
@@ -329,9 +336,9 @@ impl Waits {
             push(keep.to_string().as_bytes());
         }
         // So one that listens by a channel can be killed, too.
-        if lingers {
+        if let Some(ms) = linger_ms {
             push(b"LINGER");
-            push(b"0");
+            push(ms.to_string().as_bytes());
         }
         Self(words)
     }

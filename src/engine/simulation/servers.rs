@@ -17,9 +17,12 @@
 mod clients;
 mod clock;
 mod dice;
+mod exhaustive;
 mod faults;
 mod guarded;
 mod histories;
+mod lingering;
+mod liveness;
 mod replication;
 mod rules;
 mod server;
@@ -44,6 +47,8 @@ enum Step {
     /// The client gives up the request. Whether the server learns of it: if not, the server counts
     /// the reply as heard.
     Lose(usize, bool),
+    /// All connections of a client break, and everybody learns of it at once.
+    Disconnect(usize),
     /// Time goes on, in milliseconds, and the timers of all servers run.
     Tick(u64),
     /// Time goes on, and the timers are late.
@@ -96,6 +101,8 @@ enum What {
         ttl: u64,
         limits: Limits,
         keep: u32,
+        /// For how long the hold stays when the connection is lost, if it ends with that.
+        linger: Option<u64>,
     },
     Release(u8),
     Renew(u8, u64),
@@ -177,6 +184,7 @@ struct Tally {
     full_copies: u64,
     continued: u64,
     records_lost: u64,
+    disconnected: u64,
     breaches: u64,
     /// Fences that did not rise over a failover, because the one before was ahead of its clock.
     overtaken: u64,
@@ -192,6 +200,7 @@ impl Tally {
         self.full_copies += other.full_copies;
         self.continued += other.continued;
         self.records_lost += other.records_lost;
+        self.disconnected += other.disconnected;
         self.breaches += other.breaches;
         self.overtaken += other.overtaken;
     }
@@ -255,6 +264,7 @@ impl Cluster {
             Step::Ask(c, s, what) => self.ask(c, s, what),
             Step::Hear(c) => self.hear(c),
             Step::Lose(c, server_knows) => self.lose(c, server_knows),
+            Step::Disconnect(c) => self.disconnect(c),
             Step::Tick(ms) => {
                 self.pass(ms);
                 (0..self.servers.len()).for_each(|s| self.run_timer(s));

@@ -1,12 +1,13 @@
 //! Reads the fields of a record. Every bound is checked here.
 
 use super::super::fence::Fence;
-use super::super::hold::{Hold, Limit, Mode, Occupancy};
+use super::super::hold::{Hold, Occupancy, Since};
 use super::super::state::Lock;
 use super::super::time::Deadline;
 use super::super::token::Token;
+use super::manner::Manner;
 use super::version::Version;
-use super::{DecodeError, Leases, COUNTED, EXCLUSIVE, SHARED};
+use super::{DecodeError, Leases};
 
 /// A record that is being read.
 pub(super) struct Input<'a> {
@@ -70,17 +71,9 @@ impl<'a> Input<'a> {
         Fence::new(self.u64()?).ok_or(DecodeError)
     }
 
-    pub(super) fn mode(&mut self) -> Result<Mode, DecodeError> {
-        match self.u8()? {
-            EXCLUSIVE => Ok(Mode::Exclusive),
-            SHARED => Ok(Mode::Shared),
-            COUNTED => {
-                let limit = self.array().map(u32::from_le_bytes)?;
-                let limit = Limit::new(limit).ok_or(DecodeError)?;
-                Ok(Mode::Counted(limit))
-            }
-            _ => Err(DecodeError),
-        }
+    pub(super) fn manner(&mut self) -> Result<Manner, DecodeError> {
+        let byte = self.u8()?;
+        Manner::of(byte, || self.array().map(u32::from_le_bytes))
     }
 
     pub(super) fn token(&mut self) -> Result<Token<'a>, DecodeError> {
@@ -88,18 +81,19 @@ impl<'a> Input<'a> {
         Token::new(self.take(len.into())?).map_err(|_| DecodeError)
     }
 
-    pub(super) fn hold(&mut self, mode: Mode) -> Result<(Token<'a>, Hold), DecodeError> {
-        let hold = self.hold_without_token(mode)?;
+    pub(super) fn hold(&mut self, manner: Manner) -> Result<(Token<'a>, Hold), DecodeError> {
+        let hold = self.hold_without_token(manner)?;
         Ok((self.token()?, hold))
     }
 
-    pub(super) fn hold_without_token(&mut self, mode: Mode) -> Result<Hold, DecodeError> {
+    pub(super) fn hold_without_token(&mut self, manner: Manner) -> Result<Hold, DecodeError> {
         let hold = Hold {
             fence: self.fence()?,
             deadline: self.deadline()?,
-            since_ms: self.time_ms()?,
+            since: Since::at(self.time_ms()?).marked(manner.lingers),
         };
-        self.needed = self.needed.max(Version::needed_by_hold(mode, &hold));
+        let needed = Version::needed_by_hold(manner.mode, &hold);
+        self.needed = self.needed.max(needed);
         Ok(hold)
     }
 
@@ -117,17 +111,18 @@ impl<'a> Input<'a> {
     }
 
     pub(super) fn state(&mut self) -> Result<Lock, DecodeError> {
-        let mut mode = self.mode()?;
-        let (token, hold) = self.hold(mode)?;
-        let mut lock = Lock::new(mode, token, hold);
+        let mut manner = self.manner()?;
+        let (token, hold) = self.hold(manner)?;
+        let mut lock = Lock::new(manner.mode, token, hold);
         let mut occupancy = Occupancy::NONE;
-        occupancy.add(mode);
+        occupancy.add(manner.mode);
         let mut last = (hold.fence, token);
         while !self.rest.is_empty() {
             if self.version > Version::V1 {
-                mode = self.mode()?;
+                manner = self.manner()?;
             }
-            let (token, hold) = self.hold(mode)?;
+            let (token, hold) = self.hold(manner)?;
+            let mode = manner.mode;
             // The encoder writes one order only, so any other order is not its own. No lock has
             // more holds than all of them tolerate.
             if !occupancy.admits(mode) || (hold.fence, token) <= last {

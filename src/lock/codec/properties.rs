@@ -5,18 +5,19 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 
 use super::*;
-use crate::lock::{Deadline, Limit};
+use crate::lock::{Deadline, Limit, Since};
 
 fn token() -> impl Strategy<Value = Vec<u8>> {
     vec(any::<u8>(), 1..=Token::MAX_LEN)
 }
 
 fn hold() -> impl Strategy<Value = Hold> {
-    let values = (1..=Fence::MAX, 0..=Deadline::MAX_MS, 0..=Deadline::MAX_MS);
-    values.prop_map(|(fence, deadline, since_ms)| Hold {
+    let times = 0..=Deadline::MAX_MS;
+    let values = (1..=Fence::MAX, times.clone(), times, any::<bool>());
+    values.prop_map(|(fence, deadline, since_ms, lingers)| Hold {
         fence: Fence::new(fence).unwrap(),
         deadline: Deadline::from_millis(deadline).unwrap(),
-        since_ms,
+        since: Since::at(since_ms).marked(lingers),
     })
 }
 
@@ -101,7 +102,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_read_without_a_panic(bytes in vec(any::<u8>(), 0..80), kind in 0..7_u8, version in 0..4_u8) {
+    fn any_bytes_are_read_without_a_panic(bytes in vec(any::<u8>(), 0..80), kind in 0..7_u8, version in 0..5_u8) {
         let _ = decode(&bytes);
         // Most bytes end at the version or the kind.
         let bytes = [&[version, kind][..], &bytes].concat();

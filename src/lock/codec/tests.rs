@@ -7,8 +7,9 @@ use std::str;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
+use super::manner::{EXCLUSIVE, SHARED};
 use super::*;
-use crate::lock::{Deadline, Limit};
+use crate::lock::{Deadline, Limit, Since};
 
 const V1: u8 = Version::V1.byte();
 
@@ -16,7 +17,7 @@ fn hold(fence: u64) -> Hold {
     Hold {
         fence: Fence::new(fence).unwrap(),
         deadline: Deadline::from_millis(1_000 + fence % 10).unwrap(),
-        since_ms: 1_000,
+        since: Since::at(1_000),
     }
 }
 
@@ -155,6 +156,7 @@ fn any_bytes_are_refused_or_written_back_unchanged() {
         encode_fence(Fence::new(12).unwrap()).to_vec(),
         golden_rows_of(2)[0].1.clone(),
         golden_rows_of(2)[1].1.clone(),
+        golden_rows_of(3)[1].1.clone(),
     ];
     let mut accepted = 0;
     for _ in 0..RUNS {
@@ -186,7 +188,7 @@ fn any_bytes_are_refused_or_written_back_unchanged() {
 }
 
 /// A value that can be written as a record.
-enum Value {
+pub(super) enum Value {
     State(Lock),
     Effect(Effect<'static>),
     Fence(Fence),
@@ -214,7 +216,7 @@ fn values_of_version_1() -> Vec<(&'static str, Value)> {
     let hold = |fence, deadline_ms, since_ms| Hold {
         fence: Fence::new(fence).unwrap(),
         deadline: Deadline::from_millis(deadline_ms).unwrap(),
-        since_ms,
+        since: Since::at(since_ms),
     };
     let usual = hold(1_700_000_000_000_001, 1_700_000_030_000, 1_700_000_000_000);
     let largest = hold(Fence::MAX, Deadline::MAX_MS, Deadline::MAX_MS);
@@ -284,7 +286,7 @@ fn values_of_version_2() -> Vec<(&'static str, Value)> {
     let hold = |fence, deadline_ms, since_ms| Hold {
         fence: Fence::new(fence).unwrap(),
         deadline: Deadline::from_millis(deadline_ms).unwrap(),
-        since_ms,
+        since: Since::at(since_ms),
     };
     let usual = hold(1_700_000_000_000_001, 1_700_000_030_000, 1_700_000_000_000);
     let largest = hold(Fence::MAX, Deadline::MAX_MS, Deadline::MAX_MS);
@@ -312,7 +314,7 @@ fn values_of_version_2() -> Vec<(&'static str, Value)> {
 }
 
 /// The rows of `tests/golden/records/version-N.tsv`: kind and bytes.
-fn golden_rows_of(version: u8) -> Vec<(String, Vec<u8>)> {
+pub(super) fn golden_rows_of(version: u8) -> Vec<(String, Vec<u8>)> {
     let name = format!("tests/golden/records/version-{version}.tsv");
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
     let text = fs::read_to_string(path).unwrap();
@@ -366,7 +368,7 @@ fn the_bytes_of_version_3_never_change() {
         leases(None, 1_000, 1_000),
         leases(Fence::new(Fence::MAX), most, most),
     ];
-    compare_with_golden(3, values.into());
+    compare_with_golden(3, values.into_iter().chain(lingering::values()).collect());
     let (_, longest) = golden_rows_of(3).remove(2);
     for end in 0..longest.len() {
         assert_eq!(decode(&longest[..end]), Err(DecodeError));
@@ -406,7 +408,7 @@ fn compare_with_golden(version: u8, values: Vec<(&str, Value)>) {
 
 #[test]
 fn a_record_is_accepted_in_no_other_version_than_it_needs() {
-    for needed in [V1, LATEST_VERSION] {
+    for needed in V1..=LATEST_VERSION {
         for (kind, golden) in golden_rows_of(needed) {
             for version in (0..=u8::MAX).filter(|version| *version != needed) {
                 let mut bytes = golden.clone();

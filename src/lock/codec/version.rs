@@ -16,7 +16,7 @@
 //! | --- | --- | --- |
 //! | 1 | every record that needs no later version | 0.1 |
 //! | 2 | a record with a counted hold, which has a limit | 0.2 |
-//! | 3 | the `leases` of a server with a guard | 0.3 |
+//! | 3 | a record with a hold that lingers, and the `leases`; both of a server with a guard | 0.3 |
 //!
 //! Only the kinds `state`, `hold` and `held` carry a hold. The kinds `release`, `cap` and `fence`
 //! carry none and stay in version 1.
@@ -64,9 +64,10 @@ impl Version {
         let Hold {
             fence: _,
             deadline: _,
-            since_ms: _,
+            since,
         } = hold;
         match mode {
+            _ if since.lingers() => Self::V3,
             Mode::Exclusive | Mode::Shared => Self::V1,
             Mode::Counted(_) => Self::V2,
         }

@@ -70,15 +70,15 @@ pub(in super::super) fn held(hold: &Hold, now: Now) {
     HOLDS.record(now.us().saturating_sub(granted_us(hold)));
 }
 
-/// When a hold was granted. `since_ms` has millisecond precision. The fence follows the clock and
+/// When a hold was granted. `since` has millisecond precision. The fence follows the clock and
 /// has microseconds, except in the second after a start or a promotion, when fences are ahead of
 /// the clock.
 const fn granted_us(hold: &Hold) -> u64 {
     let by_fence = hold.fence.get();
-    if by_fence / 1_000 == hold.since_ms {
+    if by_fence / 1_000 == hold.since.ms() {
         by_fence
     } else {
-        hold.since_ms.saturating_mul(1_000)
+        hold.since.ms().saturating_mul(1_000)
     }
 }
 

@@ -1,7 +1,7 @@
 use std::hash::RandomState;
 
 use super::*;
-use crate::lock::{Fate, Token};
+use crate::lock::{Fate, Since, Token};
 
 fn key_ref(db: i32, name: &str) -> KeyRef {
     KeyRef::new(db, name.as_bytes())
@@ -128,7 +128,7 @@ fn hold(n: u64, ms: u64) -> Hold {
     Hold {
         fence: fence(n),
         deadline: Deadline::from_millis(1_000 + ms).unwrap(),
-        since_ms: 1_000,
+        since: Since::at(1_000),
     }
 }
 

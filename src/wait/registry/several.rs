@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use super::leaving::{grace_end, Why};
 use super::{Entered, Leaving, NewRequest, Offer, Registry, Removed};
-use crate::lock::{Deadline, Effect, Fence, Hold, Lock, Mode, Now, Token, TokenBuf};
+use crate::lock::{Deadline, Effect, Fence, Hold, Lock, Mode, Now, Since, Token, TokenBuf};
 use crate::wait::bindings::Linger;
 use crate::wait::delivery::{Grant, Kept};
 use crate::wait::key_ref::KeyRef;
@@ -283,7 +283,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
             hold: Hold {
                 fence,
                 deadline: Deadline::after(at, request.ttl),
-                since_ms: at.ms(),
+                since: Since::at(at.ms()),
             },
             at,
             had_it: false,
@@ -307,7 +307,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         let hold = Hold {
             fence,
             deadline: Deadline::after(at, last.ttl),
-            since_ms: at.ms(),
+            since: Since::at(at.ms()),
         };
         let is_client = |listener: &Listener<L>| matches!(listener, Listener::Client(_));
         let requests: Vec<_> = place

@@ -23,13 +23,13 @@ const MODES: [[&str; 4]; 2] = [
 const LEASE: Duration = Duration::from_secs(4);
 
 /// A primary and two replicas, which follow it by a port.
-struct Group {
-    primary: Server,
-    replicas: [Server; 2],
+pub(super) struct Group {
+    pub(super) primary: Server,
+    pub(super) replicas: [Server; 2],
 }
 
 impl Group {
-    fn start(kind: Kind, options: &[&str]) -> Self {
+    pub(super) fn start(kind: Kind, options: &[&str]) -> Self {
         let start = || Server::start_with(kind, options);
         Self {
             primary: start(),
@@ -43,7 +43,7 @@ impl Group {
         offset.parse().unwrap()
     }
 
-    fn follow(&self, port: u16) {
+    pub(super) fn follow(&self, port: u16) {
         for replica in &self.replicas {
             follow(&mut replica.client(), port);
             replica.wait_until_it_follows(&self.primary);

@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::Path;
 
 use redis_lock::lock::codec::{encode_effect, encode_fence, encode_held, LATEST_VERSION};
-use redis_lock::lock::{Deadline, Effect, Fence, Hold, Mode, Token};
+use redis_lock::lock::{Deadline, Effect, Fence, Hold, Mode, Since, Token};
 
 use crate::harness::{aof, module, now_ms, packed, wait_for, Client, Kind, Reply, Server};
 use crate::hostile::payload::{sealed, Payload, FOOTER};
@@ -193,7 +193,7 @@ fn from_a_later_release() -> Vec<u8> {
     let hold = Hold {
         fence: Fence::new(now_ms * 1000).unwrap(),
         deadline: Deadline::from_millis(now_ms + 100_000_000).unwrap(),
-        since_ms: now_ms,
+        since: Since::at(now_ms),
     };
     let given = effect(&Effect::Hold {
         now_ms,

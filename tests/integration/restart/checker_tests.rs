@@ -1,7 +1,7 @@
 //! Each rule refuses what it should: small forged journals with one error.
 
 use redis_lock::lock::codec::encode_effect;
-use redis_lock::lock::{Deadline, Effect, Fence, Hold, Mode, Token};
+use redis_lock::lock::{Deadline, Effect, Fence, Hold, Mode, Since, Token};
 
 use super::checker::{instant_that_came_back, never_two_holders, Fences};
 use super::file::Account;
@@ -179,7 +179,7 @@ fn a_grant_of_several_keys_without_its_transaction_is_torn() {
         hold: Hold {
             fence: Fence::new(1).unwrap(),
             deadline: Deadline::from_millis(60_010).unwrap(),
-            since_ms: 10,
+            since: Since::at(10),
         },
     };
     let [first, second] = ["lock:0", "lock:1"].map(|key| file_of(key, &[effect]));
@@ -281,7 +281,7 @@ fn an_answer_without_effect_or_effect_without_request_is_refused() {
         hold: Hold {
             fence: Fence::new(fence).unwrap(),
             deadline: Deadline::from_millis(deadline_ms).unwrap(),
-            since_ms: 10,
+            since: Since::at(10),
         },
     };
     let release = Effect::Release { now_ms: 20, token };

@@ -121,7 +121,7 @@ impl Account {
             })) = decode(bytes)
             {
                 let known = self.locks.get(key).and_then(|lock| lock.fence_of(token));
-                if hold.since_ms == now_ms && known != Some(hold.fence) {
+                if hold.since.ms() == now_ms && known != Some(hold.fence) {
                     let token = String::from_utf8_lossy(token.as_bytes()).into_owned();
                     let step = granted.entry((token, hold.fence.get()));
                     step.or_default().insert(key.clone());

@@ -129,7 +129,7 @@ impl Observed {
                 let same = hold.is_some_and(|(_, mode, hold)| {
                     mode == holder.mode
                         && hold.fence.get() == holder.fence
-                        && hold.since_ms == holder.since_ms
+                        && hold.since.ms() == holder.since_ms
                         && holder.ends_ms.contains(&hold.deadline.ms())
                 });
                 assert!(same, "{when}: {holder:?} of {key} is {hold:?} in the file");

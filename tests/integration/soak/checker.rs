@@ -232,7 +232,7 @@ impl<'h> Checker<'h> {
         }
         self.carried_out |= self.is_current(What::Renew, key, token) && own.is_some();
         match own {
-            Some(own) if own.fence == hold.fence && own.since_ms == hold.since_ms => {
+            Some(own) if own.fence == hold.fence && own.since == hold.since => {
                 self.kept_at_least(at, key, token, own, hold);
                 match wider_ends_ms {
                     Some(end_ms) => self.converted.insert(hold.fence.get(), end_ms),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use redis_lock::lock::codec::encode_effect;
-use redis_lock::lock::{Deadline, Effect, Fence, Hold, Mode, Token};
+use redis_lock::lock::{Deadline, Effect, Fence, Hold, Mode, Since, Token};
 
 use super::checker::check;
 use super::history::{Entry, History, Holder, Mark, Outcome, Parts, Request, Sample, Shown, What};
@@ -128,7 +128,7 @@ impl Forged {
             hold: Hold {
                 fence: Fence::new(fence).unwrap(),
                 deadline: Deadline::from_millis(deadline_ms).unwrap(),
-                since_ms,
+                since: Since::at(since_ms),
             },
         });
     }

@@ -68,7 +68,7 @@ impl<'h> Checker<'h> {
         let Some(at_least_ms) = self.releases_later(key, token) else {
             return;
         };
-        let ends_ms = self.keys[key].end_ms(own).min(own.since_ms + at_least_ms);
+        let ends_ms = self.keys[key].end_ms(own).min(own.since.ms() + at_least_ms);
         if self.carried_out || hold.deadline.ms() != ends_ms {
             let text = format!("{token:?} on {key} until {ends_ms}: {hold:?}");
             self.refuse(Rule::AtLeast, at, text);
@@ -90,7 +90,7 @@ impl<'h> Checker<'h> {
     ) {
         let at_least_ms = self.releases_later(key, token).unwrap_or(0);
         let latest_ms = self.next_known_ms(at).max(now_ms);
-        if latest_ms < own.since_ms + at_least_ms {
+        if latest_ms < own.since.ms() + at_least_ms {
             let text = format!("{token:?} on {key} at {now_ms}: {own:?}");
             self.refuse(Rule::AtLeast, at, text);
         }

@@ -62,8 +62,10 @@ pub(in super::super) struct Memory {
     pub(in super::super) counts: RefCell<[u64; Count::ALL.len()]>,
     /// What is to be sent to replicas. `None` where nobody asks for it.
     pub(super) sent: RefCell<Option<Vec<Record>>>,
-    /// Whether requests end, and their holds with them, when their connections do.
-    pub(super) lingers: bool,
+    /// For how long holds stay when the connections of their requests end, in milliseconds.
+    pub(in super::super) linger_ms: Cell<Option<u64>>,
+    /// The connection of the running command. `None` where each request has its own.
+    pub(in super::super) connection: Cell<Option<NonZeroU64>>,
     /// The settings of the guard.
     pub(in super::super) guard: Cell<guard::Settings>,
     /// Those that follow this server.
@@ -94,7 +96,8 @@ impl Memory {
             events: RefCell::default(),
             counts: RefCell::new([0; Count::ALL.len()]),
             sent: RefCell::new(None),
-            lingers: true,
+            linger_ms: Cell::new(Some(0)),
+            connection: Cell::default(),
             guard: Cell::default(),
             replicas: RefCell::default(),
             log: RefCell::default(),
@@ -268,7 +271,8 @@ impl Server for Ctx<'_> {
     }
 
     fn connection(self) -> Option<NonZeroU64> {
-        Some(connection_of(self.0.client.get()))
+        let own = || connection_of(self.0.client.get());
+        Some(self.0.connection.get().unwrap_or_else(own))
     }
 
     fn block(self) -> Option<Client> {

@@ -77,11 +77,11 @@ impl Snapshot {
 }
 
 impl Node {
-    /// A server whose changes are sent, and whose clients do not say LINGER.
+    /// A server whose changes are sent, and whose clients say LINGER where they want to.
     pub(in super::super) fn of_several() -> Self {
         let mut node = Self::new(true);
         node.memory.sent = Some(Vec::new()).into();
-        node.memory.lingers = false;
+        node.memory.linger_ms.set(None);
         node
     }
 

@@ -1,7 +1,12 @@
 //! Clients: what they ask, and what they believe.
 
+// Long because: what a client asks decides what it believes.
+
 use std::collections::{BTreeMap, BTreeSet};
 
+use std::num::NonZeroU64;
+
+use super::server::Connection;
 use super::{at, guard, Arrival, Asker, Cluster, Event, Mode, RequestId, State, What};
 
 /// A client.
@@ -17,9 +22,13 @@ pub(super) struct Client {
     /// What it believes to hold.
     pub(super) beliefs: BTreeMap<u8, Belief>,
     /// Grants that came late: it renews them before it begins to work.
-    pub(super) unconfirmed: BTreeMap<u8, Mode>,
+    pub(super) unconfirmed: BTreeMap<u8, Unconfirmed>,
     /// The server that it believes to be the primary.
     pub(super) server: usize,
+    /// The number of its connections: its own one, and how many it has lost.
+    connection: NonZeroU64,
+    /// The tokens that it has asked with LINGER.
+    lingering: BTreeSet<u8>,
 }
 
 /// A request without a reply.
@@ -41,6 +50,16 @@ pub(super) struct Belief {
     pub(super) mode: Mode,
     /// The end of its lease.
     until_us: u64,
+    /// For how long the hold stays when the connection is lost, if it ends with that.
+    linger: Option<u64>,
+}
+
+/// A grant that its client has heard of too late.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unconfirmed {
+    mode: Mode,
+    /// When the hold has ended at the latest: a renewal without a reply may have shortened it.
+    until_us: u64,
 }
 
 /// How long a client counts on a lease: 1 % and 2 ms less, because clocks differ in speed.
@@ -58,6 +77,8 @@ impl Client {
             beliefs: BTreeMap::new(),
             unconfirmed: BTreeMap::new(),
             server: 0,
+            connection: NonZeroU64::new((n as u64 + 1) << 32).unwrap(),
+            lingering: BTreeSet::new(),
         }
     }
 
@@ -99,6 +120,9 @@ impl Client {
     /// What the sending alone changes: whether or not the reply comes, the server may do it.
     fn send(&mut self, what: What, now_us: u64) {
         let name = what.name();
+        if let (What::Renew(_, ttl), Some(late)) = (what, self.unconfirmed.get_mut(&name)) {
+            late.until_us = late.until_us.min(now_us + lease_us(ttl));
+        }
         let Some(belief) = self.beliefs.get_mut(&name) else {
             return;
         };
@@ -106,7 +130,11 @@ impl Client {
             What::Check(_) => {}
             What::Release(_) => drop(self.beliefs.remove(&name)),
             What::Renew(_, ttl) => belief.until_us = belief.until_us.min(now_us + lease_us(ttl)),
-            What::Take { mode, ttl, .. } => {
+            What::Take {
+                mode, ttl, linger, ..
+            } => {
+                let both = belief.linger.into_iter().chain(linger);
+                belief.linger = both.min();
                 belief.until_us = belief.until_us.min(now_us + lease_us(ttl));
                 if mode.tolerates() > belief.mode.tolerates() {
                     belief.mode = mode;
@@ -119,27 +147,44 @@ impl Client {
     fn hear(&mut self, pending: &Pending, event: Event, now_us: u64) -> bool {
         let name = pending.what.name();
         match (pending.what, event) {
-            (What::Take { mode, ttl, .. }, Event::Granted(_)) => {
+            (
+                What::Take {
+                    mode, ttl, linger, ..
+                },
+                Event::Granted(_),
+            ) => {
                 let until_us = pending.sent_us + lease_us(ttl);
+                let belief = Belief {
+                    mode,
+                    until_us,
+                    linger,
+                };
                 self.beliefs.remove(&name);
                 self.unconfirmed.remove(&name);
                 if now_us < until_us {
-                    self.beliefs.insert(name, Belief { mode, until_us });
+                    self.beliefs.insert(name, belief);
                     self.held.insert(name);
                     return true;
                 }
                 // A hold that it had has ended with this lease. Another one may be there yet.
                 if !pending.had_it {
-                    self.unconfirmed.insert(name, mode);
+                    let until_us = u64::MAX;
+                    self.unconfirmed
+                        .insert(name, Unconfirmed { mode, until_us });
                 }
             }
             (What::Renew(_, ttl), Event::Done(true)) => {
                 let until_us = pending.sent_us + lease_us(ttl);
                 if let Some(belief) = self.beliefs.get_mut(&name) {
                     belief.until_us = until_us;
-                } else if let Some(mode) = self.unconfirmed.remove(&name) {
+                } else if let Some(Unconfirmed { mode, .. }) = self.unconfirmed.remove(&name) {
                     if now_us < until_us {
-                        self.beliefs.insert(name, Belief { mode, until_us });
+                        let belief = Belief {
+                            mode,
+                            until_us,
+                            linger: Some(0),
+                        };
+                        self.beliefs.insert(name, belief);
                         return true;
                     }
                 }
@@ -153,9 +198,30 @@ impl Client {
         }
         false
     }
+
+    /// Its connection is lost. A lease that ends with it is shorter now.
+    fn lose_connection(&mut self, now_us: u64) {
+        for belief in self.beliefs.values_mut() {
+            if let Some(ms) = belief.linger.take() {
+                belief.until_us = belief.until_us.min(now_us + lease_us(ms));
+            }
+        }
+        self.connection = self.connection.checked_add(1).unwrap();
+    }
 }
 
 impl Cluster {
+    /// The servers learn of the lost connection as soon as they run.
+    pub(super) fn disconnect(&mut self, c: usize) {
+        self.lose(c, true);
+        self.tally.disconnected += 1;
+        let lost = self.clients[c].connection;
+        self.clients[c].lose_connection(self.true_us);
+        for s in 0..self.servers.len() {
+            self.arrive(s, Arrival::Lost(lost));
+        }
+    }
+
     pub(super) fn ask(&mut self, c: usize, s: usize, what: What) {
         let client = &mut self.clients[c];
         if client.pending.is_some() {
@@ -163,6 +229,8 @@ impl Cluster {
         }
         client.server = s;
         client.beliefs.retain(|_, b| self.true_us < b.until_us);
+        let is_over = |late: &Unconfirmed| late.until_us <= self.true_us;
+        client.unconfirmed.retain(|_, late| !is_over(late));
         let token = match self.settings.guard.scope {
             guard::Scope::Off => client.token,
             _ => client.token_of(what, &mut self.last_token),
@@ -188,7 +256,20 @@ impl Cluster {
             return;
         }
         let request = what.request(token);
-        self.arrive(s, Arrival::Request(id, at(0, what.name()), request));
+        let client = &mut self.clients[c];
+        let linger = match what {
+            What::Take { linger, .. } => linger,
+            _ => None,
+        };
+        if linger.is_some() {
+            client.lingering.insert(token);
+        }
+        let connection = Connection {
+            number: client.connection,
+            linger,
+        };
+        let place = at(0, what.name());
+        self.arrive(s, Arrival::Request(id, place, request, connection));
     }
 
     pub(super) fn hear(&mut self, c: usize) {
@@ -228,7 +309,10 @@ impl Cluster {
         let server = &mut self.servers[s];
         server.set_clocks(self.true_us);
         match arrival {
-            Arrival::Request(id, place, request) => {
+            Arrival::Request(id, place, request, connection) => {
+                let memory = &server.node.memory;
+                memory.connection.set(Some(connection.number));
+                memory.linger_ms.set(connection.linger);
                 let token = request.token();
                 if !server.is_primary {
                     self.answer(s, vec![(id, Event::TryAgain)]);
@@ -244,6 +328,13 @@ impl Cluster {
                     server.ledger.may_revoke(fence);
                     self.turn(s, None, |node| node.end_delivery(id, false));
                 }
+            }
+            Arrival::Lost(connection) => {
+                let is_its =
+                    |client: &&Client| client.connection.get() >> 32 == connection.get() >> 32;
+                let client = self.clients.iter().find(is_its).unwrap();
+                server.ledger.may_end(&client.lingering);
+                self.turn(s, None, |node| node.disconnected(connection));
             }
             Arrival::Heard(id) if server.in_flight(id).is_some() => {
                 self.turn(s, None, |node| node.end_delivery(id, true));
@@ -276,7 +367,10 @@ impl Cluster {
             let name = what.name();
             pending.reply = Some(event);
             if let (What::Check(_), Event::Granted(_)) = (what, event) {
-                self.check_is_true(c, name, ledger.mode_of(at(0, name), token));
+                let own = ledger.mode_of(at(0, name), token);
+                let asked = self.clients[c].works.get(&name).map(|(_, mode)| *mode);
+                let modes = own.into_iter().chain(asked);
+                self.check_is_true(c, name, modes.max_by_key(|mode| mode.tolerates()));
             } else if let Event::Granted(fence) = event {
                 self.tally.grants += 1;
                 ledger.check_told(at(0, name), token, fence);
@@ -284,7 +378,8 @@ impl Cluster {
         }
     }
 
-    /// A server says that a client holds a lock. Nobody else may believe that then.
+    /// A server says that a client holds a lock. Nobody else may believe that then. The client
+    /// knows of a hold that tolerates more, if it has asked for one.
     fn check_is_true(&mut self, c: usize, name: u8, own: Option<Mode>) {
         let others = self.clients.iter().enumerate().filter(|(n, _)| *n != c);
         let theirs = others.filter_map(|(_, client)| client.beliefs.get(&name));

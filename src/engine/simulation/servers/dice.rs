@@ -13,6 +13,7 @@ pub(super) struct Dice {
     names: u8,
     /// The longest ttl.
     longest: u64,
+    lingers: bool,
 }
 
 /// What kind of world it is.
@@ -27,6 +28,8 @@ pub(super) struct Kind {
     pub(super) walls_drift: i64,
     /// The guard of each server.
     pub(super) guard: guard::Settings,
+    /// Whether holds may end with connections.
+    pub(super) lingers: bool,
 }
 
 impl Dice {
@@ -35,11 +38,13 @@ impl Dice {
         Self {
             names: rng.random_range(1..=2),
             longest: [40, 200, LONGEST_MS, LONGEST_MS][rng.random_range(0..4)],
+            lingers: false,
             rng,
         }
     }
 
     pub(super) fn settings(&mut self, kind: Kind) -> Settings {
+        self.lingers = kind.lingers && self.below(2) == 0;
         let (apart, drift) = (kind.walls_apart_us, kind.walls_drift);
         let is_guarded = kind.guard.scope != guard::Scope::Off;
         if is_guarded {
@@ -81,6 +86,9 @@ impl Dice {
         let down = servers.position(|server| server.state == State::Down);
         if let Some(s) = down.filter(|_| self.below(4) == 0) {
             return self.restart(s, cluster);
+        }
+        if self.lingers && self.below(30) == 0 {
+            return Step::Disconnect(c);
         }
         match self.below(100) {
             0..=34 => self.ask(c, cluster),
@@ -141,9 +149,21 @@ impl Dice {
                     0 => self.ms(self.longest) as u32,
                     _ => 0,
                 },
+                linger: self.linger(),
             },
         };
         Step::Ask(c, s, what)
+    }
+
+    fn linger(&mut self) -> Option<u64> {
+        if !self.lingers {
+            return None;
+        }
+        match self.below(6) {
+            0..=1 => Some(0),
+            2 => Some(self.ms(self.longest / 2)),
+            _ => None,
+        }
     }
 
     /// What happens to links. A majority follows a primary only if most of it is no fault.

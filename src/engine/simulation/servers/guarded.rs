@@ -6,22 +6,22 @@ use super::histories::{play, play_seeds, print_breach, small, take, NONE, ONE, T
 use super::*;
 
 /// Leases are longer than the second by which clocks may differ.
-const LONGEST_MS: u64 = 4_000;
+pub(super) const LONGEST_MS: u64 = 4_000;
 
-const RESTART: Guard = Guard {
+pub(super) const RESTART: Guard = Guard {
     scope: Scope::Restart,
     max_ttl_ms: LONGEST_MS,
     ..NONE
 };
 
-const FAILOVER: Guard = Guard {
+pub(super) const FAILOVER: Guard = Guard {
     scope: Scope::Failover,
     slack_ms: 700,
     ..RESTART
 };
 
 /// One server that crashes, loses records, and whose clock is stepped.
-const RESTARTS: Kind = Kind {
+pub(super) const RESTARTS: Kind = Kind {
     loses_nothing: false,
     must_be_safe: true,
     walls_drift: 4,
@@ -30,31 +30,38 @@ const RESTARTS: Kind = Kind {
 };
 
 /// Three servers of which any may be promoted, whatever it lacks.
-const FAILOVERS: Kind = Kind {
+pub(super) const FAILOVERS: Kind = Kind {
     loses_nothing: false,
     must_be_safe: true,
     walls_apart_us: 450_000,
     walls_drift: 0,
     guard: FAILOVER,
+    lingers: true,
     ..THREE
 };
 
 /// Nothing is assumed of old primaries.
-const QUORUM: Guard = Guard {
+pub(super) const QUORUM: Guard = Guard {
     scope: Scope::Quorum,
     max_ttl_ms: 2_000,
     fresh_ms: 1_000,
     ..RESTART
 };
 
-const QUORUMS: Kind = Kind {
+pub(super) const QUORUMS: Kind = Kind {
     guard: QUORUM,
     ..FAILOVERS
 };
 
+/// So many seeds, or more by a factor in the environment.
+fn seeds(n: u64) -> u64 {
+    let times = std::env::var("GUARDED_TIMES").ok();
+    n * times.map_or(1, |times| times.parse().expect("GUARDED_TIMES is a number"))
+}
+
 #[test]
 fn guarded_by_a_quorum_there_is_no_breach() {
-    let (tally, _) = play_seeds(0..1_000, 2_000, QUORUMS);
+    let (tally, _) = play_seeds(0..seeds(1_000), 2_000, QUORUMS);
     println!("three servers with a quorum: {tally:?}");
     assert!(tally.believed > 10_000 && tally.promotions > 1_000);
 }
@@ -195,14 +202,14 @@ fn each_rule_of_a_hand_over_matters() {
 
 #[test]
 fn guarded_restarts_have_no_breach() {
-    let (tally, _) = play_seeds(0..3_000, 500, RESTARTS);
+    let (tally, _) = play_seeds(0..seeds(3_000), 500, RESTARTS);
     println!("one guarded server: {tally:?}");
     assert!(tally.believed > 10_000 && tally.crashes > 1_000);
 }
 
 #[test]
 fn guarded_failovers_have_no_breach() {
-    let (tally, _) = play_seeds(0..4_000, 500, FAILOVERS);
+    let (tally, _) = play_seeds(0..seeds(4_000), 500, FAILOVERS);
     println!("three guarded servers: {tally:?}");
     assert!(tally.believed > 10_000 && tally.promotions > 1_000);
 }

@@ -82,6 +82,7 @@ pub(super) const ONE: Kind = Kind {
     walls_apart_us: 5_000_000,
     walls_drift: 10,
     guard: NONE,
+    lingers: false,
 };
 
 /// Wall clocks that agree.
@@ -209,6 +210,7 @@ pub(super) const fn take(ttl: u64) -> What {
         ttl,
         limits: Limits::Forever,
         keep: 0,
+        linger: None,
     }
 }
 
@@ -222,6 +224,7 @@ fn a_lost_grant_takes_no_later_one_along() {
         ttl: 10,
         limits: Limits::Forever,
         keep: 0,
+        linger: None,
     };
     let steps = [
         Step::Ask(0, 0, TAKE),
@@ -250,7 +253,7 @@ fn a_lost_grant_takes_no_later_one_along() {
 
 /// Plays all histories of so many steps, and calls `found` with each one whose last step is the
 /// first breach of it. Answers how many there are without one.
-fn enumerate(
+pub(super) fn enumerate(
     cluster: &Cluster,
     steps: &[Step],
     depth: u32,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Cluster, Event, Mode, Place, RequestId, Server, Snapshot, State};
+use super::{guard, Cluster, Event, Mode, Place, RequestId, Server, Snapshot, State};
 use crate::engine::simulation::node::{Record, Value};
 use crate::lock::codec::{self, decode};
 use crate::lock::Effect;
@@ -90,6 +90,12 @@ impl Ledger {
             }
             Effect::Cap { .. } => panic!("nobody has set another end"),
         }
+    }
+
+    /// The holds of these tokens may end: their connection was lost.
+    pub(super) fn may_end(&mut self, tokens: &BTreeSet<u8>) {
+        let theirs = self.holds.iter().filter(|((_, t), _)| tokens.contains(t));
+        self.lost.extend(theirs.map(|(_, held)| held.fence));
     }
 
     /// The grant with this fence may be revoked.
@@ -201,6 +207,11 @@ impl Cluster {
             server.ledger.receive(record);
             let fence = server.ledger.seen;
             if fence > seen {
+                let is_guarded = self.settings.guard.scope != guard::Scope::Off;
+                let is_whole = self.settings.guard.without.is_none();
+                let last = self.given;
+                let rises = fence > last || !(is_guarded && is_whole);
+                assert!(rises, "fence {fence} after {last} of any server");
                 self.tally.overtaken += u64::from(fence <= server.ledger.given_before);
                 self.given = self.given.max(fence);
                 if fence <= scene.now_ms * 1_000 + AHEAD_US {

@@ -1,6 +1,7 @@
 //! One server: a node with clocks, a role, a file and a link to its primary.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::num::NonZeroU64;
 
 use super::clock::Clocks;
 use super::rules::Ledger;
@@ -17,12 +18,22 @@ pub(super) enum State {
     Down,
 }
 
+/// How a request comes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Connection {
+    pub(super) number: NonZeroU64,
+    /// LINGER.
+    pub(super) linger: Option<u64>,
+}
+
 /// What comes from a client.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Arrival {
-    Request(RequestId, Place, Request),
-    /// Its connection is closed before it has heard the reply.
+    Request(RequestId, Place, Request, Connection),
+    /// It is gone before it has heard the reply.
     Gone(RequestId),
+    /// A connection is lost.
+    Lost(NonZeroU64),
     /// It has received the reply.
     Heard(RequestId),
 }

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::*;
-use crate::lock::{Deadline, Hold};
+use crate::lock::{Deadline, Hold, Since};
 use crate::wait::{Several, Standing, Turn, Wanted};
 
 /// Two keys, and the mode in which each is asked for.
@@ -89,7 +89,7 @@ impl World {
         let hold = Hold {
             fence: self.fences().next(NOW).unwrap(),
             deadline: Deadline::after(NOW, Ttl::from_millis(1 << 40).unwrap()),
-            since_ms: NOW.ms(),
+            since: Since::at(NOW.ms()),
         };
         self.registry.resume_several(several, name);
         self.last_fence = hold.fence.get();

@@ -1,0 +1,111 @@
+//! Holds with LINGER after a promotion: nobody knows whether their connections have ended them.
+
+use super::group::Group;
+use super::wait_until_open;
+use crate::harness::{wait_for, CutLink, Kind, Reply, Server};
+
+on_every_server![
+    a_hold_that_lingers_is_not_used_after_a_promotion,
+    a_planned_hand_over_keeps_what_lingers,
+    only_a_guard_of_promotions_says_in_a_value_that_it_lingers,
+];
+
+const MODES: [[&str; 8]; 2] = [
+    [
+        "guard",
+        "failover",
+        "max-ttl",
+        "4000",
+        "guard-slack",
+        "500",
+        "guard-fresh",
+        "500",
+    ],
+    [
+        "guard",
+        "quorum",
+        "max-ttl",
+        "4000",
+        "guard-slack",
+        "500",
+        "guard-fresh",
+        "500",
+    ],
+];
+
+/// The old primary ends a hold with its connection and grants the lock again. Both records are
+/// lost.
+fn a_hold_that_lingers_is_not_used_after_a_promotion(kind: Kind) {
+    for options in MODES {
+        let group = Group::start(kind, &options);
+        let link = CutLink::to(group.primary.port);
+        group.follow(link.port);
+        let new = &group.replicas[0];
+        let (mut old, mut c) = (group.primary.client(), new.client());
+        wait_until_open(&mut old);
+        let mut owner = group.primary.client();
+        owner.int("LOCK.ACQUIRE bound owner 4000 LINGER 0");
+        owner.int("LOCK.ACQUIRE permit owner 4000 LIMIT 2 LINGER 0");
+        owner.int("LOCK.MACQUIRE 2 one other owner 4000 LINGER 0");
+        owner.int("LOCK.ACQUIRE renewed owner 4000 LINGER 0");
+        assert_eq!(owner.int("LOCK.RENEW renewed owner 4000"), 1);
+        owner.int("LOCK.ACQUIRE plain owner 4000");
+        owner.int("LOCK.ACQUIRE unbound owner 4000 LINGER 0");
+        owner.int("LOCK.ACQUIRE unbound owner 4000");
+        new.wait_until_it_follows(&group.primary);
+        link.stall();
+        drop(owner);
+        old.int("LOCK.ACQUIRE bound second 4000 BLOCK 3000");
+        c.text("REPLICAOF NO ONE");
+        for key in ["bound", "permit", "one", "other", "renewed"] {
+            assert_eq!(c.int(&format!("LOCK.RENEW {key} owner 4000")), 0, "{key}");
+            assert_eq!(c.call(&format!("LOCK.CHECK {key} owner")), Reply::Nil);
+            let exec = c.error(&format!("LOCK.EXEC {key} owner SET x 1"));
+            assert!(exec.starts_with("NOTHELD"), "{exec}");
+            let again = c.call(&format!("LOCK.ACQUIRE {key} owner 4000"));
+            assert_eq!(again, Reply::Nil, "{key}");
+        }
+        for key in ["plain", "unbound"] {
+            assert!(c.int(&format!("LOCK.CHECK {key} owner")) > 0, "{key}");
+        }
+        if options[1] == "failover" {
+            assert_eq!(c.int("LOCK.RENEW plain owner 4000"), 1);
+            assert_eq!(c.int("LOCK.RENEW unbound owner 4000"), 1);
+        }
+        assert_eq!(c.int("LOCK.RELEASE bound owner"), 1);
+    }
+}
+
+/// Nothing is missing then, so the rule does not count.
+fn a_planned_hand_over_keeps_what_lingers(kind: Kind) {
+    let group = Group::start(kind, &MODES[0]);
+    group.follow(group.primary.port);
+    let new = &group.replicas[0];
+    let (mut old, mut c) = (group.primary.client(), new.client());
+    wait_until_open(&mut old);
+    let fence = old.int("LOCK.ACQUIRE k me 4000 LINGER 4000");
+    new.wait_until_it_follows(&group.primary);
+    old.text(&format!("FAILOVER TO 127.0.0.1 {} TIMEOUT 15000", new.port));
+    wait_for("the promotion", || {
+        (c.info("role") == "master").then_some(())
+    });
+    wait_until_open(&mut c);
+    assert_eq!(c.int("LOCK.RENEW k me 4000"), 1);
+    assert_eq!(c.int("LOCK.ACQUIRE k me 4000 LINGER 4000"), fence);
+    assert_eq!(c.int("LOCK.RENEW k me 4000"), 1);
+    assert_eq!(c.int("LOCK.CHECK k me"), fence);
+}
+
+fn only_a_guard_of_promotions_says_in_a_value_that_it_lingers(kind: Kind) {
+    let restart = ["guard", "restart", "max-ttl", "1000"];
+    for options in [&[][..], &restart, &MODES[0][..4]] {
+        let server = Server::start_with(kind, options);
+        let mut c = server.client();
+        c.int("LOCK.ACQUIRE k me 1000 BLOCK 20000 LINGER 0");
+        let dump = c.call("DUMP k");
+        let begins = |with: [u8; 3]| dump.as_bytes().windows(3).any(|three| three == with);
+        let is_marked = options.get(1) == Some(&"failover");
+        assert_eq!(begins([3, 1, 129]), is_marked, "{options:?}");
+        assert_eq!(begins([1, 1, 1]), !is_marked, "{options:?}");
+    }
+}
