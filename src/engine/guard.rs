@@ -375,8 +375,11 @@ impl Guard {
 
     /// Whether holds count only up to a second before their deadlines.
     #[inline]
-    pub(super) fn leaves_out_last_second(&self, boot_us: impl FnOnce() -> u64) -> bool {
-        self.is_on() && self.others_until_us > boot_us() && self.settings.has(Rule::LastSecond)
+    pub(super) fn leaves_out_last_second(&mut self, boot_us: impl FnOnce() -> u64) -> bool {
+        if self.others_until_us > 0 && self.others_until_us <= boot_us() {
+            self.others_until_us = 0; // From now on no clock need be read.
+        }
+        self.is_on() && self.others_until_us > 0 && self.settings.has(Rule::LastSecond)
     }
 
     /// Whether a request may be granted at once.
