@@ -23,14 +23,15 @@ const MODES: [[&str; 4]; 2] = [
 const LEASE: Duration = Duration::from_secs(4);
 
 /// A primary and two replicas, which follow it by a port.
-struct Group {
-    primary: Server,
-    replicas: [Server; 2],
+pub(super) struct Group {
+    pub(super) primary: Server,
+    pub(super) replicas: [Server; 2],
 }
 
 impl Group {
-    fn start(kind: Kind, options: &[&str]) -> Self {
-        let start = || Server::start_with(kind, options);
+    pub(super) fn start(kind: Kind, options: &[&str]) -> Self {
+        let options = [options, &["--repl-diskless-sync-delay", "0"]].concat();
+        let start = || Server::start_with(kind, &options);
         Self {
             primary: start(),
             replicas: [start(), start()],
@@ -43,7 +44,7 @@ impl Group {
         offset.parse().unwrap()
     }
 
-    fn follow(&self, port: u16) {
+    pub(super) fn follow(&self, port: u16) {
         for replica in &self.replicas {
             follow(&mut replica.client(), port);
             replica.wait_until_it_follows(&self.primary);
@@ -51,7 +52,7 @@ impl Group {
     }
 }
 
-fn follow(c: &mut Client, port: u16) {
+pub(super) fn follow(c: &mut Client, port: u16) {
     c.text(&format!("REPLICAOF 127.0.0.1 {port}"));
 }
 
