@@ -269,8 +269,8 @@ fn cut_off(group: &Group, old: usize) -> String {
     format!("cut off: the old one stopped after {stopped} ms, {said}")
 }
 
-/// Without a guard two clients have the lock, of an old primary that lives on as well as of one that
-/// dies.
+/// Without a guard two clients have the lock: of an old primary that lives on, and of one that dies,
+/// too.
 fn control(kind: Kind) -> String {
     let group = Group::start(kind, &[]);
     let lease = Duration::from_secs(20);
