@@ -15,7 +15,7 @@ use crate::lock::Token;
 pub fn run<H: Host>(host: &mut H, token: Option<Token<'_>>) -> Result<(), Error> {
     let server = host.server();
     let mut key = key_to_change(host)?;
-    let (key_ref, now) = serve_waiters(&mut key);
+    let (key_ref, now) = serve_waiters(&mut key, false);
     key.repair_ttl(now);
     let mut count = 0;
     if let Some(key_ref) = key_ref {

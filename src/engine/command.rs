@@ -96,7 +96,7 @@ fn change<'k, 'r, H: Host>(
     decide: impl FnOnce(Scene<'_, '_, H::Key<'k>>) -> Decided<'r>,
 ) -> Result<Outcome<'r, H::Key<'k>>, Error> {
     let mut key = key_to_change(host)?;
-    let (key_ref, now) = serve_waiters(&mut key);
+    let (key_ref, now) = serve_waiters(&mut key, taker.is_some());
     match decide_on(&mut key, key_ref.as_ref(), now, decide) {
         Decided::Change(mut effect, cause, reply) => {
             if let Some(linger) = taker.and_then(|taker| taker.linger) {
@@ -145,7 +145,6 @@ fn change<'k, 'r, H: Host>(
 /// Opens the key for a command that may change it. [`serve_waiters`] comes next.
 #[inline]
 pub(super) fn key_to_change<H: Host>(host: &mut H) -> Result<H::Key<'_>, Error> {
-    guarding::look_if_on(host);
     if host.shared().inbox.has_lock_left() {
         check_that_it_is_here(host, KEY_AT)?;
     }
@@ -158,6 +157,7 @@ pub(super) fn key_to_change<H: Host>(host: &mut H) -> Result<H::Key<'_>, Error> 
 /// Serves the key, and then grants the places for this key and others whose turn has come.
 #[cold]
 fn serve_first<H: Host>(host: &mut H) -> Result<(), Error> {
+    guarding::look_if_on(host);
     let mut key = host.open_key(Purpose::Write)?;
     if let Some(key_ref) = waited_key_ref(&mut key) {
         let now = key.server().command_time();
@@ -192,11 +192,18 @@ pub(super) fn waited_key_ref<K: Key>(key: &mut K) -> Option<KeyRef> {
 }
 
 /// Serves those who wait for a key. Returns the key if somebody waits for it, and the time of the
-/// last grant.
+/// last grant. `may_grant` says whether the command itself may grant something.
 #[inline(always)] // Nobody waits for most keys.
-pub(super) fn serve_waiters<K: Key>(key: &mut K) -> (Option<KeyRef>, Now) {
+pub(super) fn serve_waiters<K: Key>(key: &mut K, may_grant: bool) -> (Option<KeyRef>, Now) {
     let mut now = key.server().command_time();
     let key_ref = waited_key_ref(key);
+    if key_ref.is_some() {
+        // Who is granted later in this step gets a later time.
+        let latest = key.server().now();
+        guarding::look_if_on_at(key, latest);
+    } else if may_grant {
+        guarding::look_if_on_at(key, now);
+    }
     let is_lost = key.shared().bindings.has_lost();
     let has_changed = is_lost && linger::bring_forward(key, now);
     if let Some(key_ref) = &key_ref {
@@ -407,6 +414,7 @@ pub(super) fn end_waits<K: Key>(
 /// If the key has a value of another type, or has moved.
 pub fn renew<H: Host>(host: &mut H, renew: &Renew<'_>) -> Result<(), Error> {
     let server = host.server();
+    guarding::look_before_renewal(host);
     let usable = guarding::usable(host);
     let outcome = change(host, None, |scene| {
         let lock = usable.of(scene.lock, renew.token(), scene.now);

@@ -31,7 +31,7 @@ mod leases;
 pub mod quorum;
 mod settings;
 pub mod slots;
-mod usable;
+pub(super) mod usable;
 mod wall_clock;
 
 use crate::command::guard::Beat;
@@ -41,7 +41,6 @@ use hand_over::HandOver;
 use quorum::{Quorum, Replicas};
 pub use settings::{Reason, Rule, Scope, Settings};
 use slots::Slots;
-pub use usable::Usable;
 use wall_clock::WallClock;
 
 /// By how much the clocks of two servers may differ, in milliseconds.

@@ -1,11 +1,13 @@
 //! The guard at work: it is looked at before anything is decided.
 
 use super::count::Count;
-use super::guard::{Change, GuardEvent, Usable};
-use super::host::{Host, Name, Server};
+use super::guard::usable::Usable;
+use super::guard::{Change, GuardEvent};
+use super::host::{Host, Key, Name, Server};
 use super::machine::Machine;
 use super::printable::line_of;
 use super::slots;
+use crate::lock::Now;
 
 /// Which holds may be used now.
 #[inline]
@@ -18,20 +20,40 @@ pub(super) fn usable<H: Host>(host: &mut H) -> Usable {
 #[inline]
 pub(super) fn look_if_on<H: Host>(host: &mut H) {
     if host.machine().guard.is_on() {
-        look_if_needed(host.server(), host.machine());
+        let server = host.server();
+        look_if_needed(server, host.machine(), server.now());
+    }
+}
+
+/// The same before a command grants something by its own time. A wall clock that was stepped
+/// matters only as far as that time says so.
+#[inline]
+pub(super) fn look_if_on_at<K: Key>(key: &mut K, now: Now) {
+    let server = key.server();
+    let machine = key.parts().machine;
+    if machine.guard.is_on() {
+        look_if_needed(server, machine, now);
+    }
+}
+
+/// The same before a renewal, where a majority decides about it. Other renewals go on.
+#[inline]
+pub(super) fn look_before_renewal<H: Host>(host: &mut H) {
+    if host.machine().guard.asks_replicas() {
+        look_if_on(host);
     }
 }
 
 #[inline(never)] // Most servers have no guard.
-fn look_if_needed<S: Server>(server: S, machine: &mut Machine<S::Types>) {
-    if !machine.guard.is_quiet(server.now(), server.boot_us()) {
-        look(server, machine);
+fn look_if_needed<S: Server>(server: S, machine: &mut Machine<S::Types>, now: Now) {
+    if !machine.guard.is_quiet(now, server.boot_us()) {
+        look(server, machine, now.max(server.now()));
     }
 }
 
 #[cold]
-fn look<S: Server>(server: S, machine: &mut Machine<S::Types>) {
-    let (now, boot_us) = (server.now(), server.boot_us());
+fn look<S: Server>(server: S, machine: &mut Machine<S::Types>, now: Now) {
+    let boot_us = server.boot_us();
     if machine.guard.open_slots(boot_us) {
         slots::opened(server, machine);
     }
@@ -160,7 +182,7 @@ pub(super) fn note<S: Server>(server: S, machine: &mut Machine<S::Types>, event:
     }
     machine.is_due_changed = true;
     if machine.guard.is_on() || machine.guard.is_closed() {
-        look(server, machine);
+        look(server, machine, server.now());
     }
 }
 

@@ -31,7 +31,9 @@ mod manner;
 mod version;
 
 use self::input::Input;
+pub use self::input::Leases;
 use self::manner::mode_byte;
+pub use self::version::DecodeError;
 use self::version::Version;
 use super::effect::Effect;
 use super::fence::Fence;
@@ -60,10 +62,6 @@ const MAX_MODE_LEN: usize = 1 + 4;
 /// The length of the longest `held` record, in bytes.
 const MAX_HELD_LEN: usize = 2 + 8 + MAX_MODE_LEN + 3 * 8;
 
-/// The bytes are not a record that this release knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DecodeError;
-
 /// A decoded record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record<'a> {
@@ -75,17 +73,6 @@ pub enum Record<'a> {
     Fence(Fence),
     /// The same of a server with a guard, and what it knows of leases.
     Leases(Leases),
-}
-
-/// What a server with a guard saves beside its locks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Leases {
-    /// The largest fence that it has given, if any.
-    pub fence: Option<Fence>,
-    /// How long the longest lease may last from now on, in milliseconds.
-    pub longest_ms: u64,
-    /// How long its guard lasts after a promotion, in milliseconds.
-    pub wait_ms: u64,
 }
 
 /// Reads one record.

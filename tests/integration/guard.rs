@@ -7,6 +7,8 @@
 mod cluster;
 mod group;
 mod lingering;
+mod sentinel;
+mod servers;
 
 use std::fs::OpenOptions;
 use std::time::{Duration, Instant};
@@ -172,10 +174,15 @@ fn a_wall_clock_set_forward_begins_it_anew(kind: Kind) {
     let server = Server::start_as(kind, setup);
     let mut c = server.client();
     wait_until_open(&mut c);
+    // Nobody waits, so no timer looks: the request itself does.
+    clock.set_ahead_by_us(10_000_000);
+    assert_eq!(c.call("LOCK.ACQUIRE free me 3000"), Reply::Nil);
+    assert_eq!(c.info("lock_guard"), "clock");
+    wait_until_open(&mut c);
     c.int("LOCK.ACQUIRE k me 3000");
     let waits = server.blocked("LOCK.ACQUIRE k next 3000 BLOCK 20000");
     // By this clock the hold is over.
-    clock.set_ahead_by_us(60_000_000);
+    clock.set_ahead_by_us(70_000_000);
     wait_for("the guard", || {
         (c.info("lock_guard") == "clock").then_some(())
     });

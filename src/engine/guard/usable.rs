@@ -13,7 +13,7 @@ use crate::lock::{Hold, Lock, Mode, Now, Token};
 
 /// Which holds may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Usable {
+pub(in crate::engine) enum Usable {
     /// All of them.
     All,
     /// Not all of them.
@@ -28,7 +28,12 @@ pub enum Usable {
 impl Usable {
     /// A lock whose hold of a token may be used.
     #[inline]
-    pub fn of<'l>(self, lock: Option<&'l Lock>, token: Token<'_>, now: Now) -> Option<&'l Lock> {
+    pub(in crate::engine) fn of<'l>(
+        self,
+        lock: Option<&'l Lock>,
+        token: Token<'_>,
+        now: Now,
+    ) -> Option<&'l Lock> {
         match self {
             Self::All => lock,
             Self::But { .. } => self.of_some(lock, token, now),
@@ -53,18 +58,24 @@ impl Usable {
         };
         let soon_ms = now.ms().saturating_add(CLOCKS_APART_MS);
         let ends_soon = last_second && hold.deadline.is_over(soon_ms);
-        !ends_soon && !(lingering && hold.since.lingers())
+        !(ends_soon || (lingering && hold.since.lingers()))
     }
 }
 
 impl Guard {
     /// Which holds may be used now.
     #[inline]
-    pub(in crate::engine) fn usable(&self, boot_us: impl FnOnce() -> u64) -> Usable {
-        match self.is_on() {
-            true => self.usable_at(boot_us()),
-            false => Usable::All,
+    pub(in crate::engine) fn usable(&mut self, boot_us: impl FnOnce() -> u64) -> Usable {
+        let until_us = self.others_until_us.max(self.started_until_us);
+        if until_us == 0 || !self.is_on() {
+            return Usable::All;
         }
+        let boot_us = boot_us();
+        if until_us <= boot_us {
+            // From now on no clock need be read.
+            (self.others_until_us, self.started_until_us) = (0, 0);
+        }
+        self.usable_at(boot_us)
     }
 
     fn usable_at(&self, boot_us: u64) -> Usable {
@@ -83,8 +94,13 @@ impl Guard {
 
     pub(super) fn look_at_lingering(&mut self, boot_us: u64) {
         let usable = self.usable_at(boot_us);
-        let lingering = |usable| matches!(usable, Usable::But { lingering, .. } if lingering);
-        self.leaves_out_lingering = lingering(usable);
+        self.leaves_out_lingering = matches!(
+            usable,
+            Usable::But {
+                lingering: true,
+                ..
+            }
+        );
     }
 
     /// Whether a token that has a hold asks for less than that, and may use it.

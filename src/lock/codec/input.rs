@@ -6,8 +6,18 @@ use super::super::state::Lock;
 use super::super::time::Deadline;
 use super::super::token::Token;
 use super::manner::Manner;
-use super::version::Version;
-use super::{DecodeError, Leases};
+use super::version::{DecodeError, Version};
+
+/// What a server with a guard saves beside its locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leases {
+    /// The largest fence that it has given, if any.
+    pub fence: Option<Fence>,
+    /// How long the longest lease may last from now on, in milliseconds.
+    pub longest_ms: u64,
+    /// How long its guard lasts after a promotion, in milliseconds.
+    pub wait_ms: u64,
+}
 
 /// A record that is being read.
 pub(super) struct Input<'a> {

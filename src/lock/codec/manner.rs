@@ -1,7 +1,7 @@
 //! What a record says of a hold before its numbers: its mode, and whether it lingers.
 
 use super::super::hold::{Limit, Mode};
-use super::DecodeError;
+use super::version::DecodeError;
 
 pub(super) const EXCLUSIVE: u8 = 1;
 pub(super) const SHARED: u8 = 2;

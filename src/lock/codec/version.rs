@@ -32,6 +32,10 @@
 
 use super::super::hold::{Hold, Mode};
 
+/// The bytes are not a record that this release knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DecodeError;
+
 /// A version of the format: the first byte of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Version(u8);

@@ -30,7 +30,8 @@ pub(super) struct Group {
 
 impl Group {
     pub(super) fn start(kind: Kind, options: &[&str]) -> Self {
-        let start = || Server::start_with(kind, options);
+        let options = [options, &["--repl-diskless-sync-delay", "0"]].concat();
+        let start = || Server::start_with(kind, &options);
         Self {
             primary: start(),
             replicas: [start(), start()],
@@ -51,7 +52,7 @@ impl Group {
     }
 }
 
-fn follow(c: &mut Client, port: u16) {
+pub(super) fn follow(c: &mut Client, port: u16) {
     c.text(&format!("REPLICAOF 127.0.0.1 {port}"));
 }
 

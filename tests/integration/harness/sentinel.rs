@@ -4,6 +4,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::client::{Client, Reply};
+use super::kind::Kind;
 use super::server::{free_port, temporary_dir, wait_for, Server};
 
 /// Three sentinels that watch one primary. Dropping it ends them and removes their directory.
@@ -23,28 +24,40 @@ const PATIENCE: Duration = Duration::from_secs(90);
 impl Sentinels {
     /// Starts three sentinels, and waits until each knows the others and the only replica.
     pub fn watch(primary: &Server) -> Self {
+        Self::watch_at(primary.kind, primary.port, 1)
+    }
+
+    /// The same for a primary behind this port that has so many replicas.
+    pub fn watch_at(kind: Kind, port: u16, replicas: usize) -> Self {
         let dir = temporary_dir();
         let mut group = Self {
             sentinels: Vec::new(),
             dir,
         };
         for _ in 0..COUNT {
-            let sentinel = group.launch(primary);
+            let sentinel = group.launch(kind, port);
             group.sentinels.push(sentinel);
         }
-        for (_, port) in &group.sentinels {
-            wait_for("a sentinel to know the others", || {
-                let mut c = Client::connect(*port);
-                let known = c.call(&format!("SENTINEL MASTER {NAME}"));
-                let is = |field: &str, value: &str| known.field(field) == Reply::from(value);
-                let all = is("num-other-sentinels", "2") && is("num-slaves", "1");
-                (all && is("flags", "master")).then_some(())
-            });
-        }
+        group.wait_until_settled(replicas);
         group
     }
 
-    fn launch(&self, primary: &Server) -> (Child, u16) {
+    /// Waits until each sentinel knows the others, a primary that is up, and so many replicas.
+    #[track_caller]
+    pub fn wait_until_settled(&self, replicas: usize) {
+        let replicas = replicas.to_string();
+        for (_, port) in &self.sentinels {
+            self.wait_for("a sentinel to know the others", || {
+                let mut c = Client::connect(*port);
+                let known = c.call(&format!("SENTINEL MASTER {NAME}"));
+                let is = |field: &str, value: &str| known.field(field) == Reply::from(value);
+                let all = is("num-other-sentinels", "2") && is("num-slaves", &replicas);
+                (all && is("flags", "master")).then_some(())
+            });
+        }
+    }
+
+    fn launch(&self, kind: Kind, watched: u16) -> (Child, u16) {
         // Another process may take the port between the check and the bind.
         for _ in 0..10 {
             let port = free_port();
@@ -56,10 +69,9 @@ impl Sentinels {
                  sentinel down-after-milliseconds {NAME} 500\n\
                  sentinel failover-timeout {NAME} 6000\n",
                 dir = self.dir.display(),
-                watched = primary.port,
             );
             fs::write(&config, text).unwrap();
-            let mut child = Command::new(primary.kind.binary())
+            let mut child = Command::new(kind.binary())
                 .arg(&config)
                 .arg("--sentinel")
                 .stdin(Stdio::null())
@@ -100,11 +112,34 @@ impl Sentinels {
     #[track_caller]
     pub fn wait_for_another_than(&self, old: u16) -> Duration {
         let start = Instant::now();
-        while self.primary() == old {
-            assert!(start.elapsed() < PATIENCE, "no failover:\n{}", self.logs());
+        self.wait_for("a failover", || (self.primary() != old).then_some(()));
+        start.elapsed()
+    }
+
+    /// Has a sentinel replace a primary that is up.
+    pub fn fail_over(&self) {
+        self.wait_for("a replica that may lead", || {
+            let mut c = Client::connect(self.sentinels[0].1);
+            let reply = c.call(&format!("SENTINEL FAILOVER {NAME}"));
+            (reply == Reply::Simple("OK".into())).then_some(())
+        });
+    }
+
+    /// Waits for what the sentinels do.
+    #[track_caller]
+    pub fn wait_for<T>(&self, what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
+        let start = Instant::now();
+        loop {
+            if let Some(value) = condition() {
+                return value;
+            }
+            assert!(
+                start.elapsed() < PATIENCE,
+                "waited in vain for {what}:\n{}",
+                self.logs()
+            );
             std::thread::sleep(Duration::from_millis(10));
         }
-        start.elapsed()
     }
 
     fn logs(&self) -> String {
