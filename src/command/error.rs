@@ -212,7 +212,7 @@ impl Error {
             Self::QueueFull(full) => queue_full(full),
             Self::TryAgain => c"TRYAGAIN the key has moved or is moving to another node",
             Self::NotYet => {
-                c"TRYAGAIN too few replicas follow this server, the hold stays as it was"
+                c"TRYAGAIN the guard lets no hold become longer now, this one stays as it was"
             }
             Self::FencesExhausted => c"ERR no fence is left below 2^53",
             Self::Internal => c"ERR this command is for replication and the append-only file only",

@@ -16,7 +16,7 @@ use crate::command::acquire::Acquire;
 use crate::command::release::Release;
 use crate::command::renew::Renew;
 use crate::command::{Decision, Error, Reply};
-use crate::lock::{Effect, Fence, FenceClock, Lock, Now, Refusal, Token, Waiting};
+use crate::lock::{Effect, Fence, FenceClock, Hold, Lock, Now, Refusal, Token, Waiting};
 use crate::wait::{KeyRef, Linger, Several};
 
 /// The word that is the key of a command with one key.
@@ -418,8 +418,10 @@ pub fn renew<H: Host>(host: &mut H, renew: &Renew<'_>) -> Result<(), Error> {
     let usable = guarding::usable(host);
     let outcome = change(host, None, |scene| {
         let lock = usable.of(scene.lock, renew.token(), scene.now);
-        let holds = |lock: &Lock| lock.hold_of(renew.token(), scene.now).is_some();
-        if scene.guard.puts_off_renewals() && lock.is_some_and(holds) {
+        let own = lock.and_then(|lock| lock.hold_of(renew.token(), scene.now));
+        let may_extend = |hold: &Hold| usable.may_extend(hold, scene.now);
+        let puts_off = scene.guard.puts_off_renewals();
+        if own.is_some_and(|(_, hold)| puts_off || !may_extend(&hold)) {
             return Decided::Same(Reply::Error(Error::NotYet));
         }
         Decided::new(renew.decide(lock, scene.now), |_| Cause::Renewed)

@@ -16,7 +16,8 @@
 //!    downgrade. Only what asks for less than the hold has is granted at once.
 //! 3. **A hold of another server's decision** counts only up to one second before its deadline, for
 //!    renewals, checks and commands: the clocks of two servers differ by less than that. One that
-//!    ends with a connection (LINGER) does not count ([`Usable`]).
+//!    ends with a connection (LINGER) does not count ([`usable`]). None is made longer that ends
+//!    while the old primary may grant (`slack`): that one hands the lock on then.
 //! 4. **A wall clock that is stepped forward** ends leases that clients still count on, so the
 //!    guard begins anew. The steps are measured against a clock that nobody can set, at each grant.
 //! 5. **In the mode `quorum`** a majority decides ([`quorum`]), also about renewals.
@@ -27,6 +28,7 @@
 mod by_slot;
 mod event;
 mod hand_over;
+mod holders;
 mod leases;
 pub mod quorum;
 mod settings;
@@ -39,12 +41,10 @@ use crate::lock::{Lock, Mode, Now, Token};
 pub use event::GuardEvent;
 use hand_over::HandOver;
 use quorum::{Quorum, Replicas};
-pub use settings::{Reason, Rule, Scope, Settings};
+pub use settings::{Reason, Rule, Scope, Settings, CLOCKS_APART_MS};
 use slots::Slots;
+use usable::Usable;
 use wall_clock::WallClock;
-
-/// By how much the clocks of two servers may differ, in milliseconds.
-pub const CLOCKS_APART_MS: u64 = 1_000;
 
 /// How much longer than a lease a server waits after its start, in milliseconds.
 const AFTER_START_MS: u64 = 1_000;
@@ -71,8 +71,10 @@ pub struct Guard {
     others_until_us: u64,
     /// When the guard of the start ends, if nothing else has begun it anew.
     started_until_us: u64,
-    /// Whether holds that linger are not used. It is set when the guard is looked at.
-    leaves_out_lingering: bool,
+    /// Until when an old primary may still grant, by the slack.
+    slack_until_us: u64,
+    /// Which holds may be used. It is set when the guard is looked at.
+    usable: Usable,
     /// When it is to be looked at by the timer, on the monotonic clock.
     due_us: Option<u64>,
     /// When the leases are over that are longer than the settings say: those of older settings, of
@@ -261,13 +263,16 @@ impl Guard {
                 *end_us = rest_us;
             }
             self.others_until_us = self.others_until_us.min(rest_us);
+            self.slack_until_us = 0;
             self.quorum.goes_on_with(name);
         }
     }
 
     /// Takes new settings. Leases under the old ones are over only later.
     pub(super) fn set(&mut self, settings: Settings, boot_us: u64) {
-        self.leases_may_be(self.settings.max_ttl_ms, boot_us);
+        if settings.max_ttl_ms < self.settings.max_ttl_ms {
+            self.leases_may_be(self.settings.max_ttl_ms, boot_us);
+        }
         self.settings = settings;
         if !self.is_on() {
             self.ends_us = [0; Reason::TIMED.len()];
@@ -324,6 +329,8 @@ impl Guard {
                 self.others_until_us = boot_us.saturating_add(wait_us);
             } else {
                 self.others_until_us = boot_us.saturating_add(us);
+                let slack_us = us.saturating_sub(longest_ms.saturating_mul(1_000));
+                self.slack_until_us = boot_us.saturating_add(slack_us);
             }
         }
         if let Some(end_us) = self.ends_us.get_mut(reason as usize) {
@@ -351,7 +358,7 @@ impl Guard {
             self.begin(Reason::Clock, boot_us);
         }
         let closed_for = self.closed_for(boot_us);
-        self.look_at_lingering(boot_us);
+        self.usable = self.usable_at(boot_us);
         self.puts_off_renewals = self.must_put_off_renewals(boot_us);
         self.quiet_until_us = match (closed_for, self.puts_off_renewals) {
             (None, false) => {

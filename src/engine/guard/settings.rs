@@ -2,6 +2,9 @@
 
 use std::ffi::CStr;
 
+/// By how much the clocks of two servers may differ, in milliseconds.
+pub const CLOCKS_APART_MS: u64 = 1_000;
+
 /// After what the server waits. Each includes the one before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
@@ -49,6 +52,8 @@ pub enum Rule {
     Serving,
     /// Holders wait, too.
     Holders,
+    /// No hold is made longer that ends while the old primary may grant.
+    Longer,
     /// The last second of a hold.
     LastSecond,
     /// Holds that linger are not used after a promotion.

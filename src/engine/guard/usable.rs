@@ -7,14 +7,14 @@
 //! that was, so it is left out altogether. After a start the same records may be missing, but the
 //! clock is the same.
 
-use super::settings::{Rule, Scope};
-use super::{Guard, CLOCKS_APART_MS};
-use crate::lock::{Hold, Lock, Mode, Now, Token};
+use super::settings::CLOCKS_APART_MS;
+use crate::lock::{Hold, Lock, Now, Token};
 
 /// Which holds may be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::engine) enum Usable {
     /// All of them.
+    #[default]
     All,
     /// Not all of them.
     But {
@@ -22,6 +22,9 @@ pub(in crate::engine) enum Usable {
         last_second: bool,
         /// Those that linger are left out.
         lingering: bool,
+        /// For how many milliseconds the old primary may still grant. A hold that ends by then is
+        /// not made longer.
+        slack_ms: u64,
     },
 }
 
@@ -52,6 +55,7 @@ impl Usable {
         let Self::But {
             last_second,
             lingering,
+            ..
         } = self
         else {
             return true;
@@ -60,81 +64,18 @@ impl Usable {
         let ends_soon = last_second && hold.deadline.is_over(soon_ms);
         !(ends_soon || (lingering && hold.since.lingers()))
     }
-}
 
-impl Guard {
-    /// Which holds may be used now.
+    /// Whether a hold may be made longer.
     #[inline]
-    pub(in crate::engine) fn usable(&mut self, boot_us: impl FnOnce() -> u64) -> Usable {
-        let until_us = self.others_until_us.max(self.started_until_us);
-        if until_us == 0 || !self.is_on() {
-            return Usable::All;
-        }
-        let boot_us = boot_us();
-        if until_us <= boot_us {
-            // From now on no clock need be read.
-            (self.others_until_us, self.started_until_us) = (0, 0);
-        }
-        self.usable_at(boot_us)
-    }
-
-    fn usable_at(&self, boot_us: u64) -> Usable {
-        let of_others = self.others_until_us > boot_us;
-        let last_second = of_others && self.settings.has(Rule::LastSecond);
-        let lingering =
-            (of_others || self.lacks_losses(boot_us)) && self.settings.has(Rule::Linger);
-        match last_second || lingering {
-            true => Usable::But {
-                last_second,
-                lingering,
-            },
-            false => Usable::All,
-        }
-    }
-
-    pub(super) fn look_at_lingering(&mut self, boot_us: u64) {
-        let usable = self.usable_at(boot_us);
-        self.leaves_out_lingering = matches!(
-            usable,
-            Usable::But {
-                lingering: true,
-                ..
+    pub(in crate::engine) fn may_extend(self, hold: &Hold, now: Now) -> bool {
+        match self {
+            Self::All => true,
+            Self::But { slack_ms: 0, .. } => self.has(hold, now),
+            Self::But { slack_ms, .. } => {
+                let last_ms = slack_ms.saturating_add(CLOCKS_APART_MS);
+                let ends_early = hold.deadline.is_over(now.ms().saturating_add(last_ms));
+                self.has(hold, now) && !ends_early
             }
-        );
-    }
-
-    /// Whether a token that has a hold asks for less than that, and may use it.
-    #[cold]
-    pub(super) fn asks_for_less(
-        &self,
-        lock: Option<&Lock>,
-        of: (Token<'_>, Mode),
-        now: Now,
-    ) -> bool {
-        let (token, mode) = of;
-        let Some((own, hold)) = lock.and_then(|lock| lock.hold_of(token, now)) else {
-            return false;
-        };
-        let is_less = mode.tolerates() > own.tolerates();
-        let is_left_out = self.leaves_out_lingering && hold.since.lingers();
-        !self.settings.has(Rule::Holders) || (is_less && !is_left_out)
-    }
-
-    /// Whether the ends of connections before the start may be missing.
-    fn lacks_losses(&self, boot_us: u64) -> bool {
-        let end_us = self.ends_us.get(super::Reason::Restart as usize);
-        end_us.is_some_and(|us| self.started_until_us.min(*us) > boot_us)
-    }
-
-    /// Whether locks say which of their holds linger: a server that is promoted must know.
-    #[inline]
-    pub(in crate::engine) fn marks_lingering(&self) -> bool {
-        self.settings.scope >= Scope::Failover
-    }
-
-    /// The process has started, or was promoted.
-    pub(in crate::engine) fn forgets_connections(&mut self) {
-        let end_us = self.ends_us.get(super::Reason::Restart as usize);
-        self.started_until_us = end_us.copied().unwrap_or_default();
+        }
     }
 }

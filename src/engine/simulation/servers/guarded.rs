@@ -16,7 +16,7 @@ pub(super) const RESTART: Guard = Guard {
 
 pub(super) const FAILOVER: Guard = Guard {
     scope: Scope::Failover,
-    slack_ms: 700,
+    slack_ms: 1_500,
     ..RESTART
 };
 
@@ -198,6 +198,38 @@ fn each_rule_of_a_hand_over_matters() {
         Step::Ask(1, 1, take(2_000)),
     ];
     breach(450_000, &early, Rule::Clocks);
+}
+
+/// The old primary sees the end of a hold that the new one would have renewed, and hands the lock
+/// on.
+#[test]
+fn a_hold_that_ends_within_the_slack_is_not_made_longer() {
+    let steps = [
+        Step::Tick(LONGEST_MS + 1_000),
+        Step::Flow,
+        Step::Ask(0, 0, take(2_000)),
+        Step::Flow,
+        Step::Tick(700),
+        Step::Flow,
+        Step::Promote(1),
+        Step::Ask(1, 0, take(2_000)),
+        Step::Ask(0, 1, What::Renew(0, 4_000)),
+        Step::Tick(1_301),
+        Step::Hear(1),
+    ];
+    for (without, breaches) in [(None, 0), (Some(Rule::Longer), 1)] {
+        let settings = Settings {
+            clocks: vec![Clocks::default(); 3],
+            guard: Guard {
+                without,
+                ..FAILOVER
+            },
+            old_primaries_stop: true,
+            ..small(false)
+        };
+        let tally = play(&settings, &steps);
+        assert_eq!(tally.breaches, breaches, "{without:?}");
+    }
 }
 
 #[test]
