@@ -199,10 +199,10 @@ pub(super) fn serve_waiters<K: Key>(key: &mut K, may_grant: bool) -> (Option<Key
     let key_ref = waited_key_ref(key);
     if key_ref.is_some() {
         // Who is granted later in this step gets a later time.
-        let latest = key.server().now();
-        guarding::look_if_on_at(key, latest);
+        let server = key.server();
+        guarding::look_if_on_at(key, || server.now());
     } else if may_grant {
-        guarding::look_if_on_at(key, now);
+        guarding::look_if_on_at(key, || now);
     }
     let is_lost = key.shared().bindings.has_lost();
     let has_changed = is_lost && linger::bring_forward(key, now);

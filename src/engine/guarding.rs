@@ -28,11 +28,11 @@ pub(super) fn look_if_on<H: Host>(host: &mut H) {
 /// The same before a command grants something by its own time. A wall clock that was stepped
 /// matters only as far as that time says so.
 #[inline]
-pub(super) fn look_if_on_at<K: Key>(key: &mut K, now: Now) {
+pub(super) fn look_if_on_at<K: Key>(key: &mut K, now: impl FnOnce() -> Now) {
     let server = key.server();
     let machine = key.parts().machine;
     if machine.guard.is_on() {
-        look_if_needed(server, machine, now);
+        look_if_needed(server, machine, now());
     }
 }
 

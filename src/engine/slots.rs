@@ -22,14 +22,11 @@ pub(super) fn look<H: Host>(host: &mut H) {
     for (node, slots) in guard.asks() {
         server.ask(&node, boot_us, &slots);
     }
-    let after = guard.slots_closed();
-    if after > before {
+    if before == 0 && guard.slots_closed() > 0 {
+        server.count(Count::Guards);
         let ms = guard.all_closed_for(None, boot_us).map_or(0, |(ms, _)| ms);
-        if before == 0 {
-            server.count(Count::Guards);
-            let line = format!("guard: no new lock is granted in some slots for {ms} ms (slot)");
-            server.log(&line_of(line));
-        }
+        let line = format!("guard: no new lock is granted in some slots for {ms} ms (slot)");
+        server.log(&line_of(line));
     }
 }
 

@@ -94,11 +94,10 @@ impl Cluster {
         let mut ends = word.split(|byte| *byte == b'-').map(slot);
         if let Some(Some(first)) = ends.next() {
             let last = ends.next().flatten().unwrap_or(first);
-            let owners = self.owners.get_mut(usize::from(first)..=usize::from(last));
-            owners
-                .into_iter()
-                .flatten()
-                .for_each(|owner| *owner = Some(node));
+            let range = usize::from(first)..=usize::from(last);
+            if let Some(owners) = self.owners.get_mut(range) {
+                owners.fill(Some(node));
+            }
         }
     }
 }

@@ -10,28 +10,20 @@ on_every_server![
     only_a_guard_of_promotions_says_in_a_value_that_it_lingers,
 ];
 
-const MODES: [[&str; 8]; 2] = [
+const MODES: [[&str; 8]; 2] = [mode("failover"), mode("quorum")];
+
+const fn mode(name: &str) -> [&str; 8] {
     [
         "guard",
-        "failover",
+        name,
         "max-ttl",
         "4000",
         "guard-slack",
         "500",
         "guard-fresh",
         "500",
-    ],
-    [
-        "guard",
-        "quorum",
-        "max-ttl",
-        "4000",
-        "guard-slack",
-        "500",
-        "guard-fresh",
-        "500",
-    ],
-];
+    ]
+}
 
 /// The old primary ends a hold with its connection and grants the lock again. Both records are
 /// lost.

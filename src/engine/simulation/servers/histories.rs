@@ -204,13 +204,17 @@ pub(super) fn small(loses_nothing: bool) -> Settings {
 pub(super) const TAKE: What = take(10);
 
 pub(super) const fn take(ttl: u64) -> What {
+    take_as(Mode::Exclusive, ttl, None)
+}
+
+pub(super) const fn take_as(mode: Mode, ttl: u64, linger: Option<u64>) -> What {
     What::Take {
         name: 0,
-        mode: Mode::Exclusive,
+        mode,
         ttl,
         limits: Limits::Forever,
         keep: 0,
-        linger: None,
+        linger,
     }
 }
 
@@ -218,14 +222,7 @@ pub(super) const fn take(ttl: u64) -> What {
 /// same fence, before the timer comes. The timer must not revoke the hold then.
 #[test]
 fn a_lost_grant_takes_no_later_one_along() {
-    let share = What::Take {
-        name: 0,
-        mode: Mode::Shared,
-        ttl: 10,
-        limits: Limits::Forever,
-        keep: 0,
-        linger: None,
-    };
+    let share = take_as(Mode::Shared, 10, None);
     let steps = [
         Step::Ask(0, 0, TAKE),
         Step::Hear(0),

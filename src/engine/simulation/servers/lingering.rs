@@ -11,18 +11,11 @@
 use super::dice::Kind;
 use super::guard::{Rule, Settings as Guard};
 use super::guarded::{FAILOVER, LONGEST_MS, QUORUM};
-use super::histories::{play, play_seeds, small, take, ONE, THREE};
+use super::histories::{play, play_seeds, small, take, take_as, ONE, THREE};
 use super::*;
 
 pub(super) const fn bound(ttl: u64, linger: u64) -> What {
-    What::Take {
-        name: 0,
-        mode: Mode::Exclusive,
-        ttl,
-        limits: Limits::Forever,
-        keep: 0,
-        linger: Some(linger),
-    }
+    take_as(Mode::Exclusive, ttl, Some(linger))
 }
 
 #[test]
