@@ -128,24 +128,22 @@ impl Slots {
     pub(super) fn look(&mut self, cluster: Cluster, boot_us: u64, wait_us: u64) {
         let end_us = boot_us.saturating_add(wait_us);
         if let Some(before) = &self.seen {
-            let has_come =
-                |slot: &u16| cluster.has(*slot) && !before.has(*slot) && !before.imports(*slot);
-            let come = (0..SLOTS).filter(has_come);
-            let come = come.map(|slot| (slot, before.node_of(slot)));
-            let importing = cluster.importing.iter();
-            let importing =
-                importing.filter(|(slot, _)| !before.imports(*slot) && !cluster.has(*slot));
-            let importing = importing.map(|(slot, from)| (*slot, Some(*from)));
-            let closed = come.chain(importing).map(|(slot, asked)| {
-                let since_us = boot_us;
-                let closed = Closed {
-                    since_us,
-                    end_us,
-                    asked,
-                };
-                (slot, closed)
-            });
-            self.closed.extend(closed);
+            let closed = |asked| Closed {
+                since_us: boot_us,
+                end_us,
+                asked,
+            };
+            for slot in 0..SLOTS {
+                let has_come = cluster.has(slot) && !before.has(slot);
+                if has_come && !before.imports(slot) {
+                    self.closed.insert(slot, closed(before.node_of(slot)));
+                }
+            }
+            for (slot, from) in &cluster.importing {
+                if !before.imports(*slot) && !cluster.has(*slot) {
+                    self.closed.insert(*slot, closed(Some(*from)));
+                }
+            }
         }
         self.seen = Some(cluster);
         self.note_open();

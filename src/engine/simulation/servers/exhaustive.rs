@@ -2,7 +2,7 @@
 
 use super::guard::{Rule, Scope, Settings as Guard};
 use super::guarded::{FAILOVER, LONGEST_MS, QUORUM, RESTART};
-use super::histories::{enumerate, small, take};
+use super::histories::{enumerate, small, take, take_as};
 use super::lingering::bound;
 use super::*;
 
@@ -13,14 +13,7 @@ fn depth() -> u32 {
 }
 
 const fn share(ttl: u64) -> What {
-    What::Take {
-        name: 0,
-        mode: Mode::Shared,
-        ttl,
-        limits: Limits::Forever,
-        keep: 0,
-        linger: None,
-    }
+    take_as(Mode::Shared, ttl, None)
 }
 
 /// Plays all histories behind a beginning. Answers how many there are, and how many have a breach.
