@@ -35,7 +35,7 @@ run: setup ## Start a private server with the module and run a short demonstrati
 	@scripts/run.sh
 
 # The servers load the module's .so, which `cargo test` does not make from a cdylib: hence the build first.
-# Most tests wait for a server most of the time, so twice as many run at once as there are cores.
+# Most tests wait for a server most of the time, so three times as many run at once as there are cores.
 test: setup ## Build, then run the tests against the oldest and the newest server (10 minutes)
 	@scripts/setup/servers.sh redis-6.2.14 valkey-9
 	@$(MAKE) build

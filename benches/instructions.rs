@@ -23,7 +23,7 @@ use crate::load::Requests;
 use crate::other_commands;
 
 /// The number of rounds. Their median is used.
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 3;
 const WARM_UP: usize = 1;
 const RESIDENT: usize = 3000;
 /// A count above the baseline by more than this is a failure.

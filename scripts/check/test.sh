@@ -7,7 +7,7 @@
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-targets=() filters=(--test-threads "${RUST_TEST_THREADS:-$((2 * $(nproc)))}")
+targets=() filters=(--test-threads "${RUST_TEST_THREADS:-$((3 * $(nproc)))}")
 if [[ ${1:-} != all ]]; then
     export TEST_SHORT=1
     targets=(--lib --test integration --test tidy)
