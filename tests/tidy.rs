@@ -413,3 +413,16 @@ fn documents_in(folder: &Path) -> Vec<PathBuf> {
     }
     found
 }
+
+/// Every package and page that names the version names that of `Cargo.toml`. A new version is
+/// `sed -i s/OLD/NEW/ $(cat packaging/versions)`.
+#[test]
+fn there_is_one_version() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let version = env!("CARGO_PKG_VERSION");
+    let list = fs::read_to_string(root.join("packaging/versions")).unwrap();
+    for file in list.lines() {
+        let text = fs::read_to_string(root.join(file)).unwrap();
+        assert!(text.contains(version), "{file} has no {version}");
+    }
+}

@@ -133,7 +133,7 @@ names() {
     if taken=$(python3 -m pip index versions redis-lock-client 2>/dev/null | head -n1) && [ -n "$taken" ]; then taken PyPI "$taken"; else free "PyPI redis-lock-client"; fi
     if taken=$(npm view redis-lock-client version 2>/dev/null) && [ -n "$taken" ]; then taken npm "$taken"; else free "npm redis-lock-client"; fi
     if taken=$(cargo info --registry crates-io redis-lock-client 2>/dev/null | sed -n 's/^version: //p') && [ -n "$taken" ]; then taken crates.io "$taken"; else free "crates.io redis-lock-client"; fi
-    if mvn -q -B -Dmaven.repo.local="$temp/m2" dependency:get -Dartifact=io.github.redis-lock:redis-lock-client:0.1.0 -Dtransitive=false >/dev/null 2>&1; then taken "Maven Central" 0.1.0; else free "Maven Central io.github.redis-lock:redis-lock-client"; fi
+    if mvn -q -B -Dmaven.repo.local="$temp/m2" dependency:get -Dartifact=io.github.redis-lock:redis-lock-client:$version -Dtransitive=false >/dev/null 2>&1; then taken "Maven Central" "$version"; else free "Maven Central io.github.redis-lock:redis-lock-client"; fi
 }
 
 chosen=("$@")

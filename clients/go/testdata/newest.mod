@@ -3,8 +3,8 @@ module github.com/redis-lock/redis-lock/clients/go
 go 1.26.0
 
 require (
-	github.com/redis-lock/redis-lock/clients/go/rueidisdriver v0.1.0
-	github.com/redis-lock/redis-lock/clients/go/valkeydriver v0.1.0
+	github.com/redis-lock/redis-lock/clients/go/rueidisdriver v0.3.0
+	github.com/redis-lock/redis-lock/clients/go/valkeydriver v0.3.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/redis/rueidis v1.0.79
 	github.com/valkey-io/valkey-go v1.0.79
