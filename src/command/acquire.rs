@@ -245,6 +245,11 @@ impl<'a> Acquire<'a> {
         self.keep_ms
     }
 
+    /// Whether it waits, or leaves a place, if it is not granted at once.
+    pub const fn may_stay(&self) -> bool {
+        self.wait.is_some() || self.keep_ms.is_some()
+    }
+
     /// For how many milliseconds the hold outlives its connection; `None` if the two are not bound.
     pub const fn linger_ms(&self) -> Option<u64> {
         self.linger_ms
@@ -260,8 +265,8 @@ impl<'a> Acquire<'a> {
     ) -> Decision<'_> {
         match Lock::acquire(lock, self.ask(), now, waiting, fences) {
             Ok(grant) => Decision::Change {
-                effect: grant.effect,
-                reply: self.reply(grant.fence),
+                effect: grant.effect(self.ask().token),
+                reply: self.reply(grant.hold.fence),
                 had_it: grant.had_it,
             },
             Err(refusal @ (Refusal::Busy | Refusal::BusyUpgrade)) => Decision::Wait(refusal),

@@ -10,14 +10,14 @@ use super::count::Count;
 use super::guard::Guard;
 use super::host::{End, Host, Key, Name, Parts, Purpose, Server, TypesOfKey};
 use super::machine::{Machine, Registry, Removed};
-use super::serve::{self, Entered};
+use super::serve::{self, Stay};
 use super::{deadlock, ending, guarding, linger, several};
 use crate::command::acquire::Acquire;
 use crate::command::release::Release;
 use crate::command::renew::Renew;
 use crate::command::{Decision, Error, Reply};
 use crate::lock::{Effect, Fence, FenceClock, Hold, Lock, Now, Refusal, Token, Waiting};
-use crate::wait::{KeyRef, Linger, Several};
+use crate::wait::{KeyRef, Keys, Linger};
 
 /// The word that is the key of a command with one key.
 const KEY_AT: usize = 1;
@@ -40,7 +40,7 @@ impl<K: Key> Scene<'_, '_, K> {
     /// Whether a token has a place for this key together with others.
     fn waits_for_others_too(&self, token: Token<'_>) -> bool {
         self.queue.is_some_and(|(key_ref, registry)| {
-            registry.has_several() && registry.waits_for_several(key_ref, token)
+            registry.has_several() && registry.waits_otherwise(&Keys::One(key_ref.clone()), token)
         })
     }
 }
@@ -246,15 +246,18 @@ fn decide_on<'r, K: Key>(
 /// Ends the place without a listener of a token that has just been granted its hold, or never can
 /// be.
 fn resume<K: Key>(key: &mut K, key_ref: &KeyRef, token: Token<'_>) {
-    if let Some(since_us) = key.parts().machine.registry.resume(key_ref, token) {
-        note_resumed(key.server(), since_us);
-    }
+    let keys = Keys::One(key_ref.clone());
+    let server = key.server();
+    note_resumed(server, key.parts().machine.registry.resume(&keys, token));
 }
 
-/// Counts a place that its token has taken up again with a grant, and how long it has waited.
-pub(super) fn note_resumed<S: Server>(server: S, since_us: u64) {
-    server.count(Count::Resumed);
-    server.waited(server.monotonic_us().saturating_sub(since_us));
+/// Counts a place that its token has taken up again with a grant, if it has, and how long it has
+/// waited.
+pub(super) fn note_resumed<S: Server>(server: S, since_us: Option<u64>) {
+    if let Some(since_us) = since_us {
+        server.count(Count::Resumed);
+        server.waited(server.monotonic_us().saturating_sub(since_us));
+    }
 }
 
 /// Notes that the owner of a hold knows of it.
@@ -301,8 +304,8 @@ pub fn take_hold<H: Host>(host: &mut H, acquire: &Acquire<'_>) -> Result<(), Err
         Outcome::Refused(mut key, key_ref, refusal, now) => {
             let name = key.name();
             guarding::note_refused(server, key.parts().machine, name);
-            let entered = serve::enter(&mut key, key_ref, acquire, refusal, linger, now);
-            answer_not_granted(server, entered)?;
+            let stay = serve::enter(&mut key, key_ref, acquire, refusal, linger, now);
+            answer_not_granted(server, stay)?;
         }
     }
     Ok(())
@@ -333,18 +336,18 @@ fn decide_acquire<'r, K: Key>(acquire: &'r Acquire<'r>, scene: Scene<'_, '_, K>)
 /// or an error.
 pub(super) fn answer_not_granted<S: Server>(
     server: S,
-    entered: Result<Entered, Error>,
+    stay: Result<Stay, Error>,
 ) -> Result<(), Error> {
-    match &entered {
-        Ok(Entered::Blocked | Entered::Queued) => server.count(Count::Waited),
-        Ok(Entered::No) => server.count(Count::Refused),
+    match &stay {
+        Ok(Stay::Blocked | Stay::Queued) => server.count(Count::Waited),
+        Ok(Stay::No) => server.count(Count::Refused),
         Err(Error::QueueFull(_)) => server.count(Count::QueueFull),
         Err(_) => {}
     }
-    match entered? {
-        Entered::Blocked => {} // The reply comes when the wait ends.
-        Entered::Queued => server.reply_queued(),
-        Entered::No => server.reply(Reply::Null),
+    match stay? {
+        Stay::Blocked => {} // The reply comes when the wait ends.
+        Stay::Queued => server.reply_queued(),
+        Stay::No => server.reply(Reply::Null),
     }
     Ok(())
 }
@@ -392,16 +395,11 @@ pub(super) fn end_waits<K: Key>(
     if removed.is_empty() {
         return;
     }
-    // A place for several keys has ended as a whole.
-    let several = removed.iter().filter_map(|one| one.several.as_deref());
-    let keys: BTreeSet<_> = several
-        .flat_map(Several::iter)
-        .map(|one| one.key_ref.clone())
-        .collect();
     let machine = key.parts().machine;
-    for key in keys {
-        machine.registry.serve_later(key);
-    }
+    // A place for several keys has ended as a whole.
+    let keys = removed.iter().flat_map(|one| one.keys.iter());
+    let others: BTreeSet<_> = keys.filter(|other| *other != key_ref).collect();
+    machine.registry.serve_later(others.into_iter());
     for removed in removed {
         tell(machine, removed);
     }

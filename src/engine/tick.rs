@@ -148,9 +148,8 @@ fn end_timed_out<H: Host>(host: &mut H) {
     while let Some(removed) = machine.registry.take_timed_out(leaving) {
         machine.wait_ended(&removed, now_us);
         // The waiter behind it may be next.
-        machine
-            .registry
-            .mark(removed.key_ref.db, &removed.key_ref.name);
+        let first = removed.keys.first();
+        machine.registry.mark(first.db, &first.name);
         match removed.listener {
             Some(_) => server.count(Count::TimedOut),
             None => server.count(Count::PassedOver),

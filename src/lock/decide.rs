@@ -29,15 +29,42 @@ pub struct Waiting {
 
 /// A granted request. Its effect is to be applied and replicated.
 #[derive(Clone, Copy, Debug)]
-pub struct Grant<'a> {
-    /// The change.
-    pub effect: Effect<'a>,
-    /// The fence of the hold, which is the reply.
-    pub fence: Fence,
-    /// The hold.
+pub struct Grant {
+    /// When it is granted.
+    pub at: Now,
+    /// Exclusive, shared or counted.
+    pub mode: Mode,
+    /// The hold, with its fence, which is the reply.
     pub hold: Hold,
     /// Whether the token already has a hold. Then it asked again, or for the other mode.
     pub had_it: bool,
+}
+
+impl Grant {
+    /// A hold for a token that may have one already. It is not marked: that it lingers is for the
+    /// caller to say.
+    pub fn new(own: Option<Hold>, mode: Mode, ttl: Ttl, fence: Fence, at: Now) -> Self {
+        Self {
+            at,
+            mode,
+            hold: Hold {
+                fence: own.map_or(fence, |own| own.fence),
+                deadline: Deadline::after(at, ttl),
+                since: own.map_or_else(|| Since::at(at.ms()), |own| own.since.marked(false)),
+            },
+            had_it: own.is_some(),
+        }
+    }
+
+    /// The change of the lock, which gives the hold to its token.
+    pub const fn effect<'a>(&self, token: Token<'a>) -> Effect<'a> {
+        Effect::Hold {
+            now_ms: self.at.ms(),
+            mode: self.mode,
+            token,
+            hold: self.hold,
+        }
+    }
 }
 
 /// Why a request was not granted.
@@ -60,17 +87,17 @@ impl Lock {
     ///
     /// The request is idempotent by token. A holder that asks again keeps its fence and gets a new
     /// deadline. If it asks for another mode, its hold is converted. A new hold gets the next
-    /// fence. No hold is marked: that it lingers is for the caller to say.
+    /// fence.
     ///
     /// # Errors
     /// A [`Refusal`]. Then nothing is to be changed.
-    pub fn acquire<'a>(
+    pub fn acquire(
         lock: Option<&Self>,
-        ask: Ask<'a>,
+        ask: Ask<'_>,
         now: Now,
         waiting: Waiting,
         fences: &mut FenceClock,
-    ) -> Result<Grant<'a>, Refusal> {
+    ) -> Result<Grant, Refusal> {
         let own = match Self::admits(lock, ask.mode, ask.token, now) {
             Ok(None) if waiting.any => return Err(Refusal::Busy),
             Ok(own) => own,
@@ -79,30 +106,11 @@ impl Lock {
             }
             Err(refusal) => return Err(refusal),
         };
-        let hold = match own {
-            Some(hold) => Hold {
-                fence: hold.fence,
-                deadline: Deadline::after(now, ask.ttl),
-                since: hold.since.marked(false),
-            },
-            None => Hold {
-                fence: fences.next(now).map_err(|_| Refusal::FencesExhausted)?,
-                deadline: Deadline::after(now, ask.ttl),
-                since: Since::at(now.ms()),
-            },
+        let fence = match own {
+            Some(hold) => hold.fence,
+            None => fences.next(now).map_err(|_| Refusal::FencesExhausted)?,
         };
-        let effect = Effect::Hold {
-            now_ms: now.ms(),
-            mode: ask.mode,
-            token: ask.token,
-            hold,
-        };
-        Ok(Grant {
-            effect,
-            fence: hold.fence,
-            hold,
-            had_it: own.is_some(),
-        })
+        Ok(Grant::new(own, ask.mode, ask.ttl, fence, now))
     }
 
     /// Decides whether the holds at `now` admit a hold of `token` in this mode. Returns the hold

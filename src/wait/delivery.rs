@@ -15,8 +15,8 @@ use std::mem::take;
 use std::rc::Rc;
 
 use super::key_ref::KeyRef;
+use super::keys::Keys;
 use super::place::Ticket;
-use super::several::Several;
 use crate::lock::{Deadline, Effect, Fence, Hold, Lock, Mode, Now, Token, TokenBuf};
 
 /// The number of a delivery: one for all the requests of a token that are granted the same hold of
@@ -47,10 +47,8 @@ pub struct Grant {
 /// What is needed to give a place back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
-    /// The queue, or that of the first of several keys. It stays where it is, whatever becomes of
-    /// the lock.
-    pub(super) key_ref: KeyRef,
-    pub(super) several: Option<Rc<Several>>,
+    /// Its queues. They stay where they are, whatever becomes of the locks.
+    pub(super) keys: Keys,
     pub(super) ticket: Ticket,
     pub(super) since_us: u64,
     pub(super) mode: Mode,

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Included, Unbounded};
 
+use super::Registry;
 use crate::lock::slot::slot_of;
 use crate::wait::key_ref::KeyRef;
 
@@ -12,14 +13,16 @@ use crate::wait::key_ref::KeyRef;
 #[cfg_attr(test, derive(Clone))]
 pub(super) struct Slots {
     keys: BTreeSet<(u16, KeyRef)>,
-    pub(super) round: Round,
-    /// Keys that were put off, and are to be looked at again in this round.
-    pub(super) put_off: BTreeSet<KeyRef>,
+    round: Round,
+    /// Keys with a lock that must be looked at once this node serves them.
+    put_off: BTreeSet<KeyRef>,
+    /// Those of them that are to be looked at in this round.
+    in_round: BTreeSet<KeyRef>,
 }
 
 /// What is asked next.
 #[derive(Clone, Debug, Default)]
-pub(super) enum Round {
+enum Round {
     #[default]
     Nothing,
     /// About the first slot that is not before this one.
@@ -52,6 +55,36 @@ impl Slots {
         self.keys.len()
     }
 
+    /// Begins a round through the slots of all waited keys, from the first one.
+    pub(super) fn begin(&mut self) {
+        self.round = Round::SlotFrom(0);
+        self.in_round.append(&mut self.put_off);
+    }
+
+    pub(super) fn is_asking(&self) -> bool {
+        !matches!(self.round, Round::Nothing) || !self.in_round.is_empty()
+    }
+
+    /// Has a key looked at in the next round.
+    pub(super) fn put_off(&mut self, key: KeyRef) {
+        self.put_off.insert(key);
+    }
+
+    pub(super) fn has_put_off(&self) -> bool {
+        !self.put_off.is_empty()
+    }
+
+    /// A key that was put off, and is to be looked at now.
+    pub(super) fn next_put_off(&mut self) -> Option<KeyRef> {
+        self.in_round.pop_first()
+    }
+
+    /// Has each key of a slot asked for.
+    pub(super) fn refuse(&mut self, slot: u16) {
+        self.round = Round::KeysOf(slot, None);
+    }
+
+    /// The next question of the round.
     pub(super) fn next(&mut self) -> Option<SlotQuestion> {
         loop {
             match std::mem::take(&mut self.round) {
@@ -81,4 +114,54 @@ impl Slots {
 
 fn first_key() -> KeyRef {
     KeyRef::new(i32::MIN, b"")
+}
+
+impl<L, S> Registry<L, S> {
+    /// Has the registry know the hash slots of its keys, before anybody waits: the server is a node
+    /// of a cluster.
+    pub fn keep_slots(&mut self) {
+        self.queues.slots.get_or_insert_default();
+    }
+
+    /// Begins a round through the slots of all waited keys, from the first one. Keys that were put
+    /// off are looked at again.
+    pub fn begin_slots(&mut self) {
+        if let Some(slots) = &mut self.queues.slots {
+            slots.begin();
+        }
+    }
+
+    /// Whether the round is not over.
+    pub fn is_asking_for_slots(&self) -> bool {
+        self.queues.slots.as_ref().is_some_and(Slots::is_asking)
+    }
+
+    /// The next question of the round.
+    pub fn next_slot_question(&mut self) -> Option<SlotQuestion> {
+        let slots = self.queues.slots.as_mut()?;
+        if let Some(key) = slots.next_put_off() {
+            self.marks.add(key);
+        }
+        slots.next()
+    }
+
+    /// This node does not serve all keys of the slot that was asked for, so each of them is asked
+    /// for.
+    pub fn slot_is_refused(&mut self, slot: u16) {
+        if let Some(slots) = &mut self.queues.slots {
+            slots.refuse(slot);
+        }
+    }
+
+    /// Has a key looked at again once this node of a cluster may serve it.
+    pub fn put_off(&mut self, key: KeyRef) {
+        if let Some(slots) = &mut self.queues.slots {
+            slots.put_off(key);
+        }
+    }
+
+    /// Whether any key was put off.
+    pub fn has_put_off(&self) -> bool {
+        self.queues.slots.as_ref().is_some_and(Slots::has_put_off)
+    }
 }

@@ -1,7 +1,71 @@
-//! The keys of a request for several locks, which is granted all of them in one step or none.
+//! The keys of a request: one, or several that it is granted in one step.
+
+use std::rc::Rc;
 
 use super::key_ref::KeyRef;
 use crate::lock::Mode;
+
+/// What a request waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Keys {
+    /// One key, in the mode of the request.
+    One(KeyRef),
+    /// All of these or none. The mode of the request is that of the first one.
+    Several(Rc<Several>),
+}
+
+impl Keys {
+    /// The key that messages name.
+    pub fn first(&self) -> &KeyRef {
+        match self {
+            Self::One(key) => key,
+            Self::Several(all) => &all.first().key_ref,
+        }
+    }
+
+    /// All keys.
+    pub fn iter(&self) -> impl Iterator<Item = &KeyRef> {
+        let (one, all) = match self {
+            Self::One(key) => (Some(key), None),
+            Self::Several(all) => (None, Some(all)),
+        };
+        let all = all.into_iter().flat_map(|all| all.iter());
+        one.into_iter().chain(all.map(|one| &one.key_ref))
+    }
+
+    /// The keys, if they are asked for together, each with its mode.
+    pub const fn several(&self) -> Option<&Rc<Several>> {
+        match self {
+            Self::One(_) => None,
+            Self::Several(all) => Some(all),
+        }
+    }
+
+    /// Whether the other ones are the same keys, in any order and any modes.
+    pub(super) fn has_keys_of(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::One(one), Self::One(other)) => one == other,
+            (Self::Several(one), Self::Several(other)) => one.has_keys_of(other),
+            _ => false,
+        }
+    }
+
+    /// Whether the other ones are the same keys in the same modes, in any order.
+    pub(super) fn is_same_as(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Several(one), Self::Several(other)) => one.is_same_as(other),
+            _ => self.has_keys_of(other),
+        }
+    }
+
+    /// The same with other references to the keys.
+    pub(super) fn map(&self, key_ref_of: impl Fn(&KeyRef) -> KeyRef) -> Self {
+        match self {
+            Self::One(key) => Self::One(key_ref_of(key)),
+            Self::Several(all) => Self::Several(Rc::new(all.map(key_ref_of))),
+        }
+    }
+}
 
 /// One of the keys, and the mode in which it is asked for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,7 +128,7 @@ impl Several {
     }
 
     /// Whether the other one has the same keys in the same modes, in any order.
-    pub fn is_same_as(&self, other: &Self) -> bool {
+    fn is_same_as(&self, other: &Self) -> bool {
         self.count() == other.count()
             && self.first.key_ref.db == other.first.key_ref.db
             && self
@@ -73,7 +137,7 @@ impl Several {
     }
 
     /// Whether the other one has the same keys, in any order and any modes.
-    pub fn has_keys_of(&self, other: &Self) -> bool {
+    fn has_keys_of(&self, other: &Self) -> bool {
         self.count() == other.count()
             && self.first.key_ref.db == other.first.key_ref.db
             && self
@@ -82,7 +146,7 @@ impl Several {
     }
 
     /// The same with other references to the keys.
-    pub(super) fn map(&self, key_ref_of: impl Fn(&KeyRef) -> KeyRef) -> Self {
+    fn map(&self, key_ref_of: impl Fn(&KeyRef) -> KeyRef) -> Self {
         let map = |one: &Wanted| Wanted {
             key_ref: key_ref_of(&one.key_ref),
             mode: one.mode,
@@ -92,29 +156,6 @@ impl Several {
             rest: self.rest.iter().map(map).collect(),
         }
     }
-}
-
-/// The keys of a request for `several` keys, or for this one.
-pub(super) fn keys_of<'k>(
-    key: &'k KeyRef,
-    several: Option<&'k Several>,
-) -> impl Iterator<Item = &'k KeyRef> {
-    let one = several.is_none().then_some(key).into_iter();
-    let all = several.into_iter().flat_map(Several::iter);
-    one.chain(all.map(|one| &one.key_ref))
-}
-
-/// What the places of a token say about its request for several keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// It waits for none of them.
-    None,
-    /// Nobody listens at its place for exactly these keys, in any modes.
-    Absent,
-    /// Somebody listens at its place for exactly these keys, in the same modes.
-    Listens,
-    /// It waits for some of them by another request.
-    Other,
 }
 
 #[cfg(test)]
