@@ -20,7 +20,7 @@ use uuid::fmt::Hyphenated;
 use uuid::Uuid;
 
 use super::args::integer;
-use super::spec::{Arg, Change, Flag, KeyUse, Keys, Spec, NONDETERMINISTIC};
+use super::spec::{Arg, Change, Flag, KeyUse, KeyWords, Spec, NONDETERMINISTIC};
 use super::{Args, Decision, Error, Reply};
 use crate::lock::{Ask, Fence, FenceClock, Lock, Mode, Now, Refusal, Token, Ttl, Waiting};
 
@@ -33,7 +33,7 @@ pub const SPEC: Spec = Spec {
     since: c"0.1.0",
     flags: &[Flag::Write, Flag::DenyOom, Flag::Fast, Flag::Blocking],
     acl_categories: c"write fast blocking",
-    keys: Keys::One(KeyUse::Updates),
+    keys: KeyWords::One(KeyUse::Updates),
     args: &[
         Arg::KEY,
         TOKEN,
@@ -87,7 +87,7 @@ pub const WITHOUT_LIMIT: Spec = Spec {
 
 /// What a command of this grammar asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum AskedMode {
     /// A hold of this mode.
     Mode(Mode),
     /// The exclusive hold, or one of as many as LIMIT says.
@@ -95,7 +95,7 @@ pub enum Wanted {
 }
 
 /// What LOCK.ACQUIRE asks for.
-pub const WANTED: Wanted = Wanted::Limited;
+pub const WANTED: AskedMode = AskedMode::Limited;
 
 /// A parsed request for a hold.
 #[derive(Debug)]
@@ -154,12 +154,12 @@ impl<'a> Acquire<'a> {
     /// # Errors
     /// If they do not fit the grammar.
     pub fn parse(
-        wanted: Wanted,
+        wanted: AskedMode,
         args: Args<impl Iterator<Item = &'a [u8]>>,
     ) -> Result<Self, Error> {
         let unknown = match wanted {
-            Wanted::Limited => Error::UnknownOption,
-            Wanted::Mode(_) => Error::UnknownRwOption,
+            AskedMode::Limited => Error::UnknownOption,
+            AskedMode::Mode(_) => Error::UnknownRwOption,
         };
         Self::parse_with(wanted, args, |_, _| Err(unknown))
     }
@@ -169,7 +169,7 @@ impl<'a> Acquire<'a> {
     /// # Errors
     /// If they do not fit the grammar.
     pub(super) fn parse_with<I: Iterator<Item = &'a [u8]>>(
-        wanted: Wanted,
+        wanted: AskedMode,
         mut args: Args<I>,
         mut read_other: impl FnMut(&'a [u8], &mut Args<I>) -> Result<(), Error>,
     ) -> Result<Self, Error> {
@@ -194,7 +194,7 @@ impl<'a> Acquire<'a> {
                     true => Wait::Block(timeout),
                     false => Wait::Notify(timeout, channel(args.value()?)?),
                 });
-            } else if is(b"LIMIT") && wanted == Wanted::Limited {
+            } else if is(b"LIMIT") && wanted == AskedMode::Limited {
                 if limited.is_some() {
                     return Err(Error::RepeatedOption);
                 }
@@ -215,8 +215,8 @@ impl<'a> Acquire<'a> {
         }
         args.finish()?;
         let mode = match wanted {
-            Wanted::Mode(mode) => mode,
-            Wanted::Limited => limited.unwrap_or(Mode::Exclusive),
+            AskedMode::Mode(mode) => mode,
+            AskedMode::Limited => limited.unwrap_or(Mode::Exclusive),
         };
         let owner = if token.as_bytes() != MAKE {
             Owner::Named(token)
@@ -385,7 +385,7 @@ mod tests {
             assert_eq!(limited(bad), Err(Error::Limit), "{bad:?}");
         }
         let writer = [&b"me"[..], b"10", b"LIMIT", b"2"].into_iter();
-        let writer = Acquire::parse(Wanted::Mode(Mode::Exclusive), Args::new(writer));
+        let writer = Acquire::parse(AskedMode::Mode(Mode::Exclusive), Args::new(writer));
         assert_eq!(writer.map(|_| ()), Err(Error::UnknownRwOption));
         let long = parse(&["me", "10", "KEEP", "3600001"]);
         assert_eq!(long.map(|_| ()), Err(Error::GraceTooLong));

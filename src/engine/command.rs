@@ -66,7 +66,7 @@ enum Decided<'r> {
 }
 
 /// What is left to do after a decision.
-enum Outcome<'r, K> {
+enum Done<'r, K> {
     /// The reply is to be sent.
     Reply(Reply<'r>),
     /// The request was refused. `KeyRef` is there when others wait for the key.
@@ -94,7 +94,7 @@ fn change<'k, 'r, H: Host>(
     host: &'k mut H,
     taker: Option<Taker<'_>>,
     decide: impl FnOnce(Scene<'_, '_, H::Key<'k>>) -> Decided<'r>,
-) -> Result<Outcome<'r, H::Key<'k>>, Error> {
+) -> Result<Done<'r, H::Key<'k>>, Error> {
     let mut key = key_to_change(host)?;
     let (key_ref, now) = serve_waiters(&mut key, taker.is_some());
     match decide_on(&mut key, key_ref.as_ref(), now, decide) {
@@ -120,7 +120,7 @@ fn change<'k, 'r, H: Host>(
                 serve::serve_changed(&mut key, key_ref, now);
             }
             acknowledge(&mut key, fence);
-            Ok(Outcome::Reply(reply))
+            Ok(Done::Reply(reply))
         }
         Decided::Same(reply) => {
             key.repair_ttl(now);
@@ -129,16 +129,16 @@ fn change<'k, 'r, H: Host>(
                 resume(&mut key, key_ref, taker.token);
                 serve::serve_changed(&mut key, key_ref, now);
             }
-            Ok(Outcome::Reply(reply))
+            Ok(Done::Reply(reply))
         }
         Decided::GiveUp(token, reply) => {
             key.repair_ttl(now);
             if let Some(key_ref) = &key_ref {
                 give_up_place(&mut key, key_ref, token, now);
             }
-            Ok(Outcome::Reply(reply))
+            Ok(Done::Reply(reply))
         }
-        Decided::Wait(refusal) => Ok(Outcome::Refused(key, key_ref, refusal, now)),
+        Decided::Wait(refusal) => Ok(Done::Refused(key, key_ref, refusal, now)),
     }
 }
 
@@ -283,7 +283,7 @@ pub fn take_hold<H: Host>(host: &mut H, acquire: &Acquire<'_>) -> Result<(), Err
         linger,
     };
     let mut outcome = change(host, Some(taker), |scene| decide_acquire(acquire, scene))?;
-    if let Outcome::Refused(key, _, refusal, now) = &mut outcome {
+    if let Done::Refused(key, _, refusal, now) = &mut outcome {
         if let Some(suspect) = deadlock::suspect(key, acquire, *refusal, *now) {
             // The search opens other keys, so this one is closed before.
             drop(outcome);
@@ -295,13 +295,13 @@ pub fn take_hold<H: Host>(host: &mut H, acquire: &Acquire<'_>) -> Result<(), Err
         }
     }
     match outcome {
-        Outcome::Reply(reply) => {
+        Done::Reply(reply) => {
             if let Reply::Error(Error::Deadlock) = reply {
                 server.count(Count::Deadlocks);
             }
             server.reply(reply);
         }
-        Outcome::Refused(mut key, key_ref, refusal, now) => {
+        Done::Refused(mut key, key_ref, refusal, now) => {
             let name = key.name();
             guarding::note_refused(server, key.parts().machine, name);
             let stay = serve::enter(&mut key, key_ref, acquire, refusal, linger, now);
@@ -366,7 +366,7 @@ pub fn release<H: Host>(host: &mut H, release: &Release<'_>) -> Result<(), Error
             (decision, None) => Decided::new(decision, |_| Cause::ReleasedLater),
         }
     })?;
-    if let Outcome::Reply(reply) = outcome {
+    if let Done::Reply(reply) = outcome {
         if reply == Reply::Done(false) {
             server.count(Count::NotOwner);
         }
@@ -424,7 +424,7 @@ pub fn renew<H: Host>(host: &mut H, renew: &Renew<'_>) -> Result<(), Error> {
         }
         Decided::new(renew.decide(lock, scene.now), |_| Cause::Renewed)
     })?;
-    if let Outcome::Reply(reply) = outcome {
+    if let Done::Reply(reply) = outcome {
         if reply == Reply::Done(false) {
             server.count(Count::LostRenewals);
         }

@@ -14,7 +14,7 @@ use super::linger;
 use super::serve::{self, Stay};
 use super::several;
 use crate::command::acquire::Wait;
-use crate::command::macquire::{Has, Macquire, Verdict, COUNT_AT};
+use crate::command::macquire::{AllOrNone, Has, Macquire, COUNT_AT};
 use crate::command::Error;
 use crate::lock::{Fence, Grant, Lock, Mode, Now, Refusal};
 use crate::wait::graph::{Asked, CycleWait};
@@ -49,10 +49,10 @@ pub fn run<H: Host>(host: &mut H, request: &Macquire<'_>) -> Result<(), Error> {
     let keys = this.keys_if_waited_for(host);
     let token = request.acquire().ask().token;
     let verdict = match request.decide(has.iter().copied()) {
-        Verdict::Grant | Verdict::Again(_) if is_guarded(host) => Verdict::Wait,
+        AllOrNone::Grant | AllOrNone::Again(_) if is_guarded(host) => AllOrNone::Wait,
         verdict => verdict,
     };
-    if matches!(verdict, Verdict::Grant | Verdict::Wait) {
+    if matches!(verdict, AllOrNone::Grant | AllOrNone::Wait) {
         let registry = &host.machine().registry;
         let waits_otherwise = |keys| registry.waits_otherwise(keys, token);
         if keys.as_ref().is_some_and(waits_otherwise) {
@@ -60,14 +60,14 @@ pub fn run<H: Host>(host: &mut H, request: &Macquire<'_>) -> Result<(), Error> {
         }
     }
     let fence = match verdict {
-        Verdict::Partial => return Err(Error::Partial),
-        Verdict::Again(fence) => fence,
-        Verdict::Grant => {
+        AllOrNone::Partial => return Err(Error::Partial),
+        AllOrNone::Again(fence) => fence,
+        AllOrNone::Grant => {
             let fences = &host.shared().fences;
             let fence = fences.with(|fences| fences.next(this.now));
             fence.map_err(|_| Error::FencesExhausted)?
         }
-        Verdict::Wait => {
+        AllOrNone::Wait => {
             if let Some(cycle) = this.cycle(host, keys.as_ref()) {
                 return this.refuse_cycle(host, keys.as_ref(), &cycle);
             }
@@ -162,7 +162,7 @@ impl Call<'_, '_> {
             key_ref: KeyRef::new(db, name),
             mode,
         });
-        let several = Several::new(wanted.collect())?;
+        let several = Several::new(wanted)?;
         Some(Keys::Several(Rc::new(several)))
     }
 

@@ -81,9 +81,9 @@ mod users;
 
 pub use bindings::{Bindings, Linger, Lost};
 pub use contended::{Contended, Waits};
-pub use delivery::{Deliveries, Delivery, Grant, Kept, Revoked};
+pub use delivery::{Deliveries, Delivery, DeliveryId, Kept, Revoked};
 pub use key_ref::{KeyRef, ANY_DB};
-pub use keys::{has_twice, Keys, Several, Wanted};
+pub use keys::{Keys, Several, Wanted};
 pub use place::Counts;
 pub use registry::{
     At, By, Candidate, Comer, Entered, Full, Granted, Leaving, Limits, NewRequest, Offer, Registry,

@@ -30,7 +30,7 @@ use redis_module::raw;
 
 use crate::server::api::clock;
 use crate::server::api::{Caller, Context};
-use crate::wait::{Delivery, Grant};
+use crate::wait::{Delivery, DeliveryId};
 
 /// How long after a grant its client may be freed and count as not reached. A script or a function
 /// is long after five seconds, unless the server is set otherwise.
@@ -40,7 +40,7 @@ const TURN_US: u64 = 1_000_000;
 #[derive(Default)]
 pub(in crate::server) struct Replies {
     /// By the numbers of the clients, and of the deliveries.
-    sent: RefCell<BTreeMap<(u64, Delivery), Grant>>,
+    sent: RefCell<BTreeMap<(u64, DeliveryId), Delivery>>,
     /// When the first of them was sent, on the monotonic clock.
     since_us: Cell<u64>,
     /// Whether this server says what has become of a client in the turn of its grant.
@@ -84,7 +84,7 @@ impl Replies {
 
     /// Notes that a client is sent its grant. Answers with an earlier grant to the same client,
     /// which it has received.
-    pub(in crate::server) fn send(&self, client: u64, granted: &Grant) -> Option<Grant> {
+    pub(in crate::server) fn send(&self, client: u64, granted: &Delivery) -> Option<Delivery> {
         let mut sent = self.sent.borrow_mut();
         if sent.is_empty() {
             self.since_us.set(clock::monotonic_us());
@@ -93,14 +93,14 @@ impl Replies {
     }
 
     /// Takes all grants of this turn: the server looks for new events, so they were delivered.
-    pub(in crate::server) fn take_all(&self) -> impl Iterator<Item = Grant> {
+    pub(in crate::server) fn take_all(&self) -> impl Iterator<Item = Delivery> {
         self.sent.take().into_values()
     }
 
     /// Takes the grants that a client was sent in this turn.
-    pub(in crate::server) fn take_of(&self, client: u64) -> Vec<Grant> {
+    pub(in crate::server) fn take_of(&self, client: u64) -> Vec<Delivery> {
         let mut sent = self.sent.borrow_mut();
-        let of_client = sent.range((client, Delivery::MIN)..=(client, Delivery::MAX));
+        let of_client = sent.range((client, DeliveryId::MIN)..=(client, DeliveryId::MAX));
         let keys: Vec<_> = of_client.map(|(key, _)| *key).collect();
         let granted = keys.iter().filter_map(|key| sent.remove(key));
         granted.collect()

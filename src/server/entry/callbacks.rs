@@ -483,7 +483,7 @@ unsafe extern "C" fn on_loop_end(ctx: *mut raw::RedisModuleCtx, _data: *mut c_vo
 
 impl Module {
     /// Notes whether a client has heard of its grant.
-    fn confirm(&self, granted: crate::wait::Grant, is_delivered: bool) {
+    fn confirm(&self, granted: crate::wait::Delivery, is_delivered: bool) {
         if is_delivered {
             self.shared.inbox.leave(Note::Delivered(granted));
         } else {

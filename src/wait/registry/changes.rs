@@ -18,14 +18,14 @@ use crate::wait::place::{Place, PlaceId, Places};
 pub(super) struct Changes<S> {
     /// The number of the last one, from 1.
     pub(super) last: u32,
-    of_dbs: HashMap<i32, Change, S>,
+    of_dbs: HashMap<i32, DbChange, S>,
     /// The way through all places since the last change. When it is over, no queue is behind.
     lap: Lap,
 }
 
 /// The last changes of a database.
 #[derive(Clone, Copy, Debug, Default)]
-struct Change {
+struct DbChange {
     /// Each of its keys may have lost its lock, or got another one.
     replaced: u32,
     /// It was emptied.
@@ -83,7 +83,7 @@ impl Lap {
 }
 
 impl<S: BuildHasher> Changes<S> {
-    fn of(&self, db: i32) -> Change {
+    fn of(&self, db: i32) -> DbChange {
         self.of_dbs.get(&db).copied().unwrap_or_default()
     }
 
@@ -127,7 +127,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         });
     }
 
-    fn change_db(&mut self, db: Option<i32>, act: impl Fn(&mut Change, u32)) {
+    fn change_db(&mut self, db: Option<i32>, act: impl Fn(&mut DbChange, u32)) {
         let is_it = |number: &i32| db.is_none_or(|db| db == *number);
         let is_waited_for = |db: &i32| self.queues.of_db(*db).next().is_some();
         let waited = self.queues.dbs().filter(is_waited_for);

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use super::leave::{Removed, Why};
 use super::Registry;
 use crate::lock::{Ask, Fence, FenceClock, Grant, Lock, Now, Refusal, Token, TokenBuf, Waiting};
-use crate::wait::delivery::{self, Delivery, Kept};
+use crate::wait::delivery::{Delivery, DeliveryId, Kept};
 use crate::wait::key_ref::KeyRef;
 use crate::wait::keys::{Several, Wanted};
 use crate::wait::place::{Place, PlaceId, Ticket};
@@ -41,7 +41,7 @@ pub struct Granted<L> {
     /// What it was granted, at the only key or the first one.
     pub grant: Grant,
     /// The delivery of the grant, which has begun; `None` where a channel has heard of it.
-    delivery: Option<Delivery>,
+    delivery: Option<DeliveryId>,
     kept: Option<Box<Kept>>,
 }
 
@@ -49,13 +49,13 @@ impl<L> Granted<L> {
     /// The client, and what goes to it and comes back to [`Deliveries::delivered`] or
     /// [`Deliveries::lost`]. `None` where a channel has heard.
     ///
-    /// [`Deliveries::delivered`]: delivery::Deliveries::delivered
-    /// [`Deliveries::lost`]: delivery::Deliveries::lost
-    pub fn into_delivery(self) -> Option<(L, delivery::Grant)> {
+    /// [`Deliveries::delivered`]: crate::wait::Deliveries::delivered
+    /// [`Deliveries::lost`]: crate::wait::Deliveries::lost
+    pub fn into_delivery(self) -> Option<(L, Delivery)> {
         let Some(Listener::Client(client)) = self.removed.listener else {
             return None;
         };
-        let grant = delivery::Grant {
+        let grant = Delivery {
             token: self.removed.token,
             fence: self.grant.hold.fence,
             delivery: self.delivery?,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::rc::Rc;
 
-use super::slots::Slots;
+use super::slots::WaitedSlots;
 use crate::lock::{Lock, Now};
 use crate::wait::bytes;
 use crate::wait::key_ref::KeyRef;
@@ -18,7 +18,7 @@ use crate::wait::request::NEVER;
 pub(super) struct Queues<S> {
     by_db: HashMap<i32, HashMap<Rc<[u8]>, KeyQueue, S>, S>,
     /// Exactly the keys of `by_db`. `None` outside a cluster.
-    pub(super) slots: Option<Slots>,
+    pub(super) slots: Option<WaitedSlots>,
     /// Whether a place may upgrade. If one has, this stays until no place is left.
     pub(super) may_upgrade: bool,
     /// What the keys take.

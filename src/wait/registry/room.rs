@@ -209,7 +209,7 @@ mod tests {
         let wanted: Vec<_> = wanted.collect();
         match &wanted[..] {
             [one] => Keys::One(one.key_ref.clone()),
-            _ => Keys::Several(Rc::new(Several::new(wanted).unwrap())),
+            _ => Keys::Several(Rc::new(Several::new(wanted.into_iter()).unwrap())),
         }
     }
 

@@ -11,7 +11,7 @@ use crate::wait::key_ref::KeyRef;
 /// The waited keys by hash slot, and how far they are looked at.
 #[derive(Debug, Default)]
 #[cfg_attr(test, derive(Clone))]
-pub(super) struct Slots {
+pub(super) struct WaitedSlots {
     keys: BTreeSet<(u16, KeyRef)>,
     round: Round,
     /// Keys with a lock that must be looked at once this node serves them.
@@ -41,7 +41,7 @@ pub enum SlotQuestion {
     Key(KeyRef),
 }
 
-impl Slots {
+impl WaitedSlots {
     pub(super) fn add(&mut self, key: &KeyRef) {
         self.keys.insert((slot_of(&key.name), key.clone()));
     }
@@ -133,7 +133,10 @@ impl<L, S> Registry<L, S> {
 
     /// Whether the round is not over.
     pub fn is_asking_for_slots(&self) -> bool {
-        self.queues.slots.as_ref().is_some_and(Slots::is_asking)
+        self.queues
+            .slots
+            .as_ref()
+            .is_some_and(WaitedSlots::is_asking)
     }
 
     /// The next question of the round.
@@ -162,6 +165,9 @@ impl<L, S> Registry<L, S> {
 
     /// Whether any key was put off.
     pub fn has_put_off(&self) -> bool {
-        self.queues.slots.as_ref().is_some_and(Slots::has_put_off)
+        self.queues
+            .slots
+            .as_ref()
+            .is_some_and(WaitedSlots::has_put_off)
     }
 }

@@ -21,7 +21,7 @@ pub(super) fn several(both: Both) -> Rc<Several> {
         key_ref: key_ref(key),
         mode,
     });
-    Rc::new(Several::new(wanted.to_vec()).unwrap())
+    Rc::new(Several::new(wanted.into_iter()).unwrap())
 }
 
 impl World {
