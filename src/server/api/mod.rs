@@ -51,7 +51,7 @@ macro_rules! required {
 
 required! {
     RedisModule_Alloc, RedisModule_Realloc, RedisModule_Free, RedisModule_CreateCommand, RedisModule_CreateDataType, RedisModule_SetModuleOptions,
-    RedisModule_WrongArity, RedisModule_ReplyWithLongLong, RedisModule_ReplyWithNull, RedisModule_ReplyWithError, RedisModule_ReplyWithSimpleString,
+    RedisModule_ReplyWithLongLong, RedisModule_ReplyWithNull, RedisModule_ReplyWithError, RedisModule_ReplyWithSimpleString,
     RedisModule_ReplyWithArray, RedisModule_ReplyWithStringBuffer, RedisModule_StringPtrLen, RedisModule_OpenKey,
     RedisModule_CloseKey, RedisModule_KeyType, RedisModule_DeleteKey, RedisModule_ModuleTypeGetType,
     RedisModule_ModuleTypeGetValue, RedisModule_ModuleTypeSetValue, RedisModule_GetExpire, RedisModule_SetExpire,
