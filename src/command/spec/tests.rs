@@ -1,3 +1,5 @@
+//! Tests of the descriptions of all commands.
+
 use super::*;
 use crate::command::{acquire, resetstat, Command};
 

@@ -3,11 +3,15 @@
 
 mod allocator;
 mod caller;
+pub(in crate::server) mod clock;
 mod cluster_bus;
 mod context;
 mod key;
+pub(in crate::server) mod lock_type;
+pub(in crate::server) mod main_thread;
 mod owned_string;
 mod reply;
+pub(in crate::server) mod scan;
 mod server_info;
 mod string;
 mod subscribe;
