@@ -25,13 +25,17 @@
 //! | `CAMPAIGN_INTO` | a temporary folder | where the results and the suspicious journals go |
 
 mod clients;
+mod forged;
+mod holds;
 mod journal;
 mod judge;
 mod judge_tests;
 mod plan;
 mod report;
+mod requests;
 mod resources;
 mod round;
+mod waits;
 
 use std::fs;
 use std::panic::{catch_unwind, AssertUnwindSafe};
