@@ -393,8 +393,8 @@ fn documents_in(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Every package and page that names the version names that of `Cargo.toml`. A new version is
-/// `sed -i s/OLD/NEW/ $(cat packaging/versions)`.
+/// Every package and page that names the version names that of `Cargo.toml`, and a changelog has a
+/// dated section of it. A new version is `sed -i s/OLD/NEW/ $(cat packaging/versions)`.
 #[test]
 fn there_is_one_version() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -402,6 +402,10 @@ fn there_is_one_version() {
     let list = fs::read_to_string(root.join("packaging/versions")).unwrap();
     for file in list.lines() {
         let text = fs::read_to_string(root.join(file)).unwrap();
-        assert!(text.contains(version), "{file} has no {version}");
+        let wanted = match file.ends_with("CHANGELOG.md") {
+            true => format!("## {version} (20"),
+            false => version.into(),
+        };
+        assert!(text.contains(&wanted), "{file} has no {wanted}");
     }
 }
