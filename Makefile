@@ -170,7 +170,7 @@ prebuilt: setup ## Pack the module for x86_64 and aarch64, glibc and musl: dist/
 	@scripts/setup/servers.sh redis-7.0.15
 	@scripts/dist/prebuilt.sh $(subst $(comma), ,$(TARGETS))
 
-dotnet-check: ## Compile the file of docs/DOTNET.md by Mono against stand-ins, and run it on a real server
+dotnet-check: ## Compile examples/dotnet by Mono against stand-ins, and run it on a real server
 	@$(MAKE) build
 	@scripts/setup/servers.sh redis-7.0.15
 	@scripts/check/dotnet.sh
