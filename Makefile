@@ -13,7 +13,7 @@ export REDIS_LOCK_SERVERS ?= $(CURDIR)/.servers
 
 comma := ,
 MAKEFLAGS += --no-print-directory
-.PHONY: help setup build locktop run test setup-examples test-examples oversell soak campaign fuzz valgrind bench bench-shard bench-peers bench-check check oldest-rust prose plots dashboard servers install uninstall clean test-all
+.PHONY: help setup build locktop run test setup-examples test-examples oversell soak campaign fuzz valgrind bench bench-shard bench-peers bench-check check oldest-rust prose book plots dashboard servers install uninstall clean test-all
 .PHONY: dist dist-check prebuilt deb deb-check docker-check docker-build-check monitoring-check dotnet-check release test-matrix
 
 # A target with one # in front of its text is for those who look for it.
@@ -123,6 +123,9 @@ oldest-rust: setup # Build with the oldest Rust that Cargo.toml allows, which is
 prose: ## Check the language of the documents (builds its linter once)
 	@scripts/check/prose.sh
 
+book: ## Build the documents as a book, target/book/html, and check its links (builds mdBook once)
+	@scripts/book.sh
+
 plots: # Draw the plots of docs/benchmarks/*.tsv, for light and for dark pages (installs matplotlib into .tools once)
 	@scripts/plots.sh
 
@@ -166,7 +169,7 @@ prebuilt: setup # Pack the module and locktop for x86_64 and aarch64, glibc and 
 	@scripts/setup/servers.sh redis-7.0.15
 	@scripts/dist/prebuilt.sh $(subst $(comma), ,$(TARGETS))
 
-dotnet-check: # Compile the file of docs/DOTNET.md by Mono against stand-ins, and run it on a real server
+dotnet-check: # Compile examples/dotnet by Mono against stand-ins, and run it on a real server
 	@$(MAKE) build
 	@scripts/setup/servers.sh redis-7.0.15
 	@scripts/check/dotnet.sh
