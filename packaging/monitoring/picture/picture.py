@@ -136,6 +136,7 @@ def draw(found, seconds: float, out: Path) -> None:
                 at = axis.twinx() if is_right else axis
                 lines += at.plot(*zip(*points, strict=True), label=name, linewidth=1.4, color=next(colour)["color"])
                 if is_right:
+                    at.grid(False)
                     at.set_ylabel("ms")
                     at.set_ylim(0, at.get_ylim()[1] * 1.35)
             axis.set_title(title)
