@@ -71,9 +71,10 @@ soak: setup ## Run the long versions of the fault tests (TEST_SCALE=4, SOAK_SECO
 
 # A line per round is in rounds.tsv, the sums in failovers.tsv. tests/integration/campaign/mod.rs has all settings.
 CAMPAIGN_INTO ?= $(abspath $(or $(CARGO_TARGET_DIR),target))/campaign
-campaign: setup ## Play failovers of real servers with the guard and without, and count overlaps (CAMPAIGN_ROUNDS=2000, CAMPAIGN_SEED=, CAMPAIGN_SERVERS=, CAMPAIGN_MODES=)
+campaign: setup ## Play failovers of real servers with the guard and without, and count overlaps (CAMPAIGN_ROUNDS=2000, CAMPAIGN_SECONDS=, CAMPAIGN_SEED=, CAMPAIGN_TOPOLOGIES=, CAMPAIGN_FAULTS=)
 	@$(MAKE) servers build
-	CAMPAIGN_INTO=$(CAMPAIGN_INTO) cargo test --locked --test integration -- --ignored --nocapture campaign::
+	cargo test --locked --test integration --no-run
+	CAMPAIGN_INTO=$(CAMPAIGN_INTO) scripts/check/own-network.sh cargo test --offline --locked --test integration -- --ignored --nocapture campaign::
 
 # The short versions of these two are tests, too.
 fuzz: setup ## Fuzz the codec, the parser, the queue and RESTORE, guided by coverage (FUZZ_SECONDS=60 for each)

@@ -85,33 +85,13 @@ impl<'p> Scene<'p> {
         self.is_over.load(Ordering::Relaxed)
     }
 
-    /// Notes which requests wait at the primary, in the order of the queue. A request that is sent
-    /// later comes behind them.
-    pub fn watch(&self) {
-        while !self.is_over() {
-            sleep(Duration::from_millis(50));
-            let port = self.view.lock().unwrap().new;
-            let patience = Duration::from_millis(500);
-            let Some(mut c) = Client::try_connect_within(port, patience) else {
-                continue;
-            };
-            for key in (0..KEYS).map(|n| format!("k{n}")) {
-                let Ok(info @ (Reply::Array(_) | Reply::Map(_))) =
-                    c.try_call(&format!("LOCK.INFO {key} HOLDERS 0"))
-                else {
-                    continue;
-                };
-                let waiters = info.field("waiters");
-                let tokens = waiters.items().iter().map(|waiter| {
-                    String::from_utf8_lossy(waiter.field("token").as_bytes()).into_owned()
-                });
-                let tokens: Vec<_> = tokens.collect();
-                if !tokens.is_empty() {
-                    let text = format!("{key} {}", tokens.join(" "));
-                    self.journal.note("watcher", port, "queued", &text);
-                }
-            }
-        }
+    /// The locks that are contended for most.
+    pub fn keys(&self) -> Vec<String> {
+        (0..KEYS).map(|n| format!("k{n}")).collect()
+    }
+
+    pub fn primary(&self) -> u16 {
+        self.view.lock().unwrap().new
     }
 }
 

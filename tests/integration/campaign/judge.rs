@@ -72,7 +72,7 @@ struct Judge<'l> {
     promoting_us: u64,
     /// The ports, and when. The last one is the primary.
     promoted: Vec<(u16, u64)>,
-    /// When the last one first heard of a majority.
+    /// When the last one first had a guard that ends by itself.
     heard_us: Option<u64>,
     holders: BTreeMap<&'l str, Holder>,
     verdict: Verdict,
@@ -91,7 +91,7 @@ pub fn judge(lines: &[Line], slack_ms: Option<u64>) -> Verdict {
             "reply" => judge.reply(line),
             "promoting" => judge.promoting_us = line.at_us,
             "promoted" => judge.promoted(line),
-            "heard" => judge.heard_us = Some(line.at_us),
+            "guard" if line.text != "alone" => judge.hears(line),
             "knows" => {
                 if let Some(holder) = judge.holders.get_mut(&line.text[..]) {
                     holder.is_known = true;
@@ -186,6 +186,7 @@ impl<'l> Judge<'l> {
 
     fn promoted(&mut self, line: &Line) {
         self.promoted.push((line.to, line.at_us));
+        self.heard_us = None;
         let holders = self
             .pieces
             .iter()
@@ -193,6 +194,16 @@ impl<'l> Judge<'l> {
         self.holders = holders
             .map(|(token, _)| (*token, Holder::default()))
             .collect();
+    }
+
+    fn hears(&mut self, line: &Line) {
+        let is_primary = self
+            .promoted
+            .last()
+            .is_some_and(|(port, _)| *port == line.to);
+        if is_primary {
+            self.heard_us.get_or_insert(line.at_us);
+        }
     }
 
     fn conclude(mut self) -> Verdict {

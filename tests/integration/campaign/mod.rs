@@ -1,9 +1,10 @@
 //! The campaign: many failovers of real servers with the guard, and a count of the instants at which
 //! two clients believed they held one lock. A control without the guard must show some.
 //!
-//! - [`plan`]: the modes, the faults, and what a seed makes of them. [`round`]: a group of servers
-//!   and its failover. [`clients`]: what goes on meanwhile, and [`resources`]: what the locks
-//!   protect.
+//! - [`plan`]: the modes, the faults, and what a seed makes of them. [`round`]: servers and their
+//!   failover. [`group`] and [`faults`]: a primary with two replicas. [`partition`]: servers that
+//!   cannot reach one another. [`clients`]: what goes on meanwhile, [`resources`]: what the locks protect,
+//!   and [`watcher`]: what the primary says meanwhile.
 //! - [`journal`]: the record, written while it happens. [`judge`] reads only that, and
 //!   [`judge_tests`] shows with forged records that it refuses what it should.
 //! - [`report`]: a line per round, and the sums.
@@ -25,13 +26,17 @@
 //! | `CAMPAIGN_INTO` | a temporary folder | where the results and the suspicious journals go |
 
 mod clients;
+mod faults;
+mod group;
 mod journal;
 mod judge;
 mod judge_tests;
+mod partition;
 mod plan;
 mod report;
 mod resources;
 mod round;
+mod watcher;
 
 use std::fs;
 use std::panic::{catch_unwind, AssertUnwindSafe};

@@ -74,12 +74,13 @@ impl Row {
             Some(_) => "played",
         };
         let verdict = self.verdict.clone().unwrap_or_default();
+        let of_majority_us = match self.plan.mode {
+            Mode::Quorum if self.plan.is_guarded => verdict.pause_of_majority_us,
+            _ => None,
+        };
         let ms = |us: Option<u64>| us.map_or("-".into(), |us| (us / 1_000).to_string());
         let guard = if self.plan.is_guarded { "on" } else { "off" };
-        // Where leases end by a clock that was set, and where they are shorter than what is left of
-        // them after a promotion, nobody could keep a hold.
-        let is_counted = *max_ttl_ms > 2_000 && !fault.ends_leases();
-        let (renewing, kept) = match is_counted {
+        let (renewing, kept) = match self.plan.can_keep() {
             true => (verdict.renewing, verdict.kept),
             false => (0, 0),
         };
@@ -94,7 +95,7 @@ impl Row {
             verdict.overlaps.len(),
             verdict.fences.len(),
             ms(verdict.pause_us),
-            ms(verdict.pause_of_majority_us),
+            ms(of_majority_us),
             self.plan.wait_ms(),
             verdict.requests,
             verdict.us / 1_000,
