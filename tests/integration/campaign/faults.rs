@@ -71,6 +71,7 @@ impl Group {
                 director.pause(0..300);
                 self.promote(director, &mut self.client(1), 1);
             }
+            fault => unreachable!("{fault:?} is none of a group"),
         }
         match plan.fault {
             _ if plan.fault.is_restart() => 0,

@@ -69,6 +69,8 @@ struct Judge<'l> {
     /// By client.
     sent: BTreeMap<&'l str, Sent<'l>>,
     grants: Vec<Grant<'l>>,
+    /// Whether fences rise for each key, and not at each server.
+    is_by_key: bool,
     promoting_us: u64,
     /// The ports, and when. The last one is the primary.
     promoted: Vec<(u16, u64)>,
@@ -89,6 +91,7 @@ pub fn judge(lines: &[Line], slack_ms: Option<u64>) -> Verdict {
         match &line.what[..] {
             "send" => judge.send(line),
             "reply" => judge.reply(line),
+            "round" => judge.is_by_key = line.text.contains("topology=cluster"),
             "promoting" => judge.promoting_us = line.at_us,
             "promoted" => judge.promoted(line),
             "guard" if line.text != "alone" => judge.hears(line),
@@ -252,14 +255,16 @@ impl<'l> Judge<'l> {
     }
 
     /// Fences rise at one server, and those of a new primary are larger than all before. An old one
-    /// that lives on may still give smaller ones.
+    /// that lives on may still give smaller ones. In a cluster they rise in each slot.
     fn find_fences(&mut self) {
         let rank = |port| self.promoted.iter().position(|(to, _)| *to == port);
+        let key = |grant: &Grant<'_>| &self.pieces[grant.token].key;
         for later in &self.grants {
             let falls = |grant: &&Grant<'_>| {
                 grant.told_us < later.sent_us
                     && grant.fence >= later.fence
                     && rank(grant.to) <= rank(later.to)
+                    && (!self.is_by_key || key(grant) == key(later))
             };
             let earlier = self.grants.iter().filter(falls);
             let pairs = earlier.map(|grant| {

@@ -3,7 +3,7 @@
 //!
 //! - [`plan`]: the modes, the faults, and what a seed makes of them. [`round`]: servers and their
 //!   failover. [`group`] and [`faults`]: a primary with two replicas. [`partition`]: servers that
-//!   cannot reach one another. [`clients`]: what goes on meanwhile, [`resources`]: what the locks protect,
+//!   cannot reach one another. [`sentinels`]: three sentinels promote. [`shards`]: a cluster. [`clients`]: what goes on meanwhile, [`resources`]: what the locks protect,
 //!   and [`watcher`]: what the primary says meanwhile.
 //! - [`journal`]: the record, written while it happens. [`judge`] reads only that, and
 //!   [`judge_tests`] shows with forged records that it refuses what it should.
@@ -18,7 +18,7 @@
 //! | `CAMPAIGN_SECONDS` | | as many rounds as begin in this time, one of eight without the guard |
 //! | `CAMPAIGN_SEED` | the time | the seed of the first round; each next one has the next seed |
 //! | `CAMPAIGN_SERVERS` | all | `redis-6.2,valkey-9` |
-//! | `CAMPAIGN_TOPOLOGIES` | all | `group` |
+//! | `CAMPAIGN_TOPOLOGIES` | all | `group,sentinel,cluster` |
 //! | `CAMPAIGN_MODES` | all | `restart,failover,quorum` |
 //! | `CAMPAIGN_FAULTS` | all | `behind,twice` |
 //! | `CAMPAIGN_GROUPS` | 16 | groups of servers at one time |
@@ -36,6 +36,8 @@ mod plan;
 mod report;
 mod resources;
 mod round;
+mod sentinels;
+mod shards;
 mod watcher;
 
 use std::fs;

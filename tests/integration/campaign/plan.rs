@@ -11,6 +11,10 @@ use crate::harness::Kind;
 pub enum Topology {
     /// A primary and two replicas. The driver promotes.
     Group,
+    /// The same, and three sentinels promote.
+    Sentinel,
+    /// Three primaries with a replica each. There is no majority in a shard of two.
+    Cluster,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,18 +62,22 @@ pub enum Fault {
     Empty,
     /// The old primary loses its replicas, and serves its clients to the end of the round.
     CutOff,
+    /// A slot of a cluster moves: key by key, at once (`CLUSTER MIGRATESLOTS`), or without its keys.
+    Moved,
+    MovedAtOnce,
+    Seized,
 }
 
 use Fault::{
-    Behind, ClockStep, Config, CutOff, DiskFull, Empty, LivesOn, Paused, Planned, RestartAof,
-    RestartEmpty, RestartRdb, Slow, Speeds, Stopped, Twice, Upgrade,
+    Behind, ClockStep, Config, CutOff, DiskFull, Empty, LivesOn, Moved, MovedAtOnce, Paused,
+    Planned, RestartAof, RestartEmpty, RestartRdb, Seized, Slow, Speeds, Stopped, Twice, Upgrade,
 };
 
-const TOPOLOGIES: [Topology; 1] = [Topology::Group];
+const TOPOLOGIES: [Topology; 3] = [Topology::Group, Topology::Sentinel, Topology::Cluster];
 
 const MODES: [Mode; 3] = [Mode::Restart, Mode::Failover, Mode::Quorum];
 
-const FAULTS: [Fault; 18] = [
+const FAULTS: [Fault; 21] = [
     RestartEmpty,
     RestartRdb,
     RestartAof,
@@ -88,6 +96,9 @@ const FAULTS: [Fault; 18] = [
     Fault::Partition,
     Empty,
     CutOff,
+    Moved,
+    MovedAtOnce,
+    Seized,
 ];
 
 const KINDS: [Kind; 5] = [
@@ -111,7 +122,17 @@ impl Topology {
 
     fn has(self, mode: Mode, fault: Fault) -> bool {
         match self {
-            Self::Group => mode >= fault.least_mode(),
+            Self::Group => mode >= fault.least_mode() && !fault.is_of_slot(),
+            // After SENTINEL FAILOVER the old primary goes on for longer than any slack.
+            Self::Sentinel => match mode {
+                Mode::Restart => false,
+                Mode::Failover => fault == Behind,
+                Mode::Quorum => matches!(fault, Behind | CutOff | Planned),
+            },
+            Self::Cluster => {
+                let is_failover = matches!(fault, Behind | LivesOn | Planned);
+                mode == Mode::Failover && (is_failover || fault.is_of_slot())
+            }
         }
     }
 }
@@ -144,6 +165,10 @@ impl Fault {
         )
     }
 
+    fn is_of_slot(self) -> bool {
+        matches!(self, Moved | MovedAtOnce | Seized)
+    }
+
     /// The first mode within whose conditions it is. Each mode includes the one before it.
     fn least_mode(self) -> Mode {
         match self {
@@ -155,12 +180,19 @@ impl Fault {
 
     /// Whether the next primary lacks grants.
     pub fn loses(self) -> bool {
-        !matches!(self, Planned | Upgrade | Paused | ClockStep)
+        !matches!(
+            self,
+            Planned | Upgrade | Paused | ClockStep | Moved | MovedAtOnce
+        )
     }
 
-    /// Redis 6.2 has no settings of modules.
     fn is_known_to(self, kind: Kind) -> bool {
-        self != Config || kind.is_7_0_or_later()
+        match self {
+            // 6.2 has no settings of modules.
+            Config => kind.is_7_0_or_later(),
+            MovedAtOnce => kind == Kind::Valkey9,
+            _ => true,
+        }
     }
 }
 
@@ -236,6 +268,12 @@ impl Plan {
             "--repl-diskless-sync yes --repl-diskless-sync-delay 0 --appendfsync everysec";
         let line = format!("{guard} max-ttl {max_ttl_ms} {replication} {aof}");
         line.split_whitespace().map(str::to_string).collect()
+    }
+
+    /// Whether half of the clients stay at the old primary until it refuses them.
+    pub fn is_old_served(&self) -> bool {
+        let is_by_sentinel = self.topology == Topology::Sentinel && self.fault == Planned;
+        self.fault == CutOff || is_by_sentinel
     }
 
     /// Whether whoever holds a lock can keep it.

@@ -9,12 +9,13 @@ use std::time::{Duration, Instant};
 use rand::rngs::StdRng;
 use rand::RngExt;
 
-use super::clients::{Caller, Scene, Worker, CLIENTS};
+use super::clients::{Caller, Names, Scene, Worker, CLIENTS};
 use super::group::Group;
 use super::journal::Journal;
 use super::plan::{Plan, Topology};
+use super::sentinels::Watched;
 use super::watcher::watch;
-use crate::harness::{wait_for, Client, Reply};
+use crate::harness::{wait_for, Client, Cluster, Reply};
 
 /// Servers, and what may happen to them.
 pub trait Stage {
@@ -24,8 +25,17 @@ pub trait Stage {
     /// The port of the primary.
     fn primary(&self) -> u16;
 
+    fn names(&self) -> Names {
+        Names::new(str::to_string)
+    }
+
     /// Answers the port of the next primary.
     fn fail_over(&mut self, director: &mut Director<'_, '_>) -> u16;
+
+    /// The primary that has followed this one meanwhile.
+    fn next(&mut self, _: &Director<'_, '_>, primary: u16) -> u16 {
+        primary
+    }
 }
 
 /// What happens on every stage.
@@ -38,12 +48,14 @@ pub fn play(plan: &Plan, journal: &Journal) {
     journal.note_at(0, "driver", 0, "round", &plan.told());
     match plan.topology {
         Topology::Group => play_on::<Group>(plan, journal),
+        Topology::Sentinel => play_on::<Watched>(plan, journal),
+        Topology::Cluster => play_on::<Cluster>(plan, journal),
     }
 }
 
 fn play_on<S: Stage>(plan: &Plan, journal: &Journal) {
     let mut stage = S::start(plan);
-    let scene = &Scene::new(plan, journal, stage.primary());
+    let scene = &Scene::new(plan, journal, stage.primary(), stage.names());
     thread::scope(|scope| {
         // Also if something here fails, because the scope waits for the clients.
         let _over = Over(&scene.is_over);
@@ -58,7 +70,7 @@ fn play_on<S: Stage>(plan: &Plan, journal: &Journal) {
         director.pause(300..700);
         let primary = stage.fail_over(&mut director);
         director.note(primary, "quiet", "");
-        director.await_grant(primary);
+        let primary = director.await_grant(&mut stage, primary);
         // Everybody else is served, too.
         director.pause(600..1_200);
         director.note(primary, "over", "");
@@ -125,15 +137,19 @@ impl Director<'_, '_> {
         sleep(until.saturating_sub(promoting.elapsed()));
     }
 
-    /// Waits at a lock that nobody has held.
-    fn await_grant(&self, port: u16) {
+    /// Waits at a lock that nobody has held. Answers which primary has granted it.
+    fn await_grant(&self, stage: &mut impl Stage, mut port: u16) -> u16 {
         let patience = Duration::from_secs(25);
         let mut caller = Caller::new("probe".into(), self.scene.journal, patience);
-        let ttl_ms = self.scene.plan.max_ttl_ms;
-        let line = format!("LOCK.ACQUIRE fresh probe {ttl_ms} BLOCK 20000");
+        let (key, ttl_ms) = (&self.scene.names.fresh, self.scene.plan.max_ttl_ms);
+        let line = format!("LOCK.ACQUIRE {key} probe {ttl_ms} BLOCK 20000");
         wait_for("the first grant", || {
-            let reply = caller.ask(port, &line);
-            matches!(reply, Some(Reply::Int(_))).then_some(())
+            if let Some(Reply::Int(_)) = caller.ask(port, &line) {
+                return Some(());
+            }
+            port = stage.next(self, port);
+            None
         });
+        port
     }
 }

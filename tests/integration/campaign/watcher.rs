@@ -57,11 +57,7 @@ impl Watcher<'_, '_> {
             journal.note("watcher", port, "guard", &guard.1);
             self.guard = guard;
         }
-        let keys = if has_queues {
-            self.scene.keys()
-        } else {
-            Vec::new()
-        };
+        let keys = self.scene.names.near.iter().filter(|_| has_queues);
         for key in keys {
             let info = c.try_call(&format!("LOCK.INFO {key} HOLDERS 0")).ok()?;
             if !matches!(info, Reply::Array(_) | Reply::Map(_)) {
@@ -71,7 +67,7 @@ impl Watcher<'_, '_> {
             let tokens = waiters.items().iter().map(|waiter| {
                 String::from_utf8_lossy(waiter.field("token").as_bytes()).into_owned()
             });
-            let text = tokens.fold(key, |text, token| format!("{text} {token}"));
+            let text = tokens.fold(key.clone(), |text, token| format!("{text} {token}"));
             if text.contains(' ') {
                 self.scene.journal.note("watcher", port, "queued", &text);
             }
