@@ -76,6 +76,8 @@ struct Judge<'l> {
     promoted: Vec<(u16, u64)>,
     /// When the last one first had a guard that ends by itself.
     heard_us: Option<u64>,
+    /// What the primary has said last of its guard.
+    guard: Option<&'l Line>,
     holders: BTreeMap<&'l str, Holder>,
     verdict: Verdict,
 }
@@ -94,7 +96,7 @@ pub fn judge(lines: &[Line], slack_ms: Option<u64>) -> Verdict {
             "round" => judge.is_by_key = line.text.contains("topology=cluster"),
             "promoting" => judge.promoting_us = line.at_us,
             "promoted" => judge.promoted(line),
-            "guard" if line.text != "alone" => judge.hears(line),
+            "guard" => judge.has_guard(line),
             "knows" => {
                 if let Some(holder) = judge.holders.get_mut(&line.text[..]) {
                     holder.is_known = true;
@@ -189,7 +191,9 @@ impl<'l> Judge<'l> {
 
     fn promoted(&mut self, line: &Line) {
         self.promoted.push((line.to, line.at_us));
-        self.heard_us = None;
+        let guard = self.guard.filter(|guard| guard.to == line.to);
+        let has_majority = guard.is_some_and(|guard| guard.text != "alone");
+        self.heard_us = has_majority.then_some(line.at_us);
         let holders = self
             .pieces
             .iter()
@@ -199,12 +203,10 @@ impl<'l> Judge<'l> {
             .collect();
     }
 
-    fn hears(&mut self, line: &Line) {
-        let is_primary = self
-            .promoted
-            .last()
-            .is_some_and(|(port, _)| *port == line.to);
-        if is_primary {
+    fn has_guard(&mut self, line: &'l Line) {
+        self.guard = Some(line);
+        let primary = self.promoted.last().map(|(port, _)| *port);
+        if primary == Some(line.to) && line.text != "alone" {
             self.heard_us.get_or_insert(line.at_us);
         }
     }
