@@ -13,7 +13,7 @@ export REDIS_LOCK_SERVERS ?= $(CURDIR)/.servers
 
 comma := ,
 MAKEFLAGS += --no-print-directory
-.PHONY: help setup build locktop run test setup-examples test-examples oversell soak campaign fuzz valgrind bench bench-shard bench-peers bench-check check oldest-rust prose diagrams-check plots dashboard servers install uninstall clean test-all
+.PHONY: help setup build locktop run test setup-examples test-examples oversell soak campaign fuzz valgrind bench bench-shard bench-peers bench-check check oldest-rust prose book diagrams-check plots dashboard servers install uninstall clean test-all
 .PHONY: notices dist dist-check prebuilt deb deb-check docker-check docker-build-check monitoring-check dotnet-check release test-matrix
 
 help: ## Show these targets
@@ -121,6 +121,9 @@ oldest-rust: setup ## Build with the oldest Rust that Cargo.toml allows, which i
 prose: ## Check the language of the documents (builds its linter once)
 	@scripts/check/prose.sh
 
+book: ## Build the documents as a book, target/book/html, and check its links (builds mdBook once)
+	@scripts/book.sh
+
 diagrams-check: ## Parse the Mermaid diagrams of the documents (with Node.js; a part of `make test-examples`)
 	@scripts/check/mermaid.sh
 
@@ -167,7 +170,7 @@ prebuilt: setup ## Pack the module for x86_64 and aarch64, glibc and musl: dist/
 	@scripts/setup/servers.sh redis-7.0.15
 	@scripts/dist/prebuilt.sh $(subst $(comma), ,$(TARGETS))
 
-dotnet-check: ## Compile the file of docs/DOTNET.md by Mono against stand-ins, and run it on a real server
+dotnet-check: ## Compile examples/dotnet by Mono against stand-ins, and run it on a real server
 	@$(MAKE) build
 	@scripts/setup/servers.sh redis-7.0.15
 	@scripts/check/dotnet.sh

@@ -157,7 +157,8 @@ def main() -> None:
             f"  - job_name: redis\n    static_configs: [{{targets: ['127.0.0.1:{ports['exporter']}']}}]\n"
         )
         commands = [
-            [server, "--port", ports["server"], "--bind", "127.0.0.1", "--save", "", "--dir", folder, "--loadmodule", module],
+            [server, "--port", ports["server"], "--bind", "127.0.0.1", "--save", "", "--dir", folder, "--loadmodule", module,
+             *"guard restart max-ttl 20000".split()],
             [exporter, "--redis.addr", f"redis://127.0.0.1:{ports['server']}", "--script", HERE / "redis-lock.lua",
              "--web.listen-address", f"127.0.0.1:{ports['exporter']}"],
             [prometheus, f"--config.file={config}", f"--storage.tsdb.path={folder}/data",

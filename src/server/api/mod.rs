@@ -3,11 +3,15 @@
 
 mod allocator;
 mod caller;
+pub(in crate::server) mod clock;
 mod cluster_bus;
 mod context;
 mod key;
+pub(in crate::server) mod lock_type;
+pub(in crate::server) mod main_thread;
 mod owned_string;
 mod reply;
+pub(in crate::server) mod scan;
 mod server_info;
 mod string;
 mod subscribe;
@@ -51,7 +55,7 @@ macro_rules! required {
 
 required! {
     RedisModule_Alloc, RedisModule_Realloc, RedisModule_Free, RedisModule_CreateCommand, RedisModule_CreateDataType, RedisModule_SetModuleOptions,
-    RedisModule_WrongArity, RedisModule_ReplyWithLongLong, RedisModule_ReplyWithNull, RedisModule_ReplyWithError, RedisModule_ReplyWithSimpleString,
+    RedisModule_ReplyWithLongLong, RedisModule_ReplyWithNull, RedisModule_ReplyWithError, RedisModule_ReplyWithSimpleString,
     RedisModule_ReplyWithArray, RedisModule_ReplyWithStringBuffer, RedisModule_StringPtrLen, RedisModule_OpenKey,
     RedisModule_CloseKey, RedisModule_KeyType, RedisModule_DeleteKey, RedisModule_ModuleTypeGetType,
     RedisModule_ModuleTypeGetValue, RedisModule_ModuleTypeSetValue, RedisModule_GetExpire, RedisModule_SetExpire,

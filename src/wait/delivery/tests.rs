@@ -1,3 +1,5 @@
+//! Tests of deliveries.
+
 use std::hash::RandomState;
 
 use super::*;

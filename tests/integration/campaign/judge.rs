@@ -18,6 +18,11 @@ pub struct Verdict {
     pub fences: Vec<String>,
     /// From the last promotion, or the last start, to the first new grant.
     pub pause_us: Option<u64>,
+    /// The same from when the new primary first heard of a majority.
+    pub pause_of_majority_us: Option<u64>,
+    pub requests: usize,
+    /// How long the round took.
+    pub us: u64,
     /// The holders at that time that the new primary knew and that renewed, and how many could.
     pub renewing: usize,
     pub kept: usize,
@@ -67,6 +72,8 @@ struct Judge<'l> {
     promoting_us: u64,
     /// The ports, and when. The last one is the primary.
     promoted: Vec<(u16, u64)>,
+    /// When the last one first heard of a majority.
+    heard_us: Option<u64>,
     holders: BTreeMap<&'l str, Holder>,
     verdict: Verdict,
 }
@@ -84,6 +91,7 @@ pub fn judge(lines: &[Line], slack_ms: Option<u64>) -> Verdict {
             "reply" => judge.reply(line),
             "promoting" => judge.promoting_us = line.at_us,
             "promoted" => judge.promoted(line),
+            "heard" => judge.heard_us = Some(line.at_us),
             "knows" => {
                 if let Some(holder) = judge.holders.get_mut(&line.text[..]) {
                     holder.is_known = true;
@@ -96,11 +104,13 @@ pub fn judge(lines: &[Line], slack_ms: Option<u64>) -> Verdict {
             _ => {}
         }
     }
+    judge.verdict.us = lines.last().map_or(0, |line| line.at_us);
     judge.conclude()
 }
 
 impl<'l> Judge<'l> {
     fn send(&mut self, line: &'l Line) {
+        self.verdict.requests += 1;
         let words: Vec<_> = line.text.split(' ').collect();
         let [command, key, token, ..] = words[..] else {
             panic!("{line:?}");
@@ -114,10 +124,12 @@ impl<'l> Judge<'l> {
             modes: Vec::new(),
             until_us: 0,
         });
-        if command == "LOCK.RELEASE" {
-            piece.end(line.at_us);
-        } else if let Some(ttl_ms) = words.get(3) {
-            piece.end(line.at_us + lease_us(ttl_ms));
+        match (command, words.get(3)) {
+            ("LOCK.RELEASE", _) => piece.end(line.at_us),
+            ("LOCK.ACQUIRE" | "RWLOCK.RLOCK" | "LOCK.RENEW", Some(ttl_ms)) => {
+                piece.end(line.at_us + lease_us(ttl_ms));
+            }
+            _ => {}
         }
         if piece.is_granted && is_shared {
             piece.change(line.at_us, true);
@@ -189,9 +201,12 @@ impl<'l> Judge<'l> {
         let mut verdict = self.verdict;
         verdict.grants = self.grants.len();
         if let Some((port, at_us)) = self.promoted.last() {
-            let after = self.grants.iter().filter(|grant| grant.to == *port);
-            let after = after.filter_map(|grant| grant.told_us.checked_sub(*at_us));
-            verdict.pause_us = after.min();
+            let there = self.grants.iter().filter(|grant| grant.to == *port);
+            let after = there.map(|grant| grant.told_us).filter(|us| us >= at_us);
+            let first_us = after.min();
+            verdict.pause_us = first_us.map(|us| us - at_us);
+            let pause_us = |heard_us| Some(first_us?.saturating_sub(heard_us));
+            verdict.pause_of_majority_us = self.heard_us.and_then(pause_us);
         }
         let known = self.holders.values().filter(|holder| holder.is_known);
         let renewing: Vec<_> = known.filter_map(|holder| holder.was_renewed).collect();
