@@ -6,7 +6,7 @@ use redis_lock::command::check::Check;
 use redis_lock::command::macquire::{AllOrNone, Has, Macquire};
 use redis_lock::command::release::Release;
 use redis_lock::command::renew::Renew;
-use redis_lock::command::spec::{Arg, Keys, Kind};
+use redis_lock::command::spec::{Arg, KeyWords, Kind};
 use redis_lock::command::{
     cancel, exec, info, log, rlock, top, wlock, Args, Command, Decision, Error, Reply,
 };
@@ -59,8 +59,8 @@ fn fits(command: Command, words: &[&[u8]]) -> bool {
         .iter()
         .rposition(|word| !is_effect || !word.is_empty());
     let args: Vec<_> = match spec.keys {
-        Keys::One(_) | Keys::ByCallback { .. } => spec.args.iter().skip(1).collect(),
-        Keys::None | Keys::Counted { .. } => spec.args.iter().collect(),
+        KeyWords::One(_) | KeyWords::ByCallback { .. } => spec.args.iter().skip(1).collect(),
+        KeyWords::None | KeyWords::Counted { .. } => spec.args.iter().collect(),
     };
     fit(&args, &words[..end.map_or(0, |end| end + 1)])
 }

@@ -98,11 +98,11 @@ pub(super) fn take_place<S: Server>(
     refusal: Refusal,
     linger: Option<Linger>,
 ) -> Result<(Stay, Entered), Error> {
-    // A replica that takes writes of its own grants nothing later.
-    if !server.is_primary() {
+    let wait = wait_of(server, acquire);
+    // A replica that takes writes of its own grants nothing later, and blocks nobody.
+    if !matches!(wait, Some(Wait::Block(_))) && !server.is_primary() {
         return Ok((Stay::No, Entered::No));
     }
-    let wait = wait_of(server, acquire);
     let user = admit(server, &machine.registry, keys, acquire, wait)?;
     let (listener, stay) = listen(server, wait);
     let (ask, now_us) = (acquire.ask(), server.monotonic_us());
@@ -335,6 +335,9 @@ pub(super) fn publish_offer<S: Server>(
 
 /// Has the key looked at when the passing of time alone may make a waiter next.
 pub(super) fn watch<K: Key>(key: &mut K, key_ref: &KeyRef, now: Now) {
+    if !key.parts().machine.registry.is_waited_for(key_ref) {
+        return; // The last waiter has left, and nothing is due earlier.
+    }
     // A key that was given an earlier end from outside takes its holds with it.
     let by_key = key.lock().and_then(|_| key.deadline(now));
     let Parts { lock, machine, .. } = key.parts();

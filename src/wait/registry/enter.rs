@@ -5,6 +5,7 @@ use std::hash::{BuildHasher, Hash};
 use super::leave::grace_end;
 use super::{Leaving, Registry};
 use crate::lock::{Mode, Refusal, Token, Ttl};
+use crate::planted::planted;
 use crate::wait::bindings::Linger;
 use crate::wait::delivery::{Kept, Revoked};
 use crate::wait::keys::Keys;
@@ -190,7 +191,10 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     }
 
     fn new_place(&mut self, keys: &Keys, new: &NewRequest<'_, L>) -> Option<PlaceId> {
-        self.last_ticket = self.last_ticket.saturating_add(1);
+        self.last_ticket = match planted("the-newest-first") {
+            true => self.last_ticket.checked_sub(1).unwrap_or(u64::MAX >> 1),
+            false => self.last_ticket.saturating_add(1),
+        };
         let kept = Kept {
             keys: keys.clone(),
             ticket: Ticket(self.last_ticket),

@@ -29,6 +29,10 @@ impl Marks {
         self.later.remove(key) || was_in_turn
     }
 
+    fn has(&self, key: &KeyRef) -> bool {
+        self.later.contains(key) || self.in_turn.contains(key)
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.in_turn.is_empty() && self.later.is_empty()
     }

@@ -108,6 +108,11 @@ impl<L, S: BuildHasher> Registry<L, S> {
         self.queues.len()
     }
 
+    /// Whether somebody waits for a key, or has a place there.
+    pub fn is_waited_for(&self, key: &KeyRef) -> bool {
+        self.queues.of(key).is_some()
+    }
+
     pub(in crate::wait) fn queue(&self, db: i32, name: &[u8]) -> Option<&WaitQueue> {
         self.queues.get(db, name)
     }
@@ -180,7 +185,7 @@ impl<L, S: BuildHasher> Registry<L, S> {
     /// All that waits for a key, in the order in which it stands.
     pub fn waiters(&self, db: i32, name: &[u8]) -> impl Iterator<Item = Waiter<'_, L>> {
         let queue = self.queues.named(db, name).into_iter();
-        let ids = queue.flat_map(|(name, queue)| queue.iter().map(move |id| (name, id)));
+        let ids = queue.flat_map(|(name, key)| key.queue.iter().map(move |id| (name, id)));
         let places = ids.filter_map(|(name, id)| Some((name, self.places.get(id)?)));
         let places = places.filter(|(_, place)| !self.changes.end(place));
         places.flat_map(|(name, place)| {

@@ -36,13 +36,12 @@ pub(super) struct KeyQueue {
 
 impl<S: BuildHasher> Queues<S> {
     /// The queue of a key, with the name that all its places share.
-    pub(super) fn named(&self, db: i32, name: &[u8]) -> Option<(&Rc<[u8]>, &WaitQueue)> {
-        let (name, key) = self.by_db.get(&db)?.get_key_value(name)?;
-        Some((name, &key.queue))
+    pub(super) fn named(&self, db: i32, name: &[u8]) -> Option<(&Rc<[u8]>, &KeyQueue)> {
+        self.by_db.get(&db)?.get_key_value(name)
     }
 
     pub(super) fn get(&self, db: i32, name: &[u8]) -> Option<&WaitQueue> {
-        self.named(db, name).map(|(_, queue)| queue)
+        self.named(db, name).map(|(_, key)| &key.queue)
     }
 
     pub(super) fn of(&self, key: &KeyRef) -> Option<&WaitQueue> {
