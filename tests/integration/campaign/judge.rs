@@ -18,6 +18,11 @@ pub struct Verdict {
     pub fences: Vec<String>,
     /// From the last promotion, or the last start, to the first new grant.
     pub pause_us: Option<u64>,
+    /// The same from when the new primary first heard of a majority.
+    pub pause_of_majority_us: Option<u64>,
+    pub requests: usize,
+    /// How long the round took.
+    pub us: u64,
     /// The holders at that time that the new primary knew and that renewed, and how many could.
     pub renewing: usize,
     pub kept: usize,
@@ -64,9 +69,15 @@ struct Judge<'l> {
     /// By client.
     sent: BTreeMap<&'l str, Sent<'l>>,
     grants: Vec<Grant<'l>>,
+    /// Whether fences rise for each key, and not at each server.
+    is_by_key: bool,
     promoting_us: u64,
     /// The ports, and when. The last one is the primary.
     promoted: Vec<(u16, u64)>,
+    /// When the last one first had a guard that ends by itself.
+    heard_us: Option<u64>,
+    /// What the primary has said last of its guard.
+    guard: Option<&'l Line>,
     holders: BTreeMap<&'l str, Holder>,
     verdict: Verdict,
 }
@@ -82,8 +93,10 @@ pub fn judge(lines: &[Line], slack_ms: Option<u64>) -> Verdict {
         match &line.what[..] {
             "send" => judge.send(line),
             "reply" => judge.reply(line),
+            "round" => judge.is_by_key = line.text.contains("topology=cluster"),
             "promoting" => judge.promoting_us = line.at_us,
             "promoted" => judge.promoted(line),
+            "guard" => judge.has_guard(line),
             "knows" => {
                 if let Some(holder) = judge.holders.get_mut(&line.text[..]) {
                     holder.is_known = true;
@@ -96,11 +109,13 @@ pub fn judge(lines: &[Line], slack_ms: Option<u64>) -> Verdict {
             _ => {}
         }
     }
+    judge.verdict.us = lines.last().map_or(0, |line| line.at_us);
     judge.conclude()
 }
 
 impl<'l> Judge<'l> {
     fn send(&mut self, line: &'l Line) {
+        self.verdict.requests += 1;
         let words: Vec<_> = line.text.split(' ').collect();
         let [command, key, token, ..] = words[..] else {
             panic!("{line:?}");
@@ -114,10 +129,12 @@ impl<'l> Judge<'l> {
             modes: Vec::new(),
             until_us: 0,
         });
-        if command == "LOCK.RELEASE" {
-            piece.end(line.at_us);
-        } else if let Some(ttl_ms) = words.get(3) {
-            piece.end(line.at_us + lease_us(ttl_ms));
+        match (command, words.get(3)) {
+            ("LOCK.RELEASE", _) => piece.end(line.at_us),
+            ("LOCK.ACQUIRE" | "RWLOCK.RLOCK" | "LOCK.RENEW", Some(ttl_ms)) => {
+                piece.end(line.at_us + lease_us(ttl_ms));
+            }
+            _ => {}
         }
         if piece.is_granted && is_shared {
             piece.change(line.at_us, true);
@@ -174,6 +191,9 @@ impl<'l> Judge<'l> {
 
     fn promoted(&mut self, line: &Line) {
         self.promoted.push((line.to, line.at_us));
+        let guard = self.guard.filter(|guard| guard.to == line.to);
+        let has_majority = guard.is_some_and(|guard| guard.text != "alone");
+        self.heard_us = has_majority.then_some(line.at_us);
         let holders = self
             .pieces
             .iter()
@@ -183,15 +203,26 @@ impl<'l> Judge<'l> {
             .collect();
     }
 
+    fn has_guard(&mut self, line: &'l Line) {
+        self.guard = Some(line);
+        let primary = self.promoted.last().map(|(port, _)| *port);
+        if primary == Some(line.to) && line.text != "alone" {
+            self.heard_us.get_or_insert(line.at_us);
+        }
+    }
+
     fn conclude(mut self) -> Verdict {
         self.find_overlaps();
         self.find_fences();
         let mut verdict = self.verdict;
         verdict.grants = self.grants.len();
         if let Some((port, at_us)) = self.promoted.last() {
-            let after = self.grants.iter().filter(|grant| grant.to == *port);
-            let after = after.filter_map(|grant| grant.told_us.checked_sub(*at_us));
-            verdict.pause_us = after.min();
+            let there = self.grants.iter().filter(|grant| grant.to == *port);
+            let after = there.map(|grant| grant.told_us).filter(|us| us >= at_us);
+            let first_us = after.min();
+            verdict.pause_us = first_us.map(|us| us - at_us);
+            let pause_us = |heard_us| Some(first_us?.saturating_sub(heard_us));
+            verdict.pause_of_majority_us = self.heard_us.and_then(pause_us);
         }
         let known = self.holders.values().filter(|holder| holder.is_known);
         let renewing: Vec<_> = known.filter_map(|holder| holder.was_renewed).collect();
@@ -226,14 +257,16 @@ impl<'l> Judge<'l> {
     }
 
     /// Fences rise at one server, and those of a new primary are larger than all before. An old one
-    /// that lives on may still give smaller ones.
+    /// that lives on may still give smaller ones. In a cluster they rise in each slot.
     fn find_fences(&mut self) {
         let rank = |port| self.promoted.iter().position(|(to, _)| *to == port);
+        let key = |grant: &Grant<'_>| &self.pieces[grant.token].key;
         for later in &self.grants {
             let falls = |grant: &&Grant<'_>| {
                 grant.told_us < later.sent_us
                     && grant.fence >= later.fence
                     && rank(grant.to) <= rank(later.to)
+                    && (!self.is_by_key || key(grant) == key(later))
             };
             let earlier = self.grants.iter().filter(falls);
             let pairs = earlier.map(|grant| {

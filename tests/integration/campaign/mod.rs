@@ -1,8 +1,10 @@
 //! The campaign: many failovers of real servers with the guard, and a count of the instants at which
 //! two clients believed they held one lock. A control without the guard must show some.
 //!
-//! - [`plan`]: the modes, the faults, and what a seed makes of them. [`round`]: a group of servers
-//!   and its failover. [`clients`]: what goes on meanwhile.
+//! - [`plan`]: the modes, the faults, and what a seed makes of them. [`round`]: servers and their
+//!   failover. [`group`] and [`faults`]: a primary with two replicas. [`partition`]: servers that
+//!   cannot reach one another. [`sentinels`]: three sentinels promote. [`shards`]: a cluster. [`clients`]: what goes on meanwhile, [`resources`]: what the locks protect,
+//!   and [`watcher`]: what the primary says meanwhile.
 //! - [`journal`]: the record, written while it happens. [`judge`] reads only that, and
 //!   [`judge_tests`] shows with forged records that it refuses what it should.
 //! - [`report`]: a line per round, and the sums.
@@ -13,8 +15,10 @@
 //! | --- | --- | --- |
 //! | `CAMPAIGN_ROUNDS` | 2000 | failovers with the guard |
 //! | `CAMPAIGN_CONTROL` | 300 | failovers without it |
+//! | `CAMPAIGN_SECONDS` | | as many rounds as begin in this time, one of eight without the guard |
 //! | `CAMPAIGN_SEED` | the time | the seed of the first round; each next one has the next seed |
 //! | `CAMPAIGN_SERVERS` | all | `redis-6.2,valkey-9` |
+//! | `CAMPAIGN_TOPOLOGIES` | all | `group,sentinel,cluster` |
 //! | `CAMPAIGN_MODES` | all | `restart,failover,quorum` |
 //! | `CAMPAIGN_FAULTS` | all | `behind,twice` |
 //! | `CAMPAIGN_GROUPS` | 16 | groups of servers at one time |
@@ -22,12 +26,23 @@
 //! | `CAMPAIGN_INTO` | a temporary folder | where the results and the suspicious journals go |
 
 mod clients;
+mod faults;
+mod forged;
+mod group;
+mod holds;
 mod journal;
 mod judge;
 mod judge_tests;
+mod partition;
 mod plan;
 mod report;
+mod requests;
+mod resources;
 mod round;
+mod sentinels;
+mod shards;
+mod waits;
+mod watcher;
 
 use std::fs;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -35,6 +50,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::harness::now_us;
 use journal::{read, Journal};
@@ -51,8 +67,14 @@ fn setting<T: FromStr>(name: &str) -> Option<T> {
 #[test]
 #[ignore = "make campaign"]
 fn failovers_of_real_servers_show_no_overlap() {
-    let rounds = setting("CAMPAIGN_ROUNDS").unwrap_or(2_000);
-    let control = setting("CAMPAIGN_CONTROL").unwrap_or(300);
+    let end = setting("CAMPAIGN_SECONDS").map(|s| Instant::now() + Duration::from_secs(s));
+    let (rounds, control) = match end {
+        Some(_) => (7_000_000, 1_000_000),
+        None => (
+            setting("CAMPAIGN_ROUNDS").unwrap_or(2_000),
+            setting("CAMPAIGN_CONTROL").unwrap_or(300),
+        ),
+    };
     let seed: u64 = setting("CAMPAIGN_SEED").unwrap_or_else(now_us);
     let into: PathBuf =
         setting("CAMPAIGN_INTO").unwrap_or(Path::new(env!("CARGO_TARGET_TMPDIR")).join("campaign"));
@@ -62,13 +84,15 @@ fn failovers_of_real_servers_show_no_overlap() {
         into.join("rounds.tsv").display()
     );
     let choice = Choice::from_settings();
-    let report = Report::into(&into);
+    let groups: u64 = setting("CAMPAIGN_GROUPS").unwrap_or(16);
+    let report = Report::into(&into, seed, groups);
     let next = AtomicU64::new(0);
     thread::scope(|scope| {
-        for _ in 0..setting("CAMPAIGN_GROUPS").unwrap_or(16) {
+        for _ in 0..groups {
             scope.spawn(|| loop {
                 let number = next.fetch_add(1, Ordering::Relaxed);
-                if number >= rounds + control {
+                let is_late = end.is_some_and(|end| Instant::now() >= end);
+                if number >= rounds + control || is_late {
                     return;
                 }
                 // The control is spread over the campaign.
