@@ -183,8 +183,16 @@ fn listen<S: Server>(
 }
 
 /// Grants each waiter that is next, until none is: before a command does its own work, at the time
-/// that this returns.
+/// that this returns. Mostly nothing has happened since the key was served last.
 pub(super) fn serve<K: Key>(key: &mut K, key_ref: &KeyRef, now: Now) -> Now {
+    let server = key.server();
+    let Parts {
+        machine, shared, ..
+    } = key.parts();
+    shared.drain(server, machine);
+    if !machine.guard.is_on() && !machine.registry.may_be_due(key_ref, now) {
+        return now;
+    }
     let (now, has_changed) = serve_all(key, key_ref, now);
     if has_changed {
         watch(key, key_ref, now);

@@ -106,6 +106,20 @@ impl<L, S: BuildHasher> Registry<L, S> {
         self.marks.add(KeyRef::new(db.unwrap_or(ANY_DB), name));
     }
 
+    /// Whether somebody may be next on a key that was served before: something has happened to it
+    /// since, or the time has come. Each change of its places either serves or marks it.
+    pub fn may_be_due(&self, key: &KeyRef, now: Now) -> bool {
+        if self.is_behind() || self.has_several() || self.marks.has(key) {
+            return true;
+        }
+        let here = self.queues.named(key.db, &key.name);
+        here.is_some_and(|(_, here)| {
+            here.wakes_at_ms <= now.ms()
+                || here.queue.is_lock_replaced()
+                || here.queue.has_upgrades()
+        })
+    }
+
     /// Takes the mark of a key that is served. Whether it had one.
     pub fn unmark(&mut self, key: &KeyRef) -> bool {
         self.marks.remove(key)
