@@ -1,0 +1,207 @@
+//! Ways through all that waits, a little in each turn of the timer: changes of whole databases,
+//! hash slots, the patrol.
+
+use std::hash::{BuildHasher, Hash};
+
+use super::changes::DbChange;
+use super::slots::{SlotQuestion, WaitedSlots};
+use super::Registry;
+use crate::wait::key_ref::KeyRef;
+use crate::wait::place::PlaceId;
+use crate::wait::queue::WaitQueue;
+
+/// Changes of whole databases.
+impl<L, S: BuildHasher> Registry<L, S> {
+    /// Whether the queues of some keys may have to follow changes of their databases yet.
+    pub fn is_behind(&self) -> bool {
+        !self.changes.are_followed() && !self.is_empty()
+    }
+}
+
+impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
+    /// All keys of a database, or of all, may have lost their locks or got others.
+    pub fn db_replaced(&mut self, db: Option<i32>) {
+        self.change_db(db, |change, number| change.replaced = number);
+    }
+
+    /// A database, or all, was emptied. The places at which nobody listens end with it.
+    pub fn db_emptied(&mut self, db: Option<i32>) {
+        self.change_db(db, |change, number| {
+            (change.replaced, change.emptied) = (number, number);
+        });
+    }
+
+    fn change_db(&mut self, db: Option<i32>, act: impl Fn(&mut DbChange, u32)) {
+        let is_it = |number: &i32| db.is_none_or(|db| db == *number);
+        let is_waited_for = |db: &i32| self.queues.of_db(*db).next().is_some();
+        let waited = self.queues.dbs().filter(is_waited_for);
+        let dbs: Vec<i32> = waited.filter(is_it).collect();
+        if dbs.is_empty() {
+            return;
+        }
+        let changes = &mut self.changes;
+        changes.last = changes.last.saturating_add(1);
+        for db in dbs {
+            act(changes.of_dbs.entry(db).or_default(), changes.last);
+        }
+        changes.lap.begin(&self.places, usize::MAX);
+    }
+
+    /// Has the queues of the next place follow the changes. The caller calls it until
+    /// [`Registry::is_behind`] is false.
+    pub fn follow_next(&mut self) {
+        let here = self.changes.lap.here(&self.places);
+        let keys = here.into_iter().flat_map(|(_, place)| place.keys());
+        let keys: Vec<KeyRef> = keys.cloned().collect();
+        for key in keys {
+            self.follow_now(&key);
+        }
+        self.changes.lap.go_on(&self.places);
+    }
+
+    /// Has the queue of a key follow the changes of its database: it is marked, and the places end
+    /// at which nobody has listened since the database was emptied.
+    #[inline]
+    pub fn follow_changes(&mut self, key: &KeyRef) {
+        if self.is_behind() {
+            self.follow_now(key);
+        }
+    }
+
+    #[cold]
+    fn follow_now(&mut self, key: &KeyRef) {
+        let (change, last) = (self.changes.of(key.db), self.changes.last);
+        let Some(queue) = self.queues.of_mut(key) else {
+            return;
+        };
+        if queue.follow(last) >= change.replaced {
+            return;
+        }
+        queue.lock_replaced();
+        self.mark(key.db, &key.name);
+        let queue = self.queues.of(key);
+        let ids = queue.into_iter().flat_map(|queue| queue.iter());
+        let is_over = |id: &PlaceId| {
+            let place = self.places.get(*id);
+            place.is_some_and(|place| self.changes.end(place))
+        };
+        let over: Vec<PlaceId> = ids.filter(is_over).collect();
+        for id in over {
+            // Nobody is to be told.
+            drop(self.end(id));
+        }
+    }
+
+    /// Has two databases change places. Waiters stay with the number of theirs. A marked key counts
+    /// as marked in both, and all keys of both that are waited for as replaced.
+    pub fn swap_dbs(&mut self, one: i32, other: i32) {
+        self.marks.swap_dbs(one, other);
+        self.deliveries.swap_dbs(one, other);
+        self.db_replaced(Some(one));
+        self.db_replaced(Some(other));
+    }
+}
+
+/// Hash slots.
+impl<L, S> Registry<L, S> {
+    /// Has the registry know the hash slots of its keys, before anybody waits: the server is a node
+    /// of a cluster.
+    pub fn keep_slots(&mut self) {
+        self.queues.slots.get_or_insert_default();
+    }
+
+    /// Begins a round through the slots of all waited keys, from the first one. Keys that were put
+    /// off are looked at again.
+    pub fn begin_slots(&mut self) {
+        if let Some(slots) = &mut self.queues.slots {
+            slots.begin();
+        }
+    }
+
+    /// Whether the round is not over.
+    pub fn is_asking_for_slots(&self) -> bool {
+        self.queues
+            .slots
+            .as_ref()
+            .is_some_and(WaitedSlots::is_asking)
+    }
+
+    /// The next question of the round.
+    pub fn next_slot_question(&mut self) -> Option<SlotQuestion> {
+        let slots = self.queues.slots.as_mut()?;
+        if let Some(key) = slots.next_put_off() {
+            self.marks.add(key);
+        }
+        slots.next()
+    }
+
+    /// This node does not serve all keys of the slot that was asked for, so each of them is asked
+    /// for.
+    pub fn slot_is_refused(&mut self, slot: u16) {
+        if let Some(slots) = &mut self.queues.slots {
+            slots.refuse(slot);
+        }
+    }
+
+    /// Has a key looked at again once this node of a cluster may serve it.
+    pub fn put_off(&mut self, key: KeyRef) {
+        if let Some(slots) = &mut self.queues.slots {
+            slots.put_off(key);
+        }
+    }
+
+    /// Whether any key was put off.
+    pub fn has_put_off(&self) -> bool {
+        self.queues
+            .slots
+            .as_ref()
+            .is_some_and(WaitedSlots::has_put_off)
+    }
+}
+
+/// The patrol.
+impl<L, S: BuildHasher> Registry<L, S> {
+    /// Begins a patrol, unless one is on its way.
+    pub fn begin_patrol(&mut self) {
+        self.patrol.begin(&self.places);
+    }
+
+    /// Whether there are keys left to look at.
+    pub fn is_on_patrol(&self) -> bool {
+        !self.patrol.is_over() && !self.is_empty()
+    }
+
+    /// Any place. Whoever ends each goes through all once, like the patrol.
+    pub(super) fn any_place(&mut self) -> Option<PlaceId> {
+        while !self.is_empty() {
+            let here = self.patrol.lap.here(&self.places).map(|(id, _)| id);
+            self.patrol.lap.go_on(&self.places);
+            if here.is_some() {
+                return here;
+            }
+        }
+        None
+    }
+
+    /// The next keys of the patrol: those for which the next place is the first. Those that were
+    /// free when they were looked at last are marked: nobody tells of a lock that has come to them
+    /// since, by RENAME or MOVE.
+    pub fn next_of_patrol(&mut self) -> Vec<KeyRef> {
+        let is_first = |id: PlaceId, key: &KeyRef| {
+            let queue = self.queues.of(key);
+            queue.is_some_and(|queue| queue.is_first(id))
+        };
+        let mut keys = Vec::new();
+        if let Some((id, place)) = self.patrol.lap.here(&self.places) {
+            keys.extend(place.keys().filter(|key| is_first(id, key)).cloned());
+        }
+        self.patrol.go_on(&self.places, keys.len());
+        for key in &keys {
+            let queue = self.queues.of(key);
+            if queue.is_some_and(WaitQueue::is_lock_replaced) {
+                self.marks.add(key.clone());
+            }
+        }
+        keys
+    }
+}
