@@ -11,6 +11,7 @@ use rand::RngExt;
 
 use super::journal::Journal;
 use super::plan::{Fault, Plan};
+use super::resources::Resources;
 use crate::harness::{Client, Reply};
 
 pub const CLIENTS: u64 = 12;
@@ -23,6 +24,7 @@ pub struct Scene<'p> {
     pub is_over: AtomicBool,
     /// Grants from now on are lost. Clients turn to locks that nobody has held.
     pub is_losing: AtomicBool,
+    resources: Resources,
     view: Mutex<View>,
 }
 
@@ -41,6 +43,8 @@ pub struct Caller<'p> {
     /// Without a reply for so long, it gives up the connection.
     patience: Duration,
     connection: Option<(u16, Client)>,
+    /// Whether the last request left.
+    has_sent: bool,
 }
 
 pub struct Worker<'s, 'p> {
@@ -59,6 +63,7 @@ impl<'p> Scene<'p> {
             journal,
             is_over: AtomicBool::new(false),
             is_losing: AtomicBool::new(false),
+            resources: Resources::default(),
             view: Mutex::new(View {
                 old: primary,
                 new: primary,
@@ -76,8 +81,37 @@ impl<'p> Scene<'p> {
         };
     }
 
-    fn is_over(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Relaxed)
+    }
+
+    /// Notes which requests wait at the primary, in the order of the queue. A request that is sent
+    /// later comes behind them.
+    pub fn watch(&self) {
+        while !self.is_over() {
+            sleep(Duration::from_millis(50));
+            let port = self.view.lock().unwrap().new;
+            let patience = Duration::from_millis(500);
+            let Some(mut c) = Client::try_connect_within(port, patience) else {
+                continue;
+            };
+            for key in (0..KEYS).map(|n| format!("k{n}")) {
+                let Ok(info @ (Reply::Array(_) | Reply::Map(_))) =
+                    c.try_call(&format!("LOCK.INFO {key} HOLDERS 0"))
+                else {
+                    continue;
+                };
+                let waiters = info.field("waiters");
+                let tokens = waiters.items().iter().map(|waiter| {
+                    String::from_utf8_lossy(waiter.field("token").as_bytes()).into_owned()
+                });
+                let tokens: Vec<_> = tokens.collect();
+                if !tokens.is_empty() {
+                    let text = format!("{key} {}", tokens.join(" "));
+                    self.journal.note("watcher", port, "queued", &text);
+                }
+            }
+        }
     }
 }
 
@@ -88,17 +122,20 @@ impl<'p> Caller<'p> {
             journal,
             patience,
             connection: None,
+            has_sent: false,
         }
     }
 
     /// The reply. `None` if there is no connection, or no reply in time.
     pub fn ask(&mut self, port: u16, line: &str) -> Option<Reply> {
         self.connection.take_if(|(to, _)| *to != port);
+        self.has_sent = false;
         if self.connection.is_none() {
             self.connection = Some((port, Client::try_connect_within(port, self.patience)?));
         }
         let (_, client) = self.connection.as_mut()?;
         self.journal.note(&self.who, port, "send", line);
+        self.has_sent = true;
         let reply = client.try_call(line);
         let at_us = self.journal.now_us();
         let text = match &reply {
@@ -113,6 +150,11 @@ impl<'p> Caller<'p> {
             self.connection = None;
         }
         reply.ok()
+    }
+
+    fn note(&self, what: &str, text: &str) {
+        let port = self.connection.as_ref().map_or(0, |(port, _)| *port);
+        self.journal.note(&self.who, port, what, text);
     }
 }
 
@@ -187,28 +229,89 @@ impl<'s, 'p> Worker<'s, 'p> {
             sent = Instant::now();
             reply = self.ask(&line);
         }
-        if !matches!(reply, Some(Reply::Int(_))) {
+        let Some(Reply::Int(fence)) = reply else {
             return;
-        }
+        };
         let has_waited = sent.elapsed() > Duration::from_millis(ttl_ms / 10);
         let renew = format!("LOCK.RENEW {key} {token} {ttl_ms}");
         if has_waited && self.ask(&renew) != Some(Reply::Int(1)) {
             return;
         }
+        let increment = (!is_shared).then(|| self.begin(&key, token, fence));
+        let is_left = self.hold(way, &key, token, ttl_ms, is_shared);
+        if let Some(Some(value)) = increment {
+            self.end(&key, fence, value);
+        }
+        if !is_left {
+            self.ask(&format!("LOCK.RELEASE {key} {token}"));
+            self.come_late(&key, token);
+        }
+    }
+
+    /// Sometimes it does not know that its hold has ended.
+    fn come_late(&mut self, key: &str, token: &str) {
+        let late = match self.random.random_range(0..9) {
+            0 => format!("LOCK.CHECK {key} {token}"),
+            1 => format!("LOCK.RELEASE {key} {token}"),
+            2 if self.scene.plan.kind.is_7_0_or_later() => {
+                format!("LOCK.EXEC {key} {token} INCR {key}:late")
+            }
+            _ => return,
+        };
+        self.ask(&late);
+    }
+
+    /// Begins to add one to what the lock protects. Answers the number that is to be written back,
+    /// unless it is in the server, which adds it at once.
+    fn begin(&mut self, key: &str, token: &str, fence: i64) -> Option<u64> {
+        let plan = self.scene.plan;
+        let is_counted = !plan.fault.loses() && plan.kind.is_7_0_or_later();
+        if is_counted && self.random.random::<bool>() {
+            self.caller.note("op", &format!("increment counter:{key}"));
+            let line = format!("LOCK.EXEC {key} {token} INCR {key}:counter");
+            let done = match self.ask(&line) {
+                Some(Reply::Int(value)) => (value - 1).to_string(),
+                Some(_) => "none".into(),
+                None if self.caller.has_sent => "unknown".into(),
+                None => "none".into(),
+            };
+            self.caller.note("done", &done);
+            return None;
+        }
+        self.caller.note("op", &format!("increment fenced:{key}"));
+        let value = self.scene.resources.read(key, fence);
+        if value.is_none() {
+            self.caller.note("done", "rejected");
+        }
+        value
+    }
+
+    /// Writes the number back that [`Self::begin`] has read.
+    fn end(&mut self, key: &str, fence: i64, value: u64) {
+        match self.scene.resources.write(key, fence, value + 1) {
+            true => self.caller.note("done", &value.to_string()),
+            false => self.caller.note("done", "rejected"),
+        }
+    }
+
+    /// Holds the lock for a while. Answers whether it is left as it is.
+    fn hold(&mut self, way: u32, key: &str, token: &str, ttl_ms: u64, is_shared: bool) -> bool {
         match way {
-            0 | 1 => self.keep(&key, token, longest_ms),
+            0 | 1 => self.keep(key, token),
             // It is gone, or stands still.
-            2 | 3 => return self.pause(20..200),
+            2 | 3 => {
+                let longest_ms = if way == 3 { 2 * ttl_ms } else { 200 };
+                self.pause(20..longest_ms);
+                return true;
+            }
             4 => {
                 self.pause(5..100);
-                if self.ask(&format!("LOCK.CHECK {key} {token}")) == Some(Reply::Nil) {
-                    return;
-                }
+                return self.ask(&format!("LOCK.CHECK {key} {token}")) == Some(Reply::Nil);
             }
-            5 | 6 if !is_shared => self.read_and_write_again(&key, token, ttl_ms),
+            5 | 6 if !is_shared => self.read_and_write_again(key, token, ttl_ms),
             _ => self.pause(1..60),
         }
-        self.ask(&format!("LOCK.RELEASE {key} {token}"));
+        false
     }
 
     /// Becomes a reader, preferably when that may be lost, and then a writer again: only if nobody
@@ -227,7 +330,8 @@ impl<'s, 'p> Worker<'s, 'p> {
     }
 
     /// Renews the lock for a while.
-    fn keep(&mut self, key: &str, token: &str, longest_ms: u64) {
+    fn keep(&mut self, key: &str, token: &str) {
+        let longest_ms = self.scene.plan.max_ttl_ms;
         let start = Instant::now();
         let goal = Duration::from_millis(self.random.random_range(200..2 * longest_ms));
         let mut renewed = Instant::now();

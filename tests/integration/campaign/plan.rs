@@ -1,10 +1,16 @@
-//! What is played: the modes of the guard, the faults, and the choices of a seed.
+//! What is played: the topologies, the modes of the guard, the faults, and the choices of a seed.
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::setting;
 use crate::harness::Kind;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Topology {
+    /// A primary and two replicas. The driver promotes.
+    Group,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mode {
@@ -20,6 +26,12 @@ pub enum Fault {
     RestartEmpty,
     RestartRdb,
     RestartAof,
+    /// Nothing happens for a while.
+    Calm,
+    /// The primary stands still for longer than a lease, and goes on.
+    Paused,
+    /// Its wall clock is set forward, or back.
+    ClockStep,
     /// The primary is killed, and a replica is promoted that lacks its newest grants.
     Behind,
     /// The same, and then the promoted one is killed before its guard ends.
@@ -37,15 +49,21 @@ pub enum Fault {
 }
 
 use Fault::{
-    Behind, CutOff, Empty, LivesOn, Planned, RestartAof, RestartEmpty, RestartRdb, Stopped, Twice,
+    Behind, Calm, ClockStep, CutOff, Empty, LivesOn, Paused, Planned, RestartAof, RestartEmpty,
+    RestartRdb, Stopped, Twice,
 };
+
+const TOPOLOGIES: [Topology; 1] = [Topology::Group];
 
 const MODES: [Mode; 3] = [Mode::Restart, Mode::Failover, Mode::Quorum];
 
-const FAULTS: [Fault; 10] = [
+const FAULTS: [Fault; 13] = [
     RestartEmpty,
     RestartRdb,
     RestartAof,
+    Calm,
+    Paused,
+    ClockStep,
     Behind,
     Twice,
     Planned,
@@ -55,8 +73,28 @@ const FAULTS: [Fault; 10] = [
     CutOff,
 ];
 
+const KINDS: [Kind; 5] = [
+    Kind::Redis6_2,
+    Kind::Redis7_0,
+    Kind::Redis8_2,
+    Kind::Valkey8_0,
+    Kind::Valkey9,
+];
+
 const SLACK_MS: u64 = 500;
 const FRESH_MS: u64 = 1_000;
+
+impl Topology {
+    pub fn name(self) -> String {
+        format!("{self:?}").to_lowercase()
+    }
+
+    fn has(self, mode: Mode, fault: Fault) -> bool {
+        match self {
+            Self::Group => mode >= fault.least_mode(),
+        }
+    }
+}
 
 impl Mode {
     pub fn name(self) -> &'static str {
@@ -78,8 +116,12 @@ impl Fault {
         format!("{self:?}").to_lowercase()
     }
 
+    /// Whether the first primary stays the primary.
     pub fn is_restart(self) -> bool {
-        matches!(self, RestartEmpty | RestartRdb | RestartAof)
+        matches!(
+            self,
+            RestartEmpty | RestartRdb | RestartAof | Calm | Paused | ClockStep
+        )
     }
 
     /// The first mode within whose conditions it is. Each mode includes the one before it.
@@ -93,7 +135,12 @@ impl Fault {
 
     /// Whether the next primary lacks grants.
     pub fn loses(self) -> bool {
-        self != Planned
+        !matches!(self, Planned | Calm | Paused | ClockStep)
+    }
+
+    /// Whether leases end by another clock than that of their clients.
+    pub fn ends_leases(self) -> bool {
+        self == ClockStep
     }
 }
 
@@ -113,6 +160,7 @@ pub enum Lag {
 pub struct Plan {
     pub seed: u64,
     pub kind: Kind,
+    pub topology: Topology,
     pub mode: Mode,
     pub is_guarded: bool,
     pub fault: Fault,
@@ -124,6 +172,28 @@ pub struct Plan {
 impl Plan {
     pub fn random(&self, of: u64) -> StdRng {
         StdRng::seed_from_u64(self.seed ^ (of << 48))
+    }
+
+    /// What the first line of the journal says.
+    pub fn told(&self) -> String {
+        let Self {
+            seed,
+            kind,
+            topology,
+            mode,
+            is_guarded,
+            fault,
+            max_ttl_ms,
+            ..
+        } = self;
+        format!(
+            "seed={seed} server={} topology={} mode={} fault={} guarded={is_guarded} max_ttl={max_ttl_ms} loses={}",
+            kind.name(),
+            topology.name(),
+            mode.name(),
+            fault.name(),
+            fault.loses()
+        )
     }
 
     /// The module's arguments, and options of the server.
@@ -144,7 +214,7 @@ impl Plan {
         // The servers' own defaults differ.
         let replication =
             "--repl-diskless-sync yes --repl-diskless-sync-delay 0 --appendfsync everysec";
-        let line = format!("max-ttl {max_ttl_ms} {guard} {replication} {aof}");
+        let line = format!("{guard} max-ttl {max_ttl_ms} {replication} {aof}");
         line.split_whitespace().map(str::to_string).collect()
     }
 
@@ -160,51 +230,58 @@ impl Plan {
     }
 }
 
+/// A server, where it stands, its mode and what happens to it.
+type Case = (Kind, Topology, Mode, Fault);
+
 /// What the settings allow.
 pub struct Choice {
-    kinds: Vec<Kind>,
-    pairs: Vec<(Mode, Fault)>,
+    cases: Vec<Case>,
 }
 
 impl Choice {
     pub fn from_settings() -> Self {
-        let words = |name: &str, default: &str| -> Vec<String> {
-            let text = setting(name).unwrap_or_else(|| default.to_string());
-            text.split(',').map(str::to_string).collect()
-        };
-        let kinds = [
-            Kind::Redis6_2,
-            Kind::Redis7_0,
-            Kind::Redis8_2,
-            Kind::Valkey8_0,
-            Kind::Valkey9,
-        ];
-        let servers = words("CAMPAIGN_SERVERS", "redis,valkey");
-        let modes = words("CAMPAIGN_MODES", "restart,failover,quorum");
-        let faults = words("CAMPAIGN_FAULTS", "");
-        let is_server = |kind: &Kind| servers.iter().any(|name| kind.name().starts_with(name));
-        let pairs = MODES
-            .iter()
-            .filter(|mode| modes.iter().any(|name| name == mode.name()))
-            .flat_map(|mode| FAULTS.map(|fault| (*mode, fault)))
-            .filter(|(mode, fault)| *mode >= fault.least_mode());
-        let choice = Self {
-            kinds: kinds.into_iter().filter(is_server).collect(),
-            pairs: pairs
-                .filter(|(_, fault)| faults.iter().any(|name| fault.name().starts_with(name)))
-                .collect(),
-        };
-        let is_empty = choice.kinds.is_empty() || choice.pairs.is_empty();
-        assert!(!is_empty, "the settings leave nothing to play");
-        choice
+        let [servers, topologies, modes, faults] = [
+            "CAMPAIGN_SERVERS",
+            "CAMPAIGN_TOPOLOGIES",
+            "CAMPAIGN_MODES",
+            "CAMPAIGN_FAULTS",
+        ]
+        .map(|name| setting::<String>(name).unwrap_or_default());
+        Self::of(&servers, &topologies, &modes, &faults)
     }
 
-    /// The rounds go through all servers, modes and faults.
+    /// All whose names begin so. Each is a list.
+    pub fn of(servers: &str, topologies: &str, modes: &str, faults: &str) -> Self {
+        let allows = |list: &str| {
+            let names: Vec<String> = list.split(',').map(str::to_string).collect();
+            move |name: &str| names.iter().any(|allowed| name.starts_with(&allowed[..]))
+        };
+        let is_server = allows(servers);
+        let is_topology = allows(topologies);
+        let is_mode = allows(modes);
+        let is_fault = allows(faults);
+        let all = TOPOLOGIES.iter().flat_map(|topology| {
+            MODES.iter().flat_map(move |mode| {
+                let faults = FAULTS.iter().filter(|fault| topology.has(*mode, **fault));
+                faults.flat_map(move |fault| KINDS.map(|kind| (kind, *topology, *mode, *fault)))
+            })
+        });
+        let cases: Vec<Case> = all
+            .filter(|(kind, topology, mode, fault)| {
+                is_server(kind.name())
+                    && is_topology(&topology.name())
+                    && is_mode(mode.name())
+                    && is_fault(&fault.name())
+            })
+            .collect();
+        assert!(!cases.is_empty(), "the settings leave nothing to play");
+        Self { cases }
+    }
+
+    /// The rounds go through all servers, topologies, modes and faults.
     pub fn plan(&self, number: u64, seed: u64, is_guarded: bool) -> Plan {
-        let of = |many: usize| usize::try_from(number % (many as u64)).unwrap();
-        let kind = self.kinds[of(self.kinds.len())];
-        let all = of(self.kinds.len() * self.pairs.len());
-        let (mode, fault) = self.pairs[all / self.kinds.len()];
+        let of = usize::try_from(number % self.cases.len() as u64).unwrap();
+        let (kind, topology, mode, fault) = self.cases[of];
         let mut random = StdRng::seed_from_u64(seed);
         let lag = match random.random_range(0..8) {
             0 => Lag::InFlight,
@@ -220,6 +297,7 @@ impl Choice {
         Plan {
             seed,
             kind,
+            topology,
             mode,
             is_guarded,
             fault,

@@ -1,4 +1,6 @@
 //! A round: three servers under load, a fault, and the first new grant after it.
+//!
+//! The record says `quiet` when all faults have ended, and `over` when clients begin no more work.
 
 use std::fs::{self, OpenOptions};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,8 +12,8 @@ use rand::RngExt;
 
 use super::clients::{Caller, Scene, Worker, CLIENTS};
 use super::journal::Journal;
-use super::plan::{Fault, Lag, Plan};
-use crate::harness::{aof, wait_for, Client, Reply, Server};
+use super::plan::{Fault, Lag, Mode, Plan};
+use crate::harness::{aof, wait_for, Client, Clock, Reply, Server, Setup};
 
 /// Nobody listens there.
 const NOWHERE: u16 = 1;
@@ -19,11 +21,15 @@ const NOWHERE: u16 = 1;
 struct Driver<'s, 'p> {
     scene: &'s Scene<'p>,
     servers: Vec<Server>,
+    /// That of the first server.
+    clock: Clock,
     random: StdRng,
 }
 
 pub fn play(plan: &Plan, journal: &Journal) {
-    let servers = start(plan);
+    journal.note_at(0, "driver", 0, "round", &plan.told());
+    let clock = Clock::ahead_by_us(0);
+    let servers = start(plan, &clock);
     let scene = &Scene::new(plan, journal, servers[0].port);
     thread::scope(|scope| {
         // Also if something here fails, because the scope waits for the clients.
@@ -31,15 +37,20 @@ pub fn play(plan: &Plan, journal: &Journal) {
         for number in 0..CLIENTS {
             scope.spawn(move || Worker::new(scene, number).live());
         }
+        scope.spawn(|| scene.watch());
         let mut driver = Driver {
             scene,
             servers,
+            clock,
             random: plan.random(0),
         };
         driver.pause(300..700);
         let primary = driver.fail_over();
+        driver.note(primary, "quiet", "");
         driver.await_grant(primary);
-        driver.pause(200..400);
+        // Everybody else is served, too.
+        driver.pause(600..1_200);
+        driver.note(primary, "over", "");
     });
 }
 
@@ -52,10 +63,19 @@ impl Drop for Over<'_> {
 }
 
 /// A primary and two replicas, whose guards are open.
-fn start(plan: &Plan) -> Vec<Server> {
+fn start(plan: &Plan, clock: &Clock) -> Vec<Server> {
     let options = plan.options();
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
-    let start = |_| Server::start_with(plan.kind, &options);
+    let start = |number| {
+        let setup = Setup::with_module(&options);
+        let is_set = number == 0 && plan.fault == Fault::ClockStep;
+        let setup = if is_set {
+            setup.with_clock(clock)
+        } else {
+            setup
+        };
+        Server::start_as(plan.kind, setup)
+    };
     let servers: Vec<_> = (0..3).map(start).collect();
     let first = if plan.fault == Fault::Empty {
         NOWHERE
@@ -98,6 +118,27 @@ impl Driver<'_, '_> {
         let plan = self.scene.plan;
         match plan.fault {
             Fault::RestartEmpty | Fault::RestartRdb | Fault::RestartAof => self.restart(),
+            Fault::Calm => {
+                self.pause(2_000..4_000);
+                self.is_promoted(0);
+            }
+            Fault::Paused => {
+                let longest_ms = 2 * plan.max_ttl_ms;
+                self.note(0, "stop", "");
+                self.servers[0].signal("STOP");
+                self.pause(plan.max_ttl_ms / 2..longest_ms);
+                self.servers[0].signal("CONT");
+                self.is_promoted(0);
+            }
+            Fault::ClockStep => {
+                let ahead_ms = match self.random.random() {
+                    true => self.random.random_range(500..3_600_000),
+                    false => -self.random.random_range(100..1_000),
+                };
+                self.note(0, "clock", &ahead_ms.to_string());
+                self.clock.set_ahead_by_us(ahead_ms * 1_000);
+                self.is_promoted(0);
+            }
             Fault::Behind => self.fall_behind_and_die(0, 1),
             Fault::Twice => {
                 self.fall_behind_and_die(0, 1);
@@ -260,7 +301,8 @@ impl Driver<'_, '_> {
         for key in c.call("KEYS *").items() {
             let key = String::from_utf8_lossy(key.as_bytes()).into_owned();
             let info = c.call(&format!("LOCK.INFO {key}"));
-            if info == Reply::Nil {
+            // It is free, or no lock.
+            if !matches!(info, Reply::Array(_) | Reply::Map(_)) {
                 continue;
             }
             for holder in info.field("holders").items() {
@@ -296,10 +338,25 @@ impl Driver<'_, '_> {
         let ttl_ms = self.scene.plan.max_ttl_ms;
         let line = format!("LOCK.ACQUIRE fresh probe {ttl_ms} BLOCK 20000");
         let port = self.servers[server].port;
-        wait_for("the first grant", || {
-            let reply = caller.ask(port, &line);
-            matches!(reply, Some(Reply::Int(_))).then_some(())
+        thread::scope(|scope| {
+            scope.spawn(|| self.await_majority(server));
+            wait_for("the first grant", || {
+                let reply = caller.ask(port, &line);
+                matches!(reply, Some(Reply::Int(_))).then_some(())
+            });
         });
+    }
+
+    /// Notes when the new primary has heard of a majority, from when on C counts.
+    fn await_majority(&self, server: usize) {
+        if self.scene.plan.mode != Mode::Quorum || !self.scene.plan.is_guarded {
+            return;
+        }
+        let mut c = self.servers[server].client();
+        wait_for("a majority", || {
+            (c.info("lock_guard") != "alone").then_some(())
+        });
+        self.note(server, "heard", "");
     }
 }
 
