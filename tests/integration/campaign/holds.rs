@@ -85,6 +85,12 @@ fn after(history: &History<'_>, known: Known, one: &Request<'_>) -> Known {
             _ => Known::default(),
         },
         ("LOCK.RENEW", Answer::Number(1)) => has_hold(history, of, (from_us, until_us), lease_us),
+        // It may be in its last second, and is there for its release.
+        ("LOCK.RENEW", Answer::Number(_)) | ("LOCK.CHECK", Answer::Nil)
+            if from_us > history.first_fault_us() =>
+        {
+            Known::default()
+        }
         ("LOCK.RENEW" | "LOCK.RELEASE", Answer::Number(_)) | ("LOCK.CHECK", Answer::Nil) => Known {
             of,
             at_least_us: 0,

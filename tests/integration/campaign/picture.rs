@@ -12,7 +12,7 @@ const LEFT: f64 = 96.0;
 const WIDTH: f64 = 1_080.0;
 const ROW: f64 = 14.0;
 /// Where the servers' rows begin: above are the title and the names of the faults.
-const TOP: f64 = 78.0;
+const TOP: f64 = 104.0;
 /// A wait that is shorter is not drawn.
 const SHORT_US: u64 = 3_000;
 
@@ -39,7 +39,8 @@ struct Picture<'l> {
 /// The whole round, with what was found marked.
 pub fn of_round(lines: &[Line], findings: &[Finding]) -> String {
     let history = History::of(lines);
-    let mut picture = Picture::new(lines, 0, history.end_us);
+    let first_us = history.requests.first().map_or(0, |one| one.sent_us);
+    let mut picture = Picture::new(lines, first_us, history.end_us);
     picture.servers(&history);
     let beliefs = beliefs(lines);
     let mut keys: Vec<&str> = beliefs.iter().map(|belief| &belief.key[..]).collect();
@@ -53,10 +54,7 @@ pub fn of_round(lines: &[Line], findings: &[Finding]) -> String {
 /// Only the requests that contradict one another.
 pub fn of_contradiction(lines: &[Line], finding: &Finding) -> String {
     let history = History::of(lines);
-    let about = |token: &str| match finding.tokens.is_empty() {
-        true => false,
-        false => finding.tokens.iter().any(|one| one == token),
-    };
+    let about = |token: &str| finding.tokens.iter().any(|one| one == token);
     let all = history.requests.iter().filter(|one| about(one.token));
     let requests: Vec<_> = all.collect();
     let first_us = requests.iter().map(|one| one.sent_us).min();
@@ -77,13 +75,15 @@ pub fn of_contradiction(lines: &[Line], finding: &Finding) -> String {
     let (x, width) = picture.bar(finding.from_us, finding.until_us);
     let height = picture.y - top;
     picture.rect("wrong", (x, top - 4.0), (width.max(3.0), height), "");
-    picture.finish(&finding.text, &LEGEND[..3])
+    picture.finish(&finding.text, &LEGEND[..5])
 }
 
-const LEGEND: [(&str, &str); 5] = [
-    ("alone", "held by one, as its client believes"),
+const LEGEND: [(&str, &str); 7] = [
+    ("alone", "held alone, as its client believes"),
     ("shared", "held with others"),
     ("wrong", "a contradiction"),
+    ("primary", "primary"),
+    ("replica", "replica"),
     ("closed", "no new grant"),
     ("down", "the server is down or stands still"),
 ];
@@ -202,7 +202,7 @@ impl<'l> Picture<'l> {
 
     fn faults(&mut self, ports: &[u16]) {
         let harmless = ["round", "knows", "heard", "promoting", "over"];
-        let mut right = [0.0; 3];
+        let mut right = [0.0; 5];
         for line in self.lines.iter().filter(|line| line.who == "driver") {
             let is_here = (self.from_us..=self.until_us).contains(&line.at_us);
             if !is_here || harmless.contains(&&line.what[..]) {
@@ -212,9 +212,9 @@ impl<'l> Picture<'l> {
             let server = server.map_or(' ', |n| char::from(b'A' + u8::try_from(n).unwrap_or(25)));
             let label = format!("{} {server} {}", line.what, line.text);
             let x = self.x(line.at_us);
-            let level = right.iter().position(|right| *right < x).unwrap_or(2);
+            let level = right.iter().position(|right| *right < x).unwrap_or(4);
             right[level] = x + 6.0 * label.len() as f64;
-            let y = 40.0 + 12.0 * level as f64;
+            let y = 44.0 + 11.0 * level as f64;
             self.line("fault", (x, y), (x, self.y));
             self.text("faulty", (x + 3.0, y + 4.0), label.trim());
         }
@@ -307,17 +307,20 @@ impl<'l> Picture<'l> {
                 "{at} ms: {} {}{ttl} → {answer}, at :{}",
                 one.command, one.key, one.to
             );
-            self.text("soft", (to + 5.0, y + 3.5), &label);
+            // What does not fit on the right stands on the left.
+            let width = 5.6 * label.len() as f64;
+            let x = match to + width > LEFT + WIDTH && from > width {
+                true => from - width - 5.0,
+                false => to + 5.0,
+            };
+            self.text("soft", (x, y + 3.5), &label);
             self.y += ROW;
         }
         self.y += 10.0;
     }
 
-    fn finish(mut self, title: &str, legend: &[(&str, &str)]) -> String {
-        let round = self.lines.iter().find(|line| line.what == "round");
-        let round = round.map_or("", |line| &line.text);
-        let title = if title.is_empty() { round } else { title };
-        self.text("ink title", (4.0, 18.0), title);
+    /// The time, below all.
+    fn grid(&mut self) {
         let seconds = (self.until_us - self.from_us) as f64 / 1e6;
         let step = [0.01, 0.05, 0.1, 0.5, 1.0, 5.0];
         let step = step
@@ -331,6 +334,20 @@ impl<'l> Picture<'l> {
             self.text("soft", (x - 8.0, self.y + 10.0), &format!("{at:.2} s"));
             at += step;
         }
+    }
+
+    fn finish(mut self, title: &str, legend: &[(&str, &str)]) -> String {
+        let round = self.lines.iter().find(|line| line.what == "round");
+        let round = round.map_or("", |line| &line.text);
+        if title.is_empty() {
+            self.text("ink title", (4.0, 18.0), round);
+        } else {
+            self.text("ink title", (4.0, 18.0), title);
+            self.text("soft", (4.0, 33.0), round);
+        }
+        let body = std::mem::take(&mut self.body);
+        self.grid();
+        self.body += &body;
         self.y += 26.0;
         let mut x = 4.0;
         for (class, text) in legend {

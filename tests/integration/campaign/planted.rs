@@ -14,7 +14,7 @@ use std::time::Instant;
 use super::plan::Choice;
 use super::report::Row;
 use super::{run, setting};
-use crate::harness::now_us;
+use crate::harness::{module, now_us};
 
 /// The name in `src`, and in which modes and under which faults it is played.
 const FAULTS: [(&str, &str, &str); 28] = [
@@ -141,4 +141,33 @@ fn all_planted_faults_are_played() {
     }
     let played: BTreeSet<_> = FAULTS.iter().map(|(name, ..)| name.to_string()).collect();
     assert_eq!(planted, played);
+}
+
+#[test]
+fn no_release_has_planted_faults() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let manifest = fs::read_to_string(root.join("Cargo.toml")).unwrap();
+    let (_, features) = manifest.split_once("[features]").unwrap();
+    let (features, _) = features.split_once("\n[").unwrap();
+    assert!(features.contains("fault-injection = []") && !features.contains("default"));
+    // Whatever builds what is passed on.
+    let mut paths: Vec<PathBuf> = ["scripts", "packaging", ".ci", ".github", "Dockerfile"]
+        .map(|name| root.join(name))
+        .to_vec();
+    let mut seen = 0;
+    while let Some(path) = paths.pop() {
+        if let Ok(entries) = fs::read_dir(&path) {
+            paths.extend(entries.map(|entry| entry.unwrap().path()));
+        } else if let Ok(text) = fs::read_to_string(&path) {
+            let has = |word: &str| text.contains(word);
+            let is_planted = has("fault-injection") || has("--all-features");
+            assert!(!is_planted, "{}", path.display());
+            seen += 1;
+        }
+    }
+    assert!(seen > 30, "only {seen} files were seen");
+    let module = fs::read(module()).unwrap();
+    let name = b"REDIS_LOCK_FAULT";
+    let is_there = module.windows(name.len()).any(|bytes| bytes == name);
+    assert!(!is_there, "the module reads which fault is planted");
 }
