@@ -24,17 +24,17 @@
 //!
 //! | file | step |
 //! | --- | --- |
-//! | `server/dispatch.rs` | the server calls the handler; a task begins |
-//! | `server/module.rs`, `engine/notes.rs` | the notes of callbacks are carried out |
+//! | `server/entry/dispatch.rs` | the server calls the handler; a task begins |
+//! | `server/host/module.rs`, `engine/notes.rs` | the notes of callbacks are carried out |
 //! | `command/*.rs` | the arguments are parsed |
-//! | `engine/command.rs`, `server/lock_key.rs` | the key is opened; waiters that are due are served |
+//! | `engine/command.rs`, `server/host/lock_key.rs` | the key is opened; waiters that are due are served |
 //! | `lock/decide.rs` | the request is decided: an effect or a refusal |
-//! | `engine/commit.rs`, `server/propagation.rs` | the effect changes the value and is replicated |
+//! | `engine/commit.rs`, `server/replication/propagation.rs` | the effect changes the value and is replicated |
 //! | `engine/serve.rs`, `wait/registry.rs` | the next waiters are granted, or this client begins to wait |
 //! | `server/api/reply.rs` | the reply |
 //!
-//! Without a command, `server/timer.rs` calls `engine/tick.rs` when something is due.
-//! `server/callbacks.rs` lists what else the server calls. Callbacks only leave notes in
+//! Without a command, `server/clients/timer.rs` calls `engine/tick.rs` when something is due.
+//! `server/entry/callbacks.rs` lists what else the server calls. Callbacks only leave notes in
 //! `engine/inbox.rs`.
 //!
 //! [`command::Command`] lists the commands, each with its file.
