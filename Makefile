@@ -14,7 +14,7 @@ export REDIS_LOCK_SERVERS ?= $(CURDIR)/.servers
 comma := ,
 MAKEFLAGS += --no-print-directory
 .PHONY: help setup build locktop run test setup-examples test-examples oversell soak campaign fuzz valgrind bench bench-shard bench-peers bench-check check oldest-rust prose book plots dashboard servers install uninstall clean test-all
-.PHONY: dist dist-check prebuilt deb deb-check docker-check docker-build-check monitoring-check dotnet-check release test-matrix
+.PHONY: proof dist dist-check prebuilt deb deb-check docker-check docker-build-check monitoring-check dotnet-check release test-matrix
 
 # A target with one # in front of its text is for those who look for it.
 help: # Show the targets that most people need, or with ALL=1 all of them
@@ -61,7 +61,7 @@ test-examples: setup ## Set up and test the examples and the clients of each lan
 	@$(MAKE) servers build
 	@scripts/examples.sh test
 
-# The short versions of these are among the tests. What they did is in FIGURES: docs/RELIABILITY.md quotes it.
+# The short versions of these are among the tests. What they did is in FIGURES: tests/README.md quotes it.
 FAULTS = soak:: restart:: replicas:: failover:: cluster:: quorum:: faults:: hostile:: fuzz:: security::effects
 FIGURES = $(abspath $(or $(CARGO_TARGET_DIR),target))/figures.tsv
 soak: setup ## Run the long versions of the fault tests (TEST_SCALE=4, SOAK_SECONDS=45, …)
@@ -134,6 +134,10 @@ prose: ## Check the language of the documents (builds its linter once)
 
 book: ## Build the documents as a book, target/book/html, and check its links (builds mdBook once)
 	@scripts/book.sh
+
+proof: # Write the figures of docs/PROOF.md anew, from failovers.tsv, runs.tsv and planted.tsv in docs/benchmarks
+	PROOF=write cargo test --locked --test tidy the_proof_has
+	cargo test --locked --test tidy the_proof_has
 
 plots: # Draw the plots of docs/benchmarks/*.tsv, for light and for dark pages (installs matplotlib into .tools once)
 	@scripts/plots.sh
