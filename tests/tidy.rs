@@ -369,9 +369,16 @@ fn the_badges_of_the_readme_are_true() {
 #[test]
 fn relative_links_in_the_documents_resolve() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let top = ["README.md", "CHANGELOG.md", "SECURITY.md"];
+    let top = [
+        "README.md",
+        "CHANGELOG.md",
+        "SECURITY.md",
+        "CONTRIBUTING.md",
+    ];
     let mut documents: Vec<_> = top.iter().map(|name| root.join(name)).collect();
-    for folder in ["docs", "examples", "clients", "fuzz", "scripts", "tests"] {
+    for folder in [
+        "docs", "examples", "clients", "fuzz", "scripts", "tests", "benches",
+    ] {
         let files = files_in(&root.join(folder)).into_iter();
         documents.extend(files.filter(|file| file.extension().is_some_and(|ext| ext == "md")));
     }
