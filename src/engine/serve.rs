@@ -341,6 +341,9 @@ pub(super) fn publish_offer<S: Server>(
 
 /// Has the key looked at when the passing of time alone may make a waiter next.
 pub(super) fn watch<K: Key>(key: &mut K, key_ref: &KeyRef, now: Now) {
+    if !key.parts().machine.registry.is_waited_for(key_ref) {
+        return; // The last waiter has left, and nothing is due earlier.
+    }
     // A key that was given an earlier end from outside takes its holds with it.
     let by_key = key.lock().and_then(|_| key.deadline(now));
     let Parts { lock, machine, .. } = key.parts();
