@@ -75,7 +75,8 @@ soak: setup ## Run the long versions of the fault tests (TEST_SCALE=4, SOAK_SECO
 CAMPAIGN_INTO ?= $(abspath $(or $(CARGO_TARGET_DIR),target))/campaign
 campaign: setup ## Play failovers of real servers, and count overlaps (CAMPAIGN_ROUNDS=2000, …)
 	@$(MAKE) servers build
-	CAMPAIGN_INTO=$(CAMPAIGN_INTO) cargo test --locked --test integration -- --ignored --nocapture campaign::
+	cargo test --locked --test integration --no-run
+	CAMPAIGN_INTO=$(CAMPAIGN_INTO) scripts/check/own-network.sh cargo test --offline --locked --test integration -- --ignored --nocapture campaign::
 
 # The short versions of these two are tests, too.
 fuzz: setup # Fuzz the codec, the parser, the queue and RESTORE, guided by coverage (FUZZ_SECONDS=60 for each)

@@ -69,11 +69,15 @@ struct Judge<'l> {
     /// By client.
     sent: BTreeMap<&'l str, Sent<'l>>,
     grants: Vec<Grant<'l>>,
+    /// Whether fences rise for each key, and not at each server.
+    is_by_key: bool,
     promoting_us: u64,
     /// The ports, and when. The last one is the primary.
     promoted: Vec<(u16, u64)>,
-    /// When the last one first heard of a majority.
+    /// When the last one first had a guard that ends by itself.
     heard_us: Option<u64>,
+    /// What the primary has said last of its guard.
+    guard: Option<&'l Line>,
     holders: BTreeMap<&'l str, Holder>,
     verdict: Verdict,
 }
@@ -89,9 +93,10 @@ pub fn judge(lines: &[Line], slack_ms: Option<u64>) -> Verdict {
         match &line.what[..] {
             "send" => judge.send(line),
             "reply" => judge.reply(line),
+            "round" => judge.is_by_key = line.text.contains("topology=cluster"),
             "promoting" => judge.promoting_us = line.at_us,
             "promoted" => judge.promoted(line),
-            "heard" => judge.heard_us = Some(line.at_us),
+            "guard" => judge.has_guard(line),
             "knows" => {
                 if let Some(holder) = judge.holders.get_mut(&line.text[..]) {
                     holder.is_known = true;
@@ -186,6 +191,9 @@ impl<'l> Judge<'l> {
 
     fn promoted(&mut self, line: &Line) {
         self.promoted.push((line.to, line.at_us));
+        let guard = self.guard.filter(|guard| guard.to == line.to);
+        let has_majority = guard.is_some_and(|guard| guard.text != "alone");
+        self.heard_us = has_majority.then_some(line.at_us);
         let holders = self
             .pieces
             .iter()
@@ -193,6 +201,14 @@ impl<'l> Judge<'l> {
         self.holders = holders
             .map(|(token, _)| (*token, Holder::default()))
             .collect();
+    }
+
+    fn has_guard(&mut self, line: &'l Line) {
+        self.guard = Some(line);
+        let primary = self.promoted.last().map(|(port, _)| *port);
+        if primary == Some(line.to) && line.text != "alone" {
+            self.heard_us.get_or_insert(line.at_us);
+        }
     }
 
     fn conclude(mut self) -> Verdict {
@@ -241,14 +257,16 @@ impl<'l> Judge<'l> {
     }
 
     /// Fences rise at one server, and those of a new primary are larger than all before. An old one
-    /// that lives on may still give smaller ones.
+    /// that lives on may still give smaller ones. In a cluster they rise in each slot.
     fn find_fences(&mut self) {
         let rank = |port| self.promoted.iter().position(|(to, _)| *to == port);
+        let key = |grant: &Grant<'_>| &self.pieces[grant.token].key;
         for later in &self.grants {
             let falls = |grant: &&Grant<'_>| {
                 grant.told_us < later.sent_us
                     && grant.fence >= later.fence
                     && rank(grant.to) <= rank(later.to)
+                    && (!self.is_by_key || key(grant) == key(later))
             };
             let earlier = self.grants.iter().filter(falls);
             let pairs = earlier.map(|grant| {

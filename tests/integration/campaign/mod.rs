@@ -1,9 +1,10 @@
 //! The campaign: many failovers of real servers with the guard, and a count of the instants at which
 //! two clients believed they held one lock. A control without the guard must show some.
 //!
-//! - [`plan`]: the modes, the faults, and what a seed makes of them. [`round`]: a group of servers
-//!   and its failover. [`clients`]: what goes on meanwhile, and [`resources`]: what the locks
-//!   protect.
+//! - [`plan`]: the modes, the faults, and what a seed makes of them. [`round`]: servers and their
+//!   failover. [`group`] and [`faults`]: a primary with two replicas. [`partition`]: servers that
+//!   cannot reach one another. [`sentinels`]: three sentinels promote. [`shards`]: a cluster. [`clients`]: what goes on meanwhile, [`resources`]: what the locks protect,
+//!   and [`watcher`]: what the primary says meanwhile.
 //! - [`journal`]: the record, written while it happens. [`judge`] reads only that, and
 //!   [`judge_tests`] shows with forged records that it refuses what it should.
 //! - [`report`]: a line per round, and the sums.
@@ -17,7 +18,7 @@
 //! | `CAMPAIGN_SECONDS` | | as many rounds as begin in this time, one of eight without the guard |
 //! | `CAMPAIGN_SEED` | the time | the seed of the first round; each next one has the next seed |
 //! | `CAMPAIGN_SERVERS` | all | `redis-6.2,valkey-9` |
-//! | `CAMPAIGN_TOPOLOGIES` | all | `group` |
+//! | `CAMPAIGN_TOPOLOGIES` | all | `group,sentinel,cluster` |
 //! | `CAMPAIGN_MODES` | all | `restart,failover,quorum` |
 //! | `CAMPAIGN_FAULTS` | all | `behind,twice` |
 //! | `CAMPAIGN_GROUPS` | 16 | groups of servers at one time |
@@ -25,17 +26,23 @@
 //! | `CAMPAIGN_INTO` | a temporary folder | where the results and the suspicious journals go |
 
 mod clients;
+mod faults;
 mod forged;
+mod group;
 mod holds;
 mod journal;
 mod judge;
 mod judge_tests;
+mod partition;
 mod plan;
 mod report;
 mod requests;
 mod resources;
 mod round;
+mod sentinels;
+mod shards;
 mod waits;
+mod watcher;
 
 use std::fs;
 use std::panic::{catch_unwind, AssertUnwindSafe};

@@ -38,23 +38,12 @@ struct Run {
 impl Row {
     /// A breach of what the guard promises, or of the conditions.
     pub fn is_suspicious(&self) -> bool {
-        let breaks = |verdict: &Verdict| !verdict.overlaps.is_empty() || self.is_late();
         let Some(verdict) = &self.verdict else {
             return true;
         };
-        !verdict.fences.is_empty() || (self.plan.is_guarded && breaks(verdict))
-    }
-
-    /// C counts from the promotion, and with a quorum from the first acknowledgement of a majority.
-    fn is_late(&self) -> bool {
-        let pause_us = self
-            .verdict
-            .as_ref()
-            .and_then(|verdict| match self.plan.mode {
-                Mode::Quorum if self.plan.is_guarded => verdict.pause_of_majority_us,
-                _ => verdict.pause_us,
-            });
-        pause_us.is_none_or(|us| us / 1_000 > self.plan.wait_ms() + LATE_MS)
+        let line = self.line();
+        let breaks = || !verdict.overlaps.is_empty() || Record::read(line.trim_end()).is_late();
+        !verdict.fences.is_empty() || (self.plan.is_guarded && breaks())
     }
 
     fn line(&self) -> String {
@@ -70,16 +59,16 @@ impl Row {
         let state = match &self.verdict {
             None => "broken",
             Some(verdict) if verdict.is_void => "void",
-            Some(_) if self.plan.is_guarded && self.is_late() => "late",
             Some(_) => "played",
         };
         let verdict = self.verdict.clone().unwrap_or_default();
+        let of_majority_us = match self.plan.mode {
+            Mode::Quorum if self.plan.is_guarded => verdict.pause_of_majority_us,
+            _ => None,
+        };
         let ms = |us: Option<u64>| us.map_or("-".into(), |us| (us / 1_000).to_string());
         let guard = if self.plan.is_guarded { "on" } else { "off" };
-        // Where leases end by a clock that was set, and where they are shorter than what is left of
-        // them after a promotion, nobody could keep a hold.
-        let is_counted = *max_ttl_ms > 2_000 && !fault.ends_leases();
-        let (renewing, kept) = match is_counted {
+        let (renewing, kept) = match self.plan.can_keep() {
             true => (verdict.renewing, verdict.kept),
             false => (0, 0),
         };
@@ -94,7 +83,7 @@ impl Row {
             verdict.overlaps.len(),
             verdict.fences.len(),
             ms(verdict.pause_us),
-            ms(verdict.pause_of_majority_us),
+            ms(of_majority_us),
             self.plan.wait_ms(),
             verdict.requests,
             verdict.us / 1_000,
@@ -247,7 +236,15 @@ impl<'t> Record<'t> {
 
     /// Whether it was played, within the conditions.
     fn counts(&self) -> bool {
-        ["played", "late"].contains(&self.text("state"))
+        self.text("state") == "played"
+    }
+
+    /// C counts from the promotion, or from when the primary first heard of a majority.
+    fn is_late(&self) -> bool {
+        let columns = ["pause of majority ms", "pause ms"];
+        let pause_ms = columns.iter().find_map(|name| self.text(name).parse().ok());
+        let is_guarded = self.text("guard") == "on";
+        is_guarded && pause_ms.is_none_or(|ms: u64| ms > self.number("C ms") + LATE_MS)
     }
 }
 
@@ -300,7 +297,7 @@ impl Sum {
             grants: sum("grants"),
             with_overlap: are(|record| record.number("overlaps") > 0),
             overlaps: sum("overlaps"),
-            late: are(|record| record.text("state") == "late"),
+            late: are(|record| record.is_late()),
             pauses_ms: pauses("pause ms"),
             of_majority_ms: pauses("pause of majority ms"),
             renewing: sum("renewing"),
