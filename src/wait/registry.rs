@@ -44,7 +44,8 @@ pub use slots::SlotQuestion;
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
 pub struct Registry<L, S> {
-    queues: HashMap<i32, HashMap<Rc<[u8]>, KeyQueue, S>, S>,
+    /// By database, of which there are few: mostly one, which is found without hashing.
+    queues: BTreeMap<i32, HashMap<Rc<[u8]>, KeyQueue, S>>,
     /// Exactly the places in `queues`.
     places: Places<L>,
     /// The places of `places`, by the hash of the token: those whose hash no other place has.
@@ -294,7 +295,7 @@ impl<L> Granted<L> {
 impl<L, S: Default> Default for Registry<L, S> {
     fn default() -> Self {
         Self {
-            queues: HashMap::default(),
+            queues: BTreeMap::new(),
             places: Places::default(),
             by_token: HashMap::default(),
             by_shared_hash: HashMap::default(),
