@@ -99,7 +99,7 @@ valgrind: setup # Run the tests of Redis 7.0 with every server under valgrind
 # Where a measurement writes. A machine that cannot draw still measures.
 MEASURED = $(if $(filter-out 0,$(BENCH_QUICK)),$(abspath $(or $(CARGO_TARGET_DIR),target))/benchmarks,docs/benchmarks)
 
-# BENCH=owner,handoff: some of its parts; BENCH_QUICK=1: only whether it works; BENCH_SERVERS=7.0.15,8.2.3
+# BENCH=owner,handoff: some of its parts; BENCH=profile: only docs/PROFILE.md; BENCH_QUICK=1: only whether it works; BENCH_SERVERS=7.0.15,8.2.3
 bench: setup ## Measure the cost of locks beside other locks, into docs/benchmarks/ (BENCH=part, BENCH_QUICK=1, BENCH_SERVERS=)
 	@$(MAKE) servers build
 	ulimit -Sn $$(ulimit -Hn) && cargo bench --locked --bench bench -- $(subst $(comma), ,$(BENCH))

@@ -185,9 +185,10 @@ impl Profile {
         } else if from != MODULE && to == MODULE && !is_inner {
             self.inside += cost;
         } else if from == MODULE && to != MODULE {
-            match callee.starts_with("RM_") || callee.starts_with("VM_") {
-                true => *self.calls.entry(callee.into()).or_default() += cost,
-                false => self.module += cost,
+            // Valkey has another prefix for the same functions.
+            match callee.strip_prefix("RM_").or(callee.strip_prefix("VM_")) {
+                Some(name) => *self.calls.entry(name.into()).or_default() += cost,
+                None => self.module += cost,
             }
         }
     }

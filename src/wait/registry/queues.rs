@@ -1,6 +1,6 @@
 //! The queues of all keys that are waited for.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasher;
 use std::rc::Rc;
 
@@ -16,7 +16,8 @@ use crate::wait::request::NEVER;
 #[derive(Debug, Default)]
 #[cfg_attr(test, derive(Clone))]
 pub(super) struct Queues<S> {
-    by_db: HashMap<i32, HashMap<Rc<[u8]>, KeyQueue, S>, S>,
+    /// By database, of which there are few: mostly one, which is found without hashing.
+    by_db: BTreeMap<i32, HashMap<Rc<[u8]>, KeyQueue, S>>,
     /// Exactly the keys of `by_db`. `None` outside a cluster.
     pub(super) slots: Option<WaitedSlots>,
     /// Whether a place may upgrade. If one has, this stays until no place is left.
