@@ -178,6 +178,7 @@ fn bytes_of(digits: &[u8; 32]) -> Option<[u8; 16]> {
 }
 
 /// The digits that stand for the bytes. Its loops have no branches, either.
+#[inline(never)] // Together with the dashes it is not vectorized.
 fn digits_of(bytes: &[u8; 16]) -> [u8; 32] {
     let halves = bytes.map(|byte| u16::from(byte >> 4) | (u16::from(byte & 15) << 8));
     let mut digits = [0; 32];

@@ -52,6 +52,8 @@ pub(in crate::server) struct Replies {
     on_turn: Cell<Option<OnTurn>>,
     /// Whether the module listens.
     listens: Cell<bool>,
+    /// Whether it goes on although the next turn has begun.
+    goes_on: Cell<bool>,
 }
 
 /// The grants of this turn.
@@ -126,18 +128,21 @@ impl Replies {
         self.listens.get()
     }
 
-    /// The next turn has begun: listens no more. If the server has not said yet that it looked for
-    /// events, because a long script runs, this comes again.
+    /// The next turn has begun: listens no more. In the middle of a long script the server has not
+    /// said yet that it looks for events, so the module goes on until it does.
     pub(in crate::server) fn turn_has_begun(&self, ctx: Context<'_>) {
-        let on_turn = self.on_turn.get().filter(|_| !self.is_empty());
-        if !on_turn.is_some_and(|on_turn| ctx.call_next_turn(on_turn)) {
+        if self.is_empty() {
             ctx.on_server_event(raw::REDISMODULE_EVENT_EVENTLOOP, None);
-            self.listens.set(false);
         }
+        self.listens.set(!self.is_empty());
+        self.goes_on.set(!self.is_empty());
     }
 
     /// Hands over all grants of this turn: the server looks for new events, so they were delivered.
-    pub(in crate::server) fn take_all(&self, mut take: impl FnMut(Grant)) {
+    pub(in crate::server) fn take_all(&self, ctx: Context<'_>, mut take: impl FnMut(Grant)) {
+        if let Some(on_turn) = self.on_turn.get().filter(|_| self.goes_on.take()) {
+            ctx.call_next_turn(on_turn);
+        }
         let mut sent = self.sent.borrow_mut();
         sent.by_client
             .drain()

@@ -463,11 +463,11 @@ unsafe extern "C" fn on_loop(
     subevent: u64,
     _data: *mut c_void,
 ) {
-    if subevent == raw::REDISMODULE_SUBEVENT_EVENTLOOP_AFTER_SLEEP {
+    let is_awake = subevent == raw::REDISMODULE_SUBEVENT_EVENTLOOP_AFTER_SLEEP;
+    if let Some(ctx) = Context::detached().filter(|_| is_awake) {
         let module = Module::get();
-        module
-            .replies
-            .take_all(|granted| module.confirm(granted, true));
+        let confirm = |granted| module.confirm(granted, true);
+        module.replies.take_all(ctx, confirm);
     }
 }
 
