@@ -5,6 +5,8 @@
 //!   failover. [`group`] and [`faults`]: a primary with two replicas. [`partition`]: servers that
 //!   cannot reach one another. [`sentinels`]: three sentinels promote. [`shards`]: a cluster. [`clients`]: what goes on meanwhile, [`resources`]: what the locks protect,
 //!   and [`watcher`]: what the primary says meanwhile.
+//! - [`adapters`]: clients of five languages, as they are by default. [`kept`]: they keep their holds
+//!   over a failover.
 //! - [`journal`]: the record, written while it happens. [`judge`] reads only that, and
 //!   [`judge_tests`] shows with forged records that it refuses what it should.
 //! - [`report`]: a line per round, and the sums.
@@ -25,12 +27,14 @@
 //! | `CAMPAIGN_KEEP` | 0 | 1: the journals of all rounds stay |
 //! | `CAMPAIGN_INTO` | a temporary folder | where the results and the suspicious journals go |
 
+mod adapters;
 mod clients;
 mod faults;
 mod group;
 mod journal;
 mod judge;
 mod judge_tests;
+mod kept;
 mod partition;
 mod plan;
 mod report;

@@ -3,6 +3,7 @@
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
+use super::adapters::those_set_up;
 use super::partition::Partition;
 use super::setting;
 use crate::harness::Kind;
@@ -219,6 +220,8 @@ pub struct Plan {
     pub lag: Lag,
     /// The longest lease.
     pub max_ttl_ms: u64,
+    /// The language of an adapter that takes part.
+    pub adapter: Option<&'static str>,
 }
 
 impl Plan {
@@ -352,7 +355,15 @@ impl Choice {
             _ if fault == Config => 2_500,
             _ => 1_000,
         };
+        // One round of four, because their processes are dear.
+        let adapters = those_set_up();
+        let is_one = topology == Topology::Group && random.random_range(0..4) == 0;
+        let adapter = match adapters.len() {
+            0 => None,
+            all => is_one.then(|| adapters[random.random_range(0..all)]),
+        };
         Plan {
+            adapter,
             seed,
             kind,
             topology,

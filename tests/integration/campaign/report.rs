@@ -54,6 +54,7 @@ impl Row {
             mode,
             fault,
             max_ttl_ms,
+            adapter,
             ..
         } = &self.plan;
         let state = match &self.verdict {
@@ -73,7 +74,7 @@ impl Row {
             false => (0, 0),
         };
         format!(
-            "{seed}\t{}\t{}\t{}\t{guard}\t{}\t{}\t{max_ttl_ms}\t{state}\t{}\t{}\t{}\t{}\t{}\t{}\t{renewing}\t{kept}\t{}\t{}\n",
+            "{seed}\t{}\t{}\t{}\t{guard}\t{}\t{}\t{max_ttl_ms}\t{state}\t{}\t{}\t{}\t{}\t{}\t{}\t{renewing}\t{kept}\t{}\t{}\t{}\t{}\n",
             kind.name(),
             topology.name(),
             mode.name(),
@@ -87,11 +88,13 @@ impl Row {
             self.plan.wait_ms(),
             verdict.requests,
             verdict.us / 1_000,
+            adapter.unwrap_or("-"),
+            verdict.held,
         )
     }
 }
 
-const HEAD: &str = "seed\tserver\ttopology\tmode\tguard\tfault\tloses\tmax ttl ms\tstate\tgrants\toverlaps\tfences\tpause ms\tpause of majority ms\tC ms\trenewing\tkept\trequests\tms\n";
+const HEAD: &str = "seed\tserver\ttopology\tmode\tguard\tfault\tloses\tmax ttl ms\tstate\tgrants\toverlaps\tfences\tpause ms\tpause of majority ms\tC ms\trenewing\tkept\trequests\tms\tadapter\theld\n";
 
 const RUNS_HEAD: &str =
     "seed\tcommit\tversion\tgroups\thours\trounds\trequests\thours of all groups\n";
@@ -276,10 +279,11 @@ struct Sum {
     kept: u64,
     requests: u64,
     ms: u64,
+    held: u64,
 }
 
 impl Sum {
-    const HEAD: &'static str = "rounds\tnot counted\tgrants\trounds with overlaps\toverlaps\tlate\tpause p50 ms\tpause p99 ms\tof majority p50 ms\tof majority p99 ms\trenewing\tkept\trequests\thours\n";
+    const HEAD: &'static str = "rounds\tnot counted\tgrants\trounds with overlaps\toverlaps\tlate\tpause p50 ms\tpause p99 ms\tof majority p50 ms\tof majority p99 ms\trenewing\tkept\trequests\thours\tholds of adapters\n";
 
     fn of(records: &[&Record<'_>]) -> Self {
         let counted: Vec<_> = records.iter().filter(|record| record.counts()).collect();
@@ -304,6 +308,7 @@ impl Sum {
             kept: sum("kept"),
             requests: sum("requests"),
             ms: sum("ms"),
+            held: sum("held"),
         }
     }
 
@@ -325,10 +330,11 @@ impl Sum {
             kept,
             requests,
             ms,
+            held,
         } = self;
         let [p50, p99] = [50, 99].map(|percent| percentile(pauses_ms, percent));
         let [m50, m99] = [50, 99].map(|percent| percentile(of_majority_ms, percent));
         let hours = *ms as f64 / 3_600_000.0;
-        format!("{rounds}\t{not_counted}\t{grants}\t{with_overlap}\t{overlaps}\t{late}\t{p50}\t{p99}\t{m50}\t{m99}\t{renewing}\t{kept}\t{requests}\t{hours:.3}")
+        format!("{rounds}\t{not_counted}\t{grants}\t{with_overlap}\t{overlaps}\t{late}\t{p50}\t{p99}\t{m50}\t{m99}\t{renewing}\t{kept}\t{requests}\t{hours:.3}\t{held}")
     }
 }
