@@ -15,7 +15,7 @@
 //!
 //! `lock` imports no other layer. `wait` imports `lock`, `command` imports both, `engine` imports
 //! these three, and `server` imports all. Only this file imports `server`. `tests/tidy.rs` checks
-//! that.
+//! that. `planted` has the faults on purpose that no release contains.
 //!
 //! # The path of a command
 //!
@@ -24,17 +24,17 @@
 //!
 //! | file | step |
 //! | --- | --- |
-//! | `server/dispatch.rs` | the server calls the handler; a task begins |
-//! | `server/module.rs`, `engine/notes.rs` | the notes of callbacks are carried out |
+//! | `server/entry/dispatch.rs` | the server calls the handler; a task begins |
+//! | `server/host/module.rs`, `engine/notes.rs` | the notes of callbacks are carried out |
 //! | `command/*.rs` | the arguments are parsed |
-//! | `engine/command.rs`, `server/lock_key.rs` | the key is opened; waiters that are due are served |
+//! | `engine/command.rs`, `server/host/lock_key.rs` | the key is opened; waiters that are due are served |
 //! | `lock/decide.rs` | the request is decided: an effect or a refusal |
-//! | `engine/commit.rs`, `server/propagation.rs` | the effect changes the value and is replicated |
+//! | `engine/commit.rs`, `server/replication/propagation.rs` | the effect changes the value and is replicated |
 //! | `engine/serve.rs`, `wait/registry.rs` | the next waiters are granted, or this client begins to wait |
 //! | `server/api/reply.rs` | the reply |
 //!
-//! Without a command, `server/timer.rs` calls `engine/tick.rs` when something is due.
-//! `server/callbacks.rs` lists what else the server calls. Callbacks only leave notes in
+//! Without a command, `server/clients/timer.rs` calls `engine/tick.rs` when something is due.
+//! `server/entry/callbacks.rs` lists what else the server calls. Callbacks only leave notes in
 //! `engine/inbox.rs`.
 //!
 //! [`command::Command`] lists the commands, each with its file.
@@ -58,6 +58,7 @@
 pub mod command;
 pub mod engine;
 pub mod lock;
+mod planted;
 mod server;
 pub mod wait;
 

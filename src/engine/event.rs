@@ -1,6 +1,6 @@
 //! The events of keys for those who listen to them.
 
-/// An event of a key. The shell says when each is sent (`server/notify.rs`).
+/// An event of a key. The shell says when each is sent (`server/observe/notify.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// An acquire was granted at once.

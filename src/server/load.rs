@@ -4,15 +4,24 @@ use std::ffi::c_int;
 
 use redis_module::{raw, RedisString, Status};
 
-use super::api::{call, missing_function, Caller, Context, Level};
-use super::blocked_client::Note;
-use super::module::Module;
-use super::{
-    callbacks, clock, config, data_type, dispatch, eviction, info_section, limits, main_thread,
-    propagation, register, slot_migration, writes,
-};
 use crate::command::Command;
 use crate::engine::guard::{GuardEvent, Reason};
+use crate::server::api::clock;
+use crate::server::api::main_thread;
+use crate::server::api::{call, missing_function, Caller, Context, Level};
+use crate::server::clients::blocked_client::Note;
+use crate::server::cluster::slot_migration;
+use crate::server::entry::callbacks;
+use crate::server::entry::data_type;
+use crate::server::entry::dispatch;
+use crate::server::entry::info_section;
+use crate::server::entry::register;
+use crate::server::host::module::Module;
+use crate::server::replication::propagation;
+use crate::server::replication::writes;
+use crate::server::settings::config;
+use crate::server::settings::eviction;
+use crate::server::settings::limits;
 
 /// The module's version as MODULE LIST shows it: 10203 is 1.2.3.
 pub(crate) const VERSION: i32 = version_number(env!("CARGO_PKG_VERSION"));

@@ -84,7 +84,7 @@ impl Tree {
     }
 }
 
-/// The module of a file: `server/stats/mod.rs` is `server::stats`.
+/// The module of a file: `server/observe/stats/mod.rs` is `server::stats`.
 fn names_of(file: &Path) -> Names {
     let plain = file.with_extension("");
     let names = plain.iter().map(|name| name.to_str().unwrap().to_owned());

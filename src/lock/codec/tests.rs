@@ -1,3 +1,5 @@
+//! Tests of the codec.
+
 // Long because: it is a list of values and of bytes that are none.
 
 use std::fs;

@@ -30,7 +30,9 @@
 mod adapters;
 mod clients;
 mod faults;
+mod forged;
 mod group;
+mod holds;
 mod journal;
 mod judge;
 mod judge_tests;
@@ -38,10 +40,12 @@ mod kept;
 mod partition;
 mod plan;
 mod report;
+mod requests;
 mod resources;
 mod round;
 mod sentinels;
 mod shards;
+mod waits;
 mod watcher;
 
 use std::fs;

@@ -131,7 +131,7 @@ impl Node {
         self.take_sent();
     }
 
-    /// Carries out what a primary has sent, as `server/replay.rs` does.
+    /// Carries out what a primary has sent, as `server/entry/replay.rs` does.
     pub(in super::super) fn replay(&mut self, record: &Record) {
         if let Change::Beat(beat) = record.change {
             let ctx = self.memory.ctx();

@@ -1,0 +1,183 @@
+//! Blocked clients: the listeners of requests with BLOCK.
+
+use std::cell::Cell;
+use std::ffi::{c_int, c_void};
+use std::hash::{Hash, Hasher};
+use std::ptr;
+
+use redis_module::raw;
+
+use crate::engine::{self, Outcome, Types};
+use crate::server::api::scan::Cursor;
+use crate::server::api::{call, Context};
+
+/// What the machine remembers for this server.
+pub(crate) enum Redis {}
+
+impl Types for Redis {
+    type Client = BlockedClient;
+    type Hasher = foldhash::fast::RandomState;
+    type Cursor = Cursor;
+}
+
+/// The machine of this server.
+pub(in crate::server) type Machine = engine::Machine<Redis>;
+
+/// What callbacks and the machine use.
+pub(in crate::server) type Shared = engine::Shared<Redis>;
+
+/// What a callback has seen.
+pub(in crate::server) type Note = engine::Note<BlockedClient>;
+
+/// A blocked client as the server knows it. The handle stays valid until [`unblock`] or
+/// [`release`], also when the client is gone. The layers above only compare it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BlockedClient {
+    handle: *mut raw::RedisModuleBlockedClient,
+    /// The client's id, as CLIENT LIST shows it; 0 where it does not matter.
+    id: u64,
+}
+
+impl PartialEq for BlockedClient {
+    fn eq(&self, other: &Self) -> bool {
+        self.handle == other.handle
+    }
+}
+
+impl Eq for BlockedClient {}
+
+impl Hash for BlockedClient {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.handle.hash(state);
+    }
+}
+
+impl BlockedClient {
+    /// The handle that the server passes to a callback.
+    pub(in crate::server) const fn new(handle: *mut raw::RedisModuleBlockedClient) -> Self {
+        Self { handle, id: 0 }
+    }
+
+    /// The client's id, as CLIENT LIST shows it.
+    pub(in crate::server) const fn id(self) -> u64 {
+        self.id
+    }
+
+    /// The client of a timeout callback.
+    ///
+    /// # Safety
+    /// The context is that of a timeout callback.
+    pub(in crate::server) unsafe fn of_timeout(ctx: Context<'_>) -> Self {
+        // SAFETY: the caller's word.
+        Self::new(unsafe { call!(RedisModule_GetBlockedClientHandle(ctx.as_ptr())) })
+    }
+}
+
+/// What the server calls for a blocked client.
+#[derive(Clone, Copy)]
+pub(in crate::server) struct Callbacks {
+    /// It asks for the reply of a client that was unblocked.
+    pub(in crate::server) on_reply: raw::RedisModuleCmdFunc,
+    /// CLIENT UNBLOCK TIMEOUT. Before Redis 7.4 and Valkey 8 the server loses the reply, or aborts,
+    /// when it unblocks a client that is being granted. So these have no such callback, and CLIENT
+    /// UNBLOCK answers 0 there.
+    pub(in crate::server) on_timeout: raw::RedisModuleCmdFunc,
+    /// It has done with an outcome: sent to the client, or never to be sent.
+    pub(in crate::server) on_free:
+        Option<unsafe extern "C" fn(ctx: *mut raw::RedisModuleCtx, outcome: *mut c_void)>,
+    /// A client is gone.
+    pub(in crate::server) on_gone: raw::RedisModuleDisconnectFunc,
+}
+
+/// How a wait has ended, and what has become of the reply that says so.
+pub(in crate::server) struct Ending {
+    pub(in crate::server) outcome: Outcome,
+    /// What [`Callbacks::on_reply`] has made of a grant; `None` before, or where it was not called.
+    pub(in crate::server) said: Cell<Option<Said>>,
+}
+
+/// Whether a client hears of its grant.
+#[derive(Clone, Copy)]
+pub(in crate::server) enum Said {
+    /// The reply is on its way to the client of this number.
+    ToClient(u64),
+    /// It counts as heard.
+    Heard,
+    /// The server closes the client.
+    ToNobody,
+}
+
+/// Blocks the client of the running command. `None` when the server refuses.
+pub(in crate::server) fn block(ctx: Context<'_>, callbacks: &Callbacks) -> Option<BlockedClient> {
+    // SAFETY: the context is that of a running command. The server gets no timeout: its own are
+    // late, and race with grants.
+    let client = unsafe {
+        call!(RedisModule_BlockClient(
+            ctx.as_ptr(),
+            callbacks.on_reply,
+            callbacks.on_timeout,
+            callbacks.on_free,
+            0
+        ))
+    };
+    if client.is_null() {
+        return None;
+    }
+    // SAFETY: the client was blocked just now.
+    unsafe { call!(RedisModule_SetDisconnectCallback(client, callbacks.on_gone)) };
+    Some(BlockedClient {
+        handle: client,
+        id: ctx.client_id(),
+    })
+}
+
+/// Ends the wait of a client whose request has left the registry, and sends its outcome.
+pub(in crate::server) fn unblock(client: BlockedClient, outcome: Outcome) {
+    let said = Cell::new(None);
+    let ending = Box::into_raw(Box::new(Ending { outcome, said }));
+    // SAFETY: the client was blocked by `block` and is unblocked only once, because it left the
+    // registry only once. The server hands the ending to `on_reply` and then to `on_free`, which
+    // frees it.
+    unsafe { call!(RedisModule_UnblockClient(client.handle, ending.cast())) };
+}
+
+/// Gives back the handle of a client that is gone, or was answered by the server. It has left the
+/// registry.
+pub(in crate::server) fn release(client: BlockedClient) {
+    // SAFETY: as in `unblock`; without an outcome the server calls nothing back.
+    unsafe { call!(RedisModule_UnblockClient(client.handle, ptr::null_mut())) };
+}
+
+/// The ending that a reply callback is to tell.
+///
+/// # Safety
+/// The context is that of a reply callback, and `'e` does not outlive it.
+pub(in crate::server) unsafe fn ending_of<'e>(ctx: Context<'_>) -> Option<&'e Ending> {
+    // SAFETY: what the server gives is what `unblock` passed, alive until `on_free`.
+    unsafe {
+        call!(RedisModule_GetBlockedClientPrivateData(ctx.as_ptr()))
+            .cast::<Ending>()
+            .as_ref()
+    }
+}
+
+/// Takes the outcome that the server has done with, and says who has heard of it.
+///
+/// # Safety
+/// `ctx` and `ending` are what the server passed to `on_free`.
+pub(in crate::server) unsafe fn take_ending(
+    ctx: *mut raw::RedisModuleCtx,
+    ending: *mut c_void,
+) -> Option<(Outcome, Option<Said>)> {
+    if ending.is_null() {
+        return None;
+    }
+    // SAFETY: what `unblock` passed, which comes here once. The context is the server's own.
+    let (Ending { outcome, said }, is_gone) = unsafe {
+        let ending = Box::from_raw(ending.cast::<Ending>());
+        let is_gone: c_int = call!(RedisModule_BlockedClientDisconnected(ctx));
+        (*ending, is_gone != 0)
+    };
+    let said = said.get();
+    Some((outcome, if is_gone { Some(Said::ToNobody) } else { said }))
+}

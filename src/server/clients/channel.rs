@@ -1,0 +1,76 @@
+//! Channels: the listeners of requests with NOTIFY.
+
+use redis_module::raw;
+
+use crate::command::Error;
+use crate::engine::{Count, Message};
+use crate::lock::slot::slot_of;
+use crate::lock::Token;
+use crate::server::api::{Arg, Caller, Context, OwnedString};
+use crate::server::observe::stats::counters;
+
+/// Checks that a request for a key may name a channel.
+///
+/// # Errors
+/// Where NOTIFY is not possible at all, the channel is not in the key's slot, or the user may not
+/// publish to it.
+pub(in crate::server) fn check(
+    ctx: Context<'_>,
+    key: Arg<'_>,
+    channel: &[u8],
+) -> Result<(), Error> {
+    if ctx.is_in_script() {
+        return Err(Error::NotifyInScript);
+    }
+    if ctx.is_cluster() {
+        // SAFETY: the static is not written after the load.
+        if unsafe { raw::RedisModule_PublishMessageShard }.is_none() {
+            return Err(Error::NotifyInCluster);
+        }
+        if slot_of(channel) != slot_of(key.bytes()) {
+            return Err(Error::CrossSlot);
+        }
+    }
+    if ctx.may_publish(channel) {
+        Ok(())
+    } else {
+        Err(Error::NoChannelPermission)
+    }
+}
+
+/// Whether somebody at this node may receive a message. False is certain.
+///
+/// In a cluster a message also reaches subscribers at replicas, which do not count. So a node must
+/// know that somebody listens here before it publishes a grant. If the server does not say, the
+/// count of the receivers decides, as it does outside of a cluster.
+pub(in crate::server) fn may_be_heard(caller: &mut Caller<'_>, channel: &[u8]) -> bool {
+    let subscribers = match caller.context().is_cluster() {
+        true => caller.shard_subscribers(channel),
+        false => None,
+    };
+    subscribers != Some(0)
+}
+
+/// Publishes the end of a wait. True if somebody on this node receives it.
+pub(in crate::server) fn publish(
+    ctx: Context<'_>,
+    channel: &[u8],
+    message: Message,
+    key: &[u8],
+    token: Token<'_>,
+) -> bool {
+    let channel = OwnedString::new(ctx, channel);
+    let message = OwnedString::new(ctx, &message.bytes(key, token));
+    counters::add(Count::Published, 1);
+    let (channel, message) = (channel.arg().as_ptr(), message.arg().as_ptr());
+    // SAFETY: the statics are not written after the load.
+    let (shard, plain) = unsafe {
+        (
+            raw::RedisModule_PublishMessageShard,
+            raw::RedisModule_PublishMessage,
+        )
+    };
+    let publish = if ctx.is_cluster() { shard } else { plain };
+    // SAFETY: the context and both strings are alive. Publishing calls no module back.
+    publish.is_some_and(|publish| unsafe { publish(ctx.as_ptr(), channel, message) } > 0)
+}

@@ -1,0 +1,490 @@
+//! Every entry from the server but the commands and the type's other methods.
+//!
+//! | the server calls | when | what is done |
+//! | --- | --- | --- |
+//! | [`on_timer`] | something is due | `tick` |
+//! | [`on_round`] | ten times a second | replaces an overdue timer, closes a slice of the windows |
+//! | [`on_unlink`], [`on_unlink2`] | a lock leaves its key | note, counters, entry of LOCK.LOG |
+//! | [`on_flush`], [`on_swap`] | FLUSHDB, FLUSHALL, SWAPDB | note, entry of LOCK.LOG |
+//! | [`replication`] | promotion, demotion | fences begin ahead, note |
+//! | [`on_config`] | CONFIG SET | note, warning about eviction |
+//! | [`on_load`] | a load begins or ends | note: nothing is missing |
+//! | [`replication`] | links begin and end | note |
+//! | [`cluster`] | another node asks or answers about slots | note |
+//! | [`on_migration`], [`on_fork`], [`send_last_fence`] | atomic slot migration | note, last fence |
+//! | [`on_reply`], [`on_free`], [`on_gone`], [`on_unblock_timeout`] | the end of a blocked client's wait | reply, note |
+//! | [`on_client`], [`on_loop`], [`on_turn`] | a client is freed (LINGER: its connection is lost), a turn of the event loop ends | note |
+//!
+//! A callback runs in the middle of something of the server's. It leaves a note and sets the timer,
+//! and never serves a key itself. Only the timer, which runs alone, does more.
+//!
+//! None of them runs for a key that is not a lock: the methods of the type are called for its
+//! values only, and the server's events here are of whole databases. Keyspace events would be
+//! called for every key.
+
+// Long because: it is the one list of what the server calls.
+
+pub(in crate::server) mod cluster;
+mod replication;
+
+use std::ffi::{c_int, c_void, CStr};
+use std::num::NonZeroU64;
+
+use redis_module::raw;
+
+use crate::engine::guard::GuardEvent;
+use crate::engine::{tick, Outcome};
+use crate::lock::Lock;
+use crate::server::api::clock;
+use crate::server::api::lock_type;
+use crate::server::api::{Arg, Caller, Context, OwnedString};
+use crate::server::clients::blocked_client::{self, BlockedClient, Callbacks, Note, Said};
+use crate::server::cluster::slot_migration;
+use crate::server::host::ends;
+use crate::server::host::module::{Module, Task};
+use crate::server::observe::stats::removals::Cause;
+use crate::server::replication::propagation;
+use crate::server::settings::eviction;
+
+/// What the server calls for a blocked client. `on_timeout` says whether this server can unblock a
+/// client by CLIENT UNBLOCK TIMEOUT while it is being granted.
+pub(in crate::server) fn of_blocked_client(on_timeout: bool) -> Callbacks {
+    Callbacks {
+        on_reply: Some(on_reply),
+        on_timeout: if on_timeout {
+            Some(on_unblock_timeout)
+        } else {
+            None
+        },
+        on_free: Some(on_free),
+        on_gone: Some(on_gone),
+    }
+}
+
+/// Subscribes to the server's events. False when it refuses one that the module needs.
+pub(in crate::server) fn subscribe(ctx: Context<'_>) -> bool {
+    let hears = ctx.on_server_event(raw::REDISMODULE_EVENT_CONFIG, Some(on_config));
+    ctx.on_server_event(raw::REDISMODULE_EVENT_LOADING, Some(on_load));
+    eviction::set_notified(hears);
+    let heard = [
+        ctx.on_server_event(raw::REDISMODULE_EVENT_FLUSHDB, Some(on_flush)),
+        ctx.on_server_event(raw::REDISMODULE_EVENT_SWAPDB, Some(on_swap)),
+        ctx.on_server_event(raw::REDISMODULE_EVENT_CRON_LOOP, Some(on_round)),
+        replication::subscribe(ctx),
+        slot_migration::subscribe(ctx, Some(on_migration), Some(on_fork)),
+    ];
+    heard.iter().all(|heard| *heard)
+}
+
+/// Names what is to be called when a connection is lost, once somebody says LINGER.
+pub(in crate::server) fn prepare_bindings() {
+    Module::get().connections.set_callback(Some(on_client));
+}
+
+/// Subscribes to what tells whether a client has received its grant, on servers from 7.0 on.
+pub(in crate::server) fn subscribe_to_clients(ctx: Context<'_>) {
+    let replies = &Module::get().replies;
+    replies.prepare(ctx, Some(on_client), Some(on_loop), on_turn);
+    replies.look_at_config(&mut Caller::new(ctx));
+}
+
+/// The module's timer fires.
+pub(in crate::server) unsafe extern "C" fn on_timer(
+    ctx: *mut raw::RedisModuleCtx,
+    _data: *mut c_void,
+) {
+    if !Module::get().timer.fires() {
+        return;
+    }
+    // SAFETY: the server's own context, in its callback.
+    if let Some(mut task) = unsafe { Task::begin(ctx, None) } {
+        let module = task.module();
+        module.departures.turn_begins();
+        if module.has_config_changed.take() {
+            module.replies.look_at_config(task.caller());
+        }
+        if let Some(pause_us) = tick::run(&mut task) {
+            task.machine().is_due_changed = false;
+            module.timer.arm_in(pause_us);
+        } else if module.shared.bindings.has_untold() {
+            module.timer.arm_at_once();
+        }
+    }
+}
+
+/// The server's own round, ten times a second by a clock that nobody can set.
+unsafe extern "C" fn on_round(
+    _ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    _subevent: u64,
+    _data: *mut c_void,
+) {
+    let module = Module::get();
+    module.start.is_over();
+    module.recent.advance(clock::monotonic_us());
+    if let Some(ctx) = Context::detached() {
+        module.forced.tell_rest(ctx);
+    }
+    if module.timer.is_armed() {
+        module.timer.replace_overdue();
+    } else if module.shared.inbox.has_notes() {
+        // No timer can be set while the server loads.
+        module.timer.arm_at_once();
+    }
+}
+
+/// FLUSHDB and FLUSHALL, which do not unlink the keys one by one.
+unsafe extern "C" fn on_flush(
+    _ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    subevent: u64,
+    data: *mut c_void,
+) {
+    // SAFETY: the data of this event is a structure of this kind.
+    let Some(info) = (unsafe { data.cast::<raw::RedisModuleFlushInfo>().as_ref() }) else {
+        return;
+    };
+    let module = Module::get();
+    module.removals.forget();
+    let db = (info.dbnum >= 0).then_some(info.dbnum);
+    if subevent == raw::REDISMODULE_SUBEVENT_FLUSHDB_START {
+        ends::flushed(module, db);
+    }
+    module.shared.bindings.empty_db(db);
+    if module.shared.inbox.do_names_matter() {
+        module.leave(Note::Emptied { db });
+    }
+}
+
+/// SWAPDB, after which the same waiters wait for other keys.
+unsafe extern "C" fn on_swap(
+    _ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    _subevent: u64,
+    data: *mut c_void,
+) {
+    // SAFETY: the data of this event is a structure of this kind.
+    let info = unsafe { data.cast::<raw::RedisModuleSwapDbInfo>().as_ref() };
+    if let Some(info) = info {
+        let module = Module::get();
+        module
+            .shared
+            .bindings
+            .swap_dbs(info.dbnum_first, info.dbnum_second);
+        module.leave(Note::Swapped(info.dbnum_first, info.dbnum_second));
+    }
+}
+
+/// A load begins or ends.
+unsafe extern "C" fn on_load(
+    ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    subevent: u64,
+    _data: *mut c_void,
+) {
+    // SAFETY: the server's own context, in its callback.
+    let Some(ctx) = (unsafe { Context::new(ctx) }) else {
+        return;
+    };
+    let (module, mut caller) = (Module::get(), Caller::new(ctx));
+    match subevent {
+        raw::REDISMODULE_SUBEVENT_LOADING_AOF_START => module.start.aof_begins(&mut caller),
+        raw::REDISMODULE_SUBEVENT_LOADING_ENDED if module.start.ended(&mut caller) => {
+            module.leave(Note::Guard(GuardEvent::LacksNothing));
+        }
+        _ => {}
+    }
+}
+
+/// CONFIG SET.
+unsafe extern "C" fn on_config(
+    ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    _subevent: u64,
+    data: *mut c_void,
+) {
+    // SAFETY: the data of this event is a structure of this kind; the context is the server's own,
+    // in its callback.
+    let (changes, ctx) = unsafe {
+        (
+            data.cast::<raw::RedisModuleConfigChangeV1>().as_ref(),
+            Context::new(ctx),
+        )
+    };
+    let (Some(changes), Some(ctx)) = (changes, ctx) else {
+        return;
+    };
+    let module = Module::get();
+    module.has_config_changed.set(true);
+    module.leave(Note::Guard(GuardEvent::SettingsChanged));
+    if changes.config_names.is_null() {
+        return;
+    }
+    let count = usize::try_from(changes.num_changes).unwrap_or_default();
+    // SAFETY: the structure has as many names as it says, strings that end with NUL.
+    let is_policy = unsafe {
+        let names = std::slice::from_raw_parts(changes.config_names, count);
+        names
+            .iter()
+            .any(|name| CStr::from_ptr(*name) == c"maxmemory-policy")
+    };
+    if is_policy {
+        eviction::warn(ctx);
+    }
+}
+
+/// A lock has left its key: DEL, expiry, eviction, overwriting, RENAME, MOVE, a slot that goes.
+/// From 7.0 on.
+pub(in crate::server) unsafe extern "C" fn on_unlink2(
+    key: *mut raw::RedisModuleKeyOptCtx,
+    value: *const c_void,
+) {
+    // SAFETY: the statics are not written after the load.
+    let (Some(name_of), Some(db_of)) = (unsafe {
+        (
+            raw::RedisModule_GetKeyNameFromOptCtx,
+            raw::RedisModule_GetDbIdFromOptCtx,
+        )
+    }) else {
+        return;
+    };
+    // SAFETY: the server's own structure, in its callback; the name lives as long. The value, one
+    // of our type, is alive yet.
+    let (name, db, lock) = unsafe {
+        let name = Arg::new(name_of(key).cast_mut());
+        (name, db_of(key), lock_type::lock_at(value))
+    };
+    lock_left(Some(db), name, lock);
+}
+
+/// The same on 6.2, which does not say in which database.
+pub(in crate::server) unsafe extern "C" fn on_unlink(
+    key: *mut raw::RedisModuleString,
+    value: *const c_void,
+) {
+    // SAFETY: the server's own string, in its callback. The value, one of our type, is alive yet.
+    let (name, lock) = unsafe { (Arg::new(key), lock_type::lock_at(value)) };
+    lock_left(None, name, lock);
+}
+
+fn lock_left(db: Option<c_int>, name: Arg<'_>, lock: Option<&Lock>) {
+    let module = Module::get();
+    let Some(lock) = lock.filter(|_| !module.shared.inbox.is_own_change()) else {
+        return;
+    };
+    if module.migrations.leaves(name.bytes(), lock) {
+        // Its end is counted where it is held.
+        module.removals.forget();
+    } else if let Some(cause) = module.removals.begin(lock) {
+        if cause == Cause::Forced && !module.migrations.has_exported(name.bytes()) {
+            module.departures.is_removed(name.bytes(), lock);
+        }
+        ends::lock_ended(module, db, name, lock, cause);
+    }
+    module.shared.bindings.lock_left(db, name.bytes(), lock);
+    if module.shared.inbox.do_names_matter() {
+        let name = name.bytes().into();
+        module.leave(Note::Left { db, name });
+    }
+    let is_in_cluster = Context::detached().is_some_and(Context::is_cluster);
+    if is_in_cluster && !module.shared.inbox.lock_left() {
+        module.timer.arm_at_once();
+    }
+}
+
+/// An atomic slot migration begins or ends.
+unsafe extern "C" fn on_migration(
+    _ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    subevent: u64,
+    data: *mut c_void,
+) {
+    let module = Module::get();
+    // SAFETY: the server passed these to the callback of this event.
+    if unsafe { module.migrations.on_event(subevent, data) } {
+        // Repairs were put off until now, and waiters may have to go.
+        module.leave(Note::SlotsChanged);
+    }
+}
+
+/// A child of the server is born: it may be the one that writes the keys of a migration. From now
+/// on the server sends on what changes in its slots.
+unsafe extern "C" fn on_fork(
+    _ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    subevent: u64,
+    _data: *mut c_void,
+) {
+    let is_exporting = Module::get().migrations.is_exporting();
+    if subevent != raw::REDISMODULE_SUBEVENT_FORK_CHILD_BORN || !is_exporting {
+        return;
+    }
+    // The event comes a moment too early, before the server has noted that the child is there. The
+    // source cannot be asked to pause before this timer: the server reads nothing from the target
+    // between the two.
+    if let Some(ctx) = Context::detached() {
+        ctx.create_timer(0, send_last_fence);
+    }
+}
+
+/// Sends the last fence to the targets. One that is still to come belongs to an effect, which is
+/// sent as well.
+unsafe extern "C" fn send_last_fence(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) {
+    // SAFETY: the server's own context, in its callback.
+    let Some(ctx) = (unsafe { Context::new(ctx) }).filter(|ctx| ctx.is_primary()) else {
+        return;
+    };
+    let module = Module::get();
+    let keys = module.migrations.keys_of_exports();
+    let Some(fence) = module.shared.fences.last().filter(|_| !keys.is_empty()) else {
+        return;
+    };
+    if ctx.must_not_write() {
+        ctx.create_timer(slot_migration::PAUSED_MS, send_last_fence);
+        return;
+    }
+    for key in keys {
+        let key = OwnedString::new(ctx, &key);
+        propagation::send_fence(ctx, key.arg(), fence);
+    }
+}
+
+/// The server asks for the reply of a client that was unblocked.
+unsafe extern "C" fn on_reply(
+    ctx: *mut raw::RedisModuleCtx,
+    _argv: *mut *mut raw::RedisModuleString,
+    _argc: c_int,
+) -> c_int {
+    // SAFETY: the server's own context, in its callback.
+    let Some(ctx) = (unsafe { Context::new(ctx) }) else {
+        return raw::REDISMODULE_ERR as c_int;
+    };
+    // SAFETY: the context is that of a reply callback.
+    match unsafe { blocked_client::ending_of(ctx) } {
+        Some(ending) => {
+            if let Outcome::Granted(..) = ending.outcome {
+                let is_confirmed_later = Module::get().replies.are_confirmed_later(ctx);
+                ending.said.set(Some(match is_confirmed_later {
+                    true => Said::ToClient(ctx.client_id()),
+                    false if Caller::new(ctx).is_closing() => Said::ToNobody,
+                    false => Said::Heard,
+                }));
+            }
+            ctx.reply(ending.outcome.reply());
+        }
+        None => ctx.reply_null(),
+    }
+    raw::REDISMODULE_OK as c_int
+}
+
+/// The server has done with an outcome: sent to the client, or never to be sent.
+unsafe extern "C" fn on_free(ctx: *mut raw::RedisModuleCtx, ending: *mut c_void) {
+    // SAFETY: the server passed these.
+    let taken = unsafe { blocked_client::take_ending(ctx, ending) };
+    let Some((Outcome::Granted(granted, _), said)) = taken else {
+        return;
+    };
+    let module = Module::get();
+    match said {
+        Some(Said::ToClient(client)) => {
+            if let Some(before) = module.replies.send(client, granted) {
+                module.confirm(before, true);
+            }
+        }
+        Some(Said::Heard) => module.confirm(granted, true),
+        Some(Said::ToNobody) => module.confirm(granted, false),
+        // The server has answered the client by itself.
+        None => {}
+    }
+}
+
+/// A client is gone: it was killed, its connection broke, CLIENT UNBLOCK ERROR has answered it, or
+/// the server became a replica.
+unsafe extern "C" fn on_gone(
+    _ctx: *mut raw::RedisModuleCtx,
+    client: *mut raw::RedisModuleBlockedClient,
+) {
+    Module::get().leave(Note::Gone(BlockedClient::new(client)));
+}
+
+/// CLIENT UNBLOCK TIMEOUT.
+unsafe extern "C" fn on_unblock_timeout(
+    ctx: *mut raw::RedisModuleCtx,
+    _argv: *mut *mut raw::RedisModuleString,
+    _argc: c_int,
+) -> c_int {
+    // SAFETY: the server's own context, in its callback.
+    if let Some(ctx) = unsafe { Context::new(ctx) } {
+        ctx.reply_null();
+        // SAFETY: the context is that of a timeout callback.
+        let client = unsafe { BlockedClient::of_timeout(ctx) };
+        Module::get().leave(Note::Gone(client));
+    }
+    raw::REDISMODULE_OK as c_int
+}
+
+/// A client is freed, for any reason.
+unsafe extern "C" fn on_client(
+    ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    subevent: u64,
+    data: *mut c_void,
+) {
+    let module = Module::get();
+    let matters = !module.replies.is_empty() || module.connections.matter();
+    if subevent != raw::REDISMODULE_SUBEVENT_CLIENT_CHANGE_DISCONNECTED || !matters {
+        return;
+    }
+    // SAFETY: the data of this event is a structure of this kind; the context is the server's own,
+    // in its callback.
+    let (info, ctx) = unsafe {
+        let info = data.cast::<raw::RedisModuleClientInfo>().as_ref();
+        (info, Context::new(ctx))
+    };
+    let (Some(info), Some(ctx)) = (info, ctx) else {
+        return;
+    };
+    for granted in module.replies.take_of(info.id) {
+        let may_have_read =
+            module.replies.may_have_been_read(ctx) || Caller::new(ctx).closes_after_replies();
+        module.confirm(granted, may_have_read);
+    }
+    // The note comes after those about its grants.
+    let client = NonZeroU64::new(info.id).filter(|_| module.connections.matter());
+    if let Some(client) = client.filter(|client| module.ends_something(*client)) {
+        module.leave(Note::Disconnected(client));
+    }
+}
+
+/// The server looks for events: it has sent the replies of the last turn.
+unsafe extern "C" fn on_loop(
+    _ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    subevent: u64,
+    _data: *mut c_void,
+) {
+    let is_awake = subevent == raw::REDISMODULE_SUBEVENT_EVENTLOOP_AFTER_SLEEP;
+    if let Some(ctx) = Context::detached().filter(|_| is_awake) {
+        let module = Module::get();
+        let confirm = |granted| module.confirm(granted, true);
+        module.replies.take_all(ctx, confirm);
+    }
+}
+
+/// The turn after a grant: the module stops listening to the event loop.
+unsafe extern "C" fn on_turn(_data: *mut c_void) {
+    if let Some(ctx) = Context::detached() {
+        Module::get().replies.turn_has_begun(ctx);
+    }
+}
+
+impl Module {
+    /// Notes whether a client has heard of its grant.
+    fn confirm(&self, granted: crate::wait::Grant, is_delivered: bool) {
+        if is_delivered {
+            self.shared.inbox.leave(Note::Delivered(granted));
+        } else {
+            self.leave(Note::Lost(granted));
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Entries from the server about its role and its links.
+
+use std::ffi::c_void;
+
+use redis_module::raw;
+
+use crate::engine::guard::{GuardEvent, Reason, Scope};
+use crate::server::api::clock;
+use crate::server::api::Context;
+use crate::server::clients::blocked_client::Note;
+use crate::server::host::module::Module;
+use crate::server::settings::limits;
+
+/// Subscribes to these events. False when the server refuses one that the module needs.
+pub(super) fn subscribe(ctx: Context<'_>) -> bool {
+    let links = [
+        (
+            raw::REDISMODULE_EVENT_MASTER_LINK_CHANGE,
+            on_primary_link as _,
+        ),
+        (
+            raw::REDISMODULE_EVENT_REPLICA_CHANGE,
+            on_replica_change as _,
+        ),
+    ];
+    for (event, callback) in links {
+        ctx.on_server_event(event, Some(callback));
+    }
+    ctx.on_server_event(
+        raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED,
+        Some(on_role_change),
+    )
+}
+
+/// A promotion, or a demotion.
+unsafe extern "C" fn on_role_change(
+    _ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    role: u64,
+    _data: *mut c_void,
+) {
+    let module = Module::get();
+    if role == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_REPLICA {
+        // The server may be a primary again before the timer runs. The timer is not set: the server
+        // tells the blocked clients first.
+        module.shared.inbox.leave(Note::Demoted);
+        module.shared.bindings.clear();
+    }
+    if role == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER {
+        module.shared.fences.begin_ahead(clock::now());
+        let begins = GuardEvent::Began(Reason::Promotion, clock::boot_us());
+        if let Some(ctx) = Context::detached() {
+            module.links.is_promoted(ctx);
+        }
+        module.leave(Note::Guard(begins));
+        // A replica repairs nothing, so the new primary does what the old one has not done.
+        module.leave(Note::SweepWanted);
+    }
+}
+
+/// The link to the primary is up, or down.
+unsafe extern "C" fn on_primary_link(
+    _ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    subevent: u64,
+    _data: *mut c_void,
+) {
+    let module = Module::get();
+    match Context::detached() {
+        Some(ctx) if subevent == raw::REDISMODULE_SUBEVENT_MASTER_LINK_UP => {
+            module.links.is_up(ctx);
+            module.leave(Note::Guard(GuardEvent::Linked));
+        }
+        _ => module.links.is_down(),
+    }
+}
+
+/// A replica has come or gone.
+unsafe extern "C" fn on_replica_change(
+    _ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    _subevent: u64,
+    _data: *mut c_void,
+) {
+    let module = Module::get();
+    let is_on = limits::guard().scope >= Scope::Failover;
+    if let Some(ctx) = Context::detached().filter(|_| is_on) {
+        let events = module.links.replicas_changed(ctx).into_iter().flatten();
+        events.for_each(|event| module.leave(Note::Guard(event)));
+    }
+}

@@ -1,0 +1,85 @@
+//! The commands that lock: their arguments are parsed, what settings and rights say is checked, and
+//! the machine does the rest ([`crate::engine`]).
+
+use std::ffi::c_int;
+
+use redis_module::raw;
+
+use crate::command::acquire::{Acquire, Wait, Wanted};
+use crate::command::check::Check;
+use crate::command::macquire::{key_count, Macquire};
+use crate::command::release::Release;
+use crate::command::renew::Renew;
+use crate::command::{cancel as cancel_args, Args, Error};
+use crate::engine::macquire::FIRST_KEY;
+use crate::engine::{self, cancel as waits, command, macquire};
+use crate::server::api::{Arg, Argv, Context};
+use crate::server::clients::channel;
+use crate::server::host::module::Task;
+use crate::server::settings::limits;
+
+pub(in crate::server) fn take_hold(task: &mut Task<'_>, wanted: Wanted) -> Result<(), Error> {
+    let acquire = Acquire::parse(wanted, task.args())?;
+    check_request(task, &acquire, task.argv().key())?;
+    command::take_hold(task, &acquire)
+}
+
+pub(in crate::server) fn take_all(task: &mut Task<'_>) -> Result<(), Error> {
+    let request = Macquire::parse(Args::new(task.argv().after_name()))?;
+    check_request(task, request.acquire(), task.argv().word(FIRST_KEY))?;
+    macquire::run(task, &request)
+}
+
+pub(in crate::server) fn release(task: &mut Task<'_>) -> Result<(), Error> {
+    let release = Release::parse(task.args())?;
+    limits::check_ttl(release.at_least_ms())?;
+    command::release(task, &release)
+}
+
+pub(in crate::server) fn cancel(task: &mut Task<'_>) -> Result<(), Error> {
+    let token = cancel_args::parse(task.args())?;
+    waits::run(task, token)
+}
+
+pub(in crate::server) fn renew(task: &mut Task<'_>) -> Result<(), Error> {
+    let renew = Renew::parse(task.args())?;
+    limits::check_ttl(renew.ttl().ms())?;
+    command::renew(task, &renew)
+}
+
+pub(in crate::server) fn check(task: &mut Task<'_>) -> Result<(), Error> {
+    let check = Check::parse(task.args())?;
+    engine::check(task, &check)
+}
+
+/// Checks what a request says beside its hold. `key` is its first key.
+fn check_request(
+    task: &Task<'_>,
+    acquire: &Acquire<'_>,
+    key: Option<Arg<'_>>,
+) -> Result<(), Error> {
+    limits::check_grace(acquire)?;
+    limits::check_ttl(acquire.ask().ttl.ms())?;
+    match (acquire.wait(), key) {
+        (Some(Wait::Notify(_, name)), Some(key)) => channel::check(task.ctx(), key, name),
+        _ => Ok(()),
+    }
+}
+
+/// Names the keys to the server, when it asks for them. False when it does not ask.
+pub(in crate::server) fn name_keys(ctx: Context<'_>, argv: Argv<'_>) -> bool {
+    // SAFETY: the static is not written after the load.
+    let key_at = unsafe { raw::RedisModule_KeyAtPos };
+    let Some(key_at) = key_at.filter(|_| ctx.is_asked_for_keys()) else {
+        return false;
+    };
+    let count = argv.after_name().next().and_then(key_count);
+    let last = count.map_or(0, |count| count.saturating_add(FIRST_KEY));
+    // A request with fewer words is malformed.
+    for at in FIRST_KEY..last.min(argv.len()) {
+        let at = c_int::try_from(at).unwrap_or_default();
+        // SAFETY: the server asks for the keys.
+        unsafe { key_at(ctx.as_ptr(), at) };
+    }
+    true
+}

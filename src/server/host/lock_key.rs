@@ -1,0 +1,274 @@
+//! Locks in the keyspace: a key as the core sees it. A change goes through `commit`.
+
+use std::cell::Cell;
+
+use super::module::Task;
+use crate::engine::host::{self, End, Key as _, Name, Purpose, WrongType};
+use crate::engine::Event;
+use crate::lock::{Deadline, Effect, Fate, Lock, Now};
+use crate::server::api::lock_type;
+use crate::server::api::{Arg, Argv, Content, Context, OpenKey};
+use crate::server::clients::blocked_client::Shared;
+use crate::server::clients::channel;
+use crate::server::observe::notify;
+use crate::server::observe::stats::held;
+use crate::server::replication::propagation;
+
+/// A key that is absent or holds a lock, open until it is dropped. It keeps its task borrowed, so
+/// that no call can come back into this module while it is open.
+pub(in crate::server) struct Key<'k, 'c> {
+    task: &'k mut Task<'c>,
+    name: Arg<'k>,
+    /// The words of the running command, if one runs; `name` is then its key.
+    argv: Option<Argv<'c>>,
+    open: OpenKey<'c>,
+    /// What the key has now.
+    lock: Option<&'k mut Lock>,
+    /// The value of a lock that has ended while the key is open: still there, and deleted with the
+    /// drop. The next lock takes its place in one step, because the server would look the key up
+    /// again for each step. Never beside `lock`.
+    vacated: Option<&'k mut Lock>,
+    /// When the key expires by itself, once that was asked for or set: the server looks it up each
+    /// time.
+    deadline: Cell<Option<Option<Deadline>>>,
+    has_changed: bool,
+}
+
+/// When the key expires by itself, once somebody asks: the server looks it up.
+#[derive(Clone, Copy)]
+pub(in crate::server) struct KeyEnd<'p> {
+    open: &'p OpenKey<'p>,
+    known: &'p Cell<Option<Option<Deadline>>>,
+}
+
+impl End for KeyEnd<'_> {
+    fn deadline(self, now: Now) -> Option<Deadline> {
+        if let Some(known) = self.known.get() {
+            return known;
+        }
+        let at_ms = self.open.expires_at_ms(now.ms());
+        let deadline = at_ms.and_then(|at_ms| Deadline::from_millis(at_ms.min(Deadline::MAX_MS)));
+        self.known.set(Some(deadline));
+        deadline
+    }
+}
+
+impl Name for Arg<'_> {
+    fn bytes(&self) -> &[u8] {
+        Arg::bytes(*self)
+    }
+}
+
+impl<'k, 'c> Key<'k, 'c> {
+    pub(in crate::server) fn open(
+        task: &'k mut Task<'c>,
+        name: Arg<'k>,
+        purpose: Purpose,
+    ) -> Result<Self, WrongType> {
+        let open = OpenKey::open(task.caller(), name, purpose);
+        let lock = lock_of(&open)?;
+        Ok(Self {
+            task,
+            name,
+            argv: None,
+            open,
+            lock,
+            vacated: None,
+            deadline: Cell::new(None),
+            has_changed: false,
+        })
+    }
+
+    /// Opens the key of the running command.
+    pub(in crate::server) fn of_command(
+        task: &'k mut Task<'c>,
+        argv: Argv<'c>,
+        name: Arg<'k>,
+        purpose: Purpose,
+    ) -> Result<Self, WrongType> {
+        let mut key = Self::open(task, name, purpose)?;
+        key.argv = Some(argv);
+        Ok(key)
+    }
+
+    /// Puts a whole lock under the key, in place of what it has.
+    pub(in crate::server) fn replace(&mut self, lock: Lock, now: Now) {
+        if self.lock.is_some() {
+            self.vacate();
+        }
+        let Fate::Held = self.create(lock) else {
+            return;
+        };
+        self.follow_deadline(now);
+    }
+
+    fn create(&mut self, lock: Lock) -> Fate {
+        if let Some(place) = self.vacated.take() {
+            held::changed((place.mode(), place.len()), (lock.mode(), lock.len()));
+            *place = lock;
+            self.lock = Some(place);
+            return Fate::Held;
+        }
+        let value = Box::into_raw(Box::new(lock));
+        // SAFETY: the type's methods expect a boxed `Lock`.
+        if unsafe { self.open.set_value(lock_type::handle(), value.cast()) } {
+            // SAFETY: as in `open`.
+            let lock = unsafe { &mut *value };
+            held::created(lock);
+            self.lock = Some(lock);
+            return Fate::Held;
+        }
+        // SAFETY: the key has refused the value, so it is still ours.
+        drop(unsafe { Box::from_raw(value) });
+        Fate::Free
+    }
+
+    fn vacate(&mut self) {
+        self.vacated = self.lock.take();
+        self.deadline.set(Some(None));
+    }
+
+    fn delete_vacated(&mut self) {
+        if self.vacated.take().is_some() {
+            let inbox = &self.task.module().shared.inbox;
+            inbox.suppress_unlink(|| self.open.delete());
+        }
+    }
+
+    fn ctx(&self) -> Context<'c> {
+        self.task.ctx()
+    }
+
+    /// The key ends with its last hold.
+    fn follow_deadline(&self, now: Now) {
+        if let Some(deadline) = self.lock().and_then(Lock::latest_deadline) {
+            self.open.expire_at_ms(deadline.ms(), now.ms());
+            self.deadline.set(Some(Some(deadline)));
+        }
+    }
+}
+
+impl<'k, 'c> host::Key for Key<'k, 'c> {
+    type Server = Context<'c>;
+    type Name = Arg<'k>;
+    type End<'p>
+        = KeyEnd<'p>
+    where
+        Self: 'p;
+
+    #[inline]
+    fn server(&self) -> Context<'c> {
+        self.ctx()
+    }
+
+    #[inline]
+    fn name(&self) -> Arg<'k> {
+        self.name
+    }
+
+    #[inline]
+    fn lock(&self) -> Option<&Lock> {
+        self.lock.as_deref()
+    }
+
+    #[inline]
+    fn parts(&mut self) -> host::Parts<'_, Self> {
+        let shared = &self.task.module().shared;
+        host::Parts {
+            lock: self.lock.as_deref(),
+            machine: self.task.machine(),
+            shared,
+            key_end: KeyEnd {
+                open: &self.open,
+                known: &self.deadline,
+            },
+        }
+    }
+
+    #[inline]
+    fn shared(&self) -> &Shared {
+        &self.task.module().shared
+    }
+
+    #[inline]
+    fn deadline(&self, now: Now) -> Option<Deadline> {
+        let (open, known) = (&self.open, &self.deadline);
+        KeyEnd { open, known }.deadline(now)
+    }
+
+    fn has_changed(&self) -> bool {
+        self.has_changed
+    }
+
+    fn apply(&mut self, effect: &Effect<'_>, now: Now) {
+        self.has_changed = true;
+        let fate = match self.lock.as_deref_mut() {
+            Some(lock) => {
+                let before = (lock.mode(), lock.len());
+                let fate = effect.apply_to(lock);
+                held::changed(before, (lock.mode(), lock.len()));
+                fate
+            }
+            None => match effect.apply_to_absent() {
+                Some(lock) => self.create(lock),
+                None => return,
+            },
+        };
+        match fate {
+            Fate::Free => self.vacate(),
+            Fate::Held => self.follow_deadline(now),
+        }
+    }
+
+    #[inline]
+    fn replicate(&mut self, effect: &Effect<'_>, ends_lock: bool) {
+        let (ctx, record) = (self.ctx(), &self.task.module().record);
+        let mut buffer = record.take();
+        propagation::send(ctx, self.argv, self.name, effect, ends_lock, &mut buffer);
+        record.set(buffer);
+        ctx.signal_modified(self.name);
+    }
+
+    #[inline]
+    fn note(&self, event: Event) {
+        if notify::is_on() {
+            let db = self.ctx().selected_db();
+            self.task.module().notices.note(db, event, self.name);
+        }
+    }
+
+    fn may_be_heard(&mut self, name: &[u8]) -> Result<bool, WrongType> {
+        self.delete_vacated();
+        self.lock = None;
+        self.deadline.set(None);
+        self.open.close();
+        let may_be_heard = channel::may_be_heard(self.task.caller(), name);
+        self.open = OpenKey::open(self.task.caller(), self.name, Purpose::Write);
+        match lock_of(&self.open) {
+            Ok(lock) => self.lock = lock,
+            Err(error) => {
+                self.open = OpenKey::open(self.task.caller(), self.name, Purpose::Read);
+                return Err(error);
+            }
+        }
+        Ok(may_be_heard)
+    }
+}
+
+/// The lock under an open key.
+fn lock_of<'k>(open: &OpenKey<'_>) -> Result<Option<&'k mut Lock>, WrongType> {
+    match open.content(lock_type::handle()) {
+        Content::Absent => Ok(None),
+        // SAFETY: a value of our type is a `Lock` that `data_type` boxed. The key owns it, nothing
+        // else can reach it while the key is open, and `Key::lock` is given up before the key is
+        // closed or the value deleted.
+        Content::Value(value) => Ok(Some(unsafe { &mut *value.cast::<Lock>() })),
+        Content::OtherType => Err(WrongType),
+    }
+}
+
+impl Drop for Key<'_, '_> {
+    fn drop(&mut self) {
+        self.delete_vacated();
+    }
+}

@@ -1,0 +1,108 @@
+//! The module's own keyspace events. They belong to the class `d` of `notify-keyspace-events`,
+//! which `A` includes on every supported server. So they are off unless an operator turns them on:
+//!
+//! - `lock.acquire`: an acquire was granted at once: a new hold, a repeated request, or a
+//!   conversion.
+//! - `lock.handover`: an acquire was granted to a client that waited.
+//! - `lock.renew`: LOCK.RENEW has set a new deadline, or the deadline has come forward (ATLEAST,
+//!   LINGER).
+//! - `lock.release`: a hold was released, or was revoked because its client was gone before it
+//!   heard of the grant, or because its connection was lost (LINGER).
+//! - `lock.expire`: the deadline of one hold or more has passed: sent when the server deletes the
+//!   key, right after its own `expired`; if other shared holds remain, sent at the next change of
+//!   the lock.
+//! - `lock.forced`: a lock with a live hold has left its key by another command, or by eviction:
+//!   sent right after the server's own `del`, `set`, `rename_from`, `evicted` and the like.
+//!
+//! If PEXPIRE has brought the end of a key forward, `lock.forced` follows `expired`. Redis 6.2
+//! does not tell in which database it deletes a key. There `lock.expire` and `lock.forced` are sent
+//! only as long as all events of the module have been in one database.
+//!
+//! A refusal has no event, because it changes nothing, and clients that retry would flood the
+//! listeners. `lock_refused` counts refusals. FLUSHALL and FLUSHDB send no event, because the
+//! server does not say which keys they delete.
+//!
+//! A replica sends the events when an effect arrives, as the server does for its own types. An
+//! effect does not contain its cause. So on a replica a hand-over is a `lock.acquire`, a repeated
+//! acquire is a `lock.renew`, and an expiry is the server's `del`. It sends no `lock.forced`.
+//!
+//! # Rule
+//!
+//! An event is noted at once, and sent when the command or the timer has closed its keys
+//! ([`Notices`]). A listener may be another module, and it must not find a key half changed. The
+//! module learns of an expiry or of a forced end within a notification, where it may not send
+//! anything.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::ffi::{c_int, CStr};
+
+use redis_module::raw;
+
+use crate::engine::Event;
+use crate::server::api::{call, Arg};
+
+/// The name of an event.
+pub(in crate::server) const fn name(event: Event) -> &'static CStr {
+    match event {
+        Event::Acquire => c"lock.acquire",
+        Event::Handover => c"lock.handover",
+        Event::Renew => c"lock.renew",
+        Event::Release => c"lock.release",
+        Event::Expire => c"lock.expire",
+        Event::Forced => c"lock.forced",
+    }
+}
+
+/// An event that has not been sent yet.
+pub(in crate::server) struct Notice {
+    pub(in crate::server) event: Event,
+    pub(in crate::server) db: c_int,
+    pub(in crate::server) key: Box<[u8]>,
+}
+
+/// The events that have not been sent yet.
+#[derive(Default)]
+pub(in crate::server) struct Notices {
+    is_pending: Cell<bool>,
+    notices: RefCell<Vec<Notice>>,
+    /// The databases in which an event was noted.
+    dbs: RefCell<BTreeSet<c_int>>,
+}
+
+/// Whether the operator has turned the events on.
+#[inline]
+pub(in crate::server) fn is_on() -> bool {
+    // SAFETY: the function takes nothing and reads a number.
+    let classes = unsafe { call!(RedisModule_GetNotifyKeyspaceEvents()) };
+    classes & raw::REDISMODULE_NOTIFY_MODULE as c_int != 0
+}
+
+impl Notices {
+    /// Notes an event.
+    #[cold]
+    pub(in crate::server) fn note(&self, db: c_int, event: Event, key: Arg<'_>) {
+        let key = key.bytes().into();
+        self.dbs.borrow_mut().insert(db);
+        self.notices.borrow_mut().push(Notice { event, db, key });
+        self.is_pending.set(true);
+    }
+
+    /// The database of all events so far, if they have been in only one.
+    pub(in crate::server) fn only_db(&self) -> Option<c_int> {
+        let dbs = self.dbs.borrow();
+        dbs.first().copied().filter(|_| dbs.len() == 1)
+    }
+
+    /// Whether there are events to send.
+    #[inline]
+    pub(in crate::server) fn is_pending(&self) -> bool {
+        self.is_pending.get()
+    }
+
+    /// Takes the events to send.
+    pub(in crate::server) fn take(&self) -> Vec<Notice> {
+        self.is_pending.set(false);
+        self.notices.take()
+    }
+}
