@@ -2,6 +2,7 @@
 //! of the time around them.
 
 use std::collections::BTreeMap;
+use std::fmt::{self, Display, Formatter};
 
 use super::journal::Line;
 
@@ -15,6 +16,14 @@ pub struct Finding {
     pub from_us: u64,
     pub until_us: u64,
     pub text: String,
+}
+
+impl Display for Finding {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let ms = |us: u64| us / 1_000;
+        let (from, until) = (ms(self.from_us), ms(self.until_us));
+        write!(f, "{}: {} ({from} to {until} ms)", self.judge, self.text)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +52,7 @@ pub struct Request<'l> {
 }
 
 /// What the driver, or a watcher, has noted.
-const HARMLESS: [&str; 6] = ["round", "knows", "queued", "heard", "quiet", "over"];
+const HARMLESS: [&str; 5] = ["round", "knows", "heard", "quiet", "over"];
 
 /// An answer that is quicker shows that the server is not late.
 const PROMPT_US: u64 = 50_000;
@@ -60,6 +69,8 @@ pub struct History<'l> {
     pub end_us: u64,
     /// Whether new grants need a majority.
     pub needs_majority: bool,
+    /// Whether somebody takes part whose requests are not in the journal.
+    pub has_adapter: bool,
     /// The server that was promoted last, or has started last, and when.
     pub promoted: Option<(u16, u64)>,
 }
@@ -98,6 +109,7 @@ impl<'l> History<'l> {
             quiet_us: None,
             end_us: lines.last().map_or(0, |line| line.at_us),
             needs_majority: false,
+            has_adapter: false,
             promoted: None,
         };
         let mut open: BTreeMap<&str, Request<'l>> = BTreeMap::new();
@@ -129,6 +141,7 @@ impl<'l> History<'l> {
                 "round" => {
                     let has = |word: &str| line.text.split(' ').any(|one| one == word);
                     history.needs_majority = has("mode=quorum") && has("guarded=true");
+                    history.has_adapter = line.text.contains(" adapter=");
                 }
                 "quiet" => history.quiet_us = Some(line.at_us),
                 what => {
