@@ -37,6 +37,8 @@ pub struct Report {
 /// What is known of a campaign besides its rounds.
 struct Run {
     seed: u64,
+    /// That of its beginning.
+    commit: String,
     groups: u64,
     start: Instant,
 }
@@ -115,6 +117,7 @@ impl Report {
             refused: AtomicUsize::new(0),
             run: Run {
                 seed,
+                commit: commit(),
                 groups,
                 start: Instant::now(),
             },
@@ -189,6 +192,13 @@ impl Report {
     }
 }
 
+fn commit() -> String {
+    let mut git = Command::new("git");
+    let git = git.args(["rev-parse", "--short", "HEAD"]);
+    let output = git.output().map(|output| output.stdout).unwrap_or_default();
+    String::from_utf8_lossy(&output).trim().to_string()
+}
+
 fn open(path: &Path, head: &str) -> File {
     let is_new = !path.exists();
     let mut file = File::options()
@@ -205,10 +215,6 @@ fn open(path: &Path, head: &str) -> File {
 impl Run {
     /// A line of `runs.tsv`.
     fn write(&self, into: &Path, records: &[Record<'_>]) {
-        let mut git = Command::new("git");
-        let git = git.args(["rev-parse", "--short", "HEAD"]);
-        let commit = git.output().map(|output| output.stdout);
-        let commit = String::from_utf8(commit.unwrap_or_default()).unwrap();
         let hours = self.start.elapsed().as_secs_f64() / 3_600.0;
         let sum = |name| {
             records
@@ -219,7 +225,7 @@ impl Run {
         let line = format!(
             "{}\t{}\t{}\t{}\t{hours:.3}\t{}\t{}\t{:.3}\n",
             self.seed,
-            commit.trim(),
+            self.commit,
             env!("CARGO_PKG_VERSION"),
             self.groups,
             records.len(),
