@@ -13,10 +13,10 @@ use rand::RngExt;
 use super::journal::Journal;
 use super::plan::Plan;
 use super::resources::Resources;
-use crate::harness::{Client, Reply};
+use crate::harness::{Client, CutLink, Reply};
 
 pub const CLIENTS: u64 = 12;
-const KEYS: usize = 5;
+pub const KEYS: usize = 5;
 /// A client follows so many redirections.
 const REDIRECTIONS: usize = 4;
 
@@ -39,6 +39,8 @@ pub struct Scene<'p> {
     /// Grants from now on are lost. Clients turn to locks that nobody has held.
     pub is_losing: AtomicBool,
     resources: Resources,
+    /// Here adapters find the primary.
+    pub way: CutLink,
     view: Mutex<View>,
 }
 
@@ -92,6 +94,7 @@ impl<'p> Scene<'p> {
             is_over: AtomicBool::new(false),
             is_losing: AtomicBool::new(false),
             resources: Resources::default(),
+            way: CutLink::to(primary),
             view: Mutex::new(View {
                 old: primary,
                 new: primary,
@@ -101,6 +104,7 @@ impl<'p> Scene<'p> {
     }
 
     pub fn move_to(&self, port: u16) {
+        self.way.turn_to(port);
         let mut view = self.view.lock().unwrap();
         *view = View {
             old: view.new,

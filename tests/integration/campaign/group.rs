@@ -157,7 +157,7 @@ impl Group {
     }
 }
 
-fn follow_port(server: &Server, port: u16) {
+pub fn follow_port(server: &Server, port: u16) {
     let line = format!("REPLICAOF 127.0.0.1 {port}");
     server.client().text(&line);
 }

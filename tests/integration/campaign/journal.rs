@@ -17,7 +17,7 @@ use std::time::Instant;
 
 pub struct Journal {
     file: File,
-    start: Instant,
+    pub start: Instant,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,6 +13,8 @@ use super::requests::Finding;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     pub grants: usize,
+    /// Holds of adapters.
+    pub held: usize,
     /// Pairs of clients that believed at one instant, of which one must not.
     pub overlaps: Vec<Finding>,
     /// Pairs of grants whose fences are not in their order.
@@ -113,6 +115,7 @@ fn read_all(lines: &[Line], slack_ms: Option<u64>) -> Judge<'_> {
         match &line.what[..] {
             "send" => judge.send(line),
             "reply" => judge.reply(line),
+            "held" => judge.held(line),
             "round" => judge.is_by_key = line.text.contains("topology=cluster"),
             "promoting" => judge.promoting_us = line.at_us,
             "promoted" => judge.promoted(line),
@@ -207,6 +210,25 @@ impl<'l> Judge<'l> {
             ("LOCK.CHECK", None) if line.text == "nil" => piece.end(line.at_us),
             _ => {}
         }
+    }
+
+    /// An adapter's own words: the key, the token, the fence, from when on, until when.
+    fn held(&mut self, line: &'l Line) {
+        let words: Vec<_> = line.text.split(' ').collect();
+        let [key, token, _, from_us, until_us] = words[..] else {
+            panic!("{line:?}");
+        };
+        let us = |word: &str| word.parse().expect("a time");
+        self.verdict.held += 1;
+        let piece = Piece {
+            key: key.into(),
+            asked_us: us(from_us),
+            is_granted: true,
+            is_shared: false,
+            modes: vec![(us(from_us), false)],
+            until_us: us(until_us),
+        };
+        self.pieces.insert(token, piece);
     }
 
     fn promoted(&mut self, line: &Line) {

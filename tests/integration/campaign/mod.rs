@@ -6,6 +6,8 @@
 //!   cannot reach one another. [`sentinels`]: three sentinels promote. [`shards`]: a cluster.
 //!   [`clients`]: what goes on meanwhile, [`resources`]: what the locks protect, and [`watcher`]:
 //!   what the primary says meanwhile.
+//! - [`adapters`]: clients of five languages, as they are by default. [`kept`]: they keep their holds
+//!   over a failover.
 //! - [`journal`]: the record, written while it happens. The judges read only that: [`judge`] of
 //!   beliefs and fences, [`waits`] of fairness and liveness, [`holds`], and [`foreign`], porcupine,
 //!   of the resources. [`judge_tests`] and [`forged`] show with forged records that they refuse
@@ -32,6 +34,7 @@
 //! | `CAMPAIGN_PLANTED` | all | the planted faults to play, by the beginnings of their names |
 //! | `CAMPAIGN_INTO` | a temporary folder | where the results and the suspicious journals go |
 
+mod adapters;
 mod clients;
 mod faults;
 mod foreign;
@@ -41,6 +44,7 @@ mod holds;
 mod journal;
 mod judge;
 mod judge_tests;
+mod kept;
 mod partition;
 mod picture;
 mod plan;

@@ -3,6 +3,7 @@
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
+use super::adapters::those_set_up;
 use super::partition::Partition;
 use super::setting;
 use crate::harness::Kind;
@@ -222,6 +223,8 @@ pub struct Plan {
     pub lag: Lag,
     /// The longest lease.
     pub max_ttl_ms: u64,
+    /// The language of an adapter that takes part.
+    pub adapter: Option<&'static str>,
 }
 
 impl Plan {
@@ -239,8 +242,10 @@ impl Plan {
             is_guarded,
             fault,
             max_ttl_ms,
+            adapter,
             ..
         } = self;
+        let adapter = adapter.map_or(String::new(), |language| format!(" adapter={language}"));
         format!(
             "seed={seed} server={} topology={} mode={} fault={} guarded={is_guarded} max_ttl={max_ttl_ms} loses={}",
             kind.name(),
@@ -248,7 +253,7 @@ impl Plan {
             mode.name(),
             fault.name(),
             fault.loses()
-        )
+        ) + &adapter
     }
 
     /// The module's arguments, and options of the server.
@@ -366,7 +371,15 @@ impl Choice {
             _ if fault == Config => 2_500,
             _ => 1_000,
         };
+        // One round of four, because their processes are dear.
+        let adapters = those_set_up();
+        let is_one = topology == Topology::Group && random.random_range(0..4) == 0;
+        let adapter = match adapters.len() {
+            0 => None,
+            all => is_one.then(|| adapters[random.random_range(0..all)]),
+        };
         Plan {
+            adapter,
             seed,
             kind,
             topology,

@@ -37,6 +37,8 @@ pub struct Report {
 /// What is known of a campaign besides its rounds.
 struct Run {
     seed: u64,
+    /// That of its beginning.
+    commit: String,
     groups: u64,
     start: Instant,
 }
@@ -62,6 +64,7 @@ impl Row {
             mode,
             fault,
             max_ttl_ms,
+            adapter,
             ..
         } = &self.plan;
         let state = match &self.verdict {
@@ -81,7 +84,7 @@ impl Row {
             false => (0, 0),
         };
         format!(
-            "{seed}\t{}\t{}\t{}\t{guard}\t{}\t{}\t{max_ttl_ms}\t{state}\t{}\t{}\t{}\t{}\t{}\t{}\t{renewing}\t{kept}\t{}\t{}\n",
+            "{seed}\t{}\t{}\t{}\t{guard}\t{}\t{}\t{max_ttl_ms}\t{state}\t{}\t{}\t{}\t{}\t{}\t{}\t{renewing}\t{kept}\t{}\t{}\t{}\t{}\n",
             kind.name(),
             topology.name(),
             mode.name(),
@@ -95,11 +98,13 @@ impl Row {
             self.plan.wait_ms(),
             verdict.requests,
             verdict.us / 1_000,
+            adapter.unwrap_or("-"),
+            verdict.held,
         )
     }
 }
 
-const HEAD: &str = "seed\tserver\ttopology\tmode\tguard\tfault\tloses\tmax ttl ms\tstate\tgrants\toverlaps\tfences\tpause ms\tpause of majority ms\tC ms\trenewing\tkept\trequests\tms\n";
+const HEAD: &str = "seed\tserver\ttopology\tmode\tguard\tfault\tloses\tmax ttl ms\tstate\tgrants\toverlaps\tfences\tpause ms\tpause of majority ms\tC ms\trenewing\tkept\trequests\tms\tadapter\theld\n";
 
 const RUNS_HEAD: &str =
     "seed\tcommit\tversion\tgroups\thours\trounds\trequests\thours of all groups\n";
@@ -112,6 +117,7 @@ impl Report {
             refused: AtomicUsize::new(0),
             run: Run {
                 seed,
+                commit: commit(),
                 groups,
                 start: Instant::now(),
             },
@@ -186,6 +192,13 @@ impl Report {
     }
 }
 
+fn commit() -> String {
+    let mut git = Command::new("git");
+    let git = git.args(["rev-parse", "--short", "HEAD"]);
+    let output = git.output().map(|output| output.stdout).unwrap_or_default();
+    String::from_utf8_lossy(&output).trim().to_string()
+}
+
 fn open(path: &Path, head: &str) -> File {
     let is_new = !path.exists();
     let mut file = File::options()
@@ -202,10 +215,6 @@ fn open(path: &Path, head: &str) -> File {
 impl Run {
     /// A line of `runs.tsv`.
     fn write(&self, into: &Path, records: &[Record<'_>]) {
-        let mut git = Command::new("git");
-        let git = git.args(["rev-parse", "--short", "HEAD"]);
-        let commit = git.output().map(|output| output.stdout);
-        let commit = String::from_utf8(commit.unwrap_or_default()).unwrap();
         let hours = self.start.elapsed().as_secs_f64() / 3_600.0;
         let sum = |name| {
             records
@@ -216,7 +225,7 @@ impl Run {
         let line = format!(
             "{}\t{}\t{}\t{}\t{hours:.3}\t{}\t{}\t{:.3}\n",
             self.seed,
-            commit.trim(),
+            self.commit,
             env!("CARGO_PKG_VERSION"),
             self.groups,
             records.len(),
@@ -292,10 +301,11 @@ struct Sum {
     kept: u64,
     requests: u64,
     ms: u64,
+    held: u64,
 }
 
 impl Sum {
-    const HEAD: &'static str = "rounds\tnot counted\tgrants\trounds with overlaps\toverlaps\tlate\tpause p50 ms\tpause p99 ms\tof majority p50 ms\tof majority p99 ms\trenewing\tkept\trequests\thours\n";
+    const HEAD: &'static str = "rounds\tnot counted\tgrants\trounds with overlaps\toverlaps\tlate\tpause p50 ms\tpause p99 ms\tof majority p50 ms\tof majority p99 ms\trenewing\tkept\trequests\thours\tholds of adapters\n";
 
     fn of(records: &[&Record<'_>]) -> Self {
         let counted: Vec<_> = records.iter().filter(|record| record.counts()).collect();
@@ -320,6 +330,7 @@ impl Sum {
             kept: sum("kept"),
             requests: sum("requests"),
             ms: sum("ms"),
+            held: sum("held"),
         }
     }
 
@@ -341,10 +352,11 @@ impl Sum {
             kept,
             requests,
             ms,
+            held,
         } = self;
         let [p50, p99] = [50, 99].map(|percent| percentile(pauses_ms, percent));
         let [m50, m99] = [50, 99].map(|percent| percentile(of_majority_ms, percent));
         let hours = *ms as f64 / 3_600_000.0;
-        format!("{rounds}\t{not_counted}\t{grants}\t{with_overlap}\t{overlaps}\t{late}\t{p50}\t{p99}\t{m50}\t{m99}\t{renewing}\t{kept}\t{requests}\t{hours:.3}")
+        format!("{rounds}\t{not_counted}\t{grants}\t{with_overlap}\t{overlaps}\t{late}\t{p50}\t{p99}\t{m50}\t{m99}\t{renewing}\t{kept}\t{requests}\t{hours:.3}\t{held}")
     }
 }

@@ -69,6 +69,8 @@ pub struct History<'l> {
     pub end_us: u64,
     /// Whether new grants need a majority.
     pub needs_majority: bool,
+    /// Whether somebody takes part whose requests are not in the journal.
+    pub has_adapter: bool,
     /// The server that was promoted last, or has started last, and when.
     pub promoted: Option<(u16, u64)>,
 }
@@ -107,6 +109,7 @@ impl<'l> History<'l> {
             quiet_us: None,
             end_us: lines.last().map_or(0, |line| line.at_us),
             needs_majority: false,
+            has_adapter: false,
             promoted: None,
         };
         let mut open: BTreeMap<&str, Request<'l>> = BTreeMap::new();
@@ -138,6 +141,7 @@ impl<'l> History<'l> {
                 "round" => {
                     let has = |word: &str| line.text.split(' ').any(|one| one == word);
                     history.needs_majority = has("mode=quorum") && has("guarded=true");
+                    history.has_adapter = line.text.contains(" adapter=");
                 }
                 "quiet" => history.quiet_us = Some(line.at_us),
                 what => {

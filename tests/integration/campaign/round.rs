@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use rand::rngs::StdRng;
 use rand::RngExt;
 
-use super::clients::{Caller, Names, Scene, Worker, CLIENTS};
+use super::adapters::{listen, Adapter, Task};
+use super::clients::{Caller, Names, Scene, Worker, CLIENTS, KEYS};
 use super::group::Group;
 use super::journal::Journal;
 use super::plan::{Plan, Topology};
@@ -63,6 +64,21 @@ fn play_on<S: Stage>(plan: &Plan, journal: &Journal) {
             scope.spawn(move || Worker::new(scene, number).live());
         }
         scope.spawn(|| watch(scene));
+        let _adapter = plan.adapter.map(|language| {
+            let task = Task {
+                port: scene.way.port,
+                key: "k",
+                keys: KEYS,
+                clients: 2,
+                ttl_ms: plan.max_ttl_ms,
+                hold_ms: plan
+                    .random(u64::from(u8::MAX))
+                    .random_range(50..2 * plan.max_ttl_ms),
+            };
+            let (adapter, said) = Adapter::start(language, &task);
+            scope.spawn(move || listen(language, said, journal));
+            adapter
+        });
         let mut director = Director {
             scene,
             random: plan.random(0),

@@ -1,7 +1,9 @@
 //! A real cluster: three primaries with a replica each. Everything happens to the first shard, and
 //! the slot of most locks is the one that moves.
 
-use crate::harness::{wait_for, Cluster, SHARDS};
+use std::time::{Duration, Instant};
+
+use crate::harness::{wait_for, Cluster, Reply, SHARDS};
 
 use super::clients::Names;
 use super::plan::{Fault, Plan};
@@ -45,11 +47,11 @@ impl Stage for Cluster {
     fn fail_over(&mut self, director: &mut Director<'_, '_>) -> u16 {
         let slot = self.slot(&director.scene.names.fresh);
         let (old, new) = (self.nodes[OLD].port, self.nodes[REPLICA].port);
-        match director.scene.plan.fault {
+        let fault = director.scene.plan.fault;
+        match fault {
             Fault::Planned => {
                 director.note(old, "failover", "");
-                self.client(REPLICA).text("CLUSTER FAILOVER");
-                self.wait_for_promotion();
+                self.fail_over_to_replica("CLUSTER FAILOVER");
             }
             Fault::Moved => {
                 director.note(old, "moves", &slot.to_string());
@@ -70,11 +72,13 @@ impl Stage for Cluster {
                 director.begin_to_lose();
                 director.pause(100..400);
                 let mut c = self.client(OTHER);
-                director.note(old, "loses", &slot.to_string());
+                director.note(self.nodes[OTHER].port, "promoting", &slot.to_string());
                 c.text(&format!("CLUSTER SETSLOT {slot} NODE {}", self.id(OTHER)));
                 c.text("CLUSTER BUMPEPOCH");
+                // The old owner hears of it at once, and not by and by.
+                c.text(&format!("CLUSTER MEET 127.0.0.1 {old}"));
             }
-            fault => {
+            _ => {
                 self.cut_off_replica(director);
                 director.pause(100..400);
                 if fault == Fault::Behind {
@@ -82,24 +86,44 @@ impl Stage for Cluster {
                     self.nodes[OLD].kill();
                 }
                 director.note(new, "promoting", "");
-                self.client(REPLICA).text("CLUSTER FAILOVER TAKEOVER");
-                self.wait_for_promotion();
+                self.fail_over_to_replica("CLUSTER FAILOVER TAKEOVER");
             }
         }
-        let next = match director.scene.plan.fault {
+        let next = match fault {
             Fault::Moved | Fault::MovedAtOnce | Fault::Seized => self.nodes[OTHER].port,
             _ => new,
         };
         director.is_promoted(next);
+        if matches!(fault, Fault::Seized | Fault::LivesOn) {
+            self.wait_until_deposed(director);
+        }
         next
     }
 }
 
 impl Cluster {
-    fn wait_for_promotion(&self) {
+    fn fail_over_to_replica(&self, line: &str) {
+        let mut asked = Instant::now();
+        self.client(REPLICA).text(line);
         wait_for("the replica to lead", || {
+            // A node gives up after five seconds, because a machine may stall for that long.
+            if asked.elapsed() > Duration::from_secs(6) {
+                self.client(REPLICA).call(line);
+                asked = Instant::now();
+            }
             self.is_primary(REPLICA).then_some(())
         });
+    }
+
+    /// From then on the old owner of the slot grants nothing.
+    fn wait_until_deposed(&self, director: &Director<'_, '_>) {
+        let mut c = self.client(OLD);
+        let line = format!("LOCK.CHECK {} nobody", director.scene.names.fresh);
+        wait_for("the old owner to hear of it", || {
+            let refused = matches!(c.call(&line), Reply::Error(e) if e.starts_with("MOVED"));
+            refused.then_some(())
+        });
+        director.note(self.nodes[OLD].port, "demoted", "");
     }
 
     /// It cannot follow its primary, because it does not have the password that is asked for.

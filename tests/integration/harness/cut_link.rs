@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -15,7 +15,9 @@ pub struct CutLink {
 }
 
 struct State {
-    server: u16,
+    server: AtomicU16,
+    /// Those of all connections, to both sides.
+    streams: Mutex<Vec<TcpStream>>,
     /// The number of bytes that the server has sent to its clients.
     passed: AtomicU64,
     /// The value of `passed` at which the link breaks.
@@ -32,7 +34,8 @@ impl CutLink {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = listener.local_addr().expect("an address").port();
         let state = Arc::new(State {
-            server,
+            server: AtomicU16::new(server),
+            streams: Mutex::new(Vec::new()),
             passed: AtomicU64::new(0),
             end: Mutex::new(u64::MAX),
             is_over: AtomicBool::new(false),
@@ -65,6 +68,14 @@ impl CutLink {
         self.state.is_stalled.store(true, Ordering::SeqCst);
     }
 
+    /// Breaks all connections. Later ones are to another server.
+    pub fn turn_to(&self, server: u16) {
+        self.state.server.store(server, Ordering::SeqCst);
+        for stream in self.state.streams.lock().unwrap().drain(..) {
+            stream.shutdown(Shutdown::Both).ok();
+        }
+    }
+
     /// From now on everything takes this time. What is read at once passes at once.
     pub fn delay_ms(&self, ms: u64) {
         self.state.delay_ms.store(ms, Ordering::SeqCst);
@@ -92,7 +103,8 @@ fn accept(listener: &TcpListener, state: &Arc<State>) {
         if state.is_over.load(Ordering::SeqCst) {
             return;
         }
-        let server = TcpStream::connect(("127.0.0.1", state.server));
+        let port = state.server.load(Ordering::SeqCst);
+        let server = TcpStream::connect(("127.0.0.1", port));
         let (Ok(client), Ok(server)) = (client, server) else {
             continue;
         };
@@ -100,6 +112,8 @@ fn accept(listener: &TcpListener, state: &Arc<State>) {
             client.try_clone().expect("a copy"),
             server.try_clone().expect("a copy"),
         );
+        let both = [&from, &to].map(|stream| stream.try_clone().expect("a copy"));
+        state.streams.lock().unwrap().extend(both);
         let (requests, replies) = (state.clone(), state.clone());
         thread::spawn(move || pass_on(from, to, &requests, false));
         thread::spawn(move || pass_on(server, client, &replies, true));
