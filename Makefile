@@ -14,7 +14,7 @@ export REDIS_LOCK_SERVERS ?= $(CURDIR)/.servers
 comma := ,
 MAKEFLAGS += --no-print-directory
 .PHONY: help setup build locktop run test setup-examples test-examples oversell soak campaign fuzz valgrind bench bench-shard bench-peers bench-check check oldest-rust prose book plots dashboard servers install uninstall clean test-all
-.PHONY: dist dist-check prebuilt deb deb-check docker-check docker-build-check monitoring-check dotnet-check release test-matrix
+.PHONY: proof dist dist-check prebuilt deb deb-check docker-check docker-build-check monitoring-check dotnet-check release test-matrix
 
 # A target with one # in front of its text is for those who look for it.
 help: # Show the targets that most people need, or with ALL=1 all of them
@@ -61,7 +61,7 @@ test-examples: setup ## Set up and test the examples and the clients of each lan
 	@$(MAKE) servers build
 	@scripts/examples.sh test
 
-# The short versions of these are among the tests. What they did is in FIGURES: docs/RELIABILITY.md quotes it.
+# The short versions of these are among the tests. What they did is in FIGURES: tests/README.md quotes it.
 FAULTS = soak:: restart:: replicas:: failover:: cluster:: quorum:: faults:: hostile:: fuzz:: security::effects
 FIGURES = $(abspath $(or $(CARGO_TARGET_DIR),target))/figures.tsv
 soak: setup ## Run the long versions of the fault tests (TEST_SCALE=4, SOAK_SECONDS=45, …)
@@ -72,11 +72,19 @@ soak: setup ## Run the long versions of the fault tests (TEST_SCALE=4, SOAK_SECO
 	TEST_FIGURES=$(FIGURES) TEST_SCALE=$(or $(TEST_SCALE),50) cargo test --locked --test integration -- memory::growth security::limits --test-threads 2
 
 # A line per round is in rounds.tsv, the sums in failovers.tsv. tests/integration/campaign/mod.rs has all settings.
+# CAMPAIGN_PLANTED=1 plants faults in a build of their own and shows which judge finds them, in planted.tsv.
 CAMPAIGN_INTO ?= $(abspath $(or $(CARGO_TARGET_DIR),target))/campaign
+PLANTED = $(if $(filter-out 0,$(CAMPAIGN_PLANTED)),$(abspath $(or $(CARGO_TARGET_DIR),target))/planted)
 campaign: setup ## Play failovers of real servers, and count overlaps (CAMPAIGN_ROUNDS=2000, …)
 	@$(MAKE) servers build
 	cargo test --locked --test integration --no-run
-	CAMPAIGN_INTO=$(CAMPAIGN_INTO) scripts/check/own-network.sh cargo test --offline --locked --test integration -- --ignored --nocapture campaign::
+	@mkdir -p $(CAMPAIGN_INTO)
+	@command -v go >/dev/null || echo "no Go here: porcupine does not judge the resources" >&2
+	@if command -v go >/dev/null; then cd tests/judge && go build -o $(CAMPAIGN_INTO)/judge .; else rm -f $(CAMPAIGN_INTO)/judge; fi
+	$(if $(PLANTED),cargo build --release --locked --features fault-injection --target-dir $(PLANTED))
+	CAMPAIGN_INTO=$(CAMPAIGN_INTO) CAMPAIGN_JUDGE=$$(ls $(CAMPAIGN_INTO)/judge 2>/dev/null) \
+	    $(if $(PLANTED),REDIS_LOCK_MODULE=$(PLANTED)/release/libredis_lock.so) scripts/check/own-network.sh \
+	    cargo test --offline --locked --test integration -- --ignored --nocapture campaign::$(if $(PLANTED),planted,failovers)
 
 # The short versions of these two are tests, too.
 fuzz: setup # Fuzz the codec, the parser, the queue and RESTORE, guided by coverage (FUZZ_SECONDS=60 for each)
@@ -126,6 +134,10 @@ prose: ## Check the language of the documents (builds its linter once)
 
 book: ## Build the documents as a book, target/book/html, and check its links (builds mdBook once)
 	@scripts/book.sh
+
+proof: # Write the figures of docs/PROOF.md anew, from failovers.tsv, runs.tsv and planted.tsv in docs/benchmarks
+	PROOF=write cargo test --locked --test tidy the_proof_has
+	cargo test --locked --test tidy the_proof_has
 
 plots: # Draw the plots of docs/benchmarks/*.tsv, for light and for dark pages (installs matplotlib into .tools once)
 	@scripts/plots.sh

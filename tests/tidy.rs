@@ -10,6 +10,8 @@ mod imports;
 mod links;
 #[path = "tidy/plots.rs"]
 mod plots;
+#[path = "tidy/proof.rs"]
+mod proof;
 #[path = "tidy/source.rs"]
 mod source;
 
@@ -278,7 +280,7 @@ fn each_file_begins_with_what_it_has() {
 /// tests.
 #[test]
 fn the_tests_that_the_documents_name_exist() {
-    named_tests_exist("docs/RELIABILITY.md", 41);
+    named_tests_exist("tests/README.md", 41);
     named_tests_exist("docs/MIGRATING.md", 7);
 }
 

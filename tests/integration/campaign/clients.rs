@@ -298,7 +298,21 @@ impl<'s, 'p> Worker<'s, 'p> {
         }
         if !is_left {
             self.ask(&format!("LOCK.RELEASE {key} {token}"));
+            self.come_late(&key, token);
         }
+    }
+
+    /// Sometimes it does not know that its hold has ended.
+    fn come_late(&mut self, key: &str, token: &str) {
+        let late = match self.random.random_range(0..9) {
+            0 => format!("LOCK.CHECK {key} {token}"),
+            1 => format!("LOCK.RELEASE {key} {token}"),
+            2 if self.scene.plan.kind.is_7_0_or_later() => {
+                format!("LOCK.EXEC {key} {token} INCR {key}:late")
+            }
+            _ => return,
+        };
+        self.ask(&late);
     }
 
     /// Begins to add one to what the lock protects. Answers the number that is to be written back,

@@ -19,6 +19,10 @@ impl Group {
         match plan.fault {
             Fault::RestartEmpty | Fault::RestartRdb | Fault::RestartAof => self.restart(director),
             Fault::DiskFull => self.fill_disk(director),
+            Fault::Calm => {
+                director.pause(2_000..4_000);
+                director.is_promoted(self.servers[0].port);
+            }
             Fault::Paused => self.stand_still(director),
             Fault::ClockStep => self.step_clock(director),
             Fault::Behind | Fault::Slow | Fault::Speeds => {

@@ -8,14 +8,15 @@
 use std::collections::BTreeMap;
 
 use super::journal::Line;
+use super::requests::Finding;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     pub grants: usize,
     /// Pairs of clients that believed at one instant, of which one must not.
-    pub overlaps: Vec<String>,
+    pub overlaps: Vec<Finding>,
     /// Pairs of grants whose fences are not in their order.
-    pub fences: Vec<String>,
+    pub fences: Vec<Finding>,
     /// From the last promotion, or the last start, to the first new grant.
     pub pause_us: Option<u64>,
     /// The same from when the new primary first heard of a majority.
@@ -87,7 +88,26 @@ fn lease_us(ttl_ms: &str) -> u64 {
     ttl_ms * 990 - 2_000
 }
 
+/// What a client believed of a lock.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Belief {
+    pub key: String,
+    pub from_us: u64,
+    pub until_us: u64,
+    pub is_shared: bool,
+    pub token: String,
+}
+
 pub fn judge(lines: &[Line], slack_ms: Option<u64>) -> Verdict {
+    read_all(lines, slack_ms).conclude()
+}
+
+/// All beliefs, in the order of their keys and times.
+pub fn beliefs(lines: &[Line]) -> Vec<Belief> {
+    read_all(lines, None).beliefs()
+}
+
+fn read_all(lines: &[Line], slack_ms: Option<u64>) -> Judge<'_> {
     let mut judge = Judge::default();
     for line in lines {
         match &line.what[..] {
@@ -110,7 +130,7 @@ pub fn judge(lines: &[Line], slack_ms: Option<u64>) -> Verdict {
         }
     }
     judge.verdict.us = lines.last().map_or(0, |line| line.at_us);
-    judge.conclude()
+    judge
 }
 
 impl<'l> Judge<'l> {
@@ -231,26 +251,40 @@ impl<'l> Judge<'l> {
         verdict
     }
 
-    fn find_overlaps(&mut self) {
-        let mut beliefs: Vec<_> = self
-            .pieces
-            .iter()
-            .flat_map(|(token, piece)| {
-                piece
-                    .beliefs()
-                    .map(move |belief| (&piece.key, belief, *token))
-            })
-            .collect();
+    fn beliefs(&self) -> Vec<Belief> {
+        let all = self.pieces.iter().flat_map(|(token, piece)| {
+            piece
+                .beliefs()
+                .map(|(from_us, until_us, is_shared)| Belief {
+                    key: piece.key.clone(),
+                    from_us,
+                    until_us,
+                    is_shared,
+                    token: (*token).into(),
+                })
+        });
+        let mut beliefs: Vec<_> = all.collect();
         beliefs.sort();
-        for (n, (key, (from_us, until_us, is_shared), token)) in beliefs.iter().enumerate() {
+        beliefs
+    }
+
+    fn find_overlaps(&mut self) {
+        let beliefs = self.beliefs();
+        for (n, one) in beliefs.iter().enumerate() {
             let later = beliefs[n + 1..].iter();
             let at_once =
-                later.take_while(|(other, (from, ..), _)| other == key && from < until_us);
-            for (_, (other_from_us, other_until_us, other_is_shared), other) in at_once {
-                if !(*is_shared && *other_is_shared) && token != other {
-                    self.verdict.overlaps.push(format!(
-                        "{key}: {token} from {from_us} to {until_us}, {other} from {other_from_us} to {other_until_us}"
-                    ));
+                later.take_while(|other| other.key == one.key && other.from_us < one.until_us);
+            for other in at_once {
+                if !(one.is_shared && other.is_shared) && one.token != other.token {
+                    let (key, token, second) = (&one.key, &one.token, &other.token);
+                    self.verdict.overlaps.push(Finding {
+                        judge: "beliefs",
+                        key: key.clone(),
+                        tokens: vec![token.clone(), second.clone()],
+                        from_us: other.from_us,
+                        until_us: one.until_us.min(other.until_us),
+                        text: format!("{token} and {second} believed they held {key}"),
+                    });
                 }
             }
         }
@@ -272,7 +306,14 @@ impl<'l> Judge<'l> {
             let pairs = earlier.map(|grant| {
                 let tell =
                     |grant: &Grant<'_>| format!("{} at {}: {}", grant.token, grant.to, grant.fence);
-                format!("{}, then {}", tell(grant), tell(later))
+                Finding {
+                    judge: "fences",
+                    key: String::new(),
+                    tokens: vec![grant.token.into(), later.token.into()],
+                    from_us: grant.sent_us,
+                    until_us: later.told_us,
+                    text: format!("fences: {}, then {}", tell(grant), tell(later)),
+                }
             });
             self.verdict.fences.extend(pairs);
         }

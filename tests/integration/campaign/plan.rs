@@ -31,6 +31,8 @@ pub enum Fault {
     RestartEmpty,
     RestartRdb,
     RestartAof,
+    /// Nothing happens for a while.
+    Calm,
     /// The primary stands still for longer than a lease, and goes on.
     Paused,
     /// Its wall clock is set forward, or back.
@@ -69,7 +71,7 @@ pub enum Fault {
 }
 
 use Fault::{
-    Behind, ClockStep, Config, CutOff, DiskFull, Empty, LivesOn, Moved, MovedAtOnce, Paused,
+    Behind, Calm, ClockStep, Config, CutOff, DiskFull, Empty, LivesOn, Moved, MovedAtOnce, Paused,
     Planned, RestartAof, RestartEmpty, RestartRdb, Seized, Slow, Speeds, Stopped, Twice, Upgrade,
 };
 
@@ -77,10 +79,11 @@ const TOPOLOGIES: [Topology; 3] = [Topology::Group, Topology::Sentinel, Topology
 
 const MODES: [Mode; 3] = [Mode::Restart, Mode::Failover, Mode::Quorum];
 
-const FAULTS: [Fault; 21] = [
+const FAULTS: [Fault; 22] = [
     RestartEmpty,
     RestartRdb,
     RestartAof,
+    Calm,
     Paused,
     ClockStep,
     DiskFull,
@@ -161,7 +164,7 @@ impl Fault {
     pub fn is_restart(self) -> bool {
         matches!(
             self,
-            RestartEmpty | RestartRdb | RestartAof | Paused | ClockStep | DiskFull
+            RestartEmpty | RestartRdb | RestartAof | Calm | Paused | ClockStep | DiskFull
         )
     }
 
@@ -182,7 +185,7 @@ impl Fault {
     pub fn loses(self) -> bool {
         !matches!(
             self,
-            Planned | Upgrade | Paused | ClockStep | Moved | MovedAtOnce
+            Planned | Upgrade | Calm | Paused | ClockStep | Moved | MovedAtOnce
         )
     }
 
@@ -303,15 +306,26 @@ pub struct Choice {
 
 impl Choice {
     pub fn from_settings() -> Self {
-        let allows = |setting_name: &str| {
-            let text: String = setting(setting_name).unwrap_or_default();
-            let names: Vec<String> = text.split(',').map(str::to_string).collect();
+        let [servers, topologies, modes, faults] = [
+            "CAMPAIGN_SERVERS",
+            "CAMPAIGN_TOPOLOGIES",
+            "CAMPAIGN_MODES",
+            "CAMPAIGN_FAULTS",
+        ]
+        .map(|name| setting::<String>(name).unwrap_or_default());
+        Self::of(&servers, &topologies, &modes, &faults)
+    }
+
+    /// All whose names begin so. Each is a list.
+    pub fn of(servers: &str, topologies: &str, modes: &str, faults: &str) -> Self {
+        let allows = |list: &str| {
+            let names: Vec<String> = list.split(',').map(str::to_string).collect();
             move |name: &str| names.iter().any(|allowed| name.starts_with(&allowed[..]))
         };
-        let is_server = allows("CAMPAIGN_SERVERS");
-        let is_topology = allows("CAMPAIGN_TOPOLOGIES");
-        let is_mode = allows("CAMPAIGN_MODES");
-        let is_fault = allows("CAMPAIGN_FAULTS");
+        let is_server = allows(servers);
+        let is_topology = allows(topologies);
+        let is_mode = allows(modes);
+        let is_fault = allows(faults);
         let is_possible = Partition::is_possible();
         if !is_possible {
             eprintln!("no partitions: not in a network namespace that is made for them");

@@ -7,11 +7,13 @@ use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
 use std::time::Instant;
 
 use super::judge::Verdict;
 use super::plan::{Mode, Plan};
+use super::requests::Finding;
 
 /// How much later than promised the first new grant may come.
 const LATE_MS: u64 = 500;
@@ -20,11 +22,15 @@ pub struct Row {
     pub plan: Plan,
     /// `None` if the round could not be played.
     pub verdict: Option<Verdict>,
+    /// Of the other judges.
+    pub findings: Vec<Finding>,
 }
 
 pub struct Report {
     into: PathBuf,
     lines: Mutex<(File, u64)>,
+    /// What the judges of waits, holds and resources have found.
+    refused: AtomicUsize,
     run: Run,
 }
 
@@ -43,7 +49,9 @@ impl Row {
         };
         let line = self.line();
         let breaks = || !verdict.overlaps.is_empty() || Record::read(line.trim_end()).is_late();
-        !verdict.fences.is_empty() || (self.plan.is_guarded && breaks())
+        !verdict.fences.is_empty()
+            || !self.findings.is_empty()
+            || (self.plan.is_guarded && breaks())
     }
 
     fn line(&self) -> String {
@@ -101,6 +109,7 @@ impl Report {
         Self {
             into: folder.to_path_buf(),
             lines: Mutex::new((open(&folder.join("rounds.tsv"), HEAD), 0)),
+            refused: AtomicUsize::new(0),
             run: Run {
                 seed,
                 groups,
@@ -115,12 +124,14 @@ impl Report {
         if row.is_suspicious() {
             eprint!("suspicious: {}", row.line());
             let verdict = row.verdict.iter();
-            for breach in verdict.flat_map(|verdict| verdict.overlaps.iter().chain(&verdict.fences))
-            {
+            let found = verdict.flat_map(|verdict| verdict.overlaps.iter().chain(&verdict.fences));
+            for breach in found.chain(&row.findings) {
                 eprintln!("  {breach}");
             }
         }
         lines.1 += 1;
+        self.refused
+            .fetch_add(row.findings.len(), Ordering::Relaxed);
         if lines.1 % 100 == 0 {
             eprintln!("{} rounds", lines.1);
         }
@@ -148,6 +159,11 @@ impl Report {
             eprintln!("all\t{guard}\tall\tall\t{}", Sum::of(records).line());
         }
 
+        let refused = self.refused.into_inner();
+        assert_eq!(
+            refused, 0,
+            "the other judges, also of rounds without the guard"
+        );
         let sum = Sum::of(&guarded);
         assert_eq!(sum.overlaps, 0, "the guard was on");
         // A stall of the machine may spoil a round.
