@@ -68,6 +68,8 @@ def copy(into: Path) -> None:
         copied = into / name
         copied.parent.mkdir(parents=True, exist_ok=True)
         copied.write_text(written(page, page.read_text()))
+    if missing := [name for name in sorted(pictures) if not (ROOT / name).exists()]:
+        sys.exit(f"book: there is no {', '.join(missing)}")
     for name in sorted(pictures):
         (into / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, into / name)
