@@ -10,6 +10,8 @@ mod imports;
 mod links;
 #[path = "tidy/plots.rs"]
 mod plots;
+#[path = "tidy/proof.rs"]
+mod proof;
 #[path = "tidy/source.rs"]
 mod source;
 
@@ -278,7 +280,7 @@ fn each_file_begins_with_what_it_has() {
 /// tests.
 #[test]
 fn the_tests_that_the_documents_name_exist() {
-    named_tests_exist("docs/RELIABILITY.md", 41);
+    named_tests_exist("tests/README.md", 41);
     named_tests_exist("docs/MIGRATING.md", 7);
 }
 
@@ -369,9 +371,16 @@ fn the_badges_of_the_readme_are_true() {
 #[test]
 fn relative_links_in_the_documents_resolve() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let top = ["README.md", "CHANGELOG.md", "SECURITY.md"];
+    let top = [
+        "README.md",
+        "CHANGELOG.md",
+        "SECURITY.md",
+        "CONTRIBUTING.md",
+    ];
     let mut documents: Vec<_> = top.iter().map(|name| root.join(name)).collect();
-    for folder in ["docs", "examples", "clients", "fuzz", "scripts", "tests"] {
+    for folder in [
+        "docs", "examples", "clients", "fuzz", "scripts", "tests", "benches",
+    ] {
         let files = files_in(&root.join(folder)).into_iter();
         documents.extend(files.filter(|file| file.extension().is_some_and(|ext| ext == "md")));
     }

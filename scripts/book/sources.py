@@ -37,6 +37,9 @@ def copy(into: Path) -> None:
     text = SUMMARY.read_text()
     pages = {in_repository(SUMMARY, target) for target in re.findall(r"\]\(([^)]+)\)", text)}
     pictures: set[str] = set()
+    of_docs = {str(page.relative_to(ROOT)) for page in (ROOT / "docs").rglob("*.md")}
+    if forgotten := of_docs - pages - {"docs/SUMMARY.md"}:
+        sys.exit(f"book: docs/SUMMARY.md does not list {', '.join(sorted(forgotten))}")
 
     def led(page: Path, target: str) -> str:
         if "://" in target or target.startswith(("#", "mailto:")):

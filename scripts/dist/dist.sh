@@ -118,7 +118,7 @@ INFO
 # pack FOLDER INTO FILE…: files of the stage in one order, of one owner and time.
 pack() {
     tar --create --format=gnu --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner \
-        --directory="$stage" --transform="s|^\./|$1/|" "${@:3}" | gzip -9 --no-name >"$2"
+        --directory="$stage" --transform="s|^\.|$1|" "${@:3}" | gzip -9 --no-name >"$2"
 }
 
 if [ "${1:-}" = for ]; then

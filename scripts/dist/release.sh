@@ -6,7 +6,7 @@
 #
 #   module    the source and the tarballs of `make prebuilt`, with locktop       github/
 #   deb       the Debian package                                                 github/
-#   image     a check of the image, which is built where it is pushed            -
+#   image     a check of the image, which scripts/dist/images/push.sh publishes  -
 #   python, node, rust         by `make -C clients/LANG dist`                    pypi/, npm/, crates/
 #   java, integrations         the same, as a bundle for Maven Central           maven/
 #   go                         the same; its release is a tag for each module    -

@@ -20,9 +20,11 @@ impl<T: Types> Shared<T> {
     #[cold]
     fn drain_notes<S: Server<Types = T>>(&self, server: S, machine: &mut Machine<T>) {
         machine.is_due_changed = true;
-        for note in self.inbox.take() {
+        let mut notes = self.inbox.take();
+        for note in notes.drain(..) {
             self.carry_out(server, note, machine);
         }
+        self.inbox.give_back(notes);
     }
 
     fn carry_out<S: Server<Types = T>>(

@@ -26,11 +26,13 @@ mod liveness;
 mod replication;
 mod rules;
 mod server;
+mod wandering;
+mod worlds;
 
 use std::collections::BTreeSet;
 
 use super::node::{Node, Snapshot};
-use super::{at, Client as RequestId, Event, Limits, Place, Request};
+use super::{at, Client as RequestId, Event, Keys, Limits, Place, Request, FIRST_OF_CHANNELS};
 use crate::engine::guard;
 use crate::lock::Mode;
 use clients::Client;
@@ -92,7 +94,7 @@ enum Disk {
     Empty,
 }
 
-/// A request for one key.
+/// A request.
 #[derive(Clone, Copy, Debug)]
 enum What {
     Take {
@@ -104,18 +106,50 @@ enum What {
         /// For how long the hold stays when the connection is lost, if it ends with that.
         linger: Option<u64>,
     },
+    /// The locks 0 and 1 at once, both of them for itself alone.
+    TakeBoth {
+        ttl: u64,
+        limits: Limits,
+        keep: u32,
+    },
     Release(u8),
     Renew(u8, u64),
     Check(u8),
 }
 
 impl What {
-    fn name(self) -> u8 {
+    fn names(self) -> std::ops::Range<u8> {
         match self {
             Self::Take { name, .. }
             | Self::Release(name)
             | Self::Renew(name, _)
-            | Self::Check(name) => name,
+            | Self::Check(name) => name..name + 1,
+            Self::TakeBoth { .. } => 0..2,
+        }
+    }
+
+    fn name(self) -> u8 {
+        self.names().start
+    }
+
+    /// The mode that it asks for.
+    fn mode(self) -> Mode {
+        match self {
+            Self::Take { mode, .. } => mode,
+            _ => Mode::Exclusive,
+        }
+    }
+
+    fn keys(self) -> Keys {
+        let mut all = self.names().map(|name| (at(0, name), self.mode()));
+        Keys([all.next(), all.next(), None])
+    }
+
+    /// Whether a channel is to be told of the grant.
+    fn is_channel(self) -> bool {
+        match self {
+            Self::Take { limits, .. } | Self::TakeBoth { limits, .. } => limits.is_channel(),
+            _ => false,
         }
     }
 
@@ -129,6 +163,13 @@ impl What {
                 ..
             } => Request::Take {
                 mode,
+                token,
+                ttl,
+                limits,
+                keep,
+            },
+            Self::TakeBoth { ttl, limits, keep } => Request::Take {
+                mode: Mode::Exclusive,
                 token,
                 ttl,
                 limits,
@@ -171,6 +212,17 @@ struct Settings {
     /// Whether old primaries stop within the slack of the guard after a promotion, as the mode
     /// `failover` demands.
     old_primaries_stop: bool,
+    /// What clients do wrong.
+    careless: Option<Careless>,
+}
+
+/// What a client does wrong, to see that it matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Careless {
+    /// It counts a lease from the reply, and not from the sending of the request.
+    CountsFromReply,
+    /// It counts on the whole lease, though its clock may be slow.
+    WithoutMargin,
 }
 
 /// What was played, for the report of a test.
@@ -234,7 +286,9 @@ impl Cluster {
         let servers = (0..n).map(|s| Server::new(settings.clocks[s], s == 0));
         let mut cluster = Self {
             servers: servers.collect(),
-            clients: (0..settings.clients).map(Client::new).collect(),
+            clients: (0..settings.clients)
+                .map(|n| Client::new(n, settings.careless))
+                .collect(),
             settings,
             true_us: 0,
             last_request: 0,
@@ -302,7 +356,9 @@ impl Cluster {
         assert_eq!(server.state, State::Up, "a server that does not run");
         server.set_clocks(self.true_us);
         run(&mut server.node);
-        let events = server.node.memory.events.take();
+        let mut events = server.node.memory.events.take();
+        self.find_listeners(s, &mut events);
+        let server = &mut self.servers[s];
         let sent = server.node.take_sent();
         self.check_sent(s, asker.map(|asker| asker.token), &sent);
         self.servers[s].check_answers(asker.map(|asker| asker.id), &events);

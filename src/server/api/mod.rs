@@ -24,6 +24,7 @@ pub(crate) use key::{Content, OpenKey};
 pub(crate) use owned_string::OwnedString;
 pub(crate) use server_info::ServerInfo;
 pub(crate) use string::{Arg, Argv};
+pub(crate) use subscribe::OnTurn;
 
 use redis_module::raw;
 

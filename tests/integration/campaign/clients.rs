@@ -1,6 +1,7 @@
 //! The clients of a round. Each takes locks at the server which it believes is the primary, with one
 //! token for each piece of work.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Mutex;
 use std::thread::sleep;
@@ -10,15 +11,28 @@ use rand::rngs::StdRng;
 use rand::RngExt;
 
 use super::journal::Journal;
-use super::plan::{Fault, Plan};
+use super::plan::Plan;
 use super::resources::Resources;
 use crate::harness::{Client, Reply};
 
 pub const CLIENTS: u64 = 12;
-const KEYS: u64 = 5;
+const KEYS: usize = 5;
+/// A client follows so many redirections.
+const REDIRECTIONS: usize = 4;
+
+/// The keys of a round.
+pub struct Names {
+    /// For them clients contend from the beginning on.
+    pub near: Vec<String>,
+    /// Nobody has held them before grants are lost.
+    late: Vec<String>,
+    /// Nobody asks for it before the failover.
+    pub fresh: String,
+}
 
 /// What the clients of a round share.
 pub struct Scene<'p> {
+    pub names: Names,
     pub plan: &'p Plan,
     pub journal: &'p Journal,
     pub is_over: AtomicBool,
@@ -26,6 +40,17 @@ pub struct Scene<'p> {
     pub is_losing: AtomicBool,
     resources: Resources,
     view: Mutex<View>,
+}
+
+impl Names {
+    pub fn new(name: impl Fn(&str) -> String) -> Self {
+        let all = |of: &str| (0..KEYS).map(|n| name(&format!("{of}{n}"))).collect();
+        Self {
+            near: all("k"),
+            late: all("late"),
+            fresh: name("fresh"),
+        }
+    }
 }
 
 /// Which servers are the primary, as clients hear of it.
@@ -53,12 +78,15 @@ pub struct Worker<'s, 'p> {
     random: StdRng,
     /// How long after the others it hears of a new primary.
     late: Duration,
+    /// Where keys are that were not at the primary, and since when.
+    moved: BTreeMap<String, (u16, Instant)>,
     caller: Caller<'p>,
 }
 
 impl<'p> Scene<'p> {
-    pub fn new(plan: &'p Plan, journal: &'p Journal, primary: u16) -> Self {
+    pub fn new(plan: &'p Plan, journal: &'p Journal, primary: u16, names: Names) -> Self {
         Self {
+            names,
             plan,
             journal,
             is_over: AtomicBool::new(false),
@@ -85,33 +113,8 @@ impl<'p> Scene<'p> {
         self.is_over.load(Ordering::Relaxed)
     }
 
-    /// Notes which requests wait at the primary, in the order of the queue. A request that is sent
-    /// later comes behind them.
-    pub fn watch(&self) {
-        while !self.is_over() {
-            sleep(Duration::from_millis(50));
-            let port = self.view.lock().unwrap().new;
-            let patience = Duration::from_millis(500);
-            let Some(mut c) = Client::try_connect_within(port, patience) else {
-                continue;
-            };
-            for key in (0..KEYS).map(|n| format!("k{n}")) {
-                let Ok(info @ (Reply::Array(_) | Reply::Map(_))) =
-                    c.try_call(&format!("LOCK.INFO {key} HOLDERS 0"))
-                else {
-                    continue;
-                };
-                let waiters = info.field("waiters");
-                let tokens = waiters.items().iter().map(|waiter| {
-                    String::from_utf8_lossy(waiter.field("token").as_bytes()).into_owned()
-                });
-                let tokens: Vec<_> = tokens.collect();
-                if !tokens.is_empty() {
-                    let text = format!("{key} {}", tokens.join(" "));
-                    self.journal.note("watcher", port, "queued", &text);
-                }
-            }
-        }
+    pub fn primary(&self) -> u16 {
+        self.view.lock().unwrap().new
     }
 }
 
@@ -128,11 +131,8 @@ impl<'p> Caller<'p> {
 
     /// The reply. `None` if there is no connection, or no reply in time.
     pub fn ask(&mut self, port: u16, line: &str) -> Option<Reply> {
-        self.connection.take_if(|(to, _)| *to != port);
         self.has_sent = false;
-        if self.connection.is_none() {
-            self.connection = Some((port, Client::try_connect_within(port, self.patience)?));
-        }
+        self.connect(port)?;
         let (_, client) = self.connection.as_mut()?;
         self.journal.note(&self.who, port, "send", line);
         self.has_sent = true;
@@ -152,10 +152,41 @@ impl<'p> Caller<'p> {
         reply.ok()
     }
 
+    fn connect(&mut self, port: u16) -> Option<()> {
+        self.connection.take_if(|(to, _)| *to != port);
+        if self.connection.is_none() {
+            self.connection = Some((port, Client::try_connect_within(port, self.patience)?));
+        }
+        Some(())
+    }
+
+    /// The next request is for a slot that is on its way to this node.
+    fn announce(&mut self, port: u16) {
+        self.connect(port);
+        if let Some((_, client)) = &mut self.connection {
+            client.try_call("ASKING").ok();
+        }
+    }
+
     fn note(&self, what: &str, text: &str) {
         let port = self.connection.as_ref().map_or(0, |(port, _)| *port);
         self.journal.note(&self.who, port, what, text);
     }
+}
+
+/// Where an error sends a client, and whether to stay.
+fn redirection(reply: Option<&Reply>) -> Option<(bool, u16)> {
+    let Some(Reply::Error(error)) = reply else {
+        return None;
+    };
+    let mut words = error.split(' ');
+    let is_moved = match words.next()? {
+        "MOVED" => true,
+        "ASK" => false,
+        _ => return None,
+    };
+    let (_, port) = words.nth(1)?.rsplit_once(':')?;
+    Some((is_moved, port.parse().ok()?))
 }
 
 impl<'s, 'p> Worker<'s, 'p> {
@@ -164,7 +195,7 @@ impl<'s, 'p> Worker<'s, 'p> {
         let late_ms = match number % 4 {
             0 | 1 => 0,
             // They stay at an old primary that is cut off.
-            _ if scene.plan.fault == Fault::CutOff => u64::MAX,
+            _ if scene.plan.is_old_served() => u64::MAX,
             _ => random.random_range(0..700),
         };
         let patience = Duration::from_millis(random.random_range(300..1_500));
@@ -173,6 +204,7 @@ impl<'s, 'p> Worker<'s, 'p> {
             number,
             random,
             late: Duration::from_millis(late_ms),
+            moved: BTreeMap::new(),
             caller: Caller::new(format!("c{number}"), scene.journal, patience),
         }
     }
@@ -189,11 +221,32 @@ impl<'s, 'p> Worker<'s, 'p> {
     fn ask(&mut self, line: &str) -> Option<Reply> {
         let view = *self.scene.view.lock().unwrap();
         let has_heard = view.since.elapsed() >= self.late;
-        let port = if has_heard { view.new } else { view.old };
-        let reply = self.caller.ask(port, line);
-        if !matches!(reply, Some(Reply::Int(_) | Reply::Nil)) {
-            self.pause(5..20);
+        let primary = if has_heard { view.new } else { view.old };
+        let key = line.split(' ').nth(1).expect("a key");
+        let moved = self.moved.get(key).filter(|(_, at)| *at > view.since);
+        let mut reply = self
+            .caller
+            .ask(moved.map_or(primary, |(port, _)| *port), line);
+        for _ in 0..REDIRECTIONS {
+            let Some((is_moved, port)) = redirection(reply.as_ref()) else {
+                break;
+            };
+            if is_moved {
+                self.moved.insert(key.into(), (port, Instant::now()));
+            } else {
+                self.caller.announce(port);
+            }
+            reply = self.caller.ask(port, line);
         }
+        match &reply {
+            Some(Reply::Int(_) | Reply::Nil) => return reply,
+            Some(Reply::Error(error)) if error.starts_with("READONLY") => {
+                self.late = Duration::ZERO;
+            }
+            Some(_) => {}
+            None => drop(self.moved.remove(key)),
+        }
+        self.pause(5..20);
         reply
     }
 
@@ -204,12 +257,13 @@ impl<'s, 'p> Worker<'s, 'p> {
     fn work(&mut self, token: &str) {
         let longest_ms = self.scene.plan.max_ttl_ms;
         let is_losing = self.scene.is_losing.load(Ordering::Relaxed);
-        let lock = if is_losing && self.random.random_range(0..4) > 0 {
-            "late"
+        let names = &self.scene.names;
+        let keys = if is_losing && self.random.random_range(0..4) > 0 {
+            &names.late
         } else {
-            "k"
+            &names.near
         };
-        let key = format!("{lock}{}", self.random.random_range(0..KEYS));
+        let key = keys[self.random.random_range(0..KEYS)].clone();
         let is_shared = self.random.random_range(0..3) == 0;
         let command = match is_shared {
             true => "RWLOCK.RLOCK",
@@ -244,7 +298,21 @@ impl<'s, 'p> Worker<'s, 'p> {
         }
         if !is_left {
             self.ask(&format!("LOCK.RELEASE {key} {token}"));
+            self.come_late(&key, token);
         }
+    }
+
+    /// Sometimes it does not know that its hold has ended.
+    fn come_late(&mut self, key: &str, token: &str) {
+        let late = match self.random.random_range(0..9) {
+            0 => format!("LOCK.CHECK {key} {token}"),
+            1 => format!("LOCK.RELEASE {key} {token}"),
+            2 if self.scene.plan.kind.is_7_0_or_later() => {
+                format!("LOCK.EXEC {key} {token} INCR {key}:late")
+            }
+            _ => return,
+        };
+        self.ask(&late);
     }
 
     /// Begins to add one to what the lock protects. Answers the number that is to be written back,

@@ -219,6 +219,17 @@ fn a_fault_may_end_a_hold_and_forget_an_end() {
         "501 c1 7001 reply 0",
     ];
     finds(holds, 0, &[&HELD[..2], &fault, &lost]);
+    // In its last second it may be released, and nothing else.
+    let released = [
+        "600 c1 7002 send LOCK.RENEW k a 1000",
+        "601 c1 7002 reply 0",
+        "602 c1 7002 send LOCK.RELEASE k a",
+        "603 c1 7002 reply 1",
+    ];
+    finds(holds, 0, &[&HELD[..2], &fault, &released]);
+    let without_fault = released.map(|line| line.replace("7002", "7001"));
+    let without_fault = without_fault.each_ref().map(String::as_str);
+    finds(holds, 1, &[&HELD[..2], &without_fault]);
     // Another server knows nothing of it.
     let elsewhere = [
         "500 c1 7002 send LOCK.RENEW k a 1000",

@@ -7,6 +7,9 @@ use super::requests::{Answer, Finding, History, Request};
 /// hundredth of the lease.
 const APART_US: u64 = 10_000;
 
+/// After a promotion a hold does not count in its last second.
+const LAST_SECOND_US: u64 = 1_000_000;
+
 /// What is known of a token's hold at one server.
 #[derive(Clone, Copy, Default)]
 struct Known {
@@ -78,10 +81,16 @@ fn after(history: &History<'_>, known: Known, one: &Request<'_>) -> Known {
     }
     match (one.command, one.answer) {
         _ if one.is_acquire() => match one.answer {
-            Answer::Number(_) => has_hold(of, from_us, until_us, lease_us),
+            Answer::Number(_) => has_hold(history, of, (from_us, until_us), lease_us),
             _ => Known::default(),
         },
-        ("LOCK.RENEW", Answer::Number(1)) => has_hold(of, from_us, until_us, lease_us),
+        ("LOCK.RENEW", Answer::Number(1)) => has_hold(history, of, (from_us, until_us), lease_us),
+        // It may be in its last second, and is there for its release.
+        ("LOCK.RENEW", Answer::Number(_)) | ("LOCK.CHECK", Answer::Nil)
+            if from_us > history.first_fault_us() =>
+        {
+            Known::default()
+        }
         ("LOCK.RENEW" | "LOCK.RELEASE", Answer::Number(_)) | ("LOCK.CHECK", Answer::Nil) => Known {
             of,
             at_least_us: 0,
@@ -92,11 +101,20 @@ fn after(history: &History<'_>, known: Known, one: &Request<'_>) -> Known {
     }
 }
 
-fn has_hold(of: Option<(u16, u64)>, from_us: u64, until_us: u64, lease_us: u64) -> Known {
+fn has_hold(
+    history: &History<'_>,
+    of: Option<(u16, u64)>,
+    (from_us, until_us): (u64, u64),
+    lease_us: u64,
+) -> Known {
     let apart_us = APART_US + lease_us / 100;
+    let unsure_us = match from_us > history.first_fault_us() {
+        true => apart_us + LAST_SECOND_US,
+        false => apart_us,
+    };
     Known {
         of,
-        at_least_us: (from_us + lease_us).saturating_sub(apart_us),
+        at_least_us: (from_us + lease_us).saturating_sub(unsure_us),
         ended_us: Some(until_us + lease_us + apart_us),
     }
 }

@@ -3,6 +3,7 @@
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
+use super::partition::Partition;
 use super::setting;
 use crate::harness::Kind;
 
@@ -10,6 +11,10 @@ use crate::harness::Kind;
 pub enum Topology {
     /// A primary and two replicas. The driver promotes.
     Group,
+    /// The same, and three sentinels promote.
+    Sentinel,
+    /// Three primaries with a replica each. There is no majority in a shard of two.
+    Cluster,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,48 +31,77 @@ pub enum Fault {
     RestartEmpty,
     RestartRdb,
     RestartAof,
+    /// Nothing happens for a while.
+    Calm,
     /// The primary stands still for longer than a lease, and goes on.
     Paused,
     /// Its wall clock is set forward, or back.
     ClockStep,
+    /// Its append-only file cannot grow any more, and then it is killed.
+    DiskFull,
     /// The primary is killed, and a replica is promoted that lacks its newest grants.
     Behind,
     /// The same, and then the promoted one is killed before its guard ends.
     Twice,
+    /// As in `Behind`, because what the replicas get takes its time.
+    Slow,
+    /// As in `Behind`, with clocks of different speed that show different times.
+    Speeds,
+    /// As in `Behind`, after other modes and other leases were set and taken back.
+    Config,
     /// `FAILOVER`: nothing is lost.
     Planned,
+    /// The servers get another build of the module, one after the other.
+    Upgrade,
     /// The old primary stands still during the promotion, and goes on within the slack.
     Stopped,
     /// The old primary goes on serving its clients within the slack.
     LivesOn,
+    /// The network between the old primary and the others drops everything one way, or both. Clients
+    /// reach all of them.
+    Partition,
     /// A replica is promoted that never got any data.
     Empty,
     /// The old primary loses its replicas, and serves its clients to the end of the round.
     CutOff,
+    /// A slot of a cluster moves: key by key, at once (`CLUSTER MIGRATESLOTS`), or without its keys.
+    Moved,
+    MovedAtOnce,
+    Seized,
 }
 
 use Fault::{
-    Behind, ClockStep, CutOff, Empty, LivesOn, Paused, Planned, RestartAof, RestartEmpty,
-    RestartRdb, Stopped, Twice,
+    Behind, Calm, ClockStep, Config, CutOff, DiskFull, Empty, LivesOn, Moved, MovedAtOnce, Paused,
+    Planned, RestartAof, RestartEmpty, RestartRdb, Seized, Slow, Speeds, Stopped, Twice, Upgrade,
 };
 
-const TOPOLOGIES: [Topology; 1] = [Topology::Group];
+const TOPOLOGIES: [Topology; 3] = [Topology::Group, Topology::Sentinel, Topology::Cluster];
 
 const MODES: [Mode; 3] = [Mode::Restart, Mode::Failover, Mode::Quorum];
 
-const FAULTS: [Fault; 12] = [
+const FAULTS: [Fault; 22] = [
     RestartEmpty,
     RestartRdb,
     RestartAof,
+    Calm,
     Paused,
     ClockStep,
+    DiskFull,
     Behind,
     Twice,
+    Slow,
+    Speeds,
+    Config,
     Planned,
+    Upgrade,
     Stopped,
     LivesOn,
+    Fault::Partition,
     Empty,
     CutOff,
+    Moved,
+    MovedAtOnce,
+    Seized,
 ];
 
 const KINDS: [Kind; 5] = [
@@ -80,6 +114,9 @@ const KINDS: [Kind; 5] = [
 
 const SLACK_MS: u64 = 500;
 const FRESH_MS: u64 = 1_000;
+/// Well above the slack, and three times F and a second. After a promotion a shorter lease ends
+/// before its owner can renew it.
+const LONG_TTL_MS: u64 = 5_000;
 
 impl Topology {
     pub fn name(self) -> String {
@@ -88,7 +125,17 @@ impl Topology {
 
     fn has(self, mode: Mode, fault: Fault) -> bool {
         match self {
-            Self::Group => mode >= fault.least_mode(),
+            Self::Group => mode >= fault.least_mode() && !fault.is_of_slot(),
+            // After SENTINEL FAILOVER the old primary goes on for longer than any slack.
+            Self::Sentinel => match mode {
+                Mode::Restart => false,
+                Mode::Failover => fault == Behind,
+                Mode::Quorum => matches!(fault, Behind | CutOff | Planned),
+            },
+            Self::Cluster => {
+                let is_failover = matches!(fault, Behind | LivesOn | Planned);
+                mode == Mode::Failover && (is_failover || fault.is_of_slot())
+            }
         }
     }
 }
@@ -117,8 +164,12 @@ impl Fault {
     pub fn is_restart(self) -> bool {
         matches!(
             self,
-            RestartEmpty | RestartRdb | RestartAof | Paused | ClockStep
+            RestartEmpty | RestartRdb | RestartAof | Calm | Paused | ClockStep | DiskFull
         )
+    }
+
+    fn is_of_slot(self) -> bool {
+        matches!(self, Moved | MovedAtOnce | Seized)
     }
 
     /// The first mode within whose conditions it is. Each mode includes the one before it.
@@ -132,12 +183,19 @@ impl Fault {
 
     /// Whether the next primary lacks grants.
     pub fn loses(self) -> bool {
-        !matches!(self, Planned | Paused | ClockStep)
+        !matches!(
+            self,
+            Planned | Upgrade | Calm | Paused | ClockStep | Moved | MovedAtOnce
+        )
     }
 
-    /// Whether leases end by another clock than that of their clients.
-    pub fn ends_leases(self) -> bool {
-        self == ClockStep
+    fn is_known_to(self, kind: Kind) -> bool {
+        match self {
+            // 6.2 has no settings of modules.
+            Config => kind.is_7_0_or_later(),
+            MovedAtOnce => kind == Kind::Valkey9,
+            _ => true,
+        }
     }
 }
 
@@ -205,7 +263,7 @@ impl Plan {
             }
         };
         let aof = match self.fault {
-            RestartAof => "--appendonly yes --auto-aof-rewrite-percentage 0",
+            RestartAof | DiskFull => "--appendonly yes --auto-aof-rewrite-percentage 0",
             _ => "",
         };
         // The servers' own defaults differ.
@@ -213,6 +271,17 @@ impl Plan {
             "--repl-diskless-sync yes --repl-diskless-sync-delay 0 --appendfsync everysec";
         let line = format!("{guard} max-ttl {max_ttl_ms} {replication} {aof}");
         line.split_whitespace().map(str::to_string).collect()
+    }
+
+    /// Whether half of the clients stay at the old primary until it refuses them.
+    pub fn is_old_served(&self) -> bool {
+        let is_by_sentinel = self.topology == Topology::Sentinel && self.fault == Planned;
+        self.fault == CutOff || is_by_sentinel
+    }
+
+    /// Whether whoever holds a lock can keep it.
+    pub fn can_keep(&self) -> bool {
+        self.max_ttl_ms == LONG_TTL_MS && self.fault != ClockStep
     }
 
     /// C: for how long after the failover there is no new grant.
@@ -237,15 +306,30 @@ pub struct Choice {
 
 impl Choice {
     pub fn from_settings() -> Self {
-        let allows = |setting_name: &str| {
-            let text: String = setting(setting_name).unwrap_or_default();
-            let names: Vec<String> = text.split(',').map(str::to_string).collect();
+        let [servers, topologies, modes, faults] = [
+            "CAMPAIGN_SERVERS",
+            "CAMPAIGN_TOPOLOGIES",
+            "CAMPAIGN_MODES",
+            "CAMPAIGN_FAULTS",
+        ]
+        .map(|name| setting::<String>(name).unwrap_or_default());
+        Self::of(&servers, &topologies, &modes, &faults)
+    }
+
+    /// All whose names begin so. Each is a list.
+    pub fn of(servers: &str, topologies: &str, modes: &str, faults: &str) -> Self {
+        let allows = |list: &str| {
+            let names: Vec<String> = list.split(',').map(str::to_string).collect();
             move |name: &str| names.iter().any(|allowed| name.starts_with(&allowed[..]))
         };
-        let is_server = allows("CAMPAIGN_SERVERS");
-        let is_topology = allows("CAMPAIGN_TOPOLOGIES");
-        let is_mode = allows("CAMPAIGN_MODES");
-        let is_fault = allows("CAMPAIGN_FAULTS");
+        let is_server = allows(servers);
+        let is_topology = allows(topologies);
+        let is_mode = allows(modes);
+        let is_fault = allows(faults);
+        let is_possible = Partition::is_possible();
+        if !is_possible {
+            eprintln!("no partitions: not in a network namespace that is made for them");
+        }
         let all = TOPOLOGIES.iter().flat_map(|topology| {
             MODES.iter().flat_map(move |mode| {
                 let faults = FAULTS.iter().filter(|fault| topology.has(*mode, **fault));
@@ -258,6 +342,8 @@ impl Choice {
                     && is_topology(&topology.name())
                     && is_mode(mode.name())
                     && is_fault(&fault.name())
+                    && fault.is_known_to(*kind)
+                    && (is_possible || *fault != Fault::Partition)
             })
             .collect();
         assert!(!cases.is_empty(), "the settings leave nothing to play");
@@ -274,11 +360,11 @@ impl Choice {
             1 | 2 => Lag::Stopped,
             _ => Lag::Unlinked,
         };
-        // After a promotion the last second of a hold does not count. So only longer leases outlive it.
-        let max_ttl_ms = if random.random_range(0..3) == 0 {
-            2_500
-        } else {
-            1_000
+        let max_ttl_ms = match random.random_range(0..6) {
+            0 => LONG_TTL_MS,
+            1 | 2 => 2_500,
+            _ if fault == Config => 2_500,
+            _ => 1_000,
         };
         Plan {
             seed,

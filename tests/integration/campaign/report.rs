@@ -7,11 +7,13 @@ use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
 use std::time::Instant;
 
 use super::judge::Verdict;
 use super::plan::{Mode, Plan};
+use super::requests::Finding;
 
 /// How much later than promised the first new grant may come.
 const LATE_MS: u64 = 500;
@@ -20,11 +22,15 @@ pub struct Row {
     pub plan: Plan,
     /// `None` if the round could not be played.
     pub verdict: Option<Verdict>,
+    /// Of the other judges.
+    pub findings: Vec<Finding>,
 }
 
 pub struct Report {
     into: PathBuf,
     lines: Mutex<(File, u64)>,
+    /// What the judges of waits, holds and resources have found.
+    refused: AtomicUsize,
     run: Run,
 }
 
@@ -38,23 +44,14 @@ struct Run {
 impl Row {
     /// A breach of what the guard promises, or of the conditions.
     pub fn is_suspicious(&self) -> bool {
-        let breaks = |verdict: &Verdict| !verdict.overlaps.is_empty() || self.is_late();
         let Some(verdict) = &self.verdict else {
             return true;
         };
-        !verdict.fences.is_empty() || (self.plan.is_guarded && breaks(verdict))
-    }
-
-    /// C counts from the promotion, and with a quorum from the first acknowledgement of a majority.
-    fn is_late(&self) -> bool {
-        let pause_us = self
-            .verdict
-            .as_ref()
-            .and_then(|verdict| match self.plan.mode {
-                Mode::Quorum if self.plan.is_guarded => verdict.pause_of_majority_us,
-                _ => verdict.pause_us,
-            });
-        pause_us.is_none_or(|us| us / 1_000 > self.plan.wait_ms() + LATE_MS)
+        let line = self.line();
+        let breaks = || !verdict.overlaps.is_empty() || Record::read(line.trim_end()).is_late();
+        !verdict.fences.is_empty()
+            || !self.findings.is_empty()
+            || (self.plan.is_guarded && breaks())
     }
 
     fn line(&self) -> String {
@@ -70,16 +67,16 @@ impl Row {
         let state = match &self.verdict {
             None => "broken",
             Some(verdict) if verdict.is_void => "void",
-            Some(_) if self.plan.is_guarded && self.is_late() => "late",
             Some(_) => "played",
         };
         let verdict = self.verdict.clone().unwrap_or_default();
+        let of_majority_us = match self.plan.mode {
+            Mode::Quorum if self.plan.is_guarded => verdict.pause_of_majority_us,
+            _ => None,
+        };
         let ms = |us: Option<u64>| us.map_or("-".into(), |us| (us / 1_000).to_string());
         let guard = if self.plan.is_guarded { "on" } else { "off" };
-        // Where leases end by a clock that was set, and where they are shorter than what is left of
-        // them after a promotion, nobody could keep a hold.
-        let is_counted = *max_ttl_ms > 2_000 && !fault.ends_leases();
-        let (renewing, kept) = match is_counted {
+        let (renewing, kept) = match self.plan.can_keep() {
             true => (verdict.renewing, verdict.kept),
             false => (0, 0),
         };
@@ -94,7 +91,7 @@ impl Row {
             verdict.overlaps.len(),
             verdict.fences.len(),
             ms(verdict.pause_us),
-            ms(verdict.pause_of_majority_us),
+            ms(of_majority_us),
             self.plan.wait_ms(),
             verdict.requests,
             verdict.us / 1_000,
@@ -112,6 +109,7 @@ impl Report {
         Self {
             into: folder.to_path_buf(),
             lines: Mutex::new((open(&folder.join("rounds.tsv"), HEAD), 0)),
+            refused: AtomicUsize::new(0),
             run: Run {
                 seed,
                 groups,
@@ -126,12 +124,14 @@ impl Report {
         if row.is_suspicious() {
             eprint!("suspicious: {}", row.line());
             let verdict = row.verdict.iter();
-            for breach in verdict.flat_map(|verdict| verdict.overlaps.iter().chain(&verdict.fences))
-            {
+            let found = verdict.flat_map(|verdict| verdict.overlaps.iter().chain(&verdict.fences));
+            for breach in found.chain(&row.findings) {
                 eprintln!("  {breach}");
             }
         }
         lines.1 += 1;
+        self.refused
+            .fetch_add(row.findings.len(), Ordering::Relaxed);
         if lines.1 % 100 == 0 {
             eprintln!("{} rounds", lines.1);
         }
@@ -159,6 +159,11 @@ impl Report {
             eprintln!("all\t{guard}\tall\tall\t{}", Sum::of(records).line());
         }
 
+        let refused = self.refused.into_inner();
+        assert_eq!(
+            refused, 0,
+            "the other judges, also of rounds without the guard"
+        );
         let sum = Sum::of(&guarded);
         assert_eq!(sum.overlaps, 0, "the guard was on");
         // A stall of the machine may spoil a round.
@@ -247,7 +252,15 @@ impl<'t> Record<'t> {
 
     /// Whether it was played, within the conditions.
     fn counts(&self) -> bool {
-        ["played", "late"].contains(&self.text("state"))
+        self.text("state") == "played"
+    }
+
+    /// C counts from the promotion, or from when the primary first heard of a majority.
+    fn is_late(&self) -> bool {
+        let columns = ["pause of majority ms", "pause ms"];
+        let pause_ms = columns.iter().find_map(|name| self.text(name).parse().ok());
+        let is_guarded = self.text("guard") == "on";
+        is_guarded && pause_ms.is_none_or(|ms: u64| ms > self.number("C ms") + LATE_MS)
     }
 }
 
@@ -300,7 +313,7 @@ impl Sum {
             grants: sum("grants"),
             with_overlap: are(|record| record.number("overlaps") > 0),
             overlaps: sum("overlaps"),
-            late: are(|record| record.text("state") == "late"),
+            late: are(|record| record.is_late()),
             pauses_ms: pauses("pause ms"),
             of_majority_ms: pauses("pause of majority ms"),
             renewing: sum("renewing"),

@@ -2,6 +2,7 @@
 //! of the time around them.
 
 use std::collections::BTreeMap;
+use std::fmt::{self, Display, Formatter};
 
 use super::journal::Line;
 
@@ -15,6 +16,14 @@ pub struct Finding {
     pub from_us: u64,
     pub until_us: u64,
     pub text: String,
+}
+
+impl Display for Finding {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let ms = |us: u64| us / 1_000;
+        let (from, until) = (ms(self.from_us), ms(self.until_us));
+        write!(f, "{}: {} ({from} to {until} ms)", self.judge, self.text)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +52,7 @@ pub struct Request<'l> {
 }
 
 /// What the driver, or a watcher, has noted.
-const HARMLESS: [&str; 6] = ["round", "knows", "queued", "heard", "quiet", "over"];
+const HARMLESS: [&str; 5] = ["round", "knows", "heard", "quiet", "over"];
 
 /// An answer that is quicker shows that the server is not late.
 const PROMPT_US: u64 = 50_000;

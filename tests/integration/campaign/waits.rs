@@ -2,10 +2,15 @@
 //! whoever came later. **Liveness**: an answer comes when its time is over, and no lock stays free
 //! while somebody waits for it.
 
+use std::collections::BTreeMap;
+
 use super::requests::{Answer, Finding, History, Request};
 
 /// How late an answer may be, and for how long a lock may stay free while somebody waits.
-const LATE_US: u64 = 600_000;
+const LATE_US: u64 = 500_000;
+
+/// How long an answer may be on its way.
+const ANSWERED_US: u64 = 50_000;
 
 /// By then a server has noticed that a connection is gone.
 const NOTICED_US: u64 = 150_000;
@@ -29,8 +34,10 @@ pub fn fairness(history: &History<'_>) -> Vec<Finding> {
                 continue;
             }
             let behind = |one: &&Request<'_>| {
-                let is_behind =
-                    one.sent_us > seen.at_us || seen.tokens[n + 1..].contains(&one.token);
+                // An earlier request of the token is not the one that was seen.
+                let was_seen =
+                    one.ended_us > seen.at_us && seen.tokens[n + 1..].contains(&one.token);
+                let is_behind = one.sent_us > seen.at_us || was_seen;
                 one.token != *token
                     && one.is_acquire()
                     && (one.to, one.key) == (seen.to, seen.key)
@@ -82,11 +89,14 @@ fn passed(first: &Request<'_>, later: &Request<'_>) -> bool {
 /// Answers that did not come, and locks that stayed free.
 pub fn liveness(history: &History<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
-    for waiting in history.requests.iter().filter(|one| one.is_acquire()) {
+    let mut waits: BTreeMap<(&str, u16), Vec<(u64, u64)>> = BTreeMap::new();
+    for waiting in &history.requests {
+        if waiting.block_ms.is_none() {
+            continue;
+        }
         let due_us = waiting.blocks_until_us();
         let is_late = waiting.answer != Answer::Error && waiting.ended_us > due_us + LATE_US;
         if is_late
-            && waiting.block_ms.is_some()
             && history.is_calm(waiting.sent_us, waiting.ended_us)
             && history.was_prompt(waiting.to, due_us, waiting.ended_us)
         {
@@ -103,53 +113,89 @@ pub fn liveness(history: &History<'_>) -> Vec<Finding> {
                 ),
             });
         }
-        found.extend(free_meanwhile(history, waiting));
+        if let Some(from_us) = granting_from_us(history, waiting) {
+            let from_us = from_us.max(waiting.sent_us);
+            let until_us = waiting.ended_us.min(due_us);
+            if from_us < until_us {
+                let here = waits.entry((waiting.key, waiting.to)).or_default();
+                here.push((from_us, until_us));
+            }
+        }
+    }
+    // A majority may be late for a moment, and nobody is granted meanwhile.
+    if !history.needs_majority {
+        let free = waits
+            .iter()
+            .flat_map(|((key, to), waits)| free_meanwhile(history, key, *to, waits));
+        found.extend(free);
     }
     found
 }
 
-/// The lock that a request waits for stays free, as far as anybody can tell.
-fn free_meanwhile(history: &History<'_>, waiting: &Request<'_>) -> Option<Finding> {
-    // A majority may be late for a moment, and nobody is granted meanwhile.
-    if waiting.block_ms.is_none() || history.needs_majority {
-        return None;
-    }
-    let from_us = waiting.sent_us.max(granting_from_us(history, waiting)?);
-    let until_us = waiting.ended_us.min(waiting.blocks_until_us());
-    if until_us < from_us + LATE_US || !history.is_calm(from_us, until_us) {
-        return None;
-    }
-    let others = history.by_token();
-    let others = others
-        .iter()
-        .filter(|(token, all)| **token != waiting.token && all[0].key == waiting.key);
-    let mut held: Vec<_> = others
-        .map(|(_, all)| (all[0].sent_us, may_hold_until_us(history, all)))
-        .filter(|(from, until)| *until > from_us && *from < until_us)
-        .collect();
+/// While somebody waits, one after the other, the lock stays free, as far as anybody can tell.
+fn free_meanwhile(
+    history: &History<'_>,
+    key: &str,
+    to: u16,
+    waits: &[(u64, u64)],
+) -> Option<Finding> {
+    let by_token = history.by_token();
+    let here = by_token.values().filter(|all| all[0].key == key);
+    let held = here.map(|all| (from_when_us(all), may_hold_until_us(history, all)));
+    let mut held: Vec<(u64, u64)> = held.collect();
     held.sort_unstable();
-    held.push((until_us, until_us));
-    let mut free_us = from_us;
-    for (begin_us, end_us) in held {
-        let begin_us = begin_us.min(until_us);
-        if begin_us > free_us + LATE_US && history.was_prompt(waiting.to, free_us, begin_us) {
-            return Some(Finding {
-                judge: "liveness",
-                key: waiting.key.into(),
-                tokens: vec![waiting.token.into()],
-                from_us: free_us,
-                until_us: begin_us,
-                text: format!(
-                    "{} stayed free for {} ms while {} waited for it",
-                    waiting.key,
-                    (begin_us - free_us) / 1_000,
-                    waiting.token
-                ),
-            });
+    let mut waited: Option<(u64, u64)> = None;
+    for (from_us, until_us) in waits.iter().chain([&(u64::MAX, u64::MAX)]) {
+        match &mut waited {
+            Some((_, end_us)) if *from_us <= *end_us => *end_us = (*until_us).max(*end_us),
+            _ => {
+                let (begin_us, end_us) = waited.unwrap_or_default();
+                let gap = gap(&held, begin_us, end_us).filter(|(from_us, until_us)| {
+                    history.is_calm(*from_us, *until_us)
+                        && history.was_prompt(to, *from_us, *until_us)
+                });
+                if let Some((free_us, until_us)) = gap {
+                    let ms = (until_us - free_us) / 1_000;
+                    return Some(Finding {
+                        judge: "liveness",
+                        key: key.into(),
+                        tokens: Vec::new(),
+                        from_us: free_us,
+                        until_us,
+                        text: format!("{key} stayed free for {ms} ms while others waited for it"),
+                    });
+                }
+                waited = Some((*from_us, *until_us));
+            }
         }
-        free_us = free_us.max(end_us);
     }
     None
+}
+
+/// A time between these instants in which nobody holds.
+fn gap(held: &[(u64, u64)], begin_us: u64, end_us: u64) -> Option<(u64, u64)> {
+    let mut free_us = begin_us;
+    for (from_us, until_us) in held.iter().chain([&(end_us, end_us)]) {
+        let from_us = (*from_us).min(end_us);
+        if from_us > free_us + LATE_US {
+            return Some((free_us, from_us));
+        }
+        free_us = free_us.max(*until_us);
+    }
+    None
+}
+
+/// When a token may have its first hold. One that has waited had none before it was told, but for
+/// the time of the answer.
+fn from_when_us(all: &[&Request<'_>]) -> u64 {
+    let first = all[0];
+    match first.answer {
+        Answer::Number(_) => first
+            .ended_us
+            .saturating_sub(ANSWERED_US)
+            .max(first.sent_us),
+        _ => first.sent_us,
+    }
 }
 
 /// From when on a server grants what is asked for, around the request: before the first fault, and

@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 
 use super::server::Connection;
-use super::{at, guard, Arrival, Asker, Cluster, Event, Mode, RequestId, State, What};
+use super::FIRST_OF_CHANNELS;
+use super::{at, guard, Arrival, Asker, Careless, Cluster, Event, Mode, RequestId, State, What};
 
 /// A client.
 #[derive(Clone, Debug)]
@@ -18,6 +19,8 @@ pub(super) struct Client {
     works: BTreeMap<u8, (u8, Mode)>,
     /// The keys that it has held in the present work.
     held: BTreeSet<u8>,
+    /// Those of them whose lease it has made shorter.
+    shortened: BTreeSet<u8>,
     pub(super) pending: Option<Pending>,
     /// What it believes to hold.
     pub(super) beliefs: BTreeMap<u8, Belief>,
@@ -29,6 +32,7 @@ pub(super) struct Client {
     connection: NonZeroU64,
     /// The tokens that it has asked with LINGER.
     lingering: BTreeSet<u8>,
+    careless: Option<Careless>,
 }
 
 /// A request without a reply.
@@ -62,17 +66,14 @@ pub(super) struct Unconfirmed {
     until_us: u64,
 }
 
-/// How long a client counts on a lease: 1 % and 2 ms less, because clocks differ in speed.
-const fn lease_us(ttl_ms: u64) -> u64 {
-    (ttl_ms * 990).saturating_sub(2_000)
-}
-
 impl Client {
-    pub(super) fn new(n: usize) -> Self {
+    pub(super) fn new(n: usize, careless: Option<Careless>) -> Self {
         Self {
+            careless,
             token: b'a' + n as u8,
             works: BTreeMap::new(),
             held: BTreeSet::new(),
+            shortened: BTreeSet::new(),
             pending: None,
             beliefs: BTreeMap::new(),
             unconfirmed: BTreeMap::new(),
@@ -80,6 +81,23 @@ impl Client {
             connection: NonZeroU64::new((n as u64 + 1) << 32).unwrap(),
             lingering: BTreeSet::new(),
         }
+    }
+
+    /// How long it counts on a lease: 1 % and 2 ms less, because clocks differ in speed.
+    fn lease_us(&self, ttl_ms: u64) -> u64 {
+        match self.careless {
+            Some(Careless::WithoutMargin) => ttl_ms * 1_000,
+            _ => (ttl_ms * 990).saturating_sub(2_000),
+        }
+    }
+
+    /// Until when it counts on a lease whose grant it hears of now.
+    fn until_us(&self, ttl_ms: u64, sent_us: u64, now_us: u64) -> u64 {
+        let from_us = match self.careless {
+            Some(Careless::CountsFromReply) => now_us,
+            _ => sent_us,
+        };
+        from_us + self.lease_us(ttl_ms)
     }
 
     /// Whether it has held a lock in the present work. It may hold nothing any more.
@@ -90,52 +108,66 @@ impl Client {
     /// The token of a piece of work: a new one for each. Whoever asks again for what it has asked
     /// for, or for more or less than it has, goes on with it.
     fn token_of(&mut self, what: What, last: &mut u8) -> u8 {
-        let name = what.name();
-        let goes_on = |mode: Mode, is_held: bool| match what {
-            What::Take { mode: asked, .. } => is_held || asked == mode,
-            _ => true,
+        let is_take = matches!(what, What::Take { .. } | What::TakeBoth { .. });
+        let goes_on = |name: u8| {
+            let work = self.works.get(&name)?;
+            let may = !is_take || work.1 == what.mode() || self.beliefs.contains_key(&name);
+            may.then_some(work.0)
         };
-        let is_held = self.beliefs.contains_key(&name);
-        let work = self.works.get(&name).copied();
-        let token = match work.filter(|(_, mode)| goes_on(*mode, is_held)) {
-            Some((token, _)) => token,
+        let mut tokens = what.names().map(goes_on);
+        let first = tokens.next().flatten();
+        let token = match first.filter(|first| tokens.all(|token| token == Some(*first))) {
+            Some(token) => token,
             None => {
                 // Above `*`, by which the server makes one.
-                self.held.remove(&name);
+                self.held.retain(|name| !what.names().contains(name));
+                self.shortened.retain(|name| !what.names().contains(name));
                 *last = last.wrapping_add(1).max(b'a');
                 *last
             }
         };
-        match what {
-            What::Take { mode, .. } => drop(self.works.insert(name, (token, mode))),
-            What::Release(_) => {
+        for name in what.names() {
+            if is_take {
+                self.works.insert(name, (token, what.mode()));
+            } else if let What::Release(_) = what {
                 self.works.remove(&name);
                 self.held.remove(&name);
             }
-            What::Renew(..) | What::Check(_) => {}
         }
         token
     }
 
     /// What the sending alone changes: whether or not the reply comes, the server may do it.
     fn send(&mut self, what: What, now_us: u64) {
-        let name = what.name();
-        if let (What::Renew(_, ttl), Some(late)) = (what, self.unconfirmed.get_mut(&name)) {
-            late.until_us = late.until_us.min(now_us + lease_us(ttl));
+        for name in what.names() {
+            self.send_of(name, what, now_us);
+        }
+    }
+
+    fn send_of(&mut self, name: u8, what: What, now_us: u64) {
+        let ends_us = |ttl: u64| now_us + self.lease_us(ttl);
+        let until_us = match what {
+            What::Check(_) | What::Release(_) => u64::MAX,
+            What::Renew(_, ttl) | What::Take { ttl, .. } | What::TakeBoth { ttl, .. } => {
+                ends_us(ttl)
+            }
+        };
+        if let (What::Renew(..), Some(late)) = (what, self.unconfirmed.get_mut(&name)) {
+            late.until_us = late.until_us.min(until_us);
         }
         let Some(belief) = self.beliefs.get_mut(&name) else {
             return;
         };
+        if until_us < belief.until_us {
+            belief.until_us = until_us;
+            self.shortened.insert(name);
+        }
         match what {
-            What::Check(_) => {}
+            What::Check(_) | What::Renew(..) | What::TakeBoth { .. } => {}
             What::Release(_) => drop(self.beliefs.remove(&name)),
-            What::Renew(_, ttl) => belief.until_us = belief.until_us.min(now_us + lease_us(ttl)),
-            What::Take {
-                mode, ttl, linger, ..
-            } => {
+            What::Take { mode, linger, .. } => {
                 let both = belief.linger.into_iter().chain(linger);
                 belief.linger = both.min();
-                belief.until_us = belief.until_us.min(now_us + lease_us(ttl));
                 if mode.tolerates() > belief.mode.tolerates() {
                     belief.mode = mode;
                 }
@@ -147,34 +179,14 @@ impl Client {
     fn hear(&mut self, pending: &Pending, event: Event, now_us: u64) -> bool {
         let name = pending.what.name();
         match (pending.what, event) {
-            (
-                What::Take {
-                    mode, ttl, linger, ..
-                },
-                Event::Granted(_),
-            ) => {
-                let until_us = pending.sent_us + lease_us(ttl);
-                let belief = Belief {
-                    mode,
-                    until_us,
-                    linger,
-                };
-                self.beliefs.remove(&name);
-                self.unconfirmed.remove(&name);
-                if now_us < until_us {
-                    self.beliefs.insert(name, belief);
-                    self.held.insert(name);
-                    return true;
-                }
-                // A hold that it had has ended with this lease. Another one may be there yet.
-                if !pending.had_it {
-                    let until_us = u64::MAX;
-                    self.unconfirmed
-                        .insert(name, Unconfirmed { mode, until_us });
-                }
+            (What::Take { ttl, linger, .. }, Event::Granted(_)) => {
+                return self.is_granted(pending, ttl, linger, now_us);
+            }
+            (What::TakeBoth { ttl, .. }, Event::Granted(_)) => {
+                return self.is_granted(pending, ttl, None, now_us);
             }
             (What::Renew(_, ttl), Event::Done(true)) => {
-                let until_us = pending.sent_us + lease_us(ttl);
+                let until_us = self.until_us(ttl, pending.sent_us, now_us);
                 if let Some(belief) = self.beliefs.get_mut(&name) {
                     belief.until_us = until_us;
                 } else if let Some(Unconfirmed { mode, .. }) = self.unconfirmed.remove(&name) {
@@ -199,13 +211,46 @@ impl Client {
         false
     }
 
-    /// Its connection is lost. A lease that ends with it is shorter now.
-    fn lose_connection(&mut self, now_us: u64) {
-        for belief in self.beliefs.values_mut() {
-            if let Some(ms) = belief.linger.take() {
-                belief.until_us = belief.until_us.min(now_us + lease_us(ms));
+    /// It hears of a grant. Answers whether it begins to believe.
+    fn is_granted(
+        &mut self,
+        pending: &Pending,
+        ttl: u64,
+        linger: Option<u64>,
+        now_us: u64,
+    ) -> bool {
+        let until_us = self.until_us(ttl, pending.sent_us, now_us);
+        let mode = pending.what.mode();
+        for name in pending.what.names() {
+            self.beliefs.remove(&name);
+            self.unconfirmed.remove(&name);
+            if now_us < until_us {
+                let belief = Belief {
+                    mode,
+                    until_us,
+                    linger,
+                };
+                self.beliefs.insert(name, belief);
+                self.held.insert(name);
+            } else if !pending.had_it {
+                // A hold that it had has ended with this lease. Another one may be there yet.
+                let until_us = u64::MAX;
+                let late = Unconfirmed { mode, until_us };
+                self.unconfirmed.insert(name, late);
             }
         }
+        now_us < until_us
+    }
+
+    /// Its connection is lost. A lease that ends with it is shorter now.
+    fn lose_connection(&mut self, now_us: u64) {
+        let mut beliefs = std::mem::take(&mut self.beliefs);
+        for belief in beliefs.values_mut() {
+            if let Some(ms) = belief.linger.take() {
+                belief.until_us = belief.until_us.min(now_us + self.lease_us(ms));
+            }
+        }
+        self.beliefs = beliefs;
         self.connection = self.connection.checked_add(1).unwrap();
     }
 }
@@ -245,7 +290,7 @@ impl Cluster {
             id,
             server: s,
             token,
-            had_it: client.beliefs.contains_key(&what.name()),
+            had_it: what.names().any(|name| client.beliefs.contains_key(&name)),
             what,
             sent_us: self.true_us,
             reply: None,
@@ -268,8 +313,7 @@ impl Cluster {
             number: client.connection,
             linger,
         };
-        let place = at(0, what.name());
-        self.arrive(s, Arrival::Request(id, place, request, connection));
+        self.arrive(s, Arrival::Request(id, what.keys(), request, connection));
     }
 
     pub(super) fn hear(&mut self, c: usize) {
@@ -309,7 +353,7 @@ impl Cluster {
         let server = &mut self.servers[s];
         server.set_clocks(self.true_us);
         match arrival {
-            Arrival::Request(id, place, request, connection) => {
+            Arrival::Request(id, keys, request, connection) => {
                 let memory = &server.node.memory;
                 memory.connection.set(Some(connection.number));
                 memory.linger_ms.set(connection.linger);
@@ -318,7 +362,12 @@ impl Cluster {
                     self.answer(s, vec![(id, Event::TryAgain)]);
                 } else {
                     let asker = Asker { id, token };
-                    self.turn(s, Some(asker), |node| node.command(id, place, request));
+                    let mut all = keys.iter().map(|(place, _)| place);
+                    let (place, is_one) = (all.next().unwrap(), all.next().is_none());
+                    self.turn(s, Some(asker), |node| match is_one {
+                        true => node.command(id, place, request),
+                        false => node.take_all(id, keys, request),
+                    });
                 }
             }
             Arrival::Gone(id) => {
@@ -346,6 +395,24 @@ impl Cluster {
         }
     }
 
+    /// What is published reaches the clients that still listen for it.
+    pub(super) fn find_listeners(&self, s: usize, events: &mut Vec<(RequestId, Event)>) {
+        events.retain_mut(|(id, _)| {
+            if *id < FIRST_OF_CHANNELS {
+                return true;
+            }
+            let [.., name, token] = id.to_be_bytes();
+            let mut pending = self.clients.iter().filter_map(|client| client.pending);
+            let listens = pending.find(|one| {
+                let is_it = one.token == token && one.what.names().contains(&name);
+                // An older place of its token may be told of, too.
+                is_it && one.what.is_channel() && self.servers[s].blocked.contains(&one.id)
+            });
+            *id = listens.map_or(*id, |one| one.id);
+            listens.is_some()
+        });
+    }
+
     /// Replies go to the clients that still wait for them.
     pub(super) fn answer(&mut self, s: usize, events: Vec<(RequestId, Event)>) {
         for (id, event) in events {
@@ -367,13 +434,17 @@ impl Cluster {
             let name = what.name();
             pending.reply = Some(event);
             if let (What::Check(_), Event::Granted(_)) = (what, event) {
+                if self.clients[c].shortened.contains(&name) {
+                    continue; // It knows that the lease may be over.
+                }
                 let own = ledger.mode_of(at(0, name), token);
                 let asked = self.clients[c].works.get(&name).map(|(_, mode)| *mode);
                 let modes = own.into_iter().chain(asked);
                 self.check_is_true(c, name, modes.max_by_key(|mode| mode.tolerates()));
             } else if let Event::Granted(fence) = event {
                 self.tally.grants += 1;
-                ledger.check_told(at(0, name), token, fence);
+                let places = what.names().map(|name| at(0, name));
+                places.for_each(|place| ledger.check_told(place, token, fence));
             }
         }
     }

@@ -3,7 +3,9 @@
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::{guard, Clocks, Cluster, Disk, Limits, Mode, Server, Settings, State, Step, What};
+use super::{
+    guard, Careless, Clocks, Cluster, Disk, Limits, Mode, Server, Settings, State, Step, What,
+};
 
 /// The longest ttl of all.
 pub(super) const LONGEST_MS: u64 = 1_000;
@@ -30,6 +32,8 @@ pub(super) struct Kind {
     pub(super) guard: guard::Settings,
     /// Whether holds may end with connections.
     pub(super) lingers: bool,
+    /// What clients do wrong.
+    pub(super) careless: Option<Careless>,
 }
 
 impl Dice {
@@ -68,6 +72,7 @@ impl Dice {
             tells_blocked: self.below(3) > 0,
             guard: kind.guard,
             old_primaries_stop: kind.guard.scope == guard::Scope::Failover,
+            careless: kind.careless,
         }
     }
 
@@ -132,6 +137,10 @@ impl Dice {
             (false, 0) => What::Release(name),
             // Careless: it may hold nothing any more.
             (_, 1..=2) if client.may_check(name) => What::Check(name),
+            (false, 3) if self.names == 2 => {
+                let (limits, keep) = (self.limits(), self.keep());
+                What::TakeBoth { ttl, limits, keep }
+            }
             _ => What::Take {
                 name,
                 mode: match self.below(8) {
@@ -140,19 +149,29 @@ impl Dice {
                     n => Mode::of_limit(n as u32 - 4).unwrap(),
                 },
                 ttl,
-                limits: match self.below(4) {
-                    0 => Limits::NoWait,
-                    1 => Limits::Until(self.ms(self.longest)),
-                    _ => Limits::Forever,
-                },
-                keep: match self.below(3) {
-                    0 => self.ms(self.longest) as u32,
-                    _ => 0,
-                },
+                limits: self.limits(),
+                keep: self.keep(),
                 linger: self.linger(),
             },
         };
         Step::Ask(c, s, what)
+    }
+
+    fn limits(&mut self) -> Limits {
+        match self.below(10) {
+            0..=1 => Limits::NoWait,
+            2..=3 => Limits::Until(self.ms(self.longest)),
+            4 => Limits::Notify,
+            5 => Limits::NotifyUntil(self.ms(self.longest)),
+            _ => Limits::Forever,
+        }
+    }
+
+    fn keep(&mut self) -> u32 {
+        match self.below(3) {
+            0 => self.ms(self.longest) as u32,
+            _ => 0,
+        }
     }
 
     fn linger(&mut self) -> Option<u64> {

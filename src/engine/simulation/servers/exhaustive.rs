@@ -2,8 +2,9 @@
 
 use super::guard::{Rule, Scope, Settings as Guard};
 use super::guarded::{FAILOVER, LONGEST_MS, QUORUM, RESTART};
-use super::histories::{enumerate, small, take, take_as};
+use super::histories::{take, take_as};
 use super::lingering::bound;
+use super::worlds::World;
 use super::*;
 
 /// How many steps each history has behind its beginning.
@@ -16,38 +17,9 @@ const fn share(ttl: u64) -> What {
     take_as(Mode::Shared, ttl, None)
 }
 
-/// Plays all histories behind a beginning. Answers how many there are, and how many have a breach.
-fn play_all(servers: usize, guard: Guard, begin: &[Step], steps: &[Step]) -> (u64, u64) {
-    let settings = Settings {
-        clocks: vec![Clocks::default(); servers],
-        guard,
-        must_be_safe: guard.without.is_none(),
-        old_primaries_stop: guard.scope == Scope::Failover,
-        ..small(false)
-    };
-    let mut cluster = Cluster::new(settings);
-    begin.iter().for_each(|step| cluster.step(*step));
-    assert_eq!(cluster.tally.breaches, 0);
-    let mut breaches = 0;
-    let mut found = |_: &[Step]| breaches += 1;
-    let without = enumerate(&cluster, steps, depth(), &mut Vec::new(), &mut found);
-    (without, breaches)
-}
-
-/// None of them has a breach, and some have one without each of the rules.
 fn none_has_a_breach(servers: usize, guard: Guard, begin: &[Step], steps: &[Step], rules: &[Rule]) {
-    let (count, _) = play_all(servers, guard, begin, steps);
-    let all = (steps.len() as u64).pow(depth());
-    assert_eq!(count, all);
-    println!("{:?}: {count} histories, none with a breach", guard.scope);
-    for rule in rules {
-        let without = Guard {
-            without: Some(*rule),
-            ..guard
-        };
-        let (_, breaches) = play_all(servers, without, begin, steps);
-        assert!(breaches > 0, "without {rule:?} there is no breach");
-    }
+    let world = World::new(guard, servers, begin, steps);
+    world.none_has_a_breach("from a hold", depth(), rules);
 }
 
 #[test]
@@ -96,7 +68,8 @@ fn all_short_histories_of_a_guarded_failover_have_no_breach() {
         Step::HandOver(2),
         Step::Crash(0),
     ];
-    none_has_a_breach(3, FAILOVER, &begin, &steps, &[Rule::Promotion]);
+    let rules = [Rule::Promotion, Rule::Holders, Rule::Linger];
+    none_has_a_breach(3, FAILOVER, &begin, &steps, &rules);
 }
 
 /// From the moments around the waits for renewals and for grants, with an old primary that lives
@@ -118,7 +91,6 @@ fn all_short_histories_of_a_quorum_have_no_breach() {
         Step::Follow(2, 1),
         Step::HandOver(2),
     ];
-    let flow = |ms: u64, n: u64| (0..n).flat_map(move |_| [Step::Tick(ms), Step::Flow]);
     for after_ms in [0, 100, 900, 1_000, 1_050, 2_050, 3_050, 3_100] {
         let mut begin: Vec<Step> = flow(250, 20).collect();
         begin.extend([Step::Ask(0, 0, bound(2_000, 0)), Step::Flow]);
@@ -130,5 +102,114 @@ fn all_short_histories_of_a_quorum_have_no_breach() {
             _ => &[],
         };
         none_has_a_breach(3, QUORUM, &begin, &steps, rules);
+    }
+}
+
+fn flow(ms: u64, n: u64) -> impl Iterator<Item = Step> {
+    (0..n).flat_map(move |_| [Step::Tick(ms), Step::Flow])
+}
+
+/// A replica whose link breaks goes on where it was, and its wait begins anew.
+#[test]
+fn all_short_histories_of_links_that_break_have_no_breach() {
+    let mut begin: Vec<Step> = flow(250, 20).collect();
+    begin.extend([Step::CutUnseen(1), Step::CutUnseen(2)]);
+    begin.extend([Step::Promote(1), Step::Follow(2, 1)]);
+    begin.extend(flow(250, 13));
+    begin.extend([Step::Notice(0), Step::Ask(1, 1, take(2_000))]);
+    let steps = [
+        Step::Ask(0, 0, take(2_000)),
+        Step::Ask(1, 1, take(2_000)),
+        Step::Cut(2),
+        Step::Follow(2, 0),
+        Step::Follow(2, 1),
+        Step::Flow,
+        Step::Tick(500),
+        Step::Tick(1_050),
+    ];
+    let world = World::new(QUORUM, 3, &begin, &steps);
+    world.none_has_a_breach("links that break", depth() + 1, &[Rule::Attachment]);
+}
+
+const fn take_by(mode: Mode, limits: Limits, keep: u32) -> What {
+    What::Take {
+        name: 0,
+        mode,
+        ttl: LONGEST_MS,
+        limits,
+        keep,
+        linger: None,
+    }
+}
+
+/// Permits, places that are kept, and messages.
+#[test]
+fn all_short_histories_of_places_have_no_breach() {
+    let permit = take_by(Mode::of_limit(2).unwrap(), Limits::NoWait, 0);
+    let begin = [Step::Tick(LONGEST_MS + 1_000), Step::Ask(0, 0, permit)];
+    let until = Limits::Until(300);
+    let steps = [
+        Step::Ask(1, 0, permit),
+        Step::Ask(1, 0, take_by(Mode::Exclusive, Limits::Forever, 0)),
+        Step::Ask(1, 1, take_by(Mode::Exclusive, Limits::Notify, 0)),
+        Step::Ask(1, 1, take_by(Mode::Exclusive, until, LONGEST_MS as u32)),
+        Step::Ask(0, 1, What::Release(0)),
+        Step::Ask(0, 0, What::Renew(0, LONGEST_MS)),
+        Step::Lose(1, true),
+        Step::Tick(650),
+        Step::Tick(LONGEST_MS + 1_501),
+        Step::Flow,
+        Step::Promote(1),
+        Step::HandOver(1),
+        Step::Crash(0),
+    ];
+    let world = World::new(FAILOVER, 2, &begin, &steps);
+    let rules = [Rule::Promotion, Rule::Serving];
+    world.none_has_a_breach("places", depth(), &rules);
+}
+
+/// Several keys of one request, and one of them by itself.
+#[test]
+fn all_short_histories_of_several_keys_have_no_breach() {
+    const fn both(limits: Limits, keep: u32) -> What {
+        let ttl = 2_000;
+        What::TakeBoth { ttl, limits, keep }
+    }
+    let one = What::Take {
+        name: 1,
+        mode: Mode::Exclusive,
+        ttl: 2_000,
+        limits: Limits::NoWait,
+        keep: 0,
+        linger: None,
+    };
+    for guard in [FAILOVER, QUORUM] {
+        let mut begin: Vec<Step> = flow(250, 20).collect();
+        if guard.scope == Scope::Quorum {
+            begin.extend([Step::CutUnseen(1), Step::CutUnseen(2)]);
+            begin.extend([Step::Promote(1), Step::Follow(2, 1)]);
+            begin.extend(flow(50, 2));
+        }
+        let steps = [
+            Step::Ask(0, 0, What::Release(1)),
+            Step::Ask(0, 0, both(Limits::NoWait, 0)),
+            Step::Ask(1, 0, both(Limits::Forever, 0)),
+            Step::Ask(1, 1, both(Limits::Notify, 1_000)),
+            Step::Ask(0, 1, one),
+            Step::Ask(0, 1, What::Renew(1, 2_000)),
+            Step::Lose(1, true),
+            Step::Tick(1_050),
+            Step::Flow,
+            Step::Promote(1),
+            Step::Follow(2, 1),
+            Step::HandOver(1),
+            Step::Crash(0),
+        ];
+        let world = World::new(guard, 3, &begin, &steps);
+        let rule = match guard.scope {
+            Scope::Quorum => Rule::Wait,
+            _ => Rule::Promotion,
+        };
+        world.none_has_a_breach("several keys", depth(), &[rule]);
     }
 }

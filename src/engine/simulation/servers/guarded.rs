@@ -75,19 +75,27 @@ fn a_quorum_without_one_of_its_rules_has_a_breach() {
     }
 }
 
-/// Plays as many seeds as it takes.
 fn find_breach_without(rule: Rule, kind: Kind, seeds: u64, steps: usize) {
     let guard = Guard {
         without: Some(rule),
         ..kind.guard
     };
+    find_breach(
+        &format!("without {rule:?}"),
+        Kind { guard, ..kind },
+        seeds,
+        steps,
+    );
+}
+
+/// Plays as many seeds as it takes.
+fn find_breach(what: &str, kind: Kind, seeds: u64, steps: usize) {
     let kind = Kind {
         must_be_safe: false,
-        guard,
         ..kind
     };
     let found = (0..seeds).find_map(|seed| play_seeds(seed..seed + 1, steps, kind).1);
-    println!("without {rule:?}:");
+    println!("{what}:");
     print_breach(found);
 }
 
@@ -254,6 +262,20 @@ fn a_guard_without_one_of_its_rules_has_a_breach() {
     }
     for rule in [Rule::Promotion, Rule::Slack, Rule::Serving, Rule::Holders] {
         find_breach_without(rule, FAILOVERS, 20_000, 500);
+    }
+}
+
+/// What clients must do matters, too.
+#[test]
+fn a_careless_client_has_a_breach() {
+    for careless in [Careless::CountsFromReply, Careless::WithoutMargin] {
+        for kind in [RESTARTS, FAILOVERS] {
+            let kind = Kind {
+                careless: Some(careless),
+                ..kind
+            };
+            find_breach(&format!("{careless:?}"), kind, 20_000, 500);
+        }
     }
 }
 

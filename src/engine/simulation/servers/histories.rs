@@ -83,6 +83,7 @@ pub(super) const ONE: Kind = Kind {
     walls_drift: 10,
     guard: NONE,
     lingers: false,
+    careless: None,
 };
 
 /// Wall clocks that agree.
@@ -198,6 +199,7 @@ pub(super) fn small(loses_nothing: bool) -> Settings {
         timer_is_prompt: true,
         guard: guard::Settings::default(),
         old_primaries_stop: false,
+        careless: None,
     }
 }
 

@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 
 use super::clock::Clocks;
 use super::rules::Ledger;
-use super::{Node, Place, Request, RequestId, Snapshot};
+use super::{Keys, Node, Request, RequestId, Snapshot};
 use crate::engine::guard::quorum::{Replica, Replicas};
 use crate::engine::guard::GuardEvent;
 use crate::engine::simulation::node::Record;
@@ -29,7 +29,7 @@ pub(super) struct Connection {
 /// What comes from a client.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Arrival {
-    Request(RequestId, Place, Request, Connection),
+    Request(RequestId, Keys, Request, Connection),
     /// It is gone before it has heard the reply.
     Gone(RequestId),
     /// A connection is lost.
