@@ -40,29 +40,6 @@ func TestALeaseThatIsOverStaysLost(t *testing.T) {
 	expect(t, "ErrExtendFailed", errors.Is(err, ErrExtendFailed), true)
 }
 
-func TestAGrantThatCameLateIsExtended(t *testing.T) {
-	locks := newLocks(t)
-	expiry, patience := WithExpiry(2*time.Second), WithTries(forever)
-	rw := locks.NewRWMutex("a", expiry, patience)
-	permit := locks.NewSemaphore("a", 2, expiry, patience).newPermit()
-	several := locks.NewMultiMutex([]string{"a"}, []string{"b"}, expiry, patience)
-	for _, mutex := range []*Mutex{locks.NewMutex("a", expiry, patience), rw.Mutex, rw.Reader(), permit, several.Mutex} {
-		must(t, admin.ConfigResetStat(ctx).Err())
-		must(t, mutex.Lock())
-		expect(t, "renewals of a grant that came at once", calls(t, "lock.renew"), 0)
-		released(t)(mutex.Unlock())
-		holder := locks.NewMutex("a", WithExpiry(time.Minute))
-		must(t, holder.Lock())
-		done := inBackground(mutex.Lock)
-		eventually(t, "a place in the queue", func() bool { return waiting("a") == 1 })
-		time.Sleep(300 * time.Millisecond)
-		released(t)(holder.Unlock())
-		must(t, result(t, done))
-		expect(t, "renewals", calls(t, "lock.renew"), len(mutex.names))
-		released(t)(mutex.Unlock())
-	}
-}
-
 func TestALateGrantThatIsLostIsAskedForAgain(t *testing.T) {
 	for _, reply := range []driver.Reply{{Value: int64(0), Sent: 1}, tryAgainReply()} {
 		locks := newLocks(t)

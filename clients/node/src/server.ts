@@ -176,8 +176,7 @@ export class Server {
       if (by === undefined || block <= 0) return await this.#connection.send([...command, ...keep], key);
       return await by.ask({ key, token, command, keep }, block);
     } catch (error) {
-      if (error instanceof Error && error.message.startsWith("WRONGTYPE"))
-        await this.#throwIfStringLock(keys);
+      if (isWrongType(error)) await this.#throwIfStringLock(keys);
       if (by === this.channel && isNotifyRefused(error)) {
         this.support.isWithoutNotify((error as Error).message);
         // Waited for no time. The next wait is by BLOCK.
@@ -237,8 +236,6 @@ export class Server {
       await this.#all(resources, (key) => ["LOCK.CHECK", key, token]);
     } catch (error) {
       if (lacks(error, "LOCK.CHECK")) throw unsupported("command LOCK.CHECK", error);
-      if (error instanceof Error && error.message.startsWith("WRONGTYPE"))
-        throw new ResourceLockedError("not held any more: the key is no lock");
       throw error;
     }
   }
@@ -262,6 +259,8 @@ export class Server {
     const keys = resources.map((resource) => this.#connection.key(resource));
     const sent = Promise.all(keys.map((key) => this.#connection.send(command(key), key)));
     const replies = await sent.catch((error) => {
+      // A string that was written over the key has ended the hold.
+      if (isWrongType(error)) throw new ResourceLockedError("not held any more: the key is no lock");
       throw isModuleMissing(error) ? missing(error) : isTooLong(error) ? tooLong(error) : error;
     });
     const lost = resources.filter((_, i) => Number(replies[i]) === 0);
@@ -282,6 +281,10 @@ function missing(cause: unknown): ModuleMissingError {
       `SET NX PX: there is ${LOST}`,
     { cause },
   );
+}
+
+function isWrongType(error: unknown): boolean {
+  return error instanceof Error && error.message.startsWith("WRONGTYPE");
 }
 
 function isTooLong(error: unknown): error is Error {

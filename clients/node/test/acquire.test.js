@@ -402,21 +402,6 @@ for (const [name, library] of Object.entries(libraries)) {
       assert.equal((await both).value, token);
     });
 
-    it("lets readers in together, and writers alone", async () => {
-      const readers = await Promise.all([redlock.acquireRead(["a"], 5000), redlock.acquireRead(["a"], 5000)]);
-      assert.equal((await server.holders("a")).length, 2);
-      const writing = redlock.acquireWrite(["a"], 5000);
-      await until(async () => (await server.waiters("a")).length === 1);
-      const third = redlock.acquire(["a"], 5000, { shared: true });
-      await until(async () => (await server.waiters("a")).length === 2, "a reader does not pass the writer");
-      for (const reader of readers) await reader.release();
-      const writer = await writing;
-      assert.deepEqual(await server.holders("a"), [writer.value]);
-      await writer.extend(5000);
-      await writer.release();
-      await (await third).release();
-    });
-
     it("knows what is lost", async () => {
       const lock = await redlock.acquire(["a"], 5000);
       await server.admin.del("a");

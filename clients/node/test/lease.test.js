@@ -61,28 +61,6 @@ for (const { title, library, waitBy } of ways) {
       assert.ok(!lock.isValid);
     });
 
-    const kinds = {
-      "a lock": () => redlock.acquire(["a"], 2_000),
-      "a share": () => redlock.acquireRead(["a"], 2_000),
-      "a permit": () => redlock.semaphore("a", 2).acquire(2_000),
-      "several locks": () => redlock.multiLock(["a"], ["b"]).acquire(2_000),
-    };
-    for (const [kind, acquire] of Object.entries(kinds)) {
-      it(`extends ${kind} that was granted late`, async () => {
-        const holder = await server.admin.call("LOCK.ACQUIRE", "a", "holder", 60_000);
-        assert.ok(holder > 0);
-        const acquiring = acquire();
-        await until(async () => (await server.waiters("a")).length === 1);
-        await sleep(300);
-        await server.admin.call("LOCK.RELEASE", "a", "holder");
-        const lock = await acquiring;
-        // Asked for again it would wait as a new lock does, under a guard.
-        assert.equal(await server.calls("lock.renew"), lock.resources.length);
-        assert.ok(lock.remaining > 1_750, `${lock.remaining} ms`);
-        assert.ok(lock.remaining < (await server.admin.pttl("a")));
-      });
-    }
-
     it("loses nothing by TRYAGAIN before the lease is over", async () => {
       const left = fake(client, 3, tryAgain);
       await redlock

@@ -51,30 +51,6 @@ for (const { title, library, waitBy } of ways) {
       await isFree();
     });
 
-    it("takes none when one is held, and holds nothing while it waits", async () => {
-      const held = await redlock.acquire([b], 30_000);
-      assert.equal(await redlock.multiLock([a, b]).tryAcquire(30_000), null);
-      assert.equal(await server.admin.call("LOCK.INFO", a), null);
-      const waiting = redlock.multiLock([a, b]).acquire(30_000);
-      await isListening(b, 1);
-      assert.deepEqual(await server.holders(a), []);
-      await held.release();
-      const lock = await waiting;
-      assert.ok(lock.fence > held.fence);
-      await lock.release();
-      await isFree();
-    });
-
-    it("shares what it is told to share", async () => {
-      const reader = await redlock.acquireRead([b], 30_000);
-      const lock = await redlock.multiLock([a], [b]).tryAcquire(30_000);
-      assert.equal((await server.holders(b)).length, 2);
-      assert.equal(await redlock.multiLock([], [a]).tryAcquire(30_000), null, "a is exclusive");
-      await lock.release();
-      await reader.release();
-      await isFree();
-    });
-
     it("leaves no place behind when its time is over", async () => {
       const held = await redlock.acquire([b], 30_000);
       const gaveUp = redlock

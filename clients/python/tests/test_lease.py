@@ -63,23 +63,6 @@ def test_a_lease_that_is_over_stays_lost(server: Server, client: redis.Redis) ->
         pass
 
 
-@pytest.mark.parametrize("make", KINDS)
-def test_a_grant_that_came_late_is_renewed(server: Server, client: redis.Redis, make: Callable[[Any], Lock]) -> None:
-    def work() -> int:
-        with make(client):
-            return server.calls("lock.renew")
-
-    assert work() == 0
-    before = Lock(client, "stock", timeout=60)
-    before.acquire()
-    with ThreadPoolExecutor() as pool:
-        working = pool.submit(work)
-        server.wait_for_waiters("stock", 1)
-        time.sleep(0.3)
-        before.release()
-        assert working.result() == (2 if make is KINDS[-1] else 1)
-
-
 @pytest.mark.parametrize("wait", ["block", "notify"])
 async def test_asyncio_a_grant_that_came_late_is_renewed(
     server: Server, async_client: "redis.asyncio.Redis", wait: Literal["block", "notify"]

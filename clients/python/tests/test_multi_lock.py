@@ -58,18 +58,6 @@ def test_all_under_one_fence(server: Server, client: redis.Redis) -> None:
     assert not server.admin.exists("a", "b", "c")
 
 
-def test_none_where_one_is_held(server: Server, client: redis.Redis) -> None:
-    for held in BOTH:
-        with Lock(server.admin, held, timeout=30):
-            assert not MultiLock(client, BOTH, timeout=30).acquire(blocking=False)
-            assert not MultiLock(client, BOTH, timeout=30).acquire(blocking_timeout=0.1)
-            assert server.admin.exists(*BOTH) == 1
-            assert places(server) == [0, 0]
-    # A share of it is enough for one who wants a share.
-    with ReadLock(server.admin, "prices", timeout=30):
-        assert MultiLock(client, ["stock"], shared=["prices"], timeout=30).acquire(blocking=False)
-
-
 async def test_the_asyncio_multi_lock(server: Server, async_client: Client) -> None:
     async with ours.MultiLock(async_client, ["a"], shared=["b"], timeout=30) as lock:
         assert await lock.check() == lock.fence

@@ -24,29 +24,6 @@ def page(client: redis.Redis) -> RWLock:
     return RWLock(client, "page", timeout=30)
 
 
-def test_readers_share_and_keep_writers_out(page: RWLock) -> None:
-    with page.read() as one, page.read() as two:
-        assert one.owned()
-        assert two.owned()
-        assert one.fence != two.fence
-        assert not page.write(blocking=False).acquire()
-    with page.write():
-        assert not page.write(blocking=False).acquire()
-        assert not page.read(blocking_timeout=0.1).acquire()
-
-
-def test_a_reader_does_not_pass_a_waiting_writer(server: Server, page: RWLock) -> None:
-    reader, writer = page.read(), page.write(thread_local=False)
-    reader.acquire()
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(writer.acquire)
-        server.wait_for_waiters("page", 1)
-        assert not page.read().acquire(blocking=False)
-        reader.release()
-        assert waiting.result()
-    writer.release()
-
-
 def test_a_reader_extends_and_loses_its_own_share(client: redis.Redis, page: RWLock) -> None:
     one, two = page.read(timeout=10), page.read(timeout=60)
     assert one.acquire()

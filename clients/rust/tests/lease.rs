@@ -4,7 +4,6 @@
 mod common;
 
 use std::sync::atomic::Ordering::SeqCst;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{Admin, Proxy, Server, counter, eventually};
@@ -85,36 +84,6 @@ async fn a_lease_that_is_over_stays_lost() {
     eventually("nothing is left", || {
         admin.is_free("a") && admin.is_free("b")
     });
-}
-
-#[test]
-fn a_grant_that_came_late_is_renewed() {
-    let server = Server::start();
-    let locks = sync::LockClient::open(server.url(), options()).unwrap();
-    let mut admin = server.admin();
-    type Way = fn(&sync::LockClient) -> sync::Guard;
-    let ways: [(usize, Way); 4] = [
-        (1, |locks| locks.lock("k").lock().unwrap()),
-        (1, |locks| locks.rwlock("k").read().unwrap()),
-        (1, |locks| locks.semaphore("k", 2).acquire().unwrap()),
-        (2, |locks| locks.multi_lock(["k", "l"]).lock().unwrap()),
-    ];
-    for (keys, way) in ways {
-        let before = renewals(&mut admin);
-        way(&locks).unlock().unwrap();
-        assert_eq!(renewals(&mut admin), before);
-        let holder = locks.lock("k").with_ttl(ms(60_000)).lock().unwrap();
-        let waiting = thread::spawn({
-            let locks = locks.clone();
-            move || way(&locks)
-        });
-        admin.await_waiters("k", 1);
-        thread::sleep(ms(300));
-        holder.unlock().unwrap();
-        let guard = waiting.join().unwrap();
-        assert_eq!(renewals(&mut admin), before + keys);
-        guard.unlock().unwrap();
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

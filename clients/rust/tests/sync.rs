@@ -66,30 +66,6 @@ fn keys_and_tokens_are_any_bytes() {
 }
 
 #[test]
-fn readers_share_and_writers_do_not() {
-    let server = Server::start();
-    let (pages, mut admin) = (locks(&server).rwlock("page"), server.admin());
-    let reader = pages.read().unwrap();
-    let other = pages.try_read().unwrap().unwrap();
-    assert!(pages.try_write().unwrap().is_none());
-    assert!(pages.write_timeout(ms(20)).unwrap().is_none());
-    assert_eq!(reader.mode(), Mode::Shared);
-    let writing = thread::spawn({
-        let pages = pages.clone();
-        move || pages.write().unwrap()
-    });
-    admin.await_waiters("page", 1);
-    // A reader does not pass a waiting writer.
-    assert!(pages.try_read().unwrap().is_none());
-    drop(reader);
-    drop(other);
-    let writer = writing.join().unwrap();
-    assert_eq!(writer.mode(), Mode::Exclusive);
-    assert!(pages.read_timeout(ms(20)).unwrap().is_none());
-    writer.unlock().unwrap();
-}
-
-#[test]
 fn a_hold_is_converted_in_both_directions() {
     let server = Server::start();
     let (pages, mut admin) = (locks(&server).rwlock("page"), server.admin());

@@ -260,6 +260,10 @@ record Commands(Wire wire, LockOptions options, AtomicBoolean placeless, AtomicB
             }
             return wire.sendAll(claim.names().stream().map(command).toList());
         } catch (RuntimeException failed) {
+            if (isForeign(failed)) {
+                // What was written over the key has ended the hold.
+                return Collections.singletonList(null);
+            }
             if (isUnknown(refusal(failed), "LOCK\\.CHECK")) {
                 throw missing("LOCK.CHECK", failed);
             }

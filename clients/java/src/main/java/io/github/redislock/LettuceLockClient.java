@@ -349,10 +349,19 @@ public final class LettuceLockClient implements AutoCloseable {
     private CompletableFuture<Boolean> ofAll(Claim claim, Function<String, Request> words) {
         CompletableFuture<Boolean> all = CompletableFuture.completedFuture(true);
         for (String name : claim.names()) {
-            CompletableFuture<Object> reply = send(words.apply(name));
+            CompletableFuture<Object> reply =
+                    send(words.apply(name))
+                            .exceptionallyCompose(LettuceLockClient::ofForeignKey);
             all = all.thenCombine(reply, (before, one) -> before && isPositive(one));
         }
         return all;
+    }
+
+    /** What was written over the key has ended the hold. */
+    private static CompletableFuture<Object> ofForeignKey(Throwable failed) {
+        return isError(cause(failed), "WRONGTYPE")
+                ? CompletableFuture.completedFuture(null)
+                : CompletableFuture.failedFuture(failed);
     }
 
     private static boolean isPositive(Object reply) {

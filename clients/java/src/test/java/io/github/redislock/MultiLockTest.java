@@ -44,28 +44,6 @@ class MultiLockTest extends ServerTest {
     }
 
     @Test
-    void noneIsTakenWhereOneCannotBeHad() throws Exception {
-        other.does(() -> locks.lock("b").lock());
-        assertFalse(both().tryLock());
-        assertFalse(both().tryLock(50, TimeUnit.MILLISECONDS));
-        assertFalse(server.redis.exists("a"));
-        assertEquals(0, server.waiting("a") + server.waiting("b"));
-        other.does(() -> locks.lock("b").unlock());
-        assertTrue(both().tryLock());
-        both().unlock();
-    }
-
-    @Test
-    void readersShareAKey() {
-        RedisLock read = locks.readWriteLock("b").readLock();
-        locks.multiLock(locks.lock("a"), read).lock();
-        assertTrue(other.does(() -> read.tryLock()));
-        assertFalse(other.does(() -> locks.lock("b").tryLock()));
-        locks.multiLock(locks.lock("a"), read).unlock();
-        other.does(() -> read.unlock());
-    }
-
-    @Test
     void itIsReentrantThroughEitherOrder() {
         RedisMultiLock turned = locks.multiLock(locks.lock("b"), locks.lock("a"));
         both().lock();

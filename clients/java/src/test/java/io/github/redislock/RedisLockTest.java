@@ -22,14 +22,6 @@ class RedisLockTest extends ServerTest {
     }
 
     @Test
-    void excludesOtherClients() {
-        try (RedisLockClient stranger = RedisLockClient.connect(server.url())) {
-            locks.lock("a").lock();
-            assertFalse(stranger.lock("a").tryLock(), "the same thread, but another owner");
-        }
-    }
-
-    @Test
     void isReentrantThroughEveryViewOfItsName() {
         RedisLock lock = locks.lock("a");
         lock.lock();
@@ -60,18 +52,6 @@ class RedisLockTest extends ServerTest {
     }
 
     @Test
-    void fencesRise() {
-        RedisLock lock = locks.lock("a");
-        long last = 0;
-        for (int turn = 0; turn < 3; turn++) {
-            lock.lock();
-            assertTrue(lock.fence() > last);
-            last = lock.fence();
-            lock.unlock();
-        }
-    }
-
-    @Test
     void tryLockWaitsForItsTimeAndNoLonger() throws InterruptedException {
         RedisLock lock = locks.lock("a");
         other.does(() -> lock.lock());
@@ -80,16 +60,6 @@ class RedisLockTest extends ServerTest {
         long tookMs = (System.nanoTime() - start) / 1_000_000;
         assertTrue(tookMs >= 200 && tookMs < 2_000, tookMs + " ms");
         assertEquals(0, server.waiting("a"));
-    }
-
-    @Test
-    void tryLockHasItAsSoonAsItIsFree() throws Exception {
-        RedisLock lock = locks.lock("a");
-        lock.lock();
-        var waiting = other.starts(() -> lock.tryLock(1, TimeUnit.DAYS));
-        awaitWaiters("a", 1);
-        lock.unlock();
-        assertTrue(Other.result(waiting));
     }
 
     @Test

@@ -43,18 +43,6 @@ class RedisReadWriteLockTest extends ServerTest {
     }
 
     @Test
-    void readersDoNotPassAWaitingWriter() {
-        read.lock();
-        Future<Void> writing = other.starts(() -> write.lock());
-        awaitWaiters("a", 1);
-        try (Other late = new Other()) {
-            assertFalse(late.does(() -> read.tryLock()));
-        }
-        read.unlock();
-        Other.result(writing);
-    }
-
-    @Test
     void bothAreReentrant() {
         read.lock();
         read.lock();

@@ -1,0 +1,233 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis-lock/redis-lock/clients/go/internal/testserver"
+	"github.com/redis/go-redis/v9"
+)
+
+// TestVectors plays the scenarios of clients/vectors, which all the adapters have in common.
+func TestVectors(t *testing.T) {
+	plain, err := testserver.StartWithoutModule()
+	must(t, err)
+	defer plain.Stop()
+	bounded, err := testserver.Start("max-ttl", "2000")
+	must(t, err)
+	defer bounded.Stop()
+	places := map[string]*testserver.Server{"": server, "plain": plain, "strict": plain, "bounded": bounded}
+
+	text, err := os.ReadFile("../vectors/scenarios.txt")
+	must(t, err)
+	_, scenarios, _ := strings.Cut(string(text), "\nscenario ")
+	for _, scenario := range strings.Split(scenarios, "\nscenario ") {
+		name, steps, _ := strings.Cut(scenario, "\n")
+		t.Run(name, func(t *testing.T) {
+			if strings.HasSuffix(name, "needs exec") && !hasExec() {
+				t.Skip("no LOCK.EXEC")
+			}
+			_, place, _ := strings.Cut(name, " on ")
+			at := places[place]
+			if at == nil {
+				at = server
+			}
+			play := &play{t: t, server: at, admin: at.Client(), fallback: place == "plain", actors: map[string]*actor{}}
+			defer play.end()
+			must(t, play.admin.FlushAll(ctx).Err())
+			must(t, play.admin.ConfigResetStat(ctx).Err())
+			for _, line := range strings.Split(strings.TrimSpace(steps), "\n") {
+				words := strings.Fields(line)
+				want := ""
+				if n := len(words) - 2; n > 0 && words[n] == "=" {
+					words, want = words[:n], words[n+1]
+				}
+				if got := play.step(words[0], words[1:]); want != "" && got != want {
+					t.Fatalf("%s: got %s", line, got)
+				}
+			}
+		})
+	}
+}
+
+type play struct {
+	t        *testing.T
+	server   *testserver.Server
+	admin    *redis.Client
+	fallback bool
+	actors   map[string]*actor
+}
+
+// An actor is a program with a client of its own, and what it holds.
+type actor struct {
+	locks   *RedisLock
+	mutex   *Mutex
+	within  context.Context
+	stop    context.CancelFunc
+	pending chan string
+}
+
+func (p *play) end() {
+	for _, a := range p.actors {
+		a.stop()
+	}
+	_ = p.admin.Close()
+}
+
+func (p *play) actor(name string) *actor {
+	if p.actors[name] == nil {
+		var options []ClientOption
+		if p.fallback {
+			options = append(options, WithFallback())
+		}
+		p.actors[name] = &actor{locks: locksTo(p.t, p.server.Addr, options...), stop: func() {}}
+	}
+	return p.actors[name]
+}
+
+func (p *play) step(subject string, words []string) string {
+	t := p.t
+	switch subject {
+	case "server":
+		args := make([]any, len(words))
+		for i, word := range words {
+			args[i] = word
+		}
+		reply, err := p.admin.Do(ctx, args...).Result()
+		must(t, err)
+		return fmt.Sprint(reply)
+	case "queue":
+		eventually(t, "so many wait", func() bool { return strconv.Itoa(waitingAt(p.admin, words[0])) == words[1] })
+	case "gone":
+		eventually(t, "its end", func() bool { return p.admin.Exists(ctx, words[0]).Val() == 0 })
+	case "calls":
+		return strconv.Itoa(callsAt(t, p.admin, words[0]))
+	case "rises":
+		expect(t, "the fence rises", p.actors[words[0]].mutex.Fence() < p.actors[words[1]].mutex.Fence(), true)
+	case "fence":
+		return strconv.FormatInt(p.actors[words[0]].mutex.Fence(), 10)
+	case "pause":
+		ms, err := strconv.Atoi(words[0])
+		must(t, err)
+		time.Sleep(time.Duration(ms) * time.Millisecond)
+	default:
+		a := p.actor(subject)
+		switch words[0] {
+		case "begin":
+			a.pending = make(chan string, 1)
+			go func() { a.pending <- a.do(words[1], words[2:]) }()
+		case "end":
+			return <-a.pending
+		default:
+			return a.do(words[0], words[1:])
+		}
+	}
+	return ""
+}
+
+func (a *actor) do(verb string, words []string) string {
+	var ok bool
+	var err error
+	switch verb {
+	case "release":
+		a.stop()
+		ok, err = a.mutex.Unlock()
+	case "renew":
+		ok, err = a.mutex.Extend()
+	case "check":
+		if ok, err = a.mutex.Check(ctx); err == nil {
+			return map[bool]string{true: "yes", false: "no"}[ok]
+		}
+	case "exec":
+		args := make([]any, len(words)-1)
+		for i := range args {
+			args[i] = words[i+1]
+		}
+		reply := a.mutex.Exec(ctx, words[0], args...)
+		if err = reply.Err(); err == nil {
+			return fmt.Sprint(reply.Val())
+		}
+	case "keep":
+		a.within, a.stop = a.mutex.KeepAlive(ctx)
+		return ""
+	case "told":
+		<-a.within.Done()
+		return ""
+	case "once":
+		job := func(context.Context, *Mutex) error { return nil }
+		ok, err = a.locks.RunOnce(ctx, words[0], ms(words[1]), ms(words[2]), job)
+		if err == nil {
+			return map[bool]string{true: "ran", false: "skipped"}[ok]
+		}
+	default:
+		err = a.take(verb, words)
+		if err == nil {
+			return "held"
+		}
+		if errors.Is(err, &ErrTaken{}) {
+			return "busy"
+		}
+	}
+	return outcome(ok, err)
+}
+
+func ms(word string) time.Duration {
+	number, _ := strconv.Atoi(word)
+	return time.Duration(number) * time.Millisecond
+}
+
+func outcome(ok bool, err error) string {
+	switch {
+	case ok && err == nil:
+		return "ok"
+	case errors.Is(err, ErrModuleMissing):
+		return "missing"
+	case errors.Is(err, ErrCancelled):
+		return "cancelled"
+	case errors.Is(err, ErrExpiry):
+		return "too-long"
+	case errors.Is(err, ErrExtendFailed), errors.Is(err, ErrLockAlreadyExpired), errors.Is(err, ErrNotHeld), errors.Is(err, &ErrTaken{}):
+		return "lost"
+	}
+	return fmt.Sprint(err)
+}
+
+func (a *actor) take(kind string, words []string) error {
+	ttl, wait := "30000", "0"
+	var names []string
+	for _, word := range words {
+		if value, ok := strings.CutPrefix(word, "ttl="); ok {
+			ttl = value
+		} else if value, ok := strings.CutPrefix(word, "wait="); ok {
+			wait = value
+		} else {
+			names = append(names, word)
+		}
+	}
+	options := []Option{WithExpiry(ms(ttl)), WithTries(2), WithRetryDelay(ms(wait))}
+	switch kind {
+	case "lock":
+		a.mutex = a.locks.NewMutex(names[0], options...)
+	case "write":
+		a.mutex = a.locks.NewRWMutex(names[0], options...).Mutex
+	case "read":
+		a.mutex = a.locks.NewRWMutex(names[0], options...).Reader()
+	case "permit":
+		permits, _ := strconv.Atoi(names[1])
+		a.mutex = a.locks.NewSemaphore(names[0], permits, options...).newPermit()
+	case "multi":
+		exclusive, shared := names, []string(nil)
+		if at := slices.Index(names, "/"); at >= 0 {
+			exclusive, shared = names[:at], names[at+1:]
+		}
+		a.mutex = a.locks.NewMultiMutex(exclusive, shared, options...).Mutex
+	}
+	return a.mutex.Lock()
+}

@@ -1,0 +1,186 @@
+// Plays the scenarios of clients/vectors, which all the adapters have in common.
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { after, before, describe, it } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import {
+  DurationError,
+  LockCancelledError,
+  ModuleMissingError,
+  Redlock,
+  ResourceLockedError,
+} from "redis-lock-client";
+import { Server, until, ways } from "./harness.js";
+
+const scenarios = [];
+for (const line of readFileSync(new URL("../../vectors/scenarios.txt", import.meta.url), "utf8").split(
+  "\n",
+)) {
+  const words = line.split("#")[0].split(" ").filter(Boolean);
+  if (words[0] === "scenario") scenarios.push({ name: line.slice("scenario ".length), steps: [] });
+  else if (words.length > 0) scenarios.at(-1).steps.push(words);
+}
+
+const servers = {};
+before(async () => {
+  const bounded = Server.start({ moduleSettings: ["max-ttl", 2000] });
+  [servers.default, servers.plain, servers.bounded] = await Promise.all([
+    Server.start(),
+    Server.start({ withModule: false }),
+    bounded,
+  ]);
+  servers.strict = servers.plain;
+});
+after(() => Promise.all(Object.values(servers).map((server) => server.stop())));
+
+const TAKING = ["lock", "read", "write", "permit", "multi"];
+const reasons = [
+  [ModuleMissingError, "missing"],
+  [LockCancelledError, "cancelled"],
+  [DurationError, "too-long"],
+];
+
+/** A program with a client of its own, and what it holds. */
+class Actor {
+  constructor(client, settings) {
+    this.redlock = new Redlock([client], settings);
+  }
+
+  /** What was taken before may be lost; what is taken now is only busy. */
+  async do(verb, ...words) {
+    try {
+      return await (TAKING.includes(verb) ? this.take(verb, ...words) : this[verb](...words));
+    } catch (error) {
+      for (const [type, word] of reasons) if (error.cause instanceof type) return word;
+      if (!(error.cause instanceof ResourceLockedError || /already-expired/.test(error.message))) throw error;
+      return TAKING.includes(verb) ? "busy" : "lost";
+    }
+  }
+
+  async take(kind, ...words) {
+    const given = words.filter((word) => word.includes("=")).map((word) => word.split("="));
+    const names = words.filter((word) => !word.includes("="));
+    const { ttl = 30_000, wait = 0 } = Object.fromEntries(given);
+    const settings = {
+      retryCount: Number(wait) / 50,
+      retryDelay: 50,
+      retryJitter: 5,
+      shared: kind === "read",
+    };
+    const slash = names.includes("/") ? names.indexOf("/") : names.length;
+    this.ttl = Number(ttl);
+    if (kind === "permit") {
+      this.lock = await this.redlock.semaphore(names[0], Number(names[1])).acquire(this.ttl, settings);
+    } else if (kind === "multi") {
+      const several = this.redlock.multiLock(names.slice(0, slash), names.slice(slash + 1));
+      this.lock = await several.acquire(this.ttl, settings);
+    } else {
+      this.lock = await this.redlock.acquire([names[0]], this.ttl, settings);
+    }
+    return "held";
+  }
+
+  async release() {
+    await this.lock.release();
+    return "ok";
+  }
+
+  async renew() {
+    await this.lock.extend(this.ttl);
+    return "ok";
+  }
+
+  async check() {
+    return (await this.lock.check()) ? "yes" : "no";
+  }
+
+  async exec(...words) {
+    return String(await this.lock.exec(...words));
+  }
+
+  /** Only `using` keeps a lock, so it is taken once more. */
+  async keep() {
+    const [key] = this.lock.resources;
+    await this.lock.release();
+    const settings = { automaticExtensionThreshold: 100 };
+    await new Promise((begun) => {
+      this.kept = this.redlock.using([key], this.ttl, settings, async (signal, lock) => {
+        begun((this.lock = lock));
+        await new Promise((told) => signal.addEventListener("abort", told));
+      });
+    });
+  }
+
+  async told() {
+    await assert.rejects(this.kept);
+  }
+
+  async once(name, most, least) {
+    const settings = { atMost: Number(most), ...(least > 0 && { atLeast: Number(least) }) };
+    return (await this.redlock.runOnce(name, settings, async () => {})).hasRun ? "ran" : "skipped";
+  }
+}
+
+/** Steps of the scene; those of an actor are above. */
+class Play {
+  actors = {};
+
+  constructor(server, connect, settings) {
+    Object.assign(this, { server, connect, settings });
+  }
+
+  async step(subject, ...words) {
+    if (subject !== subject.toUpperCase()) return this[subject](...words);
+    this.actors[subject] ??= new Actor(await this.connect(), this.settings);
+    const actor = this.actors[subject];
+    if (words[0] === "begin") return void (actor.pending = actor.do(...words.slice(1)));
+    return words[0] === "end" ? actor.pending : actor.do(...words);
+  }
+
+  fence = (who) => String(this.actors[who].lock.fence);
+  rises = (one, other) => assert.ok(this.actors[one].lock.fence < this.actors[other].lock.fence);
+  /** A place is told of nothing before somebody listens there. */
+  queue = (key, number) =>
+    until(async () => {
+      const { server } = this;
+      return [await server.waiters(key), number > 0 ? await server.listening(key) : []].every(
+        ({ length }) => length === Number(number),
+      );
+    });
+  gone = (key) => until(async () => (await this.server.admin.exists(key)) === 0);
+  calls = async (command) => String(await this.server.calls(command));
+  pause = (ms) => sleep(Number(ms));
+}
+
+for (const { title, library, waitBy } of ways) {
+  describe(title, () => {
+    for (const { name, steps } of scenarios) {
+      const [, place] = name.split(" on ");
+      // What the fallback and the bound do has nothing to do with the way to wait.
+      if (place && waitBy === "notify") continue;
+      const skip = name.endsWith("needs exec") && process.env.REDIS_LOCK_SERVER?.startsWith("redis-6");
+      it(name, { skip }, async () => {
+        const server = servers[place] ?? servers.default;
+        await server.admin.flushall();
+        await server.admin.config("RESETSTAT");
+        const clients = [];
+        const connect = async () => clients[clients.push(await library.connect(server.port)) - 1];
+        const settings = { waitBy, fallback: place === "plain" };
+        const play = new Play(server, connect, settings);
+        try {
+          for (const words of steps) {
+            const at = words.at(-2) === "=" ? -2 : words.length;
+            const said = words.slice(0, at);
+            const got =
+              said[0] === "server"
+                ? String(await server.admin.call(...said.slice(1)))
+                : await play.step(...said);
+            if (at === -2) assert.equal(got, words.at(-1), words.join(" "));
+          }
+        } finally {
+          clients.forEach((client) => library.end(client));
+        }
+      });
+    }
+  });
+}
