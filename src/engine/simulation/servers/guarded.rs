@@ -54,7 +54,7 @@ pub(super) const QUORUMS: Kind = Kind {
 };
 
 /// So many seeds, or more by a factor in the environment.
-fn seeds(n: u64) -> u64 {
+pub(super) fn seeds(n: u64) -> u64 {
     let times = std::env::var("GUARDED_TIMES").ok();
     n * times.map_or(1, |times| times.parse().expect("GUARDED_TIMES is a number"))
 }

@@ -1,5 +1,5 @@
 //! Random histories of a few steps that matter together, from a beginning that matters. They find
-//! what needs several steps at certain times, which the random worlds of everything find too seldom.
+//! what needs several steps at certain times, as the random worlds of everything seldom do.
 
 use super::guard::Rule;
 use super::guarded::{FAILOVER, LONGEST_MS, QUORUM};
