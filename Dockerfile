@@ -3,7 +3,7 @@
 #   docker build -t redis-lock .
 #   docker build -t valkey-lock --build-arg SERVER=valkey/valkey:8.0-bookworm .
 #
-# The module needs the C library of Debian 12, so no image on Alpine will do.
+# The module needs the C library of Debian 12, so no image on Alpine will do. scripts/dist/images/push.sh has those that are published.
 ARG RUST=1.95
 ARG SERVER=redis:8.2-bookworm
 
@@ -15,13 +15,15 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /redis-lock
 COPY . .
-RUN cargo build --release --locked --lib
+RUN cargo build --release --locked --lib \
+    && cargo build --release --locked --manifest-path clients/locktop/Cargo.toml --target-dir target
 
 FROM ${SERVER}
 LABEL org.opencontainers.image.title="redis-lock" \
       org.opencontainers.image.description="A server with locks as a native type" \
       org.opencontainers.image.licenses="MIT OR Apache-2.0"
-COPY --from=build /redis-lock/packaging/NOTICES /redis-lock/LICENSE-MIT /redis-lock/LICENSE-APACHE /redis-lock/redis.conf.example /usr/local/share/doc/redis-lock/
+COPY --from=build /redis-lock/packaging/NOTICES /redis-lock/packaging/NOTICES.locktop /redis-lock/LICENSE-MIT /redis-lock/LICENSE-APACHE /redis-lock/redis.conf.example /usr/local/share/doc/redis-lock/
+COPY --from=build --chmod=755 /redis-lock/target/release/locktop /usr/local/bin/
 # Not in /usr/local/lib/redis/modules: from Redis 8 on the image's entrypoint loads whatever is there, and a module that is loaded twice
 # ends the server.
 COPY --from=build --chmod=755 /redis-lock/target/release/libredis_lock.so /usr/local/lib/redis-lock/

@@ -13,11 +13,13 @@ export REDIS_LOCK_SERVERS ?= $(CURDIR)/.servers
 
 comma := ,
 MAKEFLAGS += --no-print-directory
-.PHONY: help setup build locktop run test setup-examples test-examples oversell soak campaign fuzz valgrind bench bench-shard bench-peers bench-check check oldest-rust prose diagrams-check plots dashboard servers install uninstall clean test-all
-.PHONY: notices dist dist-check prebuilt deb deb-check docker-check docker-build-check monitoring-check dotnet-check release test-matrix
+.PHONY: help setup build locktop run test setup-examples test-examples oversell soak campaign fuzz valgrind bench bench-shard bench-peers bench-check check oldest-rust prose book plots dashboard servers install uninstall clean test-all
+.PHONY: proof dist dist-check prebuilt deb deb-check docker-check docker-build-check monitoring-check dotnet-check release test-matrix
 
-help: ## Show these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+# A target with one # in front of its text is for those who look for it.
+help: # Show the targets that most people need, or with ALL=1 all of them
+	@awk -F ':.* ##? ' '/^[a-z-]+:.* #$(if $(ALL),#?,#) / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@$(if $(ALL),,echo "  make help ALL=1    Show all others")
 
 setup: ## Install what is missing to build and test (on Debian; changes nothing if all is there)
 	@scripts/setup/setup.sh
@@ -45,24 +47,24 @@ test-all: setup ## The same with all servers, and with all histories of the simu
 	@$(MAKE) servers build
 	@scripts/check/test.sh all
 
-oversell: setup ## Sell one stock in eight ways and count what is oversold, into docs/benchmarks/oversell.md (PROCESSES=20, STOCK=300)
+oversell: setup # Sell one stock in eight ways and count what is oversold, into docs/benchmarks/oversell.md (PROCESSES=20, STOCK=300)
 	@$(MAKE) build
 	@scripts/setup/servers.sh redis-7.0.15
 	@scripts/run.sh oversell --into docs/benchmarks --processes $(or $(PROCESSES),20) --stock $(or $(STOCK),300)
 	@scripts/plots.sh || true
 
 # EXAMPLES=python,go: only these; PRESENT_ONLY=1: what the machine has no toolchain for is left out, and named
-setup-examples: setup ## Install what examples/ and clients/ need in each language (EXAMPLES=python,go, PRESENT_ONLY=1)
+setup-examples: setup # Install what examples/ and clients/ need in each language (EXAMPLES=python,go, PRESENT_ONLY=1)
 	@scripts/examples.sh setup
 
 test-examples: setup ## Set up and test the examples and the clients of each language (EXAMPLES=python,go, PRESENT_ONLY=1)
 	@$(MAKE) servers build
 	@scripts/examples.sh test
 
-# The short versions of these are among the tests. What they did is in FIGURES: docs/RELIABILITY.md quotes it.
+# The short versions of these are among the tests. What they did is in FIGURES: tests/README.md quotes it.
 FAULTS = soak:: restart:: replicas:: failover:: cluster:: quorum:: faults:: hostile:: fuzz:: security::effects
 FIGURES = $(abspath $(or $(CARGO_TARGET_DIR),target))/figures.tsv
-soak: setup ## Run the long versions of the fault tests (TEST_SCALE=4, SOAK_SECONDS=45, SOAK_SEED=, FAULTS=)
+soak: setup ## Run the long versions of the fault tests (TEST_SCALE=4, SOAK_SECONDS=45, …)
 	@$(MAKE) servers build
 	rm -f $(FIGURES)
 	TEST_FIGURES=$(FIGURES) TEST_SCALE=$(or $(TEST_SCALE),4) SOAK_SECONDS=$(or $(SOAK_SECONDS),45) \
@@ -70,18 +72,27 @@ soak: setup ## Run the long versions of the fault tests (TEST_SCALE=4, SOAK_SECO
 	TEST_FIGURES=$(FIGURES) TEST_SCALE=$(or $(TEST_SCALE),50) cargo test --locked --test integration -- memory::growth security::limits --test-threads 2
 
 # A line per round is in rounds.tsv, the sums in failovers.tsv. tests/integration/campaign/mod.rs has all settings.
+# CAMPAIGN_PLANTED=1 plants faults in a build of their own and shows which judge finds them, in planted.tsv.
 CAMPAIGN_INTO ?= $(abspath $(or $(CARGO_TARGET_DIR),target))/campaign
-campaign: setup ## Play failovers of real servers with the guard and without, and count overlaps (CAMPAIGN_ROUNDS=2000, CAMPAIGN_SEED=, CAMPAIGN_SERVERS=, CAMPAIGN_MODES=)
+PLANTED = $(if $(filter-out 0,$(CAMPAIGN_PLANTED)),$(abspath $(or $(CARGO_TARGET_DIR),target))/planted)
+campaign: setup ## Play failovers of real servers, and count overlaps (CAMPAIGN_ROUNDS=2000, …)
 	@$(MAKE) servers build
-	CAMPAIGN_INTO=$(CAMPAIGN_INTO) cargo test --locked --test integration -- --ignored --nocapture campaign::
+	cargo test --locked --test integration --no-run
+	@mkdir -p $(CAMPAIGN_INTO)
+	@command -v go >/dev/null || echo "no Go here: porcupine does not judge the resources" >&2
+	@if command -v go >/dev/null; then cd tests/judge && go build -o $(CAMPAIGN_INTO)/judge .; else rm -f $(CAMPAIGN_INTO)/judge; fi
+	$(if $(PLANTED),cargo build --release --locked --features fault-injection --target-dir $(PLANTED))
+	CAMPAIGN_INTO=$(CAMPAIGN_INTO) CAMPAIGN_JUDGE=$$(ls $(CAMPAIGN_INTO)/judge 2>/dev/null) \
+	    $(if $(PLANTED),REDIS_LOCK_MODULE=$(PLANTED)/release/libredis_lock.so) scripts/check/own-network.sh \
+	    cargo test --offline --locked --test integration -- --ignored --nocapture campaign::$(if $(PLANTED),planted,failovers)
 
 # The short versions of these two are tests, too.
-fuzz: setup ## Fuzz the codec, the parser, the queue and RESTORE, guided by coverage (FUZZ_SECONDS=60 for each)
+fuzz: setup # Fuzz the codec, the parser, the queue and RESTORE, guided by coverage (FUZZ_SECONDS=60 for each)
 	@$(MAKE) build
 	@scripts/setup/servers.sh redis-7.0.15
 	@scripts/check/fuzz.sh
 
-valgrind: setup ## Run the tests of Redis 7.0 with every server under valgrind
+valgrind: setup # Run the tests of Redis 7.0 with every server under valgrind
 	@$(MAKE) servers build
 	@scripts/check/valgrind.sh
 
@@ -94,18 +105,18 @@ bench: setup ## Measure the cost of locks beside other locks, into docs/benchmar
 	ulimit -Sn $$(ulimit -Hn) && cargo bench --locked --bench bench -- $(subst $(comma), ,$(BENCH))
 	@scripts/plots.sh $(MEASURED) || true
 
-bench-shard: setup ## Measure one shard of a cluster: acquisitions per second and memory
+bench-shard: setup # Measure one shard of a cluster: acquisitions per second and memory
 	@$(MAKE) servers build
 	cargo bench --locked --bench shard
 
 # It takes the languages that `make setup-examples` has set up, and names the others.
-bench-peers: setup ## Measure lock libraries beside the adapters in clients/, into docs/benchmarks/libraries.md (BENCH_QUICK=1, BENCH_SERVERS=, BENCH_HOLDS=)
+bench-peers: setup # Measure lock libraries beside the adapters in clients/, into docs/benchmarks/libraries.md (BENCH_QUICK=1, BENCH_SERVERS=, BENCH_HOLDS=)
 	@$(MAKE) servers build
 	cargo bench --locked --bench peers
 	@scripts/plots.sh $(MEASURED) || true
 
 # Run as a test, which needs no build of its own: the server is what is counted.
-bench-check: setup ## Count the instructions of each command, compare them with benches/instructions.tsv (BASELINE=write sets them, GUARD=restart counts with a guard)
+bench-check: setup # Count the instructions of each command, compare them with benches/instructions.tsv (BASELINE=write sets them, GUARD=restart counts with a guard)
 	@$(MAKE) build
 	@scripts/setup/servers.sh redis-7.0.15
 	cargo test --locked --bench bench -- instructions
@@ -115,24 +126,28 @@ check: setup ## Check format, lints and layers
 	cargo clippy --all-targets --locked -- -D warnings
 	cargo test --locked --test tidy
 
-oldest-rust: setup ## Build with the oldest Rust that Cargo.toml allows, which is fetched from Debian 12 into .tools (runs no tests)
+oldest-rust: setup # Build with the oldest Rust that Cargo.toml allows, which is fetched from Debian 12 into .tools (runs no tests)
 	@scripts/check/oldest-rust.sh
 
 prose: ## Check the language of the documents (builds its linter once)
 	@scripts/check/prose.sh
 
-diagrams-check: ## Parse the Mermaid diagrams of the documents (with Node.js; a part of `make test-examples`)
-	@scripts/check/mermaid.sh
+book: ## Build the documents as a book, target/book/html, and check its links (builds mdBook once)
+	@scripts/book.sh
 
-plots: ## Draw the plots of docs/benchmarks/*.tsv, for light and for dark pages (installs matplotlib into .tools once)
+proof: # Write the figures of docs/PROOF.md anew, from failovers.tsv, runs.tsv and planted.tsv in docs/benchmarks
+	PROOF=write cargo test --locked --test tidy the_proof_has
+	cargo test --locked --test tidy the_proof_has
+
+plots: # Draw the plots of docs/benchmarks/*.tsv, for light and for dark pages (installs matplotlib into .tools once)
 	@scripts/plots.sh
 
-dashboard: setup ## Draw docs/dashboard*.svg from a run with real Prometheus and redis_exporter (a few minutes)
+dashboard: setup # Draw docs/dashboard*.svg from a run with real Prometheus and redis_exporter (a few minutes)
 	@$(MAKE) build
 	@scripts/setup/servers.sh redis-7.0.15
 	@scripts/dashboard.sh
 
-servers: ## Fetch the servers of the tests into .servers/
+servers: # Fetch the servers of the tests into .servers/
 	@scripts/setup/servers.sh
 
 # A server maps the file into its memory: written over in place it would change under a server that runs, or crash it. So it comes under
@@ -146,58 +161,55 @@ install: ## Install the module that `make build` has built, under PREFIX (/usr/l
 	sed 's|/usr/local/lib/redis/modules/|$(MODULES)/|' redis.conf.example >$(DESTDIR)$(DOCS)/redis.conf.example
 	chmod 644 $(DESTDIR)$(DOCS)/redis.conf.example
 
-uninstall: ## Remove what `make install` has installed (a running server keeps the module until it ends)
+uninstall: # Remove what `make install` has installed (a running server keeps the module until it ends)
 	rm -f $(DESTDIR)$(MODULES)/libredis_lock.so
 	rm -rf $(DESTDIR)$(DOCS)
 	-rmdir -p --ignore-fail-on-non-empty $(DESTDIR)$(MODULES) 2>/dev/null
 
 # The long one: CI runs the newest versions only.
-test-matrix: setup ## Test the clients with each version of the libraries that they allow, into clients/LANG/MATRIX.tsv (EXAMPLES=, PRESENT_ONLY=1)
+test-matrix: setup # Test the clients with each version of the libraries that they allow, into clients/LANG/MATRIX.tsv (EXAMPLES=, PRESENT_ONLY=1)
 	@$(MAKE) servers build
 	@scripts/examples.sh matrix
 
 # These build once more, in dist/ of the target folder: without a path of this machine in what is passed on.
-dist: setup ## Pack the module and the source, reproducibly: dist/*.tar.gz and SHA256SUMS in the target folder
+dist: setup # Pack the module, locktop and the source, reproducibly: dist/*.tar.gz and SHA256SUMS in the target folder
 	@scripts/dist/dist.sh
 
-dist-check: dist ## Pack it again from another folder and compare byte for byte (a minute)
+dist-check: dist # Pack it again from another folder and compare byte for byte (a minute)
 	@scripts/dist/dist-check.sh
 
-prebuilt: setup ## Pack the module for x86_64 and aarch64, glibc and musl: dist/prebuilt in the target folder (TARGETS=)
+prebuilt: setup # Pack the module and locktop for x86_64 and aarch64, glibc and musl: dist/prebuilt in the target folder (TARGETS=)
 	@scripts/setup/servers.sh redis-7.0.15
 	@scripts/dist/prebuilt.sh $(subst $(comma), ,$(TARGETS))
 
-dotnet-check: ## Compile the file of docs/DOTNET.md by Mono against stand-ins, and run it on a real server
+dotnet-check: # Compile examples/dotnet by Mono against stand-ins, and run it on a real server
 	@$(MAKE) build
 	@scripts/setup/servers.sh redis-7.0.15
 	@scripts/check/dotnet.sh
 
-release: setup ## Build and check all parts of a release and list the files for upload; uploads nothing (PARTS=, PARTS=names)
+release: setup ## Build and check a release in a folder that can be uploaded; uploads nothing (PARTS=module,python)
 	@scripts/dist/release.sh $(subst $(comma), ,$(PARTS))
 
-notices: setup ## Write packaging/NOTICES anew, the licences of the crates in the module (builds cargo-about once: minutes)
-	@scripts/dist/notices.sh write
-
 deb: export SETUP_FOR = packages
-deb: setup ## Make a Debian package: dist/*.deb in the target folder
+deb: setup # Make a Debian package: dist/*.deb in the target folder
 	@scripts/dist/deb.sh
 
-deb-check: deb servers ## Install the package in a root of its own, use it, remove it, and run lintian
+deb-check: deb servers # Install the package in a root of its own, use it, remove it, and run lintian
 	@scripts/dist/deb-check.sh
 
-docker-check: setup ## Run hadolint on the Dockerfile, and promtool on the alerts if it is there (builds no image)
+docker-check: setup # Run hadolint on the Dockerfile, and promtool on the alerts if it is there (builds no image)
 	@scripts/dist/docker-check.sh
 	@scripts/check/monitoring.sh rules
 
 # REQUIRED=1: it is an error where the machine cannot; IMAGES=pull: the real base images and no stand-ins
-docker-build-check: setup ## Build the Dockerfile by buildah, run the image by podman, keep a lock over a restart (REQUIRED=1, IMAGES=pull)
+docker-build-check: setup # Build the Dockerfile by buildah, run the image by podman, keep a lock over a restart (REQUIRED=1, IMAGES=pull)
 	@scripts/setup/servers.sh redis-7.0.15 redis-8.2.3 valkey-8.0.1
 	@scripts/dist/docker-build-check.sh
 
-monitoring-check: setup ## Test the alerts, and run the services of compose.yaml without containers
+monitoring-check: setup # Test the alerts, and run the services of compose.yaml without containers
 	@$(MAKE) build
 	@scripts/setup/servers.sh redis-7.0.15
 	@scripts/check/monitoring.sh
 
-clean: ## Remove the target folder (the fetched servers stay)
+clean: # Remove the target folder (the fetched servers stay)
 	rm -rf $(or $(CARGO_TARGET_DIR),target)

@@ -137,15 +137,11 @@ impl Counted {
     /// cost. By chance, a name may share its bucket of the hash table with another one. Each of its
     /// look-ups then costs 75 to 300 instructions more, for as long as the server runs.
     pub fn instructions(&mut self) -> f64 {
-        let dump = self.dump();
-        let evened_out = LOOK_UPS.map(|function| {
-            let look_ups = called(&dump, function);
-            look_ups.calls * USUAL_LOOK_UP - look_ups.cost
-        });
-        total(&dump) - called(&dump, HOUSEKEEPING).cost + evened_out.iter().sum::<f64>()
+        instructions_of(&self.dump())
     }
 
-    fn dump(&mut self) -> String {
+    /// What callgrind has counted since the last call.
+    pub fn dump(&mut self) -> String {
         self.tell("dump");
         self.dumps += 1;
         let file = self.folder.join(format!("counts.{}", self.dumps));
@@ -159,10 +155,15 @@ impl Counted {
     /// Two clients pass one lock to and fro. The result is the instructions per hand-off, including
     /// the next wait.
     pub fn hand_off(&mut self, count: usize, by: &HandOff) -> f64 {
+        instructions_of(&self.dump_of_hand_offs(count, by)) / count as f64
+    }
+
+    /// The same, with all that callgrind has counted.
+    pub fn dump_of_hand_offs(&mut self, count: usize, by: &HandOff) -> String {
         let takes = [0, 1].map(|n| Requests::of([(by.take)(n)]));
         let gives = [0, 1].map(|n| Requests::of([(by.give)(n)]));
         self.one(0, &takes[0]);
-        self.instructions();
+        self.dump();
         for n in 0..count {
             let (holder, next) = (n % 2, (n + 1) % 2);
             self.connections[next].send(takes[next].bytes());
@@ -171,15 +172,35 @@ impl Counted {
             assert_eq!(self.connections[next].receive(1).yes, 1);
             self.wait_until_idle();
         }
-        let instructions = self.instructions();
+        let dump = self.dump();
         self.one(count % 2, &gives[count % 2]);
-        instructions / count as f64
+        dump
+    }
+
+    /// One client passes a lock from token to token, and the other one listens to `channel`.
+    pub fn dump_of_grants(&mut self, count: usize, channel: &str, by: &HandOff) -> String {
+        let takes = [0, 1].map(|n| Requests::of([(by.take)(n)]));
+        let gives = [0, 1].map(|n| Requests::of([(by.give)(n)]));
+        self.one(1, &Requests::of([format!("SUBSCRIBE {channel}")]));
+        self.one(0, &takes[0]);
+        self.dump();
+        for n in 0..count {
+            self.one(0, &takes[(n + 1) % 2]);
+            self.wait_until_idle();
+            self.one(0, &gives[n % 2]);
+            assert_eq!(self.connections[1].receive(1).yes, 1);
+            self.wait_until_idle();
+        }
+        let dump = self.dump();
+        self.one(0, &gives[count % 2]);
+        self.one(1, &Requests::of([format!("UNSUBSCRIBE {channel}")]));
+        dump
     }
 
     /// Waits until the server has done all that it was sent, and sleeps. Otherwise the speed of the
     /// clients decides how many requests share a turn of the event loop. Where somebody waits for a
     /// lock, a turn costs more than 2,000 instructions.
-    fn wait_until_idle(&self) {
+    pub fn wait_until_idle(&self) {
         let file = format!("/proc/{}/stat", self.server.pid());
         let until = Instant::now() + LONGEST_TURN;
         loop {
@@ -209,6 +230,15 @@ pub struct Scripts {
 pub struct HandOff {
     pub take: fn(usize) -> String,
     pub give: fn(usize) -> String,
+}
+
+/// All instructions of a dump but housekeeping, with each look-up at its usual cost.
+fn instructions_of(dump: &str) -> f64 {
+    let evened_out = LOOK_UPS.map(|function| {
+        let look_ups = called(dump, function);
+        look_ups.calls * USUAL_LOOK_UP - look_ups.cost
+    });
+    total(dump) - called(dump, HOUSEKEEPING).cost + evened_out.iter().sum::<f64>()
 }
 
 fn total(dump: &str) -> f64 {

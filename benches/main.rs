@@ -3,7 +3,8 @@
 //!
 //! Each part is a file. `BENCH=owner` runs one of them, `BENCH_QUICK=1` only checks that everything
 //! works, and `BENCH_SERVERS=7.0.15,8.2.3` chooses servers. `BENCH=head` measures nothing: it
-//! writes the head of `results.md` and its goals from `results.tsv`.
+//! writes the head of `results.md` and its goals from `results.tsv`, and `BENCH=profile` writes
+//! `docs/PROFILE.md`.
 
 #![allow(missing_docs, unreachable_pub)] // A benchmark has no public API.
 
@@ -25,6 +26,7 @@ mod owner;
 mod place_bytes;
 mod place_waits;
 mod places;
+mod profile;
 mod several;
 
 // The tools that they share.
@@ -63,8 +65,9 @@ pub const PARTS: [(&str, Part); 12] = [
 
 #[derive(Parser)]
 struct Arguments {
-    /// All unless told; `instructions` checks, and `head` only writes the head of results.md
-    #[arg(value_parser = PARTS.map(|(name, _)| name).into_iter().chain(["instructions", "head"]).collect::<Vec<_>>())]
+    /// All unless told; `instructions` checks, `profile` writes docs/PROFILE.md, and `head` only
+    /// writes the head of results.md
+    #[arg(value_parser = PARTS.map(|(name, _)| name).into_iter().chain(["instructions", "head", "profile"]).collect::<Vec<_>>())]
     parts: Vec<String>,
     /// Only check that everything works
     #[arg(long, env = "BENCH_QUICK", value_parser = FalseyValueParser::new())]
@@ -134,6 +137,9 @@ fn main() {
     let run = Run::of(&arguments);
     if asked("head") {
         return report::write_head(run.quick);
+    }
+    if asked("profile") {
+        return profile::write(&run);
     }
     if !fixture::take_the_other_core() {
         println!("The server and its clients share the cores as they come: figures will be worse.");

@@ -1,5 +1,6 @@
-//! The output of a run: `results.md` with a section per part, and `results.tsv` with every figure.
-//! `make plots` draws the pictures from the figures.
+//! The output of a run: `results.md` with the goals and the pictures, `results.tsv` with every
+//! figure, and `tables.tsv` with the tables of each part. `make plots` draws the pictures from the
+//! figures.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -21,7 +22,10 @@ pub enum Bound {
 pub struct Report {
     part: &'static str,
     folder: PathBuf,
+    /// For results.md.
     text: String,
+    /// For tables.tsv: texts, and rows of tables.
+    lines: Vec<String>,
     figures: Vec<String>,
 }
 
@@ -33,26 +37,25 @@ impl Report {
             part,
             text: format!("## {title}\n\n{}\n", environment::shown()),
             folder,
+            lines: Vec::new(),
             figures: Vec::new(),
         }
     }
 
+    /// What the tables after it show, and how that was measured.
     pub fn say(&mut self, text: &str) {
         println!("{text}\n");
-        write!(self.text, "{text}\n\n").unwrap();
+        let lines = text.lines().filter(|line| !line.is_empty());
+        let lines = lines.map(|line| format!("{}\t{line}", self.part));
+        self.lines.extend(lines);
     }
 
-    /// Columns after the first are aligned to the right.
     pub fn table(&mut self, header: &[&str], rows: &[Vec<String>]) {
-        let mut table = format!("| {} |\n|", header.join(" | "));
-        for n in 0..header.len() {
-            table.push_str(if n == 0 { " --- |" } else { " ---: |" });
-        }
-        table.push('\n');
-        for row in rows {
-            writeln!(table, "| {} |", row.join(" | ")).unwrap();
-        }
-        self.say(table.trim_end());
+        let rows = rows.iter().map(|row| row.join("\t"));
+        let rows: Vec<String> = [header.join("\t")].into_iter().chain(rows).collect();
+        println!("{}\n", rows.join("\n"));
+        let lines = rows.iter().map(|row| format!("{}\t{row}", self.part));
+        self.lines.extend(lines);
     }
 
     /// One figure for `results.tsv`.
@@ -84,30 +87,41 @@ impl Report {
 
     /// Shows the picture of that name.
     pub fn picture(&mut self, name: &str, alt: &str) {
-        self.say(&environment::picture(name, alt));
+        write!(self.text, "\n{}\n", environment::picture(name, alt)).unwrap();
     }
 
     /// Replaces the former results of this part. Those of other parts stay unchanged.
     pub fn write(self) {
-        let tsv = self.folder.join("results.tsv");
-        let markdown = self.folder.join("results.md");
-        let former = fs::read_to_string(&tsv).unwrap_or_default();
-        let prefix = format!("{}\t", self.part);
-        let kept = former
-            .lines()
-            .skip(1)
-            .filter(|line| !line.starts_with(&prefix));
-        let mut figures: Vec<String> = kept.map(String::from).collect();
-        figures.extend(self.figures);
-        figures.sort_by_key(|line| place_of(line.split('\t').next().unwrap_or_default()));
-        let head = "part\tkind\tserver\tmeasure\tsubject\tmedian\tlow\thigh\tgoal\tmet\n";
-        fs::write(&tsv, format!("{head}{}\n", figures.join("\n"))).expect("to write the figures");
+        let head = "part\tkind\tserver\tmeasure\tsubject\tmedian\tlow\thigh\tgoal\tmet";
+        let figures = replace(
+            self.folder.join("results.tsv"),
+            head,
+            self.part,
+            self.figures,
+        );
+        let head = "part\ttext, or the cells of a row";
+        replace(self.folder.join("tables.tsv"), head, self.part, self.lines);
 
+        let markdown = self.folder.join("results.md");
         let mut sections = sections_of(&markdown);
         let text = format!("{MARK}{} -->\n{}", self.part, self.text.trim_end());
         sections.insert(place_of(self.part), text);
         write_document(&markdown, &figures, sections);
     }
+}
+
+/// Replaces the lines of a part in a file, and returns all lines but the head.
+fn replace(file: PathBuf, head: &str, part: &str, lines: Vec<String>) -> Vec<String> {
+    let former = fs::read_to_string(&file).unwrap_or_default();
+    let prefix = format!("{part}\t");
+    let kept = former
+        .lines()
+        .skip(1)
+        .filter(|line| !line.starts_with(&prefix));
+    let mut all: Vec<String> = kept.map(String::from).chain(lines).collect();
+    all.sort_by_key(|line| place_of(line.split('\t').next().unwrap_or_default()));
+    fs::write(&file, format!("{head}\n{}\n", all.join("\n"))).expect("to write the results");
+    all
 }
 
 /// Writes the head of `results.md` and its goals from the existing figures.
@@ -137,28 +151,17 @@ fn write_document(markdown: &Path, figures: &[String], sections: BTreeMap<usize,
 }
 
 const MARK: &str = "<!-- part: ";
-const HEAD: &str = "# What a lock costs
+const HEAD: &str = "# All goals
 
-This page is for contributors who check or repeat the measurements. `make bench` writes it, part by part. A comparison uses figures of one run of its part.
+For contributors who check or repeat the measurements. `make bench` writes this page, part by part. [tables.tsv](tables.tsv) has the tables of each part, and how to read them; \
+[results.tsv](results.tsv) has every figure.
 
-The rivals take turns, round by round. Each figure is the median of its rounds, with the smallest and the largest beside it. A ratio compares figures of the same round. Exceptions:
+The rivals take turns, round by round. A figure is the median of its rounds, with the smallest and the largest in brackets. A ratio compares figures of one round. Times are this machine's; the ratios are what counts.
 
-- polling (many clients, one lock): one round, on Redis 8.2.3 only;
-- memory: once each;
-- contended locks (growth): all rounds of the locks, then all of the lists, on servers of their own. A ratio compares two rounds of the same number, not of the same time;
-- places: bytes (a section of its own) and instructions once each. The CPU of one number of places comes after that of another;
-- turns of clients that slice or poll: once each;
-- time that runs out: one after the other, a single time each. The smallest and the largest are those of four parts of the results;
-- a million deadlines: two rounds, so that the median is their mean.
+These differ: memory, bytes and instructions of places, and turns of clients that slice or poll have one measurement. Polling has one round, on Redis 8.2.3. \
+Contended locks run before the lists beside them. A million deadlines have two rounds.
 
-Times are this machine's; the ratios are what counts. All figures are in [results.tsv](results.tsv).
-
-## The goals
-
-The tables below and results.tsv have every case of every goal. This table has the worst case of each server.
-
-The goal of fairness is for a hold of 0 ms. With 1 ms, each of 64 or 256 clients has only five to eight turns in a round. In a fair queue they then differ by one turn at most.
-That makes 0.992 to 0.997 of Jain's index, also for the BLPOP / LPUSH ceiling. The table of 1 ms shows these, and no goal judges them.
+The goal of fairness is for a hold of 0 ms. With 1 ms a client has five to eight turns in a round. One turn more makes 0.992 to 0.997 of Jain's index.
 ";
 
 fn place_of(part: &str) -> usize {
@@ -217,54 +220,48 @@ impl<'a> Measured<'a> {
     }
 }
 
-/// For each goal and server, the worst case and the number of cases that meet it.
+/// For each goal, its worst case and the number of cases that meet it.
 fn goals(figures: &[String]) -> String {
     let all: Vec<Measured> = figures
         .iter()
         .filter_map(|line| Measured::read(line))
         .collect();
     let mut seen: Vec<(&str, &str)> = Vec::new();
-    let mut table =
-        "| goal | bound | server | its worst case | met |\n| --- | --- | --- | --- | --- |\n"
-            .to_string();
     for goal in &all {
         if !seen.contains(&(goal.goal, goal.bound)) {
             seen.push((goal.goal, goal.bound));
         }
     }
+    let mut table =
+        "| goal | bound | its worst case | met |\n| --- | --- | --- | --- |\n".to_string();
     for (goal, bound) in seen {
-        for server in SERVERS {
-            let cases = all
-                .iter()
-                .filter(|case| (case.goal, case.bound, case.server) == (goal, bound, server));
-            let cases: Vec<&Measured> = cases.collect();
-            let worst =
-                cases
-                    .iter()
-                    .copied()
-                    .reduce(|one, other| if other.is_worse_than(one) { other } else { one });
-            let Some(worst) = worst else { continue };
-            let met = cases.iter().filter(|case| case.is_met).count();
-            let met = match cases.len() {
-                1 if met == 1 => "met".to_string(),
-                1 => "**missed**".to_string(),
-                count if met == count => format!("met, all {count}"),
-                count => format!("**missed** in {} of {count}", count - met),
-            };
-            writeln!(
-                table,
-                "| {goal} | {bound} | {server} | {} | {met} |",
-                worst.shown()
-            )
-            .unwrap();
-        }
+        let cases = all
+            .iter()
+            .filter(|case| (case.goal, case.bound) == (goal, bound));
+        let cases: Vec<&Measured> = cases.collect();
+        let worst =
+            cases.iter().copied().reduce(
+                |one, other| {
+                    if other.is_worse_than(one) {
+                        other
+                    } else {
+                        one
+                    }
+                },
+            );
+        let Some(worst) = worst else { continue };
+        let met = cases.iter().filter(|case| case.is_met).count();
+        let met = match cases.len() {
+            count if met == count => format!("all {count}"),
+            count => format!("**{met} of {count}**"),
+        };
+        writeln!(
+            table,
+            "| {goal} | {bound} | {}, {} | {met} |",
+            worst.shown(),
+            worst.server,
+        )
+        .unwrap();
     }
     table
 }
-
-const SERVERS: [&str; 4] = [
-    "Redis 6.2.14",
-    "Redis 7.0.15",
-    "Redis 8.2.3",
-    "Valkey 8.0.1",
-];

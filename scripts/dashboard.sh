@@ -13,7 +13,7 @@ python3 -m venv "$temp/venv"
 
 bin=$temp/root/usr/bin
 PATH=$bin:$PATH scripts/check/monitoring.sh rules
-"$temp/venv/bin/python" packaging/monitoring/picture/picture.py .servers/redis-7.0.15/bin/server \
+"$temp/venv/bin/python" packaging/monitoring/picture/picture.py "${REDIS_LOCK_SERVERS:-.servers}/redis-7.0.15/bin/server" \
     "${REDIS_LOCK_MODULE:-target/release/libredis_lock.so}" \
     "$bin/prometheus" "$bin/prometheus-redis-exporter" docs/dashboard "${SECONDS_OF_LOAD:-240}"
 echo "dashboard: docs/dashboard.svg, docs/dashboard-dark.svg"

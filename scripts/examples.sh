@@ -101,6 +101,17 @@ test_client() {
     fi
 }
 
+# The tutorial in language $1.
+test_tutorial() {
+    echo "== tutorial: $1"
+    if twice scripts/check/tutorials.sh "$1"; then
+        report "$1" "docs/START.md: played$try"
+    else
+        report "$1" "docs/START.md: FAILED"
+        failed=1
+    fi
+}
+
 # The diagrams of the documents are for Node, too.
 test_diagrams() {
     echo "== diagrams"
@@ -169,6 +180,7 @@ for language in "${chosen[@]}"; do
     for folder in $(folders "$language"); do
         [[ $folder != clients/* ]] || test_client "$language" "$folder"
     done
+    test_tutorial "$language"
     [ "$language" != node ] || test_diagrams
 done
 [ "$what" != matrix ] || scripts/matrix.py

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the tables of docs/COMPATIBILITY.md from clients/*/MATRIX.tsv, which `make test-matrix` writes.
+"""Writes the table of docs/COMPATIBILITY.md from clients/*/MATRIX.tsv, which `make test-matrix` writes.
 
     scripts/matrix.py            writes them
     scripts/matrix.py --check    ends with 1 where they are not what the files say
@@ -10,30 +10,31 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "COMPATIBILITY.md"
-BEGIN, END = "<!-- The tables are written by scripts/matrix.py. -->\n", "<!-- The end of the tables. -->\n"
+BEGIN, END = "<!-- scripts/matrix.py writes this. -->\n", "<!-- The end of it. -->\n"
 TITLES = {"python": "Python", "node": "Node", "go": "Go", "java": "Java", "rust": "Rust"}
 
 
 def tables() -> str:
-    """A table per language, in the order of its file."""
-    parts = []
+    """A row for each library, in the order of the files."""
+    parts = ["| client | library | versions | |\n| --- | --- | --- | --- |\n"]
     for language, title in TITLES.items():
         folder = ROOT / "clients" / language
         # Integrations in folders of their own have files of their own.
         files = [file for file in (folder / "MATRIX.tsv", *sorted(folder.glob("*/MATRIX.tsv"))) if file.is_file()]
-        parts.append(f"### {title}\n\n")
-        if not files:
-            parts.append("Not measured yet.\n\n")
-            continue
-        parts.append("| library | version | passed | failed | skipped |\n| --- | --- | --- | --- | --- |\n")
+        versions: dict[str, list[str]] = {}
+        failed: dict[str, int] = {}
         for line in "\n".join(file.read_text() for file in files).splitlines():
             fields = line.split("\t")
             # A heading, or a comment.
             if len(fields) < 6 or not fields[3].isdigit():
                 continue
-            parts.append("| " + " | ".join(fields[1:6]) + " |\n")
-        parts.append("\n")
-    return "".join(parts)
+            library = fields[1]
+            versions.setdefault(library, []).append(fields[2])
+            failed[library] = failed.get(library, 0) + int(fields[4])
+        for library, all_of in versions.items():
+            passed = f"**{failed[library]} failed**" if failed[library] else "all passed"
+            parts.append(f"| {title} | {library} | {', '.join(all_of)} | {passed} |\n")
+    return "".join(parts) + "\n"
 
 
 def main() -> None:

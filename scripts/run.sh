@@ -13,8 +13,6 @@ cd "$root"
 
 fail() { echo "run: $*" >&2; exit 1; }
 
-example=${1:-story}
-
 taken() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
 [ -x "$bin/redis-server" ] || fail "there is no server in $bin: run 'make servers'"
@@ -59,8 +57,11 @@ done
 # Another server may have taken the port meanwhile. Then that one has answered.
 kill -0 "$server" 2>/dev/null || { cat "$temp/log" >&2; fail "the server ended; its log is above"; }
 
+# The story needs no compiler, so that a first look is soon there.
+play=(examples/story.sh)
+[ $# -eq 0 ] || play=(cargo run --quiet --release --locked --example "$1" --)
 status=0
-REDIS_LOCK_CLI=$bin/redis-cli cargo run --quiet --release --locked --example "$example" -- 127.0.0.1 "$PORT" "${@:2}" || status=$?
+REDIS_LOCK_CLI=$bin/redis-cli "${play[@]}" 127.0.0.1 "$PORT" "${@:2}" || status=$?
 
 if [ -t 1 ] && [ $# -eq 0 ]; then
     echo

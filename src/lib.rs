@@ -15,7 +15,7 @@
 //!
 //! `lock` imports no other layer. `wait` imports `lock`, `command` imports both, `engine` imports
 //! these three, and `server` imports all. Only this file imports `server`. `tests/tidy.rs` checks
-//! that.
+//! that. `planted` has the faults on purpose that no release contains.
 //!
 //! # The path of a command
 //!
@@ -58,6 +58,7 @@
 pub mod command;
 pub mod engine;
 pub mod lock;
+mod planted;
 mod server;
 pub mod wait;
 

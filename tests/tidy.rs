@@ -10,6 +10,8 @@ mod imports;
 mod links;
 #[path = "tidy/plots.rs"]
 mod plots;
+#[path = "tidy/proof.rs"]
+mod proof;
 #[path = "tidy/source.rs"]
 mod source;
 
@@ -213,17 +215,20 @@ fn functions_stay_short() {
     assert!(seen >= 700, "only {seen} functions");
 }
 
-/// Files that use one another can only be understood together.
+/// Files that use one another can only be understood together. Those of the adapters for other
+/// languages have tests of their own.
 #[test]
 fn no_files_use_one_another_in_a_circle() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let tree = Tree::new(&root, sources("src"));
-    let uses = tree.uses();
-    let count: usize = uses.values().map(|used| used.len()).sum();
-    assert!(count >= 250, "only {count} uses were seen");
-    for uses in [imports::of_folders(&uses), uses] {
-        let circle = imports::circle(&uses);
-        assert!(circle.is_none(), "each uses the next: {circle:?}");
+    for (folder, least) in [("src", 250), ("clients/rust/src", 100)] {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+        let tree = Tree::new(&root, sources(folder));
+        let uses = tree.uses();
+        let count: usize = uses.values().map(|used| used.len()).sum();
+        assert!(count >= least, "only {count} uses were seen in {folder}");
+        for uses in [imports::of_folders(&uses), uses] {
+            let circle = imports::circle(&uses);
+            assert!(circle.is_none(), "{folder}: each uses the next: {circle:?}");
+        }
     }
 }
 
@@ -275,7 +280,7 @@ fn each_file_begins_with_what_it_has() {
 /// tests.
 #[test]
 fn the_tests_that_the_documents_name_exist() {
-    named_tests_exist("docs/RELIABILITY.md", 41);
+    named_tests_exist("tests/README.md", 41);
     named_tests_exist("docs/MIGRATING.md", 7);
 }
 
@@ -366,10 +371,18 @@ fn the_badges_of_the_readme_are_true() {
 #[test]
 fn relative_links_in_the_documents_resolve() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let top = ["README.md", "CHANGELOG.md", "SECURITY.md"];
+    let top = [
+        "README.md",
+        "CHANGELOG.md",
+        "SECURITY.md",
+        "CONTRIBUTING.md",
+    ];
     let mut documents: Vec<_> = top.iter().map(|name| root.join(name)).collect();
-    for folder in ["docs", "examples", "clients", "fuzz", "scripts", "tests"] {
-        documents.extend(documents_in(&root.join(folder)));
+    for folder in [
+        "docs", "examples", "clients", "fuzz", "scripts", "tests", "benches",
+    ] {
+        let files = files_in(&root.join(folder)).into_iter();
+        documents.extend(files.filter(|file| file.extension().is_some_and(|ext| ext == "md")));
     }
     let seen: usize = documents
         .iter()
@@ -378,23 +391,24 @@ fn relative_links_in_the_documents_resolve() {
     assert!(seen >= 20, "only {seen} links");
 }
 
-fn documents_in(folder: &Path) -> Vec<PathBuf> {
+fn files_in(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         // Installed packages are not part of this project.
-        if path.is_dir() && !name.starts_with('.') && name != "node_modules" && name != "target" {
-            found.extend(documents_in(&path));
-        } else if path.extension().is_some_and(|extension| extension == "md") {
+        let is_ours = !name.starts_with('.') && name != "node_modules" && name != "target";
+        if !path.is_dir() {
             found.push(path);
+        } else if is_ours {
+            found.extend(files_in(&path));
         }
     }
     found
 }
 
-/// Every package and page that names the version names that of `Cargo.toml`. A new version is
-/// `sed -i s/OLD/NEW/ $(cat packaging/versions)`.
+/// Every package and page that names the version names that of `Cargo.toml`, and a changelog has a
+/// dated section of it. A new version is `sed -i s/OLD/NEW/ $(cat packaging/versions)`.
 #[test]
 fn there_is_one_version() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -402,6 +416,48 @@ fn there_is_one_version() {
     let list = fs::read_to_string(root.join("packaging/versions")).unwrap();
     for file in list.lines() {
         let text = fs::read_to_string(root.join(file)).unwrap();
-        assert!(text.contains(version), "{file} has no {version}");
+        let wanted = match file.ends_with("CHANGELOG.md") {
+            true => format!("## {version} (20"),
+            false => version.into(),
+        };
+        assert!(text.contains(&wanted), "{file} has no {wanted}");
     }
+}
+
+/// The repository, the Maven group and the image have one owner, wherever they are named. The
+/// owner is changed in `packaging/names` and, by `sed`, in what this test then names.
+#[test]
+fn there_is_one_owner() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let names = fs::read_to_string(root.join("packaging/names")).unwrap();
+    let named = |kind: &str| {
+        let mut lines = names.lines().filter_map(|line| line.split_once(' '));
+        lines.find(|(name, _)| *name == kind).unwrap().1.to_owned()
+    };
+    let repository = named("repository").replace("https://", "");
+    let group = format!("<groupId>{}</groupId>", named("maven-group"));
+    let (mut seen, workflows) = (0, root.join(".github/workflows"));
+    for file in [files_in(root), files_in(&workflows)].concat() {
+        let text = fs::read_to_string(&file).unwrap_or_default();
+        for (start, end, ours) in [
+            ("github.com/", "/redis-lock", &repository),
+            ("<groupId>io.github.", "</groupId>", &group),
+            ("ghcr.io/", "/redis-lock", &named("image")),
+        ] {
+            for (at, _) in text.match_indices(start) {
+                let (_, rest) = text[at..].split_at(start.len());
+                let owner: String = rest.chars().take_while(|c| is_of_a_name(*c)).collect();
+                if rest[owner.len()..].starts_with(end) {
+                    let found = format!("{start}{owner}{end}");
+                    assert!(ours.starts_with(&found), "{}: {found}", file.display());
+                    seen += 1;
+                }
+            }
+        }
+    }
+    assert!(seen >= 50, "only {seen}");
+}
+
+fn is_of_a_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '-'
 }

@@ -12,22 +12,8 @@ use crate::{environment, fixture, holds, Figures, Measured, Run};
 const MARK: &str = "<!-- Below this line `make bench-peers` writes. -->\n";
 const HEAD: &str = "# Lock libraries, beside this one\n\n";
 
-const COLUMNS: [&str; 14] = [
-    "library",
-    "waits by",
-    "hold",
-    "clients",
-    "acquisitions/s",
-    "hand-offs/s",
-    "wait p50",
-    "p99",
-    "longest",
-    "of ideal",
-    "Jain",
-    "starved",
-    "server commands each",
-    "server CPU µs each",
-];
+/// So many clients are in the table; the figures have the others.
+const CLIENTS: usize = 16;
 
 /// One of the figures.
 type Figure = fn(&Figures) -> f64;
@@ -41,17 +27,16 @@ pub fn write(run: &Run, all: &[Measured], left_out: &[&Language]) {
     let former = fs::read_to_string(&path).unwrap_or_default();
     let by_hand = former.split_once(MARK).map_or(HEAD, |(text, _)| text);
     let text = format!(
-        "{by_hand}{MARK}\n## {}, the lock held for {}\n\n{}\n{}\nMedians, with the smallest and the largest. The \
-         picture shows the hold of {charted_ms} ms.\n\n{}\n\n{}\nAll figures are in [libraries.tsv](libraries.tsv).\n",
+        "{by_hand}{MARK}\n## {}\n\n{}\n{}\nMedians, {CLIENTS} clients. The picture shows the hold of {charted_ms} \
+         ms.\n\n{}\n\n{}",
         fixture::name(run.kind),
-        holds::shown(&run.holds_ms),
         environment::shown(),
         rounds(run),
         environment::picture(
             "libraries",
             "Hand-offs and acquisitions per second by library"
         ),
-        table(all, left_out),
+        table(run, all, left_out),
     );
     fs::write(&path, &text).expect("to write the results");
     println!("{text}\nwritten: {}", path.display());
@@ -75,25 +60,36 @@ fn rounds(run: &Run) -> String {
     text
 }
 
-fn table(all: &[Measured], left_out: &[&Language]) -> String {
-    let mut table = format!("| {} |\n| --- | --- |", COLUMNS.join(" | "));
-    table.push_str(&" ---: |".repeat(COLUMNS.len() - 2));
-    table.push('\n');
-    let nothing = " |".repeat(COLUMNS.len() - 1);
+/// A row for each library: without a hold, or with the shortest, and with the longest.
+fn table(run: &Run, all: &[Measured], left_out: &[&Language]) -> String {
+    let shortest = run.holds_ms.iter().min().copied().unwrap_or_default();
+    let longest = run.holds_ms.iter().max().copied().unwrap_or_default();
+    let mut table = format!(
+        "| library | waits by | {shortest} ms: acquisitions/s | hand-offs/s | {longest} ms: longest wait, of ideal \
+         | starved | server commands each |\n| --- | --- | ---: | ---: | ---: | ---: | ---: |\n"
+    );
     for language in languages(all) {
-        writeln!(table, "| **{}** |{nothing}", language.name).unwrap();
         for library in language.libraries {
-            // They were measured hold by hold, and within that by the number of clients.
-            let of = all.iter().filter(|one| std::ptr::eq(one.library, library));
-            for measured in of {
-                writeln!(table, "| {} |", row(measured).join(" | ")).unwrap();
-            }
+            let at = |hold_ms| {
+                let mut of = all.iter().filter(|one| std::ptr::eq(one.library, library));
+                of.find(|one| (one.hold_ms, one.clients) == (hold_ms, CLIENTS))
+            };
+            let cells = [at(shortest).map(rates), at(longest).map(waits)];
+            let cells: Vec<String> = cells.into_iter().flatten().flatten().collect();
+            let (title, waits) = (language.title(library), library.waits);
+            let name = language.name;
+            writeln!(
+                table,
+                "| {name}: {title} | {waits} | {} |",
+                cells.join(" | ")
+            )
+            .unwrap();
         }
     }
     for language in left_out {
         writeln!(
             table,
-            "| **{}**: not set up, left out |{nothing}",
+            "| {}: not set up, left out | | | | | | |",
             language.name
         )
         .unwrap();
@@ -107,39 +103,27 @@ pub fn languages(all: &[Measured]) -> impl Iterator<Item = &'static Language> + 
     LANGUAGES.iter().filter(measured)
 }
 
-fn row(measured: &Measured) -> Vec<String> {
-    let of = |figure: Figure| measured.spread(figure);
-    let library = measured.library;
-    let mut row = vec![
-        measured.language.title(library),
-        library.waits.to_string(),
-        format!("{} ms", measured.hold_ms),
-        measured.clients.to_string(),
-    ];
-    if measured.rounds.is_empty() {
-        row.push("failed".into());
-        row.resize(COLUMNS.len(), String::new());
-        return row;
+fn rates(measured: &Measured) -> Vec<String> {
+    let figures: [Figure; 2] = [|figures| figures.acquisitions, |figures| figures.hand_offs];
+    figures.map(|figure| shown(measured, figure)).to_vec()
+}
+
+fn waits(measured: &Measured) -> Vec<String> {
+    let longest_us = measured.spread(|figures| figures.waits[2]).median;
+    let ideal_us = holds::ideal_wait_us(measured.hold_ms, measured.clients);
+    let share = ideal_us.map_or(String::new(), |us| format!(", {:.2}", longest_us / us));
+    vec![
+        format!("{}{share}", shown_us(longest_us)),
+        shown(measured, |figures| figures.starved),
+        shown(measured, |figures| figures.commands),
+    ]
+}
+
+fn shown(measured: &Measured, figure: Figure) -> String {
+    match measured.rounds.is_empty() {
+        true => "failed".into(),
+        false => format!("{:.0}", measured.spread(figure).median),
     }
-    let longest_us = of(|figures| figures.waits[2]).median;
-    let ideal = holds::ideal_wait_us(measured.hold_ms, measured.clients);
-    // A library that polls may reach less than one.
-    let rate = |spread: Spread| spread.shown(if spread.median < 100.0 { 1 } else { 0 });
-    row.extend([
-        rate(of(|figures| figures.acquisitions)),
-        rate(of(|figures| figures.hand_offs)),
-        shown_us(of(|figures| figures.waits[0]).median),
-        shown_us(of(|figures| figures.waits[1]).median),
-        shown_us(longest_us),
-        ideal.map_or("-".into(), |ideal_us| {
-            format!("{:.2}", longest_us / ideal_us)
-        }),
-        format!("{:.3}", of(|figures| figures.jain).median),
-        format!("{:.0}", of(|figures| figures.starved).median),
-        of(|figures| figures.commands).shown(1),
-        of(|figures| figures.cpu_us).shown(0),
-    ]);
-    row
 }
 
 fn figures(run: &Run, all: &[Measured]) -> String {

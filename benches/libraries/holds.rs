@@ -79,12 +79,3 @@ pub fn charted(holds: &[u64]) -> u64 {
         false => shortest,
     }
 }
-
-/// `0, 1 and 100 ms`
-pub fn shown(holds: &[u64]) -> String {
-    let words: Vec<String> = holds.iter().map(u64::to_string).collect();
-    match words.split_last() {
-        Some((last, rest)) if !rest.is_empty() => format!("{} and {last} ms", rest.join(", ")),
-        _ => format!("{} ms", words.concat()),
-    }
-}

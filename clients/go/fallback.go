@@ -220,6 +220,6 @@ func (m *Mutex) lacking(ctx context.Context, err error, options ...string) error
 			return notInFallback(what)
 		}
 	}
-	return fmt.Errorf("%w. Load it by `loadmodule /path/libredis_lock.so` in the server's configuration, or by MODULE LOAD. Where modules"+
-		" cannot be loaded, the option redislock.WithFallback takes locks by SET NX PX, with less: %s: %w", ErrModuleMissing, lost, err)
+	return fmt.Errorf("%w. Load it by `loadmodule /path/libredis_lock.so` in the server's configuration, and restart the server. Where"+
+		" modules cannot be loaded, the option redislock.WithFallback takes locks by SET NX PX, with less: %s: %w", ErrModuleMissing, lost, err)
 }

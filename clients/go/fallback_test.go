@@ -41,7 +41,7 @@ func explained(t *testing.T, what string, err error) {
 	if !errors.Is(err, ErrModuleMissing) {
 		t.Fatalf("%s: %v", what, err)
 	}
-	for _, part := range []string{"loadmodule /path/libredis_lock.so", "MODULE LOAD", "WithFallback", "no fence", "unknown command"} {
+	for _, part := range []string{"loadmodule /path/libredis_lock.so", "restart the server", "WithFallback", "no fence", "unknown command"} {
 		if !strings.Contains(err.Error(), part) {
 			t.Fatalf("%s: %q does not say %q", what, err, part)
 		}

@@ -100,12 +100,60 @@ func (r *RedisLock) RunOnce(
 		}
 	}()
 	within, cancel := mutex.whileLeased(ctx)
-	defer cancel()
+	defer cancel(nil)
 	return true, job(within, mutex)
 }
 
+// KeepAlive renews the lock at a third of its expiry, in the background, and returns a context that ends when the lock is lost. Its
+// cause is [ErrNotHeld] then. The work is to end with the context. stop ends the renewals and the context. It does not unlock.
+//
+//	within, stop := mutex.KeepAlive(ctx)
+//	defer mutex.Unlock()
+//	defer stop()
+//	err := work(within)
+//
+// Nothing else renews a lock: without KeepAlive or [Mutex.Extend] it ends after its expiry.
+func (m *Mutex) KeepAlive(ctx context.Context) (within context.Context, stop context.CancelFunc) {
+	within, cancel := m.whileLeased(ctx)
+	go m.keepRenewing(within, func() { cancel(ErrNotHeld) })
+	return within, func() { cancel(nil) }
+}
+
+// shortestSpan is the shortest linger that makes renewals more frequent.
+const shortestSpan = 300 * time.Millisecond
+
+func (m *Mutex) keepRenewing(ctx context.Context, lose func()) {
+	span := m.expiry
+	if m.linger != nil {
+		// The server has a lock whose connection is lost for the linger only.
+		span = min(span, max(*m.linger, shortestSpan))
+	}
+	value, pause := m.Value(), span/3
+	for {
+		sleep(ctx, pause)
+		if ctx.Err() != nil {
+			return
+		}
+		held := m.held()
+		renewed := false
+		var err error
+		if held.value == value {
+			renewed, err = m.renew(ctx, held)
+		}
+		switch {
+		case err != nil:
+			pause = min(span/10, tryAgain)
+		case renewed:
+			pause = span / 3
+		default:
+			lose()
+			return
+		}
+	}
+}
+
 // whileLeased returns a context that ends with the lease, also with one that was extended.
-func (m *Mutex) whileLeased(ctx context.Context) (context.Context, context.CancelFunc) {
+func (m *Mutex) whileLeased(ctx context.Context) (context.Context, context.CancelCauseFunc) {
 	within, cancel := context.WithCancelCause(ctx)
 	var look func()
 	look = func() {
@@ -117,7 +165,7 @@ func (m *Mutex) whileLeased(ctx context.Context) (context.Context, context.Cance
 		cancel(ErrNotHeld)
 	}
 	look()
-	return within, func() { cancel(nil) }
+	return within, cancel
 }
 
 // missing returns which word of 0.2 the server's module does not know, if that is what the error says. The options are those that were

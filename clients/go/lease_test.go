@@ -1,6 +1,7 @@
 package redislock
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -100,6 +101,55 @@ func TestTryAgainLosesNothing(t *testing.T) {
 	expect(t, "extended", ok, false)
 	expect(t, "ErrExtendFailed", errors.Is(err, ErrExtendFailed), true)
 	expect(t, "until the lease was over", time.Now().After(mutex.Until()), true)
+}
+
+func TestALockIsKeptAliveUntilItIsLost(t *testing.T) {
+	locks := newLocks(t)
+	for _, loss := range [][]any{{"DEL", "a"}, {"SET", "a", "a string"}} {
+		mutex := locks.NewMutex("a", WithExpiry(600*time.Millisecond))
+		must(t, mutex.Lock())
+		fence := mutex.Fence()
+		within, stop := mutex.KeepAlive(ctx)
+		time.Sleep(1300 * time.Millisecond)
+		must(t, within.Err())
+		released(t)(mutex.Check(ctx))
+		must(t, admin.Do(ctx, loss...).Err())
+		start := time.Now()
+		<-within.Done()
+		if took := time.Since(start); took > 500*time.Millisecond {
+			t.Fatalf("its loss was told after %v", took)
+		}
+		expect(t, "ErrNotHeld", errors.Is(context.Cause(within), ErrNotHeld), true)
+		expect(t, "the fence is the one that was lost", mutex.Fence(), fence)
+		stop()
+		must(t, admin.Del(ctx, "a").Err())
+	}
+}
+
+func TestALockThatIsStoppedIsKeptAliveNoMore(t *testing.T) {
+	locks := newLocks(t)
+	mutex := locks.NewMutex("a", WithExpiry(500*time.Millisecond), WithSetNXOnExtend())
+	must(t, mutex.Lock())
+	within, stop := mutex.KeepAlive(ctx)
+	stop()
+	expect(t, "its context", errors.Is(within.Err(), context.Canceled), true)
+	eventually(t, "the end of the lease", func() bool { return admin.Exists(ctx, "a").Val() == 0 })
+	// One that takes a lost lock again on Extend is lost all the same.
+	must(t, mutex.Lock())
+	within, stop = mutex.KeepAlive(ctx)
+	defer stop()
+	must(t, admin.Del(ctx, "a").Err())
+	<-within.Done()
+	expect(t, "taken again", admin.Exists(ctx, "a").Val(), 0)
+}
+
+func TestTheDriftIsNotLessThanAGuardCountsOn(t *testing.T) {
+	locks := newLocks(t)
+	sent := time.Now()
+	for factor, lease := range map[float64]time.Duration{0: 98_998 * time.Millisecond, 0.05: 94_998 * time.Millisecond} {
+		mutex := locks.NewMutex("a", WithExpiry(100*time.Second), WithDriftFactor(factor))
+		expect(t, "the lease", mutex.untilFrom(sent).Sub(sent), lease)
+	}
 }
 
 func TestAnExpiryAboveMaxTTLSaysSo(t *testing.T) {

@@ -107,25 +107,9 @@ func (m *Mutex) Extend() (bool, error) { return m.ExtendContext(context.Backgrou
 // While the server says TRYAGAIN, it asks again until then.
 func (m *Mutex) ExtendContext(ctx context.Context) (bool, error) {
 	held := m.held()
-	began := held.sent
-	var renewed bool
-	var err error
-	for again := true; again && !m.isOver(began); {
-		held.sent = time.Now()
-		renewed, _, err = m.ownerAsks(ctx, "LOCK.RENEW", held.value, m.expiry.Milliseconds())
-		if again = says(err, "TRYAGAIN"); again {
-			sleep(ctx, tryAgain)
-		}
-	}
-	if m.isOver(began) {
-		renewed, err = false, nil
-	}
-	if err != nil && !errors.Is(err, &ErrTaken{}) {
-		return false, m.lacking(ctx, err)
-	}
-	if renewed {
-		m.rememberExtended(held)
-		return true, nil
+	renewed, err := m.renew(ctx, held)
+	if err != nil || renewed {
+		return renewed, err
 	}
 	if m.setNXOnExtend && held.value != "" {
 		held, err = m.askAgain(ctx, held.value)
@@ -140,6 +124,28 @@ func (m *Mutex) ExtendContext(ctx context.Context) (bool, error) {
 		}
 	}
 	return false, fmt.Errorf("%w: %w", ErrExtendFailed, taken())
+}
+
+// renew sets the expiry of a hold anew. False: it is over, by the server's word or by this machine's clock.
+func (m *Mutex) renew(ctx context.Context, held hold) (renewed bool, err error) {
+	began := held.sent
+	for again := true; again && !m.isOver(began); {
+		held.sent = time.Now()
+		renewed, _, err = m.ownerAsks(ctx, "LOCK.RENEW", held.value, m.expiry.Milliseconds())
+		if again = says(err, "TRYAGAIN"); again {
+			sleep(ctx, tryAgain)
+			again = ctx.Err() == nil
+		}
+	}
+	switch {
+	case m.isOver(began):
+		return false, nil
+	case err != nil && !errors.Is(err, &ErrTaken{}):
+		return false, m.lacking(ctx, err)
+	case renewed:
+		m.rememberExtended(held)
+	}
+	return renewed, nil
 }
 
 // Valid asks the server whether the lock is held.

@@ -72,10 +72,10 @@ func WithLinger(linger time.Duration) Option {
 	return OptionFunc(func(m *Mutex) { m.linger = &linger })
 }
 
-// WithDriftFactor sets by which part of the expiry Until is early, for clocks that run at different speeds. The default is 0.01,
-// and the guard of a server counts on no less.
+// WithDriftFactor sets by which part of the expiry Until is early, for clocks that run at different speeds. The default is 0.01.
+// The guard of a server counts on no less, so a smaller factor counts as 0.01.
 func WithDriftFactor(factor float64) Option {
-	return OptionFunc(func(m *Mutex) { m.driftFactor = factor })
+	return OptionFunc(func(m *Mutex) { m.driftFactor = max(factor, leastDrift) })
 }
 
 // WithTimeoutFactor does nothing. It bounds how long redsync lets one of several servers hold it up; here the time-outs
@@ -99,6 +99,8 @@ func WithFailFast(bool) Option { return ignored }
 
 // WithShufflePools does nothing: there are no several servers to shuffle.
 func WithShufflePools(bool) Option { return ignored }
+
+const leastDrift = 0.01
 
 var ignored = OptionFunc(func(*Mutex) {})
 

@@ -90,7 +90,7 @@ func (r *RedisLock) newMutex(name, acquire string, options []Option) *Mutex {
 		tries:        32,
 		delayFunc:    defaultDelay,
 		genValueFunc: genValue,
-		driftFactor:  0.01,
+		driftFactor:  leastDrift,
 		grace:        5 * time.Second,
 	}
 	for _, option := range options {

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
-COLUMNS, LINES = 120, 17
+COLUMNS, LINES = 120, 18
 PORTS = {"redis-7.0.15": 7001, "valkey-9": 7002}
 
 # No font is named that is not on the reader's machine, and nothing is fetched.
@@ -45,7 +45,8 @@ THEME = TerminalTheme((30, 32, 38), (220, 223, 228), NORMAL, NORMAL)
 
 
 def start(root, server, port, folder):
-    words = [os.path.join(root, ".servers", server, "bin", "server"), "--bind", "127.0.0.1"]
+    servers = os.environ.get("REDIS_LOCK_SERVERS", os.path.join(root, ".servers"))
+    words = [os.path.join(servers, server, "bin", "server"), "--bind", "127.0.0.1"]
     words += ["--port", str(port), "--save", "", "--dir", folder, "--loadmodule", os.environ.get(
         "REDIS_LOCK_MODULE", os.path.join(root, "target/release/libredis_lock.so"))]
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -94,6 +95,9 @@ def load(first, second):
     add(3, second, "invoices:2026-11", "billing", exclusive, 0.9, 0.1, 0.15)
     add(4, second, "accounts:7", "transfer", exclusive, 0.02, 0.01)
     add(2, second, "reports:daily", "report-host", exclusive, 5.0, 0.1)
+    # This one has died, and its lease goes on. So the picture has what is stuck.
+    redis.Redis(port=first).execute_command("LOCK.ACQUIRE", "exports:nightly", "exporter-1", "18000")
+    add(2, first, "exports:nightly", "exporter-next", exclusive, 1.0, 0.1)
     for each in workers:
         threading.Thread(target=worker, args=each, daemon=True).start()
 
@@ -132,7 +136,7 @@ def main():
             for server, port in PORTS.items():
                 processes.append(start(root, server, port, folder))
             load(*PORTS.values())
-            time.sleep(3)
+            time.sleep(8)
             text = screen(locktop, folder, [f"127.0.0.1:{port}" for port in PORTS.values()])
         finally:
             for process in processes:

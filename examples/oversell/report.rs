@@ -85,9 +85,8 @@ pub fn page(shop: &Shop, rows: &[Row]) -> String {
     format!(
         "# Overselling
 
-This page is for users who want to see what a lock prevents. On {server}, {processes} processes buy from one stock of {stock} items.
-Each reads how many are left, thinks for {think} ms, and writes one less, until
-nothing is left. `make oversell` plays it and writes this page. The program is [`examples/oversell`](../../examples/oversell/main.rs).
+For users who want to see what a lock prevents. On {server}, {processes} processes buy from one stock of {stock} items.
+Each reads how many are left, thinks for {think} ms, and writes one less, until nothing is left. `make oversell` plays [it](../../examples/oversell/main.rs) and writes this page.
 
 {table}
 <picture>
@@ -96,15 +95,11 @@ nothing is left. `make oversell` plays it and writes this page. The program is [
 </picture>
 
 - **sold**: how many items left the shop. **oversold**: how many of them it never had.
-- **commands per sale**: all commands that the server executed by its own count, also those in scripts. The purchase itself is five of them, seven
-  with a fence. In (h) {reads} readers looked at the stock meanwhile, and their commands count, too.
-- **in vain per sale**: polls that did not get the lock, and transactions that the server did not execute.
+- **commands per sale**: by the server's own count. The purchase itself is five of them, seven with a fence. In (h) they include those of {reads} readers.
+- **in vain per sale**: polls that did not get the lock, and transactions that were not executed.
 - **longest wait**: of one buyer, from asking until the start of the purchase that succeeded.
-- **when owners stall**: the same again with locks of {ttl} ms. The first {STALLS} buyers each stall for {stall} ms between reading and writing. Their
-  locks are over by then, and others have read and bought. The late buyers write a wrong number, and sell items twice. In (c) they also delete the lock of another.
-  A transaction (b) sees that the stock has changed. A lock alone (e) does not help a late owner: it ends in time, and the owner does not know.
-  In (f) and (h) buyers show the stock their fence, with what they read and with what they write. The stock refuses a late owner.
-  In (g) the stock checks nothing. The server itself refuses the write of a buyer that does not hold the lock any more.
+- **when owners stall**: the same with locks of {ttl} ms, and {STALLS} buyers that each stall for {stall} ms between reading and writing. A lock alone (e) does not help a late owner: it ends in time, and the owner does not know.
+  A transaction (b) sees that the stock has changed. In (f) and (h) the stock refuses the fence of a late owner. In (g) the server refuses the write.
 "
     )
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Compiles the file in docs/DOTNET.md by Mono, against stand-ins of StackExchange.Redis, and plays it on a real server. NuGet and the SDK
+# Compiles examples/dotnet/RedisLocks.cs by Mono, against stand-ins of StackExchange.Redis, and plays it on a real server. NuGet and the SDK
 # of .NET need a registry of their own.
 set -euo pipefail
 
@@ -15,9 +15,7 @@ temp=$(mktemp -d)
 . scripts/server.sh
 trap 'stop_server; rm -rf "$temp"' EXIT
 
-# The first block is the file; the second one shows its use.
-awk '/^```csharp$/ { n++; next } /^```$/ { if (n == 1) exit } n == 1' docs/DOTNET.md >"$temp/RedisLocks.cs"
-mcs -warnaserror -out:"$temp/story.exe" "$temp/RedisLocks.cs" scripts/check/dotnet/*.cs
+mcs -warnaserror -out:"$temp/story.exe" examples/dotnet/RedisLocks.cs scripts/check/dotnet/*.cs
 
 start_server "$temp/log" "$servers/redis-7.0.15/bin/redis-server" --dir "$temp" --save "" --loadmodule "$module"
 timeout 120 mono "$temp/story.exe" "$port"

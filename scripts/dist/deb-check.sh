@@ -61,6 +61,7 @@ in_root --install "$deb"
 [ "$(state)" = "install ok installed" ] || fail "after the installation: $(state)"
 [ -x "$inside$module" ] || fail "the package has no $module"
 dpkg --root="$inside" --verify redis-lock | grep . && fail "installed is not what the package has"
+[ "$(chroot "$inside" /usr/bin/locktop --version)" = "locktop $(dpkg-deb -f "$deb" Version | sed 's/-.*//')" ] || fail "locktop does not run"
 pass "$(basename "$deb") is installed"
 
 dead=$(scripts/check/links.sh "$inside/usr/share/doc/redis-lock")

@@ -27,7 +27,8 @@ rm "$made"/doc/LICENSE-* "$made/doc/CHANGELOG.md"
 find "$made/doc" -name '*.md' -exec sed -i 's|\(](\(\.\./\)*\)CHANGELOG\.md|\1changelog.gz|g' {} +
 sed -i 's|/usr/local/lib/redis/|/usr/lib/redis/|' "$made/doc/redis.conf.example"
 gzip -9 --no-name <CHANGELOG.md >"$made/doc/changelog.gz"
-gzip -9 --no-name <"$dist/stage/NOTICES" >"$made/doc/NOTICES.gz"
+for notices in NOTICES NOTICES.locktop; do gzip -9 --no-name <"$dist/stage/$notices" >"$made/doc/$notices.gz"; done
+gzip -9 --no-name <packaging/deb/locktop.1 >"$made/locktop.1.gz"
 # The settings as in redis.conf.example, from its first section on; only what is the module's own is in force.
 {
     cat packaging/deb/redis-lock.conf.head

@@ -3,7 +3,7 @@
 #
 #   scripts/dist/dist.sh stage       what the packages hold, in dist/stage of the target folder
 #   scripts/dist/dist.sh             that, and the tarballs with their checksums, in dist
-#   scripts/dist/dist.sh for TARGET  the tarball for a target of rustc, x86_64-unknown-linux-musl or with the oldest glibc that it shall
+#   scripts/dist/dist.sh for TARGET  the tarballs for a target of rustc, x86_64-unknown-linux-musl or with the oldest glibc that it shall
 #                                    run on behind it, by the C compiler of zig, in dist/prebuilt (scripts/dist/prebuilt.sh)
 #
 # What may differ between two machines and shows in the bytes is in BUILDINFO: the compilers.
@@ -53,19 +53,19 @@ print("\n".join(f"{folder}=/crates" for folder in sorted(folders)))'
     printf '%s\n' "$sysroot/lib/rustlib/src/rust=/rustc/$hash" "$dist/build=/target" "$root=/$name"
 }
 
+# build FLAG… -- ARGUMENT…: by cargo with these arguments, and with these flags of rustc.
 build() {
     local flags=() remap how=(build)
-    cargo fetch --locked --quiet
+    while [ "$1" != -- ]; do flags+=("$1"); shift; done
+    shift
     while read -r remap; do flags+=("--remap-path-prefix=$remap"); done < <(remaps)
     [ -z "$triple" ] || how=(zigbuild --target "$triple")
-    # A library that is loaded uses the C library of its program. On musl rustc would build a copy into it.
-    [[ $triple != *-musl ]] || flags+=(-C target-feature=-crt-static)
     # What the environment would add to the compilers' flags is not part of the release. zig names its own files from the folder that it
     # runs in, where they are below it, and libclang then looks for them from another one: hence a folder that does not hold them.
     [ -z "$triple" ] || cd "$dist"
     env -u RUSTFLAGS -u CFLAGS -u CPPFLAGS CARGO_TARGET_DIR="$dist/build" CARGO_INCREMENTAL=0 \
         CARGO_ENCODED_RUSTFLAGS="$(IFS=$'\x1f'; echo "${flags[*]}")" \
-        cargo "${how[@]}" --manifest-path "$root/Cargo.toml" --release --locked --lib
+        cargo "${how[@]}" --release --locked "$@"
     cd "$root"
 }
 
@@ -90,14 +90,21 @@ compilers() {
 }
 
 stage() {
-    build
+    local module=() built
+    cargo fetch --locked --quiet
+    # A library that is loaded uses the C library of its program. On musl rustc would build a copy into it.
+    [[ $triple != *-musl ]] || module=(-C target-feature=-crt-static)
+    build "${module[@]}" -- --manifest-path "$root/Cargo.toml" --lib
+    build -- --manifest-path "$root/clients/locktop/Cargo.toml"
     rm -rf "$stage"
     scripts/dist/documents.sh "$stage"
     # The folder of a target does not name the version of glibc.
-    install -m 755 "$dist/build/${triple:+${triple%%.*}/}release/libredis_lock.so" "$stage/"
+    built=$dist/build/${triple:+${triple%%.*}/}release
+    install -m 755 "$built/libredis_lock.so" "$built/locktop" "$stage/"
     assert_no_paths "$stage/libredis_lock.so"
+    assert_no_paths "$stage/locktop"
     scripts/dist/notices.sh check
-    install -m 644 packaging/NOTICES "$stage/"
+    install -m 644 packaging/NOTICES packaging/NOTICES.locktop "$stage/"
     cat >"$stage/BUILDINFO" <<INFO
 $name $version
 commit: $commit
@@ -108,10 +115,10 @@ INFO
     chmod 644 "$stage/BUILDINFO"
 }
 
-# pack FOLDER INTO: in one order, of one owner and time.
+# pack FOLDER INTO FILE…: files of the stage in one order, of one owner and time.
 pack() {
     tar --create --format=gnu --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner \
-        --directory="$stage" --transform="s|^\.|$1|" . | gzip -9 --no-name >"$2"
+        --directory="$stage" --transform="s|^\.|$1|" "${@:3}" | gzip -9 --no-name >"$2"
 }
 
 if [ "${1:-}" = for ]; then
@@ -120,14 +127,19 @@ if [ "${1:-}" = for ]; then
     stage=$dist/prebuilt/$short
     stage
     folder=$name-$version-${short/-unknown/}
-    pack "$folder" "$dist/prebuilt/$folder.tar.gz"
+    pack "$folder" "$dist/prebuilt/$folder.tar.gz" ./
+    # That of musl is static, so it runs on every Linux of the machine.
+    if [[ $triple == *-musl ]]; then
+        folder=locktop-$version-${triple%%-*}-linux
+        pack "$folder" "$dist/prebuilt/$folder.tar.gz" ./locktop ./LICENSE-MIT ./LICENSE-APACHE ./NOTICES.locktop
+    fi
     exit
 fi
 stage
 [ "${1:-}" != stage ] || exit 0
 rm -f "$dist"/*.tar.gz "$dist/SHA256SUMS"
 folder=$name-$version-$(uname -m)-linux
-pack "$folder" "$dist/$folder.tar.gz"
+pack "$folder" "$dist/$folder.tar.gz" ./
 # The source, too, where there is one to tell it from what else lies about.
 ! is_checkout || git archive --format=tar --prefix="$name-$version/" HEAD | gzip -9 --no-name >"$dist/$name-$version.tar.gz"
 (cd "$dist" && sha256sum -- *.tar.gz >SHA256SUMS && cat SHA256SUMS)

@@ -83,7 +83,8 @@ check() {
     [ "$fence" -gt 0 ] || fail "LOCK.ACQUIRE: $fence"
     [ -z "$(cli LOCK.ACQUIRE jobs:42 worker-b 30000)" ] || fail "the lock was given twice"
     podman "${storage[@]}" "${manager[@]}" exec "$container" sh -c 'test "$(stat -c %u /proc/1)" != 0' || fail "the server runs as root"
-    for document in LICENSE-MIT LICENSE-APACHE NOTICES redis.conf.example; do
+    podman "${storage[@]}" "${manager[@]}" exec "$container" locktop --once >/dev/null || fail "$image has no locktop that runs"
+    for document in LICENSE-MIT LICENSE-APACHE NOTICES NOTICES.locktop redis.conf.example; do
         podman "${storage[@]}" "${manager[@]}" exec "$container" test -s "/usr/local/share/doc/redis-lock/$document" || fail "the image has no $document"
     done
     stop

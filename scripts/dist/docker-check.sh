@@ -28,7 +28,8 @@ done < <(sed -n 's/^!//p' .dockerignore)
 cd "$context"
 # This reads the manifest as a build does, and compiles nothing.
 cargo fetch --locked --quiet
-for path in src/lib.rs LICENSE-MIT LICENSE-APACHE redis.conf.example packaging/NOTICES; do
+cargo fetch --locked --quiet --manifest-path clients/locktop/Cargo.toml
+for path in src/lib.rs LICENSE-MIT LICENSE-APACHE redis.conf.example packaging/NOTICES packaging/NOTICES.locktop; do
     [ -s "$path" ] || { echo "docker-check: the Dockerfile wants $path" >&2; exit 1; }
 done
 echo "docker-check: hadolint $version has no complaint, and the context is complete"

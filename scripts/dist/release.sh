@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# Builds and checks what a release consists of, and says what would be uploaded where. Nothing is uploaded, and no account is asked for.
+# Builds and checks what a release consists of, and leaves it in dist/release-VERSION of the target folder, sorted by where it goes, with
+# UPLOAD.md, which has the commands. Nothing is uploaded, and no account is asked for.
 #
 #   scripts/dist/release.sh [PART…]      PART as listed below; all of them when none is given
-#   scripts/dist/release.sh names        asks each registry once whether the name is free
 #
-#   module    the tarballs of the module: this machine's, the source, and those of `make prebuilt`     the repository's releases
-#   deb       the Debian package                                                                     the repository's releases
-#   image     the container image, where `make docker-build-check` can build it                      a registry of images
-#   integrations                     ShedLock and Spring, by clients/java/integrations               Maven Central
-#   python, node, go, java, rust                       the client, by `make -C clients/LANG dist`     PyPI, npm, tags, Maven Central, crates.io
+#   module    the source and the tarballs of `make prebuilt`, with locktop       github/
+#   deb       the Debian package                                                 github/
+#   image     a check of the image, which scripts/dist/images/push.sh publishes  -
+#   python, node, rust         by `make -C clients/LANG dist`                    pypi/, npm/, crates/
+#   java, integrations         the same, as a bundle for Maven Central           maven/
+#   go                         the same; its release is a tag for each module    -
 set -uo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -17,7 +18,8 @@ target=${CARGO_TARGET_DIR:-$root/target}
 dist=$target/dist
 all=(module deb image python node go java integrations rust)
 version=$(sed -nE 's/^version *= *"(.*)"/\1/p;T;q' Cargo.toml)
-repository=$(sed -nE 's/^repository *= *"(.*)"/\1/p;T;q' Cargo.toml)
+name() { sed -n "s/^$1 //p" packaging/names; }
+into=$dist/release-$version
 
 temp=$(mktemp -d)
 trap 'rm -rf "$temp"' EXIT
@@ -41,23 +43,22 @@ licensed() {
     local inside
     inside=$(content "$1")
     case $1 in
+        *-javadoc.jar) return 0 ;;
         *.deb) grep -q '/copyright$' <<<"$inside" ;;
         *) grep -qi 'LICENSE-MIT' <<<"$inside" && grep -qi 'LICENSE-APACHE' <<<"$inside" ;;
     esac
 }
 
-# artifacts FILE…
-artifacts() {
-    local file
-    [ $# -gt 0 ] || { bad "nothing was made"; return; }
+# put FOLDER FILE…: into the folder of the release, each with its licences.
+put() {
+    local folder=$into/$1 file
+    shift
+    mkdir -p "$folder"
+    [ -e "${1:-}" ] || { bad "nothing was made"; return; }
     for file; do
-        if [[ $file == *-javadoc.jar ]]; then
-            say "$(basename "$file")"
-        elif licensed "$file"; then
-            say "$(basename "$file"): $(wc -c <"$file" | numfmt --to=iec) in $(content "$file" | wc -l) entries, with its licences"
-        else
-            bad "$(basename "$file") has not both licences in it"
-        fi
+        licensed "$file" || { bad "$(basename "$file") has not both licences in it"; continue; }
+        cp "$file" "$folder/"
+        say "$(basename "$folder")/$(basename "$file"): $(wc -c <"$file" | numfmt --to=iec) in $(content "$file" | wc -l) entries"
     done
 }
 
@@ -71,84 +72,84 @@ run() {
 # A release is made of a commit that everybody can have, and its changelog says what is in it.
 preconditions() {
     [ -z "$(git status --porcelain --untracked-files=no)" ] || say "not yet: there are changes that are not committed"
-    grep -qE "^## \[?$version" CHANGELOG.md || say "not yet: CHANGELOG.md has no section $version"
     git rev-parse --verify --quiet "refs/tags/v$version" >/dev/null || say "not yet: there is no tag v$version"
+}
+
+# The section of the changelog, as the text of the release, whose links lead to the tag.
+notes() {
+    awk -v head="## $version " 'index($0, head) == 1 { inside = 1; next } /^## / { inside = 0 } inside' CHANGELOG.md |
+        sed -E "s|\]\(([^):]+)\)|]($(name repository)/blob/v$version/\1)|g"
 }
 
 module() {
     run module make dist && run prebuilt make prebuilt || return
-    artifacts "$dist"/*.tar.gz "$dist"/prebuilt/*.tar.gz
-    say "would do: gh release create v$version, with these and both files SHA256SUMS, at $repository"
+    ! grep -q 'left out' "$temp/prebuilt.log" || bad "$(grep 'left out' "$temp/prebuilt.log")"
+    put github "$dist/redis-lock-$version.tar.gz" "$dist"/prebuilt/*.tar.gz
 }
 
-deb() {
-    run deb make deb-check || return
-    artifacts "$dist"/*.deb
-    say "would do: gh release upload v$version, with this"
-}
+deb() { run deb make deb-check && put github "$dist"/*.deb; }
 
 image() {
     run image make docker-build-check || return
-    if grep -q 'left out' "$temp/image.log"; then
-        say "$(grep 'left out' "$temp/image.log")"
-    else
-        say "the image starts, gives a lock, and keeps it over a restart (from stand-ins of the base images, so this one is not for others)"
-    fi
-    say "would do: docker build and docker push, with the real base images, $(sed -nE 's/^ARG (RUST|SERVER)=(.*)/\2/p' Dockerfile | paste -sd' ')"
+    say "$(grep 'left out' "$temp/image.log" || echo "it starts, gives a lock, and keeps it over a restart; from stand-ins of the base images, so it is not for others")"
 }
 
-# What `make dist` of the client in $1 has made: archives that are newer than its start.
-client() {
-    local folder=clients/${2:-$1} stamp=$temp/$1.stamp files
-    [ -e "$folder/Makefile" ] || { bad "there is no $folder"; return; }
-    grep -q '^dist:' "$folder/Makefile" || { bad "$folder/Makefile has no target dist"; return; }
-    touch "$stamp"
-    run "$1" make -C "$folder" dist || return
-    mapfile -t files < <(find "$folder" \( -name node_modules -o -name '.venv*' -o -name .git -o -path '*/target/matrix' -o -name repository -o -path '*/target/dist/user' \) -prune -o -type f -newer "$stamp" \
-        \( -name '*.whl' -o -name '*.tar.gz' -o -name '*.tgz' -o -name '*.jar' -o -name '*.crate' -o -name '*.zip' \) -print | sort)
-    # The module of Go is the tagged folder itself.
-    if [ "$1" = go ] && [ ${#files[@]} -eq 0 ]; then
-        [ -e "$folder/LICENSE-MIT" ] && [ -e "$folder/LICENSE-APACHE" ] || bad "$folder has not both licences in it"
-    else
-        artifacts "${files[@]}"
-    fi
-    [ -e "$folder/CHANGELOG.md" ] || bad "$folder has no CHANGELOG.md"
-}
+# client PART FOLDER: its `make dist` checks what it makes.
+client() { run "$1" make -C "clients/$2" dist; }
+python() { client python python && put pypi clients/python/dist/*.whl clients/python/dist/*.tar.gz; }
+node() { client node node && put npm clients/node/target/dist/*.tgz; }
+rust() { client rust rust && put crates "clients/rust/target/package/redis-lock-client-$version.crate"; }
+go() { client go go && say "the tags clients/go/v$version, clients/go/rueidisdriver/v$version, clients/go/valkeydriver/v$version"; }
 
-python() { client python; say "would do: twine upload of these, as redis-lock-client"; }
-node() { client node; say "would do: npm publish of this, as redis-lock-client"; }
-java() { client java; say "would do: signed, a bundle to Maven Central, as io.github.redis-lock:redis-lock-client"; }
-integrations() {
-    client integrations java/integrations
-    say "would do: signed, a bundle to Maven Central, as io.github.redis-lock:redis-lock-shedlock and redis-lock-spring-boot-starter"
+# bundle FOLDER: the layout of a repository, which a bundle for Maven Central has, too.
+bundle() {
+    local group jar
+    group=$(name maven-group | tr . /)
+    mkdir -p "$into/maven/$group"
+    (cd "$1/$group" && find . -path "*/$version/*" -type f -exec cp --parents -t "$into/maven/$group" {} +)
+    while read -r jar; do
+        licensed "$jar" || bad "$(basename "$jar") has not both licences in it"
+        say "maven/$(basename "$jar"): $(wc -c <"$jar" | numfmt --to=iec)"
+    done < <(find "$1/$group" -path "*/$version/*.jar" | sort)
 }
-rust() { client rust; say "would do: cargo publish in clients/rust, as redis-lock-client"; }
-go() { client go; say "would do: git tag and push of clients/go/v$version, clients/go/rueidisdriver/v$version, clients/go/valkeydriver/v$version"; }
+java() { client java java && bundle clients/java/target/staging; }
+integrations() { client integrations java/integrations && bundle clients/java/integrations/target/dist/staging; }
 
-# One look-up for each name that a client's manifest has. A name that is there and is ours is fine, too.
-names() {
-    local taken
-    taken() { say "$1: TAKEN ($2)"; }
-    free() { say "$1: free"; }
-    if taken=$(python3 -m pip index versions redis-lock-client 2>/dev/null | head -n1) && [ -n "$taken" ]; then taken PyPI "$taken"; else free "PyPI redis-lock-client"; fi
-    if taken=$(npm view redis-lock-client version 2>/dev/null) && [ -n "$taken" ]; then taken npm "$taken"; else free "npm redis-lock-client"; fi
-    if taken=$(cargo info --registry crates-io redis-lock-client 2>/dev/null | sed -n 's/^version: //p') && [ -n "$taken" ]; then taken crates.io "$taken"; else free "crates.io redis-lock-client"; fi
-    if mvn -q -B -Dmaven.repo.local="$temp/m2" dependency:get -Dartifact=io.github.redis-lock:redis-lock-client:$version -Dtransitive=false >/dev/null 2>&1; then taken "Maven Central" "$version"; else free "Maven Central io.github.redis-lock:redis-lock-client"; fi
+# How each folder is uploaded: also what .github/workflows/release.yml does.
+upload() {
+    cat <<MD
+# redis-lock $version: how to upload it
+
+Run these in this folder, each once, with the account that owns the name. A registry never takes the same version again.
+
+\`\`\`sh
+gh release create v$version --repo $(name repository | sed 's|https://||') --title "redis-lock $version" --notes-file NOTES.md github/*
+twine upload pypi/*
+npm publish npm/*.tgz --access public
+\`\`\`
+
+- crates.io: \`cargo publish --locked\` in \`clients/rust\` of the tag. It packs the file of \`crates/\` again.
+- Maven Central: sign each file of \`maven/\` that is no checksum (\`gpg --armor --detach-sign\`), zip the folder's content, upload the zip in the Central Portal.
+- Go: \`git tag\` and \`git push\` of \`clients/go/v$version\`, \`clients/go/rueidisdriver/v$version\`, \`clients/go/valkeydriver/v$version\`.
+- Images: the workflow \`release\` builds and pushes them to $(name image), a tag for each base.
+MD
 }
 
 chosen=("$@")
 [ ${#chosen[@]} -gt 0 ] || chosen=("${all[@]}")
-if [ "${chosen[0]}" = names ]; then
-    names
-else
-    preconditions
-    for part in "${chosen[@]}"; do
-        [[ " ${all[*]} " == *" $part "* ]] || { echo "release: there is no $part; there are: ${all[*]}" >&2; exit 1; }
-        echo "== release: $part"
-        report+=("$part")
-        "$part"
-    done
-fi
-echo "== release $version: nothing was uploaded"
+rm -rf "$into"
+mkdir -p "$into"
+preconditions
+for part in "${chosen[@]}"; do
+    [[ " ${all[*]} " == *" $part "* ]] || { echo "release: there is no $part; there are: ${all[*]}" >&2; exit 1; }
+    echo "== release: $part"
+    report+=("$part")
+    "$part"
+done
+notes >"$into/NOTES.md"
+[ -s "$into/NOTES.md" ] || bad "CHANGELOG.md has no section $version"
+upload >"$into/UPLOAD.md"
+[ ! -d "$into/github" ] || (cd "$into/github" && sha256sum -- * >"$temp/sums" && mv "$temp/sums" SHA256SUMS)
+echo "== release $version: in $into; nothing was uploaded"
 printf '%s\n' "${report[@]}"
 [ -z "$failed" ]

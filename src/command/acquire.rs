@@ -19,7 +19,7 @@
 use uuid::fmt::Hyphenated;
 use uuid::Uuid;
 
-use super::args::integer;
+use super::args::{integer, MAKE};
 use super::spec::{Arg, Change, Flag, KeyUse, Keys, Spec, NONDETERMINISTIC};
 use super::{Args, Decision, Error, Reply};
 use crate::lock::{Ask, Fence, FenceClock, Lock, Mode, Now, Refusal, Token, Ttl, Waiting};
@@ -138,9 +138,6 @@ const LONGEST_CHANNEL: usize = 1_024;
 
 /// The longest grace of a place: an hour. The setting `max-keep` may say less.
 pub const LONGEST_GRACE_MS: u32 = 3_600_000;
-
-/// The argument that asks the server to generate the token.
-const MAKE: &[u8] = b"*";
 
 #[derive(Debug)]
 enum Owner<'a> {

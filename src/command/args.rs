@@ -4,6 +4,9 @@
 use super::Error;
 use crate::lock::{Token, TokenError, Ttl};
 
+/// The argument that asks the server to generate the token.
+pub(super) const MAKE: &[u8] = b"*";
+
 /// The arguments that are left after the command's name and its key.
 #[derive(Debug)]
 pub struct Args<I> {
@@ -46,6 +49,18 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Args<I> {
             TokenError::Empty => Error::TokenEmpty,
             TokenError::TooLong => Error::TokenTooLong,
         })
+    }
+
+    /// The token of an owner that exists. `*` is none: an acquire with it gets another token.
+    ///
+    /// # Errors
+    /// Those of [`Args::token`], and [`Error::NoOwner`].
+    pub fn owner(&mut self) -> Result<Token<'a>, Error> {
+        self.token()
+            .and_then(|token| match token.as_bytes() == MAKE {
+                true => Err(Error::NoOwner),
+                false => Ok(token),
+            })
     }
 
     /// A ttl in milliseconds.
@@ -111,6 +126,14 @@ mod tests {
             assert_eq!(integer(text.as_bytes()), value, "{text:?}");
         }
         assert_eq!(integer(b"\xff"), None);
+    }
+
+    #[test]
+    fn only_an_acquire_may_leave_the_token_to_the_server() {
+        let args = || Args::new([&b"*"[..]].into_iter());
+        assert_eq!(args().token().unwrap().as_bytes(), MAKE);
+        assert_eq!(args().owner(), Err(Error::NoOwner));
+        assert!(Args::new([&b"**"[..]].into_iter()).owner().is_ok());
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub fn parse<'a>(
     if !option.eq_ignore_ascii_case(b"TOKEN") {
         return Err(Error::UnknownCancelOption);
     }
-    let token = args.token()?;
+    let token = args.owner()?;
     args.finish()?;
     Ok(Some(token))
 }

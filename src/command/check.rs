@@ -34,7 +34,7 @@ impl<'a> Check<'a> {
     /// # Errors
     /// If they do not fit the grammar.
     pub fn parse(mut args: Args<impl Iterator<Item = &'a [u8]>>) -> Result<Self, Error> {
-        let token = args.token()?;
+        let token = args.owner()?;
         args.finish()?;
         Ok(Self { token })
     }

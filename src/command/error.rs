@@ -1,14 +1,15 @@
 //! Every error that a command answers. No error contains bytes that the client sent.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 
+use super::spec::Spec;
 use crate::lock::Refusal;
 use crate::wait::Full;
 
 /// Why a command was refused. Nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// Too few or too many arguments. The server writes this text, because it names the command.
+    /// Too few or too many arguments. The reply names the command and shows its syntax.
     Arity,
     /// The ttl is not an integer from 1 to 2^48.
     Ttl,
@@ -82,6 +83,8 @@ pub enum Error {
     ChannelTooLong,
     /// The user may not publish to the channel.
     NoChannelPermission,
+    /// `*` where an owner must be named.
+    NoOwner,
     /// The token has no bytes.
     TokenEmpty,
     /// The token has more than 512 bytes.
@@ -113,6 +116,11 @@ pub enum Error {
 // Texts that are too long for a line of the list.
 const MISSING_VALUE: &CStr =
     c"ERR a value is missing: LIMIT n, BLOCK timeout, NOTIFY timeout channel, KEEP grace, LINGER milliseconds";
+const COUNT: &CStr = c"ERR the number of locks must be an integer from 1 to 18446744073709551615";
+const SHOWN_COUNT: &CStr =
+    c"ERR HOLDERS and WAITERS need an integer from 0 to 18446744073709551615";
+const ENTRY_COUNT: &CStr =
+    c"ERR the number of entries must be an integer from 1 to 18446744073709551615";
 const LINGER: &CStr = c"ERR LINGER needs an integer from 0 to 281474976710656, in milliseconds";
 const PARTIAL: &CStr =
     c"PARTIAL the token holds some of these locks or waits for some of them, release them first";
@@ -152,6 +160,15 @@ impl Error {
         }
     }
 
+    /// The text of [`Error::Arity`] for a command. It begins as the server's own.
+    pub fn arity_of(spec: &Spec) -> CString {
+        let name = spec.name.to_string_lossy();
+        let syntax = spec.syntax();
+        let text = Self::Arity.message().to_string_lossy();
+        let text = format!("{text} for '{name}' command, expected {syntax}");
+        CString::new(text).unwrap_or_default()
+    }
+
     /// The text for the client, which begins with the error code.
     pub const fn message(self) -> &'static CStr {
         match self {
@@ -180,12 +197,12 @@ impl Error {
                 c"ERR unknown option, expected MODES, BLOCK, NOTIFY, KEEP or LINGER"
             }
             Self::Partial => PARTIAL,
-            Self::Count => c"ERR the number of locks must be an integer from 1",
+            Self::Count => COUNT,
             Self::UnknownTopOption => c"ERR unknown option, expected CONTENDED",
-            Self::ShownCount => c"ERR HOLDERS and WAITERS need an integer from 0",
+            Self::ShownCount => SHOWN_COUNT,
             Self::UnknownInfoOption => c"ERR unknown option, expected HOLDERS or WAITERS",
-            Self::EntryCount => c"ERR the number of entries must be an integer from 1",
-            Self::NotHeld => c"NOTHELD the token does not hold the lock",
+            Self::EntryCount => ENTRY_COUNT,
+            Self::NotHeld => c"NOTHELD the token does not hold the lock, stop the work under it",
             Self::NoSelect => c"ERR SELECT is not allowed in LOCK.EXEC",
             Self::NotInScripts => c"ERR the command is not allowed on script mode",
             Self::NoPermission => NO_PERMISSION,
@@ -202,6 +219,7 @@ impl Error {
             }
             Self::ChannelTooLong => c"ERR the channel is longer than 1024 bytes",
             Self::NoChannelPermission => NO_CHANNEL_PERMISSION,
+            Self::NoOwner => c"ERR * is no token here, name the one that the acquire has returned",
             Self::TokenEmpty => c"ERR the token is empty",
             Self::TokenTooLong => c"ERR the token is longer than 512 bytes",
             Self::WrongType => c"WRONGTYPE Operation against a key holding the wrong kind of value",

@@ -44,7 +44,7 @@ pub const COMMAND_AT: usize = 3;
 pub fn parse<'a>(
     mut args: Args<impl Iterator<Item = &'a [u8]>>,
 ) -> Result<(Token<'a>, &'a [u8]), Error> {
-    let token = args.token()?;
+    let token = args.owner()?;
     let command = args.required()?;
     if command.eq_ignore_ascii_case(b"SELECT") {
         return Err(Error::NoSelect);

@@ -30,7 +30,7 @@ const DEFAULT: usize = 10;
 /// Reads how many entries are wanted.
 ///
 /// # Errors
-/// If that is no integer from 1.
+/// If that is no integer from 1 to 2^64 - 1.
 pub fn parse<'a>(mut args: Args<impl Iterator<Item = &'a [u8]>>) -> Result<usize, Error> {
     let Some(word) = args.optional() else {
         return Ok(DEFAULT);

@@ -47,7 +47,7 @@ impl<'a> Release<'a> {
     /// # Errors
     /// If they do not fit the grammar.
     pub fn parse(mut args: Args<impl Iterator<Item = &'a [u8]>>) -> Result<Self, Error> {
-        let token = args.token()?;
+        let token = args.owner()?;
         let mut at_least_ms = None;
         while let Some(option) = args.optional() {
             if !option.eq_ignore_ascii_case(b"ATLEAST") {

@@ -36,7 +36,7 @@ impl<'a> Renew<'a> {
     /// # Errors
     /// If they do not fit the grammar.
     pub fn parse(mut args: Args<impl Iterator<Item = &'a [u8]>>) -> Result<Self, Error> {
-        let token = args.token()?;
+        let token = args.owner()?;
         let ttl = args.ttl()?;
         args.finish()?;
         Ok(Self { token, ttl })

@@ -260,6 +260,27 @@ impl Arg {
         }
     }
 
+    /// Its part of [`Spec::syntax`].
+    fn syntax(&self) -> String {
+        let value = match self.kind {
+            Kind::PureToken => String::new(),
+            Kind::OneOf(args) => syntax_of_all(args).join("|"),
+            Kind::Block(args) => syntax_of_all(args).join(" "),
+            Kind::Key | Kind::Text | Kind::Integer => self.name.to_string_lossy().into(),
+        };
+        let value = match (self.is_multiple, self.is_optional && self.token.is_none()) {
+            (true, true) => format!("{value} ..."),
+            (true, false) => format!("{value} [{value} ...]"),
+            (false, _) => value,
+        };
+        let token = self.token.unwrap_or_default().to_string_lossy();
+        let whole = format!("{token} {value}");
+        match self.is_optional {
+            true => format!("[{}]", whole.trim()),
+            false => whole.trim().into(),
+        }
+    }
+
     /// The fewest words that it can be, and whether it can be more.
     fn words(&self) -> (i32, bool) {
         let (least, varies) = match self.kind {
@@ -287,7 +308,18 @@ fn words_of_all(args: &[Arg]) -> (i32, bool) {
     })
 }
 
+fn syntax_of_all(args: &[Arg]) -> Vec<String> {
+    args.iter().map(Arg::syntax).collect()
+}
+
 impl Spec {
+    /// The grammar as redis-cli prints it.
+    pub fn syntax(&self) -> String {
+        let mut words = vec![self.name.to_string_lossy().to_uppercase()];
+        words.extend(syntax_of_all(self.args));
+        words.join(" ")
+    }
+
     /// The number of words, with the name, as COMMAND INFO counts: negative where more may follow.
     pub fn arity(&self) -> i32 {
         let (least, varies) = words_of_all(self.args);

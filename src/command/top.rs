@@ -47,7 +47,7 @@ pub struct Top {
 /// Reads what is wanted.
 ///
 /// # Errors
-/// If the number is no integer from 1, or another word than CONTENDED follows.
+/// If the number is no integer from 1 to 2^64 - 1, or another word than CONTENDED follows.
 pub fn parse<'a>(mut args: Args<impl Iterator<Item = &'a [u8]>>) -> Result<Top, Error> {
     let is_contended = |word: &[u8]| word.eq_ignore_ascii_case(b"CONTENDED");
     let words = (args.optional(), args.optional());
@@ -67,7 +67,7 @@ pub fn parse<'a>(mut args: Args<impl Iterator<Item = &'a [u8]>>) -> Result<Top, 
     })
 }
 
-/// Reads an integer from 1.
+/// Reads an integer from 1 to 2^64 - 1.
 pub(super) fn count_of(word: &[u8]) -> Option<usize> {
     let count = integer(word).filter(|count| *count > 0)?;
     Some(usize::try_from(count).unwrap_or(usize::MAX))

@@ -5,6 +5,7 @@ use super::count::Count;
 use super::event::Event;
 use super::host::{Key, Name, Server};
 use crate::lock::{Effect, Hold, Lock, Now, TokenBuf};
+use crate::planted::planted;
 
 /// Why a lock changes.
 #[derive(Clone, Copy, Debug)]
@@ -120,7 +121,13 @@ pub trait Commit: Key + Sized {
             unbind(self, effect, cause, now);
         }
         let (server, before) = (self.server(), hold_count(self));
-        change(self, effect, now);
+        let stays_here = (matches!(cause, Cause::Renewed) && planted("renewals-stay-here"))
+            || (matches!(cause, Cause::HandedOver { .. }) && planted("hand-overs-stay-here"));
+        if stays_here {
+            apply(self, effect, now);
+        } else {
+            change(self, effect, now);
+        }
         let dropped = dropped(effect, cause.had_it(), before, hold_count(self));
         let expired = dropped.saturating_add(matches!(cause, Cause::Expired).into());
         if expired > 0 {

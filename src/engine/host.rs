@@ -62,7 +62,8 @@ pub trait Server: Copy {
     /// Looks at some keys, and adds to what was found. False after the last one.
     fn scan(self, cursor: &mut <Self::Types as Types>::Cursor, findings: &mut Findings) -> bool;
 
-    /// Whether the client of the running command may be blocked. It may not in MULTI and scripts.
+    /// Whether the client of the running command may be blocked. It may not in MULTI and scripts,
+    /// nor on a replica.
     fn may_block(self) -> bool;
     /// Whether the user of the running command may read a key.
     fn may_read(self, key: &[u8]) -> bool;

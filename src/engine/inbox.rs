@@ -16,6 +16,9 @@ use crate::wait::Grant;
 /// script may delete millions.
 const MOST_KEYS: usize = 10_000;
 
+/// For how many notes there is room while there is none.
+const MOST_SPARE: usize = 64;
+
 /// What a callback has seen.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
@@ -125,6 +128,15 @@ impl<C> Inbox<C> {
         self.left_keys.set(0);
         self.is_sweep_wanted.set(false);
         self.notes.take()
+    }
+
+    /// Gives the room of notes that were taken back, so that the next note allocates nothing.
+    pub fn give_back(&self, mut room: Vec<Note<C>>) {
+        room.clear();
+        let mut notes = self.notes.borrow_mut();
+        if notes.capacity() == 0 && room.capacity() <= MOST_SPARE {
+            *notes = room;
+        }
     }
 
     /// Whether the names of keys matter that locks have left.

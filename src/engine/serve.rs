@@ -73,13 +73,13 @@ pub(super) fn enter<K: Key>(
         return Ok(Entered::No); // The usual case of a request that does not wait.
     }
     let server = key.server();
-    // A replica that takes writes of its own grants nothing later.
-    if !server.is_primary() {
+    let wait = wait_of(server, acquire);
+    // A replica that takes writes of its own grants nothing later, and blocks nobody.
+    if !matches!(wait, Some(Wait::Block(_))) && !server.is_primary() {
         return Ok(Entered::No);
     }
     let key_ref = key_ref.unwrap_or_else(|| KeyRef::new(server.selected_db(), key.name().bytes()));
     let Parts { machine, .. } = key.parts();
-    let wait = wait_of(server, acquire);
     let user = admit(server, &machine.registry, &key_ref, None, acquire, wait)?;
     let (listener, entered) = listen(server, wait);
     let request = NewRequest {
@@ -196,8 +196,16 @@ fn take_place<K: Key>(
 }
 
 /// Grants each waiter that is next, until none is: before a command does its own work, at the time
-/// that this returns.
+/// that this returns. Mostly nothing has happened since the key was served last.
 pub(super) fn serve<K: Key>(key: &mut K, key_ref: &KeyRef, now: Now) -> Now {
+    let server = key.server();
+    let Parts {
+        machine, shared, ..
+    } = key.parts();
+    shared.drain(server, machine);
+    if !machine.guard.is_on() && !machine.registry.may_be_due(key_ref, now) {
+        return now;
+    }
     let (now, has_changed) = serve_all(key, key_ref, now);
     if has_changed {
         watch(key, key_ref, now);
@@ -341,6 +349,9 @@ pub(super) fn publish_offer<S: Server>(
 
 /// Has the key looked at when the passing of time alone may make a waiter next.
 pub(super) fn watch<K: Key>(key: &mut K, key_ref: &KeyRef, now: Now) {
+    if !key.parts().machine.registry.is_waited_for(key_ref) {
+        return; // The last waiter has left, and nothing is due earlier.
+    }
     // A key that was given an earlier end from outside takes its holds with it.
     let by_key = key.lock().and_then(|_| key.deadline(now));
     let Parts { lock, machine, .. } = key.parts();

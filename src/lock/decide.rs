@@ -6,6 +6,7 @@ use super::hold::{Hold, Mode, Since};
 use super::state::Lock;
 use super::time::{Deadline, Now, Ttl};
 use super::token::Token;
+use crate::planted::planted;
 
 /// A request for a hold.
 #[derive(Clone, Copy, Debug)]
@@ -72,7 +73,7 @@ impl Lock {
         fences: &mut FenceClock,
     ) -> Result<Grant<'a>, Refusal> {
         let own = match Self::admits(lock, ask.mode, ask.token, now) {
-            Ok(None) if waiting.any => return Err(Refusal::Busy),
+            Ok(None) if waiting.any && !planted("newcomers-pass") => return Err(Refusal::Busy),
             Ok(own) => own,
             Err(Refusal::BusyUpgrade) if ask.mode == Mode::Exclusive && waiting.other_upgrades => {
                 return Err(Refusal::Deadlock);
@@ -138,6 +139,11 @@ impl Lock {
 
     /// Decides the end of a token's hold, and returns that hold. `None` if the token holds nothing.
     pub fn release<'a>(&self, token: Token<'a>, now: Now) -> Option<(Effect<'a>, Hold)> {
+        if planted("anybody-releases") {
+            let now_ms = now.ms().saturating_add(Ttl::MAX_MS); // Every hold is over by then.
+            let (.., hold) = self.holds().pop()?;
+            return Some((Effect::Release { now_ms, token }, hold));
+        }
         let (_, hold) = self.hold_of(token, now)?;
         let effect = Effect::Release {
             now_ms: now.ms(),
@@ -210,6 +216,7 @@ impl Lock {
     /// Whether the holds at `now` exclude a token that has none of them.
     fn excludes(&self, mode: Mode, now: Now) -> bool {
         match (self.mode(), mode) {
+            (Mode::Shared, Mode::Exclusive) if planted("writers-beside-readers") => false,
             // The usual cases need no count.
             (Mode::Exclusive, _) | (_, Mode::Exclusive) => !self.is_free(now),
             (Mode::Shared, Mode::Shared) => false,

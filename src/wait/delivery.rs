@@ -24,13 +24,6 @@ use crate::lock::{Deadline, Effect, Fence, Hold, Lock, Mode, Now, Token, TokenBu
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Delivery(u64);
 
-impl Delivery {
-    /// Before all.
-    pub const MIN: Self = Self(0);
-    /// After all.
-    pub const MAX: Self = Self(u64::MAX);
-}
-
 /// A hold that was granted to a waiter, on its way to the listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
@@ -237,16 +230,21 @@ impl<S: BuildHasher> Deliveries<S> {
 
     /// Notes that a client was told.
     pub fn delivered(&mut self, granted: &Grant) {
+        let is_last = self.by_fence.get(&granted.fence) == Some(&granted.delivery);
+        let has_lost = !self.revoked.is_empty() || !self.sought.is_empty();
         if let Some(pending) = self.pending.get_mut(&granted.delivery) {
             pending.known = true;
-            let spots = pending.spots();
-            let spots: Vec<_> = spots
-                .map(|spot| (spot.key_ref.clone(), spot.has_left))
-                .collect();
-            self.know(granted.fence, |other, other_has_left| {
-                let mut spots = spots.iter();
-                spots.any(|(key_ref, has_left)| *has_left || other_has_left || other == key_ref)
-            });
+            // Mostly nothing else is known of this hold.
+            if has_lost || !is_last || pending.next.is_some() {
+                let spots = pending.spots();
+                let spots: Vec<_> = spots
+                    .map(|spot| (spot.key_ref.clone(), spot.has_left))
+                    .collect();
+                self.know(granted.fence, |other, other_has_left| {
+                    let mut spots = spots.iter();
+                    spots.any(|(key_ref, has_left)| *has_left || other_has_left || other == key_ref)
+                });
+            }
         }
         self.settle(granted.delivery);
     }

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use super::key_ref::KeyRef;
 use super::place::PlaceId;
 use crate::lock::Now;
+use crate::planted::planted;
 
 /// When there is something to do without a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,7 +75,7 @@ impl Schedule {
 
     /// Has a place looked at by another time than `before`.
     pub(super) fn set_timeout(&mut self, id: PlaceId, before: Option<u64>, at_us: Option<u64>) {
-        if before == at_us {
+        if before == at_us || planted("timeouts-are-forgotten") {
             return;
         }
         if let Some(before) = before {

@@ -27,6 +27,8 @@ pub(super) struct Slab<T> {
 
 /// How many values a chunk has.
 const CHUNK: usize = 512;
+/// How many values an empty table has room for.
+const SPARE: usize = 16;
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {
@@ -89,12 +91,23 @@ impl<T> Slab<T> {
         self.free = Some(id);
         self.len = self.len.saturating_sub(1);
         if self.len == 0 {
-            *self = Self::default();
+            self.clear();
         }
         match removed {
             Slot::Used(value) => Some(value),
             Slot::Free(_) => None,
         }
+    }
+
+    /// Gives the memory of a table without values back, but for a few: one waiter after the other
+    /// allocates nothing.
+    fn clear(&mut self) {
+        self.chunks.truncate(1);
+        if let Some(first) = self.chunks.first_mut() {
+            first.clear();
+            first.shrink_to(SPARE);
+        }
+        self.free = None;
     }
 
     /// How many values it has room for, as far as it has grown.

@@ -19,6 +19,7 @@ on_every_server![
     a_refused_command_changes_nothing_and_is_not_replicated,
     no_client_can_apply_a_record,
     only_a_change_fails_a_watch,
+    an_error_says_what_is_expected,
 ];
 
 const TAKES: [&str; 3] = ["LOCK.ACQUIRE", "RWLOCK.WLOCK", "RWLOCK.RLOCK"];
@@ -32,6 +33,7 @@ const LIMIT: &str = "ERR LIMIT needs an integer from 1 to 2147483647";
 const TWICE: &str = "ERR an option was given twice";
 const NO_TIMEOUT: &str =
     "ERR a value is missing: LIMIT n, BLOCK timeout, NOTIFY timeout channel, KEEP grace, LINGER milliseconds";
+const NO_OWNER: &str = "ERR * is no token here, name the one that the acquire has returned";
 const TOKEN_EMPTY: &str = "ERR the token is empty";
 const TOKEN_LONG: &str = "ERR the token is longer than 512 bytes";
 const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
@@ -48,6 +50,61 @@ const NO_NUMBERS: [&[u8]; 8] = [
     b"281474976710657",
     b"18446744073709551716",
 ];
+
+/// Each of these reaches the module on every server, in a script too.
+fn an_error_says_what_is_expected(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    c.int("LOCK.ACQUIRE k me 60000");
+    for (line, error) in [
+        (
+            "LOCK.CANCEL k TOKEN",
+            "ERR wrong number of arguments for 'lock.cancel' command, \
+             expected LOCK.CANCEL key [TOKEN token]",
+        ),
+        (
+            "lock.top 1 CONTENDED 1",
+            "ERR wrong number of arguments for 'lock.top' command, \
+             expected LOCK.TOP [count] [CONTENDED]",
+        ),
+        (
+            "LOCK.MACQUIRE 3 a me 60000",
+            "ERR wrong number of arguments for 'lock.macquire' command, \
+             expected LOCK.MACQUIRE numkeys key [key ...] token|* ttl \
+             [MODES EXCLUSIVE|SHARED [EXCLUSIVE|SHARED ...]] \
+             [BLOCK timeout|NOTIFY timeout channel] [KEEP grace] [LINGER milliseconds]",
+        ),
+        (
+            "LOCK.TOP 0",
+            "ERR the number of locks must be an integer from 1 to 18446744073709551615",
+        ),
+        (
+            "LOCK.LOG 0",
+            "ERR the number of entries must be an integer from 1 to 18446744073709551615",
+        ),
+        (
+            "LOCK.INFO k HOLDERS -1",
+            "ERR HOLDERS and WAITERS need an integer from 0 to 18446744073709551615",
+        ),
+        ("LOCK.RELEASE k *", NO_OWNER),
+        ("LOCK.RELEASE k * ATLEAST 5", NO_OWNER),
+        ("LOCK.RENEW k * 60000", NO_OWNER),
+        ("LOCK.CHECK k *", NO_OWNER),
+        ("LOCK.CANCEL k TOKEN *", NO_OWNER),
+    ] {
+        assert_eq!(c.error(line), error, "{line}");
+        let words: Vec<_> = line.split(' ').map(|word| format!("'{word}'")).collect();
+        let script = format!("return redis.pcall({})", words.join(","));
+        let in_script = c.send(&["EVAL", &script, "0"]);
+        assert_eq!(in_script, Reply::Error(error.into()), "{line}");
+    }
+    if kind.is_7_0_or_later() {
+        assert_eq!(c.error("LOCK.EXEC k * PING"), NO_OWNER);
+        let late = "NOTHELD the token does not hold the lock, stop the work under it";
+        assert_eq!(c.error("LOCK.EXEC k you PING"), late);
+    }
+    assert_eq!(c.int("LOCK.RELEASE k me"), 1);
+}
 
 /// One line for each error. The parsers' own tests have every way to be wrong.
 fn a_malformed_command_changes_nothing(kind: Kind) {
@@ -193,11 +250,16 @@ fn a_refused_command_changes_nothing_and_is_not_replicated(kind: Kind) {
         for line in [
             format!("LOCK.RELEASE {key} you"),
             format!("LOCK.RENEW {key} you 1000"),
-            format!("LOCK.RELEASE {key} *"),
             format!("LOCK.CANCEL {key} TOKEN me"),
         ] {
             let reply = fixture.unchanged(&line, |c| c.call(&line));
             assert_eq!(reply, Reply::Int(0), "{line}");
+        }
+        for line in ["RELEASE {k} *", "RENEW {k} * 1000", "CANCEL {k} TOKEN *"] {
+            fixture.refuses(
+                &words(&format!("LOCK.{}", line.replace("{k}", key))),
+                NO_OWNER,
+            );
         }
     }
     for (key, holders) in [("held", 1), ("shared", 2), ("capped", 1), ("persisted", 1)] {

@@ -26,7 +26,7 @@ mod busy;
 mod clock;
 mod connections;
 mod contexts;
-mod disk;
+pub(crate) mod disk;
 mod flush;
 mod load_clients;
 mod memory;

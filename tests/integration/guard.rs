@@ -7,7 +7,7 @@
 mod cluster;
 mod group;
 mod lingering;
-mod sentinel;
+pub(crate) mod sentinel;
 mod servers;
 
 use std::fs::OpenOptions;

@@ -1,4 +1,4 @@
-import type { Client } from "./connection.js";
+import type { Client } from "./clients/client.js";
 
 /** How the clients voted in one attempt. */
 export interface ExecutionStats {

@@ -1,6 +1,6 @@
 import type { Connection } from "./connection.js";
 import { ModuleMissingError, ResourceLockedError } from "./errors.js";
-import type { Request } from "./server.js";
+import type { Request } from "./request.js";
 
 /** Only the owner's: after the end of a lease the key may be another's. */
 const RELEASE = `if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end return 0`;

@@ -10,7 +10,8 @@ export {
   UnsupportedError,
 } from "./errors.js";
 export type { ExecutionResult, ExecutionStats } from "./errors.js";
-export type { Argument, Client } from "./connection.js";
+export type { Client } from "./clients/client.js";
+export type { Argument } from "./connection.js";
 export type { IoredisClient, IoredisCluster } from "./clients/ioredis.js";
 export type { NodeRedisClient } from "./clients/node-redis.js";
 export type { NodeRedisCluster } from "./clients/node-redis-cluster.js";

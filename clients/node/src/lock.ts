@@ -2,8 +2,16 @@
 import { performance } from "node:perf_hooks";
 import type { Argument } from "./connection.js";
 import type { ExecutionResult, ExecutionStats } from "./errors.js";
-import type { Redlock } from "./redlock.js";
 import type { ReleaseSettings, Settings } from "./settings.js";
+
+/** What a `Redlock` does for its locks. */
+export interface LockOwner {
+  check(lock: Lock): Promise<boolean>;
+  exec(lock: Lock, command: string, ...args: Argument[]): Promise<unknown>;
+  extend(lock: Lock, duration: number, settings?: Partial<Settings>): Promise<Lock>;
+  extendOnce(lock: Lock, duration: number, settings: Partial<Settings>): Promise<Lock>;
+  release(lock: Lock, settings?: ReleaseSettings): Promise<ExecutionResult>;
+}
 
 /** A lock that is held, or was. */
 export class Lock implements ExecutionResult {
@@ -16,7 +24,7 @@ export class Lock implements ExecutionResult {
 
   /** Only for `Redlock`. */
   constructor(
-    readonly redlock: Redlock,
+    readonly redlock: LockOwner,
     readonly resources: readonly string[],
     /** The token, by which the servers know the owner. */
     readonly value: string,

@@ -2,7 +2,8 @@ import { randomBytes } from "node:crypto";
 import { EventEmitter } from "node:events";
 import { performance } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Argument, Client } from "./connection.js";
+import type { Client } from "./clients/client.js";
+import type { Argument } from "./connection.js";
 import { ExecutionError, type ExecutionResult, type ExecutionStats } from "./errors.js";
 import {
   checkNames,
@@ -12,11 +13,12 @@ import {
   StringLockError,
   UnsupportedError,
 } from "./errors.js";
-import { Lock } from "./lock.js";
-import { type Request, Server, type Target, type Waiting } from "./server.js";
+import { Lock, type LockOwner } from "./lock.js";
+import type { Request, Target } from "./request.js";
+import { Server, type Waiting } from "./server.js";
 import { DEFAULT_SETTINGS, Patience, withDefaults } from "./settings.js";
 import type { ReleaseSettings, RunOnceSettings, Settings } from "./settings.js";
-import { MultiLock, nullIfHeld, Semaphore } from "./several.js";
+import { MultiLock, nullIfHeld, Semaphore, type Taker } from "./several.js";
 import { type Routine, useLock } from "./using.js";
 import { within } from "./timer.js";
 import { type Outcome, vote } from "./voting.js";
@@ -39,6 +41,12 @@ const LEASE_OVER = "the lease was over before it was extended";
 /** How long an acquire waits for what it gives up. */
 const GIVE_UP_MS = 1000;
 
+/** Before an extension is sent again that the servers could not answer yet. */
+const TRY_AGAIN_MS = 200;
+
+/** The least part of a lease that is taken off for clocks of different speeds: a server's guard counts on no less. */
+const LEAST_DRIFT = 0.01;
+
 /** Before a command is sent again that a node of a cluster, or a former master, does not serve. */
 const REDIRECT_MS = 50;
 
@@ -57,7 +65,7 @@ export type RunOnceResult<T> = { readonly hasRun: true; readonly value: T } | { 
  *
  * Emits `error` for each client's vote against an operation, whatever became of the operation.
  */
-export class Redlock extends EventEmitter {
+export class Redlock extends EventEmitter implements LockOwner, Taker {
   readonly clients: ReadonlySet<Client>;
   readonly settings: Settings;
   readonly #servers: readonly Server[];
@@ -156,21 +164,25 @@ export class Redlock extends EventEmitter {
     let waiting = request.grace === undefined ? undefined : this.#listening(patience, settings);
     try {
       for (;;) {
-        const start = performance.now();
+        let start = performance.now();
         const ask = () => this.#round(attempts, settings, (server) => server.acquire(request, waiting));
-        const { isPassed, answers, errors } = await this.#inTime(request, patience, attempts, () =>
+        let { isPassed, answers, errors } = await this.#inTime(request, patience, attempts, () =>
           waiting ? patience.spend(ask) : ask(),
         );
         if (!errors.every(isAnswer)) this.#inDoubt.add(request);
         const took = performance.now() - start;
-        const until = start + request.duration - drift(request.duration, settings);
         // A lock that lingers is bound to the connection that asked, which is to be the client's.
-        const isOfOther = request.linger !== undefined && waiting !== undefined && waiting.by === place;
-        if (isPassed && waiting && (isOfOther || took > request.duration / 10)) {
-          // The lease counts from before the asking, so the waiting has eaten of it. Asked again, all answer at once.
+        if (isPassed && request.linger !== undefined && waiting && waiting.by === place) {
           waiting = undefined;
           continue;
         }
+        if (isPassed && waiting && took > request.duration / 10) {
+          // The lease counts from before the asking, so the waiting has eaten of it. A renewal begins it anew.
+          start = performance.now();
+          const renew = () => this.#round(attempts, settings, (server) => server.renew(request));
+          ({ isPassed, errors } = await this.#inTime(request, patience, attempts, renew));
+        }
+        const until = start + request.duration - drift(request.duration, settings);
         if (isPassed && performance.now() < until) {
           const { resources, token, linger } = request;
           const fences = fencesOf(request, answers);
@@ -290,7 +302,13 @@ export class Redlock extends EventEmitter {
   }
 
   /** Sets the lease anew. Rejects with an `ExecutionError` when it was lost, for a lost lock is never taken again. */
-  async extend(lock: Lock, duration: number, settings: Partial<Settings> = {}): Promise<Lock> {
+  extend(lock: Lock, duration: number, settings: Partial<Settings> = {}): Promise<Lock> {
+    // The servers that cannot say yet are asked again until the lease is over.
+    return this.extendOnce(lock, duration, settings, TRY_AGAIN_MS);
+  }
+
+  /** Only for `using`, which asks again by itself. */
+  async extendOnce(lock: Lock, duration: number, settings: Partial<Settings>, tryAgainMs = 0): Promise<Lock> {
     checkDuration(duration);
     if (!lock.isValid) throw new ExecutionError("Cannot extend an already-expired lock.", []);
     const request = { resources: lock.resources, token: lock.value, duration, shared: false };
@@ -299,13 +317,14 @@ export class Redlock extends EventEmitter {
     // A lease that is over stays lost, whatever the server says. Another extension may have moved its end.
     const isOver = () => performance.now() >= end && !lock.isValid;
     let start = 0;
-    const attempts = await this.#insist(settings, async (server) => {
+    const renew = async (server: Server) => {
       if (isOver()) throw new ResourceLockedError(LEASE_OVER);
       if (server === this.#servers[0]) start = performance.now();
       // If it is shortened, then also by a request whose answer does not come.
       lock.atMostUntil(start + lease);
       await server.renew(request);
-    });
+    };
+    const attempts = await this.#insist(settings, renew, tryAgainMs);
     if (isOver()) throw this.#failed(attempts, [new ResourceLockedError(LEASE_OVER)]);
     lock.leaseUntil(start + lease);
     return lock;
@@ -336,16 +355,19 @@ export class Redlock extends EventEmitter {
   }
 
   /** Repeats an operation while it fails by connections; when a majority says that the lock is lost it is over. */
-  async #insist(settings: Partial<Settings>, ask: (server: Server) => Promise<void>) {
+  async #insist(settings: Partial<Settings>, ask: (server: Server) => Promise<void>, tryAgainMs = 0) {
     const effective = withDefaults(settings, this.settings);
     const patience = new Patience(effective);
     const attempts: Promise<ExecutionStats>[] = [];
     for (;;) {
       const { isPassed, errors } = await this.#round(attempts, effective, ask);
       if (isPassed) return attempts;
-      if (patience.isOver || errors.some((error) => error instanceof ResourceLockedError || isFinal(error))) {
-        throw this.#failed(attempts, errors);
+      const isEnd = errors.some((error) => error instanceof ResourceLockedError || isFinal(error));
+      if (!isEnd && tryAgainMs > 0 && errors.some(isTryAgain)) {
+        await sleep(tryAgainMs);
+        continue;
       }
+      if (isEnd || patience.isOver) throw this.#failed(attempts, errors);
       await patience.pause();
     }
   }
@@ -386,26 +408,26 @@ export class Redlock extends EventEmitter {
     if (typeof routine !== "function") throw new Error("INVARIANT: routine is not a function.");
     const threshold = this.#threshold(duration, settings);
     const lock = await this.take(target, duration, settings);
-    return useLock(lock, duration, threshold, routine);
+    return useLock(lock, { duration, threshold }, routine);
   }
 
   /**
-   * Runs the job, unless it is running elsewhere, or was begun less than `atLeast` milliseconds ago. Does not wait. The lock is extended
-   * until the job has ended. If its owner dies, it ends after `atMost`.
+   * Runs the job, unless it is running elsewhere, or was begun less than `atLeast` milliseconds ago. Does not wait. The lock ends after
+   * `atMost`, and nothing extends it: choose more than the job ever takes. The signal is aborted then, and this rejects.
    */
   async runOnce<T>(
     name: string,
     { atMost, atLeast = 0, ...settings }: RunOnceSettings,
     job: Routine<T>,
   ): Promise<RunOnceResult<T>> {
-    const threshold = this.#threshold(atMost, settings);
+    checkDuration(atMost);
     if (!Number.isInteger(atLeast) || atLeast < 0 || atLeast > atMost)
       throw new RangeError("`atLeast` must be an integer from 0 to `atMost`.");
     if (typeof name !== "string") throw new TypeError("The name of a job must be a string.");
     const lock = await nullIfHeld(this.acquire([name], atMost, { ...settings, retryCount: 0 }));
     if (lock === null) return { hasRun: false };
     const release = () => this.release(lock, { ...settings, ...(atLeast > 0 && { atLeast }) });
-    return { hasRun: true, value: await useLock(lock, atMost, threshold, job, release) };
+    return { hasRun: true, value: await useLock(lock, undefined, job, release) };
   }
 
   /** How long before its end a lock is extended. */
@@ -452,7 +474,7 @@ function checkDuration(duration: number): void {
 
 /** As node-redlock has it: 2 ms for the precision of the servers' ttl, and a part for clocks of different rates. */
 function drift(duration: number, settings: Settings): number {
-  return Math.round(settings.driftFactor * duration) + 2;
+  return Math.round(Math.max(settings.driftFactor, LEAST_DRIFT) * duration) + 2;
 }
 
 function sliceOf(patience: Patience, settings: Settings): number {
@@ -471,6 +493,10 @@ function checkWaiting({ grace, waitBy, linger }: Settings): void {
 /** The key is on another node, or on its way there, or its node has become a replica. */
 function isElsewhere(error: Error | undefined): boolean {
   return /^(MOVED|ASK|TRYAGAIN|UNBLOCKED|READONLY) /.test(error?.message ?? "");
+}
+
+function isTryAgain(error: Error): boolean {
+  return error.message.startsWith("TRYAGAIN ");
 }
 
 /** The server has answered with an error: nothing was lost on the way. */

@@ -1,5 +1,6 @@
 import { performance } from "node:perf_hooks";
-import { type Argument, type Client, type Command, type Connection, connectionOf } from "./connection.js";
+import { type Client, connectionOf } from "./clients/client.js";
+import type { Argument, Command, Connection } from "./connection.js";
 import {
   DurationError,
   LockCancelledError,
@@ -12,30 +13,11 @@ import { Channel } from "./channel.js";
 import { Fallback } from "./fallback.js";
 import { Lingering } from "./lingering.js";
 import type { Lock } from "./lock.js";
+import type { Request } from "./request.js";
 import { slotOf } from "./slot.js";
 import { isModuleMissing, isNotifyRefused, isUnknownOption, lacks, LOST, Support } from "./support.js";
 import type { Waiter } from "./waiter.js";
 import { WaitingRoom } from "./waiting-room.js";
-
-/** What is to be locked, and how. */
-export interface Target {
-  /** In one order for all who use this package, so that no two wait for each other. Those of a multi-lock in any. */
-  readonly resources: readonly string[];
-  /** The permits of a semaphore. */
-  readonly limit?: number;
-  /** Of a multi-lock only: the resources from this one on are shared. */
-  readonly sharedFrom?: number;
-}
-
-/** One wish to have it. */
-export interface Request extends Target {
-  readonly token: string;
-  readonly duration: number;
-  readonly shared: boolean;
-  /** How long the server keeps the places in its queues while nobody listens. Undefined for a request that does not wait. */
-  readonly grace?: number | undefined;
-  readonly linger?: number | undefined;
-}
 
 /** How, and how long, an attempt waits for locks that others hold. */
 export interface Waiting {
@@ -296,8 +278,8 @@ export class Server {
 function missing(cause: unknown): ModuleMissingError {
   return new ModuleMissingError(
     `the server has no redis-lock module (${(cause as Error).message.trim()}). Load it by \`loadmodule /path/libredis_lock.so\` in the ` +
-      "server's configuration, or by MODULE LOAD. Where modules cannot be loaded, the setting `fallback: true` has locks by SET NX PX: " +
-      `there is ${LOST}`,
+      "server's configuration, and restart the server. Where modules cannot be loaded, the setting `fallback: true` has locks by " +
+      `SET NX PX: there is ${LOST}`,
     { cause },
   );
 }

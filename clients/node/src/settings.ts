@@ -4,7 +4,7 @@ import { MAX_TIMER_MS } from "./timer.js";
 
 /** All that node-redlock has, and seven more. Times are in milliseconds. */
 export interface Settings {
-  /** This part of the duration, and 2 ms, is taken off each lease, for clocks that run at different rates. 0.01 */
+  /** This part of the duration, and 2 ms, is taken off each lease, for clocks that run at different rates. 0.01, and not less */
   readonly driftFactor: number;
   /** With `retryDelay`: waits for `retryCount * retryDelay` in all. -1: as long as it takes. 10 */
   readonly retryCount: number;
@@ -50,7 +50,7 @@ export interface ReleaseSettings extends Partial<Settings> {
 
 /** Of `runOnce`. */
 export interface RunOnceSettings extends Partial<Settings> {
-  /** The lock ends this long after its owner has died. */
+  /** The lock ends this long after it was taken, and is not extended: choose more than the job ever takes. */
   readonly atMost: number;
   /** Nobody else runs the job for this long after it began, however short it was. 0 */
   readonly atLeast?: number | undefined;

@@ -1,17 +1,29 @@
 import { checkNames, ExecutionError, ResourceLockedError } from "./errors.js";
 import type { Lock } from "./lock.js";
-import type { Redlock } from "./redlock.js";
-import type { Target } from "./server.js";
+import type { Client } from "./clients/client.js";
+import type { Target } from "./request.js";
 import type { Settings } from "./settings.js";
 import type { Routine } from "./using.js";
 
 const MAX_PERMITS = 2 ** 31 - 1;
 const MAX_RESOURCES = 128;
 
+/** What a `Redlock` does for semaphores and multi-locks. */
+export interface Taker {
+  readonly clients: ReadonlySet<Client>;
+  take(target: Target, duration: number, settings?: Partial<Settings>): Promise<Lock>;
+  use<T>(
+    target: Target,
+    duration: number,
+    settingsOrRoutine: Partial<Settings> | Routine<T>,
+    optionalRoutine?: Routine<T>,
+  ): Promise<T>;
+}
+
 /** What is taken again and again in the same way. */
 abstract class Taken {
   protected constructor(
-    readonly redlock: Redlock,
+    readonly redlock: Taker,
     private readonly target: Target,
   ) {
     if (redlock.clients.size > 1)
@@ -44,7 +56,7 @@ abstract class Taken {
 export class Semaphore extends Taken {
   /** Only for `Redlock`. */
   constructor(
-    redlock: Redlock,
+    redlock: Taker,
     readonly resource: string,
     readonly permits: number,
   ) {
@@ -59,7 +71,7 @@ export class Semaphore extends Taken {
 export class MultiLock extends Taken {
   /** Only for `Redlock`. */
   constructor(
-    redlock: Redlock,
+    redlock: Taker,
     readonly exclusive: readonly string[],
     readonly shared: readonly string[],
   ) {

@@ -12,14 +12,17 @@ export type Routine<T> = (signal: LockSignal, lock: Lock) => Promise<T>;
 /** Between two extensions of which the first could not be sent. */
 const RETRY_MS = 50;
 
-/**
- * Runs the routine, extends the lock at a third of its duration, or `threshold` milliseconds before the end of its lease if that is
- * sooner, and releases it.
- */
+/** When a lock is extended, and for how long. */
+export interface Extensions {
+  readonly duration: number;
+  /** It is extended at a third of its duration, or this long before the end of its lease if that is sooner. */
+  readonly threshold: number;
+}
+
+/** Runs the routine, extends the lock meanwhile if that is wanted, and releases it. */
 export async function useLock<T>(
   lock: Lock,
-  duration: number,
-  threshold: number,
+  extensions: Extensions | undefined,
   routine: Routine<T>,
   release: () => Promise<unknown> = () => lock.release(),
 ): Promise<T> {
@@ -47,14 +50,16 @@ export async function useLock<T>(
     cancelEnd = after(lock.remaining, () =>
       lose(new Error("The lock was not extended before its lease was over.", { cause: failure })),
     );
+    if (!extensions) return;
     cancelExtension();
+    const { duration, threshold } = extensions;
     // Only an extension tells that the lock was taken away. So there are some in each lease.
-    cancelExtension = after(Math.min(lock.remaining - threshold, duration / 3), extend);
+    cancelExtension = after(Math.min(lock.remaining - threshold, duration / 3), () => extend(duration));
   };
-  const extend = async () => {
+  const extend = async (duration: number) => {
     while (!isOver) {
       try {
-        await lock.extend(duration, { retryCount: 0 });
+        await lock.redlock.extendOnce(lock, duration, { retryCount: 0 });
         return isOver || keep();
       } catch (error) {
         failure = error as Error;
@@ -65,7 +70,12 @@ export async function useLock<T>(
   };
 
   keep();
-  lock.onShortened = () => isOver || (keep(), cancelExtension(), void extend());
+  lock.onShortened = () => {
+    if (isOver) return;
+    keep();
+    cancelExtension();
+    if (extensions) void extend(extensions.duration);
+  };
   let value: T;
   try {
     value = await routine(signal, lock);

@@ -1,4 +1,4 @@
-import type { Client } from "./connection.js";
+import type { Client } from "./clients/client.js";
 import type { ExecutionStats } from "./errors.js";
 import type { Server } from "./server.js";
 

@@ -258,7 +258,7 @@ it(
       assert.deepEqual(await now.holders(key), [token], title);
       await lock.release();
     }
-    old.run();
+    await old.run();
     await cluster.isWhole();
   },
 );

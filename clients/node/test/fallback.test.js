@@ -73,7 +73,7 @@ for (const { title, library, waitBy } of ways) {
         await assert.rejects(attempt(), (error) => {
           for (const word of [
             "loadmodule /path/libredis_lock.so",
-            "MODULE LOAD",
+            "restart the server",
             "fallback: true",
             "no fence",
           ])

@@ -1,10 +1,9 @@
 // Real servers for the tests, and a way to cut connections.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import net from "node:net";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import ioredisModule from "ioredis";
@@ -16,72 +15,83 @@ const { Command } = ioredisModule;
 // In version 5.0 it is the module itself.
 export const Redis = ioredisModule.Redis ?? ioredisModule;
 const root = fileURLToPath(new URL("../../../", import.meta.url));
-const servers = process.env.REDIS_LOCK_SERVERS ?? join(root, ".servers");
-const module = process.env.REDIS_LOCK_MODULE ?? join(root, "target/release/libredis_lock.so");
+const launcher = join(root, "clients/testing/servers.py");
 const version = process.env.REDIS_LOCK_SERVER ?? "redis-7.0.15";
-const binary = join(servers, version, "bin/server");
 
 const ADMIN = { retryStrategy: () => 50, maxRetriesPerRequest: null };
 
 /** Redis 6.2 has no shard channels. */
 export const hasShardChannels = !version.startsWith("redis-6");
 
-/** A server with the module (or without), on a free port, and an ioredis client to look at it. */
+/** What clients/testing/servers.py starts. It ends with this process, if not before. */
+export class Launched {
+  static async start(kind, ...words) {
+    const launched = new Launched();
+    launched.process = spawn("python3", [launcher, kind, ...words.map(String)], {
+      stdio: ["pipe", "pipe", "inherit"],
+    });
+    launched.lines = createInterface({ input: launched.process.stdout });
+    const started = await launched.#line();
+    launched.servers = started.split(" ").map((one, number) => new Server(launched, number, one));
+    await Promise.all(launched.servers.map(({ admin }) => admin.ping()));
+    return launched;
+  }
+
+  async #line() {
+    const ended = once(this.process, "exit").then(() => Promise.reject(new Error("no server started")));
+    const [line] = await Promise.race([once(this.lines, "line"), ended]);
+    return line;
+  }
+
+  /** Starts a server that has ended once more. */
+  async run(server) {
+    this.process.stdin.write(`run ${server.number}\n`);
+    server.is(await this.#line());
+  }
+
+  async stop() {
+    for (const { admin } of this.servers) admin.disconnect();
+    this.process.stdin.end();
+    if (this.process.exitCode === null) await once(this.process, "exit");
+  }
+}
+
+/** A server with the module (or without), and an ioredis client to look at it. */
 export class Server {
   static async start({ withModule = true, settings = [], moduleSettings = [] } = {}) {
-    for (const file of [binary, module])
-      if (!existsSync(file)) throw new Error(`${file} is missing: see README.md`);
-    const server = new Server();
-    server.port = await freePort();
-    server.dir = mkdtempSync(join(tmpdir(), "redis-lock-client-"));
-    const own = ["--port", server.port, "--bind", "127.0.0.1", "--save", "", "--dir", server.dir];
-    const load = withModule ? ["--loadmodule", module, ...moduleSettings] : [];
-    server.arguments = [...own, ...settings, ...load].map(String);
-    return server.#begin();
+    const without = withModule ? [] : ["--without-module"];
+    const launched = await Launched.start("server", ...without, ...moduleSettings, ...settings);
+    return launched.servers[0];
   }
 
-  /** A Sentinel, on a free port. */
-  static async startSentinel(configuration) {
-    const server = new Server();
-    server.port = await freePort();
-    server.dir = mkdtempSync(join(tmpdir(), "redis-lock-client-"));
-    const file = join(server.dir, "sentinel.conf");
-    writeFileSync(file, `port ${server.port}\nbind 127.0.0.1\ndir ${server.dir}\n${configuration}\n`);
-    server.arguments = [file, "--sentinel"];
-    return server.#begin();
-  }
-
-  async #begin() {
-    // Also when a test fails in a way that no hook sees.
-    this.kill = () => this.process.kill("SIGKILL");
-    process.once("exit", this.kill);
-    this.run();
+  constructor(launched, number, text) {
+    this.launched = launched;
+    this.number = number;
+    this.is(text);
     this.admin = new Redis(this.port, ADMIN);
     this.admin.on("error", () => {});
-    await this.admin.ping();
-    return this;
   }
 
-  run() {
-    this.process = spawn(binary, this.arguments, { stdio: "ignore" });
+  is(text) {
+    [this.port, this.pid] = text.split("/").map(Number);
   }
 
   /** As a machine that fails. */
-  async crash() {
-    this.kill();
-    await once(this.process, "exit");
+  crash() {
+    process.kill(this.pid, "SIGKILL");
+  }
+
+  /** Once more, after it has ended. */
+  run() {
+    return this.launched.run(this);
   }
 
   get url() {
     return `redis://127.0.0.1:${this.port}`;
   }
 
-  async stop() {
-    this.admin.disconnect();
-    this.kill();
-    if (this.process.exitCode === null && this.process.signalCode === null) await once(this.process, "exit");
-    process.removeListener("exit", this.kill);
-    rmSync(this.dir, { recursive: true, force: true });
+  stop() {
+    return this.launched.stop();
   }
 
   /** The clients that the server knows, but `admin`. */
@@ -154,7 +164,7 @@ const likeIoredis = ({ Redis, Command }) => ({
   },
   async connectSentinel(ports, options = {}) {
     const sentinels = ports.map((port) => ({ host: "127.0.0.1", port }));
-    return this.connect(undefined, { sentinels, name: "main", retryStrategy: () => 50, ...options });
+    return this.connect(undefined, { sentinels, name: "locks", retryStrategy: () => 50, ...options });
   },
   async connectCluster(ports, options = {}) {
     const nodes = ports.map((port) => ({ host: "127.0.0.1", port }));
@@ -180,7 +190,7 @@ const all = {
       redis.createSentinel &&
       (async (ports, options = {}) => {
         const sentinelRootNodes = ports.map((port) => ({ host: "127.0.0.1", port }));
-        return begin(redis.createSentinel({ name: "main", sentinelRootNodes, ...options }));
+        return begin(redis.createSentinel({ name: "locks", sentinelRootNodes, ...options }));
       }),
     async connectCluster(ports, options = {}) {
       const rootNodes = ports.map((port) => ({ url: `redis://127.0.0.1:${port}` }));
@@ -332,13 +342,4 @@ export function gatherWarnings(codes) {
   const note = ({ code, name }) => codes.push(code ?? name);
   process.on("warning", note);
   return () => process.removeListener("warning", note);
-}
-
-export async function freePort() {
-  const server = net.createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address();
-  server.close();
-  await once(server, "close");
-  return port;
 }

@@ -48,7 +48,7 @@ for (const { title, library, waitBy } of ways) {
       const early = performance.now() + lock.remaining - sent - 98_998;
       assert.ok(early >= 0 && early < 90, `${early} ms after the sending`);
 
-      fake(client, 1, tryAgain);
+      fake(client, 1, () => Promise.reject(new Error("ERR of another kind")));
       await assert.rejects(lock.extend(10_000, { retryCount: 0 }), ExecutionError);
       assert.ok(lock.remaining < 9_898, "a request that shortens it counts without an answer, too");
     });
@@ -68,7 +68,7 @@ for (const { title, library, waitBy } of ways) {
       "several locks": () => redlock.multiLock(["a"], ["b"]).acquire(2_000),
     };
     for (const [kind, acquire] of Object.entries(kinds)) {
-      it(`asks once more for ${kind} that was granted late`, async () => {
+      it(`extends ${kind} that was granted late`, async () => {
         const holder = await server.admin.call("LOCK.ACQUIRE", "a", "holder", 60_000);
         assert.ok(holder > 0);
         const acquiring = acquire();
@@ -76,6 +76,8 @@ for (const { title, library, waitBy } of ways) {
         await sleep(300);
         await server.admin.call("LOCK.RELEASE", "a", "holder");
         const lock = await acquiring;
+        // Asked for again it would wait as a new lock does, under a guard.
+        assert.equal(await server.calls("lock.renew"), lock.resources.length);
         assert.ok(lock.remaining > 1_750, `${lock.remaining} ms`);
         assert.ok(lock.remaining < (await server.admin.pttl("a")));
       });
@@ -93,6 +95,22 @@ for (const { title, library, waitBy } of ways) {
         .then(assert.fail, (error) => assert.match(error.cause.message, /TRYAGAIN/));
       const lock = await redlock.acquire(["b"], 300);
       await assert.rejects(lock.extend(300), isLost);
+    });
+
+    it("asks again at TRYAGAIN until the lease is over, also without retries", async () => {
+      const lock = await redlock.acquire(["a"], 1_500);
+      const left = fake(client, 2, tryAgain);
+      await lock.extend(1_500, { retryCount: 0 });
+      assert.equal(left(), 0);
+      fake(client, Infinity, tryAgain);
+      const end = performance.now() + lock.remaining;
+      await assert.rejects(lock.extend(1_500, { retryCount: 0 }), isLost);
+      assert.ok(performance.now() >= end && !lock.isValid);
+    });
+
+    it("takes off no less for drift than a guard counts on", async () => {
+      const lock = await redlock.acquire(["a"], 100_000, { driftFactor: 0 });
+      assert.ok(lock.remaining <= 98_998);
     });
   });
 }

@@ -117,7 +117,7 @@ it(
       await lock.release();
     }
     // The one that has died comes back.
-    sentinels.servers.find((server) => server !== now).run();
+    await sentinels.servers.find((server) => server !== now).run();
     await sentinels.isWhole();
   },
 );
@@ -145,11 +145,11 @@ it(
     );
     const waiting = acquires.map((acquire) => acquire());
     await sleep(300);
-    primary.process.kill("SIGSTOP");
+    process.kill(primary.pid, "SIGSTOP");
     try {
       for (const [title, ms] of await Promise.all(waiting)) assert.ok(ms < 6000, `${title}: ${ms} ms`);
     } finally {
-      primary.process.kill("SIGCONT");
+      process.kill(primary.pid, "SIGCONT");
     }
   },
 );

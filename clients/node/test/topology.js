@@ -1,31 +1,14 @@
 // Real Sentinels and real Clusters for the tests.
-import { Server, until } from "./harness.js";
+import { Launched, until } from "./harness.js";
 import { slotOf } from "../dist/esm/slot.js";
 
 /** A primary with a replica, and three Sentinels that watch them. */
 export class Sentinels {
   static async start() {
     const all = new Sentinels();
-    const [one, two] = (all.servers = await Promise.all([Server.start(), Server.start()]));
-    await two.admin.replicaof("127.0.0.1", one.port);
-    await until(async () => /master_link_status:up/.test(await two.admin.info("replication")), "a replica");
-    all.sentinels = [];
-    for (let i = 0; i < 3; i++) {
-      const sentinel = await Server.startSentinel(
-        [
-          `sentinel monitor main 127.0.0.1 ${one.port} 2`,
-          "sentinel down-after-milliseconds main 1000",
-          "sentinel failover-timeout main 5000",
-        ].join("\n"),
-      );
-      all.sentinels.push(sentinel);
-    }
-    await until(async () => {
-      const known = await Promise.all(
-        all.sentinels.map(({ admin }) => admin.call("SENTINEL", "MASTER", "main").then(fieldsOf)),
-      );
-      return known.every((main) => main["num-other-sentinels"] === "2" && main["num-slaves"] === "1");
-    }, "the Sentinels know each other, and the replica");
+    all.launched = await Launched.start("sentinel", "--sentinels", 3);
+    all.servers = all.launched.servers.slice(0, 2);
+    all.sentinels = all.launched.servers.slice(2);
     return all;
   }
 
@@ -35,14 +18,14 @@ export class Sentinels {
 
   /** The primary, as its clients are told. */
   async primary() {
-    const [, port] = await this.sentinels[0].admin.call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", "main");
+    const [, port] = await this.sentinels[0].admin.call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", "locks");
     return this.servers.find((server) => server.port === Number(port));
   }
 
   /** The primary dies, and the Sentinels make the replica the primary. */
   async failOver() {
     const old = await this.primary();
-    await old.crash();
+    old.crash();
     await until(async () => (await this.primary()) !== old, "the replica has taken over");
     return old;
   }
@@ -58,7 +41,7 @@ export class Sentinels {
       return info.includes(`master_port:${primary.port}`) && info.includes("master_link_status:up");
     }, "the former primary is a replica");
     await until(async () => {
-      const replicas = await this.sentinels[0].admin.call("SENTINEL", "REPLICAS", "main");
+      const replicas = await this.sentinels[0].admin.call("SENTINEL", "REPLICAS", "locks");
       return replicas
         .map(fieldsOf)
         .some(({ flags, port }) => flags === "slave" && Number(port) === other.port);
@@ -66,7 +49,7 @@ export class Sentinels {
   }
 
   async stop() {
-    await Promise.all([...this.sentinels, ...this.servers].map((server) => server.stop()));
+    await this.launched.stop();
   }
 }
 
@@ -74,28 +57,8 @@ export class Sentinels {
 export class TestCluster {
   static async start() {
     const cluster = new TestCluster();
-    const settings = ["--cluster-enabled", "yes", "--cluster-node-timeout", 1500, "--appendonly", "no"];
-    cluster.nodes = await Promise.all(Array.from({ length: 4 }, () => Server.start({ settings })));
-    const [first, , , replica] = cluster.nodes;
-    const primaries = cluster.nodes.slice(0, 3);
-    await Promise.all(
-      primaries.map(({ admin }, i) => {
-        const [from, to] = [Math.floor((i * 16384) / 3), Math.floor(((i + 1) * 16384) / 3)];
-        return admin.cluster("ADDSLOTS", ...Array.from({ length: to - from }, (_, slot) => from + slot));
-      }),
-    );
-    for (const [i, { admin }] of cluster.nodes.entries())
-      await admin.call("CLUSTER", "SET-CONFIG-EPOCH", i + 1);
-    for (const { port } of cluster.nodes.slice(1)) await first.admin.cluster("MEET", "127.0.0.1", port);
-    const id = await first.admin.cluster("MYID");
-    await until(
-      () =>
-        replica.admin.cluster("REPLICATE", id).then(
-          () => true,
-          () => false,
-        ),
-      "it knows the first",
-    );
+    cluster.launched = await Launched.start("cluster");
+    cluster.nodes = cluster.launched.servers;
     await cluster.isWhole();
     return cluster;
   }
@@ -155,7 +118,7 @@ export class TestCluster {
     const roles = await Promise.all(this.nodes.map(({ admin }) => admin.role()));
     const replica = this.nodes[roles.findIndex(([role]) => role === "slave")];
     const old = this.nodes[roles.findIndex(([role, , replicas]) => role === "master" && replicas.length > 0)];
-    await old.crash();
+    old.crash();
     await until(async () => (await replica.admin.role())[0] === "master", "the replica has taken over");
     return { old, now: replica };
   }
@@ -201,7 +164,7 @@ export class TestCluster {
   }
 
   async stop() {
-    await Promise.all(this.nodes.map((node) => node.stop()));
+    await this.launched.stop();
   }
 }
 

@@ -79,7 +79,7 @@ describe("using", () => {
     const errors = [];
     const using = redlock.using(["a"], 600, async (signal, lock) => {
       const start = performance.now();
-      server.process.kill("SIGSTOP");
+      process.kill(server.pid, "SIGSTOP");
       await aborted(signal);
       errors.push(signal.error);
       const took = performance.now() - start;
@@ -90,7 +90,7 @@ describe("using", () => {
     try {
       await assert.rejects(using, /not extended before its lease was over/);
     } finally {
-      server.process.kill("SIGCONT");
+      process.kill(server.pid, "SIGCONT");
     }
     assert.equal(errors.length, 1);
     await until(async () => (await server.holders("a")).length === 0);

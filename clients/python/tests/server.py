@@ -2,15 +2,17 @@
 
 import contextlib
 import os
-import socket
+import signal
 import subprocess
-import tempfile
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import redis
+
+LAUNCHER = Path(__file__).parents[2] / "testing" / "servers.py"
 
 # A stall that only a bug could outlast.
 PATIENCE = 20.0 * float(os.environ.get("TEST_PATIENCE", "1"))
@@ -28,13 +30,17 @@ def versions() -> list[str]:
 class Server:
     """One server with the module, on a port of its own."""
 
-    def __init__(self, version: str, process: "subprocess.Popen[bytes]", port: int) -> None:
+    def __init__(self, version: str, port: int, pid: int) -> None:
         self.version = version
-        self.process = process
+        self.pid = pid
         self.port = port
         self.url = f"redis://127.0.0.1:{port}"
         # To arrange and to look, never to lock.
         self.admin = redis.Redis(port=port, decode_responses=True)
+
+    def kill(self) -> None:
+        """End it at once, as by a loss of power."""
+        os.kill(self.pid, signal.SIGKILL)
 
     def info(self, key: str) -> dict[str, Any]:
         """What LOCK.INFO says of a lock: nothing of one that is free."""
@@ -76,52 +82,24 @@ def until(condition, what: str):  # type: ignore[no-untyped-def]
     return result
 
 
-def program(version: str) -> Path:
-    return Path(os.environ["REDIS_LOCK_SERVERS"], version, "bin", "server")
+@contextlib.contextmanager
+def launched(kind: str, version: str, *words: str) -> Iterator[list[Server]]:
+    """Run what clients/testing/servers.py starts, until the context ends, whatever happens in it."""
+    command = [sys.executable, str(LAUNCHER), kind, "--version", version, *words]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as launcher:
+        assert launcher.stdin
+        assert launcher.stdout
+        try:
+            started = launcher.stdout.readline().split()
+            assert started, f"no servers of {version}"
+            yield [Server(version, *map(int, one.split("/"))) for one in started]
+        finally:
+            launcher.stdin.close()
 
 
 @contextlib.contextmanager
-def running(version: str, *settings: str, with_module: bool = True) -> Iterator[Server]:
-    """Run a server until the context ends, whatever happens in it."""
-    module = Path(os.environ["REDIS_LOCK_MODULE"])
-    assert module.exists(), f"no {module}: run `make build` at the top of the repository"
-    with tempfile.TemporaryDirectory() as folder:
-        port = free_port()
-        arguments = [
-            "--port",
-            str(port),
-            "--bind",
-            "127.0.0.1",
-            "--dir",
-            folder,
-            "--save",
-            "",
-            *(("--loadmodule", str(module)) if with_module else ()),
-        ]
-        process = subprocess.Popen([program(version), *arguments, *settings], stdout=subprocess.DEVNULL)
-        try:
-            server = Server(version, process, port)
-            until(lambda: answers(server), f"the answer of {version}")
-            yield server
-        finally:
-            process.kill()
-            process.wait()
-
-
-def answers(server: Server) -> bool:
-    assert server.process.poll() is None, "the server has ended"
-    # Asked by a plain socket: redis-py would try again for seconds.
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", server.port), timeout=1) as connection:
-        connection.sendall(b"PING\r\n")
-        return connection.recv(7) == b"+PONG\r\n"
-    return False
-
-
-def free_port() -> int:
-    while True:
-        with socket.socket() as listener:
-            listener.bind(("127.0.0.1", 0))
-            port: int = listener.getsockname()[1]
-        # A node of a cluster takes the one 10,000 above as well.
-        if port < 55_000:
-            return port
+def running(version: str, *words: str, with_module: bool = True) -> Iterator[Server]:
+    """Run one server until the context ends."""
+    without = () if with_module else ("--without-module",)
+    with launched("server", version, *without, *words) as (server,):
+        yield server

@@ -45,7 +45,7 @@ def test_a_lease_counts_from_the_sending_less_the_drift(proxy: Proxy) -> None:
         lock.reacquire()
         assert sent <= lease_end(lock) - 98.998 < sent + 0.1
         # A request that shortens it counts, whatever becomes of its reply.
-        proxy.answer(b"LOCK.RENEW", TRY_AGAIN)
+        proxy.answer(b"LOCK.RENEW", b"-ERR of another kind")
         sent = time.monotonic()
         with pytest.raises(redis.ResponseError):
             lock.extend(50, replace_ttl=True)
@@ -122,6 +122,20 @@ def test_try_again_loses_nothing(server: Server, proxy: Proxy) -> None:
         assert lease.lost.wait(20)
         assert time.monotonic() >= end
         lock.raise_on_release_error = False
+
+
+def test_a_renewal_by_hand_asks_again_until_the_lease_ends(server: Server, proxy: Proxy) -> None:
+    with redis.Redis(port=proxy.port) as client:
+        lock = Lock(client, "stock", timeout=2)
+        lock.acquire()
+        proxy.answer(b"LOCK.RENEW", TRY_AGAIN, times=2)
+        assert lock.reacquire()
+        assert (proxy.refusals, server.calls("lock.renew")) == (2, 1)
+        proxy.answer(b"LOCK.RENEW", TRY_AGAIN)
+        end = lease_end(lock)
+        with pytest.raises(LockNotOwnedError):
+            lock.extend(2, replace_ttl=True)
+        assert time.monotonic() >= end
 
 
 async def test_asyncio_try_again_loses_nothing(server: Server, proxy: Proxy) -> None:

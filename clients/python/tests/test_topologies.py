@@ -109,7 +109,7 @@ def waits(server: Server, key: str) -> bool:
 def kill(sentinels: SentinelSet) -> Server:
     """End the primary, and return the one that takes over."""
     primary = sentinels.primary()
-    primary.process.kill()
+    primary.kill()
     return sentinels.new_primary(primary)
 
 
@@ -176,7 +176,7 @@ def test_sentinel_without_a_primary_ends_with_the_blocking_timeout(sentinels: Se
     client = sync_client(sentinels)
     assert Lock(client, "stock", timeout=60).acquire()
     for server in sentinels.servers:
-        server.process.kill()
+        server.kill()
     start = time.monotonic()
     with pytest.raises(redis.ConnectionError):
         Lock(client, "stock", timeout=60, blocking_timeout=2).acquire()

@@ -1,20 +1,17 @@
 """Real servers behind a Sentinel, and in a Cluster."""
 
 import contextlib
+import os
 import signal
-import subprocess
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import redis
 
-from redis_lock_client._protocol import SLOTS, slot_of
+from redis_lock_client._protocol import slot_of
 
-from .server import Server, as_map, free_port, program, running, until
+from .server import Server, launched, until
 
-NAME = "primary"
+NAME = "locks"
 
 
 class SentinelSet:
@@ -29,13 +26,6 @@ class SentinelSet:
         """The one that the Sentinel names."""
         _, port = self._admin.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME)
         return next(server for server in self.servers if server.port == int(port))
-
-    def is_ready(self) -> bool:
-        """Whether the Sentinel knows a primary and a replica."""
-        state = as_map(self._admin.execute_command("SENTINEL", "MASTER", NAME))
-        if state["flags"] != "master" or int(state["num-slaves"]) < 1:
-            return False
-        return bool(self.primary().admin.info("replication")["role"] == "master")
 
     def fail_over(self) -> Server:
         """Let the replica take over. Return it when it has."""
@@ -66,32 +56,8 @@ class SentinelSet:
 
 @contextlib.contextmanager
 def sentinel_set(version: str) -> Iterator[SentinelSet]:
-    settings = ("--repl-diskless-sync-delay", "0")
-    with running(version, *settings) as one, running(version) as two, tempfile.TemporaryDirectory() as folder:
-        two.admin.replicaof("127.0.0.1", str(one.port))
-        until(lambda: two.admin.info("replication").get("master_link_status") == "up", "a replica in step")
-        port = free_port()
-        file = Path(folder, "sentinel.conf")
-        file.write_text(
-            f"port {port}\nbind 127.0.0.1\ndir {folder}\n"
-            f"sentinel monitor {NAME} 127.0.0.1 {one.port} 1\n"
-            f"sentinel down-after-milliseconds {NAME} 500\n"
-            f"sentinel failover-timeout {NAME} 3000\n"
-        )
-        process = subprocess.Popen([program(version), file, "--sentinel"], stdout=subprocess.DEVNULL)
-        try:
-            found = SentinelSet([one, two], port)
-            until(lambda: ready(found), "a Sentinel that knows both")
-            yield found
-        finally:
-            process.kill()
-            process.wait()
-
-
-def ready(found: SentinelSet) -> bool:
-    with contextlib.suppress(redis.ConnectionError):
-        return found.is_ready()
-    return False
+    with launched("sentinel", version) as (*servers, sentinel):
+        yield SentinelSet(servers, sentinel.port)
 
 
 class Cluster:
@@ -137,12 +103,12 @@ class Cluster:
         """Let the primary that has a replica hang, and yield the one that has taken over."""
         new = self.replica()
         before = self._by_port(new.admin.info("replication")["master_port"])
-        before.process.send_signal(signal.SIGSTOP)
+        os.kill(before.pid, signal.SIGSTOP)
         try:
             until(lambda: new.admin.info("replication")["role"] == "master", "a new primary")
             yield new
         finally:
-            before.process.send_signal(signal.SIGCONT)
+            os.kill(before.pid, signal.SIGCONT)
             until(lambda: before.admin.info("replication").get("master_link_status") == "up", "a replica again")
 
     def move_slot(self, key: str, to: Server) -> None:
@@ -169,28 +135,5 @@ class Cluster:
 
 @contextlib.contextmanager
 def cluster_of_four(version: str) -> Iterator[Cluster]:
-    settings = ("--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--repl-diskless-sync-delay", "0")
-    with contextlib.ExitStack() as stack:
-        nodes = [stack.enter_context(running(version, *settings)) for _ in range(4)]
-        first, *others = nodes
-        bounds = [0, SLOTS // 3, 2 * SLOTS // 3, SLOTS]
-        for node, start, end in zip(nodes[:3], bounds[:-1], bounds[1:], strict=True):
-            node.admin.execute_command("CLUSTER", "ADDSLOTS", *range(start, end))
-        for number, node in enumerate(nodes, start=1):
-            node.admin.execute_command("CLUSTER", "SET-CONFIG-EPOCH", number)
-        for node in others:
-            first.admin.execute_command("CLUSTER", "MEET", "127.0.0.1", node.port)
-        until(lambda: all(knows_all(node) for node in nodes), "a cluster")
-        nodes[3].admin.execute_command("CLUSTER", "REPLICATE", first.admin.execute_command("CLUSTER", "MYID"))
-        until(lambda: nodes[3].admin.info("replication").get("master_link_status") == "up", "a replica")
-        until(lambda: all(info(node)["cluster_state"] == "ok" for node in nodes), "a cluster that works")
+    with launched("cluster", version) as nodes:
         yield Cluster(nodes)
-
-
-def knows_all(node: Server) -> bool:
-    return int(info(node)["cluster_known_nodes"]) == 4
-
-
-def info(node: Server) -> dict[str, Any]:
-    state: dict[str, Any] = node.admin.cluster("info")
-    return state

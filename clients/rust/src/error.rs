@@ -49,7 +49,7 @@ impl fmt::Display for Error {
             Self::ModuleMissing(error) => write!(
                 f,
                 "the server has no redis-lock module. Load it by `loadmodule /path/libredis_lock.so` in its \
-                 configuration, or by MODULE LOAD. Where modules cannot be loaded, `Options::fallback` takes \
+                 configuration, and restart the server. Where modules cannot be loaded, `Options::fallback` takes \
                  locks by SET NX and Lua, without a fair queue, fences, readers-writers, counted and several \
                  locks, guarded commands and least times: {error}"
             ),
@@ -87,6 +87,11 @@ impl std::error::Error for Error {
 }
 
 impl Error {
+    /// Whether the server could not say yet if the hold goes on.
+    pub(crate) fn is_try_again(&self) -> bool {
+        matches!(self, Self::Redis(error) if error.code() == Some("TRYAGAIN"))
+    }
+
     /// Of something that only the module has.
     pub(crate) fn not_in_fallback(what: &str) -> Self {
         Self::ModuleMissing(

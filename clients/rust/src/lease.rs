@@ -3,7 +3,7 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::attempt::OwnerAnswer;
+use crate::answer::OwnerAnswer;
 use crate::command::Place;
 use crate::options::{LostLock, Options};
 
@@ -134,6 +134,13 @@ impl Lease {
             OwnerAnswer::Failed(error) => failed(&error),
         };
         Some(pause_before_renewal(span, has_failed))
+    }
+
+    /// How long to wait before a renewal is sent again that the server could not answer yet. `None`
+    /// if the lease is over by now.
+    pub(crate) fn pause_to_try_again(&self) -> Option<Duration> {
+        let left = self.until().saturating_duration_since(Instant::now());
+        (!left.is_zero()).then(|| SOON.min(left))
     }
 
     /// Remembers a conversion, which may have another fence.

@@ -59,6 +59,7 @@
 mod address;
 #[cfg(feature = "tokio")]
 pub mod aio;
+mod answer;
 mod attempt;
 #[cfg(any(feature = "cluster", feature = "cluster-async"))]
 mod cluster;

@@ -181,6 +181,33 @@ async fn try_again_loses_nothing_before_the_lease_is_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_renewal_by_hand_asks_again_until_the_lease_ends() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port);
+    // Longer than a server that is out of reach is asked.
+    let options = Options::default().ttl(ms(4_500));
+    let one = sync::LockClient::open(proxy.url(), options.clone()).unwrap();
+    let other = aio::LockClient::open(proxy.url(), options).unwrap();
+    let one = one.lock("a").lock().unwrap();
+    let other = other.lock("b").lock().await.unwrap();
+    proxy.answer_renewals(2, TRY_AGAIN);
+    one.renew().unwrap();
+    proxy.answer_renewals(2, TRY_AGAIN);
+    other.renew().await.unwrap();
+    assert_eq!(proxy.fakes_left(), 0);
+    proxy.answer_renewals(ALWAYS, TRY_AGAIN);
+    let late = tokio::spawn(async move {
+        let end = other.valid_until();
+        assert!(matches!(other.renew().await, Err(Error::NotHeld)));
+        assert!(Instant::now() >= end && other.is_lost());
+    });
+    let end = one.valid_until();
+    assert!(matches!(one.renew(), Err(Error::NotHeld)));
+    assert!(Instant::now() >= end && one.is_lost());
+    late.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_ttl_above_max_ttl_says_so() {
     let server = Server::start_with(&["max-ttl", "2000"]);
     let locks = sync::LockClient::open(server.url(), options().ttl(ms(2_001))).unwrap();

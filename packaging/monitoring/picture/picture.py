@@ -9,6 +9,7 @@ expressions, asked of the same Prometheus.
 import json
 import os
 import random
+import re
 import socket
 import subprocess
 import sys
@@ -108,13 +109,15 @@ def panels(prometheus: int, begin: float, end: float):
     found = []
     for panel in json.loads((HERE / "dashboard.json").read_text())["panels"]:
         drawn = []
+        # Series with an axis of their own, on the right.
+        right = [each["matcher"]["options"].strip("/") for each in panel["fieldConfig"].get("overrides", [])]
         for target in panel["targets"]:
             for series in asked(prometheus, target["expr"], begin, end):
                 # There is one server here, and nothing to tell apart.
                 name = target["legendFormat"].removesuffix(" {{instance}}")
                 name = name.replace("{{cmd}}", series["metric"].get("cmd", ""))
                 points = [(float(at) - begin, float(value)) for at, value in series["values"]]
-                drawn.append((name, points))
+                drawn.append((name, points, any(re.match(each, name) for each in right)))
         assert drawn, f"no series for {panel['title']}"
         found.append((panel["title"], panel["fieldConfig"]["defaults"]["unit"], drawn))
     return found
@@ -128,9 +131,14 @@ def draw(found, seconds: float, out: Path) -> None:
         for axis in axes.flat[len(found) :]:
             axis.remove()
         for (title, unit, drawn), axis in zip(found, axes.flat, strict=False):
-            axis.set_prop_cycle(colours)
-            for name, points in drawn:
-                axis.plot(*zip(*points, strict=True), label=name, linewidth=1.4)
+            lines, colour = [], iter(colours)
+            for name, points, is_right in drawn:
+                at = axis.twinx() if is_right else axis
+                lines += at.plot(*zip(*points, strict=True), label=name, linewidth=1.4, color=next(colour)["color"])
+                if is_right:
+                    at.grid(False)
+                    at.set_ylabel("ms")
+                    at.set_ylim(0, at.get_ylim()[1] * 1.35)
             axis.set_title(title)
             label, scale = {"short": ("", 1), "ops": ("per second", 1), "µs": ("ms", 1e-3), "s": ("µs", 1e6)}[unit]
             axis.set_ylabel(label)
@@ -138,7 +146,7 @@ def draw(found, seconds: float, out: Path) -> None:
             # Room for the legend above the lines.
             axis.set_ylim(0, axis.get_ylim()[1] * 1.35)
             axis.set_xlim(0, seconds)
-            axis.legend(loc="upper left", ncols=3, fontsize=9)
+            axis.legend(handles=lines, loc="upper left", ncols=3, fontsize=9)
         for axis in axes[-1]:
             axis.set_xlabel("seconds")
         theme.write(figure, look, out, "Drawn from a run.")
@@ -157,7 +165,8 @@ def main() -> None:
             f"  - job_name: redis\n    static_configs: [{{targets: ['127.0.0.1:{ports['exporter']}']}}]\n"
         )
         commands = [
-            [server, "--port", ports["server"], "--bind", "127.0.0.1", "--save", "", "--dir", folder, "--loadmodule", module],
+            [server, "--port", ports["server"], "--bind", "127.0.0.1", "--save", "", "--dir", folder, "--loadmodule", module,
+             *"guard restart max-ttl 20000".split()],
             [exporter, "--redis.addr", f"redis://127.0.0.1:{ports['server']}", "--script", HERE / "redis-lock.lua",
              "--web.listen-address", f"127.0.0.1:{ports['exporter']}"],
             [prometheus, f"--config.file={config}", f"--storage.tsdb.path={folder}/data",

@@ -1,4 +1,4 @@
-// Stand-ins for the types of StackExchange.Redis that docs/DOTNET.md uses, over a plain socket. They are no copy of it: one request at a
+// Stand-ins for the types of StackExchange.Redis that examples/dotnet uses, over a plain socket. They are no copy of it: one request at a
 // time, no cluster, no reconnection. `Connection.Lose` has the next replies get lost, as on a connection that breaks.
 using System;
 using System.Collections.Generic;

@@ -1,4 +1,4 @@
-// Plays docs/DOTNET.md's file on a real server: the port is the argument.
+// Plays examples/dotnet/RedisLocks.cs on a real server: the port is the argument.
 using System;
 using System.Diagnostics;
 using System.Threading;
@@ -65,7 +65,7 @@ public static class Story
     public static int Main(string[] args)
     {
         PlayAsync(int.Parse(args[0])).GetAwaiter().GetResult();
-        Console.WriteLine("dotnet: the file of docs/DOTNET.md waits, renews, and releases on a real server, over a stand-in of StackExchange.Redis");
+        Console.WriteLine("dotnet: examples/dotnet/RedisLocks.cs waits, renews, and releases on a real server, over a stand-in of StackExchange.Redis");
         return 0;
     }
 }

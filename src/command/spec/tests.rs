@@ -47,37 +47,6 @@ fn text(of: &CStr) -> &str {
     of.to_str().unwrap()
 }
 
-/// The grammar as redis-cli prints it.
-fn syntax(spec: &Spec) -> String {
-    let name = text(spec.name).to_uppercase();
-    [vec![name], all(spec.args)].concat().join(" ")
-}
-
-fn all(args: &[Arg]) -> Vec<String> {
-    args.iter().map(grammar).collect()
-}
-
-fn grammar(arg: &Arg) -> String {
-    let value = match arg.kind {
-        Kind::PureToken => String::new(),
-        Kind::OneOf(args) => all(args).join("|"),
-        Kind::Block(args) => all(args).join(" "),
-        Kind::Key | Kind::Text | Kind::Integer => text(arg.name).into(),
-    };
-    let value = match (arg.is_multiple, arg.is_optional && arg.token.is_none()) {
-        (true, true) => format!("{value} ..."),
-        (true, false) => format!("{value} [{value} ...]"),
-        (false, _) => value,
-    };
-    let token = arg.token.map(text).unwrap_or_default();
-    let whole = [token, &value].join(" ").trim().to_string();
-    if arg.is_optional {
-        format!("[{whole}]")
-    } else {
-        whole
-    }
-}
-
 /// Where the arguments are among the words of the shortest call: each required one with its kind.
 fn required(spec: &Spec) -> Vec<Kind> {
     let required = spec.args.iter().filter(|arg| !arg.is_optional);
@@ -98,11 +67,11 @@ fn specs() -> impl Iterator<Item = &'static Spec> {
 fn the_arity_follows_from_the_arguments() {
     for spec in specs().chain([&SEVERAL, &RUNS]) {
         let (mut depth, mut words) = (0, 0);
-        for word in syntax(spec).split(' ') {
+        for word in spec.syntax().split(' ') {
             words += i32::from(depth == 0 && !word.starts_with('['));
             depth = depth + word.matches('[').count() - word.matches(']').count();
         }
-        let sign = if syntax(spec).contains('[') { -1 } else { 1 };
+        let sign = if spec.syntax().contains('[') { -1 } else { 1 };
         assert_eq!(spec.arity(), sign * words, "{:?}", spec.name);
     }
 }
@@ -129,7 +98,7 @@ fn the_arity_counts_the_fewest_words_of_each_kind() {
 #[test]
 fn the_grammar_in_a_file_is_that_of_its_spec() {
     for command in Command::ALL {
-        let head = format!("//! ```text\n//! {}\n//! ```\n", syntax(command.spec()));
+        let head = format!("//! ```text\n//! {}\n//! ```\n", command.spec().syntax());
         // A long line goes on in the next one.
         let file = command.source().replace("\n//!     ", " ");
         assert!(file.starts_with(&head), "not at the head of a file: {head}");
@@ -139,11 +108,11 @@ fn the_grammar_in_a_file_is_that_of_its_spec() {
 #[test]
 fn several_keys_and_nested_options_can_be_said() {
     assert_eq!(
-        syntax(&SEVERAL),
+        SEVERAL.syntax(),
         "TEST.SEVERAL numkeys key [key ...] token [MODES EXCLUSIVE|SHARED [EXCLUSIVE|SHARED ...]] \
          [BLOCK timeout|NOTIFY timeout channel]"
     );
-    assert_eq!(syntax(&RUNS), "TEST.RUNS key token command [arg ...]");
+    assert_eq!(RUNS.syntax(), "TEST.RUNS key token command [arg ...]");
 }
 
 #[test]

@@ -2,6 +2,9 @@
 
 use std::ffi::CStr;
 
+#[cfg(not(test))]
+use crate::planted::planted;
+
 /// By how much the clocks of two servers may differ, in milliseconds.
 pub const CLOCKS_APART_MS: u64 = 1_000;
 
@@ -96,6 +99,31 @@ pub enum Rule {
     SlotRest,
 }
 
+#[cfg(not(test))]
+impl Rule {
+    /// The planted fault that takes it out.
+    #[inline(always)]
+    const fn fault(self) -> &'static str {
+        match self {
+            Self::Restart => "no-guard-after-a-start",
+            Self::Promotion => "no-guard-after-a-promotion",
+            Self::Slack => "no-slack",
+            Self::Serving => "waiters-while-guarded",
+            Self::Holders => "holders-while-guarded",
+            Self::Longer => "holds-are-made-longer",
+            Self::LastSecond => "the-last-second-counts",
+            Self::Majority => "one-member-decides",
+            Self::Fresh => "stale-members-count",
+            Self::FreshRenewals => "stale-members-renew",
+            Self::Wait => "a-majority-at-once",
+            Self::WholeWait => "half-the-wait-of-a-majority",
+            Self::RenewalWait => "renewals-at-once",
+            Self::Attachment => "attachments-go-on",
+            _ => "",
+        }
+    }
+}
+
 impl Settings {
     #[cfg(test)]
     pub(in crate::engine) fn has(&self, rule: Rule) -> bool {
@@ -103,9 +131,9 @@ impl Settings {
     }
 
     #[cfg(not(test))]
-    #[inline]
-    pub(in crate::engine) const fn has(&self, _rule: Rule) -> bool {
-        true
+    #[inline(always)]
+    pub(in crate::engine) fn has(&self, rule: Rule) -> bool {
+        !planted(rule.fault())
     }
 
     /// A time of another server's clock that is certainly over here, in microseconds.

@@ -1,9 +1,6 @@
 //! The clocks. The core gets wall-clock time, because the server's own ttls use it. Waits are
 //! measured by a monotonic clock, which nobody can set.
 
-use std::sync::OnceLock;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
-
 use redis_module::raw;
 
 use crate::lock::Now;
@@ -44,32 +41,31 @@ fn began() -> Option<Now> {
 
 /// The time now. A clock before 1970 reads as 1970.
 pub(in crate::server) fn now() -> Now {
-    let since_epoch = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    let micros = since_epoch.as_secs().saturating_mul(1_000_000);
-    Now::from_micros(micros.saturating_add(since_epoch.subsec_micros().into()))
+    Now::from_micros(read_us(libc::CLOCK_REALTIME))
 }
 
 /// Microseconds on a clock that goes on while the machine is suspended.
 pub(in crate::server) fn boot_us() -> u64 {
+    read_us(BOOT_CLOCK)
+}
+
+/// Microseconds on the monotonic clock.
+pub(in crate::server) fn monotonic_us() -> u64 {
+    read_us(libc::CLOCK_MONOTONIC)
+}
+
+/// Reads a clock of the system. The standard library takes its instants apart into seconds and
+/// nanoseconds twice, which takes as long as the rest of a grant's bookkeeping.
+fn read_us(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: the structure is written to, which is alive.
-    if unsafe { libc::clock_gettime(BOOT_CLOCK, &mut time) } != 0 {
-        return monotonic_us(); // No system is known that refuses.
-    }
+    // SAFETY: the structure is written to, which is alive. No system is known that refuses these
+    // clocks.
+    unsafe { libc::clock_gettime(clock, &mut time) };
     let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
     let nanos = u64::try_from(time.tv_nsec).unwrap_or_default();
     let micros = nanos.div_euclid(1_000);
     seconds.saturating_mul(1_000_000).saturating_add(micros)
-}
-
-/// Microseconds since the first call, on the monotonic clock.
-pub(in crate::server) fn monotonic_us() -> u64 {
-    static START: OnceLock<Instant> = OnceLock::new();
-    let running = START.get_or_init(Instant::now).elapsed();
-    u64::try_from(running.as_micros()).unwrap_or(u64::MAX)
 }

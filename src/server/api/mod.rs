@@ -24,6 +24,7 @@ pub(crate) use key::{Content, OpenKey};
 pub(crate) use owned_string::OwnedString;
 pub(crate) use server_info::ServerInfo;
 pub(crate) use string::{Arg, Argv};
+pub(crate) use subscribe::OnTurn;
 
 use redis_module::raw;
 
@@ -55,7 +56,7 @@ macro_rules! required {
 
 required! {
     RedisModule_Alloc, RedisModule_Realloc, RedisModule_Free, RedisModule_CreateCommand, RedisModule_CreateDataType, RedisModule_SetModuleOptions,
-    RedisModule_WrongArity, RedisModule_ReplyWithLongLong, RedisModule_ReplyWithNull, RedisModule_ReplyWithError, RedisModule_ReplyWithSimpleString,
+    RedisModule_ReplyWithLongLong, RedisModule_ReplyWithNull, RedisModule_ReplyWithError, RedisModule_ReplyWithSimpleString,
     RedisModule_ReplyWithArray, RedisModule_ReplyWithStringBuffer, RedisModule_StringPtrLen, RedisModule_OpenKey,
     RedisModule_CloseKey, RedisModule_KeyType, RedisModule_DeleteKey, RedisModule_ModuleTypeGetType,
     RedisModule_ModuleTypeGetValue, RedisModule_ModuleTypeSetValue, RedisModule_GetExpire, RedisModule_SetExpire,

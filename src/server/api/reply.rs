@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_long, c_longlong, CStr};
 use redis_module::raw;
 
 use super::{call, Context};
-use crate::command::{Error, Reply};
+use crate::command::Reply;
 
 impl Context<'_> {
     pub(crate) fn reply_integer(self, n: u64) {
@@ -37,11 +37,6 @@ impl Context<'_> {
     pub(crate) fn reply_error(self, message: &CStr) {
         // SAFETY: the context is alive; the server copies the message.
         unsafe { call!(RedisModule_ReplyWithError(self.as_ptr(), message.as_ptr())) };
-    }
-
-    pub(crate) fn reply_wrong_arity(self) {
-        // SAFETY: the context is alive.
-        unsafe { call!(RedisModule_WrongArity(self.as_ptr())) };
     }
 
     pub(crate) fn reply_bytes(self, bytes: &[u8]) {
@@ -80,7 +75,6 @@ impl Context<'_> {
             }
             Reply::Done(done) => self.reply_integer(done.into()),
             Reply::Null => self.reply_null(),
-            Reply::Error(Error::Arity) => self.reply_wrong_arity(),
             Reply::Error(error) => self.reply_error(error.message()),
         }
     }

@@ -1,5 +1,6 @@
 //! Blocked clients: the listeners of requests with BLOCK.
 
+use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::hash::{Hash, Hasher};
 use std::ptr;
@@ -88,6 +89,24 @@ pub(in crate::server) struct Callbacks {
     pub(in crate::server) on_gone: raw::RedisModuleDisconnectFunc,
 }
 
+/// How a wait has ended, and what has become of the reply that says so.
+pub(in crate::server) struct Ending {
+    pub(in crate::server) outcome: Outcome,
+    /// What [`Callbacks::on_reply`] has made of a grant; `None` before, or where it was not called.
+    pub(in crate::server) said: Cell<Option<Said>>,
+}
+
+/// Whether a client hears of its grant.
+#[derive(Clone, Copy)]
+pub(in crate::server) enum Said {
+    /// The reply is on its way to the client of this number.
+    ToClient(u64),
+    /// It counts as heard.
+    Heard,
+    /// The server closes the client.
+    ToNobody,
+}
+
 /// Blocks the client of the running command. `None` when the server refuses.
 pub(in crate::server) fn block(ctx: Context<'_>, callbacks: &Callbacks) -> Option<BlockedClient> {
     // SAFETY: the context is that of a running command. The server gets no timeout: its own are
@@ -114,11 +133,12 @@ pub(in crate::server) fn block(ctx: Context<'_>, callbacks: &Callbacks) -> Optio
 
 /// Ends the wait of a client whose request has left the registry, and sends its outcome.
 pub(in crate::server) fn unblock(client: BlockedClient, outcome: Outcome) {
-    let outcome = Box::into_raw(Box::new(outcome));
+    let said = Cell::new(None);
+    let ending = Box::into_raw(Box::new(Ending { outcome, said }));
     // SAFETY: the client was blocked by `block` and is unblocked only once, because it left the
-    // registry only once. The server hands the outcome to `on_reply` and then to `on_free`, which
+    // registry only once. The server hands the ending to `on_reply` and then to `on_free`, which
     // frees it.
-    unsafe { call!(RedisModule_UnblockClient(client.handle, outcome.cast())) };
+    unsafe { call!(RedisModule_UnblockClient(client.handle, ending.cast())) };
 }
 
 /// Gives back the handle of a client that is gone, or was answered by the server. It has left the
@@ -128,34 +148,36 @@ pub(in crate::server) fn release(client: BlockedClient) {
     unsafe { call!(RedisModule_UnblockClient(client.handle, ptr::null_mut())) };
 }
 
-/// The outcome that a reply callback is to send.
+/// The ending that a reply callback is to tell.
 ///
 /// # Safety
-/// The context is that of a reply callback, and `'o` does not outlive it.
-pub(in crate::server) unsafe fn outcome_of<'o>(ctx: Context<'_>) -> Option<&'o Outcome> {
+/// The context is that of a reply callback, and `'e` does not outlive it.
+pub(in crate::server) unsafe fn ending_of<'e>(ctx: Context<'_>) -> Option<&'e Ending> {
     // SAFETY: what the server gives is what `unblock` passed, alive until `on_free`.
     unsafe {
         call!(RedisModule_GetBlockedClientPrivateData(ctx.as_ptr()))
-            .cast::<Outcome>()
+            .cast::<Ending>()
             .as_ref()
     }
 }
 
-/// Takes the outcome that the server has done with, and says whether its client was gone.
+/// Takes the outcome that the server has done with, and says who has heard of it.
 ///
 /// # Safety
-/// `ctx` and `outcome` are what the server passed to `on_free`.
-pub(in crate::server) unsafe fn take_outcome(
+/// `ctx` and `ending` are what the server passed to `on_free`.
+pub(in crate::server) unsafe fn take_ending(
     ctx: *mut raw::RedisModuleCtx,
-    outcome: *mut c_void,
-) -> Option<(Box<Outcome>, bool)> {
-    if outcome.is_null() {
+    ending: *mut c_void,
+) -> Option<(Outcome, Option<Said>)> {
+    if ending.is_null() {
         return None;
     }
     // SAFETY: what `unblock` passed, which comes here once. The context is the server's own.
-    unsafe {
-        let outcome = Box::from_raw(outcome.cast::<Outcome>());
+    let (Ending { outcome, said }, is_gone) = unsafe {
+        let ending = Box::from_raw(ending.cast::<Ending>());
         let is_gone: c_int = call!(RedisModule_BlockedClientDisconnected(ctx));
-        Some((outcome, is_gone != 0))
-    }
+        (*ending, is_gone != 0)
+    };
+    let said = said.get();
+    Some((outcome, if is_gone { Some(Said::ToNobody) } else { said }))
 }

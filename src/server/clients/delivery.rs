@@ -20,17 +20,17 @@
 //! (`maxmemory-clients`). Nor does it before 7.0, which does not say when it looks for events.
 //! There the module asks the server at each grant whether it closes the client, which is slow.
 //!
-//! The event of the loop costs the server something in each turn. So the module listens to it only
-//! while somebody waits, or was just granted.
+//! The server says it by an event of its loop. Each turn fires two of them, and each of these makes
+//! and clears a client for its context. So the module listens for one turn only, after a grant.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::HashMap;
+use std::mem;
 
 use redis_module::raw;
 
-use crate::server::api::clock;
-use crate::server::api::{Caller, Context};
-use crate::wait::{Delivery, Grant};
+use crate::server::api::{clock, Caller, Context, OnTurn};
+use crate::wait::Grant;
 
 /// How long after a grant its client may be freed and count as not reached. A script or a function
 /// is long after five seconds, unless the server is set otherwise.
@@ -39,8 +39,7 @@ const TURN_US: u64 = 1_000_000;
 /// The grants that were sent in this turn, and what this server says of its clients.
 #[derive(Default)]
 pub(in crate::server) struct Replies {
-    /// By the numbers of the clients, and of the deliveries.
-    sent: RefCell<BTreeMap<(u64, Delivery), Grant>>,
+    sent: RefCell<Sent>,
     /// When the first of them was sent, on the monotonic clock.
     since_us: Cell<u64>,
     /// Whether this server says what has become of a client in the turn of its grant.
@@ -49,10 +48,21 @@ pub(in crate::server) struct Replies {
     hears_of_clients: Cell<bool>,
     /// What listens to the event of the loop.
     on_loop: Cell<raw::RedisModuleEventCallback>,
-    /// Whether the module listens to the event of the loop.
+    /// What the server calls in the next turn, after that event.
+    on_turn: Cell<Option<OnTurn>>,
+    /// Whether the module listens.
     listens: Cell<bool>,
-    /// Whether the timer is set that ends it.
-    ends: Cell<bool>,
+    /// Whether it goes on although the next turn has begun.
+    goes_on: Cell<bool>,
+}
+
+/// The grants of this turn.
+#[derive(Default)]
+struct Sent {
+    /// One for each client, by its number.
+    by_client: HashMap<u64, Grant, foldhash::fast::RandomState>,
+    /// Further ones to the same clients.
+    more: Vec<(u64, Grant)>,
 }
 
 impl Replies {
@@ -62,8 +72,10 @@ impl Replies {
         ctx: Context<'_>,
         on_client: raw::RedisModuleEventCallback,
         on_loop: raw::RedisModuleEventCallback,
+        on_turn: OnTurn,
     ) {
         self.on_loop.set(on_loop);
+        self.on_turn.set(Some(on_turn));
         self.hears_of_clients
             .set(ctx.on_server_event(raw::REDISMODULE_EVENT_CLIENT_CHANGE, on_client));
     }
@@ -84,31 +96,77 @@ impl Replies {
 
     /// Notes that a client is sent its grant. Answers with an earlier grant to the same client,
     /// which it has received.
-    pub(in crate::server) fn send(&self, client: u64, granted: &Grant) -> Option<Grant> {
+    pub(in crate::server) fn send(&self, client: u64, granted: Grant) -> Option<Grant> {
         let mut sent = self.sent.borrow_mut();
-        if sent.is_empty() {
+        if sent.by_client.is_empty() {
             self.since_us.set(clock::monotonic_us());
         }
-        sent.insert((client, granted.delivery), granted.clone())
+        match sent.by_client.get_mut(&client) {
+            None => {
+                sent.by_client.insert(client, granted);
+                None
+            }
+            Some(before) if before.delivery == granted.delivery => {
+                Some(mem::replace(before, granted))
+            }
+            Some(_) => {
+                sent.more.push((client, granted));
+                None
+            }
+        }
     }
 
-    /// Takes all grants of this turn: the server looks for new events, so they were delivered.
-    pub(in crate::server) fn take_all(&self) -> impl Iterator<Item = Grant> {
-        self.sent.take().into_values()
+    /// Listens to the event of the loop until the next turn has begun. False when the server
+    /// refuses.
+    fn listen(&self, ctx: Context<'_>) -> bool {
+        if !self.listens.get() {
+            let on_turn = self.on_turn.get();
+            let heard = on_turn.is_some_and(|on_turn| ctx.call_next_turn(on_turn))
+                && ctx.on_server_event(raw::REDISMODULE_EVENT_EVENTLOOP, self.on_loop.get());
+            self.listens.set(heard);
+        }
+        self.listens.get()
+    }
+
+    /// The next turn has begun: listens no more. In the middle of a long script the server has not
+    /// said yet that it looks for events, so the module goes on until it does.
+    pub(in crate::server) fn turn_has_begun(&self, ctx: Context<'_>) {
+        if self.is_empty() {
+            ctx.on_server_event(raw::REDISMODULE_EVENT_EVENTLOOP, None);
+        }
+        self.listens.set(!self.is_empty());
+        self.goes_on.set(!self.is_empty());
+    }
+
+    /// Hands over all grants of this turn: the server looks for new events, so they were delivered.
+    pub(in crate::server) fn take_all(&self, ctx: Context<'_>, mut take: impl FnMut(Grant)) {
+        if let Some(on_turn) = self.on_turn.get().filter(|_| self.goes_on.take()) {
+            ctx.call_next_turn(on_turn);
+        }
+        let mut sent = self.sent.borrow_mut();
+        sent.by_client
+            .drain()
+            .for_each(|(_, granted)| take(granted));
+        sent.more.drain(..).for_each(|(_, granted)| take(granted));
     }
 
     /// Takes the grants that a client was sent in this turn.
     pub(in crate::server) fn take_of(&self, client: u64) -> Vec<Grant> {
         let mut sent = self.sent.borrow_mut();
-        let of_client = sent.range((client, Delivery::MIN)..=(client, Delivery::MAX));
-        let keys: Vec<_> = of_client.map(|(key, _)| *key).collect();
-        let granted = keys.iter().filter_map(|key| sent.remove(key));
-        granted.collect()
+        let mut taken: Vec<Grant> = sent.by_client.remove(&client).into_iter().collect();
+        if !sent.more.is_empty() {
+            let more = mem::take(&mut sent.more).into_iter();
+            let (of_client, more): (Vec<_>, _) = more.partition(|(of, _)| *of == client);
+            sent.more = more;
+            taken.extend(of_client.into_iter().map(|(_, granted)| granted));
+        }
+        taken
     }
 
     /// Whether no grant was sent in this turn.
     pub(in crate::server) fn is_empty(&self) -> bool {
-        self.sent.borrow().is_empty()
+        let sent = self.sent.borrow();
+        sent.by_client.is_empty() && sent.more.is_empty()
     }
 
     /// Whether a client that was sent its grant in this turn, and is freed in it, may have received
@@ -117,30 +175,5 @@ impl Replies {
         clock::monotonic_us().saturating_sub(self.since_us.get()) > TURN_US
             || ctx.is_in_script()
             || ctx.is_loading()
-    }
-
-    /// Subscribes to the event of the loop. False when the server refuses.
-    fn listen(&self, ctx: Context<'_>) -> bool {
-        if !self.listens.get() {
-            let heard = ctx.on_server_event(raw::REDISMODULE_EVENT_EVENTLOOP, self.on_loop.get());
-            self.listens.set(heard);
-        }
-        self.listens.get()
-    }
-
-    /// Whether a timer should be set that ends the subscription: nobody waits. A subscription must
-    /// not end within an event, because the server goes through the subscribers then.
-    pub(in crate::server) fn should_end(&self, somebody_waits: bool) -> bool {
-        let ends = self.listens.get() && !somebody_waits && self.is_empty();
-        ends && !self.ends.replace(true)
-    }
-
-    /// Ends the subscription, from a timer, unless somebody waits by now.
-    pub(in crate::server) fn end(&self, ctx: Context<'_>, somebody_waits: bool) {
-        self.ends.set(false);
-        if !somebody_waits && self.is_empty() {
-            ctx.on_server_event(raw::REDISMODULE_EVENT_EVENTLOOP, None);
-            self.listens.set(false);
-        }
     }
 }

@@ -13,7 +13,7 @@
 //! | [`cluster`] | another node asks or answers about slots | note |
 //! | [`on_migration`], [`on_fork`], [`send_last_fence`] | atomic slot migration | note, last fence |
 //! | [`on_reply`], [`on_free`], [`on_gone`], [`on_unblock_timeout`] | the end of a blocked client's wait | reply, note |
-//! | [`on_client`], [`on_loop`], [`on_loop_end`] | a client is freed (LINGER: its connection is lost), a turn of the event loop ends | note |
+//! | [`on_client`], [`on_loop`], [`on_turn`] | a client is freed (LINGER: its connection is lost), a turn of the event loop ends | note |
 //!
 //! A callback runs in the middle of something of the server's. It leaves a note and sets the timer,
 //! and never serves a key itself. Only the timer, which runs alone, does more.
@@ -38,7 +38,7 @@ use crate::lock::Lock;
 use crate::server::api::clock;
 use crate::server::api::lock_type;
 use crate::server::api::{Arg, Caller, Context, OwnedString};
-use crate::server::clients::blocked_client::{self, BlockedClient, Callbacks, Note};
+use crate::server::clients::blocked_client::{self, BlockedClient, Callbacks, Note, Said};
 use crate::server::cluster::slot_migration;
 use crate::server::host::ends;
 use crate::server::host::module::{Module, Task};
@@ -84,7 +84,7 @@ pub(in crate::server) fn prepare_bindings() {
 /// Subscribes to what tells whether a client has received its grant, on servers from 7.0 on.
 pub(in crate::server) fn subscribe_to_clients(ctx: Context<'_>) {
     let replies = &Module::get().replies;
-    replies.prepare(ctx, Some(on_client), Some(on_loop));
+    replies.prepare(ctx, Some(on_client), Some(on_loop), on_turn);
     replies.look_at_config(&mut Caller::new(ctx));
 }
 
@@ -124,14 +124,6 @@ unsafe extern "C" fn on_round(
     module.recent.advance(clock::monotonic_us());
     if let Some(ctx) = Context::detached() {
         module.forced.tell_rest(ctx);
-    }
-    if module
-        .replies
-        .should_end(module.shared.inbox.do_names_matter())
-    {
-        if let Some(ctx) = Context::detached() {
-            ctx.create_timer(0, on_loop_end);
-        }
     }
     if module.timer.is_armed() {
         module.timer.replace_overdue();
@@ -368,18 +360,17 @@ unsafe extern "C" fn on_reply(
         return raw::REDISMODULE_ERR as c_int;
     };
     // SAFETY: the context is that of a reply callback.
-    match unsafe { blocked_client::outcome_of(ctx) } {
-        Some(outcome) => {
-            if let Outcome::Granted(granted, _) = outcome {
-                let module = Module::get();
-                if !module.replies.are_confirmed_later(ctx) {
-                    let is_closing = Caller::new(ctx).is_closing();
-                    module.confirm(granted.clone(), !is_closing);
-                } else if let Some(before) = module.replies.send(ctx.client_id(), granted) {
-                    module.confirm(before, true);
-                }
+    match unsafe { blocked_client::ending_of(ctx) } {
+        Some(ending) => {
+            if let Outcome::Granted(..) = ending.outcome {
+                let is_confirmed_later = Module::get().replies.are_confirmed_later(ctx);
+                ending.said.set(Some(match is_confirmed_later {
+                    true => Said::ToClient(ctx.client_id()),
+                    false if Caller::new(ctx).is_closing() => Said::ToNobody,
+                    false => Said::Heard,
+                }));
             }
-            ctx.reply(outcome.reply());
+            ctx.reply(ending.outcome.reply());
         }
         None => ctx.reply_null(),
     }
@@ -387,13 +378,23 @@ unsafe extern "C" fn on_reply(
 }
 
 /// The server has done with an outcome: sent to the client, or never to be sent.
-unsafe extern "C" fn on_free(ctx: *mut raw::RedisModuleCtx, outcome: *mut c_void) {
+unsafe extern "C" fn on_free(ctx: *mut raw::RedisModuleCtx, ending: *mut c_void) {
     // SAFETY: the server passed these.
-    let taken = unsafe { blocked_client::take_outcome(ctx, outcome) };
-    if let Some((Outcome::Granted(granted, _), true)) =
-        taken.map(|(outcome, gone)| (*outcome, gone))
-    {
-        Module::get().confirm(granted, false);
+    let taken = unsafe { blocked_client::take_ending(ctx, ending) };
+    let Some((Outcome::Granted(granted, _), said)) = taken else {
+        return;
+    };
+    let module = Module::get();
+    match said {
+        Some(Said::ToClient(client)) => {
+            if let Some(before) = module.replies.send(client, granted) {
+                module.confirm(before, true);
+            }
+        }
+        Some(Said::Heard) => module.confirm(granted, true),
+        Some(Said::ToNobody) => module.confirm(granted, false),
+        // The server has answered the client by itself.
+        None => {}
     }
 }
 
@@ -462,22 +463,18 @@ unsafe extern "C" fn on_loop(
     subevent: u64,
     _data: *mut c_void,
 ) {
-    if subevent == raw::REDISMODULE_SUBEVENT_EVENTLOOP_AFTER_SLEEP {
+    let is_awake = subevent == raw::REDISMODULE_SUBEVENT_EVENTLOOP_AFTER_SLEEP;
+    if let Some(ctx) = Context::detached().filter(|_| is_awake) {
         let module = Module::get();
-        for granted in module.replies.take_all() {
-            module.confirm(granted, true);
-        }
+        let confirm = |granted| module.confirm(granted, true);
+        module.replies.take_all(ctx, confirm);
     }
 }
 
-/// Nobody waits: the module stops listening to the event loop.
-unsafe extern "C" fn on_loop_end(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) {
-    let module = Module::get();
-    // SAFETY: the server's own context, in its callback.
-    if let Some(ctx) = unsafe { Context::new(ctx) } {
-        module
-            .replies
-            .end(ctx, module.shared.inbox.do_names_matter());
+/// The turn after a grant: the module stops listening to the event loop.
+unsafe extern "C" fn on_turn(_data: *mut c_void) {
+    if let Some(ctx) = Context::detached() {
+        Module::get().replies.turn_has_begun(ctx);
     }
 }
 

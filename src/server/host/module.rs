@@ -11,7 +11,7 @@ use std::num::NonZeroU64;
 use redis_module::raw;
 
 use crate::command::guard::Beat;
-use crate::command::{Args, Error, Reply};
+use crate::command::{Args, Command, Error, Reply};
 use crate::engine::guard::{GuardEvent, Reason, Scope, CLOCKS_APART_MS};
 use crate::engine::several;
 use crate::lock::Deadline;
@@ -227,13 +227,29 @@ impl<'c> Task<'c> {
         match task {
             Some(mut task) => {
                 if let Err(error) = run(&mut task) {
-                    task.ctx().reply(Reply::Error(error));
+                    task.refuse(error);
                 }
                 several::finish(&mut task);
             }
             None => ctx
                 .into_iter()
                 .for_each(|ctx| ctx.reply(Reply::Error(Error::Busy))),
+        }
+    }
+
+    /// Replies to the running command that it is refused.
+    #[cold]
+    fn refuse(&self, error: Error) {
+        let name = self.argv().word(0).map(|word| word.bytes());
+        let is_running = |command: &&Command| {
+            let known = command.spec().name.to_bytes();
+            name.is_some_and(|name| known.eq_ignore_ascii_case(name))
+        };
+        match Command::ALL.iter().find(is_running) {
+            Some(command) if error == Error::Arity => {
+                self.ctx().reply_error(&Error::arity_of(command.spec()));
+            }
+            _ => self.ctx().reply(Reply::Error(error)),
         }
     }
 

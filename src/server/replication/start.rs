@@ -10,6 +10,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use crate::planted::planted;
 use crate::server::api::Caller;
 
 /// What is known of the start.
@@ -34,8 +35,9 @@ impl Start {
         let before = self.bytes.take();
         let is_always = |value: Vec<u8>| value == b"always";
         before.is_some()
-            && before == len_of_aof(caller)
-            && caller.config_value(c"appendfsync").is_some_and(is_always)
+            && (planted("a-cut-file-is-whole")
+                || (before == len_of_aof(caller)
+                    && caller.config_value(c"appendfsync").is_some_and(is_always)))
     }
 
     /// The server runs.

@@ -142,7 +142,7 @@ fn what_is_given_back_excludes_nobody_and_lasts_as_long_as_before() {
         fence: fence(1),
         before: Some((mode, hold(1, ms))),
         has_left: false,
-        delivery: Delivery::MIN,
+        delivery: Delivery(0),
         kept: None,
     };
     let undone = |revoked: &Revoked, mut lock: Lock, key_end: Option<Deadline>| {
@@ -177,7 +177,7 @@ fn all_holds_that_are_looked_for_are_found_in_one_lock() {
         fence: fence(n),
         before: None,
         has_left: true,
-        delivery: Delivery::MIN,
+        delivery: Delivery(0),
         kept: None,
     });
     let lock = lock_of(Mode::Shared, &[("a", 10), ("b", 10)]);

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use super::leaving::grace_end;
 use super::{At, Entered, KeyQueue, Leaving, NewRequest, Registry};
 use crate::lock::{Refusal, Token};
+use crate::planted::planted;
 use crate::wait::bindings::Linger;
 use crate::wait::bytes;
 use crate::wait::delivery::{Kept, Revoked};
@@ -142,7 +143,10 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         several: Option<&Rc<Several>>,
         new: &NewRequest<'_, L>,
     ) -> Option<PlaceId> {
-        self.last_ticket = self.last_ticket.saturating_add(1);
+        self.last_ticket = match planted("the-newest-first") {
+            true => self.last_ticket.checked_sub(1).unwrap_or(u64::MAX >> 1),
+            false => self.last_ticket.saturating_add(1),
+        };
         let kept = Kept {
             key_ref: key_ref.clone(),
             several: several.cloned(),

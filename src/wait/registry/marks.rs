@@ -70,6 +70,26 @@ impl<L, S: BuildHasher> Registry<L, S> {
         any
     }
 
+    /// Whether somebody may be next on a key that was served before: something has happened to it
+    /// since, or the time has come. Each change of its places either serves or marks it.
+    pub fn may_be_due(&self, key: &KeyRef, now: Now) -> bool {
+        if self.is_behind() || self.places_for_several > 0 || self.is_marked(key) {
+            return true;
+        }
+        let queues = self.queues.get(&key.db);
+        queues
+            .and_then(|queues| queues.get(&key.name))
+            .is_some_and(|here| {
+                here.wakes_at_ms <= now.ms()
+                    || here.queue.is_lock_replaced()
+                    || here.queue.has_upgrades()
+            })
+    }
+
+    fn is_marked(&self, key: &KeyRef) -> bool {
+        self.dirty.contains(key) || self.dirty_first.contains(key)
+    }
+
     /// Takes the mark of a key that is served. Whether it had one.
     pub fn unmark(&mut self, key: &KeyRef) -> bool {
         let was_first = self.dirty_first.remove(key);

@@ -80,6 +80,11 @@ impl<L, S: BuildHasher> Registry<L, S> {
         self.queues.values().map(HashMap::len).sum()
     }
 
+    /// Whether somebody waits for a key, or has a place there.
+    pub fn is_waited_for(&self, key: &KeyRef) -> bool {
+        self.queue(key.db, &key.name).is_some()
+    }
+
     pub(in crate::wait) fn queue(&self, db: i32, name: &[u8]) -> Option<&WaitQueue> {
         self.queues.get(&db)?.get(name).map(|key| &key.queue)
     }

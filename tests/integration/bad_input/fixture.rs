@@ -3,6 +3,8 @@
 
 use std::fmt::Debug;
 
+use redis_lock::command::Command;
+
 use crate::harness::{wait_for, Client, Kind, Reply, Server, AT_ONCE};
 
 pub type Line = Vec<Vec<u8>>;
@@ -161,7 +163,14 @@ impl Fixture {
     #[track_caller]
     pub fn refuses_arity(&mut self, command: &[&[u8]]) {
         let name = String::from_utf8_lossy(command[0]);
-        let error = format!("ERR wrong number of arguments for '{name}' command");
+        let mut error = format!("ERR wrong number of arguments for '{name}' command");
+        // From 7.0 on the server itself counts the words that no call can do without.
+        if !self.server.kind.is_7_0_or_later() {
+            let mut commands = Command::ALL.iter().map(|command| command.spec().syntax());
+            let syntax = commands.find(|syntax| syntax.starts_with(&format!("{name} ")));
+            error += ", expected ";
+            error += &syntax.unwrap();
+        }
         self.refuses(&line(command), &error);
     }
 

@@ -1,6 +1,7 @@
 //! The clients of a round. Each takes locks at the server which it believes is the primary, with one
 //! token for each piece of work.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Mutex;
 use std::thread::sleep;
@@ -10,20 +11,46 @@ use rand::rngs::StdRng;
 use rand::RngExt;
 
 use super::journal::Journal;
-use super::plan::{Fault, Plan};
+use super::plan::Plan;
+use super::resources::Resources;
 use crate::harness::{Client, Reply};
 
 pub const CLIENTS: u64 = 12;
-const KEYS: u64 = 5;
+const KEYS: usize = 5;
+/// A client follows so many redirections.
+const REDIRECTIONS: usize = 4;
+
+/// The keys of a round.
+pub struct Names {
+    /// For them clients contend from the beginning on.
+    pub near: Vec<String>,
+    /// Nobody has held them before grants are lost.
+    late: Vec<String>,
+    /// Nobody asks for it before the failover.
+    pub fresh: String,
+}
 
 /// What the clients of a round share.
 pub struct Scene<'p> {
+    pub names: Names,
     pub plan: &'p Plan,
     pub journal: &'p Journal,
     pub is_over: AtomicBool,
     /// Grants from now on are lost. Clients turn to locks that nobody has held.
     pub is_losing: AtomicBool,
+    resources: Resources,
     view: Mutex<View>,
+}
+
+impl Names {
+    pub fn new(name: impl Fn(&str) -> String) -> Self {
+        let all = |of: &str| (0..KEYS).map(|n| name(&format!("{of}{n}"))).collect();
+        Self {
+            near: all("k"),
+            late: all("late"),
+            fresh: name("fresh"),
+        }
+    }
 }
 
 /// Which servers are the primary, as clients hear of it.
@@ -41,6 +68,8 @@ pub struct Caller<'p> {
     /// Without a reply for so long, it gives up the connection.
     patience: Duration,
     connection: Option<(u16, Client)>,
+    /// Whether the last request left.
+    has_sent: bool,
 }
 
 pub struct Worker<'s, 'p> {
@@ -49,16 +78,20 @@ pub struct Worker<'s, 'p> {
     random: StdRng,
     /// How long after the others it hears of a new primary.
     late: Duration,
+    /// Where keys are that were not at the primary, and since when.
+    moved: BTreeMap<String, (u16, Instant)>,
     caller: Caller<'p>,
 }
 
 impl<'p> Scene<'p> {
-    pub fn new(plan: &'p Plan, journal: &'p Journal, primary: u16) -> Self {
+    pub fn new(plan: &'p Plan, journal: &'p Journal, primary: u16, names: Names) -> Self {
         Self {
+            names,
             plan,
             journal,
             is_over: AtomicBool::new(false),
             is_losing: AtomicBool::new(false),
+            resources: Resources::default(),
             view: Mutex::new(View {
                 old: primary,
                 new: primary,
@@ -76,8 +109,12 @@ impl<'p> Scene<'p> {
         };
     }
 
-    fn is_over(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Relaxed)
+    }
+
+    pub fn primary(&self) -> u16 {
+        self.view.lock().unwrap().new
     }
 }
 
@@ -88,17 +125,17 @@ impl<'p> Caller<'p> {
             journal,
             patience,
             connection: None,
+            has_sent: false,
         }
     }
 
     /// The reply. `None` if there is no connection, or no reply in time.
     pub fn ask(&mut self, port: u16, line: &str) -> Option<Reply> {
-        self.connection.take_if(|(to, _)| *to != port);
-        if self.connection.is_none() {
-            self.connection = Some((port, Client::try_connect_within(port, self.patience)?));
-        }
+        self.has_sent = false;
+        self.connect(port)?;
         let (_, client) = self.connection.as_mut()?;
         self.journal.note(&self.who, port, "send", line);
+        self.has_sent = true;
         let reply = client.try_call(line);
         let at_us = self.journal.now_us();
         let text = match &reply {
@@ -114,6 +151,42 @@ impl<'p> Caller<'p> {
         }
         reply.ok()
     }
+
+    fn connect(&mut self, port: u16) -> Option<()> {
+        self.connection.take_if(|(to, _)| *to != port);
+        if self.connection.is_none() {
+            self.connection = Some((port, Client::try_connect_within(port, self.patience)?));
+        }
+        Some(())
+    }
+
+    /// The next request is for a slot that is on its way to this node.
+    fn announce(&mut self, port: u16) {
+        self.connect(port);
+        if let Some((_, client)) = &mut self.connection {
+            client.try_call("ASKING").ok();
+        }
+    }
+
+    fn note(&self, what: &str, text: &str) {
+        let port = self.connection.as_ref().map_or(0, |(port, _)| *port);
+        self.journal.note(&self.who, port, what, text);
+    }
+}
+
+/// Where an error sends a client, and whether to stay.
+fn redirection(reply: Option<&Reply>) -> Option<(bool, u16)> {
+    let Some(Reply::Error(error)) = reply else {
+        return None;
+    };
+    let mut words = error.split(' ');
+    let is_moved = match words.next()? {
+        "MOVED" => true,
+        "ASK" => false,
+        _ => return None,
+    };
+    let (_, port) = words.nth(1)?.rsplit_once(':')?;
+    Some((is_moved, port.parse().ok()?))
 }
 
 impl<'s, 'p> Worker<'s, 'p> {
@@ -122,7 +195,7 @@ impl<'s, 'p> Worker<'s, 'p> {
         let late_ms = match number % 4 {
             0 | 1 => 0,
             // They stay at an old primary that is cut off.
-            _ if scene.plan.fault == Fault::CutOff => u64::MAX,
+            _ if scene.plan.is_old_served() => u64::MAX,
             _ => random.random_range(0..700),
         };
         let patience = Duration::from_millis(random.random_range(300..1_500));
@@ -131,6 +204,7 @@ impl<'s, 'p> Worker<'s, 'p> {
             number,
             random,
             late: Duration::from_millis(late_ms),
+            moved: BTreeMap::new(),
             caller: Caller::new(format!("c{number}"), scene.journal, patience),
         }
     }
@@ -147,11 +221,32 @@ impl<'s, 'p> Worker<'s, 'p> {
     fn ask(&mut self, line: &str) -> Option<Reply> {
         let view = *self.scene.view.lock().unwrap();
         let has_heard = view.since.elapsed() >= self.late;
-        let port = if has_heard { view.new } else { view.old };
-        let reply = self.caller.ask(port, line);
-        if !matches!(reply, Some(Reply::Int(_) | Reply::Nil)) {
-            self.pause(5..20);
+        let primary = if has_heard { view.new } else { view.old };
+        let key = line.split(' ').nth(1).expect("a key");
+        let moved = self.moved.get(key).filter(|(_, at)| *at > view.since);
+        let mut reply = self
+            .caller
+            .ask(moved.map_or(primary, |(port, _)| *port), line);
+        for _ in 0..REDIRECTIONS {
+            let Some((is_moved, port)) = redirection(reply.as_ref()) else {
+                break;
+            };
+            if is_moved {
+                self.moved.insert(key.into(), (port, Instant::now()));
+            } else {
+                self.caller.announce(port);
+            }
+            reply = self.caller.ask(port, line);
         }
+        match &reply {
+            Some(Reply::Int(_) | Reply::Nil) => return reply,
+            Some(Reply::Error(error)) if error.starts_with("READONLY") => {
+                self.late = Duration::ZERO;
+            }
+            Some(_) => {}
+            None => drop(self.moved.remove(key)),
+        }
+        self.pause(5..20);
         reply
     }
 
@@ -162,12 +257,13 @@ impl<'s, 'p> Worker<'s, 'p> {
     fn work(&mut self, token: &str) {
         let longest_ms = self.scene.plan.max_ttl_ms;
         let is_losing = self.scene.is_losing.load(Ordering::Relaxed);
-        let lock = if is_losing && self.random.random_range(0..4) > 0 {
-            "late"
+        let names = &self.scene.names;
+        let keys = if is_losing && self.random.random_range(0..4) > 0 {
+            &names.late
         } else {
-            "k"
+            &names.near
         };
-        let key = format!("{lock}{}", self.random.random_range(0..KEYS));
+        let key = keys[self.random.random_range(0..KEYS)].clone();
         let is_shared = self.random.random_range(0..3) == 0;
         let command = match is_shared {
             true => "RWLOCK.RLOCK",
@@ -187,28 +283,89 @@ impl<'s, 'p> Worker<'s, 'p> {
             sent = Instant::now();
             reply = self.ask(&line);
         }
-        if !matches!(reply, Some(Reply::Int(_))) {
+        let Some(Reply::Int(fence)) = reply else {
             return;
-        }
+        };
         let has_waited = sent.elapsed() > Duration::from_millis(ttl_ms / 10);
         let renew = format!("LOCK.RENEW {key} {token} {ttl_ms}");
         if has_waited && self.ask(&renew) != Some(Reply::Int(1)) {
             return;
         }
+        let increment = (!is_shared).then(|| self.begin(&key, token, fence));
+        let is_left = self.hold(way, &key, token, ttl_ms, is_shared);
+        if let Some(Some(value)) = increment {
+            self.end(&key, fence, value);
+        }
+        if !is_left {
+            self.ask(&format!("LOCK.RELEASE {key} {token}"));
+            self.come_late(&key, token);
+        }
+    }
+
+    /// Sometimes it does not know that its hold has ended.
+    fn come_late(&mut self, key: &str, token: &str) {
+        let late = match self.random.random_range(0..9) {
+            0 => format!("LOCK.CHECK {key} {token}"),
+            1 => format!("LOCK.RELEASE {key} {token}"),
+            2 if self.scene.plan.kind.is_7_0_or_later() => {
+                format!("LOCK.EXEC {key} {token} INCR {key}:late")
+            }
+            _ => return,
+        };
+        self.ask(&late);
+    }
+
+    /// Begins to add one to what the lock protects. Answers the number that is to be written back,
+    /// unless it is in the server, which adds it at once.
+    fn begin(&mut self, key: &str, token: &str, fence: i64) -> Option<u64> {
+        let plan = self.scene.plan;
+        let is_counted = !plan.fault.loses() && plan.kind.is_7_0_or_later();
+        if is_counted && self.random.random::<bool>() {
+            self.caller.note("op", &format!("increment counter:{key}"));
+            let line = format!("LOCK.EXEC {key} {token} INCR {key}:counter");
+            let done = match self.ask(&line) {
+                Some(Reply::Int(value)) => (value - 1).to_string(),
+                Some(_) => "none".into(),
+                None if self.caller.has_sent => "unknown".into(),
+                None => "none".into(),
+            };
+            self.caller.note("done", &done);
+            return None;
+        }
+        self.caller.note("op", &format!("increment fenced:{key}"));
+        let value = self.scene.resources.read(key, fence);
+        if value.is_none() {
+            self.caller.note("done", "rejected");
+        }
+        value
+    }
+
+    /// Writes the number back that [`Self::begin`] has read.
+    fn end(&mut self, key: &str, fence: i64, value: u64) {
+        match self.scene.resources.write(key, fence, value + 1) {
+            true => self.caller.note("done", &value.to_string()),
+            false => self.caller.note("done", "rejected"),
+        }
+    }
+
+    /// Holds the lock for a while. Answers whether it is left as it is.
+    fn hold(&mut self, way: u32, key: &str, token: &str, ttl_ms: u64, is_shared: bool) -> bool {
         match way {
-            0 | 1 => self.keep(&key, token, longest_ms),
+            0 | 1 => self.keep(key, token),
             // It is gone, or stands still.
-            2 | 3 => return self.pause(20..200),
+            2 | 3 => {
+                let longest_ms = if way == 3 { 2 * ttl_ms } else { 200 };
+                self.pause(20..longest_ms);
+                return true;
+            }
             4 => {
                 self.pause(5..100);
-                if self.ask(&format!("LOCK.CHECK {key} {token}")) == Some(Reply::Nil) {
-                    return;
-                }
+                return self.ask(&format!("LOCK.CHECK {key} {token}")) == Some(Reply::Nil);
             }
-            5 | 6 if !is_shared => self.read_and_write_again(&key, token, ttl_ms),
+            5 | 6 if !is_shared => self.read_and_write_again(key, token, ttl_ms),
             _ => self.pause(1..60),
         }
-        self.ask(&format!("LOCK.RELEASE {key} {token}"));
+        false
     }
 
     /// Becomes a reader, preferably when that may be lost, and then a writer again: only if nobody
@@ -227,7 +384,8 @@ impl<'s, 'p> Worker<'s, 'p> {
     }
 
     /// Renews the lock for a while.
-    fn keep(&mut self, key: &str, token: &str, longest_ms: u64) {
+    fn keep(&mut self, key: &str, token: &str) {
+        let longest_ms = self.scene.plan.max_ttl_ms;
         let start = Instant::now();
         let goal = Duration::from_millis(self.random.random_range(200..2 * longest_ms));
         let mut renewed = Instant::now();

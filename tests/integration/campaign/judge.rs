@@ -8,16 +8,22 @@
 use std::collections::BTreeMap;
 
 use super::journal::Line;
+use super::requests::Finding;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     pub grants: usize,
     /// Pairs of clients that believed at one instant, of which one must not.
-    pub overlaps: Vec<String>,
+    pub overlaps: Vec<Finding>,
     /// Pairs of grants whose fences are not in their order.
-    pub fences: Vec<String>,
+    pub fences: Vec<Finding>,
     /// From the last promotion, or the last start, to the first new grant.
     pub pause_us: Option<u64>,
+    /// The same from when the new primary first heard of a majority.
+    pub pause_of_majority_us: Option<u64>,
+    pub requests: usize,
+    /// How long the round took.
+    pub us: u64,
     /// The holders at that time that the new primary knew and that renewed, and how many could.
     pub renewing: usize,
     pub kept: usize,
@@ -64,9 +70,15 @@ struct Judge<'l> {
     /// By client.
     sent: BTreeMap<&'l str, Sent<'l>>,
     grants: Vec<Grant<'l>>,
+    /// Whether fences rise for each key, and not at each server.
+    is_by_key: bool,
     promoting_us: u64,
     /// The ports, and when. The last one is the primary.
     promoted: Vec<(u16, u64)>,
+    /// When the last one first had a guard that ends by itself.
+    heard_us: Option<u64>,
+    /// What the primary has said last of its guard.
+    guard: Option<&'l Line>,
     holders: BTreeMap<&'l str, Holder>,
     verdict: Verdict,
 }
@@ -76,14 +88,35 @@ fn lease_us(ttl_ms: &str) -> u64 {
     ttl_ms * 990 - 2_000
 }
 
+/// What a client believed of a lock.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Belief {
+    pub key: String,
+    pub from_us: u64,
+    pub until_us: u64,
+    pub is_shared: bool,
+    pub token: String,
+}
+
 pub fn judge(lines: &[Line], slack_ms: Option<u64>) -> Verdict {
+    read_all(lines, slack_ms).conclude()
+}
+
+/// All beliefs, in the order of their keys and times.
+pub fn beliefs(lines: &[Line]) -> Vec<Belief> {
+    read_all(lines, None).beliefs()
+}
+
+fn read_all(lines: &[Line], slack_ms: Option<u64>) -> Judge<'_> {
     let mut judge = Judge::default();
     for line in lines {
         match &line.what[..] {
             "send" => judge.send(line),
             "reply" => judge.reply(line),
+            "round" => judge.is_by_key = line.text.contains("topology=cluster"),
             "promoting" => judge.promoting_us = line.at_us,
             "promoted" => judge.promoted(line),
+            "guard" => judge.has_guard(line),
             "knows" => {
                 if let Some(holder) = judge.holders.get_mut(&line.text[..]) {
                     holder.is_known = true;
@@ -96,11 +129,13 @@ pub fn judge(lines: &[Line], slack_ms: Option<u64>) -> Verdict {
             _ => {}
         }
     }
-    judge.conclude()
+    judge.verdict.us = lines.last().map_or(0, |line| line.at_us);
+    judge
 }
 
 impl<'l> Judge<'l> {
     fn send(&mut self, line: &'l Line) {
+        self.verdict.requests += 1;
         let words: Vec<_> = line.text.split(' ').collect();
         let [command, key, token, ..] = words[..] else {
             panic!("{line:?}");
@@ -114,10 +149,12 @@ impl<'l> Judge<'l> {
             modes: Vec::new(),
             until_us: 0,
         });
-        if command == "LOCK.RELEASE" {
-            piece.end(line.at_us);
-        } else if let Some(ttl_ms) = words.get(3) {
-            piece.end(line.at_us + lease_us(ttl_ms));
+        match (command, words.get(3)) {
+            ("LOCK.RELEASE", _) => piece.end(line.at_us),
+            ("LOCK.ACQUIRE" | "RWLOCK.RLOCK" | "LOCK.RENEW", Some(ttl_ms)) => {
+                piece.end(line.at_us + lease_us(ttl_ms));
+            }
+            _ => {}
         }
         if piece.is_granted && is_shared {
             piece.change(line.at_us, true);
@@ -174,6 +211,9 @@ impl<'l> Judge<'l> {
 
     fn promoted(&mut self, line: &Line) {
         self.promoted.push((line.to, line.at_us));
+        let guard = self.guard.filter(|guard| guard.to == line.to);
+        let has_majority = guard.is_some_and(|guard| guard.text != "alone");
+        self.heard_us = has_majority.then_some(line.at_us);
         let holders = self
             .pieces
             .iter()
@@ -183,15 +223,26 @@ impl<'l> Judge<'l> {
             .collect();
     }
 
+    fn has_guard(&mut self, line: &'l Line) {
+        self.guard = Some(line);
+        let primary = self.promoted.last().map(|(port, _)| *port);
+        if primary == Some(line.to) && line.text != "alone" {
+            self.heard_us.get_or_insert(line.at_us);
+        }
+    }
+
     fn conclude(mut self) -> Verdict {
         self.find_overlaps();
         self.find_fences();
         let mut verdict = self.verdict;
         verdict.grants = self.grants.len();
         if let Some((port, at_us)) = self.promoted.last() {
-            let after = self.grants.iter().filter(|grant| grant.to == *port);
-            let after = after.filter_map(|grant| grant.told_us.checked_sub(*at_us));
-            verdict.pause_us = after.min();
+            let there = self.grants.iter().filter(|grant| grant.to == *port);
+            let after = there.map(|grant| grant.told_us).filter(|us| us >= at_us);
+            let first_us = after.min();
+            verdict.pause_us = first_us.map(|us| us - at_us);
+            let pause_us = |heard_us| Some(first_us?.saturating_sub(heard_us));
+            verdict.pause_of_majority_us = self.heard_us.and_then(pause_us);
         }
         let known = self.holders.values().filter(|holder| holder.is_known);
         let renewing: Vec<_> = known.filter_map(|holder| holder.was_renewed).collect();
@@ -200,46 +251,69 @@ impl<'l> Judge<'l> {
         verdict
     }
 
-    fn find_overlaps(&mut self) {
-        let mut beliefs: Vec<_> = self
-            .pieces
-            .iter()
-            .flat_map(|(token, piece)| {
-                piece
-                    .beliefs()
-                    .map(move |belief| (&piece.key, belief, *token))
-            })
-            .collect();
+    fn beliefs(&self) -> Vec<Belief> {
+        let all = self.pieces.iter().flat_map(|(token, piece)| {
+            piece
+                .beliefs()
+                .map(|(from_us, until_us, is_shared)| Belief {
+                    key: piece.key.clone(),
+                    from_us,
+                    until_us,
+                    is_shared,
+                    token: (*token).into(),
+                })
+        });
+        let mut beliefs: Vec<_> = all.collect();
         beliefs.sort();
-        for (n, (key, (from_us, until_us, is_shared), token)) in beliefs.iter().enumerate() {
+        beliefs
+    }
+
+    fn find_overlaps(&mut self) {
+        let beliefs = self.beliefs();
+        for (n, one) in beliefs.iter().enumerate() {
             let later = beliefs[n + 1..].iter();
             let at_once =
-                later.take_while(|(other, (from, ..), _)| other == key && from < until_us);
-            for (_, (other_from_us, other_until_us, other_is_shared), other) in at_once {
-                if !(*is_shared && *other_is_shared) && token != other {
-                    self.verdict.overlaps.push(format!(
-                        "{key}: {token} from {from_us} to {until_us}, {other} from {other_from_us} to {other_until_us}"
-                    ));
+                later.take_while(|other| other.key == one.key && other.from_us < one.until_us);
+            for other in at_once {
+                if !(one.is_shared && other.is_shared) && one.token != other.token {
+                    let (key, token, second) = (&one.key, &one.token, &other.token);
+                    self.verdict.overlaps.push(Finding {
+                        judge: "beliefs",
+                        key: key.clone(),
+                        tokens: vec![token.clone(), second.clone()],
+                        from_us: other.from_us,
+                        until_us: one.until_us.min(other.until_us),
+                        text: format!("{token} and {second} believed they held {key}"),
+                    });
                 }
             }
         }
     }
 
     /// Fences rise at one server, and those of a new primary are larger than all before. An old one
-    /// that lives on may still give smaller ones.
+    /// that lives on may still give smaller ones. In a cluster they rise in each slot.
     fn find_fences(&mut self) {
         let rank = |port| self.promoted.iter().position(|(to, _)| *to == port);
+        let key = |grant: &Grant<'_>| &self.pieces[grant.token].key;
         for later in &self.grants {
             let falls = |grant: &&Grant<'_>| {
                 grant.told_us < later.sent_us
                     && grant.fence >= later.fence
                     && rank(grant.to) <= rank(later.to)
+                    && (!self.is_by_key || key(grant) == key(later))
             };
             let earlier = self.grants.iter().filter(falls);
             let pairs = earlier.map(|grant| {
                 let tell =
                     |grant: &Grant<'_>| format!("{} at {}: {}", grant.token, grant.to, grant.fence);
-                format!("{}, then {}", tell(grant), tell(later))
+                Finding {
+                    judge: "fences",
+                    key: String::new(),
+                    tokens: vec![grant.token.into(), later.token.into()],
+                    from_us: grant.sent_us,
+                    until_us: later.told_us,
+                    text: format!("fences: {}, then {}", tell(grant), tell(later)),
+                }
             });
             self.verdict.fences.extend(pairs);
         }

@@ -180,6 +180,9 @@ fn the_pause_ends_with_the_first_new_grant() {
         "120 c1 7002 send LOCK.RENEW k a 1000",
         "130 c1 7002 reply 1",
         "140 c2 7002 send LOCK.ACQUIRE other b 1000 BLOCK 3000",
+        "115 watcher 7002 guard alone",
+        "150 watcher 7002 guard promotion",
+        "160 watcher 7002 guard open",
         "600 driver 7001 demoted ",
         "1610 c2 7002 reply 200",
     ];
@@ -187,6 +190,9 @@ fn the_pause_ends_with_the_first_new_grant() {
     let expected = Verdict {
         grants: 2,
         pause_us: Some(1_500_000),
+        pause_of_majority_us: Some(1_460_000),
+        requests: 3,
+        us: 1_610_000,
         renewing: 1,
         kept: 1,
         ..Verdict::default()

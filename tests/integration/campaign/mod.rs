@@ -1,10 +1,17 @@
 //! The campaign: many failovers of real servers with the guard, and a count of the instants at which
 //! two clients believed they held one lock. A control without the guard must show some.
 //!
-//! - [`plan`]: the modes, the faults, and what a seed makes of them. [`round`]: a group of servers
-//!   and its failover. [`clients`]: what goes on meanwhile.
-//! - [`journal`]: the record, written while it happens. [`judge`] reads only that, and
-//!   [`judge_tests`] shows with forged records that it refuses what it should.
+//! - [`plan`]: the modes, the faults, and what a seed makes of them. [`round`]: servers and their
+//!   failover. [`group`] and [`faults`]: a primary with two replicas. [`partition`]: servers that
+//!   cannot reach one another. [`sentinels`]: three sentinels promote. [`shards`]: a cluster.
+//!   [`clients`]: what goes on meanwhile, [`resources`]: what the locks protect, and [`watcher`]:
+//!   what the primary says meanwhile.
+//! - [`journal`]: the record, written while it happens. The judges read only that: [`judge`] of
+//!   beliefs and fences, [`waits`] of fairness and liveness, [`holds`], and [`foreign`], porcupine,
+//!   of the resources. [`judge_tests`] and [`forged`] show with forged records that they refuse
+//!   what they should, and so do the tests of `tests/judge`.
+//! - [`planted`]: faults in the module that the judges must find.
+//! - [`picture`]: a journal as a picture, and what contradicts itself in it.
 //! - [`report`]: a line per round, and the sums.
 //!
 //! `make campaign` runs it. These settings choose its size:
@@ -13,21 +20,39 @@
 //! | --- | --- | --- |
 //! | `CAMPAIGN_ROUNDS` | 2000 | failovers with the guard |
 //! | `CAMPAIGN_CONTROL` | 300 | failovers without it |
+//! | `CAMPAIGN_SECONDS` | | as many rounds as begin in this time, one of eight without the guard |
 //! | `CAMPAIGN_SEED` | the time | the seed of the first round; each next one has the next seed |
 //! | `CAMPAIGN_SERVERS` | all | `redis-6.2,valkey-9` |
+//! | `CAMPAIGN_TOPOLOGIES` | all | `group,sentinel,cluster` |
 //! | `CAMPAIGN_MODES` | all | `restart,failover,quorum` |
 //! | `CAMPAIGN_FAULTS` | all | `behind,twice` |
 //! | `CAMPAIGN_GROUPS` | 16 | groups of servers at one time |
 //! | `CAMPAIGN_KEEP` | 0 | 1: the journals of all rounds stay |
+//! | `CAMPAIGN_JUDGE` | | the program of `tests/judge`, for the resources |
+//! | `CAMPAIGN_PLANTED` | all | the planted faults to play, by the beginnings of their names |
 //! | `CAMPAIGN_INTO` | a temporary folder | where the results and the suspicious journals go |
 
 mod clients;
+mod faults;
+mod foreign;
+mod forged;
+mod group;
+mod holds;
 mod journal;
 mod judge;
 mod judge_tests;
+mod partition;
+mod picture;
 mod plan;
+mod planted;
 mod report;
+mod requests;
+mod resources;
 mod round;
+mod sentinels;
+mod shards;
+mod waits;
+mod watcher;
 
 use std::fs;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -35,12 +60,16 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::harness::now_us;
-use journal::{read, Journal};
+use holds::holds;
+use journal::{read, Journal, Line};
 use judge::judge;
 use plan::{Choice, Plan};
 use report::{Report, Row};
+use requests::{Finding, History};
+use waits::{fairness, liveness};
 
 fn setting<T: FromStr>(name: &str) -> Option<T> {
     let text = std::env::var(name).ok().filter(|text| !text.is_empty())?;
@@ -51,8 +80,14 @@ fn setting<T: FromStr>(name: &str) -> Option<T> {
 #[test]
 #[ignore = "make campaign"]
 fn failovers_of_real_servers_show_no_overlap() {
-    let rounds = setting("CAMPAIGN_ROUNDS").unwrap_or(2_000);
-    let control = setting("CAMPAIGN_CONTROL").unwrap_or(300);
+    let end = setting("CAMPAIGN_SECONDS").map(|s| Instant::now() + Duration::from_secs(s));
+    let (rounds, control) = match end {
+        Some(_) => (7_000_000, 1_000_000),
+        None => (
+            setting("CAMPAIGN_ROUNDS").unwrap_or(2_000),
+            setting("CAMPAIGN_CONTROL").unwrap_or(300),
+        ),
+    };
     let seed: u64 = setting("CAMPAIGN_SEED").unwrap_or_else(now_us);
     let into: PathBuf =
         setting("CAMPAIGN_INTO").unwrap_or(Path::new(env!("CARGO_TARGET_TMPDIR")).join("campaign"));
@@ -62,13 +97,15 @@ fn failovers_of_real_servers_show_no_overlap() {
         into.join("rounds.tsv").display()
     );
     let choice = Choice::from_settings();
-    let report = Report::into(&into);
+    let groups: u64 = setting("CAMPAIGN_GROUPS").unwrap_or(16);
+    let report = Report::into(&into, seed, groups);
     let next = AtomicU64::new(0);
     thread::scope(|scope| {
-        for _ in 0..setting("CAMPAIGN_GROUPS").unwrap_or(16) {
+        for _ in 0..groups {
             scope.spawn(|| loop {
                 let number = next.fetch_add(1, Ordering::Relaxed);
-                if number >= rounds + control {
+                let is_late = end.is_some_and(|end| Instant::now() >= end);
+                if number >= rounds + control || is_late {
                     return;
                 }
                 // The control is spread over the campaign.
@@ -83,18 +120,61 @@ fn failovers_of_real_servers_show_no_overlap() {
     report.finish();
 }
 
-/// Plays a round and judges it. The journal of a suspicious one stays.
+/// Plays a round and judges it. The journal of a suspicious one stays, with pictures of it.
 fn run(plan: Plan, into: &Path) -> Row {
     let path = into.join(format!("round-{}.jsonl", plan.seed));
     let journal = Journal::create(&path);
     let played = catch_unwind(AssertUnwindSafe(|| round::play(&plan, &journal)));
-    let verdict = played.is_ok().then(|| {
-        let text = fs::read_to_string(&path).unwrap();
-        judge(&read(&text), plan.mode.slack_ms())
-    });
-    let row = Row { plan, verdict };
-    if !row.is_suspicious() && setting("CAMPAIGN_KEEP").unwrap_or(0) == 0 {
+    let mut row = Row {
+        verdict: None,
+        findings: Vec::new(),
+        plan,
+    };
+    if played.is_ok() {
+        let lines = read(&fs::read_to_string(&path).unwrap());
+        row.verdict = Some(judge(&lines, row.plan.mode.slack_ms()));
+        row.findings = others(&path, &lines);
+    }
+    if row.is_suspicious() {
+        draw(&path);
+    } else if setting("CAMPAIGN_KEEP").unwrap_or(0) == 0 {
         fs::remove_file(&path).unwrap();
     }
     row
+}
+
+/// What the judges of waits, holds and resources find.
+fn others(path: &Path, lines: &[Line]) -> Vec<Finding> {
+    let history = History::of(lines);
+    let found = [fairness(&history), liveness(&history), holds(&history)].concat();
+    [found, foreign::judge(path)].concat()
+}
+
+/// Draws a journal beside it: the whole of it, and the first few contradictions.
+fn draw(path: &Path) -> Vec<Finding> {
+    let lines = read(&fs::read_to_string(path).unwrap());
+    let verdict = judge(&lines, None);
+    let found = [verdict.overlaps, verdict.fences, others(path, &lines)].concat();
+    fs::write(
+        path.with_extension("svg"),
+        picture::of_round(&lines, &found),
+    )
+    .unwrap();
+    let with_requests = found.iter().filter(|one| !one.tokens.is_empty());
+    for (n, one) in with_requests.take(3).enumerate() {
+        let picture = picture::of_contradiction(&lines, one);
+        let path = path.with_extension(format!("{}-{}.svg", one.judge, n + 1));
+        fs::write(path, picture).unwrap();
+    }
+    found
+}
+
+/// Judges one journal and draws it: `CAMPAIGN_JOURNAL=round-7.jsonl`.
+#[test]
+#[ignore = "for a journal that is there"]
+fn a_journal_is_judged_and_drawn() {
+    let path: PathBuf = setting("CAMPAIGN_JOURNAL").expect("a journal");
+    for one in draw(&path) {
+        println!("{one}");
+    }
 }

@@ -1,10 +1,21 @@
-//! What is played: the modes of the guard, the faults, and the choices of a seed.
+//! What is played: the topologies, the modes of the guard, the faults, and the choices of a seed.
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
+use super::partition::Partition;
 use super::setting;
 use crate::harness::Kind;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Topology {
+    /// A primary and two replicas. The driver promotes.
+    Group,
+    /// The same, and three sentinels promote.
+    Sentinel,
+    /// Three primaries with a replica each. There is no majority in a shard of two.
+    Cluster,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mode {
@@ -20,43 +31,114 @@ pub enum Fault {
     RestartEmpty,
     RestartRdb,
     RestartAof,
+    /// Nothing happens for a while.
+    Calm,
+    /// The primary stands still for longer than a lease, and goes on.
+    Paused,
+    /// Its wall clock is set forward, or back.
+    ClockStep,
+    /// Its append-only file cannot grow any more, and then it is killed.
+    DiskFull,
     /// The primary is killed, and a replica is promoted that lacks its newest grants.
     Behind,
     /// The same, and then the promoted one is killed before its guard ends.
     Twice,
+    /// As in `Behind`, because what the replicas get takes its time.
+    Slow,
+    /// As in `Behind`, with clocks of different speed that show different times.
+    Speeds,
+    /// As in `Behind`, after other modes and other leases were set and taken back.
+    Config,
     /// `FAILOVER`: nothing is lost.
     Planned,
+    /// The servers get another build of the module, one after the other.
+    Upgrade,
     /// The old primary stands still during the promotion, and goes on within the slack.
     Stopped,
     /// The old primary goes on serving its clients within the slack.
     LivesOn,
+    /// The network between the old primary and the others drops everything one way, or both. Clients
+    /// reach all of them.
+    Partition,
     /// A replica is promoted that never got any data.
     Empty,
     /// The old primary loses its replicas, and serves its clients to the end of the round.
     CutOff,
+    /// A slot of a cluster moves: key by key, at once (`CLUSTER MIGRATESLOTS`), or without its keys.
+    Moved,
+    MovedAtOnce,
+    Seized,
 }
 
 use Fault::{
-    Behind, CutOff, Empty, LivesOn, Planned, RestartAof, RestartEmpty, RestartRdb, Stopped, Twice,
+    Behind, Calm, ClockStep, Config, CutOff, DiskFull, Empty, LivesOn, Moved, MovedAtOnce, Paused,
+    Planned, RestartAof, RestartEmpty, RestartRdb, Seized, Slow, Speeds, Stopped, Twice, Upgrade,
 };
+
+const TOPOLOGIES: [Topology; 3] = [Topology::Group, Topology::Sentinel, Topology::Cluster];
 
 const MODES: [Mode; 3] = [Mode::Restart, Mode::Failover, Mode::Quorum];
 
-const FAULTS: [Fault; 10] = [
+const FAULTS: [Fault; 22] = [
     RestartEmpty,
     RestartRdb,
     RestartAof,
+    Calm,
+    Paused,
+    ClockStep,
+    DiskFull,
     Behind,
     Twice,
+    Slow,
+    Speeds,
+    Config,
     Planned,
+    Upgrade,
     Stopped,
     LivesOn,
+    Fault::Partition,
     Empty,
     CutOff,
+    Moved,
+    MovedAtOnce,
+    Seized,
+];
+
+const KINDS: [Kind; 5] = [
+    Kind::Redis6_2,
+    Kind::Redis7_0,
+    Kind::Redis8_2,
+    Kind::Valkey8_0,
+    Kind::Valkey9,
 ];
 
 const SLACK_MS: u64 = 500;
 const FRESH_MS: u64 = 1_000;
+/// Well above the slack, and three times F and a second. After a promotion a shorter lease ends
+/// before its owner can renew it.
+const LONG_TTL_MS: u64 = 5_000;
+
+impl Topology {
+    pub fn name(self) -> String {
+        format!("{self:?}").to_lowercase()
+    }
+
+    fn has(self, mode: Mode, fault: Fault) -> bool {
+        match self {
+            Self::Group => mode >= fault.least_mode() && !fault.is_of_slot(),
+            // After SENTINEL FAILOVER the old primary goes on for longer than any slack.
+            Self::Sentinel => match mode {
+                Mode::Restart => false,
+                Mode::Failover => fault == Behind,
+                Mode::Quorum => matches!(fault, Behind | CutOff | Planned),
+            },
+            Self::Cluster => {
+                let is_failover = matches!(fault, Behind | LivesOn | Planned);
+                mode == Mode::Failover && (is_failover || fault.is_of_slot())
+            }
+        }
+    }
+}
 
 impl Mode {
     pub fn name(self) -> &'static str {
@@ -78,8 +160,16 @@ impl Fault {
         format!("{self:?}").to_lowercase()
     }
 
+    /// Whether the first primary stays the primary.
     pub fn is_restart(self) -> bool {
-        matches!(self, RestartEmpty | RestartRdb | RestartAof)
+        matches!(
+            self,
+            RestartEmpty | RestartRdb | RestartAof | Calm | Paused | ClockStep | DiskFull
+        )
+    }
+
+    fn is_of_slot(self) -> bool {
+        matches!(self, Moved | MovedAtOnce | Seized)
     }
 
     /// The first mode within whose conditions it is. Each mode includes the one before it.
@@ -93,7 +183,19 @@ impl Fault {
 
     /// Whether the next primary lacks grants.
     pub fn loses(self) -> bool {
-        self != Planned
+        !matches!(
+            self,
+            Planned | Upgrade | Calm | Paused | ClockStep | Moved | MovedAtOnce
+        )
+    }
+
+    fn is_known_to(self, kind: Kind) -> bool {
+        match self {
+            // 6.2 has no settings of modules.
+            Config => kind.is_7_0_or_later(),
+            MovedAtOnce => kind == Kind::Valkey9,
+            _ => true,
+        }
     }
 }
 
@@ -113,6 +215,7 @@ pub enum Lag {
 pub struct Plan {
     pub seed: u64,
     pub kind: Kind,
+    pub topology: Topology,
     pub mode: Mode,
     pub is_guarded: bool,
     pub fault: Fault,
@@ -124,6 +227,28 @@ pub struct Plan {
 impl Plan {
     pub fn random(&self, of: u64) -> StdRng {
         StdRng::seed_from_u64(self.seed ^ (of << 48))
+    }
+
+    /// What the first line of the journal says.
+    pub fn told(&self) -> String {
+        let Self {
+            seed,
+            kind,
+            topology,
+            mode,
+            is_guarded,
+            fault,
+            max_ttl_ms,
+            ..
+        } = self;
+        format!(
+            "seed={seed} server={} topology={} mode={} fault={} guarded={is_guarded} max_ttl={max_ttl_ms} loses={}",
+            kind.name(),
+            topology.name(),
+            mode.name(),
+            fault.name(),
+            fault.loses()
+        )
     }
 
     /// The module's arguments, and options of the server.
@@ -138,14 +263,25 @@ impl Plan {
             }
         };
         let aof = match self.fault {
-            RestartAof => "--appendonly yes --auto-aof-rewrite-percentage 0",
+            RestartAof | DiskFull => "--appendonly yes --auto-aof-rewrite-percentage 0",
             _ => "",
         };
         // The servers' own defaults differ.
         let replication =
             "--repl-diskless-sync yes --repl-diskless-sync-delay 0 --appendfsync everysec";
-        let line = format!("max-ttl {max_ttl_ms} {guard} {replication} {aof}");
+        let line = format!("{guard} max-ttl {max_ttl_ms} {replication} {aof}");
         line.split_whitespace().map(str::to_string).collect()
+    }
+
+    /// Whether half of the clients stay at the old primary until it refuses them.
+    pub fn is_old_served(&self) -> bool {
+        let is_by_sentinel = self.topology == Topology::Sentinel && self.fault == Planned;
+        self.fault == CutOff || is_by_sentinel
+    }
+
+    /// Whether whoever holds a lock can keep it.
+    pub fn can_keep(&self) -> bool {
+        self.max_ttl_ms == LONG_TTL_MS && self.fault != ClockStep
     }
 
     /// C: for how long after the failover there is no new grant.
@@ -160,66 +296,80 @@ impl Plan {
     }
 }
 
+/// A server, where it stands, its mode and what happens to it.
+type Case = (Kind, Topology, Mode, Fault);
+
 /// What the settings allow.
 pub struct Choice {
-    kinds: Vec<Kind>,
-    pairs: Vec<(Mode, Fault)>,
+    cases: Vec<Case>,
 }
 
 impl Choice {
     pub fn from_settings() -> Self {
-        let words = |name: &str, default: &str| -> Vec<String> {
-            let text = setting(name).unwrap_or_else(|| default.to_string());
-            text.split(',').map(str::to_string).collect()
-        };
-        let kinds = [
-            Kind::Redis6_2,
-            Kind::Redis7_0,
-            Kind::Redis8_2,
-            Kind::Valkey8_0,
-            Kind::Valkey9,
-        ];
-        let servers = words("CAMPAIGN_SERVERS", "redis,valkey");
-        let modes = words("CAMPAIGN_MODES", "restart,failover,quorum");
-        let faults = words("CAMPAIGN_FAULTS", "");
-        let is_server = |kind: &Kind| servers.iter().any(|name| kind.name().starts_with(name));
-        let pairs = MODES
-            .iter()
-            .filter(|mode| modes.iter().any(|name| name == mode.name()))
-            .flat_map(|mode| FAULTS.map(|fault| (*mode, fault)))
-            .filter(|(mode, fault)| *mode >= fault.least_mode());
-        let choice = Self {
-            kinds: kinds.into_iter().filter(is_server).collect(),
-            pairs: pairs
-                .filter(|(_, fault)| faults.iter().any(|name| fault.name().starts_with(name)))
-                .collect(),
-        };
-        let is_empty = choice.kinds.is_empty() || choice.pairs.is_empty();
-        assert!(!is_empty, "the settings leave nothing to play");
-        choice
+        let [servers, topologies, modes, faults] = [
+            "CAMPAIGN_SERVERS",
+            "CAMPAIGN_TOPOLOGIES",
+            "CAMPAIGN_MODES",
+            "CAMPAIGN_FAULTS",
+        ]
+        .map(|name| setting::<String>(name).unwrap_or_default());
+        Self::of(&servers, &topologies, &modes, &faults)
     }
 
-    /// The rounds go through all servers, modes and faults.
+    /// All whose names begin so. Each is a list.
+    pub fn of(servers: &str, topologies: &str, modes: &str, faults: &str) -> Self {
+        let allows = |list: &str| {
+            let names: Vec<String> = list.split(',').map(str::to_string).collect();
+            move |name: &str| names.iter().any(|allowed| name.starts_with(&allowed[..]))
+        };
+        let is_server = allows(servers);
+        let is_topology = allows(topologies);
+        let is_mode = allows(modes);
+        let is_fault = allows(faults);
+        let is_possible = Partition::is_possible();
+        if !is_possible {
+            eprintln!("no partitions: not in a network namespace that is made for them");
+        }
+        let all = TOPOLOGIES.iter().flat_map(|topology| {
+            MODES.iter().flat_map(move |mode| {
+                let faults = FAULTS.iter().filter(|fault| topology.has(*mode, **fault));
+                faults.flat_map(move |fault| KINDS.map(|kind| (kind, *topology, *mode, *fault)))
+            })
+        });
+        let cases: Vec<Case> = all
+            .filter(|(kind, topology, mode, fault)| {
+                is_server(kind.name())
+                    && is_topology(&topology.name())
+                    && is_mode(mode.name())
+                    && is_fault(&fault.name())
+                    && fault.is_known_to(*kind)
+                    && (is_possible || *fault != Fault::Partition)
+            })
+            .collect();
+        assert!(!cases.is_empty(), "the settings leave nothing to play");
+        Self { cases }
+    }
+
+    /// The rounds go through all servers, topologies, modes and faults.
     pub fn plan(&self, number: u64, seed: u64, is_guarded: bool) -> Plan {
-        let of = |many: usize| usize::try_from(number % (many as u64)).unwrap();
-        let kind = self.kinds[of(self.kinds.len())];
-        let all = of(self.kinds.len() * self.pairs.len());
-        let (mode, fault) = self.pairs[all / self.kinds.len()];
+        let of = usize::try_from(number % self.cases.len() as u64).unwrap();
+        let (kind, topology, mode, fault) = self.cases[of];
         let mut random = StdRng::seed_from_u64(seed);
         let lag = match random.random_range(0..8) {
             0 => Lag::InFlight,
             1 | 2 => Lag::Stopped,
             _ => Lag::Unlinked,
         };
-        // After a promotion the last second of a hold does not count. So only longer leases outlive it.
-        let max_ttl_ms = if random.random_range(0..3) == 0 {
-            2_500
-        } else {
-            1_000
+        let max_ttl_ms = match random.random_range(0..6) {
+            0 => LONG_TTL_MS,
+            1 | 2 => 2_500,
+            _ if fault == Config => 2_500,
+            _ => 1_000,
         };
         Plan {
             seed,
             kind,
+            topology,
             mode,
             is_guarded,
             fault,

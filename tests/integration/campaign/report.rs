@@ -1,79 +1,64 @@
-//! A line per round while the campaign goes on, and the sums at its end.
+//! A line per round while the campaign goes on, and the sums at its end. A folder that already has
+//! lines gets more of them, and the sums are of all.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
+use std::time::Instant;
 
 use super::judge::Verdict;
-use super::plan::{Fault, Mode, Plan};
+use super::plan::{Mode, Plan};
+use super::requests::Finding;
 
 /// How much later than promised the first new grant may come.
 const LATE_MS: u64 = 500;
-/// C counts from the first acknowledgement of the replicas, which have to come to the new primary.
-const LATE_OF_QUORUM_MS: u64 = 1_500;
 
 pub struct Row {
     pub plan: Plan,
     /// `None` if the round could not be played.
     pub verdict: Option<Verdict>,
+    /// Of the other judges.
+    pub findings: Vec<Finding>,
 }
 
 pub struct Report {
     into: PathBuf,
-    lines: Mutex<(File, Vec<Row>)>,
+    lines: Mutex<(File, u64)>,
+    /// What the judges of waits, holds and resources have found.
+    refused: AtomicUsize,
+    run: Run,
+}
+
+/// What is known of a campaign besides its rounds.
+struct Run {
+    seed: u64,
+    groups: u64,
+    start: Instant,
 }
 
 impl Row {
     /// A breach of what the guard promises, or of the conditions.
     pub fn is_suspicious(&self) -> bool {
-        let breaks = |verdict: &Verdict| !verdict.overlaps.is_empty() || self.is_late();
         let Some(verdict) = &self.verdict else {
             return true;
         };
-        !verdict.fences.is_empty() || (self.plan.is_guarded && breaks(verdict))
-    }
-
-    fn pause_ms(&self) -> Option<u64> {
-        Some(self.verdict.as_ref()?.pause_us? / 1_000)
-    }
-
-    fn is_late(&self) -> bool {
-        let late_ms = match self.plan.mode {
-            Mode::Quorum => LATE_OF_QUORUM_MS,
-            _ => LATE_MS,
-        };
-        self.pause_ms()
-            .is_none_or(|ms| ms > self.plan.wait_ms() + late_ms)
-    }
-
-    /// Whether it was played, within the conditions.
-    fn counts(&self) -> bool {
-        self.verdict
-            .as_ref()
-            .is_some_and(|verdict| !verdict.is_void)
-    }
-
-    fn overlaps(&self) -> usize {
-        self.verdict
-            .as_ref()
-            .map_or(0, |verdict| verdict.overlaps.len())
-    }
-
-    fn guard(&self) -> &'static str {
-        if self.plan.is_guarded {
-            "on"
-        } else {
-            "off"
-        }
+        let line = self.line();
+        let breaks = || !verdict.overlaps.is_empty() || Record::read(line.trim_end()).is_late();
+        !verdict.fences.is_empty()
+            || !self.findings.is_empty()
+            || (self.plan.is_guarded && breaks())
     }
 
     fn line(&self) -> String {
         let Plan {
             seed,
             kind,
+            topology,
             mode,
             fault,
             max_ttl_ms,
@@ -85,32 +70,51 @@ impl Row {
             Some(_) => "played",
         };
         let verdict = self.verdict.clone().unwrap_or_default();
-        let pause_ms = self.pause_ms().map_or("-".into(), |ms| ms.to_string());
+        let of_majority_us = match self.plan.mode {
+            Mode::Quorum if self.plan.is_guarded => verdict.pause_of_majority_us,
+            _ => None,
+        };
+        let ms = |us: Option<u64>| us.map_or("-".into(), |us| (us / 1_000).to_string());
+        let guard = if self.plan.is_guarded { "on" } else { "off" };
+        let (renewing, kept) = match self.plan.can_keep() {
+            true => (verdict.renewing, verdict.kept),
+            false => (0, 0),
+        };
         format!(
-            "{seed}\t{}\t{}\t{}\t{}\t{max_ttl_ms}\t{state}\t{}\t{}\t{}\t{pause_ms}\t{}\t{}\t{}\n",
+            "{seed}\t{}\t{}\t{}\t{guard}\t{}\t{}\t{max_ttl_ms}\t{state}\t{}\t{}\t{}\t{}\t{}\t{}\t{renewing}\t{kept}\t{}\t{}\n",
             kind.name(),
+            topology.name(),
             mode.name(),
-            self.guard(),
             fault.name(),
+            fault.loses(),
             verdict.grants,
             verdict.overlaps.len(),
             verdict.fences.len(),
+            ms(verdict.pause_us),
+            ms(of_majority_us),
             self.plan.wait_ms(),
-            verdict.renewing,
-            verdict.kept
+            verdict.requests,
+            verdict.us / 1_000,
         )
     }
 }
 
-const HEAD: &str = "seed\tserver\tmode\tguard\tfault\tmax ttl ms\tstate\tgrants\toverlaps\tfences\tpause ms\tC ms\trenewing\tkept\n";
+const HEAD: &str = "seed\tserver\ttopology\tmode\tguard\tfault\tloses\tmax ttl ms\tstate\tgrants\toverlaps\tfences\tpause ms\tpause of majority ms\tC ms\trenewing\tkept\trequests\tms\n";
+
+const RUNS_HEAD: &str =
+    "seed\tcommit\tversion\tgroups\thours\trounds\trequests\thours of all groups\n";
 
 impl Report {
-    pub fn into(folder: &Path) -> Self {
-        let mut file = File::create(folder.join("rounds.tsv")).unwrap();
-        file.write_all(HEAD.as_bytes()).unwrap();
+    pub fn into(folder: &Path, seed: u64, groups: u64) -> Self {
         Self {
             into: folder.to_path_buf(),
-            lines: Mutex::new((file, Vec::new())),
+            lines: Mutex::new((open(&folder.join("rounds.tsv"), HEAD), 0)),
+            refused: AtomicUsize::new(0),
+            run: Run {
+                seed,
+                groups,
+                start: Instant::now(),
+            },
         }
     }
 
@@ -120,56 +124,46 @@ impl Report {
         if row.is_suspicious() {
             eprint!("suspicious: {}", row.line());
             let verdict = row.verdict.iter();
-            for breach in verdict.flat_map(|verdict| verdict.overlaps.iter().chain(&verdict.fences))
-            {
+            let found = verdict.flat_map(|verdict| verdict.overlaps.iter().chain(&verdict.fences));
+            for breach in found.chain(&row.findings) {
                 eprintln!("  {breach}");
             }
         }
-        lines.1.push(row);
-        if lines.1.len() % 100 == 0 {
-            eprintln!("{} rounds", lines.1.len());
+        lines.1 += 1;
+        self.refused
+            .fetch_add(row.findings.len(), Ordering::Relaxed);
+        if lines.1 % 100 == 0 {
+            eprintln!("{} rounds", lines.1);
         }
     }
 
     /// Writes the sums, and fails the test if a promise was broken.
     pub fn finish(self) {
-        let (_, rows) = self.lines.into_inner().unwrap();
-        let mut by_group: BTreeMap<_, Vec<&Row>> = BTreeMap::new();
-        for row in &rows {
-            let Plan {
-                kind, mode, fault, ..
-            } = row.plan;
-            by_group
-                .entry((row.guard(), mode, fault, kind.name()))
-                .or_default()
-                .push(row);
-        }
-        let mut sums = format!("guard\tmode\tfault\tserver\t{}", Sum::HEAD);
-        for ((guard, mode, fault, server), rows) in &by_group {
-            let (mode, fault, sum) = (mode.name(), fault.name(), Sum::of(rows));
-            writeln!(sums, "{guard}\t{mode}\t{fault}\t{server}\t{}", sum.line()).unwrap();
-        }
+        let text = fs::read_to_string(self.into.join("rounds.tsv")).unwrap();
+        let records: Vec<Record<'_>> = text.lines().skip(1).map(Record::read).collect();
+        let new = usize::try_from(self.lines.into_inner().unwrap().1).unwrap();
+        self.run.write(&self.into, &records[records.len() - new..]);
+
+        let names = ["topology", "guard", "mode", "fault", "server"];
+        let sums = table(&records, &names);
         fs::write(self.into.join("failovers.tsv"), sums).unwrap();
-
-        let mut by_fault: BTreeMap<(&str, Mode, Fault), Vec<&Row>> = BTreeMap::new();
-        for row in &rows {
-            let key = (row.guard(), row.plan.mode, row.plan.fault);
-            by_fault.entry(key).or_default().push(row);
+        eprint!("{}", table(&records, &names[..4]));
+        let of = |guard: &str| -> Vec<&Record<'_>> {
+            let records = records.iter();
+            records
+                .filter(|record| record.text("guard") == guard)
+                .collect()
+        };
+        let (guarded, control) = (of("on"), of("off"));
+        for (guard, records) in [("on", &guarded), ("off", &control)] {
+            eprintln!("all\t{guard}\tall\tall\t{}", Sum::of(records).line());
         }
-        eprint!("guard\tmode\tfault\t{}", Sum::HEAD);
-        for ((guard, mode, fault), rows) in &by_fault {
-            eprintln!(
-                "{guard}\t{}\t{}\t{}",
-                mode.name(),
-                fault.name(),
-                Sum::of(rows).line()
-            );
-        }
-        let of = |guard: &'static str| rows.iter().filter(move |row| row.guard() == guard);
-        let (guarded, control): (Vec<_>, Vec<_>) = (of("on").collect(), of("off").collect());
-        eprintln!("on\tall\tall\t{}", Sum::of(&guarded).line());
-        eprintln!("off\tall\tall\t{}", Sum::of(&control).line());
 
+        let refused = self.refused.into_inner();
+        assert_eq!(
+            refused, 0,
+            "the other judges, also of rounds without the guard"
+        );
         let sum = Sum::of(&guarded);
         assert_eq!(sum.overlaps, 0, "the guard was on");
         // A stall of the machine may spoil a round.
@@ -178,15 +172,10 @@ impl Report {
             100 * spoiled <= guarded.len(),
             "{spoiled} rounds were late, void or broken"
         );
-        let fences = rows.iter().filter_map(|row| row.verdict.as_ref());
-        assert!(
-            fences.clone().all(|verdict| verdict.fences.is_empty()),
-            "a fence fell"
-        );
-        let losing: Vec<_> = control
-            .into_iter()
-            .filter(|row| row.plan.fault.loses())
-            .collect();
+        let fences: u64 = records.iter().map(|record| record.number("fences")).sum();
+        assert_eq!(fences, 0, "a fence fell");
+        let loses = |record: &&Record<'_>| record.text("loses") == "true";
+        let losing: Vec<_> = control.into_iter().filter(loses).collect();
         let sum = Sum::of(&losing);
         let is_seen = 3 * sum.with_overlap >= sum.rounds;
         assert!(
@@ -197,55 +186,147 @@ impl Report {
     }
 }
 
+fn open(path: &Path, head: &str) -> File {
+    let is_new = !path.exists();
+    let mut file = File::options()
+        .create(true)
+        .append(true)
+        .open(path)
+        .unwrap();
+    if is_new {
+        file.write_all(head.as_bytes()).unwrap();
+    }
+    file
+}
+
+impl Run {
+    /// A line of `runs.tsv`.
+    fn write(&self, into: &Path, records: &[Record<'_>]) {
+        let mut git = Command::new("git");
+        let git = git.args(["rev-parse", "--short", "HEAD"]);
+        let commit = git.output().map(|output| output.stdout);
+        let commit = String::from_utf8(commit.unwrap_or_default()).unwrap();
+        let hours = self.start.elapsed().as_secs_f64() / 3_600.0;
+        let sum = |name| {
+            records
+                .iter()
+                .map(|record| record.number(name))
+                .sum::<u64>()
+        };
+        let line = format!(
+            "{}\t{}\t{}\t{}\t{hours:.3}\t{}\t{}\t{:.3}\n",
+            self.seed,
+            commit.trim(),
+            env!("CARGO_PKG_VERSION"),
+            self.groups,
+            records.len(),
+            sum("requests"),
+            sum("ms") as f64 / 3_600_000.0
+        );
+        let mut file = open(&into.join("runs.tsv"), RUNS_HEAD);
+        file.write_all(line.as_bytes()).unwrap();
+        eprint!("{RUNS_HEAD}{line}");
+    }
+}
+
+/// A line of `rounds.tsv`.
+struct Record<'t>(Vec<&'t str>);
+
+impl<'t> Record<'t> {
+    fn read(line: &'t str) -> Self {
+        let fields: Vec<_> = line.split('\t').collect();
+        assert_eq!(fields.len(), HEAD.split('\t').count(), "{line}");
+        Self(fields)
+    }
+
+    fn text(&self, name: &str) -> &'t str {
+        let mut names = HEAD.trim_end().split('\t');
+        let at = names.position(|known| known == name);
+        self.0[at.expect("a column")]
+    }
+
+    /// 0 where there is none.
+    fn number(&self, name: &str) -> u64 {
+        self.text(name).parse().unwrap_or(0)
+    }
+
+    /// Whether it was played, within the conditions.
+    fn counts(&self) -> bool {
+        self.text("state") == "played"
+    }
+
+    /// C counts from the promotion, or from when the primary first heard of a majority.
+    fn is_late(&self) -> bool {
+        let columns = ["pause of majority ms", "pause ms"];
+        let pause_ms = columns.iter().find_map(|name| self.text(name).parse().ok());
+        let is_guarded = self.text("guard") == "on";
+        is_guarded && pause_ms.is_none_or(|ms: u64| ms > self.number("C ms") + LATE_MS)
+    }
+}
+
+/// Sums of the rounds that these columns have in common.
+fn table(records: &[Record<'_>], names: &[&str]) -> String {
+    let mut groups: BTreeMap<Vec<&str>, Vec<&Record<'_>>> = BTreeMap::new();
+    for record in records {
+        let key = names.iter().map(|name| record.text(name)).collect();
+        groups.entry(key).or_default().push(record);
+    }
+    let mut table = format!("{}\t{}", names.join("\t"), Sum::HEAD);
+    for (key, records) in &groups {
+        writeln!(table, "{}\t{}", key.join("\t"), Sum::of(records).line()).unwrap();
+    }
+    table
+}
+
 /// The sum of some rounds.
 struct Sum {
     rounds: usize,
     not_counted: usize,
-    grants: usize,
+    grants: u64,
     with_overlap: usize,
-    overlaps: usize,
+    overlaps: u64,
     late: usize,
     pauses_ms: Vec<u64>,
-    renewing: usize,
-    kept: usize,
+    of_majority_ms: Vec<u64>,
+    renewing: u64,
+    kept: u64,
+    requests: u64,
+    ms: u64,
 }
 
 impl Sum {
-    const HEAD: &'static str = "rounds\tnot counted\tgrants\trounds with overlaps\toverlaps\tlate\tpause p50 ms\tpause p99 ms\trenewing\tkept\n";
+    const HEAD: &'static str = "rounds\tnot counted\tgrants\trounds with overlaps\toverlaps\tlate\tpause p50 ms\tpause p99 ms\tof majority p50 ms\tof majority p99 ms\trenewing\tkept\trequests\thours\n";
 
-    fn of(rows: &[&Row]) -> Self {
-        let counted: Vec<_> = rows.iter().copied().filter(|row| row.counts()).collect();
-        let sum = |of: fn(&Verdict) -> usize, rows: &[&Row]| -> usize {
-            rows.iter()
-                .filter_map(|row| row.verdict.as_ref())
-                .map(of)
-                .sum()
+    fn of(records: &[&Record<'_>]) -> Self {
+        let counted: Vec<_> = records.iter().filter(|record| record.counts()).collect();
+        let sum = |name| counted.iter().map(|record| record.number(name)).sum();
+        let pauses = |name| {
+            let texts = counted.iter().map(|record| record.text(name));
+            let mut pauses_ms: Vec<u64> = texts.filter_map(|text| text.parse().ok()).collect();
+            pauses_ms.sort_unstable();
+            pauses_ms
         };
-        // Shorter leases end with a promotion.
-        let long: Vec<_> = counted
-            .iter()
-            .copied()
-            .filter(|row| row.plan.max_ttl_ms > 2_000)
-            .collect();
-        let mut pauses_ms: Vec<_> = counted.iter().filter_map(|row| row.pause_ms()).collect();
-        pauses_ms.sort_unstable();
+        let are = |is: fn(&Record<'_>) -> bool| counted.iter().filter(|record| is(record)).count();
         Self {
             rounds: counted.len(),
-            not_counted: rows.len() - counted.len(),
-            grants: sum(|verdict| verdict.grants, &counted),
-            with_overlap: counted.iter().filter(|row| row.overlaps() > 0).count(),
-            overlaps: counted.iter().map(|row| row.overlaps()).sum(),
-            late: counted.iter().filter(|row| row.is_late()).count(),
-            pauses_ms,
-            renewing: sum(|verdict| verdict.renewing, &long),
-            kept: sum(|verdict| verdict.kept, &long),
+            not_counted: records.len() - counted.len(),
+            grants: sum("grants"),
+            with_overlap: are(|record| record.number("overlaps") > 0),
+            overlaps: sum("overlaps"),
+            late: are(|record| record.is_late()),
+            pauses_ms: pauses("pause ms"),
+            of_majority_ms: pauses("pause of majority ms"),
+            renewing: sum("renewing"),
+            kept: sum("kept"),
+            requests: sum("requests"),
+            ms: sum("ms"),
         }
     }
 
     fn line(&self) -> String {
-        let pause = |percent: usize| {
-            let at = (self.pauses_ms.len() * percent).div_ceil(100).max(1) - 1;
-            self.pauses_ms.get(at).map_or("-".into(), u64::to_string)
+        let percentile = |pauses_ms: &[u64], percent: usize| {
+            let at = (pauses_ms.len() * percent).div_ceil(100).max(1) - 1;
+            pauses_ms.get(at).map_or("-".into(), u64::to_string)
         };
         let Self {
             rounds,
@@ -254,11 +335,16 @@ impl Sum {
             with_overlap,
             overlaps,
             late,
+            pauses_ms,
+            of_majority_ms,
             renewing,
             kept,
-            ..
+            requests,
+            ms,
         } = self;
-        let (p50, p99) = (pause(50), pause(99));
-        format!("{rounds}\t{not_counted}\t{grants}\t{with_overlap}\t{overlaps}\t{late}\t{p50}\t{p99}\t{renewing}\t{kept}")
+        let [p50, p99] = [50, 99].map(|percent| percentile(pauses_ms, percent));
+        let [m50, m99] = [50, 99].map(|percent| percentile(of_majority_ms, percent));
+        let hours = *ms as f64 / 3_600_000.0;
+        format!("{rounds}\t{not_counted}\t{grants}\t{with_overlap}\t{overlaps}\t{late}\t{p50}\t{p99}\t{m50}\t{m99}\t{renewing}\t{kept}\t{requests}\t{hours:.3}")
     }
 }

@@ -154,13 +154,22 @@ pub(super) fn start_appending_with(kind: Kind, fsync: &str, more: &[&str]) -> Se
         "--auto-aof-rewrite-percentage",
         "0",
     ];
-    let mut setup = Setup::with_module(&[&options[..], more].concat());
+    let setup = Setup::with_module(&[&options[..], more].concat());
+    let server = Server::start_as(kind, without_signal(setup));
+    leave_room_for_logs(&server);
+    server
+}
+
+/// The process gets an error instead of a signal.
+pub(crate) fn without_signal(mut setup: Setup) -> Setup {
     setup.under = vec!["env".into(), "--ignore-signal=XFSZ".into()];
-    let server = Server::start_as(kind, setup);
-    // The limit applies to all files, and the log must stay below it.
+    setup
+}
+
+/// The limit applies to all files, and the log must stay below it.
+pub(crate) fn leave_room_for_logs(server: &Server) {
     let text = "x".repeat(200_000);
     server.client().text(&format!("SET filler {text}"));
-    server
 }
 
 fn append_only_file(server: &Server) -> PathBuf {
@@ -196,7 +205,7 @@ fn limit_files(server: &Server, soft: &str) {
 }
 
 /// Makes the server notice, by a write that it accepts and cannot persist.
-pub(super) fn fill_disk(server: &Server) {
+pub(crate) fn fill_disk(server: &Server) {
     leave_room(server, 0);
     let mut c = server.client();
     wait_for("the disk to be full", || {

@@ -21,10 +21,10 @@ const AFTER_FAILOVER: Duration = Duration::from_millis(2_500);
 const IN_QUORUM: Duration = Duration::from_millis(3_120);
 
 /// Three servers, one of which leads.
-struct Group {
-    servers: Vec<Server>,
-    links: Vec<CutLink>,
-    sentinels: Sentinels,
+pub(crate) struct Group {
+    pub(crate) servers: Vec<Server>,
+    pub(crate) links: Vec<CutLink>,
+    pub(crate) sentinels: Sentinels,
 }
 
 /// A replica that leads now.
@@ -35,7 +35,7 @@ struct Promoted {
 }
 
 impl Group {
-    fn start(kind: Kind, options: &[&str]) -> Self {
+    pub(crate) fn start(kind: Kind, options: &[&str]) -> Self {
         let options = [options, &["--repl-diskless-sync-delay", "0"]].concat();
         let servers: Vec<_> = (0..3).map(|_| Server::start_with(kind, &options)).collect();
         let links: Vec<_> = servers.iter().map(|s| CutLink::to(s.port)).collect();
@@ -75,7 +75,7 @@ impl Group {
     }
 
     /// Whether a server says so. The sentinels close connections when they promote one.
-    fn leads(&self, server: usize) -> bool {
+    pub(crate) fn leads(&self, server: usize) -> bool {
         self.info(server, "role")
             .is_some_and(|role| role == "master")
     }

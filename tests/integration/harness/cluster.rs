@@ -53,11 +53,14 @@ impl Cluster {
         Self::start_with(kind, &[])
     }
 
-    /// Starts a cluster whose nodes have additional options.
+    /// Starts a cluster whose nodes have additional options, the module's arguments first.
     pub fn start_with(kind: Kind, options: &[&str]) -> Self {
         let patient = Self::PATIENT_MS.to_string();
         let patient = ["--cluster-node-timeout", &patient];
-        let options = [&OPTIONS[..], &patient, options].concat();
+        let is_option = |word: &&str| word.starts_with("--");
+        let arguments = options.iter().position(is_option).unwrap_or(options.len());
+        let (arguments, options) = options.split_at(arguments);
+        let options = [arguments, &OPTIONS[..], &patient, options].concat();
         let nodes: Vec<_> = (0..2 * SHARDS)
             .map(|_| Server::start_with(kind, &options))
             .collect();

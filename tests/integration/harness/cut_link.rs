@@ -23,6 +23,8 @@ struct State {
     is_over: AtomicBool,
     /// Whether nothing passes, and nobody learns of that.
     is_stalled: AtomicBool,
+    /// How long everything is on its way.
+    delay_ms: AtomicU64,
 }
 
 impl CutLink {
@@ -35,6 +37,7 @@ impl CutLink {
             end: Mutex::new(u64::MAX),
             is_over: AtomicBool::new(false),
             is_stalled: AtomicBool::new(false),
+            delay_ms: AtomicU64::new(0),
         });
         let accepts = {
             let state = state.clone();
@@ -60,6 +63,11 @@ impl CutLink {
     /// From now on nothing passes in either direction. Connections stay.
     pub fn stall(&self) {
         self.state.is_stalled.store(true, Ordering::SeqCst);
+    }
+
+    /// From now on everything takes this time. What is read at once passes at once.
+    pub fn delay_ms(&self, ms: u64) {
+        self.state.delay_ms.store(ms, Ordering::SeqCst);
     }
 
     /// Later connections do not break.
@@ -108,6 +116,8 @@ fn pass_on(mut from: TcpStream, mut to: TcpStream, state: &State, are_replies: b
             }
             thread::sleep(Duration::from_millis(5));
         }
+        let delay_ms = state.delay_ms.load(Ordering::SeqCst);
+        thread::sleep(Duration::from_millis(delay_ms));
         if !are_replies {
             if to.write_all(&bytes[..len]).is_err() {
                 break;

@@ -11,7 +11,7 @@ pub fn scale() -> usize {
     scale.map_or(1, |scale| scale.parse().expect("TEST_SCALE to be a number"))
 }
 
-/// Reports what a test did, for docs/RELIABILITY.md: "31 kills, 4,211 acknowledged effects".
+/// Reports what a test did, for tests/README.md: "31 kills, 4,211 acknowledged effects".
 /// `--nocapture` shows it. If `TEST_FIGURES` names a file, it gets a line: test, server if there is
 /// one, scale, figure.
 pub fn figure(kind: impl Into<Option<Kind>>, what: &str) {

@@ -310,6 +310,12 @@ impl Server {
         (self.port, self.child) = (port, child);
     }
 
+    /// The same as another setup specifies.
+    pub fn start_again_as(&mut self, setup: Setup) {
+        self.setup = setup;
+        self.start_again();
+    }
+
     /// The same with one more option.
     pub fn start_again_with(&mut self, options: &[&str]) {
         let all = &mut self.setup.options;

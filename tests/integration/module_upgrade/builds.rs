@@ -15,7 +15,7 @@ on_every_server![
 ];
 
 /// Another build of the same source: that of the test profile, with other optimizations and checks.
-fn other_build() -> PathBuf {
+pub(crate) fn other_build() -> PathBuf {
     let tests = std::env::current_exe().unwrap();
     let path = tests.with_file_name("libredis_lock.so");
     assert!(path.exists(), "{path:?} comes with the tests");

@@ -1,7 +1,7 @@
 //! Upgrades, downgrades and removal of the module, as docs/UPGRADING.md describes them to
 //! operators.
 
-mod builds;
+pub(crate) mod builds;
 mod files;
 mod golden;
 mod holds;

@@ -27,6 +27,32 @@ pub(crate) struct Oldest {
     pub(crate) held_ms: u64,
     /// Until the lock is free, if nobody renews. None if the user may not ask.
     pub(crate) ttl_ms: Option<u64>,
+    /// For how long this program has seen that nobody renews.
+    pub(crate) unrenewed_ms: u64,
+}
+
+/// Two looks at one deadline differ by the time that the answers take.
+const JITTER_MS: u64 = 250;
+
+impl Oldest {
+    /// Whether more than half of the lease is over, and its holder has not renewed it. One that
+    /// renews does so much earlier.
+    pub(crate) fn is_neglected(&self) -> bool {
+        self.ttl_ms.is_some_and(|ttl| self.unrenewed_ms > ttl)
+    }
+
+    /// Counts on from `before`, what it was `passed_ms` ago.
+    pub(crate) fn follow(&mut self, before: &Self, passed_ms: u64) {
+        let end_moves = match (self.ttl_ms, before.ttl_ms) {
+            (Some(now), Some(then)) => {
+                now.saturating_add(passed_ms) > then.saturating_add(JITTER_MS)
+            }
+            _ => true,
+        };
+        if self.token == before.token && !end_moves {
+            self.unrenewed_ms = before.unrenewed_ms.saturating_add(passed_ms);
+        }
+    }
 }
 
 /// Everything about one lock.
@@ -93,6 +119,7 @@ impl Detail {
             token: holder.token.clone(),
             held_ms: holder.held_ms,
             ttl_ms: self.holders.iter().map(|holder| holder.ttl_ms).max(),
+            unrenewed_ms: 0,
         });
         Lock {
             place,

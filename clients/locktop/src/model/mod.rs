@@ -26,6 +26,21 @@ pub(crate) struct Snapshot {
     pub(crate) log: Asked<Forced>,
 }
 
+impl Snapshot {
+    /// Tells what only two looks tell: who renews.
+    fn follow(&mut self, before: &Self) {
+        let passed = self.at.saturating_sub(before.at).as_millis();
+        let passed_ms = u64::try_from(passed).unwrap_or(u64::MAX);
+        for lock in &mut self.locks {
+            let known = before.locks.iter().find(|old| old.place == lock.place);
+            let known = known.and_then(|old| old.oldest.as_ref());
+            if let (Some(oldest), Some(known)) = (&mut lock.oldest, known) {
+                oldest.follow(known, passed_ms);
+            }
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum State {
     /// It has not answered yet.
@@ -58,7 +73,10 @@ impl Server {
                 self.rates = Rates::default();
                 self.sample = None;
             }
-            Ok(snapshot) => {
+            Ok(mut snapshot) => {
+                if let Some(before) = self.snapshot() {
+                    snapshot.follow(before);
+                }
                 if let Some((at, before)) = &self.sample {
                     let seconds = snapshot.at.saturating_sub(*at).as_secs_f64();
                     self.rates = Rates::between(before, &snapshot.info, seconds);
@@ -274,6 +292,7 @@ pub(crate) mod tests {
                 token: b"owner".into(),
                 held_ms,
                 ttl_ms: Some(30_000),
+                unrenewed_ms: 0,
             }),
         }
     }
@@ -299,6 +318,28 @@ pub(crate) mod tests {
         let names: Vec<_> = servers.iter().map(|name| (*name).to_owned()).collect();
         model.set_servers(&names);
         model
+    }
+
+    #[test]
+    fn a_holder_that_does_not_renew_is_seen_by_the_looks() {
+        let mut model = model(&["a:1"]);
+        let mut look = |seconds, token: &str, ttl_ms| {
+            let mut lock = lock("k", 1, 0, 0);
+            let oldest = lock.oldest.as_mut().unwrap();
+            oldest.token = token.into();
+            oldest.ttl_ms = ttl_ms;
+            model.update("a:1", Ok(snapshot(seconds, 0, vec![lock])));
+            let lock = &model.servers[0].snapshot().unwrap().locks[0];
+            let oldest = lock.oldest.as_ref().unwrap();
+            (oldest.unrenewed_ms, oldest.is_neglected())
+        };
+        assert_eq!(look(0, "x", Some(30_000)), (0, false));
+        assert_eq!(look(10, "x", Some(20_050)), (10_000, false));
+        assert_eq!(look(16, "x", Some(14_000)), (16_000, true));
+        assert_eq!(look(17, "x", Some(30_000)), (0, false));
+        assert_eq!(look(20, "x", Some(27_000)), (3_000, false));
+        assert_eq!(look(21, "y", Some(26_000)), (0, false));
+        assert_eq!(look(40, "y", None), (0, false));
     }
 
     fn keys(model: &Model, order: &Order) -> Vec<String> {

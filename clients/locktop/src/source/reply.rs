@@ -75,6 +75,7 @@ pub(super) fn top(value: &Value, db: u32) -> Vec<Lock> {
             token,
             held_ms: fields.number("held"),
             ttl_ms: None,
+            unrenewed_ms: 0,
         });
         Some(Lock {
             place: Place {

@@ -137,7 +137,11 @@ fn waiters(waiters: &[Waiter], width: usize) -> Vec<Line> {
 }
 
 pub(super) fn table(columns: Vec<Column>, rows: Vec<Vec<String>>, width: usize) -> Vec<Line> {
-    let grid = Grid { columns, rows };
+    let grid = Grid {
+        columns,
+        rows,
+        marks: Vec::new(),
+    };
     let fits = grid.fit(width);
     let titles: Vec<_> = fits.iter().map(|fit| grid.title(1, *fit)).collect();
     let mut lines = vec![plain(titles.join(" "))];
@@ -250,6 +254,10 @@ pub(crate) fn help(read_only: bool) -> Vec<Line> {
         "revoked: grants taken back, as the client had gone before.",
         "p50, p99, max: of waits that were granted; 1m: in the last minute,",
         "else since the server's start or LOCK.RESETSTAT.",
+        "",
+        "Coloured: the first has waited for 10 s (red: a minute), more than",
+        "half of the lease is over and nobody renews it, nobody holds the",
+        "lock (red), a guard, a server that is down (red).",
     ];
     lines.extend(said.map(|text| plain(text.to_owned())));
     if read_only {

@@ -45,10 +45,23 @@ impl Column {
     }
 }
 
+/// What a cell looks like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Mark {
+    #[default]
+    Plain,
+    /// It takes long.
+    Slow,
+    /// It does not go on.
+    Stuck,
+}
+
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Grid {
     pub(crate) columns: Vec<Column>,
     pub(crate) rows: Vec<Vec<String>>,
+    /// Those of each row, in the order of the columns. What is missing is plain.
+    pub(crate) marks: Vec<Vec<Mark>>,
 }
 
 /// A column that fits, and how wide it is.
@@ -114,6 +127,12 @@ impl Grid {
         self.pad(text, fit)
     }
 
+    pub(crate) fn mark(&self, row: usize, fit: Fit) -> Mark {
+        let marks = self.marks.get(row);
+        let mark = marks.and_then(|marks| marks.get(fit.index).copied());
+        mark.unwrap_or_default()
+    }
+
     pub(crate) fn title(&self, line: usize, fit: Fit) -> String {
         let titles = self.columns.get(fit.index).map(|column| column.title);
         let text = titles
@@ -166,6 +185,7 @@ mod tests {
                 Column::text(["", "mode"], 4, 1),
             ],
             rows: vec![["a-long-key", "12", "shared"].map(str::to_owned).into()],
+            marks: Vec::new(),
         }
     }
 

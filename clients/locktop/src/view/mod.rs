@@ -9,14 +9,14 @@ pub(crate) mod tables;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Block, Clear, Paragraph, Row, Table, TableState};
+use ratatui::widgets::{Block, Cell, Clear, Paragraph, Row, Table, TableState};
 use ratatui::Frame;
 
 use crate::app::{App, Screen};
 use crate::model::State;
 use crate::source::Databases;
 use crate::text::{escape, shorten};
-use grid::Grid;
+use grid::{Grid, Mark};
 
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 
@@ -69,14 +69,7 @@ pub(crate) fn draw(frame: &mut Frame<'_>, app: &mut App, colours: Colours) {
     ]);
     let [title, top, middle, _, bottom, foot] = parts.areas(area);
     frame.render_widget(Paragraph::new(title_line(app, colours)), title);
-    draw_grid(frame, top, &servers, None, colours, |row| {
-        let is_down = row.get(1).is_some_and(|role| role == "down");
-        if is_down {
-            colours.bad()
-        } else {
-            Style::new()
-        }
-    });
+    draw_grid(frame, top, &servers, None, colours);
     let lines = notes.iter().map(|(is_bad, note)| {
         let style = if *is_bad {
             colours.bad()
@@ -211,14 +204,7 @@ fn draw_locks(frame: &mut Frame<'_>, area: Rect, app: &App, colours: Colours) {
         return;
     }
     let grid = tables::locks(&rows, &app.order, app.model.servers.len() > 1);
-    draw_grid(
-        frame,
-        area,
-        &grid,
-        Some(app.selected_row()),
-        colours,
-        |_| Style::new(),
-    );
+    draw_grid(frame, area, &grid, Some(app.selected_row()), colours);
 }
 
 /// `selected` is none for a table in which nothing can be selected.
@@ -228,15 +214,21 @@ fn draw_grid(
     grid: &Grid,
     selected: Option<Option<usize>>,
     colours: Colours,
-    style: impl Fn(&[String]) -> Style,
 ) {
     let fits = grid.fit(usize::from(area.width));
     let titles = fits
         .iter()
         .map(|fit| format!("{}\n{}", grid.title(0, *fit), grid.title(1, *fit)));
-    let rows = grid.rows.iter().map(|row| {
-        let cells = fits.iter().map(|fit| grid.cell(row, *fit));
-        Row::new(cells).style(style(row))
+    let rows = grid.rows.iter().enumerate().map(|(at, row)| {
+        let cells = fits.iter().map(|fit| {
+            let style = match grid.mark(at, *fit) {
+                Mark::Plain => Style::new(),
+                Mark::Slow => colours.note(),
+                Mark::Stuck => colours.bad(),
+            };
+            Cell::from(grid.cell(row, *fit)).style(style)
+        });
+        Row::new(cells)
     });
     let widths = fits.iter().map(|fit| Constraint::Length(height(fit.width)));
     let table = Table::new(rows, widths)

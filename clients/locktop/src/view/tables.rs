@@ -1,7 +1,8 @@
 //! The two tables: the servers, and the locks of all of them.
 
-use super::grid::{Column, Grid};
+use super::grid::{Column, Grid, Mark};
 use crate::model::info::Info;
+use crate::model::lock::Lock;
 use crate::model::{Model, Order, Row, Server, Snapshot, Sort, State};
 use crate::text::{count, escape, microseconds, milliseconds, per_second};
 
@@ -44,7 +45,20 @@ pub(crate) fn servers(model: &Model) -> Grid {
             Column::number(["wait", max], 6, 1),
         ],
         rows: model.servers.iter().map(server).collect(),
+        marks: model.servers.iter().map(marks_of_server).collect(),
     }
+}
+
+/// How many columns the longest table has.
+const ALL_COLUMNS: usize = 14;
+
+fn marks_of_server(server: &Server) -> Vec<Mark> {
+    let mark = match &server.state {
+        State::Down(_) => Mark::Stuck,
+        State::Up(snapshot) if guard(&snapshot.info).is_some() => Mark::Slow,
+        State::Connecting | State::Up(_) => Mark::Plain,
+    };
+    vec![mark; ALL_COLUMNS]
 }
 
 fn server(server: &Server) -> Vec<String> {
@@ -141,16 +155,41 @@ pub(crate) fn locks(rows: &[Row<'_>], order: &Order, has_several_servers: bool) 
         Column::number(["ends", "in"], 6, 2),
     ];
     let mut grid_rows: Vec<_> = rows.iter().map(lock).collect();
+    let mut marks: Vec<_> = rows.iter().map(|row| marks_of_lock(row.lock)).collect();
     if !has_several_servers {
         columns.remove(SERVER);
-        for row in &mut grid_rows {
+        for (row, marks) in grid_rows.iter_mut().zip(&mut marks) {
             row.remove(SERVER);
+            marks.remove(SERVER);
         }
     }
     Grid {
         columns,
         rows: grid_rows,
+        marks,
     }
+}
+
+/// A first waiter that waits so long is worth a look, and one that waits so much longer is a fault.
+const SLOW_WAIT_MS: u64 = 10_000;
+const STUCK_WAIT_MS: u64 = 60_000;
+
+/// Those of the columns of [`lock`].
+fn marks_of_lock(lock: &Lock) -> Vec<Mark> {
+    let wait = match lock.waited_ms {
+        STUCK_WAIT_MS.. => Mark::Stuck,
+        SLOW_WAIT_MS.. => Mark::Slow,
+        _ => Mark::Plain,
+    };
+    let (holder, end) = match &lock.oldest {
+        None => (Mark::Stuck, Mark::Plain),
+        Some(oldest) if oldest.is_neglected() => (Mark::Slow, Mark::Slow),
+        Some(_) => (Mark::Plain, Mark::Plain),
+    };
+    let plain = Mark::Plain;
+    vec![
+        wait, plain, plain, plain, plain, plain, plain, holder, plain, end,
+    ]
 }
 
 /// Its place among the columns.

@@ -121,6 +121,43 @@ fn a_guard_that_keeps_requests_waiting_is_red() {
     }
 }
 
+/// What is drawn in this colour.
+fn in_colour(app: &mut App, colour: Color) -> String {
+    let terminal = drawn(app, 126, 12, COLOURS);
+    let cells = terminal.backend().buffer().content.iter();
+    let cells = cells.filter(|cell| cell.fg == colour);
+    let text: String = cells.map(|cell| cell.symbol()).collect();
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn what_is_stuck_has_a_colour() {
+    let mut app = app();
+    let mut look = |locks| {
+        app.update("s:1", Ok(snapshot(2, 50, locks)));
+        [Color::Magenta, Color::Red].map(|colour| in_colour(&mut app, colour))
+    };
+    let in_time = || lock("a", 1, 9_999, 50);
+    assert_eq!(look(vec![in_time()]), ["", ""]);
+    let (slow, stuck) = (lock("b", 1, 10_000, 50), lock("c", 1, 60_000, 50));
+    assert_eq!(look(vec![in_time(), slow, stuck]), ["10.0s", "1m00s"]);
+    let mut free = in_time();
+    free.oldest = None;
+    assert_eq!(look(vec![free]), ["", "-"]);
+    let mut neglected = in_time();
+    neglected.oldest.as_mut().unwrap().unrenewed_ms = 30_001;
+    assert_eq!(look(vec![neglected]), ["owner 30.0s", ""]);
+}
+
+#[test]
+fn a_server_with_a_guard_has_a_colour() {
+    let mut app = app();
+    let mut look = snapshot(0, 0, vec![]);
+    look.info.guard = "restart".to_owned();
+    app.update("s:1", Ok(look));
+    assert!(in_colour(&mut app, Color::Magenta).contains("primary"));
+}
+
 #[test]
 fn a_narrow_terminal_keeps_the_wait_the_key_and_the_waiters() {
     let mut app = app();

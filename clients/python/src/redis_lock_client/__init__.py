@@ -1,6 +1,13 @@
 """The Lock of redis-py and valkey-py on the redis-lock module. The asyncio side is `redis_lock_client.asyncio`."""
 
-from ._libraries import LockCancelledError, LockError, LockNotOwnedError, ModuleMissingError, NotSupportedError
+from ._libraries import (
+    LockCancelledError,
+    LockError,
+    LockNotOwnedError,
+    ModuleMissingError,
+    NotSupportedError,
+    UnsupportedError,
+)
 from .keep_alive import KeepAlive
 from .lock import Lock, ReadLock, RWLock, WriteLock
 from .multi_lock import MultiLock
@@ -20,6 +27,7 @@ __all__ = [
     "ReadLock",
     "Semaphore",
     "TaskResult",
+    "UnsupportedError",
     "WriteLock",
     "run_once",
     "runs_once",

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import time
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from types import SimpleNamespace
@@ -76,7 +77,10 @@ class Core:
 
     @property
     def fence(self) -> int | None:
-        """The number of this hold, larger than any before it: send it with every write. None when nothing is held."""
+        """The number of this hold, larger than any before it: send it with every write.
+
+        None when nothing is held. 0 in the fallback, which has no fences: never send it to a resource.
+        """
         fence: int | None = self.local.fence if self.local.token is not None else None
         return fence
 
@@ -199,7 +203,7 @@ class Core:
         granted = await ask()
         if granted and not lease.is_fresh():
             lease = protocol.Lease(ttl_ms)
-            if not await self._renew(token, ttl_ms, lease):
+            if not await self._renew_once(token, ttl_ms, lease):
                 granted = None
         return granted, lease
 
@@ -220,7 +224,7 @@ class Core:
         while True:
             granted, lease = await self._resending(patience, lambda: self._granted(token, ttl_ms, ask))
             if granted:
-                self.local.token, self.local.fence, self.local.lease = token, None, lease
+                self.local.token, self.local.fence, self.local.lease = token, _fallback.NO_FENCE, lease
                 return True
             left_ms = patience.left_ms()
             if left_ms == 0:
@@ -400,6 +404,17 @@ class Core:
     async def _renew(self, token: bytes, ttl_ms: int, lease: protocol.Lease | None) -> bool:
         # A token that the caller has set has no lease.
         lease = lease or protocol.Lease(ttl_ms)
+        while True:
+            try:
+                return await self._renew_once(token, ttl_ms, lease)
+            except self._library.try_again_error:
+                # It is no loss until the lease is over.
+                left = lease.end - time.monotonic()
+            if left <= 0:
+                return False
+            await self._pause(min(protocol.TRY_AGAIN, left))
+
+    async def _renew_once(self, token: bytes, ttl_ms: int, lease: protocol.Lease) -> bool:
         ends = lease.sends(ttl_ms)
         return lease.answers(ends, await self._is_owner("LOCK.RENEW", token, ttl_ms))
 

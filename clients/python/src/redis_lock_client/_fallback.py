@@ -17,6 +17,9 @@ SCRIPTS = {
     "LOCK.INFO": _IF_OURS + "redis.call('pttl', KEYS[1]) end return false",
 }
 
+# What a lock without a fence has for one.
+NO_FENCE = 0
+
 LOST = (
     "The server has no module redis-lock: the locks of this client fall back to SET NX PX. What is lost: the fair "
     "queue, fences, readers and writers, semaphores, multi-locks, guarded commands, at_least and linger. An eviction "

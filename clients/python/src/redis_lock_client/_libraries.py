@@ -40,7 +40,7 @@ class LockCancelledError(LockError):
     """An operator has ended the wait by LOCK.CANCEL. What is raised is also the `LockError` of the client's library."""
 
 
-class NotSupportedError(Exception):
+class UnsupportedError(Exception):
     """The server does not know what was asked of it. What is raised is also the library's `ResponseError`."""
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -48,7 +48,11 @@ class NotSupportedError(Exception):
         return _again, _parts(self)
 
 
-class ModuleMissingError(NotSupportedError):
+# The name that the class had before.
+NotSupportedError = UnsupportedError
+
+
+class ModuleMissingError(UnsupportedError):
     """The server has not loaded the module redis-lock."""
 
 
@@ -119,9 +123,9 @@ class Library:
         text = "Unable to acquire lock: the wait was ended by LOCK.CANCEL"
         return cast(LockCancelledError, self._mixed(LockCancelledError)(text, lock_name=name))
 
-    def not_supported(self, message: str) -> NotSupportedError:
+    def not_supported(self, message: str) -> UnsupportedError:
         """Return the error of a server that is too old."""
-        return cast(NotSupportedError, self._mixed(NotSupportedError)(message))
+        return cast(UnsupportedError, self._mixed(UnsupportedError)(message))
 
     def module_missing(self, message: str) -> ModuleMissingError:
         """Return the error of a server without the module."""

@@ -43,6 +43,9 @@ LONGEST_PAUSE = 0.5
 # For how many seconds a release or a renewal looks for the server that takes over.
 FOLLOW = 10.0
 
+# For how many seconds a renewal pauses that the server could not answer yet.
+TRY_AGAIN = 0.2
+
 # How often a lock that an old client holds is asked for: it has no queue to stand in.
 OLD_CLIENT_PACE_MS = 50
 
@@ -50,7 +53,7 @@ SLOTS = 16384
 
 MODULE_MISSING = (
     "the server has not loaded the module redis-lock. Load it with `loadmodule /path/libredis_lock.so` in the server's "
-    "configuration, or with `MODULE LOAD /path/libredis_lock.so`. Where modules cannot be loaded, `fallback=True` "
+    "configuration, and restart the server. Where modules cannot be loaded, `fallback=True` "
     "makes it SET NX PX: without fair queue, fences, readers and writers, semaphores, multi-locks, guarded commands"
 )
 

@@ -5,9 +5,10 @@ use redis::{RedisError, RedisResult, Value};
 use tokio::sync::{OwnedMutexGuard, SemaphorePermit};
 use tokio::time::sleep;
 
-use super::client::Inner;
 use super::ear::Ear;
-use super::transport::{Source, connect, within};
+use super::inner::Inner;
+use super::link::within;
+use super::transport::{Source, connect};
 use crate::attempt::{Attempt, PACE, Patience, Verdict, Wait};
 use crate::command::{Claim, Place, new_token};
 use crate::error::{Result, is_refused, is_unanswered, is_unknown_command, is_wrong_arity};

@@ -5,9 +5,8 @@ use std::time::Duration;
 use redis::{Client, Cmd, RedisError, RedisResult, Value};
 use tokio::sync::Mutex as AsyncMutex;
 
-use super::ear::Subscribed;
-use super::ear::shards::Shards;
-use super::hub::Hub;
+use super::hub::{Hub, Subscribed};
+use super::shards::Shards;
 use super::transport::{Answer, Own, Transport};
 use crate::address::Address;
 use crate::cluster::{REDIRECTIONS, Redirection, Topology, is_stale, slot_of, slot_of_command};

@@ -5,8 +5,8 @@ use redis::{Cmd, FromRedisValue};
 use tokio::sync::Mutex;
 
 use super::acquire::{Leftover, Settle};
-use super::client::LockClient;
-use super::keep_alive::KeepAlive;
+use super::inner::Inner;
+use super::keep_alive::{KeepAlive, Watch};
 use crate::attempt::Patience;
 use crate::command::{Claim, Place};
 use crate::common::{accessors, debug_guard};
@@ -20,25 +20,25 @@ use crate::{Error, Mode};
 /// [`Guard::unlock`] releases it, too, and says whether it was held until then.
 #[must_use = "a guard that is dropped at once releases the lock at once"]
 pub struct Guard {
-    pub(super) client: LockClient,
-    pub(super) place: Arc<Place>,
-    pub(super) lease: Arc<Lease>,
-    pub(super) ttl: Duration,
-    pub(super) claim: Claim,
+    inner: Arc<Inner>,
+    place: Arc<Place>,
+    lease: Arc<Lease>,
+    ttl: Duration,
+    claim: Claim,
     /// One conversion at a time, one that was cancelled included.
     converting: Arc<Mutex<()>>,
 }
 
 impl Guard {
     pub(super) fn new(
-        client: &LockClient,
+        inner: &Arc<Inner>,
         place: Arc<Place>,
         claim: Claim,
         grant: Grant,
         ttl: Duration,
     ) -> Self {
         Self {
-            client: client.clone(),
+            inner: inner.clone(),
             place,
             lease: Arc::new(Lease::new(grant, ttl)),
             ttl,
@@ -63,14 +63,23 @@ impl Guard {
     /// hold is over.
     pub async fn extend(&self, ttl: Duration) -> Result<()> {
         let ttl = bounded_ttl(ttl);
-        let inner = &self.client.inner;
+        let inner = &self.inner;
         if !self.lease.is_held() {
             return Err(self.not_held().await);
         }
-        let sent = self.lease.sends(ttl);
-        if !inner.renew(&self.place, ttl).await? {
-            return Err(self.not_held().await);
-        }
+        let sent = loop {
+            let sent = self.lease.sends(ttl);
+            match inner.renew(&self.place, ttl).await {
+                Ok(true) => break sent,
+                Ok(false) => return Err(self.not_held().await),
+                // It is no loss until the lease is over.
+                Err(error) if error.is_try_again() => match self.lease.pause_to_try_again() {
+                    Some(pause) => tokio::time::sleep(pause).await,
+                    None => return Err(self.not_held().await),
+                },
+                Err(error) => return Err(error),
+            }
+        };
         if inner.lingers() {
             let fence = self.fence();
             if !inner.rebind(&self.place, &self.claim, fence, ttl).await {
@@ -90,7 +99,7 @@ impl Guard {
         if self.lease.is_ended() {
             return Ok(false);
         }
-        let inner = &self.client.inner;
+        let inner = &self.inner;
         let time = inner.options.answer_time(self.ttl);
         let check = self.place.check(inner.support.is_fallback());
         let (is_held, _) = inner.insist(&check, time, inner.options.reach()).await?;
@@ -114,7 +123,7 @@ impl Guard {
     /// locks the first one is looked at. The server must be Redis 7.0 or newer, or Valkey.
     pub async fn exec<T: FromRedisValue>(&self, command: &Cmd) -> Result<T> {
         self.still_held()?;
-        let inner = &self.client.inner;
+        let inner = &self.inner;
         if inner.support.is_fallback() {
             return Err(Error::not_in_fallback("a command under the lock"));
         }
@@ -130,7 +139,7 @@ impl Guard {
 
     async fn not_held(&self) -> Error {
         if self.lease.lose() {
-            let inner = &self.client.inner;
+            let inner = &self.inner;
             inner.release_rest(&self.place, self.ttl).await;
         }
         Error::NotHeld
@@ -139,7 +148,13 @@ impl Guard {
     /// Renews in a task of its own, at a third of the ttl, until the result is dropped or the hold
     /// is over.
     pub fn keep_alive(&self) -> KeepAlive {
-        KeepAlive::start(self)
+        KeepAlive::start(Watch {
+            inner: self.inner.clone(),
+            place: self.place.clone(),
+            lease: self.lease.clone(),
+            claim: self.claim.clone(),
+            ttl: self.ttl,
+        })
     }
 
     /// Makes a writer a reader in one step, with the same fence. Readers that wait at the head
@@ -181,7 +196,7 @@ impl Guard {
 
     /// Releases the lock. [`Error::NotHeld`] if it was lost before.
     pub async fn unlock(self) -> Result<()> {
-        let inner = &self.client.inner;
+        let inner = &self.inner;
         let was_held = self.lease.is_held();
         let is_first = self.lease.end();
         let mut settle = Settle::new(inner, &self.place, self.ttl, Leftover::Release);
@@ -204,7 +219,7 @@ impl Guard {
             return Ok(true);
         }
         self.still_held()?;
-        let inner = self.client.inner.clone();
+        let inner = self.inner.clone();
         let ttl = self.lease.ttl_to_keep(self.ttl);
         let leftover = Leftover::Reader(self.fence(), self.converting.clone().lock_owned().await);
         let mut settle = Settle::new(&inner, &self.place, ttl, leftover);
@@ -241,7 +256,7 @@ impl Guard {
     async fn become_reader(&mut self) -> Result<()> {
         self.still_held()?;
         let ttl = self.lease.ttl_to_keep(self.ttl);
-        let inner = &self.client.inner;
+        let inner = &self.inner;
         match inner.restore_reader(&self.place, self.fence(), ttl).await {
             Ok(grant) => {
                 self.lease.converted(grant, ttl);
@@ -262,7 +277,7 @@ impl Drop for Guard {
     fn drop(&mut self) {
         if self.lease.end() {
             drop(Settle::new(
-                &self.client.inner,
+                &self.inner,
                 &self.place,
                 self.ttl,
                 Leftover::Release,

@@ -11,7 +11,10 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
-use super::transport::{CONNECT_TIME, Source, within};
+use super::link::{CONNECT_TIME, within};
+use super::transport::Source;
+#[cfg(feature = "cluster-async")]
+use crate::address::Address;
 use crate::attempt::PACE;
 use crate::command::Place;
 use crate::error::is_refused;
@@ -22,6 +25,16 @@ const HEARTBEAT: Duration = Duration::from_secs(5);
 
 /// The longest time between two tries to subscribe.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// A channel that is listened to.
+pub(super) struct Subscribed {
+    /// The number of the hub's subscription.
+    pub(super) number: u64,
+    pub(super) channel: String,
+    /// The node of a cluster. At any other one this subscription is of no use.
+    #[cfg(feature = "cluster-async")]
+    pub(super) node: Option<Address>,
+}
 
 /// Dispatches the messages of one channel, which is this client's alone.
 #[derive(Debug)]

@@ -4,9 +4,8 @@ use std::time::{Duration, Instant};
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
-use super::client::LockClient;
-use super::guard::Guard;
-use crate::attempt::{OwnerAnswer, owner_answer};
+use super::inner::Inner;
+use crate::answer::{OwnerAnswer, owner_answer};
 use crate::command::{Claim, Place};
 use crate::lease::{Lease, pause_before_renewal};
 
@@ -19,17 +18,11 @@ pub struct KeepAlive {
 }
 
 impl KeepAlive {
-    pub(super) fn start(guard: &Guard) -> Self {
-        let watch = Watch {
-            client: guard.client.clone(),
-            place: guard.place.clone(),
-            lease: guard.lease.clone(),
-            claim: guard.claim.clone(),
-            ttl: guard.ttl,
-        };
+    pub(super) fn start(watch: Watch) -> Self {
+        let runtime = watch.inner.runtime.clone();
         Self {
-            lease: guard.lease.clone(),
-            task: guard.client.inner.runtime.spawn(watch.run()).abort_handle(),
+            lease: watch.lease.clone(),
+            task: runtime.spawn(watch.run()).abort_handle(),
         }
     }
 
@@ -50,17 +43,18 @@ impl Drop for KeepAlive {
     }
 }
 
-struct Watch {
-    client: LockClient,
-    place: Arc<Place>,
-    lease: Arc<Lease>,
-    claim: Claim,
-    ttl: Duration,
+/// The hold that is watched.
+pub(super) struct Watch {
+    pub(super) inner: Arc<Inner>,
+    pub(super) place: Arc<Place>,
+    pub(super) lease: Arc<Lease>,
+    pub(super) claim: Claim,
+    pub(super) ttl: Duration,
 }
 
 impl Watch {
     async fn run(self) {
-        let inner = &self.client.inner;
+        let inner = &self.inner;
         let span = inner
             .options
             .renewal_span(self.ttl, inner.support.is_fallback());
@@ -93,7 +87,7 @@ impl Watch {
 
     /// Renews each key once.
     async fn renew(&self) -> OwnerAnswer {
-        let inner = &self.client.inner;
+        let inner = &self.inner;
         let time = inner.options.answer_time(self.ttl);
         for command in self.place.renew(self.ttl, inner.support.is_fallback()) {
             let answer = owner_answer(inner.ask(&command, time).await);

@@ -47,9 +47,13 @@ mod cluster;
 mod ear;
 mod guard;
 mod hub;
+mod inner;
 mod keep_alive;
+mod link;
 #[cfg(feature = "sentinel")]
 mod sentinel;
+#[cfg(feature = "cluster-async")]
+mod shards;
 mod transport;
 
 pub use client::{Lock, LockClient, MultiLock, RwLock, Semaphore};

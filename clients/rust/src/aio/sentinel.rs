@@ -3,7 +3,7 @@ use std::sync::Arc;
 use redis::aio::ConnectionLike;
 use redis::{Client, Cmd, ConnectionInfo, RedisResult, Value};
 
-use super::transport::{CONNECT_TIME, Source, connect, within};
+use super::link::{CONNECT_TIME, connect_to, within};
 use crate::address::Address;
 use crate::sentinel::{Sentinel, is_primary};
 
@@ -46,8 +46,7 @@ impl Primary {
 }
 
 async fn ask(client: Client, command: &Cmd) -> RedisResult<Value> {
-    // Without recursion: a source of a client asks no sentinel.
-    let mut connection = Box::pin(connect(&Source::Server(client))).await?;
+    let mut connection = connect_to(&client).await?;
     within(CONNECT_TIME, connection.req_packed_command(command))
         .await
         .and_then(Value::extract_error)

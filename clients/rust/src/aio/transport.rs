@@ -1,18 +1,14 @@
 use std::future::Future;
-use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::{AsyncConnectionConfig, Client, Cmd, RedisError, RedisResult, Value};
+use redis::{Client, Cmd, RedisError, RedisResult, Value};
 use tokio::sync::{Mutex, Notify};
-use tokio::time::timeout;
 
+use super::link::{connect_to, within};
 use crate::error::may_pass;
-
-/// The time for a new connection. A server that is there accepts at once.
-pub(super) const CONNECT_TIME: Duration = Duration::from_secs(2);
 
 /// A connection that many tasks use at the same time, as redis-rs has several.
 ///
@@ -148,24 +144,5 @@ impl Transport for Own {
 
 /// Makes a connection whose answers may take as long as they like.
 pub(super) async fn connect(source: &Source) -> RedisResult<MultiplexedConnection> {
-    let client = source.client().await?;
-    let config = AsyncConnectionConfig::new()
-        .set_connection_timeout(Some(CONNECT_TIME))
-        .set_response_timeout(None);
-    within(
-        CONNECT_TIME,
-        client.get_multiplexed_async_connection_with_config(&config),
-    )
-    .await
-}
-
-/// An error of the connection if `time` passes first.
-pub(super) async fn within<T>(
-    time: Duration,
-    future: impl Future<Output = RedisResult<T>>,
-) -> RedisResult<T> {
-    match timeout(time, future).await {
-        Ok(answer) => answer,
-        Err(_) => Err(io::Error::from(io::ErrorKind::TimedOut).into()),
-    }
+    connect_to(&source.client().await?).await
 }

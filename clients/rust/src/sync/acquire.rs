@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 
 use redis::{RedisError, Value};
 
-use super::client::Inner;
+use super::inner::Inner;
 use crate::attempt::{Attempt, PACE, Patience, Verdict, Wait};
 use crate::command::{Claim, Place, new_token};
 use crate::error::{Result, is_unknown_command, is_wrong_arity};

@@ -3,8 +3,8 @@ use std::time::{Duration, Instant};
 
 use redis::{Cmd, FromRedisValue};
 
-use super::client::LockClient;
-use super::keep_alive::KeepAlive;
+use super::inner::Inner;
+use super::keep_alive::{KeepAlive, Watch};
 use crate::attempt::Patience;
 use crate::command::{Claim, Place};
 use crate::common::{accessors, debug_guard};
@@ -18,23 +18,23 @@ use crate::{Error, Mode};
 /// [`Guard::unlock`] releases it, too, and says whether it was held until then.
 #[must_use = "a guard that is dropped at once releases the lock at once"]
 pub struct Guard {
-    pub(super) client: LockClient,
-    pub(super) place: Arc<Place>,
-    pub(super) lease: Arc<Lease>,
-    pub(super) ttl: Duration,
-    pub(super) claim: Claim,
+    inner: Arc<Inner>,
+    place: Arc<Place>,
+    lease: Arc<Lease>,
+    ttl: Duration,
+    claim: Claim,
 }
 
 impl Guard {
     pub(super) fn new(
-        client: &LockClient,
+        inner: &Arc<Inner>,
         place: Place,
         claim: Claim,
         grant: Grant,
         ttl: Duration,
     ) -> Self {
         Self {
-            client: client.clone(),
+            inner: inner.clone(),
             place: Arc::new(place),
             lease: Arc::new(Lease::new(grant, ttl)),
             ttl,
@@ -53,14 +53,23 @@ impl Guard {
     /// hold is over.
     pub fn extend(&self, ttl: Duration) -> Result<()> {
         let ttl = bounded_ttl(ttl);
-        let inner = &self.client.inner;
+        let inner = &self.inner;
         if !self.lease.is_held() {
             return Err(self.not_held());
         }
-        let sent = self.lease.sends(ttl);
-        if !inner.renew(&self.place, ttl)? {
-            return Err(self.not_held());
-        }
+        let sent = loop {
+            let sent = self.lease.sends(ttl);
+            match inner.renew(&self.place, ttl) {
+                Ok(true) => break sent,
+                Ok(false) => return Err(self.not_held()),
+                // It is no loss until the lease is over.
+                Err(error) if error.is_try_again() => match self.lease.pause_to_try_again() {
+                    Some(pause) => std::thread::sleep(pause),
+                    None => return Err(self.not_held()),
+                },
+                Err(error) => return Err(error),
+            }
+        };
         let lingers = inner.lingers();
         if lingers && !inner.rebind(&self.place, &self.claim, self.fence(), ttl) {
             return Err(self.not_held());
@@ -75,7 +84,7 @@ impl Guard {
 
     /// Asks the server whether this is held now, where [`Guard::is_lost`] asks nobody.
     pub fn check(&self) -> Result<bool> {
-        let inner = &self.client.inner;
+        let inner = &self.inner;
         let timeout = inner.options.answer_time(self.ttl);
         let check = self.place.check(inner.support.is_fallback());
         if !self.lease.is_ended() && inner.insist(&check, timeout, inner.options.reach())?.0 {
@@ -99,7 +108,7 @@ impl Guard {
     /// locks the first one is looked at. The server must be Redis 7.0 or newer, or Valkey.
     pub fn exec<T: FromRedisValue>(&self, command: &Cmd) -> Result<T> {
         self.still_held()?;
-        let inner = &self.client.inner;
+        let inner = &self.inner;
         if inner.support.is_fallback() {
             return Err(Error::not_in_fallback("a command under the lock"));
         }
@@ -115,7 +124,7 @@ impl Guard {
 
     fn not_held(&self) -> Error {
         if self.lease.lose() {
-            self.client.inner.release_rest(&self.place, self.ttl);
+            self.inner.release_rest(&self.place, self.ttl);
         }
         Error::NotHeld
     }
@@ -123,7 +132,13 @@ impl Guard {
     /// Renews in a thread of its own, at a third of the ttl, until the result is dropped or the
     /// hold is over.
     pub fn keep_alive(&self) -> KeepAlive {
-        KeepAlive::start(self)
+        KeepAlive::start(Watch {
+            inner: self.inner.clone(),
+            place: self.place.clone(),
+            lease: self.lease.clone(),
+            claim: self.claim.clone(),
+            ttl: self.ttl,
+        })
     }
 
     /// Makes a writer a reader in one step, with the same fence. Readers that wait at the head
@@ -160,7 +175,7 @@ impl Guard {
     /// Releases the lock. [`Error::NotHeld`] if it was lost before.
     pub fn unlock(self) -> Result<()> {
         let left = self.lease.until().saturating_duration_since(Instant::now());
-        let reach = self.client.inner.options.reach_of_release(left);
+        let reach = self.inner.options.reach_of_release(left);
         self.release(reach)
     }
 
@@ -170,7 +185,7 @@ impl Guard {
             return Ok(true);
         }
         self.still_held()?;
-        let inner = self.client.inner.clone();
+        let inner = self.inner.clone();
         let ttl = self.lease.ttl_to_keep(self.ttl);
         let (granted, leaves_something) =
             inner.convert(&self.place, Mode::Exclusive, ttl, patience);
@@ -204,10 +219,7 @@ impl Guard {
     fn become_reader(&mut self) -> Result<()> {
         self.still_held()?;
         let ttl = self.lease.ttl_to_keep(self.ttl);
-        let restored = self
-            .client
-            .inner
-            .restore_reader(&self.place, self.fence(), ttl);
+        let restored = self.inner.restore_reader(&self.place, self.fence(), ttl);
         match restored {
             Ok(Some(grant)) => {
                 self.lease.converted(grant, ttl);
@@ -225,7 +237,7 @@ impl Guard {
     fn release(&self, patience: Duration) -> Result<()> {
         let was_held = self.lease.is_held();
         let is_first = self.lease.end();
-        let inner = &self.client.inner;
+        let inner = &self.inner;
         let (released, was_lost) = inner.release(&self.place, self.ttl, patience)?;
         // The reply to the first was lost, and nothing else has ended the lease by then.
         let was_released = was_lost && was_held && Instant::now() < self.lease.until();
@@ -241,7 +253,7 @@ impl Drop for Guard {
         if self.lease.is_ended() {
             return;
         }
-        let patience = self.client.inner.options.answer_time(self.ttl);
+        let patience = self.inner.options.answer_time(self.ttl);
         match self.release(patience) {
             Ok(()) => {}
             Err(Error::NotHeld) => log::warn!("a lock was lost before its guard was dropped"),

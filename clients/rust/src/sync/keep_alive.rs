@@ -2,8 +2,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-use super::guard::Guard;
-use crate::attempt::{OwnerAnswer, owner_answer};
+use super::inner::Inner;
+use crate::answer::{OwnerAnswer, owner_answer};
 use crate::command::Claim;
 use crate::lease::{Lease, pause_before_renewal};
 
@@ -22,15 +22,9 @@ struct Stop {
 }
 
 impl KeepAlive {
-    pub(super) fn start(guard: &Guard) -> Self {
+    pub(super) fn start(watch: Watch) -> Self {
         let stop = Arc::new(Stop::default());
-        let watch = Watch {
-            client: guard.client.clone(),
-            place: guard.place.clone(),
-            lease: guard.lease.clone(),
-            claim: guard.claim.clone(),
-            ttl: guard.ttl,
-        };
+        let lease = watch.lease.clone();
         let watched = stop.clone();
         let started = thread::Builder::new()
             .name("redis-lock keep-alive".to_owned())
@@ -39,10 +33,7 @@ impl KeepAlive {
             // The lease ends by itself then, and `is_lost` says so.
             log::error!("nothing renews a lock: {error}");
         }
-        Self {
-            lease: guard.lease.clone(),
-            stop,
-        }
+        Self { lease, stop }
     }
 
     /// Whether the hold is over.
@@ -67,17 +58,18 @@ impl Drop for KeepAlive {
     }
 }
 
-struct Watch {
-    client: super::LockClient,
-    place: Arc<crate::command::Place>,
-    lease: Arc<Lease>,
-    claim: Claim,
-    ttl: std::time::Duration,
+/// The hold that is watched.
+pub(super) struct Watch {
+    pub(super) inner: Arc<Inner>,
+    pub(super) place: Arc<crate::command::Place>,
+    pub(super) lease: Arc<Lease>,
+    pub(super) claim: Claim,
+    pub(super) ttl: std::time::Duration,
 }
 
 impl Watch {
     fn run(&self, stop: &Stop) {
-        let inner = &self.client.inner;
+        let inner = &self.inner;
         let span = inner
             .options
             .renewal_span(self.ttl, inner.support.is_fallback());
@@ -114,7 +106,7 @@ impl Watch {
 
     /// Renews each key once.
     fn renew(&self, timeout: std::time::Duration) -> OwnerAnswer {
-        let inner = &self.client.inner;
+        let inner = &self.inner;
         for command in self.place.renew(self.ttl, inner.support.is_fallback()) {
             let answer = owner_answer(inner.ask(&command, timeout));
             if !matches!(answer, OwnerAnswer::Done) {

@@ -39,6 +39,7 @@ mod client;
 mod cluster;
 mod connect;
 mod guard;
+mod inner;
 mod keep_alive;
 #[cfg(feature = "sentinel")]
 mod sentinel;

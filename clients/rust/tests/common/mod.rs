@@ -1,7 +1,6 @@
 //! Servers with the module for the tests, and a proxy that fails on demand.
 //!
-//! `REDIS_LOCK_MODULE` and `REDIS_LOCK_SERVERS` say where they are, by default where `make build
-//! servers` at the top of the project puts them. `REDIS_LOCK_SERVER` says which server to take.
+//! clients/testing/servers.py starts them: it tells which variables say where they are.
 #![allow(
     dead_code,
     unused_imports,
@@ -15,9 +14,9 @@ mod proxy;
 mod topology;
 
 use std::env;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -33,13 +32,51 @@ pub use topology::{Cluster, Sentinels};
 /// A bound that only a bug or a dead machine outlasts.
 pub const BOUND: Duration = Duration::from_secs(20);
 
-static STARTED: AtomicUsize = AtomicUsize::new(0);
+/// What one call of clients/testing/servers.py has started. It ends with its standard input.
+pub struct Launched(Child);
+
+impl Launched {
+    pub fn start(words: &[&str]) -> Vec<Server> {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testing/servers.py");
+        let mut launcher = Command::new("python3")
+            .arg(script)
+            .args(words)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("python3");
+        let mut line = String::new();
+        let mut said = BufReader::new(launcher.stdout.take().unwrap());
+        said.read_line(&mut line).unwrap();
+        let launched = Arc::new(Self(launcher));
+        let servers: Vec<Server> = line
+            .split_whitespace()
+            .map(|one| {
+                let (port, pid) = one.split_once('/').unwrap();
+                Server {
+                    port: port.parse().unwrap(),
+                    pid: pid.to_owned(),
+                    launched: launched.clone(),
+                }
+            })
+            .collect();
+        assert!(!servers.is_empty(), "no server started: {words:?}");
+        servers
+    }
+}
+
+impl Drop for Launched {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
+    }
+}
 
 /// A server that ends with its owner.
 pub struct Server {
     pub port: u16,
-    process: Child,
-    folder: PathBuf,
+    pid: String,
+    launched: Arc<Launched>,
 }
 
 impl Server {
@@ -70,66 +107,17 @@ impl Server {
 
     /// With arguments of the module, and settings of the server behind them.
     pub fn start_with(settings: &[&str]) -> Self {
-        // A port that was free a moment ago may not be free any more.
-        Self::start_as(settings, true)
+        Self::start_as("server", settings)
     }
 
     /// A server that has no module of ours.
     pub fn start_without_module() -> Self {
-        Self::start_as(&[], false)
+        Self::start_as("server", &["--without-module"])
     }
 
-    fn start_as(settings: &[&str], has_module: bool) -> Self {
-        (0..5)
-            .find_map(|_| Self::try_start(settings, has_module))
-            .expect("no server started")
-    }
-
-    fn try_start(settings: &[&str], has_module: bool) -> Option<Self> {
-        let port = free_port();
-        // Not by the port: the next server may have the same one while this folder is being removed.
-        let number = STARTED.fetch_add(1, SeqCst);
-        let folder = format!("redis-lock-rust-{}-{number}", std::process::id());
-        let folder = env::temp_dir().join(folder);
-        std::fs::create_dir_all(&folder).unwrap();
-        let program = program();
-        let module = [
-            "--loadmodule".into(),
-            setting("REDIS_LOCK_MODULE", "target/release/libredis_lock.so"),
-        ];
-        let process = Command::new(&program)
-            .args(["--bind", "127.0.0.1", "--port", &port.to_string()])
-            .args(["--save", "", "--appendonly", "no", "--dir"])
-            .arg(&folder)
-            .args(module.iter().filter(|_| has_module))
-            .args(settings)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap_or_else(|error| panic!("{}: {error}", program.display()));
-        let mut server = Self {
-            port,
-            process,
-            folder,
-        };
-        server.answers().then_some(server)
-    }
-
-    /// Whether the server that answers is the one that was started.
-    fn answers(&mut self) -> bool {
-        let own = format!("process_id:{}\r\n", self.process.id());
-        let end = Instant::now() + BOUND;
-        while Instant::now() < end && self.process.try_wait().unwrap().is_none() {
-            if let Ok(mut connection) = self.client().get_connection() {
-                let info: redis::RedisResult<String> =
-                    redis::cmd("INFO").arg("server").query(&mut connection);
-                if let Ok(info) = info {
-                    return info.contains(&own);
-                }
-            }
-            sleep(Duration::from_millis(10));
-        }
-        false
+    fn start_as(kind: &str, words: &[&str]) -> Self {
+        let mut servers = Launched::start(&[&[kind], words].concat());
+        servers.swap_remove(0)
     }
 
     pub fn url(&self) -> String {
@@ -159,18 +147,17 @@ impl Server {
     }
 
     fn signal(&self, signal: &str) {
-        let status = Command::new("kill")
-            .args([signal, &self.process.id().to_string()])
-            .status();
+        let status = Command::new("kill").args([signal, &self.pid]).status();
         assert!(status.unwrap().success());
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-        let _ = std::fs::remove_dir_all(&self.folder);
+        // The last one of a group ends with its launcher.
+        if Arc::strong_count(&self.launched) > 1 {
+            self.signal("-KILL");
+        }
     }
 }
 
@@ -323,14 +310,6 @@ pub fn without_at_least() -> String {
     url
 }
 
-/// The server's executable, which is a sentinel's, too.
-pub fn program() -> PathBuf {
-    let name = env::var("REDIS_LOCK_SERVER").unwrap_or_else(|_| "redis-7.0.15".to_owned());
-    setting("REDIS_LOCK_SERVERS", ".servers")
-        .join(name)
-        .join("bin/server")
-}
-
 /// A count of calls, and the callback that is called.
 pub fn counter<T: ?Sized + 'static>() -> (Arc<AtomicUsize>, impl Fn(&T) + Send + Sync + 'static) {
     let count = Arc::new(AtomicUsize::new(0));
@@ -359,9 +338,4 @@ pub fn free_port() -> u16 {
             return port;
         }
     }
-}
-
-fn setting(variable: &str, otherwise: &str) -> PathBuf {
-    let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    env::var_os(variable).map_or_else(|| project.join(otherwise), PathBuf::from)
 }

@@ -263,7 +263,8 @@ impl Server for Ctx<'_> {
 
     fn may_block(self) -> bool {
         let log = self.0.log.borrow();
-        log.as_ref().is_none_or(|log| !log.is_in_transaction)
+        let is_in_transaction = log.as_ref().is_some_and(|log| log.is_in_transaction);
+        Server::is_primary(self) && !is_in_transaction
     }
 
     fn may_read(self, _key: &[u8]) -> bool {

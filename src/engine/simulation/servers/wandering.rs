@@ -1,5 +1,5 @@
 //! Random histories of a few steps that matter together, from a beginning that matters. They find
-//! what needs several steps at certain times, as the random worlds of everything seldom do.
+//! what needs several steps at certain times. Random worlds of everything find that too seldom.
 
 use super::guard::Rule;
 use super::guarded::{FAILOVER, LONGEST_MS, QUORUM};

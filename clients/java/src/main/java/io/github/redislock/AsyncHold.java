@@ -3,6 +3,7 @@ package io.github.redislock;
 import java.time.Duration;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
+import java.util.concurrent.Executor;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 
@@ -11,6 +12,10 @@ import java.util.concurrent.TimeUnit;
  * until then, or until it is lost.
  */
 public final class AsyncHold {
+    /** After this a renewal is sent again that the server could not answer yet. */
+    private static final Executor SOON =
+            CompletableFuture.delayedExecutor(200, TimeUnit.MILLISECONDS);
+
     private final LettuceLockClient client;
     private final Claim claim;
     private final String token;
@@ -173,15 +178,34 @@ public final class AsyncHold {
             renewed = false;
             cancel(renewal);
         }
+        return renewUntilItEnds(leaseMs);
+    }
+
+    /** At TRYAGAIN it asks again for as long as the lease lasts. */
+    private CompletableFuture<Boolean> renewUntilItEnds(long leaseMs) {
         Lease.Sent sent = lease.sends(leaseMs);
         return client.renew(claim, token, leaseMs)
-                .thenApply(
-                        held -> {
-                            if (!held) {
-                                lose(Holds.GONE);
+                .handle(
+                        (held, failed) -> {
+                            if (failed == null) {
+                                if (!held) {
+                                    lose(Holds.GONE);
+                                }
+                                return CompletableFuture.completedFuture(held && prolonged(sent));
                             }
-                            return held && prolonged(sent);
-                        });
+                            Throwable cause = LettuceLockClient.cause(failed);
+                            if (!LettuceLockClient.isError(cause, "TRYAGAIN")) {
+                                return CompletableFuture.<Boolean>failedFuture(cause);
+                            }
+                            if (!isHeld()) {
+                                lose(Holds.ENDED);
+                                return CompletableFuture.completedFuture(false);
+                            }
+                            return CompletableFuture.supplyAsync(
+                                            () -> renewUntilItEnds(leaseMs), SOON)
+                                    .thenCompose(next -> next);
+                        })
+                .thenCompose(next -> next);
     }
 
     /**

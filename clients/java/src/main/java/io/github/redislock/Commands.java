@@ -4,7 +4,9 @@ import java.util.Collections;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.function.BooleanSupplier;
 import java.util.function.Function;
 import java.util.function.Supplier;
 
@@ -56,6 +58,37 @@ record Commands(Wire wire, LockOptions options, AtomicBoolean placeless, AtomicB
             if (interrupted) {
                 Thread.currentThread().interrupt();
             }
+        }
+    }
+
+    /** Renews, and asks again at TRYAGAIN for as long as the lease lasts. False when it is over. */
+    boolean renewWhile(BooleanSupplier lasts, BooleanSupplier renewal) {
+        while (true) {
+            Optional<Boolean> held = resend(() -> answered(renewal));
+            if (held.isPresent() || !lasts.getAsBoolean()) {
+                return held.orElse(false);
+            }
+            boolean interrupted = Thread.interrupted();
+            try {
+                Thread.sleep(RESEND_PAUSE_MS);
+            } catch (InterruptedException flag) {
+                interrupted = true;
+            }
+            if (interrupted) {
+                Thread.currentThread().interrupt();
+            }
+        }
+    }
+
+    /** Empty at TRYAGAIN. */
+    private Optional<Boolean> answered(BooleanSupplier renewal) {
+        try {
+            return Optional.of(renewal.getAsBoolean());
+        } catch (RuntimeException failed) {
+            if (isError(failed, "TRYAGAIN")) {
+                return Optional.empty();
+            }
+            throw failed;
         }
     }
 

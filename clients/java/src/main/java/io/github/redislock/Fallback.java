@@ -17,8 +17,8 @@ final class Fallback {
     private static final System.Logger LOG = System.getLogger("io.github.redislock");
 
     private static final String LOAD =
-            "load it by `loadmodule /path/libredis_lock.so` in the server's configuration, or by"
-                    + " MODULE LOAD /path/libredis_lock.so";
+            "load it by `loadmodule /path/libredis_lock.so` in the server's configuration, and"
+                    + " restart the server";
 
     /** The same token has its lock again, so that a request may be sent twice. */
     private static final String ACQUIRE =

@@ -179,11 +179,18 @@ final class Holds implements AutoCloseable {
 
     /** False when it is over, by the server's word or by the client's clock. */
     boolean renewed(Hold hold, long leaseMs) {
-        Lease.Sent sent = hold.lease.sends(leaseMs);
-        if (!commands.resend(() -> commands.renew(hold.claim, hold.token, leaseMs))) {
+        Lease.Sent[] sent = new Lease.Sent[1];
+        boolean held =
+                commands.renewWhile(
+                        () -> hold.leftNanos() > 0,
+                        () -> {
+                            sent[0] = hold.lease.sends(leaseMs);
+                            return commands.renew(hold.claim, hold.token, leaseMs);
+                        });
+        if (!held) {
             return false;
         }
-        if (hold.lease.answered(sent)) {
+        if (hold.lease.answered(sent[0])) {
             return true;
         }
         // Nobody would ever unlock it.

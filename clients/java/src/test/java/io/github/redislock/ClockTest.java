@@ -16,6 +16,7 @@ import java.io.IOException;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.Callable;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Function;
@@ -167,6 +168,25 @@ class ClockTest extends ServerTest {
         keepsBy(async::isHeld);
         proxy.answerRenewals(TRY_AGAIN, Integer.MAX_VALUE);
         assertTrue(awaitLost().reason().contains("no renewal"));
+    }
+
+    @Test
+    void aRenewalByHandAsksAgainUntilTheLeaseEnds() {
+        RedisHold hold = behind.lock("a").tryAcquire();
+        AsyncHold async = Other.result(this.async.lock("b").lock());
+        proxy.answerRenewals(TRY_AGAIN, 2);
+        assertTrue(hold.renew(Duration.ofSeconds(5)));
+        proxy.answerRenewals(TRY_AGAIN, 2);
+        assertTrue(Other.result(async.renew(Duration.ofSeconds(5))));
+        assertEquals(0, proxy.renewalsToAnswer.get());
+        proxy.answerRenewals(TRY_AGAIN, Integer.MAX_VALUE);
+        CompletableFuture<Boolean> late = async.renew(Duration.ofSeconds(5));
+        long startNanos = System.nanoTime();
+        assertFalse(hold.renew(Duration.ofSeconds(5)));
+        assertFalse(Other.result(late));
+        // Longer than a server that is out of reach is asked.
+        assertTrue(System.nanoTime() - startNanos > TimeUnit.MILLISECONDS.toNanos(4_500));
+        assertFalse(hold.isHeld() || async.isHeld());
     }
 
     private void keepsBy(Callable<Boolean> isHeld) throws Exception {

@@ -67,7 +67,7 @@ class FallbackTest {
 
     @BeforeAll
     void startServer() {
-        server = TestServer.start(TestServer.VERSION, "--save", "");
+        server = TestServer.start(TestServer.VERSION, "--without-module");
         log.setLevel(java.util.logging.Level.WARNING);
         log.addHandler(handler);
     }

@@ -11,115 +11,58 @@ import redis.clients.jedis.CommandArguments;
 import redis.clients.jedis.Connection;
 import redis.clients.jedis.DefaultJedisClientConfig;
 import redis.clients.jedis.UnifiedJedis;
-import redis.clients.jedis.exceptions.JedisException;
 import redis.clients.jedis.providers.PooledConnectionProvider;
 import redis.clients.jedis.util.JedisURIHelper;
 
 import java.io.IOException;
-import java.io.UncheckedIOException;
-import java.net.InetAddress;
-import java.net.ServerSocket;
 import java.net.URI;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
-import java.util.Comparator;
 import java.util.List;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
-import java.util.stream.Stream;
+import java.util.stream.IntStream;
 
 /** A real server with the module, on a free port of this machine, in a folder of its own. */
 final class TestServer implements AutoCloseable {
     static final String VERSION = System.getenv().getOrDefault("CLIENT_SERVER", "redis-7.0.15");
 
-    private final Process process;
-    private final Path folder;
+    private final Launched launched;
     private final int port;
+    private final int pid;
     final UnifiedJedis redis;
 
-    private TestServer(Process process, Path folder, int port) {
-        this.process = process;
-        this.folder = folder;
-        this.port = port;
+    private TestServer(Launched launched, int number) {
+        this.launched = launched;
+        this.port = launched.servers.get(number)[0];
+        this.pid = launched.servers.get(number)[1];
         this.redis = client(URI.create(url()), 2, 5);
+    }
+
+    /** All that one call of the launcher starts. Closing any of them closes all. */
+    static List<TestServer> group(String... words) {
+        List<String> all = new ArrayList<>(List.of(words));
+        all.addAll(List.of("--version", VERSION));
+        Launched launched = new Launched(all);
+        return IntStream.range(0, launched.servers.size())
+                .mapToObj(number -> new TestServer(launched, number))
+                .toList();
     }
 
     static TestServer start() {
         return start(VERSION);
     }
 
-    static TestServer start(String version) {
-        return start(version, "--loadmodule", setting("REDIS_LOCK_MODULE"));
-    }
-
-    /** The default version with the module, and more settings. */
-    static TestServer startWith(String... settings) {
-        List<String> all = new ArrayList<>(List.of(settings));
-        all.addAll(List.of("--loadmodule", setting("REDIS_LOCK_MODULE")));
-        return start(VERSION, all.toArray(new String[0]));
+    /** With more words of the module, and settings of the server behind them. */
+    static TestServer start(String version, String... words) {
+        List<String> all = new ArrayList<>(List.of("server", "--version", version));
+        all.addAll(List.of(words));
+        return new TestServer(new Launched(all), 0);
     }
 
     /** The default version with the module, which grants no longer lease. */
     static TestServer startBounded(long maxTtlMs) {
-        String module = setting("REDIS_LOCK_MODULE");
-        return start(VERSION, "--loadmodule", module, "max-ttl", Long.toString(maxTtlMs));
-    }
-
-    /** One that has no module, unless the settings name it. */
-    static TestServer start(String version, String... settings) {
-        try {
-            int port = freePort();
-            Path folder = Files.createTempDirectory("redis-lock-client");
-            List<String> words = new ArrayList<>();
-            words.add(binary(version));
-            words.addAll(List.of("--port", Integer.toString(port), "--bind", "127.0.0.1"));
-            words.addAll(List.of("--save", "", "--dir", folder.toString()));
-            words.addAll(List.of(settings));
-            return start(words, folder, port);
-        } catch (IOException failed) {
-            throw new UncheckedIOException(failed);
-        }
-    }
-
-    /** A Sentinel that watches a primary of the name {@code main}. */
-    static TestServer startSentinel(int primaryPort) {
-        try {
-            int port = freePort();
-            Path folder = Files.createTempDirectory("redis-lock-client");
-            Path file = folder.resolve("sentinel.conf");
-            Files.write(
-                    file,
-                    List.of(
-                            "port " + port,
-                            "bind 127.0.0.1",
-                            "dir " + folder,
-                            "sentinel monitor main 127.0.0.1 " + primaryPort + " 1",
-                            "sentinel down-after-milliseconds main 2000",
-                            "sentinel failover-timeout main 6000"));
-            return start(List.of(binary(VERSION), file.toString(), "--sentinel"), folder, port);
-        } catch (IOException failed) {
-            throw new UncheckedIOException(failed);
-        }
-    }
-
-    private static String binary(String version) {
-        return Path.of(setting("REDIS_LOCK_SERVERS"), version, "bin", "server").toString();
-    }
-
-    private static TestServer start(List<String> words, Path folder, int port)
-            throws IOException {
-        Process process =
-                new ProcessBuilder(words)
-                        .redirectErrorStream(true)
-                        .redirectOutput(folder.resolve("log").toFile())
-                        .start();
-        // Also when the tests are ended by a signal.
-        Runtime.getRuntime().addShutdownHook(new Thread(process::destroyForcibly));
-        TestServer server = new TestServer(process, folder, port);
-        server.awaitReady();
-        return server;
+        return start(VERSION, "max-ttl", Long.toString(maxTtlMs));
     }
 
     /** A command with its words, and its reply with strings for bytes. */
@@ -133,12 +76,7 @@ final class TestServer implements AutoCloseable {
 
     /** Ends at once, as by a loss of power. */
     void kill() {
-        process.destroyForcibly();
-        try {
-            process.waitFor();
-        } catch (InterruptedException cut) {
-            throw new IllegalStateException(cut);
-        }
+        signal("KILL");
     }
 
     /** A client of Jedis that all of its versions can make. */
@@ -253,60 +191,15 @@ final class TestServer implements AutoCloseable {
 
     private void signal(String name) {
         try {
-            new ProcessBuilder("kill", "-" + name, Long.toString(process.pid())).start().waitFor();
+            new ProcessBuilder("kill", "-" + name, Integer.toString(pid)).start().waitFor();
         } catch (IOException | InterruptedException failed) {
             throw new IllegalStateException(failed);
         }
-    }
-
-    private void awaitReady() {
-        Eventually.isTrue(
-                "the server answers",
-                () -> {
-                    if (!process.isAlive()) {
-                        throw new IllegalStateException("the server ended: " + log());
-                    }
-                    try {
-                        return redis.ping().equals("PONG");
-                    } catch (JedisException notYet) {
-                        return false;
-                    }
-                });
-    }
-
-    private String log() {
-        try {
-            return Files.readString(folder.resolve("log"));
-        } catch (IOException failed) {
-            throw new UncheckedIOException(failed);
-        }
-    }
-
-    static int freePort() throws IOException {
-        try (ServerSocket socket = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
-            return socket.getLocalPort();
-        }
-    }
-
-    private static String setting(String name) {
-        String value = System.getenv(name);
-        if (value == null) {
-            throw new IllegalStateException(name + " is not set: run the tests by make");
-        }
-        return value;
     }
 
     @Override
     public void close() {
         redis.close();
-        process.destroyForcibly();
-        try (Stream<Path> files = Files.walk(folder)) {
-            process.waitFor();
-            for (Path path : files.sorted(Comparator.reverseOrder()).toList()) {
-                Files.delete(path);
-            }
-        } catch (IOException | InterruptedException failed) {
-            throw new IllegalStateException(failed);
-        }
+        launched.close();
     }
 }

@@ -48,7 +48,7 @@ class TopologyTest {
                 UnifiedJedis jedis =
                         new UnifiedJedis(
                                 new SentineledConnectionProvider(
-                                        "main",
+                                        "locks",
                                         DefaultJedisClientConfig.builder().build(),
                                         Set.of(new HostAndPort("127.0.0.1", sentinelPort)),
                                         DefaultJedisClientConfig.builder().build()),
@@ -61,7 +61,7 @@ class TopologyTest {
             @Override
             Driver.Opened open(int sentinelPort, LockOptions options) {
                 JedisSentinelPool pool =
-                        new JedisSentinelPool("main", Set.of("127.0.0.1:" + sentinelPort));
+                        new JedisSentinelPool("locks", Set.of("127.0.0.1:" + sentinelPort));
                 return new Driver.Opened(JedisLocks.over(pool, options), pool);
             }
         },
@@ -78,7 +78,7 @@ class TopologyTest {
     }
 
     private static RedisClient lettuce(int sentinelPort) {
-        return RedisClient.create("redis-sentinel://127.0.0.1:" + sentinelPort + "#main");
+        return RedisClient.create("redis-sentinel://127.0.0.1:" + sentinelPort + "#locks");
     }
 
     enum ClusterDriver {
@@ -117,25 +117,13 @@ class TopologyTest {
 
     /** One primary, one replica, one Sentinel. */
     private static final class SentinelGroup implements AutoCloseable {
-        final TestServer primary = TestServer.start();
-        final TestServer replica =
-                TestServer.startWith("--replicaof", "127.0.0.1 " + primary.port());
-        final TestServer sentinel;
-
-        SentinelGroup() {
-            Eventually.isTrue(
-                    "the replica has its data",
-                    () -> primary.info("replication").contains("state=online"));
-            sentinel = TestServer.startSentinel(primary.port());
-            Eventually.isTrue(
-                    "the Sentinel knows both",
-                    () -> sentinel.info("sentinel").contains("slaves=1"));
-        }
+        private final List<TestServer> all = TestServer.group("sentinel");
+        final TestServer primary = all.get(0);
+        final TestServer replica = all.get(1);
+        final TestServer sentinel = all.get(2);
 
         @Override
         public void close() {
-            sentinel.close();
-            replica.close();
             primary.close();
         }
     }

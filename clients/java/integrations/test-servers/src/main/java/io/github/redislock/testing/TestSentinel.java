@@ -7,15 +7,12 @@ public final class TestSentinel implements AutoCloseable {
     /** The name of the primary at the Sentinel. */
     public static final String MASTER = "locks";
 
-    private final TestServer primary;
-    private final TestServer replica;
-    private final TestServer sentinel;
+    private final List<TestServer> all = TestServer.group("sentinel");
+    private final TestServer primary = all.get(0);
+    private final TestServer replica = all.get(1);
+    private final TestServer sentinel = all.get(2);
 
-    private TestSentinel(TestServer primary, TestServer replica, TestServer sentinel) {
-        this.primary = primary;
-        this.replica = replica;
-        this.sentinel = sentinel;
-    }
+    private TestSentinel() {}
 
     /**
      * Starts the three.
@@ -23,25 +20,7 @@ public final class TestSentinel implements AutoCloseable {
      * @return when the Sentinel knows the replica
      */
     public static TestSentinel start() {
-        TestServer primary = TestServer.start("--repl-diskless-sync-delay", "0");
-        String port = Integer.toString(primary.port());
-        TestServer replica = TestServer.start("--replicaof", "127.0.0.1", port);
-        Eventually.isTrue(
-                "the replica is in step",
-                () -> replica.ask("INFO", "replication").toString().contains("link_status:up"));
-        TestServer sentinel =
-                TestServer.sentinel(
-                        List.of(
-                                "sentinel monitor " + MASTER + " 127.0.0.1 " + port + " 1",
-                                "sentinel down-after-milliseconds " + MASTER + " 500",
-                                "sentinel failover-timeout " + MASTER + " 5000"));
-        Eventually.isTrue(
-                "the Sentinel knows the replica",
-                () -> {
-                    List<?> known = (List<?>) sentinel.ask("SENTINEL", "REPLICAS", MASTER);
-                    return known.size() == 1 && known.toString().contains("slave-priority");
-                });
-        return new TestSentinel(primary, replica, sentinel);
+        return new TestSentinel();
     }
 
     /**
@@ -72,8 +51,6 @@ public final class TestSentinel implements AutoCloseable {
 
     @Override
     public void close() {
-        sentinel.close();
-        replica.close();
         primary.close();
     }
 }

@@ -2,41 +2,42 @@ package io.github.redislock.testing;
 
 import java.io.IOException;
 import java.io.UncheckedIOException;
-import java.net.InetAddress;
-import java.net.ServerSocket;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.util.ArrayList;
-import java.util.Comparator;
 import java.util.List;
-import java.util.stream.Stream;
+import java.util.stream.IntStream;
 
 /** A real server with the module, on a free port of this machine, in a folder of its own. */
 public final class TestServer implements AutoCloseable {
     private static final String VERSION =
             System.getenv().getOrDefault("CLIENT_SERVER", "redis-7.0.15");
 
-    private final Process process;
-    private final Path folder;
+    private final Launched launched;
     private final int port;
+    private final int pid;
 
-    private TestServer(Process process, Path folder, int port) {
-        this.process = process;
-        this.folder = folder;
-        this.port = port;
+    private TestServer(Launched launched, int number) {
+        this.launched = launched;
+        this.port = launched.servers.get(number)[0];
+        this.pid = launched.servers.get(number)[1];
+    }
+
+    /** All that one call of the launcher starts. Closing any of them closes all. */
+    static List<TestServer> group(String... words) {
+        List<String> all = new ArrayList<>(List.of(words));
+        all.addAll(List.of("--version", VERSION));
+        Launched launched = new Launched(all);
+        return IntStream.range(0, launched.servers.size())
+                .mapToObj(number -> new TestServer(launched, number))
+                .toList();
     }
 
     /**
      * Starts one with the module, of the version in {@code CLIENT_SERVER}.
      *
-     * @param words more of the command line
      * @return the server, which answers
      */
-    public static TestServer start(String... words) {
-        List<String> all = new ArrayList<>(List.of("--save", ""));
-        all.addAll(List.of("--loadmodule", setting("REDIS_LOCK_MODULE")));
-        all.addAll(List.of(words));
-        return launch(List.of(), all);
+    public static TestServer start() {
+        return group("server").get(0);
     }
 
     /**
@@ -45,39 +46,7 @@ public final class TestServer implements AutoCloseable {
      * @return the server, which answers
      */
     public static TestServer withoutModule() {
-        return launch(List.of(), List.of("--save", ""));
-    }
-
-    /** A Sentinel, of which {@code configuration} is the file. */
-    static TestServer sentinel(List<String> configuration) {
-        return launch(configuration, List.of("--sentinel"));
-    }
-
-    private static TestServer launch(List<String> configuration, List<String> words) {
-        try {
-            Path folder = Files.createTempDirectory("redis-lock-integrations");
-            int port = freePort();
-            List<String> command = new ArrayList<>();
-            command.add(Path.of(setting("REDIS_LOCK_SERVERS"), VERSION, "bin/server").toString());
-            if (!configuration.isEmpty()) {
-                command.add(Files.write(folder.resolve("conf"), configuration).toString());
-            }
-            command.addAll(List.of("--port", Integer.toString(port), "--bind", "127.0.0.1"));
-            command.addAll(List.of("--dir", folder.toString()));
-            command.addAll(words);
-            Process process =
-                    new ProcessBuilder(command)
-                            .redirectErrorStream(true)
-                            .redirectOutput(folder.resolve("log").toFile())
-                            .start();
-            // Also when the tests are ended by a signal.
-            Runtime.getRuntime().addShutdownHook(new Thread(process::destroyForcibly));
-            TestServer server = new TestServer(process, folder, port);
-            Eventually.isTrue("the server answers", server::answers);
-            return server;
-        } catch (IOException failed) {
-            throw new UncheckedIOException(failed);
-        }
+        return group("server", "--without-module").get(0);
     }
 
     /**
@@ -154,50 +123,11 @@ public final class TestServer implements AutoCloseable {
 
     /** Kills it, as a crash would. */
     public void kill() {
-        process.destroyForcibly();
-        process.onExit().join();
-    }
-
-    private boolean answers() throws IOException {
-        if (!process.isAlive()) {
-            throw new IllegalStateException(
-                    "the server ended: " + Files.readString(folder.resolve("log")));
-        }
-        try {
-            return "PONG".equals(Resp.ask(port, "PING"));
-        } catch (IOException notYet) {
-            return false;
-        }
-    }
-
-    private static int freePort() throws IOException {
-        // Below 55535, because a cluster's bus is at the port plus 10000.
-        while (true) {
-            try (ServerSocket socket = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
-                if (socket.getLocalPort() < 55_535) {
-                    return socket.getLocalPort();
-                }
-            }
-        }
-    }
-
-    private static String setting(String name) {
-        String value = System.getenv(name);
-        if (value == null) {
-            throw new IllegalStateException(name + " is not set: run the tests by make");
-        }
-        return value;
+        ProcessHandle.of(pid).ifPresent(ProcessHandle::destroyForcibly);
     }
 
     @Override
     public void close() {
-        kill();
-        try (Stream<Path> files = Files.walk(folder)) {
-            for (Path path : files.sorted(Comparator.reverseOrder()).toList()) {
-                Files.delete(path);
-            }
-        } catch (IOException failed) {
-            throw new UncheckedIOException(failed);
-        }
+        launched.close();
     }
 }
