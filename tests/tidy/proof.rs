@@ -11,22 +11,37 @@ const FAULTS: [(&str, &str); 22] = [
     ("calm", "no fault"),
     ("restartempty", "kill -9, and a start with nothing"),
     ("restartrdb", "kill -9, and a start with an older RDB"),
-    ("restartaof", "kill -9, and a start with the beginning of the append-only file"),
+    (
+        "restartaof",
+        "kill -9, and a start with the beginning of the append-only file",
+    ),
     ("diskfull", "a full disk, then kill -9 and a start"),
     ("paused", "SIGSTOP of the primary for about a lease"),
     ("clockstep", "a step of the primary's wall clock"),
-    ("behind", "kill -9, and the promotion of a replica that is behind"),
+    (
+        "behind",
+        "kill -9, and the promotion of a replica that is behind",
+    ),
     ("twice", "the same twice within C"),
     ("slow", "the same over slow links"),
     ("speeds", "the same with clocks of different speed"),
     ("config", "the same after changes of mode and M"),
     ("planned", "`FAILOVER`, which loses nothing"),
     ("upgrade", "a rolling upgrade, with `FAILOVER`"),
-    ("stopped", "SIGSTOP of the old primary during the promotion, and its return"),
-    ("liveson", "an old primary that goes on granting for a while"),
+    (
+        "stopped",
+        "SIGSTOP of the old primary during the promotion, and its return",
+    ),
+    (
+        "liveson",
+        "an old primary that goes on granting for a while",
+    ),
     ("partition", "a partition, and a promotion on one side"),
     ("empty", "the promotion of an empty replica"),
-    ("cutoff", "an old primary that lives on, cut off, with clients on both sides"),
+    (
+        "cutoff",
+        "an old primary that lives on, cut off, with clients on both sides",
+    ),
     ("moved", "slots of a cluster that move key by key"),
     ("movedatonce", "slots of a cluster that move as a whole"),
     ("seized", "slots that come without their holds"),
@@ -121,7 +136,10 @@ fn runs() -> String {
         )
         .unwrap();
     }
-    let hours = runs.rows.iter().map(|row| runs.text(row, "hours").parse::<f64>().unwrap());
+    let hours = runs
+        .rows
+        .iter()
+        .map(|row| runs.text(row, "hours").parse::<f64>().unwrap());
     writeln!(text, "\n{:.2} hours in all.", hours.sum::<f64>()).unwrap();
     text
 }
@@ -287,7 +305,11 @@ fn the_proof_has_the_figures_of_its_files() {
     // Nobody checks figures elsewhere. Settings and versions stand as code, or are small.
     let mut prose = String::new();
     for (n, part) in page.split("<!-- figures: ").enumerate() {
-        let after = if n == 0 { Some(part) } else { part.split_once(END).map(|(_, rest)| rest) };
+        let after = if n == 0 {
+            Some(part)
+        } else {
+            part.split_once(END).map(|(_, rest)| rest)
+        };
         prose.push_str(after.unwrap());
     }
     let mut code = prose.split('`');

@@ -8,7 +8,12 @@ use super::wait_until_open;
 use crate::harness::{figure, wait_for, Client, CutLink, Kind, Reply, Sentinels, Server};
 
 on_oldest_and_newest![sentinels_promote_and_no_two_clients_believe];
-on_valkey_9![a_coordinated_failover_of_sentinels_is_over_soon];
+
+mod coordinated {
+    use super::a_coordinated_failover_of_sentinels_is_over_soon;
+
+    on_valkey_9![a_coordinated_failover_of_sentinels_is_over_soon];
+}
 
 const LEASE: Duration = Duration::from_millis(2_000);
 const FRESH: Duration = Duration::from_millis(1_000);
