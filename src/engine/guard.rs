@@ -26,6 +26,7 @@
 //!    The clocks of the two must agree, because holds end by the clock of this server now. In a
 //!    group of more than three, other members count from before as well ([`quorum`]).
 
+mod beats;
 mod by_slot;
 mod event;
 mod hand_over;

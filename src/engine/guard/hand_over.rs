@@ -1,8 +1,7 @@
 //! A planned hand-over: what the primary of a replica says of its guard, and what of that remains
 //! after the promotion of the replica.
 
-use super::settings::{Reason, Rule, Settings, CLOCKS_APART_MS};
-use super::Guard;
+use super::settings::{Rule, Settings, CLOCKS_APART_MS};
 use crate::command::guard::Beat;
 use crate::lock::Now;
 
@@ -39,7 +38,7 @@ pub(super) struct HandOver {
 
 impl HandOver {
     /// A link to a primary, which has said nothing yet.
-    fn of_link(at_us: u64) -> Self {
+    pub(super) fn of_link(at_us: u64) -> Self {
         Self {
             linked_us: Some(at_us),
             ..Self::default()
@@ -47,7 +46,7 @@ impl HandOver {
     }
 
     /// The primary has said something.
-    fn hear(&mut self, beat: Beat, at_us: u64, now: Now) {
+    pub(super) fn hear(&mut self, beat: Beat, at_us: u64, now: Now) {
         let late_us = now.us().saturating_sub(beat.clock_us);
         self.ahead_us.rotate_left(1);
         if let Some(last) = self.ahead_us.last_mut() {
@@ -98,50 +97,8 @@ impl HandOver {
         let rest_us = self.rest_us.filter(|_| since_us <= SOON_US)?;
         Some(if settings.has(Rule::Rest) { rest_us } else { 0 })
     }
-}
-
-impl Guard {
-    /// What this primary tells its replicas.
-    pub(in crate::engine) fn beat(&self, boot_us: u64, now: Now) -> Beat {
-        let longest_ms = self.longest_ms(boot_us);
-        let wait_us = self.quorum_wait_us(boot_us);
-        Beat {
-            left_ms: match self.closed_for(boot_us) {
-                None => Some(0),
-                Some((_, Reason::Alone)) => None,
-                Some((ms, _)) => Some(ms),
-            },
-            longest_ms,
-            wait_ms: longest_ms.saturating_add(self.settings.slack_ms),
-            clock_us: now.us(),
-            followers: self.quorum.followers(boot_us, wait_us, &self.settings),
-        }
-    }
-
-    /// The primary of this server tells it of its guard. True where its leases are longer than what
-    /// this server knew of.
-    pub(in crate::engine) fn hear(&mut self, beat: Beat, at_us: u64, now: Now) -> bool {
-        let longest_ms = beat.longest_ms;
-        self.hand_over.hear(beat, at_us, now);
-        self.leases_may_be(longest_ms, at_us)
-    }
-
-    /// This server follows a primary from now on.
-    pub(in crate::engine) fn linked(&mut self, boot_us: u64) {
-        self.hand_over = HandOver::of_link(boot_us);
-    }
-
-    /// The primary before has come back, and follows this server without a copy: it had decided
-    /// nothing that is not known here. `name` is that of the replica.
-    pub(in crate::engine) fn old_primary_is_back(&mut self, name: &[u8], at_us: u64) {
-        if let Some(rest_us) = self.hand_over.rest_us(at_us, &self.settings) {
-            if let Some(end_us) = self.ends_us.get_mut(Reason::Promotion as usize) {
-                *end_us = rest_us;
-            }
-            self.others_until_us = self.others_until_us.min(rest_us);
-            self.slack_until_us = 0;
-            let followers = std::mem::take(&mut self.hand_over.followers);
-            self.quorum.goes_on_with(name, followers, &self.settings);
-        }
+    /// Who else followed the primary before for long.
+    pub(super) fn take_followers(&mut self) -> Before {
+        std::mem::take(&mut self.followers)
     }
 }
